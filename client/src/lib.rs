@@ -1,0 +1,4 @@
+//! The worker's body.
+
+pub mod logs;
+pub mod runtime;

@@ -1,0 +1,1 @@
+//! stdout/stderr → numbered, bounded chunks.

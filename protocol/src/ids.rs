@@ -1,0 +1,105 @@
+//! Names of things that are counted: newtypes, so that a job can never be passed where a fence is meant.
+//!
+//! All of them are assigned by a brain or a body and mean nothing by themselves; only the order of [`Fence`]s of one job and of
+//! [`ReportNo`]s of one incarnation is ever compared.
+
+use alloc::string::String;
+use core::fmt;
+
+use bincode::{Decode, Encode};
+
+macro_rules! number_types {
+    ($($(#[$doc:meta])* $name:ident($inner:ty);)*) => {$(
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Encode, Decode)]
+        pub struct $name(pub $inner);
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                self.0.fmt(f)
+            }
+        }
+    )*};
+}
+
+number_types! {
+    /// A job: an integer from 1, never reused within a cluster.
+    JobId(u64);
+    /// Which try of its job an attempt is, from 1; what people are shown.
+    AttemptNo(u32);
+    /// The number of an attempt within its cluster. Fences of one job grow; fences of different jobs are never compared.
+    Fence(u64);
+    /// A worker's lasting identity, given by the server at its first join.
+    WorkerId(u64);
+    /// One WebSocket connection of a worker.
+    SessionId(u64);
+    /// One term of a server as the one that writes.
+    Epoch(u64);
+    /// One life of a worker process: the start counter of its state directory.
+    Incarnation(u64);
+    /// The number of a report within one incarnation, from 1; zero is "none yet".
+    ReportNo(u64);
+}
+
+impl ReportNo {
+    /// The number after this one.
+    #[must_use]
+    pub const fn next(self) -> Self {
+        Self(self.0 + 1)
+    }
+}
+
+/// A random value drawn with an attempt. It tells apart two attempts with the same fence after a database went back in time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Encode, Decode)]
+pub struct Nonce(pub u64);
+
+impl fmt::Display for Nonce {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:016x}", self.0)
+    }
+}
+
+/// Which Longshore installation this is: drawn at random when its store is created, part of every container's name.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Encode, Decode)]
+pub struct ClusterId(pub u32);
+
+impl fmt::Display for ClusterId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:08x}", self.0)
+    }
+}
+
+/// The first 128 bits of the SHA-256 of a definition's resolved content.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Encode, Decode)]
+pub struct Revision(pub u128);
+
+impl fmt::Display for Revision {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:032x}", self.0)
+    }
+}
+
+/// Proof of being the current attempt of a job: only its bearer may change the job.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Encode, Decode)]
+pub struct Token {
+    /// The job.
+    pub job: JobId,
+    /// The attempt.
+    pub fence: Fence,
+    /// Drawn with the attempt.
+    pub nonce: Nonce,
+}
+
+impl Token {
+    /// The name of this attempt's container: `longshore-<cluster>-<job>-<fence>`.
+    #[must_use]
+    pub fn container_name(&self, cluster: ClusterId) -> String {
+        alloc::format!("longshore-{cluster}-{}-{}", self.job, self.fence)
+    }
+}
+
+impl fmt::Display for Token {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}#{}", self.job, self.fence)
+    }
+}

@@ -1,0 +1,403 @@
+//! Everything that a worker may tell a server.
+//!
+//! Running, Success, Failure, Released and Starting are *numbered*: they carry the number of their first entry, are kept until
+//! acknowledged and are sent again after a reconnect. All others tell a fact of the moment and may be lost.
+
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::time::Duration;
+
+use bincode::{Decode, Encode};
+
+use crate::container::RuntimeKind;
+use crate::ids::{Incarnation, ReportNo, Revision, Token, WorkerId};
+use crate::order::VersionRange;
+
+/// One message from a worker to its server.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Report {
+    /// Who is there; always the first frame.
+    Hello(Hello),
+    /// Containers have started.
+    Running(Numbered<Started>),
+    /// Attempts ended with exit code 0.
+    Success(Numbered<Succeeded>),
+    /// Attempts ended otherwise.
+    Failure(Numbered<Failed>),
+    /// Everything that this worker knows of: after Welcome, before it may start anything.
+    Inventory(Inventory),
+    /// Attempts given back unstarted.
+    Released(Numbered<(Token, ReleaseCause)>),
+    /// I am alive.
+    Heartbeat(Heartbeat),
+    /// Bytes that containers wrote.
+    Output(Vec<Chunk>),
+    /// An attempt is in another phase.
+    Progress(Vec<(Token, Phase)>),
+    /// Where these attempts stand: the answer to a known Enqueue, or to a Recall that came too late.
+    Status(Vec<(Token, Phase)>),
+    /// The worker's own state changed.
+    Condition(Condition),
+    /// Revisions that this worker lacks.
+    Wanted(Vec<Revision>),
+    /// About to create these containers; wait for the acknowledgement.
+    Starting(Numbered<Token>),
+}
+
+/// A list of reports with consecutive numbers.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct Numbered<T> {
+    /// The number of the first entry.
+    pub first: ReportNo,
+    /// The entries, in the order of their numbers.
+    pub list: Vec<T>,
+}
+
+impl<T> Numbered<T> {
+    /// The number of the last entry; of the one before the first if there is none.
+    #[must_use]
+    pub fn last(&self) -> ReportNo {
+        ReportNo(self.first.0.saturating_add(self.list.len() as u64).saturating_sub(1))
+    }
+}
+
+/// Who is there.
+#[derive(Clone, PartialEq, Eq, Encode, Decode)]
+pub struct Hello {
+    /// The protocol versions that this worker speaks.
+    pub versions: VersionRange,
+    /// What people call this worker.
+    pub name: String,
+    /// The secret of its state directory: proof of identity. The server stores its hash only.
+    pub secret: [u8; 32],
+    /// Join as a known name although the secret is new (the state directory was lost).
+    pub rejoin: bool,
+    /// Which start of the worker this is.
+    pub incarnation: Incarnation,
+    /// The Docker engine's own id, if there is one: tells workers that share an engine.
+    pub engine: Option<String>,
+    /// The version of the worker's program.
+    pub version: String,
+    /// How many containers may run at once.
+    pub slots: u32,
+    /// How many attempts may wait in front of the slots.
+    pub backlog: u32,
+    /// What jobs may require of it.
+    pub labels: Vec<(String, String)>,
+    /// What it can run now, and why not.
+    pub runtimes: Vec<(RuntimeKind, Availability)>,
+}
+
+impl core::fmt::Debug for Hello {
+    /// Everything but the secret.
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Hello")
+            .field("name", &self.name)
+            .field("incarnation", &self.incarnation)
+            .field("slots", &self.slots)
+            .field("backlog", &self.backlog)
+            .field("runtimes", &self.runtimes)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Whether a runtime can be used; in an Inventory: whether its list is complete.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+pub enum Availability {
+    /// It answers.
+    Available,
+    /// It does not, and why.
+    Unavailable(String),
+}
+
+impl Availability {
+    /// Whether it answers.
+    #[must_use]
+    pub const fn is_available(&self) -> bool {
+        matches!(self, Self::Available)
+    }
+}
+
+/// A container has started.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct Started {
+    /// Whose.
+    pub token: Token,
+    /// The runtime's own name for it: a container id, `pid 123`, or empty.
+    pub container: String,
+    /// How long ago, when this was written.
+    pub ago: Duration,
+}
+
+/// An attempt ended with exit code 0.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct Succeeded {
+    /// Whose.
+    pub token: Token,
+    /// When, in durations.
+    pub timing: Timing,
+    /// How much it wrote.
+    pub output: OutputLengths,
+    /// What it left as its result: JSON.
+    pub result: Option<String>,
+    /// Something worth knowing although it succeeded, such as a child that was killed for lack of memory.
+    pub note: Option<String>,
+}
+
+/// An attempt ended otherwise.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct Failed {
+    /// Whose.
+    pub token: Token,
+    /// How.
+    pub outcome: Outcome,
+    /// The program's exit code, if it ran.
+    pub exit_code: Option<i32>,
+    /// For people: what happened, in one line.
+    pub message: String,
+    /// When, in durations.
+    pub timing: Timing,
+    /// How much it wrote.
+    pub output: OutputLengths,
+}
+
+/// How an attempt ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Encode, Decode)]
+pub enum Outcome {
+    /// Exit code 0.
+    Succeeded,
+    /// Another exit code.
+    Failed,
+    /// Killed by the kernel for its memory limit.
+    OomKilled,
+    /// Stopped by us because it ran for too long.
+    TimedOut,
+    /// Stopped by us because somebody cancelled the job.
+    Cancelled,
+    /// The image could not be had.
+    PullFailed,
+    /// Proven to be the definition's fault: not found, not executable, unknown user, rejected option.
+    StartFailed,
+    /// Any other failure to start.
+    HostFailed,
+    /// The Docker daemon died under it.
+    DaemonLost,
+    /// The worker was lost, or has lost it.
+    Lost,
+    /// An operator stopped the worker with its jobs.
+    Interrupted,
+    /// Given back unstarted.
+    Released,
+}
+
+impl Outcome {
+    /// Every outcome, in the order of their declaration.
+    pub const ALL: [Self; 12] = [
+        Self::Succeeded,
+        Self::Failed,
+        Self::OomKilled,
+        Self::TimedOut,
+        Self::Cancelled,
+        Self::PullFailed,
+        Self::StartFailed,
+        Self::HostFailed,
+        Self::DaemonLost,
+        Self::Lost,
+        Self::Interrupted,
+        Self::Released,
+    ];
+
+    /// As it is stored and shown.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Succeeded => "succeeded",
+            Self::Failed => "failed",
+            Self::OomKilled => "oom_killed",
+            Self::TimedOut => "timed_out",
+            Self::Cancelled => "cancelled",
+            Self::PullFailed => "pull_failed",
+            Self::StartFailed => "start_failed",
+            Self::HostFailed => "host_failed",
+            Self::DaemonLost => "daemon_lost",
+            Self::Lost => "lost",
+            Self::Interrupted => "interrupted",
+            Self::Released => "released",
+        }
+    }
+}
+
+/// When things happened, told in durations: two machines' clocks never meet.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Encode, Decode)]
+pub struct Timing {
+    /// How long ago it ended, when this was written.
+    pub ended_ago: Duration,
+    /// How long it ran; absent if it never started.
+    pub ran: Option<Duration>,
+}
+
+/// How many bytes an attempt wrote.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Encode, Decode)]
+pub struct OutputLengths {
+    /// To its standard output.
+    pub stdout: u64,
+    /// To its standard error.
+    pub stderr: u64,
+}
+
+/// Why an attempt is given back unstarted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Encode, Decode)]
+pub enum ReleaseCause {
+    /// The server asked for it.
+    Recalled,
+    /// More was sent than there is room for.
+    Full,
+    /// The worker leaves.
+    Draining,
+    /// Its runtime does not answer.
+    RuntimeUnavailable,
+    /// This worker does not allow it.
+    Policy,
+}
+
+impl ReleaseCause {
+    /// As it is stored and shown.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Recalled => "recalled",
+            Self::Full => "full",
+            Self::Draining => "draining",
+            Self::RuntimeUnavailable => "runtime_unavailable",
+            Self::Policy => "policy",
+        }
+    }
+}
+
+/// Where an attempt stands on its worker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Encode, Decode)]
+pub enum Phase {
+    /// In the local queue.
+    Backlog,
+    /// Its image is being pulled.
+    Pulling {
+        /// Out of 100, if known.
+        percent: Option<u8>,
+    },
+    /// Its container is being created.
+    Starting,
+    /// Its container has started.
+    Running,
+    /// It has been told to stop.
+    Stopping,
+    /// It has ended; its final report is on its way.
+    Ended,
+    /// The worker does not know it.
+    Unknown,
+}
+
+/// Everything that a worker knows of. More than one frame if it is long; only the last has `last`.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct Inventory {
+    /// Per runtime: whether its part of the list is complete.
+    pub runtimes: Vec<(RuntimeKind, Availability)>,
+    /// Every attempt known, with its phase.
+    pub attempts: Vec<(Token, Phase)>,
+    /// Containers of this cluster on this engine that belong to another worker.
+    pub foreign: Vec<Foreign>,
+    /// Whether this was all.
+    pub last: bool,
+}
+
+/// A container of this cluster on this engine that belongs to another worker.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct Foreign {
+    /// Whose label it carries.
+    pub worker: WorkerId,
+    /// Which attempt it is.
+    pub token: Token,
+}
+
+/// I am alive.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Encode, Decode)]
+pub struct Heartbeat {
+    /// Answered by a Pulse with the same number.
+    pub number: u64,
+    /// Slots in use.
+    pub busy: u32,
+    /// Attempts in the local queue.
+    pub queued: u32,
+    /// The machine's load average of one minute, in thousandths.
+    pub load_milli: u32,
+    /// Free bytes where the state directory is.
+    pub disk_free_bytes: u64,
+}
+
+/// Bytes that a container wrote.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct Chunk {
+    /// Whose.
+    pub token: Token,
+    /// Where it wrote them.
+    pub stream: Stream,
+    /// How many bytes of that stream came before.
+    pub offset: u64,
+    /// The bytes, or how many of them were given up.
+    pub data: ChunkData,
+}
+
+impl Chunk {
+    /// The offset after this chunk.
+    #[must_use]
+    pub fn end(&self) -> u64 {
+        self.offset.saturating_add(match &self.data {
+            ChunkData::Bytes(bytes) | ChunkData::Replayed(bytes) => bytes.len() as u64,
+            ChunkData::Gap(bytes) => *bytes,
+        })
+    }
+}
+
+/// What a chunk holds.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+pub enum ChunkData {
+    /// As they were written.
+    Bytes(Vec<u8>),
+    /// Read again from the engine's log: the same for text, not always for binary.
+    Replayed(Vec<u8>),
+    /// This many bytes were given up.
+    Gap(u64),
+}
+
+/// Where a program writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Encode, Decode)]
+pub enum Stream {
+    /// Standard output.
+    Stdout,
+    /// Standard error.
+    Stderr,
+}
+
+impl Stream {
+    /// Both, in order.
+    pub const ALL: [Self; 2] = [Self::Stdout, Self::Stderr];
+
+    /// As it is shown and asked for.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Stdout => "stdout",
+            Self::Stderr => "stderr",
+        }
+    }
+}
+
+/// The worker's own state.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct Condition {
+    /// What it can run now.
+    pub runtimes: Vec<(RuntimeKind, Availability)>,
+    /// How many containers may run at once.
+    pub slots: u32,
+    /// Whether it takes nothing new.
+    pub draining: bool,
+}

@@ -1,0 +1,165 @@
+//! Everything that can happen to the scheduler.
+
+use alloc::boxed::Box;
+use alloc::string::String;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::time::Duration;
+
+use protocol::container::Body;
+use protocol::order::VersionRange;
+use protocol::report::Availability;
+use protocol::{Incarnation, JobId, Report, Revision, RuntimeKind, SessionId, Timestamp, WorkerId};
+
+use crate::definition::Definition;
+
+/// Something happened.
+#[derive(Clone, Debug)]
+pub enum Input {
+    /// jobs.yaml was read: these are the definitions from now on.
+    Define(Vec<Arc<Definition>>),
+    /// Somebody wants jobs.
+    Submit(Submit),
+    /// Somebody wants a job not to run, or to stop.
+    Cancel(CancelRequest),
+    /// A worker said Hello on a new session.
+    Connected(Connected),
+    /// A session's socket is gone.
+    Disconnected(SessionId),
+    /// A worker reported on its session.
+    Reported(SessionId, Report),
+    /// An operator changed what a worker may take.
+    Operate(Ticket, WorkerId, Operation),
+    /// Time has passed: what is due is done.
+    Tick,
+}
+
+/// Where an answer goes: a number that the body can look up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Ticket(pub u64);
+
+/// A commit of the store, counted within the cluster. See DESIGN.md section 2.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct GroupNo(pub u64);
+
+/// A request for jobs: all of them or none.
+#[derive(Clone, Debug)]
+pub struct Submit {
+    /// Where the answer goes.
+    pub ticket: Ticket,
+    /// What is wanted, in order.
+    pub jobs: Vec<NewJob>,
+    /// Whether they form a batch (one request for many).
+    pub batch: bool,
+    /// Refuse if no connected worker could run them.
+    pub require_worker: bool,
+    /// The request's idempotency key.
+    pub key: Option<Key>,
+}
+
+/// One job that is wanted.
+#[derive(Clone, Debug, Default)]
+pub struct NewJob {
+    /// Of which definition.
+    pub revision: Revision,
+    /// Instead of the definition's priority.
+    pub priority: Option<i8>,
+    /// Instead of the definition's timeout; the inner `None` is "for ever".
+    pub timeout: Option<Option<Duration>>,
+    /// Not before this instant.
+    pub run_at: Option<Timestamp>,
+    /// The ended job that this one tries again.
+    pub retry_of: Option<JobId>,
+    /// What only bodies look at; passed through into the change.
+    pub details: Option<Box<Details>>,
+}
+
+/// What a job has that no decision depends on.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Details {
+    /// What it adds to its definition.
+    pub body: Body,
+    /// For people and filters: names and values.
+    pub labels: Vec<(String, String)>,
+}
+
+/// An idempotency key, and what the archive knew of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Key {
+    /// As the client wrote it, with its scope in front.
+    pub key: Arc<str>,
+    /// The hash of the request that it stands for.
+    pub digest: u128,
+    /// What the archive knew: the first job and the digest of the request that had this key.
+    pub found: Option<KeyHolder>,
+    /// The last commit that this reading had seen.
+    pub read_at: GroupNo,
+}
+
+/// The request that had a key first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KeyHolder {
+    /// Its (first) job.
+    pub job: JobId,
+    /// How many jobs it made; their ids are consecutive.
+    pub count: u32,
+    /// Its hash.
+    pub digest: u128,
+}
+
+/// A wish to end a job.
+#[derive(Clone, Debug)]
+pub struct CancelRequest {
+    /// Where the answer goes.
+    pub ticket: Ticket,
+    /// Which job.
+    pub job: JobId,
+    /// Who wants it: for the record.
+    pub by: String,
+}
+
+/// A worker said Hello.
+#[derive(Clone, Debug)]
+pub struct Connected {
+    /// The new connection, numbered by the body within its process.
+    pub session: SessionId,
+    /// What people call it.
+    pub name: Arc<str>,
+    /// The SHA-256 of its secret.
+    pub secret_hash: [u8; 32],
+    /// Join as a known name although the secret is new.
+    pub rejoin: bool,
+    /// Which start of the worker this is.
+    pub incarnation: Incarnation,
+    /// The protocol versions that it speaks.
+    pub versions: VersionRange,
+    /// The Docker engine's own id.
+    pub engine: Option<String>,
+    /// The version of its program.
+    pub version: String,
+    /// How many containers may run at once.
+    pub slots: u32,
+    /// How many attempts may wait in front of the slots.
+    pub backlog: u32,
+    /// What jobs may require of it.
+    pub labels: Vec<(String, String)>,
+    /// What it can run now.
+    pub runtimes: Vec<(RuntimeKind, Availability)>,
+    /// Where it connects from, for people.
+    pub address: String,
+}
+
+/// What an operator may do with a worker.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Operation {
+    /// Take nothing new.
+    Cordon,
+    /// Take work again.
+    Uncordon,
+    /// Finish what it has, then leave.
+    Drain,
+    /// Change how many containers may run at once.
+    Slots(u32),
+    /// Drop it from the list; it must not be connected.
+    Forget,
+}

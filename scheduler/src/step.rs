@@ -1,0 +1,371 @@
+//! Everything that the scheduler can decide: what must become durable, and what must then be done.
+//!
+//! *Changes survive, effects may be lost.* Every effect is derivable again from state; a reconnect and a tick do so.
+
+use alloc::boxed::Box;
+use alloc::string::String;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::time::Duration;
+
+use protocol::report::{Outcome, OutputLengths, ReleaseCause};
+use protocol::order::StopCause;
+use protocol::{
+    AttemptNo, JobId, Order, Revision, SessionId, Timestamp, Token, Uptime, WorkerId,
+};
+
+use crate::input::{Details, KeyHolder, Ticket};
+use crate::job::State;
+
+/// One decision.
+#[derive(Debug, Default)]
+pub struct Step {
+    /// Rows that must become durable, in order.
+    pub changes: Vec<Change>,
+    /// What must be done after that, in order.
+    pub effects: Vec<Effect>,
+}
+
+/// A row that must become durable. Those of one job within a group may be folded into one write.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Change {
+    /// A job was accepted.
+    Added(AddedJob),
+    /// A job was handed to a worker: a new attempt is its current one.
+    Assigned(Assigned),
+    /// The container of the current attempt has started.
+    Started {
+        /// The current attempt.
+        token: Token,
+        /// When.
+        at: Timestamp,
+        /// The runtime's own name for it.
+        container: String,
+    },
+    /// Somebody or something wants the current attempt to stop; it is still there.
+    Stopping {
+        /// The current attempt.
+        token: Token,
+        /// Why.
+        cause: StopCause,
+        /// When this was recorded.
+        at: Timestamp,
+        /// On whose request.
+        by: String,
+    },
+    /// The current attempt is over and its job waits again.
+    Waiting {
+        /// Which job.
+        job: JobId,
+        /// How the attempt ended.
+        closed: ClosedAttempt,
+        /// From when it may run: in the future the job is scheduled, else queued.
+        due_at: Timestamp,
+        /// `Scheduled`, `Queued` or `Quarantined`.
+        state: State,
+    },
+    /// A scheduled job became due.
+    Due {
+        /// Which job.
+        job: JobId,
+    },
+    /// A job is over, for good.
+    Ended(Ended),
+    /// Something that a person wants to know about a job; changes nothing.
+    Noted {
+        /// Which job.
+        job: JobId,
+        /// When.
+        at: Timestamp,
+        /// What.
+        note: Note,
+    },
+    /// A request with an idempotency key was accepted.
+    Keyed {
+        /// As the client wrote it, with its scope in front.
+        key: Arc<str>,
+        /// What it stands for.
+        holder: KeyHolder,
+        /// When.
+        at: Timestamp,
+    },
+    /// A worker is new, or what is kept about it changed.
+    Worker(WorkerRow),
+    /// A worker was dropped from the list.
+    WorkerForgotten(WorkerId),
+}
+
+/// A job was accepted.
+#[derive(Clone, Debug, PartialEq)]
+pub struct AddedJob {
+    /// Its number.
+    pub job: JobId,
+    /// Of which definition.
+    pub revision: Revision,
+    /// `Scheduled` or `Queued`.
+    pub state: State,
+    /// Higher goes first.
+    pub priority: i8,
+    /// When it was accepted.
+    pub created_at: Timestamp,
+    /// From when it may run.
+    pub due_at: Timestamp,
+    /// How long one attempt may run, if not as its definition says; the inner `None` is "for ever".
+    pub timeout: Option<Option<Duration>>,
+    /// The first job of the request that it came with, if that was a batch.
+    pub batch: Option<JobId>,
+    /// The ended job that it tries again.
+    pub retry_of: Option<JobId>,
+    /// What no decision depends on.
+    pub details: Option<Box<Details>>,
+}
+
+/// A job was handed to a worker.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Assigned {
+    /// The new attempt.
+    pub token: Token,
+    /// Which try of its job it is.
+    pub number: AttemptNo,
+    /// Who has it.
+    pub worker: WorkerId,
+    /// On which session it was handed over.
+    pub session: SessionId,
+    /// When.
+    pub at: Timestamp,
+}
+
+/// A job is over.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Ended {
+    /// Which.
+    pub job: JobId,
+    /// `Succeeded`, `Failed`, `Cancelled`, `Expired` or `Lost`.
+    pub state: State,
+    /// When.
+    pub at: Timestamp,
+    /// In one line: why. Empty for success.
+    pub reason: String,
+    /// The end of its current attempt; absent if it had none.
+    pub closed: Option<ClosedAttempt>,
+    /// For a cancelled job: whether its container is known to be gone.
+    pub confirmed: bool,
+}
+
+/// How an attempt ended.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ClosedAttempt {
+    /// Which.
+    pub token: Token,
+    /// How.
+    pub outcome: Outcome,
+    /// The program's exit code, if it ran.
+    pub exit_code: Option<i32>,
+    /// For people, in one line.
+    pub message: String,
+    /// When its container started, if it did.
+    pub started_at: Option<Timestamp>,
+    /// When it ended.
+    pub ended_at: Timestamp,
+    /// How much it wrote.
+    pub output: OutputLengths,
+    /// What it left as its result: JSON.
+    pub result: Option<String>,
+    /// For a released attempt: why.
+    pub released: Option<ReleaseCause>,
+}
+
+/// Something that a person wants to know about a job.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Note {
+    /// A cancel was asked for.
+    CancelRequested {
+        /// By whom.
+        by: String,
+    },
+    /// A report of an attempt that is not current came in. It was not believed.
+    LateReport {
+        /// Which attempt.
+        token: Token,
+        /// Who said it.
+        worker: WorkerId,
+        /// What it said.
+        said: String,
+    },
+    /// An attempt's worker fell silent.
+    Unreachable {
+        /// Which attempt.
+        token: Token,
+        /// Who.
+        worker: WorkerId,
+    },
+    /// The silent worker is back and keeps its attempt.
+    Revived {
+        /// Which attempt.
+        token: Token,
+        /// Who.
+        worker: WorkerId,
+    },
+}
+
+/// What is kept about a worker.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WorkerRow {
+    /// Its lasting identity.
+    pub worker: WorkerId,
+    /// What people call it.
+    pub name: Arc<str>,
+    /// The SHA-256 of its secret.
+    pub secret_hash: [u8; 32],
+    /// When it first joined.
+    pub joined_at: Timestamp,
+    /// When it was last heard of; written once a minute.
+    pub seen_at: Timestamp,
+    /// Whether it takes nothing new.
+    pub cordoned: bool,
+    /// Its slots, if an operator set them.
+    pub slots: Option<u32>,
+}
+
+/// What must be done once the changes are durable.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Effect {
+    /// Answer a request.
+    Reply(Ticket, Answer),
+    /// Tell a worker.
+    Send(SessionId, Order),
+    /// Hand attempts to a worker; the body fills in what they add to their definitions.
+    Enqueue(SessionId, Vec<Grant>),
+    /// Close a session.
+    Close(SessionId, CloseReason),
+    /// A job is over: wake those who wait for it.
+    JobEnded(JobId, State),
+}
+
+/// An attempt to be handed to a worker.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Grant {
+    /// The attempt.
+    pub token: Token,
+    /// Higher goes first.
+    pub priority: i8,
+    /// Since when it has been due.
+    pub due_at: Timestamp,
+    /// What to run.
+    pub revision: Revision,
+    /// Whether the job adds something to it.
+    pub has_body: bool,
+    /// How long it may run.
+    pub time_left: Option<Duration>,
+}
+
+/// Why the server closes a session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CloseReason {
+    /// The Hello was refused; the refusal has been sent.
+    Refused,
+    /// A newer connection of the same worker has taken over.
+    Replaced,
+    /// The worker said something that makes no sense here.
+    Protocol,
+    /// It was silent for longer than its lease.
+    Silent,
+}
+
+/// What a request is told.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Answer {
+    /// The jobs were accepted; their ids are consecutive.
+    Accepted(Accepted),
+    /// This very request was accepted before.
+    Replayed(KeyHolder),
+    /// The job is cancelled, or will be as soon as its container is gone.
+    Cancelling(State),
+    /// What an operator asked for is done.
+    Done,
+    /// It is not.
+    Rejected(Rejection),
+}
+
+/// Accepted jobs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Accepted {
+    /// The first one's number; the others follow.
+    pub first: JobId,
+    /// How many.
+    pub count: u32,
+    /// When.
+    pub created_at: Timestamp,
+    /// The state of the first one as of this decision.
+    pub state: State,
+    /// Why the first one waits, if it does.
+    pub pending: Option<PendingReason>,
+}
+
+/// The asker is wrong, or it is not the time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Rejection {
+    /// No such definition (any more).
+    UnknownDefinition,
+    /// The definition is not enabled.
+    Disabled,
+    /// The key stands for another request.
+    KeyMismatch(KeyHolder),
+    /// The reading of the archive is too old to be sure about the key: read again.
+    KeyReadingTooOld,
+    /// No connected worker could run it, and that was asked for.
+    NoWorker(PendingReason),
+    /// The job is not among those that have not ended: ask the archive.
+    NotLive,
+    /// No such worker.
+    UnknownWorker,
+    /// The worker is connected.
+    WorkerConnected,
+}
+
+/// Why a job waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum PendingReason {
+    /// It is not due yet.
+    NotDue,
+    /// No worker is connected.
+    NoWorker,
+    /// Workers are connected, but none offers its runtime.
+    NoRuntime,
+    /// Those that could run it are cordoned or draining.
+    Cordoned,
+    /// Those that could run it have recently failed to start it.
+    Excluded,
+    /// All slots and backlogs of those that could run it are taken.
+    Busy,
+    /// It is about to be placed.
+    Soon,
+    /// It is held because it kept losing its workers.
+    Quarantined,
+}
+
+impl PendingReason {
+    /// As it is shown.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::NotDue => "not_due",
+            Self::NoWorker => "no_worker",
+            Self::NoRuntime => "no_runtime",
+            Self::Cordoned => "cordoned",
+            Self::Excluded => "excluded",
+            Self::Busy => "busy",
+            Self::Soon => "soon",
+            Self::Quarantined => "quarantined",
+        }
+    }
+}
+
+/// When the scheduler wants to be called again, at the latest.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct WakeAt {
+    /// By the clock on the wall.
+    pub utc: Option<Timestamp>,
+    /// By the monotonic one.
+    pub up: Option<Uptime>,
+}

@@ -1,0 +1,3 @@
+//! The server's body.
+
+pub mod store;

@@ -1,0 +1,326 @@
+//! Where everything is kept: the ports [`Store`] (write) and [`Archive`] (read), and the rows that pass through them.
+//!
+//! The scheduler is a cache of what has not ended; the store is the truth. One [`Group`] of changes is one transaction. A group's
+//! effects are released only after its commit, so whatever a client or a worker was told is in here.
+//!
+//! The backends are `memory` (tests) and `sqlite` (the default); `conformance` is one suite that runs against each.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use protocol::container::Body;
+use protocol::order::StopCause;
+use protocol::report::{Outcome, OutputLengths, ReleaseCause};
+use protocol::{
+    AttemptNo, ClusterId, Epoch, Fence, JobId, Nonce, Revision, SessionId, Timestamp, Token, WorkerId,
+};
+use scheduler::input::{GroupNo, KeyHolder};
+use scheduler::job::State;
+use scheduler::step::{Change, Note, WorkerRow};
+
+/// The write side. One thread owns it; nothing here waits for anything but the disk.
+pub trait Store: Send {
+    /// Raises the epoch, then hands every job that has not ended to `visit`, in the order of their ids.
+    ///
+    /// After it returns, a commit under any earlier epoch is [`CommitError::Fenced`].
+    ///
+    /// # Errors
+    /// The store cannot be read; nothing was handed out that a caller may act on.
+    fn load(&mut self, visit: &mut dyn FnMut(LiveJob)) -> Result<Loaded, LoadError>;
+
+    /// Makes a group durable: all of it or nothing, synced when this returns.
+    ///
+    /// A group that was already committed (same epoch, same number) is left alone and succeeds, so a commit whose result is unknown
+    /// may be tried again.
+    ///
+    /// # Errors
+    /// See [`CommitError`]: each variant asks for something else of the caller.
+    fn commit(&mut self, group: &Group) -> Result<(), CommitError>;
+
+    /// Called when nothing is waiting to be committed: time for upkeep that would otherwise be in the way.
+    fn idle(&mut self) {}
+}
+
+/// The read side. Calls block on the disk: bodies call it off the async threads. Sees committed groups only.
+pub trait Archive: Send + Sync {
+    /// One job with all of its attempts and notes.
+    ///
+    /// # Errors
+    /// The store cannot be read.
+    fn job(&self, id: JobId) -> Result<Option<JobRecord>, ReadError>;
+
+    /// A page of jobs, newest first.
+    ///
+    /// # Errors
+    /// The store cannot be read.
+    fn jobs(&self, filter: &JobFilter) -> Result<Vec<JobRow>, ReadError>;
+
+    /// What a key stands for, and the last commit that this answer has seen.
+    ///
+    /// # Errors
+    /// The store cannot be read.
+    fn key(&self, key: &str) -> Result<(Option<KeyHolder>, GroupNo), ReadError>;
+
+    /// What jobs add to their definitions, for those that add something, in the order of `ids`.
+    ///
+    /// # Errors
+    /// The store cannot be read.
+    fn bodies(&self, ids: &[JobId]) -> Result<Vec<(JobId, Body)>, ReadError>;
+
+    /// A definition by revision, as it was stored.
+    ///
+    /// # Errors
+    /// The store cannot be read.
+    fn definition(&self, revision: Revision) -> Result<Option<StoredDefinition>, ReadError>;
+
+    /// Every worker ever joined and not forgotten, ordered by id.
+    ///
+    /// # Errors
+    /// The store cannot be read.
+    fn workers(&self) -> Result<Vec<WorkerRow>, ReadError>;
+
+    /// How many jobs are in each state, of those that have not ended; and for one definition the last one that has.
+    ///
+    /// # Errors
+    /// The store cannot be read.
+    fn last_ended(&self, definition: &str) -> Result<Option<JobRow>, ReadError>;
+}
+
+/// Changes that become durable together.
+#[derive(Debug, Default)]
+pub struct Group {
+    /// The term of the server that decided them.
+    pub epoch: Epoch,
+    /// Their number within the cluster; each group's is one higher than the last one's.
+    pub number: GroupNo,
+    /// When they were decided.
+    pub at: Timestamp,
+    /// Definitions that jobs of this group, or later ones, refer to; those already stored are left alone.
+    pub definitions: Vec<Arc<StoredDefinition>>,
+    /// The changes, in the order in which they were decided.
+    pub changes: Vec<Change>,
+}
+
+/// A definition as it is stored: its resolved entry of jobs.yaml, which the configuration can read again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoredDefinition {
+    /// The hash of its content.
+    pub revision: Revision,
+    /// Its name.
+    pub name: String,
+    /// The resolved entry, as JSON.
+    pub entry: String,
+}
+
+/// What a start needs beside the live jobs.
+#[derive(Clone, Debug, Default)]
+pub struct Loaded {
+    /// The new term.
+    pub epoch: Epoch,
+    /// The installation.
+    pub cluster: ClusterId,
+    /// The last committed group.
+    pub group: GroupNo,
+    /// The highest job number ever given.
+    pub last_job: JobId,
+    /// The highest fence ever given.
+    pub last_fence: Fence,
+    /// The highest worker number ever given.
+    pub last_worker: WorkerId,
+    /// Every worker ever joined and not forgotten.
+    pub workers: Vec<WorkerRow>,
+    /// Definitions of live jobs.
+    pub definitions: Vec<StoredDefinition>,
+}
+
+/// A job that has not ended.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LiveJob {
+    /// Its number.
+    pub job: JobId,
+    /// Of which definition.
+    pub revision: Revision,
+    /// Where it stands.
+    pub state: State,
+    /// Higher goes first.
+    pub priority: i8,
+    /// From when it may run.
+    pub due_at: Timestamp,
+    /// Instead of its definition's timeout.
+    pub timeout: Option<Option<Duration>>,
+    /// Whether it adds something to its definition.
+    pub has_body: bool,
+    /// Attempts so far that used the job's own budget.
+    pub own_failures: u32,
+    /// When attempts were lost by the platform, within the last day.
+    pub losses: Vec<Timestamp>,
+    /// Attempts so far.
+    pub attempts: AttemptNo,
+    /// The worker of the last attempt, current or not.
+    pub last_worker: Option<WorkerId>,
+    /// Its current attempt, if it has one.
+    pub attempt: Option<LiveAttempt>,
+}
+
+/// The current attempt of a job.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LiveAttempt {
+    /// Which.
+    pub token: Token,
+    /// Who has it.
+    pub worker: WorkerId,
+    /// On which session it was handed over.
+    pub session: SessionId,
+    /// When.
+    pub assigned_at: Timestamp,
+    /// When its container started, if it has.
+    pub started_at: Option<Timestamp>,
+    /// Why it is being stopped, if it is.
+    pub stopping: Option<StopCause>,
+}
+
+/// A job as lists show it: its row, with the latest attempt.
+#[derive(Clone, Debug, PartialEq)]
+pub struct JobRow {
+    /// Its number.
+    pub job: JobId,
+    /// The name of its definition.
+    pub definition: String,
+    /// The definition's revision.
+    pub revision: Revision,
+    /// Where it stands.
+    pub state: State,
+    /// Higher goes first.
+    pub priority: i8,
+    /// When it was accepted.
+    pub created_at: Timestamp,
+    /// From when it may (next) run.
+    pub due_at: Timestamp,
+    /// Instead of its definition's timeout.
+    pub timeout: Option<Option<Duration>>,
+    /// The first job of its batch.
+    pub batch: Option<JobId>,
+    /// The ended job that it tries again.
+    pub retry_of: Option<JobId>,
+    /// Names and values.
+    pub labels: Vec<(String, String)>,
+    /// When it ended.
+    pub ended_at: Option<Timestamp>,
+    /// In one line: why it ended so.
+    pub reason: String,
+    /// For a cancelled job: whether its container is known to be gone.
+    pub confirmed: bool,
+    /// How many attempts it has had.
+    pub attempts: AttemptNo,
+    /// The latest one.
+    pub attempt: Option<AttemptRow>,
+}
+
+/// One attempt.
+#[derive(Clone, Debug, PartialEq)]
+pub struct AttemptRow {
+    /// Which try of its job it is.
+    pub number: AttemptNo,
+    /// Which attempt.
+    pub fence: Fence,
+    /// Drawn with it.
+    pub nonce: Nonce,
+    /// Who had it.
+    pub worker: WorkerId,
+    /// What people called that worker.
+    pub worker_name: Arc<str>,
+    /// When it was handed over.
+    pub assigned_at: Timestamp,
+    /// When its container started.
+    pub started_at: Option<Timestamp>,
+    /// The runtime's own name for the container.
+    pub container: String,
+    /// Why it is being, or was, stopped.
+    pub stopping: Option<StopCause>,
+    /// When it ended.
+    pub ended_at: Option<Timestamp>,
+    /// How it ended.
+    pub outcome: Option<Outcome>,
+    /// The program's exit code.
+    pub exit_code: Option<i32>,
+    /// For people, in one line.
+    pub message: String,
+    /// How much it wrote, as its final report says.
+    pub output: OutputLengths,
+    /// What it left as its result.
+    pub result: Option<String>,
+    /// For a released one: why.
+    pub released: Option<ReleaseCause>,
+}
+
+/// A job with its whole story.
+#[derive(Clone, Debug, PartialEq)]
+pub struct JobRecord {
+    /// The job, with its latest attempt.
+    pub row: JobRow,
+    /// What it adds to its definition.
+    pub body: Body,
+    /// The attempts before the latest, oldest first.
+    pub past: Vec<AttemptRow>,
+    /// What else happened, oldest first.
+    pub notes: Vec<(Timestamp, Note)>,
+}
+
+/// Which jobs to list.
+#[derive(Clone, Debug, Default)]
+pub struct JobFilter {
+    /// In one of these states; empty: any.
+    pub states: Vec<State>,
+    /// Of this definition.
+    pub name: Option<String>,
+    /// Whose latest attempt is or was on this worker.
+    pub worker: Option<WorkerId>,
+    /// With this label.
+    pub label: Option<(String, String)>,
+    /// Of the batch whose first job this is.
+    pub batch: Option<JobId>,
+    /// Accepted at or after this instant.
+    pub since: Option<Timestamp>,
+    /// Accepted before this instant.
+    pub until: Option<Timestamp>,
+    /// With a number below this one (the cursor).
+    pub before: Option<JobId>,
+    /// At most this many.
+    pub limit: usize,
+}
+
+/// Why a store cannot be loaded. Each says where and what to do.
+#[derive(Debug, thiserror::Error)]
+pub enum LoadError {
+    /// It belongs to something else, or to a newer Longshore, or is damaged.
+    #[error("{0}")]
+    Unusable(String),
+    /// The disk or the database says no.
+    #[error("cannot read the store")]
+    Io(#[source] Box<dyn std::error::Error + Send + Sync>),
+}
+
+/// What became of a group.
+#[derive(Debug, thiserror::Error)]
+pub enum CommitError {
+    /// Another epoch writes: drop the brain.
+    #[error("epoch {ours} is no longer the one that writes")]
+    Fenced {
+        /// The epoch of the group.
+        ours: Epoch,
+    },
+    /// Not now: keep the group, stay silent, try again.
+    #[error("the store is unavailable")]
+    Unavailable(#[source] Box<dyn std::error::Error + Send + Sync>),
+    /// A constraint says that the brain was wrong: rebuild it from the store.
+    #[error("the store refuses a change: {0}")]
+    Refused(String),
+    /// Reading or syncing failed in a way that must not be tried again in this process: abort.
+    #[error("the disk failed")]
+    Fatal(#[source] Box<dyn std::error::Error + Send + Sync>),
+}
+
+/// A read failed.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot read the store")]
+pub struct ReadError(#[source] pub Box<dyn std::error::Error + Send + Sync>);

@@ -1,0 +1,84 @@
+//! Everything that a worker can decide.
+
+use alloc::string::String;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::time::Duration;
+
+use protocol::container::{Body, ContainerSpec};
+use protocol::order::StopCause;
+use protocol::{Report, Revision, RuntimeKind, Token};
+
+/// One decision: what must be done, in order.
+#[derive(Debug, Default)]
+pub struct Step {
+    /// In order.
+    pub effects: Vec<Effect>,
+}
+
+/// What must be done.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Effect {
+    /// Tell the server. Only while connected.
+    Send(Report),
+    /// Run an attempt. Its runtime answers with events, the last of which is Ended or Refused.
+    Start(Launch),
+    /// Go one step further in stopping an attempt.
+    Stop {
+        /// Which.
+        token: Token,
+        /// Who runs it.
+        runtime: RuntimeKind,
+        /// Why: kept on disk before anything is done, so that a restarted worker classes its end right.
+        cause: StopCause,
+        /// How hard.
+        step: StopStep,
+    },
+    /// Everything about it is durable on the server: remove its container and its directory.
+    Forget {
+        /// Which.
+        token: Token,
+        /// Who ran it.
+        runtime: RuntimeKind,
+    },
+    /// Close the connection and open a new one, not before this long.
+    Reconnect {
+        /// At least.
+        after: Duration,
+        /// For the log.
+        reason: String,
+    },
+    /// Nothing is left to be done: end the process.
+    Exit,
+}
+
+/// How hard an attempt is asked to stop: each step is taken if the one before it did not help in time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StopStep {
+    /// Ask it, and let the engine kill it after the grace.
+    Ask {
+        /// How long it may take.
+        grace: Duration,
+    },
+    /// Kill it.
+    Kill,
+    /// Kill our own watcher and remove the container by force; repeated until it is gone.
+    Remove,
+}
+
+/// An attempt with all that its runtime needs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Launch {
+    /// Which attempt.
+    pub token: Token,
+    /// Of which revision.
+    pub revision: Revision,
+    /// The definition's name.
+    pub name: Arc<str>,
+    /// What to run.
+    pub spec: Arc<ContainerSpec>,
+    /// What the job adds to it.
+    pub body: Option<Body>,
+    /// How long it may run.
+    pub time_left: Option<Duration>,
+}
