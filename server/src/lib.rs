@@ -1,3 +1,6 @@
 //! The server's body.
 
+pub mod catalogue;
+pub mod engine;
+pub mod logs;
 pub mod store;

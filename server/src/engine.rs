@@ -1,1 +1,0 @@
-//! The one task that owns the scheduler.

@@ -1,0 +1,128 @@
+//! What the rest of the server may ask of the engine.
+
+use std::sync::Arc;
+
+use protocol::{JobId, WorkerId};
+use scheduler::input::{Key, NewJob, Operation};
+use scheduler::job::State;
+use scheduler::snapshot::Snapshot;
+use scheduler::step::Answer;
+use tokio::sync::{mpsc, oneshot, watch};
+
+/// Something that the engine is asked, with the place where the answer goes.
+#[derive(Debug)]
+pub enum Command {
+    /// Make jobs, all of them or none.
+    Submit {
+        /// What is wanted.
+        jobs: Vec<NewJob>,
+        /// Whether they form a batch.
+        batch: bool,
+        /// Refuse if no connected worker could run them.
+        require_worker: bool,
+        /// The request's idempotency key, with a reading of the archive.
+        key: Option<Key>,
+        /// Where the answer goes.
+        reply: oneshot::Sender<Answer>,
+    },
+    /// End a job.
+    Cancel {
+        /// Which.
+        job: JobId,
+        /// Who wants it.
+        by: String,
+        /// Where the answer goes.
+        reply: oneshot::Sender<Answer>,
+    },
+    /// Change what a worker may take.
+    Operate {
+        /// Which.
+        worker: WorkerId,
+        /// What is to be done.
+        operation: Operation,
+        /// Where the answer goes.
+        reply: oneshot::Sender<Answer>,
+    },
+    /// Tell when a job has ended. If it is not among those that live, the answer never comes: the sender is dropped.
+    AwaitEnd {
+        /// Which.
+        job: JobId,
+        /// Where the answer goes.
+        reply: oneshot::Sender<State>,
+    },
+}
+
+/// The engine has too much to do, or is gone: nothing was accepted, try again.
+#[derive(Debug, thiserror::Error)]
+#[error("the server is busy")]
+pub struct Busy;
+
+/// A cheap handle to the engine. Every answer is given only after everything that it says is durable.
+#[derive(Clone, Debug)]
+pub struct Handle {
+    inbox: mpsc::Sender<Command>,
+    snapshot: watch::Receiver<Arc<Snapshot>>,
+}
+
+impl Handle {
+    /// Ties a handle to the ends that the engine reads and publishes at.
+    #[must_use]
+    pub const fn new(inbox: mpsc::Sender<Command>, snapshot: watch::Receiver<Arc<Snapshot>>) -> Self {
+        Self { inbox, snapshot }
+    }
+
+    /// Makes jobs.
+    ///
+    /// # Errors
+    /// [`Busy`] if the inbox is full, or the engine ended before it could answer (then it is unknown whether they were accepted).
+    pub async fn submit(
+        &self,
+        jobs: Vec<NewJob>,
+        batch: bool,
+        require_worker: bool,
+        key: Option<Key>,
+    ) -> Result<Answer, Busy> {
+        self.ask(|reply| Command::Submit { jobs, batch, require_worker, key, reply }).await
+    }
+
+    /// Ends a job: at once if it waits, else by stopping its container.
+    ///
+    /// # Errors
+    /// [`Busy`], as in [`Self::submit`].
+    pub async fn cancel(&self, job: JobId, by: String) -> Result<Answer, Busy> {
+        self.ask(|reply| Command::Cancel { job, by, reply }).await
+    }
+
+    /// Changes what a worker may take.
+    ///
+    /// # Errors
+    /// [`Busy`], as in [`Self::submit`].
+    pub async fn operate(&self, worker: WorkerId, operation: Operation) -> Result<Answer, Busy> {
+        self.ask(|reply| Command::Operate { worker, operation, reply }).await
+    }
+
+    /// Waits until a job has ended; `None` if it is not among those that live (the archive knows it, or nobody does).
+    ///
+    /// # Errors
+    /// [`Busy`], as in [`Self::submit`].
+    ///
+    /// # Cancel safety
+    /// Dropping the future forgets the wish and changes nothing else.
+    pub async fn ended(&self, job: JobId) -> Result<Option<State>, Busy> {
+        let (reply, answer) = oneshot::channel();
+        self.inbox.try_send(Command::AwaitEnd { job, reply }).map_err(|_| Busy)?;
+        Ok(answer.await.ok())
+    }
+
+    /// The facts of the moment.
+    #[must_use]
+    pub fn snapshot(&self) -> Arc<Snapshot> {
+        self.snapshot.borrow().clone()
+    }
+
+    async fn ask(&self, command: impl FnOnce(oneshot::Sender<Answer>) -> Command) -> Result<Answer, Busy> {
+        let (reply, answer) = oneshot::channel();
+        self.inbox.try_send(command(reply)).map_err(|_| Busy)?;
+        answer.await.map_err(|_| Busy)
+    }
+}
