@@ -10,7 +10,7 @@ use core::time::Duration;
 use bincode::{Decode, Encode};
 
 use crate::container::RuntimeKind;
-use crate::ids::{Incarnation, ReportNo, Revision, Token, WorkerId};
+use crate::ids::{ClusterId, Incarnation, ReportNo, Revision, Token, WorkerId};
 use crate::order::VersionRange;
 
 /// One message from a worker to its server.
@@ -70,7 +70,9 @@ pub struct Hello {
     pub name: String,
     /// The secret of its state directory: proof of identity. The server stores its hash only.
     pub secret: [u8; 32],
-    /// Join as a known name although the secret is new (the state directory was lost).
+    /// The installation that this state directory was joined to, if it was.
+    pub cluster: Option<ClusterId>,
+    /// Join although this server does not know the secret, or belongs to another installation.
     pub rejoin: bool,
     /// Which start of the worker this is.
     pub incarnation: Incarnation,

@@ -9,7 +9,7 @@ use core::time::Duration;
 use protocol::container::Body;
 use protocol::order::VersionRange;
 use protocol::report::Availability;
-use protocol::{Incarnation, JobId, Report, Revision, RuntimeKind, SessionId, Timestamp, WorkerId};
+use protocol::{ClusterId, Incarnation, JobId, Report, Revision, RuntimeKind, SessionId, Timestamp, Uptime, WorkerId};
 
 use crate::definition::Definition;
 
@@ -28,6 +28,8 @@ pub enum Input {
     Disconnected(SessionId),
     /// A worker reported on its session.
     Reported(SessionId, Report),
+    /// Frames were received on these sessions, the last one at this instant: noted outside of the inbox, told before a Tick.
+    Heard(Vec<(SessionId, Uptime)>),
     /// An operator changed what a worker may take.
     Operate(Ticket, WorkerId, Operation),
     /// Time has passed: what is due is done.
@@ -127,7 +129,9 @@ pub struct Connected {
     pub name: Arc<str>,
     /// The SHA-256 of its secret.
     pub secret_hash: [u8; 32],
-    /// Join as a known name although the secret is new.
+    /// The installation that it was joined to, if it was.
+    pub cluster: Option<ClusterId>,
+    /// Join although the secret is unknown, or the installation another.
     pub rejoin: bool,
     /// Which start of the worker this is.
     pub incarnation: Incarnation,

@@ -6,5 +6,6 @@ extern crate alloc;
 pub mod definition;
 pub mod input;
 pub mod job;
+pub mod restore;
 pub mod step;
 pub mod snapshot;

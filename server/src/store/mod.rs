@@ -12,10 +12,11 @@ use protocol::container::Body;
 use protocol::order::StopCause;
 use protocol::report::{Outcome, OutputLengths, ReleaseCause};
 use protocol::{
-    AttemptNo, ClusterId, Epoch, Fence, JobId, Nonce, Revision, SessionId, Timestamp, Token, WorkerId,
+    AttemptNo, ClusterId, Epoch, Fence, JobId, Nonce, Revision, Timestamp, WorkerId,
 };
 use scheduler::input::{GroupNo, KeyHolder};
 use scheduler::job::State;
+pub use scheduler::restore::{LiveAttempt, LiveJob};
 use scheduler::step::{Change, Note, WorkerRow};
 
 /// The write side. One thread owns it; nothing here waits for anything but the disk.
@@ -131,52 +132,6 @@ pub struct Loaded {
     pub workers: Vec<WorkerRow>,
     /// Definitions of live jobs.
     pub definitions: Vec<StoredDefinition>,
-}
-
-/// A job that has not ended.
-#[derive(Clone, Debug, PartialEq)]
-pub struct LiveJob {
-    /// Its number.
-    pub job: JobId,
-    /// Of which definition.
-    pub revision: Revision,
-    /// Where it stands.
-    pub state: State,
-    /// Higher goes first.
-    pub priority: i8,
-    /// From when it may run.
-    pub due_at: Timestamp,
-    /// Instead of its definition's timeout.
-    pub timeout: Option<Option<Duration>>,
-    /// Whether it adds something to its definition.
-    pub has_body: bool,
-    /// Attempts so far that used the job's own budget.
-    pub own_failures: u32,
-    /// When attempts were lost by the platform, within the last day.
-    pub losses: Vec<Timestamp>,
-    /// Attempts so far.
-    pub attempts: AttemptNo,
-    /// The worker of the last attempt, current or not.
-    pub last_worker: Option<WorkerId>,
-    /// Its current attempt, if it has one.
-    pub attempt: Option<LiveAttempt>,
-}
-
-/// The current attempt of a job.
-#[derive(Clone, Debug, PartialEq)]
-pub struct LiveAttempt {
-    /// Which.
-    pub token: Token,
-    /// Who has it.
-    pub worker: WorkerId,
-    /// On which session it was handed over.
-    pub session: SessionId,
-    /// When.
-    pub assigned_at: Timestamp,
-    /// When its container started, if it has.
-    pub started_at: Option<Timestamp>,
-    /// Why it is being stopped, if it is.
-    pub stopping: Option<StopCause>,
 }
 
 /// A job as lists show it: its row, with the latest attempt.
