@@ -2,5 +2,6 @@
 
 pub mod catalogue;
 pub mod engine;
+pub mod http;
 pub mod logs;
 pub mod store;
