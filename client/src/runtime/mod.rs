@@ -11,16 +11,24 @@
 use std::future::Future;
 use std::pin::Pin;
 
-use protocol::{RuntimeKind, Token};
 use protocol::order::StopCause;
 use protocol::report::Foreign;
-use worker::input::Restored;
+use protocol::{ClusterId, RuntimeKind, Token, WorkerId};
+use tokio::sync::mpsc;
+use worker::input::{Restored, RuntimeEvent};
 use worker::step::{Launch, StopStep};
+
+/// Where a runtime tells what happens. Unbounded, because each attempt tells a handful of events and attempts are bounded.
+pub type Events = mpsc::UnboundedSender<RuntimeEvent>;
 
 /// How attempts are carried out.
 pub trait Runtime: Send + Sync {
     /// Which kind of definitions it carries out.
     fn kind(&self) -> RuntimeKind;
+
+    /// Who this worker is: told before `survey` if an earlier process has joined, and again at each Welcome, before anything is
+    /// started. It names and labels what is run; a runtime that needs none ignores it.
+    fn joined(&self, membership: Membership);
 
     /// Finds what an earlier process of this worker has left, and watches again what still runs.
     ///
@@ -36,6 +44,15 @@ pub trait Runtime: Send + Sync {
 
     /// Removes everything that is left of an ended attempt.
     fn forget(&self, token: Token);
+}
+
+/// Which worker of which installation this is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Membership {
+    /// The installation.
+    pub cluster: ClusterId,
+    /// The worker's lasting identity in it.
+    pub worker: WorkerId,
 }
 
 /// What a runtime has found.

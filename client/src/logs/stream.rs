@@ -1,0 +1,135 @@
+//! One stream of one attempt: what was written, sent and acknowledged, as offsets; and the bytes that exist nowhere else.
+
+use std::collections::VecDeque;
+
+use protocol::report::ChunkData;
+
+/// Offsets of one stream. Always `acknowledged <= sent <= written`.
+#[derive(Debug, Default)]
+pub(super) struct StreamState {
+    /// The server has everything before.
+    pub(super) acknowledged: u64,
+    /// Said in this session, or acknowledged.
+    pub(super) sent: u64,
+    /// Written so far.
+    pub(super) written: u64,
+    /// Bytes sent in this session and not acknowledged.
+    pub(super) in_flight: usize,
+    /// What was pushed and is not acknowledged, in order and without holes. Empty if the bytes are in a file.
+    pieces: VecDeque<Piece>,
+}
+
+#[derive(Debug)]
+struct Piece {
+    offset: u64,
+    data: Data,
+}
+
+#[derive(Debug)]
+enum Data {
+    Kept(Vec<u8>),
+    GivenUp(u64),
+}
+
+impl StreamState {
+    /// Keeps these bytes until they are acknowledged.
+    pub(super) fn push(&mut self, bytes: &[u8]) {
+        let offset = self.written;
+        self.written += bytes.len() as u64;
+        match self.pieces.back_mut().map(|piece| &mut piece.data) {
+            Some(Data::Kept(kept)) if kept.len() + bytes.len() <= PIECE_BYTES_MAX => {
+                kept.extend_from_slice(bytes)
+            }
+            _ => self.pieces.push_back(Piece {
+                offset,
+                data: Data::Kept(bytes.to_vec()),
+            }),
+        }
+    }
+
+    /// Marks that this many bytes were written and nobody has them.
+    pub(super) fn give_up(&mut self, bytes: u64) {
+        if bytes == 0 {
+            return;
+        }
+        let offset = self.written;
+        self.written += bytes;
+        match self.pieces.back_mut().map(|piece| &mut piece.data) {
+            Some(Data::GivenUp(so_far)) => *so_far += bytes,
+            _ => self.pieces.push_back(Piece {
+                offset,
+                data: Data::GivenUp(bytes),
+            }),
+        }
+    }
+
+    /// What comes at `sent`, at most `room` bytes of it. Pushed output only.
+    pub(super) fn pending(&self, room: usize) -> Option<ChunkData> {
+        let piece = self.pieces.iter().find(|piece| piece.end() > self.sent)?;
+        let skipped = self.sent.saturating_sub(piece.offset);
+        Some(match &piece.data {
+            Data::GivenUp(bytes) => ChunkData::Gap(bytes - skipped),
+            Data::Kept(bytes) => {
+                let rest = &bytes[usize::try_from(skipped)
+                    .unwrap_or(bytes.len())
+                    .min(bytes.len())..];
+                ChunkData::Bytes(rest[..rest.len().min(room)].to_vec())
+            }
+        })
+    }
+
+    /// Everything up to `offset` is on the server; gives the number of bytes of memory and of window that this frees.
+    pub(super) fn acknowledge(&mut self, offset: u64) -> Freed {
+        let offset = offset.min(self.written);
+        if offset <= self.acknowledged {
+            return Freed::default();
+        }
+        let newly = usize::try_from(offset - self.acknowledged).unwrap_or(usize::MAX);
+        self.acknowledged = offset;
+        self.sent = self.sent.max(offset);
+        let window = if self.sent == offset {
+            self.in_flight
+        } else {
+            self.in_flight.min(newly)
+        };
+        self.in_flight -= window;
+        let mut memory = 0;
+        while let Some(piece) = self.pieces.front().filter(|piece| piece.end() <= offset) {
+            memory += piece.kept();
+            self.pieces.pop_front();
+        }
+        Freed { memory, window }
+    }
+
+    /// Bytes of memory that this stream holds.
+    pub(super) fn kept(&self) -> usize {
+        self.pieces.iter().map(Piece::kept).sum()
+    }
+}
+
+/// What an acknowledgement frees, in bytes.
+#[derive(Debug, Default)]
+pub(super) struct Freed {
+    pub(super) memory: usize,
+    pub(super) window: usize,
+}
+
+impl Piece {
+    fn end(&self) -> u64 {
+        self.offset
+            + match &self.data {
+                Data::Kept(bytes) => bytes.len() as u64,
+                Data::GivenUp(bytes) => *bytes,
+            }
+    }
+
+    fn kept(&self) -> usize {
+        match &self.data {
+            Data::Kept(bytes) => bytes.len(),
+            Data::GivenUp(_) => 0,
+        }
+    }
+}
+
+/// Small writes are gathered up to this size, so that a program that prints byte by byte costs no allocation per byte.
+const PIECE_BYTES_MAX: usize = 16 * 1024;
