@@ -1,1 +1,0 @@
-//! Container output: append, read, follow. Segments that many attempts share, not a file each.
