@@ -12,7 +12,7 @@ use std::future::Future;
 use std::pin::Pin;
 
 use protocol::order::StopCause;
-use protocol::report::Foreign;
+use protocol::report::{Availability, Foreign};
 use protocol::{ClusterId, RuntimeKind, Token, WorkerId};
 use tokio::sync::mpsc;
 use worker::input::{Restored, RuntimeEvent};
@@ -30,11 +30,10 @@ pub trait Runtime: Send + Sync {
     /// started. It names and labels what is run; a runtime that needs none ignores it.
     fn joined(&self, membership: Membership);
 
-    /// Finds what an earlier process of this worker has left, and watches again what still runs.
-    ///
-    /// # Errors
-    /// The engine does not answer, and why: nothing can be said about what runs there.
-    fn survey(&self) -> Pin<Box<dyn Future<Output = Result<Survey, String>> + Send + '_>>;
+    /// Finds what an earlier process of this worker has left, and watches again what still runs. If the engine does not answer,
+    /// what the attempt directories know is found all the same; the rest is [`Found::Unknown`](worker::input::Found::Unknown), and
+    /// its events come when the engine is back.
+    fn survey(&self) -> Pin<Box<dyn Future<Output = Survey> + Send + '_>>;
 
     /// Runs an attempt.
     fn start(&self, launch: Launch);
@@ -56,8 +55,10 @@ pub struct Membership {
 }
 
 /// What a runtime has found.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Survey {
+    /// Whether it can be used now, and so whether this survey is complete.
+    pub availability: Availability,
     /// Attempts of this worker.
     pub restored: Vec<Restored>,
     /// Containers of this cluster on this engine that belong to another worker.
