@@ -1,2 +1,73 @@
-//! xtask
-fn main() {}
+//! What developers run: `cargo xtask test` checks everything, `cargo xtask demo` shows it.
+//!
+//! Nothing imports this crate, and it imports nothing of Longshore: it starts the binary `longshore` and speaks to it over HTTP,
+//! as a user would. Here are only the commands and their options; each lives in the file of its name.
+
+mod bless;
+mod check;
+mod children;
+
+mod demo;
+mod docker;
+mod http;
+mod images;
+mod step;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::Context as _;
+use clap::{Parser, Subcommand};
+
+#[derive(Parser)]
+#[command(
+    name = "cargo xtask",
+    bin_name = "cargo xtask",
+    about = "What developers of Longshore run"
+)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Check everything: format, lints, house rules, tests, documentation, dependencies
+    Test(check::Options),
+    /// Start a server and two workers on free ports, run jobs, and show what happens
+    Demo(demo::Options),
+    /// Rewrite the expected outputs that tests compare with; read the difference before committing it
+    Bless,
+    /// Provide the base images of the Dockerfile and the image of the test jobs: pulled, or made on this machine
+    Images,
+}
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    match run(arguments.command).await {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("xtask: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn run(command: Command) -> anyhow::Result<()> {
+    let root = workspace_root()?;
+    match command {
+        Command::Test(options) => check::run(&root, &options).await,
+        Command::Demo(options) => demo::run(&root, &options).await,
+        Command::Bless => bless::run(&root).await,
+        Command::Images => images::run(&root).await,
+    }
+}
+
+fn workspace_root() -> anyhow::Result<PathBuf> {
+    let manifest = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let root = manifest
+        .parent()
+        .context("the xtask crate has no parent directory")?;
+    Ok(root.to_owned())
+}

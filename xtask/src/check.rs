@@ -1,0 +1,152 @@
+//! `cargo xtask test`: the same checks at home and in CI, cheapest first. The first failure ends it and is named in the last line.
+
+use std::path::Path;
+use std::time::Instant;
+
+use clap::{Args, ValueEnum};
+
+use crate::{docker, images, step};
+
+#[derive(Args)]
+pub(crate) struct Options {
+    /// Whether the tests against a real Docker engine run
+    #[arg(long, value_enum, default_value_t = Docker::Auto)]
+    docker: Docker,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Docker {
+    /// They run; without an engine that answers, the command fails
+    Required,
+    /// They run if an engine answers
+    Auto,
+    /// They do not run
+    Off,
+}
+
+impl Docker {
+    /// The value of `LONGSHORE_TEST_DOCKER`, by which tests know whether to use the engine.
+    const fn for_tests(self, engine_answers: bool) -> &'static str {
+        match self {
+            Self::Required => "required",
+            Self::Auto if engine_answers => "required",
+            Self::Auto | Self::Off => "off",
+        }
+    }
+}
+
+pub(crate) async fn run(root: &Path, options: &Options) -> anyhow::Result<()> {
+    let started = Instant::now();
+    let for_tests = prepare_engine(root, options.docker).await?;
+
+    step::run(
+        "fmt",
+        step::program(root, &["cargo", "fmt", "--all", "--check"]),
+    )
+    .await?;
+    let clippy = [
+        "cargo",
+        "clippy",
+        "--workspace",
+        "--all-targets",
+        "--locked",
+        "--quiet",
+        "--",
+        "-D",
+        "warnings",
+    ];
+    step::run("clippy", step::program(root, &clippy)).await?;
+    step::run("tests", tests(root, for_tests)).await?;
+    let doc_tests = [
+        "cargo",
+        "test",
+        "--workspace",
+        "--doc",
+        "--locked",
+        "--quiet",
+    ];
+    step::run("doc tests", step::program(root, &doc_tests)).await?;
+    step::run("documentation", documentation(root)).await?;
+    dependencies(root).await?;
+
+    println!("All checks passed in {}.", step::seconds(started.elapsed()));
+    Ok(())
+}
+
+/// Finds out whether the engine answers, provides the image that the tests run, and says what the tests are to do.
+async fn prepare_engine(root: &Path, wanted: Docker) -> anyhow::Result<&'static str> {
+    if wanted == Docker::Off {
+        println!("docker: off; tests against a real engine do not run");
+        return Ok(wanted.for_tests(false));
+    }
+    match docker::version().await {
+        Ok(version) => {
+            println!("docker: engine {version} answers; tests against it run");
+            if let Err(error) = images::provide_job_image(root).await {
+                if wanted == Docker::Required {
+                    return Err(error);
+                }
+                println!("docker: {error:#}; tests against the engine do not run");
+                return Ok(wanted.for_tests(false));
+            }
+            Ok(wanted.for_tests(true))
+        }
+        Err(why) if wanted == Docker::Required => Err(why.context("--docker required")),
+        Err(why) => {
+            println!("docker: {why:#}; tests against a real engine do not run");
+            Ok(wanted.for_tests(false))
+        }
+    }
+}
+
+async fn tests(root: &Path, docker: &str) -> anyhow::Result<()> {
+    let nextest = step::is_installed(&["cargo", "nextest"]).await;
+    let words: &[&str] = if nextest {
+        &[
+            "cargo",
+            "nextest",
+            "run",
+            "--workspace",
+            "--locked",
+            "--no-tests",
+            "pass",
+            "--status-level",
+            "slow",
+        ]
+    } else {
+        &["cargo", "test", "--workspace", "--all-targets", "--locked"]
+    };
+    let mut tests = step::command(root, words);
+    tests.env("LONGSHORE_TEST_DOCKER", docker);
+    step::succeed(tests).await
+}
+
+async fn documentation(root: &Path) -> anyhow::Result<()> {
+    let mut doc = step::command(
+        root,
+        &[
+            "cargo",
+            "doc",
+            "--workspace",
+            "--no-deps",
+            "--locked",
+            "--quiet",
+        ],
+    );
+    doc.env("RUSTDOCFLAGS", "-D warnings");
+    step::succeed(doc).await
+}
+
+async fn dependencies(root: &Path) -> anyhow::Result<()> {
+    if !step::is_installed(&["cargo", "deny"]).await {
+        println!(
+            "── dependencies: left out, cargo-deny is not installed (cargo install cargo-deny)"
+        );
+        return Ok(());
+    }
+    step::run(
+        "dependencies",
+        step::program(root, &["cargo", "deny", "--all-features", "check"]),
+    )
+    .await
+}

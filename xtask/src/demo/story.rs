@@ -1,0 +1,105 @@
+//! What the demonstration tells: a job that succeeds, one that fails, who is there and what has happened. Each line that begins with a
+//! dollar can be typed by the reader too.
+
+use anyhow::{Context as _, bail};
+use serde_json::Value;
+
+use super::place::Place;
+use super::stage::Stage;
+use crate::step;
+
+/// Runs the jobs and checks what comes back.
+///
+/// # Errors
+/// Something did not happen as it should.
+pub(crate) async fn tell(stage: &Stage) -> anyhow::Result<()> {
+    let job = submit(stage, "unload").await?;
+    let lines = follow(stage, job).await?;
+    let expected = (1..=5).map(|number| format!("box {number} of 5 is ashore"));
+    if !expected.eq(lines.iter().map(String::as_str)) {
+        bail!("job {job} should have printed five boxes in order, and printed {lines:?}");
+    }
+    expect_state(stage, job, "succeeded").await?;
+
+    let job = submit(stage, "sink").await?;
+    follow(stage, job).await?;
+    expect_state(stage, job, "failed").await?;
+
+    show(stage, &["workers"]).await?;
+    show(stage, &["ls"]).await?;
+    let workers = stage.api.get("/api/workers").await?;
+    println!("\n$ curl {}\n{workers}", stage.api.url("/api/workers"));
+    Ok(())
+}
+
+/// Prints what the reader can do now, while everything runs.
+pub(crate) fn tell_what_to_try(stage: &Stage) {
+    println!("\nEverything runs until you press Ctrl-C. In another terminal:\n");
+    println!(
+        "  export LONGSHORE_SERVER={} PATH=\"{}:$PATH\"",
+        stage.api.address,
+        stage.binary.with_file_name("").display()
+    );
+    println!(
+        "  longshore run voyage --follow         # prints a line a second; Ctrl-C leaves it running"
+    );
+    println!("  longshore ls                          # its number, state and worker");
+    println!("  longshore cancel NUMBER               # and it is gone");
+    println!(
+        "  curl -N -X POST '{}'",
+        stage.api.url("/api/jobs/unload?follow=1")
+    );
+    println!("  curl {}", stage.api.url("/api/jobs"));
+    if let Some((name, pid)) = stage.first_worker()
+        && stage.place != Place::Process
+    {
+        println!(
+            "  kill -9 {pid}  # worker {name}: what it runs goes on, and is taken up again by"
+        );
+        println!("  {}", step::display(&stage.worker_command(name)));
+    }
+    println!();
+}
+
+async fn submit(stage: &Stage, name: &str) -> anyhow::Result<u64> {
+    let path = format!("/api/jobs/{name}");
+    println!("\n$ curl -X POST {}", stage.api.url(&path));
+    let job = stage.api.post(&path).await?;
+    println!("{job}");
+    job.get("id")
+        .and_then(Value::as_u64)
+        .context("the answer has no number of the job")
+}
+
+async fn follow(stage: &Stage, job: u64) -> anyhow::Result<Vec<String>> {
+    let path = format!("/api/jobs/{job}/logs?follow=1");
+    println!("\n$ curl -N '{}'", stage.api.url(&path));
+    let mut lines = Vec::new();
+    let print = |line: &str| {
+        println!("{line}");
+        lines.push(line.to_owned());
+    };
+    stage.api.follow("GET", &path, print).await?;
+    Ok(lines)
+}
+
+async fn expect_state(stage: &Stage, job: u64, expected: &str) -> anyhow::Result<()> {
+    let path = format!("/api/jobs/{job}");
+    let answer = stage.api.get(&path).await?;
+    let state = answer
+        .get("state")
+        .and_then(Value::as_str)
+        .context("the answer has no state")?;
+    println!("\n$ curl {}\n{answer}", stage.api.url(&path));
+    if state != expected {
+        bail!("job {job} should have {expected} and is {state}");
+    }
+    Ok(())
+}
+
+async fn show(stage: &Stage, words: &[&str]) -> anyhow::Result<()> {
+    println!("\n$ longshore {}", words.join(" "));
+    let mut command = stage.longshore(words);
+    command.env("LONGSHORE_SERVER", stage.api.address.to_string());
+    step::succeed(command).await
+}

@@ -1,0 +1,115 @@
+//! The little of HTTP that a demonstration needs, without a library.
+//!
+//! Requests say HTTP/1.0: the server then ends a body by closing the connection, so that there are no chunks to undo and a followed
+//! log is simply bytes until the end.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use anyhow::{Context as _, bail};
+use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+/// The API of one server.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Api {
+    /// Where it listens.
+    pub address: SocketAddr,
+}
+
+impl Api {
+    /// The URL of a path.
+    pub(crate) fn url(&self, path: &str) -> String {
+        format!("http://{}{path}", self.address)
+    }
+
+    /// Asks for JSON.
+    ///
+    /// # Errors
+    /// No answer within a minute and a half, a status other than 2xx, or a body that is not JSON.
+    pub(crate) async fn get(&self, path: &str) -> anyhow::Result<serde_json::Value> {
+        self.json("GET", path).await
+    }
+
+    /// Posts without a body.
+    ///
+    /// # Errors
+    /// As [`Api::get`].
+    pub(crate) async fn post(&self, path: &str) -> anyhow::Result<serde_json::Value> {
+        self.json("POST", path).await
+    }
+
+    /// Reads a body line by line as it comes, until the server ends it. The last line need not end with a newline.
+    ///
+    /// # Errors
+    /// No connection, a status other than 2xx, or more than two minutes of silence.
+    pub(crate) async fn follow(
+        &self,
+        method: &str,
+        path: &str,
+        mut line: impl FnMut(&str),
+    ) -> anyhow::Result<()> {
+        let mut body = self.request(method, path).await?;
+        let mut bytes = Vec::new();
+        loop {
+            bytes.clear();
+            let read = timeout(SILENCE_MAX, body.read_until(b'\n', &mut bytes)).await;
+            if read.with_context(|| format!("{method} {path}: silent for {SILENCE_MAX:?}"))?? == 0 {
+                return Ok(());
+            }
+            line(String::from_utf8_lossy(&bytes).trim_end_matches(['\n', '\r']));
+        }
+    }
+
+    async fn json(&self, method: &str, path: &str) -> anyhow::Result<serde_json::Value> {
+        let whole = async {
+            let mut body = String::new();
+            self.request(method, path)
+                .await?
+                .read_to_string(&mut body)
+                .await?;
+            anyhow::Ok(body)
+        };
+        let body = timeout(ANSWER_MAX, whole)
+            .await
+            .with_context(|| format!("{method} {path}: no answer within {ANSWER_MAX:?}"))??;
+        serde_json::from_str(&body)
+            .with_context(|| format!("{method} {path}: the answer is not JSON: {body}"))
+    }
+
+    /// Sends a request and reads the head of the answer; what remains to be read is its body.
+    async fn request(&self, method: &str, path: &str) -> anyhow::Result<BufReader<TcpStream>> {
+        let mut stream = TcpStream::connect(self.address).await?;
+        let head = format!(
+            "{method} {path} HTTP/1.0\r\nHost: {}\r\nContent-Length: 0\r\n\r\n",
+            self.address
+        );
+        stream.write_all(head.as_bytes()).await?;
+        let mut answer = BufReader::new(stream);
+        let mut line = String::new();
+        timeout(ANSWER_MAX, answer.read_line(&mut line))
+            .await
+            .with_context(|| format!("{method} {path}: no answer"))??;
+        let status: u16 = line
+            .split(' ')
+            .nth(1)
+            .and_then(|status| status.parse().ok())
+            .with_context(|| format!("{method} {path}: not an HTTP answer: {line:?}"))?;
+        while line.trim_end() != "" {
+            line.clear();
+            answer.read_line(&mut line).await?;
+        }
+        if !(200..300).contains(&status) {
+            let mut problem = String::new();
+            answer.read_to_string(&mut problem).await?;
+            bail!("{method} {path}: status {status}: {problem}");
+        }
+        Ok(answer)
+    }
+}
+
+/// Longer than any `?wait=` that is used here.
+const ANSWER_MAX: Duration = Duration::from_secs(90);
+/// The jobs followed here say something every second.
+const SILENCE_MAX: Duration = Duration::from_secs(120);

@@ -1,0 +1,86 @@
+//! A named step of a longer command: its name is printed before, its time after, and the first failure names it.
+
+use std::ffi::OsStr;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, bail};
+use tokio::process::Command;
+
+/// Runs one step.
+///
+/// # Errors
+/// What the step itself failed with, preceded by its name and time.
+pub(crate) async fn run(
+    name: &str,
+    work: impl Future<Output = anyhow::Result<()>>,
+) -> anyhow::Result<()> {
+    println!("── {name}");
+    let started = Instant::now();
+    let outcome = work.await;
+    let time = seconds(started.elapsed());
+    match outcome {
+        Ok(()) => {
+            println!("── {name}: ok ({time})");
+            Ok(())
+        }
+        Err(error) => Err(error).with_context(|| format!("step `{name}` FAILED after {time}")),
+    }
+}
+
+/// Runs a program in the workspace; its output is ours.
+///
+/// # Errors
+/// It cannot be started, or it does not end with success.
+pub(crate) async fn program(root: &Path, words: &[&str]) -> anyhow::Result<()> {
+    succeed(command(root, words)).await
+}
+
+/// The command line `words`, to be run in the workspace.
+pub(crate) fn command(root: &Path, words: &[&str]) -> Command {
+    let (program, arguments) = words.split_first().unwrap_or((&"true", &[]));
+    let mut command = Command::new(program);
+    command.args(arguments).current_dir(root);
+    command
+}
+
+/// Runs a prepared command; its output is ours.
+///
+/// # Errors
+/// It cannot be started, or it does not end with success.
+pub(crate) async fn succeed(mut command: Command) -> anyhow::Result<()> {
+    let line = display(&command);
+    let status = command
+        .status()
+        .await
+        .with_context(|| format!("cannot run `{line}`"))?;
+    if !status.success() {
+        bail!("`{line}` ended with {status}");
+    }
+    Ok(())
+}
+
+/// Whether a program can be run at all: `program --version` succeeds.
+pub(crate) async fn is_installed(words: &[&str]) -> bool {
+    let mut command = command(Path::new("."), words);
+    command
+        .arg("--version")
+        .stdout(std::process::Stdio::null())
+        .stderr(std::process::Stdio::null());
+    command.status().await.is_ok_and(|status| status.success())
+}
+
+/// The command line as one would type it.
+pub(crate) fn display(command: &Command) -> String {
+    let command = command.as_std();
+    let words = std::iter::once(command.get_program()).chain(command.get_args());
+    words
+        .map(OsStr::to_string_lossy)
+        .collect::<Vec<_>>()
+        .join(" ")
+}
+
+/// A duration for people.
+pub(crate) fn seconds(duration: Duration) -> String {
+    format!("{:.1} s", duration.as_secs_f64())
+}
