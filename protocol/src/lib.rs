@@ -12,6 +12,7 @@
 
 extern crate alloc;
 
+pub mod close;
 pub mod container;
 pub mod ids;
 pub mod order;
@@ -21,7 +22,8 @@ pub mod wire;
 
 pub use container::{ContainerSpec, RuntimeKind};
 pub use ids::{
-    AttemptNo, ClusterId, Epoch, Fence, Incarnation, JobId, Nonce, ReportNo, Revision, SessionId, Token, WorkerId,
+    AttemptNo, ClusterId, Epoch, Fence, Incarnation, JobId, Nonce, ReportNo, Revision, SessionId, Token,
+    WorkerId,
 };
 pub use order::Order;
 pub use report::Report;

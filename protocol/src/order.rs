@@ -19,8 +19,8 @@ pub enum Order {
     Definitions(Vec<Definition>),
     /// Queue these attempts and run them.
     Enqueue(Vec<Assignment>),
-    /// What to do with each attempt of the Inventory. Until it arrived the worker starts nothing.
-    Reconciled(Vec<(Token, Verdict)>),
+    /// What to do with each attempt of the Inventory. Until the last of it arrived the worker starts nothing.
+    Reconciled(Reconciled),
     /// Stop this attempt.
     Cancel(Cancel),
     /// Give these back if they are unstarted; the answer is Released, or Status if it is too late.
@@ -123,6 +123,15 @@ pub struct Assignment {
     pub body: Option<Body>,
     /// How long it may run, from the start of the container; absent: for ever.
     pub time_left: Option<Duration>,
+}
+
+/// The answer to a whole Inventory. More than one frame if it is long; only the last has `last`.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct Reconciled {
+    /// Every attempt of the Inventory, with what to do.
+    pub attempts: Vec<(Token, Verdict)>,
+    /// Whether this was all.
+    pub last: bool,
 }
 
 /// What to do with an attempt that the worker knows.

@@ -1,1 +1,296 @@
-//! Meaning ↔ bytes.
+//! Meaning ↔ bytes. One binary WebSocket message is one frame: a tag byte, then the body in bincode 2's standard configuration.
+//!
+//! [`encode_order`] and [`encode_report`] make one frame; [`pack_order`] and [`pack_report`] make as many as a long list needs, each
+//! within every limit of the decoder. [`decode_order`] and [`decode_report`] take bytes from a stranger: they never panic, never
+//! allocate more than [`MEMORY_MAX`] ahead of the bytes, accept no trailing bytes and no value that nothing could mean.
+//!
+//! Bincode is named in this directory and in derives, nowhere else: leaving it is a change of this file.
+
+mod check;
+mod error;
+mod pack;
+mod tags;
+
+use alloc::vec::Vec;
+
+use bincode::Decode;
+use bincode::config::{Configuration, Limit, LittleEndian, Varint};
+use bincode::de::read::Reader;
+use bincode::de::{Decoder, DecoderImpl};
+
+pub use check::{
+    BODY_BYTES_MAX, DURATION_MAX, EXIT_CODES, INNER_ENTRIES_MAX, LABELS_MAX, OFFSET_MAX, RESULT_BYTES_MAX,
+    SLOTS_MAX, TEXT_BYTES_MAX, body_fits, check_hello, cut_text,
+};
+pub use error::{DecodeError, EncodeError, Misfit};
+pub use pack::{pack_order, pack_report};
+
+use crate::order::Order;
+use crate::report::Report;
+
+/// One frame with this order.
+///
+/// # Errors
+/// If it is over a limit: [`pack_order`] splits what is a list.
+pub fn encode_order(order: &Order) -> Result<Vec<u8>, EncodeError> {
+    pack::one_order(order)
+}
+
+/// One frame with this report.
+///
+/// # Errors
+/// If it is over a limit: [`pack_report`] splits what is a list.
+pub fn encode_report(report: &Report) -> Result<Vec<u8>, EncodeError> {
+    pack::one_report(report)
+}
+
+/// What a server said in this frame; `None` if its tag is unknown and may be skipped.
+///
+/// # Errors
+/// If the frame cannot be believed; [`DecodeError::close`] is then what to close the connection with.
+pub fn decode_order(frame: &[u8]) -> Result<Option<Order>, DecodeError> {
+    let Some((tag, mut body)) = Body::open(frame, &tags::ORDERS)? else { return Ok(None) };
+    let mut order = tags::read_order(tag, &mut body)?;
+    check::order(&mut order).map_err(|misfit| body.out_of_range(misfit))?;
+    Ok(Some(order))
+}
+
+/// What a worker said in this frame; `None` if its tag is unknown and may be skipped.
+///
+/// # Errors
+/// If the frame cannot be believed; [`DecodeError::close`] is then what to close the connection with.
+pub fn decode_report(frame: &[u8]) -> Result<Option<Report>, DecodeError> {
+    let Some((tag, mut body)) = Body::open(frame, &tags::REPORTS)? else { return Ok(None) };
+    let mut report = tags::read_report(tag, &mut body)?;
+    check::report(&mut report).map_err(|misfit| body.out_of_range(misfit))?;
+    Ok(Some(report))
+}
+
+/// The body of a frame whose tag is known.
+struct Body<'a> {
+    message: &'static str,
+    bytes: &'a [u8],
+}
+
+impl<'a> Body<'a> {
+    /// Looks up the tag among `names`; `None` if it is unknown and may be skipped.
+    fn open(frame: &'a [u8], names: &[&'static str]) -> Result<Option<(u8, Self)>, DecodeError> {
+        if frame.len() > FRAME_BYTES_MAX {
+            return Err(DecodeError::TooLarge { message: "frame", what: "bytes", limit: FRAME_BYTES_MAX });
+        }
+        let Some((&tag, bytes)) = frame.split_first() else {
+            return Err(DecodeError::Malformed { message: "frame", at: 0, why: "it is empty" });
+        };
+        match names.get(usize::from(tag)) {
+            Some(&message) => Ok(Some((tag, Self { message, bytes }))),
+            None if tag >= SKIPPABLE_FROM => Ok(None),
+            None => Err(DecodeError::UnknownTag { tag }),
+        }
+    }
+
+    /// The whole body as one value.
+    fn read<T: Decode<()>>(&mut self) -> Result<T, DecodeError> {
+        let mut decoder = DecoderImpl::new(Cursor { rest: self.bytes }, CONFIGURATION, ());
+        let value = T::decode(&mut decoder);
+        let rest = decoder.reader().rest.len();
+        let at = TAG_BYTES + self.bytes.len() - rest;
+        match value {
+            Ok(value) if rest == 0 => Ok(value),
+            Ok(_) => Err(DecodeError::Malformed { message: self.message, at, why: "bytes are left over" }),
+            Err(cause) => Err(DecodeError::from_bincode(self.message, at, &cause)),
+        }
+    }
+
+    /// The whole body as a value that has lists of entries.
+    fn read_list<T: Decode<()>>(&mut self, entries: impl Fn(&T) -> usize) -> Result<T, DecodeError> {
+        let value = self.read()?;
+        if entries(&value) > ENTRIES_MAX {
+            return Err(DecodeError::TooLarge { message: self.message, what: "entries", limit: ENTRIES_MAX });
+        }
+        Ok(value)
+    }
+
+    fn out_of_range(&self, misfit: Misfit) -> DecodeError {
+        DecodeError::OutOfRange { message: self.message, misfit }
+    }
+}
+
+/// Reads a slice and knows how far it got.
+struct Cursor<'a> {
+    rest: &'a [u8],
+}
+
+impl Reader for Cursor<'_> {
+    #[inline]
+    fn read(&mut self, into: &mut [u8]) -> Result<(), bincode::error::DecodeError> {
+        match self.rest.split_at_checked(into.len()) {
+            Some((taken, rest)) => {
+                into.copy_from_slice(taken);
+                self.rest = rest;
+                Ok(())
+            }
+            None => {
+                Err(bincode::error::DecodeError::UnexpectedEnd { additional: into.len() - self.rest.len() })
+            }
+        }
+    }
+
+    #[inline]
+    fn peek_read(&mut self, count: usize) -> Option<&[u8]> {
+        self.rest.get(..count)
+    }
+
+    #[inline]
+    fn consume(&mut self, count: usize) {
+        self.rest = self.rest.get(count..).unwrap_or_default();
+    }
+}
+
+const CONFIGURATION: Configuration<LittleEndian, Varint, Limit<MEMORY_MAX>> =
+    bincode::config::standard().with_limit::<MEMORY_MAX>();
+
+const TAG_BYTES: usize = 1;
+
+/// Tags from here on may be skipped by a peer that does not know them.
+pub const SKIPPABLE_FROM: u8 = 128;
+
+/// The largest WebSocket message that either side accepts, in bytes. One entry must fit, and the largest is an attempt with 512 KiB
+/// of environment, arguments and input; above that a message would only delay the heartbeats behind it.
+pub const FRAME_BYTES_MAX: usize = 1 << 20;
+
+/// Where [`pack_order`] and [`pack_report`] begin a new frame, in bytes: a quarter of the limit costs nothing in throughput and
+/// keeps what a peer must hold in memory for one frame below [`MEMORY_MAX`] whatever the entries are.
+pub const FRAME_BYTES_AIM: usize = 256 << 10;
+
+/// How much memory one frame may ask a decoder for, in bytes as bincode counts them: four times the largest frame, since decoded
+/// values are wider than their varints. Without a limit ten bytes could ask for all of the machine's memory.
+pub const MEMORY_MAX: usize = 4 << 20;
+
+/// How many entries the lists of one frame may have together. The widest entry is a definition of about 500 bytes in memory, so
+/// that a full list stays below [`MEMORY_MAX`].
+pub const ENTRIES_MAX: usize = 4_096;
+
+/// How many bytes of output one Output frame may carry: small enough that heartbeats never wait for long behind it.
+pub const OUTPUT_BYTES_MAX: usize = 64 << 10;
+
+/// How many bytes of output a session may have sent without an OutputAcknowledge.
+pub const OUTPUT_WINDOW: u64 = 256 << 10;
+
+#[cfg(test)]
+mod tests {
+    use alloc::vec;
+    use core::time::Duration;
+
+    use super::*;
+    use crate::close;
+    use crate::ids::{Fence, JobId, Nonce, ReportNo, Token};
+    use crate::report::{Chunk, ChunkData, Failed, Numbered, Outcome, OutputLengths, Stream, Timing};
+
+    fn token(job: u64) -> Token {
+        Token { job: JobId(job), fence: Fence(job), nonce: Nonce(u64::MAX) }
+    }
+
+    #[test]
+    fn an_unknown_tag_below_128_is_an_error_that_names_it() {
+        let error = decode_order(&[0x1f, 1, 2]).unwrap_err();
+        assert_eq!(error, DecodeError::UnknownTag { tag: 0x1f });
+        assert_eq!(error.close(), close::UNKNOWN_MESSAGE.because("0x1f"));
+    }
+
+    #[test]
+    fn an_unknown_tag_from_128_on_is_skipped() {
+        assert_eq!(decode_order(&[0x80, 1, 2]), Ok(None));
+        assert_eq!(decode_report(&[0xff]), Ok(None));
+    }
+
+    #[test]
+    fn bytes_left_over_are_an_error_that_says_where() {
+        let error = decode_order(&[6, 9, 0]).unwrap_err();
+        assert_eq!(
+            error,
+            DecodeError::Malformed { message: "Acknowledge", at: 2, why: "bytes are left over" }
+        );
+        assert_eq!(error.close().reason, "malformed: Acknowledge at byte 2: bytes are left over");
+    }
+
+    #[test]
+    fn an_empty_frame_is_malformed() {
+        assert_eq!(decode_report(&[]).unwrap_err().close().code, close::MALFORMED.code);
+    }
+
+    #[test]
+    fn a_length_bomb_asks_for_no_memory() {
+        let bomb = [5, 253, 255, 255, 255, 255, 255, 255, 255, 127];
+        assert!(matches!(decode_order(&bomb), Err(DecodeError::TooLarge { message: "Recall", .. })));
+    }
+
+    #[test]
+    fn a_list_above_the_cap_is_refused_and_packed_into_several_frames() {
+        let order = Order::Recall((1..=10_000).map(token).collect());
+        assert_eq!(encode_order(&order), Err(EncodeError::ListTooLong { message: "Recall" }));
+
+        let mut frames = Vec::new();
+        pack_order(&order, &mut frames).unwrap();
+        let mut unpacked = Vec::new();
+        for frame in &frames {
+            match decode_order(frame).unwrap() {
+                Some(Order::Recall(part)) => unpacked.extend(part),
+                other => panic!("{other:?}"),
+            }
+        }
+        assert_eq!((frames.len(), Order::Recall(unpacked)), (3, order));
+    }
+
+    #[test]
+    fn a_numbered_list_keeps_its_numbers_when_it_is_split() {
+        let failed = |job| Failed {
+            token: token(job),
+            outcome: Outcome::Failed,
+            exit_code: Some(1),
+            message: "m".repeat(4_000),
+            timing: Timing { ended_ago: Duration::from_millis(5), ran: None },
+            output: OutputLengths::default(),
+        };
+        let mut frames = Vec::new();
+        let report = Report::Failure(Numbered { first: ReportNo(7), list: (1..=200).map(failed).collect() });
+        pack_report(&report, &mut frames).unwrap();
+        assert!(frames.len() > 1 && frames.iter().all(|frame| frame.len() <= FRAME_BYTES_AIM + 16));
+
+        let mut next = ReportNo(7);
+        for frame in &frames {
+            let Ok(Some(Report::Failure(part))) = decode_report(frame) else { panic!("{frame:?}") };
+            assert_eq!(part.first, next);
+            next = part.last().next();
+        }
+        assert_eq!(next, ReportNo(207));
+    }
+
+    #[test]
+    fn output_is_packed_by_its_own_smaller_limit() {
+        let chunk = |offset| Chunk {
+            token: token(1),
+            stream: Stream::Stdout,
+            offset,
+            data: ChunkData::Bytes(vec![b'x'; 40 << 10]),
+        };
+        let mut frames = Vec::new();
+        pack_report(&Report::Output((0..5).map(|n| chunk(n * (40 << 10))).collect()), &mut frames).unwrap();
+        assert_eq!(frames.len(), 5);
+        assert!(frames.iter().all(|frame| matches!(decode_report(frame), Ok(Some(Report::Output(_))))));
+    }
+
+    #[test]
+    fn an_absurd_value_is_refused_with_its_field() {
+        let failure = Failed {
+            token: token(1),
+            outcome: Outcome::Failed,
+            exit_code: Some(1_000_000),
+            message: alloc::string::String::new(),
+            timing: Timing::default(),
+            output: OutputLengths::default(),
+        };
+        let report = Report::Failure(Numbered { first: ReportNo(1), list: vec![failure] });
+        let error = encode_report(&report).unwrap_err();
+        assert!(matches!(error, EncodeError::OutOfRange { misfit: Misfit { field: "exit_code", .. }, .. }));
+    }
+}

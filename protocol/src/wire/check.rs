@@ -1,0 +1,371 @@
+//! Whether decoded values can mean anything. What machines decide on is refused if it is absurd; what is only shown to people is cut.
+//!
+//! Whether a value is *right* (a token that is current, a name that is free) is for the brains; nothing here knows any state.
+
+use alloc::format;
+use alloc::string::String;
+use core::ops::RangeInclusive;
+use core::time::Duration;
+
+use super::{Misfit, OUTPUT_BYTES_MAX};
+use crate::container::{Body, ContainerSpec, RuntimeKind};
+use crate::ids::{ReportNo, Token};
+use crate::order::{Intervals, Order};
+use crate::report::{
+    Availability, Chunk, ChunkData, Failed, Hello, Numbered, Outcome, OutputLengths, Phase, Report,
+    Succeeded, Timing,
+};
+
+type Checked = Result<(), Misfit>;
+
+/// Whether a Hello can be answered with anything but a refusal. A worker asks this of its own before it connects.
+///
+/// # Errors
+/// The field and what would be right.
+pub fn check_hello(hello: &Hello) -> Checked {
+    let versions = hello.versions;
+    ensure(versions.lowest >= 1 && versions.lowest <= versions.highest, "versions", || {
+        format!("{} to {} is no range of versions from 1", versions.lowest, versions.highest)
+    })?;
+    ensure(is_name(&hello.name), "name", || {
+        format!("it must be 1 to {NAME_BYTES_MAX} of A-Z a-z 0-9 . _ - and begin with a letter or a digit")
+    })?;
+    if let Some(engine) = &hello.engine {
+        plain("engine", engine, 1)?;
+    }
+    plain("version", &hello.version, 1)?;
+    slots("slots", hello.slots)?;
+    slots("backlog", hello.backlog)?;
+    ensure(hello.labels.len() <= LABELS_MAX, "labels", || {
+        format!("there are {}, at most {LABELS_MAX} are allowed", hello.labels.len())
+    })?;
+    for (index, (name, value)) in hello.labels.iter().enumerate() {
+        plain("labels", name, 1)?;
+        plain("labels", value, 0)?;
+        ensure(hello.labels[..index].iter().all(|(other, _)| other != name), "labels", || {
+            format!("{name:?} is given twice")
+        })?;
+    }
+    runtimes(&hello.runtimes)
+}
+
+/// Whether what a job adds to its definition fits into an Enqueue. A server asks this when a job is submitted, so that no job is
+/// accepted that could never be sent.
+///
+/// # Errors
+/// The field and its limit.
+pub fn body_fits(body: &Body) -> Checked {
+    inner("environment", body.environment.len())?;
+    inner("args", body.args.len())?;
+    let bytes = body.environment.iter().map(|(name, value)| name.len() + value.len()).sum::<usize>()
+        + body.args.iter().map(String::len).sum::<usize>()
+        + body.input.as_ref().map_or(0, String::len);
+    ensure(bytes <= BODY_BYTES_MAX, "body", || {
+        format!(
+            "environment, args and input have {bytes} bytes together, at most {BODY_BYTES_MAX} are allowed"
+        )
+    })
+}
+
+/// Cuts a text for people to [`TEXT_BYTES_MAX`], between characters.
+pub fn cut_text(text: &mut String) {
+    if text.len() > TEXT_BYTES_MAX {
+        text.truncate(text.floor_char_boundary(TEXT_BYTES_MAX - ELLIPSIS.len_utf8()));
+        text.push(ELLIPSIS);
+    }
+}
+
+pub(super) fn order(order: &mut Order) -> Checked {
+    match order {
+        Order::Welcome(it) => intervals(&it.intervals),
+        Order::Definitions(list) => list.iter().try_for_each(|it| container(&it.container)),
+        Order::Enqueue(list) => list.iter().try_for_each(|it| {
+            token(it.token)?;
+            duration("waited", it.waited)?;
+            it.time_left.map_or(Ok(()), |left| duration("time_left", left))?;
+            it.body.as_ref().map_or(Ok(()), body_fits)
+        }),
+        Order::Reconciled(it) => it.attempts.iter().try_for_each(|(it, _)| token(*it)),
+        Order::Cancel(it) => {
+            token(it.token)?;
+            it.grace.map_or(Ok(()), |grace| duration("grace", grace))
+        }
+        Order::Recall(list) => list.iter().try_for_each(|it| token(*it)),
+        Order::Configure(it) => {
+            it.slots.map_or(Ok(()), |count| slots("slots", count))?;
+            it.intervals.as_ref().map_or(Ok(()), intervals)
+        }
+        Order::OutputAcknowledge(list) => list.iter().try_for_each(|it| {
+            token(it.token)?;
+            offset("offset", it.offset)
+        }),
+        Order::Refused(it) => {
+            cut_text(&mut it.code);
+            cut_text(&mut it.text);
+            duration("retry_after", it.retry_after)
+        }
+        Order::GoAway(it) => {
+            it.elsewhere.as_ref().map_or(Ok(()), |address| plain("elsewhere", address, 1))?;
+            duration("reconnect_after", it.reconnect_after)
+        }
+        Order::Acknowledge(_) | Order::Pulse(_) => Ok(()),
+    }
+}
+
+pub(super) fn report(report: &mut Report) -> Checked {
+    match report {
+        Report::Hello(it) => {
+            availabilities(&mut it.runtimes);
+            check_hello(it)
+        }
+        Report::Running(it) => numbered(it, |it| {
+            cut_text(&mut it.container);
+            token(it.token)?;
+            duration("ago", it.ago)
+        }),
+        Report::Success(it) => numbered(it, |it| {
+            it.note.iter_mut().for_each(cut_text);
+            succeeded(it)
+        }),
+        Report::Failure(it) => numbered(it, |it| {
+            cut_text(&mut it.message);
+            failed(it)
+        }),
+        Report::Inventory(it) => {
+            availabilities(&mut it.runtimes);
+            runtimes(&it.runtimes)?;
+            it.attempts.iter().try_for_each(phase)?;
+            it.foreign.iter().try_for_each(|it| token(it.token))
+        }
+        Report::Released(it) => numbered(it, |(it, _)| token(*it)),
+        Report::Output(list) => {
+            let bytes = list.iter().map(|it| it.data.bytes_len()).sum::<usize>();
+            ensure(bytes <= OUTPUT_BYTES_MAX, "data", || {
+                format!("there are {bytes} bytes, at most {OUTPUT_BYTES_MAX} are allowed in a frame")
+            })?;
+            list.iter().try_for_each(chunk)
+        }
+        Report::Progress(list) | Report::Status(list) => list.iter().try_for_each(phase),
+        Report::Condition(it) => {
+            availabilities(&mut it.runtimes);
+            runtimes(&it.runtimes)?;
+            slots("slots", it.slots)
+        }
+        Report::Starting(it) => numbered(it, |it| token(*it)),
+        Report::Heartbeat(_) | Report::Wanted(_) => Ok(()),
+    }
+}
+
+impl ChunkData {
+    /// How many bytes it carries; a gap carries none.
+    pub(super) const fn bytes_len(&self) -> usize {
+        match self {
+            Self::Bytes(bytes) | Self::Replayed(bytes) => bytes.len(),
+            Self::Gap(_) => 0,
+        }
+    }
+}
+
+/// Whether the lists of a definition are as short as a frame needs them.
+pub(super) fn container(spec: &ContainerSpec) -> Checked {
+    inner("environment", spec.environment.len())?;
+    inner("entrypoint", spec.entrypoint.as_ref().map_or(0, |words| words.len()))?;
+    inner("command", spec.command.len())?;
+    inner("volumes", spec.volumes.len())?;
+    inner("tmpfs", spec.tmpfs.len())?;
+    inner("cap_add", spec.cap_add.len())?;
+    inner("cap_drop", spec.cap_drop.len())?;
+    inner("labels", spec.labels.len())?;
+    duration("pull_timeout", spec.pull_timeout)?;
+    duration("stop_grace", spec.stop_grace)?;
+    spec.self_fence.map_or(Ok(()), |fence| duration("self_fence", fence))
+}
+
+pub(super) fn succeeded(succeeded: &Succeeded) -> Checked {
+    token(succeeded.token)?;
+    timing(succeeded.timing)?;
+    lengths(succeeded.output)?;
+    let result = succeeded.result.as_ref().map_or(0, String::len);
+    ensure(result <= RESULT_BYTES_MAX, "result", || {
+        format!("it has {result} bytes, at most {RESULT_BYTES_MAX} are allowed")
+    })
+}
+
+pub(super) fn failed(failed: &Failed) -> Checked {
+    token(failed.token)?;
+    ensure(!matches!(failed.outcome, Outcome::Succeeded | Outcome::Released), "outcome", || {
+        format!("{} is no failure", failed.outcome.name())
+    })?;
+    failed.exit_code.map_or(Ok(()), exit_code)?;
+    timing(failed.timing)?;
+    lengths(failed.output)
+}
+
+pub(super) fn chunk(chunk: &Chunk) -> Checked {
+    let bytes = chunk.data.bytes_len();
+    ensure(bytes <= OUTPUT_BYTES_MAX, "data", || {
+        format!("there are {bytes} bytes, at most {OUTPUT_BYTES_MAX} are allowed")
+    })?;
+    token(chunk.token)?;
+    offset("offset", chunk.offset)?;
+    offset("offset", chunk.end())
+}
+
+fn numbered<T>(numbered: &mut Numbered<T>, entry: impl FnMut(&mut T) -> Checked) -> Checked {
+    ensure(numbered.first > ReportNo(0) && numbered.first.0 <= NUMBER_MAX, "first", || {
+        format!("{} is not between 1 and {NUMBER_MAX}", numbered.first)
+    })?;
+    numbered.list.iter_mut().try_for_each(entry)
+}
+
+fn token(token: Token) -> Checked {
+    ensure(token.job.0 <= NUMBER_MAX && token.fence.0 <= NUMBER_MAX, "token", || {
+        format!("a job or a fence is above {NUMBER_MAX}")
+    })
+}
+
+fn timing(timing: Timing) -> Checked {
+    duration("ended_ago", timing.ended_ago)?;
+    timing.ran.map_or(Ok(()), |ran| duration("ran", ran))
+}
+
+fn lengths(output: OutputLengths) -> Checked {
+    offset("output.stdout", output.stdout)?;
+    offset("output.stderr", output.stderr)
+}
+
+fn phase((of, phase): &(Token, Phase)) -> Checked {
+    token(*of)?;
+    match phase {
+        Phase::Pulling { percent: Some(percent) } => {
+            ensure(*percent <= 100, "percent", || format!("{percent} is above 100"))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn runtimes(runtimes: &[(RuntimeKind, Availability)]) -> Checked {
+    for (index, (kind, _)) in runtimes.iter().enumerate() {
+        ensure(runtimes[..index].iter().all(|(other, _)| other != kind), "runtimes", || {
+            format!("{kind} is given twice")
+        })?;
+    }
+    Ok(())
+}
+
+fn availabilities(runtimes: &mut [(RuntimeKind, Availability)]) {
+    for (_, availability) in runtimes {
+        if let Availability::Unavailable(why) = availability {
+            cut_text(why);
+        }
+    }
+}
+
+fn intervals(intervals: &Intervals) -> Checked {
+    let Intervals { heartbeat, lease, start_gate } = *intervals;
+    ensure(heartbeat >= HEARTBEAT_MIN, "intervals.heartbeat", || {
+        format!("{heartbeat:?} is below {HEARTBEAT_MIN:?}")
+    })?;
+    ensure(lease > heartbeat && lease > start_gate, "intervals.lease", || {
+        format!(
+            "{lease:?} does not outlast the heartbeat of {heartbeat:?} and the start gate of {start_gate:?}"
+        )
+    })?;
+    duration("intervals.lease", lease)
+}
+
+fn exit_code(code: i32) -> Checked {
+    ensure(EXIT_CODES.contains(&code), "exit_code", || {
+        format!("{code} is not between {} and {}", EXIT_CODES.start(), EXIT_CODES.end())
+    })
+}
+
+fn slots(field: &'static str, count: u32) -> Checked {
+    ensure(count <= SLOTS_MAX, field, || format!("{count} is not between 0 and {SLOTS_MAX}"))
+}
+
+fn duration(field: &'static str, duration: Duration) -> Checked {
+    ensure(duration <= DURATION_MAX, field, || format!("{} s is more than ten years", duration.as_secs()))
+}
+
+fn offset(field: &'static str, offset: u64) -> Checked {
+    ensure(offset <= OFFSET_MAX, field, || format!("{offset} is above {OFFSET_MAX}"))
+}
+
+fn inner(field: &'static str, count: usize) -> Checked {
+    ensure(count <= INNER_ENTRIES_MAX, field, || {
+        format!("there are {count} entries, at most {INNER_ENTRIES_MAX} are allowed")
+    })
+}
+
+/// A short text on one line without control characters.
+fn plain(field: &'static str, text: &str, bytes_min: usize) -> Checked {
+    let fits = (bytes_min..=PLAIN_BYTES_MAX).contains(&text.len()) && !text.chars().any(char::is_control);
+    ensure(fits, field, || {
+        format!(
+            "{:?} is not {bytes_min} to {PLAIN_BYTES_MAX} bytes without control characters",
+            shortened(text)
+        )
+    })
+}
+
+fn shortened(text: &str) -> &str {
+    &text[..text.floor_char_boundary(SHOWN_BYTES_MAX)]
+}
+
+fn is_name(name: &str) -> bool {
+    name.len() <= NAME_BYTES_MAX
+        && name.starts_with(|first: char| first.is_ascii_alphanumeric())
+        && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte))
+}
+
+#[inline]
+fn ensure(holds: bool, field: &'static str, why: impl FnOnce() -> String) -> Checked {
+    if holds { Ok(()) } else { Err(Misfit { field, why: why() }) }
+}
+
+/// How long anything on the wire may take: ten years. A longer time is a broken clock, and sums of them would overflow.
+pub const DURATION_MAX: Duration = Duration::from_secs(10 * 366 * 86_400);
+
+/// What an exit code can be: a byte, read with or without sign. Whoever learns another number from a runtime sends 255.
+pub const EXIT_CODES: RangeInclusive<i32> = -128..=255;
+
+/// How many slots, or places in a backlog, one worker may have: ten times what any machine has been seen to run.
+pub const SLOTS_MAX: u32 = 10_000;
+
+/// How many labels a worker may have: they are compared with what each waiting definition requires.
+pub const LABELS_MAX: usize = 64;
+
+/// The largest offset into an output, in bytes: what a JSON number carries exactly.
+pub const OFFSET_MAX: u64 = 1 << 53;
+
+/// How much environment, arguments and input of one job have together, in bytes: 256 KiB of input and as much for the others,
+/// and half of a frame.
+pub const BODY_BYTES_MAX: usize = 512 << 10;
+
+/// How many entries a list inside of an entry may have (environment, arguments, volumes): empty ones cost a byte on the wire and 48
+/// in memory.
+pub const INNER_ENTRIES_MAX: usize = 4_096;
+
+/// The largest result of a job in bytes: what `/longshore/result.json` may hold.
+pub const RESULT_BYTES_MAX: usize = 64 << 10;
+
+/// Where a text for people is cut, in bytes: a screen full.
+pub const TEXT_BYTES_MAX: usize = 4_096;
+
+/// Jobs, fences and report numbers are stored as SQL's 64-bit integers.
+const NUMBER_MAX: u64 = i64::MAX as u64;
+
+/// More than a hundred heartbeats a second would be a flood, not a sign of life.
+const HEARTBEAT_MIN: Duration = Duration::from_millis(10);
+
+/// A worker's name fits into a DNS label.
+const NAME_BYTES_MAX: usize = 63;
+
+/// Labels, versions, engine ids and addresses: one DNS name.
+const PLAIN_BYTES_MAX: usize = 253;
+
+/// How much of a bad text an error shows, so that what is wrong with it still fits into a close reason.
+const SHOWN_BYTES_MAX: usize = 32;
+
+const ELLIPSIS: char = '…';

@@ -1,0 +1,136 @@
+//! Which tag is which message: the one table. A tag is never given a second meaning.
+
+use alloc::vec::Vec;
+
+use super::{Body, DecodeError};
+use crate::order::{Order, Reconciled};
+use crate::report::{Inventory, Numbered, Report};
+
+/// The names of orders; the tag is the index.
+pub(super) const ORDERS: [&str; 12] = [
+    "Welcome",
+    "Definitions",
+    "Enqueue",
+    "Reconciled",
+    "Cancel",
+    "Recall",
+    "Acknowledge",
+    "Pulse",
+    "Configure",
+    "OutputAcknowledge",
+    "Refused",
+    "GoAway",
+];
+
+/// The names of reports; the tag is the index.
+pub(super) const REPORTS: [&str; 13] = [
+    "Hello",
+    "Running",
+    "Success",
+    "Failure",
+    "Inventory",
+    "Released",
+    "Heartbeat",
+    "Output",
+    "Progress",
+    "Status",
+    "Condition",
+    "Wanted",
+    "Starting",
+];
+
+impl Order {
+    /// The first byte of its frame.
+    #[must_use]
+    pub const fn tag(&self) -> u8 {
+        match self {
+            Self::Welcome(_) => 0,
+            Self::Definitions(_) => 1,
+            Self::Enqueue(_) => 2,
+            Self::Reconciled(_) => 3,
+            Self::Cancel(_) => 4,
+            Self::Recall(_) => 5,
+            Self::Acknowledge(_) => 6,
+            Self::Pulse(_) => 7,
+            Self::Configure(_) => 8,
+            Self::OutputAcknowledge(_) => 9,
+            Self::Refused(_) => 10,
+            Self::GoAway(_) => 11,
+        }
+    }
+
+    /// Its name, for logs and errors.
+    #[must_use]
+    pub const fn name(&self) -> &'static str {
+        ORDERS[self.tag() as usize]
+    }
+}
+
+impl Report {
+    /// The first byte of its frame.
+    #[must_use]
+    pub const fn tag(&self) -> u8 {
+        match self {
+            Self::Hello(_) => 0,
+            Self::Running(_) => 1,
+            Self::Success(_) => 2,
+            Self::Failure(_) => 3,
+            Self::Inventory(_) => 4,
+            Self::Released(_) => 5,
+            Self::Heartbeat(_) => 6,
+            Self::Output(_) => 7,
+            Self::Progress(_) => 8,
+            Self::Status(_) => 9,
+            Self::Condition(_) => 10,
+            Self::Wanted(_) => 11,
+            Self::Starting(_) => 12,
+        }
+    }
+
+    /// Its name, for logs and errors.
+    #[must_use]
+    pub const fn name(&self) -> &'static str {
+        REPORTS[self.tag() as usize]
+    }
+}
+
+pub(super) fn read_order(tag: u8, body: &mut Body<'_>) -> Result<Order, DecodeError> {
+    Ok(match tag {
+        0 => Order::Welcome(body.read()?),
+        1 => Order::Definitions(body.read_list(Vec::len)?),
+        2 => Order::Enqueue(body.read_list(Vec::len)?),
+        3 => Order::Reconciled(body.read_list(|it: &Reconciled| it.attempts.len())?),
+        4 => Order::Cancel(body.read()?),
+        5 => Order::Recall(body.read_list(Vec::len)?),
+        6 => Order::Acknowledge(body.read()?),
+        7 => Order::Pulse(body.read()?),
+        8 => Order::Configure(body.read()?),
+        9 => Order::OutputAcknowledge(body.read_list(Vec::len)?),
+        10 => Order::Refused(body.read()?),
+        11 => Order::GoAway(body.read()?),
+        _ => return Err(DecodeError::UnknownTag { tag }),
+    })
+}
+
+pub(super) fn read_report(tag: u8, body: &mut Body<'_>) -> Result<Report, DecodeError> {
+    Ok(match tag {
+        0 => Report::Hello(body.read()?),
+        1 => Report::Running(body.read_list(entries)?),
+        2 => Report::Success(body.read_list(entries)?),
+        3 => Report::Failure(body.read_list(entries)?),
+        4 => Report::Inventory(body.read_list(|it: &Inventory| it.attempts.len() + it.foreign.len())?),
+        5 => Report::Released(body.read_list(entries)?),
+        6 => Report::Heartbeat(body.read()?),
+        7 => Report::Output(body.read_list(Vec::len)?),
+        8 => Report::Progress(body.read_list(Vec::len)?),
+        9 => Report::Status(body.read_list(Vec::len)?),
+        10 => Report::Condition(body.read()?),
+        11 => Report::Wanted(body.read_list(Vec::len)?),
+        12 => Report::Starting(body.read_list(entries)?),
+        _ => return Err(DecodeError::UnknownTag { tag }),
+    })
+}
+
+const fn entries<T>(numbered: &Numbered<T>) -> usize {
+    numbered.list.len()
+}
