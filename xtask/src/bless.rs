@@ -5,10 +5,7 @@ use std::path::Path;
 use crate::step;
 
 pub(crate) async fn run(root: &Path) -> anyhow::Result<()> {
-    let mut tests = step::command(
-        root,
-        &["cargo", "test", "--workspace", "--quiet", "--no-fail-fast"],
-    );
+    let mut tests = step::command(root, &["cargo", "test", "--workspace", "--quiet", "--no-fail-fast"]);
     tests.env("LONGSHORE_BLESS", "1");
     step::run("tests, with LONGSHORE_BLESS=1", step::succeed(tests)).await?;
     step::program(root, &["git", "status", "--short"]).await?;

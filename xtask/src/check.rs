@@ -39,32 +39,12 @@ pub(crate) async fn run(root: &Path, options: &Options) -> anyhow::Result<()> {
     let started = Instant::now();
     let for_tests = prepare_engine(root, options.docker).await?;
 
-    step::run(
-        "fmt",
-        step::program(root, &["cargo", "fmt", "--all", "--check"]),
-    )
-    .await?;
-    let clippy = [
-        "cargo",
-        "clippy",
-        "--workspace",
-        "--all-targets",
-        "--locked",
-        "--quiet",
-        "--",
-        "-D",
-        "warnings",
-    ];
+    step::run("fmt", step::program(root, &["cargo", "fmt", "--all", "--check"])).await?;
+    let clippy =
+        ["cargo", "clippy", "--workspace", "--all-targets", "--locked", "--quiet", "--", "-D", "warnings"];
     step::run("clippy", step::program(root, &clippy)).await?;
     step::run("tests", tests(root, for_tests)).await?;
-    let doc_tests = [
-        "cargo",
-        "test",
-        "--workspace",
-        "--doc",
-        "--locked",
-        "--quiet",
-    ];
+    let doc_tests = ["cargo", "test", "--workspace", "--doc", "--locked", "--quiet"];
     step::run("doc tests", step::program(root, &doc_tests)).await?;
     step::run("documentation", documentation(root)).await?;
     dependencies(root).await?;
@@ -100,7 +80,7 @@ async fn prepare_engine(root: &Path, wanted: Docker) -> anyhow::Result<&'static 
 }
 
 async fn tests(root: &Path, docker: &str) -> anyhow::Result<()> {
-    let nextest = step::is_installed(&["cargo", "nextest"]).await;
+    let nextest = step::is_installed(&["cargo", "nextest", "--version"]).await;
     let words: &[&str] = if nextest {
         &[
             "cargo",
@@ -122,31 +102,15 @@ async fn tests(root: &Path, docker: &str) -> anyhow::Result<()> {
 }
 
 async fn documentation(root: &Path) -> anyhow::Result<()> {
-    let mut doc = step::command(
-        root,
-        &[
-            "cargo",
-            "doc",
-            "--workspace",
-            "--no-deps",
-            "--locked",
-            "--quiet",
-        ],
-    );
+    let mut doc = step::command(root, &["cargo", "doc", "--workspace", "--no-deps", "--locked", "--quiet"]);
     doc.env("RUSTDOCFLAGS", "-D warnings");
     step::succeed(doc).await
 }
 
 async fn dependencies(root: &Path) -> anyhow::Result<()> {
-    if !step::is_installed(&["cargo", "deny"]).await {
-        println!(
-            "── dependencies: left out, cargo-deny is not installed (cargo install cargo-deny)"
-        );
+    if !step::is_installed(&["cargo", "deny", "--version"]).await {
+        println!("── dependencies: left out, cargo-deny is not installed (cargo install cargo-deny)");
         return Ok(());
     }
-    step::run(
-        "dependencies",
-        step::program(root, &["cargo", "deny", "--all-features", "check"]),
-    )
-    .await
+    step::run("dependencies", step::program(root, &["cargo", "deny", "--all-features", "check"])).await
 }

@@ -24,26 +24,12 @@ impl Process {
     ///
     /// # Errors
     /// It cannot be started.
-    pub(crate) fn start(
-        name: &str,
-        mut command: Command,
-        directory: &Path,
-    ) -> anyhow::Result<Self> {
+    pub(crate) fn start(name: &str, mut command: Command, directory: &Path) -> anyhow::Result<Self> {
         let log = directory.join(format!("{name}.log"));
         let file = File::create(&log)?;
-        command
-            .stdin(Stdio::null())
-            .stdout(file.try_clone()?)
-            .stderr(file)
-            .process_group(0);
-        let child = command
-            .spawn()
-            .with_context(|| format!("cannot start {name}"))?;
-        Ok(Self {
-            name: name.to_owned(),
-            log,
-            child,
-        })
+        command.stdin(Stdio::null()).stdout(file.try_clone()?).stderr(file).process_group(0);
+        let child = command.spawn().with_context(|| format!("cannot start {name}"))?;
+        Ok(Self { name: name.to_owned(), log, child })
     }
 
     /// Its process id; absent once it has ended.
@@ -58,11 +44,7 @@ impl Process {
     pub(crate) fn must_be_alive(&mut self) -> anyhow::Result<()> {
         match self.child.try_wait()? {
             None => Ok(()),
-            Some(status) => bail!(
-                "{} ended early with {status}. It said:\n{}",
-                self.name,
-                self.last_words()
-            ),
+            Some(status) => bail!("{} ended early with {status}. It said:\n{}", self.name, self.last_words()),
         }
     }
 
@@ -90,11 +72,7 @@ impl Process {
 
     fn signal(&self, signal: Signal) {
         // An id is known only until the end has been collected, so it cannot be somebody else's by now.
-        let id = self
-            .child
-            .id()
-            .and_then(|id| i32::try_from(id).ok())
-            .and_then(Pid::from_raw);
+        let id = self.child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
         if let Some(id) = id
             && let Err(error) = kill_process(id, signal)
         {

@@ -63,31 +63,13 @@ async fn play(stage: &mut stage::Stage, once: bool) -> anyhow::Result<()> {
 /// Builds `longshore` and asks cargo where it has put it.
 async fn build(root: &Path, release: bool) -> anyhow::Result<PathBuf> {
     println!("building    longshore (the first time takes a few minutes)");
-    let mut build = step::command(
-        root,
-        &[
-            "cargo",
-            "build",
-            "--quiet",
-            "--locked",
-            "--package",
-            "longshore-cli",
-        ],
-    );
+    let mut build =
+        step::command(root, &["cargo", "build", "--quiet", "--locked", "--package", "longshore-cli"]);
     build
-        .args([
-            "--bin",
-            "longshore",
-            "--message-format",
-            "json-render-diagnostics",
-        ])
+        .args(["--bin", "longshore", "--message-format", "json-render-diagnostics"])
         .args(release.then_some("--release"));
-    let output = build
-        .stdin(Stdio::null())
-        .stderr(Stdio::inherit())
-        .output()
-        .await
-        .context("cannot run cargo")?;
+    let output =
+        build.stdin(Stdio::null()).stderr(Stdio::inherit()).output().await.context("cannot run cargo")?;
     if !output.status.success() {
         bail!("longshore does not compile");
     }

@@ -14,24 +14,15 @@ use tokio::time::timeout;
 /// # Errors
 /// In one line, what is missing.
 pub(crate) async fn version() -> anyhow::Result<String> {
-    if Command::new("docker")
-        .arg("--version")
-        .output()
-        .await
-        .is_err()
-    {
+    if Command::new("docker").arg("--version").output().await.is_err() {
         bail!("there is no `docker` command in the PATH");
     }
-    query(&["version", "--format", "{{.Server.Version}}"])
-        .await
-        .context("the Docker engine does not answer")
+    query(&["version", "--format", "{{.Server.Version}}"]).await.context("the Docker engine does not answer")
 }
 
 /// Whether the engine has an image.
 pub(crate) async fn has_image(name: &str) -> bool {
-    query(&["image", "inspect", "--format", "{{.Id}}", "--", name])
-        .await
-        .is_ok()
+    query(&["image", "inspect", "--format", "{{.Id}}", "--", name]).await.is_ok()
 }
 
 /// Fetches an image from its registry, quietly. Says whether it worked.
@@ -61,32 +52,15 @@ pub(crate) async fn build(tag: &str, directory: &Path) -> anyhow::Result<()> {
 /// The engine's own words.
 pub(crate) async fn import(archive: &Path, change: Option<&str>, tag: &str) -> anyhow::Result<()> {
     let mut import = Command::new("docker");
-    import
-        .arg("import")
-        .args(change.iter().flat_map(|change| ["--change", change]))
-        .arg(archive)
-        .arg(tag);
+    import.arg("import").args(change.iter().flat_map(|change| ["--change", change])).arg(archive).arg(tag);
     quietly(import).await
 }
 
 /// Whether an image can run a program on this machine.
 pub(crate) async fn runs(image: &str, words: &[&str]) -> bool {
     let mut run = Command::new("docker");
-    run.args([
-        "run",
-        "--rm",
-        "--network",
-        "none",
-        "--pull",
-        "never",
-        "--",
-        image,
-    ])
-    .args(words);
-    run.stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .kill_on_drop(true);
+    run.args(["run", "--rm", "--network", "none", "--pull", "never", "--", image]).args(words);
+    run.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).kill_on_drop(true);
     matches!(timeout(RUN_MAX, run.status()).await, Ok(Ok(status)) if status.success())
 }
 
@@ -107,10 +81,8 @@ pub(crate) async fn labelled(label: &str) -> anyhow::Result<Vec<String>> {
 pub(crate) async fn remove_labelled(label: &str) -> anyhow::Result<usize> {
     let ids = labelled(label).await?;
     if !ids.is_empty() {
-        let words: Vec<&str> = ["rm", "--force", "--volumes", "--"]
-            .into_iter()
-            .chain(ids.iter().map(String::as_str))
-            .collect();
+        let words: Vec<&str> =
+            ["rm", "--force", "--volumes", "--"].into_iter().chain(ids.iter().map(String::as_str)).collect();
         query(&words).await?;
     }
     Ok(ids.len())
@@ -129,9 +101,7 @@ pub(crate) async fn query(words: &[impl AsRef<OsStr>]) -> anyhow::Result<String>
     if !output.status.success() {
         bail!("{}", String::from_utf8_lossy(&output.stderr).trim());
     }
-    Ok(String::from_utf8_lossy(&output.stdout)
-        .trim_end()
-        .to_owned())
+    Ok(String::from_utf8_lossy(&output.stdout).trim_end().to_owned())
 }
 
 /// Runs a command whose output matters only if it fails.
@@ -140,16 +110,10 @@ pub(crate) async fn query(words: &[impl AsRef<OsStr>]) -> anyhow::Result<String>
 /// What it printed.
 pub(crate) async fn quietly(mut command: Command) -> anyhow::Result<()> {
     let line = crate::step::display(&command);
-    let output = command
-        .stdin(Stdio::null())
-        .output()
-        .await
-        .with_context(|| format!("cannot run `{line}`"))?;
+    let output =
+        command.stdin(Stdio::null()).output().await.with_context(|| format!("cannot run `{line}`"))?;
     if !output.status.success() {
-        let (out, err) = (
-            String::from_utf8_lossy(&output.stdout),
-            String::from_utf8_lossy(&output.stderr),
-        );
+        let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
         bail!("`{line}` ended with {}:\n{out}{err}", output.status);
     }
     Ok(())

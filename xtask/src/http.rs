@@ -65,10 +65,7 @@ impl Api {
     async fn json(&self, method: &str, path: &str) -> anyhow::Result<serde_json::Value> {
         let whole = async {
             let mut body = String::new();
-            self.request(method, path)
-                .await?
-                .read_to_string(&mut body)
-                .await?;
+            self.request(method, path).await?.read_to_string(&mut body).await?;
             anyhow::Ok(body)
         };
         let body = timeout(ANSWER_MAX, whole)
@@ -81,10 +78,7 @@ impl Api {
     /// Sends a request and reads the head of the answer; what remains to be read is its body.
     async fn request(&self, method: &str, path: &str) -> anyhow::Result<BufReader<TcpStream>> {
         let mut stream = TcpStream::connect(self.address).await?;
-        let head = format!(
-            "{method} {path} HTTP/1.0\r\nHost: {}\r\nContent-Length: 0\r\n\r\n",
-            self.address
-        );
+        let head = format!("{method} {path} HTTP/1.0\r\nHost: {}\r\nContent-Length: 0\r\n\r\n", self.address);
         stream.write_all(head.as_bytes()).await?;
         let mut answer = BufReader::new(stream);
         let mut line = String::new();

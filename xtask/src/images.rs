@@ -64,9 +64,7 @@ async fn provide<Work: Future<Output = anyhow::Result<()>>>(
     let how = if registry_answers().await && docker::pull(name, PULL_MAX).await {
         "pulled"
     } else {
-        make()
-            .await
-            .with_context(|| format!("image {name} can neither be pulled nor made here"))?;
+        make().await.with_context(|| format!("image {name} can neither be pulled nor made here"))?;
         "made on this machine"
     };
     println!("image {name}: {how} ({})", step::seconds(started.elapsed()));

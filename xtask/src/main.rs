@@ -6,6 +6,7 @@
 mod bless;
 mod check;
 mod children;
+mod compose_test;
 
 mod demo;
 mod docker;
@@ -20,11 +21,7 @@ use anyhow::Context as _;
 use clap::{Parser, Subcommand};
 
 #[derive(Parser)]
-#[command(
-    name = "cargo xtask",
-    bin_name = "cargo xtask",
-    about = "What developers of Longshore run"
-)]
+#[command(name = "cargo xtask", bin_name = "cargo xtask", about = "What developers of Longshore run")]
 struct Arguments {
     #[command(subcommand)]
     command: Command,
@@ -40,6 +37,8 @@ enum Command {
     Bless,
     /// Provide the base images of the Dockerfile and the image of the test jobs: pulled, or made on this machine
     Images,
+    /// Build the images, start docker-compose.yml with three workers, and run jobs through crashes
+    ComposeTest(compose_test::Options),
 }
 
 #[tokio::main(flavor = "current_thread")]
@@ -61,13 +60,12 @@ async fn run(command: Command) -> anyhow::Result<()> {
         Command::Demo(options) => demo::run(&root, &options).await,
         Command::Bless => bless::run(&root).await,
         Command::Images => images::run(&root).await,
+        Command::ComposeTest(options) => compose_test::run(&root, &options).await,
     }
 }
 
 fn workspace_root() -> anyhow::Result<PathBuf> {
     let manifest = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let root = manifest
-        .parent()
-        .context("the xtask crate has no parent directory")?;
+    let root = manifest.parent().context("the xtask crate has no parent directory")?;
     Ok(root.to_owned())
 }

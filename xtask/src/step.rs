@@ -11,10 +11,7 @@ use tokio::process::Command;
 ///
 /// # Errors
 /// What the step itself failed with, preceded by its name and time.
-pub(crate) async fn run(
-    name: &str,
-    work: impl Future<Output = anyhow::Result<()>>,
-) -> anyhow::Result<()> {
+pub(crate) async fn run(name: &str, work: impl Future<Output = anyhow::Result<()>>) -> anyhow::Result<()> {
     println!("── {name}");
     let started = Instant::now();
     let outcome = work.await;
@@ -50,23 +47,17 @@ pub(crate) fn command(root: &Path, words: &[&str]) -> Command {
 /// It cannot be started, or it does not end with success.
 pub(crate) async fn succeed(mut command: Command) -> anyhow::Result<()> {
     let line = display(&command);
-    let status = command
-        .status()
-        .await
-        .with_context(|| format!("cannot run `{line}`"))?;
+    let status = command.status().await.with_context(|| format!("cannot run `{line}`"))?;
     if !status.success() {
         bail!("`{line}` ended with {status}");
     }
     Ok(())
 }
 
-/// Whether a program can be run at all: `program --version` succeeds.
+/// Whether a program can be run at all: these words, which only ask for its version, succeed.
 pub(crate) async fn is_installed(words: &[&str]) -> bool {
     let mut command = command(Path::new("."), words);
-    command
-        .arg("--version")
-        .stdout(std::process::Stdio::null())
-        .stderr(std::process::Stdio::null());
+    command.stdout(std::process::Stdio::null()).stderr(std::process::Stdio::null());
     command.status().await.is_ok_and(|status| status.success())
 }
 
@@ -74,10 +65,7 @@ pub(crate) async fn is_installed(words: &[&str]) -> bool {
 pub(crate) fn display(command: &Command) -> String {
     let command = command.as_std();
     let words = std::iter::once(command.get_program()).chain(command.get_args());
-    words
-        .map(OsStr::to_string_lossy)
-        .collect::<Vec<_>>()
-        .join(" ")
+    words.map(OsStr::to_string_lossy).collect::<Vec<_>>().join(" ")
 }
 
 /// A duration for people.

@@ -42,9 +42,7 @@ pub(crate) async fn choose(root: &Path, process: bool) -> anyhow::Result<Place> 
         return Ok(Place::Process);
     }
     if let Err(why) = docker::version().await {
-        bail!(
-            "{why:#}; start Docker, or run the jobs as plain processes: cargo xtask demo --process"
-        );
+        bail!("{why:#}; start Docker, or run the jobs as plain processes: cargo xtask demo --process");
     }
     if docker::has_image(images::JOB).await {
         return Ok(Place::Shell { image: images::JOB });
@@ -57,9 +55,7 @@ pub(crate) async fn choose(root: &Path, process: bool) -> anyhow::Result<Place> 
         return Ok(Place::Shell { image: images::JOB });
     }
     println!("image       cannot be pulled; making one");
-    if stand_in::try_busybox(root, OWN_SHELL).await.is_ok()
-        && docker::runs(OWN_SHELL, &["true"]).await
-    {
+    if stand_in::try_busybox(root, OWN_SHELL).await.is_ok() && docker::runs(OWN_SHELL, &["true"]).await {
         return Ok(Place::Shell { image: OWN_SHELL });
     }
     compile_steps(root).await?;

@@ -36,22 +36,10 @@ impl Stage {
     /// The port is taken, or no directory can be made.
     pub(crate) fn new(binary: PathBuf, place: Place, port: Option<u16>) -> anyhow::Result<Self> {
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port.unwrap_or(0)));
-        let probe =
-            TcpListener::bind(address).with_context(|| format!("cannot listen on {address}"))?;
-        let api = Api {
-            address: probe.local_addr()?,
-        };
-        let directory = tempfile::Builder::new()
-            .prefix("longshore-demo-")
-            .tempdir()?;
-        Ok(Self {
-            api,
-            binary,
-            place,
-            directory,
-            server: None,
-            workers: Vec::new(),
-        })
+        let probe = TcpListener::bind(address).with_context(|| format!("cannot listen on {address}"))?;
+        let api = Api { address: probe.local_addr()? };
+        let directory = tempfile::Builder::new().prefix("longshore-demo-").tempdir()?;
+        Ok(Self { api, binary, place, directory, server: None, workers: Vec::new() })
     }
 
     /// Starts the server, then the workers, and waits until all of them are ready.
@@ -61,28 +49,11 @@ impl Stage {
     pub(crate) async fn set_up(&mut self) -> anyhow::Result<()> {
         let jobs_file = self.path().join("jobs.yaml");
         fs::write(&jobs_file, self.jobs_file())?;
-        let mut command = self.longshore(&[
-            "server",
-            "--listen",
-            &self.api.address.to_string(),
-            "--data",
-        ]);
-        command
-            .arg(self.path().join("data"))
-            .arg("--jobs")
-            .arg(&jobs_file);
-        let server = self
-            .server
-            .insert(Process::start("server", command, self.directory.path())?);
-        println!(
-            "server      http://{} (pid {})",
-            self.api.address,
-            shown(server.id())
-        );
-        self.wait_until("the server is ready", async |stage| {
-            stage.api.get("/readyz").await.is_ok()
-        })
-        .await?;
+        let mut command = self.longshore(&["server", "--listen", &self.api.address.to_string(), "--data"]);
+        command.arg(self.path().join("data")).arg("--jobs").arg(&jobs_file);
+        let server = self.server.insert(Process::start("server", command, self.directory.path())?);
+        println!("server      http://{} (pid {})", self.api.address, shown(server.id()));
+        self.wait_until("the server is ready", async |stage| stage.api.get("/readyz").await.is_ok()).await?;
 
         for name in WORKERS {
             let worker = Process::start(name, self.worker_command(name), self.path())?;
@@ -90,11 +61,11 @@ impl Stage {
             self.workers.push(worker);
         }
         self.wait_until("both workers are connected", async |stage| {
-            stage.api.get("/api/workers").await.is_ok_and(|workers| {
-                workers
-                    .as_array()
-                    .is_some_and(|all| all.len() == WORKERS.len())
-            })
+            stage
+                .api
+                .get("/api/workers")
+                .await
+                .is_ok_and(|workers| workers.as_array().is_some_and(|all| all.len() == WORKERS.len()))
         })
         .await
     }
@@ -158,11 +129,7 @@ impl Stage {
     /// Prints what each process said last.
     pub(crate) fn tell_last_words(&self) {
         for process in self.server.iter().chain(&self.workers) {
-            eprintln!(
-                "── last words of {}\n{}",
-                process.name,
-                process.last_words()
-            );
+            eprintln!("── last words of {}\n{}", process.name, process.last_words());
         }
     }
 
@@ -179,10 +146,7 @@ impl Stage {
         if self.place != Place::Process
             && let Err(error) = docker::remove_labelled(&self.label()).await
         {
-            eprintln!(
-                "containers with the label {} could not be removed: {error:#}",
-                self.label()
-            );
+            eprintln!("containers with the label {} could not be removed: {error:#}", self.label());
         }
         println!("Everything that was started has been ended and removed.");
     }
@@ -201,20 +165,12 @@ impl Stage {
         let mut text = String::from("version: 1\ndefaults:\n  stop_grace_period: 1s\n");
         let _infallible = match self.place {
             Place::Shell { image } | Place::Steps { image } => {
-                write!(
-                    text,
-                    "  image: {image}\n  labels: {{ {} }}\n",
-                    self.label().replace('=', ": ")
-                )
+                write!(text, "  image: {image}\n  labels: {{ {} }}\n", self.label().replace('=', ": "))
             }
             Place::Process => writeln!(text, "  runtime: process"),
         };
         text + "jobs:\n"
-            + if matches!(self.place, Place::Steps { .. }) {
-                JOBS_IN_STEPS
-            } else {
-                JOBS_IN_SHELL
-            }
+            + if matches!(self.place, Place::Steps { .. }) { JOBS_IN_STEPS } else { JOBS_IN_SHELL }
     }
 }
 

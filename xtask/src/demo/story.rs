@@ -40,22 +40,15 @@ pub(crate) fn tell_what_to_try(stage: &Stage) {
         stage.api.address,
         stage.binary.with_file_name("").display()
     );
-    println!(
-        "  longshore run voyage --follow         # prints a line a second; Ctrl-C leaves it running"
-    );
+    println!("  longshore run voyage --follow         # prints a line a second; Ctrl-C leaves it running");
     println!("  longshore ls                          # its number, state and worker");
     println!("  longshore cancel NUMBER               # and it is gone");
-    println!(
-        "  curl -N -X POST '{}'",
-        stage.api.url("/api/jobs/unload?follow=1")
-    );
+    println!("  curl -N -X POST '{}'", stage.api.url("/api/jobs/unload?follow=1"));
     println!("  curl {}", stage.api.url("/api/jobs"));
     if let Some((name, pid)) = stage.first_worker()
         && stage.place != Place::Process
     {
-        println!(
-            "  kill -9 {pid}  # worker {name}: what it runs goes on, and is taken up again by"
-        );
+        println!("  kill -9 {pid}  # worker {name}: what it runs goes on, and is taken up again by");
         println!("  {}", step::display(&stage.worker_command(name)));
     }
     println!();
@@ -66,9 +59,7 @@ async fn submit(stage: &Stage, name: &str) -> anyhow::Result<u64> {
     println!("\n$ curl -X POST {}", stage.api.url(&path));
     let job = stage.api.post(&path).await?;
     println!("{job}");
-    job.get("id")
-        .and_then(Value::as_u64)
-        .context("the answer has no number of the job")
+    job.get("id").and_then(Value::as_u64).context("the answer has no number of the job")
 }
 
 async fn follow(stage: &Stage, job: u64) -> anyhow::Result<Vec<String>> {
@@ -86,10 +77,7 @@ async fn follow(stage: &Stage, job: u64) -> anyhow::Result<Vec<String>> {
 async fn expect_state(stage: &Stage, job: u64, expected: &str) -> anyhow::Result<()> {
     let path = format!("/api/jobs/{job}");
     let answer = stage.api.get(&path).await?;
-    let state = answer
-        .get("state")
-        .and_then(Value::as_str)
-        .context("the answer has no state")?;
+    let state = answer.get("state").and_then(Value::as_str).context("the answer has no state")?;
     println!("\n$ curl {}\n{answer}", stage.api.url(&path));
     if state != expected {
         bail!("job {job} should have {expected} and is {state}");

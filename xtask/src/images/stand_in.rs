@@ -17,19 +17,14 @@ pub(crate) async fn base(root: &Path, tag: &str) -> anyhow::Result<()> {
     let scratch = scratch(root)?;
     let system = scratch.path().join("system");
     let mut bootstrap = tokio::process::Command::new("debootstrap");
-    bootstrap
-        .args(["--variant=minbase", "--include=ca-certificates", "bookworm"])
-        .arg(&system);
+    bootstrap.args(["--variant=minbase", "--include=ca-certificates", "bookworm"]).arg(&system);
     docker::quietly(bootstrap).await?;
     let authorities = Path::new("etc/ssl/certs/ca-certificates.crt");
     let of_host = Path::new("/").join(authorities);
     if of_host.exists() {
         fs::copy(of_host, system.join(authorities))?;
     }
-    let excluded = [
-        "--exclude=./var/lib/apt/lists/*",
-        "--exclude=./var/cache/apt/archives/*.deb",
-    ];
+    let excluded = ["--exclude=./var/lib/apt/lists/*", "--exclude=./var/cache/apt/archives/*.deb"];
     let archive = pack(&scratch, &system, &excluded).await?;
     docker::import(&archive, Some("CMD [\"bash\"]"), tag).await
 }
@@ -39,21 +34,15 @@ pub(crate) async fn base(root: &Path, tag: &str) -> anyhow::Result<()> {
 /// # Errors
 /// No toolchain found, or the build fails.
 pub(crate) async fn rust(root: &Path, base: &str, tag: &str) -> anyhow::Result<()> {
-    let sysroot = tokio::process::Command::new("rustc")
-        .args(["--print", "sysroot"])
-        .current_dir(root)
-        .output()
-        .await?;
+    let sysroot =
+        tokio::process::Command::new("rustc").args(["--print", "sysroot"]).current_dir(root).output().await?;
     let sysroot = PathBuf::from(String::from_utf8(sysroot.stdout)?.trim());
     let scratch = scratch(root)?;
     let context = scratch.path().join("context");
     fs::create_dir(&context)?;
     let archive = pack(&scratch, &sysroot, &["--exclude=./share"]).await?;
     fs::rename(archive, context.join("toolchain.tar"))?;
-    fs::write(
-        context.join("Dockerfile"),
-        RUST_DOCKERFILE.replace("BASE", base),
-    )?;
+    fs::write(context.join("Dockerfile"), RUST_DOCKERFILE.replace("BASE", base))?;
     docker::build(tag, &context).await
 }
 
@@ -108,21 +97,13 @@ fn in_path(command: &str) -> Option<PathBuf> {
 pub(crate) fn scratch(root: &Path) -> anyhow::Result<TempDir> {
     let parent = root.join("target");
     fs::create_dir_all(&parent)?;
-    Ok(tempfile::Builder::new()
-        .prefix("image-")
-        .tempdir_in(parent)?)
+    Ok(tempfile::Builder::new().prefix("image-").tempdir_in(parent)?)
 }
 
 async fn pack(scratch: &TempDir, directory: &Path, excluded: &[&str]) -> anyhow::Result<PathBuf> {
     let archive = scratch.path().join("layer.tar");
     let mut tar = tokio::process::Command::new("tar");
-    tar.args(excluded)
-        .arg("--directory")
-        .arg(directory)
-        .arg("--create")
-        .arg("--file")
-        .arg(&archive)
-        .arg(".");
+    tar.args(excluded).arg("--directory").arg(directory).arg("--create").arg("--file").arg(&archive).arg(".");
     docker::quietly(tar).await?;
     Ok(archive)
 }
@@ -137,16 +118,10 @@ async fn require(command: &str, package: &str) -> anyhow::Result<()> {
 /// Installs Debian packages. A mirror may blink: the second try is the last.
 async fn install(packages: &[&str]) -> anyhow::Result<()> {
     if in_path("apt-get").is_none() {
-        bail!(
-            "missing {}, and this is no Debian machine that could install it",
-            packages.join(", ")
-        );
+        bail!("missing {}, and this is no Debian machine that could install it", packages.join(", "));
     }
     if !rustix::process::geteuid().is_root() {
-        bail!(
-            "missing {}: install it (apt-get install {0}) or run this as root",
-            packages.join(" ")
-        );
+        bail!("missing {}: install it (apt-get install {0}) or run this as root", packages.join(" "));
     }
     if try_install(packages).await.is_ok() {
         return Ok(());
@@ -155,24 +130,10 @@ async fn install(packages: &[&str]) -> anyhow::Result<()> {
 }
 
 async fn try_install(packages: &[&str]) -> anyhow::Result<()> {
-    docker::quietly(step::command(
-        Path::new("/"),
-        &["apt-get", "update", "--quiet"],
-    ))
-    .await?;
-    let mut install = step::command(
-        Path::new("/"),
-        &[
-            "apt-get",
-            "install",
-            "--yes",
-            "--quiet",
-            "--no-install-recommends",
-        ],
-    );
-    install
-        .args(packages)
-        .env("DEBIAN_FRONTEND", "noninteractive");
+    docker::quietly(step::command(Path::new("/"), &["apt-get", "update", "--quiet"])).await?;
+    let mut install =
+        step::command(Path::new("/"), &["apt-get", "install", "--yes", "--quiet", "--no-install-recommends"]);
+    install.args(packages).env("DEBIAN_FRONTEND", "noninteractive");
     docker::quietly(install).await
 }
 

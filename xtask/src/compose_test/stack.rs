@@ -1,0 +1,175 @@
+//! The running composition: how compose is called, and that nothing of it is left.
+
+use std::fs;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use anyhow::{bail, ensure};
+use tempfile::TempDir;
+use tokio::process::Command;
+
+use crate::http::Api;
+use crate::{docker, step};
+
+/// One project of compose.
+pub(crate) struct Stack {
+    /// The published API.
+    pub api: Api,
+    root: PathBuf,
+    /// `docker compose`, or `docker-compose` where there is no plugin.
+    program: &'static [&'static str],
+    project: String,
+    directory: TempDir,
+}
+
+impl Stack {
+    /// Chooses names and a port; nothing runs yet.
+    ///
+    /// # Errors
+    /// Neither form of compose is installed.
+    pub(crate) async fn new(root: &Path) -> anyhow::Result<Self> {
+        let mut program: &[&str] = &["docker", "compose"];
+        if !step::is_installed(&["docker", "compose", "version"]).await {
+            program = &["docker-compose"];
+            ensure!(
+                step::is_installed(&["docker-compose", "version"]).await,
+                "neither `docker compose` nor `docker-compose` is installed"
+            );
+        }
+        let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port();
+        let project = format!("longshore-test-{}", std::process::id());
+        let directory = tempfile::Builder::new().prefix(&project).tempdir_in(root.join("target"))?;
+        let stack = Self {
+            api: Api { address: SocketAddr::from((Ipv4Addr::LOCALHOST, port)) },
+            root: root.to_owned(),
+            program,
+            project,
+            directory,
+        };
+        fs::write(stack.jobs_file(), JOBS.replace("PROJECT", &stack.project))?;
+        Ok(stack)
+    }
+
+    /// Builds both images; quickly, or as for a release.
+    ///
+    /// # Errors
+    /// It does not compile.
+    pub(crate) async fn build(&self, quickly: bool) -> anyhow::Result<()> {
+        let quick: &[&str] = if quickly { QUICK } else { &[] };
+        self.compose(&[&["build"], quick].concat()).await
+    }
+
+    /// Calls compose.
+    ///
+    /// # Errors
+    /// It fails.
+    pub(crate) async fn compose(&self, words: &[&str]) -> anyhow::Result<()> {
+        step::succeed(self.command(words)).await
+    }
+
+    /// The ids of the workers' containers.
+    ///
+    /// # Errors
+    /// Compose fails.
+    pub(crate) async fn workers(&self) -> anyhow::Result<Vec<String>> {
+        let output = self.command(&["ps", "--quiet", "worker"]).output().await?;
+        ensure!(
+            output.status.success(),
+            "cannot list the workers: {}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+        Ok(String::from_utf8(output.stdout)?.lines().map(str::to_owned).collect())
+    }
+
+    /// The label of its jobs' containers.
+    pub(crate) fn label(&self) -> String {
+        format!("compose-test={}", self.project)
+    }
+
+    /// Waits for a condition.
+    ///
+    /// # Errors
+    /// It is not met in time.
+    pub(crate) async fn wait_until(
+        &self,
+        what: &str,
+        condition: impl AsyncFn() -> bool,
+    ) -> anyhow::Result<()> {
+        let deadline = Instant::now() + WAIT_MAX;
+        while !condition().await {
+            if Instant::now() > deadline {
+                bail!("waited {WAIT_MAX:?}, and still not: {what}");
+            }
+            tokio::time::sleep(ASK_EVERY).await;
+        }
+        Ok(())
+    }
+
+    /// Prints what the services said last, for whoever has to find out why it failed.
+    pub(crate) async fn tell_last_words(&self) {
+        for words in [&["ps"] as &[&str], &["logs", "--tail", "60"]] {
+            if let Err(error) = self.compose(words).await {
+                eprintln!("{error:#}");
+            }
+        }
+        for path in ["/api/workers", "/api/jobs"] {
+            match self.api.get(path).await {
+                Ok(answer) => eprintln!("GET {path}: {answer}"),
+                Err(error) => eprintln!("{error:#}"),
+            }
+        }
+    }
+
+    /// Ends the services, removes their volumes and whatever containers of jobs are left.
+    ///
+    /// # Errors
+    /// Something cannot be removed.
+    pub(crate) async fn clear(&self) -> anyhow::Result<()> {
+        let down = self.compose(&["down", "--volumes", "--timeout", "10"]).await;
+        docker::remove_labelled(&self.label()).await?;
+        down?;
+        let left = docker::labelled(&format!("com.docker.compose.project={}", self.project)).await?;
+        ensure!(left.is_empty(), "compose has left containers: {left:?}");
+        Ok(())
+    }
+
+    fn command(&self, words: &[&str]) -> Command {
+        let mut command = step::command(&self.root, self.program);
+        command.args(["--project-name", &self.project]).args(words);
+        command.env("LONGSHORE_PORT", self.api.address.port().to_string());
+        command.env("LONGSHORE_JOBS", self.jobs_file());
+        command.env("LONGSHORE_SERVER_IMAGE", "longshore-server:compose-test");
+        command.env("LONGSHORE_WORKER_IMAGE", "longshore-worker:compose-test");
+        command
+    }
+
+    fn jobs_file(&self) -> PathBuf {
+        self.directory.path().join("jobs.yaml")
+    }
+}
+
+/// Not what one would ship, but built in a third of the time.
+const QUICK: &[&str] = &[
+    "--build-arg",
+    "CARGO_PROFILE_RELEASE_OPT_LEVEL=1",
+    "--build-arg",
+    "CARGO_PROFILE_RELEASE_LTO=off",
+    "--build-arg",
+    "CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16",
+];
+/// The longest thing waited for is a job of fifteen seconds whose worker has to come back.
+const WAIT_MAX: Duration = Duration::from_secs(90);
+const ASK_EVERY: Duration = Duration::from_millis(200);
+
+const JOBS: &str = "\
+version: 1
+defaults:
+  image: busybox
+  labels: { compose-test: PROJECT }
+jobs:
+  hello:
+    command: [echo, hello]
+  count:
+    command: [sh, -c, 'for n in $$(seq 15); do echo $$n; sleep 1; done']
+";
