@@ -1,2 +1,117 @@
-//! cli
-fn main() {}
+//! The one binary, `longshore`: server, worker, both at once, and the verbs of those who use them.
+//!
+//! Here flags are read and handed to a verb; nothing else. The user's verbs speak only the public HTTP API. Errors of all verbs end in
+//! [`failure::report`].
+
+mod api;
+mod completions;
+mod definitions;
+mod duration;
+mod failure;
+mod health;
+mod jobs;
+mod logs;
+mod run;
+mod screen;
+mod show;
+mod usage;
+mod view;
+mod workers;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use crate::api::Address;
+use crate::screen::Format;
+
+/// A job server with remote workers.
+///
+/// The server reads job definitions from jobs.yaml and hands jobs to workers, which run them in containers.
+#[derive(Debug, Parser)]
+#[command(
+    name = "longshore",
+    version,
+    propagate_version = true,
+    max_term_width = 100,
+    disable_help_subcommand = true
+)]
+#[command(after_help = "Examples:
+  longshore dev                           a server and a worker on this machine, here and now
+  longshore run resize --follow -- a.png  run a job and see its output; exits as it does
+  longshore ls --state failed             what went wrong
+
+Exit codes: 0 done, 1 failed, 2 wrong usage, 3 not allowed, 4 not found, 5 conflict, 6 unavailable;
+run --wait and run --follow exit as the job's container did.")]
+struct Program {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Debug, Subcommand)]
+enum Verb {
+    Run(run::Flags),
+    Ls(jobs::ListFlags),
+    Show(show::Flags),
+    Logs(logs::Flags),
+    Cancel(jobs::CancelFlags),
+    Retry(jobs::RetryFlags),
+    Workers(workers::ListFlags),
+    Cordon(workers::CordonFlags),
+    Uncordon(workers::UncordonFlags),
+    Drain(workers::DrainFlags),
+    Definitions(definitions::Flags),
+    Health(health::Flags),
+    Completions(completions::Flags),
+}
+
+/// What every verb that asks the server takes.
+#[derive(Debug, clap::Args)]
+struct Asking {
+    #[command(flatten)]
+    address: Address,
+    /// How the result is written.
+    #[arg(
+        short = 'o',
+        long = "output",
+        env = "LONGSHORE_OUTPUT",
+        value_enum,
+        default_value_t,
+        value_name = "FORMAT"
+    )]
+    format: Format,
+}
+
+fn main() -> ExitCode {
+    let program = match Program::try_parse() {
+        Ok(program) => program,
+        Err(error) => return usage::explain(&error),
+    };
+    match perform(program.verb) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => failure::report(&error),
+    }
+}
+
+fn perform(verb: Verb) -> anyhow::Result<()> {
+    match verb {
+        Verb::Run(flags) => asking(run::run(flags)),
+        Verb::Ls(flags) => asking(jobs::list(flags)),
+        Verb::Show(flags) => asking(show::show(flags)),
+        Verb::Logs(flags) => asking(logs::logs(flags)),
+        Verb::Cancel(flags) => asking(jobs::cancel(flags)),
+        Verb::Retry(flags) => asking(jobs::retry(flags)),
+        Verb::Workers(flags) => asking(workers::list(flags)),
+        Verb::Cordon(flags) => asking(workers::cordon(flags)),
+        Verb::Uncordon(flags) => asking(workers::uncordon(flags)),
+        Verb::Drain(flags) => asking(workers::drain(flags)),
+        Verb::Definitions(flags) => asking(definitions::definitions(flags)),
+        Verb::Health(flags) => asking(health::health(flags)),
+        Verb::Completions(flags) => completions::completions(&flags),
+    }
+}
+
+/// Runs a verb that only waits for a server: one thread is enough, and starts fastest.
+fn asking(verb: impl Future<Output = anyhow::Result<()>>) -> anyhow::Result<()> {
+    tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(verb)
+}

@@ -1,0 +1,234 @@
+//! The client's side of the public HTTP API: one [`Api`] per call of the program.
+//!
+//! Everything that is not a success becomes a [`Failure`] here, with the server's own words and hint. Nothing is retried: whoever calls
+//! the program decides that.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::Context as _;
+use reqwest::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderValue};
+use reqwest::{Method, RequestBuilder, Response, Url};
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use crate::failure::{Exit, Failure};
+
+/// Where the server is, and how to be let in.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct Address {
+    /// The server's address, with the base path if it has one.
+    #[arg(
+        long,
+        env = "LONGSHORE_URL",
+        default_value = "http://127.0.0.1:8080",
+        value_name = "URL",
+        help_heading = "Server"
+    )]
+    url: String,
+    /// A file that holds the token for the API, readable by its owner only.
+    #[arg(long, env = "LONGSHORE_TOKEN_FILE", value_name = "FILE", help_heading = "Server")]
+    token_file: Option<PathBuf>,
+}
+
+/// A way to ask the server.
+#[derive(Clone, Debug)]
+pub(crate) struct Api {
+    client: reqwest::Client,
+    base: Url,
+    authorization: Option<HeaderValue>,
+}
+
+impl Api {
+    /// Reads the address; nothing is sent yet.
+    pub(crate) fn new(address: &Address) -> anyhow::Result<Self> {
+        let base = parse_url(&address.url)?;
+        let authorization = address.token_file.as_deref().map(read_token).transpose()?;
+        let client = reqwest::Client::builder()
+            .no_proxy()
+            .redirect(reqwest::redirect::Policy::none())
+            .connect_timeout(CONNECT_TIMEOUT)
+            .read_timeout(SILENCE_MAX)
+            .user_agent(concat!("longshore/", env!("CARGO_PKG_VERSION")))
+            .build()
+            .context("cannot set up the HTTP client")?;
+        Ok(Self { client, base, authorization })
+    }
+
+    /// A request for `path`, whose segments are escaped here: names come from the command line.
+    pub(crate) fn request(&self, method: Method, path: &[&str]) -> RequestBuilder {
+        let mut url = self.base.clone();
+        if let Ok(mut segments) = url.path_segments_mut() {
+            segments.pop_if_empty().extend(path);
+        }
+        let request = self.client.request(method, url);
+        match &self.authorization {
+            Some(token) => request.header(AUTHORIZATION, token),
+            None => request,
+        }
+    }
+
+    /// A GET request for `path`.
+    pub(crate) fn fetch(&self, path: &[&str]) -> RequestBuilder {
+        self.request(Method::GET, path).header(ACCEPT, "application/json")
+    }
+
+    /// Asks, and reads the answer's JSON.
+    pub(crate) async fn json(&self, request: RequestBuilder) -> anyhow::Result<Value> {
+        self.decode(self.send(request).await?).await
+    }
+
+    /// Asks, and takes the answer's head if it is a success.
+    pub(crate) async fn send(&self, request: RequestBuilder) -> anyhow::Result<Response> {
+        let response = request.send().await.map_err(|error| self.unreachable(&error))?;
+        if response.status().is_success() {
+            return Ok(response);
+        }
+        Err(refusal(response).await.into())
+    }
+
+    /// Reads the JSON of an answer.
+    pub(crate) async fn decode<T: DeserializeOwned>(&self, response: Response) -> anyhow::Result<T> {
+        let body = response.bytes().await.map_err(|error| self.unreachable(&error))?;
+        serde_json::from_slice(&body).map_err(|_| self.stranger().into())
+    }
+
+    /// The connection failed, or broke.
+    pub(crate) fn unreachable(&self, error: &reqwest::Error) -> Failure {
+        let hint = if error.is_connect() {
+            "is it running? 'longshore server' and 'longshore dev' start one, --url or LONGSHORE_URL names another"
+        } else {
+            "try again"
+        };
+        Failure::new(Exit::Unavailable, format!("no answer from {}: {}", self.base, innermost(error)))
+            .hint(hint)
+    }
+
+    /// Something answers there that is no Longshore server.
+    pub(crate) fn stranger(&self) -> Failure {
+        Failure::new(
+            Exit::Failed,
+            format!("what answers at {} does not speak like a Longshore server", self.base),
+        )
+        .hint("check --url or LONGSHORE_URL")
+    }
+}
+
+/// Reads a JSON value as one of the few shapes that tables are made of.
+pub(crate) fn read<T: DeserializeOwned>(api: &Api, value: &Value) -> anyhow::Result<T> {
+    T::deserialize(value).map_err(|_| api.stranger().into())
+}
+
+fn parse_url(text: &str) -> Result<Url, Failure> {
+    let wrong = |why: &str| {
+        // An address may carry a password: it is not shown again.
+        Failure::new(Exit::Usage, format!("--url: {why}")).hint("for example http://127.0.0.1:8080")
+    };
+    let full = if text.contains("://") { text.to_owned() } else { format!("http://{text}") };
+    let url = Url::parse(&full).map_err(|error| wrong(&format!("not an address ({error})")))?;
+    match url.scheme() {
+        "http" => {}
+        "https" => {
+            return Err(wrong("TLS is not built in; use http:// to a server nearby or through a tunnel"));
+        }
+        _ => return Err(wrong("the scheme must be http")),
+    }
+    if url.host_str().is_none_or(str::is_empty) {
+        return Err(wrong("the host is missing"));
+    }
+    if !url.username().is_empty() || url.password().is_some() {
+        return Err(wrong("credentials do not belong into the address; use --token-file"));
+    }
+    if url.query().is_some() || url.fragment().is_some() {
+        return Err(wrong("it must end with the path"));
+    }
+    Ok(url)
+}
+
+fn read_token(path: &Path) -> anyhow::Result<HeaderValue> {
+    let shown = path.display();
+    let wrong = |why: String| Failure::new(Exit::Usage, format!("token file {shown}: {why}"));
+    let found =
+        std::fs::metadata(path).map_err(|error| wrong(error.to_string()).hint("check --token-file"))?;
+    let mode = std::os::unix::fs::PermissionsExt::mode(&found.permissions()) & 0o777;
+    if mode & 0o077 != 0 {
+        return Err(wrong(format!("others may read it (mode {mode:04o})"))
+            .hint(format!("run: chmod 600 {shown}"))
+            .into());
+    }
+    let text = std::fs::read_to_string(path).map_err(|error| wrong(error.to_string()))?;
+    let token = text.trim();
+    if token.is_empty() || !token.chars().all(|c| c.is_ascii_graphic()) {
+        return Err(wrong("it must hold one line of printable ASCII".to_owned()).into());
+    }
+    let mut value = HeaderValue::from_str(&format!("Bearer {token}")).context("cannot send the token")?;
+    value.set_sensitive(true);
+    Ok(value)
+}
+
+/// What a server that says no means, in its own words.
+async fn refusal(response: Response) -> Failure {
+    let status = response.status();
+    let exit = Exit::of_status(status.as_u16());
+    let is_problem = response
+        .headers()
+        .get(CONTENT_TYPE)
+        .is_some_and(|kind| kind.as_bytes().starts_with(b"application/problem+json"));
+    let body = response.bytes().await.unwrap_or_default();
+    let problem = if is_problem { serde_json::from_slice(&body).unwrap_or_default() } else { Value::Null };
+    let word = |key: &str| problem.get(key).and_then(Value::as_str).unwrap_or_default();
+    let told = [word("detail"), word("title")].into_iter().find(|text| !text.is_empty());
+    let text = match (told, word("code")) {
+        (Some(told), "") => told.to_owned(),
+        (Some(told), code) => format!("{told} [{code}]"),
+        (None, _) => format!("the server answered {status}"),
+    };
+    let failure = Failure::new(exit, text);
+    match (word("hint"), exit) {
+        ("", Exit::Auth) => failure.hint("give the API's token with --token-file or LONGSHORE_TOKEN_FILE"),
+        ("", Exit::Unavailable) => failure.hint("try again later"),
+        (hint, _) => failure.hint(hint),
+    }
+}
+
+/// The last cause of an error: the one that tells something.
+fn innermost(error: &dyn std::error::Error) -> String {
+    let mut cause = error;
+    while let Some(next) = cause.source() {
+        cause = next;
+    }
+    cause.to_string()
+}
+
+/// A server on the same network answers within milliseconds; one that is down does not answer at all.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// The longest wait that the server grants (60 s), and some: also streams are kept alive more often than that.
+const SILENCE_MAX: Duration = Duration::from_secs(90);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_that_cannot_work_are_refused_without_showing_a_password() {
+        for (text, why) in [
+            ("htp://a", "the scheme must be http"),
+            ("https://a", "TLS is not built in"),
+            ("http://", "not an address"),
+            ("http://user:hunter2@a", "credentials do not belong"),
+            ("http://a/?x=1", "must end with the path"),
+        ] {
+            let told = parse_url(text).unwrap_err().to_string();
+            assert!(told.contains(why), "{text}: {told}");
+            assert!(!told.contains("hunter2"), "{told}");
+        }
+        assert_eq!(parse_url("host:81/base").unwrap().as_str(), "http://host:81/base");
+    }
+
+    #[test]
+    fn names_are_escaped_into_one_segment_of_the_path() {
+        let address = Address { url: "http://a/base/".to_owned(), token_file: None };
+        let request = Api::new(&address).unwrap().fetch(&["api", "jobs", "../x?y"]).build().unwrap();
+        assert_eq!(request.url().as_str(), "http://a/base/api/jobs/..%2Fx%3Fy");
+    }
+}

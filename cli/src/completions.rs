@@ -1,0 +1,22 @@
+//! `longshore completions`: what a shell needs to complete our flags.
+
+use clap::CommandFactory as _;
+
+/// Write a completion script for a shell to standard output.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  longshore completions bash > ~/.local/share/bash-completion/completions/longshore
+  longshore completions zsh > ~/.zfunc/_longshore
+  longshore completions fish > ~/.config/fish/completions/longshore.fish")]
+pub(crate) struct Flags {
+    /// Which shell.
+    #[arg(value_enum)]
+    shell: clap_complete::Shell,
+}
+
+/// Writes the script.
+pub(crate) fn completions(flags: &Flags) -> anyhow::Result<()> {
+    let mut script = Vec::new();
+    clap_complete::generate(flags.shell, &mut crate::Program::command(), "longshore", &mut script);
+    crate::screen::raw(&script)
+}

@@ -1,0 +1,62 @@
+//! `longshore definitions`: what can be run.
+
+use serde_json::Value;
+
+use crate::api::{self, Api};
+use crate::screen::{self, Format};
+use crate::{Asking, view};
+
+/// List the job definitions, or show one as the server has resolved it.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  longshore definitions
+  longshore definitions resize")]
+pub(crate) struct Flags {
+    #[command(flatten)]
+    asking: Asking,
+    /// Only this one, in full.
+    #[arg(value_name = "NAME", value_parser = crate::run::job_name)]
+    name: Option<String>,
+}
+
+/// Shows definitions.
+pub(crate) async fn definitions(flags: Flags) -> anyhow::Result<()> {
+    let api = Api::new(&flags.asking.address)?;
+    let path: &[&str] = match &flags.name {
+        Some(name) => &["api", "definitions", name],
+        None => &["api", "definitions"],
+    };
+    let json = api.json(api.fetch(path)).await?;
+    if flags.asking.format == Format::Json {
+        return screen::json(&json);
+    }
+    match flags.name {
+        Some(_) => in_full(&json),
+        None => {
+            let definitions: Vec<view::Definition> = api::read(&api, &json)?;
+            screen::table(&view::Definition::HEADING, definitions.iter().map(view::Definition::row).collect())
+        }
+    }
+}
+
+/// Every key of a definition, a line each.
+fn in_full(json: &Value) -> anyhow::Result<()> {
+    for (key, value) in json.as_object().into_iter().flatten() {
+        let text = match value {
+            Value::String(text) => text.clone(),
+            Value::Array(words) if words.iter().all(Value::is_string) => {
+                words.iter().filter_map(Value::as_str).collect::<Vec<_>>().join(" ")
+            }
+            Value::Number(ms) if key.ends_with("_ms") => {
+                crate::duration::show(ms.as_i64().unwrap_or(i64::MAX))
+            }
+            other => other.to_string(),
+        };
+        screen::line(&format!(
+            "{:<16} {}",
+            screen::visible(key.trim_end_matches("_ms")),
+            screen::visible(&text)
+        ))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,97 @@
+//! `longshore show`: one job with its attempts and everything that happened to it.
+
+use crate::api::{Api, read};
+use crate::screen::{self, Format};
+use crate::{Asking, view};
+
+/// Show one job: its attempts, and everything that happened to it.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  longshore show 12
+  longshore show 12 -o json | jq .attempts")]
+pub(crate) struct Flags {
+    #[command(flatten)]
+    asking: Asking,
+    /// Which job.
+    #[arg(value_name = "ID")]
+    id: u64,
+}
+
+/// Shows a job.
+pub(crate) async fn show(flags: Flags) -> anyhow::Result<()> {
+    let api = Api::new(&flags.asking.address)?;
+    let json = api.json(api.fetch(&["api", "jobs", &flags.id.to_string()])).await?;
+    if flags.asking.format == Format::Json {
+        return screen::json(&json);
+    }
+    let job: view::Job = read(&api, &json)?;
+    let story: view::Story = read(&api, &json)?;
+    facts(&job, &story)?;
+    if !story.attempts.is_empty() {
+        screen::line("")?;
+        screen::table(
+            &[">ATTEMPT", "WORKER", "OUTCOME", ">EXIT", ">RAN", "CONTAINER", "MESSAGE"],
+            attempts(&story),
+        )?;
+    }
+    if !story.timeline.is_empty() {
+        screen::line("")?;
+        screen::table(&["AT", "EVENT", ">ATTEMPT", "WORKER", ""], timeline(&story))?;
+    }
+    Ok(())
+}
+
+/// What there is to know in a word or two, a line each.
+fn facts(job: &view::Job, story: &view::Story) -> anyhow::Result<()> {
+    let optional = |number: Option<u64>| number.map(|id| id.to_string()).unwrap_or_default();
+    let facts = [
+        ("job", job.id.to_string()),
+        ("name", job.name.clone()),
+        ("state", if job.has_ended() { job.shown_end() } else { job.shown_state() }),
+        ("why", job.why()),
+        ("revision", story.revision.clone()),
+        ("priority", story.priority.to_string()),
+        ("accepted", job.created_at.clone()),
+        ("started", job.started_at.clone().unwrap_or_default()),
+        ("ended", job.ended_at.clone().unwrap_or_default()),
+        ("args", story.args.join(" ")),
+        ("environment", story.environment.join(" ")),
+        ("labels", view::pairs(&story.labels)),
+        ("batch", optional(story.batch)),
+        ("retry of", optional(story.retry_of)),
+        ("result", story.result.as_ref().map(ToString::to_string).unwrap_or_default()),
+    ];
+    for (name, value) in facts.iter().filter(|(_, value)| !value.is_empty()) {
+        screen::line(&format!("{name:<12} {}", screen::visible(value)))?;
+    }
+    Ok(())
+}
+
+fn attempts(story: &view::Story) -> Vec<Vec<String>> {
+    let row = |attempt: &view::Attempt| {
+        vec![
+            attempt.number.to_string(),
+            attempt.worker.shown(),
+            attempt.outcome.clone().unwrap_or_else(|| "current".to_owned()),
+            attempt.exit_code.map(|code| code.to_string()).unwrap_or_default(),
+            attempt.ran_ms.map(crate::duration::show).unwrap_or_default(),
+            // Docker shows as many of a container's 64 digits.
+            attempt.container.chars().take(12).collect(),
+            attempt.message.clone(),
+        ]
+    };
+    story.attempts.iter().map(row).collect()
+}
+
+fn timeline(story: &view::Story) -> Vec<Vec<String>> {
+    let row = |event: &view::Event| {
+        vec![
+            event.at.clone(),
+            event.event.clone(),
+            event.attempt.map(|number| number.to_string()).unwrap_or_default(),
+            event.worker.as_ref().map(view::WorkerRef::shown).unwrap_or_default(),
+            event.text.clone(),
+        ]
+    };
+    story.timeline.iter().map(row).collect()
+}

@@ -1,0 +1,49 @@
+//! Wrong usage: what clap finds out, with what it does not say itself.
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+use clap::CommandFactory as _;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+
+use crate::failure::{self, Exit, Failure};
+
+/// Shows help, the version or what is wrong, and says how the program ends.
+pub(crate) fn explain(error: &clap::Error) -> ExitCode {
+    if error.kind() == ErrorKind::InvalidUtf8
+        && let Some(argument) = std::env::args_os().find(|argument| argument.to_str().is_none())
+    {
+        let text = format!("invalid_argument: {} is not UTF-8", escaped(&argument));
+        return failure::report(&Failure::new(Exit::Usage, text).hint("see 'longshore --help'").into());
+    }
+    // Whoever asked for help and does not read it to its end is content.
+    let _ = error.print();
+    if let Some(variable) = variable_behind(error) {
+        eprintln!("note: the value comes from the environment variable {variable}");
+    }
+    ExitCode::from(if error.use_stderr() { Exit::Usage.code() } else { 0 })
+}
+
+/// Bytes that are no text, written so that a person can find them.
+fn escaped(argument: &OsString) -> String {
+    let bytes = std::os::unix::ffi::OsStrExt::as_bytes(argument.as_os_str());
+    format!("\"{}\"", bytes.escape_ascii().to_string().chars().take(80).collect::<String>())
+}
+
+/// The environment variable that a rejected value was taken from, if it was.
+fn variable_behind(error: &clap::Error) -> Option<String> {
+    let context = |kind| match error.get(kind) {
+        Some(ContextValue::String(text)) => Some(text.as_str()),
+        _ => None,
+    };
+    let (flag, value) = (context(ContextKind::InvalidArg)?, context(ContextKind::InvalidValue)?);
+    let given = std::env::args_os().any(|argument| argument.to_string_lossy().contains(value));
+    let mut program = crate::Program::command();
+    program.build();
+    let flags = program.get_subcommands().flat_map(clap::Command::get_arguments);
+    let mut behind = flags.filter(|argument| argument.to_string() == flag).filter_map(|argument| {
+        let variable = argument.get_env()?;
+        (std::env::var(variable).ok()? == value).then(|| variable.to_string_lossy().into_owned())
+    });
+    if given { None } else { behind.next() }
+}

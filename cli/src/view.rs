@@ -1,0 +1,329 @@
+//! The parts of the API's JSON that tables are made of (`docs/http-api.md`). `-o json` shows all of it instead.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+
+use crate::duration;
+
+/// A job.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Job {
+    pub(crate) id: u64,
+    pub(crate) name: String,
+    pub(crate) state: String,
+    pub(crate) stopping: Option<String>,
+    pub(crate) pending_reason: Option<Reason>,
+    pub(crate) phase: Option<Phase>,
+    pub(crate) worker_unreachable_since: Option<String>,
+    pub(crate) created_at: String,
+    pub(crate) started_at: Option<String>,
+    pub(crate) ended_at: Option<String>,
+    #[serde(default)]
+    pub(crate) attempt_count: u32,
+    pub(crate) worker: Option<WorkerRef>,
+    pub(crate) outcome: Option<String>,
+    pub(crate) exit_code: Option<i32>,
+    #[serde(default)]
+    pub(crate) reason: String,
+    pub(crate) warning: Option<Reason>,
+}
+
+impl Job {
+    /// The columns of [`Self::row`].
+    pub(crate) const HEADING: [&str; 8] = [">ID", "NAME", "STATE", "WORKER", ">TRIES", ">AGE", ">RAN", "WHY"];
+
+    /// A line of a table.
+    pub(crate) fn row(&self, now: jiff::Timestamp) -> Vec<String> {
+        vec![
+            self.id.to_string(),
+            self.name.clone(),
+            self.shown_state(),
+            self.worker.as_ref().map(WorkerRef::shown).unwrap_or_default(),
+            self.attempt_count.to_string(),
+            since(&self.created_at, now),
+            self.ran(now),
+            self.why(),
+        ]
+    }
+
+    /// Whether it is over, for good.
+    pub(crate) fn has_ended(&self) -> bool {
+        matches!(self.state.as_str(), "succeeded" | "failed" | "cancelled" | "expired" | "lost")
+    }
+
+    /// Its state, with what goes on within it.
+    pub(crate) fn shown_state(&self) -> String {
+        match (&self.stopping, &self.phase) {
+            (Some(cause), _) if !self.has_ended() => format!("{} (stopping: {cause})", self.state),
+            (_, Some(phase)) if phase.name != self.state => match phase.percent {
+                Some(percent) => format!("{} ({} {percent} %)", self.state, phase.name),
+                None => format!("{} ({})", self.state, phase.name),
+            },
+            _ => self.state.clone(),
+        }
+    }
+
+    /// How the container ended, in a few words: `failed, exit 3`.
+    pub(crate) fn shown_end(&self) -> String {
+        let outcome = self.outcome.as_ref().filter(|outcome| **outcome != self.state && *outcome != "failed");
+        let parts = [
+            Some(self.state.clone()),
+            outcome.cloned(),
+            self.exit_code.filter(|_| self.state != "succeeded").map(|code| format!("exit {code}")),
+        ];
+        parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
+    }
+
+    /// Why it waits, or why it ended so.
+    pub(crate) fn why(&self) -> String {
+        if let Some(instant) = &self.worker_unreachable_since {
+            return format!("its worker has been silent since {instant}");
+        }
+        match &self.pending_reason {
+            Some(reason) => reason.text.clone(),
+            None if self.reason.is_empty() && self.state == "failed" => self.shown_end(),
+            None => self.reason.clone(),
+        }
+    }
+
+    /// How long the container of the latest attempt ran, or has been running.
+    fn ran(&self, now: jiff::Timestamp) -> String {
+        let Some(started) = self.started_at.as_deref().and_then(instant) else {
+            return String::new();
+        };
+        let ended = self.ended_at.as_deref().and_then(instant);
+        if ended.is_none() && self.state != "running" {
+            return String::new();
+        }
+        duration::show(ended.unwrap_or(now).as_millisecond() - started.as_millisecond())
+    }
+}
+
+/// A job's story, beside the job.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Story {
+    #[serde(default)]
+    pub(crate) args: Vec<String>,
+    #[serde(default)]
+    pub(crate) environment: Vec<String>,
+    #[serde(default)]
+    pub(crate) labels: BTreeMap<String, String>,
+    #[serde(default)]
+    pub(crate) revision: String,
+    #[serde(default)]
+    pub(crate) priority: i8,
+    pub(crate) batch: Option<u64>,
+    pub(crate) retry_of: Option<u64>,
+    pub(crate) result: Option<serde_json::Value>,
+    #[serde(default)]
+    pub(crate) attempts: Vec<Attempt>,
+    #[serde(default)]
+    pub(crate) timeline: Vec<Event>,
+}
+
+/// One try of a job.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Attempt {
+    pub(crate) number: u32,
+    pub(crate) worker: WorkerRef,
+    pub(crate) ran_ms: Option<i64>,
+    #[serde(default)]
+    pub(crate) container: String,
+    pub(crate) outcome: Option<String>,
+    pub(crate) exit_code: Option<i32>,
+    #[serde(default)]
+    pub(crate) message: String,
+}
+
+/// Something that happened to a job.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Event {
+    pub(crate) at: String,
+    pub(crate) event: String,
+    pub(crate) attempt: Option<u32>,
+    pub(crate) worker: Option<WorkerRef>,
+    #[serde(default)]
+    pub(crate) text: String,
+}
+
+/// A worker as others mention it.
+#[derive(Debug, Deserialize)]
+pub(crate) struct WorkerRef {
+    pub(crate) id: u64,
+    #[serde(default)]
+    pub(crate) name: String,
+}
+
+impl WorkerRef {
+    /// Its name, or its number if it has none.
+    pub(crate) fn shown(&self) -> String {
+        if self.name.is_empty() { self.id.to_string() } else { self.name.clone() }
+    }
+}
+
+/// A stable code, and the same in words.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Reason {
+    pub(crate) text: String,
+}
+
+/// Where an attempt stands on its worker.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Phase {
+    pub(crate) name: String,
+    pub(crate) percent: Option<u8>,
+}
+
+/// A worker.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Worker {
+    pub(crate) id: u64,
+    pub(crate) name: String,
+    pub(crate) state: String,
+    #[serde(default)]
+    pub(crate) cordoned: bool,
+    pub(crate) slots: u32,
+    pub(crate) busy: u32,
+    #[serde(default)]
+    pub(crate) backlog: u32,
+    #[serde(default)]
+    pub(crate) queued: u32,
+    pub(crate) since: String,
+    #[serde(default)]
+    pub(crate) labels: BTreeMap<String, String>,
+    #[serde(default)]
+    pub(crate) runtimes: Vec<Runtime>,
+    #[serde(default)]
+    pub(crate) version: String,
+}
+
+impl Worker {
+    /// The columns of [`Self::row`].
+    pub(crate) const HEADING: [&str; 9] =
+        [">ID", "NAME", "STATE", ">BUSY", ">QUEUED", ">SINCE", "RUNTIMES", "LABELS", "VERSION"];
+
+    /// A line of a table.
+    pub(crate) fn row(&self, now: jiff::Timestamp) -> Vec<String> {
+        let state = if self.cordoned { format!("{} (cordoned)", self.state) } else { self.state.clone() };
+        vec![
+            self.id.to_string(),
+            self.name.clone(),
+            state,
+            format!("{}/{}", self.busy, self.slots),
+            format!("{}/{}", self.queued, self.backlog),
+            since(&self.since, now),
+            self.runtimes.iter().map(Runtime::shown).collect::<Vec<_>>().join(" "),
+            pairs(&self.labels),
+            self.version.clone(),
+        ]
+    }
+}
+
+/// One of a worker's runtimes.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Runtime {
+    name: String,
+    available: bool,
+}
+
+impl Runtime {
+    fn shown(&self) -> String {
+        if self.available { self.name.clone() } else { format!("{} (away)", self.name) }
+    }
+}
+
+/// A definition.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Definition {
+    pub(crate) name: String,
+    pub(crate) revision: String,
+    pub(crate) enabled: bool,
+    pub(crate) description: Option<String>,
+    pub(crate) runtime: String,
+    #[serde(default)]
+    pub(crate) image: String,
+    #[serde(default)]
+    pub(crate) command: Vec<String>,
+    #[serde(default)]
+    pub(crate) waiting: Vec<Waiting>,
+}
+
+impl Definition {
+    /// The columns of [`Self::row`].
+    pub(crate) const HEADING: [&str; 7] =
+        ["NAME", "RUNTIME", "IMAGE", "COMMAND", ">WAITING", "REVISION", "DESCRIPTION"];
+
+    /// A line of a table.
+    pub(crate) fn row(&self) -> Vec<String> {
+        vec![
+            if self.enabled { self.name.clone() } else { format!("{} (disabled)", self.name) },
+            self.runtime.clone(),
+            self.image.clone(),
+            shortened(&self.command.join(" "), 40),
+            self.waiting.iter().map(|waiting| waiting.count).sum::<u64>().to_string(),
+            shortened(&self.revision, 12),
+            shortened(self.description.as_deref().unwrap_or_default(), 40),
+        ]
+    }
+}
+
+/// Jobs of a definition that wait for the same reason.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Waiting {
+    count: u64,
+}
+
+/// Names and values, in one line.
+pub(crate) fn pairs(map: &BTreeMap<String, String>) -> String {
+    map.iter().map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>().join(" ")
+}
+
+/// How long ago an instant was.
+fn since(text: &str, now: jiff::Timestamp) -> String {
+    instant(text)
+        .map_or_else(|| text.to_owned(), |then| duration::show(now.as_millisecond() - then.as_millisecond()))
+}
+
+fn instant(text: &str) -> Option<jiff::Timestamp> {
+    text.parse().ok()
+}
+
+fn shortened(text: &str, chars_max: usize) -> String {
+    match text.char_indices().nth(chars_max) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn job(more: &serde_json::Value) -> Job {
+        let mut json = serde_json::json!({"id": 7, "name": "resize", "state": "queued", "created_at": "2026-01-02T03:04:05.000Z"});
+        json.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        Job::deserialize(&json).unwrap()
+    }
+
+    #[test]
+    fn a_row_tells_how_long_a_job_ran_and_why_it_ended_so() {
+        let job = job(&serde_json::json!({
+            "state": "failed", "outcome": "oom_killed", "exit_code": 137, "attempt_count": 2, "worker": {"id": 3, "name": "anna"},
+            "started_at": "2026-01-02T03:04:06.000Z", "ended_at": "2026-01-02T03:04:08.500Z",
+        }));
+        let row = job.row("2026-01-02T03:05:05Z".parse().unwrap());
+        assert_eq!(
+            row,
+            ["7", "resize", "failed", "anna", "2", "1m00s", "2.5s", "failed, oom_killed, exit 137"]
+        );
+    }
+
+    #[test]
+    fn a_state_shows_what_goes_on_within_it() {
+        let pulling = serde_json::json!({"state": "assigned", "phase": {"name": "pulling", "percent": 40}});
+        assert_eq!(job(&pulling).shown_state(), "assigned (pulling 40 %)");
+        let stopping = serde_json::json!({"state": "running", "stopping": "cancel"});
+        assert_eq!(job(&stopping).shown_state(), "running (stopping: cancel)");
+    }
+}

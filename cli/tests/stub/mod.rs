@@ -1,0 +1,123 @@
+//! A server of prepared answers: each request line gets the answers given for it, the last one again and again.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot set its stage fails")]
+
+use std::collections::{BTreeMap, VecDeque};
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
+use std::process::{Command, Output};
+use std::sync::{Arc, Mutex};
+
+/// What was asked, in order: `POST /api/jobs/x`, then the head's lines, then the body.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Asked {
+    pub(crate) line: String,
+    pub(crate) head: Vec<String>,
+    pub(crate) body: String,
+}
+
+type Answers = Arc<Mutex<BTreeMap<String, VecDeque<Vec<u8>>>>>;
+
+pub(crate) struct Stub {
+    address: String,
+    answers: Answers,
+    asked: Arc<Mutex<Vec<Asked>>>,
+}
+
+impl Stub {
+    pub(crate) fn new() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let stub = Self {
+            address: format!("http://{}", listener.local_addr().unwrap()),
+            answers: Answers::default(),
+            asked: Arc::default(),
+        };
+        let (answers, asked) = (stub.answers.clone(), stub.asked.clone());
+        std::thread::spawn(move || {
+            for connection in listener.incoming().flatten() {
+                let (answers, asked) = (answers.clone(), asked.clone());
+                std::thread::spawn(move || answer(connection, &answers, &asked));
+            }
+        });
+        stub
+    }
+
+    /// Prepares an answer to `GET /path?query`.
+    pub(crate) fn on(&self, line: &str, status: &str, kind: &str, body: &str) -> &Self {
+        let length = body.len();
+        let text = format!(
+            "HTTP/1.1 {status}\r\ncontent-type: {kind}\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n{body}"
+        );
+        self.on_raw(line, text.as_bytes())
+    }
+
+    /// Prepares an answer, byte for byte.
+    pub(crate) fn on_raw(&self, line: &str, bytes: &[u8]) -> &Self {
+        self.answers.lock().unwrap().entry(line.to_owned()).or_default().push_back(bytes.to_owned());
+        self
+    }
+
+    pub(crate) fn asked(&self) -> Vec<Asked> {
+        self.asked.lock().unwrap().clone()
+    }
+
+    /// The program with its verb, told to ask this server.
+    pub(crate) fn longshore(&self, arguments: &[&str]) -> Command {
+        let mut command = longshore(arguments);
+        command.env("LONGSHORE_URL", &self.address);
+        command
+    }
+}
+
+/// The program with its verb, in an environment of its own.
+pub(crate) fn longshore(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_longshore"));
+    command.args(arguments).env_clear().env("LONGSHORE_URL", "http://127.0.0.1:1");
+    command
+}
+
+/// What a run of the program said, and its exit code.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Said {
+    pub(crate) code: i32,
+    pub(crate) out: String,
+    pub(crate) err: String,
+}
+
+pub(crate) fn said(command: &mut Command) -> Said {
+    let Output { status, stdout, stderr } = command.output().unwrap();
+    Said {
+        code: status.code().unwrap(),
+        out: String::from_utf8(stdout).unwrap(),
+        err: String::from_utf8(stderr).unwrap(),
+    }
+}
+
+fn answer(mut connection: TcpStream, answers: &Answers, asked: &Mutex<Vec<Asked>>) {
+    let mut reader = BufReader::new(connection.try_clone().unwrap());
+    let mut head = Vec::new();
+    loop {
+        let mut line = String::new();
+        if reader.read_line(&mut line).unwrap_or(0) == 0 || line == "\r\n" {
+            break;
+        }
+        head.push(line.trim_end().to_owned());
+    }
+    if head.is_empty() {
+        return;
+    }
+    let line = head.remove(0).trim_end_matches(" HTTP/1.1").to_owned();
+    let length =
+        head.iter().find_map(|line| line.strip_prefix("content-length: ")).map_or(0, |n| n.parse().unwrap());
+    let mut body = vec![0; length];
+    reader.read_exact(&mut body).unwrap();
+    asked.lock().unwrap().push(Asked { line: line.clone(), head, body: String::from_utf8(body).unwrap() });
+    let mut answers = answers.lock().unwrap();
+    let bytes = match answers.get_mut(&line) {
+        Some(prepared) if prepared.len() > 1 => prepared.pop_front().unwrap(),
+        Some(prepared) => prepared[0].clone(),
+        None => b"HTTP/1.1 418 I'm a teapot\r\ncontent-length: 0\r\nconnection: close\r\n\r\n".to_vec(),
+    };
+    drop(answers);
+    connection.write_all(&bytes).unwrap();
+}

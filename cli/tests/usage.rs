@@ -1,0 +1,103 @@
+//! What the program says about itself, and to those who use it wrongly. Needs no server.
+//!
+//! `LONGSHORE_BLESS=1 cargo test -p longshore-cli --test usage` writes `tests/help/*.txt` anew; the reviewer reads the difference.
+
+#[expect(dead_code, reason = "the server of prepared answers is for the other test")]
+mod stub;
+
+use std::path::Path;
+
+use stub::{longshore, said};
+
+const VERBS: &[&str] = &[
+    "run",
+    "ls",
+    "show",
+    "logs",
+    "cancel",
+    "retry",
+    "workers",
+    "cordon",
+    "uncordon",
+    "drain",
+    "definitions",
+    "health",
+    "completions",
+];
+
+#[test]
+fn every_verb_has_the_help_that_was_agreed_on() {
+    let mut stale = Vec::new();
+    for verb in std::iter::once(&"").chain(VERBS) {
+        let arguments: Vec<&str> = [*verb, "--help"].into_iter().filter(|word| !word.is_empty()).collect();
+        let said = said(longshore(&arguments).env_remove("LONGSHORE_URL").env("COLUMNS", "100"));
+        assert_eq!((said.code, said.err.as_str()), (0, ""), "{verb}");
+        let name = if verb.is_empty() { "longshore" } else { verb };
+        let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/help").join(format!("{name}.txt"));
+        if std::env::var_os("LONGSHORE_BLESS").is_some() {
+            std::fs::write(&file, &said.out).unwrap();
+        }
+        if std::fs::read_to_string(&file).unwrap_or_default() != said.out {
+            stale.push(name);
+        }
+    }
+    assert!(stale.is_empty(), "the help of {stale:?} differs from tests/help; see the head of this file");
+}
+
+#[test]
+fn every_verb_that_is_listed_has_its_help_checked() {
+    let listed = said(longshore(&["--help"]).env("COLUMNS", "100")).out;
+    let commands = listed.split("Commands:\n").nth(1).unwrap().split("\n\n").next().unwrap();
+    let verbs: Vec<&str> = commands.lines().filter_map(|line| line.split_whitespace().next()).collect();
+    assert_eq!(verbs, VERBS);
+}
+
+#[test]
+fn wrong_usage_ends_with_two_and_says_what_would_be_right() {
+    for (arguments, expected) in [
+        (&["rum"][..], "'run'"),
+        (&["ls", "--stat", "failed"], "--state"),
+        (&["run"], "<NAME>"),
+        (&["run", ".."], "'longshore definitions' lists them"),
+        (&["run", "x", "-e", "NOT_SET_HERE"], "write NAME=VALUE"),
+        (&["run", "x", "--priority", "101"], "-100..=100"),
+        (&["run", "x", "--timeout", "5 parsecs"], "write it like 90s"),
+        (&["run", "x", "--follow", "--wait"], "cannot be used with"),
+        (&["run", "x", "--follow", "-o", "json"], "use --wait -o json"),
+        (&["show", "banana"], "invalid digit"),
+        (&["ls", "-n", "0"], "1..=1000000"),
+        (&["ls", "--url", "https://x"], "TLS is not built in"),
+        (&["ls", "--token-file", "/nowhere"], "check --token-file"),
+        (&["ls", "-o", "yaml"], "table, json"),
+    ] {
+        let said = said(&mut longshore(arguments));
+        assert_eq!((said.code, said.out.as_str()), (2, ""), "{arguments:?}");
+        assert!(said.err.contains(expected), "{arguments:?}: {}", said.err);
+    }
+}
+
+#[test]
+fn a_bad_value_from_the_environment_names_its_variable() {
+    let said = said(longshore(&["ls"]).env("LONGSHORE_OUTPUT", "banana"));
+    assert_eq!(said.code, 2);
+    assert!(said.err.contains("environment variable LONGSHORE_OUTPUT"), "{}", said.err);
+}
+
+#[test]
+fn an_argument_that_is_no_text_is_shown_by_its_bytes() {
+    use std::os::unix::ffi::OsStrExt as _;
+    let said = said(longshore(&["run"]).arg(std::ffi::OsStr::from_bytes(b"a\xff\x1b")));
+    assert_eq!(
+        (said.code, said.err.as_str()),
+        (2, "error: invalid_argument: \"a\\xff\\x1b\" is not UTF-8; see 'longshore --help'\n")
+    );
+}
+
+#[test]
+fn completions_are_written_for_every_shell() {
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+        let said = said(&mut longshore(&["completions", shell]));
+        assert_eq!(said.code, 0);
+        assert!(said.out.contains("longshore") && !said.out.contains("shim"), "{shell}");
+    }
+}

@@ -1,0 +1,286 @@
+//! The user's verbs against a server of prepared answers: what is asked, what is shown, how it ends.
+
+mod stub;
+
+use stub::{Said, Stub, longshore, said};
+
+const JSON: &str = "application/json";
+const PROBLEM: &str = "application/problem+json";
+
+fn job(id: u64, more: &str) -> String {
+    format!(
+        r#"{{"id":{id},"name":"resize","revision":"5c1e","created_at":"2026-03-01T09:30:00.000Z",{more}}}"#
+    )
+}
+
+#[test]
+fn run_sends_what_it_was_given_and_says_how_to_go_on() {
+    let stub = Stub::new();
+    stub.on("POST /api/jobs/resize", "201 Created", JSON, &job(12, r#""state":"queued""#));
+    let arguments =
+        ["run", "resize", "-e", "A=1=2", "--env", "FROM_HERE", "--label", "team=web", "--priority", "-5"];
+    let mut command = stub.longshore(&arguments);
+    command.args(["--timeout", "90s", "--key", "k1", "--", "--size", "640"]).env("FROM_HERE", "yes");
+    let said = said(&mut command);
+    assert_eq!((said.code, said.err.as_str()), (0, ""));
+    assert_eq!(said.out, "job 12 is queued; follow it with: longshore logs -f 12\n");
+    let asked = stub.asked();
+    assert_eq!(asked.iter().map(|asked| asked.line.as_str()).collect::<Vec<_>>(), ["POST /api/jobs/resize"]);
+    assert!(asked[0].head.contains(&"idempotency-key: k1".to_owned()), "{asked:?}");
+    let body: serde_json::Value = serde_json::from_str(&asked[0].body).unwrap();
+    let expected = serde_json::json!({"environment": {"A": "1=2", "FROM_HERE": "yes"}, "labels": {"team": "web"},
+        "args": ["--size", "640"], "priority": -5, "timeout": "90s"});
+    assert_eq!(body, expected);
+}
+
+#[test]
+fn run_wait_ends_as_the_container_did() {
+    let stub = Stub::new();
+    stub.on("POST /api/jobs/resize", "201 Created", JSON, &job(12, r#""state":"queued""#))
+        .on("GET /api/jobs/12", "200 OK", JSON, &job(12, r#""state":"running","attempt_count":1"#))
+        .on(
+            "GET /api/jobs/12",
+            "200 OK",
+            JSON,
+            &job(12, r#""state":"failed","outcome":"failed","exit_code":37,"attempt_count":1"#),
+        );
+    let said = said(&mut stub.longshore(&["run", "resize", "--wait"]));
+    assert_eq!(said.code, 37);
+    assert_eq!(said.err, "longshore: job 12 is queued\nlongshore: job 12 failed, exit 37\n");
+    assert_eq!(said.out, "");
+}
+
+#[test]
+fn run_wait_gives_up_when_its_time_is_over_and_the_job_goes_on() {
+    let stub = Stub::new();
+    stub.on("POST /api/jobs/resize", "201 Created", JSON, &job(12, r#""state":"queued""#)).on(
+        "GET /api/jobs/12",
+        "200 OK",
+        JSON,
+        &job(12, r#""state":"queued""#),
+    );
+    let said = said(&mut stub.longshore(&["run", "resize", "--wait=50ms"]));
+    assert_eq!(said.code, 1);
+    assert!(
+        said.err.ends_with("error: job 12 has not ended after 50ms, and goes on; see 'longshore show 12'\n"),
+        "{said:?}"
+    );
+}
+
+#[test]
+fn run_follow_keeps_the_streams_apart_and_shows_every_attempt() {
+    let stub = Stub::new();
+    let ended = job(12, r#""state":"succeeded","outcome":"succeeded","exit_code":0,"attempt_count":2"#);
+    stub.on("POST /api/jobs/resize", "201 Created", JSON, &job(12, r#""state":"queued""#))
+        .on("GET /api/jobs/12", "200 OK", JSON, &job(12, r#""state":"running","attempt_count":1"#))
+        .on("GET /api/jobs/12", "200 OK", JSON, &ended);
+    for (attempt, out, err) in [(1, "one\n", "oops\n"), (2, "two\n", "")] {
+        let line = |stream| format!("GET /api/jobs/12/logs?follow=1&attempt={attempt}&stream={stream}");
+        stub.on(&line("stdout"), "200 OK", "text/plain", out).on(
+            &line("stderr"),
+            "200 OK",
+            "text/plain",
+            err,
+        );
+    }
+    let said = said(&mut stub.longshore(&["run", "resize", "-f"]));
+    assert_eq!(
+        said,
+        Said {
+            code: 0,
+            out: "one\ntwo\n".to_owned(),
+            err: "longshore: job 12 is queued\noops\nlongshore: job 12 succeeded\n".to_owned(),
+        }
+    );
+}
+
+#[test]
+fn a_broken_connection_is_followed_from_the_byte_where_it_broke() {
+    let stub = Stub::new();
+    stub.on(
+        "GET /api/jobs/12",
+        "200 OK",
+        JSON,
+        &job(12, r#""state":"succeeded","exit_code":0,"attempt_count":1"#),
+    );
+    let first = "GET /api/jobs/12/logs?follow=1&attempt=1&stream=stdout";
+    stub.on_raw(first, b"HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\n0123");
+    stub.on(
+        "GET /api/jobs/12/logs?follow=1&attempt=1&stream=stdout&offset=4",
+        "200 OK",
+        "text/plain",
+        "456789",
+    );
+    let said = said(&mut stub.longshore(&["logs", "-f", "12", "--stream", "stdout"]));
+    assert_eq!((said.code, said.out.as_str()), (0, "0123456789"));
+}
+
+#[test]
+fn logs_are_passed_on_byte_for_byte() {
+    let stub = Stub::new();
+    stub.on_raw(
+        "GET /api/jobs/12/logs?attempt=2&stream=stdout&tail=3",
+        b"HTTP/1.1 200 OK\r\ncontent-length: 4\r\nconnection: close\r\n\r\n\x00\xff\x1b\n",
+    );
+    let mut command = stub.longshore(&["logs", "12", "--attempt", "2", "--stream", "stdout", "--tail", "3"]);
+    let output = command.output().unwrap();
+    assert_eq!(output.stdout, b"\x00\xff\x1b\n");
+}
+
+#[test]
+fn ls_pages_until_there_are_enough_and_makes_foreign_text_harmless() {
+    let stub = Stub::new();
+    let link = "link: </api/jobs?limit=500&cursor=c2>; rel=\"next\"";
+    let page = |from: u64, count: u64, reason: &str| {
+        let more = format!(r#""state":"failed","reason":"{reason}""#);
+        (0..count).map(|n| job(from - n, &more)).collect::<Vec<_>>().join(",")
+    };
+    let (first, second) = (page(900, 500, "x"), page(400, 1, "\\u001b[2Jgone"));
+    let text = format!(
+        "HTTP/1.1 200 OK\r\n{link}\r\nconnection: close\r\ncontent-length: {}\r\n\r\n[{first}]",
+        first.len() + 2
+    );
+    stub.on_raw("GET /api/jobs?state=failed%2Clost&name=resize&limit=500", text.as_bytes());
+    stub.on(
+        "GET /api/jobs?state=failed%2Clost&name=resize&limit=1&cursor=c2",
+        "200 OK",
+        JSON,
+        &format!("[{second}]"),
+    );
+    let arguments = ["ls", "--state", "failed", "--state", "lost", "--name", "resize", "-n", "501"];
+    let said = said(&mut stub.longshore(&arguments));
+    assert_eq!((said.code, said.out.lines().count()), (0, 502), "{}", said.err);
+    assert!(said.out.lines().last().unwrap().ends_with("␛[2Jgone"), "{}", said.out);
+}
+
+#[test]
+fn a_refusal_is_one_line_with_the_next_step_and_a_code_for_scripts() {
+    let problem = |status: u16, code: &str, hint: &str| {
+        format!(r#"{{"status":{status},"title":"t","code":"{code}","detail":"it is so","hint":"{hint}"}}"#)
+    };
+    for (status, code, exit) in [
+        ("404 Not Found", "unknown_job", 4),
+        ("401 Unauthorized", "invalid_token", 3),
+        ("409 Conflict", "already_finished", 5),
+        ("422 Unprocessable Content", "invalid_param", 2),
+        ("503 Service Unavailable", "busy", 6),
+        ("500 Internal Server Error", "internal", 1),
+    ] {
+        let stub = Stub::new();
+        stub.on("POST /api/jobs/7/retry", status, PROBLEM, &problem(400, code, "do that"));
+        let said = said(&mut stub.longshore(&["retry", "7"]));
+        let err = format!("error: it is so [{code}]; do that\n");
+        assert_eq!(said, Said { code: exit, out: String::new(), err });
+    }
+}
+
+#[test]
+fn cancel_goes_on_after_a_job_that_cannot_be_cancelled() {
+    let stub = Stub::new();
+    stub.on(
+        "POST /api/jobs/1/cancel",
+        "409 Conflict",
+        PROBLEM,
+        r#"{"detail":"job 1 has succeeded","code":"already_finished"}"#,
+    )
+    .on("POST /api/jobs/2/cancel", "200 OK", JSON, &job(2, r#""state":"cancelled""#))
+    .on(
+        "POST /api/jobs/3/cancel",
+        "202 Accepted",
+        JSON,
+        &job(3, r#""state":"running","stopping":"cancel""#),
+    );
+    let said = said(&mut stub.longshore(&["cancel", "1", "2", "3"]));
+    assert_eq!(said.code, 5);
+    assert_eq!(said.out, "job 2 is cancelled\njob 3 is being stopped\n");
+    assert_eq!(said.err, "error: job 1: job 1 has succeeded [already_finished]\n");
+}
+
+#[test]
+fn a_worker_may_be_named() {
+    let worker =
+        r#"{"id":3,"name":"anna","state":"ready","slots":4,"busy":1,"since":"2026-03-01T09:30:00.000Z"}"#;
+    let stub = Stub::new();
+    stub.on("GET /api/workers?all=1", "200 OK", JSON, &format!("[{worker}]")).on(
+        "POST /api/workers/3/cordon",
+        "200 OK",
+        JSON,
+        worker,
+    );
+    let cordon = said(&mut stub.longshore(&["cordon", "anna"]));
+    assert_eq!((cordon.code, cordon.out.as_str()), (0, "worker anna takes nothing new\n"));
+    let unknown = said(&mut stub.longshore(&["drain", "bert"]));
+    assert_eq!(unknown.code, 4);
+    assert_eq!(unknown.err, "error: no worker is called \"bert\"; 'longshore workers --all' lists them\n");
+}
+
+#[test]
+fn an_absent_server_is_told_apart_from_one_that_is_not_ready() {
+    let absent = said(&mut longshore(&["health"]));
+    assert_eq!(absent.code, 6);
+    assert!(
+        absent.err.contains("no answer from http://127.0.0.1:1/") && absent.err.contains("longshore dev"),
+        "{absent:?}"
+    );
+    let stub = Stub::new();
+    stub.on(
+        "GET /readyz",
+        "503 Service Unavailable",
+        PROBLEM,
+        r#"{"detail":"the server starts","code":"not_ready"}"#,
+    );
+    let starting = said(&mut stub.longshore(&["health"]));
+    assert_eq!(
+        (starting.code, starting.err.as_str()),
+        (6, "error: the server starts [not_ready]; try again later\n")
+    );
+}
+
+#[test]
+fn something_else_that_answers_is_named_as_such() {
+    let stub = Stub::new();
+    stub.on("GET /api/workers", "200 OK", "text/html", "<html>");
+    let said = said(&mut stub.longshore(&["workers"]));
+    assert_eq!(said.code, 1);
+    assert!(said.err.contains("does not speak like a Longshore server"), "{said:?}");
+}
+
+#[test]
+fn json_is_what_the_server_said() {
+    let stub = Stub::new();
+    stub.on("GET /api/jobs/7", "200 OK", JSON, r#"{"id":7,"unheard_of":[1]}"#);
+    let said = said(&mut stub.longshore(&["show", "7", "-o", "json"]));
+    assert_eq!(
+        serde_json::from_str::<serde_json::Value>(&said.out).unwrap(),
+        serde_json::json!({"id": 7, "unheard_of": [1]})
+    );
+}
+
+#[test]
+fn a_token_that_others_may_read_is_refused_and_one_that_is_fine_is_sent() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("token");
+    std::fs::write(&file, "s3cret\n").unwrap();
+    let allow = |mode| std::fs::set_permissions(&file, std::fs::Permissions::from_mode(mode)).unwrap();
+    let stub = Stub::new();
+    stub.on("GET /readyz", "200 OK", "text/plain", "ready");
+    let mut command = stub.longshore(&["health", "--token-file", file.to_str().unwrap()]);
+    allow(0o644);
+    let refused = said(&mut command);
+    assert_eq!(refused.code, 2);
+    assert!(refused.err.contains("chmod 600") && !refused.err.contains("s3cret"), "{refused:?}");
+    allow(0o600);
+    assert_eq!(said(&mut command).code, 0);
+    assert!(stub.asked()[0].head.contains(&"authorization: Bearer s3cret".to_owned()));
+}
+
+#[test]
+fn a_reader_that_has_read_enough_is_no_error() {
+    let stub = Stub::new();
+    stub.on("GET /api/workers", "200 OK", JSON, "[]");
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let said = said(stub.longshore(&["workers", "-o", "json"]).stdout(writer));
+    assert_eq!((said.code, said.err.as_str()), (0, ""));
+}
