@@ -9,7 +9,10 @@ use core::time::Duration;
 use protocol::container::Body;
 use protocol::order::VersionRange;
 use protocol::report::Availability;
-use protocol::{ClusterId, Incarnation, JobId, Report, Revision, RuntimeKind, SessionId, Timestamp, Uptime, WorkerId};
+use protocol::{
+    ClusterId, Incarnation, JobId, Report, Revision, RuntimeKind, SessionId, Timestamp, Uptime,
+    WorkerId,
+};
 
 use crate::definition::Definition;
 

@@ -1,4 +1,16 @@
-//! A job as the scheduler holds it, its states, and the only function that moves it.
+//! A job as the scheduler holds it: a few dozen bytes while it waits, and an attempt while it is on a worker.
+//!
+//! What a job adds to its definition (environment, arguments, labels) is never here: bodies read it from the store when they need it.
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use core::time::Duration;
+
+use protocol::order::StopCause;
+use protocol::{AttemptNo, Fence, JobId, Nonce, Timestamp, Token, Uptime, WorkerId};
+
+use crate::definitions::DefinitionNo;
+use crate::ready::{LaneKey, Place};
 
 /// The states of a job (DESIGN.md section 3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -60,6 +72,150 @@ impl State {
     /// Whether the job is over, for good.
     #[must_use]
     pub const fn has_ended(self) -> bool {
-        matches!(self, Self::Succeeded | Self::Failed | Self::Cancelled | Self::Expired | Self::Lost)
+        matches!(
+            self,
+            Self::Succeeded | Self::Failed | Self::Cancelled | Self::Expired | Self::Lost
+        )
+    }
+}
+
+/// A job that has not ended.
+#[derive(Debug)]
+pub struct Job {
+    /// Of which definition.
+    pub definition: DefinitionNo,
+    /// Higher goes first.
+    pub priority: i8,
+    /// Whether it adds something to its definition.
+    pub has_body: bool,
+    /// From when it may run.
+    pub due_at: Timestamp,
+    /// Where it stands.
+    pub standing: Standing,
+    /// What most jobs do not have: absent means all defaults.
+    pub past: Option<Box<Past>>,
+}
+
+/// Where a job stands, with what belongs to that state only.
+#[derive(Debug)]
+pub enum Standing {
+    /// Waits for `due_at`.
+    Scheduled,
+    /// Waits in this lane.
+    Queued(LaneKey),
+    /// On a worker, started or not.
+    Held(Box<Attempt>),
+    /// Held back until a person decides.
+    Quarantined,
+}
+
+/// What a job went through, and what makes it special.
+#[derive(Clone, Debug, Default)]
+pub struct Past {
+    /// Instead of its definition's timeout; the inner `None` is "for ever".
+    pub timeout: Option<Option<Duration>>,
+    /// Attempts so far.
+    pub attempts: AttemptNo,
+    /// Those that used the job's own budget.
+    pub own_failures: u32,
+    /// When it was failed by the platform, within the last day.
+    pub losses: Vec<Timestamp>,
+    /// Who had the last attempt.
+    pub last_worker: Option<WorkerId>,
+}
+
+/// The current attempt of a job.
+#[derive(Debug)]
+pub struct Attempt {
+    /// Its fence.
+    pub fence: Fence,
+    /// Drawn with it.
+    pub nonce: Nonce,
+    /// Which try of its job it is.
+    pub number: AttemptNo,
+    /// Who has it.
+    pub worker: WorkerId,
+    /// When it was handed over.
+    pub assigned_at: Timestamp,
+    /// When that was by the monotonic clock.
+    pub assigned_up: Uptime,
+    /// When its container started, if it has.
+    pub started_at: Option<Timestamp>,
+    /// Why it is being stopped, if it is: the cause recorded first.
+    pub stopping: Option<StopCause>,
+    /// Whether it has been asked back.
+    pub recalled: bool,
+    /// Whether it went into a backlog rather than a free slot.
+    pub prefetched: bool,
+    /// When it will have run for too long, if its container has started and it has a timeout.
+    pub overrun_at: Option<Uptime>,
+    /// When it will be given up, if its worker is unreachable.
+    pub loss_at: Option<Uptime>,
+}
+
+impl Job {
+    /// As it is stored and shown.
+    #[must_use]
+    pub fn state(&self) -> State {
+        match &self.standing {
+            Standing::Scheduled => State::Scheduled,
+            Standing::Queued(_) => State::Queued,
+            Standing::Held(attempt) if attempt.started_at.is_some() => State::Running,
+            Standing::Held(_) => State::Assigned,
+            Standing::Quarantined => State::Quarantined,
+        }
+    }
+
+    /// Its current attempt, if it has one.
+    #[must_use]
+    pub fn attempt(&self) -> Option<&Attempt> {
+        match &self.standing {
+            Standing::Held(attempt) => Some(attempt),
+            _ => None,
+        }
+    }
+
+    /// Its current attempt, if it has one.
+    pub fn attempt_mut(&mut self) -> Option<&mut Attempt> {
+        match &mut self.standing {
+            Standing::Held(attempt) => Some(attempt),
+            _ => None,
+        }
+    }
+
+    /// Where it stands in its lane while it waits.
+    #[must_use]
+    pub fn place(&self, job: JobId) -> Place {
+        let pinned = matches!(self.standing, Standing::Queued(LaneKey::Pinned(_)));
+        Place::new(self.priority, pinned, self.due_at, job)
+    }
+
+    /// What makes it special, made if it was not.
+    pub fn past_mut(&mut self) -> &mut Past {
+        self.past.get_or_insert_default()
+    }
+
+    /// Who had the last attempt before the current one.
+    #[must_use]
+    pub fn last_worker(&self) -> Option<WorkerId> {
+        self.past.as_ref().and_then(|past| past.last_worker)
+    }
+}
+
+impl Attempt {
+    /// Its token.
+    #[must_use]
+    pub const fn token(&self, job: JobId) -> Token {
+        Token {
+            job,
+            fence: self.fence,
+            nonce: self.nonce,
+        }
+    }
+
+    /// Whether this token is this attempt's, and this worker its holder.
+    #[must_use]
+    pub fn is(&self, token: Token, worker: WorkerId) -> bool {
+        self.fence == token.fence && self.nonce == token.nonce && self.worker == worker
     }
 }

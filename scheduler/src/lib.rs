@@ -1,11 +1,51 @@
-//! The server's brain: a pure state machine that decides which job runs where.
+//! The server's brain: a pure state machine that decides which job runs where, what is retried, and what is believed.
+//!
+//! [`Scheduler::step`] takes the time and something that happened, and returns what must become durable ([`step::Change`]) and what
+//! must then be done ([`step::Effect`]). The caller must
+//!
+//! 1. commit the changes of a group of steps atomically, under the epoch that the scheduler was made with;
+//! 2. only then perform their effects, in order, after those of all earlier groups;
+//! 3. step [`input::Input::Tick`] by [`Scheduler::wake_at`] at the latest.
+//!
+//! ```text
+//! loop {
+//!     let inputs = inbox.take_all_or_wait_until(scheduler.wake_at());
+//!     scheduler.begin(group.number);
+//!     for input in inputs {
+//!         let step = scheduler.step(clock.now(), input);
+//!         group.changes.extend(step.changes);
+//!         group.effects.extend(step.effects);
+//!     }
+//!     store.commit(&group);     // until this returns nothing is said to anyone
+//!     perform(group.effects);
+//! }
+//! ```
+//!
+//! If a commit is *unavailable* the same changes are tried again, in silence. If it is *fenced* another epoch owns the truth and this
+//! scheduler is dropped. If it is *refused* we were wrong: a new one is made from the store. *Changes survive, effects may be lost*:
+//! each effect can be derived again from state, and a reconnect and a tick do so.
+//!
+//! Nothing here waits, reads a clock, draws from the system's randomness, or knows of bytes, JSON and SQL.
 #![cfg_attr(not(test), no_std)]
 
 extern crate alloc;
 
+pub mod audit;
 pub mod definition;
+pub mod definitions;
+pub mod fleet;
 pub mod input;
 pub mod job;
+pub mod keys;
+mod on;
+mod place;
+pub mod ready;
 pub mod restore;
-pub mod step;
+pub mod retry;
+mod scheduler;
 pub mod snapshot;
+pub mod step;
+pub mod table;
+pub mod timers;
+
+pub use scheduler::{Config, Counters, Scheduler};

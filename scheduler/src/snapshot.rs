@@ -7,6 +7,10 @@ use alloc::vec::Vec;
 use protocol::report::{Availability, Phase};
 use protocol::{JobId, Revision, RuntimeKind, SessionId, Timestamp, WorkerId};
 
+use crate::fleet::{Link, Worker};
+use crate::place;
+use crate::ready::LaneKey;
+use crate::scheduler::Scheduler;
 use crate::step::PendingReason;
 
 /// The facts of a moment.
@@ -81,5 +85,74 @@ impl WorkerState {
             Self::Disconnected => "disconnected",
             Self::Unreachable => "unreachable",
         }
+    }
+}
+
+impl Scheduler {
+    /// The facts of this moment. Looks at all workers and lanes, not at jobs.
+    #[must_use]
+    pub fn snapshot(&self) -> Snapshot {
+        let workers = self
+            .fleet
+            .iter()
+            .filter(|(_, worker)| worker.link.session().is_some() || !worker.held.is_empty())
+            .map(|(id, worker)| facts(id, worker))
+            .collect();
+        Snapshot {
+            workers,
+            waiting: self.waiting(),
+            phases: self
+                .phases
+                .iter()
+                .map(|(job, phase)| (*job, *phase))
+                .collect(),
+            live_jobs: self.live_jobs() as u64,
+        }
+    }
+
+    fn waiting(&self) -> Vec<(Revision, PendingReason, u64)> {
+        let definitions = self.ready.lanes().filter_map(|(lane, count)| match lane {
+            LaneKey::Definition(number) => self
+                .definitions
+                .at(number)
+                .map(|definition| (definition, count)),
+            LaneKey::Pinned(_) => None,
+        });
+        definitions
+            .map(|(definition, count)| {
+                (
+                    definition.revision,
+                    place::why_waiting(self, definition),
+                    count as u64,
+                )
+            })
+            .collect()
+    }
+}
+
+fn facts(id: WorkerId, worker: &Worker) -> WorkerFacts {
+    let state = match &worker.link {
+        _ if worker.unreachable => WorkerState::Unreachable,
+        Link::Away => WorkerState::Disconnected,
+        Link::Joining(..) => WorkerState::Joining,
+        Link::Ready(_) if worker.draining => WorkerState::Draining,
+        Link::Ready(_) => WorkerState::Ready,
+    };
+    let queued = worker.queued();
+    WorkerFacts {
+        id,
+        name: worker.row.name.clone(),
+        session: worker.link.session(),
+        state,
+        since: worker.since,
+        slots: worker.slots(),
+        busy: worker.held_count() - queued,
+        backlog: worker.backlog,
+        queued,
+        cordoned: worker.row.cordoned,
+        labels: worker.card.labels.clone(),
+        runtimes: worker.runtimes.clone(),
+        version: worker.card.version.clone(),
+        address: worker.card.address.clone(),
     }
 }

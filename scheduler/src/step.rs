@@ -8,12 +8,11 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::time::Duration;
 
-use protocol::report::{Outcome, OutputLengths, ReleaseCause};
 use protocol::order::StopCause;
-use protocol::{
-    AttemptNo, JobId, Order, Revision, SessionId, Timestamp, Token, Uptime, WorkerId,
-};
+use protocol::report::{Outcome, OutputLengths, ReleaseCause};
+use protocol::{AttemptNo, JobId, Order, Revision, SessionId, Timestamp, Token, Uptime, WorkerId};
 
+use crate::definition::Definition;
 use crate::input::{Details, KeyHolder, Ticket};
 use crate::job::State;
 
@@ -234,6 +233,8 @@ pub enum Effect {
     Reply(Ticket, Answer),
     /// Tell a worker.
     Send(SessionId, Order),
+    /// Tell a worker what to run for a revision.
+    Define(SessionId, Arc<Definition>),
     /// Hand attempts to a worker; the body fills in what they add to their definitions.
     Enqueue(SessionId, Vec<Grant>),
     /// Close a session.

@@ -1,0 +1,389 @@
+//! What we know of workers: identity, session, slots, what they can run, and which attempts they hold.
+//!
+//! Workers that could take one more attempt are kept ordered by load, so that the least loaded one is found without looking at the
+//! others. Load below 1,000 means that a slot is free; above, the backlog is being filled.
+
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use protocol::report::{Availability, Phase};
+use protocol::{
+    Incarnation, JobId, ReportNo, Revision, RuntimeKind, SessionId, Timestamp, Token, Uptime,
+    WorkerId,
+};
+use rand::Rng;
+use rand::rngs::SmallRng;
+
+use crate::definitions::DefinitionNo;
+use crate::ready::Place;
+use crate::step::WorkerRow;
+
+/// A worker as the scheduler holds it.
+#[derive(Debug)]
+pub struct Worker {
+    /// What is kept about it.
+    pub row: WorkerRow,
+    /// Its connection.
+    pub link: Link,
+    /// When it was last heard of, by the monotonic clock.
+    pub heard: Uptime,
+    /// When it was last heard of, or when it connected.
+    pub since: Timestamp,
+    /// When its lease runs out, while that is being watched.
+    pub lease_end: Option<Uptime>,
+    /// Whether its lease has run out.
+    pub unreachable: bool,
+    /// Whether it finishes what it has and leaves.
+    pub draining: bool,
+    /// How many containers may run at once.
+    pub slots: u32,
+    /// How many attempts may wait in front of the slots.
+    pub backlog: u32,
+    /// What it can run.
+    pub runtimes: Vec<(RuntimeKind, Availability)>,
+    /// What people are shown.
+    pub card: Card,
+    /// The process that speaks.
+    pub incarnation: Incarnation,
+    /// The last report of that process that was taken in; unknown after a start of the server.
+    pub last_report: Option<ReportNo>,
+    /// Jobs whose current attempt it has.
+    pub held: BTreeSet<JobId>,
+    /// Of these, the unstarted ones that went into its backlog.
+    pub prefetched: BTreeSet<Place>,
+    /// Definitions that this session has been sent.
+    pub told: BTreeSet<DefinitionNo>,
+    /// What it is not offered for now.
+    pub exclusions: Vec<Exclusion>,
+    load: Option<(u32, u32)>,
+}
+
+/// A worker's connection.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Link {
+    /// None.
+    Away,
+    /// Welcomed; its inventory is coming in.
+    Joining(SessionId, Vec<(Token, Phase)>),
+    /// Reconciled.
+    Ready(SessionId),
+}
+
+impl Link {
+    /// The session, if there is one.
+    #[must_use]
+    pub const fn session(&self) -> Option<SessionId> {
+        match self {
+            Self::Away => None,
+            Self::Joining(session, _) | Self::Ready(session) => Some(*session),
+        }
+    }
+}
+
+/// What a worker says of itself and only people look at.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Card {
+    /// What jobs may require of it.
+    pub labels: Vec<(String, String)>,
+    /// The version of its program.
+    pub version: String,
+    /// Where it connects from.
+    pub address: String,
+}
+
+/// What a worker is not offered for now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Exclusion {
+    /// Jobs of this revision; absent: anything.
+    pub revision: Option<Revision>,
+    /// Until then; absent: until it connects anew.
+    pub until: Option<Uptime>,
+    /// How often in a row.
+    pub strikes: u32,
+    /// Whether it is still in force; kept after its end so that the next one is longer.
+    pub active: bool,
+}
+
+impl Worker {
+    /// A worker that is not connected.
+    #[must_use]
+    pub fn away(row: WorkerRow, heard: Uptime) -> Self {
+        Self {
+            link: Link::Away,
+            heard,
+            since: row.seen_at,
+            lease_end: None,
+            unreachable: false,
+            draining: false,
+            slots: 0,
+            backlog: 0,
+            runtimes: Vec::new(),
+            card: Card::default(),
+            incarnation: Incarnation(0),
+            last_report: None,
+            held: BTreeSet::new(),
+            prefetched: BTreeSet::new(),
+            told: BTreeSet::new(),
+            exclusions: Vec::new(),
+            load: None,
+            row,
+        }
+    }
+
+    /// Its slots, as an operator or else the worker says.
+    #[must_use]
+    pub fn slots(&self) -> u32 {
+        self.row.slots.unwrap_or(self.slots)
+    }
+
+    /// Whether it may be handed anything at all.
+    #[must_use]
+    pub fn is_open(&self) -> bool {
+        matches!(self.link, Link::Ready(_))
+            && !self.row.cordoned
+            && !self.draining
+            && !self.unreachable
+    }
+
+    /// Whether it says that it can run this kind now.
+    #[must_use]
+    pub fn offers(&self, runtime: RuntimeKind) -> bool {
+        self.runtimes
+            .iter()
+            .any(|(kind, availability)| *kind == runtime && availability.is_available())
+    }
+
+    /// Whether it is not offered this revision for now.
+    #[must_use]
+    pub fn excludes(&self, revision: Revision) -> bool {
+        self.exclusions
+            .iter()
+            .any(|it| it.active && it.revision.is_none_or(|excluded| excluded == revision))
+    }
+
+    /// How many attempts it holds beyond its slots.
+    #[must_use]
+    pub fn queued(&self) -> u32 {
+        self.held_count().saturating_sub(self.slots())
+    }
+
+    /// How many attempts it holds.
+    #[must_use]
+    pub fn held_count(&self) -> u32 {
+        u32::try_from(self.held.len()).unwrap_or(u32::MAX)
+    }
+
+    /// Attempts per 1,000 slots, if one more would find room.
+    fn load_now(&self) -> Option<u32> {
+        let room = self.slots().saturating_add(self.backlog);
+        let held = self.held_count();
+        (self.is_open() && held < room && self.slots() > 0).then(|| {
+            u32::try_from(u64::from(held) * FULL / u64::from(self.slots())).unwrap_or(u32::MAX)
+        })
+    }
+}
+
+/// The load at which all slots are taken.
+const FULL: u64 = 1_000;
+
+/// All workers.
+#[derive(Debug)]
+pub struct Fleet {
+    workers: BTreeMap<WorkerId, Worker>,
+    sessions: BTreeMap<SessionId, WorkerId>,
+    /// (load, tie, worker) of those with room.
+    open: BTreeSet<(u32, u32, WorkerId)>,
+    ties: SmallRng,
+    grew: bool,
+    /// How many attempts sit in backlogs, over all workers.
+    prefetched: usize,
+}
+
+impl Fleet {
+    /// Starts empty; `ties` decides between equally loaded workers.
+    #[must_use]
+    pub const fn new(ties: SmallRng) -> Self {
+        Self {
+            workers: BTreeMap::new(),
+            sessions: BTreeMap::new(),
+            open: BTreeSet::new(),
+            ties,
+            grew: false,
+            prefetched: 0,
+        }
+    }
+
+    /// The worker with this identity.
+    #[must_use]
+    pub fn worker(&self, id: WorkerId) -> Option<&Worker> {
+        self.workers.get(&id)
+    }
+
+    /// The worker with this identity. Call [`Self::refresh`] after any change that decides about what it may take.
+    pub fn worker_mut(&mut self, id: WorkerId) -> Option<&mut Worker> {
+        self.workers.get_mut(&id)
+    }
+
+    /// All workers, by identity.
+    pub fn iter(&self) -> impl Iterator<Item = (WorkerId, &Worker)> {
+        self.workers.iter().map(|(id, worker)| (*id, worker))
+    }
+
+    /// Whose session this is, if it is anybody's current one.
+    #[must_use]
+    pub fn by_session(&self, session: SessionId) -> Option<WorkerId> {
+        self.sessions.get(&session).copied()
+    }
+
+    /// Adds a worker.
+    pub fn add(&mut self, worker: Worker) {
+        self.workers.insert(worker.row.worker, worker);
+    }
+
+    /// Drops a worker.
+    pub fn remove(&mut self, id: WorkerId) {
+        self.close(id);
+        self.workers.remove(&id);
+    }
+
+    /// Gives a worker a new connection, in the place of any older one.
+    pub fn connect(&mut self, id: WorkerId, session: SessionId) {
+        self.close(id);
+        if let Some(worker) = self.workers.get_mut(&id) {
+            worker.link = Link::Joining(session, Vec::new());
+            self.sessions.insert(session, id);
+        }
+    }
+
+    /// Takes a worker's connection away.
+    pub fn close(&mut self, id: WorkerId) {
+        if let Some(worker) = self.workers.get_mut(&id)
+            && let Some(session) = worker.link.session()
+        {
+            worker.link = Link::Away;
+            self.sessions.remove(&session);
+            self.refresh(id);
+        }
+    }
+
+    /// A job's attempt is now on this worker.
+    pub fn hold(&mut self, id: WorkerId, job: JobId) {
+        if let Some(worker) = self.workers.get_mut(&id) {
+            worker.held.insert(job);
+            self.refresh(id);
+        }
+    }
+
+    /// A job's attempt is no longer on this worker.
+    pub fn let_go(&mut self, id: WorkerId, job: JobId) {
+        if let Some(worker) = self.workers.get_mut(&id) {
+            worker.held.remove(&job);
+            self.refresh(id);
+        }
+    }
+
+    /// An attempt that this worker holds went into its backlog.
+    pub fn prefetch(&mut self, id: WorkerId, place: Place) {
+        if let Some(worker) = self.workers.get_mut(&id)
+            && worker.prefetched.insert(place)
+        {
+            self.prefetched += 1;
+        }
+    }
+
+    /// An attempt is no longer in a backlog.
+    pub fn fetch(&mut self, id: WorkerId, place: Place) {
+        if let Some(worker) = self.workers.get_mut(&id)
+            && worker.prefetched.remove(&place)
+        {
+            self.prefetched -= 1;
+        }
+    }
+
+    /// Whether anything sits in a backlog.
+    #[must_use]
+    pub const fn has_prefetched(&self) -> bool {
+        self.prefetched > 0
+    }
+
+    /// Brings the order by load up to date with a worker.
+    pub fn refresh(&mut self, id: WorkerId) {
+        let Some(worker) = self.workers.get_mut(&id) else {
+            return;
+        };
+        let load = worker.load_now();
+        if worker.load.map(|(old, _)| old) == load {
+            return;
+        }
+        if let Some((old, tie)) = worker.load.take() {
+            self.open.remove(&(old, tie, id));
+        } else {
+            self.grew = true;
+        }
+        if let Some(load) = load {
+            let tie = self.ties.next_u32();
+            worker.load = Some((load, tie));
+            self.open.insert((load, tie, id));
+        }
+    }
+
+    /// Somebody may take what nobody could take before, for a reason that load does not show.
+    pub const fn note_growth(&mut self) {
+        self.grew = true;
+    }
+
+    /// Whether somebody may take what nobody could take when this was last asked.
+    pub const fn take_growth(&mut self) -> bool {
+        core::mem::replace(&mut self.grew, false)
+    }
+
+    /// Workers that could take one more attempt, the least loaded one first; `true` if into a free slot.
+    pub fn open(&self) -> impl Iterator<Item = (&Worker, bool)> {
+        self.open
+            .iter()
+            .filter_map(|(load, _, id)| Some((self.workers.get(id)?, u64::from(*load) < FULL)))
+    }
+
+    /// Whether anybody could take one more attempt.
+    #[must_use]
+    pub fn has_room(&self) -> bool {
+        !self.open.is_empty()
+    }
+
+    /// What is wrong with the fleet's own book-keeping: for the audit.
+    #[must_use]
+    pub fn faults(&self) -> Vec<&'static str> {
+        let mut faults = Vec::new();
+        for (id, worker) in &self.workers {
+            let indexed = worker
+                .load
+                .is_some_and(|(load, tie)| self.open.contains(&(load, tie, *id)));
+            if worker.load_now() != worker.load.map(|(load, _)| load)
+                || worker.load.is_some() != indexed
+            {
+                faults.push("a worker's load is not what the order says");
+            }
+            if worker
+                .link
+                .session()
+                .is_some_and(|session| self.by_session(session) != Some(*id))
+            {
+                faults.push("a worker's session is not known as its own");
+            }
+        }
+        if self.prefetched
+            != self
+                .workers
+                .values()
+                .map(|worker| worker.prefetched.len())
+                .sum::<usize>()
+        {
+            faults.push("the count of prefetched attempts is wrong");
+        }
+        if self.open.len() > self.workers.len() || self.sessions.len() > self.workers.len() {
+            faults.push("an index has entries of nobody");
+        }
+        faults
+    }
+}

@@ -1,0 +1,221 @@
+//! A worker arrives, returns, falls silent or leaves: identity, session, lease.
+
+use alloc::format;
+use alloc::string::{String, ToString};
+use core::time::Duration;
+
+use protocol::order::{Refused, Welcome};
+use protocol::{Now, Order, SessionId, Timestamp, Uptime, VERSIONS, WorkerId};
+
+use crate::fleet::{Card, Link, Worker};
+use crate::input::Connected;
+use crate::scheduler::Scheduler;
+use crate::step::{Change, CloseReason, Effect, WorkerRow};
+use crate::timers::Alarm;
+
+/// How long a refused worker waits before it tries again: what is wrong needs a person.
+const REFUSED_RETRY: Duration = Duration::from_secs(15);
+
+/// How often a worker's last-seen time is written (DESIGN.md section 4).
+const SEEN_EVERY: Duration = Duration::from_secs(60);
+
+pub(crate) fn connect(it: &mut Scheduler, now: Now, hello: Connected) {
+    match admit(it, now, &hello) {
+        Ok((id, version)) => welcome(it, now, id, version, hello),
+        Err((code, text)) => {
+            let refused = Refused {
+                code: code.to_string(),
+                text,
+                retry_after: REFUSED_RETRY,
+            };
+            it.send(hello.session, Order::Refused(refused));
+            it.effect(Effect::Close(hello.session, CloseReason::Refused));
+        }
+    }
+}
+
+/// Finds out who this is. The error is a stable code and a text for people.
+fn admit(
+    it: &mut Scheduler,
+    now: Now,
+    hello: &Connected,
+) -> Result<(WorkerId, u16), (&'static str, String)> {
+    let Some(version) = VERSIONS.common(hello.versions) else {
+        let (ours, theirs) = (VERSIONS, hello.versions);
+        let text = format!(
+            "this server speaks protocol versions {} to {}, the worker {} to {}: upgrade the older one",
+            ours.lowest, ours.highest, theirs.lowest, theirs.highest
+        );
+        return Err(("unsupported_version", text));
+    };
+    if let Some((id, _)) = it
+        .fleet
+        .iter()
+        .find(|(_, worker)| worker.row.secret_hash == hello.secret_hash)
+    {
+        return Ok((id, version));
+    }
+    if let Some(cluster) = hello.cluster.filter(|_| !hello.rejoin) {
+        let text = if cluster == it.config.cluster {
+            format!(
+                "worker {:?} was joined before, but this server does not know it: start it with --rejoin",
+                hello.name
+            )
+        } else {
+            format!(
+                "worker {:?} belongs to cluster {cluster}, this is {}: start it with --rejoin",
+                hello.name, it.config.cluster
+            )
+        };
+        return Err((
+            if cluster == it.config.cluster {
+                "unknown_worker"
+            } else {
+                "wrong_cluster"
+            },
+            text,
+        ));
+    }
+    let namesake = it
+        .fleet
+        .iter()
+        .find(|(_, other)| other.row.name == hello.name && is_alive(other));
+    if let Some((other, worker)) = namesake {
+        let text = format!(
+            "the name {:?} belongs to worker {other}, which is alive ({}): choose another with --name",
+            hello.name, worker.card.address
+        );
+        return Err(("name_taken", text));
+    }
+    Ok((join(it, now, hello), version))
+}
+
+/// Whether somebody else must not take this worker's name: it is connected, or its lease has not run out.
+fn is_alive(worker: &Worker) -> bool {
+    worker.link.session().is_some() || (worker.lease_end.is_some() && !worker.held.is_empty())
+}
+
+fn join(it: &mut Scheduler, now: Now, hello: &Connected) -> WorkerId {
+    it.last.worker = WorkerId(it.last.worker.0 + 1);
+    let row = WorkerRow {
+        worker: it.last.worker,
+        name: hello.name.clone(),
+        secret_hash: hello.secret_hash,
+        joined_at: now.utc,
+        seen_at: now.utc,
+        cordoned: false,
+        slots: None,
+    };
+    it.fleet.add(Worker::away(row, now.up));
+    it.last.worker
+}
+
+fn welcome(it: &mut Scheduler, now: Now, id: WorkerId, version: u16, hello: Connected) {
+    let old_session = it.fleet.worker(id).and_then(|worker| worker.link.session());
+    if let Some(old) = old_session {
+        it.effect(Effect::Close(old, CloseReason::Replaced));
+    }
+    it.fleet.connect(id, hello.session);
+    let Some(worker) = it.fleet.worker_mut(id) else {
+        return;
+    };
+    if worker.incarnation != hello.incarnation {
+        // Another process numbers its reports anew; after a start of the server, nobody here knows where it is.
+        worker.incarnation = hello.incarnation;
+        worker.last_report = None;
+    }
+    worker.row.name = hello.name;
+    worker.row.seen_at = now.utc;
+    worker.since = now.utc;
+    worker.slots = hello.slots;
+    worker.backlog = hello.backlog;
+    worker.runtimes = hello.runtimes;
+    worker.card = Card {
+        labels: hello.labels,
+        version: hello.version,
+        address: hello.address,
+    };
+    worker.told.clear();
+    worker.exclusions.clear();
+    worker.draining = false;
+    let last_report = worker.last_report.unwrap_or_default();
+    let row = worker.row.clone();
+    it.change(Change::Worker(row));
+    heard(it, id, now.up);
+    let welcome = Welcome {
+        version,
+        session: hello.session,
+        epoch: it.config.epoch,
+        cluster: it.config.cluster,
+        worker: id,
+        intervals: it.config.intervals,
+        last_report,
+    };
+    it.send(hello.session, Order::Welcome(welcome));
+}
+
+pub(crate) fn disconnect(it: &mut Scheduler, now: Now, session: SessionId) {
+    let Some(id) = it.fleet.by_session(session) else {
+        return;
+    };
+    it.fleet.close(id);
+    if let Some(worker) = it.fleet.worker_mut(id) {
+        worker.since = now.utc;
+    }
+    it.changed = true;
+}
+
+/// Takes in when sessions were last heard of, before a Tick judges their leases.
+pub(crate) fn hear(it: &mut Scheduler, sessions: &[(SessionId, Uptime)]) {
+    for (session, at) in sessions {
+        if let Some(id) = it.fleet.by_session(*session) {
+            heard(it, id, *at);
+        }
+    }
+}
+
+/// A frame came in: the lease is renewed from its receipt.
+pub(crate) fn heard(it: &mut Scheduler, id: WorkerId, at: Uptime) {
+    let Some(worker) = it.fleet.worker_mut(id) else {
+        return;
+    };
+    worker.heard = worker.heard.max(at);
+    if worker.lease_end.is_none() {
+        it.watch_lease(id);
+    }
+}
+
+/// Writes down that a worker was seen, once a minute.
+pub(crate) fn note_seen(it: &mut Scheduler, id: WorkerId, now: Timestamp) {
+    let Some(worker) = it.fleet.worker_mut(id) else {
+        return;
+    };
+    if now.since(worker.row.seen_at) >= SEEN_EVERY {
+        worker.row.seen_at = now;
+        let row = worker.row.clone();
+        it.change(Change::Worker(row));
+    }
+}
+
+impl Scheduler {
+    /// Watches a worker's lease: the alarm is moved on when it fires, not at every frame.
+    pub(crate) fn watch_lease(&mut self, id: WorkerId) {
+        let lease = self.config.intervals.lease;
+        let Some(worker) = self.fleet.worker_mut(id) else {
+            return;
+        };
+        let end = worker.heard + lease;
+        if let Some(old) = worker.lease_end.replace(end) {
+            self.timers.clear_alarm(old, Alarm::LeaseEnd(id));
+        }
+        self.timers.set_alarm(end, Alarm::LeaseEnd(id));
+    }
+
+    /// Whether this worker's inventory is settled; its session, if so.
+    pub(crate) fn ready_session(&self, id: WorkerId) -> Option<SessionId> {
+        match self.fleet.worker(id)?.link {
+            Link::Ready(session) => Some(session),
+            Link::Away | Link::Joining(..) => None,
+        }
+    }
+}

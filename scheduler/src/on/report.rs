@@ -1,0 +1,367 @@
+//! A worker says something. Only the bearer of a current token is believed; everybody is acknowledged once what they said is durable.
+
+use alloc::format;
+use alloc::string::String;
+use core::time::Duration;
+
+use protocol::order::{Cancel, StopCause};
+use protocol::report::{
+    Condition, Failed, Heartbeat, Numbered, Outcome, OutputLengths, Phase, ReleaseCause, Started,
+    Succeeded, Timing,
+};
+use protocol::{Now, Order, Report, ReportNo, Revision, SessionId, Timestamp, Token, WorkerId};
+
+use crate::fleet::Exclusion;
+use crate::on::{close, connect, inventory};
+use crate::scheduler::Scheduler;
+use crate::step::{Change, CloseReason, ClosedAttempt, Effect, Note};
+use crate::timers::Alarm;
+
+pub(crate) fn report(it: &mut Scheduler, now: Now, session: SessionId, report: Report) {
+    // Frames of an older session are dropped.
+    let Some(id) = it.fleet.by_session(session) else {
+        return;
+    };
+    connect::heard(it, id, now.up);
+    match report {
+        Report::Running(list) => numbered(it, session, id, list, |it, started| {
+            running(it, now, session, id, started)
+        }),
+        Report::Success(list) => numbered(it, session, id, list, |it, ended| {
+            succeeded(it, now, id, ended)
+        }),
+        Report::Failure(list) => numbered(it, session, id, list, |it, ended| {
+            failed(it, now, id, ended)
+        }),
+        Report::Released(list) => numbered(it, session, id, list, |it, (token, cause)| {
+            released(it, now, id, token, cause)
+        }),
+        Report::Starting(list) => numbered(it, session, id, list, |it, token| {
+            starting(it, session, id, token)
+        }),
+        Report::Inventory(part) => inventory::inventory(it, now, id, part),
+        Report::Heartbeat(beat) => heartbeat(it, now, session, id, beat),
+        Report::Progress(list) | Report::Status(list) => {
+            for (token, phase) in list {
+                progress(it, id, token, phase);
+            }
+        }
+        Report::Condition(condition) => changed(it, id, condition),
+        Report::Wanted(revisions) => wanted(it, id, session, &revisions),
+        // Output goes from session to session and never passes here; a second Hello makes no sense.
+        Report::Output(_) => {}
+        Report::Hello(_) => it.effect(Effect::Close(session, CloseReason::Protocol)),
+    }
+}
+
+/// Takes in the entries that are new, and acknowledges all of them. Numbers of one incarnation have no gaps.
+fn numbered<T>(
+    it: &mut Scheduler,
+    session: SessionId,
+    id: WorkerId,
+    list: Numbered<T>,
+    mut take: impl FnMut(&mut Scheduler, T),
+) {
+    let Some(worker) = it.fleet.worker_mut(id) else {
+        return;
+    };
+    // After a start of the server the first report of a session tells where its worker is.
+    let last = worker
+        .last_report
+        .unwrap_or(ReportNo(list.first.0.saturating_sub(1)));
+    if list.first > last.next() || list.first == ReportNo(0) {
+        it.effect(Effect::Close(session, CloseReason::Protocol));
+        return;
+    }
+    let up_to = list.last().max(last);
+    worker.last_report = Some(up_to);
+    let known = usize::try_from(last.0 + 1 - list.first.0).unwrap_or(usize::MAX);
+    for entry in list.list.into_iter().skip(known) {
+        take(it, entry);
+    }
+    it.send(session, Order::Acknowledge(up_to));
+}
+
+fn running(it: &mut Scheduler, now: Now, session: SessionId, id: WorkerId, started: Started) {
+    let token = started.token;
+    let Some(job) = it.held(token, id) else {
+        late(it, now, id, token, "running");
+        let cancel = Cancel {
+            token,
+            grace: None,
+            cause: StopCause::Superseded,
+        };
+        it.send(session, Order::Cancel(cancel));
+        return;
+    };
+    let place = job.place(token.job);
+    let Some(attempt) = job.attempt_mut() else {
+        return;
+    };
+    if attempt.started_at.is_some() {
+        return;
+    }
+    let at = before(now.utc, started.ago).max(attempt.assigned_at);
+    attempt.started_at = Some(at);
+    if core::mem::take(&mut attempt.prefetched) {
+        it.fleet.fetch(id, place);
+    }
+    watch_overrun(it, now, token, started.ago);
+    it.phases.remove(&token.job);
+    it.change(Change::Started {
+        token,
+        at,
+        container: started.container,
+    });
+}
+
+fn watch_overrun(it: &mut Scheduler, now: Now, token: Token, ago: Duration) {
+    let Some(limit) = it.jobs.get(&token.job).and_then(|job| it.run_limit(job)) else {
+        return;
+    };
+    let at = now.up + limit.saturating_sub(ago);
+    if let Some(attempt) = it
+        .jobs
+        .get_mut(&token.job)
+        .and_then(|job| job.attempt_mut())
+    {
+        attempt.overrun_at = Some(at);
+        it.timers
+            .set_alarm(at, Alarm::Overrun(token.job, token.fence));
+    }
+}
+
+fn succeeded(it: &mut Scheduler, now: Now, id: WorkerId, ended: Succeeded) {
+    let closed = closed(
+        now,
+        ended.token,
+        Outcome::Succeeded,
+        ended.timing,
+        ended.output,
+    );
+    let closed = ClosedAttempt {
+        exit_code: Some(0),
+        message: ended.note.unwrap_or_default(),
+        result: ended.result,
+        ..closed
+    };
+    finish(it, now, id, closed);
+}
+
+fn failed(it: &mut Scheduler, now: Now, id: WorkerId, ended: Failed) {
+    // A failure with the outcome of a success makes no sense; what a worker says is never asserted on.
+    let outcome = if ended.outcome == Outcome::Succeeded {
+        Outcome::Failed
+    } else {
+        ended.outcome
+    };
+    let closed = closed(now, ended.token, outcome, ended.timing, ended.output);
+    let closed = ClosedAttempt {
+        exit_code: ended.exit_code,
+        message: ended.message,
+        ..closed
+    };
+    if outcome == Outcome::HostFailed && it.held(ended.token, id).is_some() {
+        exclude(
+            it,
+            now,
+            id,
+            revision_of(it, ended.token),
+            HOST_FAILED_FIRST,
+            HOST_FAILED_MAX,
+        );
+    }
+    finish(it, now, id, closed);
+}
+
+fn finish(it: &mut Scheduler, now: Now, id: WorkerId, mut closed: ClosedAttempt) {
+    let token = closed.token;
+    let Some(attempt) = it.held(token, id).and_then(|job| job.attempt_mut()) else {
+        late(it, now, id, token, closed.outcome.name());
+        return;
+    };
+    let earliest = attempt.assigned_at;
+    closed.started_at = attempt
+        .started_at
+        .or(closed.started_at.map(|at| at.max(earliest)));
+    closed.ended_at = closed.ended_at.max(closed.started_at.unwrap_or(earliest));
+    close::close(it, now, token.job, closed);
+}
+
+fn closed(
+    now: Now,
+    token: Token,
+    outcome: Outcome,
+    timing: Timing,
+    output: OutputLengths,
+) -> ClosedAttempt {
+    let ended_at = before(now.utc, timing.ended_ago);
+    ClosedAttempt {
+        token,
+        outcome,
+        exit_code: None,
+        message: String::new(),
+        started_at: timing.ran.map(|ran| before(ended_at, ran)),
+        ended_at,
+        output,
+        result: None,
+        released: None,
+    }
+}
+
+fn before(now: Timestamp, ago: Duration) -> Timestamp {
+    now - ago
+}
+
+/// The first exclusion after `host_failed`; it doubles with each one in a row (DESIGN.md section 3).
+const HOST_FAILED_FIRST: Duration = Duration::from_secs(60);
+/// The longest one: a host that was mended takes part again within the hour without anybody's doing.
+const HOST_FAILED_MAX: Duration = Duration::from_secs(3_600);
+/// After `full`, `draining` and `runtime_unavailable`: back off from one second to one minute (DESIGN.md section 3).
+const RELEASED_FIRST: Duration = Duration::from_secs(1);
+const RELEASED_MAX: Duration = Duration::from_secs(60);
+
+fn released(it: &mut Scheduler, now: Now, id: WorkerId, token: Token, cause: ReleaseCause) {
+    if it.held(token, id).is_none() {
+        late(it, now, id, token, "released");
+        return;
+    }
+    match cause {
+        ReleaseCause::Recalled => {}
+        ReleaseCause::Full | ReleaseCause::Draining | ReleaseCause::RuntimeUnavailable => {
+            exclude(it, now, id, None, RELEASED_FIRST, RELEASED_MAX);
+        }
+        ReleaseCause::Policy => {
+            let revision = revision_of(it, token);
+            exclude(it, now, id, revision, Duration::MAX, Duration::MAX);
+        }
+    }
+    let closed = closed(
+        now,
+        token,
+        Outcome::Released,
+        Timing::default(),
+        OutputLengths::default(),
+    );
+    let closed = ClosedAttempt {
+        message: format!("given back: {}", cause.name()),
+        released: Some(cause),
+        ..closed
+    };
+    finish(it, now, id, closed);
+}
+
+fn revision_of(it: &Scheduler, token: Token) -> Option<Revision> {
+    let job = it.jobs.get(&token.job)?;
+    it.definitions
+        .at(job.definition)
+        .map(|definition| definition.revision)
+}
+
+/// Does not offer a worker this revision (or anything) for a while, twice as long as last time.
+fn exclude(
+    it: &mut Scheduler,
+    now: Now,
+    id: WorkerId,
+    revision: Option<Revision>,
+    first: Duration,
+    max: Duration,
+) {
+    let Some(worker) = it.fleet.worker_mut(id) else {
+        return;
+    };
+    let strikes = match worker
+        .exclusions
+        .iter()
+        .position(|exclusion| exclusion.revision == revision)
+    {
+        Some(position) => worker
+            .exclusions
+            .swap_remove(position)
+            .strikes
+            .saturating_add(1),
+        None => 1,
+    };
+    let duration = first
+        .saturating_mul(1_u32.checked_shl(strikes - 1).unwrap_or(u32::MAX))
+        .min(max);
+    let until = (duration < Duration::MAX).then(|| now.up + duration);
+    worker.exclusions.push(Exclusion {
+        revision,
+        until,
+        strikes,
+        active: true,
+    });
+    if let Some(until) = until {
+        it.timers.set_alarm(until, Alarm::Offer(id));
+    }
+}
+
+fn starting(it: &mut Scheduler, session: SessionId, id: WorkerId, token: Token) {
+    if it.held(token, id).is_none() {
+        let cancel = Cancel {
+            token,
+            grace: None,
+            cause: StopCause::Superseded,
+        };
+        it.send(session, Order::Cancel(cancel));
+    }
+    progress(it, id, token, Phase::Starting);
+}
+
+fn heartbeat(it: &mut Scheduler, now: Now, session: SessionId, id: WorkerId, beat: Heartbeat) {
+    connect::note_seen(it, id, now.utc);
+    it.send(session, Order::Pulse(beat.number));
+}
+
+fn progress(it: &mut Scheduler, id: WorkerId, token: Token, phase: Phase) {
+    let Some(job) = it.held(token, id) else {
+        return;
+    };
+    let Some(attempt) = job.attempt_mut() else {
+        return;
+    };
+    // A recall that came too late may be tried again should the attempt go back into a backlog.
+    attempt.recalled &= phase == Phase::Backlog;
+    if attempt.started_at.is_none() {
+        it.phases.insert(token.job, phase);
+        it.changed = true;
+    }
+}
+
+fn changed(it: &mut Scheduler, id: WorkerId, condition: Condition) {
+    let Some(worker) = it.fleet.worker_mut(id) else {
+        return;
+    };
+    worker.runtimes = condition.runtimes;
+    worker.slots = condition.slots;
+    worker.draining |= condition.draining;
+    it.fleet.refresh(id);
+    it.fleet.note_growth();
+    it.changed = true;
+}
+
+fn wanted(it: &mut Scheduler, id: WorkerId, session: SessionId, revisions: &[Revision]) {
+    for revision in revisions {
+        if let Some(number) = it.definitions.find(*revision) {
+            if let Some(worker) = it.fleet.worker_mut(id) {
+                worker.told.remove(&number);
+            }
+            it.tell(id, session, number);
+        }
+    }
+}
+
+/// Records a report about an attempt that is not current. It changes nothing else.
+fn late(it: &mut Scheduler, now: Now, worker: WorkerId, token: Token, said: &str) {
+    let note = Note::LateReport {
+        token,
+        worker,
+        said: String::from(said),
+    };
+    it.change(Change::Noted {
+        job: token.job,
+        at: now.utc,
+        note,
+    });
+}

@@ -1,0 +1,136 @@
+//! Time has passed: what is due is done. A timer does nothing if what it is for is no longer current.
+
+use protocol::order::StopCause;
+use protocol::{Fence, JobId, Now, WorkerId};
+
+use crate::definition::OnLost;
+use crate::fleet::Link;
+use crate::job::{Job, Standing};
+use crate::on::{cancel, close, inventory};
+use crate::scheduler::Scheduler;
+use crate::step::{Change, CloseReason, Effect, Note};
+use crate::timers::{Alarm, Date};
+
+/// How many timers one step fires: after a long sleep the rest waits for the next step, so that reports are not held up.
+const TIMERS_PER_STEP: usize = 500;
+
+pub(crate) fn tick(it: &mut Scheduler, now: Now) {
+    for _ in 0..TIMERS_PER_STEP {
+        match it.timers.take_date(now) {
+            Some(Date::Due(job)) => due(it, job),
+            None => break,
+        }
+    }
+    for _ in 0..TIMERS_PER_STEP {
+        match it.timers.take_alarm(now) {
+            Some(Alarm::LeaseEnd(worker)) => lease_end(it, now, worker),
+            Some(Alarm::Loss(job, fence)) => lose(it, now, job, fence),
+            Some(Alarm::Overrun(job, fence)) => overrun(it, now, job, fence),
+            Some(Alarm::Offer(worker)) => offer_again(it, now, worker),
+            // The step itself looks at backlogs.
+            Some(Alarm::Recall) => {}
+            None => break,
+        }
+    }
+}
+
+fn due(it: &mut Scheduler, id: JobId) {
+    if it
+        .jobs
+        .get(&id)
+        .is_some_and(|job| matches!(job.standing, Standing::Scheduled))
+    {
+        close::queue(it, id);
+        it.change(Change::Due { job: id });
+    }
+}
+
+/// A lease has run out, unless the worker was heard of since the alarm was set.
+fn lease_end(it: &mut Scheduler, now: Now, id: WorkerId) {
+    let lease = it.config.intervals.lease;
+    let Some(worker) = it.fleet.worker_mut(id) else {
+        return;
+    };
+    worker.lease_end = None;
+    if worker.heard + lease > now.up {
+        it.watch_lease(id);
+        return;
+    }
+    worker.unreachable = true;
+    worker.since = now.utc;
+    let heard = worker.heard;
+    let session = worker.link.session();
+    let held: alloc::vec::Vec<JobId> = worker.held.iter().copied().collect();
+    if let Some(session) = session {
+        it.effect(Effect::Close(session, CloseReason::Silent));
+    }
+    it.fleet.close(id);
+    it.changed = true;
+    for job in held {
+        let Some(loss) = it
+            .jobs
+            .get(&job)
+            .and_then(|job| it.definition(job))
+            .map(|it| it.loss.clone())
+        else {
+            continue;
+        };
+        let Some(attempt) = it.jobs.get_mut(&job).and_then(Job::attempt_mut) else {
+            continue;
+        };
+        let token = attempt.token(job);
+        if loss.on_lost != OnLost::Wait || attempt.stopping == Some(StopCause::Cancel) {
+            let at = (heard + loss.after).max(now.up);
+            attempt.loss_at = Some(at);
+            it.timers.set_alarm(at, Alarm::Loss(job, token.fence));
+        }
+        it.change(Change::Noted {
+            job,
+            at: now.utc,
+            note: Note::Unreachable { token, worker: id },
+        });
+    }
+}
+
+/// A silent worker's attempt is given up. It may still run there: whatever it says later is not believed.
+fn lose(it: &mut Scheduler, now: Now, id: JobId, fence: Fence) {
+    let Some(attempt) = it.jobs.get_mut(&id).and_then(Job::attempt_mut) else {
+        return;
+    };
+    if attempt.fence != fence {
+        return;
+    }
+    attempt.loss_at = None;
+    let (token, started_at) = (attempt.token(id), attempt.started_at);
+    close::close(
+        it,
+        now,
+        id,
+        inventory::gone(now, token, started_at, "its worker has not been heard of"),
+    );
+}
+
+/// The worker should have stopped it long ago.
+fn overrun(it: &mut Scheduler, now: Now, id: JobId, fence: Fence) {
+    if let Some(attempt) = it.jobs.get_mut(&id).and_then(Job::attempt_mut)
+        && attempt.fence == fence
+    {
+        attempt.overrun_at = None;
+    }
+    cancel::stop(it, now, id, fence, StopCause::Timeout, "its timeout".into());
+}
+
+fn offer_again(it: &mut Scheduler, now: Now, id: WorkerId) {
+    let Some(worker) = it.fleet.worker_mut(id) else {
+        return;
+    };
+    for exclusion in &mut worker.exclusions {
+        if exclusion.until.is_some_and(|until| until <= now.up) {
+            exclusion.active = false;
+        }
+    }
+    if matches!(worker.link, Link::Ready(_)) {
+        it.fleet.refresh(id);
+        it.fleet.note_growth();
+    }
+}

@@ -1,0 +1,55 @@
+//! What a start hands to the scheduler: the jobs that have not ended, as the store holds them.
+
+use alloc::vec::Vec;
+use core::time::Duration;
+
+use protocol::order::StopCause;
+use protocol::{AttemptNo, JobId, Revision, SessionId, Timestamp, Token, WorkerId};
+
+use crate::job::State;
+
+/// A job that has not ended.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LiveJob {
+    /// Its number.
+    pub job: JobId,
+    /// Of which definition.
+    pub revision: Revision,
+    /// Where it stands.
+    pub state: State,
+    /// Higher goes first.
+    pub priority: i8,
+    /// From when it may run.
+    pub due_at: Timestamp,
+    /// Instead of its definition's timeout.
+    pub timeout: Option<Option<Duration>>,
+    /// Whether it adds something to its definition.
+    pub has_body: bool,
+    /// Attempts so far that used the job's own budget.
+    pub own_failures: u32,
+    /// When attempts were lost by the platform, within the last day.
+    pub losses: Vec<Timestamp>,
+    /// Attempts so far.
+    pub attempts: AttemptNo,
+    /// The worker of the last attempt, current or not.
+    pub last_worker: Option<WorkerId>,
+    /// Its current attempt, if it has one.
+    pub attempt: Option<LiveAttempt>,
+}
+
+/// The current attempt of a job.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LiveAttempt {
+    /// Which.
+    pub token: Token,
+    /// Who has it.
+    pub worker: WorkerId,
+    /// On which session it was handed over.
+    pub session: SessionId,
+    /// When.
+    pub assigned_at: Timestamp,
+    /// When its container started, if it has.
+    pub started_at: Option<Timestamp>,
+    /// Why it is being stopped, if it is.
+    pub stopping: Option<StopCause>,
+}

@@ -1,0 +1,334 @@
+//! [`Scheduler`]: the pure state machine. [`Scheduler::step`] is its table of contents.
+
+use alloc::boxed::Box;
+use alloc::collections::BTreeMap;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::mem;
+use core::time::Duration;
+
+use protocol::order::Intervals;
+use protocol::report::Phase;
+use protocol::{
+    AttemptNo, ClusterId, Epoch, Fence, JobId, Now, Order, SessionId, Timestamp, Token, WorkerId,
+};
+use rand::SeedableRng;
+use rand::rngs::SmallRng;
+
+use crate::definition::Definition;
+use crate::definitions::{DefinitionNo, Definitions};
+use crate::fleet::{Fleet, Worker};
+use crate::input::{GroupNo, Input, Ticket};
+use crate::job::{Attempt, Job, Standing, State};
+use crate::keys::RecentKeys;
+use crate::on;
+use crate::place;
+use crate::ready::Ready;
+use crate::restore::{LiveAttempt, LiveJob};
+use crate::step::{Accepted, Answer, Change, Effect, Grant, Step, WakeAt, WorkerRow};
+use crate::table::{Seed, Table};
+use crate::timers::{Alarm, Date, Timers};
+
+/// What a scheduler is told at its start and keeps.
+#[derive(Clone, Copy, Debug)]
+pub struct Config {
+    /// The installation.
+    pub cluster: ClusterId,
+    /// The term in which this scheduler decides.
+    pub epoch: Epoch,
+    /// Times that both sides keep.
+    pub intervals: Intervals,
+    /// Seed of everything that is drawn.
+    pub seed: u64,
+}
+
+/// The highest numbers given so far; none is ever given again.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Counters {
+    /// Jobs.
+    pub job: JobId,
+    /// Attempts.
+    pub fence: Fence,
+    /// Workers.
+    pub worker: WorkerId,
+    /// Commits.
+    pub group: GroupNo,
+}
+
+/// The scheduler: all jobs that have not ended, all workers, and every decision about them.
+#[derive(Debug)]
+pub struct Scheduler {
+    pub(crate) config: Config,
+    pub(crate) last: Counters,
+    pub(crate) definitions: Definitions,
+    pub(crate) jobs: Table<JobId, Job>,
+    pub(crate) ready: Ready,
+    pub(crate) fleet: Fleet,
+    pub(crate) timers: Timers,
+    pub(crate) keys: RecentKeys,
+    pub(crate) rng: SmallRng,
+    /// What workers have said about attempts that are neither waiting nor running there.
+    pub(crate) phases: BTreeMap<JobId, Phase>,
+    /// Whether something that the snapshot shows has changed.
+    pub(crate) changed: bool,
+    pub(crate) out: Step,
+    grants: Vec<(SessionId, Vec<Grant>)>,
+    accepted: Vec<(Ticket, Accepted)>,
+}
+
+impl Scheduler {
+    /// A scheduler without jobs. `last` are the highest numbers ever given in this installation.
+    #[must_use]
+    pub fn new(config: Config, last: Counters) -> Self {
+        let mut rng = SmallRng::seed_from_u64(config.seed);
+        let ties = SmallRng::from_rng(&mut rng);
+        Self {
+            config,
+            last,
+            definitions: Definitions::new(Seed(config.seed)),
+            jobs: Table::with_hasher(Seed(config.seed)),
+            ready: Ready::default(),
+            fleet: Fleet::new(ties),
+            timers: Timers::default(),
+            keys: RecentKeys::starting_after(last.group),
+            rng,
+            phases: BTreeMap::new(),
+            changed: true,
+            out: Step::default(),
+            grants: Vec::new(),
+            accepted: Vec::new(),
+        }
+    }
+
+    /// Takes in a worker known to the store. Its lease counts as renewed now: downtime of the server is never held against it.
+    pub fn restore_worker(&mut self, now: Now, row: WorkerRow) {
+        let id = row.worker;
+        self.fleet.add(Worker::away(row, now.up));
+        self.watch_lease(id);
+    }
+
+    /// Takes in a definition that unfinished jobs were made with.
+    pub fn restore_definition(&mut self, definition: Arc<Definition>) {
+        self.definitions.learn(definition);
+    }
+
+    /// Takes in a job that has not ended; its definition and its worker must have been taken in before. Returns whether they were.
+    pub fn restore_job(&mut self, now: Now, live: LiveJob) -> bool {
+        let Some(definition) = self.definitions.find(live.revision) else {
+            return false;
+        };
+        let id = live.job;
+        let mut job = Job {
+            definition,
+            priority: live.priority,
+            has_body: live.has_body,
+            due_at: live.due_at,
+            standing: Standing::Scheduled,
+            past: None,
+        };
+        if live.attempts.0 > 0 || live.timeout.is_some() {
+            let past = job.past_mut();
+            past.timeout = live.timeout;
+            past.attempts = live.attempts;
+            past.own_failures = live.own_failures;
+            past.losses = live.losses;
+            past.last_worker = live.last_worker;
+        }
+        self.definitions.take(definition);
+        match (live.state, live.attempt) {
+            (_, Some(attempt)) => self.restore_attempt(now, id, &mut job, attempt, live.attempts),
+            (State::Scheduled, None) => self.timers.set_date(live.due_at, Date::Due(id)),
+            (State::Quarantined, None) => job.standing = Standing::Quarantined,
+            (_, None) => {
+                let lane = place::lane_of(self, &job);
+                job.standing = Standing::Queued(lane);
+                self.ready.push(lane, job.place(id));
+            }
+        }
+        self.jobs.insert(id, job);
+        true
+    }
+
+    fn restore_attempt(
+        &mut self,
+        now: Now,
+        id: JobId,
+        job: &mut Job,
+        live: LiveAttempt,
+        number: AttemptNo,
+    ) {
+        let mut attempt = Attempt {
+            fence: live.token.fence,
+            nonce: live.token.nonce,
+            number,
+            worker: live.worker,
+            assigned_at: live.assigned_at,
+            assigned_up: now.up,
+            started_at: live.started_at,
+            stopping: live.stopping,
+            recalled: false,
+            prefetched: false,
+            overrun_at: None,
+            loss_at: None,
+        };
+        if let Some(started) = live.started_at
+            && let Some(limit) = self.run_limit(job)
+        {
+            // Only the time left is waited for: the container went on while the server was away.
+            let at = now.up + limit.saturating_sub(now.utc.since(started));
+            attempt.overrun_at = Some(at);
+            self.timers.set_alarm(at, Alarm::Overrun(id, attempt.fence));
+        }
+        self.fleet.hold(live.worker, id);
+        job.standing = Standing::Held(Box::new(attempt));
+    }
+
+    /// Tells the number of the group that the next steps belong to.
+    pub fn begin(&mut self, group: GroupNo) {
+        self.last.group = group;
+        self.keys.begin(group);
+    }
+
+    /// Decides. The caller commits the changes, and only then performs the effects, in order.
+    pub fn step(&mut self, now: Now, input: Input) -> Step {
+        match input {
+            Input::Define(definitions) => self.definitions.replace(definitions),
+            Input::Submit(it) => on::submit(self, now, it),
+            Input::Cancel(it) => on::cancel(self, now, it),
+            Input::Connected(it) => on::connect(self, now, it),
+            Input::Disconnected(session) => on::disconnect(self, now, session),
+            Input::Reported(session, report) => on::report(self, now, session, report),
+            Input::Heard(heard) => on::hear(self, &heard),
+            Input::Operate(ticket, worker, operation) => {
+                on::operate(self, now, ticket, worker, operation)
+            }
+            Input::Tick => on::tick(self, now),
+        }
+        place::fill_slots(self, now);
+        place::recall_idle(self, now);
+        self.hand_over();
+        mem::take(&mut self.out)
+    }
+
+    /// When [`Input::Tick`] is wanted at the latest.
+    #[must_use]
+    pub fn wake_at(&self) -> WakeAt {
+        self.timers.wake_at()
+    }
+
+    /// Whether the snapshot has changed since this was last asked.
+    pub const fn take_changed(&mut self) -> bool {
+        mem::replace(&mut self.changed, false)
+    }
+
+    /// Jobs that have not ended.
+    #[must_use]
+    pub fn live_jobs(&self) -> usize {
+        self.jobs.len()
+    }
+
+    pub(crate) fn change(&mut self, change: Change) {
+        self.changed = true;
+        self.out.changes.push(change);
+    }
+
+    pub(crate) fn effect(&mut self, effect: Effect) {
+        self.out.effects.push(effect);
+    }
+
+    pub(crate) fn send(&mut self, session: SessionId, order: Order) {
+        self.out.effects.push(Effect::Send(session, order));
+    }
+
+    pub(crate) fn reply(&mut self, ticket: Ticket, answer: Answer) {
+        self.out.effects.push(Effect::Reply(ticket, answer));
+    }
+
+    /// Answers once this step has found out where the first of the accepted jobs stands.
+    pub(crate) fn reply_accepted(
+        &mut self,
+        ticket: Ticket,
+        first: JobId,
+        count: u32,
+        created_at: Timestamp,
+    ) {
+        let accepted = Accepted {
+            first,
+            count,
+            created_at,
+            state: State::Queued,
+            pending: None,
+        };
+        self.accepted.push((ticket, accepted));
+    }
+
+    pub(crate) fn grant(&mut self, session: SessionId, grant: Grant) {
+        match self.grants.iter_mut().find(|(to, _)| *to == session) {
+            Some((_, grants)) => grants.push(grant),
+            None => self.grants.push((session, alloc::vec![grant])),
+        }
+    }
+
+    /// Tells a worker what a definition is, once per session.
+    pub(crate) fn tell(&mut self, id: WorkerId, session: SessionId, number: DefinitionNo) {
+        let untold = self
+            .fleet
+            .worker_mut(id)
+            .is_some_and(|worker| worker.told.insert(number));
+        if untold && let Some(definition) = self.definitions.at(number).cloned() {
+            self.effect(Effect::Define(session, definition));
+        }
+    }
+
+    /// Drops a worker that is not connected and holds nothing.
+    pub(crate) fn forget_worker(&mut self, id: WorkerId) {
+        if let Some(at) = self.fleet.worker(id).and_then(|worker| worker.lease_end) {
+            self.timers.clear_alarm(at, Alarm::LeaseEnd(id));
+        }
+        self.fleet.remove(id);
+        self.change(Change::WorkerForgotten(id));
+    }
+
+    /// The current attempt that this token stands for, if this worker holds it.
+    pub(crate) fn held(&mut self, token: Token, worker: WorkerId) -> Option<&mut Job> {
+        let job = self.jobs.get_mut(&token.job)?;
+        job.attempt()
+            .is_some_and(|attempt| attempt.is(token, worker))
+            .then_some(job)
+    }
+
+    /// The definition of a job. Definitions outlive their jobs.
+    pub(crate) fn definition(&self, job: &Job) -> Option<Arc<Definition>> {
+        self.definitions.at(job.definition).cloned()
+    }
+
+    /// How long after its start an attempt must have been stopped by its worker: timeout, stop grace, and two leases for the
+    /// worker to come back and say so (FAULTS.md F21).
+    pub(crate) fn run_limit(&self, job: &Job) -> Option<Duration> {
+        let definition = self.definitions.at(job.definition)?;
+        let timeout = timeout_of(job, definition)?;
+        Some(
+            timeout
+                .saturating_add(definition.container.stop_grace)
+                .saturating_add(self.config.intervals.lease * 2),
+        )
+    }
+
+    fn hand_over(&mut self) {
+        for (session, grants) in mem::take(&mut self.grants) {
+            self.effect(Effect::Enqueue(session, grants));
+        }
+        for (ticket, mut accepted) in mem::take(&mut self.accepted) {
+            (accepted.state, accepted.pending) = place::standing_of(self, accepted.first);
+            self.reply(ticket, Answer::Accepted(accepted));
+        }
+    }
+}
+
+/// How long one attempt of a job may run.
+pub(crate) fn timeout_of(job: &Job, definition: &Definition) -> Option<Duration> {
+    job.past
+        .as_ref()
+        .and_then(|past| past.timeout)
+        .unwrap_or(definition.timeout)
+}

@@ -1,0 +1,53 @@
+//! Hash tables keyed by our own numbers, with a hasher that the body seeds: no order that an attacker, or a test, could depend on.
+
+use core::hash::{BuildHasher, Hasher};
+
+/// A hash table keyed by ids.
+pub type Table<K, V> = hashbrown::HashMap<K, V, Seed>;
+
+/// The seed of all tables of one scheduler.
+#[derive(Clone, Copy, Debug)]
+pub struct Seed(pub u64);
+
+impl BuildHasher for Seed {
+    type Hasher = Mixer;
+
+    fn build_hasher(&self) -> Mixer {
+        Mixer(self.0)
+    }
+}
+
+/// Folds each word in by one wide multiplication; enough for keys that we number ourselves.
+#[derive(Clone, Copy, Debug)]
+pub struct Mixer(u64);
+
+impl Mixer {
+    const fn fold(&mut self, word: u64) {
+        let product =
+            ((self.0 ^ word) as u128).wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835);
+        self.0 = (product as u64) ^ ((product >> 64) as u64);
+    }
+}
+
+impl Hasher for Mixer {
+    fn write(&mut self, bytes: &[u8]) {
+        for chunk in bytes.chunks(8) {
+            let mut word = [0; 8];
+            word[..chunk.len()].copy_from_slice(chunk);
+            self.fold(u64::from_le_bytes(word) ^ ((chunk.len() as u64) << 56));
+        }
+    }
+
+    fn write_u64(&mut self, word: u64) {
+        self.fold(word);
+    }
+
+    fn write_u128(&mut self, word: u128) {
+        self.fold(word as u64);
+        self.fold((word >> 64) as u64);
+    }
+
+    fn finish(&self) -> u64 {
+        self.0
+    }
+}
