@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use core::time::Duration;
 
 use protocol::order::StopCause;
-use protocol::report::{Availability, OutputLengths, Phase, ReleaseCause};
+use protocol::report::{Availability, Foreign, OutputLengths, Phase, ReleaseCause};
 use protocol::{Order, RuntimeKind, Token, Uptime};
 
 use crate::step::Launch;
@@ -13,11 +13,17 @@ use crate::step::Launch;
 /// Something happened.
 #[derive(Clone, Debug)]
 pub enum Input {
-    /// What directories and runtimes still know from before this process; once, before the first connection.
-    Restored(Vec<Restored>),
+    /// What directories and runtimes still know from before this process: before the first connection, and again when a runtime that
+    /// could not be asked then answers at last.
+    Restored {
+        /// Attempts of this worker.
+        attempts: Vec<Restored>,
+        /// Containers of this cluster on this engine that belong to another worker.
+        foreign: Vec<Foreign>,
+    },
     /// The socket is open: Hello may be said.
     Connected,
-    /// The socket is gone.
+    /// The socket is gone, or could not be opened. Not told after an [`Effect::Reconnect`](crate::Effect::Reconnect) closed it.
     Disconnected,
     /// The server told us something.
     Ordered(Order),

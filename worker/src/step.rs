@@ -7,7 +7,7 @@ use core::time::Duration;
 
 use protocol::container::{Body, ContainerSpec};
 use protocol::order::StopCause;
-use protocol::{Report, Revision, RuntimeKind, Token};
+use protocol::{ClusterId, Report, Revision, RuntimeKind, Token, WorkerId};
 
 /// One decision: what must be done, in order.
 #[derive(Debug, Default)]
@@ -19,7 +19,7 @@ pub struct Step {
 /// What must be done.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Effect {
-    /// Tell the server. Only while connected.
+    /// Tell the server. Only while connected. The load and the free disk of a heartbeat are filled in by the body.
     Send(Report),
     /// Run an attempt. Its runtime answers with events, the last of which is Ended or Refused.
     Start(Launch),
@@ -41,10 +41,19 @@ pub enum Effect {
         /// Who ran it.
         runtime: RuntimeKind,
     },
-    /// Close the connection and open a new one, not before this long.
+    /// The server knows us: keep both beside the secret, and give them to the runtimes.
+    Joined {
+        /// The installation.
+        cluster: ClusterId,
+        /// Our lasting identity in it.
+        worker: WorkerId,
+    },
+    /// Close the connection, if there is one, and open a new one, not before this long.
     Reconnect {
         /// At least.
         after: Duration,
+        /// Where to, if not to the configured address; for one try.
+        elsewhere: Option<String>,
         /// For the log.
         reason: String,
     },

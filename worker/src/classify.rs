@@ -1,0 +1,298 @@
+//! How an attempt ended: what its runtime saw, and why we stopped it if we did, make one [`Verdict`].
+//!
+//! The cause recorded first wins over whatever code the program then left with; a container that had ended by itself before our stop
+//! keeps its true outcome (the caller passes no cause then).
+
+use alloc::format;
+use alloc::string::{String, ToString};
+use core::time::Duration;
+
+use protocol::order::StopCause;
+use protocol::report::Outcome;
+
+use crate::input::{Exit, Fault};
+
+/// How an attempt ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    Success {
+        ran: Duration,
+        result: Option<String>,
+        note: Option<String>,
+    },
+    Failure {
+        outcome: Outcome,
+        exit_code: Option<i32>,
+        message: String,
+        ran: Option<Duration>,
+    },
+}
+
+/// Makes the verdict.
+pub(crate) fn classify(exit: Exit, stopped: Option<StopCause>) -> Verdict {
+    match stopped {
+        Some(cause) => by_cause(&exit, cause),
+        None => by_exit(exit),
+    }
+}
+
+/// The verdict about an attempt that was stopped before anything was created for it.
+pub(crate) fn unstarted(cause: StopCause) -> Verdict {
+    Verdict::Failure {
+        outcome: outcome_of(cause),
+        exit_code: None,
+        message: format!("{} before it started", words_of(cause)),
+        ran: None,
+    }
+}
+
+fn by_cause(exit: &Exit, cause: StopCause) -> Verdict {
+    let words = words_of(cause);
+    let (exit_code, ran, message) = match exit {
+        Exit::Ran { code, ran, .. } => (
+            Some(*code),
+            Some(*ran),
+            format!("{words}; it ended with {}", code_in_words(*code)),
+        ),
+        Exit::NotStarted { code, .. } => (*code, None, format!("{words} before it started")),
+        Exit::DaemonLost { ran, .. } => (
+            None,
+            *ran,
+            format!("{words}; the container engine stopped meanwhile"),
+        ),
+        Exit::Vanished => (None, None, words.to_string()),
+    };
+    Verdict::Failure {
+        outcome: outcome_of(cause),
+        exit_code,
+        message,
+        ran,
+    }
+}
+
+fn by_exit(exit: Exit) -> Verdict {
+    match exit {
+        Exit::Ran {
+            code: 0,
+            oom,
+            ran,
+            result,
+            ..
+        } => Verdict::Success {
+            ran,
+            result,
+            note: oom.then(|| CHILD_OOM.to_string()),
+        },
+        Exit::Ran {
+            code,
+            oom,
+            memory_limited,
+            ran,
+            ..
+        } => by_code(code, oom, memory_limited, ran),
+        Exit::NotStarted {
+            fault,
+            code,
+            message,
+        } => Verdict::Failure {
+            outcome: match fault {
+                Fault::Pull => Outcome::PullFailed,
+                Fault::Definition => Outcome::StartFailed,
+                Fault::Host | Fault::Stopped => Outcome::HostFailed,
+            },
+            exit_code: code,
+            message: shortened(message),
+            ran: None,
+        },
+        Exit::DaemonLost { message, ran } => Verdict::Failure {
+            outcome: Outcome::DaemonLost,
+            exit_code: None,
+            message: shortened(message),
+            ran,
+        },
+        Exit::Vanished => Verdict::Failure {
+            outcome: Outcome::Lost,
+            exit_code: None,
+            message: "its container is gone and nobody knows how it ended".to_string(),
+            ran: None,
+        },
+    }
+}
+
+fn by_code(code: i32, oom: bool, memory_limited: bool, ran: Duration) -> Verdict {
+    let (outcome, message) = match code {
+        KILLED if oom => (
+            Outcome::OomKilled,
+            "killed for its memory limit".to_string(),
+        ),
+        KILLED if memory_limited => (
+            Outcome::Failed,
+            "killed, probably out of memory (exit code 137)".to_string(),
+        ),
+        _ if oom => (
+            Outcome::Failed,
+            format!("{}; {CHILD_OOM}", code_in_words(code)),
+        ),
+        _ => (Outcome::Failed, code_in_words(code)),
+    };
+    Verdict::Failure {
+        outcome,
+        exit_code: Some(code),
+        message,
+        ran: Some(ran),
+    }
+}
+
+const fn outcome_of(cause: StopCause) -> Outcome {
+    match cause {
+        StopCause::Cancel => Outcome::Cancelled,
+        StopCause::Timeout => Outcome::TimedOut,
+        StopCause::Superseded => Outcome::Lost,
+        StopCause::Pinning | StopCause::Drain => Outcome::Interrupted,
+    }
+}
+
+const fn words_of(cause: StopCause) -> &'static str {
+    match cause {
+        StopCause::Cancel => "cancelled",
+        StopCause::Timeout => "stopped because it ran for too long",
+        StopCause::Superseded => "stopped because it was no longer the current attempt",
+        StopCause::Pinning => "stopped because its definition is no longer allowed on this worker",
+        StopCause::Drain => "stopped because the worker leaves",
+    }
+}
+
+fn code_in_words(code: i32) -> String {
+    match code {
+        129..=192 => format!("exit code {code} (signal {})", code - 128),
+        _ => format!("exit code {code}"),
+    }
+}
+
+/// Cuts at a character, so that what an engine wrote never fills a frame.
+fn shortened(mut message: String) -> String {
+    if message.len() > MESSAGE_BYTES_MAX {
+        let end = (0..=MESSAGE_BYTES_MAX)
+            .rev()
+            .find(|at| message.is_char_boundary(*at))
+            .unwrap_or(0);
+        message.truncate(end);
+        message.push('…');
+    }
+    message
+}
+
+/// 128 + SIGKILL.
+const KILLED: i32 = 137;
+const CHILD_OOM: &str = "a process in it was killed for lack of memory";
+const MESSAGE_BYTES_MAX: usize = 1000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RAN: Duration = Duration::from_secs(3);
+
+    fn ran(code: i32, oom: bool, memory_limited: bool) -> Exit {
+        Exit::Ran {
+            code,
+            oom,
+            memory_limited,
+            ran: RAN,
+            result: None,
+        }
+    }
+
+    fn outcome(verdict: &Verdict) -> Outcome {
+        match verdict {
+            Verdict::Success { .. } => Outcome::Succeeded,
+            Verdict::Failure { outcome, .. } => *outcome,
+        }
+    }
+
+    fn message(verdict: Verdict) -> String {
+        match verdict {
+            Verdict::Success { note, .. } => note.unwrap_or_default(),
+            Verdict::Failure { message, .. } => message,
+        }
+    }
+
+    #[test]
+    fn what_the_program_did_decides_if_we_did_not_stop_it() {
+        let cases = [
+            (ran(0, false, false), Outcome::Succeeded),
+            (ran(0, true, true), Outcome::Succeeded),
+            (ran(3, false, false), Outcome::Failed),
+            (ran(125, false, false), Outcome::Failed),
+            (ran(137, true, true), Outcome::OomKilled),
+            (ran(137, false, true), Outcome::Failed),
+            (ran(1, true, true), Outcome::Failed),
+            (Exit::Vanished, Outcome::Lost),
+        ];
+        for (exit, expected) in cases {
+            assert_eq!(outcome(&classify(exit.clone(), None)), expected, "{exit:?}");
+        }
+    }
+
+    #[test]
+    fn the_cause_of_our_stop_decides_whatever_the_code() {
+        for code in [0, 1, 137, 143] {
+            assert_eq!(
+                outcome(&classify(ran(code, false, false), Some(StopCause::Cancel))),
+                Outcome::Cancelled
+            );
+            assert_eq!(
+                outcome(&classify(ran(code, true, true), Some(StopCause::Timeout))),
+                Outcome::TimedOut
+            );
+            assert_eq!(
+                outcome(&classify(ran(code, false, false), Some(StopCause::Drain))),
+                Outcome::Interrupted
+            );
+        }
+        assert_eq!(
+            outcome(&classify(Exit::Vanished, Some(StopCause::Cancel))),
+            Outcome::Cancelled
+        );
+    }
+
+    #[test]
+    fn a_fault_before_the_start_is_told_apart() {
+        let not_started = |fault| Exit::NotStarted {
+            fault,
+            code: Some(127),
+            message: "no such program".into(),
+        };
+        assert_eq!(
+            outcome(&classify(not_started(Fault::Pull), None)),
+            Outcome::PullFailed
+        );
+        assert_eq!(
+            outcome(&classify(not_started(Fault::Definition), None)),
+            Outcome::StartFailed
+        );
+        assert_eq!(
+            outcome(&classify(not_started(Fault::Host), None)),
+            Outcome::HostFailed
+        );
+        assert_eq!(
+            outcome(&classify(not_started(Fault::Pull), Some(StopCause::Cancel))),
+            Outcome::Cancelled
+        );
+    }
+
+    #[test]
+    fn lack_of_memory_is_said_even_where_it_does_not_decide() {
+        assert_eq!(message(classify(ran(0, true, true), None)), CHILD_OOM);
+        assert!(message(classify(ran(137, false, true), None)).contains("probably out of memory"));
+        assert!(message(classify(ran(1, true, true), None)).contains(CHILD_OOM));
+        assert!(!message(classify(ran(137, false, false), None)).contains("memory"));
+    }
+
+    #[test]
+    fn a_long_message_is_cut_between_characters() {
+        let cut = shortened("ä".repeat(2_000));
+        assert!(cut.len() <= MESSAGE_BYTES_MAX + '…'.len_utf8());
+        assert!(cut.ends_with("ä…"));
+    }
+}

@@ -1,0 +1,253 @@
+//! The connection with the server as the brain sees it: who has said what, the lease, heartbeats, and when to try again.
+
+use alloc::collections::VecDeque;
+use core::time::Duration;
+
+use protocol::Uptime;
+use protocol::order::Intervals;
+use rand::rngs::SmallRng;
+use rand::{RngExt, SeedableRng};
+
+#[derive(Debug)]
+pub(crate) struct Link {
+    pub(crate) state: State,
+    /// Since when the lease counts: the sending of the last heartbeat, or Hello, that the server answered. Outlives the connection.
+    pub(crate) lease_from: Option<Uptime>,
+    pub(crate) intervals: Intervals,
+    /// Of the last heartbeat said. Counts on over connections, so that a Pulse of an older one renews nothing.
+    last_beat: u64,
+    /// Heartbeats not yet answered, with their sending.
+    unanswered: VecDeque<(u64, Uptime)>,
+    next_beat: Uptime,
+    /// Connections lost or refused since the last Reconciled.
+    failures: u32,
+    rng: SmallRng,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum State {
+    /// No socket.
+    Down,
+    /// Hello is said, not answered.
+    Greeting { since: Uptime },
+    /// Welcome came; the Inventory is told.
+    Joined,
+    /// The server has said what to keep: attempts may start.
+    Reconciled,
+}
+
+impl Link {
+    pub(crate) fn new(seed: u64) -> Self {
+        Self {
+            state: State::Down,
+            lease_from: None,
+            intervals: Intervals::default(),
+            last_beat: 0,
+            unanswered: VecDeque::new(),
+            next_beat: Uptime(0),
+            failures: 0,
+            rng: SmallRng::seed_from_u64(seed),
+        }
+    }
+
+    pub(crate) fn is_joined(&self) -> bool {
+        matches!(self.state, State::Joined | State::Reconciled)
+    }
+
+    pub(crate) fn greet(&mut self, now: Uptime) {
+        self.state = State::Greeting { since: now };
+    }
+
+    /// Welcome came: the lease counts from Hello's sending.
+    pub(crate) fn join(&mut self, now: Uptime, hello_sent: Uptime, intervals: Intervals) {
+        self.state = State::Joined;
+        self.lease_from = Some(hello_sent);
+        self.unanswered.clear();
+        self.set_intervals(intervals);
+        self.next_beat = now + self.jittered_interval();
+    }
+
+    pub(crate) fn reconciled(&mut self) {
+        self.state = State::Reconciled;
+        self.failures = 0;
+    }
+
+    pub(crate) fn lose(&mut self) {
+        self.state = State::Down;
+        self.unanswered.clear();
+    }
+
+    /// Intervals from the network, kept within what makes sense: none makes us spin, none makes a gate that never opens.
+    pub(crate) fn set_intervals(&mut self, intervals: Intervals) {
+        let lease = intervals.lease.clamp(INTERVAL_MIN * 2, INTERVAL_MAX);
+        self.intervals = Intervals {
+            heartbeat: intervals.heartbeat.clamp(INTERVAL_MIN, lease / 2),
+            lease,
+            start_gate: intervals.start_gate.min(lease / 2),
+        };
+    }
+
+    /// The number of a heartbeat that is due, counted as sent now.
+    pub(crate) fn beat(&mut self, now: Uptime) -> Option<u64> {
+        if !self.is_joined() || now < self.next_beat {
+            return None;
+        }
+        self.last_beat += 1;
+        if self.unanswered.len() >= UNANSWERED_MAX {
+            self.unanswered.pop_front();
+        }
+        self.unanswered.push_back((self.last_beat, now));
+        self.next_beat = now + self.jittered_interval();
+        Some(self.last_beat)
+    }
+
+    /// A heartbeat is answered: the lease counts from its sending. A number we do not wait for means nothing.
+    pub(crate) fn renew(&mut self, number: u64) {
+        while let Some(&(beat, sent)) = self.unanswered.front() {
+            if beat > number {
+                return;
+            }
+            self.unanswered.pop_front();
+            if beat == number {
+                self.lease_from = self.lease_from.max(Some(sent));
+            }
+        }
+    }
+
+    /// Whether the lease, as we can count it, is far enough from its end for a start.
+    pub(crate) fn gate_is_open(&self, now: Uptime) -> bool {
+        self.state == State::Reconciled
+            && self
+                .lease_from
+                .is_some_and(|from| now < from + (self.intervals.lease - self.intervals.start_gate))
+    }
+
+    /// When the connection itself wants attention: a heartbeat, or an answer to Hello that does not come.
+    pub(crate) fn wake_at(&self) -> Option<Uptime> {
+        match self.state {
+            State::Down => None,
+            State::Greeting { since } => Some(since + WELCOME_WITHIN),
+            State::Joined | State::Reconciled => Some(self.next_beat),
+        }
+    }
+
+    pub(crate) fn is_greeting_overdue(&self, now: Uptime) -> bool {
+        matches!(self.state, State::Greeting { since } if now >= since + WELCOME_WITHIN)
+    }
+
+    /// Exponential with full jitter, for ever.
+    pub(crate) fn backoff(&mut self) -> Duration {
+        let ceiling = BACKOFF_MIN
+            .saturating_mul(1 << self.failures.min(16))
+            .min(BACKOFF_MAX);
+        self.failures = self.failures.saturating_add(1);
+        self.up_to(ceiling)
+    }
+
+    /// A duration between nothing and this much.
+    pub(crate) fn up_to(&mut self, ceiling: Duration) -> Duration {
+        let millis = u64::try_from(ceiling.as_millis()).unwrap_or(u64::MAX);
+        Duration::from_millis(self.rng.random_range(0..=millis))
+    }
+
+    fn jittered_interval(&mut self) -> Duration {
+        self.intervals.heartbeat * self.rng.random_range(80..=120) / 100
+    }
+}
+
+const INTERVAL_MIN: Duration = Duration::from_millis(50);
+const INTERVAL_MAX: Duration = Duration::from_secs(24 * 60 * 60);
+/// Far more than fit into a lease.
+const UNANSWERED_MAX: usize = 64;
+/// A server that took the connection and does not answer Hello is as good as none.
+const WELCOME_WITHIN: Duration = Duration::from_secs(10);
+/// FAULTS.md section 2: 0.2–15 s.
+const BACKOFF_MIN: Duration = Duration::from_millis(200);
+const BACKOFF_MAX: Duration = Duration::from_secs(15);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: u64 = 1_000_000_000;
+
+    fn at(seconds: u64) -> Uptime {
+        Uptime(seconds * SECOND)
+    }
+
+    fn reconciled() -> Link {
+        let mut link = Link::new(7);
+        link.greet(at(100));
+        link.join(at(101), at(100), Intervals::default());
+        link.reconciled();
+        link
+    }
+
+    #[test]
+    fn the_gate_closes_three_seconds_before_the_end_of_the_lease_counted_from_hello() {
+        let link = reconciled();
+        assert!(link.gate_is_open(at(126)));
+        assert!(!link.gate_is_open(at(127)));
+    }
+
+    #[test]
+    fn a_pulse_renews_from_the_sending_of_its_heartbeat() {
+        let mut link = reconciled();
+        let first = link.beat(at(108)).expect("due");
+        let second = link.beat(at(116)).expect("due");
+
+        link.renew(second + 1);
+        assert_eq!(
+            link.lease_from,
+            Some(at(100)),
+            "a number never said renews nothing"
+        );
+        let third = link.beat(at(124)).expect("due");
+        link.renew(third);
+        assert_eq!(link.lease_from, Some(at(124)));
+        link.renew(first);
+        assert_eq!(
+            link.lease_from,
+            Some(at(124)),
+            "an older answer takes nothing back"
+        );
+    }
+
+    #[test]
+    fn heartbeats_keep_within_a_fifth_of_their_interval() {
+        let mut link = reconciled();
+        for _ in 0..1_000 {
+            let interval = link.jittered_interval();
+            assert!(
+                (Duration::from_secs(4)..=Duration::from_secs(6)).contains(&interval),
+                "{interval:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn the_backoff_grows_to_fifteen_seconds_and_stays_there() {
+        let mut link = Link::new(1);
+        assert!(link.backoff() <= BACKOFF_MIN);
+        let longest = (0..1_000)
+            .map(|_| link.backoff())
+            .max()
+            .expect("a thousand");
+        assert!(
+            longest <= BACKOFF_MAX && longest > BACKOFF_MAX / 2,
+            "{longest:?}"
+        );
+    }
+
+    #[test]
+    fn senseless_intervals_from_the_network_are_bent_into_sensible_ones() {
+        let mut link = Link::new(1);
+        link.set_intervals(Intervals {
+            heartbeat: Duration::ZERO,
+            lease: Duration::MAX,
+            start_gate: Duration::MAX,
+        });
+        assert!(link.intervals.heartbeat >= INTERVAL_MIN);
+        assert!(link.intervals.start_gate < link.intervals.lease);
+    }
+}

@@ -1,0 +1,196 @@
+//! An attempt ends, its end becomes durable on the server, and it is forgotten.
+
+use alloc::vec::Vec;
+use core::time::Duration;
+
+use protocol::order::StopCause;
+use protocol::report::{OutputLengths, ReleaseCause};
+use protocol::{ReportNo, Token, Uptime};
+
+use crate::attempt::{Ended, Stage};
+use crate::classify::{Verdict, classify};
+use crate::input::Exit;
+use crate::outbox::Entry;
+use crate::step::Effect;
+use crate::worker::Worker;
+
+/// Its runtime tells its end.
+pub(crate) fn ended(
+    worker: &mut Worker,
+    token: Token,
+    exit: Exit,
+    output: OutputLengths,
+    at: Uptime,
+) {
+    let Some(attempt) = worker.attempts.get(&token) else {
+        return;
+    };
+    if !attempt.is_live() {
+        return;
+    }
+    // A container that had ended by itself before our stop keeps its true outcome.
+    let stopped = attempt
+        .stop
+        .filter(|stop| at >= stop.at)
+        .map(|stop| stop.cause);
+    finish(worker, token, classify(exit, stopped), output, at);
+}
+
+/// It had ended before this process began; the cause that an earlier one had put on disk decides.
+pub(crate) fn restored_end(
+    worker: &mut Worker,
+    token: Token,
+    exit: Exit,
+    stopping: Option<StopCause>,
+    output: OutputLengths,
+    at: Uptime,
+) {
+    finish(worker, token, classify(exit, stopping), output, at);
+}
+
+/// Its runtime did not start it, and that is not the job's fault.
+pub(crate) fn refused(worker: &mut Worker, now: Uptime, token: Token, cause: ReleaseCause) {
+    let Some(attempt) = worker.attempts.get(&token) else {
+        return;
+    };
+    match (&attempt.stage, attempt.stop) {
+        (Stage::Launched(_), None) => give_back(worker, token, cause),
+        (Stage::Launched(_), Some(stop)) => {
+            let verdict = crate::classify::unstarted(stop.cause);
+            finish(worker, token, verdict, OutputLengths::default(), now);
+        }
+        // It had told us of a start: then nobody knows what became of that.
+        (Stage::Running { .. }, _) => {
+            ended(worker, token, Exit::Vanished, OutputLengths::default(), now)
+        }
+        _ => {}
+    }
+}
+
+/// Closes an attempt that was started: its slot is free, its final report is on its way.
+fn finish(worker: &mut Worker, token: Token, verdict: Verdict, output: OutputLengths, at: Uptime) {
+    worker.slots.give_back();
+    close(
+        worker,
+        token,
+        verdict,
+        output,
+        at,
+        Ended {
+            acknowledged: false,
+            output_done: output == OutputLengths::default(),
+            launched: true,
+        },
+    );
+}
+
+/// Puts an attempt's final report on its way. It is kept until everything about it is durable.
+pub(crate) fn close(
+    worker: &mut Worker,
+    token: Token,
+    verdict: Verdict,
+    output: OutputLengths,
+    at: Uptime,
+    ended: Ended,
+) {
+    worker.set_alarm(token, None);
+    worker.fenced.remove(&token);
+    if let Some(attempt) = worker.attempts.get_mut(&token) {
+        attempt.stage = Stage::Ended(ended);
+        attempt.body = None;
+        worker.outbox.ended(token, at, verdict, output);
+    }
+}
+
+fn give_back(worker: &mut Worker, token: Token, cause: ReleaseCause) {
+    worker.slots.give_back();
+    worker.fenced.remove(&token);
+    worker.set_alarm(token, None);
+    if let Some(attempt) = worker.attempts.remove(&token) {
+        let runtime = attempt.runtime();
+        worker.effects.push(Effect::Forget { token, runtime });
+    }
+    worker.outbox.released(token, cause);
+}
+
+/// Reports up to this one are durable.
+pub(crate) fn acknowledged(worker: &mut Worker, now: Uptime, last: ReportNo) {
+    let mut entries = Vec::new();
+    worker
+        .outbox
+        .acknowledge(last, |entry| entries.extend(matter_of(&entry)));
+    settle(worker, now, entries);
+}
+
+/// A new connection: reports up to this one were durable before it.
+pub(crate) fn begin_again(worker: &mut Worker, now: Uptime, last: ReportNo) {
+    let mut entries = Vec::new();
+    worker
+        .outbox
+        .begin_again(last, |entry| entries.extend(matter_of(&entry)));
+    settle(worker, now, entries);
+}
+
+/// All output of it is durable, or was given up.
+pub(crate) fn output_done(worker: &mut Worker, token: Token) {
+    let Some(attempt) = worker.attempts.get_mut(&token) else {
+        return;
+    };
+    let Stage::Ended(ended) = &mut attempt.stage else {
+        return;
+    };
+    ended.output_done = true;
+    if ended.acknowledged {
+        worker.forget(token);
+    }
+}
+
+/// What an acknowledgement changes.
+enum Matter {
+    Final(Token),
+    Starting(Token),
+}
+
+fn matter_of(entry: &Entry) -> Option<Matter> {
+    match entry {
+        Entry::Starting { token } => Some(Matter::Starting(*token)),
+        _ => entry.final_token().map(Matter::Final),
+    }
+}
+
+fn settle(worker: &mut Worker, now: Uptime, entries: Vec<Matter>) {
+    for entry in entries {
+        match entry {
+            Matter::Final(token) => final_acknowledged(worker, now, token),
+            Matter::Starting(token) => clear(worker, token),
+        }
+    }
+}
+
+fn final_acknowledged(worker: &mut Worker, now: Uptime, token: Token) {
+    let Some(attempt) = worker.attempts.get_mut(&token) else {
+        return;
+    };
+    let Stage::Ended(ended) = &mut attempt.stage else {
+        return;
+    };
+    ended.acknowledged = true;
+    if ended.output_done {
+        worker.forget(token);
+    } else {
+        worker.set_alarm(token, Some(now + OUTPUT_PATIENCE));
+    }
+}
+
+/// The server knows that it is about to start: it does, as soon as the gate is open.
+fn clear(worker: &mut Worker, token: Token) {
+    if let Some(attempt) = worker.attempts.get_mut(&token)
+        && let Stage::Asking { cleared } = &mut attempt.stage
+    {
+        *cleared = true;
+        worker.cleared.insert(token);
+    }
+}
+
+/// DESIGN.md section 6: after ten minutes the rest of the output is given up.
+const OUTPUT_PATIENCE: Duration = Duration::from_secs(600);

@@ -1,0 +1,129 @@
+//! An attempt is stopped: by the server, by its timeout, by us. The cause recorded first stays.
+
+use alloc::vec::Vec;
+use core::time::Duration;
+
+use protocol::order::{Cancel, StopCause};
+use protocol::report::{OutputLengths, Phase, ReleaseCause};
+use protocol::{Token, Uptime};
+
+use crate::attempt::{Ended, Stop};
+use crate::classify;
+use crate::on::end;
+use crate::slots;
+use crate::step::{Effect, StopStep};
+use crate::worker::Worker;
+
+/// The server wants it stopped.
+pub(crate) fn cancel(worker: &mut Worker, now: Uptime, cancel: Cancel) {
+    let Some(attempt) = worker.attempts.get(&cancel.token) else {
+        worker.notices.status.push((cancel.token, Phase::Unknown));
+        return;
+    };
+    let phase = attempt.phase();
+    match phase {
+        _ if attempt.is_unstarted() => end_unstarted(worker, now, cancel.token, cancel.cause),
+        _ if attempt.is_live() && attempt.stop.is_none() => {
+            ask(worker, now, cancel.token, cancel.cause, cancel.grace)
+        }
+        _ => worker.notices.status.push((cancel.token, phase)),
+    }
+}
+
+/// The server wants these back if they are unstarted.
+pub(crate) fn recall(worker: &mut Worker, tokens: Vec<Token>) {
+    for token in tokens {
+        let phase = worker
+            .attempts
+            .get(&token)
+            .map_or(Phase::Unknown, |attempt| attempt.phase());
+        match phase {
+            Phase::Backlog => worker.release(token, ReleaseCause::Recalled),
+            _ => worker.notices.status.push((token, phase)),
+        }
+    }
+}
+
+/// The server says that another attempt has taken its place, or that it never was one.
+pub(crate) fn supersede(worker: &mut Worker, now: Uptime, token: Token) {
+    let Some(attempt) = worker.attempts.get(&token) else {
+        return;
+    };
+    if attempt.is_unstarted() {
+        end_unstarted(worker, now, token, StopCause::Superseded);
+    } else if attempt.is_live() && attempt.stop.is_none() {
+        ask(worker, now, token, StopCause::Superseded, None);
+    }
+}
+
+/// The first rung of the kill ladder.
+pub(crate) fn ask(
+    worker: &mut Worker,
+    now: Uptime,
+    token: Token,
+    cause: StopCause,
+    grace: Option<Duration>,
+) {
+    let Some(attempt) = worker.attempts.get_mut(&token) else {
+        return;
+    };
+    let grace = grace.unwrap_or_else(|| attempt.stop_grace());
+    let rung = StopStep::Ask { grace };
+    attempt.stop = Some(Stop {
+        cause,
+        at: now,
+        rung,
+    });
+    let runtime = attempt.runtime();
+    worker.effects.push(Effect::Stop {
+        token,
+        runtime,
+        cause,
+        step: rung,
+    });
+    worker.notices.progress.insert(token);
+    worker.set_alarm(token, Some(slots::patience_with(grace, now)));
+}
+
+/// The rung before did not help in time.
+pub(crate) fn climb(worker: &mut Worker, now: Uptime, token: Token) {
+    let Some(attempt) = worker.attempts.get_mut(&token) else {
+        return;
+    };
+    let Some(stop) = &mut attempt.stop else {
+        return;
+    };
+    let (rung, again) = slots::next_rung(stop.rung, now);
+    stop.rung = rung;
+    let cause = stop.cause;
+    let runtime = attempt.runtime();
+    worker.effects.push(Effect::Stop {
+        token,
+        runtime,
+        cause,
+        step: rung,
+    });
+    worker.set_alarm(token, Some(again));
+}
+
+/// Nothing was created for it: it ends at once, or is not worth a word.
+fn end_unstarted(worker: &mut Worker, now: Uptime, token: Token, cause: StopCause) {
+    worker.withdraw(token);
+    if cause == StopCause::Superseded {
+        worker.attempts.remove(&token);
+        return;
+    }
+    let ended = Ended {
+        acknowledged: false,
+        output_done: true,
+        launched: false,
+    };
+    end::close(
+        worker,
+        token,
+        classify::unstarted(cause),
+        OutputLengths::default(),
+        now,
+        ended,
+    );
+}

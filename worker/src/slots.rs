@@ -1,0 +1,70 @@
+//! How many containers may run and do, and the kill ladder: ask, kill, remove.
+
+use core::time::Duration;
+
+use protocol::Uptime;
+
+use crate::step::StopStep;
+
+/// Whatever a server configures, a worker does not go beyond this.
+pub(crate) const SLOTS_MAX: u32 = 65_536;
+
+#[derive(Debug)]
+pub(crate) struct Slots {
+    count: u32,
+    busy: u32,
+}
+
+impl Slots {
+    pub(crate) fn new(count: u32) -> Self {
+        Self {
+            count: count.min(SLOTS_MAX),
+            busy: 0,
+        }
+    }
+
+    pub(crate) const fn count(&self) -> u32 {
+        self.count
+    }
+
+    pub(crate) const fn busy(&self) -> u32 {
+        self.busy
+    }
+
+    pub(crate) const fn has_room(&self) -> bool {
+        self.busy < self.count
+    }
+
+    /// Takes effect as containers end; none is stopped for it.
+    pub(crate) fn resize(&mut self, count: u32) {
+        self.count = count.min(SLOTS_MAX);
+    }
+
+    pub(crate) fn take(&mut self) {
+        self.busy += 1;
+    }
+
+    pub(crate) fn give_back(&mut self) {
+        self.busy = self.busy.saturating_sub(1);
+    }
+}
+
+/// The rung after `rung`, which was taken at `now`, and when to take the one after it. Measured: DOCKER.md section 3, "Cancel".
+pub(crate) fn next_rung(rung: StopStep, now: Uptime) -> (StopStep, Uptime) {
+    match rung {
+        StopStep::Ask { .. } => (
+            StopStep::Kill,
+            now + (REMOVE_AFTER_GRACE - KILL_AFTER_GRACE),
+        ),
+        StopStep::Kill | StopStep::Remove => (StopStep::Remove, now + REMOVE_AGAIN),
+    }
+}
+
+/// When an engine that was asked with this grace should have been done.
+pub(crate) fn patience_with(grace: Duration, now: Uptime) -> Uptime {
+    now + grace.saturating_add(KILL_AFTER_GRACE)
+}
+
+pub(crate) const KILL_AFTER_GRACE: Duration = Duration::from_secs(2);
+const REMOVE_AFTER_GRACE: Duration = Duration::from_secs(5);
+const REMOVE_AGAIN: Duration = Duration::from_secs(1);
