@@ -104,17 +104,11 @@ impl Attempt {
 
     /// Whether nothing has been created for it yet.
     pub(crate) const fn is_unstarted(&self) -> bool {
-        matches!(
-            self.stage,
-            Stage::Parked | Stage::Waiting | Stage::Asking { .. }
-        )
+        matches!(self.stage, Stage::Parked | Stage::Waiting | Stage::Asking { .. })
     }
 
     pub(crate) const fn holds_slot(&self) -> bool {
-        matches!(
-            self.stage,
-            Stage::Asking { .. } | Stage::Launched(_) | Stage::Running { .. }
-        )
+        matches!(self.stage, Stage::Asking { .. } | Stage::Launched(_) | Stage::Running { .. })
     }
 
     /// Whether its runtime has it and has not told its end.
@@ -123,17 +117,11 @@ impl Attempt {
     }
 
     pub(crate) fn runtime(&self) -> RuntimeKind {
-        self.known
-            .as_ref()
-            .map(|known| known.spec.runtime)
-            .unwrap_or_default()
+        self.known.as_ref().map(|known| known.spec.runtime).unwrap_or_default()
     }
 
     pub(crate) fn stop_grace(&self) -> Duration {
-        self.known
-            .as_ref()
-            .map(|known| known.spec.stop_grace)
-            .unwrap_or_default()
+        self.known.as_ref().map(|known| known.spec.stop_grace).unwrap_or_default()
     }
 
     pub(crate) fn self_fence(&self) -> Option<Duration> {

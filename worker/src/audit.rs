@@ -29,28 +29,17 @@ impl Worker {
     }
 
     fn audit_slots(&self, faults: &mut Vec<String>) {
-        let busy = self
-            .attempts
-            .values()
-            .filter(|attempt| attempt.holds_slot())
-            .count();
+        let busy = self.attempts.values().filter(|attempt| attempt.holds_slot()).count();
         if busy != self.slots.busy() as usize {
-            faults.push(format!(
-                "{busy} attempts hold a slot, {} slots are counted busy",
-                self.slots.busy()
-            ));
+            faults.push(format!("{busy} attempts hold a slot, {} slots are counted busy", self.slots.busy()));
         }
         for token in &self.cleared {
-            if !self.is(*token, |attempt| {
-                matches!(attempt.stage, Stage::Asking { cleared: true })
-            }) {
+            if !self.is(*token, |attempt| matches!(attempt.stage, Stage::Asking { cleared: true })) {
                 faults.push(format!("{token} is cleared and does not ask"));
             }
         }
         for token in &self.fenced {
-            if !self.is(*token, |attempt| {
-                attempt.is_live() && attempt.self_fence().is_some()
-            }) {
+            if !self.is(*token, |attempt| attempt.is_live() && attempt.self_fence().is_some()) {
                 faults.push(format!("{token} is fenced and does not run"));
             }
         }
@@ -61,9 +50,7 @@ impl Worker {
         for (token, attempt) in &self.attempts {
             let held = match attempt.stage {
                 Stage::Waiting => self.backlog.is_queued(attempt.place, *token),
-                Stage::Parked => {
-                    self.backlog.is_parked(attempt.revision, *token) && attempt.known.is_none()
-                }
+                Stage::Parked => self.backlog.is_parked(attempt.revision, *token) && attempt.known.is_none(),
                 _ => continue,
             };
             waiting += 1;
@@ -72,19 +59,13 @@ impl Worker {
             }
         }
         if waiting != self.backlog.len() {
-            faults.push(format!(
-                "{waiting} attempts wait, the backlog holds {}",
-                self.backlog.len()
-            ));
+            faults.push(format!("{waiting} attempts wait, the backlog holds {}", self.backlog.len()));
         }
     }
 
     fn audit_alarms(&self, faults: &mut Vec<String>) {
-        let set: BTreeSet<_> = self
-            .attempts
-            .iter()
-            .filter_map(|(token, attempt)| Some((attempt.alarm?, *token)))
-            .collect();
+        let set: BTreeSet<_> =
+            self.attempts.iter().filter_map(|(token, attempt)| Some((attempt.alarm?, *token))).collect();
         if set != self.alarms {
             faults.push(format!(
                 "{} attempts have an alarm, {} alarms are set",
@@ -111,10 +92,7 @@ impl Worker {
         for (token, attempt) in &self.attempts {
             match attempt.stage {
                 Stage::Ended(ended) if ended.acknowledged == distinct.contains(token) => {
-                    faults.push(format!(
-                        "{token} has ended; acknowledged: {}",
-                        ended.acknowledged
-                    ));
+                    faults.push(format!("{token} has ended; acknowledged: {}", ended.acknowledged));
                 }
                 Stage::Asking { cleared: false } if !self.outbox.is_starting_on_its_way(*token) => {
                     faults.push(format!("{token} asks and nobody hears it"));
@@ -124,20 +102,15 @@ impl Worker {
         }
         let is_silent = matches!(self.link.state, State::Down | State::Greeting { .. });
         if is_silent
-            && (self.notices.inventory
-                || !self.notices.status.is_empty() && self.link.state == State::Down)
+            && (self.notices.inventory || !self.notices.status.is_empty() && self.link.state == State::Down)
         {
-            faults.push(String::from(
-                "there is something to say and nobody to say it to",
-            ));
+            faults.push(String::from("there is something to say and nobody to say it to"));
         }
     }
 
     fn audit_leaving(&self, faults: &mut Vec<String>) {
         if self.leaving.is_some() && self.attempts.values().any(Attempt::is_unstarted) {
-            faults.push(String::from(
-                "the worker leaves and keeps unstarted attempts",
-            ));
+            faults.push(String::from("the worker leaves and keeps unstarted attempts"));
         }
     }
 

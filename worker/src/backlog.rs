@@ -63,9 +63,7 @@ impl Backlog {
     }
 
     pub(crate) fn is_parked(&self, revision: Revision, token: Token) -> bool {
-        self.parked
-            .get(&revision)
-            .is_some_and(|tokens| tokens.contains(&token))
+        self.parked.get(&revision).is_some_and(|tokens| tokens.contains(&token))
     }
 
     /// The definitions that somebody waits for.

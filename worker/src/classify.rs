@@ -15,25 +15,27 @@ use crate::input::{Exit, Fault};
 /// How an attempt ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    Success {
-        ran: Duration,
-        result: Option<String>,
-        note: Option<String>,
-    },
-    Failure {
-        outcome: Outcome,
-        exit_code: Option<i32>,
-        message: String,
-        ran: Option<Duration>,
-    },
+    Success { ran: Duration, result: Option<String>, note: Option<String> },
+    Failure { outcome: Outcome, exit_code: Option<i32>, message: String, ran: Option<Duration> },
 }
 
 /// Makes the verdict.
 pub(crate) fn classify(exit: Exit, stopped: Option<StopCause>) -> Verdict {
+    let exit = bounded(exit);
     match stopped {
         Some(cause) => by_cause(&exit, cause),
         None => by_exit(exit),
     }
+}
+
+/// An exit code that can be told: no system has others, but a runtime may.
+fn bounded(mut exit: Exit) -> Exit {
+    if let Exit::Ran { code, .. } | Exit::NotStarted { code: Some(code), .. } = &mut exit
+        && !EXIT_CODES.contains(code)
+    {
+        *code = UNKNOWN_CODE;
+    }
+    exit
 }
 
 /// The verdict about an attempt that was stopped before anything was created for it.
@@ -49,52 +51,23 @@ pub(crate) fn unstarted(cause: StopCause) -> Verdict {
 fn by_cause(exit: &Exit, cause: StopCause) -> Verdict {
     let words = words_of(cause);
     let (exit_code, ran, message) = match exit {
-        Exit::Ran { code, ran, .. } => (
-            Some(*code),
-            Some(*ran),
-            format!("{words}; it ended with {}", code_in_words(*code)),
-        ),
+        Exit::Ran { code, ran, .. } => {
+            (Some(*code), Some(*ran), format!("{words}; it ended with {}", code_in_words(*code)))
+        }
         Exit::NotStarted { code, .. } => (*code, None, format!("{words} before it started")),
-        Exit::DaemonLost { ran, .. } => (
-            None,
-            *ran,
-            format!("{words}; the container engine stopped meanwhile"),
-        ),
+        Exit::DaemonLost { ran, .. } => {
+            (None, *ran, format!("{words}; the container engine stopped meanwhile"))
+        }
         Exit::Vanished => (None, None, words.to_string()),
     };
-    Verdict::Failure {
-        outcome: outcome_of(cause),
-        exit_code,
-        message,
-        ran,
-    }
+    Verdict::Failure { outcome: outcome_of(cause), exit_code, message, ran }
 }
 
 fn by_exit(exit: Exit) -> Verdict {
     match exit {
-        Exit::Ran {
-            code: 0,
-            oom,
-            ran,
-            result,
-            ..
-        } => Verdict::Success {
-            ran,
-            result,
-            note: oom.then(|| CHILD_OOM.to_string()),
-        },
-        Exit::Ran {
-            code,
-            oom,
-            memory_limited,
-            ran,
-            ..
-        } => by_code(code, oom, memory_limited, ran),
-        Exit::NotStarted {
-            fault,
-            code,
-            message,
-        } => Verdict::Failure {
+        Exit::Ran { code: 0, oom, ran, result, .. } => success(oom, ran, result),
+        Exit::Ran { code, oom, memory_limited, ran, .. } => by_code(code, oom, memory_limited, ran),
+        Exit::NotStarted { fault, code, message } => Verdict::Failure {
             outcome: match fault {
                 Fault::Pull => Outcome::PullFailed,
                 Fault::Definition => Outcome::StartFailed,
@@ -119,28 +92,27 @@ fn by_exit(exit: Exit) -> Verdict {
     }
 }
 
+fn success(oom: bool, ran: Duration, result: Option<String>) -> Verdict {
+    let too_long = result.as_ref().map(String::len).filter(|bytes| *bytes > RESULT_BYTES_MAX);
+    let note = match too_long {
+        Some(bytes) => {
+            Some(format!("its result was left out: {bytes} bytes, at most {RESULT_BYTES_MAX} are kept"))
+        }
+        None => oom.then(|| CHILD_OOM.to_string()),
+    };
+    Verdict::Success { ran, result: result.filter(|_| too_long.is_none()), note }
+}
+
 fn by_code(code: i32, oom: bool, memory_limited: bool, ran: Duration) -> Verdict {
     let (outcome, message) = match code {
-        KILLED if oom => (
-            Outcome::OomKilled,
-            "killed for its memory limit".to_string(),
-        ),
-        KILLED if memory_limited => (
-            Outcome::Failed,
-            "killed, probably out of memory (exit code 137)".to_string(),
-        ),
-        _ if oom => (
-            Outcome::Failed,
-            format!("{}; {CHILD_OOM}", code_in_words(code)),
-        ),
+        KILLED if oom => (Outcome::OomKilled, "killed for its memory limit".to_string()),
+        KILLED if memory_limited => {
+            (Outcome::Failed, "killed, probably out of memory (exit code 137)".to_string())
+        }
+        _ if oom => (Outcome::Failed, format!("{}; {CHILD_OOM}", code_in_words(code))),
         _ => (Outcome::Failed, code_in_words(code)),
     };
-    Verdict::Failure {
-        outcome,
-        exit_code: Some(code),
-        message,
-        ran: Some(ran),
-    }
+    Verdict::Failure { outcome, exit_code: Some(code), message, ran: Some(ran) }
 }
 
 const fn outcome_of(cause: StopCause) -> Outcome {
@@ -172,10 +144,7 @@ fn code_in_words(code: i32) -> String {
 /// Cuts at a character, so that what an engine wrote never fills a frame.
 fn shortened(mut message: String) -> String {
     if message.len() > MESSAGE_BYTES_MAX {
-        let end = (0..=MESSAGE_BYTES_MAX)
-            .rev()
-            .find(|at| message.is_char_boundary(*at))
-            .unwrap_or(0);
+        let end = (0..=MESSAGE_BYTES_MAX).rev().find(|at| message.is_char_boundary(*at)).unwrap_or(0);
         message.truncate(end);
         message.push('…');
     }
@@ -186,6 +155,11 @@ fn shortened(mut message: String) -> String {
 const KILLED: i32 = 137;
 const CHILD_OOM: &str = "a process in it was killed for lack of memory";
 const MESSAGE_BYTES_MAX: usize = 1000;
+/// DESIGN.md section 8: what `/longshore/result.json` may hold.
+const RESULT_BYTES_MAX: usize = 64 * 1024;
+/// What the wire carries.
+const EXIT_CODES: core::ops::RangeInclusive<i32> = -128..=255;
+const UNKNOWN_CODE: i32 = 255;
 
 #[cfg(test)]
 mod tests {
@@ -194,13 +168,7 @@ mod tests {
     const RAN: Duration = Duration::from_secs(3);
 
     fn ran(code: i32, oom: bool, memory_limited: bool) -> Exit {
-        Exit::Ran {
-            code,
-            oom,
-            memory_limited,
-            ran: RAN,
-            result: None,
-        }
+        Exit::Ran { code, oom, memory_limited, ran: RAN, result: None }
     }
 
     fn outcome(verdict: &Verdict) -> Outcome {
@@ -250,35 +218,17 @@ mod tests {
                 Outcome::Interrupted
             );
         }
-        assert_eq!(
-            outcome(&classify(Exit::Vanished, Some(StopCause::Cancel))),
-            Outcome::Cancelled
-        );
+        assert_eq!(outcome(&classify(Exit::Vanished, Some(StopCause::Cancel))), Outcome::Cancelled);
     }
 
     #[test]
     fn a_fault_before_the_start_is_told_apart() {
-        let not_started = |fault| Exit::NotStarted {
-            fault,
-            code: Some(127),
-            message: "no such program".into(),
-        };
-        assert_eq!(
-            outcome(&classify(not_started(Fault::Pull), None)),
-            Outcome::PullFailed
-        );
-        assert_eq!(
-            outcome(&classify(not_started(Fault::Definition), None)),
-            Outcome::StartFailed
-        );
-        assert_eq!(
-            outcome(&classify(not_started(Fault::Host), None)),
-            Outcome::HostFailed
-        );
-        assert_eq!(
-            outcome(&classify(not_started(Fault::Pull), Some(StopCause::Cancel))),
-            Outcome::Cancelled
-        );
+        let not_started =
+            |fault| Exit::NotStarted { fault, code: Some(127), message: "no such program".into() };
+        assert_eq!(outcome(&classify(not_started(Fault::Pull), None)), Outcome::PullFailed);
+        assert_eq!(outcome(&classify(not_started(Fault::Definition), None)), Outcome::StartFailed);
+        assert_eq!(outcome(&classify(not_started(Fault::Host), None)), Outcome::HostFailed);
+        assert_eq!(outcome(&classify(not_started(Fault::Pull), Some(StopCause::Cancel))), Outcome::Cancelled);
     }
 
     #[test]
@@ -287,6 +237,23 @@ mod tests {
         assert!(message(classify(ran(137, false, true), None)).contains("probably out of memory"));
         assert!(message(classify(ran(1, true, true), None)).contains(CHILD_OOM));
         assert!(!message(classify(ran(137, false, false), None)).contains("memory"));
+    }
+
+    #[test]
+    fn what_the_wire_could_not_carry_is_bent_before_it_is_told() {
+        let strange = classify(ran(1_000_000, false, false), None);
+        assert!(matches!(strange, Verdict::Failure { exit_code: Some(255), .. }));
+
+        let long = Exit::Ran {
+            code: 0,
+            oom: false,
+            memory_limited: false,
+            ran: RAN,
+            result: Some("x".repeat(RESULT_BYTES_MAX + 1)),
+        };
+        let verdict = classify(long, None);
+        assert!(matches!(&verdict, Verdict::Success { result: None, .. }));
+        assert!(message(verdict).contains("left out"));
     }
 
     #[test]

@@ -27,24 +27,14 @@ impl Definitions {
     /// Keeps a definition, in the place of the one that was not used for longest if the table is full.
     pub(crate) fn insert(&mut self, definition: Definition) -> Known {
         if self.table.len() >= DEFINITIONS_MAX && !self.table.contains_key(&definition.revision) {
-            let oldest = self
-                .table
-                .iter()
-                .min_by_key(|(_, entry)| entry.used)
-                .map(|(revision, _)| *revision);
+            let oldest = self.table.iter().min_by_key(|(_, entry)| entry.used).map(|(revision, _)| *revision);
             if let Some(oldest) = oldest {
                 self.table.remove(&oldest);
             }
         }
-        let known = Known {
-            name: Arc::from(definition.name),
-            spec: Arc::new(definition.container),
-        };
+        let known = Known { name: Arc::from(definition.name), spec: Arc::new(definition.container) };
         self.clock += 1;
-        let entry = Entry {
-            known: known.clone(),
-            used: self.clock,
-        };
+        let entry = Entry { known: known.clone(), used: self.clock };
         self.table.insert(definition.revision, entry);
         known
     }

@@ -137,9 +137,7 @@ impl Link {
 
     /// Exponential with full jitter, for ever.
     pub(crate) fn backoff(&mut self) -> Duration {
-        let ceiling = BACKOFF_MIN
-            .saturating_mul(1 << self.failures.min(16))
-            .min(BACKOFF_MAX);
+        let ceiling = BACKOFF_MIN.saturating_mul(1 << self.failures.min(16)).min(BACKOFF_MAX);
         self.failures = self.failures.saturating_add(1);
         self.up_to(ceiling)
     }
@@ -197,20 +195,12 @@ mod tests {
         let second = link.beat(at(116)).expect("due");
 
         link.renew(second + 1);
-        assert_eq!(
-            link.lease_from,
-            Some(at(100)),
-            "a number never said renews nothing"
-        );
+        assert_eq!(link.lease_from, Some(at(100)), "a number never said renews nothing");
         let third = link.beat(at(124)).expect("due");
         link.renew(third);
         assert_eq!(link.lease_from, Some(at(124)));
         link.renew(first);
-        assert_eq!(
-            link.lease_from,
-            Some(at(124)),
-            "an older answer takes nothing back"
-        );
+        assert_eq!(link.lease_from, Some(at(124)), "an older answer takes nothing back");
     }
 
     #[test]
@@ -218,10 +208,7 @@ mod tests {
         let mut link = reconciled();
         for _ in 0..1_000 {
             let interval = link.jittered_interval();
-            assert!(
-                (Duration::from_secs(4)..=Duration::from_secs(6)).contains(&interval),
-                "{interval:?}"
-            );
+            assert!((Duration::from_secs(4)..=Duration::from_secs(6)).contains(&interval), "{interval:?}");
         }
     }
 
@@ -229,14 +216,8 @@ mod tests {
     fn the_backoff_grows_to_fifteen_seconds_and_stays_there() {
         let mut link = Link::new(1);
         assert!(link.backoff() <= BACKOFF_MIN);
-        let longest = (0..1_000)
-            .map(|_| link.backoff())
-            .max()
-            .expect("a thousand");
-        assert!(
-            longest <= BACKOFF_MAX && longest > BACKOFF_MAX / 2,
-            "{longest:?}"
-        );
+        let longest = (0..1_000).map(|_| link.backoff()).max().expect("a thousand");
+        assert!(longest <= BACKOFF_MAX && longest > BACKOFF_MAX / 2, "{longest:?}");
     }
 
     #[test]

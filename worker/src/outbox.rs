@@ -8,9 +8,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::time::Duration;
 
-use protocol::report::{
-    Failed, Numbered, Outcome, OutputLengths, ReleaseCause, Started, Succeeded, Timing,
-};
+use protocol::report::{Failed, Numbered, Outcome, OutputLengths, ReleaseCause, Started, Succeeded, Timing};
 use protocol::{Report, ReportNo, Token, Uptime};
 
 use crate::classify::Verdict;
@@ -25,20 +23,11 @@ const ENTRY_BYTES: usize = 96;
 /// One numbered report.
 #[derive(Clone, Debug)]
 pub(crate) enum Entry {
-    Running {
-        token: Token,
-        container: String,
-        at: Uptime,
-    },
+    Running { token: Token, container: String, at: Uptime },
     Success(Success),
     Failure(Failure),
-    Released {
-        token: Token,
-        cause: ReleaseCause,
-    },
-    Starting {
-        token: Token,
-    },
+    Released { token: Token, cause: ReleaseCause },
+    Starting { token: Token },
 }
 
 #[derive(Clone, Debug)]
@@ -89,36 +78,14 @@ impl Outbox {
         self.len() == 0
     }
 
-    pub(crate) fn ended(
-        &mut self,
-        token: Token,
-        at: Uptime,
-        verdict: Verdict,
-        output: OutputLengths,
-    ) {
+    pub(crate) fn ended(&mut self, token: Token, at: Uptime, verdict: Verdict, output: OutputLengths) {
         match verdict {
-            Verdict::Success { ran, result, note } => self.successes.push(Success {
-                token,
-                at,
-                ran,
-                output,
-                result,
-                note,
-            }),
-            Verdict::Failure {
-                outcome,
-                exit_code,
-                message,
-                ran,
-            } => self.failures.push(Failure {
-                token,
-                at,
-                outcome,
-                exit_code,
-                message,
-                ran,
-                output,
-            }),
+            Verdict::Success { ran, result, note } => {
+                self.successes.push(Success { token, at, ran, output, result, note })
+            }
+            Verdict::Failure { outcome, exit_code, message, ran } => {
+                self.failures.push(Failure { token, at, outcome, exit_code, message, ran, output })
+            }
         }
     }
 
@@ -138,20 +105,10 @@ impl Outbox {
     /// Numbers everything new, after the Runnings given.
     pub(crate) fn pack(&mut self, runnings: impl Iterator<Item = Entry>) {
         self.kept.extend(runnings);
-        self.kept
-            .extend(self.successes.drain(..).map(Entry::Success));
-        self.kept
-            .extend(self.failures.drain(..).map(Entry::Failure));
-        self.kept.extend(
-            self.releases
-                .drain(..)
-                .map(|(token, cause)| Entry::Released { token, cause }),
-        );
-        self.kept.extend(
-            self.startings
-                .drain(..)
-                .map(|token| Entry::Starting { token }),
-        );
+        self.kept.extend(self.successes.drain(..).map(Entry::Success));
+        self.kept.extend(self.failures.drain(..).map(Entry::Failure));
+        self.kept.extend(self.releases.drain(..).map(|(token, cause)| Entry::Released { token, cause }));
+        self.kept.extend(self.startings.drain(..).map(|token| Entry::Starting { token }));
     }
 
     /// The frames that this connection has not heard yet.
@@ -185,16 +142,12 @@ impl Outbox {
     /// The attempts whose final report is on its way.
     pub(crate) fn finals(&self) -> impl Iterator<Item = Token> {
         let kept = self.kept.iter().filter_map(Entry::final_token);
-        kept.chain(self.successes.iter().map(|it| it.token))
-            .chain(self.failures.iter().map(|it| it.token))
+        kept.chain(self.successes.iter().map(|it| it.token)).chain(self.failures.iter().map(|it| it.token))
     }
 
     pub(crate) fn is_starting_on_its_way(&self, token: Token) -> bool {
         self.startings.contains(&token)
-            || self
-                .kept
-                .iter()
-                .any(|entry| matches!(entry, Entry::Starting { token: it } if *it == token))
+            || self.kept.iter().any(|entry| matches!(entry, Entry::Starting { token: it } if *it == token))
     }
 
     /// How many entries from the first unsaid one are of one kind and fit into one frame; at least one.
@@ -235,28 +188,16 @@ impl Entry {
 }
 
 /// One frame of entries that are all of the kind of the first.
-fn frame<'a>(
-    first: ReportNo,
-    entries: impl Iterator<Item = &'a Entry> + Clone,
-    now: Uptime,
-) -> Report {
+fn frame<'a>(first: ReportNo, entries: impl Iterator<Item = &'a Entry> + Clone, now: Uptime) -> Report {
     let mut kinds = entries.clone();
     match kinds.next() {
-        Some(Entry::Running { .. }) => {
-            Report::Running(numbered(first, entries, |entry| started(entry, now)))
-        }
-        Some(Entry::Success(_)) => {
-            Report::Success(numbered(first, entries, |entry| succeeded(entry, now)))
-        }
-        Some(Entry::Failure(_)) => {
-            Report::Failure(numbered(first, entries, |entry| failed(entry, now)))
-        }
-        Some(Entry::Released { .. }) => {
-            Report::Released(numbered(first, entries, |entry| match entry {
-                Entry::Released { token, cause } => Some((*token, *cause)),
-                _ => None,
-            }))
-        }
+        Some(Entry::Running { .. }) => Report::Running(numbered(first, entries, |entry| started(entry, now))),
+        Some(Entry::Success(_)) => Report::Success(numbered(first, entries, |entry| succeeded(entry, now))),
+        Some(Entry::Failure(_)) => Report::Failure(numbered(first, entries, |entry| failed(entry, now))),
+        Some(Entry::Released { .. }) => Report::Released(numbered(first, entries, |entry| match entry {
+            Entry::Released { token, cause } => Some((*token, *cause)),
+            _ => None,
+        })),
         Some(Entry::Starting { .. }) | None => {
             Report::Starting(numbered(first, entries, |entry| match entry {
                 Entry::Starting { token } => Some(*token),
@@ -271,26 +212,14 @@ fn numbered<'a, T>(
     entries: impl Iterator<Item = &'a Entry>,
     one: impl FnMut(&'a Entry) -> Option<T>,
 ) -> Numbered<T> {
-    Numbered {
-        first,
-        list: entries.filter_map(one).collect(),
-    }
+    Numbered { first, list: entries.filter_map(one).collect() }
 }
 
 fn started(entry: &Entry, now: Uptime) -> Option<Started> {
-    let Entry::Running {
-        token,
-        container,
-        at,
-    } = entry
-    else {
+    let Entry::Running { token, container, at } = entry else {
         return None;
     };
-    Some(Started {
-        token: *token,
-        container: container.clone(),
-        ago: now.since(*at),
-    })
+    Some(Started { token: *token, container: container.clone(), ago: now.since(*at) })
 }
 
 fn succeeded(entry: &Entry, now: Uptime) -> Option<Succeeded> {
@@ -299,10 +228,7 @@ fn succeeded(entry: &Entry, now: Uptime) -> Option<Succeeded> {
     };
     Some(Succeeded {
         token: it.token,
-        timing: Timing {
-            ended_ago: now.since(it.at),
-            ran: Some(it.ran),
-        },
+        timing: Timing { ended_ago: now.since(it.at), ran: Some(it.ran) },
         output: it.output,
         result: it.result.clone(),
         note: it.note.clone(),
@@ -318,10 +244,7 @@ fn failed(entry: &Entry, now: Uptime) -> Option<Failed> {
         outcome: it.outcome,
         exit_code: it.exit_code,
         message: it.message.clone(),
-        timing: Timing {
-            ended_ago: now.since(it.at),
-            ran: it.ran,
-        },
+        timing: Timing { ended_ago: now.since(it.at), ran: it.ran },
         output: it.output,
     })
 }
@@ -331,10 +254,7 @@ mod tests {
     use super::*;
 
     fn token(job: u64) -> Token {
-        Token {
-            job: protocol::JobId(job),
-            ..Token::default()
-        }
+        Token { job: protocol::JobId(job), ..Token::default() }
     }
 
     fn frames(outbox: &mut Outbox) -> Vec<Report> {
@@ -354,14 +274,9 @@ mod tests {
 
         let said = frames(&mut outbox);
 
-        assert!(
-            matches!(&said[..], [Report::Released(a), Report::Starting(b)]
-            if a.first == ReportNo(1) && a.list.len() == 3 && b.first == ReportNo(4) && b.list.len() == 3)
-        );
-        assert!(
-            frames(&mut outbox).is_empty(),
-            "nothing is said twice in a connection"
-        );
+        assert!(matches!(&said[..], [Report::Released(a), Report::Starting(b)]
+            if a.first == ReportNo(1) && a.list.len() == 3 && b.first == ReportNo(4) && b.list.len() == 3));
+        assert!(frames(&mut outbox).is_empty(), "nothing is said twice in a connection");
     }
 
     #[test]
@@ -389,9 +304,7 @@ mod tests {
         outbox.starting(token(2));
         outbox.pack(core::iter::empty());
 
-        assert!(
-            matches!(&frames(&mut outbox)[..], [Report::Starting(it)] if it.first == ReportNo(2))
-        );
+        assert!(matches!(&frames(&mut outbox)[..], [Report::Starting(it)] if it.first == ReportNo(2)));
     }
 
     #[test]
@@ -402,11 +315,8 @@ mod tests {
         assert_eq!(frames(&mut outbox).len(), 3);
 
         for job in 0..4 {
-            let verdict = Verdict::Success {
-                ran: Duration::ZERO,
-                result: Some("x".repeat(60_000)),
-                note: None,
-            };
+            let verdict =
+                Verdict::Success { ran: Duration::ZERO, result: Some("x".repeat(60_000)), note: None };
             outbox.ended(token(job), Uptime(0), verdict, OutputLengths::default());
         }
         outbox.pack(core::iter::empty());

@@ -6,8 +6,8 @@ use protocol::Uptime;
 
 use crate::step::StopStep;
 
-/// Whatever a server configures, a worker does not go beyond this.
-pub(crate) const SLOTS_MAX: u32 = 65_536;
+/// Whatever a server configures, a worker does not go beyond this; it is the wire's limit too.
+pub(crate) const SLOTS_MAX: u32 = 10_000;
 
 #[derive(Debug)]
 pub(crate) struct Slots {
@@ -17,10 +17,7 @@ pub(crate) struct Slots {
 
 impl Slots {
     pub(crate) fn new(count: u32) -> Self {
-        Self {
-            count: count.min(SLOTS_MAX),
-            busy: 0,
-        }
+        Self { count: count.min(SLOTS_MAX), busy: 0 }
     }
 
     pub(crate) const fn count(&self) -> u32 {
@@ -52,10 +49,7 @@ impl Slots {
 /// The rung after `rung`, which was taken at `now`, and when to take the one after it. Measured: DOCKER.md section 3, "Cancel".
 pub(crate) fn next_rung(rung: StopStep, now: Uptime) -> (StopStep, Uptime) {
     match rung {
-        StopStep::Ask { .. } => (
-            StopStep::Kill,
-            now + (REMOVE_AFTER_GRACE - KILL_AFTER_GRACE),
-        ),
+        StopStep::Ask { .. } => (StopStep::Kill, now + (REMOVE_AFTER_GRACE - KILL_AFTER_GRACE)),
         StopStep::Kill | StopStep::Remove => (StopStep::Remove, now + REMOVE_AGAIN),
     }
 }

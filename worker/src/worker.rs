@@ -6,9 +6,7 @@ use alloc::vec::Vec;
 use core::mem;
 
 use protocol::order::{Intervals, Order};
-use protocol::report::{
-    Availability, Condition, Foreign, Heartbeat, Inventory, Phase, ReleaseCause,
-};
+use protocol::report::{Availability, Condition, Foreign, Heartbeat, Inventory, Phase, ReleaseCause};
 use protocol::{ClusterId, Incarnation, Now, Report, Revision, RuntimeKind, Token, Uptime};
 
 use crate::attempt::{Attempt, Ended, Stage};
@@ -122,9 +120,7 @@ impl Worker {
     pub fn step(&mut self, now: Now, input: Input) -> Step {
         let now = now.up;
         match input {
-            Input::Restored { attempts, foreign } => {
-                on::restore::restored(self, now, attempts, foreign)
-            }
+            Input::Restored { attempts, foreign } => on::restore::restored(self, now, attempts, foreign),
             Input::Connected => on::connect::connected(self, now),
             Input::Disconnected => on::connect::disconnected(self),
             Input::Ordered(order) => self.ordered(now, order),
@@ -134,9 +130,7 @@ impl Worker {
             Input::Tick => on::tick::tick(self, now),
         }
         self.fill_slots(now);
-        Step {
-            effects: mem::take(&mut self.effects),
-        }
+        Step { effects: mem::take(&mut self.effects) }
     }
 
     /// What there is to say, packed: to be called after a batch of steps, before waiting.
@@ -145,28 +139,20 @@ impl Worker {
             self.say(now.up);
         }
         on::leave::exit_if_done(self);
-        Step {
-            effects: mem::take(&mut self.effects),
-        }
+        Step { effects: mem::take(&mut self.effects) }
     }
 
     /// When the next [`Input::Tick`] is due, if nothing happens before.
     #[must_use]
     pub fn wake_at(&self) -> Option<Uptime> {
         let alarm = self.alarms.first().map(|(at, _)| *at);
-        [alarm, self.link.wake_at(), on::tick::next_self_fence(self)]
-            .into_iter()
-            .flatten()
-            .min()
+        [alarm, self.link.wake_at(), on::tick::next_self_fence(self)].into_iter().flatten().min()
     }
 
     /// How many slots are in use and how many attempts wait in front of them.
     #[must_use]
     pub fn load(&self) -> (u32, u32) {
-        (
-            self.slots.busy(),
-            u32::try_from(self.backlog.len()).unwrap_or(u32::MAX),
-        )
+        (self.slots.busy(), u32::try_from(self.backlog.len()).unwrap_or(u32::MAX))
     }
 
     fn ordered(&mut self, now: Uptime, order: Order) {
@@ -189,40 +175,25 @@ impl Worker {
             Order::Pulse(number) => self.link.renew(number),
             Order::Configure(it) => on::leave::configure(self, now, it),
             // Output bypasses the brain; the body has it already.
-            Order::OutputAcknowledge(_)
-            | Order::Welcome(_)
-            | Order::Refused(_)
-            | Order::GoAway(_) => {}
+            Order::OutputAcknowledge(_) | Order::Welcome(_) | Order::Refused(_) | Order::GoAway(_) => {}
         }
     }
 
     fn happened(&mut self, now: Uptime, event: RuntimeEvent) {
         match event {
             RuntimeEvent::Progressed(token, phase) => on::run::progressed(self, token, phase),
-            RuntimeEvent::Started {
-                token,
-                container,
-                at,
-            } => on::run::started(self, now, token, container, at),
-            RuntimeEvent::Ended {
-                token,
-                exit,
-                output,
-                at,
-            } => on::end::ended(self, token, exit, output, at),
-            RuntimeEvent::Refused { token, cause, .. } => on::end::refused(self, now, token, cause),
-            RuntimeEvent::Availability(kind, availability) => {
-                on::run::availability(self, kind, availability)
+            RuntimeEvent::Started { token, container, at } => {
+                on::run::started(self, now, token, container, at)
             }
+            RuntimeEvent::Ended { token, exit, output, at } => on::end::ended(self, token, exit, output, at),
+            RuntimeEvent::Refused { token, cause, .. } => on::end::refused(self, now, token, cause),
+            RuntimeEvent::Availability(kind, availability) => on::run::availability(self, kind, availability),
         }
     }
 
     /// Starts what may start: nothing while the server's promise runs out, is absent, or reports pile up unacknowledged.
     fn fill_slots(&mut self, now: Uptime) {
-        if self.leaving.is_some()
-            || !self.link.gate_is_open(now)
-            || self.outbox.len() >= UNACKNOWLEDGED_MAX
-        {
+        if self.leaving.is_some() || !self.link.gate_is_open(now) || self.outbox.len() >= UNACKNOWLEDGED_MAX {
             return;
         }
         while let Some(token) = self.cleared.pop_first() {
@@ -235,11 +206,7 @@ impl Worker {
             let Some(attempt) = self.attempts.get_mut(&token) else {
                 continue;
             };
-            if attempt
-                .known
-                .as_ref()
-                .is_some_and(|known| known.spec.ask_before_start)
-            {
+            if attempt.known.as_ref().is_some_and(|known| known.spec.ask_before_start) {
                 attempt.stage = Stage::Asking { cleared: false };
                 self.outbox.starting(token);
             } else {
@@ -283,27 +250,18 @@ impl Worker {
         }
         if notices.condition {
             let condition = self.condition();
-            self.effects
-                .push(Effect::Send(Report::Condition(condition)));
+            self.effects.push(Effect::Send(Report::Condition(condition)));
         }
         let attempts = &self.attempts;
-        self.outbox.pack(
-            notices
-                .running
-                .iter()
-                .filter_map(|token| running_entry(attempts, *token)),
-        );
+        self.outbox.pack(notices.running.iter().filter_map(|token| running_entry(attempts, *token)));
         let effects = &mut self.effects;
-        self.outbox
-            .say(now, |report| effects.push(Effect::Send(report)));
+        self.outbox.say(now, |report| effects.push(Effect::Send(report)));
         if notices.inventory {
             self.say_inventory();
         }
         self.say_list(notices.status, Report::Status);
-        let progress = notices
-            .progress
-            .iter()
-            .filter_map(|token| Some((*token, self.attempts.get(token)?.phase())));
+        let progress =
+            notices.progress.iter().filter_map(|token| Some((*token, self.attempts.get(token)?.phase())));
         self.say_list(progress.collect(), Report::Progress);
         self.say_list(notices.wanted, Report::Wanted);
     }
@@ -315,11 +273,8 @@ impl Worker {
     }
 
     fn say_inventory(&mut self) {
-        let attempts: Vec<_> = self
-            .attempts
-            .iter()
-            .map(|(token, attempt)| (*token, attempt.phase()))
-            .collect();
+        let attempts: Vec<_> =
+            self.attempts.iter().map(|(token, attempt)| (*token, attempt.phase())).collect();
         let mut attempts = attempts.chunks(ENTRIES_MAX);
         let mut foreign = self.foreign.chunks(ENTRIES_MAX);
         loop {
@@ -330,8 +285,7 @@ impl Worker {
                 last: attempts.len() == 0 && foreign.len() == 0,
             };
             let last = inventory.last;
-            self.effects
-                .push(Effect::Send(Report::Inventory(inventory)));
+            self.effects.push(Effect::Send(Report::Inventory(inventory)));
             if last {
                 return;
             }
@@ -411,11 +365,7 @@ fn running_entry(attempts: &BTreeMap<Token, Attempt>, token: Token) -> Option<En
     let Stage::Running { container, at } = &attempts.get(&token)?.stage else {
         return None;
     };
-    Some(Entry::Running {
-        token,
-        container: container.clone(),
-        at: *at,
-    })
+    Some(Entry::Running { token, container: container.clone(), at: *at })
 }
 
 /// A server that takes so many reports without acknowledging any gets no more of them made.

@@ -2,10 +2,9 @@
 
 use alloc::format;
 use alloc::string::{String, ToString};
-use alloc::vec::Vec;
 use core::time::Duration;
 
-use protocol::order::{GoAway, Refused, Verdict, Welcome};
+use protocol::order::{GoAway, Reconciled, Refused, Verdict, Welcome};
 use protocol::report::Hello;
 use protocol::{Report, Token, Uptime, VERSIONS};
 
@@ -41,10 +40,7 @@ pub(crate) fn welcome(worker: &mut Worker, now: Uptime, welcome: Welcome) {
     };
     worker.link.join(now, since, welcome.intervals);
     worker.config.cluster = Some(welcome.cluster);
-    worker.effects.push(Effect::Joined {
-        cluster: welcome.cluster,
-        worker: welcome.worker,
-    });
+    worker.effects.push(Effect::Joined { cluster: welcome.cluster, worker: welcome.worker });
     end::begin_again(worker, now, welcome.last_report);
     let running = core::mem::take(&mut worker.notices.running);
     worker.notices = Notices {
@@ -58,8 +54,8 @@ pub(crate) fn welcome(worker: &mut Worker, now: Uptime, welcome: Welcome) {
 }
 
 /// The server has compared our inventory with what it knows: from here on attempts may start.
-pub(crate) fn reconciled(worker: &mut Worker, now: Uptime, verdicts: Vec<(Token, Verdict)>) {
-    for (token, verdict) in verdicts {
+pub(crate) fn reconciled(worker: &mut Worker, now: Uptime, reconciled: Reconciled) {
+    for (token, verdict) in reconciled.attempts {
         match verdict {
             Verdict::Keep => {}
             Verdict::Stop => stop::supersede(worker, now, token),
@@ -69,53 +65,30 @@ pub(crate) fn reconciled(worker: &mut Worker, now: Uptime, verdicts: Vec<(Token,
             Verdict::Forget => stop::supersede(worker, now, token),
         }
     }
-    worker.link.reconciled();
+    if reconciled.last {
+        worker.link.reconciled();
+    }
 }
 
 /// The server does not want us now. We keep trying: whatever it is, somebody may repair it.
 pub(crate) fn refused(worker: &mut Worker, refused: Refused) {
-    let after = worker
-        .link
-        .backoff()
-        .max(refused.retry_after.min(RETRY_AFTER_MAX));
-    reconnect(
-        worker,
-        after,
-        None,
-        format!("refused ({}): {}", refused.code, refused.text),
-    );
+    let after = worker.link.backoff().max(refused.retry_after.min(RETRY_AFTER_MAX));
+    reconnect(worker, after, None, format!("refused ({}): {}", refused.code, refused.text));
 }
 
 /// The server leaves, or has too many of us.
 pub(crate) fn go_away(worker: &mut Worker, go: GoAway) {
     let after = go.reconnect_after.min(RETRY_AFTER_MAX);
     let after = after + worker.link.up_to(after);
-    reconnect(
-        worker,
-        after,
-        go.elsewhere,
-        "the server asked us to reconnect".to_string(),
-    );
+    reconnect(worker, after, go.elsewhere, "the server asked us to reconnect".to_string());
 }
 
 /// Gives the connection up. What was only a fact of the moment is gone with it; a Running not yet said is kept.
-pub(crate) fn reconnect(
-    worker: &mut Worker,
-    after: Duration,
-    elsewhere: Option<String>,
-    reason: String,
-) {
+pub(crate) fn reconnect(worker: &mut Worker, after: Duration, elsewhere: Option<String>, reason: String) {
     worker.link.lose();
     let running = core::mem::take(&mut worker.notices.running);
-    worker.notices = Notices {
-        running,
-        ..Notices::default()
-    };
-    worker.effects.push(Effect::Reconnect {
-        after,
-        elsewhere,
-        reason,
-    });
+    worker.notices = Notices { running, ..Notices::default() };
+    worker.effects.push(Effect::Reconnect { after, elsewhere, reason });
 }
 
 fn hello(worker: &Worker) -> Hello {
@@ -137,10 +110,7 @@ fn hello(worker: &Worker) -> Hello {
 }
 
 fn has_ended(worker: &Worker, token: Token) -> bool {
-    worker
-        .attempts
-        .get(&token)
-        .is_some_and(|attempt| matches!(attempt.stage, Stage::Ended(_)))
+    worker.attempts.get(&token).is_some_and(|attempt| matches!(attempt.stage, Stage::Ended(_)))
 }
 
 /// A server that says "in a year" is not obeyed.

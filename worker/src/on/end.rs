@@ -15,13 +15,7 @@ use crate::step::Effect;
 use crate::worker::Worker;
 
 /// Its runtime tells its end.
-pub(crate) fn ended(
-    worker: &mut Worker,
-    token: Token,
-    exit: Exit,
-    output: OutputLengths,
-    at: Uptime,
-) {
+pub(crate) fn ended(worker: &mut Worker, token: Token, exit: Exit, output: OutputLengths, at: Uptime) {
     let Some(attempt) = worker.attempts.get(&token) else {
         return;
     };
@@ -29,10 +23,7 @@ pub(crate) fn ended(
         return;
     }
     // A container that had ended by itself before our stop keeps its true outcome.
-    let stopped = attempt
-        .stop
-        .filter(|stop| at >= stop.at)
-        .map(|stop| stop.cause);
+    let stopped = attempt.stop.filter(|stop| at >= stop.at).map(|stop| stop.cause);
     finish(worker, token, classify(exit, stopped), output, at);
 }
 
@@ -60,9 +51,7 @@ pub(crate) fn refused(worker: &mut Worker, now: Uptime, token: Token, cause: Rel
             finish(worker, token, verdict, OutputLengths::default(), now);
         }
         // It had told us of a start: then nobody knows what became of that.
-        (Stage::Running { .. }, _) => {
-            ended(worker, token, Exit::Vanished, OutputLengths::default(), now)
-        }
+        (Stage::Running { .. }, _) => ended(worker, token, Exit::Vanished, OutputLengths::default(), now),
         _ => {}
     }
 }
@@ -76,11 +65,7 @@ fn finish(worker: &mut Worker, token: Token, verdict: Verdict, output: OutputLen
         verdict,
         output,
         at,
-        Ended {
-            acknowledged: false,
-            output_done: output == OutputLengths::default(),
-            launched: true,
-        },
+        Ended { acknowledged: false, output_done: output == OutputLengths::default(), launched: true },
     );
 }
 
@@ -116,18 +101,14 @@ fn give_back(worker: &mut Worker, token: Token, cause: ReleaseCause) {
 /// Reports up to this one are durable.
 pub(crate) fn acknowledged(worker: &mut Worker, now: Uptime, last: ReportNo) {
     let mut entries = Vec::new();
-    worker
-        .outbox
-        .acknowledge(last, |entry| entries.extend(matter_of(&entry)));
+    worker.outbox.acknowledge(last, |entry| entries.extend(matter_of(&entry)));
     settle(worker, now, entries);
 }
 
 /// A new connection: reports up to this one were durable before it.
 pub(crate) fn begin_again(worker: &mut Worker, now: Uptime, last: ReportNo) {
     let mut entries = Vec::new();
-    worker
-        .outbox
-        .begin_again(last, |entry| entries.extend(matter_of(&entry)));
+    worker.outbox.begin_again(last, |entry| entries.extend(matter_of(&entry)));
     settle(worker, now, entries);
 }
 

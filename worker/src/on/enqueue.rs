@@ -43,20 +43,13 @@ pub(crate) fn definitions(worker: &mut Worker, definitions: Vec<Definition>) {
 
 fn has_room(worker: &Worker) -> bool {
     let (busy, queued) = worker.load();
-    u64::from(busy) + u64::from(queued)
-        < u64::from(worker.slots.count()) + u64::from(worker.config.backlog)
+    u64::from(busy) + u64::from(queued) < u64::from(worker.slots.count()) + u64::from(worker.config.backlog)
 }
 
 fn accept(worker: &mut Worker, now: Uptime, assignment: Assignment) {
-    let Assignment {
-        token, revision, ..
-    } = assignment;
+    let Assignment { token, revision, .. } = assignment;
     let known = worker.definitions.find(revision);
-    let stage = if known.is_some() {
-        Stage::Waiting
-    } else {
-        Stage::Parked
-    };
+    let stage = if known.is_some() { Stage::Waiting } else { Stage::Parked };
     let place = Place {
         priority: Reverse(assignment.priority),
         due: due(now, &assignment),
@@ -101,12 +94,7 @@ fn queue(worker: &mut Worker, token: Token) {
 }
 
 fn obstacle(worker: &Worker, runtime: RuntimeKind) -> Option<ReleaseCause> {
-    match worker
-        .config
-        .runtimes
-        .iter()
-        .find(|(kind, _)| *kind == runtime)
-    {
+    match worker.config.runtimes.iter().find(|(kind, _)| *kind == runtime) {
         Some((_, Availability::Available)) => None,
         Some((_, Availability::Unavailable(_))) => Some(ReleaseCause::RuntimeUnavailable),
         None => Some(ReleaseCause::Policy),

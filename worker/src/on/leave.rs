@@ -24,9 +24,7 @@ pub(crate) fn leave(worker: &mut Worker, now: Uptime, leave: Leave) {
     match leave {
         Leave::Drain => {}
         Leave::Interrupt => {
-            for token in tokens(worker, |attempt| {
-                attempt.is_live() && attempt.stop.is_none()
-            }) {
+            for token in tokens(worker, |attempt| attempt.is_live() && attempt.stop.is_none()) {
                 stop::ask(worker, now, token, StopCause::Drain, None);
             }
         }
@@ -72,10 +70,5 @@ fn is_done(worker: &Worker) -> bool {
 }
 
 fn tokens(worker: &Worker, which: impl Fn(&crate::attempt::Attempt) -> bool) -> Vec<Token> {
-    worker
-        .attempts
-        .iter()
-        .filter(|(_, attempt)| which(attempt))
-        .map(|(token, _)| *token)
-        .collect()
+    worker.attempts.iter().filter(|(_, attempt)| which(attempt)).map(|(token, _)| *token).collect()
 }

@@ -15,12 +15,7 @@ use crate::step::Effect;
 use crate::worker::Worker;
 
 /// Adopts what is found. The first connection is opened when that is done; a later survey makes a new one, so that it is reconciled.
-pub(crate) fn restored(
-    worker: &mut Worker,
-    now: Uptime,
-    attempts: Vec<Restored>,
-    foreign: Vec<Foreign>,
-) {
+pub(crate) fn restored(worker: &mut Worker, now: Uptime, attempts: Vec<Restored>, foreign: Vec<Foreign>) {
     // Nothing is known of an earlier lease: containers that must not outlive it count from our start.
     worker.link.lease_from.get_or_insert(now);
     worker.foreign = foreign;
@@ -30,31 +25,18 @@ pub(crate) fn restored(
             adopt(worker, now, token, restored);
         }
     }
-    connect::reconnect(
-        worker,
-        Duration::ZERO,
-        None,
-        "what this machine runs must be reconciled".to_string(),
-    );
+    connect::reconnect(worker, Duration::ZERO, None, "what this machine runs must be reconciled".to_string());
 }
 
 fn adopt(worker: &mut Worker, now: Uptime, token: Token, restored: Restored) {
-    let Restored {
-        launch,
-        stopping,
-        found,
-    } = restored;
+    let Restored { launch, stopping, found } = restored;
     let runtime = launch.spec.runtime;
     if found == Found::Unstarted {
         // The server will find it absent and enqueue it again.
         worker.effects.push(Effect::Forget { token, runtime });
         return;
     }
-    let place = Place {
-        priority: Reverse(0),
-        due: 0,
-        arrival: worker.next_arrival(),
-    };
+    let place = Place { priority: Reverse(0), due: 0, arrival: worker.next_arrival() };
     let is_fenced = launch.spec.self_fence.is_some();
     let time_left = launch.time_left;
     worker.attempts.insert(
@@ -64,10 +46,7 @@ fn adopt(worker: &mut Worker, now: Uptime, token: Token, restored: Restored) {
             revision: launch.revision,
             body: None,
             time_left,
-            known: Some(Known {
-                name: launch.name,
-                spec: launch.spec,
-            }),
+            known: Some(Known { name: launch.name, spec: launch.spec }),
             stage: Stage::Launched(Phase::Starting),
             stop: None,
             alarm: None,
@@ -78,9 +57,7 @@ fn adopt(worker: &mut Worker, now: Uptime, token: Token, restored: Restored) {
         worker.fenced.insert(token);
     }
     match found {
-        Found::Running { container, at } => {
-            crate::on::run::started(worker, now, token, container, at)
-        }
+        Found::Running { container, at } => crate::on::run::started(worker, now, token, container, at),
         Found::Ended { exit, output, at } => {
             end::restored_end(worker, token, exit, stopping, output, at.min(now));
             return;

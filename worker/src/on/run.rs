@@ -11,9 +11,11 @@ use crate::worker::Worker;
 
 /// It is pulling, or starting.
 pub(crate) fn progressed(worker: &mut Worker, token: Token, phase: Phase) {
-    if !matches!(phase, Phase::Pulling { .. } | Phase::Starting) {
-        return;
-    }
+    let phase = match phase {
+        Phase::Pulling { percent } => Phase::Pulling { percent: percent.map(|it| it.min(100)) },
+        Phase::Starting => phase,
+        _ => return,
+    };
     if let Some(attempt) = worker.attempts.get_mut(&token)
         && matches!(attempt.stage, Stage::Launched(before) if before != phase)
     {
@@ -23,13 +25,7 @@ pub(crate) fn progressed(worker: &mut Worker, token: Token, phase: Phase) {
 }
 
 /// Its container has started: the run timeout counts from there.
-pub(crate) fn started(
-    worker: &mut Worker,
-    now: Uptime,
-    token: Token,
-    container: String,
-    at: Uptime,
-) {
+pub(crate) fn started(worker: &mut Worker, now: Uptime, token: Token, container: String, at: Uptime) {
     let Some(attempt) = worker.attempts.get_mut(&token) else {
         return;
     };
@@ -48,12 +44,7 @@ pub(crate) fn started(
 
 /// A runtime can be used, or cannot: what has not started there goes back.
 pub(crate) fn availability(worker: &mut Worker, runtime: RuntimeKind, availability: Availability) {
-    let Some((_, known)) = worker
-        .config
-        .runtimes
-        .iter_mut()
-        .find(|(kind, _)| *kind == runtime)
-    else {
+    let Some((_, known)) = worker.config.runtimes.iter_mut().find(|(kind, _)| *kind == runtime) else {
         return;
     };
     if *known == availability {

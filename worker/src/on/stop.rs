@@ -33,10 +33,7 @@ pub(crate) fn cancel(worker: &mut Worker, now: Uptime, cancel: Cancel) {
 /// The server wants these back if they are unstarted.
 pub(crate) fn recall(worker: &mut Worker, tokens: Vec<Token>) {
     for token in tokens {
-        let phase = worker
-            .attempts
-            .get(&token)
-            .map_or(Phase::Unknown, |attempt| attempt.phase());
+        let phase = worker.attempts.get(&token).map_or(Phase::Unknown, |attempt| attempt.phase());
         match phase {
             Phase::Backlog => worker.release(token, ReleaseCause::Recalled),
             _ => worker.notices.status.push((token, phase)),
@@ -57,30 +54,15 @@ pub(crate) fn supersede(worker: &mut Worker, now: Uptime, token: Token) {
 }
 
 /// The first rung of the kill ladder.
-pub(crate) fn ask(
-    worker: &mut Worker,
-    now: Uptime,
-    token: Token,
-    cause: StopCause,
-    grace: Option<Duration>,
-) {
+pub(crate) fn ask(worker: &mut Worker, now: Uptime, token: Token, cause: StopCause, grace: Option<Duration>) {
     let Some(attempt) = worker.attempts.get_mut(&token) else {
         return;
     };
     let grace = grace.unwrap_or_else(|| attempt.stop_grace());
     let rung = StopStep::Ask { grace };
-    attempt.stop = Some(Stop {
-        cause,
-        at: now,
-        rung,
-    });
+    attempt.stop = Some(Stop { cause, at: now, rung });
     let runtime = attempt.runtime();
-    worker.effects.push(Effect::Stop {
-        token,
-        runtime,
-        cause,
-        step: rung,
-    });
+    worker.effects.push(Effect::Stop { token, runtime, cause, step: rung });
     worker.notices.progress.insert(token);
     worker.set_alarm(token, Some(slots::patience_with(grace, now)));
 }
@@ -97,12 +79,7 @@ pub(crate) fn climb(worker: &mut Worker, now: Uptime, token: Token) {
     stop.rung = rung;
     let cause = stop.cause;
     let runtime = attempt.runtime();
-    worker.effects.push(Effect::Stop {
-        token,
-        runtime,
-        cause,
-        step: rung,
-    });
+    worker.effects.push(Effect::Stop { token, runtime, cause, step: rung });
     worker.set_alarm(token, Some(again));
 }
 
@@ -113,17 +90,6 @@ fn end_unstarted(worker: &mut Worker, now: Uptime, token: Token, cause: StopCaus
         worker.attempts.remove(&token);
         return;
     }
-    let ended = Ended {
-        acknowledged: false,
-        output_done: true,
-        launched: false,
-    };
-    end::close(
-        worker,
-        token,
-        classify::unstarted(cause),
-        OutputLengths::default(),
-        now,
-        ended,
-    );
+    let ended = Ended { acknowledged: false, output_done: true, launched: false };
+    end::close(worker, token, classify::unstarted(cause), OutputLengths::default(), now, ended);
 }

@@ -22,23 +22,14 @@ pub(crate) fn tick(worker: &mut Worker, now: Uptime) {
     }
     if worker.link.is_greeting_overdue(now) {
         let after = worker.link.backoff();
-        connect::reconnect(
-            worker,
-            after,
-            None,
-            "the server did not answer Hello".to_string(),
-        );
+        connect::reconnect(worker, after, None, "the server did not answer Hello".to_string());
     }
     fence_off(worker, now);
 }
 
 /// When the next container has to be stopped because the server is silent.
 pub(crate) fn next_self_fence(worker: &Worker) -> Option<Uptime> {
-    worker
-        .fenced
-        .iter()
-        .filter_map(|token| self_fence_at(worker, *token))
-        .min()
+    worker.fenced.iter().filter_map(|token| self_fence_at(worker, *token)).min()
 }
 
 fn ring(worker: &mut Worker, now: Uptime, token: Token) {
@@ -67,13 +58,8 @@ fn fence_off(worker: &mut Worker, now: Uptime) {
 
 /// Early enough for its grace and the kill after it.
 fn self_fence_at(worker: &Worker, token: Token) -> Option<Uptime> {
-    let attempt = worker
-        .attempts
-        .get(&token)
-        .filter(|attempt| attempt.stop.is_none())?;
-    let notice = attempt
-        .self_fence()?
-        .saturating_sub(attempt.stop_grace() + KILL_AFTER_GRACE);
+    let attempt = worker.attempts.get(&token).filter(|attempt| attempt.stop.is_none())?;
+    let notice = attempt.self_fence()?.saturating_sub(attempt.stop_grace() + KILL_AFTER_GRACE);
     // Never so early that an ordinary heartbeat could not have come first.
     Some(worker.link.lease_from? + notice.max(worker.intervals().heartbeat + HEARTBEAT_SLACK))
 }
