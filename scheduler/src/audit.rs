@@ -28,28 +28,14 @@ pub fn audit(it: &Scheduler) -> Vec<String> {
     }
     for (id, worker) in it.fleet.iter() {
         for job in &worker.held {
-            let holder = it
-                .jobs
-                .get(job)
-                .and_then(Job::attempt)
-                .map(|attempt| attempt.worker);
+            let holder = it.jobs.get(job).and_then(Job::attempt).map(|attempt| attempt.worker);
             if holder != Some(id) {
-                faults.push(format!(
-                    "worker {id} seems to hold job {job}, which says {holder:?}"
-                ));
+                faults.push(format!("worker {id} seems to hold job {job}, which says {holder:?}"));
             }
         }
         for place in &worker.prefetched {
-            if !it
-                .jobs
-                .get(&place.job())
-                .and_then(Job::attempt)
-                .is_some_and(|attempt| attempt.prefetched)
-            {
-                faults.push(format!(
-                    "worker {id}: job {} is not in its backlog",
-                    place.job()
-                ));
+            if !it.jobs.get(&place.job()).and_then(Job::attempt).is_some_and(|attempt| attempt.prefetched) {
+                faults.push(format!("worker {id}: job {} is not in its backlog", place.job()));
             }
         }
         if worker.held_count() > worker.slots().saturating_add(worker.backlog)
@@ -61,9 +47,7 @@ pub fn audit(it: &Scheduler) -> Vec<String> {
     }
     for job in it.phases.keys() {
         if it.jobs.get(job).and_then(Job::attempt).is_none() {
-            faults.push(format!(
-                "a phase is kept for job {job}, which has no attempt"
-            ));
+            faults.push(format!("a phase is kept for job {job}, which has no attempt"));
         }
     }
     faults
@@ -85,23 +69,14 @@ fn fault_of(it: &Scheduler, id: JobId, job: &Job) -> Option<&'static str> {
         }
         Standing::Held(attempt) => {
             let watched = |at, alarm| it.timers.has_alarm(at, alarm);
-            let held = it
-                .fleet
-                .worker(attempt.worker)
-                .is_some_and(|worker| worker.held.contains(&id));
+            let held = it.fleet.worker(attempt.worker).is_some_and(|worker| worker.held.contains(&id));
             if !held {
                 Some("its worker does not know that it holds it")
             } else if attempt.fence > it.last.fence {
                 Some("its fence was never given")
-            } else if attempt
-                .overrun_at
-                .is_some_and(|at| !watched(at, Alarm::Overrun(id, attempt.fence)))
-            {
+            } else if attempt.overrun_at.is_some_and(|at| !watched(at, Alarm::Overrun(id, attempt.fence))) {
                 Some("its timeout is not watched")
-            } else if attempt
-                .loss_at
-                .is_some_and(|at| !watched(at, Alarm::Loss(id, attempt.fence)))
-            {
+            } else if attempt.loss_at.is_some_and(|at| !watched(at, Alarm::Loss(id, attempt.fence))) {
                 Some("its loss is not watched")
             } else {
                 None

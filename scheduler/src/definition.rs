@@ -54,13 +54,8 @@ pub struct RetryPolicy {
 
 impl RetryPolicy {
     /// The outcomes that use the job's own budget (DESIGN.md section 3).
-    pub const OWN_BUDGET: [Outcome; 5] = [
-        Outcome::Failed,
-        Outcome::OomKilled,
-        Outcome::TimedOut,
-        Outcome::PullFailed,
-        Outcome::StartFailed,
-    ];
+    pub const OWN_BUDGET: [Outcome; 5] =
+        [Outcome::Failed, Outcome::OomKilled, Outcome::TimedOut, Outcome::PullFailed, Outcome::StartFailed];
 }
 
 impl Default for RetryPolicy {
@@ -100,11 +95,7 @@ pub struct Backoff {
 
 impl Default for Backoff {
     fn default() -> Self {
-        Self {
-            initial: Duration::from_secs(10),
-            max: Duration::from_secs(600),
-            factor_milli: 2_000,
-        }
+        Self { initial: Duration::from_secs(10), max: Duration::from_secs(600), factor_milli: 2_000 }
     }
 }
 
@@ -121,11 +112,7 @@ pub struct LossPolicy {
 
 impl Default for LossPolicy {
     fn default() -> Self {
-        Self {
-            limit: 3,
-            after: Duration::from_secs(60),
-            on_lost: OnLost::Retry,
-        }
+        Self { limit: 3, after: Duration::from_secs(60), on_lost: OnLost::Retry }
     }
 }
 

@@ -32,10 +32,7 @@ impl Definitions {
     /// Starts empty.
     #[must_use]
     pub fn new(seed: Seed) -> Self {
-        Self {
-            known: Vec::new(),
-            by_revision: Table::with_hasher(seed),
-        }
+        Self { known: Vec::new(), by_revision: Table::with_hasher(seed) }
     }
 
     /// Takes a reading of jobs.yaml; drops what is neither in it, nor in the one before, nor in use.
@@ -50,9 +47,7 @@ impl Definitions {
             }
         }
         for slot in &mut self.known {
-            if slot
-                .as_ref()
-                .is_some_and(|known| known.age > 1 && known.jobs == 0)
+            if slot.as_ref().is_some_and(|known| known.age > 1 && known.jobs == 0)
                 && let Some(known) = slot.take()
             {
                 self.by_revision.remove(&known.definition.revision);
@@ -65,18 +60,10 @@ impl Definitions {
         if let Some(number) = self.by_revision.get(&definition.revision) {
             return *number;
         }
-        let free = self
-            .known
-            .iter()
-            .position(Option::is_none)
-            .unwrap_or(self.known.len());
+        let free = self.known.iter().position(Option::is_none).unwrap_or(self.known.len());
         let number = DefinitionNo(u32::try_from(free).unwrap_or(u32::MAX));
         self.by_revision.insert(definition.revision, number);
-        let known = Known {
-            definition,
-            jobs: 0,
-            age: 1,
-        };
+        let known = Known { definition, jobs: 0, age: 1 };
         match self.known.get_mut(free) {
             Some(slot) => *slot = Some(known),
             None => self.known.push(Some(known)),
@@ -93,10 +80,7 @@ impl Definitions {
     /// The definition at this place. Places come from this table and stay taken while a job refers to them.
     #[must_use]
     pub fn at(&self, number: DefinitionNo) -> Option<&Arc<Definition>> {
-        self.known
-            .get(number.0 as usize)
-            .and_then(Option::as_ref)
-            .map(|known| &known.definition)
+        self.known.get(number.0 as usize).and_then(Option::as_ref).map(|known| &known.definition)
     }
 
     /// One job more refers to it.
@@ -114,8 +98,6 @@ impl Definitions {
     }
 
     fn slot_mut(&mut self, number: DefinitionNo) -> Option<&mut Known> {
-        self.known
-            .get_mut(number.0 as usize)
-            .and_then(Option::as_mut)
+        self.known.get_mut(number.0 as usize).and_then(Option::as_mut)
     }
 }

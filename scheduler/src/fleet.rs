@@ -9,8 +9,7 @@ use alloc::vec::Vec;
 
 use protocol::report::{Availability, Phase};
 use protocol::{
-    Incarnation, JobId, ReportNo, Revision, RuntimeKind, SessionId, Timestamp, Token, Uptime,
-    WorkerId,
+    Incarnation, JobId, ReportNo, Revision, RuntimeKind, SessionId, Timestamp, Token, Uptime, WorkerId,
 };
 use rand::Rng;
 use rand::rngs::SmallRng;
@@ -140,26 +139,19 @@ impl Worker {
     /// Whether it may be handed anything at all.
     #[must_use]
     pub fn is_open(&self) -> bool {
-        matches!(self.link, Link::Ready(_))
-            && !self.row.cordoned
-            && !self.draining
-            && !self.unreachable
+        matches!(self.link, Link::Ready(_)) && !self.row.cordoned && !self.draining && !self.unreachable
     }
 
     /// Whether it says that it can run this kind now.
     #[must_use]
     pub fn offers(&self, runtime: RuntimeKind) -> bool {
-        self.runtimes
-            .iter()
-            .any(|(kind, availability)| *kind == runtime && availability.is_available())
+        self.runtimes.iter().any(|(kind, availability)| *kind == runtime && availability.is_available())
     }
 
     /// Whether it is not offered this revision for now.
     #[must_use]
     pub fn excludes(&self, revision: Revision) -> bool {
-        self.exclusions
-            .iter()
-            .any(|it| it.active && it.revision.is_none_or(|excluded| excluded == revision))
+        self.exclusions.iter().any(|it| it.active && it.revision.is_none_or(|excluded| excluded == revision))
     }
 
     /// How many attempts it holds beyond its slots.
@@ -178,9 +170,8 @@ impl Worker {
     fn load_now(&self) -> Option<u32> {
         let room = self.slots().saturating_add(self.backlog);
         let held = self.held_count();
-        (self.is_open() && held < room && self.slots() > 0).then(|| {
-            u32::try_from(u64::from(held) * FULL / u64::from(self.slots())).unwrap_or(u32::MAX)
-        })
+        (self.is_open() && held < room && self.slots() > 0)
+            .then(|| u32::try_from(u64::from(held) * FULL / u64::from(self.slots())).unwrap_or(u32::MAX))
     }
 }
 
@@ -340,9 +331,7 @@ impl Fleet {
 
     /// Workers that could take one more attempt, the least loaded one first; `true` if into a free slot.
     pub fn open(&self) -> impl Iterator<Item = (&Worker, bool)> {
-        self.open
-            .iter()
-            .filter_map(|(load, _, id)| Some((self.workers.get(id)?, u64::from(*load) < FULL)))
+        self.open.iter().filter_map(|(load, _, id)| Some((self.workers.get(id)?, u64::from(*load) < FULL)))
     }
 
     /// Whether anybody could take one more attempt.
@@ -356,29 +345,15 @@ impl Fleet {
     pub fn faults(&self) -> Vec<&'static str> {
         let mut faults = Vec::new();
         for (id, worker) in &self.workers {
-            let indexed = worker
-                .load
-                .is_some_and(|(load, tie)| self.open.contains(&(load, tie, *id)));
-            if worker.load_now() != worker.load.map(|(load, _)| load)
-                || worker.load.is_some() != indexed
-            {
+            let indexed = worker.load.is_some_and(|(load, tie)| self.open.contains(&(load, tie, *id)));
+            if worker.load_now() != worker.load.map(|(load, _)| load) || worker.load.is_some() != indexed {
                 faults.push("a worker's load is not what the order says");
             }
-            if worker
-                .link
-                .session()
-                .is_some_and(|session| self.by_session(session) != Some(*id))
-            {
+            if worker.link.session().is_some_and(|session| self.by_session(session) != Some(*id)) {
                 faults.push("a worker's session is not known as its own");
             }
         }
-        if self.prefetched
-            != self
-                .workers
-                .values()
-                .map(|worker| worker.prefetched.len())
-                .sum::<usize>()
-        {
+        if self.prefetched != self.workers.values().map(|worker| worker.prefetched.len()).sum::<usize>() {
             faults.push("the count of prefetched attempts is wrong");
         }
         if self.open.len() > self.workers.len() || self.sessions.len() > self.workers.len() {

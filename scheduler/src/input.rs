@@ -10,8 +10,7 @@ use protocol::container::Body;
 use protocol::order::VersionRange;
 use protocol::report::Availability;
 use protocol::{
-    ClusterId, Incarnation, JobId, Report, Revision, RuntimeKind, SessionId, Timestamp, Uptime,
-    WorkerId,
+    ClusterId, Incarnation, JobId, Report, Revision, RuntimeKind, SessionId, Timestamp, Uptime, WorkerId,
 };
 
 use crate::definition::Definition;

@@ -72,10 +72,7 @@ impl State {
     /// Whether the job is over, for good.
     #[must_use]
     pub const fn has_ended(self) -> bool {
-        matches!(
-            self,
-            Self::Succeeded | Self::Failed | Self::Cancelled | Self::Expired | Self::Lost
-        )
+        matches!(self, Self::Succeeded | Self::Failed | Self::Cancelled | Self::Expired | Self::Lost)
     }
 }
 
@@ -206,11 +203,7 @@ impl Attempt {
     /// Its token.
     #[must_use]
     pub const fn token(&self, job: JobId) -> Token {
-        Token {
-            job,
-            fence: self.fence,
-            nonce: self.nonce,
-        }
+        Token { job, fence: self.fence, nonce: self.nonce }
     }
 
     /// Whether this token is this attempt's, and this worker its holder.

@@ -26,10 +26,7 @@ impl RecentKeys {
     /// Starts to remember after this commit.
     #[must_use]
     pub fn starting_after(group: GroupNo) -> Self {
-        Self {
-            floor: group,
-            ..Self::default()
-        }
+        Self { floor: group, ..Self::default() }
     }
 
     /// Who holds this key, as far as the reading and the memory together can tell.
@@ -43,11 +40,7 @@ impl RecentKeys {
             (None, None) if key.read_at < self.floor => return Err(Rejection::KeyReadingTooOld),
             (None, None) => return Ok(None),
         };
-        if holder.digest == key.digest {
-            Ok(Some(holder))
-        } else {
-            Err(Rejection::KeyMismatch(holder))
-        }
+        if holder.digest == key.digest { Ok(Some(holder)) } else { Err(Rejection::KeyMismatch(holder)) }
     }
 
     /// Remembers a key of the group that is being decided.
@@ -63,11 +56,7 @@ impl RecentKeys {
             return;
         }
         self.floor = floor;
-        while self
-            .by_group
-            .front()
-            .is_some_and(|(group, _)| *group <= floor)
-        {
+        while self.by_group.front().is_some_and(|(group, _)| *group <= floor) {
             if let Some((_, key)) = self.by_group.pop_front() {
                 self.holders.remove(&key);
             }
@@ -82,19 +71,10 @@ mod tests {
     use super::*;
 
     fn key(read_at: u64, digest: u128) -> Key {
-        Key {
-            key: "api:a".into(),
-            digest,
-            found: None,
-            read_at: GroupNo(read_at),
-        }
+        Key { key: "api:a".into(), digest, found: None, read_at: GroupNo(read_at) }
     }
 
-    const HOLDER: KeyHolder = KeyHolder {
-        job: JobId(1),
-        count: 1,
-        digest: 7,
-    };
+    const HOLDER: KeyHolder = KeyHolder { job: JobId(1), count: 1, digest: 7 };
 
     #[test]
     fn a_key_committed_after_the_reading_is_found() {
@@ -102,10 +82,7 @@ mod tests {
         assert_eq!(keys.holder(&key(10, 7)), Ok(None));
         keys.remember(GroupNo(11), "api:a".into(), HOLDER);
         assert_eq!(keys.holder(&key(10, 7)), Ok(Some(HOLDER)));
-        assert_eq!(
-            keys.holder(&key(10, 8)),
-            Err(Rejection::KeyMismatch(HOLDER))
-        );
+        assert_eq!(keys.holder(&key(10, 8)), Err(Rejection::KeyMismatch(HOLDER)));
     }
 
     #[test]
@@ -114,10 +91,7 @@ mod tests {
         keys.remember(GroupNo(11), "api:a".into(), HOLDER);
         keys.begin(GroupNo(11 + GROUPS_REMEMBERED));
         assert_eq!(keys.holder(&key(10, 7)), Err(Rejection::KeyReadingTooOld));
-        let found = Key {
-            found: Some(HOLDER),
-            ..key(10, 7)
-        };
+        let found = Key { found: Some(HOLDER), ..key(10, 7) };
         assert_eq!(keys.holder(&found), Ok(Some(HOLDER)));
     }
 }

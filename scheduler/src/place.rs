@@ -81,23 +81,17 @@ pub(crate) fn recall_idle(it: &mut Scheduler, now: Now) {
             continue;
         };
         let mut tokens = Vec::new();
-        for place in worker
-            .prefetched
-            .iter()
-            .rev()
-            .take(worker.queued() as usize)
-        {
+        for place in worker.prefetched.iter().rev().take(worker.queued() as usize) {
             let Some(attempt) = it.jobs.get(&place.job()).and_then(Job::attempt) else {
                 continue;
             };
             let ripe = attempt.assigned_up + SITTING_MIN;
             let takers = || {
-                it.fleet.open().any(|(other, free)| {
-                    free && other.row.worker != id && suits(it, other, place.job())
-                })
+                it.fleet
+                    .open()
+                    .any(|(other, free)| free && other.row.worker != id && suits(it, other, place.job()))
             };
-            if attempt.recalled || attempt.stopping.is_some() || wanted == tokens.len() || !takers()
-            {
+            if attempt.recalled || attempt.stopping.is_some() || wanted == tokens.len() || !takers() {
                 continue;
             }
             if ripe <= now.up {
@@ -129,10 +123,9 @@ pub(crate) fn standing_of(it: &Scheduler, id: JobId) -> (State, Option<PendingRe
     };
     let pending = match &job.standing {
         Standing::Scheduled => Some(PendingReason::NotDue),
-        Standing::Queued(_) => it
-            .definitions
-            .at(job.definition)
-            .map(|definition| why_waiting(it, definition)),
+        Standing::Queued(_) => {
+            it.definitions.at(job.definition).map(|definition| why_waiting(it, definition))
+        }
         Standing::Quarantined => Some(PendingReason::Quarantined),
         Standing::Held(_) => None,
     };
@@ -142,11 +135,7 @@ pub(crate) fn standing_of(it: &Scheduler, id: JobId) -> (State, Option<PendingRe
 /// Why jobs of a definition wait: the first obstacle that no worker is free of.
 pub(crate) fn why_waiting(it: &Scheduler, definition: &Definition) -> PendingReason {
     let mut furthest = PendingReason::NoWorker;
-    for (_, worker) in it
-        .fleet
-        .iter()
-        .filter(|(_, worker)| worker.link.session().is_some())
-    {
+    for (_, worker) in it.fleet.iter().filter(|(_, worker)| worker.link.session().is_some()) {
         let reason = obstacle(worker, definition);
         furthest = furthest.max(reason);
     }
@@ -200,17 +189,12 @@ fn suits(it: &Scheduler, worker: &Worker, id: JobId) -> bool {
     let Some(job) = it.jobs.get(&id) else {
         return false;
     };
-    it.definitions
-        .at(job.definition)
-        .is_some_and(|definition| may_run(worker, lane_of(it, job), definition))
+    it.definitions.at(job.definition).is_some_and(|definition| may_run(worker, lane_of(it, job), definition))
 }
 
 /// Whether the next attempt should not go where the last one was: the user says so, or the platform failed there.
 fn avoids_last(job: &Job, definition: &Definition) -> bool {
-    let lost_there = job
-        .past
-        .as_ref()
-        .is_some_and(|past| !past.losses.is_empty());
+    let lost_there = job.past.as_ref().is_some_and(|past| !past.losses.is_empty());
     definition.retry.on == RetryOn::Other || (lost_there && definition.retry.on == RetryOn::Any)
 }
 
@@ -242,11 +226,7 @@ fn grant(it: &mut Scheduler, now: Now, lane: LaneKey, id: JobId, to: WorkerId, f
         return;
     };
     let grant = Grant {
-        token: Token {
-            job: id,
-            fence,
-            nonce,
-        },
+        token: Token { job: id, fence, nonce },
         priority: job.priority,
         due_at: job.due_at,
         revision: definition.revision,
@@ -262,13 +242,7 @@ fn grant(it: &mut Scheduler, now: Now, lane: LaneKey, id: JobId, to: WorkerId, f
     let Some(session) = it.ready_session(to) else {
         return;
     };
-    it.change(Change::Assigned(Assigned {
-        token: grant.token,
-        number,
-        worker: to,
-        session,
-        at: now.utc,
-    }));
+    it.change(Change::Assigned(Assigned { token: grant.token, number, worker: to, session, at: now.utc }));
     it.tell(to, session, number_of_definition);
     it.grant(session, grant);
 }

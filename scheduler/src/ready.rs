@@ -40,12 +40,7 @@ impl Place {
     /// The place of a job.
     #[must_use]
     pub const fn new(priority: i8, pinned: bool, due: Timestamp, job: JobId) -> Self {
-        Self {
-            priority: Reverse(priority),
-            unpinned: !pinned,
-            due,
-            job,
-        }
+        Self { priority: Reverse(priority), unpinned: !pinned, due, job }
     }
 
     /// Whose place it is.
@@ -133,9 +128,7 @@ impl Ready {
     /// Whether a job waits at this place.
     #[must_use]
     pub fn contains(&self, lane: LaneKey, place: Place) -> bool {
-        self.lanes
-            .get(&lane)
-            .is_some_and(|queue| queue.contains(&place))
+        self.lanes.get(&lane).is_some_and(|queue| queue.contains(&place))
     }
 
     /// What is wrong with the lanes' own book-keeping: for the audit.
@@ -154,11 +147,7 @@ impl Ready {
         if heads != self.heads {
             faults.push("the heads are not the lanes' first jobs");
         }
-        if self
-            .parked
-            .iter()
-            .any(|lane| !self.lanes.contains_key(lane))
-        {
+        if self.parked.iter().any(|lane| !self.lanes.contains_key(lane)) {
             faults.push("a lane is parked that does not exist");
         }
         faults
@@ -189,12 +178,9 @@ mod tests {
     #[test]
     fn priority_goes_before_due_time_and_due_time_before_id() {
         let mut ready = Ready::default();
-        for (lane, place) in [
-            (A, place(0, 5, 3)),
-            (B, place(0, 5, 2)),
-            (A, place(9, 8, 9)),
-            (B, place(0, 1, 7)),
-        ] {
+        for (lane, place) in
+            [(A, place(0, 5, 3)), (B, place(0, 5, 2)), (A, place(9, 8, 9)), (B, place(0, 1, 7))]
+        {
             ready.push(lane, place);
         }
         assert_eq!(drain(&mut ready), [9, 7, 2, 3]);
@@ -217,10 +203,7 @@ mod tests {
     fn a_pinned_job_goes_before_an_earlier_one_of_the_same_priority() {
         let mut ready = Ready::default();
         ready.push(A, place(0, 1, 1));
-        ready.push(
-            LaneKey::Pinned(WorkerId(4)),
-            Place::new(0, true, Timestamp(2), JobId(2)),
-        );
+        ready.push(LaneKey::Pinned(WorkerId(4)), Place::new(0, true, Timestamp(2), JobId(2)));
         assert_eq!(drain(&mut ready), [2, 1]);
     }
 }

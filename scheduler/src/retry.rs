@@ -30,9 +30,7 @@ pub const fn budget(outcome: Outcome) -> Budget {
         | Outcome::PullFailed
         | Outcome::StartFailed => Budget::Own,
         Outcome::Lost | Outcome::DaemonLost | Outcome::HostFailed => Budget::Platform,
-        Outcome::Succeeded | Outcome::Cancelled | Outcome::Interrupted | Outcome::Released => {
-            Budget::Free
-        }
+        Outcome::Succeeded | Outcome::Cancelled | Outcome::Interrupted | Outcome::Released => Budget::Free,
     }
 }
 
@@ -40,22 +38,14 @@ pub const fn budget(outcome: Outcome) -> Budget {
 pub const LOSS_WINDOW: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// How long to wait after platform failures: long enough for a restarted host to come back, short for whoever waits.
-pub const PLATFORM_BACKOFF: Backoff = Backoff {
-    initial: Duration::from_secs(1),
-    max: Duration::from_secs(60),
-    factor_milli: 2_000,
-};
+pub const PLATFORM_BACKOFF: Backoff =
+    Backoff { initial: Duration::from_secs(1), max: Duration::from_secs(60), factor_milli: 2_000 };
 
 /// Whether the user's policy wants another attempt after this failure. `failures` counts this one.
 #[must_use]
-pub fn wants_another(
-    policy: &RetryPolicy,
-    failures: u32,
-    outcome: Outcome,
-    exit_code: Option<i32>,
-) -> bool {
-    let code_matches = policy.exit_codes.is_empty()
-        || exit_code.is_some_and(|code| policy.exit_codes.contains(&code));
+pub fn wants_another(policy: &RetryPolicy, failures: u32, outcome: Outcome, exit_code: Option<i32>) -> bool {
+    let code_matches =
+        policy.exit_codes.is_empty() || exit_code.is_some_and(|code| policy.exit_codes.contains(&code));
     failures <= policy.max && policy.when.contains(&outcome) && code_matches
 }
 
@@ -73,8 +63,8 @@ fn ceiling_millis(backoff: &Backoff, failures: u32) -> u64 {
         if ceiling >= max || backoff.factor_milli <= 1_000 {
             break;
         }
-        ceiling = u64::try_from(u128::from(ceiling) * u128::from(backoff.factor_milli) / 1_000)
-            .unwrap_or(u64::MAX);
+        ceiling =
+            u64::try_from(u128::from(ceiling) * u128::from(backoff.factor_milli) / 1_000).unwrap_or(u64::MAX);
     }
     ceiling.min(max)
 }
@@ -85,17 +75,12 @@ mod tests {
 
     use super::*;
 
-    const TEN_DOUBLING: Backoff = Backoff {
-        initial: Duration::from_secs(10),
-        max: Duration::from_secs(600),
-        factor_milli: 2_000,
-    };
+    const TEN_DOUBLING: Backoff =
+        Backoff { initial: Duration::from_secs(10), max: Duration::from_secs(600), factor_milli: 2_000 };
 
     #[test]
     fn the_ceiling_doubles_up_to_its_maximum() {
-        let ceilings: Vec<u64> = (1..=8)
-            .map(|n| ceiling_millis(&TEN_DOUBLING, n) / 1_000)
-            .collect();
+        let ceilings: Vec<u64> = (1..=8).map(|n| ceiling_millis(&TEN_DOUBLING, n) / 1_000).collect();
         assert_eq!(ceilings, [10, 20, 40, 80, 160, 320, 600, 600]);
         assert_eq!(ceiling_millis(&TEN_DOUBLING, u32::MAX), 600_000);
     }
@@ -103,27 +88,15 @@ mod tests {
     #[test]
     fn delays_lie_below_the_ceiling_and_are_spread() {
         let mut rng = SmallRng::seed_from_u64(1);
-        let delays: Vec<Duration> = (0..1_000)
-            .map(|_| delay(&TEN_DOUBLING, 1, &mut rng))
-            .collect();
+        let delays: Vec<Duration> = (0..1_000).map(|_| delay(&TEN_DOUBLING, 1, &mut rng)).collect();
         assert!(delays.iter().all(|delay| *delay <= Duration::from_secs(10)));
-        let early = delays
-            .iter()
-            .filter(|delay| **delay < Duration::from_secs(5))
-            .count();
-        assert!(
-            (400..600).contains(&early),
-            "{early} of 1000 in the first half"
-        );
+        let early = delays.iter().filter(|delay| **delay < Duration::from_secs(5)).count();
+        assert!((400..600).contains(&early), "{early} of 1000 in the first half");
     }
 
     #[test]
     fn exit_codes_narrow_what_is_tried_again() {
-        let policy = RetryPolicy {
-            max: 2,
-            exit_codes: vec![75],
-            ..RetryPolicy::default()
-        };
+        let policy = RetryPolicy { max: 2, exit_codes: vec![75], ..RetryPolicy::default() };
         assert!(wants_another(&policy, 1, Outcome::Failed, Some(75)));
         assert!(!wants_another(&policy, 1, Outcome::Failed, Some(1)));
         assert!(!wants_another(&policy, 1, Outcome::PullFailed, None));

@@ -149,14 +149,7 @@ impl Scheduler {
         true
     }
 
-    fn restore_attempt(
-        &mut self,
-        now: Now,
-        id: JobId,
-        job: &mut Job,
-        live: LiveAttempt,
-        number: AttemptNo,
-    ) {
+    fn restore_attempt(&mut self, now: Now, id: JobId, job: &mut Job, live: LiveAttempt, number: AttemptNo) {
         let mut attempt = Attempt {
             fence: live.token.fence,
             nonce: live.token.nonce,
@@ -199,9 +192,7 @@ impl Scheduler {
             Input::Disconnected(session) => on::disconnect(self, now, session),
             Input::Reported(session, report) => on::report(self, now, session, report),
             Input::Heard(heard) => on::hear(self, &heard),
-            Input::Operate(ticket, worker, operation) => {
-                on::operate(self, now, ticket, worker, operation)
-            }
+            Input::Operate(ticket, worker, operation) => on::operate(self, now, ticket, worker, operation),
             Input::Tick => on::tick(self, now),
         }
         place::fill_slots(self, now);
@@ -245,20 +236,8 @@ impl Scheduler {
     }
 
     /// Answers once this step has found out where the first of the accepted jobs stands.
-    pub(crate) fn reply_accepted(
-        &mut self,
-        ticket: Ticket,
-        first: JobId,
-        count: u32,
-        created_at: Timestamp,
-    ) {
-        let accepted = Accepted {
-            first,
-            count,
-            created_at,
-            state: State::Queued,
-            pending: None,
-        };
+    pub(crate) fn reply_accepted(&mut self, ticket: Ticket, first: JobId, count: u32, created_at: Timestamp) {
+        let accepted = Accepted { first, count, created_at, state: State::Queued, pending: None };
         self.accepted.push((ticket, accepted));
     }
 
@@ -271,10 +250,7 @@ impl Scheduler {
 
     /// Tells a worker what a definition is, once per session.
     pub(crate) fn tell(&mut self, id: WorkerId, session: SessionId, number: DefinitionNo) {
-        let untold = self
-            .fleet
-            .worker_mut(id)
-            .is_some_and(|worker| worker.told.insert(number));
+        let untold = self.fleet.worker_mut(id).is_some_and(|worker| worker.told.insert(number));
         if untold && let Some(definition) = self.definitions.at(number).cloned() {
             self.effect(Effect::Define(session, definition));
         }
@@ -292,9 +268,7 @@ impl Scheduler {
     /// The current attempt that this token stands for, if this worker holds it.
     pub(crate) fn held(&mut self, token: Token, worker: WorkerId) -> Option<&mut Job> {
         let job = self.jobs.get_mut(&token.job)?;
-        job.attempt()
-            .is_some_and(|attempt| attempt.is(token, worker))
-            .then_some(job)
+        job.attempt().is_some_and(|attempt| attempt.is(token, worker)).then_some(job)
     }
 
     /// The definition of a job. Definitions outlive their jobs.
@@ -327,8 +301,5 @@ impl Scheduler {
 
 /// How long one attempt of a job may run.
 pub(crate) fn timeout_of(job: &Job, definition: &Definition) -> Option<Duration> {
-    job.past
-        .as_ref()
-        .and_then(|past| past.timeout)
-        .unwrap_or(definition.timeout)
+    job.past.as_ref().and_then(|past| past.timeout).unwrap_or(definition.timeout)
 }

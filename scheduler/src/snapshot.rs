@@ -101,30 +101,19 @@ impl Scheduler {
         Snapshot {
             workers,
             waiting: self.waiting(),
-            phases: self
-                .phases
-                .iter()
-                .map(|(job, phase)| (*job, *phase))
-                .collect(),
+            phases: self.phases.iter().map(|(job, phase)| (*job, *phase)).collect(),
             live_jobs: self.live_jobs() as u64,
         }
     }
 
     fn waiting(&self) -> Vec<(Revision, PendingReason, u64)> {
         let definitions = self.ready.lanes().filter_map(|(lane, count)| match lane {
-            LaneKey::Definition(number) => self
-                .definitions
-                .at(number)
-                .map(|definition| (definition, count)),
+            LaneKey::Definition(number) => self.definitions.at(number).map(|definition| (definition, count)),
             LaneKey::Pinned(_) => None,
         });
         definitions
             .map(|(definition, count)| {
-                (
-                    definition.revision,
-                    place::why_waiting(self, definition),
-                    count as u64,
-                )
+                (definition.revision, place::why_waiting(self, definition), count as u64)
             })
             .collect()
     }

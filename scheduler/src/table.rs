@@ -23,8 +23,7 @@ pub struct Mixer(u64);
 
 impl Mixer {
     const fn fold(&mut self, word: u64) {
-        let product =
-            ((self.0 ^ word) as u128).wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835);
+        let product = ((self.0 ^ word) as u128).wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835);
         self.0 = (product as u64) ^ ((product >> 64) as u64);
     }
 }

@@ -60,24 +60,19 @@ impl Timers {
     /// Takes the next timer on the wall clock that is due.
     pub fn take_date(&mut self, now: Now) -> Option<Date> {
         let due = self.dates.first().is_some_and(|(at, _)| *at <= now.utc);
-        due.then(|| self.dates.pop_first().map(|(_, date)| date))
-            .flatten()
+        due.then(|| self.dates.pop_first().map(|(_, date)| date)).flatten()
     }
 
     /// Takes the next timer on the monotonic clock that is due.
     pub fn take_alarm(&mut self, now: Now) -> Option<Alarm> {
         let due = self.alarms.first().is_some_and(|(at, _)| *at <= now.up);
-        due.then(|| self.alarms.pop_first().map(|(_, alarm)| alarm))
-            .flatten()
+        due.then(|| self.alarms.pop_first().map(|(_, alarm)| alarm)).flatten()
     }
 
     /// When the next one of each kind is due.
     #[must_use]
     pub fn wake_at(&self) -> WakeAt {
-        WakeAt {
-            utc: self.dates.first().map(|(at, _)| *at),
-            up: self.alarms.first().map(|(at, _)| *at),
-        }
+        WakeAt { utc: self.dates.first().map(|(at, _)| *at), up: self.alarms.first().map(|(at, _)| *at) }
     }
 
     /// Whether this timer is set: for the audit.
@@ -98,10 +93,7 @@ mod tests {
     use super::*;
 
     fn at(millis: i64) -> Now {
-        Now {
-            utc: Timestamp(millis),
-            up: Uptime(millis as u64 * 1_000_000),
-        }
+        Now { utc: Timestamp(millis), up: Uptime(millis as u64 * 1_000_000) }
     }
 
     #[test]

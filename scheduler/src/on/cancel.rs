@@ -33,14 +33,7 @@ pub(crate) fn cancel(it: &mut Scheduler, now: Now, request: CancelRequest) {
 }
 
 /// Stops the current attempt of a job, unless it is being stopped already: the cause recorded first wins.
-pub(crate) fn stop(
-    it: &mut Scheduler,
-    now: Now,
-    id: JobId,
-    fence: Fence,
-    cause: StopCause,
-    by: String,
-) {
+pub(crate) fn stop(it: &mut Scheduler, now: Now, id: JobId, fence: Fence, cause: StopCause, by: String) {
     let Some(attempt) = it.jobs.get_mut(&id).and_then(Job::attempt_mut) else {
         return;
     };
@@ -49,21 +42,9 @@ pub(crate) fn stop(
     }
     attempt.stopping = Some(cause);
     let (token, holder) = (attempt.token(id), attempt.worker);
-    it.change(Change::Stopping {
-        token,
-        cause,
-        at: now.utc,
-        by,
-    });
+    it.change(Change::Stopping { token, cause, at: now.utc, by });
     if let Some(session) = it.ready_session(holder) {
-        it.send(
-            session,
-            Order::Cancel(Cancel {
-                token,
-                grace: None,
-                cause,
-            }),
-        );
+        it.send(session, Order::Cancel(Cancel { token, grace: None, cause }));
     } else if cause == StopCause::Cancel {
         give_up_in_time(it, now, id, holder);
     }
@@ -71,19 +52,10 @@ pub(crate) fn stop(
 
 /// A cancelled job does not wait for a worker that stays away, whatever `on_lost` says (FAULTS.md F20).
 fn give_up_in_time(it: &mut Scheduler, now: Now, id: JobId, holder: WorkerId) {
-    let Some(after) = it
-        .jobs
-        .get(&id)
-        .and_then(|job| it.definition(job))
-        .map(|it| it.loss.after)
-    else {
+    let Some(after) = it.jobs.get(&id).and_then(|job| it.definition(job)).map(|it| it.loss.after) else {
         return;
     };
-    let Some(heard) = it
-        .fleet
-        .worker(holder)
-        .filter(|worker| worker.unreachable)
-        .map(|worker| worker.heard)
+    let Some(heard) = it.fleet.worker(holder).filter(|worker| worker.unreachable).map(|worker| worker.heard)
     else {
         return;
     };

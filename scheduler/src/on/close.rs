@@ -34,12 +34,7 @@ pub(crate) fn close(it: &mut Scheduler, now: Now, id: JobId, closed: ClosedAttem
             if let Some(job) = it.jobs.get_mut(&id) {
                 job.standing = Standing::Quarantined;
             }
-            it.change(Change::Waiting {
-                job: id,
-                closed,
-                due_at: now.utc,
-                state: State::Quarantined,
-            });
+            it.change(Change::Waiting { job: id, closed, due_at: now.utc, state: State::Quarantined });
         }
     }
 }
@@ -103,12 +98,8 @@ fn verdict(
             past.own_failures += 1;
             let failures = past.own_failures;
             // A failure under cancel is never tried again (FAULTS.md F20).
-            if !under_cancel
-                && retry::wants_another(&definition.retry, failures, outcome, closed.exit_code)
-            {
-                Verdict::Again(
-                    now.utc + retry::delay(&definition.retry.backoff, failures, &mut it.rng),
-                )
+            if !under_cancel && retry::wants_another(&definition.retry, failures, outcome, closed.exit_code) {
+                Verdict::Again(now.utc + retry::delay(&definition.retry.backoff, failures, &mut it.rng))
             } else {
                 Verdict::End(State::Failed, reason_of(closed))
             }
@@ -129,8 +120,7 @@ fn verdict(
 /// Counts a loss; returns how many there were within the window.
 fn note_loss(job: &mut Job, now: Now) -> u32 {
     let past = job.past_mut();
-    past.losses
-        .retain(|at| now.utc.since(*at) < retry::LOSS_WINDOW);
+    past.losses.retain(|at| now.utc.since(*at) < retry::LOSS_WINDOW);
     past.losses.push(now.utc);
     u32::try_from(past.losses.len()).unwrap_or(u32::MAX)
 }
@@ -165,12 +155,7 @@ fn wait(it: &mut Scheduler, now: Now, id: JobId, due_at: Timestamp, closed: Clos
         queue(it, id);
         State::Queued
     };
-    it.change(Change::Waiting {
-        job: id,
-        closed,
-        due_at,
-        state,
-    });
+    it.change(Change::Waiting { job: id, closed, due_at, state });
 }
 
 /// Takes the attempt off its worker and out of all timers.
@@ -196,29 +181,13 @@ fn take_attempt(it: &mut Scheduler, id: JobId) -> Option<Attempt> {
 }
 
 /// Ended jobs leave the brain at once: this change is what remembers them.
-fn end(
-    it: &mut Scheduler,
-    now: Now,
-    id: JobId,
-    state: State,
-    reason: String,
-    closed: Option<ClosedAttempt>,
-) {
+fn end(it: &mut Scheduler, now: Now, id: JobId, state: State, reason: String, closed: Option<ClosedAttempt>) {
     if let Some(job) = it.jobs.remove(&id) {
         it.definitions.drop_one(job.definition);
     }
     // An attempt that was given up may still have a container: the cancel is not confirmed (DESIGN.md section 3).
-    let given_up = closed
-        .as_ref()
-        .is_some_and(|closed| closed.outcome == Outcome::Lost);
+    let given_up = closed.as_ref().is_some_and(|closed| closed.outcome == Outcome::Lost);
     let confirmed = !(state == State::Cancelled && given_up);
-    it.change(Change::Ended(Ended {
-        job: id,
-        state,
-        at: now.utc,
-        reason,
-        closed,
-        confirmed,
-    }));
+    it.change(Change::Ended(Ended { job: id, state, at: now.utc, reason, closed, confirmed }));
     it.effect(Effect::JobEnded(id, state));
 }

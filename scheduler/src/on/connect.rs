@@ -23,11 +23,7 @@ pub(crate) fn connect(it: &mut Scheduler, now: Now, hello: Connected) {
     match admit(it, now, &hello) {
         Ok((id, version)) => welcome(it, now, id, version, hello),
         Err((code, text)) => {
-            let refused = Refused {
-                code: code.to_string(),
-                text,
-                retry_after: REFUSED_RETRY,
-            };
+            let refused = Refused { code: code.to_string(), text, retry_after: REFUSED_RETRY };
             it.send(hello.session, Order::Refused(refused));
             it.effect(Effect::Close(hello.session, CloseReason::Refused));
         }
@@ -35,11 +31,7 @@ pub(crate) fn connect(it: &mut Scheduler, now: Now, hello: Connected) {
 }
 
 /// Finds out who this is. The error is a stable code and a text for people.
-fn admit(
-    it: &mut Scheduler,
-    now: Now,
-    hello: &Connected,
-) -> Result<(WorkerId, u16), (&'static str, String)> {
+fn admit(it: &mut Scheduler, now: Now, hello: &Connected) -> Result<(WorkerId, u16), (&'static str, String)> {
     let Some(version) = VERSIONS.common(hello.versions) else {
         let (ours, theirs) = (VERSIONS, hello.versions);
         let text = format!(
@@ -48,11 +40,7 @@ fn admit(
         );
         return Err(("unsupported_version", text));
     };
-    if let Some((id, _)) = it
-        .fleet
-        .iter()
-        .find(|(_, worker)| worker.row.secret_hash == hello.secret_hash)
-    {
+    if let Some((id, _)) = it.fleet.iter().find(|(_, worker)| worker.row.secret_hash == hello.secret_hash) {
         return Ok((id, version));
     }
     if let Some(cluster) = hello.cluster.filter(|_| !hello.rejoin) {
@@ -67,19 +55,9 @@ fn admit(
                 hello.name, it.config.cluster
             )
         };
-        return Err((
-            if cluster == it.config.cluster {
-                "unknown_worker"
-            } else {
-                "wrong_cluster"
-            },
-            text,
-        ));
+        return Err((if cluster == it.config.cluster { "unknown_worker" } else { "wrong_cluster" }, text));
     }
-    let namesake = it
-        .fleet
-        .iter()
-        .find(|(_, other)| other.row.name == hello.name && is_alive(other));
+    let namesake = it.fleet.iter().find(|(_, other)| other.row.name == hello.name && is_alive(other));
     if let Some((other, worker)) = namesake {
         let text = format!(
             "the name {:?} belongs to worker {other}, which is alive ({}): choose another with --name",
@@ -130,11 +108,7 @@ fn welcome(it: &mut Scheduler, now: Now, id: WorkerId, version: u16, hello: Conn
     worker.slots = hello.slots;
     worker.backlog = hello.backlog;
     worker.runtimes = hello.runtimes;
-    worker.card = Card {
-        labels: hello.labels,
-        version: hello.version,
-        address: hello.address,
-    };
+    worker.card = Card { labels: hello.labels, version: hello.version, address: hello.address };
     worker.told.clear();
     worker.exclusions.clear();
     worker.draining = false;

@@ -4,7 +4,7 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use protocol::order::{Cancel, Verdict};
+use protocol::order::{Cancel, Reconciled, Verdict};
 use protocol::report::{Availability, Inventory, Outcome, OutputLengths, Phase};
 use protocol::{Fence, JobId, Now, Order, RuntimeKind, SessionId, Token, WorkerId};
 
@@ -31,11 +31,8 @@ pub(crate) fn inventory(it: &mut Scheduler, now: Now, id: WorkerId, part: Invent
     worker.runtimes.clone_from(&part.runtimes);
     worker.link = Link::Ready(session);
     revive(it, now, id);
-    let verdicts = known
-        .iter()
-        .map(|(token, phase)| (*token, judge(it, id, *token, *phase)))
-        .collect();
-    it.send(session, Order::Reconciled(verdicts));
+    let attempts = known.iter().map(|(token, phase)| (*token, judge(it, id, *token, *phase))).collect();
+    it.send(session, Order::Reconciled(Reconciled { attempts, last: true }));
     settle(it, now, id, session, &known, &part.runtimes);
     it.fleet.refresh(id);
     it.fleet.note_growth();
@@ -59,11 +56,7 @@ fn revive(it: &mut Scheduler, now: Now, id: WorkerId) {
         if let Some(at) = attempt.loss_at.take() {
             it.timers.clear_alarm(at, Alarm::Loss(job, token.fence));
         }
-        it.change(Change::Noted {
-            job,
-            at: now.utc,
-            note: Note::Revived { token, worker: id },
-        });
+        it.change(Change::Noted { job, at: now.utc, note: Note::Revived { token, worker: id } });
     }
 }
 
@@ -87,20 +80,12 @@ fn settle(
     known: &[(Token, Phase)],
     runtimes: &[(RuntimeKind, Availability)],
 ) {
-    let known: BTreeMap<(JobId, Fence), Phase> = known
-        .iter()
-        .map(|(token, phase)| ((token.job, token.fence), *phase))
-        .collect();
-    let silent: BTreeSet<RuntimeKind> = runtimes
-        .iter()
-        .filter(|(_, answer)| !answer.is_available())
-        .map(|(kind, _)| *kind)
-        .collect();
-    let held: Vec<JobId> = it
-        .fleet
-        .worker(id)
-        .map(|worker| worker.held.iter().copied().collect())
-        .unwrap_or_default();
+    let known: BTreeMap<(JobId, Fence), Phase> =
+        known.iter().map(|(token, phase)| ((token.job, token.fence), *phase)).collect();
+    let silent: BTreeSet<RuntimeKind> =
+        runtimes.iter().filter(|(_, answer)| !answer.is_available()).map(|(kind, _)| *kind).collect();
+    let held: Vec<JobId> =
+        it.fleet.worker(id).map(|worker| worker.held.iter().copied().collect()).unwrap_or_default();
     for job in held {
         let Some(live) = it.jobs.get(&job) else {
             continue;
@@ -112,24 +97,12 @@ fn settle(
         let (stopping, started) = (attempt.stopping, attempt.started_at.is_some());
         if known.contains_key(&(job, token.fence)) {
             if let Some(cause) = stopping {
-                it.send(
-                    session,
-                    Order::Cancel(Cancel {
-                        token,
-                        grace: None,
-                        cause,
-                    }),
-                );
+                it.send(session, Order::Cancel(Cancel { token, grace: None, cause }));
             }
         } else if silent.contains(&definition.runtime()) {
             // Nothing can be concluded from the absence in a list that is not complete.
         } else if started {
-            let closed = gone(
-                now,
-                token,
-                attempt.started_at,
-                "its worker came back without it",
-            );
+            let closed = gone(now, token, attempt.started_at, "its worker came back without it");
             close::close(it, now, job, closed);
         } else if stopping.is_some() {
             let closed = ClosedAttempt {
@@ -148,8 +121,7 @@ fn enqueue_again(it: &mut Scheduler, id: JobId, session: SessionId) {
     let Some(job) = it.jobs.get_mut(&id) else {
         return;
     };
-    let (number, priority, due_at, has_body) =
-        (job.definition, job.priority, job.due_at, job.has_body);
+    let (number, priority, due_at, has_body) = (job.definition, job.priority, job.due_at, job.has_body);
     let Some(attempt) = job.attempt_mut() else {
         return;
     };
@@ -158,22 +130,9 @@ fn enqueue_again(it: &mut Scheduler, id: JobId, session: SessionId) {
     let Some(definition) = it.definitions.at(number).cloned() else {
         return;
     };
-    let time_left = it
-        .jobs
-        .get(&id)
-        .and_then(|job| timeout_of(job, &definition));
+    let time_left = it.jobs.get(&id).and_then(|job| timeout_of(job, &definition));
     it.tell(worker, session, number);
-    it.grant(
-        session,
-        Grant {
-            token,
-            priority,
-            due_at,
-            revision: definition.revision,
-            has_body,
-            time_left,
-        },
-    );
+    it.grant(session, Grant { token, priority, due_at, revision: definition.revision, has_body, time_left });
 }
 
 /// The end of an attempt that nobody can report about any more.

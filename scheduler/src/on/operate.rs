@@ -7,13 +7,7 @@ use crate::input::{Operation, Ticket};
 use crate::scheduler::Scheduler;
 use crate::step::{Answer, Change, Rejection};
 
-pub(crate) fn operate(
-    it: &mut Scheduler,
-    _now: Now,
-    ticket: Ticket,
-    id: WorkerId,
-    operation: Operation,
-) {
+pub(crate) fn operate(it: &mut Scheduler, _now: Now, ticket: Ticket, id: WorkerId, operation: Operation) {
     let session = it.ready_session(id);
     let Some(worker) = it.fleet.worker_mut(id) else {
         it.reply(ticket, Answer::Rejected(Rejection::UnknownWorker));
@@ -25,17 +19,11 @@ pub(crate) fn operate(
         Operation::Uncordon => worker.row.cordoned = false,
         Operation::Drain => {
             worker.draining = true;
-            configure = Some(Configure {
-                drain: true,
-                ..Configure::default()
-            });
+            configure = Some(Configure { drain: true, ..Configure::default() });
         }
         Operation::Slots(slots) => {
             worker.row.slots = Some(slots);
-            configure = Some(Configure {
-                slots: Some(slots),
-                ..Configure::default()
-            });
+            configure = Some(Configure { slots: Some(slots), ..Configure::default() });
         }
         Operation::Forget if worker.link.session().is_some() || !worker.held.is_empty() => {
             it.reply(ticket, Answer::Rejected(Rejection::WorkerConnected));

@@ -6,8 +6,8 @@ use core::time::Duration;
 
 use protocol::order::{Cancel, StopCause};
 use protocol::report::{
-    Condition, Failed, Heartbeat, Numbered, Outcome, OutputLengths, Phase, ReleaseCause, Started,
-    Succeeded, Timing,
+    Condition, Failed, Heartbeat, Numbered, Outcome, OutputLengths, Phase, ReleaseCause, Started, Succeeded,
+    Timing,
 };
 use protocol::{Now, Order, Report, ReportNo, Revision, SessionId, Timestamp, Token, WorkerId};
 
@@ -24,21 +24,17 @@ pub(crate) fn report(it: &mut Scheduler, now: Now, session: SessionId, report: R
     };
     connect::heard(it, id, now.up);
     match report {
-        Report::Running(list) => numbered(it, session, id, list, |it, started| {
-            running(it, now, session, id, started)
-        }),
-        Report::Success(list) => numbered(it, session, id, list, |it, ended| {
-            succeeded(it, now, id, ended)
-        }),
-        Report::Failure(list) => numbered(it, session, id, list, |it, ended| {
-            failed(it, now, id, ended)
-        }),
-        Report::Released(list) => numbered(it, session, id, list, |it, (token, cause)| {
-            released(it, now, id, token, cause)
-        }),
-        Report::Starting(list) => numbered(it, session, id, list, |it, token| {
-            starting(it, session, id, token)
-        }),
+        Report::Running(list) => {
+            numbered(it, session, id, list, |it, started| running(it, now, session, id, started))
+        }
+        Report::Success(list) => numbered(it, session, id, list, |it, ended| succeeded(it, now, id, ended)),
+        Report::Failure(list) => numbered(it, session, id, list, |it, ended| failed(it, now, id, ended)),
+        Report::Released(list) => {
+            numbered(it, session, id, list, |it, (token, cause)| released(it, now, id, token, cause))
+        }
+        Report::Starting(list) => {
+            numbered(it, session, id, list, |it, token| starting(it, session, id, token))
+        }
         Report::Inventory(part) => inventory::inventory(it, now, id, part),
         Report::Heartbeat(beat) => heartbeat(it, now, session, id, beat),
         Report::Progress(list) | Report::Status(list) => {
@@ -66,9 +62,7 @@ fn numbered<T>(
         return;
     };
     // After a start of the server the first report of a session tells where its worker is.
-    let last = worker
-        .last_report
-        .unwrap_or(ReportNo(list.first.0.saturating_sub(1)));
+    let last = worker.last_report.unwrap_or(ReportNo(list.first.0.saturating_sub(1)));
     if list.first > last.next() || list.first == ReportNo(0) {
         it.effect(Effect::Close(session, CloseReason::Protocol));
         return;
@@ -86,11 +80,7 @@ fn running(it: &mut Scheduler, now: Now, session: SessionId, id: WorkerId, start
     let token = started.token;
     let Some(job) = it.held(token, id) else {
         late(it, now, id, token, "running");
-        let cancel = Cancel {
-            token,
-            grace: None,
-            cause: StopCause::Superseded,
-        };
+        let cancel = Cancel { token, grace: None, cause: StopCause::Superseded };
         it.send(session, Order::Cancel(cancel));
         return;
     };
@@ -108,11 +98,7 @@ fn running(it: &mut Scheduler, now: Now, session: SessionId, id: WorkerId, start
     }
     watch_overrun(it, now, token, started.ago);
     it.phases.remove(&token.job);
-    it.change(Change::Started {
-        token,
-        at,
-        container: started.container,
-    });
+    it.change(Change::Started { token, at, container: started.container });
 }
 
 fn watch_overrun(it: &mut Scheduler, now: Now, token: Token, ago: Duration) {
@@ -120,25 +106,14 @@ fn watch_overrun(it: &mut Scheduler, now: Now, token: Token, ago: Duration) {
         return;
     };
     let at = now.up + limit.saturating_sub(ago);
-    if let Some(attempt) = it
-        .jobs
-        .get_mut(&token.job)
-        .and_then(|job| job.attempt_mut())
-    {
+    if let Some(attempt) = it.jobs.get_mut(&token.job).and_then(|job| job.attempt_mut()) {
         attempt.overrun_at = Some(at);
-        it.timers
-            .set_alarm(at, Alarm::Overrun(token.job, token.fence));
+        it.timers.set_alarm(at, Alarm::Overrun(token.job, token.fence));
     }
 }
 
 fn succeeded(it: &mut Scheduler, now: Now, id: WorkerId, ended: Succeeded) {
-    let closed = closed(
-        now,
-        ended.token,
-        Outcome::Succeeded,
-        ended.timing,
-        ended.output,
-    );
+    let closed = closed(now, ended.token, Outcome::Succeeded, ended.timing, ended.output);
     let closed = ClosedAttempt {
         exit_code: Some(0),
         message: ended.note.unwrap_or_default(),
@@ -150,26 +125,11 @@ fn succeeded(it: &mut Scheduler, now: Now, id: WorkerId, ended: Succeeded) {
 
 fn failed(it: &mut Scheduler, now: Now, id: WorkerId, ended: Failed) {
     // A failure with the outcome of a success makes no sense; what a worker says is never asserted on.
-    let outcome = if ended.outcome == Outcome::Succeeded {
-        Outcome::Failed
-    } else {
-        ended.outcome
-    };
+    let outcome = if ended.outcome == Outcome::Succeeded { Outcome::Failed } else { ended.outcome };
     let closed = closed(now, ended.token, outcome, ended.timing, ended.output);
-    let closed = ClosedAttempt {
-        exit_code: ended.exit_code,
-        message: ended.message,
-        ..closed
-    };
+    let closed = ClosedAttempt { exit_code: ended.exit_code, message: ended.message, ..closed };
     if outcome == Outcome::HostFailed && it.held(ended.token, id).is_some() {
-        exclude(
-            it,
-            now,
-            id,
-            revision_of(it, ended.token),
-            HOST_FAILED_FIRST,
-            HOST_FAILED_MAX,
-        );
+        exclude(it, now, id, revision_of(it, ended.token), HOST_FAILED_FIRST, HOST_FAILED_MAX);
     }
     finish(it, now, id, closed);
 }
@@ -181,20 +141,12 @@ fn finish(it: &mut Scheduler, now: Now, id: WorkerId, mut closed: ClosedAttempt)
         return;
     };
     let earliest = attempt.assigned_at;
-    closed.started_at = attempt
-        .started_at
-        .or(closed.started_at.map(|at| at.max(earliest)));
+    closed.started_at = attempt.started_at.or(closed.started_at.map(|at| at.max(earliest)));
     closed.ended_at = closed.ended_at.max(closed.started_at.unwrap_or(earliest));
     close::close(it, now, token.job, closed);
 }
 
-fn closed(
-    now: Now,
-    token: Token,
-    outcome: Outcome,
-    timing: Timing,
-    output: OutputLengths,
-) -> ClosedAttempt {
+fn closed(now: Now, token: Token, outcome: Outcome, timing: Timing, output: OutputLengths) -> ClosedAttempt {
     let ended_at = before(now.utc, timing.ended_ago);
     ClosedAttempt {
         token,
@@ -236,26 +188,15 @@ fn released(it: &mut Scheduler, now: Now, id: WorkerId, token: Token, cause: Rel
             exclude(it, now, id, revision, Duration::MAX, Duration::MAX);
         }
     }
-    let closed = closed(
-        now,
-        token,
-        Outcome::Released,
-        Timing::default(),
-        OutputLengths::default(),
-    );
-    let closed = ClosedAttempt {
-        message: format!("given back: {}", cause.name()),
-        released: Some(cause),
-        ..closed
-    };
+    let closed = closed(now, token, Outcome::Released, Timing::default(), OutputLengths::default());
+    let closed =
+        ClosedAttempt { message: format!("given back: {}", cause.name()), released: Some(cause), ..closed };
     finish(it, now, id, closed);
 }
 
 fn revision_of(it: &Scheduler, token: Token) -> Option<Revision> {
     let job = it.jobs.get(&token.job)?;
-    it.definitions
-        .at(job.definition)
-        .map(|definition| definition.revision)
+    it.definitions.at(job.definition).map(|definition| definition.revision)
 }
 
 /// Does not offer a worker this revision (or anything) for a while, twice as long as last time.
@@ -270,28 +211,13 @@ fn exclude(
     let Some(worker) = it.fleet.worker_mut(id) else {
         return;
     };
-    let strikes = match worker
-        .exclusions
-        .iter()
-        .position(|exclusion| exclusion.revision == revision)
-    {
-        Some(position) => worker
-            .exclusions
-            .swap_remove(position)
-            .strikes
-            .saturating_add(1),
+    let strikes = match worker.exclusions.iter().position(|exclusion| exclusion.revision == revision) {
+        Some(position) => worker.exclusions.swap_remove(position).strikes.saturating_add(1),
         None => 1,
     };
-    let duration = first
-        .saturating_mul(1_u32.checked_shl(strikes - 1).unwrap_or(u32::MAX))
-        .min(max);
+    let duration = first.saturating_mul(1_u32.checked_shl(strikes - 1).unwrap_or(u32::MAX)).min(max);
     let until = (duration < Duration::MAX).then(|| now.up + duration);
-    worker.exclusions.push(Exclusion {
-        revision,
-        until,
-        strikes,
-        active: true,
-    });
+    worker.exclusions.push(Exclusion { revision, until, strikes, active: true });
     if let Some(until) = until {
         it.timers.set_alarm(until, Alarm::Offer(id));
     }
@@ -299,11 +225,7 @@ fn exclude(
 
 fn starting(it: &mut Scheduler, session: SessionId, id: WorkerId, token: Token) {
     if it.held(token, id).is_none() {
-        let cancel = Cancel {
-            token,
-            grace: None,
-            cause: StopCause::Superseded,
-        };
+        let cancel = Cancel { token, grace: None, cause: StopCause::Superseded };
         it.send(session, Order::Cancel(cancel));
     }
     progress(it, id, token, Phase::Starting);
@@ -354,14 +276,6 @@ fn wanted(it: &mut Scheduler, id: WorkerId, session: SessionId, revisions: &[Rev
 
 /// Records a report about an attempt that is not current. It changes nothing else.
 fn late(it: &mut Scheduler, now: Now, worker: WorkerId, token: Token, said: &str) {
-    let note = Note::LateReport {
-        token,
-        worker,
-        said: String::from(said),
-    };
-    it.change(Change::Noted {
-        job: token.job,
-        at: now.utc,
-        note,
-    });
+    let note = Note::LateReport { token, worker, said: String::from(said) };
+    it.change(Change::Noted { job: token.job, at: now.utc, note });
 }

@@ -31,10 +31,7 @@ fn check(it: &Scheduler, request: &Submit) -> Result<Option<KeyHolder>, Rejectio
         if checked == Some(job.revision) {
             continue;
         }
-        let definition = it
-            .definitions
-            .find(job.revision)
-            .and_then(|number| it.definitions.at(number));
+        let definition = it.definitions.find(job.revision).and_then(|number| it.definitions.at(number));
         let definition = definition.ok_or(Rejection::UnknownDefinition)?;
         if !definition.enabled {
             return Err(Rejection::Disabled);
@@ -67,17 +64,9 @@ fn accept(it: &mut Scheduler, now: Now, request: Submit) {
         add(it, now, new, number, batch);
     }
     if let Some(key) = request.key {
-        let holder = KeyHolder {
-            job: first,
-            count,
-            digest: key.digest,
-        };
+        let holder = KeyHolder { job: first, count, digest: key.digest };
         it.keys.remember(it.last.group, key.key.clone(), holder);
-        it.change(Change::Keyed {
-            key: key.key,
-            holder,
-            at: now.utc,
-        });
+        it.change(Change::Keyed { key: key.key, holder, at: now.utc });
     }
     it.reply_accepted(request.ticket, first, count, now.utc);
 }
@@ -85,17 +74,11 @@ fn accept(it: &mut Scheduler, now: Now, request: Submit) {
 fn add(it: &mut Scheduler, now: Now, new: NewJob, number: DefinitionNo, batch: Option<JobId>) {
     let id = JobId(it.last.job.0 + 1);
     it.last.job = id;
-    let default_priority = it
-        .definitions
-        .at(number)
-        .map_or(0, |definition| definition.priority);
+    let default_priority = it.definitions.at(number).map_or(0, |definition| definition.priority);
     let mut job = Job {
         definition: number,
         priority: new.priority.unwrap_or(default_priority),
-        has_body: new
-            .details
-            .as_ref()
-            .is_some_and(|details| !details.body.is_empty()),
+        has_body: new.details.as_ref().is_some_and(|details| !details.body.is_empty()),
         due_at: new.run_at.map_or(now.utc, |at| at.max(now.utc)),
         standing: Standing::Scheduled,
         past: None,

@@ -35,11 +35,7 @@ pub(crate) fn tick(it: &mut Scheduler, now: Now) {
 }
 
 fn due(it: &mut Scheduler, id: JobId) {
-    if it
-        .jobs
-        .get(&id)
-        .is_some_and(|job| matches!(job.standing, Standing::Scheduled))
-    {
+    if it.jobs.get(&id).is_some_and(|job| matches!(job.standing, Standing::Scheduled)) {
         close::queue(it, id);
         it.change(Change::Due { job: id });
     }
@@ -67,11 +63,7 @@ fn lease_end(it: &mut Scheduler, now: Now, id: WorkerId) {
     it.fleet.close(id);
     it.changed = true;
     for job in held {
-        let Some(loss) = it
-            .jobs
-            .get(&job)
-            .and_then(|job| it.definition(job))
-            .map(|it| it.loss.clone())
+        let Some(loss) = it.jobs.get(&job).and_then(|job| it.definition(job)).map(|it| it.loss.clone())
         else {
             continue;
         };
@@ -84,11 +76,7 @@ fn lease_end(it: &mut Scheduler, now: Now, id: WorkerId) {
             attempt.loss_at = Some(at);
             it.timers.set_alarm(at, Alarm::Loss(job, token.fence));
         }
-        it.change(Change::Noted {
-            job,
-            at: now.utc,
-            note: Note::Unreachable { token, worker: id },
-        });
+        it.change(Change::Noted { job, at: now.utc, note: Note::Unreachable { token, worker: id } });
     }
 }
 
@@ -102,12 +90,7 @@ fn lose(it: &mut Scheduler, now: Now, id: JobId, fence: Fence) {
     }
     attempt.loss_at = None;
     let (token, started_at) = (attempt.token(id), attempt.started_at);
-    close::close(
-        it,
-        now,
-        id,
-        inventory::gone(now, token, started_at, "its worker has not been heard of"),
-    );
+    close::close(it, now, id, inventory::gone(now, token, started_at, "its worker has not been heard of"));
 }
 
 /// The worker should have stopped it long ago.
