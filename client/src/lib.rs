@@ -1,4 +1,5 @@
 //! The worker's body.
 
+pub mod attempt_dir;
 pub mod logs;
 pub mod runtime;

@@ -8,6 +8,9 @@
 //! Idempotent: `stop` of an attempt that has ended, `forget` of one that is gone. A second `start` of the same attempt never makes a
 //! second container: it adopts the first.
 
+pub mod argv;
+pub mod policy;
+
 use std::future::Future;
 use std::pin::Pin;
 

@@ -1,0 +1,569 @@
+//! One attempt → one `docker run` command line. Pure.
+//!
+//! The one idea: nothing that a user wrote can become an option. Before `--` a user's value only ever follows an `=` within the same
+//! argument; the image comes after `--`, and what follows the image is never parsed. Values of the environment are no arguments at
+//! all: they go through `--env-file /dev/stdin`, so neither `ps` nor the disk shows them.
+
+use std::time::Duration;
+
+use protocol::Token;
+use protocol::container::{Body, ContainerSpec, Volume};
+use worker::step::Launch;
+
+use super::Membership;
+
+/// What to run, and what to write to its standard input.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CommandLine {
+    /// The words after `docker`.
+    pub args: Vec<String>,
+    /// The file of the environment: `NAME=value` lines.
+    pub environment: Vec<u8>,
+}
+
+/// Why a definition cannot be written as a command line. Its text is for people.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{field}: {problem}")]
+pub struct Invalid {
+    /// Which part of the definition.
+    pub field: String,
+    /// What is wrong with it, and what to do.
+    pub problem: String,
+}
+
+/// The command line of an attempt. `deadline` is the second since 1970 after which nobody wants it to run any more.
+///
+/// # Errors
+/// A value that Docker would read as something else than it says.
+pub fn docker_run(
+    launch: &Launch,
+    membership: Membership,
+    deadline: Option<i64>,
+) -> Result<CommandLine, Invalid> {
+    let spec = &*launch.spec;
+    let mut args: Vec<String> = ["run", "--pull", "never"].map(String::from).into();
+    if spec.init {
+        args.push("--init".into());
+    }
+    args.extend([
+        "--name".into(),
+        launch.token.container_name(membership.cluster),
+    ]);
+    args.extend(labels(launch, membership, deadline)?);
+    args.extend([
+        "--stop-timeout".into(),
+        seconds(spec.stop_grace).to_string(),
+    ]);
+    args.extend(LOGGING.map(String::from));
+    args.extend(["--security-opt", "no-new-privileges"].map(String::from));
+    args.push(format!(
+        "--pids-limit={}",
+        spec.resources.pids.unwrap_or(PIDS_MAX)
+    ));
+    args.extend(["--ulimit", "core=0", "--env-file", "/dev/stdin"].map(String::from));
+    args.extend(options(spec)?);
+
+    let mut words = Vec::new();
+    if let Some(entrypoint) = &spec.entrypoint {
+        let (program, rest) = entrypoint
+            .split_first()
+            .map_or(("", &[][..]), |(first, rest)| (first.as_str(), rest));
+        args.push(format!("--entrypoint={}", checked("entrypoint", program)?));
+        words.extend(rest);
+    }
+    words.extend(&spec.command);
+    words.extend(launch.body.iter().flat_map(|body| &body.args));
+
+    args.extend(["--".into(), image(&spec.image)?.into()]);
+    for word in words {
+        args.push(checked("command", word)?.into());
+    }
+    Ok(CommandLine {
+        args,
+        environment: environment(launch)?,
+    })
+}
+
+/// The environment of an attempt: the definition's, over it the job's, over both what names the attempt.
+///
+/// # Errors
+/// A name or a value that no environment, or no file of one, can hold.
+pub fn merged_environment(launch: &Launch) -> Result<Vec<(&str, String)>, Invalid> {
+    let own = own_environment(launch.token);
+    let defined = launch.spec.environment.iter();
+    let added = launch
+        .body
+        .iter()
+        .flat_map(|Body { environment, .. }| environment);
+    let mut merged: Vec<(&str, String)> = Vec::new();
+    let given = defined
+        .chain(added)
+        .map(|(name, value)| (name.as_str(), value.clone()));
+    for (name, value) in given.chain(own) {
+        check_variable(name, &value)?;
+        match merged.iter_mut().find(|(known, _)| *known == name) {
+            Some((_, old)) => *old = value,
+            None => merged.push((name, value)),
+        }
+    }
+    Ok(merged)
+}
+
+fn own_environment(token: Token) -> [(&'static str, String); 2] {
+    [
+        ("LONGSHORE_JOB", token.job.to_string()),
+        ("LONGSHORE_ATTEMPT", token.fence.to_string()),
+    ]
+}
+
+fn labels(
+    launch: &Launch,
+    membership: Membership,
+    deadline: Option<i64>,
+) -> Result<Vec<String>, Invalid> {
+    let Token { job, fence, nonce } = launch.token;
+    let mut labels = Vec::new();
+    for (key, value) in &launch.spec.labels {
+        if key.starts_with(LABEL_PREFIX) || key.is_empty() || key.contains('=') {
+            return Err(invalid(
+                "labels",
+                format!("`{}` cannot be a label here", key.escape_debug()),
+            ));
+        }
+        labels.push(format!(
+            "--label={}={}",
+            checked("labels", key)?,
+            checked("labels", value)?
+        ));
+    }
+    let own = [
+        ("managed", "true".to_owned()),
+        ("cluster", membership.cluster.to_string()),
+        ("worker", membership.worker.to_string()),
+        ("job", job.to_string()),
+        ("fence", fence.to_string()),
+        ("nonce", nonce.to_string()),
+        ("definition", launch.name.to_string()),
+    ];
+    let deadline = deadline.map(|at| ("deadline", at.to_string()));
+    labels.extend(
+        own.into_iter()
+            .chain(deadline)
+            .map(|(key, value)| format!("--label={LABEL_PREFIX}{key}={value}")),
+    );
+    Ok(labels)
+}
+
+fn options(spec: &ContainerSpec) -> Result<Vec<String>, Invalid> {
+    let mut options = Vec::new();
+    let mut option = |flag: &str, field: &str, value: &str| -> Result<(), Invalid> {
+        options.push(format!("--{flag}={}", checked(field, value)?));
+        Ok(())
+    };
+    for (flag, field, value) in [
+        ("network", "network", &spec.network),
+        ("workdir", "working_dir", &spec.working_dir),
+        ("user", "user", &spec.user),
+        ("platform", "platform", &spec.platform),
+        ("stop-signal", "stop_signal", &spec.stop_signal),
+    ] {
+        if let Some(value) = value {
+            option(flag, field, value)?;
+        }
+    }
+    for (flag, field, values) in [
+        ("tmpfs", "tmpfs", &spec.tmpfs),
+        ("cap-add", "cap_add", &spec.cap_add),
+        ("cap-drop", "cap_drop", &spec.cap_drop),
+    ] {
+        for value in values {
+            option(flag, field, value)?;
+        }
+    }
+    for volume in &spec.volumes {
+        option("mount", "volumes", &mount(volume)?)?;
+    }
+    if let Some(memory) = spec.resources.memory_bytes {
+        // The same number twice forbids swap.
+        options.extend([
+            format!("--memory={memory}"),
+            format!("--memory-swap={memory}"),
+        ]);
+    }
+    if let Some(milli) = spec.resources.cpus_milli {
+        options.push(format!("--cpus={}.{:03}", milli / 1000, milli % 1000));
+    }
+    if spec.read_only {
+        options.push("--read-only".into());
+    }
+    Ok(options)
+}
+
+/// `--mount` rather than `-v`: a missing source is an error, not a directory that root owns. It takes a line of CSV.
+fn mount(volume: &Volume) -> Result<String, Invalid> {
+    let kind = if volume.is_bind() { "bind" } else { "volume" };
+    if !volume.is_bind() && !is_volume_name(&volume.source) {
+        let problem = format!(
+            "`{}` is neither an absolute path nor the name of a volume",
+            volume.source.escape_debug()
+        );
+        return Err(invalid("volumes", problem));
+    }
+    if !volume.target.starts_with('/') {
+        return Err(invalid(
+            "volumes",
+            format!("`{}` is no absolute path", volume.target.escape_debug()),
+        ));
+    }
+    let fields = [
+        format!("type={kind}"),
+        quoted("source", &volume.source),
+        quoted("target", &volume.target),
+    ];
+    let read_only = if volume.read_only { ",readonly" } else { "" };
+    Ok(format!("{}{read_only}", fields.join(",")))
+}
+
+fn quoted(key: &str, value: &str) -> String {
+    if value.contains([',', '"']) {
+        format!("\"{key}={}\"", value.replace('"', "\"\""))
+    } else {
+        format!("{key}={value}")
+    }
+}
+
+fn is_volume_name(name: &str) -> bool {
+    name.starts_with(|it: char| it.is_ascii_alphanumeric())
+        && name
+            .chars()
+            .all(|it| it.is_ascii_alphanumeric() || "_.-".contains(it))
+}
+
+fn environment(launch: &Launch) -> Result<Vec<u8>, Invalid> {
+    let mut file = Vec::new();
+    for (name, value) in merged_environment(launch)? {
+        file.extend_from_slice(format!("{name}={value}\n").as_bytes());
+    }
+    Ok(file)
+}
+
+/// What Docker's reader of such files, or the kernel, would not give to the program as it was written.
+fn check_variable(name: &str, value: &str) -> Result<(), Invalid> {
+    let fits = |it: char| it.is_ascii_alphanumeric() || it == '_';
+    if name.is_empty()
+        || name.len() > NAME_BYTES_MAX
+        || !name.chars().all(fits)
+        || name.starts_with(|it: char| it.is_ascii_digit())
+    {
+        return Err(invalid(
+            "environment",
+            format!("`{}` is no name of a variable", shortened(name)),
+        ));
+    }
+    // The value may be a secret: it is never part of the message.
+    let problem = if value.contains('\n') || value.ends_with('\r') {
+        "its value has a line break; mount a file or use base64"
+    } else if value.contains('\0') {
+        "its value has a NUL byte"
+    } else if value.len() > VALUE_BYTES_MAX {
+        "its value is longer than 32 KiB; mount a file"
+    } else {
+        return Ok(());
+    };
+    Err(invalid(&format!("environment.{name}"), problem.into()))
+}
+
+fn image(image: &str) -> Result<&str, Invalid> {
+    let problem = if image.is_empty() {
+        "is missing"
+    } else if image.starts_with('-') {
+        "must not start with `-`"
+    } else if image.contains(|it: char| it.is_control() || it.is_whitespace()) {
+        "must not contain blanks or control characters"
+    } else {
+        return Ok(image);
+    };
+    Err(invalid("image", problem.into()))
+}
+
+fn checked<'a>(field: &str, value: &'a str) -> Result<&'a str, Invalid> {
+    if value.contains('\0') {
+        Err(invalid(field, "has a NUL byte".into()))
+    } else {
+        Ok(value)
+    }
+}
+
+fn shortened(text: &str) -> String {
+    text.chars()
+        .take(80)
+        .collect::<String>()
+        .escape_debug()
+        .to_string()
+}
+
+fn invalid(field: &str, problem: String) -> Invalid {
+    Invalid {
+        field: field.into(),
+        problem,
+    }
+}
+
+/// Docker counts in whole seconds; a grace of zero would be no grace.
+pub(super) fn seconds(grace: Duration) -> u64 {
+    grace
+        .as_millis()
+        .div_ceil(1000)
+        .try_into()
+        .unwrap_or(u64::MAX)
+}
+
+/// Labels of ours; a definition cannot set them.
+pub(super) const LABEL_PREFIX: &str = "longshore.";
+
+/// The engine's own copy of the output, bounded; it is only read where the attempt's files are not complete.
+const LOGGING: [&str; 6] = [
+    "--log-driver",
+    "json-file",
+    "--log-opt",
+    "max-size=64m",
+    "--log-opt",
+    "max-file=2",
+];
+
+/// Processes and threads of a container whose definition names no number: room for anything but a fork bomb.
+const PIDS_MAX: u32 = 4096;
+
+/// Longest name of a variable, and longest value: Docker's reader refuses lines above 64 KiB.
+const NAME_BYTES_MAX: usize = 128;
+const VALUE_BYTES_MAX: usize = 32 * 1024;
+
+#[cfg(test)]
+mod tests {
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+    use protocol::container::Resources;
+    use protocol::{ClusterId, Fence, JobId, Nonce, Revision, WorkerId};
+
+    use super::*;
+
+    const MEMBERSHIP: Membership = Membership {
+        cluster: ClusterId(0xc0ffee),
+        worker: WorkerId(4),
+    };
+
+    fn launch(spec: ContainerSpec, body: Option<Body>) -> Launch {
+        Launch {
+            token: Token {
+                job: JobId(12),
+                fence: Fence(34),
+                nonce: Nonce(0xab),
+            },
+            revision: Revision(1),
+            name: "resize".into(),
+            spec: spec.into(),
+            body,
+            time_left: None,
+        }
+    }
+
+    fn spec() -> ContainerSpec {
+        ContainerSpec {
+            image: "app:1".into(),
+            init: true,
+            stop_grace: Duration::from_millis(1_500),
+            ..ContainerSpec::default()
+        }
+    }
+
+    #[test]
+    fn the_whole_line_is_as_documented() {
+        let all = ContainerSpec {
+            entrypoint: Some(vec!["/app".into(), "-v".into()]),
+            command: vec!["--privileged".into(), "a b".into()],
+            working_dir: Some("/srv".into()),
+            user: Some("7:8".into()),
+            volumes: vec![
+                Volume {
+                    source: "/a,b".into(),
+                    target: "/c".into(),
+                    read_only: true,
+                },
+                Volume {
+                    source: "cache".into(),
+                    target: "/d".into(),
+                    read_only: false,
+                },
+            ],
+            network: Some("none".into()),
+            tmpfs: vec!["/tmp:rw,exec".into()],
+            read_only: true,
+            cap_drop: vec!["ALL".into()],
+            labels: vec![("team".into(), "a=b".into())],
+            resources: Resources {
+                cpus_milli: Some(1_050),
+                memory_bytes: Some(1 << 26),
+                pids: Some(99),
+            },
+            stop_signal: Some("SIGINT".into()),
+            ..spec()
+        };
+        let body = Body {
+            args: vec!["--".into()],
+            ..Body::default()
+        };
+        let line =
+            docker_run(&launch(all, Some(body)), MEMBERSHIP, Some(1_700_000_000)).expect("valid");
+        let expected = "run --pull never --init --name longshore-00c0ffee-12-34 --label=team=a=b --label=longshore.managed=true \
+            --label=longshore.cluster=00c0ffee --label=longshore.worker=4 --label=longshore.job=12 --label=longshore.fence=34 \
+            --label=longshore.nonce=00000000000000ab --label=longshore.definition=resize --label=longshore.deadline=1700000000 \
+            --stop-timeout 2 --log-driver json-file --log-opt max-size=64m --log-opt max-file=2 --security-opt no-new-privileges \
+            --pids-limit=99 --ulimit core=0 --env-file /dev/stdin --network=none --workdir=/srv --user=7:8 --stop-signal=SIGINT \
+            --tmpfs=/tmp:rw,exec --cap-drop=ALL --mount=type=bind,\"source=/a,b\",target=/c,readonly \
+            --mount=type=volume,source=cache,target=/d --memory=67108864 --memory-swap=67108864 --cpus=1.050 --read-only \
+            --entrypoint=/app -- app:1 -v --privileged a b --";
+        assert_eq!(line.args.join(" "), expected);
+        assert_eq!(
+            line.environment,
+            b"LONGSHORE_JOB=12\nLONGSHORE_ATTEMPT=34\n"
+        );
+    }
+
+    #[test]
+    fn a_job_lays_its_environment_over_the_definition_but_not_over_ours() {
+        let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+        let spec = ContainerSpec {
+            environment: vec![pair("A", "1"), pair("B", "2"), pair("LONGSHORE_JOB", "9")],
+            ..spec()
+        };
+        let body = Body {
+            environment: vec![pair("B", "x=y "), pair("C", "")],
+            ..Body::default()
+        };
+        let line = docker_run(&launch(spec, Some(body)), MEMBERSHIP, None).expect("valid");
+        assert_eq!(
+            String::from_utf8(line.environment).expect("text"),
+            "A=1\nB=x=y \nLONGSHORE_JOB=12\nC=\nLONGSHORE_ATTEMPT=34\n"
+        );
+    }
+
+    #[test]
+    fn what_docker_would_misread_is_refused_and_no_value_is_echoed() {
+        for (name, value) in [
+            ("A B", "secret"),
+            ("", "secret"),
+            ("1A", "secret"),
+            ("A", "secret\nB=1"),
+            ("A", "secret\r"),
+            ("A", "secret\0"),
+        ] {
+            let spec = ContainerSpec {
+                environment: vec![(name.into(), value.into())],
+                ..spec()
+            };
+            let error = docker_run(&launch(spec, None), MEMBERSHIP, None).expect_err("refused");
+            assert!(!error.to_string().contains("secret"), "{error}");
+        }
+        for image in ["", "--privileged", "a b", "a\n"] {
+            let spec = ContainerSpec {
+                image: image.into(),
+                ..spec()
+            };
+            assert_eq!(
+                docker_run(&launch(spec, None), MEMBERSHIP, None)
+                    .expect_err("refused")
+                    .field,
+                "image"
+            );
+        }
+        let labels = ContainerSpec {
+            labels: vec![("longshore.worker".into(), "5".into())],
+            ..spec()
+        };
+        assert_eq!(
+            docker_run(&launch(labels, None), MEMBERSHIP, None)
+                .expect_err("refused")
+                .field,
+            "labels"
+        );
+        for source in ["", "../x", "-v", "a/b"] {
+            let volumes = vec![Volume {
+                source: source.into(),
+                target: "/x".into(),
+                read_only: false,
+            }];
+            let spec = ContainerSpec { volumes, ..spec() };
+            assert_eq!(
+                docker_run(&launch(spec, None), MEMBERSHIP, None)
+                    .expect_err("refused")
+                    .field,
+                "volumes"
+            );
+        }
+    }
+
+    /// What users might write to get an option in.
+    fn word() -> impl Strategy<Value = String> {
+        prop_oneof![
+            Just("--".to_owned()),
+            Just("--privileged".to_owned()),
+            Just("-v=/:/host".to_owned()),
+            Just("--mount=type=bind".to_owned()),
+            "[-=,\"' a-z\\\\\n\tü]{0,12}",
+            any::<String>(),
+        ]
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(10_000))]
+
+        #[test]
+        fn nothing_a_user_wrote_becomes_an_option(
+            entrypoint in proptest::option::of(vec(word(), 0..3)),
+            command in vec(word(), 0..4),
+            args in vec(word(), 0..3),
+            single in vec(proptest::option::of(word()), 5),
+            many in vec(vec(word(), 0..2), 3),
+            volumes in vec((word(), word(), any::<bool>()), 0..2),
+            labels in vec((word(), word()), 0..2),
+            environment in vec(("[A-Z]{1,3}", word()), 0..3),
+        ) {
+            let volumes = volumes.into_iter().map(|(source, target, read_only)| Volume { source, target, read_only }).collect();
+            let spec = ContainerSpec {
+                entrypoint: entrypoint.clone(), command: command.clone(), volumes, labels, environment,
+                network: single[0].clone(), working_dir: single[1].clone(), user: single[2].clone(),
+                platform: single[3].clone(), stop_signal: single[4].clone(),
+                tmpfs: many[0].clone(), cap_add: many[1].clone(), cap_drop: many[2].clone(),
+                ..spec()
+            };
+            let plain = docker_run(&launch(self::spec(), None), MEMBERSHIP, None).expect("valid").args;
+            let body = Body { args: args.clone(), ..Body::default() };
+            if let Ok(CommandLine { args: line, environment }) = docker_run(&launch(spec, Some(body)), MEMBERSHIP, None) {
+                let end = line.iter().position(|it| it == "--").expect("always there");
+                let expected: Vec<&String> = entrypoint.iter().flatten().skip(1).chain(&command).chain(&args).collect();
+                prop_assert_eq!(&line[end + 1], "app:1");
+                prop_assert_eq!(line[end + 2..].iter().collect::<Vec<_>>(), expected);
+                let ours = |it: &String| plain.contains(it) || USER_FLAGS.iter().any(|flag| it.starts_with(flag));
+                prop_assert!(line[..end].iter().all(ours), "{:?}", line);
+                for text in environment.split(|it| *it == b'\n').filter(|it| !it.is_empty()) {
+                    prop_assert!(text.iter().position(|it| *it == b'=').is_some_and(|at| at > 0));
+                }
+            }
+        }
+    }
+
+    const USER_FLAGS: [&str; 12] = [
+        "--label=",
+        "--network=",
+        "--workdir=",
+        "--user=",
+        "--platform=",
+        "--stop-signal=",
+        "--tmpfs=",
+        "--cap-add=",
+        "--cap-drop=",
+        "--mount=type=bind,",
+        "--mount=type=volume,",
+        "--entrypoint=",
+    ];
+}

@@ -1,0 +1,267 @@
+//! What this worker allows. Pure, and final: no server can widen it.
+//!
+//! Definitions come over the network from a server that may be compromised; this is the line that it cannot talk its way across.
+//! What a [`ContainerSpec`] cannot say at all (privileged, devices, the host's process or IPC namespace) needs no rule here.
+
+use std::path::{Component, Path, PathBuf};
+
+use protocol::container::{ContainerSpec, Volume};
+
+/// What is allowed beyond the default.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Allow {
+    /// Directories of the host below which bind mounts may start; none by default.
+    pub mounts: Vec<PathBuf>,
+    /// Patterns of images, `*` standing for any text; empty: every image.
+    pub images: Vec<String>,
+    /// Capabilities that may be added.
+    pub capabilities: Vec<String>,
+    /// Whether a job may join the host's network.
+    pub host_network: bool,
+    /// Whether a job may have the engine's socket, which makes it root on the host.
+    pub docker_socket: bool,
+}
+
+impl Allow {
+    /// Why this may not run here; nothing if it may. `resolve` gives the real path behind a path, if this process can see it.
+    #[must_use]
+    pub fn refuses(
+        &self,
+        spec: &ContainerSpec,
+        resolve: impl Fn(&Path) -> Option<PathBuf>,
+    ) -> Option<String> {
+        self.refuses_image(&spec.image)
+            .or_else(|| self.refuses_network(spec.network.as_deref()))
+            .or_else(|| {
+                spec.cap_add
+                    .iter()
+                    .find_map(|it| self.refuses_capability(it))
+            })
+            .or_else(|| {
+                spec.volumes
+                    .iter()
+                    .filter(|it| it.is_bind())
+                    .find_map(|it| self.refuses_mount(it, &resolve))
+            })
+    }
+
+    fn refuses_image(&self, image: &str) -> Option<String> {
+        let allowed =
+            self.images.is_empty() || self.images.iter().any(|pattern| matches(pattern, image));
+        (!allowed).then(|| {
+            format!(
+                "this worker allows no image `{}` (--allow-image)",
+                image.escape_debug()
+            )
+        })
+    }
+
+    fn refuses_network(&self, network: Option<&str>) -> Option<String> {
+        match network {
+            Some("host") if !self.host_network => {
+                Some("this worker does not allow the host's network (--allow-host-network)".into())
+            }
+            Some(other) if other.starts_with("container:") => {
+                Some("this worker lets no job join another container's network".into())
+            }
+            _ => None,
+        }
+    }
+
+    fn refuses_capability(&self, capability: &str) -> Option<String> {
+        let bare = |it: &str| {
+            it.to_ascii_uppercase()
+                .trim_start_matches("CAP_")
+                .to_owned()
+        };
+        let allowed = self
+            .capabilities
+            .iter()
+            .any(|it| bare(it) == bare(capability));
+        (!allowed).then(|| {
+            format!(
+                "this worker does not allow to add the capability `{}`",
+                capability.escape_debug()
+            )
+        })
+    }
+
+    fn refuses_mount(
+        &self,
+        volume: &Volume,
+        resolve: impl Fn(&Path) -> Option<PathBuf>,
+    ) -> Option<String> {
+        let source = Path::new(&volume.source);
+        let shown = volume.source.escape_debug();
+        if source.components().any(|it| it == Component::ParentDir) {
+            return Some(format!("this worker allows no `..` in the mount `{shown}`"));
+        }
+        // A worker within a container does not see the host's paths; then the text is all there is.
+        let real = |path: &Path| resolve(path).unwrap_or_else(|| path.to_path_buf());
+        let source = real(source);
+        if !self
+            .mounts
+            .iter()
+            .any(|allowed| source.starts_with(real(allowed)))
+        {
+            return Some(format!(
+                "this worker does not allow to mount `{shown}` (--allow-mount)"
+            ));
+        }
+        let reaches_socket = SOCKETS
+            .iter()
+            .any(|socket| real(Path::new(socket)).starts_with(&source));
+        (reaches_socket && !self.docker_socket)
+            .then(|| format!("this worker does not allow to mount `{shown}`: the Docker socket is in it (--allow-docker-socket)"))
+    }
+}
+
+/// Whether the whole text fits the pattern, in which `*` stands for any text.
+fn matches(pattern: &str, text: &str) -> bool {
+    let mut parts = pattern.split('*');
+    let first = parts.next().unwrap_or_default();
+    let Some(mut rest) = text.strip_prefix(first) else {
+        return false;
+    };
+    let mut parts: Vec<&str> = parts.collect();
+    let Some(last) = parts.pop() else {
+        return rest.is_empty();
+    };
+    for part in parts {
+        match rest.find(part) {
+            Some(at) => rest = &rest[at + part.len()..],
+            None => return false,
+        }
+    }
+    rest.ends_with(last)
+}
+
+/// Where engines that speak like Docker listen.
+const SOCKETS: [&str; 5] = [
+    "/var/run/docker.sock",
+    "/run/docker.sock",
+    "/run/containerd/containerd.sock",
+    "/run/podman/podman.sock",
+    "/run/crio/crio.sock",
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bind(source: &str) -> ContainerSpec {
+        let volumes = vec![Volume {
+            source: source.into(),
+            target: "/x".into(),
+            read_only: true,
+        }];
+        ContainerSpec {
+            image: "app".into(),
+            volumes,
+            ..ContainerSpec::default()
+        }
+    }
+
+    fn as_written(_: &Path) -> Option<PathBuf> {
+        None
+    }
+
+    #[test]
+    fn everything_dangerous_is_refused_by_default() {
+        let network = |it: &str| ContainerSpec {
+            network: Some(it.into()),
+            ..ContainerSpec::default()
+        };
+        let capability = ContainerSpec {
+            cap_add: vec!["SYS_ADMIN".into()],
+            ..ContainerSpec::default()
+        };
+        for spec in [
+            bind("/"),
+            bind("/srv"),
+            bind("/var/run/docker.sock"),
+            network("host"),
+            network("container:x"),
+            capability,
+        ] {
+            assert!(
+                Allow::default().refuses(&spec, as_written).is_some(),
+                "{spec:?}"
+            );
+        }
+        let named = ContainerSpec {
+            volumes: vec![Volume {
+                source: "cache".into(),
+                target: "/x".into(),
+                read_only: false,
+            }],
+            ..ContainerSpec::default()
+        };
+        assert_eq!(Allow::default().refuses(&named, as_written), None);
+        assert_eq!(Allow::default().refuses(&network("none"), as_written), None);
+    }
+
+    #[test]
+    fn a_mount_is_judged_by_where_it_really_leads() {
+        let allow = Allow {
+            mounts: vec!["/srv/data".into()],
+            ..Allow::default()
+        };
+        assert_eq!(allow.refuses(&bind("/srv/data/a"), as_written), None);
+        assert!(allow.refuses(&bind("/srv/database"), as_written).is_some());
+        assert!(
+            allow
+                .refuses(&bind("/srv/data/../../etc"), as_written)
+                .is_some()
+        );
+        let link =
+            |path: &Path| (path == Path::new("/srv/data/link")).then(|| PathBuf::from("/etc"));
+        assert!(allow.refuses(&bind("/srv/data/link"), link).is_some());
+    }
+
+    #[test]
+    fn the_socket_needs_a_word_of_its_own() {
+        let everything = Allow {
+            mounts: vec!["/".into()],
+            ..Allow::default()
+        };
+        for source in ["/", "/var/run", "/run/docker.sock", "/run"] {
+            assert!(
+                everything.refuses(&bind(source), as_written).is_some(),
+                "{source}"
+            );
+        }
+        assert_eq!(everything.refuses(&bind("/srv"), as_written), None);
+        let socket = Allow {
+            docker_socket: true,
+            ..everything
+        };
+        assert_eq!(
+            socket.refuses(&bind("/var/run/docker.sock"), as_written),
+            None
+        );
+    }
+
+    #[test]
+    fn images_are_matched_as_a_whole() {
+        for (pattern, image, fits) in [
+            (
+                "registry.example/team/*",
+                "registry.example/team/app:1",
+                true,
+            ),
+            (
+                "registry.example/team/*",
+                "evil/registry.example/team/app",
+                false,
+            ),
+            ("app", "app", true),
+            ("app", "app:1", false),
+            ("*/app:*", "a/b/app:2", true),
+            ("a*a", "a", false),
+            ("*", "anything", true),
+        ] {
+            assert_eq!(matches(pattern, image), fits, "{pattern} {image}");
+        }
+    }
+}
