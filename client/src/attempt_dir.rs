@@ -111,10 +111,7 @@ impl Ledger {
     pub fn open(state: &Path) -> Result<Self, Error> {
         let root = state.join("attempts");
         make_private(&root)?;
-        Ok(Self {
-            root: root.into(),
-            aside: state.join("unreadable").into(),
-        })
+        Ok(Self { root: root.into(), aside: state.join("unreadable").into() })
     }
 
     /// Makes the directory of an attempt, with everything that its container needs: on disk when this returns. For an attempt that
@@ -127,10 +124,7 @@ impl Ledger {
         match dir.launch() {
             Ok(known) if known.token == launch.token => return Ok(dir),
             Ok(other) => {
-                return Err(Error::Taken {
-                    path: dir.path.to_path_buf(),
-                    other: other.token.nonce,
-                });
+                return Err(Error::Taken { path: dir.path.to_path_buf(), other: other.token.nonce });
             }
             // Left by a crash before anything could run.
             Err(_) => {}
@@ -147,12 +141,7 @@ impl Ledger {
     /// Where this attempt's directory is, whether it exists or not.
     #[must_use]
     pub fn dir(&self, token: Token) -> AttemptDir {
-        AttemptDir {
-            path: self
-                .root
-                .join(format!("{}-{}", token.job, token.fence))
-                .into(),
-        }
+        AttemptDir { path: self.root.join(format!("{}-{}", token.job, token.fence)).into() }
     }
 
     /// Every attempt that an earlier process has left. What cannot be read is moved to `<state>/unreadable` and logged.
@@ -164,11 +153,7 @@ impl Ledger {
         let mut entries = Vec::new();
         for found in listing {
             let path = found.map_err(at(&self.root))?.path();
-            match (AttemptDir {
-                path: path.as_path().into(),
-            })
-            .entry()
-            {
+            match (AttemptDir { path: path.as_path().into() }).entry() {
                 Ok(entry) if self.dir(entry.launch.token) == entry.dir => entries.push(entry),
                 Ok(_) => self.set_aside(&path, "it holds an attempt with another number"),
                 // A crash while it was made: nothing can have run.
@@ -185,18 +170,16 @@ impl Ledger {
 
     fn set_aside(&self, path: &Path, why: &str) {
         let name = path.file_name().unwrap_or_default();
-        let moved = make_private(&self.aside)
-            .map_err(|error| describe(&error))
-            .and_then(|()| {
-                let mut target = self.aside.join(name);
-                for n in 1.. {
-                    if !target.exists() {
-                        break;
-                    }
-                    target = self.aside.join(format!("{}.{n}", name.to_string_lossy()));
+        let moved = make_private(&self.aside).map_err(|error| describe(&error)).and_then(|()| {
+            let mut target = self.aside.join(name);
+            for n in 1.. {
+                if !target.exists() {
+                    break;
                 }
-                fs::rename(path, &target).map_err(|error| error.to_string())
-            });
+                target = self.aside.join(format!("{}.{n}", name.to_string_lossy()));
+            }
+            fs::rename(path, &target).map_err(|error| error.to_string())
+        });
         match moved {
             Ok(()) => {
                 tracing::error!(path = %path.display(), why, aside = %self.aside.display(), "an attempt directory cannot be read and was set aside")
@@ -230,12 +213,7 @@ impl AttemptDir {
     /// The file cannot be opened.
     pub fn output(&self, stream: Stream) -> Result<File, Error> {
         let path = self.path.join(stream.name());
-        OpenOptions::new()
-            .append(true)
-            .create(true)
-            .mode(0o600)
-            .open(&path)
-            .map_err(at(&path))
+        OpenOptions::new().append(true).create(true).mode(0o600).open(&path).map_err(at(&path))
     }
 
     /// One of its outputs, to be read and to be freed behind the reader.
@@ -244,22 +222,14 @@ impl AttemptDir {
     /// The file cannot be opened.
     pub fn reader(&self, stream: Stream) -> Result<File, Error> {
         let path = self.path.join(stream.name());
-        OpenOptions::new()
-            .read(true)
-            .write(true)
-            .open(&path)
-            .map_err(at(&path))
+        OpenOptions::new().read(true).write(true).open(&path).map_err(at(&path))
     }
 
     /// How much is in the output files, freed parts included.
     #[must_use]
     pub fn lengths(&self) -> OutputLengths {
-        let length =
-            |stream: Stream| fs::metadata(self.path.join(stream.name())).map_or(0, |it| it.size());
-        OutputLengths {
-            stdout: length(Stream::Stdout),
-            stderr: length(Stream::Stderr),
-        }
+        let length = |stream: Stream| fs::metadata(self.path.join(stream.name())).map_or(0, |it| it.size());
+        OutputLengths { stdout: length(Stream::Stdout), stderr: length(Stream::Stderr) }
     }
 
     /// Keeps why it is being stopped; the cause that was kept first stays and is given back.
@@ -279,9 +249,7 @@ impl AttemptDir {
     /// # Errors
     /// The file cannot be read.
     pub fn stopping(&self) -> Result<Option<StopCause>, Error> {
-        Ok(self
-            .read_if_any::<record::Cause>(STOPPING)?
-            .map(StopCause::from))
+        Ok(self.read_if_any::<record::Cause>(STOPPING)?.map(StopCause::from))
     }
 
     /// Keeps how it ended; what was kept first stays.
@@ -314,11 +282,7 @@ impl AttemptDir {
     /// How far the server has its output, at least: a hint, so a file that cannot be read counts as nothing.
     #[must_use]
     pub fn acknowledged(&self) -> OutputLengths {
-        self.read_if_any::<record::Lengths>(ACKNOWLEDGED)
-            .ok()
-            .flatten()
-            .unwrap_or_default()
-            .into()
+        self.read_if_any::<record::Lengths>(ACKNOWLEDGED).ok().flatten().unwrap_or_default().into()
     }
 
     /// Keeps from where on the files hold what was read again from the engine's log; what was kept first stays and is given back.
@@ -338,9 +302,7 @@ impl AttemptDir {
     /// # Errors
     /// The file cannot be read.
     pub fn replayed(&self) -> Result<Option<OutputLengths>, Error> {
-        Ok(self
-            .read_if_any::<record::Lengths>(REPLAYED)?
-            .map(OutputLengths::from))
+        Ok(self.read_if_any::<record::Lengths>(REPLAYED)?.map(OutputLengths::from))
     }
 
     /// Keeps which process writes the output files.
@@ -371,12 +333,7 @@ impl AttemptDir {
     }
 
     fn entry(self) -> Result<Entry, Error> {
-        Ok(Entry {
-            launch: self.launch()?,
-            stopping: self.stopping()?,
-            ending: self.ending()?,
-            dir: self,
-        })
+        Ok(Entry { launch: self.launch()?, stopping: self.stopping()?, ending: self.ending()?, dir: self })
     }
 
     fn read<T: DeserializeOwned>(&self, name: &str) -> Result<T, Error> {
@@ -401,10 +358,8 @@ impl AttemptDir {
     fn replace<T: Serialize>(&self, name: &str, value: &T) -> Result<(), Error> {
         let path = self.path.join(name);
         let beside = self.path.join(format!("{name}.new"));
-        let bytes = serde_json::to_vec(value).map_err(|source| Error::Malformed {
-            path: path.clone(),
-            source,
-        })?;
+        let bytes =
+            serde_json::to_vec(value).map_err(|source| Error::Malformed { path: path.clone(), source })?;
         let mut file = OpenOptions::new()
             .write(true)
             .create(true)
@@ -412,9 +367,7 @@ impl AttemptDir {
             .mode(0o600)
             .open(&beside)
             .map_err(at(&beside))?;
-        file.write_all(&bytes)
-            .and_then(|()| file.sync_data())
-            .map_err(at(&beside))?;
+        file.write_all(&bytes).and_then(|()| file.sync_data()).map_err(at(&beside))?;
         fs::rename(&beside, &path).map_err(at(&path))?;
         sync(&self.path)
     }
@@ -437,17 +390,11 @@ fn is_blank(path: &Path) -> bool {
 }
 
 fn make_private(path: &Path) -> Result<(), Error> {
-    DirBuilder::new()
-        .recursive(true)
-        .mode(0o700)
-        .create(path)
-        .map_err(at(path))
+    DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(at(path))
 }
 
 fn sync(directory: &Path) -> Result<(), Error> {
-    File::open(directory)
-        .and_then(|it| it.sync_all())
-        .map_err(at(directory))
+    File::open(directory).and_then(|it| it.sync_all()).map_err(at(directory))
 }
 
 fn at(path: &Path) -> impl FnOnce(io::Error) -> Error + use<> {
@@ -477,29 +424,18 @@ mod tests {
             entrypoint: Some(vec!["/bin/app".into(), "-v".into()]),
             command: vec!["a b".into(), String::new()],
             environment: vec![("A".into(), "ü=1".into())],
-            volumes: vec![Volume {
-                source: "/srv".into(),
-                target: "/data".into(),
-                read_only: true,
-            }],
+            volumes: vec![Volume { source: "/srv".into(), target: "/data".into(), read_only: true }],
             stop_grace: Duration::from_millis(1500),
             self_fence: Some(Duration::from_secs(5)),
             log_bytes_max: 1 << 26,
             ..ContainerSpec::default()
         };
         Launch {
-            token: Token {
-                job: JobId(job),
-                fence: Fence(3),
-                nonce: Nonce(u64::MAX),
-            },
+            token: Token { job: JobId(job), fence: Fence(3), nonce: Nonce(u64::MAX) },
             revision: Revision(u128::MAX - 1),
             name: "resize".into(),
             spec: spec.into(),
-            body: Some(Body {
-                args: vec!["--x".into()],
-                ..Body::default()
-            }),
+            body: Some(Body { args: vec!["--x".into()], ..Body::default() }),
             time_left: Some(Duration::from_secs(60)),
         }
     }
@@ -522,16 +458,10 @@ mod tests {
                 ran: Duration::from_nanos(1_500_000_001),
                 result: Some("{}".into()),
             },
-            output: OutputLengths {
-                stdout: 5,
-                stderr: 0,
-            },
+            output: OutputLengths { stdout: 5, stderr: 0 },
             at: Timestamp(1_700_000_000_000),
         };
-        assert_eq!(
-            dir.record_stopping(StopCause::Timeout).expect("kept"),
-            StopCause::Timeout
-        );
+        assert_eq!(dir.record_stopping(StopCause::Timeout).expect("kept"), StopCause::Timeout);
         dir.record_ending(&ending).expect("kept");
         let entries = ledger.entries().expect("read");
         assert_eq!(entries.len(), 1);
@@ -548,21 +478,10 @@ mod tests {
         let (_state, ledger) = ledger();
         let dir = ledger.create(&launch(1)).expect("made");
         dir.record_stopping(StopCause::Timeout).expect("kept");
-        assert_eq!(
-            dir.record_stopping(StopCause::Cancel).expect("kept"),
-            StopCause::Timeout
-        );
-        let first = Ending {
-            exit: Exit::Vanished,
-            output: OutputLengths::default(),
-            at: Timestamp(1),
-        };
+        assert_eq!(dir.record_stopping(StopCause::Cancel).expect("kept"), StopCause::Timeout);
+        let first = Ending { exit: Exit::Vanished, output: OutputLengths::default(), at: Timestamp(1) };
         dir.record_ending(&first).expect("kept");
-        dir.record_ending(&Ending {
-            at: Timestamp(2),
-            ..first.clone()
-        })
-        .expect("ignored");
+        dir.record_ending(&Ending { at: Timestamp(2), ..first.clone() }).expect("ignored");
         assert_eq!(dir.ending().expect("read"), Some(first));
     }
 
@@ -589,20 +508,9 @@ mod tests {
 
         let mut entries = ledger.entries().expect("read");
         entries.sort_by_key(|it| it.launch.token);
-        assert_eq!(
-            entries
-                .iter()
-                .map(|it| it.launch.token.job.0)
-                .collect::<Vec<_>>(),
-            [1, 4]
-        );
+        assert_eq!(entries.iter().map(|it| it.launch.token.job.0).collect::<Vec<_>>(), [1, 4]);
         assert_eq!(entries[1].ending, None, "a torn end is no end");
-        assert_eq!(
-            fs::read_dir(state.path().join("unreadable"))
-                .expect("aside")
-                .count(),
-            2
-        );
+        assert_eq!(fs::read_dir(state.path().join("unreadable")).expect("aside").count(), 2);
         // A crash in the middle of making one leaves nothing in the way of the next try.
         fs::create_dir(state.path().join("attempts/5-3")).expect("empty");
         ledger.create(&launch(5)).expect("made after all");
@@ -612,16 +520,7 @@ mod tests {
     fn nobody_else_can_read_what_holds_values() {
         let (_state, ledger) = ledger();
         let dir = ledger.create(&launch(1)).expect("made");
-        assert_eq!(
-            fs::metadata(dir.path()).expect("there").mode() & 0o777,
-            0o700
-        );
-        assert_eq!(
-            fs::metadata(dir.path().join(ATTEMPT))
-                .expect("there")
-                .mode()
-                & 0o777,
-            0o600
-        );
+        assert_eq!(fs::metadata(dir.path()).expect("there").mode() & 0o777, 0o700);
+        assert_eq!(fs::metadata(dir.path().join(ATTEMPT)).expect("there").mode() & 0o777, 0o600);
     }
 }

@@ -1,5 +1,6 @@
 //! The worker's body.
 
 pub mod attempt_dir;
+pub mod clock;
 pub mod logs;
 pub mod runtime;

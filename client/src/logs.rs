@@ -51,17 +51,8 @@ impl Logs {
     #[must_use]
     pub fn new() -> (Self, mpsc::UnboundedReceiver<Token>) {
         let (done, finished) = mpsc::unbounded_channel();
-        let shared = Shared {
-            queue: Mutex::new(Queue::default()),
-            wake: Notify::new(),
-            done,
-        };
-        (
-            Self {
-                shared: Arc::new(shared),
-            },
-            finished,
-        )
+        let shared = Shared { queue: Mutex::new(Queue::default()), wake: Notify::new(), done };
+        (Self { shared: Arc::new(shared) }, finished)
     }
 
     /// Appends bytes that exist nowhere else. Above [`MEMORY_BYTES_MAX`] they become a marked gap: a runtime is never made to wait.
@@ -113,10 +104,7 @@ impl Logs {
     pub fn acknowledge(&self, marks: &[OutputMark]) {
         let now = Instant::now();
         let mut queue = self.queue();
-        let done: Vec<_> = marks
-            .iter()
-            .filter_map(|mark| queue.acknowledge(mark, now))
-            .collect();
+        let done: Vec<_> = marks.iter().filter_map(|mark| queue.acknowledge(mark, now)).collect();
         drop(queue);
         self.tell(done);
         self.shared.wake.notify_one();
@@ -131,10 +119,7 @@ impl Logs {
 
     fn queue(&self) -> MutexGuard<'_, Queue> {
         // A panic elsewhere must not silence the output of all other attempts.
-        self.shared
-            .queue
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+        self.shared.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -146,33 +131,19 @@ mod tests {
     use super::*;
 
     fn token(job: u64) -> Token {
-        Token {
-            job: JobId(job),
-            fence: Fence(job),
-            nonce: Nonce(7),
-        }
+        Token { job: JobId(job), fence: Fence(job), nonce: Nonce(7) }
     }
 
     fn mark(token: Token, offset: u64) -> OutputMark {
-        OutputMark {
-            token,
-            stream: Stream::Stdout,
-            offset,
-        }
+        OutputMark { token, stream: Stream::Stdout, offset }
     }
 
     fn stdout(bytes: u64) -> OutputLengths {
-        OutputLengths {
-            stdout: bytes,
-            stderr: 0,
-        }
+        OutputLengths { stdout: bytes, stderr: 0 }
     }
 
     fn size(chunks: &[Chunk]) -> usize {
-        chunks
-            .iter()
-            .map(|it| (it.end() - it.offset) as usize)
-            .sum()
+        chunks.iter().map(|it| (it.end() - it.offset) as usize).sum()
     }
 
     #[tokio::test]
@@ -201,11 +172,7 @@ mod tests {
             logs.push(token(job), Stream::Stderr, &[b'x'; 100]);
         }
         let frame = logs.next().await;
-        assert!(
-            frame.len() > 400 && size(&frame) <= FRAME_BYTES_MAX,
-            "{} chunks",
-            frame.len()
-        );
+        assert!(frame.len() > 400 && size(&frame) <= FRAME_BYTES_MAX, "{} chunks", frame.len());
     }
 
     #[tokio::test(start_paused = true)]
@@ -217,10 +184,7 @@ mod tests {
             assert!(size(&frame) <= FRAME_BYTES_MAX);
             sent += size(&frame);
         }
-        assert!(
-            sent <= UNACKNOWLEDGED_BYTES_MAX && sent > UNACKNOWLEDGED_BYTES_MAX - 4096,
-            "{sent}"
-        );
+        assert!(sent <= UNACKNOWLEDGED_BYTES_MAX && sent > UNACKNOWLEDGED_BYTES_MAX - 4096, "{sent}");
         logs.acknowledge(&[mark(token(1), 100_000)]);
         assert_eq!(logs.next().await[0].offset, sent as u64);
         logs.reconnected();
@@ -259,10 +223,7 @@ mod tests {
             }
         }
         let last = match last {
-            Some(Chunk {
-                data: ChunkData::Gap(_),
-                ..
-            }) => last,
+            Some(Chunk { data: ChunkData::Gap(_), .. }) => last,
             _ => logs.next().await.pop(),
         };
         assert!(last.is_some_and(|it| matches!(it.data, ChunkData::Gap(_)) && it.end() == 300_000));
@@ -288,19 +249,9 @@ mod tests {
         logs.push(token(3), Stream::Stdout, b"fits");
         let frame = logs.next().await;
         assert!(
-            frame.iter().any(
-                |it| it.token == token(1) && it.data == ChunkData::Gap(MEMORY_BYTES_MAX as u64)
-            )
+            frame.iter().any(|it| it.token == token(1) && it.data == ChunkData::Gap(MEMORY_BYTES_MAX as u64))
         );
-        assert!(
-            frame
-                .iter()
-                .any(|it| it.token == token(2) && it.data == ChunkData::Gap(8))
-        );
-        assert!(
-            frame
-                .iter()
-                .any(|it| it.token == token(3) && it.data == ChunkData::Bytes(b"fits".to_vec()))
-        );
+        assert!(frame.iter().any(|it| it.token == token(2) && it.data == ChunkData::Gap(8)));
+        assert!(frame.iter().any(|it| it.token == token(3) && it.data == ChunkData::Bytes(b"fits".to_vec())));
     }
 }

@@ -106,22 +106,9 @@ pub(super) struct Ended {
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum ExitRecord {
-    Ran {
-        code: i32,
-        oom: bool,
-        memory_limited: bool,
-        ran: Duration,
-        result: Option<String>,
-    },
-    NotStarted {
-        fault: FaultRecord,
-        code: Option<i32>,
-        message: String,
-    },
-    DaemonLost {
-        message: String,
-        ran: Option<Duration>,
-    },
+    Ran { code: i32, oom: bool, memory_limited: bool, ran: Duration, result: Option<String> },
+    NotStarted { fault: FaultRecord, code: Option<i32>, message: String },
+    DaemonLost { message: String, ran: Option<Duration> },
     Vanished,
 }
 
@@ -150,17 +137,11 @@ impl From<&Launch> for Record {
             name: launch.name.to_string(),
             time_left: launch.time_left,
             spec: Spec::from(&*launch.spec),
-            body: launch.body.clone().map(
-                |Body {
-                     environment,
-                     args,
-                     input,
-                 }| BodyRecord {
-                    environment,
-                    args,
-                    input,
-                },
-            ),
+            body: launch.body.clone().map(|Body { environment, args, input }| BodyRecord {
+                environment,
+                args,
+                input,
+            }),
         }
     }
 }
@@ -168,25 +149,15 @@ impl From<&Launch> for Record {
 impl From<Record> for Launch {
     fn from(record: Record) -> Self {
         Self {
-            token: Token {
-                job: JobId(record.job),
-                fence: Fence(record.fence),
-                nonce: Nonce(record.nonce),
-            },
+            token: Token { job: JobId(record.job), fence: Fence(record.fence), nonce: Nonce(record.nonce) },
             revision: Revision(u128::from_str_radix(&record.revision, 16).unwrap_or_default()),
             name: record.name.into(),
             spec: ContainerSpec::from(record.spec).into(),
-            body: record.body.map(
-                |BodyRecord {
-                     environment,
-                     args,
-                     input,
-                 }| Body {
-                    environment,
-                    args,
-                    input,
-                },
-            ),
+            body: record.body.map(|BodyRecord { environment, args, input }| Body {
+                environment,
+                args,
+                input,
+            }),
             time_left: record.time_left,
         }
     }
@@ -203,11 +174,7 @@ impl From<&ContainerSpec> for Spec {
             environment: spec.environment,
             working_dir: spec.working_dir,
             user: spec.user,
-            volumes: spec
-                .volumes
-                .into_iter()
-                .map(|it| (it.source, it.target, it.read_only))
-                .collect(),
+            volumes: spec.volumes.into_iter().map(|it| (it.source, it.target, it.read_only)).collect(),
             network: spec.network,
             tmpfs: spec.tmpfs,
             read_only: spec.read_only,
@@ -237,10 +204,7 @@ impl From<&ContainerSpec> for Spec {
 impl From<Spec> for ContainerSpec {
     fn from(spec: Spec) -> Self {
         Self {
-            runtime: RuntimeKind::ALL
-                .into_iter()
-                .find(|it| it.name() == spec.runtime)
-                .unwrap_or_default(),
+            runtime: RuntimeKind::ALL.into_iter().find(|it| it.name() == spec.runtime).unwrap_or_default(),
             image: spec.image,
             entrypoint: spec.entrypoint,
             command: spec.command,
@@ -250,11 +214,7 @@ impl From<Spec> for ContainerSpec {
             volumes: spec
                 .volumes
                 .into_iter()
-                .map(|(source, target, read_only)| Volume {
-                    source,
-                    target,
-                    read_only,
-                })
+                .map(|(source, target, read_only)| Volume { source, target, read_only })
                 .collect(),
             network: spec.network,
             tmpfs: spec.tmpfs,
@@ -310,19 +270,13 @@ impl From<Cause> for StopCause {
 
 impl From<OutputLengths> for Lengths {
     fn from(lengths: OutputLengths) -> Self {
-        Self {
-            stdout: lengths.stdout,
-            stderr: lengths.stderr,
-        }
+        Self { stdout: lengths.stdout, stderr: lengths.stderr }
     }
 }
 
 impl From<Lengths> for OutputLengths {
     fn from(lengths: Lengths) -> Self {
-        Self {
-            stdout: lengths.stdout,
-            stderr: lengths.stderr,
-        }
+        Self { stdout: lengths.stdout, stderr: lengths.stderr }
     }
 }
 
@@ -332,35 +286,17 @@ impl From<&Ending> for Ended {
             at_ms: ending.at.0,
             output: ending.output.into(),
             exit: match ending.exit.clone() {
-                Exit::Ran {
-                    code,
-                    oom,
-                    memory_limited,
-                    ran,
-                    result,
-                } => ExitRecord::Ran {
-                    code,
-                    oom,
-                    memory_limited,
-                    ran,
-                    result,
-                },
-                Exit::NotStarted {
-                    fault,
-                    code,
-                    message,
-                } => {
+                Exit::Ran { code, oom, memory_limited, ran, result } => {
+                    ExitRecord::Ran { code, oom, memory_limited, ran, result }
+                }
+                Exit::NotStarted { fault, code, message } => {
                     let fault = match fault {
                         Fault::Pull => FaultRecord::Pull,
                         Fault::Definition => FaultRecord::Definition,
                         Fault::Host => FaultRecord::Host,
                         Fault::Stopped => FaultRecord::Stopped,
                     };
-                    ExitRecord::NotStarted {
-                        fault,
-                        code,
-                        message,
-                    }
+                    ExitRecord::NotStarted { fault, code, message }
                 }
                 Exit::DaemonLost { message, ran } => ExitRecord::DaemonLost { message, ran },
                 Exit::Vanished => ExitRecord::Vanished,
@@ -375,35 +311,17 @@ impl From<Ended> for Ending {
             at: Timestamp(ended.at_ms),
             output: ended.output.into(),
             exit: match ended.exit {
-                ExitRecord::Ran {
-                    code,
-                    oom,
-                    memory_limited,
-                    ran,
-                    result,
-                } => Exit::Ran {
-                    code,
-                    oom,
-                    memory_limited,
-                    ran,
-                    result,
-                },
-                ExitRecord::NotStarted {
-                    fault,
-                    code,
-                    message,
-                } => {
+                ExitRecord::Ran { code, oom, memory_limited, ran, result } => {
+                    Exit::Ran { code, oom, memory_limited, ran, result }
+                }
+                ExitRecord::NotStarted { fault, code, message } => {
                     let fault = match fault {
                         FaultRecord::Pull => Fault::Pull,
                         FaultRecord::Definition => Fault::Definition,
                         FaultRecord::Host => Fault::Host,
                         FaultRecord::Stopped => Fault::Stopped,
                     };
-                    Exit::NotStarted {
-                        fault,
-                        code,
-                        message,
-                    }
+                    Exit::NotStarted { fault, code, message }
                 }
                 ExitRecord::DaemonLost { message, ran } => Exit::DaemonLost { message, ran },
                 ExitRecord::Vanished => Exit::Vanished,

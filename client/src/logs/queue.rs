@@ -62,18 +62,9 @@ impl Queue {
     }
 
     /// Gives the token back if nothing of it is left to be acknowledged.
-    pub(super) fn finish(
-        &mut self,
-        token: Token,
-        lengths: OutputLengths,
-        now: Instant,
-    ) -> Option<Token> {
+    pub(super) fn finish(&mut self, token: Token, lengths: OutputLengths, now: Instant) -> Option<Token> {
         let attempt = self.attempts.entry(token).or_default();
-        for (state, length) in attempt
-            .streams
-            .iter_mut()
-            .zip([lengths.stdout, lengths.stderr])
-        {
+        for (state, length) in attempt.streams.iter_mut().zip([lengths.stdout, lengths.stderr]) {
             state.give_up(length.saturating_sub(state.written));
         }
         attempt.quiet_since = Some(now);
@@ -164,12 +155,7 @@ impl Queue {
                 let Some(data) = state.pending(room) else {
                     continue;
                 };
-                let chunk = Chunk {
-                    token,
-                    stream,
-                    offset: state.sent,
-                    data,
-                };
+                let chunk = Chunk { token, stream, offset: state.sent, data };
                 state.sent = chunk.end();
                 state.in_flight += payload(&chunk);
                 self.in_flight += payload(&chunk);
@@ -184,11 +170,8 @@ impl Queue {
 
     fn leave_if_done(&mut self, token: Token) -> Option<Token> {
         let attempt = self.attempts.get(&token)?;
-        let done = attempt.quiet_since.is_some()
-            && attempt
-                .streams
-                .iter()
-                .all(|it| it.acknowledged >= it.written);
+        let done =
+            attempt.quiet_since.is_some() && attempt.streams.iter().all(|it| it.acknowledged >= it.written);
         done.then(|| self.remove(token)).flatten().map(|_| token)
     }
 
@@ -207,11 +190,7 @@ impl Queue {
         while let Some((_, token)) = self.waiting.front().filter(|(at, _)| *at <= now) {
             let token = *token;
             self.waiting.pop_front();
-            match self
-                .attempts
-                .get(&token)
-                .and_then(|attempt| attempt.quiet_since)
-            {
+            match self.attempts.get(&token).and_then(|attempt| attempt.quiet_since) {
                 Some(since) if since + PATIENCE <= now => overdue.push(token),
                 Some(_) => self.waiting.push_back((now + PATIENCE, token)),
                 None => {}

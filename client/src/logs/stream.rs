@@ -40,10 +40,7 @@ impl StreamState {
             Some(Data::Kept(kept)) if kept.len() + bytes.len() <= PIECE_BYTES_MAX => {
                 kept.extend_from_slice(bytes)
             }
-            _ => self.pieces.push_back(Piece {
-                offset,
-                data: Data::Kept(bytes.to_vec()),
-            }),
+            _ => self.pieces.push_back(Piece { offset, data: Data::Kept(bytes.to_vec()) }),
         }
     }
 
@@ -56,10 +53,7 @@ impl StreamState {
         self.written += bytes;
         match self.pieces.back_mut().map(|piece| &mut piece.data) {
             Some(Data::GivenUp(so_far)) => *so_far += bytes,
-            _ => self.pieces.push_back(Piece {
-                offset,
-                data: Data::GivenUp(bytes),
-            }),
+            _ => self.pieces.push_back(Piece { offset, data: Data::GivenUp(bytes) }),
         }
     }
 
@@ -70,9 +64,7 @@ impl StreamState {
         Some(match &piece.data {
             Data::GivenUp(bytes) => ChunkData::Gap(bytes - skipped),
             Data::Kept(bytes) => {
-                let rest = &bytes[usize::try_from(skipped)
-                    .unwrap_or(bytes.len())
-                    .min(bytes.len())..];
+                let rest = &bytes[usize::try_from(skipped).unwrap_or(bytes.len()).min(bytes.len())..];
                 ChunkData::Bytes(rest[..rest.len().min(room)].to_vec())
             }
         })
@@ -87,11 +79,7 @@ impl StreamState {
         let newly = usize::try_from(offset - self.acknowledged).unwrap_or(usize::MAX);
         self.acknowledged = offset;
         self.sent = self.sent.max(offset);
-        let window = if self.sent == offset {
-            self.in_flight
-        } else {
-            self.in_flight.min(newly)
-        };
+        let window = if self.sent == offset { self.in_flight } else { self.in_flight.min(newly) };
         self.in_flight -= window;
         let mut memory = 0;
         while let Some(piece) = self.pieces.front().filter(|piece| piece.end() <= offset) {

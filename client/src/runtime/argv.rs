@@ -45,29 +45,19 @@ pub fn docker_run(
     if spec.init {
         args.push("--init".into());
     }
-    args.extend([
-        "--name".into(),
-        launch.token.container_name(membership.cluster),
-    ]);
+    args.extend(["--name".into(), launch.token.container_name(membership.cluster)]);
     args.extend(labels(launch, membership, deadline)?);
-    args.extend([
-        "--stop-timeout".into(),
-        seconds(spec.stop_grace).to_string(),
-    ]);
+    args.extend(["--stop-timeout".into(), seconds(spec.stop_grace).to_string()]);
     args.extend(LOGGING.map(String::from));
     args.extend(["--security-opt", "no-new-privileges"].map(String::from));
-    args.push(format!(
-        "--pids-limit={}",
-        spec.resources.pids.unwrap_or(PIDS_MAX)
-    ));
+    args.push(format!("--pids-limit={}", spec.resources.pids.unwrap_or(PIDS_MAX)));
     args.extend(["--ulimit", "core=0", "--env-file", "/dev/stdin"].map(String::from));
     args.extend(options(spec)?);
 
     let mut words = Vec::new();
     if let Some(entrypoint) = &spec.entrypoint {
-        let (program, rest) = entrypoint
-            .split_first()
-            .map_or(("", &[][..]), |(first, rest)| (first.as_str(), rest));
+        let (program, rest) =
+            entrypoint.split_first().map_or(("", &[][..]), |(first, rest)| (first.as_str(), rest));
         args.push(format!("--entrypoint={}", checked("entrypoint", program)?));
         words.extend(rest);
     }
@@ -78,10 +68,7 @@ pub fn docker_run(
     for word in words {
         args.push(checked("command", word)?.into());
     }
-    Ok(CommandLine {
-        args,
-        environment: environment(launch)?,
-    })
+    Ok(CommandLine { args, environment: environment(launch)? })
 }
 
 /// The environment of an attempt: the definition's, over it the job's, over both what names the attempt.
@@ -91,14 +78,9 @@ pub fn docker_run(
 pub fn merged_environment(launch: &Launch) -> Result<Vec<(&str, String)>, Invalid> {
     let own = own_environment(launch.token);
     let defined = launch.spec.environment.iter();
-    let added = launch
-        .body
-        .iter()
-        .flat_map(|Body { environment, .. }| environment);
+    let added = launch.body.iter().flat_map(|Body { environment, .. }| environment);
     let mut merged: Vec<(&str, String)> = Vec::new();
-    let given = defined
-        .chain(added)
-        .map(|(name, value)| (name.as_str(), value.clone()));
+    let given = defined.chain(added).map(|(name, value)| (name.as_str(), value.clone()));
     for (name, value) in given.chain(own) {
         check_variable(name, &value)?;
         match merged.iter_mut().find(|(known, _)| *known == name) {
@@ -110,31 +92,17 @@ pub fn merged_environment(launch: &Launch) -> Result<Vec<(&str, String)>, Invali
 }
 
 fn own_environment(token: Token) -> [(&'static str, String); 2] {
-    [
-        ("LONGSHORE_JOB", token.job.to_string()),
-        ("LONGSHORE_ATTEMPT", token.fence.to_string()),
-    ]
+    [("LONGSHORE_JOB", token.job.to_string()), ("LONGSHORE_ATTEMPT", token.fence.to_string())]
 }
 
-fn labels(
-    launch: &Launch,
-    membership: Membership,
-    deadline: Option<i64>,
-) -> Result<Vec<String>, Invalid> {
+fn labels(launch: &Launch, membership: Membership, deadline: Option<i64>) -> Result<Vec<String>, Invalid> {
     let Token { job, fence, nonce } = launch.token;
     let mut labels = Vec::new();
     for (key, value) in &launch.spec.labels {
         if key.starts_with(LABEL_PREFIX) || key.is_empty() || key.contains('=') {
-            return Err(invalid(
-                "labels",
-                format!("`{}` cannot be a label here", key.escape_debug()),
-            ));
+            return Err(invalid("labels", format!("`{}` cannot be a label here", key.escape_debug())));
         }
-        labels.push(format!(
-            "--label={}={}",
-            checked("labels", key)?,
-            checked("labels", value)?
-        ));
+        labels.push(format!("--label={}={}", checked("labels", key)?, checked("labels", value)?));
     }
     let own = [
         ("managed", "true".to_owned()),
@@ -147,9 +115,7 @@ fn labels(
     ];
     let deadline = deadline.map(|at| ("deadline", at.to_string()));
     labels.extend(
-        own.into_iter()
-            .chain(deadline)
-            .map(|(key, value)| format!("--label={LABEL_PREFIX}{key}={value}")),
+        own.into_iter().chain(deadline).map(|(key, value)| format!("--label={LABEL_PREFIX}{key}={value}")),
     );
     Ok(labels)
 }
@@ -185,10 +151,7 @@ fn options(spec: &ContainerSpec) -> Result<Vec<String>, Invalid> {
     }
     if let Some(memory) = spec.resources.memory_bytes {
         // The same number twice forbids swap.
-        options.extend([
-            format!("--memory={memory}"),
-            format!("--memory-swap={memory}"),
-        ]);
+        options.extend([format!("--memory={memory}"), format!("--memory-swap={memory}")]);
     }
     if let Some(milli) = spec.resources.cpus_milli {
         options.push(format!("--cpus={}.{:03}", milli / 1000, milli % 1000));
@@ -210,16 +173,9 @@ fn mount(volume: &Volume) -> Result<String, Invalid> {
         return Err(invalid("volumes", problem));
     }
     if !volume.target.starts_with('/') {
-        return Err(invalid(
-            "volumes",
-            format!("`{}` is no absolute path", volume.target.escape_debug()),
-        ));
+        return Err(invalid("volumes", format!("`{}` is no absolute path", volume.target.escape_debug())));
     }
-    let fields = [
-        format!("type={kind}"),
-        quoted("source", &volume.source),
-        quoted("target", &volume.target),
-    ];
+    let fields = [format!("type={kind}"), quoted("source", &volume.source), quoted("target", &volume.target)];
     let read_only = if volume.read_only { ",readonly" } else { "" };
     Ok(format!("{}{read_only}", fields.join(",")))
 }
@@ -234,9 +190,7 @@ fn quoted(key: &str, value: &str) -> String {
 
 fn is_volume_name(name: &str) -> bool {
     name.starts_with(|it: char| it.is_ascii_alphanumeric())
-        && name
-            .chars()
-            .all(|it| it.is_ascii_alphanumeric() || "_.-".contains(it))
+        && name.chars().all(|it| it.is_ascii_alphanumeric() || "_.-".contains(it))
 }
 
 fn environment(launch: &Launch) -> Result<Vec<u8>, Invalid> {
@@ -255,10 +209,7 @@ fn check_variable(name: &str, value: &str) -> Result<(), Invalid> {
         || !name.chars().all(fits)
         || name.starts_with(|it: char| it.is_ascii_digit())
     {
-        return Err(invalid(
-            "environment",
-            format!("`{}` is no name of a variable", shortened(name)),
-        ));
+        return Err(invalid("environment", format!("`{}` is no name of a variable", shortened(name))));
     }
     // The value may be a secret: it is never part of the message.
     let problem = if value.contains('\n') || value.ends_with('\r') {
@@ -287,49 +238,28 @@ fn image(image: &str) -> Result<&str, Invalid> {
 }
 
 fn checked<'a>(field: &str, value: &'a str) -> Result<&'a str, Invalid> {
-    if value.contains('\0') {
-        Err(invalid(field, "has a NUL byte".into()))
-    } else {
-        Ok(value)
-    }
+    if value.contains('\0') { Err(invalid(field, "has a NUL byte".into())) } else { Ok(value) }
 }
 
 fn shortened(text: &str) -> String {
-    text.chars()
-        .take(80)
-        .collect::<String>()
-        .escape_debug()
-        .to_string()
+    text.chars().take(80).collect::<String>().escape_debug().to_string()
 }
 
 fn invalid(field: &str, problem: String) -> Invalid {
-    Invalid {
-        field: field.into(),
-        problem,
-    }
+    Invalid { field: field.into(), problem }
 }
 
 /// Docker counts in whole seconds; a grace of zero would be no grace.
 pub(super) fn seconds(grace: Duration) -> u64 {
-    grace
-        .as_millis()
-        .div_ceil(1000)
-        .try_into()
-        .unwrap_or(u64::MAX)
+    grace.as_millis().div_ceil(1000).try_into().unwrap_or(u64::MAX)
 }
 
 /// Labels of ours; a definition cannot set them.
 pub(super) const LABEL_PREFIX: &str = "longshore.";
 
 /// The engine's own copy of the output, bounded; it is only read where the attempt's files are not complete.
-const LOGGING: [&str; 6] = [
-    "--log-driver",
-    "json-file",
-    "--log-opt",
-    "max-size=64m",
-    "--log-opt",
-    "max-file=2",
-];
+const LOGGING: [&str; 6] =
+    ["--log-driver", "json-file", "--log-opt", "max-size=64m", "--log-opt", "max-file=2"];
 
 /// Processes and threads of a container whose definition names no number: room for anything but a fork bomb.
 const PIDS_MAX: u32 = 4096;
@@ -347,18 +277,11 @@ mod tests {
 
     use super::*;
 
-    const MEMBERSHIP: Membership = Membership {
-        cluster: ClusterId(0xc0ffee),
-        worker: WorkerId(4),
-    };
+    const MEMBERSHIP: Membership = Membership { cluster: ClusterId(0xc0ffee), worker: WorkerId(4) };
 
     fn launch(spec: ContainerSpec, body: Option<Body>) -> Launch {
         Launch {
-            token: Token {
-                job: JobId(12),
-                fence: Fence(34),
-                nonce: Nonce(0xab),
-            },
+            token: Token { job: JobId(12), fence: Fence(34), nonce: Nonce(0xab) },
             revision: Revision(1),
             name: "resize".into(),
             spec: spec.into(),
@@ -384,36 +307,20 @@ mod tests {
             working_dir: Some("/srv".into()),
             user: Some("7:8".into()),
             volumes: vec![
-                Volume {
-                    source: "/a,b".into(),
-                    target: "/c".into(),
-                    read_only: true,
-                },
-                Volume {
-                    source: "cache".into(),
-                    target: "/d".into(),
-                    read_only: false,
-                },
+                Volume { source: "/a,b".into(), target: "/c".into(), read_only: true },
+                Volume { source: "cache".into(), target: "/d".into(), read_only: false },
             ],
             network: Some("none".into()),
             tmpfs: vec!["/tmp:rw,exec".into()],
             read_only: true,
             cap_drop: vec!["ALL".into()],
             labels: vec![("team".into(), "a=b".into())],
-            resources: Resources {
-                cpus_milli: Some(1_050),
-                memory_bytes: Some(1 << 26),
-                pids: Some(99),
-            },
+            resources: Resources { cpus_milli: Some(1_050), memory_bytes: Some(1 << 26), pids: Some(99) },
             stop_signal: Some("SIGINT".into()),
             ..spec()
         };
-        let body = Body {
-            args: vec!["--".into()],
-            ..Body::default()
-        };
-        let line =
-            docker_run(&launch(all, Some(body)), MEMBERSHIP, Some(1_700_000_000)).expect("valid");
+        let body = Body { args: vec!["--".into()], ..Body::default() };
+        let line = docker_run(&launch(all, Some(body)), MEMBERSHIP, Some(1_700_000_000)).expect("valid");
         let expected = "run --pull never --init --name longshore-00c0ffee-12-34 --label=team=a=b --label=longshore.managed=true \
             --label=longshore.cluster=00c0ffee --label=longshore.worker=4 --label=longshore.job=12 --label=longshore.fence=34 \
             --label=longshore.nonce=00000000000000ab --label=longshore.definition=resize --label=longshore.deadline=1700000000 \
@@ -423,10 +330,7 @@ mod tests {
             --mount=type=volume,source=cache,target=/d --memory=67108864 --memory-swap=67108864 --cpus=1.050 --read-only \
             --entrypoint=/app -- app:1 -v --privileged a b --";
         assert_eq!(line.args.join(" "), expected);
-        assert_eq!(
-            line.environment,
-            b"LONGSHORE_JOB=12\nLONGSHORE_ATTEMPT=34\n"
-        );
+        assert_eq!(line.environment, b"LONGSHORE_JOB=12\nLONGSHORE_ATTEMPT=34\n");
     }
 
     #[test]
@@ -436,10 +340,7 @@ mod tests {
             environment: vec![pair("A", "1"), pair("B", "2"), pair("LONGSHORE_JOB", "9")],
             ..spec()
         };
-        let body = Body {
-            environment: vec![pair("B", "x=y "), pair("C", "")],
-            ..Body::default()
-        };
+        let body = Body { environment: vec![pair("B", "x=y "), pair("C", "")], ..Body::default() };
         let line = docker_run(&launch(spec, Some(body)), MEMBERSHIP, None).expect("valid");
         assert_eq!(
             String::from_utf8(line.environment).expect("text"),
@@ -457,46 +358,24 @@ mod tests {
             ("A", "secret\r"),
             ("A", "secret\0"),
         ] {
-            let spec = ContainerSpec {
-                environment: vec![(name.into(), value.into())],
-                ..spec()
-            };
+            let spec = ContainerSpec { environment: vec![(name.into(), value.into())], ..spec() };
             let error = docker_run(&launch(spec, None), MEMBERSHIP, None).expect_err("refused");
             assert!(!error.to_string().contains("secret"), "{error}");
         }
         for image in ["", "--privileged", "a b", "a\n"] {
-            let spec = ContainerSpec {
-                image: image.into(),
-                ..spec()
-            };
+            let spec = ContainerSpec { image: image.into(), ..spec() };
             assert_eq!(
-                docker_run(&launch(spec, None), MEMBERSHIP, None)
-                    .expect_err("refused")
-                    .field,
+                docker_run(&launch(spec, None), MEMBERSHIP, None).expect_err("refused").field,
                 "image"
             );
         }
-        let labels = ContainerSpec {
-            labels: vec![("longshore.worker".into(), "5".into())],
-            ..spec()
-        };
-        assert_eq!(
-            docker_run(&launch(labels, None), MEMBERSHIP, None)
-                .expect_err("refused")
-                .field,
-            "labels"
-        );
+        let labels = ContainerSpec { labels: vec![("longshore.worker".into(), "5".into())], ..spec() };
+        assert_eq!(docker_run(&launch(labels, None), MEMBERSHIP, None).expect_err("refused").field, "labels");
         for source in ["", "../x", "-v", "a/b"] {
-            let volumes = vec![Volume {
-                source: source.into(),
-                target: "/x".into(),
-                read_only: false,
-            }];
+            let volumes = vec![Volume { source: source.into(), target: "/x".into(), read_only: false }];
             let spec = ContainerSpec { volumes, ..spec() };
             assert_eq!(
-                docker_run(&launch(spec, None), MEMBERSHIP, None)
-                    .expect_err("refused")
-                    .field,
+                docker_run(&launch(spec, None), MEMBERSHIP, None).expect_err("refused").field,
                 "volumes"
             );
         }

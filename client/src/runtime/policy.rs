@@ -32,28 +32,15 @@ impl Allow {
     ) -> Option<String> {
         self.refuses_image(&spec.image)
             .or_else(|| self.refuses_network(spec.network.as_deref()))
+            .or_else(|| spec.cap_add.iter().find_map(|it| self.refuses_capability(it)))
             .or_else(|| {
-                spec.cap_add
-                    .iter()
-                    .find_map(|it| self.refuses_capability(it))
-            })
-            .or_else(|| {
-                spec.volumes
-                    .iter()
-                    .filter(|it| it.is_bind())
-                    .find_map(|it| self.refuses_mount(it, &resolve))
+                spec.volumes.iter().filter(|it| it.is_bind()).find_map(|it| self.refuses_mount(it, &resolve))
             })
     }
 
     fn refuses_image(&self, image: &str) -> Option<String> {
-        let allowed =
-            self.images.is_empty() || self.images.iter().any(|pattern| matches(pattern, image));
-        (!allowed).then(|| {
-            format!(
-                "this worker allows no image `{}` (--allow-image)",
-                image.escape_debug()
-            )
-        })
+        let allowed = self.images.is_empty() || self.images.iter().any(|pattern| matches(pattern, image));
+        (!allowed).then(|| format!("this worker allows no image `{}` (--allow-image)", image.escape_debug()))
     }
 
     fn refuses_network(&self, network: Option<&str>) -> Option<String> {
@@ -69,28 +56,14 @@ impl Allow {
     }
 
     fn refuses_capability(&self, capability: &str) -> Option<String> {
-        let bare = |it: &str| {
-            it.to_ascii_uppercase()
-                .trim_start_matches("CAP_")
-                .to_owned()
-        };
-        let allowed = self
-            .capabilities
-            .iter()
-            .any(|it| bare(it) == bare(capability));
+        let bare = |it: &str| it.to_ascii_uppercase().trim_start_matches("CAP_").to_owned();
+        let allowed = self.capabilities.iter().any(|it| bare(it) == bare(capability));
         (!allowed).then(|| {
-            format!(
-                "this worker does not allow to add the capability `{}`",
-                capability.escape_debug()
-            )
+            format!("this worker does not allow to add the capability `{}`", capability.escape_debug())
         })
     }
 
-    fn refuses_mount(
-        &self,
-        volume: &Volume,
-        resolve: impl Fn(&Path) -> Option<PathBuf>,
-    ) -> Option<String> {
+    fn refuses_mount(&self, volume: &Volume, resolve: impl Fn(&Path) -> Option<PathBuf>) -> Option<String> {
         let source = Path::new(&volume.source);
         let shown = volume.source.escape_debug();
         if source.components().any(|it| it == Component::ParentDir) {
@@ -99,18 +72,10 @@ impl Allow {
         // A worker within a container does not see the host's paths; then the text is all there is.
         let real = |path: &Path| resolve(path).unwrap_or_else(|| path.to_path_buf());
         let source = real(source);
-        if !self
-            .mounts
-            .iter()
-            .any(|allowed| source.starts_with(real(allowed)))
-        {
-            return Some(format!(
-                "this worker does not allow to mount `{shown}` (--allow-mount)"
-            ));
+        if !self.mounts.iter().any(|allowed| source.starts_with(real(allowed))) {
+            return Some(format!("this worker does not allow to mount `{shown}` (--allow-mount)"));
         }
-        let reaches_socket = SOCKETS
-            .iter()
-            .any(|socket| real(Path::new(socket)).starts_with(&source));
+        let reaches_socket = SOCKETS.iter().any(|socket| real(Path::new(socket)).starts_with(&source));
         (reaches_socket && !self.docker_socket)
             .then(|| format!("this worker does not allow to mount `{shown}`: the Docker socket is in it (--allow-docker-socket)"))
     }
@@ -150,16 +115,8 @@ mod tests {
     use super::*;
 
     fn bind(source: &str) -> ContainerSpec {
-        let volumes = vec![Volume {
-            source: source.into(),
-            target: "/x".into(),
-            read_only: true,
-        }];
-        ContainerSpec {
-            image: "app".into(),
-            volumes,
-            ..ContainerSpec::default()
-        }
+        let volumes = vec![Volume { source: source.into(), target: "/x".into(), read_only: true }];
+        ContainerSpec { image: "app".into(), volumes, ..ContainerSpec::default() }
     }
 
     fn as_written(_: &Path) -> Option<PathBuf> {
@@ -168,14 +125,8 @@ mod tests {
 
     #[test]
     fn everything_dangerous_is_refused_by_default() {
-        let network = |it: &str| ContainerSpec {
-            network: Some(it.into()),
-            ..ContainerSpec::default()
-        };
-        let capability = ContainerSpec {
-            cap_add: vec!["SYS_ADMIN".into()],
-            ..ContainerSpec::default()
-        };
+        let network = |it: &str| ContainerSpec { network: Some(it.into()), ..ContainerSpec::default() };
+        let capability = ContainerSpec { cap_add: vec!["SYS_ADMIN".into()], ..ContainerSpec::default() };
         for spec in [
             bind("/"),
             bind("/srv"),
@@ -184,17 +135,10 @@ mod tests {
             network("container:x"),
             capability,
         ] {
-            assert!(
-                Allow::default().refuses(&spec, as_written).is_some(),
-                "{spec:?}"
-            );
+            assert!(Allow::default().refuses(&spec, as_written).is_some(), "{spec:?}");
         }
         let named = ContainerSpec {
-            volumes: vec![Volume {
-                source: "cache".into(),
-                target: "/x".into(),
-                read_only: false,
-            }],
+            volumes: vec![Volume { source: "cache".into(), target: "/x".into(), read_only: false }],
             ..ContainerSpec::default()
         };
         assert_eq!(Allow::default().refuses(&named, as_written), None);
@@ -203,58 +147,30 @@ mod tests {
 
     #[test]
     fn a_mount_is_judged_by_where_it_really_leads() {
-        let allow = Allow {
-            mounts: vec!["/srv/data".into()],
-            ..Allow::default()
-        };
+        let allow = Allow { mounts: vec!["/srv/data".into()], ..Allow::default() };
         assert_eq!(allow.refuses(&bind("/srv/data/a"), as_written), None);
         assert!(allow.refuses(&bind("/srv/database"), as_written).is_some());
-        assert!(
-            allow
-                .refuses(&bind("/srv/data/../../etc"), as_written)
-                .is_some()
-        );
-        let link =
-            |path: &Path| (path == Path::new("/srv/data/link")).then(|| PathBuf::from("/etc"));
+        assert!(allow.refuses(&bind("/srv/data/../../etc"), as_written).is_some());
+        let link = |path: &Path| (path == Path::new("/srv/data/link")).then(|| PathBuf::from("/etc"));
         assert!(allow.refuses(&bind("/srv/data/link"), link).is_some());
     }
 
     #[test]
     fn the_socket_needs_a_word_of_its_own() {
-        let everything = Allow {
-            mounts: vec!["/".into()],
-            ..Allow::default()
-        };
+        let everything = Allow { mounts: vec!["/".into()], ..Allow::default() };
         for source in ["/", "/var/run", "/run/docker.sock", "/run"] {
-            assert!(
-                everything.refuses(&bind(source), as_written).is_some(),
-                "{source}"
-            );
+            assert!(everything.refuses(&bind(source), as_written).is_some(), "{source}");
         }
         assert_eq!(everything.refuses(&bind("/srv"), as_written), None);
-        let socket = Allow {
-            docker_socket: true,
-            ..everything
-        };
-        assert_eq!(
-            socket.refuses(&bind("/var/run/docker.sock"), as_written),
-            None
-        );
+        let socket = Allow { docker_socket: true, ..everything };
+        assert_eq!(socket.refuses(&bind("/var/run/docker.sock"), as_written), None);
     }
 
     #[test]
     fn images_are_matched_as_a_whole() {
         for (pattern, image, fits) in [
-            (
-                "registry.example/team/*",
-                "registry.example/team/app:1",
-                true,
-            ),
-            (
-                "registry.example/team/*",
-                "evil/registry.example/team/app",
-                false,
-            ),
+            ("registry.example/team/*", "registry.example/team/app:1", true),
+            ("registry.example/team/*", "evil/registry.example/team/app", false),
             ("app", "app", true),
             ("app", "app:1", false),
             ("*/app:*", "a/b/app:2", true),
