@@ -55,8 +55,7 @@ impl Definitions {
     /// The entry with this revision.
     #[must_use]
     pub fn find_revision(&self, revision: Revision) -> Option<&Arc<Entry>> {
-        self.iter()
-            .find(|entry| entry.definition.revision == revision)
+        self.iter().find(|entry| entry.definition.revision == revision)
     }
 }
 
@@ -70,26 +69,18 @@ impl Catalogue {
     /// Starts with these.
     #[must_use]
     pub fn new(definitions: Definitions) -> Self {
-        Self {
-            current: RwLock::new(Arc::new(definitions)),
-        }
+        Self { current: RwLock::new(Arc::new(definitions)) }
     }
 
     /// The definitions of now.
     #[must_use]
     pub fn current(&self) -> Arc<Definitions> {
         // A poisoned lock still holds a whole set: writers only swap.
-        self.current
-            .read()
-            .unwrap_or_else(std::sync::PoisonError::into_inner)
-            .clone()
+        self.current.read().unwrap_or_else(std::sync::PoisonError::into_inner).clone()
     }
 
     /// Replaces them all.
     pub fn replace(&self, definitions: Definitions) {
-        *self
-            .current
-            .write()
-            .unwrap_or_else(std::sync::PoisonError::into_inner) = Arc::new(definitions);
+        *self.current.write().unwrap_or_else(std::sync::PoisonError::into_inner) = Arc::new(definitions);
     }
 }

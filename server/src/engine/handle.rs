@@ -67,10 +67,7 @@ pub struct Handle {
 impl Handle {
     /// Ties a handle to the ends that the engine reads and publishes at.
     #[must_use]
-    pub const fn new(
-        inbox: mpsc::Sender<Command>,
-        snapshot: watch::Receiver<Arc<Snapshot>>,
-    ) -> Self {
+    pub const fn new(inbox: mpsc::Sender<Command>, snapshot: watch::Receiver<Arc<Snapshot>>) -> Self {
         Self { inbox, snapshot }
     }
 
@@ -85,14 +82,7 @@ impl Handle {
         require_worker: bool,
         key: Option<Key>,
     ) -> Result<Answer, Busy> {
-        self.ask(|reply| Command::Submit {
-            jobs,
-            batch,
-            require_worker,
-            key,
-            reply,
-        })
-        .await
+        self.ask(|reply| Command::Submit { jobs, batch, require_worker, key, reply }).await
     }
 
     /// Ends a job: at once if it waits, else by stopping its container.
@@ -108,12 +98,7 @@ impl Handle {
     /// # Errors
     /// [`Busy`], as in [`Self::submit`].
     pub async fn operate(&self, worker: WorkerId, operation: Operation) -> Result<Answer, Busy> {
-        self.ask(|reply| Command::Operate {
-            worker,
-            operation,
-            reply,
-        })
-        .await
+        self.ask(|reply| Command::Operate { worker, operation, reply }).await
     }
 
     /// Waits until a job has ended; `None` if it is not among those that live (the archive knows it, or nobody does).
@@ -125,9 +110,7 @@ impl Handle {
     /// Dropping the future forgets the wish and changes nothing else.
     pub async fn ended(&self, job: JobId) -> Result<Option<State>, Busy> {
         let (reply, answer) = oneshot::channel();
-        self.inbox
-            .try_send(Command::AwaitEnd { job, reply })
-            .map_err(|_| Busy)?;
+        self.inbox.try_send(Command::AwaitEnd { job, reply }).map_err(|_| Busy)?;
         Ok(answer.await.ok())
     }
 
@@ -137,10 +120,7 @@ impl Handle {
         self.snapshot.borrow().clone()
     }
 
-    async fn ask(
-        &self,
-        command: impl FnOnce(oneshot::Sender<Answer>) -> Command,
-    ) -> Result<Answer, Busy> {
+    async fn ask(&self, command: impl FnOnce(oneshot::Sender<Answer>) -> Command) -> Result<Answer, Busy> {
         let (reply, answer) = oneshot::channel();
         self.inbox.try_send(command(reply)).map_err(|_| Busy)?;
         answer.await.map_err(|_| Busy)

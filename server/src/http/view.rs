@@ -511,16 +511,8 @@ impl<'de> Deserialize<'de> for Time {
 impl std::fmt::Display for Time {
     /// An instant that no calendar has is shown as the nearest one that it has.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let nearest = if self.0.0 < 0 {
-            jiff::Timestamp::MIN
-        } else {
-            jiff::Timestamp::MAX
-        };
-        write!(
-            f,
-            "{:.3}",
-            jiff::Timestamp::from_millisecond(self.0.0).unwrap_or(nearest)
-        )
+        let nearest = if self.0.0 < 0 { jiff::Timestamp::MIN } else { jiff::Timestamp::MAX };
+        write!(f, "{:.3}", jiff::Timestamp::from_millisecond(self.0.0).unwrap_or(nearest))
     }
 }
 
@@ -544,26 +536,14 @@ mod tests {
 
     #[test]
     fn an_instant_outside_of_the_calendar_is_shown_as_the_nearest_one() {
-        assert_eq!(
-            Time(Timestamp(i64::MAX)).to_string(),
-            "9999-12-30T22:00:00.999Z"
-        );
+        assert_eq!(Time(Timestamp(i64::MAX)).to_string(), "9999-12-30T22:00:00.999Z");
     }
 
     #[test]
     fn a_full_job_reads_again_as_it_was_written() {
         let full = FullJob {
-            job: Job {
-                id: 7,
-                timeout: Some(Timeout::Never),
-                batch: Some(3),
-                ..Job::default()
-            },
-            attempts: vec![Attempt {
-                number: 1,
-                exit_code: Some(3),
-                ..Attempt::default()
-            }],
+            job: Job { id: 7, timeout: Some(Timeout::Never), batch: Some(3), ..Job::default() },
+            attempts: vec![Attempt { number: 1, exit_code: Some(3), ..Attempt::default() }],
             ..FullJob::default()
         };
         let text = serde_json::to_string(&full).unwrap();

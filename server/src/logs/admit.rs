@@ -23,10 +23,7 @@ const fn length_mut(lengths: &mut OutputLengths, stream: Stream) -> &mut u64 {
 
 /// Takes in a chunk: what is to be stored, each with its offset. Nothing if all of it is there; a gap first if bytes are missing
 /// in front of it. `lengths` grows by what is returned.
-pub(super) fn admit(
-    lengths: &mut OutputLengths,
-    chunk: Chunk,
-) -> impl Iterator<Item = (u64, PieceData)> {
+pub(super) fn admit(lengths: &mut OutputLengths, chunk: Chunk) -> impl Iterator<Item = (u64, PieceData)> {
     let length = length_mut(lengths, chunk.stream);
     let known = *length;
     let end = chunk.end();
@@ -38,14 +35,10 @@ pub(super) fn admit(
     };
     // Bytes beyond the last possible offset have no place: only a liar sends them.
     let fits = chunk.offset.checked_add(data.len()).is_some();
-    let hole = (fits && end > known && chunk.offset > known)
-        .then(|| (known, PieceData::Gap(chunk.offset - known)));
-    let news = (fits && end > known && !data.is_empty()).then(|| {
-        (
-            known.max(chunk.offset),
-            without_first(data, known.saturating_sub(chunk.offset)),
-        )
-    });
+    let hole =
+        (fits && end > known && chunk.offset > known).then(|| (known, PieceData::Gap(chunk.offset - known)));
+    let news = (fits && end > known && !data.is_empty())
+        .then(|| (known.max(chunk.offset), without_first(data, known.saturating_sub(chunk.offset))));
     if news.is_some() {
         *length = end;
     }
@@ -54,9 +47,8 @@ pub(super) fn admit(
 
 /// What is left after the first `bytes` bytes.
 pub(super) fn without_first(data: PieceData, bytes: u64) -> PieceData {
-    let cut = |from: Bytes| {
-        from.slice(usize::try_from(bytes).map_or(from.len(), |bytes| bytes.min(from.len()))..)
-    };
+    let cut =
+        |from: Bytes| from.slice(usize::try_from(bytes).map_or(from.len(), |bytes| bytes.min(from.len()))..);
     match data {
         PieceData::Bytes(from) => PieceData::Bytes(cut(from)),
         PieceData::Replayed(from) => PieceData::Replayed(cut(from)),
@@ -76,12 +68,7 @@ pub(super) fn tail_of(pieces: &[Piece], lines: u64) -> Option<u64> {
         let (PieceData::Bytes(bytes) | PieceData::Replayed(bytes)) = &piece.data else {
             continue;
         };
-        for (index, _) in bytes
-            .iter()
-            .enumerate()
-            .rev()
-            .filter(|(_, byte)| **byte == b'\n')
-        {
+        for (index, _) in bytes.iter().enumerate().rev().filter(|(_, byte)| **byte == b'\n') {
             let begins = piece.at + index as u64 + 1;
             found += u64::from(begins != end);
             if found == lines {
@@ -98,11 +85,7 @@ pub(super) struct Marks(Vec<OutputMark>);
 
 impl Marks {
     pub(super) fn put(&mut self, mark: OutputMark) {
-        match self
-            .0
-            .iter_mut()
-            .find(|known| known.token == mark.token && known.stream == mark.stream)
-        {
+        match self.0.iter_mut().find(|known| known.token == mark.token && known.stream == mark.stream) {
             Some(known) => known.offset = mark.offset,
             None => self.0.push(mark),
         }
@@ -124,12 +107,7 @@ mod tests {
     use super::*;
 
     fn chunk(offset: u64, data: ChunkData) -> Chunk {
-        Chunk {
-            token: Token::default(),
-            stream: Stream::Stdout,
-            offset,
-            data,
-        }
+        Chunk { token: Token::default(), stream: Stream::Stdout, offset, data }
     }
 
     fn stored(lengths: &mut OutputLengths, offset: u64, text: &str) -> Vec<(u64, PieceData)> {
@@ -139,36 +117,17 @@ mod tests {
     #[test]
     fn what_is_there_is_skipped_and_an_overlap_is_trimmed() {
         let mut lengths = OutputLengths::default();
-        assert_eq!(
-            stored(&mut lengths, 0, "abcd"),
-            [(0, PieceData::Bytes("abcd".into()))]
-        );
+        assert_eq!(stored(&mut lengths, 0, "abcd"), [(0, PieceData::Bytes("abcd".into()))]);
         assert_eq!(stored(&mut lengths, 0, "abcd"), []);
-        assert_eq!(
-            stored(&mut lengths, 2, "cdef"),
-            [(4, PieceData::Bytes("ef".into()))]
-        );
-        assert_eq!(
-            lengths,
-            OutputLengths {
-                stdout: 6,
-                stderr: 0
-            }
-        );
+        assert_eq!(stored(&mut lengths, 2, "cdef"), [(4, PieceData::Bytes("ef".into()))]);
+        assert_eq!(lengths, OutputLengths { stdout: 6, stderr: 0 });
     }
 
     #[test]
     fn a_hole_becomes_a_gap_in_front() {
         let mut lengths = OutputLengths::default();
-        assert_eq!(
-            stored(&mut lengths, 3, "d"),
-            [(0, PieceData::Gap(3)), (3, PieceData::Bytes("d".into()))]
-        );
-        assert_eq!(
-            stored(&mut lengths, 0, "abc"),
-            [],
-            "what comes after its gap comes too late"
-        );
+        assert_eq!(stored(&mut lengths, 3, "d"), [(0, PieceData::Gap(3)), (3, PieceData::Bytes("d".into()))]);
+        assert_eq!(stored(&mut lengths, 0, "abc"), [], "what comes after its gap comes too late");
     }
 
     #[test]
@@ -176,10 +135,7 @@ mod tests {
         let mut lengths = OutputLengths::default();
         assert_eq!(stored(&mut lengths, u64::MAX, "ab"), []);
         let gap = admit(&mut lengths, chunk(5, ChunkData::Gap(u64::MAX))).collect::<Vec<_>>();
-        assert_eq!(
-            gap,
-            [(0, PieceData::Gap(5)), (5, PieceData::Gap(u64::MAX - 5))]
-        );
+        assert_eq!(gap, [(0, PieceData::Gap(5)), (5, PieceData::Gap(u64::MAX - 5))]);
     }
 
     #[test]

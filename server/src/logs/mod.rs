@@ -33,10 +33,7 @@ pub struct Attempt {
 
 impl From<Token> for Attempt {
     fn from(token: Token) -> Self {
-        Self {
-            job: token.job,
-            fence: token.fence,
-        }
+        Self { job: token.job, fence: token.fence }
     }
 }
 
@@ -110,11 +107,7 @@ pub struct Limits {
 
 impl Default for Limits {
     fn default() -> Self {
-        Self {
-            segment_bytes: 64 << 20,
-            sync_interval: Duration::from_millis(10),
-            waiting_bytes: 16 << 20,
-        }
+        Self { segment_bytes: 64 << 20, sync_interval: Duration::from_millis(10), waiting_bytes: 16 << 20 }
     }
 }
 
@@ -155,10 +148,7 @@ impl Logs {
     /// # Errors
     /// The directory or a file in it cannot be read or written.
     pub fn open(_directory: &Path, _limits: Limits) -> Result<Arc<Self>, LogsError> {
-        Ok(Arc::new(Self {
-            kept: Mutex::default(),
-            followed: Mutex::default(),
-        }))
+        Ok(Arc::new(Self { kept: Mutex::default(), followed: Mutex::default() }))
     }
 
     /// Stores output, in order. Once this returns it is synced, and the marks say for each (attempt, stream) of `chunks` how far.
@@ -177,25 +167,15 @@ impl Logs {
             let (token, stream) = (chunk.token, chunk.stream);
             let of = kept.entry(token.into()).or_default();
             for (at, data) in admit::admit(&mut of.lengths, chunk) {
-                let arrival = of
-                    .pieces
-                    .last()
-                    .map_or(0, |(_, _, arrival, last)| arrival + last.len());
+                let arrival = of.pieces.last().map_or(0, |(_, _, arrival, last)| arrival + last.len());
                 of.pieces.push((stream, at, arrival, data));
             }
-            marks.put(OutputMark {
-                token,
-                stream,
-                offset: admit::length(&of.lengths, stream),
-            });
+            marks.put(OutputMark { token, stream, offset: admit::length(&of.lengths, stream) });
         }
         for mark in marks.as_slice() {
             if let (Some(of), Some(followed)) = (
                 kept.get(&mark.token.into()),
-                self.followed
-                    .lock()
-                    .unwrap_or_else(PoisonError::into_inner)
-                    .get(&mark.token.into()),
+                self.followed.lock().unwrap_or_else(PoisonError::into_inner).get(&mark.token.into()),
             ) {
                 followed.send_replace(of.lengths);
             }
@@ -216,10 +196,7 @@ impl Logs {
         max_bytes: usize,
     ) -> Result<Page, LogsError> {
         let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut page = Page {
-            pieces: Vec::new(),
-            next: from,
-        };
+        let mut page = Page { pieces: Vec::new(), next: from };
         let mut left = max_bytes as u64;
         for (stream, offset, arrival, data) in kept.get(&attempt).map_or(&[][..], |of| &of.pieces) {
             let at = match which {
@@ -233,11 +210,7 @@ impl Logs {
             let data = admit::without_first(data.clone(), from.saturating_sub(at));
             page.next = at.max(from) + data.len();
             let size = data.len();
-            page.pieces.push(Piece {
-                stream: *stream,
-                at: at.max(from),
-                data,
-            });
+            page.pieces.push(Piece { stream: *stream, at: at.max(from), data });
             if size >= left {
                 break;
             }
@@ -261,9 +234,7 @@ impl Logs {
     /// The disk cannot be read.
     pub fn lengths(&self, attempt: Attempt) -> Result<OutputLengths, LogsError> {
         let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        Ok(kept
-            .get(&attempt)
-            .map_or_else(OutputLengths::default, |of| of.lengths))
+        Ok(kept.get(&attempt).map_or_else(OutputLengths::default, |of| of.lengths))
     }
 
     /// Watches an attempt's output grow. Begin to follow before reading, so that nothing is missed between the two.
@@ -275,11 +246,7 @@ impl Logs {
             .or_insert_with(|| watch::Sender::new(OutputLengths::default()))
             .subscribe();
         drop(followed);
-        Follow {
-            logs: Arc::clone(self),
-            attempt,
-            growth,
-        }
+        Follow { logs: Arc::clone(self), attempt, growth }
     }
 }
 
@@ -304,15 +271,8 @@ impl Follow {
 
 impl Drop for Follow {
     fn drop(&mut self) {
-        let mut followed = self
-            .logs
-            .followed
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        if followed
-            .get(&self.attempt)
-            .is_some_and(|growth| growth.receiver_count() <= 1)
-        {
+        let mut followed = self.logs.followed.lock().unwrap_or_else(PoisonError::into_inner);
+        if followed.get(&self.attempt).is_some_and(|growth| growth.receiver_count() <= 1) {
             followed.remove(&self.attempt);
         }
     }

@@ -11,9 +11,7 @@ use std::time::Duration;
 use protocol::container::Body;
 use protocol::order::StopCause;
 use protocol::report::{Outcome, OutputLengths, ReleaseCause};
-use protocol::{
-    AttemptNo, ClusterId, Epoch, Fence, JobId, Nonce, Revision, Timestamp, WorkerId,
-};
+use protocol::{AttemptNo, ClusterId, Epoch, Fence, JobId, Nonce, Revision, Timestamp, WorkerId};
 use scheduler::input::{GroupNo, KeyHolder};
 use scheduler::job::State;
 pub use scheduler::restore::{LiveAttempt, LiveJob};

@@ -1,0 +1,231 @@
+//! jobs.yaml: from text to definitions, or to everything that is wrong with it.
+//!
+//! Two forms are read: a map with `version`, `defaults` and `jobs`, and a bare list of jobs with a `name` each. The text becomes a
+//! tree that knows its places ([`tree`]); readers walk it, note every fault and go on; a file with one fault is refused as a whole,
+//! so a reload never takes half of it. What comes out is valid by construction: nobody checks a definition again.
+//!
+//! [`keys`] is the one table of keys; the JSON Schema ([`schema`]) is made from it. [`stored`] is the resolved entry as it is kept
+//! with its jobs, whose hash is the revision.
+
+mod container;
+mod fault;
+mod grammar;
+mod job;
+mod keys;
+mod pairs;
+mod reader;
+mod scope;
+mod source;
+mod stored;
+mod substitute;
+mod tree;
+mod volume;
+
+use std::collections::HashMap;
+use std::path::Path;
+use std::sync::Arc;
+
+pub use fault::{Code, FAULTS_MAX, Fault, Faults, Place};
+pub use stored::{Damaged, parse_stored};
+pub use substitute::Environment;
+
+use crate::catalogue::Entry;
+use fault::{Collector, quoted};
+use job::Job;
+use reader::Reader;
+use tree::{Map, Node, Pair, Value};
+
+/// What a good file holds.
+#[derive(Debug)]
+pub struct LoadedFile {
+    /// Its jobs, in the order of the file; their names are unique.
+    pub definitions: Vec<Entry>,
+    /// What is suspicious in it, but no reason to refuse it.
+    pub warnings: Vec<Fault>,
+}
+
+impl LoadedFile {
+    /// For a reload: a file without jobs is more likely a mistake than a wish, and changes nothing.
+    ///
+    /// # Errors
+    /// The file defines no jobs.
+    pub fn require_jobs(self) -> Result<Self, Faults> {
+        if self.definitions.is_empty() { Err(Faults { list: self.warnings, more: 0 }) } else { Ok(self) }
+    }
+}
+
+/// Reads a jobs file, and the environment files that it names, from disk. Blocks on the disk.
+///
+/// # Errors
+/// Everything that is wrong with it. A file without jobs is none of that, but a warning: see [`LoadedFile::require_jobs`].
+pub fn load(path: &Path, environment: &Environment) -> Result<LoadedFile, Faults> {
+    let name = path.display().to_string();
+    let text = source::read(path, FILE_BYTES_MAX)
+        .map_err(|wrong| Faults::one(Fault::of_file(&name, wrong.code, wrong.text)))?;
+    parse(&text, path, environment)
+}
+
+/// Reads the text of a jobs file. `path` names it in faults, and environment files are looked for beside it.
+///
+/// # Errors
+/// As [`load`].
+pub fn parse(text: &str, path: &Path, environment: &Environment) -> Result<LoadedFile, Faults> {
+    let name = path.display().to_string();
+    let mut collector = Collector::new(&name);
+    let root = tree::read(text, &mut collector);
+    let directory = path.parent().unwrap_or(Path::new(""));
+    let mut reader = Reader { environment, directory, collector: &mut collector };
+    let definitions = read_root(root.as_ref(), &mut reader);
+    let warnings = collector.finish(text)?;
+    Ok(LoadedFile { definitions, warnings })
+}
+
+fn read_root(root: Option<&Node>, reader: &mut Reader<'_>) -> Vec<Entry> {
+    let entries = match root {
+        None => Vec::new(),
+        Some(Node { value: Value::List(items), .. }) => read_list(items, reader),
+        Some(Node { value: Value::Map(map), .. }) => read_map(map, reader),
+        Some(node) => {
+            let text = format!("expected a map with \"jobs\", or a list of jobs, found {}", node.describe());
+            reader.fault(node.at, Code::ExpectedJobs, text);
+            Vec::new()
+        }
+    };
+    if entries.is_empty() && reader.collector.is_clean() {
+        reader.collector.warning(Place::FILE, Code::NoJobs, "file defines no jobs");
+    }
+    entries
+}
+
+/// The short form: a list of jobs with a name each.
+fn read_list(items: &[Node], reader: &mut Reader<'_>) -> Vec<Entry> {
+    let mut entries = Vec::with_capacity(items.len());
+    let mut places = HashMap::new();
+    for item in items {
+        let Value::Map(map) = &item.value else {
+            reader.wrong_type(item, "a map with \"name\" and \"image\"");
+            continue;
+        };
+        let name = map.find("name").and_then(|pair| Some((reader.text(&pair.value)?, pair.value.at)));
+        if map.find("name").is_none() {
+            reader.fault(item.at, Code::MissingField, "a job in a list needs \"name\"");
+        }
+        let (name, at) = name.unwrap_or_else(|| (String::new(), item.at));
+        if !name.is_empty() {
+            check_name(&name, at, reader);
+            if let Some(first) = places.insert(name.clone(), at.line) {
+                let text = format!("the job {} was first defined at line {first}", quoted(&name));
+                reader.fault(at, Code::DuplicateKey, text);
+            }
+        } else if map.find("name").is_some() {
+            check_name(&name, at, reader);
+        }
+        let job = job::read(&name, at, map, None, &["name"], reader);
+        entries.extend(finish(job, at, reader));
+    }
+    entries
+}
+
+/// The long form: `version`, `defaults` and `jobs`.
+fn read_map(map: &Map, reader: &mut Reader<'_>) -> Vec<Entry> {
+    for pair in &map.pairs {
+        match pair.key.as_str() {
+            "version" => check_version(&pair.value, reader),
+            "defaults" | "jobs" => {}
+            key if key.starts_with("x-") => {}
+            key => {
+                let text =
+                    format!("unknown field {}; at the top are version, defaults, jobs and x-*", quoted(key));
+                reader.fault(pair.key_at, Code::UnknownField, text);
+            }
+        }
+    }
+    let defaults =
+        map.find("defaults").filter(|pair| !pair.value.is_null()).and_then(|pair| as_map(pair, reader));
+    if let Some(defaults) = defaults {
+        job::check_defaults(defaults, reader);
+    }
+    let Some(jobs) = map.find("jobs") else {
+        let at = map.pairs.first().map_or(Place::FILE, |pair| pair.key_at);
+        reader.fault(
+            at,
+            Code::ExpectedJobs,
+            "the file needs \"jobs\", a map of jobs by name; a list of jobs stands alone",
+        );
+        return Vec::new();
+    };
+    if jobs.value.is_null() {
+        return Vec::new();
+    }
+    let Some(jobs) = as_map(jobs, reader) else { return Vec::new() };
+    jobs.pairs.iter().filter_map(|pair| read_named(pair, defaults, reader)).collect()
+}
+
+fn read_named(pair: &Pair, defaults: Option<&Map>, reader: &mut Reader<'_>) -> Option<Entry> {
+    if pair.key.starts_with("x-") {
+        return None;
+    }
+    check_name(&pair.key, pair.key_at, reader);
+    let map = as_map(pair, reader)?;
+    let job = job::read(&pair.key, pair.key_at, map, defaults, &[], reader);
+    finish(job, pair.key_at, reader)
+}
+
+/// Makes the entry, unless the file is refused anyway.
+fn finish(job: Job, at: Place, reader: &mut Reader<'_>) -> Option<Entry> {
+    if !reader.collector.is_clean() {
+        return None;
+    }
+    let Job { mut definition, description, owner, tags } = job;
+    let stored = stored::store(&mut definition);
+    if stored.entry.len() > ENTRY_BYTES_MAX {
+        let text = format!("the job is too long with {} bytes (max {ENTRY_BYTES_MAX})", stored.entry.len());
+        reader.fault(at, Code::TooLong, text);
+    }
+    Some(Entry { definition: Arc::new(definition), stored: Arc::new(stored), description, owner, tags })
+}
+
+fn check_name(name: &str, at: Place, reader: &mut Reader<'_>) {
+    reader.accept(at, grammar::job_name(name));
+}
+
+fn check_version(node: &Node, reader: &mut Reader<'_>) {
+    let is_one = matches!(&node.value, Value::Scalar(scalar) if scalar.text == "1");
+    if !is_one {
+        reader.fault(node.at, Code::UnsupportedVersion, "this Longshore reads version 1");
+    }
+}
+
+fn as_map<'a>(pair: &'a Pair, reader: &mut Reader<'_>) -> Option<&'a Map> {
+    match &pair.value.value {
+        Value::Map(map) => Some(map),
+        _ => {
+            reader.wrong_type(&pair.value, "a map");
+            None
+        }
+    }
+}
+
+/// The largest jobs file: room for 40,000 short jobs, and what a person can still review.
+const FILE_BYTES_MAX: usize = 2_000_000;
+/// The largest job with everything resolved: it travels to workers in one message.
+const ENTRY_BYTES_MAX: usize = 256 * 1024;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_forms_make_the_same_definition() {
+        let parse = |text: &str| parse(text, Path::new("jobs.yaml"), &Environment::default()).expect(text);
+        let short = parse("- name: hello\n  image: busybox\n  command: [echo, hi there]\n");
+        let long =
+            parse("# a comment\nversion: 1\njobs:\n  hello: {image: busybox, command: echo 'hi there'}\n");
+        assert_eq!(short.definitions[0].definition, long.definitions[0].definition);
+        assert_eq!(short.definitions[0].stored, long.definitions[0].stored);
+        assert_eq!(
+            parse_stored(&short.definitions[0].stored).expect("stored"),
+            *short.definitions[0].definition
+        );
+    }
+}

@@ -1,0 +1,349 @@
+//! What is wrong with a jobs file: every fault at once, each with its place, a stable code and what to do about it.
+//!
+//! A fault never repeats a secret: values of the environment are cut from the quoted line, and so is what stands behind a key
+//! whose name sounds like one. Quoted input is escaped and cut to 80 characters.
+
+use std::fmt;
+use std::sync::Arc;
+
+/// A place in a file: line and column, both from 1, counted in characters.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Place {
+    /// The line; 0 is "the file as a whole".
+    pub line: u32,
+    /// The column.
+    pub column: u32,
+}
+
+impl Place {
+    /// The file as a whole.
+    pub const FILE: Self = Self { line: 0, column: 0 };
+}
+
+macro_rules! codes {
+    ($($(#[$doc:meta])* $variant:ident = $name:literal;)*) => {
+        /// The kind of a fault: stable, so that programs may look at it.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        pub enum Code {
+            $($(#[$doc])* $variant,)*
+        }
+
+        impl Code {
+            /// Every code, in the order in which they are documented.
+            pub const ALL: &[Self] = &[$(Self::$variant,)*];
+
+            /// As it is printed.
+            #[must_use]
+            pub const fn name(self) -> &'static str {
+                match self {
+                    $(Self::$variant => $name,)*
+                }
+            }
+        }
+    };
+}
+
+codes! {
+    /// The file cannot be opened or read.
+    CannotRead = "cannot_read";
+    /// The file is larger than the limit.
+    FileTooLarge = "file_too_large";
+    /// The file is not UTF-8.
+    NotUtf8 = "not_utf8";
+    /// The text is not YAML.
+    YamlSyntax = "yaml_syntax";
+    /// Anchors and aliases add up to too much.
+    YamlBudget = "yaml_budget";
+    /// Lists and maps are nested too deeply.
+    TooDeep = "too_deep";
+    /// There is more than one YAML document.
+    MultipleDocuments = "multiple_documents";
+    /// A tag or a merge key.
+    UnsupportedTag = "unsupported_tag";
+    /// A NUL character.
+    NulByte = "nul_byte";
+    /// A key or a job is there twice.
+    DuplicateKey = "duplicate_key";
+    /// The file is neither a list nor a map of jobs.
+    ExpectedJobs = "expected_jobs";
+    /// There are no jobs in it.
+    NoJobs = "no_jobs";
+    /// `version` is not 1.
+    UnsupportedVersion = "unsupported_version";
+    /// A key that nobody knows.
+    UnknownField = "unknown_field";
+    /// A key that is planned.
+    UnsupportedField = "unsupported_field";
+    /// A key that Longshore refuses on purpose.
+    ForbiddenOption = "forbidden_option";
+    /// A key that must be there is not.
+    MissingField = "missing_field";
+    /// A list where a map was expected, and the like.
+    ExpectedType = "expected_type";
+    /// A number or nothing where text was expected.
+    ExpectedString = "expected_string";
+    /// A word that some YAML readers take for a boolean.
+    AmbiguousScalar = "ambiguous_scalar";
+    /// A variable of the server's environment is not set.
+    UnsetVariable = "unset_variable";
+    /// `${` without a name or an end.
+    InvalidSubstitution = "invalid_substitution";
+    /// A value is longer than its limit.
+    TooLong = "too_long";
+    /// A number outside of its limits.
+    OutOfRange = "out_of_range";
+    /// A word that is none of those expected.
+    InvalidChoice = "invalid_choice";
+    /// A value with another form than expected.
+    InvalidValue = "invalid_value";
+    /// Not a name for a job.
+    InvalidName = "invalid_name";
+    /// Not an image reference.
+    InvalidImage = "invalid_image";
+    /// A quote without its end.
+    BadQuoting = "bad_quoting";
+    /// Not a duration, or one outside of its limits.
+    InvalidDuration = "invalid_duration";
+    /// Not a size, or one outside of its limits.
+    InvalidSize = "invalid_size";
+    /// Not a name for a variable of the environment.
+    InvalidEnvName = "invalid_env_name";
+    /// A variable of the environment with a line break in its value.
+    EnvNewlineUnsupported = "env_newline_unsupported";
+    /// A name that Longshore keeps for itself.
+    ReservedName = "reserved_name";
+    /// Not a mount.
+    InvalidMount = "invalid_mount";
+    /// A mount that would give away the machine.
+    ForbiddenMount = "forbidden_mount";
+    /// A worker would be given up before its container can be gone.
+    LostAfterTooShort = "lost_after_too_short";
+    /// A warning: a literal that looks like a password or a token.
+    LooksLikeSecret = "looks_like_secret";
+}
+
+impl fmt::Display for Code {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// One thing that is wrong, or (as a warning) suspicious.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fault {
+    /// The file as it was named, or one that it refers to.
+    pub file: Arc<str>,
+    /// Where in it.
+    pub at: Place,
+    /// Its kind.
+    pub code: Code,
+    /// What is wrong and what to do, in one line.
+    pub text: String,
+    /// The line of the file with a mark under the place, if it may be shown.
+    pub snippet: Option<String>,
+    private: bool,
+}
+
+impl Fault {
+    /// A fault of a file as a whole.
+    pub(super) fn of_file(file: &str, code: Code, text: impl Into<String>) -> Self {
+        Self { file: file.into(), at: Place::FILE, code, text: text.into(), snippet: None, private: false }
+    }
+
+    fn quote_line(&mut self, lines: &[&str]) {
+        let Some(line) = (self.at.line as usize).checked_sub(1).and_then(|number| lines.get(number)) else {
+            return;
+        };
+        self.snippet = Some(snippet(line, self.at, self.private));
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:", self.file)?;
+        if self.at != Place::FILE {
+            write!(f, "{}:{}:", self.at.line, self.at.column)?;
+        }
+        write!(f, " {}: {}", self.code, self.text)?;
+        if let Some(snippet) = &self.snippet {
+            write!(f, "\n{snippet}")?;
+        }
+        Ok(())
+    }
+}
+
+/// Everything that is wrong with a file; never empty. Displayed as a person wants to read it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Faults {
+    /// The faults, in the order of the file; at most [`FAULTS_MAX`].
+    pub list: Vec<Fault>,
+    /// How many more there are.
+    pub more: usize,
+}
+
+impl Faults {
+    pub(super) fn one(fault: Fault) -> Self {
+        Self { list: vec![fault], more: 0 }
+    }
+}
+
+impl fmt::Display for Faults {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (number, fault) in self.list.iter().enumerate() {
+            if number > 0 {
+                writeln!(f)?;
+            }
+            write!(f, "{fault}")?;
+        }
+        match self.more {
+            0 => Ok(()),
+            1 => f.write_str("\nand 1 more fault"),
+            more => write!(f, "\nand {more} more faults"),
+        }
+    }
+}
+
+impl std::error::Error for Faults {}
+
+/// Gathers the faults and the warnings of one reading.
+#[derive(Debug)]
+pub(super) struct Collector {
+    file: Arc<str>,
+    faults: Vec<Fault>,
+    uncounted: usize,
+    warnings: Vec<Fault>,
+}
+
+impl Collector {
+    pub(super) fn new(file: &str) -> Self {
+        Self { file: file.into(), faults: Vec::new(), uncounted: 0, warnings: Vec::new() }
+    }
+
+    /// Notes a fault. The same fault at the same place, met again through `defaults` or an alias, counts once.
+    pub(super) fn fault(&mut self, at: Place, code: Code, text: impl Into<String>) {
+        self.note(Fault {
+            file: self.file.clone(),
+            at,
+            code,
+            text: text.into(),
+            snippet: None,
+            private: false,
+        });
+    }
+
+    /// Notes a fault of a value that must not be shown.
+    pub(super) fn private_fault(&mut self, at: Place, code: Code, text: impl Into<String>) {
+        self.note(Fault {
+            file: self.file.clone(),
+            at,
+            code,
+            text: text.into(),
+            snippet: None,
+            private: true,
+        });
+    }
+
+    /// Notes a fault of another file.
+    pub(super) fn foreign_fault(&mut self, file: &str, at: Place, code: Code, text: impl Into<String>) {
+        self.note(Fault { file: file.into(), at, code, text: text.into(), snippet: None, private: true });
+    }
+
+    pub(super) fn warning(&mut self, at: Place, code: Code, text: impl Into<String>) {
+        let warning =
+            Fault { file: self.file.clone(), at, code, text: text.into(), snippet: None, private: true };
+        if self.warnings.len() < FAULTS_MAX && !self.warnings.contains(&warning) {
+            self.warnings.push(warning);
+        }
+    }
+
+    pub(super) fn is_clean(&self) -> bool {
+        self.faults.is_empty()
+    }
+
+    /// The warnings if there are no faults, otherwise the faults, sorted and with their lines of `text`.
+    pub(super) fn finish(mut self, text: &str) -> Result<Vec<Fault>, Faults> {
+        let list = if self.faults.is_empty() { &mut self.warnings } else { &mut self.faults };
+        list.sort_by(|a, b| (a.file != self.file, a.at).cmp(&(b.file != self.file, b.at)));
+        let more = list.len().saturating_sub(FAULTS_MAX) + self.uncounted;
+        list.truncate(FAULTS_MAX);
+        let lines: Vec<&str> = text.lines().collect();
+        for fault in list.iter_mut().filter(|fault| fault.file == self.file) {
+            fault.quote_line(&lines);
+        }
+        if self.faults.is_empty() { Ok(self.warnings) } else { Err(Faults { list: self.faults, more }) }
+    }
+
+    fn note(&mut self, fault: Fault) {
+        if self.faults.len() >= NOTED_MAX {
+            self.uncounted += 1;
+        } else if !self.faults.contains(&fault) {
+            self.faults.push(fault);
+        }
+    }
+}
+
+/// User input in a message: quoted, escaped, at most 80 characters.
+pub(super) fn quoted(input: &str) -> String {
+    let mut shown: String = input.chars().take(QUOTED_CHARS_MAX).flat_map(char::escape_debug).collect();
+    if input.chars().nth(QUOTED_CHARS_MAX).is_some() {
+        shown.push('…');
+    }
+    format!("\"{shown}\"")
+}
+
+fn snippet(line: &str, at: Place, private: bool) -> String {
+    let hidden_from = if private { at.column.saturating_sub(1) as usize } else { secret_offset(line) };
+    let start = (at.column as usize).saturating_sub(QUOTED_CHARS_MAX * 3 / 4);
+    let shown: String = line
+        .chars()
+        .enumerate()
+        .skip(start)
+        .take(QUOTED_CHARS_MAX)
+        .take_while(|(offset, _)| *offset < hidden_from)
+        .map(|(_, c)| if c.is_control() { ' ' } else { c })
+        .collect();
+    let dots = if hidden_from < line.chars().count() { "…" } else { "" };
+    let number = at.line.to_string();
+    let gutter = " ".repeat(number.len());
+    let indent = " ".repeat((at.column as usize).saturating_sub(1 + start).min(QUOTED_CHARS_MAX));
+    format!("  {number} | {shown}{dots}\n  {gutter} | {indent}^")
+}
+
+/// From which character on a line is not shown because its key sounds like a secret.
+fn secret_offset(line: &str) -> usize {
+    let Some(end_of_key) = line.chars().position(|c| c == ':' || c == '=') else { return usize::MAX };
+    let key: String = line.chars().take(end_of_key).collect::<String>().to_ascii_lowercase();
+    if SECRET_WORDS.iter().any(|word| key.contains(word)) { end_of_key + 1 } else { usize::MAX }
+}
+
+/// How many faults are told at once: more than anybody repairs before trying again.
+pub const FAULTS_MAX: usize = 50;
+/// How many are kept apart before they are only counted, so that a hostile file costs little.
+const NOTED_MAX: usize = 500;
+const QUOTED_CHARS_MAX: usize = 80;
+const SECRET_WORDS: [&str; 6] = ["password", "passwd", "secret", "token", "credential", "api_key"];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_snippet_marks_the_place() {
+        let shown = snippet("    imgae: busybox", Place { line: 3, column: 5 }, false);
+        assert_eq!(shown, "  3 |     imgae: busybox\n    |     ^");
+    }
+
+    #[test]
+    fn a_secret_is_never_quoted() {
+        let by_name = snippet("  DB_PASSWORD: hunter2: x", Place { line: 1, column: 25 }, false);
+        assert!(!by_name.contains("hunter2"), "{by_name}");
+        let by_place = snippet("  A: hunter2", Place { line: 1, column: 6 }, true);
+        assert!(!by_place.contains("hunter2"), "{by_place}");
+    }
+
+    #[test]
+    fn long_input_is_cut_and_escaped() {
+        let shown = quoted(&"\u{1b}".repeat(500));
+        assert!(shown.starts_with("\"\\u{1b}") && shown.ends_with("…\""), "{shown}");
+    }
+}

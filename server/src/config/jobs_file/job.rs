@@ -1,0 +1,193 @@
+//! One job of the file: its definition, and what only people look at.
+
+use std::time::Duration;
+
+use protocol::Revision;
+use scheduler::definition::{Backoff, Definition, LossPolicy, RetryPolicy};
+
+use super::container;
+use super::fault::{Code, Place};
+use super::grammar::{self, Shown};
+use super::keys;
+use super::reader::Reader;
+use super::scope::{self, Scope};
+use super::tree::{Map, Value};
+
+/// A job as it was read; its revision is not known yet.
+#[derive(Debug)]
+pub(super) struct Job {
+    pub(super) definition: Definition,
+    pub(super) description: Option<String>,
+    pub(super) owner: Option<String>,
+    pub(super) tags: Vec<String>,
+}
+
+/// Reads the job `name`; what it does not say is taken from `defaults`.
+pub(super) fn read(
+    name: &str,
+    name_at: Place,
+    own: &Map,
+    defaults: Option<&Map>,
+    extra: &[&str],
+    reader: &mut Reader<'_>,
+) -> Job {
+    check_keys(own, extra, reader);
+    read_checked(name, name_at, Scope::new(own, defaults), true, reader)
+}
+
+/// Notes what is wrong with `defaults` themselves: they are a job that need not be whole.
+pub(super) fn check_defaults(defaults: &Map, reader: &mut Reader<'_>) {
+    check_keys(defaults, &[], reader);
+    read_checked("defaults", Place::FILE, Scope::new(defaults, None), false, reader);
+}
+
+fn read_checked(name: &str, name_at: Place, scope: Scope<'_>, is_job: bool, reader: &mut Reader<'_>) -> Job {
+    let mut container = container::read(scope, name_at, is_job, reader);
+    let loss = loss_policy(scope, container.stop_grace, reader);
+    let self_fence = scope.find("self_fence").and_then(|node| reader.bool(node)).unwrap_or(false);
+    container.self_fence = self_fence.then(|| loss.after.saturating_sub(FENCE_MARGIN));
+    container.ask_before_start = self_fence || loss.on_lost == scheduler::definition::OnLost::Wait;
+    let priority = scope.find("priority").and_then(|node| reader.integer(node, keys::PRIORITIES));
+    Job {
+        definition: Definition {
+            name: name.to_owned(),
+            revision: Revision::default(),
+            enabled: scope.find("enabled").and_then(|node| reader.bool(node)).unwrap_or(true),
+            priority: priority.and_then(|priority| i8::try_from(priority).ok()).unwrap_or(0),
+            timeout: timeout(scope, reader),
+            retry: retry_policy(scope, reader),
+            loss,
+            container,
+        },
+        description: short_text(scope, "description", DESCRIPTION_BYTES_MAX, reader),
+        owner: short_text(scope, "owner", OWNER_BYTES_MAX, reader),
+        tags: tags(scope, reader),
+    }
+}
+
+fn check_keys(map: &Map, extra: &[&str], reader: &mut Reader<'_>) {
+    let known = Map { pairs: map.pairs.iter().filter(|pair| !pair.key.starts_with("x-")).cloned().collect() };
+    scope::check_keys(&known, keys::JOB, extra, reader);
+}
+
+fn timeout(scope: Scope<'_>, reader: &mut Reader<'_>) -> Option<Duration> {
+    let Some(node) = scope.find("timeout") else { return Some(TIMEOUT) };
+    if matches!(&node.value, Value::Scalar(scalar) if scalar.text == "none") {
+        return None;
+    }
+    reader.duration(node, keys::DURATION_MIN, keys::DURATION_MAX)
+}
+
+fn retry_policy(scope: Scope<'_>, reader: &mut Reader<'_>) -> RetryPolicy {
+    let mut policy = RetryPolicy::default();
+    if let Some(node) = scope.find("retry")
+        && matches!(node.value, Value::Scalar(_))
+    {
+        policy.max = reader.integer(node, keys::RETRIES).and_then(|max| u32::try_from(max).ok()).unwrap_or(0);
+        return policy;
+    }
+    let part = scope.part("retry", keys::RETRY, reader);
+    if let Some(max) = part.find("max").and_then(|node| reader.integer(node, keys::RETRIES)) {
+        policy.max = u32::try_from(max).unwrap_or(0);
+    }
+    if let Some(node) = part.find("when") {
+        let chosen = reader.texts(node);
+        let chosen: Vec<_> = chosen
+            .iter()
+            .filter_map(|(at, text)| reader.choose(*at, text, &keys::retry_outcomes()))
+            .collect();
+        policy.when.retain(|outcome| chosen.contains(outcome));
+        if chosen.is_empty() {
+            reader.fault(node.at, Code::InvalidValue, "name at least one outcome, or set max to 0");
+        }
+    }
+    if let Some(node) = part.find("exit_codes") {
+        let codes = reader.integers(node, keys::EXIT_CODES);
+        policy.exit_codes = codes.into_iter().filter_map(|code| i32::try_from(code).ok()).collect();
+        policy.exit_codes.sort_unstable();
+        policy.exit_codes.dedup();
+    }
+    policy.on = part.find("on").and_then(|node| reader.choice(node, &keys::RETRY_ON)).unwrap_or_default();
+    policy.backoff = backoff(part, reader);
+    policy
+}
+
+fn backoff(scope: Scope<'_>, reader: &mut Reader<'_>) -> Backoff {
+    let part = scope.part("backoff", keys::BACKOFF, reader);
+    let standard = Backoff::default();
+    let mut duration = |name: &str| {
+        let node = part.find(name)?;
+        Some((node.at, reader.duration(node, keys::DURATION_MIN, keys::DURATION_MAX)?))
+    };
+    let (initial, max) = (duration("initial"), duration("max"));
+    let first = initial.map_or(standard.initial, |(_, initial)| initial);
+    // Who only raises the first wait means the highest one to be no lower.
+    let highest = max.map_or(standard.max.max(first), |(_, max)| max);
+    if let Some((at, max)) = max.filter(|(_, max)| *max < first) {
+        let text = format!("the highest wait {} is shorter than the first one, {}", Shown(max), Shown(first));
+        reader.fault(at, Code::OutOfRange, text);
+    }
+    let factor = part.find("factor").and_then(|node| reader.thousandths(node, 1_000, FACTOR_MILLI_MAX));
+    Backoff { initial: first, max: highest, factor_milli: factor.unwrap_or(standard.factor_milli) }
+}
+
+fn loss_policy(scope: Scope<'_>, stop_grace: Duration, reader: &mut Reader<'_>) -> LossPolicy {
+    let standard = LossPolicy::default();
+    let shortest = LOST_AFTER_MIN.max(stop_grace + STOP_MARGIN);
+    let after = scope.find("lost_after").and_then(|node| {
+        let after = reader.duration(node, keys::DURATION_MIN, keys::DURATION_MAX)?;
+        if after < shortest {
+            let text = format!(
+                "{} is too short: at least {} and the stop grace period plus {}, here {}",
+                Shown(after),
+                Shown(LOST_AFTER_MIN),
+                Shown(STOP_MARGIN),
+                Shown(shortest),
+            );
+            reader.fault(node.at, Code::LostAfterTooShort, text);
+        }
+        Some(after)
+    });
+    let limit = scope.find("lost_limit").and_then(|node| reader.integer(node, keys::LOSSES));
+    LossPolicy {
+        limit: limit.and_then(|limit| u32::try_from(limit).ok()).unwrap_or(standard.limit),
+        // A long stop grace raises the default with it.
+        after: after.unwrap_or(standard.after.max(shortest)),
+        on_lost: scope
+            .find("on_lost")
+            .and_then(|node| reader.choice(node, &keys::ON_LOST))
+            .unwrap_or_default(),
+    }
+}
+
+fn short_text(scope: Scope<'_>, name: &str, bytes_max: usize, reader: &mut Reader<'_>) -> Option<String> {
+    let node = scope.find(name)?;
+    let text = reader.text(node)?;
+    reader.accept(node.at, grammar::at_most(&text, bytes_max))?;
+    Some(text)
+}
+
+fn tags(scope: Scope<'_>, reader: &mut Reader<'_>) -> Vec<String> {
+    let Some(node) = scope.find("tags") else { return Vec::new() };
+    let tags = reader.texts(node);
+    if tags.len() > TAGS_MAX {
+        reader.fault(node.at, Code::TooLong, format!("{} tags are too many (max {TAGS_MAX})", tags.len()));
+    }
+    for (at, tag) in &tags {
+        reader.accept(*at, grammar::at_most(tag, TAG_BYTES_MAX));
+    }
+    tags.into_iter().map(|(_, tag)| tag).collect()
+}
+
+const TIMEOUT: Duration = Duration::from_secs(3600);
+const FACTOR_MILLI_MAX: u32 = 100_000;
+/// A lease is 30 s: nobody is lost sooner.
+const LOST_AFTER_MIN: Duration = Duration::from_secs(30);
+/// From the order to stop until the container is certainly gone, beside its grace.
+const STOP_MARGIN: Duration = Duration::from_secs(15);
+/// A fenced container is gone this long before a successor may start.
+const FENCE_MARGIN: Duration = Duration::from_secs(5);
+const DESCRIPTION_BYTES_MAX: usize = 4096;
+const OWNER_BYTES_MAX: usize = 128;
+const TAGS_MAX: usize = 32;
+const TAG_BYTES_MAX: usize = 64;

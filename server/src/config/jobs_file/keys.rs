@@ -1,0 +1,303 @@
+//! The one table of keys. What the reader accepts, what the JSON Schema offers and what the documentation must explain all follow
+//! from it, so they cannot drift apart.
+
+use std::time::Duration;
+
+use protocol::RuntimeKind;
+use protocol::container::PullPolicy;
+use protocol::report::Outcome;
+use scheduler::definition::{OnLost, RetryOn};
+
+/// A key of a map.
+#[derive(Debug)]
+pub(super) struct Key {
+    pub(super) name: &'static str,
+    pub(super) shape: Shape,
+    /// One sentence for editors.
+    pub(super) about: &'static str,
+}
+
+/// What may stand behind a key.
+#[derive(Debug)]
+pub(super) enum Shape {
+    Text,
+    /// Text, where a number is as good.
+    LooseText,
+    /// A list of words, or one string to be split into words.
+    Words,
+    /// A list of texts, or one.
+    Texts,
+    /// A map of names to values, or a list of `NAME=value`.
+    Pairs,
+    Bool,
+    Integer(Range),
+    /// A list of integers, or one.
+    Integers(Range),
+    /// A number with decimals.
+    Number,
+    Duration,
+    /// A duration, or `none`.
+    DurationOrNone,
+    Size,
+    Choice(fn() -> Vec<&'static str>),
+    /// A list of choices, or one.
+    Choices(fn() -> Vec<&'static str>),
+    Volumes,
+    Part(&'static [Key]),
+    /// A part, or an integer that stands for its first key.
+    PartOrInteger(&'static [Key], Range),
+}
+
+/// Both ends included.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Range {
+    pub(super) from: i64,
+    pub(super) to: i64,
+}
+
+const fn range(from: i64, to: i64) -> Range {
+    Range { from, to }
+}
+
+const fn key(name: &'static str, shape: Shape, about: &'static str) -> Key {
+    Key { name, shape, about }
+}
+
+pub(super) const RETRIES: Range = range(0, 100);
+pub(super) const PRIORITIES: Range = range(-100, 100);
+pub(super) const LOSSES: Range = range(1, 100);
+pub(super) const EXIT_CODES: Range = range(1, 255);
+/// The init of the container counts as one; the kernel ends at 2^22.
+pub(super) const PIDS: Range = range(2, 4_194_304);
+
+/// The longest duration anywhere.
+pub(super) const DURATION_MAX: Duration = Duration::from_secs(30 * 86_400);
+/// The shortest.
+pub(super) const DURATION_MIN: Duration = Duration::from_secs(1);
+
+/// The keys of a job, in the order of the documentation.
+pub(super) const JOB: &[Key] = &[
+    key("image", Shape::Text, "The image to run: [registry[:port]/]name[:tag][@digest]."),
+    key(
+        "command",
+        Shape::Words,
+        "The words after the image: a list, or a string that is split into words; no shell runs.",
+    ),
+    key("entrypoint", Shape::Words, "Replaces the entrypoint of the image."),
+    key("environment", Shape::Pairs, "Variables for the container: a map, or a list of NAME=value."),
+    key(
+        "env_file",
+        Shape::Texts,
+        "Files with NAME=value lines, read on the server when the jobs file is loaded.",
+    ),
+    key("working_dir", Shape::Text, "The directory in which the program starts."),
+    key("user", Shape::LooseText, "user[:group], by name or number."),
+    key("volumes", Shape::Volumes, "Bind mounts and named volumes: source:target[:ro], or a map."),
+    key("network", Shape::Text, "The network to join; bridge if absent."),
+    key("tmpfs", Shape::Texts, "Memory file systems: a path, with options after a colon."),
+    key("read_only", Shape::Bool, "Whether the root file system of the container is read-only."),
+    key("cap_add", Shape::Texts, "Capabilities to add; the worker must allow them."),
+    key("cap_drop", Shape::Texts, "Capabilities to drop; ALL drops every one."),
+    key(
+        "init",
+        Shape::Bool,
+        "Whether a small init is process 1, so that SIGTERM reaches the program; true if absent.",
+    ),
+    key("platform", Shape::Text, "os/arch[/variant]."),
+    key("labels", Shape::Pairs, "Labels for the container: a map, or a list of name=value."),
+    key(
+        "pull_policy",
+        Shape::Choice(|| names(&PULL_POLICIES)),
+        "When the image is pulled; missing if absent.",
+    ),
+    key("pull_timeout", Shape::Duration, "How long one pull may take; 15m if absent."),
+    key("resources", Shape::Part(RESOURCES), "What the container may use."),
+    key("stop_signal", Shape::LooseText, "The signal that asks the program to stop."),
+    key(
+        "stop_grace_period",
+        Shape::Duration,
+        "How long the program may take to stop before it is killed; 10s if absent.",
+    ),
+    key("runtime", Shape::Choice(|| names(&RUNTIMES)), "How the job is carried out; docker if absent."),
+    key("timeout", Shape::DurationOrNone, "How long one attempt may run; 1h if absent, none for no limit."),
+    key(
+        "retry",
+        Shape::PartOrInteger(RETRY, RETRIES),
+        "What happens after a failure of the job's own; a number is max.",
+    ),
+    key(
+        "lost_limit",
+        Shape::Integer(LOSSES),
+        "After so many lost attempts within a day the job is quarantined; 3 if absent.",
+    ),
+    key(
+        "lost_after",
+        Shape::Duration,
+        "How long a silent worker keeps its job before a successor starts; 60s if absent.",
+    ),
+    key(
+        "on_lost",
+        Shape::Choice(|| names(&ON_LOST)),
+        "What becomes of a job whose worker is lost; retry if absent.",
+    ),
+    key(
+        "self_fence",
+        Shape::Bool,
+        "Whether a worker without its server stops the container before a successor may start.",
+    ),
+    key("log", Shape::Part(LOG), "What is kept of the output."),
+    key("priority", Shape::Integer(PRIORITIES), "Higher goes first; 0 if absent."),
+    key("description", Shape::Text, "For people."),
+    key("owner", Shape::Text, "Whom to ask."),
+    key("tags", Shape::Texts, "For people and filters."),
+    key("enabled", Shape::Bool, "Whether the job may be submitted; true if absent."),
+];
+
+/// The keys of `resources`.
+pub(super) const RESOURCES: &[Key] = &[
+    key("cpus", Shape::Number, "Cores, with up to three decimals."),
+    key("memory", Shape::Size, "Memory without swap; at least 6m."),
+    key("pids", Shape::Integer(PIDS), "Processes and threads."),
+];
+
+/// The keys of `retry`; the first one is what a bare number means.
+pub(super) const RETRY: &[Key] = &[
+    key("max", Shape::Integer(RETRIES), "How many further attempts; 0 if absent."),
+    key(
+        "when",
+        Shape::Choices(|| names(&retry_outcomes())),
+        "After which outcomes; after every failure if absent.",
+    ),
+    key("exit_codes", Shape::Integers(EXIT_CODES), "Only after these exit codes."),
+    key("on", Shape::Choice(|| names(&RETRY_ON)), "Where the next attempt may run; any if absent."),
+    key("backoff", Shape::Part(BACKOFF), "How long to wait before the next attempt."),
+];
+
+/// The keys of `retry.backoff`.
+pub(super) const BACKOFF: &[Key] = &[
+    key("initial", Shape::Duration, "The longest wait after the first failure; 10s if absent."),
+    key("max", Shape::Duration, "The longest wait after any failure; 10m if absent."),
+    key("factor", Shape::Number, "How much the longest wait grows with each failure; 2 if absent."),
+];
+
+/// The keys of `log`.
+pub(super) const LOG: &[Key] = &[key(
+    "max_bytes",
+    Shape::Size,
+    "How much output of one attempt is kept; 64m if absent. The middle is left out.",
+)];
+
+/// The keys of a volume in its long form.
+pub(super) const VOLUME: &[Key] = &[
+    key("type", Shape::Choice(|| vec!["bind", "volume"]), "bind or volume."),
+    key("source", Shape::Text, "An absolute path of the worker's host, or the name of a volume."),
+    key("target", Shape::Text, "An absolute path inside of the container."),
+    key("read_only", Shape::Bool, "Whether the container may only read it; false if absent."),
+];
+
+/// Other names of keys.
+pub(super) const ALIASES: [(&str, &str); 2] =
+    [("max_unexpected_retries", "lost_limit"), ("worker_timeout", "lost_after")];
+
+/// Keys that are planned: to be told apart from mistakes.
+pub(super) const PLANNED: &[&str] = &[
+    "shm_size",
+    "profile",
+    "secrets",
+    "params",
+    "input",
+    "allow",
+    "queue_timeout",
+    "schedule",
+    "overlap",
+    "catch_up",
+    "catch_up_window",
+    "catch_up_limit",
+    "concurrency",
+    "rate_limit",
+    "max_queued",
+    "requires",
+    "prefers",
+    "workers",
+    "specific_worker_ids",
+    "run_on",
+    "concurrent_worker_cnt",
+    "unique",
+    "notify",
+    "hooks",
+    "expect",
+    "retention",
+    "gpus",
+    "memory_factor",
+    "mask",
+];
+
+/// Keys of compose that would give away the machine.
+pub(super) const FORBIDDEN: &[&str] = &[
+    "privileged",
+    "pid",
+    "ipc",
+    "uts",
+    "userns_mode",
+    "cgroup",
+    "cgroup_parent",
+    "devices",
+    "device_cgroup_rules",
+    "security_opt",
+    "network_mode",
+    "sysctls",
+];
+
+/// What people write who come from elsewhere.
+pub(super) const MISNOMERS: &[(&str, &str)] = &[
+    ("env", "environment"),
+    ("cmd", "command"),
+    ("args", "command"),
+    ("cwd", "working_dir"),
+    ("workdir", "working_dir"),
+    ("mounts", "volumes"),
+    ("networks", "network"),
+    ("retries", "retry"),
+    ("max_retries", "retry"),
+    ("attempts", "retry"),
+    ("cpus", "resources.cpus"),
+    ("mem_limit", "resources.memory"),
+    ("memory", "resources.memory"),
+    ("pids_limit", "resources.pids"),
+    ("deploy", "resources"),
+    ("restart", "retry"),
+    ("grace_period", "stop_grace_period"),
+    ("executor", "runtime"),
+];
+
+pub(super) const PULL_POLICIES: [(&str, PullPolicy); 3] =
+    [("always", PullPolicy::Always), ("missing", PullPolicy::Missing), ("never", PullPolicy::Never)];
+pub(super) const RUNTIMES: [(&str, RuntimeKind); 3] = [
+    (RuntimeKind::Docker.name(), RuntimeKind::Docker),
+    (RuntimeKind::Process.name(), RuntimeKind::Process),
+    (RuntimeKind::Fake.name(), RuntimeKind::Fake),
+];
+pub(super) const RETRY_ON: [(&str, RetryOn); 3] =
+    [("any", RetryOn::Any), ("same", RetryOn::Same), ("other", RetryOn::Other)];
+pub(super) const ON_LOST: [(&str, OnLost); 3] =
+    [("retry", OnLost::Retry), ("fail", OnLost::Fail), ("wait", OnLost::Wait)];
+
+/// The outcomes after which a job may be tried again at its own cost.
+pub(super) fn retry_outcomes() -> [(&'static str, Outcome); 5] {
+    scheduler::definition::RetryPolicy::OWN_BUDGET.map(|outcome| (outcome.name(), outcome))
+}
+
+/// The words of a table of choices.
+pub(super) fn names<T>(choices: &[(&'static str, T)]) -> Vec<&'static str> {
+    choices.iter().map(|(name, _)| *name).collect()
+}
+
+/// The word for a value in a table of choices.
+pub(super) fn name_of<T: PartialEq>(choices: &[(&'static str, T)], value: &T) -> &'static str {
+    choices.iter().find(|(_, known)| known == value).map_or("", |(name, _)| name)
+}
+
+/// The key that a word stands for, be it an alias.
+pub(super) fn canonical(name: &str) -> &str {
+    ALIASES.iter().find(|(alias, _)| *alias == name).map_or(name, |(_, key)| key)
+}

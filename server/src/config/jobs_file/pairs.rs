@@ -1,0 +1,222 @@
+//! Names with values: the environment of a job, with the files it is read from, and its labels.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use super::fault::{Code, Place, quoted};
+use super::grammar;
+use super::reader::Reader;
+use super::scope::Scope;
+use super::source;
+use super::tree::{Meaning, Node, Value};
+
+/// The environment: files first, then the variables of the defaults, then the job's own. Sorted by name: the order means nothing.
+pub(super) fn environment(scope: Scope<'_>, reader: &mut Reader<'_>) -> Vec<(String, String)> {
+    let mut variables = BTreeMap::new();
+    if let Some(files) = scope.find("env_file") {
+        for (at, file) in reader.texts(files) {
+            read_file(at, &file, &mut variables, reader);
+        }
+    }
+    for node in scope.find_both("environment") {
+        for pair in read(node, reader) {
+            if let Some((name, value)) = check_variable(pair, reader) {
+                variables.insert(name, value);
+            }
+        }
+    }
+    variables.into_iter().collect()
+}
+
+/// The labels: the defaults', then the job's own. Sorted by name.
+pub(super) fn labels(scope: Scope<'_>, reader: &mut Reader<'_>) -> Vec<(String, String)> {
+    let mut labels = BTreeMap::new();
+    for node in scope.find_both("labels") {
+        for pair in read(node, reader) {
+            check_label(&pair, reader);
+            labels.insert(pair.name, pair.value);
+        }
+    }
+    labels.into_iter().collect()
+}
+
+/// One name with its value, and where they stand.
+struct Named {
+    name: String,
+    name_at: Place,
+    value: String,
+    value_at: Place,
+    literal: bool,
+}
+
+fn read(node: &Node, reader: &mut Reader<'_>) -> Vec<Named> {
+    match &node.value {
+        Value::Map(map) => map
+            .pairs
+            .iter()
+            .filter_map(|pair| {
+                let (value, literal) = read_value(&pair.value, reader)?;
+                Some(Named {
+                    name: pair.key.clone(),
+                    name_at: pair.key_at,
+                    value,
+                    value_at: pair.value.at,
+                    literal,
+                })
+            })
+            .collect(),
+        Value::List(items) => {
+            let pairs: Vec<_> = items.iter().filter_map(|item| read_item(item, reader)).collect();
+            refuse_repeated(&pairs, reader);
+            pairs
+        }
+        Value::Scalar(_) => {
+            reader.wrong_type(node, "a map, or a list of NAME=value");
+            Vec::new()
+        }
+    }
+}
+
+fn read_value(node: &Node, reader: &mut Reader<'_>) -> Option<(String, bool)> {
+    let Value::Scalar(scalar) = &node.value else {
+        reader.wrong_type(node, "text or a number");
+        return None;
+    };
+    let (code, text) = match scalar.meaning() {
+        Meaning::Text | Meaning::Number => {
+            let value = reader.substitute(node.at, &scalar.text)?;
+            return Some((value, !scalar.text.contains("${")));
+        }
+        Meaning::Null => (Code::ExpectedString, "a name needs a value; \"\" is an empty one"),
+        Meaning::Bool(_) | Meaning::Ambiguous => {
+            (Code::AmbiguousScalar, "may be taken for a boolean: quote it")
+        }
+    };
+    reader.collector.private_fault(node.at, code, text);
+    None
+}
+
+fn read_item(node: &Node, reader: &mut Reader<'_>) -> Option<Named> {
+    let Value::Scalar(scalar) = &node.value else {
+        reader.wrong_type(node, "NAME=value");
+        return None;
+    };
+    let Some((name, value)) = scalar.text.split_once('=') else {
+        let text = "expected NAME=value; a name without a value is not taken from anywhere";
+        reader.collector.private_fault(node.at, Code::InvalidValue, text);
+        return None;
+    };
+    let literal = !value.contains("${");
+    let value = reader.substitute(node.at, value)?;
+    Some(Named { name: name.to_owned(), name_at: node.at, value, value_at: node.at, literal })
+}
+
+fn refuse_repeated(pairs: &[Named], reader: &mut Reader<'_>) {
+    let mut first = BTreeMap::new();
+    for pair in pairs {
+        if let Some(line) = first.insert(pair.name.as_str(), pair.name_at.line) {
+            let text = format!("{} was first defined at line {line}", quoted(&pair.name));
+            reader.collector.private_fault(pair.name_at, Code::DuplicateKey, text);
+        }
+    }
+}
+
+fn check_variable(pair: Named, reader: &mut Reader<'_>) -> Option<(String, String)> {
+    if let Err(wrong) = grammar::env_name(&pair.name) {
+        reader.collector.private_fault(pair.name_at, wrong.code, wrong.text);
+        return None;
+    }
+    if let Err(wrong) = grammar::env_value(&pair.value) {
+        reader.collector.private_fault(pair.value_at, wrong.code, wrong.text);
+        return None;
+    }
+    if pair.literal && grammar::looks_like_secret(&pair.value) {
+        let text = format!(
+            "the value of {} looks like a secret; keep it out of the file with ${{NAME}} or env_file",
+            pair.name
+        );
+        reader.collector.warning(pair.value_at, Code::LooksLikeSecret, text);
+    }
+    Some((pair.name, pair.value))
+}
+
+fn check_label(pair: &Named, reader: &mut Reader<'_>) {
+    let name_fits = !pair.name.is_empty()
+        && pair.name.len() <= LABEL_BYTES_MAX
+        && pair.name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-/".contains(&byte));
+    if !name_fits {
+        reader.fault(
+            pair.name_at,
+            Code::InvalidValue,
+            format!("{} is not a label: letters, digits, . _ - /", quoted(&pair.name)),
+        );
+    }
+    for prefix in RESERVED_LABELS {
+        if pair.name.starts_with(prefix) {
+            let text = format!(
+                "{} is reserved: labels that start with {prefix} are not for jobs",
+                quoted(&pair.name)
+            );
+            reader.fault(pair.name_at, Code::ReservedName, text);
+        }
+    }
+    if pair.value.chars().any(char::is_control) {
+        reader.fault(
+            pair.value_at,
+            Code::InvalidValue,
+            "the value of a label must not contain control characters",
+        );
+    }
+    let checked = grammar::at_most(&pair.value, LABEL_VALUE_BYTES_MAX);
+    reader.accept(pair.value_at, checked);
+}
+
+/// Lines `NAME=value`; blank lines and lines that begin with `#` are skipped; a pair of quotes around a whole value is removed.
+fn read_file(at: Place, file: &str, variables: &mut BTreeMap<String, String>, reader: &mut Reader<'_>) {
+    let path = reader.directory.join(Path::new(file));
+    let text = match source::read(&path, FILE_BYTES_MAX) {
+        Ok(text) => text,
+        Err(unreadable) => {
+            reader.fault(at, unreadable.code, format!("{}: {}", quoted(file), unreadable.text));
+            return;
+        }
+    };
+    for (number, line) in (1..).zip(text.lines()) {
+        let at = Place { line: number, column: 1 };
+        let trimmed = line.trim_start();
+        if trimmed.is_empty() || trimmed.starts_with('#') {
+            continue;
+        }
+        let Some((name, value)) = trimmed.split_once('=') else {
+            let text = "expected NAME=value; a name without a value is not taken from anywhere";
+            reader.collector.foreign_fault(file, at, Code::InvalidValue, text);
+            continue;
+        };
+        let value = unquoted(value.trim());
+        match grammar::env_name(name).and_then(|()| grammar::env_value(value)) {
+            Ok(()) if value.contains('\0') => {
+                reader.collector.foreign_fault(
+                    file,
+                    at,
+                    Code::NulByte,
+                    "a NUL character cannot be passed on",
+                );
+            }
+            Ok(()) => {
+                variables.insert(name.to_owned(), value.to_owned());
+            }
+            Err(wrong) => reader.collector.foreign_fault(file, at, wrong.code, wrong.text),
+        }
+    }
+}
+
+fn unquoted(value: &str) -> &str {
+    ['"', '\''].iter().find_map(|quote| value.strip_prefix(*quote)?.strip_suffix(*quote)).unwrap_or(value)
+}
+
+/// What Longshore and compose tell their containers apart by.
+const RESERVED_LABELS: [&str; 2] = ["longshore.", "com.docker.compose."];
+const LABEL_BYTES_MAX: usize = 128;
+const LABEL_VALUE_BYTES_MAX: usize = 4096;
+/// No more than a whole definition may hold.
+const FILE_BYTES_MAX: usize = 256 * 1024;

@@ -1,0 +1,201 @@
+//! Reading single values: the right kind of node, `${VAR}` replaced, checked against its grammar.
+//!
+//! A reading that fails notes a fault and yields nothing; the caller goes on with a default, because a file with one fault is
+//! thrown away as a whole. So every fault of a file is met in one pass.
+
+use std::path::Path;
+use std::time::Duration;
+
+use super::fault::{Code, Collector, Place, quoted};
+use super::grammar::{self, Wrong};
+use super::keys::Range;
+use super::substitute::{self, Environment};
+use super::tree::{Meaning, Node, Scalar, Value};
+
+/// What the reading of one file needs at hand.
+pub(super) struct Reader<'a> {
+    pub(super) environment: &'a Environment,
+    /// What relative paths in the file are relative to.
+    pub(super) directory: &'a Path,
+    pub(super) collector: &'a mut Collector,
+}
+
+impl Reader<'_> {
+    pub(super) fn fault(&mut self, at: Place, code: Code, text: impl Into<String>) {
+        self.collector.fault(at, code, text);
+    }
+
+    pub(super) fn wrong_type(&mut self, node: &Node, expected: &str) {
+        self.fault(node.at, Code::ExpectedType, format!("expected {expected}, found {}", node.describe()));
+    }
+
+    /// The value, or nothing after noting what is wrong with it.
+    pub(super) fn accept<T>(&mut self, at: Place, checked: Result<T, Wrong>) -> Option<T> {
+        checked.map_err(|wrong| self.fault(at, wrong.code, wrong.text)).ok()
+    }
+
+    /// Text: a number, a boolean or nothing at all must be quoted to be one.
+    pub(super) fn text(&mut self, node: &Node) -> Option<String> {
+        let scalar = self.word(node, "a string")?;
+        self.substitute(node.at, &scalar.text)
+    }
+
+    /// Text that satisfies a grammar.
+    pub(super) fn checked_text(
+        &mut self,
+        node: &Node,
+        check: fn(&str) -> Result<(), Wrong>,
+    ) -> Option<String> {
+        let text = self.text(node)?;
+        self.accept(node.at, check(&text))?;
+        Some(text)
+    }
+
+    /// Text of which a number may be one, as it is written: `1000`, `1.20`.
+    pub(super) fn loose_text(&mut self, node: &Node) -> Option<String> {
+        if let Value::Scalar(scalar) = &node.value
+            && scalar.meaning() == Meaning::Number
+        {
+            return Some(scalar.text.clone());
+        }
+        self.text(node)
+    }
+
+    /// A list of texts, or one.
+    pub(super) fn texts(&mut self, node: &Node) -> Vec<(Place, String)> {
+        match &node.value {
+            Value::List(items) => items.iter().filter_map(|item| Some((item.at, self.text(item)?))).collect(),
+            Value::Scalar(_) => self.text(node).map(|text| (node.at, text)).into_iter().collect(),
+            Value::Map(_) => {
+                self.wrong_type(node, "string or list of strings");
+                Vec::new()
+            }
+        }
+    }
+
+    /// A list of words, or one string that is split like a shell would; variables are replaced after the splitting, so that no
+    /// value of a variable ever becomes two words or opens a quote.
+    pub(super) fn words(&mut self, node: &Node) -> Option<Vec<String>> {
+        if !matches!(node.value, Value::Scalar(_)) {
+            return Some(self.texts(node).into_iter().map(|(_, text)| text).collect());
+        }
+        let scalar = self.word(node, "string or list of strings")?;
+        let words = self.accept(node.at, grammar::words(&scalar.text))?;
+        words.iter().map(|word| self.substitute(node.at, word)).collect()
+    }
+
+    pub(super) fn bool(&mut self, node: &Node) -> Option<bool> {
+        let text = self.bare(node, "true or false")?;
+        match (Scalar { text, plain: true }).meaning() {
+            Meaning::Bool(value) => return Some(value),
+            Meaning::Ambiguous => self.fault(node.at, Code::AmbiguousScalar, "write true or false"),
+            _ => self.wrong_type(node, "true or false"),
+        }
+        None
+    }
+
+    pub(super) fn integer(&mut self, node: &Node, range: Range) -> Option<i64> {
+        let text = self.bare(node, "a whole number")?;
+        if (Scalar { text: text.clone(), plain: true }).meaning() != Meaning::Number {
+            self.wrong_type(node, "a whole number");
+            return None;
+        }
+        let number = text.parse().ok().filter(|number| (range.from..=range.to).contains(number));
+        if number.is_none() {
+            let text = format!("{} is not a whole number in {}..{}", quoted(&text), range.from, range.to);
+            self.fault(node.at, Code::OutOfRange, text);
+        }
+        number
+    }
+
+    /// A list of integers, or one.
+    pub(super) fn integers(&mut self, node: &Node, range: Range) -> Vec<i64> {
+        match &node.value {
+            Value::List(items) => items.iter().filter_map(|item| self.integer(item, range)).collect(),
+            _ => self.integer(node, range).into_iter().collect(),
+        }
+    }
+
+    /// A number with up to three decimals, in thousandths.
+    pub(super) fn thousandths(&mut self, node: &Node, from: u32, to: u32) -> Option<u32> {
+        let text = self.bare(node, "a number")?;
+        self.accept(node.at, grammar::thousandths(&text, from, to))
+    }
+
+    pub(super) fn duration(&mut self, node: &Node, from: Duration, to: Duration) -> Option<Duration> {
+        let text = self.loose_text(node)?;
+        self.accept(node.at, grammar::duration(&text, from, to))
+    }
+
+    pub(super) fn size(&mut self, node: &Node, from: u64, to: u64) -> Option<u64> {
+        let text = self.loose_text(node)?;
+        self.accept(node.at, grammar::size(&text, from, to))
+    }
+
+    pub(super) fn choice<T: Clone>(&mut self, node: &Node, choices: &[(&'static str, T)]) -> Option<T> {
+        let text = self.text(node)?;
+        self.choose(node.at, &text, choices)
+    }
+
+    pub(super) fn choose<T: Clone>(
+        &mut self,
+        at: Place,
+        text: &str,
+        choices: &[(&'static str, T)],
+    ) -> Option<T> {
+        let found = choices.iter().find(|(name, _)| *name == text).map(|(_, value)| value.clone());
+        if found.is_none() {
+            let names: Vec<_> = choices.iter().map(|(name, _)| *name).collect();
+            self.fault(at, Code::InvalidChoice, format!("{} is none of {}", quoted(text), names.join(", ")));
+        }
+        found
+    }
+
+    pub(super) fn substitute(&mut self, at: Place, text: &str) -> Option<String> {
+        let replaced = substitute::replace(text, self.environment).map(std::borrow::Cow::into_owned);
+        self.accept(at, replaced)
+    }
+
+    /// A scalar that stands for text.
+    fn word<'n>(&mut self, node: &'n Node, expected: &str) -> Option<&'n Scalar> {
+        let Value::Scalar(scalar) = &node.value else {
+            self.wrong_type(node, expected);
+            return None;
+        };
+        match scalar.meaning() {
+            Meaning::Text => return Some(scalar),
+            Meaning::Ambiguous | Meaning::Bool(_) => {
+                let text = format!("{} may be taken for a boolean: quote it", quoted(&scalar.text));
+                self.fault(node.at, Code::AmbiguousScalar, text);
+            }
+            Meaning::Null => {
+                self.fault(node.at, Code::ExpectedString, "expected a string, found nothing: quote it")
+            }
+            Meaning::Number => {
+                self.fault(node.at, Code::ExpectedString, "expected a string, found a number: quote it")
+            }
+        }
+        None
+    }
+
+    /// The text of an unquoted scalar. A quoted one is refused unless a variable makes it what it is.
+    fn bare(&mut self, node: &Node, expected: &str) -> Option<String> {
+        match &node.value {
+            Value::Scalar(scalar) if scalar.plain || scalar.text.contains("${") => {
+                self.substitute(node.at, &scalar.text)
+            }
+            Value::Scalar(_) => {
+                self.fault(
+                    node.at,
+                    Code::ExpectedType,
+                    format!("expected {expected}, found text: remove the quotes"),
+                );
+                None
+            }
+            _ => {
+                self.wrong_type(node, expected);
+                None
+            }
+        }
+    }
+}

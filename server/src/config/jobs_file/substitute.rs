@@ -1,0 +1,126 @@
+//! `${VAR}` in values becomes the variable of the server's environment; `$$` is a dollar; any other dollar stands for itself.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+use super::fault::{Code, quoted};
+use super::grammar::{Wrong, is_variable_name};
+
+/// The variables that a jobs file may refer to.
+#[derive(Clone, Default)]
+pub struct Environment {
+    variables: BTreeMap<String, String>,
+}
+
+impl Environment {
+    /// The variables of this process; those that are not UTF-8 count as unset.
+    #[must_use]
+    pub fn of_process() -> Self {
+        std::env::vars_os()
+            .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+            .collect()
+    }
+
+    fn find(&self, name: &str) -> Option<&str> {
+        self.variables.get(name).map(String::as_str)
+    }
+}
+
+impl FromIterator<(String, String)> for Environment {
+    fn from_iter<T: IntoIterator<Item = (String, String)>>(variables: T) -> Self {
+        Self { variables: variables.into_iter().collect() }
+    }
+}
+
+/// Names only: values may be secret.
+impl std::fmt::Debug for Environment {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_set().entries(self.variables.keys()).finish()
+    }
+}
+
+/// The text with its variables replaced. What a variable holds is not looked at again.
+pub(super) fn replace<'t>(text: &'t str, environment: &Environment) -> Result<Cow<'t, str>, Wrong> {
+    if !text.contains('$') {
+        return Ok(Cow::Borrowed(text));
+    }
+    let mut replaced = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(dollar) = rest.find('$') {
+        replaced.push_str(&rest[..dollar]);
+        let after = &rest[dollar + 1..];
+        if let Some(after) = after.strip_prefix('$') {
+            replaced.push('$');
+            rest = after;
+        } else if let Some(after) = after.strip_prefix('{') {
+            let (name, after) = after.split_once('}').ok_or_else(|| malformed("${ without }"))?;
+            replaced.push_str(look_up(name, environment)?);
+            rest = after;
+        } else {
+            replaced.push('$');
+            rest = after;
+        }
+    }
+    replaced.push_str(rest);
+    Ok(Cow::Owned(replaced))
+}
+
+fn look_up<'e>(name: &str, environment: &'e Environment) -> Result<&'e str, Wrong> {
+    if !is_variable_name(name) {
+        return Err(malformed(&format!("{} is not the name of a variable", quoted(name))));
+    }
+    environment.find(name).ok_or_else(|| {
+        let text = format!(
+            "{} is not set in the server's environment; a dollar that is meant as such is $$",
+            quoted(name)
+        );
+        Wrong::new(Code::UnsetVariable, text)
+    })
+}
+
+fn malformed(what: &str) -> Wrong {
+    Wrong::new(Code::InvalidSubstitution, format!("{what}; write ${{NAME}}, or $$ for a dollar"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn environment() -> Environment {
+        [("A", "x"), ("B", "${A}")]
+            .map(|(name, value)| (name.to_owned(), value.to_owned()))
+            .into_iter()
+            .collect()
+    }
+
+    #[test]
+    fn variables_are_replaced_once() {
+        for (text, expected) in [
+            ("${A}", "x"),
+            ("a${A}b${A}", "axbx"),
+            ("${B}", "${A}"),
+            ("$${A}", "${A}"),
+            ("$$", "$"),
+            ("$HOME $1 $", "$HOME $1 $"),
+        ] {
+            assert_eq!(replace(text, &environment()).as_deref(), Ok(expected), "{text}");
+        }
+    }
+
+    #[test]
+    fn unset_and_malformed_are_told_apart() {
+        assert_eq!(replace("${C}", &environment()).map_err(|wrong| wrong.code), Err(Code::UnsetVariable));
+        for text in ["${", "${}", "${A:-b}", "${A"] {
+            assert_eq!(
+                replace(text, &environment()).map_err(|wrong| wrong.code),
+                Err(Code::InvalidSubstitution),
+                "{text}"
+            );
+        }
+    }
+
+    #[test]
+    fn values_are_not_shown() {
+        assert_eq!(format!("{:?}", environment()), r#"{"A", "B"}"#);
+    }
+}

@@ -1,0 +1,323 @@
+//! The YAML text as a tree that knows where everything stands.
+//!
+//! A derive would stop at the first fault and forget the places; this tree lets the readers above tell all of them. It refuses what
+//! a jobs file has no use for (tags, merge keys, several documents) and bounds what aliases and nesting can cost.
+
+use std::collections::HashMap;
+
+use serde_yaml::granit_parser::{Event, Options, Parser, ScalarStyle, ScanError, Span, StrInput, Tag};
+
+use super::fault::{Code, Collector, Place, quoted};
+
+/// A value and where it begins.
+#[derive(Clone, Debug)]
+pub(super) struct Node {
+    pub(super) at: Place,
+    pub(super) value: Value,
+}
+
+#[derive(Clone, Debug)]
+pub(super) enum Value {
+    Scalar(Scalar),
+    List(Vec<Node>),
+    Map(Map),
+}
+
+/// A word: its text, and whether it stands there without quotes.
+#[derive(Clone, Debug)]
+pub(super) struct Scalar {
+    pub(super) text: String,
+    pub(super) plain: bool,
+}
+
+/// The pairs of a map in their order; keys are unique.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Map {
+    pub(super) pairs: Vec<Pair>,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Pair {
+    pub(super) key: String,
+    pub(super) key_at: Place,
+    pub(super) value: Node,
+}
+
+/// What an unquoted word means to YAML readers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Meaning {
+    Text,
+    Null,
+    Bool(bool),
+    /// `yes`, `no`, `on`, `off`: a boolean to some, a word to others.
+    Ambiguous,
+    Number,
+}
+
+impl Node {
+    /// For people: what is there instead of what was expected.
+    pub(super) fn describe(&self) -> &'static str {
+        match &self.value {
+            Value::List(_) => "a list",
+            Value::Map(_) => "a map",
+            Value::Scalar(scalar) => match scalar.meaning() {
+                Meaning::Text => "text",
+                Meaning::Null => "nothing",
+                Meaning::Bool(_) | Meaning::Ambiguous => "a boolean",
+                Meaning::Number => "a number",
+            },
+        }
+    }
+
+    pub(super) fn is_null(&self) -> bool {
+        matches!(&self.value, Value::Scalar(scalar) if scalar.meaning() == Meaning::Null)
+    }
+}
+
+impl Scalar {
+    pub(super) fn meaning(&self) -> Meaning {
+        if !self.plain {
+            return Meaning::Text;
+        }
+        match self.text.as_str() {
+            "" | "~" | "null" | "Null" | "NULL" => Meaning::Null,
+            "true" | "True" | "TRUE" => Meaning::Bool(true),
+            "false" | "False" | "FALSE" => Meaning::Bool(false),
+            word if ["yes", "no", "on", "off"].iter().any(|known| word.eq_ignore_ascii_case(known)) => {
+                Meaning::Ambiguous
+            }
+            word if is_number(word) => Meaning::Number,
+            _ => Meaning::Text,
+        }
+    }
+}
+
+impl Map {
+    pub(super) fn find(&self, key: &str) -> Option<&Pair> {
+        self.pairs.iter().find(|pair| pair.key == key)
+    }
+}
+
+/// Reads the one document of `text`; nothing if it is empty or its YAML is broken, which the collector then knows.
+pub(super) fn read(text: &str, collector: &mut Collector) -> Option<Node> {
+    let mut options = Options::default();
+    options.set_emit_comments(false);
+    let mut builder =
+        Builder { collector, frames: Vec::new(), anchors: HashMap::new(), copied: 0, root: None };
+    for event in Parser::<StrInput<'_>>::new_from_str_with_options(text, options) {
+        match event {
+            Ok((Event::DocumentStart(..), span)) if builder.root.is_some() => {
+                let text = "the file must hold one YAML document; remove the line \"---\" or split the file";
+                builder.collector.fault(start_of(span), Code::MultipleDocuments, text);
+                return None;
+            }
+            Ok((event, span)) => builder.take(event, start_of(span))?,
+            Err(error) => {
+                builder.refuse(&error);
+                return None;
+            }
+        }
+    }
+    builder.root.filter(|root| !root.is_null())
+}
+
+struct Builder<'a> {
+    collector: &'a mut Collector,
+    frames: Vec<Frame>,
+    anchors: HashMap<usize, Built>,
+    copied: usize,
+    root: Option<Node>,
+}
+
+/// A list or a map that has not ended yet.
+struct Frame {
+    at: Place,
+    anchor: usize,
+    nodes: usize,
+    height: usize,
+    content: Content,
+}
+
+enum Content {
+    List(Vec<Node>),
+    Map { map: Map, places: HashMap<String, Place>, key: Option<Key> },
+}
+
+/// A key that waits for its value. One that was refused is followed by a value that nobody wants.
+enum Key {
+    Wanted(String, Place),
+    Refused,
+}
+
+/// A node with what it would cost to copy it.
+#[derive(Clone)]
+struct Built {
+    node: Node,
+    nodes: usize,
+    height: usize,
+}
+
+impl Builder<'_> {
+    /// Takes one event; nothing if the reading must end here.
+    fn take(&mut self, event: Event<'_>, at: Place) -> Option<()> {
+        match event {
+            Event::Scalar(text, style, anchor, tag) => {
+                let forced_text = self.check_tag(tag.as_deref(), at);
+                if text.contains('\0') {
+                    self.collector.fault(at, Code::NulByte, "a NUL character cannot be passed on");
+                }
+                let plain = style == ScalarStyle::Plain && !forced_text;
+                let value = Value::Scalar(Scalar { text: text.into_owned(), plain });
+                self.finish(Built { node: Node { at, value }, nodes: 1, height: 0 }, anchor)
+            }
+            Event::SequenceStart(_, anchor, tag) => {
+                self.check_tag(tag.as_deref(), at);
+                self.open(at, anchor, Content::List(Vec::new()))
+            }
+            Event::MappingStart(_, anchor, tag) => {
+                self.check_tag(tag.as_deref(), at);
+                self.open(at, anchor, Content::Map { map: Map::default(), places: HashMap::new(), key: None })
+            }
+            Event::SequenceEnd | Event::MappingEnd => self.close(),
+            Event::Alias(anchor) => self.repeat(anchor, at),
+            _ => Some(()),
+        }
+    }
+
+    fn open(&mut self, at: Place, anchor: usize, content: Content) -> Option<()> {
+        if self.frames.len() >= DEPTH_MAX {
+            return self.too_deep(at);
+        }
+        self.frames.push(Frame { at, anchor, nodes: 1, height: 1, content });
+        Some(())
+    }
+
+    fn close(&mut self) -> Option<()> {
+        let frame = self.frames.pop()?;
+        let value = match frame.content {
+            Content::List(items) => Value::List(items),
+            Content::Map { map, .. } => Value::Map(map),
+        };
+        let built = Built { node: Node { at: frame.at, value }, nodes: frame.nodes, height: frame.height };
+        self.finish(built, frame.anchor)
+    }
+
+    fn repeat(&mut self, anchor: usize, at: Place) -> Option<()> {
+        let Some(built) = self.anchors.get(&anchor) else {
+            self.collector.fault(at, Code::YamlBudget, "an alias must not stand inside of what it repeats");
+            return None;
+        };
+        if self.frames.len() + built.height > DEPTH_MAX {
+            return self.too_deep(at);
+        }
+        self.count_copies(built.nodes, at)?;
+        let built = self.anchors.get(&anchor)?.clone();
+        self.attach(built)
+    }
+
+    fn finish(&mut self, built: Built, anchor: usize) -> Option<()> {
+        if anchor != 0 {
+            self.count_copies(built.nodes, built.node.at)?;
+            self.anchors.insert(anchor, built.clone());
+        }
+        self.attach(built)
+    }
+
+    fn attach(&mut self, built: Built) -> Option<()> {
+        let Some(frame) = self.frames.last_mut() else {
+            self.root = Some(built.node);
+            return Some(());
+        };
+        frame.nodes += built.nodes;
+        frame.height = frame.height.max(built.height + 1);
+        match &mut frame.content {
+            Content::List(items) => items.push(built.node),
+            Content::Map { map, places, key } => match key.take() {
+                None => *key = Some(check_key(built.node, places, self.collector)),
+                Some(Key::Wanted(key, key_at)) => map.pairs.push(Pair { key, key_at, value: built.node }),
+                Some(Key::Refused) => {}
+            },
+        }
+        Some(())
+    }
+
+    fn count_copies(&mut self, nodes: usize, at: Place) -> Option<()> {
+        self.copied += nodes;
+        if self.copied > COPIES_MAX {
+            let text =
+                format!("alias expansion over limit: aliases may repeat at most {COPIES_MAX} values in all");
+            self.collector.fault(at, Code::YamlBudget, text);
+            return None;
+        }
+        Some(())
+    }
+
+    fn too_deep(&mut self, at: Place) -> Option<()> {
+        self.collector.fault(at, Code::TooDeep, format!("lists and maps may be nested {DEPTH_MAX} deep"));
+        None
+    }
+
+    /// Refuses every tag but `!!str`; tells whether there is that one.
+    fn check_tag(&mut self, tag: Option<&Tag>, at: Place) -> bool {
+        let Some(tag) = tag else { return false };
+        if tag.is_yaml_core_schema_tag("str") {
+            return true;
+        }
+        let text = format!("the tag {} is not supported; remove it", quoted(&tag.original()));
+        self.collector.fault(at, Code::UnsupportedTag, text);
+        false
+    }
+
+    fn refuse(&mut self, error: &ScanError) {
+        let marker = error.marker();
+        let at = Place { line: number(marker.line().max(1)), column: number(marker.col() + 1) };
+        self.collector.fault(at, Code::YamlSyntax, error.info());
+    }
+}
+
+fn check_key(node: Node, places: &mut HashMap<String, Place>, collector: &mut Collector) -> Key {
+    let Value::Scalar(scalar) = node.value else {
+        collector.fault(node.at, Code::YamlSyntax, "a key must be a word, not a list or a map");
+        return Key::Refused;
+    };
+    if scalar.plain && scalar.text == "<<" {
+        let text = "merge keys (<<) are not supported; use \"defaults\", or an alias for the whole value";
+        collector.fault(node.at, Code::UnsupportedTag, text);
+        return Key::Refused;
+    }
+    if let Some(first) = places.get(&scalar.text) {
+        let text = format!("{} was first defined at line {}", quoted(&scalar.text), first.line);
+        collector.fault(node.at, Code::DuplicateKey, text);
+        return Key::Refused;
+    }
+    places.insert(scalar.text.clone(), node.at);
+    Key::Wanted(scalar.text, node.at)
+}
+
+fn is_number(word: &str) -> bool {
+    let digits = word.strip_prefix(['-', '+']).unwrap_or(word);
+    let starts_like_one = digits.starts_with(|c: char| c.is_ascii_digit())
+        || digits.strip_prefix('.').is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()));
+    let by_prefix = |prefix: &str, radix: u32| {
+        digits
+            .strip_prefix(prefix)
+            .is_some_and(|rest| !rest.is_empty() && rest.chars().all(|c| c.is_digit(radix)))
+    };
+    (starts_like_one && digits.parse::<f64>().is_ok())
+        || by_prefix("0x", 16)
+        || by_prefix("0o", 8)
+        || [".inf", ".nan"].iter().any(|known| digits.eq_ignore_ascii_case(known))
+}
+
+fn start_of(span: Span) -> Place {
+    Place { line: number(span.start.line()), column: number(span.start.col() + 1) }
+}
+
+fn number(position: usize) -> u32 {
+    u32::try_from(position).unwrap_or(u32::MAX)
+}
+
+/// How deeply lists and maps may be nested, aliases included. The deepest key of the format is at 6.
+const DEPTH_MAX: usize = 32;
+/// How many values anchors and aliases may copy in all.
+const COPIES_MAX: usize = 200_000;

@@ -1,0 +1,145 @@
+//! Mounts: `source:target[:ro]`, or a map. What would give away the machine is refused here, whatever a worker allows.
+
+use protocol::container::Volume;
+
+use super::fault::{Code, Place, quoted};
+use super::grammar::{self, Wrong};
+use super::keys;
+use super::reader::Reader;
+use super::scope::{self, Scope};
+use super::tree::{Node, Value};
+
+/// The mounts of a job. Those of the defaults are replaced, not added to.
+pub(super) fn read(scope: Scope<'_>, reader: &mut Reader<'_>) -> Vec<Volume> {
+    let Some(node) = scope.find("volumes") else { return Vec::new() };
+    let Value::List(items) = &node.value else {
+        reader.wrong_type(node, "a list of mounts");
+        return Vec::new();
+    };
+    let volumes: Vec<_> = items.iter().filter_map(|item| Some((item.at, read_one(item, reader)?))).collect();
+    for (position, (at, volume)) in volumes.iter().enumerate() {
+        if volumes[..position].iter().any(|(_, other)| other.target == volume.target) {
+            reader.fault(*at, Code::InvalidMount, format!("{} is mounted twice", quoted(&volume.target)));
+        }
+    }
+    volumes.into_iter().map(|(_, volume)| volume).collect()
+}
+
+fn read_one(node: &Node, reader: &mut Reader<'_>) -> Option<Volume> {
+    let volume = match &node.value {
+        Value::Map(map) => {
+            scope::check_keys(map, keys::VOLUME, &[], reader);
+            read_long(node.at, Scope::new(map, None), reader)?
+        }
+        Value::Scalar(_) => {
+            let text = reader.text(node)?;
+            reader.accept(node.at, read_short(&text))?
+        }
+        Value::List(_) => {
+            reader.wrong_type(node, "source:target, or a map");
+            return None;
+        }
+    };
+    reader.accept(node.at, check(volume))
+}
+
+fn read_short(text: &str) -> Result<Volume, Wrong> {
+    let parts: Vec<_> = text.split(':').collect();
+    let (source, target, mode) = match parts[..] {
+        [source, target] => (source, target, "rw"),
+        [source, target, mode] => (source, target, mode),
+        _ => return Err(invalid(format!("{} is not source:target or source:target:ro", quoted(text)))),
+    };
+    let read_only = match mode {
+        "ro" => true,
+        "rw" => false,
+        _ => return Err(invalid(format!("{} is not a mode: ro or rw", quoted(mode)))),
+    };
+    Ok(Volume { source: source.to_owned(), target: target.to_owned(), read_only })
+}
+
+fn read_long(at: Place, scope: Scope<'_>, reader: &mut Reader<'_>) -> Option<Volume> {
+    let kind = scope.find("type").and_then(|node| reader.choice(node, &[("bind", true), ("volume", false)]));
+    let read_only = scope.find("read_only").and_then(|node| reader.bool(node)).unwrap_or(false);
+    let mut required = |name: &str| match scope.find(name) {
+        Some(node) => reader.text(node),
+        None => {
+            reader.fault(at, Code::MissingField, format!("a mount needs \"{name}\""));
+            None
+        }
+    };
+    let (source, target) = (required("source"), required("target"));
+    let volume = Volume { source: source?, target: target?, read_only };
+    if kind.is_some_and(|is_bind| is_bind != volume.is_bind()) {
+        let text = "the type does not fit the source: a bind has an absolute path, a volume has a name";
+        reader.fault(at, Code::InvalidMount, text);
+    }
+    Some(volume)
+}
+
+fn check(volume: Volume) -> Result<Volume, Wrong> {
+    let Volume { source, target, .. } = &volume;
+    for path in [source, target] {
+        if path.split('/').any(|part| part == "..") {
+            return Err(forbidden(format!("{} must not contain \"..\"", quoted(path))));
+        }
+        if path.contains([',', ':', '"']) || path.chars().any(char::is_control) {
+            return Err(invalid(format!(
+                "{} must not contain a comma, a colon, a quote or a control character",
+                quoted(path)
+            )));
+        }
+        if path.len() > grammar::PATH_BYTES_MAX {
+            return Err(Wrong::new(
+                Code::TooLong,
+                format!("a path is too long (max {})", grammar::PATH_BYTES_MAX),
+            ));
+        }
+    }
+    if !target.starts_with('/') {
+        return Err(invalid(format!("the target {} is not an absolute path", quoted(target))));
+    }
+    if plain_path(target) == "/" {
+        return Err(forbidden("nothing can be mounted over \"/\"".to_owned()));
+    }
+    if volume.is_bind() {
+        check_host_path(&plain_path(source))?;
+    } else if !grammar::is_docker_name(source) {
+        return Err(invalid(format!(
+            "the source {} is neither an absolute path nor the name of a volume",
+            quoted(source)
+        )));
+    }
+    Ok(volume)
+}
+
+fn check_host_path(path: &str) -> Result<(), Wrong> {
+    if path == "/" {
+        return Err(forbidden("\"/\" would give the whole machine to the job".to_owned()));
+    }
+    let is_socket = SOCKETS.iter().any(|name| path.ends_with(name));
+    if is_socket || SOCKET_DIRECTORIES.contains(&path) {
+        return Err(forbidden(format!(
+            "{} would give the Docker socket, and so the machine, to the job",
+            quoted(path)
+        )));
+    }
+    Ok(())
+}
+
+/// A path without `//`, `/./` and a slash at its end.
+fn plain_path(path: &str) -> String {
+    let parts: Vec<_> = path.split('/').filter(|part| !part.is_empty() && *part != ".").collect();
+    format!("/{}", parts.join("/"))
+}
+
+fn invalid(text: String) -> Wrong {
+    Wrong::new(Code::InvalidMount, text)
+}
+
+fn forbidden(text: String) -> Wrong {
+    Wrong::new(Code::ForbiddenMount, text)
+}
+
+const SOCKETS: [&str; 3] = ["/docker.sock", "/podman.sock", "/containerd.sock"];
+const SOCKET_DIRECTORIES: [&str; 4] = ["/run", "/var/run", "/var", "/run/docker"];

@@ -1,0 +1,3 @@
+//! What the server is told from outside: its settings, and the jobs file.
+
+pub mod jobs_file;
