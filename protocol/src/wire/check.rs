@@ -369,3 +369,94 @@ const PLAIN_BYTES_MAX: usize = 253;
 const SHOWN_BYTES_MAX: usize = 32;
 
 const ELLIPSIS: char = '…';
+
+#[cfg(test)]
+mod tests {
+    use alloc::vec;
+    use alloc::vec::Vec;
+
+    use super::*;
+    use crate::VERSIONS;
+    use crate::ids::Incarnation;
+
+    fn hello() -> Hello {
+        Hello {
+            versions: VERSIONS,
+            name: "dock-3".into(),
+            secret: [7; 32],
+            cluster: None,
+            rejoin: false,
+            incarnation: Incarnation(1),
+            engine: None,
+            version: "0.1.0".into(),
+            slots: 4,
+            backlog: 4,
+            labels: Vec::new(),
+            runtimes: Vec::new(),
+        }
+    }
+
+    fn refused(spoil: impl FnOnce(&mut Hello)) -> &'static str {
+        let mut hello = hello();
+        spoil(&mut hello);
+        check_hello(&hello).unwrap_err().field
+    }
+
+    #[test]
+    fn an_unacceptable_hello_names_its_field() {
+        assert_eq!(check_hello(&hello()), Ok(()));
+        assert_eq!(refused(|it| it.slots = 1_000_000_000), "slots");
+        assert_eq!(refused(|it| it.backlog = u32::MAX), "backlog");
+        assert_eq!(refused(|it| it.name = "../x".into()), "name");
+        assert_eq!(refused(|it| it.name = String::new()), "name");
+        assert_eq!(refused(|it| it.name = "n".repeat(64)), "name");
+        assert_eq!(refused(|it| it.version = "1\n2".into()), "version");
+        assert_eq!(refused(|it| it.engine = Some("e".repeat(300))), "engine");
+        assert_eq!(refused(|it| it.versions.highest = 0), "versions");
+        assert_eq!(
+            refused(|it| it.runtimes = vec![(RuntimeKind::Docker, Availability::Available); 2]),
+            "runtimes"
+        );
+    }
+
+    #[test]
+    fn labels_are_few_plain_and_unique() {
+        let label = |name: &str, value: &str| (String::from(name), String::from(value));
+        assert_eq!(
+            refused(|it| it.labels = (0..65).map(|n| label(&format!("l{n}"), "")).collect()),
+            "labels"
+        );
+        assert_eq!(refused(|it| it.labels = vec![label("zone", "a\u{1b}[31m")]), "labels");
+        assert_eq!(refused(|it| it.labels = vec![label("", "x")]), "labels");
+        assert_eq!(refused(|it| it.labels = vec![label("zone", "a"), label("zone", "b")]), "labels");
+    }
+
+    #[test]
+    fn what_could_never_be_sent_is_told_before_it_is_accepted() {
+        let body = |bytes, args| Body {
+            environment: Vec::new(),
+            args: vec![String::new(); args],
+            input: Some("x".repeat(bytes)),
+        };
+        assert_eq!(body_fits(&body(BODY_BYTES_MAX, INNER_ENTRIES_MAX)), Ok(()));
+        assert_eq!(body_fits(&body(BODY_BYTES_MAX + 1, 0)).unwrap_err().field, "body");
+        assert_eq!(body_fits(&body(0, INNER_ENTRIES_MAX + 1)).unwrap_err().field, "args");
+    }
+
+    #[test]
+    fn a_text_for_people_is_cut_between_characters() {
+        let mut text = "ü".repeat(TEXT_BYTES_MAX);
+        cut_text(&mut text);
+        assert!(text.len() <= TEXT_BYTES_MAX && text.ends_with("ü…"));
+    }
+
+    #[test]
+    fn absurd_durations_and_intervals_are_refused() {
+        assert_eq!(duration("ago", DURATION_MAX), Ok(()));
+        assert!(duration("ago", DURATION_MAX + Duration::from_nanos(1)).is_err());
+        let zero = Intervals { heartbeat: Duration::ZERO, ..Intervals::default() };
+        assert_eq!(intervals(&zero).unwrap_err().field, "intervals.heartbeat");
+        let short = Intervals { lease: Duration::from_secs(5), ..Intervals::default() };
+        assert_eq!(intervals(&short).unwrap_err().field, "intervals.lease");
+    }
+}

@@ -156,21 +156,19 @@ impl<'a> Packer<'a> {
     }
 
     fn reconciled(&mut self, whole: &Reconciled) -> Result<(), EncodeError> {
-        let parts = whole.attempts.len().div_ceil(ENTRIES_MAX).max(1);
+        let parts = parts(whole.attempts.len());
         for part in 0..parts {
-            let attempts = slice(&whole.attempts, part);
-            self.single(&(attempts, whole.last && part + 1 == parts))?;
+            self.single(&(piece(&whole.attempts, 0, part), whole.last && part + 1 == parts))?;
         }
         Ok(())
     }
 
     /// Every part repeats the runtimes, so that each can be understood alone.
     fn inventory(&mut self, whole: &Inventory) -> Result<(), EncodeError> {
-        let attempt_parts = whole.attempts.len().div_ceil(ENTRIES_MAX);
-        let parts = (attempt_parts + whole.foreign.len().div_ceil(ENTRIES_MAX)).max(1);
+        let parts = parts(whole.attempts.len() + whole.foreign.len());
         for part in 0..parts {
-            let attempts = slice(&whole.attempts, part);
-            let foreign = part.checked_sub(attempt_parts).map_or(&[][..], |part| slice(&whole.foreign, part));
+            let attempts = piece(&whole.attempts, 0, part);
+            let foreign = piece(&whole.foreign, whole.attempts.len(), part);
             self.single(&(&whole.runtimes, attempts, foreign, whole.last && part + 1 == parts))?;
         }
         Ok(())
@@ -181,9 +179,15 @@ impl<'a> Packer<'a> {
     }
 }
 
-/// The `part`-th piece of a list that is cut every [`ENTRIES_MAX`] entries; empty beyond its end.
-fn slice<T>(list: &[T], part: usize) -> &[T] {
-    list.chunks(ENTRIES_MAX).nth(part).unwrap_or_default()
+/// How many frames so many short entries need; at least one, for there is something to be said even about none.
+fn parts(entries: usize) -> usize {
+    entries.div_ceil(ENTRIES_MAX).max(1)
+}
+
+/// What of a list is in the `part`-th frame if `before` entries of other lists come before it.
+fn piece<T>(list: &[T], before: usize, part: usize) -> &[T] {
+    let bound = |part: usize| (part * ENTRIES_MAX).saturating_sub(before).min(list.len());
+    &list[bound(part)..bound(part + 1)]
 }
 
 /// What lists are made of.
