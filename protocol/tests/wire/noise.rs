@@ -32,7 +32,7 @@ proptest! {
         cut in prop::option::of(any::<prop::sample::Index>()),
         doubled in any::<bool>(),
     ) {
-        let mut frame = which.get(&*FRAMES).clone();
+        let mut frame = which.get(&FRAMES).clone();
         for (at, byte) in flips {
             *at.get_mut(&mut frame) = byte;
         }
