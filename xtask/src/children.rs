@@ -83,3 +83,51 @@ impl Process {
 
 /// Enough for a panic or a refused configuration.
 const LAST_LINES: usize = 30;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_process_leaves_when_it_is_asked() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut process = Process::start("sleep", sleeping(), directory.path()).unwrap();
+        process.must_be_alive().unwrap();
+        process.stop(Duration::from_secs(60)).await;
+        assert_eq!(process.id(), None);
+    }
+
+    #[tokio::test]
+    async fn one_that_does_not_listen_is_ended_all_the_same() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut command = Command::new("sh");
+        // What is ignored stays ignored over an exec, so there is only one process to end.
+        command.args(["-c", "trap '' TERM; echo ready; exec sleep 600"]);
+        let mut process = Process::start("deaf", command, directory.path()).unwrap();
+        let ready = async {
+            while process.last_words() != "ready" {
+                tokio::task::yield_now().await;
+            }
+        };
+        timeout(Duration::from_secs(20), ready).await.expect("the shell should get ready");
+        process.stop(Duration::from_millis(20)).await;
+        assert_eq!(process.id(), None);
+    }
+
+    #[tokio::test]
+    async fn one_that_ends_early_is_noticed_with_its_last_words() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut command = Command::new("sh");
+        command.args(["-c", "echo no such port >&2; exit 2"]);
+        let mut process = Process::start("server", command, directory.path()).unwrap();
+        process.child.wait().await.unwrap();
+        let error = process.must_be_alive().unwrap_err().to_string();
+        assert!(error.contains("server ended early") && error.contains("no such port"), "{error}");
+    }
+
+    fn sleeping() -> Command {
+        let mut command = Command::new("sleep");
+        command.arg("600");
+        command
+    }
+}

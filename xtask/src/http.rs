@@ -107,3 +107,50 @@ impl Api {
 const ANSWER_MAX: Duration = Duration::from_secs(90);
 /// The jobs followed here say something every second.
 const SILENCE_MAX: Duration = Duration::from_secs(120);
+
+#[cfg(test)]
+mod tests {
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    /// A server that gives one answer, whatever is asked, and closes.
+    async fn answering(answer: &'static str) -> Api {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        tokio::spawn(async move {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            let mut request = [0; 1024];
+            let _length = stream.read(&mut request).await.unwrap();
+            stream.write_all(answer.as_bytes()).await.unwrap();
+        });
+        Api { address }
+    }
+
+    #[tokio::test]
+    async fn json_is_read_until_the_server_closes() {
+        let api = answering("HTTP/1.0 201 Created\r\nLocation: /api/jobs/7\r\n\r\n{\"id\":7}").await;
+        assert_eq!(api.post("/api/jobs/x").await.unwrap()["id"], 7);
+    }
+
+    #[tokio::test]
+    async fn lines_are_followed_even_if_the_last_has_no_newline() {
+        let api = answering("HTTP/1.0 200 OK\r\n\r\none\ntwo").await;
+        let mut lines = Vec::new();
+        api.follow("GET", "/logs", |line| lines.push(line.to_owned())).await.unwrap();
+        assert_eq!(lines, ["one", "two"]);
+    }
+
+    #[tokio::test]
+    async fn a_problem_is_an_error_that_shows_its_text() {
+        let api = answering("HTTP/1.0 404 Not Found\r\n\r\n{\"code\":\"no_such_job\"}").await;
+        let error = api.get("/api/jobs/9").await.unwrap_err().to_string();
+        assert!(error.contains("404") && error.contains("no_such_job"), "{error}");
+    }
+
+    #[tokio::test]
+    async fn an_answer_that_is_not_http_is_an_error() {
+        let api = answering("SSH-2.0-OpenSSH\r\n").await;
+        assert!(api.get("/").await.unwrap_err().to_string().contains("not an HTTP answer"));
+    }
+}
