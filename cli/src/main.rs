@@ -15,6 +15,7 @@ mod run;
 mod screen;
 mod show;
 mod usage;
+mod validate;
 mod view;
 mod workers;
 
@@ -61,6 +62,7 @@ enum Verb {
     Uncordon(workers::UncordonFlags),
     Drain(workers::DrainFlags),
     Definitions(definitions::Flags),
+    Validate(validate::Flags),
     Health(health::Flags),
     Completions(completions::Flags),
 }
@@ -106,6 +108,7 @@ fn perform(verb: Verb) -> anyhow::Result<()> {
         Verb::Uncordon(flags) => asking(workers::uncordon(flags)),
         Verb::Drain(flags) => asking(workers::drain(flags)),
         Verb::Definitions(flags) => asking(definitions::definitions(flags)),
+        Verb::Validate(flags) => validate::validate(&flags),
         Verb::Health(flags) => asking(health::health(flags)),
         Verb::Completions(flags) => completions::completions(&flags),
     }

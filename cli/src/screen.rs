@@ -98,6 +98,11 @@ pub(crate) fn note(text: &str) {
     let _ = writeln!(io::stderr(), "{}", visible(text));
 }
 
+/// Tells a person something that takes more than a line, on standard error.
+pub(crate) fn paragraph(text: &str) {
+    let _ = writeln!(io::stderr(), "{}", shown(text, |c| c == '\n'));
+}
+
 /// Whether standard error takes colours.
 pub(crate) fn stderr_has_colour() -> bool {
     io::stderr().is_terminal()

@@ -21,6 +21,7 @@ const VERBS: &[&str] = &[
     "uncordon",
     "drain",
     "definitions",
+    "validate",
     "health",
     "completions",
 ];
@@ -100,4 +101,31 @@ fn completions_are_written_for_every_shell() {
         assert_eq!(said.code, 0);
         assert!(said.out.contains("longshore") && !said.out.contains("shim"), "{shell}");
     }
+}
+
+#[test]
+fn validate_tells_all_faults_of_a_file_and_ends_with_two() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("jobs.yaml");
+    std::fs::write(&file, "jobs:\n  a: { imgae: x }\n  b: { image: y, priority: 9999 }\n").unwrap();
+    let told = said(longshore(&["validate"]).arg(&file));
+    assert_eq!((told.code, told.out.as_str()), (2, ""));
+    for expected in [":2:8: unknown_field: ", "\"image\"", ":3:", "out_of_range", "faults\n"] {
+        assert!(told.err.contains(expected), "{expected}: {}", told.err);
+    }
+    let json: serde_json::Value =
+        serde_json::from_str(&said(longshore(&["validate", "-o", "json"]).arg(&file)).out).unwrap();
+    assert_eq!((&json["valid"], &json["faults"][1]["code"]), (&false.into(), &"unknown_field".into()));
+}
+
+#[test]
+fn validate_needs_no_server_and_takes_variables_from_here() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("jobs.yaml");
+    std::fs::write(&file, "- { name: a, image: \"x:${TAG}\" }\n").unwrap();
+    let unset = said(longshore(&["validate"]).arg(&file));
+    assert!(unset.code == 2 && unset.err.contains("TAG"), "{unset:?}");
+    let set = said(longshore(&["validate"]).arg(&file).env("TAG", "1"));
+    assert_eq!((set.code, set.err.as_str()), (0, ""));
+    assert!(set.out.ends_with("jobs.yaml: 1 jobs, no faults\n"), "{set:?}");
 }
