@@ -42,7 +42,7 @@ pub(crate) async fn pull(name: &str, limit: Duration) -> bool {
 /// The engine's own words.
 pub(crate) async fn build(tag: &str, directory: &Path) -> anyhow::Result<()> {
     let mut build = Command::new("docker");
-    build.args(["build", "--tag", tag]).arg(directory);
+    build.args(["build", "--force-rm", "--tag", tag]).arg(directory);
     quietly(build).await
 }
 

@@ -42,7 +42,9 @@ pub(crate) async fn choose(root: &Path, process: bool) -> anyhow::Result<Place> 
         return Ok(Place::Process);
     }
     if let Err(why) = docker::version().await {
-        bail!("{why:#}; start Docker, or run the jobs as plain processes: cargo xtask demo --process");
+        bail!(
+            "no containers can be started ({why:#}). Start Docker, or run the jobs as plain processes: cargo xtask demo --process"
+        );
     }
     if docker::has_image(images::JOB).await {
         return Ok(Place::Shell { image: images::JOB });
@@ -103,3 +105,21 @@ const OWN_STEPS: &str = "longshore-demo-steps:local";
 /// Five megabytes.
 const PULL_MAX: Duration = Duration::from_secs(30);
 const STEPS: &str = include_str!("steps.rs");
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn an_image_can_be_made_of_nothing_but_a_program_compiled_here() {
+        if std::env::var("LONGSHORE_TEST_DOCKER").as_deref() != Ok("required") {
+            println!("left out: needs a Docker engine (cargo xtask test --docker required)");
+            return;
+        }
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+        compile_steps(root).await.unwrap();
+        let words = ["run", "--rm", "--network", "none", "--", OWN_STEPS, "say:one", "wait:10", "say:two"];
+        assert_eq!(docker::query(&words).await.unwrap(), "one\ntwo");
+        assert!(!docker::runs(OWN_STEPS, &["exit:3"]).await);
+    }
+}
