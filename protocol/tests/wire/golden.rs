@@ -59,6 +59,12 @@ pub(crate) fn frames() -> Vec<Vec<u8>> {
     orders.chain(reports).collect()
 }
 
+/// What the golden files hold.
+pub(crate) fn texts() -> Vec<String> {
+    let orders = samples::orders().into_iter().map(|it| render("order", &it));
+    orders.chain(samples::reports().into_iter().map(|it| render("report", &it))).collect()
+}
+
 fn agrees<M: Tagged>(kind: &str, sample: &Sample<M>, frame: &[u8]) {
     let told: Vec<u8> = sample.notes.0.iter().flat_map(|(bytes, _)| bytes.clone()).collect();
     assert_eq!(told, frame, "the notes of {} do not tell its bytes", sample.message.name());

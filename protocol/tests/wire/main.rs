@@ -1,6 +1,7 @@
 //! The codec against golden frames, against a second codec, against itself, and against noise.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+mod document;
 mod golden;
 mod mirror;
 mod noise;
