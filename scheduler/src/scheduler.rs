@@ -212,7 +212,13 @@ impl Scheduler {
         mem::replace(&mut self.changed, false)
     }
 
-    /// Jobs that have not ended.
+    /// Whether this job has not ended.
+    #[must_use]
+    pub fn is_live(&self, job: JobId) -> bool {
+        self.jobs.contains_key(&job)
+    }
+
+    /// How many jobs have not ended.
     #[must_use]
     pub fn live_jobs(&self) -> usize {
         self.jobs.len()

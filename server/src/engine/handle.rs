@@ -9,6 +9,8 @@ use scheduler::snapshot::Snapshot;
 use scheduler::step::Answer;
 use tokio::sync::{mpsc, oneshot, watch};
 
+use crate::catalogue::Definitions;
+
 /// Something that the engine is asked, with the place where the answer goes.
 #[derive(Debug)]
 pub enum Command {
@@ -42,6 +44,11 @@ pub enum Command {
         operation: Operation,
         /// Where the answer goes.
         reply: oneshot::Sender<Answer>,
+    },
+    /// jobs.yaml was read anew: these are the definitions from now on.
+    Define {
+        /// All of them.
+        definitions: Arc<Definitions>,
     },
     /// Tell when a job has ended. If it is not among those that live, the answer never comes: the sender is dropped.
     AwaitEnd {
@@ -112,6 +119,14 @@ impl Handle {
         let (reply, answer) = oneshot::channel();
         self.inbox.try_send(Command::AwaitEnd { job, reply }).map_err(|_| Busy)?;
         Ok(answer.await.ok())
+    }
+
+    /// Replaces the definitions; unfinished jobs keep those that they were made with.
+    ///
+    /// # Errors
+    /// [`Busy`] if the inbox is full.
+    pub fn define(&self, definitions: Arc<Definitions>) -> Result<(), Busy> {
+        self.inbox.try_send(Command::Define { definitions }).map_err(|_| Busy)
     }
 
     /// The facts of the moment.

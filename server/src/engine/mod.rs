@@ -1,5 +1,399 @@
 //! The one task that owns the scheduler: stamp, step, commit, perform.
+//!
+//! Inputs that have piled up are stepped into the *open group*. As soon as the writer is free the open group is handed over as one
+//! transaction, and the next one is opened: while a group is being synced, the next is being decided. A group's effects are performed
+//! only after its commit, in the order of the groups; one without changes waits its turn like any other.
+//!
+//! ```text
+//! commands, reports, time ──▶ step ──▶ open group ──▶ writer (one under way) ──▶ effects: replies, orders, snapshot
+//! ```
+//!
+//! So: group commit under load, no added delay when idle, and nothing is said to anyone that a crash could unsay.
 
+mod bodies;
 mod handle;
+mod perform;
+mod sessions;
+mod writer;
 
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use protocol::order::Intervals;
+use protocol::{ClusterId, Epoch, Now, SessionId};
+use scheduler::input::{CancelRequest, GroupNo, Input, Submit, Ticket};
+use scheduler::snapshot::Snapshot;
+use scheduler::step::{Change, Effect, Step};
+use scheduler::{Config, Counters, Scheduler};
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+pub use bodies::Bodies;
 pub use handle::{Busy, Command, Handle};
+pub use sessions::{FromSession, Heard, Inlet, Outbox, ToSession, queue};
+
+use crate::catalogue::Definitions;
+use crate::clock;
+use crate::config::jobs_file;
+use crate::store::{CommitError, Group, LoadError, Store, StoredDefinition};
+use perform::Performer;
+use writer::Writer;
+
+/// How many commands may wait for the engine; above, HTTP answers 503 with `Retry-After`.
+const COMMANDS_WAITING: usize = 4_096;
+/// How many batches of reports may wait; above, workers' sockets are not read further.
+const REPORTS_WAITING: usize = 1_024;
+/// How many inputs are stepped before the engine looks at its writer again.
+const INPUTS_PER_TURN: usize = 512;
+/// An open group with this many changes takes no more inputs until the writer is free: memory stays bounded on a slow disk.
+const CHANGES_MAX: usize = 100_000;
+/// The engine never sleeps for longer, whatever its timers say: a bound on the harm of a clock that jumped.
+const SLEEP_MAX: Duration = Duration::from_secs(5);
+/// Snapshots are at least this far apart.
+const SNAPSHOT_EVERY: Duration = Duration::from_millis(20);
+
+/// The engine ended, and not because it was told to.
+#[derive(Debug, thiserror::Error)]
+pub enum EngineError {
+    /// The store cannot be loaded.
+    #[error(transparent)]
+    Load(#[from] LoadError),
+    /// Another epoch writes.
+    #[error("another server has taken over this store")]
+    Fenced(#[source] CommitError),
+    /// The system gives no thread.
+    #[error("cannot start the store's thread")]
+    Thread(#[source] std::io::Error),
+}
+
+/// Where sessions hand in what their workers say.
+#[derive(Clone, Debug)]
+pub struct Gate {
+    /// Full: the session reads no further.
+    pub inbox: mpsc::Sender<FromSession>,
+    /// The term of this server.
+    pub epoch: Epoch,
+}
+
+/// The engine, ready to run.
+#[derive(Debug)]
+pub struct Engine {
+    scheduler: Scheduler,
+    writer: Writer,
+    performer: Performer,
+    commands: mpsc::Receiver<Command>,
+    reports: mpsc::Receiver<FromSession>,
+    bodies: Arc<Bodies>,
+    epoch: Epoch,
+    open: Open,
+    under_way: Option<Effects>,
+    next_group: GroupNo,
+    next_ticket: u64,
+    snapshot_at: Instant,
+    snapshot_due: bool,
+}
+
+/// The group that is being decided.
+#[derive(Debug, Default)]
+struct Open {
+    changes: Vec<Change>,
+    definitions: Vec<Arc<StoredDefinition>>,
+    effects: Effects,
+}
+
+/// What is done after a group's commit.
+#[derive(Debug, Default)]
+struct Effects {
+    list: Vec<Effect>,
+    /// Wishes to hear the end of jobs that had already left the scheduler: dropped once their end is durable.
+    too_late: Vec<oneshot::Sender<scheduler::job::State>>,
+    snapshot: Option<Arc<Snapshot>>,
+}
+
+impl Effects {
+    fn is_empty(&self) -> bool {
+        self.list.is_empty() && self.too_late.is_empty() && self.snapshot.is_none()
+    }
+}
+
+/// What the engine leaves to the rest of the server.
+#[derive(Debug)]
+pub struct Ends {
+    /// For HTTP.
+    pub handle: Handle,
+    /// For sessions.
+    pub gate: Gate,
+    /// For sessions: what recently submitted jobs add to their definitions.
+    pub bodies: Arc<Bodies>,
+    /// The installation.
+    pub cluster: ClusterId,
+}
+
+impl Engine {
+    /// Loads the store under a new epoch and makes the scheduler anew. `definitions` are those of jobs.yaml.
+    ///
+    /// # Errors
+    /// The store cannot be loaded; nothing was written but the epoch.
+    pub fn load(
+        mut store: Box<dyn Store>,
+        definitions: &Definitions,
+        intervals: Intervals,
+        evidence: PathBuf,
+    ) -> Result<(Self, Ends), EngineError> {
+        let now = clock::now();
+        let mut live = Vec::new();
+        let loaded = store.load(&mut |job| live.push(job))?;
+        let config = Config { cluster: loaded.cluster, epoch: loaded.epoch, intervals, seed: rand::random() };
+        let last = Counters {
+            job: loaded.last_job,
+            fence: loaded.last_fence,
+            worker: loaded.last_worker,
+            group: loaded.group,
+        };
+        let mut scheduler = Scheduler::new(config, last);
+        for stored in &loaded.definitions {
+            let definition = jobs_file::parse_stored(stored).map_err(|why| {
+                LoadError::Unusable(format!("definition {} of a waiting job: {why}", stored.name))
+            })?;
+            scheduler.restore_definition(Arc::new(definition));
+        }
+        for worker in loaded.workers {
+            scheduler.restore_worker(now, worker);
+        }
+        for job in live {
+            let id = job.job;
+            if !scheduler.restore_job(now, job) {
+                return Err(LoadError::Unusable(format!(
+                    "job {id} refers to a definition that is not stored"
+                ))
+                .into());
+            }
+        }
+        let (command_inbox, commands) = mpsc::channel(COMMANDS_WAITING);
+        let (report_inbox, reports) = mpsc::channel(REPORTS_WAITING);
+        let (publish, snapshot) = watch::channel(Arc::new(scheduler.snapshot()));
+        let bodies = Arc::new(Bodies::default());
+        let mut engine = Self {
+            scheduler,
+            writer: Writer::start(store, evidence).map_err(EngineError::Thread)?,
+            performer: Performer::new(publish),
+            commands,
+            reports,
+            bodies: bodies.clone(),
+            epoch: loaded.epoch,
+            open: Open::default(),
+            under_way: None,
+            next_group: GroupNo(loaded.group.0 + 1),
+            next_ticket: 1,
+            snapshot_at: Instant::now(),
+            snapshot_due: false,
+        };
+        engine.define(definitions);
+        let ends = Ends {
+            handle: Handle::new(command_inbox, snapshot),
+            gate: Gate { inbox: report_inbox, epoch: loaded.epoch },
+            bodies,
+            cluster: loaded.cluster,
+        };
+        Ok((engine, ends))
+    }
+
+    /// Runs until told to stop. What was decided by then is committed and said.
+    ///
+    /// # Errors
+    /// Another server has taken over: nothing of what was not yet committed has been said to anyone.
+    pub async fn run(mut self, stop: CancellationToken) -> Result<(), EngineError> {
+        let mut commands = Vec::with_capacity(INPUTS_PER_TURN);
+        let mut reports = Vec::with_capacity(INPUTS_PER_TURN);
+        loop {
+            self.hand_over();
+            let wake = self.wake_in();
+            let has_room = self.open.changes.len() < CHANGES_MAX;
+            tokio::select! {
+                result = self.writer.committed(), if self.under_way.is_some() => {
+                    result.map_err(EngineError::Fenced)?;
+                    self.perform_under_way();
+                    continue;
+                }
+                _ = self.commands.recv_many(&mut commands, INPUTS_PER_TURN), if has_room => {}
+                _ = self.reports.recv_many(&mut reports, INPUTS_PER_TURN), if has_room => {}
+                () = tokio::time::sleep(wake), if has_room => self.tick(),
+                () = stop.cancelled() => break,
+            }
+            // One stamp for all that had piled up: they happened before it.
+            let now = clock::now();
+            self.scheduler.begin(self.next_group);
+            for command in commands.drain(..) {
+                self.command(now, command);
+            }
+            for report in reports.drain(..) {
+                self.from_session(now, report);
+            }
+        }
+        self.finish().await
+    }
+
+    async fn finish(mut self) -> Result<(), EngineError> {
+        while self.under_way.is_some() || !self.open.is_empty() {
+            self.hand_over();
+            if self.under_way.is_some() {
+                self.writer.committed().await.map_err(EngineError::Fenced)?;
+                self.perform_under_way();
+            }
+        }
+        let writer = self.writer;
+        // Closing the store checkpoints it, which may take a moment of disk time.
+        let _ = tokio::task::spawn_blocking(move || writer.stop()).await;
+        Ok(())
+    }
+
+    fn command(&mut self, now: Now, command: Command) {
+        match command {
+            Command::Submit { jobs, batch, require_worker, key, reply } => {
+                let ticket = self.ticket(reply);
+                self.step(now, Input::Submit(Submit { ticket, jobs, batch, require_worker, key }));
+            }
+            Command::Cancel { job, by, reply } => {
+                let ticket = self.ticket(reply);
+                self.step(now, Input::Cancel(CancelRequest { ticket, job, by }));
+            }
+            Command::Operate { worker, operation, reply } => {
+                let ticket = self.ticket(reply);
+                self.step(now, Input::Operate(ticket, worker, operation));
+            }
+            Command::AwaitEnd { job, reply } => {
+                if self.scheduler.is_live(job) {
+                    self.performer.await_end(job, reply);
+                } else {
+                    self.open.effects.too_late.push(reply);
+                }
+            }
+            Command::Define { definitions } => self.define(&definitions),
+        }
+    }
+
+    fn from_session(&mut self, now: Now, message: FromSession) {
+        match message {
+            FromSession::Opened { hello, outbox, heard } => {
+                self.performer.sessions.add(hello.session, outbox, heard);
+                self.step(now, Input::Connected(*hello));
+            }
+            FromSession::Said(session, reports) => {
+                for report in reports {
+                    self.step(now, Input::Reported(session, report));
+                }
+            }
+            FromSession::Closed(session) => self.closed(now, session),
+        }
+    }
+
+    fn closed(&mut self, now: Now, session: SessionId) {
+        self.performer.sessions.remove(session);
+        self.step(now, Input::Disconnected(session));
+    }
+
+    fn tick(&mut self) {
+        let now = clock::now();
+        self.scheduler.begin(self.next_group);
+        let wake = self.scheduler.wake_at();
+        if wake.up.is_some_and(|at| at <= now.up) {
+            let heard = self.performer.sessions.heard();
+            self.step(now, Input::Heard(heard));
+        }
+        self.step(now, Input::Tick);
+    }
+
+    fn define(&mut self, definitions: &Definitions) {
+        self.open.definitions.extend(definitions.iter().map(|entry| entry.stored.clone()));
+        let current = definitions.iter().map(|entry| entry.definition.clone()).collect();
+        self.step(clock::now(), Input::Define(current));
+    }
+
+    fn step(&mut self, now: Now, input: Input) {
+        let Step { changes, effects } = self.scheduler.step(now, input);
+        for change in &changes {
+            if let Change::Added(added) = change
+                && let Some(details) = added.details.as_ref().filter(|details| !details.body.is_empty())
+            {
+                self.bodies.put(added.job, &details.body);
+            }
+        }
+        append(&mut self.open.changes, changes);
+        append(&mut self.open.effects.list, effects);
+    }
+
+    /// Closes the open group if the writer is free: hands its changes over, or performs it at once if it has none.
+    fn hand_over(&mut self) {
+        if self.under_way.is_some() {
+            return;
+        }
+        self.take_snapshot();
+        if self.open.is_empty() {
+            return;
+        }
+        let open = std::mem::take(&mut self.open);
+        self.under_way = Some(open.effects);
+        if open.changes.is_empty() && open.definitions.is_empty() {
+            self.perform_under_way();
+            return;
+        }
+        self.writer.hand_over(Group {
+            epoch: self.epoch,
+            number: self.next_group,
+            at: clock::now().utc,
+            definitions: open.definitions,
+            changes: open.changes,
+        });
+        self.next_group = GroupNo(self.next_group.0 + 1);
+    }
+
+    fn perform_under_way(&mut self) {
+        if let Some(effects) = self.under_way.take() {
+            self.performer.perform(effects);
+        }
+    }
+
+    /// Adds a snapshot to the open group if something has changed, but not too often.
+    fn take_snapshot(&mut self) {
+        self.snapshot_due |= self.scheduler.take_changed();
+        if self.snapshot_due && self.snapshot_at.elapsed() >= SNAPSHOT_EVERY {
+            self.snapshot_due = false;
+            self.snapshot_at = Instant::now();
+            self.open.effects.snapshot = Some(Arc::new(self.scheduler.snapshot()));
+        }
+    }
+
+    fn wake_in(&self) -> Duration {
+        let now = clock::now();
+        let wake = self.scheduler.wake_at();
+        let by_wall = wake.utc.map(|at| at.since(now.utc));
+        let by_uptime = wake.up.map(|at| at.since(now.up));
+        let by_snapshot =
+            self.snapshot_due.then(|| SNAPSHOT_EVERY.saturating_sub(self.snapshot_at.elapsed()));
+        [by_wall, by_uptime, by_snapshot].into_iter().flatten().fold(SLEEP_MAX, Duration::min)
+    }
+
+    fn ticket(&mut self, reply: oneshot::Sender<scheduler::step::Answer>) -> Ticket {
+        let ticket = Ticket(self.next_ticket);
+        self.next_ticket += 1;
+        self.performer.await_answer(ticket, reply);
+        ticket
+    }
+}
+
+impl Open {
+    fn is_empty(&self) -> bool {
+        self.changes.is_empty() && self.definitions.is_empty() && self.effects.is_empty()
+    }
+}
+
+/// Appends without copying where the target is empty.
+fn append<T>(to: &mut Vec<T>, mut from: Vec<T>) {
+    if to.is_empty() {
+        *to = from;
+    } else {
+        to.append(&mut from);
+    }
+}

@@ -1,0 +1,122 @@
+//! `GET /api/workers/connect`: upgrade, first frame, identity. Who may knock at all is checked before, by the router's auth layer.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use axum::extract::ws::{Message, WebSocket, WebSocketUpgrade};
+use axum::response::Response;
+use protocol::close::{self, Close};
+use protocol::report::Hello;
+use protocol::wire::{self, FRAME_BYTES_MAX};
+use protocol::{Report, SUBPROTOCOL, SessionId};
+use scheduler::input::Connected;
+use sha2::{Digest, Sha256};
+
+use super::session;
+use crate::engine::{Bodies, Gate};
+use crate::logs::Logs;
+use crate::store::Archive;
+
+/// A worker must say Hello within this time (BAD-INPUTS.md row 76).
+const HELLO_WITHIN: Duration = Duration::from_secs(10);
+/// tungstenite allocates its read buffer per connection at once: small, for a thousand idle workers.
+const READ_BUFFER_BYTES: usize = 8 << 10;
+/// Written to the socket at the latest when this much has been gathered.
+const WRITE_BUFFER_BYTES: usize = 64 << 10;
+/// What may wait for a worker that does not read before its session is closed.
+const WRITE_BUFFER_BYTES_MAX: usize = 4 << 20;
+
+/// What sessions need of the rest of the server.
+#[derive(Clone)]
+pub struct Door {
+    /// Where reports go.
+    pub gate: Gate,
+    /// What recently submitted jobs add to their definitions.
+    pub bodies: Arc<Bodies>,
+    /// What older ones add.
+    pub archive: Arc<dyn Archive>,
+    /// Where output goes.
+    pub logs: Arc<Logs>,
+    sessions: Arc<AtomicU32>,
+}
+
+impl std::fmt::Debug for Door {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Door").field("gate", &self.gate).finish_non_exhaustive()
+    }
+}
+
+impl Door {
+    /// A door to this engine.
+    #[must_use]
+    pub fn new(gate: Gate, bodies: Arc<Bodies>, archive: Arc<dyn Archive>, logs: Arc<Logs>) -> Self {
+        Self { gate, bodies, archive, logs, sessions: Arc::default() }
+    }
+
+    /// A number for a new session: unique over all epochs, since it is kept with the attempts that were handed over on it.
+    fn next_session(&self) -> SessionId {
+        let number = self.sessions.fetch_add(1, Ordering::Relaxed) + 1;
+        SessionId((self.gate.epoch.0 << 32) | u64::from(number))
+    }
+}
+
+/// Upgrades a request to a worker's session, which then lives on its own.
+pub fn connect(door: Door, upgrade: WebSocketUpgrade, peer: SocketAddr) -> Response {
+    upgrade
+        .protocols([SUBPROTOCOL])
+        .read_buffer_size(READ_BUFFER_BYTES)
+        .write_buffer_size(WRITE_BUFFER_BYTES)
+        .max_write_buffer_size(WRITE_BUFFER_BYTES_MAX)
+        .max_message_size(FRAME_BYTES_MAX)
+        .max_frame_size(FRAME_BYTES_MAX)
+        .on_upgrade(move |socket| greet(door, socket, peer))
+}
+
+async fn greet(door: Door, mut socket: WebSocket, peer: SocketAddr) {
+    let first = tokio::time::timeout(HELLO_WITHIN, socket.recv()).await;
+    match read_hello(first.ok().flatten()) {
+        Ok(hello) => {
+            let connected = connected(&hello, door.next_session(), peer);
+            tracing::debug!(worker = %hello.name, session = connected.session.0, %peer, "worker connected");
+            session::serve(door, socket, connected).await;
+        }
+        Err(close) => {
+            tracing::info!(%peer, code = close.code, reason = close.reason, "worker refused");
+            session::say_goodbye(&mut socket, close).await;
+        }
+    }
+}
+
+fn read_hello(first: Option<Result<Message, axum::Error>>) -> Result<Box<Hello>, Close> {
+    match first {
+        Some(Ok(Message::Binary(frame))) => match wire::decode_report(&frame) {
+            Ok(Some(Report::Hello(hello))) => Ok(Box::new(hello)),
+            Ok(_) => Err(close::HELLO_EXPECTED.because("the first message was another")),
+            Err(error) => Err(error.close()),
+        },
+        Some(Ok(Message::Text(_))) => Err(close::TEXT_FRAME.plain()),
+        Some(Ok(_)) => Err(close::HELLO_EXPECTED.because("the first message was not binary")),
+        Some(Err(_)) | None => Err(close::HELLO_EXPECTED.because("none came in time")),
+    }
+}
+
+fn connected(hello: &Hello, session: SessionId, peer: SocketAddr) -> Connected {
+    Connected {
+        session,
+        name: hello.name.as_str().into(),
+        secret_hash: Sha256::digest(hello.secret).into(),
+        cluster: hello.cluster,
+        rejoin: hello.rejoin,
+        incarnation: hello.incarnation,
+        versions: hello.versions,
+        engine: hello.engine.clone(),
+        version: hello.version.clone(),
+        slots: hello.slots,
+        backlog: hello.backlog,
+        labels: hello.labels.clone(),
+        runtimes: hello.runtimes.clone(),
+        address: peer.to_string(),
+    }
+}

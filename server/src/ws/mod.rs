@@ -1,0 +1,10 @@
+//! Workers' connections: [`accept`] upgrades and checks the Hello, [`session`] turns frames into reports and orders into frames.
+//!
+//! Nothing here decides about jobs: a session reports to the engine, and says what the engine lets it say.
+
+mod accept;
+mod orders;
+mod output;
+mod session;
+
+pub use accept::{Door, connect};

@@ -1,0 +1,47 @@
+//! A worker's output on its way to the logs: beside the reports, so that neither waits for the other.
+
+use std::sync::Arc;
+
+use protocol::Order;
+use protocol::report::Chunk;
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
+
+use crate::engine::{Outbox, ToSession};
+use crate::logs::Logs;
+
+/// How many frames of output may wait for the disk: a worker has at most 256 KiB unacknowledged, so a slow disk fills its window first.
+const FRAMES_WAITING: usize = 64;
+
+/// Where the reader puts output.
+#[derive(Debug)]
+pub(super) struct Inbox(mpsc::Sender<Vec<Chunk>>);
+
+impl Inbox {
+    /// Waits for room. Output that nobody will write is dropped: it was not acknowledged, so its worker sends it again.
+    pub(super) async fn put(&self, chunks: Vec<Chunk>) {
+        let _ = self.0.send(chunks).await;
+    }
+}
+
+/// Starts to write one session's output and to acknowledge what is synced.
+pub(super) fn start(logs: Arc<Logs>, outbox: Outbox) -> (Inbox, JoinHandle<()>) {
+    let (inbox, mut waiting) = mpsc::channel::<Vec<Chunk>>(FRAMES_WAITING);
+    let task = tokio::spawn(async move {
+        let mut frames = Vec::new();
+        while waiting.recv_many(&mut frames, FRAMES_WAITING).await > 0 {
+            let chunks = frames.drain(..).flatten().collect();
+            match logs.append(chunks).await {
+                Ok(marks) if marks.is_empty() => {}
+                Ok(marks) => {
+                    outbox.send(ToSession::Order(Order::OutputAcknowledge(marks)));
+                }
+                Err(error) => {
+                    tracing::error!(%error, "cannot keep output; it stays with its worker");
+                    return;
+                }
+            }
+        }
+    });
+    (Inbox(inbox), task)
+}
