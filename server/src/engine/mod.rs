@@ -229,7 +229,7 @@ impl Engine {
                 self.command(now, command);
             }
             for report in reports.drain(..) {
-                self.from_session(now, report);
+                self.hear_session(now, report);
             }
         }
         self.finish().await
@@ -274,7 +274,7 @@ impl Engine {
         }
     }
 
-    fn from_session(&mut self, now: Now, message: FromSession) {
+    fn hear_session(&mut self, now: Now, message: FromSession) {
         match message {
             FromSession::Opened { hello, outbox, heard } => {
                 self.performer.sessions.add(hello.session, outbox, heard);
