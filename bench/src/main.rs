@@ -1,2 +1,108 @@
-//! bench
-fn main() {}
+//! Measures Longshore as its users meet it: real server and worker processes, HTTP and WebSocket on loopback, SQLite on disk.
+//!
+//! Each result is one line of JSON on standard output, with every parameter that it depends on; what goes on meanwhile is told on
+//! standard error. After each run the database is read again and every job and attempt is counted: a figure without that is none.
+//! `docs/performance.md` quotes what this prints.
+
+mod backlog;
+mod containers;
+mod database;
+mod latency;
+mod load;
+mod probe;
+mod processes;
+mod record;
+mod restart;
+mod singles;
+mod stage;
+mod throughput;
+mod waiting;
+
+use std::path::PathBuf;
+
+use clap::{Parser, ValueEnum};
+
+use crate::stage::Place;
+
+/// Measure Longshore on this machine. Stop everything else first.
+#[derive(Debug, Parser)]
+#[command(after_help = "Example:
+  cargo run --release -p longshore-bench -- throughput > results.jsonl")]
+struct Flags {
+    /// What to measure.
+    #[arg(value_enum)]
+    what: What,
+    /// Where data directories are made, on a real disk; removed afterwards.
+    #[arg(long, default_value = "target/bench", value_name = "DIR")]
+    dir: PathBuf,
+    /// The program to measure; by default the release build beside this one, made if it is missing.
+    #[arg(long, value_name = "FILE")]
+    longshore: Option<PathBuf>,
+    /// How many jobs, instead of the number that the measurement is defined with.
+    #[arg(long, value_name = "N")]
+    jobs: Option<u64>,
+    /// How many times each figure is taken.
+    #[arg(long, default_value_t = 1, value_name = "N")]
+    repeat: u32,
+    /// Also measure on a store with this many ended jobs; 0 leaves it out.
+    #[arg(long, default_value_t = 2_000_000, value_name = "N")]
+    history: u64,
+    /// The image for `containers`; it must be here and have `true`.
+    #[arg(long, default_value = "busybox", value_name = "IMAGE")]
+    image: String,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum What {
+    /// Batches of 1,000, end to end.
+    Throughput,
+    /// A request per job, end to end, over 64 connections.
+    Singles,
+    /// From a POST to the job's start, idle.
+    Latency,
+    /// Memory per waiting job, and how fast they are accepted, at 10,000, 100,000 and 1,000,000.
+    Backlog,
+    /// Until ready, with 1,000,000 waiting.
+    Restart,
+    /// Docker containers, against `docker run` itself.
+    Containers,
+    /// `true` as a plain process.
+    Processes,
+    /// All of it.
+    All,
+}
+
+fn main() -> anyhow::Result<()> {
+    let flags = Flags::parse();
+    let place = Place::prepare(&flags.dir, flags.longshore.as_deref())?;
+    // One thread: the load generator shares two cores with what it measures.
+    tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(measure(&flags, &place))
+}
+
+async fn measure(flags: &Flags, place: &Place) -> anyhow::Result<()> {
+    let wanted = |what| flags.what == what || flags.what == What::All;
+    for _ in 0..flags.repeat {
+        if wanted(What::Throughput) {
+            throughput::measure(place, flags.jobs.unwrap_or(500_000), flags.history).await?;
+        }
+        if wanted(What::Singles) {
+            singles::measure(place, flags.jobs.unwrap_or(200_000), flags.history).await?;
+        }
+        if wanted(What::Latency) {
+            latency::measure(place, flags.jobs.unwrap_or(1_000)).await?;
+        }
+        if wanted(What::Backlog) {
+            backlog::measure(place, flags.jobs.unwrap_or(1_000_000)).await?;
+        }
+        if wanted(What::Restart) {
+            restart::measure(place, flags.jobs.unwrap_or(1_000_000)).await?;
+        }
+        if wanted(What::Containers) {
+            containers::measure(place, flags.jobs.unwrap_or(40), &flags.image).await?;
+        }
+        if wanted(What::Processes) {
+            processes::measure(place, flags.jobs.unwrap_or(4_000)).await?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,175 @@
+//! (e) What Longshore adds to `docker run`: the same containers, by Longshore and by the bare command line, in turns.
+//!
+//! The bare ones get the very words that a worker would use. Turns are interleaved, so that a slow minute of the engine's is nobody's
+//! advantage. Longshore's turn ends when all jobs have ended; that it then also removes the containers is waited for, and told beside.
+
+use std::process::Stdio;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, bail};
+use client::runtime::Membership;
+use client::runtime::argv::{CommandLine, docker_run};
+use protocol::container::ContainerSpec;
+use protocol::{ClusterId, Fence, JobId, Nonce, Revision, RuntimeKind, Token, WorkerId};
+use tokio::io::AsyncWriteExt as _;
+use tokio::process::Command;
+use worker::step::Launch;
+
+use crate::database::Counts;
+use crate::load::Load;
+use crate::record::{Record, tell};
+use crate::stage::{Crew, Place};
+use crate::waiting;
+
+/// Takes the figures at parallelism 1, 2 and 4.
+pub(crate) async fn measure(place: &Place, jobs: u64, image: &str) -> anyhow::Result<()> {
+    docker(&["image", "inspect", "--", image])
+        .await
+        .with_context(|| format!("the image {image} is needed; see --image"))?;
+    for parallel in [1, 2, 4] {
+        tell(&format!("{jobs} containers, {parallel} at once"));
+        take(place, jobs, parallel, image).await?;
+    }
+    Ok(())
+}
+
+async fn take(place: &Place, jobs: u64, parallel: u32, image: &str) -> anyhow::Result<()> {
+    let stage =
+        place.stage(&format!("version: 1\njobs:\n  'true': {{ image: '{image}', command: ['true'] }}\n"))?;
+    let (server, _) = stage.server().await?;
+    let crew = Crew { workers: 1, room: Some((parallel, parallel)), allow: None };
+    let workers = stage.workers(&server, &crew).await?;
+    let batch = (jobs / TURNS).max(1);
+    let load = Load { jobs: batch, batch, connections: 1, name: "true" };
+    let (mut ours, mut removed, mut with_inspect, mut alone) =
+        (Duration::ZERO, Duration::ZERO, Duration::ZERO, Duration::ZERO);
+    for turn in 0..TURNS {
+        let began = load.submit(server.address).await?.began;
+        ours += waiting::until_all_ended(&server).await?.duration_since(began);
+        until_removed().await?;
+        removed += began.elapsed();
+        with_inspect += by_hand(turn * 2, batch, parallel, image, true).await?;
+        alone += by_hand(turn * 2 + 1, batch, parallel, image, false).await?;
+    }
+    for worker in workers {
+        worker.stop().await?;
+    }
+    server.process.stop().await?;
+    let counts = Counts::read(&stage.data(), 0)?;
+    counts.require_success(batch * TURNS)?;
+    let mut record = Record::new("containers");
+    record.set("jobs", batch * TURNS);
+    record.set("turns", TURNS);
+    record.set("parallel", parallel);
+    record.set("image", image);
+    record.figure("longshore_s", ours.as_secs_f64());
+    record.figure("longshore_removed_s", removed.as_secs_f64());
+    record.figure("run_inspect_rm_s", with_inspect.as_secs_f64());
+    record.figure("run_s", alone.as_secs_f64());
+    record.figure("to_run_inspect_rm", ours.as_secs_f64() / with_inspect.as_secs_f64());
+    record.figure("to_run", ours.as_secs_f64() / alone.as_secs_f64());
+    record.set("verified", counts);
+    record.print();
+    Ok(())
+}
+
+/// Runs containers with the bare command line, so many at once; how long that takes. What `run` alone leaves behind is removed
+/// after the clock was stopped.
+async fn by_hand(
+    turn: u64,
+    count: u64,
+    parallel: u32,
+    image: &str,
+    inspect_and_remove: bool,
+) -> anyhow::Result<Duration> {
+    let lines: Vec<(String, CommandLine)> =
+        (1..=count).map(|n| line(turn * count + n, image)).collect::<anyhow::Result<_>>()?;
+    let names: Vec<String> = lines.iter().map(|(name, _)| name.clone()).collect();
+    let began = Instant::now();
+    let queue = Arc::new(tokio::sync::Mutex::new(lines));
+    let mut hands = tokio::task::JoinSet::new();
+    for _ in 0..parallel {
+        let queue = queue.clone();
+        hands.spawn(async move {
+            loop {
+                let Some((name, line)) = queue.lock().await.pop() else { return anyhow::Ok(()) };
+                run(&line).await?;
+                if inspect_and_remove {
+                    docker(&["inspect", "--", &name]).await?;
+                    docker(&["rm", "--", &name]).await?;
+                }
+            }
+        });
+    }
+    while let Some(done) = hands.join_next().await {
+        done??;
+    }
+    let took = began.elapsed();
+    if !inspect_and_remove {
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        docker(&[&["rm", "--"][..], &names].concat()).await?;
+    }
+    Ok(took)
+}
+
+/// The words that a worker would use for such a container.
+fn line(n: u64, image: &str) -> anyhow::Result<(String, CommandLine)> {
+    // A cluster of this process's own: no worker will ever take these containers for its own.
+    let cluster = ClusterId(std::process::id());
+    let token = Token { job: JobId(n), fence: Fence(n), nonce: Nonce(n) };
+    let spec = ContainerSpec {
+        runtime: RuntimeKind::Docker,
+        image: image.to_owned(),
+        command: vec!["true".to_owned()],
+        init: true,
+        stop_grace: Duration::from_secs(10),
+        ..ContainerSpec::default()
+    };
+    let launch = Launch {
+        token,
+        revision: Revision::default(),
+        name: "true".into(),
+        spec: Arc::new(spec),
+        body: None,
+        time_left: None,
+    };
+    let membership = Membership { cluster, worker: WorkerId(1) };
+    Ok((token.container_name(cluster), docker_run(&launch, membership, None)?))
+}
+
+async fn run(line: &CommandLine) -> anyhow::Result<()> {
+    let mut command = Command::new("docker");
+    command
+        .args(&line.args)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .kill_on_drop(true);
+    let mut child = command.spawn()?;
+    if let Some(mut stdin) = child.stdin.take() {
+        stdin.write_all(&line.environment).await?;
+    }
+    let output = child.wait_with_output().await?;
+    if !output.status.success() {
+        bail!("docker run: {}", String::from_utf8_lossy(&output.stderr));
+    }
+    Ok(())
+}
+
+async fn until_removed() -> anyhow::Result<()> {
+    while !docker(&["ps", "--all", "--quiet", "--filter", "label=longshore.managed=true"]).await?.is_empty() {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    Ok(())
+}
+
+async fn docker(words: &[&str]) -> anyhow::Result<Vec<u8>> {
+    let output = Command::new("docker").args(words).stdin(Stdio::null()).kill_on_drop(true).output().await?;
+    if !output.status.success() {
+        bail!("docker {}: {}", words.join(" "), String::from_utf8_lossy(&output.stderr));
+    }
+    Ok(output.stdout)
+}
+
+const TURNS: u64 = 4;

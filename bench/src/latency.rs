@@ -1,0 +1,87 @@
+//! (b) How long it takes from a POST to the job's start on a worker when nothing else is going on.
+//!
+//! The fake runtime writes the instant at which it starts a job as the job's output, in nanoseconds of the same clock that is read
+//! here before the POST; both are processes of one machine.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use anyhow::Context as _;
+use bytes::Bytes;
+use hyper::Method;
+
+use crate::database::Counts;
+use crate::load::{Connection, JSON, Retries};
+use crate::record::{Record, tell};
+use crate::stage::{Crew, Place};
+use crate::waiting;
+
+/// Takes the figure.
+pub(crate) async fn measure(place: &Place, jobs: u64) -> anyhow::Result<()> {
+    tell(&format!("latency of {jobs} jobs"));
+    let stage = place.stage(JOBS_FILE)?;
+    let (server, _) = stage.server().await?;
+    let crew = Crew { workers: 1, room: None, allow: Some("--allow-fake") };
+    let workers = stage.workers(&server, &crew).await?;
+    let mut connection = server.connect().await?;
+
+    let mut answered_ms = Vec::new();
+    let mut sent = Vec::new();
+    for _ in 0..jobs {
+        let began = now()?;
+        let answer = connection.post("/api/jobs/stamp", JSON, &Bytes::new(), &mut Retries::default()).await?;
+        answered_ms.push(ms(now()?.saturating_sub(began)));
+        sent.push((id(&answer)?, began));
+        tokio::time::sleep(PAUSE).await;
+    }
+    waiting::until_all_ended(&server).await?;
+    let mut started_ms = Vec::new();
+    for (job, began) in sent {
+        started_ms.push(ms(stamp(&mut connection, job).await?.saturating_sub(began)));
+    }
+
+    for worker in workers {
+        worker.stop().await?;
+    }
+    server.process.stop().await?;
+    let counts = Counts::read(&stage.data(), 0)?;
+    counts.require_success(jobs)?;
+    let mut record = Record::new("latency");
+    record.set("jobs", jobs);
+    record.set("pause_ms", PAUSE.as_millis() as u64);
+    record.quantiles("post_to_start", &mut started_ms);
+    record.quantiles("post_to_answer", &mut answered_ms);
+    record.set("verified", counts);
+    record.print();
+    Ok(())
+}
+
+/// What the job wrote: when it was started.
+async fn stamp(connection: &mut Connection, job: u64) -> anyhow::Result<Duration> {
+    let path = format!("/api/jobs/{job}/logs?stream=stdout");
+    let (_, text) = connection.ask(Method::GET, &path, JSON, Bytes::new()).await?;
+    let text = String::from_utf8_lossy(&text);
+    let ns =
+        text.trim().parse().with_context(|| format!("job {job} wrote {text:?} instead of nanoseconds"))?;
+    Ok(Duration::from_nanos(ns))
+}
+
+fn id(answer: &[u8]) -> anyhow::Result<u64> {
+    let job: serde_json::Value = serde_json::from_slice(answer)?;
+    job["id"].as_u64().context("the answer to a submission has no id")
+}
+
+fn now() -> anyhow::Result<Duration> {
+    Ok(SystemTime::now().duration_since(UNIX_EPOCH)?)
+}
+
+fn ms(duration: Duration) -> f64 {
+    duration.as_secs_f64() * 1_000.0
+}
+
+const JOBS_FILE: &str = "\
+version: 1
+jobs:
+  stamp: { runtime: fake, environment: { FAKE_STAMP: '1' } }
+";
+/// Long enough that the job before has ended and everything sleeps.
+const PAUSE: Duration = Duration::from_millis(5);

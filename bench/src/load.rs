@@ -1,0 +1,161 @@
+//! The load generator: kept-alive connections and bodies made beforehand, so that what is measured is the server.
+
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, bail};
+use bytes::Bytes;
+use http_body_util::{BodyExt as _, Full};
+use hyper::client::conn::http1::{self, SendRequest};
+use hyper::{Method, Request, StatusCode};
+use hyper_util::rt::TokioIo;
+
+/// One kept-alive connection.
+#[derive(Debug)]
+pub(crate) struct Connection {
+    sender: SendRequest<Full<Bytes>>,
+    host: String,
+}
+
+/// What was asked for again because the server was busy.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Retries(pub(crate) u64);
+
+impl Connection {
+    /// Connects.
+    pub(crate) async fn open(address: SocketAddr) -> anyhow::Result<Self> {
+        let socket = tokio::net::TcpStream::connect(address).await.context("cannot connect")?;
+        socket.set_nodelay(true)?;
+        let (sender, connection) = http1::handshake(TokioIo::new(socket)).await?;
+        // Its error is also that of the request under way.
+        tokio::spawn(connection);
+        Ok(Self { sender, host: address.to_string() })
+    }
+
+    /// Asks once; the status and the body.
+    pub(crate) async fn ask(
+        &mut self,
+        method: Method,
+        path: &str,
+        kind: &'static str,
+        body: Bytes,
+    ) -> anyhow::Result<(StatusCode, Bytes)> {
+        self.sender.ready().await?;
+        let request = Request::builder().method(method).uri(path).header("host", &self.host);
+        let request = if body.is_empty() { request } else { request.header("content-type", kind) };
+        let response = self.sender.send_request(request.body(Full::new(body))?).await?;
+        let status = response.status();
+        Ok((status, response.into_body().collect().await?.to_bytes()))
+    }
+
+    /// Reads JSON.
+    pub(crate) async fn read(&mut self, path: &str) -> anyhow::Result<serde_json::Value> {
+        let (status, body) = self.ask(Method::GET, path, JSON, Bytes::new()).await?;
+        if !status.is_success() {
+            bail!("GET {path} was answered {status}: {}", String::from_utf8_lossy(&body));
+        }
+        serde_json::from_slice(&body).with_context(|| format!("GET {path} was not answered with JSON"))
+    }
+
+    /// Posts until it is accepted; whatever is neither an acceptance nor "later" is an error.
+    pub(crate) async fn post(
+        &mut self,
+        path: &str,
+        kind: &'static str,
+        body: &Bytes,
+        retries: &mut Retries,
+    ) -> anyhow::Result<Bytes> {
+        loop {
+            let (status, answer) = self.ask(Method::POST, path, kind, body.clone()).await?;
+            match status {
+                StatusCode::CREATED => return Ok(answer),
+                StatusCode::SERVICE_UNAVAILABLE | StatusCode::TOO_MANY_REQUESTS => {
+                    retries.0 += 1;
+                    tokio::time::sleep(BUSY_PAUSE).await;
+                }
+                _ => bail!("POST {path} was answered {status}: {}", String::from_utf8_lossy(&answer)),
+            }
+        }
+    }
+}
+
+/// What is to be submitted.
+#[derive(Clone, Debug)]
+pub(crate) struct Load {
+    /// How many jobs.
+    pub(crate) jobs: u64,
+    /// How many in a request; 1 posts to the definition's own address, without a body.
+    pub(crate) batch: u64,
+    /// Over how many connections.
+    pub(crate) connections: u64,
+    /// Of which definition.
+    pub(crate) name: &'static str,
+}
+
+/// How it went.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Submitted {
+    /// When the first request was sent.
+    pub(crate) began: Instant,
+    /// From then until the last answer.
+    pub(crate) took: Duration,
+    /// Requests that were sent again.
+    pub(crate) retries: u64,
+}
+
+impl Load {
+    /// Submits all of it, as fast as it is accepted.
+    pub(crate) async fn submit(&self, address: SocketAddr) -> anyhow::Result<Submitted> {
+        let mut connections = Vec::new();
+        for _ in 0..self.connections {
+            connections.push(Connection::open(address).await?);
+        }
+        let requests = self.jobs.div_ceil(self.batch);
+        let line = format!("{{\"name\":\"{}\"}}\n", self.name);
+        let body = if self.batch == 1 { Bytes::new() } else { Bytes::from(line.repeat(self.batch as usize)) };
+        let path = if self.batch == 1 { format!("/api/jobs/{}", self.name) } else { "/api/jobs".to_owned() };
+        let began = Instant::now();
+        let mut senders = tokio::task::JoinSet::new();
+        for (n, mut connection) in connections.into_iter().enumerate() {
+            let share = share(requests, self.connections, n as u64);
+            let (body, path) = (body.clone(), path.clone());
+            senders.spawn(async move {
+                let mut retries = Retries::default();
+                for _ in 0..share {
+                    connection.post(&path, NDJSON, &body, &mut retries).await?;
+                }
+                anyhow::Ok(retries.0)
+            });
+        }
+        let mut retries = 0;
+        while let Some(sent) = senders.join_next().await {
+            retries += sent??;
+        }
+        Ok(Submitted { began, took: began.elapsed(), retries })
+    }
+
+    /// How many jobs that makes: whole batches.
+    pub(crate) const fn total(&self) -> u64 {
+        self.jobs.div_ceil(self.batch) * self.batch
+    }
+}
+
+/// The n-th connection's part of the requests.
+const fn share(requests: u64, connections: u64, n: u64) -> u64 {
+    requests / connections + if n < requests % connections { 1 } else { 0 }
+}
+
+/// The server asks for a second; a benchmark that waited for it would measure the wait.
+const BUSY_PAUSE: Duration = Duration::from_millis(2);
+pub(crate) const JSON: &str = "application/json";
+const NDJSON: &str = "application/x-ndjson";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shares_add_up() {
+        assert_eq!((0..4).map(|n| share(11, 4, n)).collect::<Vec<_>>(), [3, 3, 3, 2]);
+    }
+}

@@ -1,0 +1,51 @@
+//! (f) `true` as a plain process, per second. The kernel's work for a process that does nothing is nearly all of it.
+
+use crate::backlog;
+use crate::database::Counts;
+use crate::load::Load;
+use crate::record::{Record, tell};
+use crate::stage::{Crew, Place};
+use crate::throughput::Used;
+use crate::waiting;
+
+/// Takes the figure.
+pub(crate) async fn measure(place: &Place, jobs: u64) -> anyhow::Result<()> {
+    tell(&format!("{jobs} processes"));
+    let stage = place.stage(JOBS_FILE)?;
+    let (server, _) = stage.server().await?;
+    let crew = Crew { workers: 1, room: Some(ROOM), allow: Some("--allow-process") };
+    let workers = stage.workers(&server, &crew).await?;
+    let load = Load { name: "true", ..backlog::load(jobs) };
+    let used = Used::now(&server, &workers)?;
+    let submitted = load.submit(server.address).await?;
+    let ended = waiting::until_all_ended(&server).await?;
+    let used = Used::now(&server, &workers)?.since(used);
+    let seconds = ended.duration_since(submitted.began).as_secs_f64();
+
+    for worker in workers {
+        worker.stop().await?;
+    }
+    server.process.stop().await?;
+    let counts = Counts::read(&stage.data(), 0)?;
+    counts.require_success(load.total())?;
+    let total = load.total() as f64;
+    let mut record = Record::new("processes");
+    record.set("jobs", load.total());
+    record.set("slots", ROOM.0);
+    record.set("backlog", ROOM.1);
+    record.figure("seconds", seconds);
+    record.figure("jobs_per_s", total / seconds);
+    record.figure("server_cpu_us_per_job", used.server / total);
+    record.figure("worker_cpu_us_per_job", used.workers / total);
+    record.set("verified", counts);
+    record.print();
+    Ok(())
+}
+
+const JOBS_FILE: &str = "\
+version: 1
+jobs:
+  'true': { runtime: process, command: [/bin/true] }
+";
+/// Slots and backlog: on two cores more than two at once gain little.
+const ROOM: (u32, u32) = (4, 64);

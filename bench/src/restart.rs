@@ -1,0 +1,31 @@
+//! (d) How long a server needs until it is ready when many jobs wait: after it was stopped, and after it was killed.
+
+use crate::backlog::load;
+use crate::database::Counts;
+use crate::record::{Record, tell};
+use crate::stage::Place;
+use crate::throughput::JOBS_FILE;
+
+/// Takes the figures.
+pub(crate) async fn measure(place: &Place, jobs: u64) -> anyhow::Result<()> {
+    tell(&format!("restart with {jobs} waiting jobs"));
+    let stage = place.stage(JOBS_FILE)?;
+    let (server, empty) = stage.server().await?;
+    load(jobs).submit(server.address).await?;
+    server.process.stop().await?;
+    let (server, after_stop) = stage.server().await?;
+    server.process.crash().await?;
+    let (server, after_crash) = stage.server().await?;
+    server.process.stop().await?;
+    let counts = Counts::read(&stage.data(), 0)?;
+    anyhow::ensure!(counts.live == load(jobs).total(), "the database says {counts:?}");
+
+    let mut record = Record::new("restart");
+    record.set("waiting", jobs);
+    record.figure("empty_s", empty.as_secs_f64());
+    record.figure("after_stop_s", after_stop.as_secs_f64());
+    record.figure("after_crash_s", after_crash.as_secs_f64());
+    record.set("verified", counts);
+    record.print();
+    Ok(())
+}

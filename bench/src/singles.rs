@@ -1,0 +1,18 @@
+//! (a) once more: a request per job, over 64 kept-alive connections.
+
+use crate::stage::Place;
+use crate::throughput::{self, Run};
+
+/// Takes all figures of single POSTs.
+pub(crate) async fn measure(place: &Place, jobs: u64, history: u64) -> anyhow::Result<()> {
+    for (tuned, output, history) in throughput::variants(history) {
+        throughput::take(
+            place,
+            Run { bench: "singles", load: (jobs, 1, CONNECTIONS), output, history, tuned },
+        )
+        .await?;
+    }
+    Ok(())
+}
+
+const CONNECTIONS: u64 = 64;

@@ -1,0 +1,254 @@
+//! Where a measurement takes place: a directory on a real disk, and in it real processes of the program that is measured.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, bail};
+use rustix::process::{Pid, Signal};
+use tokio::process::{Child, Command};
+
+use crate::load::Connection;
+use crate::probe;
+use crate::record::tell;
+
+/// What all measurements share.
+#[derive(Debug)]
+pub(crate) struct Place {
+    directory: PathBuf,
+    program: PathBuf,
+}
+
+impl Place {
+    /// Finds the program, and a directory that is on a disk.
+    pub(crate) fn prepare(directory: &Path, program: Option<&Path>) -> anyhow::Result<Self> {
+        std::fs::create_dir_all(directory).with_context(|| format!("cannot make {}", directory.display()))?;
+        let directory = directory.canonicalize()?;
+        let kind = rustix::fs::statfs(&directory)?.f_type;
+        if IN_MEMORY.contains(&kind) {
+            bail!(
+                "{} is in memory, so nothing there is ever synced; choose a disk with --dir",
+                directory.display()
+            );
+        }
+        let program = match program {
+            Some(given) => given.to_owned(),
+            None => beside_us_or_built()?,
+        };
+        tell(&format!("measuring {} in {}", program.display(), directory.display()));
+        Ok(Self { directory, program })
+    }
+
+    /// A new, empty stage with this jobs file.
+    pub(crate) fn stage(&self, jobs_file: &str) -> anyhow::Result<Stage> {
+        let home = tempfile::Builder::new().prefix("run-").tempdir_in(&self.directory)?;
+        std::fs::write(home.path().join("jobs.yaml"), jobs_file)?;
+        Ok(Stage { program: self.program.clone(), home })
+    }
+}
+
+/// A data directory, state directories and a jobs file; removed in the end.
+#[derive(Debug)]
+pub(crate) struct Stage {
+    program: PathBuf,
+    home: tempfile::TempDir,
+}
+
+impl Stage {
+    /// The server's data directory.
+    pub(crate) fn data(&self) -> PathBuf {
+        self.home.path().join("data")
+    }
+
+    /// Starts a server, and waits until it is ready; how long that took.
+    pub(crate) async fn server(&self) -> anyhow::Result<(Server, Duration)> {
+        let address = free_address()?;
+        let mut command = self.longshore("server", "server.log")?;
+        command.arg("--listen").arg(address.to_string()).arg("--data").arg(self.data());
+        command.arg("--jobs").arg(self.home.path().join("jobs.yaml"));
+        let began = Instant::now();
+        let mut process = Process::start(command)?;
+        while !is_ready(address).await {
+            if let Some(status) = process.child.try_wait()? {
+                bail!("the server ended ({status}):\n{}", self.tail("server.log"));
+            }
+            if began.elapsed() > PATIENCE {
+                bail!("the server is not ready after {PATIENCE:?}:\n{}", self.tail("server.log"));
+            }
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        let took = began.elapsed();
+        Ok((Server { process, address }, took))
+    }
+
+    /// Starts workers, and waits until the server lists all of them as ready.
+    pub(crate) async fn workers(&self, server: &Server, crew: &Crew) -> anyhow::Result<Vec<Process>> {
+        let mut workers = Vec::new();
+        for n in 1..=crew.workers {
+            let mut command = self.longshore("worker", &format!("worker-{n}.log"))?;
+            command.arg("--server").arg(server.address.to_string()).arg("--name").arg(format!("bench-{n}"));
+            command.arg("--state-dir").arg(self.home.path().join(format!("worker-{n}"))).args(crew.flags());
+            workers.push(Process::start(command)?);
+        }
+        let began = Instant::now();
+        let mut connection = server.connect().await?;
+        loop {
+            let listed = connection.read("/api/workers").await?;
+            let ready = listed
+                .as_array()
+                .map_or(0, |all| all.iter().filter(|worker| worker["state"] == "ready").count());
+            if ready == crew.workers as usize {
+                return Ok(workers);
+            }
+            if began.elapsed() > PATIENCE {
+                bail!("only {ready} of {} workers are ready:\n{}", crew.workers, self.tail("worker-1.log"));
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+
+    fn longshore(&self, verb: &str, log: &str) -> anyhow::Result<Command> {
+        let log = std::fs::File::options().create(true).append(true).open(self.home.path().join(log))?;
+        let mut command = Command::new(&self.program);
+        command.arg(verb).env("LONGSHORE_LOG", "warn").stdin(Stdio::null());
+        command.stdout(log.try_clone()?).stderr(log).kill_on_drop(true);
+        Ok(command)
+    }
+
+    fn tail(&self, log: &str) -> String {
+        let text = std::fs::read_to_string(self.home.path().join(log)).unwrap_or_default();
+        let lines: Vec<&str> = text.lines().collect();
+        lines[lines.len().saturating_sub(10)..].join("\n")
+    }
+}
+
+/// How many workers, and how they are set up.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Crew {
+    /// How many.
+    pub(crate) workers: u32,
+    /// Slots and backlog of each; absent: the program's own defaults.
+    pub(crate) room: Option<(u32, u32)>,
+    /// A flag that lets them run something unusual.
+    pub(crate) allow: Option<&'static str>,
+}
+
+impl Crew {
+    fn flags(&self) -> Vec<String> {
+        let mut flags = Vec::new();
+        if let Some((slots, backlog)) = self.room {
+            flags.extend([
+                "--slots".to_owned(),
+                slots.to_string(),
+                "--backlog".to_owned(),
+                backlog.to_string(),
+            ]);
+        }
+        flags.extend(self.allow.map(str::to_owned));
+        flags
+    }
+}
+
+/// A running server.
+#[derive(Debug)]
+pub(crate) struct Server {
+    /// Its process.
+    pub(crate) process: Process,
+    /// Where it listens.
+    pub(crate) address: SocketAddr,
+}
+
+impl Server {
+    /// A new connection.
+    pub(crate) async fn connect(&self) -> anyhow::Result<Connection> {
+        Connection::open(self.address).await
+    }
+}
+
+/// One of the measured processes; killed if it is forgotten.
+#[derive(Debug)]
+pub(crate) struct Process {
+    child: Child,
+    pid: u32,
+}
+
+impl Process {
+    fn start(mut command: Command) -> anyhow::Result<Self> {
+        let child = command.spawn().context("cannot start the program")?;
+        let pid = child.id().context("the program ended at once")?;
+        Ok(Self { child, pid })
+    }
+
+    /// Processor time used so far, in microseconds.
+    pub(crate) fn cpu_us(&self) -> anyhow::Result<f64> {
+        probe::cpu_us(self.pid)
+    }
+
+    /// Memory of its own, in bytes.
+    pub(crate) fn memory_bytes(&self) -> anyhow::Result<u64> {
+        probe::memory_bytes(self.pid)
+    }
+
+    /// Asks it to leave, and waits until it has.
+    pub(crate) async fn stop(mut self) -> anyhow::Result<()> {
+        self.signal(Signal::TERM)?;
+        match tokio::time::timeout(PATIENCE, self.child.wait()).await {
+            Ok(ended) => ended.map(|_| ())?,
+            Err(_) => bail!("process {} does not leave", self.pid),
+        }
+        Ok(())
+    }
+
+    /// Ends it at once, as a crash would.
+    pub(crate) async fn crash(mut self) -> anyhow::Result<()> {
+        self.signal(Signal::KILL)?;
+        self.child.wait().await?;
+        Ok(())
+    }
+
+    fn signal(&self, signal: Signal) -> anyhow::Result<()> {
+        let pid = i32::try_from(self.pid).ok().and_then(Pid::from_raw).context("a strange process id")?;
+        Ok(rustix::process::kill_process(pid, signal)?)
+    }
+}
+
+async fn is_ready(address: SocketAddr) -> bool {
+    match Connection::open(address).await {
+        Ok(mut connection) => {
+            let answer =
+                connection.ask(hyper::Method::GET, "/readyz", crate::load::JSON, bytes::Bytes::new()).await;
+            answer.is_ok_and(|(status, _)| status.is_success())
+        }
+        Err(_) => false,
+    }
+}
+
+/// A port that was free a moment ago.
+fn free_address() -> anyhow::Result<SocketAddr> {
+    Ok(std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?)
+}
+
+/// The program beside this one; a debug build of the benchmark is never used to measure a debug build of the program.
+fn beside_us_or_built() -> anyhow::Result<PathBuf> {
+    if cfg!(debug_assertions) {
+        bail!("this is a debug build; run the benchmark with --release, or name a program with --longshore");
+    }
+    let us = std::env::current_exe()?;
+    let beside = us.with_file_name("longshore");
+    tell("building the program (cargo build --release)");
+    let built = std::process::Command::new("cargo")
+        .args(["build", "--release", "--quiet", "--package", "longshore-cli"])
+        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .status();
+    // Without cargo, what lies beside us is what is meant.
+    if !built.is_ok_and(|status| status.success()) && !beside.exists() {
+        bail!("cannot build the program; name one with --longshore");
+    }
+    Ok(beside)
+}
+
+/// tmpfs and ramfs, from linux/magic.h.
+const IN_MEMORY: [rustix::fs::FsWord; 2] = [0x0102_1994, 0x8584_58f6];
+/// A start with millions of jobs takes seconds; more than a minute is a fault.
+const PATIENCE: Duration = Duration::from_secs(60);

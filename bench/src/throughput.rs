@@ -1,0 +1,180 @@
+//! (a) Batches of 1,000 jobs through two workers, from the first request to the last end: durably accepted, durably ended.
+
+use anyhow::Context as _;
+
+use crate::database::{self, Counts};
+use crate::load::Load;
+use crate::record::{Record, tell};
+use crate::stage::{Crew, Place, Process, Server, Stage};
+use crate::waiting;
+
+/// What varies between runs.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Run {
+    /// What it is called in the results.
+    pub(crate) bench: &'static str,
+    /// What is submitted; its definition decides about output.
+    pub(crate) load: (u64, u64, u64),
+    /// Whether each job writes 100 bytes.
+    pub(crate) output: bool,
+    /// Ended jobs in the store before it begins.
+    pub(crate) history: u64,
+    /// Whether workers have 64 slots and a backlog of 64, or the defaults.
+    pub(crate) tuned: bool,
+}
+
+/// Takes all figures of (a) in batches.
+pub(crate) async fn measure(place: &Place, jobs: u64, history: u64) -> anyhow::Result<()> {
+    let load = (jobs, BATCH, CONNECTIONS);
+    for (tuned, output, history) in variants(history) {
+        take(place, Run { bench: "throughput", load, output, history, tuned }).await?;
+    }
+    Ok(())
+}
+
+/// Tuned before default settings, without output before with, on an empty store before a full one.
+pub(crate) fn variants(history: u64) -> Vec<(bool, bool, u64)> {
+    let mut all = Vec::new();
+    for ended in [0, history] {
+        for tuned in [true, false] {
+            all.extend([(tuned, false, ended), (tuned, true, ended)]);
+        }
+        if history == 0 {
+            break;
+        }
+    }
+    all
+}
+
+/// Takes one figure.
+pub(crate) async fn take(place: &Place, run: Run) -> anyhow::Result<()> {
+    tell(&format!("{run:?}"));
+    let stage = place.stage(JOBS_FILE)?;
+    let (server, _) = stage.server().await?;
+    let crew = Crew { workers: 2, room: run.tuned.then_some(ROOM), allow: Some("--allow-fake") };
+    let workers = stage.workers(&server, &crew).await?;
+    let before = grow_history(&server, run.history).await?;
+
+    let (jobs, batch, connections) = run.load;
+    let name = if run.output { TALKATIVE } else { SILENT };
+    let load = Load { jobs, batch, connections, name };
+    let used = Used::now(&server, &workers)?;
+    let submitted = load.submit(server.address).await?;
+    let ended = waiting::until_all_ended(&server).await?;
+    let used = Used::now(&server, &workers)?.since(used);
+
+    let seconds = ended.duration_since(submitted.began).as_secs_f64();
+    let total = load.total() as f64;
+    let mut record = Record::new(run.bench);
+    record.set("settings", if run.tuned { "tuned" } else { "default" });
+    record.set("workers", crew.workers);
+    if let Some((slots, backlog)) = crew.room {
+        record.set("slots", slots);
+        record.set("backlog", backlog);
+    }
+    record.set("jobs", load.total());
+    record.set("batch", batch);
+    record.set("connections", connections);
+    record.set("output_bytes", if run.output { OUTPUT_BYTES } else { 0 });
+    record.set("history", before);
+    record.figure("seconds", seconds);
+    record.figure("jobs_per_s", total / seconds);
+    record.figure("accepted_per_s", total / submitted.took.as_secs_f64());
+    record.figure("server_cpu_us_per_job", used.server / total);
+    record.figure("workers_cpu_us_per_job", used.workers / total);
+    record.figure("load_cpu_us_per_job", used.load / total);
+    record.set("requests_sent_again", submitted.retries);
+    record.figure("server_memory_mib", server.process.memory_bytes()? as f64 / 1_048_576.0);
+    close(&stage, server, workers, before, &load, run.output, record).await
+}
+
+/// Stops everything, asks the database, and prints the result if it is true.
+async fn close(
+    stage: &Stage,
+    server: Server,
+    workers: Vec<Process>,
+    before: u64,
+    load: &Load,
+    output: bool,
+    mut record: Record,
+) -> anyhow::Result<()> {
+    for worker in workers {
+        worker.stop().await?;
+    }
+    server.process.stop().await?;
+    let counts = Counts::read(&stage.data(), before)?;
+    counts.require_success(load.total())?;
+    let written = if output { load.total() * OUTPUT_BYTES } else { 0 };
+    anyhow::ensure!(
+        counts.output_bytes == written,
+        "{} bytes of output instead of {written}",
+        counts.output_bytes
+    );
+    record.set("verified", counts);
+    record.figure("database_mib", database::bytes(&stage.data())? as f64 / 1_048_576.0);
+    record.print();
+    Ok(())
+}
+
+/// Fills a store with ended jobs, by running them; the number of the last one.
+async fn grow_history(server: &Server, jobs: u64) -> anyhow::Result<u64> {
+    if jobs == 0 {
+        return Ok(0);
+    }
+    tell(&format!("running {jobs} jobs first, for the history"));
+    let load = Load { jobs, batch: BATCH, connections: CONNECTIONS, name: SILENT };
+    load.submit(server.address).await?;
+    waiting::until_all_ended(server).await?;
+    let newest = server.connect().await?.read("/api/jobs?limit=1").await?;
+    newest[0]["id"].as_u64().context("the list of jobs has no id")
+}
+
+/// Processor time so far, in microseconds.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Used {
+    /// Of the server.
+    pub(crate) server: f64,
+    /// Of all workers together.
+    pub(crate) workers: f64,
+    /// Of this program.
+    pub(crate) load: f64,
+}
+
+impl Used {
+    /// Reads it.
+    pub(crate) fn now(server: &Server, workers: &[Process]) -> anyhow::Result<Self> {
+        let mut sum = 0.0;
+        for worker in workers {
+            sum += worker.cpu_us()?;
+        }
+        let load = crate::probe::cpu_us(std::process::id())?;
+        Ok(Self { server: server.process.cpu_us()?, workers: sum, load })
+    }
+
+    /// What came to it since then.
+    pub(crate) fn since(self, then: Self) -> Self {
+        Self {
+            server: self.server - then.server,
+            workers: self.workers - then.workers,
+            load: self.load - then.load,
+        }
+    }
+}
+
+/// The definitions of benchmarks without containers. The fake runtime does what the variables say.
+pub(crate) const JOBS_FILE: &str = "\
+version: 1
+jobs:
+  noop: { runtime: fake }
+  talk: { runtime: fake, environment: { FAKE_OUTPUT_BYTES: '100' } }
+";
+/// A job that does nothing.
+pub(crate) const SILENT: &str = "noop";
+/// A job that writes [`OUTPUT_BYTES`].
+pub(crate) const TALKATIVE: &str = "talk";
+const OUTPUT_BYTES: u64 = 100;
+/// Slots and backlog of a tuned worker.
+pub(crate) const ROOM: (u32, u32) = (64, 64);
+const BATCH: u64 = 1_000;
+/// Enough that the server always has a request to read while another one is being synced.
+const CONNECTIONS: u64 = 4;

@@ -1,0 +1,43 @@
+//! Waiting until a server has nothing left to do, without keeping it busy with questions.
+
+use std::time::{Duration, Instant};
+
+use anyhow::bail;
+
+use crate::stage::Server;
+
+/// Waits until every job has ended; the instant at which it was seen.
+pub(crate) async fn until_all_ended(server: &Server) -> anyhow::Result<Instant> {
+    let mut connection = server.connect().await?;
+    let mut last_progress = Instant::now();
+    let mut last_newest = None;
+    loop {
+        // The workers are asked first: that is a snapshot in memory. Only when they are idle the rows are looked at.
+        let workers = connection.read("/api/workers").await?;
+        let idle = workers
+            .as_array()
+            .is_some_and(|all| all.iter().all(|worker| worker["busy"] == 0 && worker["queued"] == 0));
+        let seen = Instant::now();
+        if idle {
+            let live = connection.read(LIVE).await?;
+            let newest = live.as_array().and_then(|jobs| jobs.first()).map(|job| job["id"].clone());
+            if newest.is_none() {
+                return Ok(seen);
+            }
+            if newest != last_newest {
+                (last_newest, last_progress) = (newest, seen);
+            }
+        } else {
+            last_progress = seen;
+        }
+        if last_progress.elapsed() > STANDSTILL_MAX {
+            bail!("nothing has moved for {STANDSTILL_MAX:?}; the newest of those left is {last_newest:?}");
+        }
+        tokio::time::sleep(PAUSE).await;
+    }
+}
+
+const LIVE: &str = "/api/jobs?state=scheduled,queued,assigned,running,quarantined&limit=1";
+/// Fine enough for runs of seconds, and rare enough to cost the server less than a hundredth of a core.
+const PAUSE: Duration = Duration::from_millis(20);
+const STANDSTILL_MAX: Duration = Duration::from_secs(60);
