@@ -9,11 +9,12 @@
 
 mod container;
 mod fault;
-mod grammar;
+pub(in crate::config) mod grammar;
 mod job;
 mod keys;
 mod pairs;
 mod reader;
+mod schema;
 mod scope;
 mod source;
 mod stored;
@@ -26,6 +27,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 pub use fault::{Code, FAULTS_MAX, Fault, Faults, Place};
+pub use schema::schema;
 pub use stored::{Damaged, parse_stored};
 pub use substitute::Environment;
 
@@ -61,7 +63,7 @@ impl LoadedFile {
 pub fn load(path: &Path, environment: &Environment) -> Result<LoadedFile, Faults> {
     let name = path.display().to_string();
     let text = source::read(path, FILE_BYTES_MAX)
-        .map_err(|wrong| Faults::one(Fault::of_file(&name, wrong.code, wrong.text)))?;
+        .map_err(|wrong| Faults::one(Fault::of_file(&name, wrong.code, wrong.to_string())))?;
     parse(&text, path, environment)
 }
 
@@ -71,10 +73,12 @@ pub fn load(path: &Path, environment: &Environment) -> Result<LoadedFile, Faults
 /// As [`load`].
 pub fn parse(text: &str, path: &Path, environment: &Environment) -> Result<LoadedFile, Faults> {
     let name = path.display().to_string();
+    source::check_length(text.len(), FILE_BYTES_MAX)
+        .map_err(|wrong| Faults::one(Fault::of_file(&name, wrong.code, wrong.to_string())))?;
     let mut collector = Collector::new(&name);
     let root = tree::read(text, &mut collector);
     let directory = path.parent().unwrap_or(Path::new(""));
-    let mut reader = Reader { environment, directory, collector: &mut collector };
+    let mut reader = Reader::new(environment, directory, &mut collector);
     let definitions = read_root(root.as_ref(), &mut reader);
     let warnings = collector.finish(text)?;
     Ok(LoadedFile { definitions, warnings })
@@ -106,24 +110,25 @@ fn read_list(items: &[Node], reader: &mut Reader<'_>) -> Vec<Entry> {
             reader.wrong_type(item, "a map with \"name\" and \"image\"");
             continue;
         };
-        let name = map.find("name").and_then(|pair| Some((reader.text(&pair.value)?, pair.value.at)));
-        if map.find("name").is_none() {
-            reader.fault(item.at, Code::MissingField, "a job in a list needs \"name\"");
-        }
-        let (name, at) = name.unwrap_or_else(|| (String::new(), item.at));
-        if !name.is_empty() {
-            check_name(&name, at, reader);
-            if let Some(first) = places.insert(name.clone(), at.line) {
-                let text = format!("the job {} was first defined at line {first}", quoted(&name));
-                reader.fault(at, Code::DuplicateKey, text);
-            }
-        } else if map.find("name").is_some() {
-            check_name(&name, at, reader);
+        let (name, at) = read_name(item, map, reader).unwrap_or_else(|| (String::new(), item.at));
+        if !name.is_empty()
+            && let Some(first) = places.insert(name.clone(), at.line)
+        {
+            let text = format!("the job {} was first defined at line {first}", quoted(&name));
+            reader.fault(at, Code::DuplicateKey, text);
         }
         let job = job::read(&name, at, map, None, &["name"], reader);
         entries.extend(finish(job, at, reader));
     }
     entries
+}
+
+fn read_name(item: &Node, map: &Map, reader: &mut Reader<'_>) -> Option<(String, Place)> {
+    let Some(pair) = map.find("name") else {
+        reader.fault(item.at, Code::MissingField, "a job in a list needs \"name\"");
+        return None;
+    };
+    Some((reader.checked_text(&pair.value, grammar::job_name)?, pair.value.at))
 }
 
 /// The long form: `version`, `defaults` and `jobs`.
@@ -157,6 +162,11 @@ fn read_map(map: &Map, reader: &mut Reader<'_>) -> Vec<Entry> {
     if jobs.value.is_null() {
         return Vec::new();
     }
+    if matches!(jobs.value.value, Value::List(_)) {
+        let text = "expected a map of jobs by name; a list of jobs stands alone, without \"jobs\"";
+        reader.fault(jobs.value.at, Code::ExpectedJobs, text);
+        return Vec::new();
+    }
     let Some(jobs) = as_map(jobs, reader) else { return Vec::new() };
     jobs.pairs.iter().filter_map(|pair| read_named(pair, defaults, reader)).collect()
 }
@@ -165,7 +175,7 @@ fn read_named(pair: &Pair, defaults: Option<&Map>, reader: &mut Reader<'_>) -> O
     if pair.key.starts_with("x-") {
         return None;
     }
-    check_name(&pair.key, pair.key_at, reader);
+    reader.accept(pair.key_at, grammar::job_name(&pair.key));
     let map = as_map(pair, reader)?;
     let job = job::read(&pair.key, pair.key_at, map, defaults, &[], reader);
     finish(job, pair.key_at, reader)
@@ -183,10 +193,6 @@ fn finish(job: Job, at: Place, reader: &mut Reader<'_>) -> Option<Entry> {
         reader.fault(at, Code::TooLong, text);
     }
     Some(Entry { definition: Arc::new(definition), stored: Arc::new(stored), description, owner, tags })
-}
-
-fn check_name(name: &str, at: Place, reader: &mut Reader<'_>) {
-    reader.accept(at, grammar::job_name(name));
 }
 
 fn check_version(node: &Node, reader: &mut Reader<'_>) {

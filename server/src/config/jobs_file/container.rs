@@ -9,6 +9,7 @@ use super::grammar::{self, Wrong};
 use super::keys;
 use super::reader::Reader;
 use super::scope::Scope;
+use super::tree::Node;
 use super::{pairs, volume};
 
 /// Reads it. What depends on the policy after a loss (`ask_before_start`, `self_fence`) is left for the caller.
@@ -52,18 +53,14 @@ pub(super) fn read(scope: Scope<'_>, name_at: Place, is_job: bool, reader: &mut 
 }
 
 fn check_what_runs(spec: &ContainerSpec, scope: Scope<'_>, name_at: Place, reader: &mut Reader<'_>) {
+    let runs_nothing = spec.command.is_empty() && scope.find("command").is_none_or(Node::is_empty);
     match spec.runtime {
-        RuntimeKind::Docker if scope.find("image").is_none() => {
+        RuntimeKind::Docker if scope.find("image").is_none() && !scope.has_misspelt("image") => {
             reader.fault(name_at, Code::MissingField, "the job needs \"image\"");
         }
-        RuntimeKind::Process if spec.command.is_empty() && spec.entrypoint.is_none() => {
-            if scope.find("command").is_none() {
-                reader.fault(
-                    name_at,
-                    Code::MissingField,
-                    "the job needs \"command\", because its runtime is process",
-                );
-            }
+        RuntimeKind::Process if runs_nothing && spec.entrypoint.is_none() => {
+            let text = "the job needs \"command\", because its runtime is process";
+            reader.fault(name_at, Code::MissingField, text);
         }
         _ => {}
     }

@@ -7,7 +7,7 @@ use std::fmt;
 use std::sync::Arc;
 
 /// A place in a file: line and column, both from 1, counted in characters.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Place {
     /// The line; 0 is "the file as a whole".
     pub line: u32,
@@ -263,7 +263,7 @@ impl Collector {
     /// The warnings if there are no faults, otherwise the faults, sorted and with their lines of `text`.
     pub(super) fn finish(mut self, text: &str) -> Result<Vec<Fault>, Faults> {
         let list = if self.faults.is_empty() { &mut self.warnings } else { &mut self.faults };
-        list.sort_by(|a, b| (a.file != self.file, a.at).cmp(&(b.file != self.file, b.at)));
+        list.sort_by_key(|fault| (fault.file != self.file, fault.at));
         let more = list.len().saturating_sub(FAULTS_MAX) + self.uncounted;
         list.truncate(FAULTS_MAX);
         let lines: Vec<&str> = text.lines().collect();
@@ -292,7 +292,8 @@ pub(super) fn quoted(input: &str) -> String {
 }
 
 fn snippet(line: &str, at: Place, private: bool) -> String {
-    let hidden_from = if private { at.column.saturating_sub(1) as usize } else { secret_offset(line) };
+    let fault_offset = if private { at.column.saturating_sub(1) as usize } else { usize::MAX };
+    let hidden_from = secret_offset(line).min(fault_offset);
     let start = (at.column as usize).saturating_sub(QUOTED_CHARS_MAX * 3 / 4);
     let shown: String = line
         .chars()
@@ -309,11 +310,15 @@ fn snippet(line: &str, at: Place, private: bool) -> String {
     format!("  {number} | {shown}{dots}\n  {gutter} | {indent}^")
 }
 
-/// From which character on a line is not shown because its key sounds like a secret.
+/// From which character on a line is not shown: behind a key that sounds like a secret, or behind `environment`.
 fn secret_offset(line: &str) -> usize {
-    let Some(end_of_key) = line.chars().position(|c| c == ':' || c == '=') else { return usize::MAX };
-    let key: String = line.chars().take(end_of_key).collect::<String>().to_ascii_lowercase();
-    if SECRET_WORDS.iter().any(|word| key.contains(word)) { end_of_key + 1 } else { usize::MAX }
+    let lower = line.to_lowercase();
+    let after = |word: &&str| {
+        let start = lower.find(word)?;
+        let separator = lower[start..].find([':', '='])?;
+        Some(lower[..start + separator].chars().count() + 1)
+    };
+    SECRET_WORDS.iter().filter_map(after).min().unwrap_or(usize::MAX)
 }
 
 /// How many faults are told at once: more than anybody repairs before trying again.
@@ -321,7 +326,8 @@ pub const FAULTS_MAX: usize = 50;
 /// How many are kept apart before they are only counted, so that a hostile file costs little.
 const NOTED_MAX: usize = 500;
 const QUOTED_CHARS_MAX: usize = 80;
-const SECRET_WORDS: [&str; 6] = ["password", "passwd", "secret", "token", "credential", "api_key"];
+const SECRET_WORDS: [&str; 7] =
+    ["password", "passwd", "secret", "token", "credential", "api_key", "environment"];
 
 #[cfg(test)]
 mod tests {

@@ -9,14 +9,30 @@ use super::fault::{Code, quoted};
 
 /// What is wrong with a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Wrong {
-    pub(super) code: Code,
-    pub(super) text: String,
+pub(in crate::config) struct Wrong {
+    pub(in crate::config) code: Code,
+    /// The input as it is to be shown before the text, if it is.
+    pub(in crate::config) input: Option<String>,
+    pub(in crate::config) text: String,
 }
 
 impl Wrong {
     pub(super) fn new(code: Code, text: impl Into<String>) -> Self {
-        Self { code, text: text.into() }
+        Self { code, input: None, text: text.into() }
+    }
+
+    /// The text goes on after the quoted input: `"x"` … `is not y`.
+    pub(super) fn input(code: Code, input: &str, text: impl Into<String>) -> Self {
+        Self { code, input: Some(input.to_owned()), text: text.into() }
+    }
+}
+
+impl std::fmt::Display for Wrong {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match &self.input {
+            Some(input) => write!(f, "{} {}", quoted(input), self.text),
+            None => f.write_str(&self.text),
+        }
     }
 }
 
@@ -30,21 +46,18 @@ pub(super) fn job_name(text: &str) -> Checked<()> {
     if first && rest && text.len() <= NAME_BYTES_MAX {
         return Ok(());
     }
-    Err(Wrong::new(
-        Code::InvalidName,
-        format!("{} is not a job name: [a-z0-9][a-z0-9._-]{{0,62}}", quoted(text)),
-    ))
+    Err(Wrong::input(Code::InvalidName, text, "is not a job name: [a-z0-9][a-z0-9._-]{0,62}"))
 }
 
 /// The name of a variable that a job may be given.
 pub(super) fn env_name(text: &str) -> Checked<()> {
     if !is_variable_name(text) {
-        let text = format!("{} is not a name for a variable: [A-Za-z_][A-Za-z0-9_]{{0,127}}", quoted(text));
-        return Err(Wrong::new(Code::InvalidEnvName, text));
+        let form = "is not a name for a variable: [A-Za-z_][A-Za-z0-9_]{0,127}";
+        return Err(Wrong::input(Code::InvalidEnvName, text, form));
     }
     if text.starts_with("LONGSHORE_") {
-        let text = format!("{} is reserved: Longshore sets the variables LONGSHORE_* itself", quoted(text));
-        return Err(Wrong::new(Code::ReservedName, text));
+        let reason = "is reserved: Longshore sets the variables LONGSHORE_* itself";
+        return Err(Wrong::input(Code::ReservedName, text, reason));
     }
     Ok(())
 }
@@ -74,9 +87,9 @@ pub(super) fn at_most(text: &str, bytes_max: usize) -> Checked<()> {
 
 /// An image reference: `[registry[:port]/]name[:tag][@digest]`.
 pub(super) fn image(text: &str) -> Checked<()> {
-    let wrong = |text: String| Err(Wrong::new(Code::InvalidImage, text));
+    let wrong = |reason: &str| Err(Wrong::input(Code::InvalidImage, text, reason));
     if text.starts_with('-') {
-        return wrong(format!("{} must not start with \"-\"", quoted(text)));
+        return wrong("must not start with \"-\"");
     }
     if text.chars().count() > IMAGE_CHARS_MAX {
         return Err(Wrong::new(
@@ -87,7 +100,7 @@ pub(super) fn image(text: &str) -> Checked<()> {
     if is_image(text) {
         return Ok(());
     }
-    wrong(format!("{} is not [registry[:port]/]name[:tag][@digest] with a name in lower case", quoted(text)))
+    wrong("is not [registry[:port]/]name[:tag][@digest] with a name in lower case")
 }
 
 fn is_image(text: &str) -> bool {
@@ -153,27 +166,21 @@ fn is_digest(text: &str) -> bool {
 }
 
 /// A duration between two limits, in whole milliseconds: `90s`, `1h30m`, `2 days`.
-pub(super) fn duration(text: &str, from: Duration, to: Duration) -> Checked<Duration> {
+pub(in crate::config) fn duration(text: &str, from: Duration, to: Duration) -> Checked<Duration> {
     let limits = || format!("{} to {}", Shown(from), Shown(to));
     let wrong = || {
         let hint = if text.bytes().all(|byte| byte.is_ascii_digit()) && !text.is_empty() {
-            format!("give it a unit, such as {text}s")
+            "give it a unit, such as 90s"
         } else {
-            "write 90s, 1h30m or 2 days".to_owned()
+            "write 90s, 1h30m or 2 days"
         };
-        Wrong::new(
-            Code::InvalidDuration,
-            format!("{} is not a duration from {}; {hint}", quoted(text), limits()),
-        )
+        Wrong::input(Code::InvalidDuration, text, format!("is not a duration from {}; {hint}", limits()))
     };
     let span = SpanParser::new().parse_span(text).map_err(|_| wrong())?;
     let exact = span.to_duration(SpanRelativeTo::days_are_24_hours()).map_err(|_| wrong())?;
     let duration = Duration::try_from(exact).map_err(|_| wrong())?;
     if duration < from || duration > to {
-        return Err(Wrong::new(
-            Code::InvalidDuration,
-            format!("{} is not within {}", quoted(text), limits()),
-        ));
+        return Err(Wrong::input(Code::InvalidDuration, text, format!("is not within {}", limits())));
     }
     Ok(Duration::new(duration.as_secs(), duration.subsec_millis() * 1_000_000))
 }
@@ -181,13 +188,8 @@ pub(super) fn duration(text: &str, from: Duration, to: Duration) -> Checked<Dura
 /// A size in bytes, not below `from` and not above `to`: `512m`, `1g`, `1048576`. A kibibyte is `k`, `kb` or `kib`.
 pub(super) fn size(text: &str, from: u64, to: u64) -> Checked<u64> {
     let wrong = || {
-        let text = format!(
-            "{} is not a size such as 512m or 2g (min {}, max {})",
-            quoted(text),
-            bytes(from),
-            bytes(to)
-        );
-        Wrong::new(Code::InvalidSize, text)
+        let limits = format!("(min {}, max {})", bytes(from), bytes(to));
+        Wrong::input(Code::InvalidSize, text, format!("is not a size such as 512m or 2g {limits}"))
     };
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
     let amount: u64 = text[..digits].parse().map_err(|_| wrong())?;
@@ -216,9 +218,8 @@ pub(super) fn bytes(size: u64) -> String {
 pub(super) fn thousandths(text: &str, from: u32, to: u32) -> Checked<u32> {
     let wrong = || {
         let (from, to) = (f64::from(from) / 1000.0, f64::from(to) / 1000.0);
-        let text =
-            format!("{} is not a number from {from} to {to} with at most three decimals", quoted(text));
-        Wrong::new(Code::OutOfRange, text)
+        let form = format!("is not a number from {from} to {to} with at most three decimals");
+        Wrong::input(Code::OutOfRange, text, form)
     };
     let (whole, decimals) = text.split_once('.').unwrap_or((text, ""));
     let is_digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
@@ -337,7 +338,7 @@ pub(super) fn looks_like_secret(text: &str) -> bool {
 }
 
 fn matches_form(text: &str, fits: bool, form: &str) -> Checked<()> {
-    if fits { Ok(()) } else { Err(Wrong::new(Code::InvalidValue, format!("{} is not {form}", quoted(text)))) }
+    if fits { Ok(()) } else { Err(Wrong::input(Code::InvalidValue, text, format!("is not {form}"))) }
 }
 
 /// A duration as it is written in the file.

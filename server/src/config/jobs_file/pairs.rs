@@ -1,5 +1,6 @@
 //! Names with values: the environment of a job, with the files it is read from, and its labels.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::path::Path;
 
@@ -7,8 +8,8 @@ use super::fault::{Code, Place, quoted};
 use super::grammar;
 use super::reader::Reader;
 use super::scope::Scope;
-use super::source;
 use super::tree::{Meaning, Node, Value};
+use super::{source, substitute};
 
 /// The environment: files first, then the variables of the defaults, then the job's own. Sorted by name: the order means nothing.
 pub(super) fn environment(scope: Scope<'_>, reader: &mut Reader<'_>) -> Vec<(String, String)> {
@@ -79,12 +80,13 @@ fn read(node: &Node, reader: &mut Reader<'_>) -> Vec<Named> {
 
 fn read_value(node: &Node, reader: &mut Reader<'_>) -> Option<(String, bool)> {
     let Value::Scalar(scalar) = &node.value else {
-        reader.wrong_type(node, "text or a number");
+        let text = format!("expected text or a number, found {}", node.describe());
+        reader.collector.private_fault(node.at, Code::ExpectedType, text);
         return None;
     };
     let (code, text) = match scalar.meaning() {
         Meaning::Text | Meaning::Number => {
-            let value = reader.substitute(node.at, &scalar.text)?;
+            let value = substitute(node.at, &scalar.text, reader)?;
             return Some((value, !scalar.text.contains("${")));
         }
         Meaning::Null => (Code::ExpectedString, "a name needs a value; \"\" is an empty one"),
@@ -98,7 +100,8 @@ fn read_value(node: &Node, reader: &mut Reader<'_>) -> Option<(String, bool)> {
 
 fn read_item(node: &Node, reader: &mut Reader<'_>) -> Option<Named> {
     let Value::Scalar(scalar) = &node.value else {
-        reader.wrong_type(node, "NAME=value");
+        let text = format!("expected NAME=value, found {}", node.describe());
+        reader.collector.private_fault(node.at, Code::ExpectedType, text);
         return None;
     };
     let Some((name, value)) = scalar.text.split_once('=') else {
@@ -107,8 +110,15 @@ fn read_item(node: &Node, reader: &mut Reader<'_>) -> Option<Named> {
         return None;
     };
     let literal = !value.contains("${");
-    let value = reader.substitute(node.at, value)?;
+    let value = substitute(node.at, value, reader)?;
     Some(Named { name: name.to_owned(), name_at: node.at, value, value_at: node.at, literal })
+}
+
+fn substitute(at: Place, text: &str, reader: &mut Reader<'_>) -> Option<String> {
+    substitute::replace(text, reader.environment)
+        .map(Cow::into_owned)
+        .map_err(|wrong| reader.collector.private_fault(at, wrong.code, wrong.to_string()))
+        .ok()
 }
 
 fn refuse_repeated(pairs: &[Named], reader: &mut Reader<'_>) {
@@ -123,11 +133,11 @@ fn refuse_repeated(pairs: &[Named], reader: &mut Reader<'_>) {
 
 fn check_variable(pair: Named, reader: &mut Reader<'_>) -> Option<(String, String)> {
     if let Err(wrong) = grammar::env_name(&pair.name) {
-        reader.collector.private_fault(pair.name_at, wrong.code, wrong.text);
+        reader.collector.private_fault(pair.name_at, wrong.code, wrong.to_string());
         return None;
     }
     if let Err(wrong) = grammar::env_value(&pair.value) {
-        reader.collector.private_fault(pair.value_at, wrong.code, wrong.text);
+        reader.collector.private_fault(pair.value_at, wrong.code, wrong.to_string());
         return None;
     }
     if pair.literal && grammar::looks_like_secret(&pair.value) {
@@ -205,7 +215,7 @@ fn read_file(at: Place, file: &str, variables: &mut BTreeMap<String, String>, re
             Ok(()) => {
                 variables.insert(name.to_owned(), value.to_owned());
             }
-            Err(wrong) => reader.collector.foreign_fault(file, at, wrong.code, wrong.text),
+            Err(wrong) => reader.collector.foreign_fault(file, at, wrong.code, wrong.to_string()),
         }
     }
 }

@@ -3,6 +3,8 @@
 //! A reading that fails notes a fault and yields nothing; the caller goes on with a default, because a file with one fault is
 //! thrown away as a whole. So every fault of a file is met in one pass.
 
+use std::borrow::Cow;
+use std::collections::HashMap;
 use std::path::Path;
 use std::time::Duration;
 
@@ -18,9 +20,19 @@ pub(super) struct Reader<'a> {
     /// What relative paths in the file are relative to.
     pub(super) directory: &'a Path,
     pub(super) collector: &'a mut Collector,
+    /// Values that hold variables, as they are written.
+    substituted: HashMap<Place, String>,
 }
 
-impl Reader<'_> {
+impl<'a> Reader<'a> {
+    pub(super) fn new(
+        environment: &'a Environment,
+        directory: &'a Path,
+        collector: &'a mut Collector,
+    ) -> Self {
+        Self { environment, directory, collector, substituted: HashMap::new() }
+    }
+
     pub(super) fn fault(&mut self, at: Place, code: Code, text: impl Into<String>) {
         self.collector.fault(at, code, text);
     }
@@ -31,7 +43,15 @@ impl Reader<'_> {
 
     /// The value, or nothing after noting what is wrong with it.
     pub(super) fn accept<T>(&mut self, at: Place, checked: Result<T, Wrong>) -> Option<T> {
-        checked.map_err(|wrong| self.fault(at, wrong.code, wrong.text)).ok()
+        checked.map_err(|wrong| self.refuse(at, wrong)).ok()
+    }
+
+    /// Notes what is wrong. An input that came from a variable is shown as it is written in the file: its value may be secret.
+    fn refuse(&mut self, at: Place, mut wrong: Wrong) {
+        if let (Some(input), Some(written)) = (&mut wrong.input, self.substituted.get(&at)) {
+            input.clone_from(written);
+        }
+        self.fault(at, wrong.code, wrong.to_string());
     }
 
     /// Text: a number, a boolean or nothing at all must be quoted to be one.
@@ -102,8 +122,8 @@ impl Reader<'_> {
         }
         let number = text.parse().ok().filter(|number| (range.from..=range.to).contains(number));
         if number.is_none() {
-            let text = format!("{} is not a whole number in {}..{}", quoted(&text), range.from, range.to);
-            self.fault(node.at, Code::OutOfRange, text);
+            let form = format!("is not a whole number in {}..{}", range.from, range.to);
+            self.refuse(node.at, Wrong::input(Code::OutOfRange, &text, form));
         }
         number
     }
@@ -146,14 +166,19 @@ impl Reader<'_> {
         let found = choices.iter().find(|(name, _)| *name == text).map(|(_, value)| value.clone());
         if found.is_none() {
             let names: Vec<_> = choices.iter().map(|(name, _)| *name).collect();
-            self.fault(at, Code::InvalidChoice, format!("{} is none of {}", quoted(text), names.join(", ")));
+            let form = format!("is none of {}", names.join(", "));
+            self.refuse(at, Wrong::input(Code::InvalidChoice, text, form));
         }
         found
     }
 
     pub(super) fn substitute(&mut self, at: Place, text: &str) -> Option<String> {
-        let replaced = substitute::replace(text, self.environment).map(std::borrow::Cow::into_owned);
-        self.accept(at, replaced)
+        let replaced = substitute::replace(text, self.environment).map(Cow::into_owned);
+        let replaced = self.accept(at, replaced)?;
+        if text.contains("${") {
+            self.substituted.insert(at, text.to_owned());
+        }
+        Some(replaced)
     }
 
     /// A scalar that stands for text.

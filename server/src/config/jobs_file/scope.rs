@@ -35,6 +35,12 @@ impl<'a> Scope<'a> {
         }
     }
 
+    /// Whether there is a key that is probably meant to be this one: its absence need not be told, too.
+    pub(super) fn has_misspelt(&self, name: &str) -> bool {
+        self.own
+            .is_some_and(|map| map.pairs.iter().any(|pair| strsim::damerau_levenshtein(&pair.key, name) <= 2))
+    }
+
     fn own_value(&self, name: &str) -> Option<&'a Node> {
         self.own.and_then(|map| find_in(map, name))
     }

@@ -6,7 +6,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 use super::fault::Code;
-use super::grammar::{Wrong, bytes};
+use super::grammar::Wrong;
 
 /// The text of a regular file of at most `bytes_max` bytes, without a byte order mark.
 pub(super) fn read(path: &Path, bytes_max: usize) -> Result<String, Wrong> {
@@ -34,12 +34,16 @@ pub(super) fn read(path: &Path, bytes_max: usize) -> Result<String, Wrong> {
     decode(content, bytes_max)
 }
 
-/// The bytes as text.
-pub(super) fn decode(content: Vec<u8>, bytes_max: usize) -> Result<String, Wrong> {
-    if content.len() > bytes_max {
-        let text = format!("it is larger than {}", bytes(bytes_max as u64));
-        return Err(Wrong::new(Code::FileTooLarge, text));
+/// Whether a text of so many bytes is read at all.
+pub(super) fn check_length(length: usize, bytes_max: usize) -> Result<(), Wrong> {
+    if length <= bytes_max {
+        return Ok(());
     }
+    Err(Wrong::new(Code::FileTooLarge, format!("it is larger than {bytes_max} bytes")))
+}
+
+fn decode(content: Vec<u8>, bytes_max: usize) -> Result<String, Wrong> {
+    check_length(content.len(), bytes_max)?;
     if content.starts_with(&[0xff, 0xfe]) || content.starts_with(&[0xfe, 0xff]) {
         return Err(Wrong::new(
             Code::NotUtf8,

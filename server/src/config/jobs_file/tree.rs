@@ -5,7 +5,9 @@
 
 use std::collections::HashMap;
 
-use serde_yaml::granit_parser::{Event, Options, Parser, ScalarStyle, ScanError, Span, StrInput, Tag};
+use serde_yaml::granit_parser::{
+    ErrorKind, Event, Marker, Options, Parser, ScalarStyle, ScanError, Span, StrInput, Tag,
+};
 
 use super::fault::{Code, Collector, Place, quoted};
 
@@ -69,6 +71,15 @@ impl Node {
         }
     }
 
+    /// An empty list, map or text.
+    pub(super) fn is_empty(&self) -> bool {
+        match &self.value {
+            Value::List(items) => items.is_empty(),
+            Value::Map(map) => map.pairs.is_empty(),
+            Value::Scalar(scalar) => scalar.text.trim().is_empty(),
+        }
+    }
+
     pub(super) fn is_null(&self) -> bool {
         matches!(&self.value, Value::Scalar(scalar) if scalar.meaning() == Meaning::Null)
     }
@@ -111,7 +122,7 @@ pub(super) fn read(text: &str, collector: &mut Collector) -> Option<Node> {
                 builder.collector.fault(start_of(span), Code::MultipleDocuments, text);
                 return None;
             }
-            Ok((event, span)) => builder.take(event, start_of(span))?,
+            Ok((event, span)) => builder.take(event, span)?,
             Err(error) => {
                 builder.refuse(&error);
                 return None;
@@ -159,10 +170,12 @@ struct Built {
 
 impl Builder<'_> {
     /// Takes one event; nothing if the reading must end here.
-    fn take(&mut self, event: Event<'_>, at: Place) -> Option<()> {
+    fn take(&mut self, event: Event<'_>, span: Span) -> Option<()> {
+        let at = start_of(span);
+        let tag_at = span.tag_start().map_or(at, place_of);
         match event {
             Event::Scalar(text, style, anchor, tag) => {
-                let forced_text = self.check_tag(tag.as_deref(), at);
+                let forced_text = self.check_tag(tag.as_deref(), tag_at);
                 if text.contains('\0') {
                     self.collector.fault(at, Code::NulByte, "a NUL character cannot be passed on");
                 }
@@ -171,11 +184,11 @@ impl Builder<'_> {
                 self.finish(Built { node: Node { at, value }, nodes: 1, height: 0 }, anchor)
             }
             Event::SequenceStart(_, anchor, tag) => {
-                self.check_tag(tag.as_deref(), at);
+                self.check_tag(tag.as_deref(), tag_at);
                 self.open(at, anchor, Content::List(Vec::new()))
             }
             Event::MappingStart(_, anchor, tag) => {
-                self.check_tag(tag.as_deref(), at);
+                self.check_tag(tag.as_deref(), tag_at);
                 self.open(at, anchor, Content::Map { map: Map::default(), places: HashMap::new(), key: None })
             }
             Event::SequenceEnd | Event::MappingEnd => self.close(),
@@ -186,7 +199,8 @@ impl Builder<'_> {
 
     fn open(&mut self, at: Place, anchor: usize, content: Content) -> Option<()> {
         if self.frames.len() >= DEPTH_MAX {
-            return self.too_deep(at);
+            self.too_deep(at);
+            return None;
         }
         self.frames.push(Frame { at, anchor, nodes: 1, height: 1, content });
         Some(())
@@ -208,7 +222,8 @@ impl Builder<'_> {
             return None;
         };
         if self.frames.len() + built.height > DEPTH_MAX {
-            return self.too_deep(at);
+            self.too_deep(at);
+            return None;
         }
         self.count_copies(built.nodes, at)?;
         let built = self.anchors.get(&anchor)?.clone();
@@ -252,9 +267,8 @@ impl Builder<'_> {
         Some(())
     }
 
-    fn too_deep(&mut self, at: Place) -> Option<()> {
+    fn too_deep(&mut self, at: Place) {
         self.collector.fault(at, Code::TooDeep, format!("lists and maps may be nested {DEPTH_MAX} deep"));
-        None
     }
 
     /// Refuses every tag but `!!str`; tells whether there is that one.
@@ -269,9 +283,11 @@ impl Builder<'_> {
     }
 
     fn refuse(&mut self, error: &ScanError) {
-        let marker = error.marker();
-        let at = Place { line: number(marker.line().max(1)), column: number(marker.col() + 1) };
-        self.collector.fault(at, Code::YamlSyntax, error.info());
+        let at = place_of(*error.marker());
+        match error.kind() {
+            ErrorKind::RecursionLimitExceeded => self.too_deep(at),
+            _ => self.collector.fault(at, Code::YamlSyntax, error.info()),
+        }
     }
 }
 
@@ -310,7 +326,11 @@ fn is_number(word: &str) -> bool {
 }
 
 fn start_of(span: Span) -> Place {
-    Place { line: number(span.start.line()), column: number(span.start.col() + 1) }
+    place_of(span.start)
+}
+
+fn place_of(marker: Marker) -> Place {
+    Place { line: number(marker.line().max(1)), column: number(marker.col() + 1) }
 }
 
 fn number(position: usize) -> u32 {

@@ -48,12 +48,12 @@ fn read_short(text: &str) -> Result<Volume, Wrong> {
     let (source, target, mode) = match parts[..] {
         [source, target] => (source, target, "rw"),
         [source, target, mode] => (source, target, mode),
-        _ => return Err(invalid(format!("{} is not source:target or source:target:ro", quoted(text)))),
+        _ => return Err(invalid(text, "is not source:target or source:target:ro")),
     };
     let read_only = match mode {
         "ro" => true,
         "rw" => false,
-        _ => return Err(invalid(format!("{} is not a mode: ro or rw", quoted(mode)))),
+        _ => return Err(invalid(text, "has another mode than ro or rw")),
     };
     Ok(Volume { source: source.to_owned(), target: target.to_owned(), read_only })
 }
@@ -81,13 +81,10 @@ fn check(volume: Volume) -> Result<Volume, Wrong> {
     let Volume { source, target, .. } = &volume;
     for path in [source, target] {
         if path.split('/').any(|part| part == "..") {
-            return Err(forbidden(format!("{} must not contain \"..\"", quoted(path))));
+            return Err(forbidden(path, "must not contain \"..\""));
         }
         if path.contains([',', ':', '"']) || path.chars().any(char::is_control) {
-            return Err(invalid(format!(
-                "{} must not contain a comma, a colon, a quote or a control character",
-                quoted(path)
-            )));
+            return Err(invalid(path, "must not contain a comma, a colon, a quote or a control character"));
         }
         if path.len() > grammar::PATH_BYTES_MAX {
             return Err(Wrong::new(
@@ -97,32 +94,26 @@ fn check(volume: Volume) -> Result<Volume, Wrong> {
         }
     }
     if !target.starts_with('/') {
-        return Err(invalid(format!("the target {} is not an absolute path", quoted(target))));
+        return Err(invalid(target, "is no target, which is an absolute path"));
     }
     if plain_path(target) == "/" {
-        return Err(forbidden("nothing can be mounted over \"/\"".to_owned()));
+        return Err(forbidden(target, "cannot be mounted over"));
     }
     if volume.is_bind() {
         check_host_path(&plain_path(source))?;
     } else if !grammar::is_docker_name(source) {
-        return Err(invalid(format!(
-            "the source {} is neither an absolute path nor the name of a volume",
-            quoted(source)
-        )));
+        return Err(invalid(source, "is no source, which is an absolute path or the name of a volume"));
     }
     Ok(volume)
 }
 
 fn check_host_path(path: &str) -> Result<(), Wrong> {
     if path == "/" {
-        return Err(forbidden("\"/\" would give the whole machine to the job".to_owned()));
+        return Err(forbidden(path, "would give the whole machine to the job"));
     }
     let is_socket = SOCKETS.iter().any(|name| path.ends_with(name));
     if is_socket || SOCKET_DIRECTORIES.contains(&path) {
-        return Err(forbidden(format!(
-            "{} would give the Docker socket, and so the machine, to the job",
-            quoted(path)
-        )));
+        return Err(forbidden(path, "would give the Docker socket, and so the machine, to the job"));
     }
     Ok(())
 }
@@ -133,12 +124,12 @@ fn plain_path(path: &str) -> String {
     format!("/{}", parts.join("/"))
 }
 
-fn invalid(text: String) -> Wrong {
-    Wrong::new(Code::InvalidMount, text)
+fn invalid(input: &str, reason: &str) -> Wrong {
+    Wrong::input(Code::InvalidMount, input, reason)
 }
 
-fn forbidden(text: String) -> Wrong {
-    Wrong::new(Code::ForbiddenMount, text)
+fn forbidden(input: &str, reason: &str) -> Wrong {
+    Wrong::input(Code::ForbiddenMount, input, reason)
 }
 
 const SOCKETS: [&str; 3] = ["/docker.sock", "/podman.sock", "/containerd.sock"];

@@ -1,0 +1,105 @@
+//! The JSON Schema of a jobs file, for editors. It is made from the table of keys, so it offers exactly what the reader takes.
+//!
+//! It is looser than the reader where a schema cannot follow: grammars of values, what depends on another key, and `${VAR}`, which
+//! may stand for anything.
+
+use serde_json::{Map, Value, json};
+
+use super::keys::{self, Key, Range, Shape};
+
+/// The schema, as a JSON document (draft 2020-12).
+#[must_use]
+pub fn schema() -> Value {
+    json!({
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "Longshore jobs file",
+        "oneOf": [{ "$ref": "#/$defs/file" }, { "type": "array", "items": { "$ref": "#/$defs/named_job" } }],
+        "$defs": {
+            "file": {
+                "type": "object",
+                "required": ["jobs"],
+                "properties": {
+                    "version": { "const": 1 },
+                    "defaults": { "oneOf": [{ "$ref": "#/$defs/job" }, { "type": "null" }] },
+                    "jobs": {
+                        "type": ["object", "null"],
+                        "patternProperties": {
+                            "^[a-z0-9][a-z0-9._-]{0,62}$": { "$ref": "#/$defs/job" },
+                            "^x-": true,
+                        },
+                        "additionalProperties": false,
+                    },
+                },
+                "patternProperties": { "^x-": true },
+                "additionalProperties": false,
+            },
+            "job": job(None),
+            "named_job": job(Some(("name", json!({ "type": "string", "pattern": "^[a-z0-9][a-z0-9._-]{0,62}$" })))),
+            "variable": { "type": "string", "pattern": "\\$\\{[A-Za-z_][A-Za-z0-9_]*\\}" },
+        },
+    })
+}
+
+fn job(name: Option<(&str, Value)>) -> Value {
+    let mut schema = part(keys::JOB);
+    schema["patternProperties"] = json!({ "^x-": true });
+    if let Some((name, value)) = name {
+        schema["properties"][name] = value;
+        schema["required"] = json!([name]);
+    }
+    schema
+}
+
+fn part(keys: &[Key]) -> Value {
+    let mut properties = Map::new();
+    for key in keys {
+        let mut value = shape(&key.shape);
+        value["description"] = json!(key.about);
+        for (alias, _) in keys::ALIASES.iter().filter(|(_, meant)| *meant == key.name) {
+            let mut value = value.clone();
+            value["description"] = json!(format!("The same as {}.", key.name));
+            properties.insert((*alias).to_owned(), value);
+        }
+        properties.insert(key.name.to_owned(), value);
+    }
+    json!({ "type": "object", "properties": properties, "additionalProperties": false })
+}
+
+fn shape(shape: &Shape) -> Value {
+    let text = || json!({ "type": "string" });
+    let one_or_list = |one: Value| json!({ "anyOf": [one.clone(), { "type": "array", "items": one }] });
+    match shape {
+        Shape::Text => text(),
+        Shape::LooseText | Shape::Size => json!({ "type": ["string", "number"] }),
+        Shape::Words | Shape::Texts => one_or_list(text()),
+        Shape::Pairs => json!({
+            "anyOf": [
+                { "type": "object", "additionalProperties": { "type": ["string", "number"] } },
+                { "type": "array", "items": { "type": "string", "pattern": "=" } },
+            ],
+        }),
+        Shape::Bool => or_variable(json!({ "type": "boolean" })),
+        Shape::Integer(range) => integer(*range),
+        Shape::Integers(range) => one_or_list(integer(*range)),
+        Shape::Number => or_variable(json!({ "type": "number", "minimum": 0 })),
+        Shape::Duration => or_variable(json!({ "type": "string", "pattern": "^[0-9].*[a-z]$" })),
+        Shape::DurationOrNone => or_variable(json!({ "type": "string", "pattern": "^(none|[0-9].*[a-z])$" })),
+        Shape::Choice(names) => choice(names()),
+        Shape::Choices(names) => one_or_list(choice(names())),
+        Shape::Volumes => json!({ "type": "array", "items": { "anyOf": [text(), part(keys::VOLUME)] } }),
+        Shape::Part(keys) => part(keys),
+        Shape::PartOrInteger(keys, range) => json!({ "anyOf": [integer(*range), part(keys)] }),
+    }
+}
+
+fn integer(range: Range) -> Value {
+    or_variable(json!({ "type": "integer", "minimum": range.from, "maximum": range.to }))
+}
+
+fn choice(names: Vec<&str>) -> Value {
+    or_variable(json!({ "enum": names }))
+}
+
+fn or_variable(schema: Value) -> Value {
+    json!({ "anyOf": [schema, { "$ref": "#/$defs/variable" }] })
+}

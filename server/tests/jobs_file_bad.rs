@@ -1,0 +1,174 @@
+//! Every bad jobs file gets the error that its author needs: the files are in `jobs_files/bad`, what must be said beside them.
+//!
+//! `LONGSHORE_BLESS=1 cargo test -p longshore-server --test jobs_file_bad` writes what is said now; the reviewer reads the difference.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use longshore_server::config::jobs_file::{Code, Environment, FAULTS_MAX, Faults, load, parse};
+
+#[test]
+fn every_bad_file_gets_the_expected_faults() {
+    let mut wrong = Vec::new();
+    for file in files("bad", "yaml") {
+        let said = said_about(&file);
+        let expected_file = file.with_extension("expected");
+        if std::env::var_os("LONGSHORE_BLESS").is_some() {
+            fs::write(&expected_file, &said).expect("blessed");
+        }
+        let expected = fs::read_to_string(&expected_file).unwrap_or_default();
+        if said != expected {
+            wrong.push(format!("{}:\n--- expected\n{expected}\n--- said\n{said}", file.display()));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n\n"));
+}
+
+#[test]
+fn no_fault_repeats_a_secret() {
+    for file in files("bad", "yaml") {
+        let said = said_about(&file);
+        assert!(!said.contains("swordfish"), "{}:\n{said}", file.display());
+    }
+}
+
+#[test]
+fn every_message_fits_the_form() {
+    for file in files("bad", "yaml") {
+        let faults = load(&file, &environment()).expect_err("a bad file");
+        assert!(faults.list.len() <= FAULTS_MAX);
+        for fault in &faults.list {
+            let (at, code) = (fault.at, fault.code);
+            let line = fault.to_string().lines().next().map(str::to_owned).expect("a line");
+            let head = format!("{}:{}:{}: {code}: ", fault.file, at.line, at.column);
+            assert!(line.starts_with(&head), "{line}");
+            assert!(line.len() < head.len() + 800 && !line.chars().any(char::is_control), "{line}");
+        }
+    }
+}
+
+#[test]
+fn an_empty_file_is_a_warning_at_first_and_a_fault_at_reload() {
+    for text in ["", "\n# nothing yet\n", "jobs:\n", "jobs: {}\n", "[]", "---\n"] {
+        let loaded = parse(text, Path::new("jobs.yaml"), &environment()).expect(text);
+        assert_eq!(loaded.warnings.first().map(|warning| warning.code), Some(Code::NoJobs), "{text:?}");
+        let faults = loaded.require_jobs().expect_err(text);
+        assert_eq!(faults.to_string(), "jobs.yaml: no_jobs: file defines no jobs", "{text:?}");
+    }
+}
+
+#[test]
+fn a_file_of_two_mebibytes_is_too_large() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let file = directory.path().join("jobs.yaml");
+    fs::write(&file, vec![b'#'; 2 << 20]).expect("written");
+    assert_eq!(only_code(load(&file, &environment()).expect_err("too large")), Code::FileTooLarge);
+    let empty = parse(&"#".repeat(2 << 20), &file, &environment()).expect_err("too large");
+    assert_eq!(only_code(empty), Code::FileTooLarge);
+}
+
+#[test]
+fn what_is_not_utf8_is_told_with_its_offset() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let file = directory.path().join("jobs.yaml");
+    for (content, offset) in
+        [(&b"jobs: \xff"[..], "byte offset 6"), (&b"\xff\xfej\0o\0"[..], "byte offset 0")]
+    {
+        fs::write(&file, content).expect("written");
+        let said = load(&file, &environment()).expect_err("not UTF-8").to_string();
+        assert!(said.contains("not_utf8") && said.contains(offset), "{said}");
+    }
+}
+
+#[test]
+fn what_cannot_be_read_is_told_with_the_reason() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let said = |path: &Path| load(path, &environment()).expect_err("unreadable").to_string();
+    let directory_says = said(directory.path());
+    assert!(directory_says.ends_with(": cannot_read: it is a directory"), "{directory_says}");
+
+    let missing = said(&directory.path().join("missing.yaml"));
+    assert!(missing.ends_with("missing.yaml: cannot_read: it does not exist"), "{missing}");
+
+    let fifo = directory.path().join("fifo");
+    rustix::fs::mknodat(
+        rustix::fs::CWD,
+        &fifo,
+        rustix::fs::FileType::Fifo,
+        rustix::fs::Mode::from_raw_mode(0o600),
+        0,
+    )
+    .expect("a FIFO");
+    assert!(said(&fifo).ends_with("cannot_read: it is not a regular file"));
+
+    let locked = directory.path().join("locked.yaml");
+    fs::write(&locked, "jobs: {}").expect("written");
+    fs::set_permissions(&locked, fs::Permissions::from_mode(0o000)).expect("mode set");
+    // Root may read everything: then there is nothing to refuse.
+    if let Err(faults) = load(&locked, &environment()) {
+        assert!(faults.to_string().contains("cannot_read: permission denied"), "{faults}");
+    }
+}
+
+#[test]
+fn a_job_with_everything_resolved_has_a_limit() {
+    let value = "v".repeat(30 * 1024);
+    let variables: String = (0..10).map(|n| format!("    V{n}: {value}\n")).collect();
+    let text = format!("- name: a\n  image: busybox\n  environment:\n{variables}");
+    let faults = parse(&text, Path::new("jobs.yaml"), &environment()).expect_err("too long");
+    assert_eq!(only_code(faults), Code::TooLong);
+}
+
+#[test]
+fn beyond_fifty_faults_are_only_counted() {
+    let text: String = (0..70).map(|n| format!("- {{name: j{n}, imgae: x, image: busybox}}\n")).collect();
+    let faults = parse(&text, Path::new("jobs.yaml"), &environment()).expect_err("faults");
+    assert_eq!((faults.list.len(), faults.more), (FAULTS_MAX, 20));
+    assert!(faults.to_string().ends_with("\nand 20 more faults"));
+}
+
+#[test]
+fn a_token_in_the_file_is_a_warning_that_does_not_repeat_it() {
+    let text =
+        "- name: a\n  image: busybox\n  environment:\n    GH: ghp_0123456789abcdefghijABCDEFGHIJ012345\n";
+    let loaded = parse(text, Path::new("jobs.yaml"), &environment()).expect("a good file");
+    let [warning] = &loaded.warnings[..] else { panic!("{:?}", loaded.warnings) };
+    assert_eq!((warning.code, warning.at.line), (Code::LooksLikeSecret, 4));
+    assert!(!warning.to_string().contains("ghp_"), "{warning}");
+    let from_outside = text.replace("ghp_0123456789abcdefghijABCDEFGHIJ012345", "${TOKEN}");
+    let loaded = parse(&from_outside, Path::new("jobs.yaml"), &environment()).expect("a good file");
+    assert!(loaded.warnings.is_empty(), "{:?}", loaded.warnings);
+}
+
+fn only_code(faults: Faults) -> Code {
+    assert_eq!(faults.list.len(), 1, "{faults}");
+    faults.list[0].code
+}
+
+/// What is printed about a file, with its directory left out.
+fn said_about(file: &Path) -> String {
+    let faults = load(file, &environment()).expect_err(&format!("{} is refused", file.display()));
+    let directory = format!("{}/", file.parent().expect("a directory").display());
+    format!("{faults}\n").replace(&directory, "")
+}
+
+fn environment() -> Environment {
+    let token = "ghp_0123456789abcdefghijABCDEFGHIJ012345";
+    [("WORD", "banana"), ("TOKEN", token)]
+        .map(|(name, value)| (name.to_owned(), value.to_owned()))
+        .into_iter()
+        .collect()
+}
+
+fn files(kind: &str, extension: &str) -> Vec<PathBuf> {
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/jobs_files").join(kind);
+    let entries = fs::read_dir(directory).expect("the directory of test files");
+    let mut files: Vec<_> = entries
+        .map(|entry| entry.expect("an entry").path())
+        .filter(|path| path.extension().is_some_and(|found| found == extension))
+        .collect();
+    files.sort();
+    assert!(!files.is_empty());
+    files
+}
