@@ -12,6 +12,7 @@ mod health;
 mod jobs;
 mod logs;
 mod run;
+mod schema;
 mod screen;
 mod show;
 mod usage;
@@ -63,6 +64,7 @@ enum Verb {
     Drain(workers::DrainFlags),
     Definitions(definitions::Flags),
     Validate(validate::Flags),
+    Schema(schema::Flags),
     Health(health::Flags),
     Completions(completions::Flags),
 }
@@ -109,6 +111,7 @@ fn perform(verb: Verb) -> anyhow::Result<()> {
         Verb::Drain(flags) => asking(workers::drain(flags)),
         Verb::Definitions(flags) => asking(definitions::definitions(flags)),
         Verb::Validate(flags) => validate::validate(&flags),
+        Verb::Schema(flags) => schema::schema(&flags),
         Verb::Health(flags) => asking(health::health(flags)),
         Verb::Completions(flags) => completions::completions(&flags),
     }

@@ -56,19 +56,22 @@ pub(crate) fn validate(flags: &Flags) -> anyhow::Result<()> {
         return Err(Failure::silent(Exit::Usage).into());
     }
     if count > 0 {
-        let noun = if count == 1 { "fault" } else { "faults" };
         let shown = if more > 0 { format!(", the first {} are above", faults.len()) } else { String::new() };
-        return Err(
-            Failure::new(Exit::Usage, format!("{}: {count} {noun}{shown}", flags.file.display())).into()
-        );
+        return Err(Failure::new(
+            Exit::Usage,
+            format!("{}: {}{shown}", flags.file.display(), counted(count, "fault")),
+        )
+        .into());
     }
     if flags.format == Format::Table {
-        screen::line(&format!(
-            "{}: {jobs} jobs, no faults",
-            screen::visible(&flags.file.display().to_string())
-        ))?;
+        let file = flags.file.display().to_string();
+        screen::line(&format!("{}: {}, no faults", screen::visible(&file), counted(jobs, "job")))?;
     }
     Ok(())
+}
+
+fn counted(count: usize, noun: &str) -> String {
+    if count == 1 { format!("1 {noun}") } else { format!("{count} {noun}s") }
 }
 
 fn as_json(fault: &Fault) -> Value {

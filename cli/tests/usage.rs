@@ -22,6 +22,7 @@ const VERBS: &[&str] = &[
     "drain",
     "definitions",
     "validate",
+    "schema",
     "health",
     "completions",
 ];
@@ -115,7 +116,7 @@ fn validate_tells_all_faults_of_a_file_and_ends_with_two() {
     }
     let json: serde_json::Value =
         serde_json::from_str(&said(longshore(&["validate", "-o", "json"]).arg(&file)).out).unwrap();
-    assert_eq!((&json["valid"], &json["faults"][1]["code"]), (&false.into(), &"unknown_field".into()));
+    assert_eq!((&json["valid"], &json["faults"][0]["code"]), (&false.into(), &"unknown_field".into()));
 }
 
 #[test]
@@ -127,5 +128,12 @@ fn validate_needs_no_server_and_takes_variables_from_here() {
     assert!(unset.code == 2 && unset.err.contains("TAG"), "{unset:?}");
     let set = said(longshore(&["validate"]).arg(&file).env("TAG", "1"));
     assert_eq!((set.code, set.err.as_str()), (0, ""));
-    assert!(set.out.ends_with("jobs.yaml: 1 jobs, no faults\n"), "{set:?}");
+    assert!(set.out.ends_with("jobs.yaml: 1 job, no faults\n"), "{set:?}");
+}
+
+#[test]
+fn the_schema_is_json_that_knows_the_keys() {
+    let said = said(&mut longshore(&["schema"]));
+    let schema: serde_json::Value = serde_json::from_str(&said.out).unwrap();
+    assert!(schema["$schema"].is_string() && said.out.contains("\"stop_grace_period\""), "{}", said.out);
 }
