@@ -86,7 +86,7 @@ fn verdict(
         return Verdict::End(State::Succeeded, String::new());
     }
     if outcome == Outcome::Cancelled || (under_cancel && budget != Budget::Own) {
-        return Verdict::End(State::Cancelled, reason_of(closed));
+        return Verdict::End(State::Cancelled, "cancelled".into());
     }
     let Some(job) = it.jobs.get_mut(&id) else {
         return Verdict::Hold;
@@ -129,8 +129,8 @@ fn note_loss(job: &mut Job, now: Now) -> u32 {
 fn reason_of(closed: &ClosedAttempt) -> String {
     match (closed.message.is_empty(), closed.exit_code) {
         (false, _) => closed.message.clone(),
-        (true, Some(code)) => format!("exit code {code}"),
-        (true, None) => closed.outcome.name().replace('_', " "),
+        (true, Some(code)) if closed.outcome == Outcome::Failed => format!("exit code {code}"),
+        (true, _) => closed.outcome.name().replace('_', " "),
     }
 }
 

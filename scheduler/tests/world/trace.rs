@@ -1,0 +1,106 @@
+//! A step in words, one line for each change and effect.
+
+use crate::world::World;
+use crate::world::protocol::{Order, SessionId, Timestamp};
+use crate::world::scheduler::step::{Answer, Change, ClosedAttempt, Effect, Note, Step};
+
+pub(crate) fn lines(world: &World, start: Timestamp, step: &Step) -> Vec<String> {
+    let changes = step.changes.iter().map(|change| change_line(start, change));
+    changes.chain(step.effects.iter().map(|effect| effect_line(world, effect))).collect()
+}
+
+fn change_line(start: Timestamp, change: &Change) -> String {
+    let at = |at: &Timestamp| format!("{}ms", at.0 - start.0);
+    match change {
+        Change::Added(it) => format!("change j{} added {} due {}", it.job, it.state.name(), at(&it.due_at)),
+        Change::Assigned(it) => {
+            format!("change j{} assigned to worker {} attempt {}", it.token, it.worker, it.number)
+        }
+        Change::Started { token, at: when, .. } => format!("change j{token} started {}", at(when)),
+        Change::Stopping { token, cause, by, .. } => {
+            format!("change j{token} stopping: {} by {by}", cause.name())
+        }
+        Change::Waiting { job, closed, due_at, state } => {
+            format!("change j{job} waits again: {} due {} after {}", state.name(), at(due_at), end(closed))
+        }
+        Change::Due { job } => format!("change j{job} due"),
+        Change::Ended(it) => {
+            let closed = it.closed.as_ref().map_or(String::from("no attempt"), end);
+            let confirmed = if it.confirmed { "" } else { " unconfirmed" };
+            format!("change j{} ended {}{confirmed} ({:?}) with {closed}", it.job, it.state.name(), it.reason)
+        }
+        Change::Noted { job, note, .. } => match note {
+            Note::LateReport { token, worker, said } => {
+                format!("note j{job} late report of {token} by worker {worker}: {said}")
+            }
+            Note::Unreachable { token, worker } => {
+                format!("note j{job} {token} unreachable on worker {worker}")
+            }
+            Note::Revived { token, worker } => format!("note j{job} {token} revived on worker {worker}"),
+            Note::CancelRequested { by } => format!("note j{job} cancel requested by {by}"),
+        },
+        Change::Keyed { key, holder, .. } => {
+            format!("change key {key} holds j{} x{}", holder.job, holder.count)
+        }
+        Change::Worker(row) => {
+            format!("change worker {} {:?} cordoned={}", row.worker, row.name, row.cordoned)
+        }
+        Change::WorkerForgotten(worker) => format!("change worker {worker} forgotten"),
+    }
+}
+
+fn end(closed: &ClosedAttempt) -> String {
+    let code = closed.exit_code.map(|code| format!(" exit {code}")).unwrap_or_default();
+    format!("{}#{} {}{code}", closed.token.job, closed.token.fence, closed.outcome.name())
+}
+
+fn effect_line(world: &World, effect: &Effect) -> String {
+    let who = |session: &SessionId| {
+        let found = world.workers.iter().find(|(_, member)| member.session == Some(*session));
+        found.map_or_else(|| format!("session {session}"), |(name, _)| name.clone())
+    };
+    match effect {
+        Effect::Reply(_, answer) => format!("reply {}", answer_words(answer)),
+        Effect::Send(session, order) => format!("order {} {}", who(session), order_words(order)),
+        Effect::Define(session, definition) => format!("order {} define {}", who(session), definition.name),
+        Effect::Enqueue(session, grants) => {
+            let list: Vec<String> = grants.iter().map(|grant| format!("j{}", grant.token)).collect();
+            format!("order {} enqueue {}", who(session), list.join(" "))
+        }
+        Effect::Close(session, reason) => format!("close {} {reason:?}", who(session)),
+        Effect::JobEnded(job, state) => format!("tell j{job} {}", state.name()),
+    }
+}
+
+fn order_words(order: &Order) -> String {
+    match order {
+        Order::Welcome(it) => format!("welcome worker {} last report {}", it.worker, it.last_report),
+        Order::Reconciled(it) => {
+            let list: Vec<String> =
+                it.attempts.iter().map(|(token, verdict)| format!("j{token} {verdict:?}")).collect();
+            format!("reconciled [{}]", list.join(", "))
+        }
+        Order::Cancel(it) => format!("cancel j{} {}", it.token, it.cause.name()),
+        Order::Recall(tokens) => {
+            let list: Vec<String> = tokens.iter().map(|token| format!("j{token}")).collect();
+            format!("recall {}", list.join(" "))
+        }
+        Order::Acknowledge(number) => format!("acknowledge {number}"),
+        Order::Pulse(_) => "pulse".into(),
+        Order::Refused(it) => format!("refused {}: {}", it.code, it.text),
+        other => other.name().to_lowercase(),
+    }
+}
+
+fn answer_words(answer: &Answer) -> String {
+    match answer {
+        Answer::Accepted(it) => {
+            let pending = it.pending.map(|reason| format!(" ({})", reason.name())).unwrap_or_default();
+            format!("accepted j{} x{} {}{pending}", it.first, it.count, it.state.name())
+        }
+        Answer::Replayed(holder) => format!("replayed j{} x{}", holder.job, holder.count),
+        Answer::Cancelling(state) => format!("cancelling {}", state.name()),
+        Answer::Done => "done".into(),
+        Answer::Rejected(rejection) => format!("rejected {rejection:?}"),
+    }
+}
