@@ -1,6 +1,151 @@
-//! The worker's body.
+//! The worker's body: it owns clocks, sockets, directories and runtimes, and does what the brain in `worker` decides.
+//!
+//! [`run`] is all that a program needs: it takes the state directory, surveys what an earlier process has left, connects to the server
+//! and stays connected until it is asked to leave.
 
 pub mod attempt_dir;
 pub mod clock;
+pub mod config;
+mod engine;
+pub mod identity;
 pub mod logs;
+mod machine;
 pub mod runtime;
+pub mod ws;
+
+use std::io;
+use std::sync::Arc;
+
+use protocol::RuntimeKind;
+use protocol::report::Availability;
+use rand::TryRng;
+use rand::rngs::SysRng;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::mpsc;
+use worker::{Input, Worker};
+
+pub use config::{Config, ConfigError, OnTerm};
+use engine::{Engine, Inbox};
+use identity::{Identity, IdentityError};
+use logs::Logs;
+use runtime::fake::Fake;
+use runtime::{Events, Runtime};
+use ws::Dialer;
+
+/// A worker cannot be started.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A setting cannot be.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// The state directory cannot be used.
+    #[error(transparent)]
+    Identity(#[from] IdentityError),
+    /// The system gives no random bytes.
+    #[error("the system gives no random bytes")]
+    Random(#[source] rand::rngs::SysError),
+}
+
+/// Runs a worker until it has left. Each item of `terms` is one wish that it leave: the first means what `on_term` says, the second
+/// stops what runs, the third leaves at once. A server that cannot be reached is no error: it is called again for ever.
+///
+/// # Errors
+/// It cannot be started.
+pub async fn run(config: Config, terms: mpsc::Receiver<()>) -> Result<(), Error> {
+    config.check()?;
+    let identity = if config.share_state_dir {
+        Identity::open_shared(&config.state_dir)?
+    } else {
+        Identity::open(&config.state_dir)?
+    };
+    let (logs, output_done) = Logs::new();
+    let (events, runtime) = mpsc::unbounded_channel();
+    let runtimes = runtimes(&config, &events, &logs);
+    let (first, availabilities) = survey(&runtimes, &identity).await;
+    let engine = Engine {
+        worker: brain(&config, &identity, availabilities)?,
+        identity,
+        runtimes,
+        dialer: Dialer::new(config.server, config.token_file),
+        logs,
+        on_term: config.on_term,
+        inbox: Inbox { runtime, output_done, terms },
+        link: None,
+        terms: 0,
+        exit: false,
+    };
+    engine.run(first).await;
+    Ok(())
+}
+
+/// SIGTERM and SIGINT as wishes to leave.
+///
+/// # Errors
+/// The system does not let us listen for them.
+pub fn terms() -> io::Result<mpsc::Receiver<()>> {
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let (wish, wishes) = mpsc::channel(8);
+    tokio::spawn(async move {
+        loop {
+            tokio::select! {
+                _ = terminate.recv() => {}
+                _ = interrupt.recv() => {}
+            }
+            if wish.send(()).await.is_err() {
+                return;
+            }
+        }
+    });
+    Ok(wishes)
+}
+
+fn runtimes(config: &Config, events: &Events, logs: &Logs) -> Vec<Arc<dyn Runtime>> {
+    let mut runtimes: Vec<Arc<dyn Runtime>> = Vec::new();
+    if config.runtimes.fake {
+        runtimes.push(Arc::new(Fake::new(events.clone(), logs.clone())));
+    }
+    runtimes
+}
+
+/// Finds what an earlier process has left; also how each runtime is.
+async fn survey(
+    runtimes: &[Arc<dyn Runtime>],
+    identity: &Identity,
+) -> (Input, Vec<(RuntimeKind, Availability)>) {
+    let mut attempts = Vec::new();
+    let mut foreign = Vec::new();
+    let mut availabilities = Vec::new();
+    for runtime in runtimes {
+        if let Some(membership) = identity.membership() {
+            runtime.joined(membership);
+        }
+        let survey = runtime.survey().await;
+        attempts.extend(survey.restored);
+        foreign.extend(survey.foreign);
+        availabilities.push((runtime.kind(), survey.availability));
+    }
+    (Input::Restored { attempts, foreign }, availabilities)
+}
+
+fn brain(
+    config: &Config,
+    identity: &Identity,
+    runtimes: Vec<(RuntimeKind, Availability)>,
+) -> Result<Worker, Error> {
+    let seed = SysRng.try_next_u64().map_err(Error::Random)?;
+    let about = worker::Config {
+        name: config.name.clone(),
+        secret: identity.secret(),
+        cluster: identity.membership().map(|it| it.cluster),
+        rejoin: config.rejoin,
+        incarnation: identity.incarnation(),
+        engine: None,
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        slots: config.slots,
+        backlog: config.backlog,
+        labels: config.labels.clone(),
+        runtimes,
+    };
+    Ok(Worker::new(about, seed))
+}

@@ -40,6 +40,8 @@ pub enum Effect {
         token: Token,
         /// Who ran it.
         runtime: RuntimeKind,
+        /// Whether the server does not have all of its output: the rest is given up.
+        give_up_output: bool,
     },
     /// The server knows us: keep both beside the secret, and give them to the runtimes.
     Joined {

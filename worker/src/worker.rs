@@ -353,9 +353,9 @@ impl Worker {
         let Some(attempt) = self.attempts.remove(&token) else {
             return;
         };
-        if matches!(attempt.stage, Stage::Ended(Ended { launched: true, .. })) {
+        if let Stage::Ended(Ended { launched: true, output_done, .. }) = attempt.stage {
             let runtime = attempt.runtime();
-            self.effects.push(Effect::Forget { token, runtime });
+            self.effects.push(Effect::Forget { token, runtime, give_up_output: !output_done });
         }
     }
 }

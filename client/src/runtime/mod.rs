@@ -9,6 +9,7 @@
 //! second container: it adopts the first.
 
 pub mod argv;
+pub mod fake;
 pub mod policy;
 
 use std::future::Future;

@@ -93,7 +93,7 @@ fn give_back(worker: &mut Worker, token: Token, cause: ReleaseCause) {
     worker.set_alarm(token, None);
     if let Some(attempt) = worker.attempts.remove(&token) {
         let runtime = attempt.runtime();
-        worker.effects.push(Effect::Forget { token, runtime });
+        worker.effects.push(Effect::Forget { token, runtime, give_up_output: true });
     }
     worker.outbox.released(token, cause);
 }

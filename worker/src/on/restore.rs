@@ -33,7 +33,7 @@ fn adopt(worker: &mut Worker, now: Uptime, token: Token, restored: Restored) {
     let runtime = launch.spec.runtime;
     if found == Found::Unstarted {
         // The server will find it absent and enqueue it again.
-        worker.effects.push(Effect::Forget { token, runtime });
+        worker.effects.push(Effect::Forget { token, runtime, give_up_output: true });
         return;
     }
     let place = Place { priority: Reverse(0), due: 0, arrival: worker.next_arrival() };

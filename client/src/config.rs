@@ -1,0 +1,244 @@
+//! A worker's settings: what a flag, a variable or a test gives, checked once. Raw text ends at this door.
+
+use std::path::PathBuf;
+
+use protocol::wire::{LABELS_MAX, SLOTS_MAX};
+
+use crate::runtime::policy::Allow;
+use crate::ws::Address;
+
+/// A worker's settings.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// The server.
+    pub server: Address,
+    /// What people call this worker: 1 to 63 of `A-Z a-z 0-9 . _ -`, beginning with a letter or a digit.
+    pub name: String,
+    /// The file with the bearer token, read again at each connection; none: the server is open.
+    pub token_file: Option<PathBuf>,
+    /// Where identity and attempts are kept.
+    pub state_dir: PathBuf,
+    /// Several workers of this host share the state directory: each takes the first free `slot-N` in it.
+    pub share_state_dir: bool,
+    /// Join although the server does not know this state directory's secret.
+    pub rejoin: bool,
+    /// How many containers may run at once.
+    pub slots: u32,
+    /// How many attempts may wait in front of the slots.
+    pub backlog: u32,
+    /// What jobs may require of this worker.
+    pub labels: Vec<(String, String)>,
+    /// What it runs.
+    pub runtimes: Runtimes,
+    /// What SIGTERM means.
+    pub on_term: OnTerm,
+}
+
+/// Which runtimes a worker offers.
+#[derive(Clone, Debug)]
+pub struct Runtimes {
+    /// Containers, by this program (any that speaks like docker's); none: no containers.
+    pub docker: Option<PathBuf>,
+    /// What containers are allowed beyond the default.
+    pub allow: Allow,
+    /// Plain subprocesses, for definitions that ask for them.
+    pub process: bool,
+    /// Pretended attempts, for tests and benchmarks.
+    pub fake: bool,
+}
+
+/// What a worker does at its first SIGTERM. A second one interrupts, a third one detaches.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OnTerm {
+    /// Finish what runs, give back the rest.
+    #[default]
+    Drain,
+    /// Stop what runs, with grace.
+    Interrupt,
+    /// Leave at once: containers go on, and the next start adopts them.
+    Detach,
+}
+
+/// A setting that cannot be.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ConfigError {
+    /// See [`AddressError`](crate::ws::AddressError).
+    #[error("--server")]
+    Server(#[source] crate::ws::AddressError),
+    /// The name is none.
+    #[error("--name: `{}` must be 1 to 63 of A-Z a-z 0-9 . _ - and begin with a letter or a digit", .0.escape_debug())]
+    Name(String),
+    /// No or too many slots.
+    #[error("--slots: {0} is not between 1 and {SLOTS_MAX}")]
+    Slots(u32),
+    /// Too large a backlog.
+    #[error("--backlog: {0} is not between 0 and {SLOTS_MAX}")]
+    Backlog(u32),
+    /// Not `key=value`.
+    #[error("--label: `{}` is not KEY=VALUE", .0.escape_debug())]
+    Label(String),
+    /// The same key twice.
+    #[error("--label: `{}` is given twice", .0.escape_debug())]
+    LabelTwice(String),
+    /// More labels than a server takes.
+    #[error("--label: there are {0}, at most {LABELS_MAX} are allowed")]
+    Labels(usize),
+    /// It could run nothing.
+    #[error("no runtime is left: allow docker, process or fake")]
+    NoRuntime,
+}
+
+impl Config {
+    /// Settings for this server, all others by default: docker only; as many slots as cores; and a backlog of the same size, so that
+    /// a freed slot starts its next attempt without asking the server, and no more than one round of work waits behind a slow one.
+    ///
+    /// # Errors
+    /// `server` is no address; see [`Address`].
+    pub fn new(server: &str) -> Result<Self, ConfigError> {
+        let cores =
+            std::thread::available_parallelism().map_or(1, |cores| u32::try_from(cores.get()).unwrap_or(1));
+        Ok(Self {
+            server: Address::parse(server).map_err(ConfigError::Server)?,
+            name: host_name(),
+            token_file: None,
+            state_dir: default_state_dir(),
+            share_state_dir: false,
+            rejoin: false,
+            slots: cores.min(SLOTS_MAX),
+            backlog: cores.min(SLOTS_MAX),
+            labels: Vec::new(),
+            runtimes: Runtimes {
+                docker: Some(PathBuf::from("docker")),
+                allow: Allow::default(),
+                process: false,
+                fake: false,
+            },
+            on_term: OnTerm::default(),
+        })
+    }
+
+    /// Whether a worker can be started with these.
+    ///
+    /// # Errors
+    /// The first setting that cannot be, and what would be right.
+    pub fn check(&self) -> Result<(), ConfigError> {
+        if !is_name(&self.name) {
+            return Err(ConfigError::Name(self.name.clone()));
+        }
+        if !(1..=SLOTS_MAX).contains(&self.slots) {
+            return Err(ConfigError::Slots(self.slots));
+        }
+        if self.backlog > SLOTS_MAX {
+            return Err(ConfigError::Backlog(self.backlog));
+        }
+        if self.labels.len() > LABELS_MAX {
+            return Err(ConfigError::Labels(self.labels.len()));
+        }
+        for (index, (key, value)) in self.labels.iter().enumerate() {
+            if !is_label(key, value) {
+                return Err(ConfigError::Label(format!("{key}={value}")));
+            }
+            if self.labels[..index].iter().any(|(other, _)| other == key) {
+                return Err(ConfigError::LabelTwice(key.clone()));
+            }
+        }
+        if self.runtimes.docker.is_none() && !self.runtimes.process && !self.runtimes.fake {
+            return Err(ConfigError::NoRuntime);
+        }
+        Ok(())
+    }
+}
+
+/// Reads `key=value`.
+///
+/// # Errors
+/// There is no `=`, or no key before it.
+pub fn parse_label(text: &str) -> Result<(String, String), ConfigError> {
+    match text.split_once('=') {
+        Some((key, value)) if is_label(key, value) => Ok((key.to_owned(), value.to_owned())),
+        _ => Err(ConfigError::Label(text.to_owned())),
+    }
+}
+
+fn is_label(key: &str, value: &str) -> bool {
+    let plain = |text: &str| text.len() <= LABEL_BYTES_MAX && !text.chars().any(char::is_control);
+    !key.is_empty() && plain(key) && plain(value)
+}
+
+fn is_name(name: &str) -> bool {
+    (1..=NAME_BYTES_MAX).contains(&name.len())
+        && name.starts_with(|first: char| first.is_ascii_alphanumeric())
+        && name.bytes().all(is_name_byte)
+}
+
+fn is_name_byte(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"._-".contains(&byte)
+}
+
+/// The host's name as a worker's name.
+fn host_name() -> String {
+    let name = rustix::system::uname();
+    let fitting: String = name
+        .nodename()
+        .to_string_lossy()
+        .bytes()
+        .map(|byte| if is_name_byte(byte) { char::from(byte) } else { '-' })
+        .skip_while(|first| !first.is_ascii_alphanumeric())
+        .take(NAME_BYTES_MAX)
+        .collect();
+    if fitting.is_empty() { "worker".to_owned() } else { fitting }
+}
+
+fn default_state_dir() -> PathBuf {
+    let home = std::env::var_os("HOME").filter(|home| !home.is_empty());
+    match home {
+        Some(home) if !rustix::process::geteuid().is_root() => {
+            PathBuf::from(home).join(".local/state/longshore-worker")
+        }
+        _ => PathBuf::from("/var/lib/longshore-worker"),
+    }
+}
+
+/// A DNS label.
+const NAME_BYTES_MAX: usize = 63;
+/// A DNS name.
+const LABEL_BYTES_MAX: usize = 253;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn config() -> Config {
+        Config::new("localhost:8080").expect("an address")
+    }
+
+    #[test]
+    fn the_defaults_can_be_started_with() {
+        assert_eq!(config().check(), Ok(()));
+    }
+
+    #[test]
+    fn each_senseless_setting_is_named() {
+        let with = |change: fn(&mut Config)| {
+            let mut config = config();
+            change(&mut config);
+            config.check().map_err(|error| error.to_string().split(':').next().unwrap_or_default().to_owned())
+        };
+        assert_eq!(with(|it| it.name = "a b".into()), Err("--name".into()));
+        assert_eq!(with(|it| it.name = "-a".into()), Err("--name".into()));
+        assert_eq!(with(|it| it.slots = 0), Err("--slots".into()));
+        assert_eq!(with(|it| it.slots = 1_000_000), Err("--slots".into()));
+        assert_eq!(with(|it| it.backlog = 1_000_000), Err("--backlog".into()));
+        assert_eq!(with(|it| it.labels = vec![(String::new(), "x".into())]), Err("--label".into()));
+        assert_eq!(with(|it| it.labels = vec![("a".into(), "x".into()); 2]), Err("--label".into()));
+        assert_eq!(with(|it| it.runtimes.docker = None), Err("no runtime is left".into()));
+    }
+
+    #[test]
+    fn a_label_has_a_key_and_may_have_an_empty_value() {
+        assert_eq!(parse_label("gpu=a100"), Ok(("gpu".into(), "a100".into())));
+        assert_eq!(parse_label("gpu="), Ok(("gpu".into(), String::new())));
+        assert!(parse_label("gpu").is_err());
+        assert!(parse_label("=a100").is_err());
+    }
+}

@@ -1,0 +1,312 @@
+//! The state directory: who this worker is, and that there is only one of it.
+//!
+//! ```text
+//! lock         held for as long as the process lives; the pid is in it
+//! secret       32 random bytes: proof of identity, and nobody else's to read
+//! incarnation  how often a worker was started here
+//! membership   which installation it has joined, and as whom
+//! ```
+//! Each file is replaced as a whole and synced, so a crash leaves the old one or the new one.
+
+use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
+use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use protocol::{ClusterId, Incarnation, WorkerId};
+use rand::TryRng;
+use rand::rngs::SysRng;
+
+use crate::runtime::Membership;
+
+/// The identity of this worker. Its state directory is ours for as long as this lives.
+#[derive(Debug)]
+pub struct Identity {
+    dir: PathBuf,
+    secret: [u8; 32],
+    incarnation: Incarnation,
+    membership: Option<Membership>,
+    _lock: File,
+}
+
+/// The state directory cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum IdentityError {
+    /// Another worker has it.
+    #[error("state directory {} in use by pid {pid}; give each worker of a host its own with --state-dir", dir.display())]
+    InUse {
+        /// Which.
+        dir: PathBuf,
+        /// Whose process, as it has written it down.
+        pid: String,
+    },
+    /// Something in it cannot be read or written.
+    #[error("cannot use {}", path.display())]
+    Io {
+        /// What.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        cause: io::Error,
+    },
+    /// A file in it is not what we wrote.
+    #[error("{} is damaged ({what}); restore it, or remove the whole state directory and join with --rejoin", path.display())]
+    Damaged {
+        /// Which file.
+        path: PathBuf,
+        /// What is wrong.
+        what: &'static str,
+    },
+    /// The system gives no random bytes.
+    #[error("the system gives no random bytes")]
+    Random(#[source] rand::rngs::SysError),
+}
+
+impl Identity {
+    /// Takes the state directory, makes it if there is none, and counts this start.
+    ///
+    /// # Errors
+    /// Another worker has it, or it cannot be read and written.
+    pub fn open(dir: &Path) -> Result<Self, IdentityError> {
+        make(dir)?;
+        let lock = lock(dir)?;
+        let secret = match read(&dir.join(SECRET))? {
+            Some(bytes) => {
+                bytes.try_into().map_err(|_| damaged(&dir.join(SECRET), "it is not 32 bytes long"))?
+            }
+            None => new_secret(dir)?,
+        };
+        let before = number(&dir.join(INCARNATION))?.unwrap_or(0);
+        let incarnation =
+            before.checked_add(1).ok_or_else(|| damaged(&dir.join(INCARNATION), "it is at its end"))?;
+        replace(&dir.join(INCARNATION), incarnation.to_string().as_bytes())?;
+        let membership = membership(&dir.join(MEMBERSHIP))?;
+        Ok(Self {
+            dir: dir.to_path_buf(),
+            secret,
+            incarnation: Incarnation(incarnation),
+            membership,
+            _lock: lock,
+        })
+    }
+
+    /// Takes the first free `slot-N` below `parent`: several workers of one host share it, and each keeps its identity over restarts
+    /// whatever its host name becomes.
+    ///
+    /// # Errors
+    /// All are taken, or they cannot be read and written.
+    pub fn open_shared(parent: &Path) -> Result<Self, IdentityError> {
+        let mut last = None;
+        for slot in 0..SHARERS_MAX {
+            match Self::open(&parent.join(format!("slot-{slot}"))) {
+                Err(error @ IdentityError::InUse { .. }) => last = Some(error),
+                opened => return opened,
+            }
+        }
+        Err(last.unwrap_or_else(|| damaged(parent, "it has no room for anybody")))
+    }
+
+    /// Where it is.
+    #[must_use]
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// Proof of identity.
+    #[must_use]
+    pub const fn secret(&self) -> [u8; 32] {
+        self.secret
+    }
+
+    /// Which start of the worker this is.
+    #[must_use]
+    pub const fn incarnation(&self) -> Incarnation {
+        self.incarnation
+    }
+
+    /// Which installation it has joined.
+    #[must_use]
+    pub const fn membership(&self) -> Option<Membership> {
+        self.membership
+    }
+
+    /// Keeps what the server has told, if that is new.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub fn remember(&mut self, membership: Membership) -> Result<(), IdentityError> {
+        if self.membership == Some(membership) {
+            return Ok(());
+        }
+        let text = format!("{} {}\n", membership.cluster, membership.worker);
+        replace(&self.dir.join(MEMBERSHIP), text.as_bytes())?;
+        self.membership = Some(membership);
+        Ok(())
+    }
+}
+
+fn make(dir: &Path) -> Result<(), IdentityError> {
+    DirBuilder::new().recursive(true).mode(0o700).create(dir).map_err(|cause| io_error(dir, cause))
+}
+
+fn lock(dir: &Path) -> Result<File, IdentityError> {
+    let path = dir.join(LOCK);
+    let mut file = OpenOptions::new()
+        .create(true)
+        .truncate(false)
+        .read(true)
+        .write(true)
+        .mode(0o600)
+        .open(&path)
+        .map_err(|cause| io_error(&path, cause))?;
+    match file.try_lock() {
+        Ok(()) => {}
+        Err(TryLockError::WouldBlock) => {
+            let pid = fs::read_to_string(&path).unwrap_or_default();
+            let pid = pid.trim();
+            let pid = if pid.is_empty() { "unknown" } else { pid };
+            return Err(IdentityError::InUse { dir: dir.to_path_buf(), pid: pid.to_owned() });
+        }
+        Err(TryLockError::Error(cause)) => return Err(io_error(&path, cause)),
+    }
+    let written = file.set_len(0).and_then(|()| writeln!(file, "{}", std::process::id()));
+    written.map_err(|cause| io_error(&path, cause))?;
+    Ok(file)
+}
+
+fn new_secret(dir: &Path) -> Result<[u8; 32], IdentityError> {
+    let mut secret = [0; 32];
+    SysRng.try_fill_bytes(&mut secret).map_err(IdentityError::Random)?;
+    replace(&dir.join(SECRET), &secret)?;
+    Ok(secret)
+}
+
+fn membership(path: &Path) -> Result<Option<Membership>, IdentityError> {
+    let Some(bytes) = read(path)? else { return Ok(None) };
+    let text = String::from_utf8_lossy(&bytes);
+    let parsed = text.trim().split_once(' ').and_then(|(cluster, worker)| {
+        Some(Membership {
+            cluster: ClusterId(u32::from_str_radix(cluster, 16).ok()?),
+            worker: WorkerId(worker.parse().ok()?),
+        })
+    });
+    parsed.map(Some).ok_or_else(|| damaged(path, "it does not name a cluster and a worker"))
+}
+
+fn number(path: &Path) -> Result<Option<u64>, IdentityError> {
+    let Some(bytes) = read(path)? else { return Ok(None) };
+    let parsed = std::str::from_utf8(&bytes).ok().and_then(|text| text.trim().parse().ok());
+    parsed.map(Some).ok_or_else(|| damaged(path, "it is not a number"))
+}
+
+fn read(path: &Path) -> Result<Option<Vec<u8>>, IdentityError> {
+    match fs::read(path) {
+        Ok(bytes) => Ok(Some(bytes)),
+        Err(cause) if cause.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(cause) => Err(io_error(path, cause)),
+    }
+}
+
+/// Puts a new file in the place of the old one, readable by nobody else, and waits until the disk has it.
+fn replace(path: &Path, bytes: &[u8]) -> Result<(), IdentityError> {
+    let fresh = path.with_extension("new");
+    let write = || {
+        let mut file = OpenOptions::new().create(true).truncate(true).write(true).mode(0o600).open(&fresh)?;
+        file.write_all(bytes)?;
+        file.sync_all()?;
+        fs::rename(&fresh, path)?;
+        path.parent().map_or(Ok(()), |dir| File::open(dir)?.sync_all())
+    };
+    write().map_err(|cause| io_error(path, cause))
+}
+
+fn io_error(path: &Path, cause: io::Error) -> IdentityError {
+    IdentityError::Io { path: path.to_path_buf(), cause }
+}
+
+fn damaged(path: &Path, what: &'static str) -> IdentityError {
+    IdentityError::Damaged { path: path.to_path_buf(), what }
+}
+
+const LOCK: &str = "lock";
+const SECRET: &str = "secret";
+const INCARNATION: &str = "incarnation";
+const MEMBERSHIP: &str = "membership";
+/// More workers than anybody runs on one host.
+const SHARERS_MAX: u32 = 1000;
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    fn joined() -> Membership {
+        Membership { cluster: ClusterId(0xdead_beef), worker: WorkerId(7) }
+    }
+
+    #[test]
+    fn identity_survives_a_restart_and_starts_are_counted() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let mut first = Identity::open(dir.path()).expect("opens");
+        first.remember(joined()).expect("writes");
+        let secret = first.secret();
+        assert_eq!(first.incarnation(), Incarnation(1));
+        drop(first);
+
+        let second = Identity::open(dir.path()).expect("opens again");
+
+        assert_eq!(second.secret(), secret);
+        assert_eq!(second.incarnation(), Incarnation(2));
+        assert_eq!(second.membership(), Some(joined()));
+    }
+
+    #[test]
+    fn two_workers_cannot_have_one_state_directory() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let _first = Identity::open(dir.path()).expect("opens");
+        let error = Identity::open(dir.path()).expect_err("taken").to_string();
+        assert!(error.contains(&format!("in use by pid {}", std::process::id())), "{error}");
+    }
+
+    #[test]
+    fn workers_that_share_a_directory_take_the_first_free_part() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let first = Identity::open_shared(dir.path()).expect("opens");
+        let second = Identity::open_shared(dir.path()).expect("opens");
+        assert_ne!(first.secret(), second.secret());
+        let secret = first.secret();
+        drop(first);
+
+        let again = Identity::open_shared(dir.path()).expect("opens");
+
+        assert_eq!(again.secret(), secret);
+        assert_eq!(again.dir(), dir.path().join("slot-0"));
+    }
+
+    #[test]
+    fn the_secret_is_nobody_elses_to_read() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let identity = Identity::open(dir.path()).expect("opens");
+        let mode = fs::metadata(dir.path().join(SECRET)).expect("is there").permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+        assert_ne!(identity.secret(), [0; 32]);
+    }
+
+    #[test]
+    fn a_damaged_file_is_named() {
+        let dir = tempfile::tempdir().expect("a directory");
+        for (file, text) in [(SECRET, "short"), (INCARNATION, "many"), (MEMBERSHIP, "?")] {
+            drop(Identity::open(dir.path()).expect("opens"));
+            let path = dir.path().join(file);
+            let before = fs::read(&path).ok();
+            fs::write(&path, text).expect("writes");
+            let error = Identity::open(dir.path()).expect_err(file).to_string();
+            assert!(error.contains(file) && error.contains("damaged"), "{error}");
+            match before {
+                Some(before) => fs::write(&path, before).expect("writes"),
+                None => fs::remove_file(&path).expect("removes"),
+            }
+        }
+    }
+}

@@ -1,0 +1,354 @@
+//! Pretended attempts, for tests and benchmarks: nothing is run, and what "happens" is told by the job's own environment.
+//!
+//! | variable | meaning |
+//! |---|---|
+//! | `FAKE_EXIT` | exit code; 0 |
+//! | `FAKE_SLEEP` | how long it runs (`50ms`, `2s`, `1m`); without it it ends at once, without a task or a timer |
+//! | `FAKE_STDOUT`, `FAKE_STDERR` | text that it writes, with a newline |
+//! | `FAKE_OUTPUT_BYTES` | how many more bytes it writes to stdout |
+//! | `FAKE_RESULT` | JSON that it leaves as its result |
+//! | `FAKE_OOM` | any value: the kernel killed something in it |
+//! | `FAKE_FAIL` | `pull`, `start` or `host`: it never starts, for that reason |
+//! | `FAKE_DEAF` | any value: it does not stop when asked, only when killed |
+//!
+//! It promises nothing across a worker's death: there is no directory, and a survey finds nothing.
+
+use std::collections::HashMap;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use protocol::order::StopCause;
+use protocol::report::{Availability, OutputLengths, Stream};
+use protocol::{RuntimeKind, Token, Uptime};
+use tokio::sync::mpsc;
+use worker::input::{Exit, Fault, RuntimeEvent};
+use worker::step::{Launch, StopStep};
+
+use super::{Events, Membership, Runtime, Survey};
+use crate::clock;
+use crate::logs::Logs;
+
+/// Pretends.
+pub struct Fake {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    events: Events,
+    logs: Logs,
+    /// Attempts that sleep.
+    asleep: Mutex<HashMap<Token, mpsc::UnboundedSender<StopStep>>>,
+}
+
+impl Fake {
+    /// Tells what it pretends to `events` and `logs`.
+    #[must_use]
+    pub fn new(events: Events, logs: Logs) -> Self {
+        Self { shared: Arc::new(Shared { events, logs, asleep: Mutex::default() }) }
+    }
+}
+
+impl Runtime for Fake {
+    fn kind(&self) -> RuntimeKind {
+        RuntimeKind::Fake
+    }
+
+    fn joined(&self, _: Membership) {}
+
+    fn survey(&self) -> Pin<Box<dyn Future<Output = Survey> + Send + '_>> {
+        Box::pin(async {
+            Survey { availability: Availability::Available, restored: Vec::new(), foreign: Vec::new() }
+        })
+    }
+
+    fn start(&self, launch: Launch) {
+        let token = launch.token;
+        match Script::read(&launch) {
+            Ok(script) => self.shared.play(token, script),
+            Err(message) => self.shared.not_started(token, Fault::Definition, message),
+        }
+    }
+
+    fn stop(&self, token: Token, _: StopCause, step: StopStep) {
+        if let Some(sleeper) = self.shared.asleep().get(&token) {
+            // It has just woken up by itself.
+            let _ = sleeper.send(step);
+        }
+    }
+
+    fn forget(&self, _: Token) {}
+}
+
+impl Shared {
+    fn play(self: &Arc<Self>, token: Token, script: Script) {
+        if let Some(fault) = script.fail {
+            return self.not_started(token, fault, "FAKE_FAIL says so".to_owned());
+        }
+        let started = clock::now().up;
+        let container = String::new();
+        self.tell(RuntimeEvent::Started { token, container, at: started });
+        let output = script.write(token, &self.logs);
+        match script.sleep {
+            None => self.ended(token, started, &script, script.exit, output),
+            Some(sleep) => {
+                let (stop, stopped) = mpsc::unbounded_channel();
+                self.asleep().insert(token, stop);
+                let shared = Arc::clone(self);
+                tokio::spawn(async move {
+                    let code = tokio::time::timeout(sleep, killed(stopped, script.deaf))
+                        .await
+                        .unwrap_or(script.exit);
+                    shared.asleep().remove(&token);
+                    shared.ended(token, started, &script, code, output);
+                });
+            }
+        }
+    }
+
+    fn ended(&self, token: Token, started: Uptime, script: &Script, code: i32, output: OutputLengths) {
+        if output != OutputLengths::default() {
+            self.logs.finish(token, output);
+        }
+        let at = clock::now().up;
+        let exit = Exit::Ran {
+            code,
+            oom: script.oom,
+            memory_limited: script.oom,
+            ran: at.since(started),
+            result: script.result.clone(),
+        };
+        self.tell(RuntimeEvent::Ended { token, exit, output, at });
+    }
+
+    fn not_started(&self, token: Token, fault: Fault, message: String) {
+        let exit = Exit::NotStarted { fault, code: None, message };
+        self.tell(RuntimeEvent::Ended { token, exit, output: OutputLengths::default(), at: clock::now().up });
+    }
+
+    fn tell(&self, event: RuntimeEvent) {
+        // Nobody listens any more: the worker is leaving.
+        let _ = self.events.send(event);
+    }
+
+    fn asleep(&self) -> MutexGuard<'_, HashMap<Token, mpsc::UnboundedSender<StopStep>>> {
+        self.asleep.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The exit code of whoever is asked, or killed.
+async fn killed(mut stopped: mpsc::UnboundedReceiver<StopStep>, deaf: bool) -> i32 {
+    while let Some(step) = stopped.recv().await {
+        match step {
+            StopStep::Ask { .. } if deaf => {}
+            StopStep::Ask { .. } => return 143,
+            StopStep::Kill | StopStep::Remove => return 137,
+        }
+    }
+    std::future::pending().await
+}
+
+/// What an attempt is to pretend.
+#[derive(Debug, Default, PartialEq)]
+struct Script {
+    exit: i32,
+    sleep: Option<Duration>,
+    stdout: Option<String>,
+    stderr: Option<String>,
+    output_bytes: u64,
+    result: Option<String>,
+    oom: bool,
+    fail: Option<Fault>,
+    deaf: bool,
+}
+
+impl Script {
+    /// Reads the definition's environment, then the job's over it.
+    fn read(launch: &Launch) -> Result<Self, String> {
+        let mut script = Self::default();
+        let job = launch.body.iter().flat_map(|body| &body.environment);
+        for (name, value) in launch.spec.environment.iter().chain(job) {
+            if let Some(what) = name.strip_prefix("FAKE_") {
+                script.learn(what, value).map_err(|wanted| format!("{name}: {wanted}"))?;
+            }
+        }
+        Ok(script)
+    }
+
+    fn learn(&mut self, what: &str, value: &str) -> Result<(), &'static str> {
+        match what {
+            "EXIT" => self.exit = value.parse().map_err(|_| "not an exit code")?,
+            "SLEEP" => self.sleep = Some(duration(value).ok_or("not a duration like 50ms, 2s or 1m")?),
+            "STDOUT" => self.stdout = Some(value.to_owned()),
+            "STDERR" => self.stderr = Some(value.to_owned()),
+            "OUTPUT_BYTES" => self.output_bytes = value.parse().map_err(|_| "not a number of bytes")?,
+            "RESULT" => self.result = Some(value.to_owned()),
+            "OOM" => self.oom = true,
+            "DEAF" => self.deaf = true,
+            "FAIL" => {
+                self.fail = Some(match value {
+                    "pull" => Fault::Pull,
+                    "start" => Fault::Definition,
+                    "host" => Fault::Host,
+                    _ => return Err("not one of pull, start, host"),
+                });
+            }
+            _ => return Err("no such variable of the fake runtime"),
+        }
+        Ok(())
+    }
+
+    fn write(&self, token: Token, logs: &Logs) -> OutputLengths {
+        let mut output = OutputLengths::default();
+        if let Some(text) = &self.stdout {
+            output.stdout += say(token, Stream::Stdout, text, logs);
+        }
+        if let Some(text) = &self.stderr {
+            output.stderr += say(token, Stream::Stderr, text, logs);
+        }
+        let mut left = self.output_bytes;
+        while left > 0 {
+            let piece = PIECE.len().min(usize::try_from(left).unwrap_or(usize::MAX));
+            logs.push(token, Stream::Stdout, &PIECE[..piece]);
+            left -= piece as u64;
+        }
+        output.stdout += self.output_bytes;
+        output
+    }
+}
+
+fn say(token: Token, stream: Stream, text: &str, logs: &Logs) -> u64 {
+    let line = format!("{text}\n");
+    logs.push(token, stream, line.as_bytes());
+    line.len() as u64
+}
+
+/// A number and a unit; a bare number is in seconds.
+fn duration(text: &str) -> Option<Duration> {
+    let digits = text.trim_end_matches(|it: char| it.is_ascii_alphabetic());
+    let number: f64 = digits.parse().ok()?;
+    let unit = match &text[digits.len()..] {
+        "us" => 1e-6,
+        "ms" => 1e-3,
+        "" | "s" => 1.0,
+        "m" => 60.0,
+        "h" => 3600.0,
+        _ => return None,
+    };
+    Duration::try_from_secs_f64(number * unit).ok()
+}
+
+/// A line of 64 bytes, often enough to fill a frame.
+static PIECE: [u8; 16 << 10] = {
+    let mut piece = [b'.'; 16 << 10];
+    let mut at = 63;
+    while at < piece.len() {
+        piece[at] = b'\n';
+        at += 64;
+    }
+    piece
+};
+
+#[cfg(test)]
+mod tests {
+    use protocol::container::{Body, ContainerSpec};
+    use protocol::{JobId, Revision};
+
+    use super::*;
+
+    fn launch(definition: &[(&str, &str)], job: &[(&str, &str)]) -> Launch {
+        let owned = |pairs: &[(&str, &str)]| {
+            pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
+        };
+        Launch {
+            token: Token { job: JobId(1), ..Token::default() },
+            revision: Revision(1),
+            name: "fake".into(),
+            spec: Arc::new(ContainerSpec { environment: owned(definition), ..ContainerSpec::default() }),
+            body: Some(Body { environment: owned(job), ..Body::default() }),
+            time_left: None,
+        }
+    }
+
+    fn fake() -> (Fake, mpsc::UnboundedReceiver<RuntimeEvent>, Logs) {
+        let (events, told) = mpsc::unbounded_channel();
+        let (logs, _done) = Logs::new();
+        (Fake::new(events, logs.clone()), told, logs)
+    }
+
+    fn code(event: Option<RuntimeEvent>) -> Option<i32> {
+        match event {
+            Some(RuntimeEvent::Ended { exit: Exit::Ran { code, .. }, .. }) => Some(code),
+            _ => None,
+        }
+    }
+
+    #[test]
+    fn without_a_sleep_it_ends_before_start_returns() {
+        let (fake, mut told, _) = fake();
+        fake.start(launch(&[("FAKE_EXIT", "3")], &[]));
+        assert!(matches!(told.try_recv(), Ok(RuntimeEvent::Started { .. })));
+        assert_eq!(code(told.try_recv().ok()), Some(3));
+    }
+
+    #[test]
+    fn the_jobs_environment_lies_over_the_definitions() {
+        let script = Script::read(&launch(&[("FAKE_EXIT", "3"), ("OTHER", "x")], &[("FAKE_EXIT", "4")]));
+        assert_eq!(script.map(|it| it.exit), Ok(4));
+    }
+
+    #[test]
+    fn nonsense_is_the_definitions_fault() {
+        let (fake, mut told, _) = fake();
+        for pair in [("FAKE_SLEEP", "long"), ("FAKE_FAIL", "maybe"), ("FAKE_EXIT", ""), ("FAKE_NEWS", "1")] {
+            fake.start(launch(&[pair], &[]));
+            let Ok(RuntimeEvent::Ended { exit: Exit::NotStarted { fault, message, .. }, .. }) =
+                told.try_recv()
+            else {
+                panic!("{pair:?}");
+            };
+            assert_eq!(fault, Fault::Definition);
+            assert!(message.starts_with(pair.0), "{message}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_sleeper_stops_when_asked_and_a_deaf_one_when_killed() {
+        let (fake, mut told, _) = fake();
+        let ask = StopStep::Ask { grace: Duration::from_secs(1) };
+        for (environment, step, expected) in [
+            (vec![("FAKE_SLEEP", "1h")], ask, 143),
+            (vec![("FAKE_SLEEP", "1h"), ("FAKE_DEAF", "1")], StopStep::Kill, 137),
+            (vec![("FAKE_SLEEP", "1m"), ("FAKE_DEAF", "1"), ("FAKE_EXIT", "9")], ask, 9),
+        ] {
+            let launch = launch(&environment, &[]);
+            let token = launch.token;
+            fake.start(launch);
+            assert!(matches!(told.recv().await, Some(RuntimeEvent::Started { .. })));
+            fake.stop(token, StopCause::Cancel, step);
+            assert_eq!(code(told.recv().await), Some(expected));
+        }
+    }
+
+    #[tokio::test]
+    async fn output_is_written_and_its_lengths_are_told() {
+        let (fake, mut told, logs) = fake();
+        fake.start(launch(&[("FAKE_STDERR", "oh"), ("FAKE_OUTPUT_BYTES", "40000")], &[]));
+        told.recv().await;
+        let Some(RuntimeEvent::Ended { output, .. }) = told.recv().await else { panic!("it has ended") };
+        assert_eq!(output, OutputLengths { stdout: 40_000, stderr: 3 });
+        let written: u64 = logs.next().await.iter().map(|chunk| chunk.end() - chunk.offset).sum();
+        assert_eq!(written, 40_003);
+    }
+
+    #[test]
+    fn durations_are_read_as_people_write_them() {
+        assert_eq!(duration("50ms"), Some(Duration::from_millis(50)));
+        assert_eq!(duration("1.5s"), Some(Duration::from_millis(1500)));
+        assert_eq!(duration("2"), Some(Duration::from_secs(2)));
+        assert_eq!(duration("-1s"), None);
+        assert_eq!(duration("inf"), None);
+        assert_eq!(duration("ms"), None);
+    }
+}

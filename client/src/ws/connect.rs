@@ -1,0 +1,173 @@
+//! Dialling: TCP, the upgrade with token and subprotocol, and a hint for each way in which that fails.
+
+use std::io;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use protocol::SUBPROTOCOL;
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+use tokio_tungstenite::tungstenite::client::ClientRequestBuilder;
+use tokio_tungstenite::tungstenite::http::{StatusCode, Uri};
+use tokio_tungstenite::tungstenite::protocol::WebSocketConfig;
+use tokio_tungstenite::tungstenite::{self, error::ProtocolError};
+use tokio_tungstenite::{WebSocketStream, client_async_with_config};
+
+use super::Address;
+
+/// Knows whom to call and with which token.
+#[derive(Clone, Debug)]
+pub struct Dialer {
+    address: Address,
+    token_file: Option<PathBuf>,
+}
+
+/// Why there is no connection.
+#[derive(Debug, thiserror::Error)]
+pub enum ConnectError {
+    /// The token cannot be had.
+    #[error("cannot read the token from {}", path.display())]
+    TokenFile {
+        /// Where.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        cause: io::Error,
+    },
+    /// The token is none.
+    #[error("the token in {} is empty or has characters that no token has", .0.display())]
+    Token(PathBuf),
+    /// No TCP connection.
+    #[error("cannot reach {address}")]
+    Tcp {
+        /// Whom.
+        address: Address,
+        /// Why.
+        #[source]
+        cause: io::Error,
+    },
+    /// Nobody answered in time.
+    #[error("{0} did not answer in time")]
+    Silent(Address),
+    /// The server said no.
+    #[error("{address} answered {status}: {}", hint(*status))]
+    Status {
+        /// Who.
+        address: Address,
+        /// What.
+        status: StatusCode,
+    },
+    /// It is not a Longshore server.
+    #[error("{0} does not speak {SUBPROTOCOL}: is it a Longshore server of this version?")]
+    Subprotocol(Address),
+    /// The answer was no HTTP at all.
+    #[error("{address} did not answer in HTTP: is it another service, or does it want TLS?")]
+    NotHttp {
+        /// Who.
+        address: Address,
+        /// What was wrong.
+        #[source]
+        cause: Box<tungstenite::Error>,
+    },
+}
+
+impl Dialer {
+    /// For this address. The token is read from its file at each dial, so that it can be changed.
+    #[must_use]
+    pub const fn new(address: Address, token_file: Option<PathBuf>) -> Self {
+        Self { address, token_file }
+    }
+
+    /// The same, for another address.
+    #[must_use]
+    pub fn elsewhere(&self, address: Address) -> Self {
+        Self { address, token_file: self.token_file.clone() }
+    }
+
+    /// Whom it calls.
+    #[must_use]
+    pub const fn address(&self) -> &Address {
+        &self.address
+    }
+
+    /// Opens a connection.
+    pub(super) async fn dial(&self) -> Result<WebSocketStream<TcpStream>, ConnectError> {
+        let silent = |_| ConnectError::Silent(self.address.clone());
+        let request = self.request()?;
+        let tcp = TcpStream::connect((self.address.host(), self.address.port()));
+        let tcp =
+            timeout(DIAL_PATIENCE, tcp).await.map_err(silent)?.map_err(|cause| self.unreachable(cause))?;
+        tcp.set_nodelay(true).map_err(|cause| self.unreachable(cause))?;
+        let upgrade = client_async_with_config(request, tcp, Some(limits()));
+        let (socket, _) =
+            timeout(DIAL_PATIENCE, upgrade).await.map_err(silent)?.map_err(|cause| self.refused(cause))?;
+        Ok(socket)
+    }
+
+    fn request(&self) -> Result<ClientRequestBuilder, ConnectError> {
+        let url: Uri =
+            self.address.connect_url().parse().map_err(|cause: tungstenite::http::uri::InvalidUri| {
+                self.unreachable(io::Error::new(io::ErrorKind::InvalidInput, cause))
+            })?;
+        let mut request = ClientRequestBuilder::new(url).with_sub_protocol(SUBPROTOCOL);
+        if let Some(token) = self.token()? {
+            request = request.with_header("authorization", format!("Bearer {token}"));
+        }
+        Ok(request)
+    }
+
+    fn token(&self) -> Result<Option<String>, ConnectError> {
+        let Some(path) = &self.token_file else { return Ok(None) };
+        let text = std::fs::read_to_string(path)
+            .map_err(|cause| ConnectError::TokenFile { path: path.clone(), cause })?;
+        let token = text.trim();
+        if token.is_empty() || !token.bytes().all(|byte| byte.is_ascii_graphic()) {
+            return Err(ConnectError::Token(path.clone()));
+        }
+        Ok(Some(token.to_owned()))
+    }
+
+    fn unreachable(&self, cause: io::Error) -> ConnectError {
+        ConnectError::Tcp { address: self.address.clone(), cause }
+    }
+
+    fn refused(&self, cause: tungstenite::Error) -> ConnectError {
+        let address = self.address.clone();
+        match cause {
+            tungstenite::Error::Http(response) => ConnectError::Status { address, status: response.status() },
+            tungstenite::Error::Io(cause) => ConnectError::Tcp { address, cause },
+            tungstenite::Error::Protocol(ProtocolError::SecWebSocketSubProtocolError(_)) => {
+                ConnectError::Subprotocol(address)
+            }
+            cause => ConnectError::NotHttp { address, cause: Box::new(cause) },
+        }
+    }
+}
+
+/// What to look at for each refusal of the upgrade.
+fn hint(status: StatusCode) -> &'static str {
+    match status.as_u16() {
+        401 => "the token is missing or wrong; --token-file must name the server's worker token",
+        403 => "this token may not connect workers, or the server refuses this origin",
+        404 => {
+            "there is no Longshore server at this path; a base path belongs into the address (host:port/path)"
+        }
+        421 => "the server does not go by this name; give its own name in the address",
+        426 => "something in between does not pass WebSockets on",
+        300..=399 => "it sends us elsewhere; give the address where it ends up",
+        429 | 503 => "it is busy or not ready; we try again",
+        _ => "this is not what a Longshore server says here",
+    }
+}
+
+/// DEPENDENCIES.md 5.1: the library's own are 128 KiB per connection, and no limit for writing.
+fn limits() -> WebSocketConfig {
+    WebSocketConfig::default()
+        .read_buffer_size(8 << 10)
+        .write_buffer_size(16 << 10)
+        .max_write_buffer_size(4 << 20)
+        .max_message_size(Some(1 << 20))
+        .max_frame_size(Some(1 << 20))
+}
+
+const DIAL_PATIENCE: Duration = Duration::from_secs(10);

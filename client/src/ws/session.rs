@@ -1,0 +1,201 @@
+//! One connection: frames ↔ orders and reports.
+//!
+//! Reports go before output, output goes after the Inventory, and whatever has piled up shares one flush. A send is never cancelled
+//! half-way: the select only decides *what* goes next, the writing itself runs to its end or takes the connection with it.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::stream::{SplitSink, SplitStream};
+use futures_util::{SinkExt, StreamExt};
+use protocol::close::{self, Close};
+use protocol::report::Chunk;
+use protocol::wire::{decode_order, pack_report};
+use protocol::{Order, Report};
+use tokio::net::TcpStream;
+use tokio::sync::mpsc::{Sender, UnboundedReceiver};
+use tokio::time::{Interval, MissedTickBehavior, interval, timeout};
+use tokio_tungstenite::WebSocketStream;
+use tokio_tungstenite::tungstenite::protocol::CloseFrame;
+use tokio_tungstenite::tungstenite::{self, Message};
+
+use super::LinkEvent;
+use crate::logs::Logs;
+
+type Socket = WebSocketStream<TcpStream>;
+
+/// Carries a connection until it is gone; says why.
+pub(super) async fn run(
+    socket: Socket,
+    tell: &Sender<LinkEvent>,
+    said: UnboundedReceiver<Report>,
+    logs: Logs,
+) -> String {
+    logs.reconnected();
+    if tell.send(LinkEvent::Connected).await.is_err() {
+        return "nobody wants it any more".to_owned();
+    }
+    let (sink, stream) = socket.split();
+    let mut writer = Writer { sink, said, logs: &logs, may_send_output: false, ping: pings() };
+    let end = tokio::select! {
+        end = read(stream, tell, &logs) => end,
+        end = writer.run() => end,
+    };
+    if let End::Ours(close) = &end {
+        writer.close(close).await;
+    }
+    end.to_string()
+}
+
+/// Why a connection ended.
+#[derive(Debug, thiserror::Error)]
+enum End {
+    #[error("we closed it: {0}")]
+    Ours(Close),
+    #[error("the server closed it: {0}")]
+    Theirs(String),
+    #[error("nothing was heard for {} s", SILENCE_MAX.as_secs())]
+    Silent,
+    #[error("the server took nothing for {} s", SILENCE_MAX.as_secs())]
+    Stuck,
+    #[error("{0}")]
+    Broken(String),
+}
+
+impl From<tungstenite::Error> for End {
+    fn from(error: tungstenite::Error) -> Self {
+        match error {
+            tungstenite::Error::Capacity(cause) => Self::Ours(close::TOO_LARGE.because(cause)),
+            tungstenite::Error::Protocol(cause) => Self::Ours(close::PROTOCOL_ERROR.because(cause)),
+            error => Self::Broken(super::chain(&error)),
+        }
+    }
+}
+
+async fn read(mut stream: SplitStream<Socket>, tell: &Sender<LinkEvent>, logs: &Logs) -> End {
+    loop {
+        let message = match timeout(SILENCE_MAX, stream.next()).await {
+            Err(_) => return End::Silent,
+            Ok(None) => return End::Theirs("without a word".to_owned()),
+            Ok(Some(Err(error))) => return error.into(),
+            Ok(Some(Ok(message))) => message,
+        };
+        let frame = match message {
+            Message::Binary(frame) => frame,
+            Message::Text(_) => return End::Ours(close::TEXT_FRAME.plain()),
+            Message::Close(frame) => return End::Theirs(reason(frame)),
+            Message::Ping(_) | Message::Pong(_) | Message::Frame(_) => continue,
+        };
+        match decode_order(&frame) {
+            Ok(Some(Order::OutputAcknowledge(marks))) => logs.acknowledge(&marks),
+            Ok(Some(order)) => {
+                if tell.send(LinkEvent::Ordered(order)).await.is_err() {
+                    return End::Ours(close::NORMAL.plain());
+                }
+            }
+            Ok(None) => {}
+            Err(error) => return End::Ours(error.close()),
+        }
+    }
+}
+
+fn reason(frame: Option<CloseFrame>) -> String {
+    frame.map_or_else(
+        || "without a reason".to_owned(),
+        |frame| format!("{} {}", u16::from(frame.code), frame.reason.escape_debug()),
+    )
+}
+
+struct Writer<'a> {
+    sink: SplitSink<Socket, Message>,
+    said: UnboundedReceiver<Report>,
+    logs: &'a Logs,
+    may_send_output: bool,
+    ping: Interval,
+}
+
+/// What goes next.
+enum Next {
+    Reports,
+    Output(Vec<Chunk>),
+    Ping,
+    Leave,
+}
+
+impl Writer<'_> {
+    /// Writes until the connection is gone, or until nobody has anything to say any more.
+    async fn run(&mut self) -> End {
+        let mut reports = Vec::new();
+        loop {
+            let next = tokio::select! {
+                biased;
+                count = self.said.recv_many(&mut reports, BATCH) => if count == 0 { Next::Leave } else { Next::Reports },
+                _ = self.ping.tick() => Next::Ping,
+                chunks = self.logs.next(), if self.may_send_output => Next::Output(chunks),
+            };
+            let written = match next {
+                Next::Reports => self.write_reports(&mut reports).await,
+                Next::Output(chunks) => self.write(&[Report::Output(chunks)]).await,
+                Next::Ping => self.feed(Message::Ping(Bytes::new())).await,
+                Next::Leave => return End::Ours(close::NORMAL.plain()),
+            };
+            let flushed = match written {
+                Ok(()) => self.flush().await,
+                Err(end) => Err(end),
+            };
+            if let Err(end) = flushed {
+                return end;
+            }
+        }
+    }
+
+    async fn write_reports(&mut self, reports: &mut Vec<Report>) -> Result<(), End> {
+        self.write(reports).await?;
+        self.may_send_output |=
+            reports.iter().any(|it| matches!(it, Report::Inventory(inventory) if inventory.last));
+        reports.clear();
+        Ok(())
+    }
+
+    async fn write(&mut self, reports: &[Report]) -> Result<(), End> {
+        let mut frames = Vec::new();
+        for report in reports {
+            // What cannot be packed would be refused by the server for ever: it is said here and left out.
+            if let Err(error) = pack_report(report, &mut frames) {
+                tracing::error!(%error, "a report cannot be sent");
+            }
+        }
+        for frame in frames {
+            self.feed(Message::Binary(frame.into())).await?;
+        }
+        Ok(())
+    }
+
+    async fn feed(&mut self, message: Message) -> Result<(), End> {
+        timeout(SILENCE_MAX, self.sink.feed(message)).await.map_err(|_| End::Stuck)?.map_err(End::from)
+    }
+
+    async fn flush(&mut self) -> Result<(), End> {
+        timeout(SILENCE_MAX, self.sink.flush()).await.map_err(|_| End::Stuck)?.map_err(End::from)
+    }
+
+    /// Says why we go, as well as it can be said.
+    async fn close(&mut self, close: &Close) {
+        let frame = CloseFrame { code: close.code.into(), reason: close.reason.as_str().into() };
+        let _ = timeout(CLOSE_PATIENCE, self.sink.send(Message::Close(Some(frame)))).await;
+    }
+}
+
+fn pings() -> Interval {
+    let mut interval = interval(PING_EVERY);
+    interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    interval
+}
+
+/// FAULTS.md section 2: a socket without any frame for so long is dead.
+const SILENCE_MAX: Duration = Duration::from_secs(15);
+/// Three chances to be answered before that.
+const PING_EVERY: Duration = Duration::from_secs(5);
+const CLOSE_PATIENCE: Duration = Duration::from_secs(2);
+/// Reports that share one flush; more wait for the next one.
+const BATCH: usize = 1024;

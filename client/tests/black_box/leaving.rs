@@ -1,0 +1,134 @@
+//! SIGTERM, once, twice, three times; and what is told before the process ends.
+
+use futures_util::SinkExt;
+use longshore_client::OnTerm;
+use protocol::order::Configure;
+use protocol::report::{Outcome, ReleaseCause};
+use protocol::wire::{decode_report, encode_order};
+use protocol::{Order, Report};
+use tokio_tungstenite::tungstenite::Message;
+
+use crate::stub::{Peer, Stub, Worker, token};
+
+/// Acknowledges everything until the worker is gone; what it said.
+async fn serve(mut peer: Peer) -> Vec<Report> {
+    let mut heard = Vec::new();
+    loop {
+        match peer.message().await {
+            Some(Message::Binary(frame)) => {
+                let report = decode_report(&frame).expect("is well-formed").expect("is known");
+                let last = match &report {
+                    Report::Running(it) => Some(it.last()),
+                    Report::Success(it) => Some(it.last()),
+                    Report::Failure(it) => Some(it.last()),
+                    Report::Released(it) => Some(it.last()),
+                    _ => None,
+                };
+                if let Some(last) = last {
+                    let frame = encode_order(&Order::Acknowledge(last)).expect("fits");
+                    // It may have left without waiting for this.
+                    let _ = peer.socket.send(Message::Binary(frame.into())).await;
+                }
+                heard.push(report);
+            }
+            Some(Message::Close(_)) | None => return heard,
+            Some(_) => {}
+        }
+    }
+}
+
+async fn busy(stub: &Stub, sleep: &str) -> Peer {
+    let mut peer = stub.join().await;
+    peer.enqueue(1..=4, &[("FAKE_SLEEP", sleep)]).await;
+    peer.until(|it| matches!(it, Report::Running(_)).then_some(())).await;
+    peer
+}
+
+fn released(heard: &[Report]) -> Vec<(protocol::Token, ReleaseCause)> {
+    let lists =
+        heard.iter().filter_map(|it| if let Report::Released(it) = it { Some(&it.list) } else { None });
+    lists.flatten().copied().collect()
+}
+
+fn outcomes(heard: &[Report]) -> Vec<Outcome> {
+    let lists =
+        heard.iter().filter_map(|it| if let Report::Failure(it) = it { Some(&it.list) } else { None });
+    lists.flatten().map(|it| it.outcome).collect()
+}
+
+#[tokio::test]
+async fn an_idle_worker_leaves_at_once() {
+    let stub = Stub::bind().await;
+    let worker = Worker::start(&stub);
+    let peer = stub.join().await;
+    worker.term().await;
+    let heard = serve(peer).await;
+    assert!(matches!(&heard[..], [Report::Condition(it)] if it.draining), "{heard:?}");
+    worker.left().await;
+}
+
+#[tokio::test]
+async fn a_drained_worker_gives_back_what_waits_and_finishes_what_runs() {
+    let stub = Stub::bind().await;
+    let worker = Worker::start(&stub);
+    let peer = busy(&stub, "300ms").await;
+    worker.term().await;
+
+    let heard = serve(peer).await;
+
+    assert_eq!(released(&heard), [(token(3), ReleaseCause::Draining), (token(4), ReleaseCause::Draining)]);
+    let successes =
+        heard.iter().filter_map(|it| if let Report::Success(it) = it { Some(it.list.len()) } else { None });
+    assert_eq!(successes.sum::<usize>(), 2);
+    worker.left().await;
+}
+
+#[tokio::test]
+async fn a_second_sigterm_stops_what_runs() {
+    let stub = Stub::bind().await;
+    let worker = Worker::start(&stub);
+    let peer = busy(&stub, "1h").await;
+    worker.term().await;
+    worker.term().await;
+
+    let heard = serve(peer).await;
+
+    assert_eq!(outcomes(&heard), [Outcome::Interrupted, Outcome::Interrupted]);
+    worker.left().await;
+}
+
+#[tokio::test]
+async fn a_worker_that_detaches_gives_back_what_waits_and_leaves_the_rest_running() {
+    let stub = Stub::bind().await;
+    let worker = Worker::start_with(&stub, |config| config.on_term = OnTerm::Detach);
+    let peer = busy(&stub, "1h").await;
+    worker.term().await;
+
+    let heard = serve(peer).await;
+
+    assert_eq!(released(&heard).len(), 2);
+    assert!(outcomes(&heard).is_empty());
+    worker.left().await;
+}
+
+#[tokio::test]
+async fn a_worker_without_its_server_can_still_be_stopped() {
+    let stub = Stub::bind().await;
+    let worker = Worker::start(&stub);
+    let peer = busy(&stub, "1h").await;
+    drop(peer);
+    drop(stub);
+    worker.term().await;
+    worker.term().await;
+    worker.left().await;
+}
+
+#[tokio::test]
+async fn the_server_can_drain_a_worker() {
+    let stub = Stub::bind().await;
+    let worker = Worker::start(&stub);
+    let mut peer = stub.join().await;
+    peer.say(Order::Configure(Configure { drain: true, ..Configure::default() })).await;
+    serve(peer).await;
+    worker.left().await;
+}
