@@ -8,6 +8,7 @@
 
 mod check;
 mod error;
+mod limits;
 mod pack;
 mod tags;
 
@@ -18,11 +19,13 @@ use bincode::config::{Configuration, Limit, LittleEndian, Varint};
 use bincode::de::read::Reader;
 use bincode::de::{Decoder, DecoderImpl};
 
-pub use check::{
-    BODY_BYTES_MAX, DURATION_MAX, EXIT_CODES, INNER_ENTRIES_MAX, LABELS_MAX, OFFSET_MAX, RESULT_BYTES_MAX,
-    SLOTS_MAX, TEXT_BYTES_MAX, body_fits, check_hello, cut_text,
-};
+pub use check::{body_fits, check_hello, cut_text};
 pub use error::{DecodeError, EncodeError, Misfit};
+pub use limits::{
+    BODY_BYTES_MAX, DURATION_MAX, ENTRIES_MAX, EXIT_CODES, FRAME_BYTES_AIM, FRAME_BYTES_MAX,
+    INNER_ENTRIES_MAX, LABELS_MAX, MEMORY_MAX, OFFSET_MAX, OUTPUT_BYTES_MAX, OUTPUT_WINDOW, RESULT_BYTES_MAX,
+    SKIPPABLE_FROM, SLOTS_MAX, TEXT_BYTES_MAX,
+};
 pub use pack::{pack_order, pack_report};
 
 use crate::order::Order;
@@ -150,31 +153,6 @@ const CONFIGURATION: Configuration<LittleEndian, Varint, Limit<MEMORY_MAX>> =
     bincode::config::standard().with_limit::<MEMORY_MAX>();
 
 const TAG_BYTES: usize = 1;
-
-/// Tags from here on may be skipped by a peer that does not know them.
-pub const SKIPPABLE_FROM: u8 = 128;
-
-/// The largest WebSocket message that either side accepts, in bytes. One entry must fit, and the largest is an attempt with 512 KiB
-/// of environment, arguments and input; above that a message would only delay the heartbeats behind it.
-pub const FRAME_BYTES_MAX: usize = 1 << 20;
-
-/// Where [`pack_order`] and [`pack_report`] begin a new frame, in bytes: a quarter of the limit costs nothing in throughput and
-/// keeps what a peer must hold in memory for one frame below [`MEMORY_MAX`] whatever the entries are.
-pub const FRAME_BYTES_AIM: usize = 256 << 10;
-
-/// How much memory one frame may ask a decoder for, in bytes as bincode counts them: four times the largest frame, since decoded
-/// values are wider than their varints. Without a limit ten bytes could ask for all of the machine's memory.
-pub const MEMORY_MAX: usize = 4 << 20;
-
-/// How many entries the lists of one frame may have together. The widest entry is a definition of about 500 bytes in memory, so
-/// that a full list stays below [`MEMORY_MAX`].
-pub const ENTRIES_MAX: usize = 4_096;
-
-/// How many bytes of output one Output frame may carry: small enough that heartbeats never wait for long behind it.
-pub const OUTPUT_BYTES_MAX: usize = 64 << 10;
-
-/// How many bytes of output a session may have sent without an OutputAcknowledge.
-pub const OUTPUT_WINDOW: u64 = 256 << 10;
 
 #[cfg(test)]
 mod tests {

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use clap::{Args, ValueEnum};
 
-use crate::{docker, images, step};
+use crate::{docker, images, step, tidy};
 
 #[derive(Args)]
 pub(crate) struct Options {
@@ -43,6 +43,7 @@ pub(crate) async fn run(root: &Path, options: &Options) -> anyhow::Result<()> {
     let clippy =
         ["cargo", "clippy", "--workspace", "--all-targets", "--locked", "--quiet", "--", "-D", "warnings"];
     step::run("clippy", step::program(root, &clippy)).await?;
+    step::run("tidy", async { tidy::run(root) }).await?;
     step::run("tests", tests(root, for_tests)).await?;
     let doc_tests = ["cargo", "test", "--workspace", "--doc", "--locked", "--quiet"];
     step::run("doc tests", step::program(root, &doc_tests)).await?;

@@ -13,6 +13,7 @@ mod docker;
 mod http;
 mod images;
 mod step;
+mod tidy;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -33,6 +34,8 @@ enum Command {
     Test(check::Options),
     /// Start a server and two workers on free ports, run jobs, and show what happens
     Demo(demo::Options),
+    /// Check the rules of the house that no other tool checks: who leans on whom, banned words, dead links, file sizes
+    Tidy,
     /// Rewrite the expected outputs that tests compare with; read the difference before committing it
     Bless,
     /// Provide the base images of the Dockerfile and the image of the test jobs: pulled, or made on this machine
@@ -58,6 +61,7 @@ async fn run(command: Command) -> anyhow::Result<()> {
     match command {
         Command::Test(options) => check::run(&root, &options).await,
         Command::Demo(options) => demo::run(&root, &options).await,
+        Command::Tidy => tidy::run(&root),
         Command::Bless => bless::run(&root).await,
         Command::Images => images::run(&root).await,
         Command::ComposeTest(options) => compose_test::run(&root, &options).await,

@@ -4,10 +4,14 @@
 
 use alloc::format;
 use alloc::string::String;
-use core::ops::RangeInclusive;
 use core::time::Duration;
 
-use super::{Misfit, OUTPUT_BYTES_MAX};
+use super::Misfit;
+use super::limits::{
+    BODY_BYTES_MAX, DURATION_MAX, ELLIPSIS, EXIT_CODES, HEARTBEAT_MIN, INNER_ENTRIES_MAX, LABELS_MAX,
+    NAME_BYTES_MAX, NUMBER_MAX, OFFSET_MAX, OUTPUT_BYTES_MAX, PLAIN_BYTES_MAX, RESULT_BYTES_MAX,
+    SHOWN_BYTES_MAX, SLOTS_MAX, TEXT_BYTES_MAX,
+};
 use crate::container::{Body, ContainerSpec, RuntimeKind};
 use crate::ids::{ReportNo, Token};
 use crate::order::{Intervals, Order};
@@ -323,52 +327,6 @@ fn is_name(name: &str) -> bool {
 fn ensure(holds: bool, field: &'static str, why: impl FnOnce() -> String) -> Checked {
     if holds { Ok(()) } else { Err(Misfit { field, why: why() }) }
 }
-
-/// How long anything on the wire may take: ten years. A longer time is a broken clock, and sums of them would overflow.
-pub const DURATION_MAX: Duration = Duration::from_secs(10 * 366 * 86_400);
-
-/// What an exit code can be: a byte, read with or without sign. Whoever learns another number from a runtime sends 255.
-pub const EXIT_CODES: RangeInclusive<i32> = -128..=255;
-
-/// How many slots, or places in a backlog, one worker may have: ten times what any machine has been seen to run.
-pub const SLOTS_MAX: u32 = 10_000;
-
-/// How many labels a worker may have: they are compared with what each waiting definition requires.
-pub const LABELS_MAX: usize = 64;
-
-/// The largest offset into an output, in bytes: what a JSON number carries exactly.
-pub const OFFSET_MAX: u64 = 1 << 53;
-
-/// How much environment, arguments and input of one job have together, in bytes: 256 KiB of input and as much for the others,
-/// and half of a frame.
-pub const BODY_BYTES_MAX: usize = 512 << 10;
-
-/// How many entries a list inside of an entry may have (environment, arguments, volumes): empty ones cost a byte on the wire and 48
-/// in memory.
-pub const INNER_ENTRIES_MAX: usize = 4_096;
-
-/// The largest result of a job in bytes: what `/longshore/result.json` may hold.
-pub const RESULT_BYTES_MAX: usize = 64 << 10;
-
-/// Where a text for people is cut, in bytes: a screen full.
-pub const TEXT_BYTES_MAX: usize = 4_096;
-
-/// Jobs, fences and report numbers are stored as SQL's 64-bit integers.
-const NUMBER_MAX: u64 = i64::MAX as u64;
-
-/// More than a hundred heartbeats a second would be a flood, not a sign of life.
-const HEARTBEAT_MIN: Duration = Duration::from_millis(10);
-
-/// A worker's name fits into a DNS label.
-const NAME_BYTES_MAX: usize = 63;
-
-/// Labels, versions, engine ids and addresses: one DNS name.
-const PLAIN_BYTES_MAX: usize = 253;
-
-/// How much of a bad text an error shows, so that what is wrong with it still fits into a close reason.
-const SHOWN_BYTES_MAX: usize = 32;
-
-const ELLIPSIS: char = '…';
 
 #[cfg(test)]
 mod tests {

@@ -1,0 +1,190 @@
+//! An example of every order.
+
+use std::time::Duration;
+
+use longshore_protocol::container::{Body, PullPolicy, Resources, Volume};
+use longshore_protocol::order::{
+    Assignment, Cancel, Configure, Definition, GoAway, Intervals, OutputMark, Reconciled, Refused, StopCause,
+    Verdict, Welcome,
+};
+use longshore_protocol::report::Stream;
+use longshore_protocol::{ContainerSpec, Epoch, Order, ReportNo, RuntimeKind, SessionId, WorkerId};
+
+use super::{CLUSTER, OTHER, REVISION, Sample, TOKEN, list, pair, single};
+
+/// Every order, by tag.
+pub(crate) fn orders() -> Vec<Sample<Order>> {
+    vec![
+        welcome(),
+        definitions(),
+        enqueue(),
+        reconciled(),
+        cancel(),
+        list(Order::Recall, vec![TOKEN], |notes, it| notes.token(it)),
+        single(Order::Acknowledge(ReportNo(3)), |notes| notes.id("report", &ReportNo(3))),
+        single(Order::Pulse(1_000), |notes| notes.field("number", &1_000_u64)),
+        configure(),
+        output_acknowledge(),
+        refused(),
+        go_away(),
+    ]
+}
+
+fn welcome() -> Sample<Order> {
+    let it = Welcome {
+        version: 1,
+        session: SessionId(41),
+        epoch: Epoch(7),
+        cluster: CLUSTER,
+        worker: WorkerId(3),
+        intervals: Intervals::default(),
+        last_report: ReportNo(0),
+    };
+    let Intervals { heartbeat, lease, start_gate } = it.intervals;
+    single(Order::Welcome(it.clone()), |notes| {
+        notes
+            .field("version", &it.version)
+            .id("session", &it.session)
+            .id("epoch", &it.epoch)
+            .id("cluster", &it.cluster)
+            .id("worker", &it.worker)
+            .field("intervals.heartbeat", &heartbeat)
+            .field("intervals.lease", &lease)
+            .field("intervals.start_gate", &start_gate)
+            .id("last_report", &it.last_report)
+    })
+}
+
+fn definitions() -> Sample<Order> {
+    let container = ContainerSpec {
+        runtime: RuntimeKind::Docker,
+        image: "alpine:3.20".to_owned(),
+        entrypoint: Some(vec!["/bin/sh".to_owned(), "-c".to_owned()]),
+        command: vec!["echo hello".to_owned()],
+        environment: vec![pair("GREETING", "hello")],
+        working_dir: Some("/srv".to_owned()),
+        user: Some("1000:1000".to_owned()),
+        volumes: vec![Volume { source: "cache".to_owned(), target: "/cache".to_owned(), read_only: true }],
+        network: Some("none".to_owned()),
+        tmpfs: vec!["/tmp:size=64m".to_owned()],
+        read_only: true,
+        cap_add: vec!["NET_BIND_SERVICE".to_owned()],
+        cap_drop: vec!["ALL".to_owned()],
+        init: true,
+        platform: Some("linux/amd64".to_owned()),
+        labels: vec![pair("team", "press")],
+        pull_policy: PullPolicy::Missing,
+        pull_timeout: Duration::from_secs(600),
+        resources: Resources { cpus_milli: Some(1_500), memory_bytes: Some(256 << 20), pids: Some(4_096) },
+        stop_signal: Some("SIGINT".to_owned()),
+        stop_grace: Duration::from_secs(10),
+        ask_before_start: false,
+        self_fence: Some(Duration::from_secs(55)),
+        log_bytes_max: 64 << 20,
+    };
+    let it = Definition { revision: REVISION, name: "hello-world".to_owned(), container };
+    list(Order::Definitions, vec![it], |notes, it| {
+        let spec = &it.container;
+        let notes = notes.id("revision", &it.revision).field("name", &it.name);
+        let notes = fields!(
+            notes,
+            spec,
+            runtime,
+            image,
+            entrypoint,
+            command,
+            environment,
+            working_dir,
+            user,
+            volumes
+        );
+        let notes =
+            fields!(notes, spec, network, tmpfs, read_only, cap_add, cap_drop, init, platform, labels);
+        let notes = fields!(notes, spec, pull_policy, pull_timeout);
+        let notes = fields!(notes, spec.resources, cpus_milli, memory_bytes, pids);
+        fields!(notes, spec, stop_signal, stop_grace, ask_before_start, self_fence, log_bytes_max)
+    })
+}
+
+fn enqueue() -> Sample<Order> {
+    let body = Body {
+        environment: vec![pair("GREETING", "hi")],
+        args: vec!["--loud".to_owned()],
+        input: Some("{\"n\":1}".to_owned()),
+    };
+    let it = Assignment {
+        token: TOKEN,
+        priority: -5,
+        waited: Duration::from_millis(1_500),
+        revision: REVISION,
+        body: Some(body.clone()),
+        time_left: Some(Duration::from_secs(3_600)),
+    };
+    let bare = Assignment {
+        token: OTHER,
+        priority: 0,
+        waited: Duration::ZERO,
+        body: None,
+        time_left: None,
+        ..it.clone()
+    };
+    list(Order::Enqueue, vec![it, bare], |notes, it| {
+        let notes = fields!(notes.token(&it.token), it, priority, waited).id("revision", &it.revision);
+        let notes = match &it.body {
+            Some(body) => fields!(notes.present("body"), body, environment, args, input),
+            None => notes.field("body", &it.body),
+        };
+        fields!(notes, it, time_left)
+    })
+}
+
+fn reconciled() -> Sample<Order> {
+    let it = Reconciled { attempts: vec![(TOKEN, Verdict::Keep), (OTHER, Verdict::Stop)], last: true };
+    single(Order::Reconciled(it.clone()), |notes| {
+        it.attempts
+            .iter()
+            .fold(notes.count("attempts", &it.attempts), |notes, (token, verdict)| {
+                notes.token(token).field("verdict", verdict)
+            })
+            .field("last", &it.last)
+    })
+}
+
+fn cancel() -> Sample<Order> {
+    let it = Cancel { token: TOKEN, grace: Some(Duration::from_secs(3)), cause: StopCause::Timeout };
+    single(Order::Cancel(it), |notes| fields!(notes.token(&it.token), it, grace, cause))
+}
+
+fn configure() -> Sample<Order> {
+    let it = Configure { slots: Some(8), drain: true, intervals: Some(Intervals::default()) };
+    let intervals = Intervals::default();
+    single(Order::Configure(it.clone()), |notes| {
+        fields!(notes, it, slots, drain)
+            .present("intervals")
+            .field("intervals.heartbeat", &intervals.heartbeat)
+            .field("intervals.lease", &intervals.lease)
+            .field("intervals.start_gate", &intervals.start_gate)
+    })
+}
+
+fn output_acknowledge() -> Sample<Order> {
+    let it = OutputMark { token: TOKEN, stream: Stream::Stdout, offset: 6 };
+    list(Order::OutputAcknowledge, vec![it], |notes, it| fields!(notes.token(&it.token), it, stream, offset))
+}
+
+fn refused() -> Sample<Order> {
+    let it = Refused {
+        code: "name_taken".to_owned(),
+        text: "another live worker is called dock-3".to_owned(),
+        retry_after: Duration::from_secs(30),
+    };
+    single(Order::Refused(it.clone()), |notes| fields!(notes, it, code, text, retry_after))
+}
+
+fn go_away() -> Sample<Order> {
+    let it = GoAway {
+        reconnect_after: Duration::from_millis(200),
+        elsewhere: Some("ws://dock.example:8080".to_owned()),
+    };
+    single(Order::GoAway(it.clone()), |notes| fields!(notes, it, reconnect_after, elsewhere))
+}

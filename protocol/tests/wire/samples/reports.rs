@@ -1,0 +1,154 @@
+//! An example of every report.
+
+use std::time::Duration;
+
+use longshore_protocol::report::{
+    Availability, Chunk, ChunkData, Condition, Failed, Foreign, Heartbeat, Hello, Inventory, Outcome,
+    OutputLengths, Phase, ReleaseCause, Started, Stream, Succeeded, Timing,
+};
+use longshore_protocol::{Incarnation, Report, RuntimeKind, VERSIONS, WorkerId};
+
+use super::{CLUSTER, OTHER, REVISION, Sample, TOKEN, list, numbered, pair, single};
+
+/// Every report, by tag.
+pub(crate) fn reports() -> Vec<Sample<Report>> {
+    vec![
+        hello(),
+        running(),
+        success(),
+        failure(),
+        inventory(),
+        numbered(Report::Released, 5, (TOKEN, ReleaseCause::RuntimeUnavailable), |notes, it| {
+            notes.token(&it.0).field("cause", &it.1)
+        }),
+        heartbeat(),
+        output(),
+        list(Report::Progress, vec![(TOKEN, Phase::Pulling { percent: Some(42) })], |notes, it| {
+            notes.token(&it.0).field("phase", &it.1)
+        }),
+        list(Report::Status, vec![(TOKEN, Phase::Running)], |notes, it| {
+            notes.token(&it.0).field("phase", &it.1)
+        }),
+        condition(),
+        list(Report::Wanted, vec![REVISION], |notes, it| notes.id("revision", it)),
+        numbered(Report::Starting, 6, TOKEN, |notes, it| notes.token(it)),
+    ]
+}
+
+fn hello() -> Sample<Report> {
+    let it = Hello {
+        versions: VERSIONS,
+        name: "dock-3".to_owned(),
+        secret: std::array::from_fn(|index| index as u8),
+        cluster: Some(CLUSTER),
+        rejoin: false,
+        incarnation: Incarnation(9),
+        engine: Some("engine-1".to_owned()),
+        version: "0.1.0".to_owned(),
+        slots: 4,
+        backlog: 4,
+        labels: vec![pair("zone", "north")],
+        runtimes: vec![
+            (RuntimeKind::Docker, Availability::Available),
+            (RuntimeKind::Process, Availability::Unavailable("not allowed".to_owned())),
+        ],
+    };
+    single(Report::Hello(it.clone()), |notes| {
+        let notes = notes
+            .field("versions.lowest", &it.versions.lowest)
+            .field("versions.highest", &it.versions.highest)
+            .field("name", &it.name)
+            .field("secret", &it.secret);
+        fields!(notes, it, cluster, rejoin, incarnation, engine, version, slots, backlog, labels, runtimes)
+    })
+}
+
+fn running() -> Sample<Report> {
+    let it = Started { token: TOKEN, container: "4f5c9e".to_owned(), ago: Duration::from_millis(80) };
+    numbered(Report::Running, 1, it, |notes, it| fields!(notes.token(&it.token), it, container, ago))
+}
+
+fn success() -> Sample<Report> {
+    let it = Succeeded {
+        token: TOKEN,
+        timing: Timing { ended_ago: Duration::from_micros(250), ran: Some(Duration::from_secs(2)) },
+        output: OutputLengths { stdout: 6, stderr: 0 },
+        result: Some("{\"ok\":true}".to_owned()),
+        note: None,
+    };
+    numbered(Report::Success, 2, it, |notes, it| {
+        let notes = fields!(notes.token(&it.token), it.timing, ended_ago, ran);
+        let notes = fields!(notes, it.output, stdout, stderr);
+        fields!(notes, it, result, note)
+    })
+}
+
+fn failure() -> Sample<Report> {
+    let it = Failed {
+        token: OTHER,
+        outcome: Outcome::OomKilled,
+        exit_code: Some(137),
+        message: "killed for its memory limit of 256 MiB".to_owned(),
+        timing: Timing { ended_ago: Duration::ZERO, ran: Some(Duration::from_millis(61_500)) },
+        output: OutputLengths { stdout: 70_000, stderr: 251 },
+    };
+    numbered(Report::Failure, 3, it, |notes, it| {
+        let notes = fields!(notes.token(&it.token), it, outcome, exit_code, message);
+        let notes = fields!(notes, it.timing, ended_ago, ran);
+        fields!(notes, it.output, stdout, stderr)
+    })
+}
+
+fn inventory() -> Sample<Report> {
+    let it = Inventory {
+        runtimes: vec![
+            (RuntimeKind::Docker, Availability::Available),
+            (RuntimeKind::Process, Availability::Unavailable("not allowed".to_owned())),
+        ],
+        attempts: vec![(TOKEN, Phase::Running), (OTHER, Phase::Pulling { percent: None })],
+        foreign: vec![Foreign { worker: WorkerId(2), token: OTHER }],
+        last: true,
+    };
+    single(Report::Inventory(it.clone()), |notes| {
+        let notes = notes.field("runtimes", &it.runtimes).count("attempts", &it.attempts);
+        let notes =
+            it.attempts.iter().fold(notes, |notes, (token, phase)| notes.token(token).field("phase", phase));
+        let notes = it.foreign.iter().fold(notes.count("foreign", &it.foreign), |notes, it| {
+            notes.id("worker", &it.worker).token(&it.token)
+        });
+        notes.field("last", &it.last)
+    })
+}
+
+fn heartbeat() -> Sample<Report> {
+    let it = Heartbeat { number: 1_000, busy: 1, queued: 0, load_milli: 730, disk_free_bytes: 10 << 30 };
+    single(Report::Heartbeat(it), |notes| {
+        fields!(notes, it, number, busy, queued, load_milli, disk_free_bytes)
+    })
+}
+
+fn output() -> Sample<Report> {
+    let chunks = vec![
+        Chunk {
+            token: TOKEN,
+            stream: Stream::Stdout,
+            offset: 0,
+            data: ChunkData::Bytes(b"hello\n".to_vec()),
+        },
+        Chunk { token: TOKEN, stream: Stream::Stderr, offset: 4_096, data: ChunkData::Gap(100_000) },
+        Chunk { token: TOKEN, stream: Stream::Stdout, offset: 6, data: ChunkData::Replayed(vec![0, 255]) },
+    ];
+    list(Report::Output, chunks, |notes, it| fields!(notes.token(&it.token), it, stream, offset, data))
+}
+
+fn condition() -> Sample<Report> {
+    let it = Condition {
+        runtimes: vec![(
+            RuntimeKind::Docker,
+            Availability::Unavailable("the daemon does not answer".to_owned()),
+        )],
+        slots: 4,
+        draining: false,
+    };
+    single(Report::Condition(it.clone()), |notes| fields!(notes, it, runtimes, slots, draining))
+}

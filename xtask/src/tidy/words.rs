@@ -1,0 +1,155 @@
+//! Words that must not be written, each where it does harm.
+
+use super::Complaint;
+use super::tree::Tree;
+
+pub(super) fn check(tree: &Tree) -> Vec<Complaint> {
+    let mut complaints = Vec::new();
+    for (file, text) in tree.rust().filter(|(file, _)| !file.starts_with("xtask/src/tidy")) {
+        let mut in_tests = file.contains("/tests/");
+        for (index, line) in text.lines().enumerate() {
+            in_tests |= line.trim_start().starts_with("#[cfg(test)]");
+            for ban in BANS.iter().filter(|ban| ban.place.holds(file, in_tests)) {
+                let read = if ban.in_comments { line } else { code_of(line) };
+                complaints.extend(ban.words.iter().filter(|word| has_word(read, word)).map(|word| {
+                    Complaint {
+                        file: file.to_owned(),
+                        line: index + 1,
+                        what: format!("`{word}`"),
+                        why: ban.why,
+                        instead: ban.instead,
+                    }
+                }));
+            }
+        }
+    }
+    complaints
+}
+
+struct Ban {
+    words: &'static [&'static str],
+    place: Place,
+    in_comments: bool,
+    why: &'static str,
+    instead: &'static str,
+}
+
+#[derive(Clone, Copy)]
+enum Place {
+    Anywhere,
+    /// In a `tests` directory.
+    BlackBoxTests,
+    /// There, and behind `#[cfg(test)]`.
+    AllTests,
+    /// In what a pure crate ships; its tests may read files and the environment.
+    Brains,
+}
+
+impl Place {
+    fn holds(self, file: &str, in_tests: bool) -> bool {
+        match self {
+            Self::Anywhere => true,
+            Self::BlackBoxTests => file.contains("/tests/"),
+            Self::AllTests => in_tests,
+            Self::Brains => !in_tests && PURE.iter().any(|room| file.starts_with(room)),
+        }
+    }
+}
+
+/// The line without a comment at its end. A `//` in a string ends it too, which only makes the search shorter.
+fn code_of(line: &str) -> &str {
+    line.split("//").next().unwrap_or_default()
+}
+
+/// Whether `word` stands in `line` and is no part of a longer one.
+fn has_word(line: &str, word: &str) -> bool {
+    let joins = |a: Option<char>, b: Option<char>| {
+        a.zip(b).is_some_and(|(a, b)| [a, b].iter().all(|it| it.is_alphanumeric() || *it == '_'))
+    };
+    line.match_indices(word).any(|(at, _)| {
+        let begins_apart = !joins(line[..at].chars().next_back(), word.chars().next());
+        let ends_apart = !joins(word.chars().next_back(), line[at + word.len()..].chars().next());
+        begins_apart && ends_apart
+    })
+}
+
+const PURE: [&str; 3] = ["protocol/src/", "scheduler/src/", "worker/src/"];
+
+const BANS: [Ban; 6] = [
+    Ban {
+        words: &["todo!", "unimplemented!", "dbg!"],
+        place: Place::Anywhere,
+        in_comments: false,
+        why: "it panics, or prints into somebody's log, where a user had asked for something",
+        instead: "finish it, or leave it out and say so in the documentation",
+    },
+    Ban {
+        words: &["FIXME", "XXX"],
+        place: Place::Anywhere,
+        in_comments: true,
+        why: "a note to oneself is read by everybody and done by nobody",
+        instead: "mend it now, or state the limit as a fact where users find it",
+    },
+    Ban {
+        words: &["#[ignore"],
+        place: Place::Anywhere,
+        in_comments: false,
+        why: "a test that does not run proves nothing and rots",
+        instead: "let it look at what it needs (LONGSHORE_TEST_DOCKER) and run, or remove it",
+    },
+    Ban {
+        words: &["thread::sleep"],
+        place: Place::AllTests,
+        in_comments: true,
+        why: "it is too short on a slow machine and wasted on a fast one",
+        instead: "wait for the event itself, with a deadline around it",
+    },
+    Ban {
+        words: &["time::sleep"],
+        place: Place::BlackBoxTests,
+        in_comments: true,
+        why: "it is too short on a slow machine and wasted on a fast one",
+        instead: "wait for the event itself, with a deadline around it",
+    },
+    Ban {
+        words: &["std::time", "std::thread", "std::net", "std::fs", "std::env", "std::process", "tokio"],
+        place: Place::Brains,
+        in_comments: false,
+        why: "what reads a clock, waits, or touches the machine cannot be replayed from its inputs",
+        instead: "take it as an argument, or give it out as an effect; `core::time::Duration` is no clock",
+    },
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found(file: &str, text: &str) -> Vec<(usize, String)> {
+        check(&Tree::of(&[(file, text)])).into_iter().map(|it| (it.line, it.what)).collect()
+    }
+
+    #[test]
+    fn unfinished_work_is_found_with_its_line() {
+        assert_eq!(found("server/src/a.rs", "fn a() {\n    todo!()\n}\n"), [(2, "`todo!`".to_owned())]);
+        assert_eq!(found("server/src/a.rs", "dbg!(1); unimplemented!()").len(), 2);
+        assert_eq!(found("server/src/a.rs", "// FIXME later").len(), 1);
+        assert_eq!(found("server/src/a.rs", "let template = \"aXXXb\";"), []);
+    }
+
+    #[test]
+    fn ignored_tests_and_sleeping_ones_are_found() {
+        assert_eq!(found("server/src/a.rs", "#[ignore = \"slow\"]").len(), 1);
+        assert_eq!(found("server/src/a.rs", "thread::sleep(wait);"), []);
+        assert_eq!(found("server/src/a.rs", "#[cfg(test)]\nmod tests {\nthread::sleep(wait);").len(), 1);
+        assert_eq!(found("server/tests/a.rs", "tokio::time::sleep(wait).await; // time::sleep").len(), 1);
+    }
+
+    #[test]
+    fn a_brain_reads_no_clock_but_its_tests_may_read_files() {
+        assert_eq!(found("scheduler/src/a.rs", "use std::time::Instant;"), [(1, "`std::time`".to_owned())]);
+        assert_eq!(found("worker/src/a.rs", "tokio::spawn(it)").len(), 1);
+        assert_eq!(found("worker/src/a.rs", "// unlike tokio"), []);
+        assert_eq!(found("worker/src/a.rs", "#[cfg(test)]\nuse std::fs;"), []);
+        assert_eq!(found("server/src/a.rs", "use std::time::Instant;"), []);
+    }
+}
