@@ -8,6 +8,7 @@
 
 mod check;
 mod error;
+mod hello;
 mod limits;
 mod pack;
 mod tags;
@@ -19,8 +20,9 @@ use bincode::config::{Configuration, Limit, LittleEndian, Varint};
 use bincode::de::read::Reader;
 use bincode::de::{Decoder, DecoderImpl};
 
-pub use check::{body_fits, check_hello, cut_text};
+pub use check::{body_fits, cut_text};
 pub use error::{DecodeError, EncodeError, Misfit};
+pub use hello::check_hello;
 pub use limits::{
     BODY_BYTES_MAX, DURATION_MAX, ENTRIES_MAX, EXIT_CODES, FRAME_BYTES_AIM, FRAME_BYTES_MAX,
     INNER_ENTRIES_MAX, LABELS_MAX, MEMORY_MAX, OFFSET_MAX, OUTPUT_BYTES_MAX, OUTPUT_WINDOW, RESULT_BYTES_MAX,

@@ -8,50 +8,19 @@ use core::time::Duration;
 
 use super::Misfit;
 use super::limits::{
-    BODY_BYTES_MAX, DURATION_MAX, ELLIPSIS, EXIT_CODES, HEARTBEAT_MIN, INNER_ENTRIES_MAX, LABELS_MAX,
-    NAME_BYTES_MAX, NUMBER_MAX, OFFSET_MAX, OUTPUT_BYTES_MAX, PLAIN_BYTES_MAX, RESULT_BYTES_MAX,
-    SHOWN_BYTES_MAX, SLOTS_MAX, TEXT_BYTES_MAX,
+    BODY_BYTES_MAX, DURATION_MAX, ELLIPSIS, EXIT_CODES, HEARTBEAT_MIN, INNER_ENTRIES_MAX, NUMBER_MAX,
+    OFFSET_MAX, OUTPUT_BYTES_MAX, PLAIN_BYTES_MAX, RESULT_BYTES_MAX, SHOWN_BYTES_MAX, SLOTS_MAX,
+    TEXT_BYTES_MAX,
 };
 use crate::container::{Body, ContainerSpec, RuntimeKind};
 use crate::ids::{ReportNo, Token};
 use crate::order::{Intervals, Order};
 use crate::report::{
-    Availability, Chunk, ChunkData, Failed, Hello, Numbered, Outcome, OutputLengths, Phase, Report,
-    Succeeded, Timing,
+    Availability, Chunk, ChunkData, Failed, Numbered, Outcome, OutputLengths, Phase, Report, Succeeded,
+    Timing,
 };
 
-type Checked = Result<(), Misfit>;
-
-/// Whether a Hello can be answered with anything but a refusal. A worker asks this of its own before it connects.
-///
-/// # Errors
-/// The field and what would be right.
-pub fn check_hello(hello: &Hello) -> Checked {
-    let versions = hello.versions;
-    ensure(versions.lowest >= 1 && versions.lowest <= versions.highest, "versions", || {
-        format!("{} to {} is no range of versions from 1", versions.lowest, versions.highest)
-    })?;
-    ensure(is_name(&hello.name), "name", || {
-        format!("it must be 1 to {NAME_BYTES_MAX} of A-Z a-z 0-9 . _ - and begin with a letter or a digit")
-    })?;
-    if let Some(engine) = &hello.engine {
-        plain("engine", engine, 1)?;
-    }
-    plain("version", &hello.version, 1)?;
-    slots("slots", hello.slots)?;
-    slots("backlog", hello.backlog)?;
-    ensure(hello.labels.len() <= LABELS_MAX, "labels", || {
-        format!("there are {}, at most {LABELS_MAX} are allowed", hello.labels.len())
-    })?;
-    for (index, (name, value)) in hello.labels.iter().enumerate() {
-        plain("labels", name, 1)?;
-        plain("labels", value, 0)?;
-        ensure(hello.labels[..index].iter().all(|(other, _)| other != name), "labels", || {
-            format!("{name:?} is given twice")
-        })?;
-    }
-    runtimes(&hello.runtimes)
-}
+pub(super) type Checked = Result<(), Misfit>;
 
 /// Whether what a job adds to its definition fits into an Enqueue. A server asks this when a job is submitted, so that no job is
 /// accepted that could never be sent.
@@ -120,7 +89,7 @@ pub(super) fn report(report: &mut Report) -> Checked {
     match report {
         Report::Hello(it) => {
             availabilities(&mut it.runtimes);
-            check_hello(it)
+            super::check_hello(it)
         }
         Report::Running(it) => numbered(it, |it| {
             cut_text(&mut it.container);
@@ -248,7 +217,7 @@ fn phase((of, phase): &(Token, Phase)) -> Checked {
     }
 }
 
-fn runtimes(runtimes: &[(RuntimeKind, Availability)]) -> Checked {
+pub(super) fn runtimes(runtimes: &[(RuntimeKind, Availability)]) -> Checked {
     for (index, (kind, _)) in runtimes.iter().enumerate() {
         ensure(runtimes[..index].iter().all(|(other, _)| other != kind), "runtimes", || {
             format!("{kind} is given twice")
@@ -284,7 +253,7 @@ fn exit_code(code: i32) -> Checked {
     })
 }
 
-fn slots(field: &'static str, count: u32) -> Checked {
+pub(super) fn slots(field: &'static str, count: u32) -> Checked {
     ensure(count <= SLOTS_MAX, field, || format!("{count} is not between 0 and {SLOTS_MAX}"))
 }
 
@@ -303,7 +272,7 @@ fn inner(field: &'static str, count: usize) -> Checked {
 }
 
 /// A short text on one line without control characters.
-fn plain(field: &'static str, text: &str, bytes_min: usize) -> Checked {
+pub(super) fn plain(field: &'static str, text: &str, bytes_min: usize) -> Checked {
     let fits = (bytes_min..=PLAIN_BYTES_MAX).contains(&text.len()) && !text.chars().any(char::is_control);
     ensure(fits, field, || {
         format!(
@@ -317,14 +286,8 @@ fn shortened(text: &str) -> &str {
     &text[..text.floor_char_boundary(SHOWN_BYTES_MAX)]
 }
 
-fn is_name(name: &str) -> bool {
-    name.len() <= NAME_BYTES_MAX
-        && name.starts_with(|first: char| first.is_ascii_alphanumeric())
-        && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte))
-}
-
 #[inline]
-fn ensure(holds: bool, field: &'static str, why: impl FnOnce() -> String) -> Checked {
+pub(super) fn ensure(holds: bool, field: &'static str, why: impl FnOnce() -> String) -> Checked {
     if holds { Ok(()) } else { Err(Misfit { field, why: why() }) }
 }
 
@@ -336,58 +299,6 @@ mod tests {
     use super::*;
     use crate::VERSIONS;
     use crate::ids::Incarnation;
-
-    fn hello() -> Hello {
-        Hello {
-            versions: VERSIONS,
-            name: "dock-3".into(),
-            secret: [7; 32],
-            cluster: None,
-            rejoin: false,
-            incarnation: Incarnation(1),
-            engine: None,
-            version: "0.1.0".into(),
-            slots: 4,
-            backlog: 4,
-            labels: Vec::new(),
-            runtimes: Vec::new(),
-        }
-    }
-
-    fn refused(spoil: impl FnOnce(&mut Hello)) -> &'static str {
-        let mut hello = hello();
-        spoil(&mut hello);
-        check_hello(&hello).unwrap_err().field
-    }
-
-    #[test]
-    fn an_unacceptable_hello_names_its_field() {
-        assert_eq!(check_hello(&hello()), Ok(()));
-        assert_eq!(refused(|it| it.slots = 1_000_000_000), "slots");
-        assert_eq!(refused(|it| it.backlog = u32::MAX), "backlog");
-        assert_eq!(refused(|it| it.name = "../x".into()), "name");
-        assert_eq!(refused(|it| it.name = String::new()), "name");
-        assert_eq!(refused(|it| it.name = "n".repeat(64)), "name");
-        assert_eq!(refused(|it| it.version = "1\n2".into()), "version");
-        assert_eq!(refused(|it| it.engine = Some("e".repeat(300))), "engine");
-        assert_eq!(refused(|it| it.versions.highest = 0), "versions");
-        assert_eq!(
-            refused(|it| it.runtimes = vec![(RuntimeKind::Docker, Availability::Available); 2]),
-            "runtimes"
-        );
-    }
-
-    #[test]
-    fn labels_are_few_plain_and_unique() {
-        let label = |name: &str, value: &str| (String::from(name), String::from(value));
-        assert_eq!(
-            refused(|it| it.labels = (0..65).map(|n| label(&format!("l{n}"), "")).collect()),
-            "labels"
-        );
-        assert_eq!(refused(|it| it.labels = vec![label("zone", "a\u{1b}[31m")]), "labels");
-        assert_eq!(refused(|it| it.labels = vec![label("", "x")]), "labels");
-        assert_eq!(refused(|it| it.labels = vec![label("zone", "a"), label("zone", "b")]), "labels");
-    }
 
     #[test]
     fn what_could_never_be_sent_is_told_before_it_is_accepted() {

@@ -140,7 +140,7 @@ const FLOORS: [(&str, &[&str]); 9] = [
     ("server", &["protocol", "scheduler"]),
     ("client", &["protocol", "worker"]),
     ("cli", &["protocol", "server", "client"]),
-    ("bench", &["protocol", "server", "client"]),
+    ("bench", &["protocol", "scheduler", "worker", "server", "client"]),
     ("sim", &["protocol", "scheduler", "worker"]),
     ("xtask", &[]),
 ];

@@ -1,0 +1,108 @@
+//! Whether a Hello can be accepted at all. Whether it *is* (is the name free, is the secret known) is for the server's brain.
+
+use alloc::format;
+
+use super::check::{Checked, ensure, plain, runtimes, slots};
+use super::limits::{LABELS_MAX, NAME_BYTES_MAX};
+use crate::report::Hello;
+
+/// Whether a Hello can be answered with anything but a refusal. A worker asks this of its own before it connects.
+///
+/// # Errors
+/// The field and what would be right.
+pub fn check_hello(hello: &Hello) -> Checked {
+    let versions = hello.versions;
+    ensure(versions.lowest >= 1 && versions.lowest <= versions.highest, "versions", || {
+        format!("{} to {} is no range of versions from 1", versions.lowest, versions.highest)
+    })?;
+    ensure(is_name(&hello.name), "name", || {
+        format!("it must be 1 to {NAME_BYTES_MAX} of A-Z a-z 0-9 . _ - and begin with a letter or a digit")
+    })?;
+    if let Some(engine) = &hello.engine {
+        plain("engine", engine, 1)?;
+    }
+    plain("version", &hello.version, 1)?;
+    slots("slots", hello.slots)?;
+    slots("backlog", hello.backlog)?;
+    ensure(hello.labels.len() <= LABELS_MAX, "labels", || {
+        format!("there are {}, at most {LABELS_MAX} are allowed", hello.labels.len())
+    })?;
+    for (index, (name, value)) in hello.labels.iter().enumerate() {
+        plain("labels", name, 1)?;
+        plain("labels", value, 0)?;
+        ensure(hello.labels[..index].iter().all(|(other, _)| other != name), "labels", || {
+            format!("{name:?} is given twice")
+        })?;
+    }
+    runtimes(&hello.runtimes)
+}
+
+fn is_name(name: &str) -> bool {
+    name.len() <= NAME_BYTES_MAX
+        && name.starts_with(|first: char| first.is_ascii_alphanumeric())
+        && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte))
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::string::String;
+    use alloc::vec;
+    use alloc::vec::Vec;
+
+    use super::*;
+    use crate::ids::Incarnation;
+    use crate::report::Availability;
+    use crate::{RuntimeKind, VERSIONS};
+
+    fn hello() -> Hello {
+        Hello {
+            versions: VERSIONS,
+            name: "dock-3".into(),
+            secret: [7; 32],
+            cluster: None,
+            rejoin: false,
+            incarnation: Incarnation(1),
+            engine: None,
+            version: "0.1.0".into(),
+            slots: 4,
+            backlog: 4,
+            labels: Vec::new(),
+            runtimes: Vec::new(),
+        }
+    }
+
+    fn refused(spoil: impl FnOnce(&mut Hello)) -> &'static str {
+        let mut hello = hello();
+        spoil(&mut hello);
+        check_hello(&hello).unwrap_err().field
+    }
+
+    #[test]
+    fn an_unacceptable_hello_names_its_field() {
+        assert_eq!(check_hello(&hello()), Ok(()));
+        assert_eq!(refused(|it| it.slots = 1_000_000_000), "slots");
+        assert_eq!(refused(|it| it.backlog = u32::MAX), "backlog");
+        assert_eq!(refused(|it| it.name = "../x".into()), "name");
+        assert_eq!(refused(|it| it.name = String::new()), "name");
+        assert_eq!(refused(|it| it.name = "n".repeat(64)), "name");
+        assert_eq!(refused(|it| it.version = "1\n2".into()), "version");
+        assert_eq!(refused(|it| it.engine = Some("e".repeat(300))), "engine");
+        assert_eq!(refused(|it| it.versions.highest = 0), "versions");
+        assert_eq!(
+            refused(|it| it.runtimes = vec![(RuntimeKind::Docker, Availability::Available); 2]),
+            "runtimes"
+        );
+    }
+
+    #[test]
+    fn labels_are_few_plain_and_unique() {
+        let label = |name: &str, value: &str| (String::from(name), String::from(value));
+        assert_eq!(
+            refused(|it| it.labels = (0..65).map(|n| label(&format!("l{n}"), "")).collect()),
+            "labels"
+        );
+        assert_eq!(refused(|it| it.labels = vec![label("zone", "a\u{1b}[31m")]), "labels");
+        assert_eq!(refused(|it| it.labels = vec![label("", "x")]), "labels");
+        assert_eq!(refused(|it| it.labels = vec![label("zone", "a"), label("zone", "b")]), "labels");
+    }
+}
