@@ -297,8 +297,6 @@ mod tests {
     use alloc::vec::Vec;
 
     use super::*;
-    use crate::VERSIONS;
-    use crate::ids::Incarnation;
 
     #[test]
     fn what_could_never_be_sent_is_told_before_it_is_accepted() {
