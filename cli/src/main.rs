@@ -15,9 +15,11 @@ mod run;
 mod schema;
 mod screen;
 mod show;
+mod telemetry;
 mod usage;
 mod validate;
 mod view;
+mod worker;
 mod workers;
 
 use std::process::ExitCode;
@@ -31,13 +33,7 @@ use crate::screen::Format;
 ///
 /// The server reads job definitions from jobs.yaml and hands jobs to workers, which run them in containers.
 #[derive(Debug, Parser)]
-#[command(
-    name = "longshore",
-    version,
-    propagate_version = true,
-    max_term_width = 100,
-    disable_help_subcommand = true
-)]
+#[command(name = "longshore", version, max_term_width = 100, disable_help_subcommand = true)]
 #[command(after_help = "Examples:
   longshore dev                           a server and a worker on this machine, here and now
   longshore run resize --follow -- a.png  run a job and see its output; exits as it does
@@ -52,6 +48,7 @@ struct Program {
 
 #[derive(Debug, Subcommand)]
 enum Verb {
+    Worker(worker::Flags),
     Run(run::Flags),
     Ls(jobs::ListFlags),
     Show(show::Flags),
@@ -99,6 +96,7 @@ fn main() -> ExitCode {
 
 fn perform(verb: Verb) -> anyhow::Result<()> {
     match verb {
+        Verb::Worker(flags) => worker::worker(flags),
         Verb::Run(flags) => asking(run::run(flags)),
         Verb::Ls(flags) => asking(jobs::list(flags)),
         Verb::Show(flags) => asking(show::show(flags)),

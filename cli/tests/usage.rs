@@ -10,6 +10,7 @@ use std::path::Path;
 use stub::{longshore, said};
 
 const VERBS: &[&str] = &[
+    "worker",
     "run",
     "ls",
     "show",
@@ -71,6 +72,12 @@ fn wrong_usage_ends_with_two_and_says_what_would_be_right() {
         (&["ls", "--url", "https://x"], "TLS is not built in"),
         (&["ls", "--token-file", "/nowhere"], "check --token-file"),
         (&["ls", "-o", "yaml"], "table, json"),
+        (&["worker", "--server", "htp://x"], "--server"),
+        (&["worker", "--name", "a b"], "--name: `a b` must be"),
+        (&["worker", "--slots", "0"], "--slots: 0 is not between"),
+        (&["worker", "--label", "gpu"], "--label: `gpu` is not KEY=VALUE"),
+        (&["worker", "--no-docker"], "no runtime is left"),
+        (&["worker", "--no-docker", "--allow-process", "--log", "x=banana"], "--log"),
     ] {
         let said = said(&mut longshore(arguments));
         assert_eq!((said.code, said.out.as_str()), (2, ""), "{arguments:?}");

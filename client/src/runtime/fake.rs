@@ -6,6 +6,7 @@
 //! | `FAKE_SLEEP` | how long it runs (`50ms`, `2s`, `1m`); without it it ends at once, without a task or a timer |
 //! | `FAKE_STDOUT`, `FAKE_STDERR` | text that it writes, with a newline |
 //! | `FAKE_OUTPUT_BYTES` | how many more bytes it writes to stdout |
+//! | `FAKE_STAMP` | any value: it writes the instant of its start to stdout, in nanoseconds since the machine's boot, with a newline |
 //! | `FAKE_RESULT` | JSON that it leaves as its result |
 //! | `FAKE_OOM` | any value: the kernel killed something in it |
 //! | `FAKE_FAIL` | `pull`, `start` or `host`: it never starts, for that reason |
@@ -89,7 +90,7 @@ impl Shared {
         let started = clock::now().up;
         let container = String::new();
         self.tell(RuntimeEvent::Started { token, container, at: started });
-        let output = script.write(token, &self.logs);
+        let output = script.write(token, started, &self.logs);
         match script.sleep {
             None => self.ended(token, started, &script, script.exit, output),
             Some(sleep) => {
@@ -157,6 +158,7 @@ struct Script {
     stdout: Option<String>,
     stderr: Option<String>,
     output_bytes: u64,
+    stamp: bool,
     result: Option<String>,
     oom: bool,
     fail: Option<Fault>,
@@ -183,6 +185,7 @@ impl Script {
             "STDOUT" => self.stdout = Some(value.to_owned()),
             "STDERR" => self.stderr = Some(value.to_owned()),
             "OUTPUT_BYTES" => self.output_bytes = value.parse().map_err(|_| "not a number of bytes")?,
+            "STAMP" => self.stamp = true,
             "RESULT" => self.result = Some(value.to_owned()),
             "OOM" => self.oom = true,
             "DEAF" => self.deaf = true,
@@ -199,8 +202,11 @@ impl Script {
         Ok(())
     }
 
-    fn write(&self, token: Token, logs: &Logs) -> OutputLengths {
+    fn write(&self, token: Token, started: Uptime, logs: &Logs) -> OutputLengths {
         let mut output = OutputLengths::default();
+        if self.stamp {
+            output.stdout += say(token, Stream::Stdout, &started.0.to_string(), logs);
+        }
         if let Some(text) = &self.stdout {
             output.stdout += say(token, Stream::Stdout, text, logs);
         }
@@ -253,6 +259,7 @@ static PIECE: [u8; 16 << 10] = {
 #[cfg(test)]
 mod tests {
     use protocol::container::{Body, ContainerSpec};
+    use protocol::report::ChunkData;
     use protocol::{JobId, Revision};
 
     use super::*;
@@ -340,6 +347,16 @@ mod tests {
         assert_eq!(output, OutputLengths { stdout: 40_000, stderr: 3 });
         let written: u64 = logs.next().await.iter().map(|chunk| chunk.end() - chunk.offset).sum();
         assert_eq!(written, 40_003);
+    }
+
+    #[tokio::test]
+    async fn a_stamp_is_the_instant_of_the_start() {
+        let (fake, mut told, logs) = fake();
+        fake.start(launch(&[("FAKE_STAMP", "1")], &[]));
+        let Some(RuntimeEvent::Started { at, .. }) = told.recv().await else { panic!("it has started") };
+        let written = logs.next().await;
+        let expected = ChunkData::Bytes(format!("{}\n", at.0).into_bytes());
+        assert_eq!(written[0].data, expected);
     }
 
     #[test]

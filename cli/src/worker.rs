@@ -1,0 +1,166 @@
+//! `longshore worker`: a worker's settings from flags, and its life.
+
+use std::path::{Path, PathBuf};
+
+use client::config::{Config, OnTerm, parse_label};
+
+use crate::failure::{Exit, Failure};
+use crate::telemetry::{self, Logging};
+
+/// Run a worker: take jobs from a server and run them in containers.
+///
+/// A worker without its server goes on with what runs, keeps its reports and output, and calls again for ever.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  longshore worker --server jobs.example:8080 --token-file /etc/longshore/tokens/worker
+  longshore worker --slots 8 --label gpu=a100 --allow-mount /srv/data
+  longshore worker --no-docker --allow-process      plain processes only
+
+The first SIGTERM (or Ctrl-C) means what --on-term says, a second one stops the jobs with grace, a third one leaves at once.")]
+pub(crate) struct Flags {
+    /// The server: HOST:PORT, with the base path if it has one, or a URL.
+    #[arg(long, env = "LONGSHORE_SERVER", default_value = "127.0.0.1:8080", value_name = "ADDRESS")]
+    server: String,
+    /// A file with the token for workers, readable by its owner only.
+    #[arg(long, env = "LONGSHORE_TOKEN_FILE", value_name = "FILE")]
+    token_file: Option<PathBuf>,
+    /// Join although the server does not know this state directory (it was lost, or the server's data was).
+    #[arg(long)]
+    rejoin: bool,
+    #[command(flatten)]
+    room: Room,
+    #[command(flatten)]
+    logging: Logging,
+    #[command(flatten)]
+    runtimes: Runtimes,
+}
+
+/// Who a worker is, and how much it takes.
+#[derive(Clone, Debug, clap::Args)]
+struct Room {
+    /// What people call this worker [default: the host's name].
+    #[arg(long, env = "LONGSHORE_NAME", value_name = "NAME")]
+    name: Option<String>,
+    /// Where its identity and its attempts are kept [default: /var/lib/longshore-worker, or ~/.local/state/longshore-worker].
+    #[arg(long, env = "LONGSHORE_STATE_DIR", value_name = "DIR")]
+    state_dir: Option<PathBuf>,
+    /// Several workers share the state directory: each takes the first free slot-N in it [default in a container].
+    #[arg(long)]
+    share_state_dir: bool,
+    /// How many containers may run at once [default: the number of cores].
+    #[arg(long, env = "LONGSHORE_SLOTS", value_name = "N")]
+    slots: Option<u32>,
+    /// How many jobs may wait here, in front of the slots [default: the number of cores].
+    #[arg(long, env = "LONGSHORE_BACKLOG", value_name = "N")]
+    backlog: Option<u32>,
+    /// What jobs may require of this worker. May be repeated; in the variable separated by commas.
+    #[arg(long, env = "LONGSHORE_LABELS", value_name = "KEY=VALUE", value_delimiter = ',')]
+    label: Vec<String>,
+    /// What the first SIGTERM means [default: detach in a container, else drain].
+    #[arg(long, env = "LONGSHORE_ON_TERM", value_enum, value_name = "WHAT", hide_possible_values = true, help = ON_TERM)]
+    on_term: Option<Leaving>,
+}
+
+/// What a worker runs, and what it lets jobs have. No server can widen it.
+#[derive(Clone, Debug, clap::Args)]
+#[command(next_help_heading = "What jobs may do here")]
+struct Runtimes {
+    /// The program that runs containers; anything that speaks like docker.
+    #[arg(long, env = "LONGSHORE_DOCKER", default_value = "docker", value_name = "PROGRAM")]
+    docker: PathBuf,
+    /// Run no containers.
+    #[arg(long, conflicts_with = "docker")]
+    no_docker: bool,
+    /// Let definitions with `runtime: process` run as plain processes of this worker's user.
+    #[arg(long, env = "LONGSHORE_ALLOW_PROCESS")]
+    allow_process: bool,
+    /// Pretend to run definitions with `runtime: fake`: for tests and benchmarks.
+    #[arg(long)]
+    allow_fake: bool,
+    /// Allow bind mounts from below this directory. May be repeated.
+    #[arg(long, env = "LONGSHORE_ALLOW_MOUNT", value_name = "DIR", value_delimiter = ',')]
+    allow_mount: Vec<PathBuf>,
+    /// Allow only images that match (`*` is any text). May be repeated.
+    #[arg(long, env = "LONGSHORE_ALLOW_IMAGE", value_name = "PATTERN", value_delimiter = ',')]
+    allow_image: Vec<String>,
+    /// Allow a capability to be added. May be repeated.
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    allow_capability: Vec<String>,
+    /// Allow the host's network.
+    #[arg(long)]
+    allow_host_network: bool,
+    /// Allow the engine's socket to be mounted: that makes a job root on this machine.
+    #[arg(long)]
+    allow_docker_socket: bool,
+}
+
+/// What the first SIGTERM means.
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+enum Leaving {
+    Drain,
+    Interrupt,
+    Detach,
+}
+
+/// Runs the worker until it has left.
+pub(crate) fn worker(flags: Flags) -> anyhow::Result<()> {
+    telemetry::start(&flags.logging)?;
+    let mut config = config(&flags.server, flags.room, flags.runtimes)?;
+    config.token_file = flags.token_file;
+    config.rejoin = flags.rejoin;
+    tokio::runtime::Builder::new_multi_thread().enable_all().build()?.block_on(async {
+        let terms = client::terms()?;
+        client::run(config, terms).await.map_err(|error| match error {
+            client::Error::Config(wrong) => usage(wrong),
+            other => other.into(),
+        })
+    })
+}
+
+/// The settings of a worker of this server.
+fn config(server: &str, room: Room, runtimes: Runtimes) -> anyhow::Result<Config> {
+    let mut config = Config::new(server).map_err(usage)?;
+    let contained = in_container();
+    if let Some(name) = room.name {
+        config.name = name;
+    }
+    if let Some(directory) = room.state_dir {
+        config.state_dir = directory;
+    }
+    config.share_state_dir = room.share_state_dir || contained;
+    config.slots = room.slots.unwrap_or(config.slots);
+    config.backlog = room.backlog.unwrap_or(config.backlog);
+    config.labels =
+        room.label.iter().map(|text| parse_label(text)).collect::<Result<_, _>>().map_err(usage)?;
+    config.on_term = match room.on_term {
+        Some(Leaving::Drain) => OnTerm::Drain,
+        Some(Leaving::Interrupt) => OnTerm::Interrupt,
+        Some(Leaving::Detach) => OnTerm::Detach,
+        None if contained => OnTerm::Detach,
+        None => OnTerm::Drain,
+    };
+    config.runtimes.docker = (!runtimes.no_docker).then_some(runtimes.docker);
+    config.runtimes.process = runtimes.allow_process;
+    config.runtimes.fake = runtimes.allow_fake;
+    config.runtimes.allow = client::runtime::policy::Allow {
+        mounts: runtimes.allow_mount,
+        images: runtimes.allow_image,
+        capabilities: runtimes.allow_capability,
+        host_network: runtimes.allow_host_network,
+        docker_socket: runtimes.allow_docker_socket,
+    };
+    config.check().map_err(usage)?;
+    Ok(config)
+}
+
+fn usage(wrong: client::ConfigError) -> anyhow::Error {
+    let text = format!("{:#}", anyhow::Error::new(wrong));
+    Failure::new(Exit::Usage, text).hint("see 'longshore worker --help'").into()
+}
+
+/// Docker and Podman leave these files in their containers.
+fn in_container() -> bool {
+    Path::new("/.dockerenv").exists() || Path::new("/run/.containerenv").exists()
+}
+
+const ON_TERM: &str = "What the first SIGTERM means: drain (finish what runs), interrupt (stop it) or detach (leave at once; containers go on, and the next start takes them up) [default: detach in a container, else drain]";
