@@ -18,7 +18,7 @@ FROM ${DOCKER_CLI_IMAGE} AS docker-cli
 
 FROM ${BASE_IMAGE} AS server
 # A named volume takes owner and mode from the image's directory.
-RUN install -d -o 10001 -g 10001 -m 700 /var/lib/longshore
+RUN install -d -o 10001 -g 10001 -m 700 /var/lib/longshore /tokens
 COPY --from=build /src/target/release/longshore /usr/local/bin/longshore
 USER 10001:10001
 EXPOSE 8080
@@ -33,4 +33,4 @@ COPY --from=docker-cli /usr/local/bin/docker /usr/local/bin/docker
 COPY --from=build /src/target/release/longshore /usr/local/bin/longshore
 VOLUME /var/lib/longshore-worker
 ENTRYPOINT ["longshore"]
-CMD ["worker", "--state-dir", "/var/lib/longshore-worker", "--on-term", "detach"]
+CMD ["worker", "--state-dir", "/var/lib/longshore-worker", "--share-state-dir", "--on-term", "detach"]
