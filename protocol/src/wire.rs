@@ -20,7 +20,7 @@ use bincode::config::{Configuration, Limit, LittleEndian, Varint};
 use bincode::de::read::Reader;
 use bincode::de::{Decoder, DecoderImpl};
 
-pub use check::{body_fits, cut_text};
+pub use check::{body_fits, container_fits, cut_text};
 pub use error::{DecodeError, EncodeError, Misfit};
 pub use hello::check_hello;
 pub use limits::{

@@ -40,6 +40,24 @@ pub fn body_fits(body: &Body) -> Checked {
     })
 }
 
+/// Whether the lists of a definition are as short as a frame needs them. A server asks this when it reads a definition.
+///
+/// # Errors
+/// The field and its limit.
+pub fn container_fits(spec: &ContainerSpec) -> Checked {
+    inner("environment", spec.environment.len())?;
+    inner("entrypoint", spec.entrypoint.as_ref().map_or(0, |words| words.len()))?;
+    inner("command", spec.command.len())?;
+    inner("volumes", spec.volumes.len())?;
+    inner("tmpfs", spec.tmpfs.len())?;
+    inner("cap_add", spec.cap_add.len())?;
+    inner("cap_drop", spec.cap_drop.len())?;
+    inner("labels", spec.labels.len())?;
+    duration("pull_timeout", spec.pull_timeout)?;
+    duration("stop_grace", spec.stop_grace)?;
+    spec.self_fence.map_or(Ok(()), |fence| duration("self_fence", fence))
+}
+
 /// Cuts a text for people to [`TEXT_BYTES_MAX`], between characters.
 pub fn cut_text(text: &mut String) {
     if text.len() > TEXT_BYTES_MAX {
@@ -51,7 +69,7 @@ pub fn cut_text(text: &mut String) {
 pub(super) fn order(order: &mut Order) -> Checked {
     match order {
         Order::Welcome(it) => intervals(&it.intervals),
-        Order::Definitions(list) => list.iter().try_for_each(|it| container(&it.container)),
+        Order::Definitions(list) => list.iter().try_for_each(|it| container_fits(&it.container)),
         Order::Enqueue(list) => list.iter().try_for_each(|it| {
             token(it.token)?;
             duration("waited", it.waited)?;
@@ -137,21 +155,6 @@ impl ChunkData {
             Self::Gap(_) => 0,
         }
     }
-}
-
-/// Whether the lists of a definition are as short as a frame needs them.
-pub(super) fn container(spec: &ContainerSpec) -> Checked {
-    inner("environment", spec.environment.len())?;
-    inner("entrypoint", spec.entrypoint.as_ref().map_or(0, |words| words.len()))?;
-    inner("command", spec.command.len())?;
-    inner("volumes", spec.volumes.len())?;
-    inner("tmpfs", spec.tmpfs.len())?;
-    inner("cap_add", spec.cap_add.len())?;
-    inner("cap_drop", spec.cap_drop.len())?;
-    inner("labels", spec.labels.len())?;
-    duration("pull_timeout", spec.pull_timeout)?;
-    duration("stop_grace", spec.stop_grace)?;
-    spec.self_fence.map_or(Ok(()), |fence| duration("self_fence", fence))
 }
 
 pub(super) fn succeeded(succeeded: &Succeeded) -> Checked {

@@ -211,7 +211,7 @@ impl Entry for Assignment {
 
 impl Entry for Definition {
     fn check(&self) -> Result<(), Misfit> {
-        check::container(&self.container)
+        check::container_fits(&self.container)
     }
 }
 

@@ -192,6 +192,9 @@ fn finish(job: Job, at: Place, reader: &mut Reader<'_>) -> Option<Entry> {
         let text = format!("the job is too long with {} bytes (max {ENTRY_BYTES_MAX})", stored.entry.len());
         reader.fault(at, Code::TooLong, text);
     }
+    if let Err(misfit) = protocol::wire::container_fits(&definition.container) {
+        reader.fault(at, Code::TooLong, misfit.to_string());
+    }
     Some(Entry { definition: Arc::new(definition), stored: Arc::new(stored), description, owner, tags })
 }
 
@@ -220,6 +223,13 @@ const ENTRY_BYTES_MAX: usize = 256 * 1024;
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_job_that_no_message_could_carry_is_refused() {
+        let text = format!("- name: hello\n  image: busybox\n  command: [{}]\n", "a, ".repeat(4_097));
+        let faults = parse(&text, Path::new("jobs.yaml"), &Environment::default()).expect_err("too many words");
+        assert!(faults.to_string().contains("command: there are 4097 entries"), "{faults}");
+    }
 
     #[test]
     fn both_forms_make_the_same_definition() {
