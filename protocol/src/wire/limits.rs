@@ -10,8 +10,8 @@ pub const SKIPPABLE_FROM: u8 = 128;
 /// of environment, arguments and input; above that a message would only delay the heartbeats behind it.
 pub const FRAME_BYTES_MAX: usize = 1 << 20;
 
-/// Where [`pack_order`] and [`pack_report`] begin a new frame, in bytes: a quarter of the limit costs nothing in throughput and
-/// keeps what a peer must hold in memory for one frame below [`MEMORY_MAX`] whatever the entries are.
+/// Where packing begins a new frame, in bytes: a quarter of the limit costs nothing in throughput and keeps what a peer must hold in
+/// memory for one frame below [`MEMORY_MAX`] whatever the entries are.
 pub const FRAME_BYTES_AIM: usize = 256 << 10;
 
 /// How much memory one frame may ask a decoder for, in bytes as bincode counts them: four times the largest frame, since decoded
