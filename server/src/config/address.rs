@@ -73,8 +73,8 @@ pub(super) fn host(text: &str) -> Result<String, SettingsError> {
         return Ok(host);
     }
     Err(SettingsError::Value {
-        flag: "--allowed-host",
-        variable: "LONGSHORE_ALLOWED_HOST",
+        flag: "--allow-host",
+        variable: "LONGSHORE_ALLOW_HOST",
         reason: format!("{text:?} is not the name of a host, such as jobs.example.org"),
     })
 }

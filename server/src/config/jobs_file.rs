@@ -117,7 +117,7 @@ fn read_list(items: &[Node], reader: &mut Reader<'_>) -> Vec<Entry> {
             let text = format!("the job {} was first defined at line {first}", quoted(&name));
             reader.fault(at, Code::DuplicateKey, text);
         }
-        let job = job::read(&name, at, map, None, &["name"], reader);
+        let job = job::read(&name, at, map, None, &["name", "x-*"], reader);
         entries.extend(finish(job, at, reader));
     }
     entries
@@ -172,12 +172,9 @@ fn read_map(map: &Map, reader: &mut Reader<'_>) -> Vec<Entry> {
 }
 
 fn read_named(pair: &Pair, defaults: Option<&Map>, reader: &mut Reader<'_>) -> Option<Entry> {
-    if pair.key.starts_with("x-") {
-        return None;
-    }
     reader.accept(pair.key_at, grammar::job_name(&pair.key));
     let map = as_map(pair, reader)?;
-    let job = job::read(&pair.key, pair.key_at, map, defaults, &[], reader);
+    let job = job::read(&pair.key, pair.key_at, map, defaults, &["x-*"], reader);
     finish(job, pair.key_at, reader)
 }
 

@@ -31,13 +31,13 @@ pub(super) fn read(
     extra: &[&str],
     reader: &mut Reader<'_>,
 ) -> Job {
-    check_keys(own, extra, reader);
+    scope::check_keys(own, keys::JOB, extra, reader);
     read_checked(name, name_at, Scope::new(own, defaults), true, reader)
 }
 
 /// Notes what is wrong with `defaults` themselves: they are a job that need not be whole.
 pub(super) fn check_defaults(defaults: &Map, reader: &mut Reader<'_>) {
-    check_keys(defaults, &[], reader);
+    scope::check_keys(defaults, keys::JOB, &["x-*"], reader);
     read_checked("defaults", Place::FILE, Scope::new(defaults, None), false, reader);
 }
 
@@ -63,11 +63,6 @@ fn read_checked(name: &str, name_at: Place, scope: Scope<'_>, is_job: bool, read
         owner: short_text(scope, "owner", OWNER_BYTES_MAX, reader),
         tags: tags(scope, reader),
     }
-}
-
-fn check_keys(map: &Map, extra: &[&str], reader: &mut Reader<'_>) {
-    let known = Map { pairs: map.pairs.iter().filter(|pair| !pair.key.starts_with("x-")).cloned().collect() };
-    scope::check_keys(&known, keys::JOB, extra, reader);
 }
 
 fn timeout(scope: Scope<'_>, reader: &mut Reader<'_>) -> Option<Duration> {

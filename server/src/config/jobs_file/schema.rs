@@ -23,10 +23,7 @@ pub fn schema() -> Value {
                     "defaults": { "oneOf": [{ "$ref": "#/$defs/job" }, { "type": "null" }] },
                     "jobs": {
                         "type": ["object", "null"],
-                        "patternProperties": {
-                            "^[a-z0-9][a-z0-9._-]{0,62}$": { "$ref": "#/$defs/job" },
-                            "^x-": true,
-                        },
+                        "patternProperties": { "^[a-z0-9][a-z0-9._-]{0,62}$": { "$ref": "#/$defs/job" } },
                         "additionalProperties": false,
                     },
                 },

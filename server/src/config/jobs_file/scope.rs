@@ -67,10 +67,13 @@ fn part_of<'a>(node: &'a Node, keys: &[Key], reader: &mut Reader<'_>) -> Option<
     }
 }
 
-/// Notes every key of a map that does not belong there. Keys in `extra` do, too.
+/// Notes every key of a map that does not belong there. Keys in `extra` do, too; `x-*` among them is every key that begins so.
 pub(super) fn check_keys(map: &Map, keys: &[Key], extra: &[&str], reader: &mut Reader<'_>) {
     for (position, pair) in map.pairs.iter().enumerate() {
         let name = pair.key.as_str();
+        if name.starts_with("x-") && extra.contains(&"x-*") {
+            continue;
+        }
         let canonical = keys::canonical(name);
         if extra.contains(&name) || keys.iter().any(|key| key.name == canonical) {
             if let Some(first) =

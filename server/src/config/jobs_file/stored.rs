@@ -284,3 +284,146 @@ fn milliseconds(duration: Duration) -> u64 {
 fn value_of<T: Clone>(choices: &[(&'static str, T)], word: &str) -> Option<T> {
     choices.iter().find(|(name, _)| *name == word).map(|(_, value)| value.clone())
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::collection::vec;
+    use proptest::option;
+    use proptest::prelude::*;
+    use proptest::sample::{select, subsequence};
+
+    use super::*;
+
+    type Texts = Vec<String>;
+
+    fn text() -> impl Strategy<Value = String> {
+        "\\PC{0,12}"
+    }
+
+    fn pairs() -> impl Strategy<Value = Vec<(String, String)>> {
+        vec((text(), text()), 0..4)
+    }
+
+    fn duration() -> impl Strategy<Value = Duration> {
+        (0..10_000_000_000_u64).prop_map(Duration::from_millis)
+    }
+
+    fn value<T: Clone + std::fmt::Debug + 'static>(choices: &[(&'static str, T)]) -> impl Strategy<Value = T> + use<T> {
+        select(choices.iter().map(|(_, value)| value.clone()).collect::<Vec<_>>())
+    }
+
+    fn words(spec: ContainerSpec) -> impl Strategy<Value = ContainerSpec> {
+        let lists = (vec(text(), 0..4), option::of(vec(text(), 0..4)), vec(text(), 0..3), vec(text(), 0..3));
+        let names = (text(), option::of(text()), option::of(text()), option::of(text()));
+        (lists, names, pairs(), pairs()).prop_map(move |(lists, names, environment, labels)| {
+            let (command, entrypoint, tmpfs, cap_add): (Texts, Option<Texts>, Texts, Texts) = lists;
+            let (image, user, network, stop_signal) = names;
+            let cap_drop = tmpfs.clone();
+            let (working_dir, platform) = (user.clone(), network.clone());
+            ContainerSpec {
+                image,
+                entrypoint,
+                command,
+                environment,
+                labels,
+                user,
+                network,
+                tmpfs,
+                cap_add,
+                cap_drop,
+                working_dir,
+                platform,
+                stop_signal,
+                ..spec.clone()
+            }
+        })
+    }
+
+    fn container() -> impl Strategy<Value = ContainerSpec> {
+        let volume = (text(), text(), any::<bool>()).prop_map(|(source, target, read_only)| Volume {
+            source,
+            target,
+            read_only,
+        });
+        let resources = any::<(Option<u32>, Option<u64>, Option<u32>)>()
+            .prop_map(|(cpus_milli, memory_bytes, pids)| Resources { cpus_milli, memory_bytes, pids });
+        let kinds = (value(&keys::RUNTIMES), value(&keys::PULL_POLICIES));
+        let flags = any::<(bool, bool, bool, u64)>();
+        let durations = (duration(), duration(), option::of(duration()));
+        (vec(volume, 0..3), resources, kinds, flags, durations)
+            .prop_map(|(volumes, resources, kinds, flags, durations)| ContainerSpec {
+                runtime: kinds.0,
+                pull_policy: kinds.1,
+                volumes,
+                resources,
+                read_only: flags.0,
+                init: flags.1,
+                ask_before_start: flags.2,
+                log_bytes_max: flags.3,
+                pull_timeout: durations.0,
+                stop_grace: durations.1,
+                self_fence: durations.2,
+                ..ContainerSpec::default()
+            })
+            .prop_flat_map(words)
+    }
+
+    fn retry() -> impl Strategy<Value = RetryPolicy> {
+        let backoff = (duration(), duration(), any::<u32>())
+            .prop_map(|(initial, max, factor_milli)| Backoff { initial, max, factor_milli });
+        let when = subsequence(RetryPolicy::OWN_BUDGET.to_vec(), 0..=5);
+        (any::<u32>(), when, vec(any::<i32>(), 0..4), value(&keys::RETRY_ON), backoff).prop_map(
+            |(max, when, exit_codes, on, backoff)| RetryPolicy { max, when, exit_codes, on, backoff },
+        )
+    }
+
+    fn definition() -> impl Strategy<Value = Definition> {
+        let loss = (any::<u32>(), duration(), value(&keys::ON_LOST))
+            .prop_map(|(limit, after, on_lost)| LossPolicy { limit, after, on_lost });
+        let timeout = option::of(duration());
+        (text(), any::<(bool, i8)>(), timeout, retry(), loss, container()).prop_map(
+            |(name, (enabled, priority), timeout, retry, loss, container)| Definition {
+                name,
+                revision: Revision::default(),
+                enabled,
+                priority,
+                timeout,
+                retry,
+                loss,
+                container,
+            },
+        )
+    }
+
+    proptest! {
+        #[test]
+        fn a_stored_definition_is_read_back_as_it_was(mut definition in definition()) {
+            let stored = store(&mut definition);
+            prop_assert_eq!(parse_stored(&stored).expect("what was stored"), definition);
+        }
+    }
+
+    #[test]
+    fn the_stored_keys_are_sorted() {
+        let text = "- {name: a, image: busybox, volumes: ['v:/v']}";
+        let path = std::path::Path::new("jobs.yaml");
+        let loaded = crate::config::jobs_file::parse(text, path, &Default::default()).expect("a good file");
+        let entry = &loaded.definitions[0].stored.entry;
+        assert_eq!(*entry, sorted(&serde_json::from_str(entry).expect("JSON")));
+    }
+
+    fn sorted(value: &serde_json::Value) -> String {
+        match value {
+            serde_json::Value::Object(map) => {
+                let mut members: Vec<_> =
+                    map.iter().map(|(key, value)| format!("{key:?}:{}", sorted(value))).collect();
+                members.sort();
+                format!("{{{}}}", members.join(","))
+            }
+            serde_json::Value::Array(items) => {
+                format!("[{}]", items.iter().map(sorted).collect::<Vec<_>>().join(","))
+            }
+            simple => simple.to_string(),
+        }
+    }
+}

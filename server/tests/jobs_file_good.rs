@@ -1,0 +1,297 @@
+//! What is shown to people works: the shipped jobs.yaml, the examples, and every piece of YAML in the documentation.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use longshore_server::config::jobs_file::{Code, Environment, LoadedFile, load, parse, parse_stored, schema};
+use serde_json::Value;
+
+#[test]
+fn the_shipped_files_load_without_warnings() {
+    for file in shipped_files() {
+        let loaded = load(&file, &environment()).unwrap_or_else(|faults| panic!("{faults}"));
+        assert!(!loaded.definitions.is_empty() && loaded.warnings.is_empty(), "{}", file.display());
+    }
+}
+
+#[test]
+fn every_example_of_the_documentation_loads() {
+    let path = repository().join("docs/jobs-yaml.md");
+    let examples = fenced_yaml(&path);
+    assert!(examples.len() >= 10, "{} examples", examples.len());
+    for (line, text) in examples {
+        parse(&text, &repository().join("examples/reports/jobs.yaml"), &environment())
+            .unwrap_or_else(|faults| panic!("{}:{line}:\n{faults}", path.display()));
+    }
+}
+
+#[test]
+fn every_code_is_documented() {
+    let documentation = fs::read_to_string(repository().join("docs/jobs-yaml.md")).expect("the page");
+    for code in Code::ALL {
+        assert!(documentation.contains(&format!("`{code}`")), "{code} is not in docs/jobs-yaml.md");
+    }
+}
+
+#[test]
+fn every_key_of_the_schema_is_documented() {
+    let documentation = fs::read_to_string(repository().join("docs/jobs-yaml.md")).expect("the page");
+    let schema = schema();
+    let mut keys = Vec::new();
+    collect_keys(&schema["$defs"]["job"], &mut keys);
+    assert!(keys.len() > 40, "{keys:?}");
+    for key in keys {
+        let by_name = documentation.contains(&format!("`{key}`"));
+        assert!(by_name, "{key} is not in docs/jobs-yaml.md");
+    }
+}
+
+#[test]
+fn the_schema_takes_what_the_reader_takes() {
+    let schema = schema();
+    let mut texts: Vec<_> = shipped_files()
+        .iter()
+        .map(|file| (file.display().to_string(), fs::read_to_string(file).expect("a file")))
+        .collect();
+    let documentation = repository().join("docs/jobs-yaml.md");
+    texts.extend(fenced_yaml(&documentation).into_iter().map(|(line, text)| (format!("line {line}"), text)));
+    for (name, text) in texts {
+        let value: Value = yaml_serde::from_str(&text).unwrap_or_else(|error| panic!("{name}: {error}"));
+        if let Err(why) = validate(&schema, &schema, &value) {
+            panic!("{name}: {why}");
+        }
+    }
+}
+
+#[test]
+fn the_schema_refuses_unknown_keys_everywhere() {
+    let schema = schema();
+    for text in [
+        "{jobs: {a: {image: b, imgae: c}}}",
+        "{jobs: {a: {image: b, resources: {x: 1}}}}",
+        "{jobs: {a: {image: b, retry: {backoff: {x: 1}}}}}",
+        "{jobs: {a: {image: b, volumes: [{x: 1}]}}}",
+        "{jobs: {A: {image: b}}}",
+        "{job: {}}",
+        "[{image: a}]",
+        "{jobs: {a: {image: b, priority: 101}}}",
+    ] {
+        let value: Value = yaml_serde::from_str(text).expect(text);
+        assert!(validate(&schema, &schema, &value).is_err(), "{text}");
+        let refused = parse(text, Path::new("jobs.yaml"), &environment());
+        assert!(refused.is_err(), "{text}");
+    }
+}
+
+#[test]
+fn only_what_matters_changes_the_revision() {
+    let original = "jobs:\n  a:\n    image: busybox\n    environment: {A: 1, B: x}\n    timeout: 60s\n";
+    let same = [
+        "# comment\nversion: 1\njobs: {a: {timeout: 1m, environment: [B=x, A=1], image: 'busybox'}}\n",
+        "- {name: a, image: busybox, environment: {B: x, A: \"1\"}, timeout: 1 minute}\n",
+        "defaults: {image: busybox, environment: {A: 1}}\njobs: {a: {environment: {B: x}, timeout: 60s}}\n",
+        "jobs:\n  a:\n    image: busybox\n    environment: {A: 1, B: x}\n    timeout: 60s\n    description: d\n    owner: o\n    tags: [t]\n    x-note: n\n",
+        "jobs:\n  a:\n    image: ${IMAGE}\n    environment: {A: 1, B: x}\n    timeout: 60s\n    init: true\n    priority: 0\n",
+    ];
+    let other = [
+        "jobs: {a: {image: busybox, environment: {A: 1, B: y}, timeout: 60s}}",
+        "jobs: {b: {image: busybox, environment: {A: 1, B: x}, timeout: 60s}}",
+        "jobs: {a: {image: busybox, environment: {A: 1, B: x}, timeout: 60s, enabled: false}}",
+        "jobs: {a: {image: busybox, environment: {A: 1, B: x}, timeout: 61s}}",
+    ];
+    let revision = |text: &str| only(text).definitions[0].definition.revision;
+    for text in same {
+        assert_eq!(revision(text), revision(original), "{text}");
+    }
+    for text in other {
+        assert_ne!(revision(text), revision(original), "{text}");
+    }
+}
+
+#[test]
+fn a_stored_definition_that_was_changed_is_refused() {
+    let loaded = only("- {name: a, image: busybox}");
+    let mut stored = (*loaded.definitions[0].stored).clone();
+    assert!(parse_stored(&stored).is_ok());
+    stored.entry = stored.entry.replace("busybox", "another");
+    assert!(parse_stored(&stored).is_err());
+}
+
+#[test]
+fn forty_thousand_small_jobs_fit_into_one_file() {
+    let text: String = (0..40_000).map(|n| format!("- {{name: j{n}, image: busybox}}\n")).collect();
+    assert_eq!(only(&text).definitions.len(), 40_000);
+}
+
+#[test]
+fn a_byte_order_mark_is_no_part_of_the_file() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let file = directory.path().join("jobs.yaml");
+    fs::write(&file, "\u{feff}- {name: a, image: busybox}\n").expect("written");
+    assert_eq!(load(&file, &environment()).expect("a good file").definitions.len(), 1);
+}
+
+fn only(text: &str) -> LoadedFile {
+    parse(text, Path::new("jobs.yaml"), &environment()).unwrap_or_else(|faults| panic!("{text}\n{faults}"))
+}
+
+fn environment() -> Environment {
+    [("IMAGE", "busybox"), ("TAG", "1.36"), ("GREETING", "good morning")]
+        .map(|(name, value)| (name.to_owned(), value.to_owned()))
+        .into_iter()
+        .collect()
+}
+
+fn repository() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the repository").to_owned()
+}
+
+fn shipped_files() -> Vec<PathBuf> {
+    let mut files = vec![repository().join("jobs.yaml")];
+    for entry in fs::read_dir(repository().join("examples")).expect("the examples") {
+        let file = entry.expect("an entry").path().join("jobs.yaml");
+        assert!(file.exists(), "{}", file.display());
+        files.push(file);
+    }
+    files
+}
+
+/// The blocks of YAML in a page, each with the line on which it begins.
+fn fenced_yaml(path: &Path) -> Vec<(usize, String)> {
+    let page = fs::read_to_string(path).expect("the page");
+    let mut blocks = Vec::new();
+    let mut block: Option<(usize, String)> = None;
+    for (number, line) in (1..).zip(page.lines()) {
+        match &mut block {
+            None if line == "```yaml" => block = Some((number, String::new())),
+            Some(_) if line == "```" => blocks.extend(block.take()),
+            Some((_, text)) => text.extend([line, "\n"]),
+            None => {}
+        }
+    }
+    blocks
+}
+
+fn collect_keys(schema: &Value, keys: &mut Vec<String>) {
+    match schema {
+        Value::Object(map) => {
+            if let Some(Value::Object(properties)) = map.get("properties") {
+                keys.extend(properties.keys().cloned());
+            }
+            map.values().for_each(|value| collect_keys(value, keys));
+        }
+        Value::Array(list) => list.iter().for_each(|value| collect_keys(value, keys)),
+        _ => {}
+    }
+}
+
+/// As much of JSON Schema as the schema uses, without `pattern`, which the reader checks better. A word it does not know is an error.
+fn validate(root: &Value, schema: &Value, value: &Value) -> Result<(), String> {
+    let Value::Object(rules) = schema else {
+        return if schema == &Value::Bool(true) { Ok(()) } else { Err("nothing is allowed".to_owned()) };
+    };
+    for (rule, argument) in rules {
+        let holds = match rule.as_str() {
+            "$ref" => {
+                let name =
+                    argument.as_str().and_then(|path| path.strip_prefix("#/$defs/")).expect("a reference");
+                validate(root, &root["$defs"][name], value)?;
+                true
+            }
+            "oneOf" | "anyOf" => {
+                let results: Vec<_> =
+                    list(argument).iter().map(|schema| validate(root, schema, value)).collect();
+                let fitting = results.iter().filter(|result| result.is_ok()).count();
+                if fitting == 0 {
+                    return Err(results.into_iter().filter_map(Result::err).collect::<Vec<_>>().join(" / "));
+                }
+                rule == "anyOf" || fitting == 1
+            }
+            "type" => match argument {
+                Value::Array(types) => types.iter().any(|wanted| has_type(value, wanted)),
+                wanted => has_type(value, wanted),
+            },
+            "enum" => list(argument).contains(value),
+            "const" => argument == value,
+            "minimum" => value.as_f64() >= argument.as_f64(),
+            "maximum" => value.as_f64() <= argument.as_f64(),
+            "required" => list(argument).iter().all(|key| value.get(key.as_str().expect("a key")).is_some()),
+            "items" => {
+                for item in list(value) {
+                    validate(root, argument, item)?;
+                }
+                true
+            }
+            "properties" => {
+                for (key, member) in object(value) {
+                    if let Some(schema) = argument.get(key) {
+                        validate(root, schema, member).map_err(|why| format!("{key}: {why}"))?;
+                    }
+                }
+                true
+            }
+            "patternProperties" => {
+                for (key, member) in object(value) {
+                    for (pattern, schema) in object(argument) {
+                        if fits(pattern, key) {
+                            validate(root, schema, member).map_err(|why| format!("{key}: {why}"))?;
+                        }
+                    }
+                }
+                true
+            }
+            "additionalProperties" if argument == &Value::Bool(false) => {
+                object(value).iter().all(|(key, _)| {
+                    rules.get("properties").is_some_and(|properties| properties.get(key).is_some())
+                        || rules.get("patternProperties").is_some_and(|patterns| {
+                            object(patterns).iter().any(|(pattern, _)| fits(pattern, key))
+                        })
+                })
+            }
+            "additionalProperties" => {
+                for (key, member) in object(value) {
+                    validate(root, argument, member).map_err(|why| format!("{key}: {why}"))?;
+                }
+                true
+            }
+            "$schema" | "$defs" | "title" | "description" | "pattern" => true,
+            unknown => panic!("the schema uses {unknown}"),
+        };
+        if !holds {
+            return Err(format!("{value} does not satisfy {rule} {argument}"));
+        }
+    }
+    Ok(())
+}
+
+fn fits(pattern: &str, key: &str) -> bool {
+    match pattern {
+        "^x-" => key.starts_with("x-"),
+        "^[a-z0-9][a-z0-9._-]{0,62}$" => {
+            let word = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
+            key.starts_with(word) && key.len() <= 63 && key.chars().all(|c| word(c) || "._-".contains(c))
+        }
+        unknown => panic!("the schema uses the pattern {unknown}"),
+    }
+}
+
+fn has_type(value: &Value, wanted: &Value) -> bool {
+    match wanted.as_str().expect("a type") {
+        "object" => value.is_object(),
+        "array" => value.is_array(),
+        "string" => value.is_string(),
+        "boolean" => value.is_boolean(),
+        "integer" => value.is_i64() || value.is_u64(),
+        "number" => value.is_number(),
+        "null" => value.is_null(),
+        unknown => panic!("the schema uses the type {unknown}"),
+    }
+}
+
+fn list(value: &Value) -> &[Value] {
+    value.as_array().map_or(&[], Vec::as_slice)
+}
+
+fn object(value: &Value) -> Vec<(&String, &Value)> {
+    value.as_object().map(|map| map.iter().collect()).unwrap_or_default()
+}
