@@ -1,0 +1,153 @@
+//! The codes of all problems: one table, and the page of each.
+//!
+//! A code is a promise to programs: it is never renamed and never changes its status. Each has a page in `docs/problems/`, which is
+//! embedded here and served at `/problems/<code>`.
+
+use axum::http::StatusCode;
+
+macro_rules! codes {
+    ($($variant:ident $name:literal $status:literal $title:literal;)*) => {
+        /// What is wrong, for programs.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        pub enum Code {
+            $(#[doc = $title] $variant,)*
+        }
+
+        impl Code {
+            /// Every code, ordered by status.
+            pub const ALL: &[Self] = &[$(Self::$variant,)*];
+
+            /// As it is written in `code`.
+            #[must_use]
+            pub const fn name(self) -> &'static str {
+                match self { $(Self::$variant => $name,)* }
+            }
+
+            /// The same in words.
+            #[must_use]
+            pub const fn title(self) -> &'static str {
+                match self { $(Self::$variant => $title,)* }
+            }
+
+            /// The page that explains it, as Markdown.
+            #[must_use]
+            pub const fn page(self) -> &'static str {
+                match self { $(Self::$variant => include_str!(concat!("../../../docs/problems/", $name, ".md")),)* }
+            }
+
+            const fn number(self) -> u16 {
+                match self { $(Self::$variant => $status,)* }
+            }
+        }
+    };
+}
+
+codes! {
+    DuplicateKey "duplicate_key" 400 "a key appears twice in a JSON object";
+    InvalidCursor "invalid_cursor" 400 "the cursor is not one that this list gave";
+    InvalidId "invalid_id" 400 "an id is a whole number from 1";
+    InvalidIdempotencyKey "invalid_idempotency_key" 400 "the Idempotency-Key cannot be used";
+    InvalidJson "invalid_json" 400 "the body is not JSON";
+    InvalidLimit "invalid_limit" 400 "the limit is out of range";
+    InvalidPath "invalid_path" 400 "the path cannot be decoded";
+    InvalidQuery "invalid_query" 400 "a query parameter is wrong";
+    InvalidRequest "invalid_request" 400 "the request is not proper HTTP";
+    InvalidState "invalid_state" 400 "there is no such state";
+    TokenInUrl "token_in_url" 400 "a token must not be part of an address";
+    TooDeep "too_deep" 400 "the JSON is nested too deeply";
+    InvalidToken "invalid_token" 401 "the token is missing or not valid";
+    CrossSite "cross_site" 403 "the request comes from a page of another site";
+    Forbidden "forbidden" 403 "the token does not allow this";
+    JobNotFound "job_not_found" 404 "there is no job with this id";
+    NotFound "not_found" 404 "there is nothing at this address";
+    UnknownAttempt "unknown_attempt" 404 "the job has no such attempt";
+    UnknownJob "unknown_job" 404 "no definition has this name";
+    UnknownWorker "unknown_worker" 404 "there is no worker with this id";
+    MethodNotAllowed "method_not_allowed" 405 "this address does not take this method";
+    NotAcceptable "not_acceptable" 406 "the answer exists in no form that the request accepts";
+    RequestTimeout "request_timeout" 408 "the body did not arrive in time";
+    AlreadyFinished "already_finished" 409 "the job has ended";
+    DefinitionDisabled "definition_disabled" 409 "the definition is not enabled";
+    IdempotencyMismatch "idempotency_mismatch" 409 "the Idempotency-Key stands for another request";
+    NotFinished "not_finished" 409 "the job has not ended";
+    RevisionGone "revision_gone" 409 "the job's revision of its definition is no longer current";
+    WorkerConnected "worker_connected" 409 "the worker is connected";
+    BodyTooLarge "body_too_large" 413 "the body is too large";
+    TooManyJobs "too_many_jobs" 413 "the request asks for too many jobs";
+    UriTooLong "uri_too_long" 414 "the address is too long";
+    UnsupportedMediaType "unsupported_media_type" 415 "the body is of a type that is not understood here";
+    RangeNotSatisfiable "range_not_satisfiable" 416 "the output has no such part";
+    HostNotAllowed "host_not_allowed" 421 "this server does not answer to this host name";
+    EmptyBatch "empty_batch" 422 "the request asks for no job";
+    EnvNewlineUnsupported "env_newline_unsupported" 422 "a variable's value cannot hold a line break";
+    InvalidDuration "invalid_duration" 422 "that is not a duration, or out of range";
+    InvalidEnvName "invalid_env_name" 422 "that cannot be the name of a variable";
+    InvalidLabel "invalid_label" 422 "that cannot be a label";
+    InvalidType "invalid_type" 422 "a value is of the wrong type";
+    MissingField "missing_field" 422 "a field is missing";
+    NulByte "nul_byte" 422 "a text holds a NUL";
+    OutOfRange "out_of_range" 422 "a number is out of range";
+    ReservedName "reserved_name" 422 "the name is reserved";
+    TooLong "too_long" 422 "a text or a list is too long";
+    UnknownField "unknown_field" 422 "the body has an unknown field";
+    TooManyFailures "too_many_failures" 429 "too many requests without a valid token";
+    HeadersTooLarge "headers_too_large" 431 "the headers are too large";
+    Internal "internal" 500 "the server made a mistake";
+    Busy "busy" 503 "the server has too much to do";
+    Draining "draining" 503 "the server is starting or leaving";
+    NoWorker "no_worker" 503 "no connected worker could run the job";
+    StoreUnavailable "store_unavailable" 503 "the store cannot be read";
+    StorageLow "storage_low" 507 "the server's disk is nearly full";
+}
+
+impl Code {
+    /// The HTTP status that goes with it.
+    #[must_use]
+    pub fn status(self) -> StatusCode {
+        StatusCode::from_u16(self.number()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
+    }
+
+    /// The code with this name.
+    #[must_use]
+    pub fn find(name: &str) -> Option<Self> {
+        Self::ALL.iter().copied().find(|code| code.name() == name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn every_code_has_a_page_and_every_page_a_code() {
+        let pages: BTreeSet<String> =
+            std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/problems"))
+                .unwrap()
+                .map(|page| page.unwrap().file_name().into_string().unwrap())
+                .collect();
+        let codes: BTreeSet<String> = Code::ALL.iter().map(|code| format!("{}.md", code.name())).collect();
+        assert_eq!(pages, codes);
+    }
+
+    #[test]
+    fn every_page_tells_code_status_cause_and_remedy_within_twenty_lines() {
+        for code in Code::ALL {
+            let page = code.page();
+            let title = format!("# {}\n", code.name());
+            assert!(page.starts_with(&title), "{}", code.name());
+            assert!(page.contains(&format!("Status {}", code.number())), "{}", code.name());
+            assert!(page.contains("## Cause") && page.contains("## Remedy"), "{}", code.name());
+            assert!(page.lines().count() <= 20, "{}", code.name());
+        }
+    }
+
+    #[test]
+    fn codes_are_unique_and_can_be_found_again() {
+        for code in Code::ALL {
+            assert_eq!(Code::find(code.name()), Some(*code));
+            assert_eq!(code.status().as_u16(), code.number());
+        }
+    }
+}

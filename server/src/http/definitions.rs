@@ -1,0 +1,114 @@
+//! Definitions, resolved. Values of variables stay hidden: nobody can tell a secret from a setting.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::Uri;
+use protocol::Revision;
+use protocol::container::Volume;
+use scheduler::definition::{RetryOn, RetryPolicy};
+use scheduler::snapshot::Snapshot;
+
+use super::code::Code;
+use super::desk::Desk;
+use super::path::Name;
+use super::problem::{Problem, shown};
+use super::query::{Query, nearest};
+use super::show::{self, Show};
+use super::view;
+use crate::catalogue::{Definitions, Entry};
+
+pub(super) async fn list(
+    State(desk): State<Arc<Desk>>,
+    uri: Uri,
+) -> Result<Json<Vec<view::Definition>>, Problem> {
+    Query::of(&uri)?.finish()?;
+    let snapshot = desk.app.engine.snapshot();
+    Ok(Json(desk.app.catalogue.current().iter().map(|entry| definition(entry, &snapshot)).collect()))
+}
+
+pub(super) async fn one(
+    State(desk): State<Arc<Desk>>,
+    Name(name): Name,
+) -> Result<Json<view::Definition>, Problem> {
+    let definitions = desk.app.catalogue.current();
+    let entry = find(&definitions, &name)?;
+    let snapshot = desk.app.engine.snapshot();
+    let mut shown = definition(entry, &snapshot);
+    let last = desk.read(move |archive| archive.last_ended(&name)).await?;
+    shown.last_ended = last.map(|row| Show::new(snapshot).job(row));
+    Ok(Json(shown))
+}
+
+/// The entry with this name.
+///
+/// # Errors
+/// `unknown_job`, with names that are near.
+pub(super) fn find<'d>(definitions: &'d Definitions, name: &str) -> Result<&'d Arc<Entry>, Problem> {
+    definitions.find(name).ok_or_else(|| {
+        let near = nearest(name, definitions.iter().map(|entry| entry.definition.name.as_str()));
+        let problem = Problem::new(Code::UnknownJob, format!("there is no definition \"{}\"", shown(name)));
+        match near.is_empty() {
+            true => problem.hint("GET /api/definitions lists the definitions"),
+            false => problem.near(near),
+        }
+    })
+}
+
+fn definition(entry: &Entry, snapshot: &Snapshot) -> view::Definition {
+    let definition = &entry.definition;
+    let container = &definition.container;
+    view::Definition {
+        name: definition.name.clone(),
+        revision: definition.revision.to_string(),
+        enabled: definition.enabled,
+        description: entry.description.clone(),
+        owner: entry.owner.clone(),
+        tags: entry.tags.clone(),
+        runtime: definition.runtime().name().into(),
+        image: container.image.clone(),
+        entrypoint: container.entrypoint.clone(),
+        command: container.command.clone(),
+        environment: container.environment.iter().map(|(name, _)| name.clone()).collect(),
+        working_dir: container.working_dir.clone(),
+        user: container.user.clone(),
+        volumes: container.volumes.iter().map(volume).collect(),
+        network: container.network.clone(),
+        cpus_milli: container.resources.cpus_milli,
+        memory_bytes: container.resources.memory_bytes,
+        pids: container.resources.pids,
+        priority: definition.priority,
+        timeout_ms: definition.timeout.map(view::millis),
+        stop_grace_ms: view::millis(container.stop_grace),
+        retry: retry(&definition.retry),
+        waiting: waiting(definition.revision, snapshot),
+        last_ended: None,
+    }
+}
+
+fn volume(volume: &Volume) -> String {
+    let suffix = if volume.read_only { ":ro" } else { "" };
+    format!("{}:{}{suffix}", volume.source, volume.target)
+}
+
+fn retry(policy: &RetryPolicy) -> view::Retry {
+    view::Retry {
+        max: policy.max,
+        when: policy.when.iter().map(|outcome| outcome.name().into()).collect(),
+        exit_codes: policy.exit_codes.clone(),
+        on: match policy.on {
+            RetryOn::Any => "any",
+            RetryOn::Same => "same",
+            RetryOn::Other => "other",
+        }
+        .into(),
+        backoff_initial_ms: view::millis(policy.backoff.initial),
+        backoff_max_ms: view::millis(policy.backoff.max),
+    }
+}
+
+fn waiting(revision: Revision, snapshot: &Snapshot) -> Vec<view::Waiting> {
+    let of_it = snapshot.waiting.iter().filter(|(waiting, ..)| *waiting == revision);
+    of_it.map(|(_, reason, count)| view::Waiting { reason: show::pending(*reason), count: *count }).collect()
+}

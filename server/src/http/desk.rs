@@ -1,0 +1,126 @@
+//! What all handlers share, and the one door through which they do blocking reads.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use axum::http::HeaderValue;
+use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
+
+use super::code::Code;
+use super::problem::Problem;
+use crate::auth::Access;
+use crate::catalogue::Catalogue;
+use crate::engine::{Busy, Handle};
+use crate::logs::Logs;
+use crate::store::{Archive, ReadError};
+
+/// What the HTTP face stands on.
+#[derive(Clone)]
+pub struct App {
+    /// Where changes are asked for.
+    pub engine: Handle,
+    /// Where committed rows are read.
+    pub archive: Arc<dyn Archive>,
+    /// The definitions.
+    pub catalogue: Arc<Catalogue>,
+    /// What containers wrote.
+    pub logs: Arc<Logs>,
+    /// Who may ask for what.
+    pub access: Arc<Access>,
+    /// In front of every path: empty, or like `/jobs`.
+    pub base_path: String,
+    /// Cancelled when the server leaves: nothing new is accepted, and streams end.
+    pub leaving: CancellationToken,
+}
+
+/// What all handlers share.
+pub(super) struct Desk {
+    pub(super) app: App,
+    reads: Arc<Semaphore>,
+    large_bodies: Semaphore,
+    started: u32,
+    requests: AtomicU64,
+}
+
+impl Desk {
+    pub(super) fn new(app: App) -> Self {
+        Self {
+            app,
+            reads: Arc::new(Semaphore::new(READS_MAX)),
+            large_bodies: Semaphore::new(LARGE_BODIES_MIB_MAX),
+            started: rand::random(),
+            requests: AtomicU64::new(0),
+        }
+    }
+
+    /// Reads from the archive.
+    ///
+    /// # Errors
+    /// `store_unavailable`, or `busy` if too many are reading.
+    pub(super) async fn read<T: Send + 'static>(
+        &self,
+        read: impl FnOnce(&dyn Archive) -> Result<T, ReadError> + Send + 'static,
+    ) -> Result<T, Problem> {
+        let archive = Arc::clone(&self.app.archive);
+        self.block(move || read(archive.as_ref()).map_err(Problem::from)).await
+    }
+
+    /// Does something that blocks on the disk, off the async threads.
+    ///
+    /// # Errors
+    /// Those of `work`, or `busy` if too many are at it.
+    pub(super) async fn block<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> Result<T, Problem> + Send + 'static,
+    ) -> Result<T, Problem> {
+        let turn = tokio::time::timeout(READ_PATIENCE, Arc::clone(&self.reads).acquire_owned()).await;
+        // The semaphore is never closed: no turn means that waiting took too long.
+        let Ok(Ok(turn)) = turn else { return Err(Busy.into()) };
+        tokio::task::spawn_blocking(move || {
+            let result = work();
+            drop(turn);
+            result
+        })
+        .await
+        .unwrap_or_else(|error| Err(Problem::internal(error)))
+    }
+
+    /// Room for a body of this many MiB; given back when it is dropped.
+    ///
+    /// # Errors
+    /// `busy` if others hold it.
+    pub(super) async fn room_for(&self, mib: u32) -> Result<tokio::sync::SemaphorePermit<'_>, Problem> {
+        let room = tokio::time::timeout(READ_PATIENCE, self.large_bodies.acquire_many(mib)).await;
+        let Ok(Ok(room)) = room else { return Err(Busy.into()) };
+        Ok(room)
+    }
+
+    /// Refuses what would make something new while the server leaves.
+    ///
+    /// # Errors
+    /// `draining`.
+    pub(super) fn must_stay(&self) -> Result<(), Problem> {
+        match self.app.leaving.is_cancelled() {
+            true => Err(Problem::new(Code::Draining, "the server is leaving").retry_after(5)),
+            false => Ok(()),
+        }
+    }
+
+    /// A name for a request that brought none: unique among the lives of this server.
+    pub(super) fn next_request_id(&self) -> HeaderValue {
+        let number = self.requests.fetch_add(1, Ordering::Relaxed);
+        HeaderValue::try_from(format!("{:08x}-{number}", self.started))
+            .unwrap_or(HeaderValue::from_static("unknown"))
+    }
+}
+
+/// Blocking reads at once: SQLite readers on few cores gain nothing from more.
+const READS_MAX: usize = 8;
+
+/// How long a request waits for its turn before it is told that the server is busy.
+const READ_PATIENCE: Duration = Duration::from_secs(5);
+
+/// What the bodies of batches may hold in memory together: four of the largest.
+const LARGE_BODIES_MIB_MAX: usize = 256;

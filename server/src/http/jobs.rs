@@ -1,0 +1,172 @@
+//! Jobs that exist: the list, one of them, and the wish to end it.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::{Request, State};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
+use axum::response::{IntoResponse, Response};
+use protocol::{JobId, WorkerId};
+use scheduler::job::State as JobState;
+use scheduler::step::{Answer, Rejection};
+
+use super::code::Code;
+use super::cursor;
+use super::desk::Desk;
+use super::path::Id;
+use super::problem::{Problem, shown};
+use super::query::{Query, wrong};
+use super::show::Show;
+use super::view;
+use crate::listener::Peer;
+use crate::store::{JobFilter, JobRecord};
+
+pub(super) async fn list(State(desk): State<Arc<Desk>>, uri: Uri) -> Result<Response, Problem> {
+    let mut filter = filter(&desk, Query::of(&uri)?)?;
+    let limit = filter.limit;
+    // One more than is shown tells whether there is a next page.
+    filter.limit += 1;
+    let mut rows = desk.read(move |archive| archive.jobs(&filter)).await?;
+    let more = rows.len() > limit;
+    rows.truncate(limit);
+    let next = rows.last().filter(|_| more).map(|row| next_page(&desk, &uri, row.job));
+    let show = Show::new(desk.app.engine.snapshot());
+    let jobs: Vec<view::Job> = rows.into_iter().map(|row| show.job(row)).collect();
+    let mut response = Json(jobs).into_response();
+    if let Some(link) = next.and_then(|link| HeaderValue::try_from(link).ok()) {
+        response.headers_mut().insert(header::LINK, link);
+    }
+    Ok(response)
+}
+
+pub(super) async fn one(State(desk): State<Arc<Desk>>, Id(id): Id) -> Result<Json<view::FullJob>, Problem> {
+    let record = find(&desk, JobId(id)).await?;
+    Ok(Json(Show::new(desk.app.engine.snapshot()).full(record)))
+}
+
+pub(super) async fn cancel(
+    State(desk): State<Arc<Desk>>,
+    Id(id): Id,
+    request: Request,
+) -> Result<Response, Problem> {
+    let job = JobId(id);
+    let by = match request.extensions().get::<Peer>() {
+        Some(peer) => format!("http {}", peer.address.ip()),
+        None => "http".to_owned(),
+    };
+    let status = match desk.app.engine.cancel(job, by).await? {
+        Answer::Cancelling(state) if state.has_ended() => StatusCode::OK,
+        Answer::Cancelling(_) => StatusCode::ACCEPTED,
+        Answer::Rejected(Rejection::NotLive) => return cancelled_before(&desk, job).await,
+        Answer::Rejected(rejection) => return Err(rejection.into()),
+        answer => return Err(unexpected(&answer)),
+    };
+    let record = find(&desk, job).await?;
+    let full = Show::new(desk.app.engine.snapshot()).full(record);
+    Ok((status, Json(full)).into_response())
+}
+
+/// A job with its whole story.
+///
+/// # Errors
+/// `job_not_found`.
+pub(super) async fn find(desk: &Desk, job: JobId) -> Result<JobRecord, Problem> {
+    desk.read(move |archive| archive.job(job))
+        .await?
+        .ok_or_else(|| Problem::new(Code::JobNotFound, format!("there is no job {job}")))
+}
+
+/// The engine said something that makes no sense here.
+pub(super) fn unexpected(answer: &Answer) -> Problem {
+    Problem::internal(Unexpected(format!("{answer:?}")))
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("the engine answered {0}")]
+struct Unexpected(String);
+
+/// Cancelling twice is no mistake; cancelling what ended by itself comes too late.
+async fn cancelled_before(desk: &Desk, job: JobId) -> Result<Response, Problem> {
+    let record = find(desk, job).await?;
+    let state = record.row.state;
+    if state == JobState::Cancelled {
+        let full = Show::new(desk.app.engine.snapshot()).full(record);
+        return Ok(Json(full).into_response());
+    }
+    Err(Problem::new(Code::AlreadyFinished, format!("job {job} has ended as {}", state.name()))
+        .state(state.name()))
+}
+
+fn filter(desk: &Desk, mut query: Query) -> Result<JobFilter, Problem> {
+    let filter = JobFilter {
+        states: query.text("state")?.as_deref().map_or(Ok(Vec::new()), states)?,
+        name: query.text("name")?,
+        worker: query.text("worker")?.map(|worker| worker_named(desk, &worker)).transpose()?,
+        label: query.text("label")?.as_deref().map(label).transpose()?,
+        batch: query.number("batch")?.map(JobId),
+        since: query.instant("since")?,
+        until: query.instant("until")?,
+        before: query.text("cursor")?.as_deref().map(cursor::read).transpose()?,
+        limit: query.text("limit")?.as_deref().map_or(Ok(LIMIT), limit)?,
+    };
+    query.finish()?;
+    Ok(filter)
+}
+
+fn states(text: &str) -> Result<Vec<JobState>, Problem> {
+    let state = |name: &str| {
+        JobState::ALL.into_iter().find(|state| state.name() == name).ok_or_else(|| {
+            let all = JobState::ALL.map(JobState::name).join(", ");
+            Problem::new(Code::InvalidState, format!("there is no state \"{}\"", shown(name)))
+                .field("?state")
+                .hint(format!("the states are {all}"))
+        })
+    };
+    text.split(',').map(state).collect()
+}
+
+fn worker_named(desk: &Desk, text: &str) -> Result<WorkerId, Problem> {
+    if let Ok(id) = text.parse() {
+        return Ok(WorkerId(id));
+    }
+    let snapshot = desk.app.engine.snapshot();
+    let named = snapshot.workers.iter().find(|worker| &*worker.name == text);
+    named
+        .map(|worker| worker.id)
+        .ok_or_else(|| wrong("worker", "it is a worker's number, or the name of one at work"))
+}
+
+fn label(text: &str) -> Result<(String, String), Problem> {
+    let (name, value) = text.split_once('=').ok_or_else(|| wrong("label", "it is written name=value"))?;
+    Ok((name.to_owned(), value.to_owned()))
+}
+
+fn limit(text: &str) -> Result<usize, Problem> {
+    text.parse().ok().filter(|limit| (1..=LIMIT_MAX).contains(limit)).ok_or_else(|| {
+        Problem::new(Code::InvalidLimit, format!("\"{}\" is not within 1 to {LIMIT_MAX}", shown(text)))
+            .field("?limit")
+    })
+}
+
+/// The same question, from the last job shown on.
+fn next_page(desk: &Desk, uri: &Uri, last: JobId) -> String {
+    let mut query: Vec<String> = uri
+        .query()
+        .unwrap_or_default()
+        .split('&')
+        .filter(|pair| !pair.is_empty() && !pair.starts_with("cursor="))
+        .map(|pair| pair.replace('<', "%3C").replace('>', "%3E").replace('"', "%22"))
+        .collect();
+    query.push(format!("cursor={}", cursor::write(last)));
+    format!("<{}/api/jobs?{}>; rel=\"next\"", desk.app.base_path, query.join("&"))
+}
+
+/// A page that a person reads, and the largest that a program gets at once.
+const LIMIT: usize = 100;
+const LIMIT_MAX: usize = 500;
+
+/// Where a job is to be found.
+pub(super) fn location(desk: &Desk, job: JobId) -> HeaderMap {
+    let location = HeaderValue::try_from(format!("{}/api/jobs/{job}", desk.app.base_path));
+    location.map(|location| HeaderMap::from_iter([(header::LOCATION, location)])).unwrap_or_default()
+}

@@ -1,0 +1,346 @@
+//! What containers wrote: as text, as a part of it, or as server-sent events; once, or as it comes.
+//!
+//! `reader` finds the pieces, in order and over all attempts of a job; here and in `text` they are dressed for the client.
+
+mod reader;
+mod text;
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::extract::{Request, State};
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::response::sse::{Event, KeepAlive, Sse};
+use axum::response::{IntoResponse, Response};
+use bytes::{Bytes, BytesMut};
+use futures_util::stream::{self, Stream};
+use protocol::JobId;
+use protocol::report::Stream as Written;
+use serde::Serialize;
+
+use super::code::Code;
+use super::desk::Desk;
+use super::front::accepts;
+use super::jobs::find;
+use super::path::Id;
+use super::problem::Problem;
+use super::query::{Query, wrong};
+use super::show;
+use crate::logs::{Attempt, LogsError, PieceData, Which};
+use crate::store::{AttemptRow, JobRecord};
+use reader::{Item, Reader, Start};
+use text::{LossyText, Plain};
+
+/// `GET /api/jobs/{id}/logs`
+pub(super) async fn of_job(
+    State(desk): State<Arc<Desk>>,
+    Id(id): Id,
+    request: Request,
+) -> Result<Response, Problem> {
+    let (parts, _) = request.into_parts();
+    let wish = Wish::of(&parts)?;
+    let job = JobId(id);
+    let record = find(&desk, job).await?;
+    let attempt = wish.attempt(&record)?;
+    let position = match (wish.tail, attempt) {
+        (Some(lines), Some(attempt)) => tail(&desk, job, attempt, wish.which, lines).await?,
+        _ => wish.offset,
+    };
+    if let (Some(range), Some(attempt), false) = (&wish.range, attempt, wish.follow || wish.events) {
+        return part(&desk, job, attempt, wish.which, range).await;
+    }
+    let start = Start {
+        which: wish.which,
+        attempt: attempt.map(|attempt| attempt.number),
+        position,
+        follow: wish.follow,
+        only: wish.number.is_some(),
+    };
+    let reader = Reader::new(Arc::clone(&desk), job, start);
+    if wish.events {
+        return Ok(Sse::new(events(reader))
+            .keep_alive(KeepAlive::new().interval(KEEP_ALIVE))
+            .into_response());
+    }
+    let mut response = ([(header::CONTENT_TYPE, TEXT)], plain(reader, wish.follow)).into_response();
+    response.headers_mut().insert(header::ACCEPT_RANGES, HeaderValue::from_static("bytes"));
+    Ok(response)
+}
+
+/// The output of a job that has just been made, as it comes, and a last line that tells how it ended.
+pub(super) fn follow(desk: &Arc<Desk>, job: JobId) -> Response {
+    let start = Start { which: Which::Both, attempt: None, position: 0, follow: true, only: false };
+    let reader = Reader::new(Arc::clone(desk), job, start);
+    ([(header::CONTENT_TYPE, TEXT)], plain(reader, true)).into_response()
+}
+
+/// What a client wants to see.
+struct Wish {
+    follow: bool,
+    number: Option<u32>,
+    which: Which,
+    tail: Option<u64>,
+    offset: u64,
+    range: Option<String>,
+    events: bool,
+}
+
+impl Wish {
+    fn of(parts: &Parts) -> Result<Self, Problem> {
+        let mut query = Query::of(&parts.uri)?;
+        let number = query.number("attempt")?;
+        let offset = query.number("offset")?;
+        let mut wish = Self {
+            follow: query.switch("follow")?,
+            number: number.map(|number| u32::try_from(number).unwrap_or(u32::MAX)),
+            which: which(query.text("stream")?.as_deref())?,
+            tail: query.number("tail")?,
+            offset: offset.unwrap_or_default(),
+            range: parts.headers.get(header::RANGE).and_then(|range| range.to_str().ok()).map(str::to_owned),
+            events: wants_events(&parts.headers),
+        };
+        query.finish()?;
+        if wish.tail.is_some() && (offset.is_some() || wish.range.is_some()) {
+            return Err(wrong("tail", "it does not go together with an offset or a range"));
+        }
+        if let Some(last) = parts.headers.get("last-event-id").filter(|_| wish.events) {
+            wish.resume(last.to_str().unwrap_or_default())?;
+        }
+        Ok(wish)
+    }
+
+    /// Goes on behind the last event that the client has seen: `attempt:position`.
+    fn resume(&mut self, last: &str) -> Result<(), Problem> {
+        let parsed = last.split_once(':').and_then(|(number, position)| {
+            Some((number.parse::<u32>().ok()?, position.parse::<u64>().ok()?))
+        });
+        let Some((number, position)) = parsed else {
+            return Err(Problem::new(Code::InvalidCursor, "it is not the id of an event of this output")
+                .field("Last-Event-ID"));
+        };
+        self.number = self.number.or(Some(number));
+        self.offset = position;
+        self.tail = None;
+        Ok(())
+    }
+
+    fn attempt<'r>(&self, record: &'r JobRecord) -> Result<Option<&'r AttemptRow>, Problem> {
+        let Some(number) = self.number else { return Ok(record.row.attempt.as_ref()) };
+        let found = reader::attempts(record).find(|attempt| attempt.number.0 == number);
+        found.map(Some).ok_or_else(|| {
+            Problem::new(Code::UnknownAttempt, format!("job {} has no attempt {number}", record.row.job))
+                .field("?attempt")
+        })
+    }
+}
+
+fn which(text: Option<&str>) -> Result<Which, Problem> {
+    match text {
+        None => Ok(Which::Both),
+        Some("stdout") => Ok(Which::Only(Written::Stdout)),
+        Some("stderr") => Ok(Which::Only(Written::Stderr)),
+        Some(_) => Err(wrong("stream", "it is stdout or stderr")),
+    }
+}
+
+/// Events are for those who ask for nothing else: a star means text.
+fn wants_events(headers: &HeaderMap) -> bool {
+    headers.contains_key(header::ACCEPT)
+        && accepts(headers, "text/event-stream")
+        && headers
+            .get_all(header::ACCEPT)
+            .iter()
+            .any(|accept| accept.to_str().is_ok_and(|accept| accept.contains("text/event-stream")))
+}
+
+async fn tail(
+    desk: &Desk,
+    job: JobId,
+    attempt: &AttemptRow,
+    which: Which,
+    lines: u64,
+) -> Result<u64, Problem> {
+    let logs = Arc::clone(&desk.app.logs);
+    let attempt = Attempt { job, fence: attempt.fence };
+    desk.block(move || Ok(logs.tail(attempt, which, lines)?)).await
+}
+
+/// The bytes that a `Range` asks for. What is missing has no bytes: a part begins behind it and ends before it, and says so.
+async fn part(
+    desk: &Desk,
+    job: JobId,
+    row: &AttemptRow,
+    which: Which,
+    range: &str,
+) -> Result<Response, Problem> {
+    let logs = Arc::clone(&desk.app.logs);
+    let attempt = Attempt { job, fence: row.fence };
+    let total = desk.block(move || Ok(reader::length(&logs.lengths(attempt)?, which))).await?;
+    let not_there = || {
+        let value = HeaderValue::try_from(format!("bytes */{total}"));
+        Problem::new(Code::RangeNotSatisfiable, format!("the output has {total} bytes"))
+            .field("Range")
+            .header(header::CONTENT_RANGE, value.unwrap_or(HeaderValue::from_static("bytes */*")))
+    };
+    let (from, to) = text::range(range, total).ok_or_else(not_there)?;
+    let logs = Arc::clone(&desk.app.logs);
+    let (first, bytes) = desk
+        .block(move || {
+            let mut first = from;
+            let mut bytes = BytesMut::new();
+            let wanted_max = usize::try_from(to - from).unwrap_or(usize::MAX).min(PART_BYTES_MAX);
+            while bytes.len() < wanted_max {
+                let page = logs.read(attempt, which, first + bytes.len() as u64, wanted_max - bytes.len())?;
+                if page.pieces.is_empty() {
+                    break;
+                }
+                for piece in page.pieces {
+                    match piece.data {
+                        PieceData::Bytes(data) | PieceData::Replayed(data) => bytes.extend_from_slice(&data),
+                        PieceData::Gap(missing) if bytes.is_empty() => first = piece.at + missing,
+                        PieceData::Gap(_) => return Ok((first, bytes)),
+                    }
+                }
+            }
+            bytes.truncate(usize::try_from(to.saturating_sub(first)).unwrap_or(usize::MAX).min(wanted_max));
+            Ok((first, bytes))
+        })
+        .await?;
+    if bytes.is_empty() {
+        return Err(not_there());
+    }
+    let whole = if row.ended_at.is_some() { total.to_string() } else { "*".to_owned() };
+    let content_range = format!("bytes {first}-{}/{whole}", first + bytes.len() as u64 - 1);
+    let headers = [(header::CONTENT_TYPE, TEXT), (header::ACCEPT_RANGES, HeaderValue::from_static("bytes"))];
+    Ok((StatusCode::PARTIAL_CONTENT, headers, [(header::CONTENT_RANGE, content_range)], bytes.freeze())
+        .into_response())
+}
+
+/// Output as text: exactly the bytes, a line for what is missing, and in the end (`told`) how the job ended.
+fn plain(reader: Reader, told: bool) -> Body {
+    let parts = stream::unfold((reader, Plain::default()), move |(mut reader, mut plain)| async move {
+        loop {
+            let text = match reader.next().await? {
+                Ok(Item::Piece { piece, .. }) => plain.piece(piece.data),
+                Ok(Item::Ended(row)) if told => plain.line(&show::last_line(&row)),
+                Ok(Item::Left) if told => {
+                    plain.line("longshore: the server is leaving; the job is not affected")
+                }
+                Ok(Item::Attempt { number, worker }) if told && number.0 > 1 => {
+                    plain.line(&format!("longshore: attempt {number} on {worker}"))
+                }
+                Ok(_) => Bytes::new(),
+                // The status has been sent: only breaking off tells that something is missing.
+                Err(problem) => return Some((Err(Broken(problem.code())), (reader, plain))),
+            };
+            if !text.is_empty() {
+                return Some((Ok::<_, Broken>(text), (reader, plain)));
+            }
+        }
+    });
+    Body::from_stream(parts)
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("the output breaks off: {}", .0.title())]
+struct Broken(Code);
+
+/// Output as events: `attempt`, `output`, `gap`, and `end` or `leaving` at last. The id of an event is where the next one begins.
+fn events(reader: Reader) -> impl Stream<Item = Result<Event, Infallible>> {
+    stream::unfold((reader, LossyText::default()), |(mut reader, mut lossy)| async move {
+        let event = match reader.next().await? {
+            Ok(Item::Attempt { number, worker }) => {
+                event("attempt", &AttemptData { attempt: number.0, worker })
+            }
+            Ok(Item::Piece { attempt, piece }) => {
+                let id = format!("{attempt}:{}", piece.at + piece.data.len());
+                let (stream, offset) = (piece.stream.name(), piece.at);
+                match piece.data {
+                    PieceData::Bytes(bytes) | PieceData::Replayed(bytes) => {
+                        let text = lossy.decode(piece.stream, &bytes);
+                        event("output", &OutputData { stream, offset, text }).id(id)
+                    }
+                    PieceData::Gap(missing_bytes) => {
+                        event("gap", &GapData { stream, offset, missing_bytes }).id(id)
+                    }
+                }
+            }
+            Ok(Item::Ended(row)) => {
+                let attempt = row.attempt.as_ref();
+                event(
+                    "end",
+                    &EndData {
+                        job: row.job.0,
+                        state: row.state.name(),
+                        outcome: attempt.and_then(|attempt| attempt.outcome).map(|outcome| outcome.name()),
+                        exit_code: attempt.and_then(|attempt| attempt.exit_code),
+                        text: show::last_line(&row),
+                    },
+                )
+            }
+            Ok(Item::Left) => event("leaving", &LeavingData {}),
+            Err(problem) => event("error", &ErrorData { code: problem.code().name() }),
+        };
+        Some((Ok(event), (reader, lossy)))
+    })
+}
+
+fn event(name: &str, data: &impl Serialize) -> Event {
+    Event::default().event(name).data(serde_json::to_string(data).unwrap_or_default())
+}
+
+#[derive(Serialize)]
+struct AttemptData {
+    attempt: u32,
+    worker: String,
+}
+
+#[derive(Serialize)]
+struct OutputData {
+    stream: &'static str,
+    offset: u64,
+    text: String,
+}
+
+#[derive(Serialize)]
+struct GapData {
+    stream: &'static str,
+    offset: u64,
+    missing_bytes: u64,
+}
+
+#[derive(Serialize)]
+struct EndData {
+    job: u64,
+    state: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    outcome: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    exit_code: Option<i32>,
+    text: String,
+}
+
+#[derive(Serialize)]
+struct LeavingData {}
+
+#[derive(Serialize)]
+struct ErrorData {
+    code: &'static str,
+}
+
+impl From<LogsError> for Problem {
+    fn from(error: LogsError) -> Self {
+        Self::unreadable(error)
+    }
+}
+
+const TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
+
+/// Below the patience of common proxies.
+const KEEP_ALIVE: Duration = Duration::from_secs(15);
+
+/// One answer to a Range: a client that wants more asks again.
+const PART_BYTES_MAX: usize = 4 << 20;

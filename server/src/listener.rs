@@ -1,0 +1,275 @@
+//! The accept loop: HTTP/1.1 on a TCP port, with limits that a stranger cannot get around.
+//!
+//! A connection that sends no head is closed after [`Limits::head_timeout`]; beyond [`Limits::connections`] of them only workers and
+//! probes are served, so that a flood of clients never locks the workers out. A shutdown lets requests finish for
+//! [`Limits::farewell`].
+
+use std::io;
+use std::net::SocketAddr;
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Body;
+use axum::http::{HeaderValue, Request, Response, header};
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::net::{TcpListener, TcpStream};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use tower::Service;
+
+use crate::http::code::Code;
+use crate::http::problem::Problem;
+
+mod heads;
+
+use heads::{Heads, Recorded};
+
+/// Who is at the other end of a connection. Every request carries it as an extension.
+#[derive(Clone, Debug)]
+pub struct Peer {
+    /// Its address.
+    pub address: SocketAddr,
+    /// Whether the request says its length in two ways at once.
+    ambiguous: bool,
+}
+
+impl Peer {
+    /// A peer at this address, for requests that come by no connection.
+    #[must_use]
+    pub const fn new(address: SocketAddr) -> Self {
+        Self { address, ambiguous: false }
+    }
+
+    /// Whether the request had both a `Transfer-Encoding` and a `Content-Length`: somebody tries to be understood in two ways.
+    #[must_use]
+    pub const fn ambiguous_length(&self) -> bool {
+        self.ambiguous
+    }
+}
+
+/// What a listener may use.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Connections that are served anything.
+    pub connections: usize,
+    /// Connections beyond those, for workers and probes only.
+    pub reserve: usize,
+    /// How long the head of a request may take, also on a connection that is kept alive.
+    pub head_timeout: Duration,
+    /// How long requests may go on after the shutdown began.
+    pub farewell: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            connections: 4_096,
+            reserve: 1_024,
+            head_timeout: Duration::from_secs(10),
+            farewell: Duration::from_secs(5),
+        }
+    }
+}
+
+/// The port cannot be had.
+#[derive(Debug, thiserror::Error)]
+pub enum ListenError {
+    /// Somebody else has it.
+    #[error("cannot listen on {address}: in use")]
+    InUse {
+        /// Where.
+        address: SocketAddr,
+    },
+    /// The system says no.
+    #[error("cannot listen on {address}")]
+    Refused {
+        /// Where.
+        address: SocketAddr,
+        /// Why.
+        #[source]
+        cause: io::Error,
+    },
+}
+
+/// A port that is ours.
+#[derive(Debug)]
+pub struct Listener {
+    tcp: TcpListener,
+    address: SocketAddr,
+    limits: Limits,
+}
+
+impl Listener {
+    /// Takes the port; with port 0 the system chooses a free one.
+    ///
+    /// # Errors
+    /// See [`ListenError`].
+    pub async fn bind(address: SocketAddr, limits: Limits) -> Result<Self, ListenError> {
+        let refused = |cause: io::Error| match cause.kind() {
+            io::ErrorKind::AddrInUse => ListenError::InUse { address },
+            _ => ListenError::Refused { address, cause },
+        };
+        let tcp = TcpListener::bind(address).await.map_err(refused)?;
+        let address = tcp.local_addr().map_err(refused)?;
+        Ok(Self { tcp, address, limits })
+    }
+
+    /// Where it listens.
+    #[must_use]
+    pub const fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Serves until `leaving` is cancelled, then lets what is under way finish. Connections that became WebSockets are not waited for.
+    pub async fn serve(self, router: Router, leaving: CancellationToken) {
+        let house = Arc::new(House {
+            open: AtomicUsize::new(0),
+            limits: self.limits,
+            leaving: leaving.clone(),
+            closing: CancellationToken::new(),
+        });
+        let connections = TaskTracker::new();
+        loop {
+            let accepted = tokio::select! {
+                accepted = self.tcp.accept() => accepted,
+                () = leaving.cancelled() => break,
+            };
+            match accepted {
+                Ok((stream, peer)) => house.admit(stream, peer, &router, &connections),
+                Err(error) => pause_after(&error).await,
+            }
+        }
+        drop(self.tcp);
+        connections.close();
+        if tokio::time::timeout(self.limits.farewell, connections.wait()).await.is_err() {
+            house.closing.cancel();
+            connections.wait().await;
+        }
+    }
+}
+
+/// What all connections share.
+struct House {
+    open: AtomicUsize,
+    limits: Limits,
+    leaving: CancellationToken,
+    closing: CancellationToken,
+}
+
+impl House {
+    fn admit(
+        self: &Arc<Self>,
+        stream: TcpStream,
+        peer: SocketAddr,
+        router: &Router,
+        connections: &TaskTracker,
+    ) {
+        let place = Place::take(self);
+        if place.number > self.limits.connections + self.limits.reserve {
+            tracing::warn!(%peer, open = place.number, "too many connections: one is turned away");
+            return;
+        }
+        // Without it small answers wait for the acknowledgement of earlier ones.
+        if let Err(error) = stream.set_nodelay(true) {
+            tracing::debug!(%peer, %error, "a connection was gone before it began");
+            return;
+        }
+        connections.spawn(serve(stream, peer, router.clone(), place));
+    }
+}
+
+/// One of the places for connections; given back when it is dropped.
+struct Place {
+    house: Arc<House>,
+    number: usize,
+}
+
+impl Place {
+    fn take(house: &Arc<House>) -> Self {
+        let number = house.open.fetch_add(1, Ordering::Relaxed) + 1;
+        Self { house: Arc::clone(house), number }
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.house.open.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// Serves one connection until it ends, is upgraded, or the server leaves.
+async fn serve(stream: TcpStream, address: SocketAddr, router: Router, place: Place) {
+    let limits = place.house.limits;
+    let crowded = place.number > limits.connections;
+    let heads = Heads::default();
+    let recorded = heads.clone();
+    let service = service_fn(move |mut request: Request<Incoming>| {
+        let ambiguous = request.headers().contains_key(header::TRANSFER_ENCODING) && recorded.name_a_length();
+        request.extensions_mut().insert(Peer { address, ambiguous });
+        let mut router = router.clone();
+        let turned_away = crowded && !is_reserved_for(request.uri().path());
+        async move {
+            if turned_away {
+                return Ok(crowded_out());
+            }
+            Service::call(&mut router, request).await
+        }
+    });
+    let connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(limits.head_timeout)
+        .max_headers(HEADERS_MAX)
+        .max_buf_size(BUFFER_BYTES_MAX)
+        .serve_connection(TokioIo::new(Recorded::new(stream, heads)), service)
+        .with_upgrades();
+    let mut connection = pin!(connection);
+    let house = &place.house;
+    let served = tokio::select! {
+        served = connection.as_mut() => served,
+        () = house.leaving.cancelled() => {
+            connection.as_mut().graceful_shutdown();
+            tokio::select! {
+                served = connection.as_mut() => served,
+                () = house.closing.cancelled() => Ok(()),
+            }
+        }
+    };
+    if let Err(error) = served {
+        // Clients break off all the time.
+        tracing::debug!(peer = %address, %error, "a connection ended early");
+    }
+}
+
+/// Workers keep what is accepted going, and a probe must not think that the server is dead.
+fn is_reserved_for(path: &str) -> bool {
+    path.ends_with("/api/workers/connect") || path.ends_with("/healthz") || path.ends_with("/readyz")
+}
+
+fn crowded_out() -> Response<Body> {
+    let problem = Problem::new(Code::Busy, "the server has too many connections").retry_after(5);
+    let mut response = problem.write("", "");
+    response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+    response
+}
+
+/// A connection that was gone before we looked is nobody's fault; without file descriptors we wait for some to be given back.
+async fn pause_after(error: &io::Error) {
+    use io::ErrorKind::{ConnectionAborted, ConnectionReset, Interrupted};
+    if !matches!(error.kind(), ConnectionAborted | ConnectionReset | Interrupted) {
+        tracing::error!(%error, "cannot accept connections");
+        tokio::time::sleep(ACCEPT_PAUSE).await;
+    }
+}
+
+const HEADERS_MAX: usize = 64;
+
+/// What hyper may hold of one connection. Above the limits of `front`, so that those answer with a problem document.
+const BUFFER_BYTES_MAX: usize = 64 << 10;
+
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);

@@ -1,0 +1,298 @@
+//! Jobs over HTTP: made, listed, looked at, cancelled, tried again.
+
+mod http_support;
+
+use http_support::{Server, within};
+use scheduler::job::State;
+use scheduler::step::PendingReason;
+
+#[tokio::test]
+async fn a_post_without_a_body_makes_a_job_and_says_where_it_is() {
+    let server = Server::start().await;
+    let answer = server.ask("POST", "/api/jobs/resize", &[], "").await;
+    assert_eq!(answer.status, 201, "{answer:?}");
+    assert_eq!(answer.header("location"), "/api/jobs/1");
+    let job = answer.json();
+    assert_eq!(job["id"], 1);
+    assert_eq!(job["name"], "resize");
+    assert_eq!(job["state"], "queued");
+    assert_eq!(job["queuing"], true);
+    assert_eq!(job["running"], false);
+    assert_eq!(job["success"], false);
+    assert_eq!(job["priority"], 5);
+    assert_eq!(job["pending_reason"]["code"], "soon");
+    assert_eq!(job["created_at"], "1970-01-01T00:00:01.000Z");
+    assert!(job.get("warning").is_none());
+}
+
+#[tokio::test]
+async fn the_body_of_a_job_arrives_whole() {
+    let server = Server::start().await;
+    let body = r#"{"environment":{"SIZE":"640"},"args":["-q"],"priority":-3,"timeout":"90s","labels":{"team":"web"}}"#;
+    let answer = server.post("/api/jobs/resize", body).await;
+    assert_eq!(answer.status, 201, "{answer:?}");
+    assert_eq!(answer.json()["timeout"], 90_000);
+    assert_eq!(answer.json()["labels"]["team"], "web");
+    let record = server.stand.world().record(1).clone();
+    assert_eq!(record.body.environment, [("SIZE".to_owned(), "640".to_owned())]);
+    assert_eq!(record.body.args, ["-q"]);
+    assert_eq!(record.row.priority, -3);
+    let shown = server.get("/api/jobs/1").await;
+    assert_eq!(shown.json()["environment"], serde_json::json!(["SIZE"]));
+    assert!(!shown.body.contains("640"), "values are hidden");
+}
+
+#[tokio::test]
+async fn without_a_worker_a_job_is_accepted_with_a_warning_or_refused_on_request() {
+    let server = Server::start().await;
+    server.stand.world().pending = Some(PendingReason::NoWorker);
+    let answer = server.ask("POST", "/api/jobs/resize", &[], "").await;
+    assert_eq!(answer.status, 201);
+    assert_eq!(answer.json()["warning"]["code"], "no_worker_matches");
+    assert_eq!(answer.json()["pending_reason"]["code"], "no_worker");
+    let answer = server.ask("POST", "/api/jobs/resize?require_worker=1", &[], "").await;
+    answer.is_problem(503, "no_worker");
+    assert!(!answer.header("retry-after").is_empty());
+}
+
+#[tokio::test]
+async fn the_same_key_makes_one_job_and_another_body_a_conflict() {
+    let server = Server::start().await;
+    let key = [("idempotency-key", "k-1"), ("content-type", "application/json")];
+    let first = server.ask("POST", "/api/jobs/resize", &key, r#"{"args":["a"]}"#).await;
+    assert_eq!(first.status, 201);
+    let again = server.ask("POST", "/api/jobs/resize", &key, r#"{"args":["a"]}"#).await;
+    assert_eq!(again.status, 200);
+    assert_eq!(again.header("idempotency-replayed"), "true");
+    assert_eq!(again.header("location"), "/api/jobs/1");
+    assert_eq!(again.json()["id"], 1);
+    let other = server.ask("POST", "/api/jobs/resize", &key, r#"{"args":["b"]}"#).await;
+    other.is_problem(409, "idempotency_mismatch");
+    let elsewhere = server.ask("POST", "/api/jobs/backup", &key, r#"{"args":["a"]}"#).await;
+    elsewhere.is_problem(409, "idempotency_mismatch");
+    assert_eq!(server.stand.world().jobs.len(), 1);
+}
+
+#[tokio::test]
+async fn keys_that_cannot_be_kept_are_refused() {
+    let server = Server::start().await;
+    for key in ["x".repeat(300), "schlüssel".to_owned(), "two words".to_owned()] {
+        let answer = server.ask("POST", "/api/jobs/resize", &[("idempotency-key", &key)], "").await;
+        answer.is_problem(400, "invalid_idempotency_key");
+    }
+}
+
+#[tokio::test]
+async fn who_waits_is_answered_at_the_end() {
+    let server = Server::start().await;
+    let mut waiting = server.open("POST /api/jobs/resize?wait=1m HTTP/1.1\r\nconnection: close").await;
+    let ended = async {
+        let mut interval = tokio::time::interval(std::time::Duration::from_millis(5));
+        while !server.stand.world().waiting.contains_key(&protocol::JobId(1)) {
+            interval.tick().await;
+        }
+        server.stand.world().start(1);
+        server.stand.world().end(1, State::Succeeded, 0);
+    };
+    within(ended).await;
+    waiting.until_closed().await;
+    assert!(waiting.seen.contains("\"state\":\"succeeded\""), "{}", waiting.seen);
+    assert!(waiting.seen.contains("\"attempts\":[{"), "{}", waiting.seen);
+}
+
+#[tokio::test]
+async fn who_waits_in_vain_learns_how_far_the_job_is() {
+    let server = Server::start().await;
+    let answer = server.ask("POST", "/api/jobs/resize?wait=10ms", &[], "").await;
+    assert_eq!(answer.status, 201);
+    assert_eq!(answer.json()["state"], "queued");
+}
+
+#[tokio::test]
+async fn many_jobs_come_as_lines_or_as_an_array() {
+    let server = Server::start().await;
+    let lines = "{\"name\":\"resize\"}\n{\"name\":\"backup\",\"args\":[\"x\"]}\n\n{\"name\":\"resize\"}\n";
+    let answer = server.ask("POST", "/api/jobs", &[("content-type", "application/x-ndjson")], lines).await;
+    assert_eq!(answer.status, 201, "{answer:?}");
+    assert_eq!(
+        answer.json(),
+        serde_json::json!({"batch": 1, "count": 3, "first": 1, "last": 3, "created_at": "1970-01-01T00:00:01.000Z"})
+    );
+    let answer = server.post("/api/jobs", r#"[{"name":"resize"},{"name":"resize"}]"#).await;
+    assert_eq!(answer.json()["first"], 4);
+    let members = server.get("/api/jobs?batch=4").await.json();
+    assert_eq!(members.as_array().unwrap().len(), 2);
+    assert_eq!(server.stand.world().record(2).body.args, ["x"]);
+}
+
+#[tokio::test]
+async fn a_batch_with_one_fault_makes_no_job() {
+    let server = Server::start().await;
+    let ask = async |body: &str| server.post("/api/jobs", body).await;
+    let problem = ask(r#"[{"name":"resize"},{"name":"resise"}]"#).await.is_problem(404, "unknown_job");
+    assert_eq!(problem["field"], "jobs[1].name");
+    assert_eq!(problem["near"][0], "resize");
+    ask(r#"[{"name":"resize"},{"args":[]}]"#).await.is_problem(422, "missing_field");
+    ask(r#"[{"name":"off"}]"#).await.is_problem(409, "definition_disabled");
+    ask("[]").await.is_problem(422, "empty_batch");
+    ask("{}").await.is_problem(422, "invalid_type");
+    ask(r#"[{"name":"resize"}"#).await.is_problem(400, "invalid_json");
+    ask(r#"[{"name":"resize","name":"resize"}]"#).await.is_problem(400, "duplicate_key");
+    let long = format!("[{}{{\"name\":\"resize\"}}]", "{\"name\":\"resize\"},".repeat(100_000));
+    ask(&long).await.is_problem(413, "too_many_jobs");
+    assert_eq!(server.stand.world().jobs.len(), 0);
+}
+
+#[tokio::test]
+async fn a_batch_may_have_a_key_too() {
+    let server = Server::start().await;
+    let headers = [("idempotency-key", "b"), ("content-type", "application/json")];
+    let body = r#"[{"name":"resize"},{"name":"resize"}]"#;
+    assert_eq!(server.ask("POST", "/api/jobs", &headers, body).await.status, 201);
+    let again = server.ask("POST", "/api/jobs", &headers, body).await;
+    assert_eq!((again.status, again.json()["last"].as_u64()), (200, Some(2)));
+}
+
+#[tokio::test]
+async fn the_list_is_walked_by_its_links_without_gap_or_repeat() {
+    let server = Server::start().await;
+    let body = format!("[{}]", vec![r#"{"name":"resize"}"#; 25].join(","));
+    server.post("/api/jobs", &body).await;
+    let mut seen = Vec::new();
+    let mut path = "/api/jobs?name=resize&limit=10".to_owned();
+    loop {
+        let page = server.get(&path).await;
+        assert_eq!(page.status, 200, "{page:?}");
+        seen.extend(page.json().as_array().unwrap().iter().map(|job| job["id"].as_u64().unwrap()));
+        let link = page.header("link").to_owned();
+        if link.is_empty() {
+            break;
+        }
+        assert!(link.ends_with("; rel=\"next\"") && link.contains("name=resize"), "{link}");
+        path = link[1..link.find('>').unwrap()].to_owned();
+    }
+    assert_eq!(seen, (1..=25).rev().collect::<Vec<u64>>());
+}
+
+#[tokio::test]
+async fn the_list_is_filtered() {
+    let server = Server::start().await;
+    server.post("/api/jobs/resize", r#"{"labels":{"team":"web"}}"#).await;
+    server.post("/api/jobs/backup", "").await;
+    server.stand.world().start(2);
+    let ids = async |query: &str| {
+        let answer = server.get(&format!("/api/jobs?{query}")).await;
+        assert_eq!(answer.status, 200, "{answer:?}");
+        answer.json().as_array().unwrap().iter().map(|job| job["id"].as_u64().unwrap()).collect::<Vec<_>>()
+    };
+    assert_eq!(ids("").await, [2, 1]);
+    assert_eq!(ids("state=running").await, [2]);
+    assert_eq!(ids("state=queued,running").await, [2, 1]);
+    assert_eq!(ids("name=resize").await, [1]);
+    assert_eq!(ids("label=team=web").await, [1]);
+    assert_eq!(ids("worker=w1&since=2026-01-01T00:00:00Z").await, [2, 1]);
+}
+
+#[tokio::test]
+async fn questions_that_make_no_sense_are_answered_with_what_would() {
+    let server = Server::start().await;
+    for (query, code) in [
+        ("limit=-1", "invalid_limit"),
+        ("limit=0", "invalid_limit"),
+        ("limit=1000000000", "invalid_limit"),
+        ("cursor=AAAA", "invalid_cursor"),
+        ("state=banana", "invalid_state"),
+        ("since=yesterday", "invalid_query"),
+        ("worker=nobody", "invalid_query"),
+        ("label=x", "invalid_query"),
+        ("limti=5", "invalid_query"),
+        ("name=a&name=b", "invalid_query"),
+    ] {
+        server.get(&format!("/api/jobs?{query}")).await.is_problem(400, code);
+    }
+    let states = server.get("/api/jobs?state=banana").await.json()["hint"].clone();
+    assert!(states.as_str().unwrap().contains("succeeded"));
+}
+
+#[tokio::test]
+async fn one_job_is_shown_with_its_story() {
+    let server = Server::start().await;
+    server.post("/api/jobs/resize", "").await;
+    server.stand.world().start(1);
+    server.stand.world().end(1, State::Failed, 3);
+    let answer = server.get("/api/jobs/1").await;
+    let job = answer.json();
+    assert_eq!(job["state"], "failed");
+    assert_eq!(job["exit_code"], 3);
+    assert_eq!(job["worker"]["name"], "w1");
+    assert_eq!(job["attempts"][0]["ran_ms"], 6_000);
+    let events: Vec<&str> =
+        job["timeline"].as_array().unwrap().iter().map(|event| event["event"].as_str().unwrap()).collect();
+    assert_eq!(events, ["accepted", "assigned", "started", "attempt_ended", "failed"]);
+}
+
+#[tokio::test]
+async fn ids_that_are_none_are_told_from_jobs_that_are_not() {
+    let server = Server::start().await;
+    for id in ["x", "0", "-1", "01", "1e3", "99999999999999999999", "%00"] {
+        server.get(&format!("/api/jobs/{id}")).await.is_problem(400, "invalid_id");
+    }
+    server.get("/api/jobs/7").await.is_problem(404, "job_not_found");
+    server.ask("POST", "/api/jobs/7/cancel", &[], "").await.is_problem(404, "job_not_found");
+    server.ask("POST", "/api/jobs/7/retry", &[], "").await.is_problem(404, "job_not_found");
+    server.get("/api/jobs/7/logs").await.is_problem(404, "job_not_found");
+}
+
+#[tokio::test]
+async fn cancelling_is_idempotent_and_too_late_for_what_has_ended() {
+    let server = Server::start().await;
+    for _ in 0..3 {
+        server.post("/api/jobs/resize", "").await;
+    }
+    let cancel = async |id: u64| server.ask("POST", &format!("/api/jobs/{id}/cancel"), &[], "").await;
+    let at_once = cancel(1).await;
+    assert_eq!((at_once.status, at_once.json()["state"].as_str()), (200, Some("cancelled")));
+    assert_eq!(cancel(1).await.status, 200);
+    server.stand.world().start(2);
+    assert_eq!(cancel(2).await.status, 202);
+    server.stand.world().end(3, State::Succeeded, 0);
+    let problem = cancel(3).await.is_problem(409, "already_finished");
+    assert_eq!(problem["state"], "succeeded");
+}
+
+#[tokio::test]
+async fn an_ended_job_can_be_tried_again_as_a_new_one() {
+    let server = Server::start().await;
+    server.post("/api/jobs/resize", r#"{"args":["x"],"priority":9}"#).await;
+    let retry = async || server.ask("POST", "/api/jobs/1/retry", &[], "").await;
+    let problem = retry().await.is_problem(409, "not_finished");
+    assert_eq!(problem["state"], "queued");
+    server.stand.world().end(1, State::Failed, 1);
+    let answer = retry().await;
+    assert_eq!(answer.status, 201, "{answer:?}");
+    assert_eq!(answer.json()["retry_of"], 1);
+    let record = server.stand.world().record(2).clone();
+    assert_eq!((record.body.args, record.row.priority), (vec!["x".to_owned()], 9));
+    server.stand.world().record(1).row.revision = protocol::Revision(77);
+    retry().await.is_problem(409, "revision_gone");
+}
+
+#[tokio::test]
+async fn a_leaving_server_makes_no_more_jobs() {
+    let server = Server::start().await;
+    // The connection is there before the server leaves.
+    let mut kept = server.open("GET /readyz HTTP/1.1").await;
+    kept.until("ready").await;
+    let mut refused = server
+        .open("POST /api/jobs/resize HTTP/1.1\r\ncontent-length: 2\r\ncontent-type: application/json")
+        .await;
+    server.leaving.cancel();
+    refused.write("{}").await;
+    refused.until_closed().await;
+    assert!(
+        refused.seen.is_empty() || refused.seen.contains(" 503 ") || refused.seen.contains(" 201 "),
+        "{}",
+        refused.seen
+    );
+    within(server.served).await.unwrap();
+}
