@@ -17,6 +17,7 @@ use crate::worker::{Notices, Worker};
 
 /// The socket is open: Hello.
 pub(crate) fn connected(worker: &mut Worker, now: Uptime) {
+    hang_up(worker);
     worker.link.greet(now);
     let hello = hello(worker);
     worker.effects.push(Effect::Send(Report::Hello(hello)));
@@ -83,12 +84,17 @@ pub(crate) fn go_away(worker: &mut Worker, go: GoAway) {
     reconnect(worker, after, go.elsewhere, "the server asked us to reconnect".to_string());
 }
 
-/// Gives the connection up. What was only a fact of the moment is gone with it; a Running not yet said is kept.
+/// Gives the connection up, for a new one.
 pub(crate) fn reconnect(worker: &mut Worker, after: Duration, elsewhere: Option<String>, reason: String) {
+    hang_up(worker);
+    worker.effects.push(Effect::Reconnect { after, elsewhere, reason });
+}
+
+/// What was only a fact of the moment is gone with its connection; a Running not yet said is kept.
+fn hang_up(worker: &mut Worker) {
     worker.link.lose();
     let running = core::mem::take(&mut worker.notices.running);
     worker.notices = Notices { running, ..Notices::default() };
-    worker.effects.push(Effect::Reconnect { after, elsewhere, reason });
 }
 
 fn hello(worker: &Worker) -> Hello {

@@ -1,0 +1,69 @@
+//! What a worker decides, in words.
+
+use std::fmt::Write as _;
+
+use longshore_worker::Effect;
+use longshore_worker::step::StopStep;
+use protocol::order::phase_name;
+use protocol::report::{Numbered, Phase};
+use protocol::{Report, Token};
+
+pub(crate) fn effect(effect: &Effect) -> String {
+    match effect {
+        Effect::Send(it) => format!("say {}", report(it)),
+        Effect::Start(launch) => format!("start {} {}", launch.token, launch.name),
+        Effect::Stop { token, cause, step, .. } => match step {
+            StopStep::Ask { grace } => format!("ask {token} to stop ({}), grace {grace:?}", cause.name()),
+            StopStep::Kill => format!("kill {token}"),
+            StopStep::Remove => format!("remove {token} by force"),
+        },
+        Effect::Forget { token, give_up_output, .. } => {
+            format!("forget {token}{}", if *give_up_output { ", giving up its output" } else { "" })
+        }
+        Effect::Joined { cluster, worker } => format!("joined {cluster} as {worker}"),
+        Effect::Reconnect { after, reason, .. } => format!("reconnect after {after:?}: {reason}"),
+        Effect::Exit => "exit".into(),
+    }
+}
+
+fn report(report: &Report) -> String {
+    match report {
+        Report::Hello(hello) => format!("hello {} slots {}", hello.name, hello.slots),
+        Report::Running(list) => numbered("running", list, |it| format!("{} {:?} ago", it.token, it.ago)),
+        Report::Success(list) => numbered("success", list, |it| {
+            let note = it.note.as_ref().map(|note| format!(" ({note})")).unwrap_or_default();
+            format!("{} {:?} ago{note}", it.token, it.timing.ended_ago)
+        }),
+        Report::Failure(list) => numbered("failure", list, |it| {
+            format!("{} {} ({}) {:?} ago", it.token, it.outcome.name(), it.message, it.timing.ended_ago)
+        }),
+        Report::Released(list) => {
+            numbered("released", list, |(token, cause)| format!("{token} {}", cause.name()))
+        }
+        Report::Starting(list) => numbered("starting", list, ToString::to_string),
+        Report::Inventory(it) => format!("inventory [{}]", phases(&it.attempts)),
+        Report::Heartbeat(it) => format!("heartbeat {} busy {} queued {}", it.number, it.busy, it.queued),
+        Report::Progress(list) => format!("progress [{}]", phases(list)),
+        Report::Status(list) => format!("status [{}]", phases(list)),
+        Report::Condition(it) => {
+            let up: Vec<_> =
+                it.runtimes.iter().filter(|(_, it)| it.is_available()).map(|(it, _)| it.name()).collect();
+            format!("condition slots {} draining {} up {up:?}", it.slots, it.draining)
+        }
+        Report::Wanted(list) => format!("wanted {}", list.len()),
+        Report::Output(_) => "output".into(),
+    }
+}
+
+fn numbered<T>(name: &str, list: &Numbered<T>, one: impl Fn(&T) -> String) -> String {
+    let mut text = format!("{name} from {}:", list.first);
+    for (index, entry) in list.list.iter().enumerate() {
+        let comma = if index > 0 { "," } else { "" };
+        let _ = write!(text, "{comma} {}", one(entry));
+    }
+    text
+}
+
+fn phases(list: &[(Token, Phase)]) -> String {
+    list.iter().map(|(token, phase)| format!("{token}:{}", phase_name(*phase))).collect::<Vec<_>>().join(" ")
+}
