@@ -5,6 +5,14 @@
 //!
 //! The backends are `memory` (tests) and `sqlite` (the default); `conformance` is one suite that runs against each.
 
+pub mod directory;
+mod fold;
+mod losses;
+pub mod memory;
+#[cfg(test)]
+mod conformance;
+pub mod sqlite;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,6 +24,9 @@ use scheduler::input::{GroupNo, KeyHolder};
 use scheduler::job::State;
 pub use scheduler::restore::{LiveAttempt, LiveJob};
 use scheduler::step::{Change, Note, WorkerRow};
+
+/// A page of jobs has at most this many.
+pub const JOBS_MAX: usize = 500;
 
 /// The write side. One thread owns it; nothing here waits for anything but the disk.
 pub trait Store: Send {

@@ -1,0 +1,43 @@
+//! What an error of SQLite means to the caller (FAULTS.md R7, R8).
+
+use std::path::Path;
+
+use rusqlite::{Error, ErrorCode};
+
+use crate::store::{CommitError, LoadError, ReadError};
+
+/// What became of a group whose transaction failed. The transaction has been rolled back.
+pub(super) fn of_commit(error: Error) -> CommitError {
+    match error.sqlite_error_code() {
+        Some(ErrorCode::DiskFull | ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked | ErrorCode::OutOfMemory) => {
+            CommitError::Unavailable(Box::new(error))
+        }
+        Some(ErrorCode::ConstraintViolation | ErrorCode::TypeMismatch | ErrorCode::TooBig) => CommitError::Refused(error.to_string()),
+        // Everything else speaks of a disk, a file or a program that cannot be trusted with another try.
+        _ => CommitError::Fatal(Box::new(error)),
+    }
+}
+
+/// Why a store cannot be opened.
+pub(super) fn of_load(file: &Path, error: Error) -> LoadError {
+    match error.sqlite_error_code() {
+        Some(ErrorCode::DatabaseCorrupt) => LoadError::Unusable(format!(
+            "{} is damaged ({error}): restore it from a backup; nothing was changed",
+            file.display()
+        )),
+        Some(ErrorCode::NotADatabase) => LoadError::Unusable(format!(
+            "{} is not a Longshore store: choose another data directory, or move the file away",
+            file.display()
+        )),
+        Some(ErrorCode::CannotOpen | ErrorCode::ReadOnly | ErrorCode::PermissionDenied) => {
+            LoadError::Unusable(format!("{} cannot be written: {error}", file.display()))
+        }
+        _ => LoadError::Io(Box::new(error)),
+    }
+}
+
+impl From<Error> for ReadError {
+    fn from(error: Error) -> Self {
+        Self(Box::new(error))
+    }
+}

@@ -1,0 +1,157 @@
+//! Makes a file a store, or brings an older one up to date; refuses what is not ours, what is newer, and what was tampered with.
+//!
+//! A migration that was released never changes: its checksum is kept in the file. Several are one transaction: a failure leaves
+//! the file as it was.
+
+use std::path::Path;
+
+use rusqlite::{Connection, TransactionBehavior};
+use sha2::{Digest, Sha256};
+
+use super::faults;
+use crate::store::{LoadError, directory};
+
+/// `LSHR`, in the header of every store.
+const APPLICATION: i32 = 0x4C53_4852;
+
+/// Every migration, in order; the schema's version is how many were applied.
+const MIGRATIONS: &[(&str, &str)] = &[("first", include_str!("migrations/0001_first.sql"))];
+
+/// Brings the file behind this connection to the version of this build.
+pub(super) fn migrate(connection: &mut Connection, file: &Path) -> Result<(), LoadError> {
+    apply(connection, file, MIGRATIONS)
+}
+
+fn apply(connection: &mut Connection, file: &Path, migrations: &[(&str, &str)]) -> Result<(), LoadError> {
+    let failed = |error| faults::of_load(file, error);
+    let version = examine(connection, file, migrations)?;
+    if version == migrations.len() {
+        return Ok(());
+    }
+    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(failed)?;
+    if version == 0 {
+        found(&transaction).map_err(failed)?;
+    }
+    for (number, (name, sql)) in (1_i64..).zip(migrations).skip(version) {
+        transaction.execute_batch(sql).map_err(failed)?;
+        transaction
+            .execute("INSERT INTO migrations (number, name, checksum) VALUES (?1, ?2, ?3)", (number, name, checksum(sql)))
+            .map_err(failed)?;
+    }
+    if version == 0 {
+        // The counters begin at zero: the first job, fence, worker and group are 1.
+        transaction
+            .execute(
+                "INSERT INTO installation VALUES (1, ?1, 0, 0, 0, 0, 0, ?2, 1)",
+                (rand::random_range(1..=u32::MAX), directory::boot()),
+            )
+            .map_err(failed)?;
+    }
+    let version = i64::try_from(migrations.len()).unwrap_or(i64::MAX);
+    transaction.pragma_update(None, "user_version", version).map_err(failed)?;
+    transaction.commit().map_err(failed)
+}
+
+/// The version of a file that is a store, or zero if it is empty.
+fn examine(connection: &Connection, file: &Path, migrations: &[(&str, &str)]) -> Result<usize, LoadError> {
+    let failed = |error| faults::of_load(file, error);
+    let number = |pragma| connection.pragma_query_value(None, pragma, |row| row.get::<_, i32>(0)).map_err(failed);
+    let (application, version) = (number("application_id")?, number("user_version")?);
+    let tables: i64 =
+        connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0)).map_err(failed)?;
+    if application == 0 && version == 0 && tables == 0 {
+        return Ok(0);
+    }
+    if application != APPLICATION {
+        return Err(LoadError::Unusable(format!(
+            "{} is an SQLite database, but not a Longshore store: choose another data directory, or move the file away",
+            file.display()
+        )));
+    }
+    let version = usize::try_from(version).unwrap_or(usize::MAX);
+    if version > migrations.len() {
+        return Err(LoadError::Unusable(format!(
+            "{} has schema {version}, written by a newer Longshore; this one knows schemas up to {}: start the newer one",
+            file.display(),
+            migrations.len()
+        )));
+    }
+    check_sums(connection, file, &migrations[..version])?;
+    Ok(version)
+}
+
+fn check_sums(connection: &Connection, file: &Path, applied: &[(&str, &str)]) -> Result<(), LoadError> {
+    for (number, (name, sql)) in (1_i64..).zip(applied) {
+        let stored: String = connection
+            .query_row("SELECT checksum FROM migrations WHERE number = ?1", [number], |row| row.get(0))
+            .map_err(|error| faults::of_load(file, error))?;
+        if stored != checksum(sql) {
+            return Err(LoadError::Unusable(format!(
+                "{} was made by a migration {number} ({name}) that differs from this build's: start the Longshore that made it",
+                file.display()
+            )));
+        }
+    }
+    Ok(())
+}
+
+fn found(connection: &Connection) -> rusqlite::Result<()> {
+    connection.pragma_update(None, "application_id", APPLICATION)?;
+    connection.execute_batch(
+        "CREATE TABLE migrations (number INTEGER PRIMARY KEY, name TEXT NOT NULL, checksum TEXT NOT NULL) STRICT;",
+    )
+}
+
+fn checksum(sql: &str) -> String {
+    data_encoding::HEXLOWER.encode(&Sha256::digest(sql))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PLACE: &str = "/data/longshore.db";
+
+    fn refusal(connection: &mut Connection, migrations: &[(&str, &str)]) -> String {
+        apply(connection, Path::new(PLACE), migrations).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn an_older_store_gets_what_it_lacks_and_a_newer_one_is_refused() {
+        let mut connection = Connection::open_in_memory().unwrap();
+        migrate(&mut connection, Path::new(PLACE)).unwrap();
+        migrate(&mut connection, Path::new(PLACE)).expect("a second start changes nothing");
+        let next = [MIGRATIONS[0], ("second", "CREATE TABLE more (id INTEGER);")];
+        apply(&mut connection, Path::new(PLACE), &next).unwrap();
+        connection.execute("INSERT INTO more VALUES (1)", []).unwrap();
+        let refusal = refusal(&mut connection, MIGRATIONS);
+        assert!(refusal.starts_with("/data/longshore.db has schema 2, written by a newer Longshore"), "{refusal}");
+    }
+
+    #[test]
+    fn a_failing_migration_leaves_the_file_as_it_was() {
+        let mut connection = Connection::open_in_memory().unwrap();
+        migrate(&mut connection, Path::new(PLACE)).unwrap();
+        let broken = [MIGRATIONS[0], ("good", "CREATE TABLE more (id INTEGER);"), ("bad", "CREATE TABLE;")];
+        refusal(&mut connection, &broken);
+        migrate(&mut connection, Path::new(PLACE)).expect("it is still at version 1");
+        assert!(!connection.table_exists(None, "more").unwrap());
+    }
+
+    #[test]
+    fn a_migration_that_was_changed_afterwards_is_noticed() {
+        let mut connection = Connection::open_in_memory().unwrap();
+        migrate(&mut connection, Path::new(PLACE)).unwrap();
+        let refusal = refusal(&mut connection, &[("first", "-- something else")]);
+        assert!(refusal.contains("migration 1 (first) that differs"), "{refusal}");
+    }
+
+    #[test]
+    fn somebody_elses_database_is_left_alone() {
+        let mut connection = Connection::open_in_memory().unwrap();
+        connection.execute_batch("CREATE TABLE theirs (id INTEGER);").unwrap();
+        let refusal = refusal(&mut connection, MIGRATIONS);
+        assert!(refusal.contains("not a Longshore store"), "{refusal}");
+        assert!(!connection.table_exists(None, "migrations").unwrap());
+    }
+}

@@ -1,0 +1,148 @@
+//! The store on SQLite: one file, one writer connection, a pool of readers.
+//!
+//! Live jobs are rows of `jobs`, each with its latest attempt inside; a job that ends moves to `ended`. What a group does to one job
+//! is folded into one write, and each write says what the row must have been before.
+//!
+//! Durability: write-ahead log with `synchronous=FULL`, so a commit is synced when it returns. No memory map: an I/O error must come
+//! as an error, not as a signal.
+
+mod archive;
+mod codes;
+mod faults;
+mod list;
+mod load;
+mod migrate;
+mod rows;
+mod upkeep;
+mod write;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use protocol::Epoch;
+use rusqlite::{Connection, OpenFlags};
+
+pub use archive::SqliteArchive;
+
+use super::directory::DataDirectory;
+use super::{CommitError, Group, LiveJob, LoadError, Loaded, Store};
+use write::Known;
+
+/// The write side. See [`open`].
+#[derive(Debug)]
+pub struct SqliteStore {
+    connection: Connection,
+    directory: Arc<DataDirectory>,
+    known: Known,
+    upkeep: upkeep::Upkeep,
+    /// The term that this store was loaded under, as long as it may close the file in good order.
+    loaded: Option<Epoch>,
+}
+
+/// Opens the store in this directory, making it if there is none. Both sides keep the directory taken.
+///
+/// # Errors
+/// The file is damaged, is not ours, is newer than this build, or cannot be written: each named with what to do.
+pub fn open(directory: &Arc<DataDirectory>) -> Result<(SqliteStore, SqliteArchive), LoadError> {
+    refuse_unsafe_library(rusqlite::version_number())?;
+    let file = directory.database();
+    let failed = |error| faults::of_load(&file, error);
+    let mut connection = Connection::open(&file).map_err(failed)?;
+    migrate::migrate(&mut connection, &file)?;
+    set_up_writer(&connection).map_err(failed)?;
+    let archive = SqliteArchive::open(file.clone(), Arc::clone(directory))?;
+    let store = SqliteStore {
+        connection,
+        directory: Arc::clone(directory),
+        known: Known::default(),
+        upkeep: upkeep::Upkeep::new(directory.path()),
+        loaded: None,
+    };
+    Ok((store, archive))
+}
+
+impl Store for SqliteStore {
+    fn load(&mut self, visit: &mut dyn FnMut(LiveJob)) -> Result<Loaded, LoadError> {
+        let file = self.file();
+        let (loaded, crashed) = load::load(&mut self.connection, visit).map_err(|error| error.into_load(&file))?;
+        if crashed {
+            upkeep::check_in_background(file);
+        }
+        self.loaded = Some(loaded.epoch);
+        Ok(loaded)
+    }
+
+    fn commit(&mut self, group: &Group) -> Result<(), CommitError> {
+        let mut result = write::commit(&self.connection, &mut self.known, group);
+        if matches!(result, Err(CommitError::Unavailable(_))) && self.upkeep.release_ballast() {
+            result = write::commit(&self.connection, &mut self.known, group);
+        }
+        match &result {
+            Ok(()) => self.upkeep.committed(&self.connection, group.changes.len())?,
+            Err(_) => self.known = Known::default(),
+        }
+        if matches!(result, Err(CommitError::Fatal(_))) {
+            // What the disk holds is for the next start to find out.
+            self.loaded = None;
+        }
+        result
+    }
+
+    fn idle(&mut self) {
+        self.upkeep.idle(&self.connection);
+    }
+}
+
+impl SqliteStore {
+    fn file(&self) -> PathBuf {
+        self.directory.database()
+    }
+}
+
+impl Drop for SqliteStore {
+    fn drop(&mut self) {
+        if let Some(epoch) = self.loaded {
+            upkeep::close(&self.connection, epoch);
+        }
+    }
+}
+
+/// SQLite 3.7.0 to 3.51.2 can corrupt a file in WAL mode that two connections checkpoint.
+fn refuse_unsafe_library(version: i32) -> Result<(), LoadError> {
+    if version >= 3_051_003 {
+        return Ok(());
+    }
+    Err(LoadError::Unusable(format!("this build has SQLite {version}, which can corrupt a store; 3.51.3 or newer is needed")))
+}
+
+fn set_up_writer(connection: &Connection) -> rusqlite::Result<()> {
+    // Before anything else: another process may hold the file for a moment (a backup, a person with a shell).
+    connection.busy_timeout(std::time::Duration::from_secs(2))?;
+    connection.pragma_update_and_check(None, "journal_mode", "wal", |_| Ok(()))?;
+    connection.pragma_update(None, "synchronous", "full")?;
+    connection.pragma_update(None, "mmap_size", 0)?;
+    connection.pragma_update(None, "foreign_keys", true)?;
+    connection.pragma_update(None, "temp_store", "memory")?;
+    // In KiB: enough for the upper pages of every index and the part of `jobs` that moves.
+    connection.pragma_update(None, "cache_size", -65_536)?;
+    // Checkpoints are ours: when idle, or when the log has grown.
+    connection.pragma_update(None, "wal_autocheckpoint", 0)?;
+    connection.set_prepared_statement_cache_capacity(64);
+    Ok(())
+}
+
+fn open_reader(file: &Path) -> rusqlite::Result<Connection> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let connection = Connection::open_with_flags(file, flags)?;
+    connection.busy_timeout(std::time::Duration::from_secs(2))?;
+    connection.pragma_update(None, "query_only", true)?;
+    connection.pragma_update(None, "mmap_size", 0)?;
+    connection.pragma_update(None, "temp_store", "memory")?;
+    // In KiB; each reader has its own.
+    connection.pragma_update(None, "cache_size", -8_192)?;
+    connection.set_prepared_statement_cache_capacity(64);
+    Ok(connection)
+}
+
+#[cfg(test)]
+mod tests;

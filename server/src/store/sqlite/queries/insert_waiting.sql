@@ -1,0 +1,2 @@
+INSERT INTO jobs (id, definition, state, priority, created_at, due_at, timeout_ms, batch, retry_of, details)
+VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)

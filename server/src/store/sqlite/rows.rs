@@ -1,0 +1,201 @@
+//! Rows ↔ meaning: the pieces that more than one query shares.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use protocol::container::Body;
+use protocol::report::OutputLengths;
+use protocol::{AttemptNo, Fence, JobId, Nonce, Revision, Timestamp, Token, WorkerId};
+use rusqlite::types::FromSqlError;
+use rusqlite::{Connection, OptionalExtension, Row};
+use scheduler::step::{Note, WorkerRow};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use super::codes;
+use crate::store::{AttemptRow, JobRow, StoredDefinition};
+
+/// In `jobs.details`: the job has labels.
+pub(super) const HAS_LABELS: i64 = 1;
+/// In `jobs.details`: the job adds something to its definition.
+pub(super) const HAS_BODY: i64 = 2;
+
+/// What [`job`] reads, in its order, from `all_jobs j`, `jobs j` or `ended j`, joined with `definitions d` and `workers w`.
+pub(super) const JOB_COLUMNS: &str = "j.id, d.name, d.revision, j.state, j.priority, j.created_at, j.due_at, j.timeout_ms, \
+     j.batch, j.retry_of, j.details, j.ended_at, j.reason, j.confirmed, j.attempts, j.fence, j.nonce, j.worker, w.name, \
+     j.assigned_at, j.started_at, j.container, j.stopping, j.closed_at, j.outcome, j.exit_code, j.message, j.stdout_bytes, \
+     j.stderr_bytes, j.result, j.released";
+
+/// The joins that [`JOB_COLUMNS`] needs. `CROSS` keeps the order of tables: jobs lead, names follow.
+pub(super) const JOB_JOINS: &str = "CROSS JOIN definitions d ON d.id = j.definition LEFT JOIN workers w ON w.id = j.worker";
+
+/// What [`attempt`] reads from `past_attempts a` joined with `workers w`, beginning with the number.
+pub(super) const ATTEMPT_COLUMNS: &str = "a.number, a.fence, a.nonce, a.worker, w.name, a.assigned_at, a.started_at, a.container, \
+     a.stopping, a.closed_at, a.outcome, a.exit_code, a.message, a.stdout_bytes, a.stderr_bytes, a.result, a.released";
+
+/// A job without its labels, and whether it has any.
+pub(super) fn job(row: &Row<'_>) -> rusqlite::Result<(JobRow, bool)> {
+    let id = |index: usize| row.get::<_, Option<i64>>(index).map(|id| id.map(|id| JobId(id.cast_unsigned())));
+    let attempts = AttemptNo(row.get(14)?);
+    let found = JobRow {
+        job: JobId(row.get::<_, i64>(0)?.cast_unsigned()),
+        definition: row.get(1)?,
+        revision: Revision(u128::from_be_bytes(row.get(2)?)),
+        state: codes::state(row.get(3)?)?,
+        priority: row.get(4)?,
+        created_at: Timestamp(row.get(5)?),
+        due_at: Timestamp(row.get(6)?),
+        timeout: timeout(row.get(7)?),
+        batch: id(8)?,
+        retry_of: id(9)?,
+        labels: Vec::new(),
+        ended_at: row.get::<_, Option<i64>>(11)?.map(Timestamp),
+        reason: text(row, 12)?,
+        confirmed: row.get(13)?,
+        attempts,
+        attempt: match row.get_ref(15)? {
+            rusqlite::types::ValueRef::Null => None,
+            _ => Some(attempt(row, attempts, 15)?),
+        },
+    };
+    Ok((found, row.get::<_, i64>(10)? & HAS_LABELS != 0))
+}
+
+/// An attempt whose columns begin with the fence at this index.
+pub(super) fn attempt(row: &Row<'_>, number: AttemptNo, at: usize) -> rusqlite::Result<AttemptRow> {
+    let unsigned = |index: usize| row.get::<_, i64>(at + index).map(i64::cast_unsigned);
+    let maybe = |index: usize| row.get::<_, Option<i64>>(at + index);
+    Ok(AttemptRow {
+        number,
+        fence: Fence(unsigned(0)?),
+        nonce: Nonce(unsigned(1)?),
+        worker: WorkerId(unsigned(2)?),
+        worker_name: row.get::<_, Option<String>>(at + 3)?.map_or_else(|| Arc::from(""), Arc::from),
+        assigned_at: Timestamp(row.get(at + 4)?),
+        started_at: maybe(5)?.map(Timestamp),
+        container: text(row, at + 6)?,
+        stopping: maybe(7)?.map(codes::stop).transpose()?,
+        ended_at: maybe(8)?.map(Timestamp),
+        outcome: maybe(9)?.map(codes::outcome).transpose()?,
+        exit_code: row.get(at + 10)?,
+        message: text(row, at + 11)?,
+        output: OutputLengths {
+            stdout: maybe(12)?.unwrap_or(0).cast_unsigned(),
+            stderr: maybe(13)?.unwrap_or(0).cast_unsigned(),
+        },
+        result: row.get(at + 14)?,
+        released: maybe(15)?.map(codes::release).transpose()?,
+    })
+}
+
+/// A definition whose columns begin with the revision at this index.
+pub(super) fn definition(row: &Row<'_>, at: usize) -> rusqlite::Result<StoredDefinition> {
+    Ok(StoredDefinition {
+        revision: Revision(u128::from_be_bytes(row.get(at)?)),
+        name: row.get(at + 1)?,
+        entry: row.get(at + 2)?,
+    })
+}
+
+/// Every worker that was not forgotten, by id.
+pub(super) fn workers(connection: &Connection) -> rusqlite::Result<Vec<WorkerRow>> {
+    let mut statement = connection.prepare_cached(
+        "SELECT id, name, secret_hash, joined_at, seen_at, cordoned, slots FROM workers WHERE NOT forgotten ORDER BY id",
+    )?;
+    let found = statement.query_map([], |row| {
+        Ok(WorkerRow {
+            worker: WorkerId(row.get::<_, i64>(0)?.cast_unsigned()),
+            name: row.get::<_, String>(1)?.into(),
+            secret_hash: row.get(2)?,
+            joined_at: Timestamp(row.get(3)?),
+            seen_at: Timestamp(row.get(4)?),
+            cordoned: row.get(5)?,
+            slots: row.get(6)?,
+        })
+    })?;
+    found.collect()
+}
+
+/// The labels of a job.
+pub(super) fn labels(connection: &Connection, job: JobId) -> rusqlite::Result<Vec<(String, String)>> {
+    let mut statement = connection.prepare_cached("SELECT labels FROM details WHERE job = ?1")?;
+    let found = statement.query_row([job.0.cast_signed()], |row| json(row, 0)).optional()?;
+    Ok(found.flatten().unwrap_or_default())
+}
+
+/// What a job adds to its definition.
+pub(super) fn body(connection: &Connection, job: JobId) -> rusqlite::Result<Option<Body>> {
+    let mut statement =
+        connection.prepare_cached("SELECT environment, args, input FROM details WHERE job = ?1")?;
+    let read = |row: &Row<'_>| {
+        Ok(Body {
+            environment: json(row, 0)?.unwrap_or_default(),
+            args: json(row, 1)?.unwrap_or_default(),
+            input: row.get(2)?,
+        })
+    };
+    let found: Option<Body> = statement.query_row([job.0.cast_signed()], read).optional()?;
+    Ok(found.filter(|body| !body.is_empty()))
+}
+
+/// The columns of a note: kind, fence, nonce, worker, text.
+pub(super) type NoteColumns<'n> = (i64, Option<i64>, Option<i64>, Option<i64>, Option<&'n str>);
+
+pub(super) fn note_columns(note: &Note) -> NoteColumns<'_> {
+    let of = |token: &Token, worker: &WorkerId| {
+        (Some(token.fence.0.cast_signed()), Some(token.nonce.0.cast_signed()), Some(worker.0.cast_signed()))
+    };
+    let (kind, (fence, nonce, worker), text) = match note {
+        Note::CancelRequested { by } => (1, (None, None, None), Some(by.as_str())),
+        Note::LateReport { token, worker, said } => (2, of(token, worker), Some(said.as_str())),
+        Note::Unreachable { token, worker } => (3, of(token, worker), None),
+        Note::Revived { token, worker } => (4, of(token, worker), None),
+    };
+    (kind, fence, nonce, worker, text)
+}
+
+/// A note whose columns begin with its instant.
+pub(super) fn note(row: &Row<'_>, job: JobId) -> rusqlite::Result<(Timestamp, Note)> {
+    let unsigned = |index: usize| row.get::<_, i64>(index).map(i64::cast_unsigned);
+    let token = || Ok::<_, rusqlite::Error>(Token { job, fence: Fence(unsigned(2)?), nonce: Nonce(unsigned(3)?) });
+    let worker = || unsigned(4).map(WorkerId);
+    let note = match row.get(1)? {
+        1 => Note::CancelRequested { by: text(row, 5)? },
+        2 => Note::LateReport { token: token()?, worker: worker()?, said: text(row, 5)? },
+        3 => Note::Unreachable { token: token()?, worker: worker()? },
+        4 => Note::Revived { token: token()?, worker: worker()? },
+        other => return Err(FromSqlError::OutOfRange(other).into()),
+    };
+    Ok((Timestamp(row.get(0)?), note))
+}
+
+/// How a timeout is stored: null is "as defined", −1 is "none".
+pub(super) fn timeout_code(timeout: Option<Option<Duration>>) -> Option<i64> {
+    timeout.map(|own| own.map_or(-1, |own| i64::try_from(own.as_millis()).unwrap_or(i64::MAX)))
+}
+
+pub(super) fn timeout(code: Option<i64>) -> Option<Option<Duration>> {
+    code.map(|code| u64::try_from(code).ok().map(Duration::from_millis))
+}
+
+/// The instants of losses, as JSON.
+pub(super) fn losses(row: &Row<'_>, index: usize) -> rusqlite::Result<Vec<Timestamp>> {
+    let instants: Option<Vec<i64>> = json(row, index)?;
+    Ok(instants.unwrap_or_default().into_iter().map(Timestamp).collect())
+}
+
+/// How lists are stored: as JSON; nothing if they are empty.
+pub(super) fn json_code<T: Serialize>(list: &[T]) -> Option<String> {
+    // Strings and numbers always have a JSON form.
+    if list.is_empty() { None } else { serde_json::to_string(list).ok() }
+}
+
+fn json<T: DeserializeOwned>(row: &Row<'_>, index: usize) -> rusqlite::Result<Option<T>> {
+    let text: Option<String> = row.get(index)?;
+    text.map(|text| serde_json::from_str(&text).map_err(|error| FromSqlError::Other(Box::new(error)).into())).transpose()
+}
+
+/// Empty texts are stored as null.
+fn text(row: &Row<'_>, index: usize) -> rusqlite::Result<String> {
+    Ok(row.get::<_, Option<String>>(index)?.unwrap_or_default())
+}

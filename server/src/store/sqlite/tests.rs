@@ -1,0 +1,276 @@
+use std::fs;
+use std::sync::Arc;
+
+use protocol::{Fence, Nonce, Revision, SessionId, Timestamp, Token, WorkerId};
+use rusqlite::Connection;
+use scheduler::input::GroupNo;
+use scheduler::job::State;
+use scheduler::step::{AddedJob, Assigned, Change};
+use tempfile::TempDir;
+
+use super::*;
+use crate::store::conformance::{Backend, conforms};
+use crate::store::{Archive, JobFilter, StoredDefinition};
+
+/// A data directory that goes with its test.
+struct Place(TempDir);
+
+impl Place {
+    fn new() -> Self {
+        Self(tempfile::tempdir().unwrap())
+    }
+
+    fn open(&self) -> (SqliteStore, SqliteArchive) {
+        open(&Arc::new(DataDirectory::take(self.0.path()).unwrap())).unwrap()
+    }
+
+    fn refusal(&self) -> String {
+        open(&Arc::new(DataDirectory::take(self.0.path()).unwrap())).unwrap_err().to_string()
+    }
+
+    fn file(&self) -> PathBuf {
+        self.0.path().join("longshore.db")
+    }
+
+    /// A shell on the file.
+    fn sql(&self) -> Connection {
+        Connection::open(self.file()).unwrap()
+    }
+
+    /// What the disk holds at this moment, as if the machine had stopped: the other place has no part in what happens here.
+    fn crash(&self) -> Self {
+        let other = Self::new();
+        for name in ["longshore.db", "longshore.db-wal"] {
+            fs::copy(self.0.path().join(name), other.0.path().join(name)).unwrap();
+        }
+        other
+    }
+}
+
+impl Backend for Place {
+    fn open(&mut self) -> (Box<dyn Store>, Box<dyn Archive>) {
+        let (store, archive) = Self::open(self);
+        (Box::new(store), Box::new(archive))
+    }
+}
+
+conforms!(Place::new());
+
+fn group(loaded: &Loaded, number: u64, changes: Vec<Change>) -> Group {
+    let definition = StoredDefinition { revision: Revision(1), name: "resize".into(), entry: "{}".into() };
+    Group {
+        epoch: loaded.epoch,
+        number: GroupNo(number),
+        at: Timestamp(0),
+        definitions: vec![Arc::new(definition)],
+        changes,
+    }
+}
+
+fn added(job: u64) -> Change {
+    Change::Added(AddedJob {
+        job: protocol::JobId(job),
+        revision: Revision(1),
+        state: State::Queued,
+        priority: 0,
+        created_at: Timestamp(1),
+        due_at: Timestamp(1),
+        timeout: None,
+        batch: None,
+        retry_of: None,
+        details: None,
+    })
+}
+
+fn assigned(job: u64) -> Change {
+    Change::Assigned(Assigned {
+        token: Token { job: protocol::JobId(job), fence: Fence(job), nonce: Nonce(job) },
+        number: protocol::AttemptNo(1),
+        worker: WorkerId(1),
+        session: SessionId(1),
+        at: Timestamp(1),
+    })
+}
+
+fn cancelled(job: u64) -> Change {
+    Change::Ended(scheduler::step::Ended {
+        job: protocol::JobId(job),
+        state: State::Cancelled,
+        at: Timestamp(2),
+        reason: String::new(),
+        closed: None,
+        confirmed: false,
+    })
+}
+
+fn list(archive: &SqliteArchive) -> Vec<u64> {
+    let filter = JobFilter { limit: 500, ..JobFilter::default() };
+    archive.jobs(&filter).unwrap().iter().map(|row| row.job.0).collect()
+}
+
+#[test]
+fn an_ended_job_is_immutable_even_for_raw_sql() {
+    let place = Place::new();
+    let (mut store, _archive) = place.open();
+    let loaded = store.load(&mut |_| {}).unwrap();
+    store.commit(&group(&loaded, 1, vec![added(1), cancelled(1)])).unwrap();
+    let shell = place.sql();
+    let refusal = shell.execute("UPDATE ended SET state = 7", []).unwrap_err().to_string();
+    assert_eq!(refusal, "an ended job never changes");
+    let columns: Vec<String> = shell
+        .prepare("SELECT name FROM pragma_table_info('ended') WHERE name <> 'confirmed'")
+        .unwrap()
+        .query_map([], |row| row.get(0))
+        .unwrap()
+        .collect::<Result<_, _>>()
+        .unwrap();
+    for column in columns {
+        assert!(shell.execute(&format!("UPDATE ended SET {column} = {column}"), []).is_err(), "{column}");
+    }
+    shell.execute("UPDATE ended SET confirmed = 1", []).expect("the one exception");
+}
+
+#[test]
+fn the_schema_refuses_a_running_job_without_worker_or_session() {
+    let place = Place::new();
+    let (mut store, _archive) = place.open();
+    let loaded = store.load(&mut |_| {}).unwrap();
+    store.commit(&group(&loaded, 1, vec![added(1), added(2), assigned(2)])).unwrap();
+    let shell = place.sql();
+    for sql in [
+        "UPDATE jobs SET state = 3 WHERE id = 1",
+        "UPDATE jobs SET state = 4 WHERE id = 2",
+        "UPDATE jobs SET worker = NULL WHERE id = 2",
+        "UPDATE jobs SET session = NULL WHERE id = 2",
+        "UPDATE jobs SET state = 2 WHERE id = 2",
+        "UPDATE jobs SET state = 6 WHERE id = 1",
+    ] {
+        let refusal = shell.execute(sql, []).unwrap_err().to_string();
+        assert!(refusal.starts_with("CHECK constraint failed"), "{sql}: {refusal}");
+    }
+}
+
+#[test]
+fn what_was_committed_survives_a_stop_of_the_machine_and_what_was_not_leaves_nothing() {
+    let place = Place::new();
+    let (mut store, _archive) = place.open();
+    let loaded = store.load(&mut |_| {}).unwrap();
+    store.commit(&group(&loaded, 1, vec![added(1), added(2)])).unwrap();
+    // In the middle of the next group: everything is written but not committed.
+    store.connection.execute_batch("PRAGMA cache_spill = 1; PRAGMA cache_size = 1; BEGIN IMMEDIATE").unwrap();
+    store.connection.execute("UPDATE jobs SET priority = 99", []).unwrap();
+    store.connection.execute("DELETE FROM jobs WHERE id = 2", []).unwrap();
+    let after = place.crash();
+    let (mut store, archive) = after.open();
+    let mut live = Vec::new();
+    let loaded = store.load(&mut |job| live.push((job.job.0, job.priority))).unwrap();
+    assert_eq!((live, loaded.group), (vec![(1, 0), (2, 0)], GroupNo(1)));
+    assert_eq!(list(&archive), [2, 1]);
+}
+
+#[test]
+fn a_torn_log_gives_a_whole_number_of_groups() {
+    let place = Place::new();
+    let (mut store, _archive) = place.open();
+    let loaded = store.load(&mut |_| {}).unwrap();
+    for number in 1..=20 {
+        store.commit(&group(&loaded, number, vec![added(2 * number), added(2 * number + 1)])).unwrap();
+    }
+    let log = place.0.path().join("longshore.db-wal");
+    let length = fs::metadata(&log).unwrap().len();
+    for cut in (0..length).step_by(1_777) {
+        let after = place.crash();
+        let torn = fs::File::options().write(true).open(after.0.path().join("longshore.db-wal")).unwrap();
+        torn.set_len(length - cut).unwrap();
+        let Ok((mut store, archive)) = open(&Arc::new(DataDirectory::take(after.0.path()).unwrap())) else {
+            panic!("a torn log is no damage")
+        };
+        let mut live = 0;
+        let loaded = store.load(&mut |_| live += 1).unwrap();
+        assert_eq!(live, loaded.group.0 * 2, "cut by {cut}");
+        assert_eq!(list(&archive).len() as u64, live);
+    }
+}
+
+#[test]
+fn files_that_are_not_ours_are_refused_by_name() {
+    let place = Place::new();
+    fs::write(place.file(), "these are somebody's notes, long enough to be taken for a header of a database file".repeat(50))
+        .unwrap();
+    let refusal = place.refusal();
+    assert!(refusal.contains("longshore.db is not a Longshore store"), "{refusal}");
+    let place = Place::new();
+    place.sql().execute_batch("CREATE TABLE theirs (id INTEGER)").unwrap();
+    let refusal = place.refusal();
+    assert!(refusal.contains("is an SQLite database, but not a Longshore store"), "{refusal}");
+}
+
+#[test]
+fn a_damaged_store_is_named() {
+    let place = Place::new();
+    drop(place.open());
+    let file = fs::File::options().write(true).open(place.file()).unwrap();
+    // The page of the schema, behind the header.
+    std::os::unix::fs::FileExt::write_all_at(&file, &[0xFF; 2_000], 100).unwrap();
+    let refusal = place.refusal();
+    assert!(refusal.contains("longshore.db is damaged"), "{refusal}");
+}
+
+#[test]
+fn an_orderly_end_is_told_from_a_crash() {
+    let place = Place::new();
+    let clean = |place: &Place| place.sql().query_row("SELECT clean FROM installation", [], |row| row.get::<_, bool>(0));
+    let (mut store, archive) = place.open();
+    store.load(&mut |_| {}).unwrap();
+    assert!(!clean(&place).unwrap());
+    drop((store, archive));
+    assert!(clean(&place).unwrap());
+    assert!(!place.0.path().join("longshore.db-wal").exists(), "the log was moved into the file");
+}
+
+#[test]
+fn a_full_disk_can_be_tried_again_and_uses_the_reserve_first() {
+    let place = Place::new();
+    let (mut store, archive) = place.open();
+    let loaded = store.load(&mut |_| {}).unwrap();
+    store.commit(&group(&loaded, 1, vec![added(1)])).unwrap();
+    let pages: i64 = store.connection.pragma_query_value(None, "page_count", |row| row.get(0)).unwrap();
+    store.connection.pragma_update(None, "max_page_count", pages).unwrap();
+    let big = group(&loaded, 2, (2..2_000).map(added).collect());
+    assert!(matches!(store.commit(&big), Err(CommitError::Unavailable(_))));
+    assert!(!place.0.path().join("ballast").exists());
+    assert_eq!(list(&archive), [1]);
+    store.connection.pragma_update(None, "max_page_count", 1_000_000).unwrap();
+    store.commit(&big).unwrap();
+    assert_eq!(list(&archive)[0], 1_999);
+}
+
+#[test]
+fn lists_are_read_by_index_and_in_order() {
+    let place = Place::new();
+    let (mut store, _archive) = place.open();
+    let loaded = store.load(&mut |_| {}).unwrap();
+    store.commit(&group(&loaded, 1, vec![added(1)])).unwrap();
+    let shell = place.sql();
+    let name = Some("resize".to_owned());
+    let label = Some(("team".to_owned(), "blue".to_owned()));
+    let states = |states: &[State]| JobFilter { states: states.to_vec(), ..JobFilter::default() };
+    for filter in [
+        JobFilter::default(),
+        JobFilter { name: name.clone(), ..JobFilter::default() },
+        JobFilter { worker: Some(WorkerId(1)), ..JobFilter::default() },
+        JobFilter { label: label.clone(), ..JobFilter::default() },
+        JobFilter { label, ..states(&[State::Succeeded]) },
+        states(&[State::Queued]),
+        states(&[State::Succeeded]),
+        states(&[State::Failed]),
+        JobFilter { name, ..states(&[State::Failed]) },
+    ] {
+        for plan in list::plans(&shell, &filter) {
+            let plan = plan.join("; ");
+            assert!(!plan.contains("SCAN") && !plan.contains("CO-ROUTINE"), "{plan}");
+            let may_sort = filter.name.is_some() && filter.states == [State::Failed];
+            assert!(may_sort || !plan.contains("TEMP B-TREE"), "{plan}");
+        }
+    }
+}
