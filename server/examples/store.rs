@@ -25,10 +25,14 @@ const WAITING: u64 = 1_000_000;
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut arguments = std::env::args().skip(1);
     let history = arguments.next().map_or(Ok(2_000_000), |number| number.parse())?;
-    let place = arguments.next().map_or_else(|| std::env::temp_dir().join("longshore-store-cost"), PathBuf::from);
+    let place =
+        arguments.next().map_or_else(|| std::env::temp_dir().join("longshore-store-cost"), PathBuf::from);
     let _ = std::fs::remove_dir_all(&place);
     let mut desk = Desk::open(&place)?;
-    println!("{:>9} {:>9} {:>9}   µs of wall time a job: added, assigned, ended", "history", "jobs/s", "cpu µs");
+    println!(
+        "{:>9} {:>9} {:>9}   µs of wall time a job: added, assigned, ended",
+        "history", "jobs/s", "cpu µs"
+    );
     desk.lives(250_000)?;
     while desk.job < history {
         desk.lives(250_000.min(history - desk.job))?;
@@ -42,7 +46,11 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     drop(desk);
     let before = Instant::now();
     let desk = Desk::open(&place)?;
-    println!("restart with {WAITING} waiting jobs: {:.2} s ({} live)", before.elapsed().as_secs_f64(), desk.live);
+    println!(
+        "restart with {WAITING} waiting jobs: {:.2} s ({} live)",
+        before.elapsed().as_secs_f64(),
+        desk.live
+    );
     drop(desk);
     std::fs::remove_dir_all(&place)?;
     Ok(())
@@ -99,7 +107,10 @@ impl Desk {
         let (cpu, each) = (cpu_seconds()? - cpu, wall.map(|time| time.as_secs_f64() * 1e6 / jobs as f64));
         let rate = 1e6 / each.iter().sum::<f64>();
         let [first, second, third] = each;
-        println!("{history:>9} {rate:>9.0} {:>9.2}   {first:.2} {second:.2} {third:.2}", cpu * 1e6 / jobs as f64);
+        println!(
+            "{history:>9} {rate:>9.0} {:>9.2}   {first:.2} {second:.2} {third:.2}",
+            cpu * 1e6 / jobs as f64
+        );
         Ok(())
     }
 
@@ -112,7 +123,10 @@ impl Desk {
             wall += self.commit(ids.flat_map(over).collect())?;
         }
         let rate = jobs as f64 / wall.as_secs_f64();
-        println!("added and assigned in one group: {rate:.0} jobs/s, {:.2} cpu µs", (cpu_seconds()? - cpu) * 1e6 / jobs as f64);
+        println!(
+            "added and assigned in one group: {rate:.0} jobs/s, {:.2} cpu µs",
+            (cpu_seconds()? - cpu) * 1e6 / jobs as f64
+        );
         Ok(())
     }
 

@@ -7,7 +7,9 @@ use std::time::Duration;
 use protocol::container::Body;
 use protocol::order::StopCause;
 use protocol::report::{Outcome, OutputLengths, ReleaseCause};
-use protocol::{AttemptNo, ClusterId, Epoch, Fence, JobId, Nonce, Revision, SessionId, Timestamp, Token, WorkerId};
+use protocol::{
+    AttemptNo, ClusterId, Epoch, Fence, JobId, Nonce, Revision, SessionId, Timestamp, Token, WorkerId,
+};
 use scheduler::input::{Details, GroupNo, KeyHolder};
 use scheduler::job::State;
 use scheduler::step::{AddedJob, Assigned, Change, ClosedAttempt, Ended, Note, WorkerRow};
@@ -243,7 +245,8 @@ pub(super) fn an_older_epoch_is_fenced(backend: &mut dyn Backend) {
 
 pub(super) fn a_job_lives_from_change_to_change(backend: &mut dyn Backend) {
     let mut desk = Desk::new(backend);
-    let scheduled = AddedJob { state: State::Scheduled, timeout: Some(Some(Duration::from_secs(9))), ..job(1) };
+    let scheduled =
+        AddedJob { state: State::Scheduled, timeout: Some(Some(Duration::from_secs(9))), ..job(1) };
     desk.commit(vec![worker(1, "w1"), Change::Added(scheduled)]);
     assert_eq!(desk.state(1), State::Scheduled);
     desk.commit(vec![Change::Due { job: JobId(1) }]);
@@ -328,13 +331,18 @@ pub(super) fn a_successor_keeps_the_attempt_before_it(backend: &mut dyn Backend)
         assigned_as(1, 3, 3, 1),
     ]);
     let record = desk.archive().job(JobId(1)).unwrap().unwrap();
-    let past: Vec<_> = record.past.iter().map(|it| (it.number.0, it.fence.0, it.outcome, &*it.worker_name)).collect();
+    let past: Vec<_> =
+        record.past.iter().map(|it| (it.number.0, it.fence.0, it.outcome, &*it.worker_name)).collect();
     assert_eq!(past, [(1, 1, Some(Outcome::Failed), "w1"), (2, 2, Some(Outcome::Released), "w2")]);
     assert_eq!(record.past[0].exit_code, Some(3));
     assert_eq!(record.past[1].released, Some(ReleaseCause::Full));
     let current = record.row.attempt.unwrap();
     assert_eq!((current.number, current.fence, current.outcome), (AttemptNo(3), Fence(3), None));
-    assert_eq!((current.exit_code, &*current.message, current.ended_at), (None, "", None), "nothing of the one before");
+    assert_eq!(
+        (current.exit_code, &*current.message, current.ended_at),
+        (None, "", None),
+        "nothing of the one before"
+    );
     desk.commit(vec![waiting(closed(1, 3, Outcome::Lost), State::Queued)]);
     let record = desk.archive().job(JobId(1)).unwrap().unwrap();
     assert_eq!(record.row.attempt.unwrap().outcome, Some(Outcome::Lost), "the latest stays with its job");
@@ -353,10 +361,17 @@ pub(super) fn a_restart_gives_back_exactly_what_lives(backend: &mut dyn Backend)
     assert_eq!((loaded.last_job, loaded.last_fence), (JobId(6), Fence(4)));
     assert_eq!(loaded.definitions, [(*definition(1)).clone()], "only those of live jobs");
     let by_job: BTreeMap<u64, &LiveJob> = live.iter().map(|job| (job.job.0, job)).collect();
-    assert_eq!(live.iter().map(|job| job.job.0).collect::<Vec<_>>(), [1, 2, 3, 4, 6], "in the order of their ids");
+    assert_eq!(
+        live.iter().map(|job| job.job.0).collect::<Vec<_>>(),
+        [1, 2, 3, 4, 6],
+        "in the order of their ids"
+    );
     assert_eq!((by_job[&1].state, by_job[&1].has_body, by_job[&1].timeout), (State::Queued, false, None));
     assert_eq!((by_job[&2].has_body, by_job[&2].timeout), (true, Some(None)));
-    assert_eq!((by_job[&1].priority, by_job[&1].due_at, by_job[&1].last_worker), (-3, Timestamp(2_000), None));
+    assert_eq!(
+        (by_job[&1].priority, by_job[&1].due_at, by_job[&1].last_worker),
+        (-3, Timestamp(2_000), None)
+    );
     let running = by_job[&4].attempt.as_ref().unwrap();
     assert_eq!((running.token, running.worker, running.session), (token(4, 2), WorkerId(9), SessionId(79)));
     assert_eq!((running.assigned_at, running.started_at), (Timestamp(3_000), Some(Timestamp(4_000))));
@@ -500,7 +515,12 @@ pub(super) fn lists_obey_every_filter(backend: &mut dyn Backend) {
         Change::Added(AddedJob { batch: Some(JobId(4)), details: Some(Box::new(labelled)), ..job(5) }),
         Change::Added(AddedJob { retry_of: Some(JobId(1)), ..job(6) }),
     ]);
-    desk.commit(vec![assigned_as(1, 1, 1, 8), assigned_as(2, 2, 1, 9), assigned_as(3, 3, 1, 8), started(3, 3)]);
+    desk.commit(vec![
+        assigned_as(1, 1, 1, 8),
+        assigned_as(2, 2, 1, 9),
+        assigned_as(3, 3, 1, 8),
+        started(3, 3),
+    ]);
     desk.commit(vec![succeeded(1, 1), ended(2, State::Failed, Some(closed(2, 2, Outcome::Failed)))]);
     desk.commit(vec![ended(4, State::Cancelled, None)]);
     let none = JobFilter::default;
@@ -567,9 +587,18 @@ pub(super) fn pages_follow_one_another(backend: &mut dyn Backend) {
 pub(super) fn the_last_end_of_a_definition_is_found(backend: &mut dyn Backend) {
     let mut desk = Desk::new(backend);
     assert_eq!(desk.archive().last_ended("resize").unwrap(), None);
-    desk.commit(vec![added(1), added(2), added(3), Change::Added(AddedJob { revision: Revision(2), ..job(4) })]);
+    desk.commit(vec![
+        added(1),
+        added(2),
+        added(3),
+        Change::Added(AddedJob { revision: Revision(2), ..job(4) }),
+    ]);
     desk.commit(vec![assigned(1, 1), assigned(2, 2), assigned(4, 4)]);
-    desk.commit(vec![succeeded(1, 1), ended(2, State::Failed, Some(closed(2, 2, Outcome::Failed))), succeeded(4, 4)]);
+    desk.commit(vec![
+        succeeded(1, 1),
+        ended(2, State::Failed, Some(closed(2, 2, Outcome::Failed))),
+        succeeded(4, 4),
+    ]);
     let last = |name: &str| desk.archive().last_ended(name).unwrap().map(|row| (row.job.0, row.state));
     assert_eq!(last("resize"), Some((2, State::Failed)));
     assert_eq!(last("mail"), Some((4, State::Succeeded)));

@@ -41,7 +41,11 @@ impl DataDirectory {
             .open(path.join("lock"))
             .map_err(|error| refuse(path, "is not writable", &error))?;
         if flock(&lock, FlockOperation::NonBlockingLockExclusive).is_err() {
-            return Err(LoadError::Unusable(format!("data directory in use by {}: {}", holder(&mut lock), path.display())));
+            return Err(LoadError::Unusable(format!(
+                "data directory in use by {}: {}",
+                holder(&mut lock),
+                path.display()
+            )));
         }
         write_holder(&mut lock).map_err(|error| refuse(path, "is not writable", &error))?;
         Ok(Self { path: path.to_owned(), _lock: lock })
@@ -78,7 +82,11 @@ fn refuse(path: &Path, what: &str, error: &std::io::Error) -> LoadError {
 fn holder(lock: &mut File) -> String {
     let mut pid = String::new();
     let read = lock.read_to_string(&mut pid);
-    if read.is_ok() && !pid.trim().is_empty() { format!("pid {}", pid.trim()) } else { "another process".to_owned() }
+    if read.is_ok() && !pid.trim().is_empty() {
+        format!("pid {}", pid.trim())
+    } else {
+        "another process".to_owned()
+    }
 }
 
 fn write_holder(lock: &mut File) -> std::io::Result<()> {
@@ -112,7 +120,10 @@ mod tests {
         let place = tempfile::tempdir().unwrap();
         let first = DataDirectory::take(place.path()).unwrap();
         let refusal = DataDirectory::take(place.path()).unwrap_err().to_string();
-        assert!(refusal.starts_with(&format!("data directory in use by pid {}", std::process::id())), "{refusal}");
+        assert!(
+            refusal.starts_with(&format!("data directory in use by pid {}", std::process::id())),
+            "{refusal}"
+        );
         drop(first);
         DataDirectory::take(place.path()).expect("it was given back");
     }

@@ -115,7 +115,9 @@ pub(super) fn expectation(change: &Change) -> Option<(JobId, Expected)> {
         Change::Due { job } => (*job, Expected::Scheduled),
         Change::Ended(Ended { job, closed: Some(closed), .. }) => (*job, Expected::Held(closed.token)),
         Change::Ended(Ended { job, closed: None, .. }) => (*job, Expected::Idle),
-        Change::Noted { .. } | Change::Keyed { .. } | Change::Worker(_) | Change::WorkerForgotten(_) => return None,
+        Change::Noted { .. } | Change::Keyed { .. } | Change::Worker(_) | Change::WorkerForgotten(_) => {
+            return None;
+        }
     })
 }
 
@@ -312,7 +314,12 @@ mod tests {
         assert_eq!(folded.writes.len(), 1);
         let write = &folded.writes[0];
         assert_eq!(write.expected, Expected::Absent);
-        assert!(write.added.is_some() && write.assigned.is_some() && write.started.is_some() && write.ended.is_some());
+        assert!(
+            write.added.is_some()
+                && write.assigned.is_some()
+                && write.started.is_some()
+                && write.ended.is_some()
+        );
     }
 
     #[test]

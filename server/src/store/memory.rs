@@ -15,8 +15,8 @@ use scheduler::step::{AddedJob, Assigned, Change, ClosedAttempt, Ended, Note, Wo
 
 use super::fold::{Expected, expectation};
 use super::{
-    Archive, AttemptRow, CommitError, Group, JOBS_MAX, JobFilter, JobRecord, JobRow, LiveAttempt, LiveJob, LoadError,
-    Loaded, ReadError, Store, StoredDefinition, losses,
+    Archive, AttemptRow, CommitError, Group, JOBS_MAX, JobFilter, JobRecord, JobRow, LiveAttempt, LiveJob,
+    LoadError, Loaded, ReadError, Store, StoredDefinition, losses,
 };
 
 /// Both sides of the store; clones share it. Loading it again is a restart.
@@ -61,10 +61,14 @@ impl Store for MemoryStore {
     fn load(&mut self, visit: &mut dyn FnMut(LiveJob)) -> Result<Loaded, LoadError> {
         let mut world = self.world();
         world.loaded.epoch = Epoch(world.loaded.epoch.0 + 1);
-        let live: Vec<&Kept> = world.jobs.values().filter(|kept| !kept.record.row.state.has_ended()).collect();
+        let live: Vec<&Kept> =
+            world.jobs.values().filter(|kept| !kept.record.row.state.has_ended()).collect();
         live.iter().for_each(|kept| visit(kept.live()));
-        let used = |definition: &&StoredDefinition| live.iter().any(|kept| kept.record.row.revision == definition.revision);
-        let mut definitions: Vec<StoredDefinition> = world.definitions.values().filter(used).cloned().collect();
+        let used = |definition: &&StoredDefinition| {
+            live.iter().any(|kept| kept.record.row.revision == definition.revision)
+        };
+        let mut definitions: Vec<StoredDefinition> =
+            world.definitions.values().filter(used).cloned().collect();
         definitions.sort_by(|one, other| (&one.name, one.revision).cmp(&(&other.name, other.revision)));
         Ok(Loaded { workers: world.workers.values().cloned().collect(), definitions, ..world.loaded.clone() })
     }
@@ -117,7 +121,8 @@ impl Draft<'_> {
             Change::Ended(ended) => self.job(ended.job)?.end(ended),
             Change::Noted { job, at, note } => self.note(*job, *at, note),
             Change::Keyed { key, holder, .. } => {
-                let taken = self.world.keys.contains_key(&**key) || self.keys.insert((**key).to_owned(), *holder).is_some();
+                let taken = self.world.keys.contains_key(&**key)
+                    || self.keys.insert((**key).to_owned(), *holder).is_some();
                 if taken {
                     return Err(format!("the key {key} was given before"));
                 }
@@ -133,7 +138,8 @@ impl Draft<'_> {
 
     fn job(&mut self, job: JobId) -> Result<&mut Kept, String> {
         if !self.jobs.contains_key(&job) {
-            let kept = self.world.jobs.get(&job).cloned().ok_or_else(|| format!("job {job}: it does not exist"))?;
+            let kept =
+                self.world.jobs.get(&job).cloned().ok_or_else(|| format!("job {job}: it does not exist"))?;
             self.jobs.insert(job, kept);
         }
         self.jobs.get_mut(&job).ok_or_else(|| format!("job {job}: it does not exist"))
@@ -142,7 +148,11 @@ impl Draft<'_> {
     fn check(&self, job: JobId, expected: Expected) -> Result<(), String> {
         let Some(kept) = self.find(job) else {
             let is_new = expected == Expected::Absent && job > self.world.loaded.last_job;
-            return if is_new { Ok(()) } else { Err(format!("job {job}: expected {expected}, but it does not exist")) };
+            return if is_new {
+                Ok(())
+            } else {
+                Err(format!("job {job}: expected {expected}, but it does not exist"))
+            };
         };
         let row = &kept.record.row;
         if expected.accepts(row.state, kept.current()) {
@@ -188,7 +198,8 @@ impl Draft<'_> {
             attempt: None,
         };
         let record = JobRecord { row, body: details.body, past: Vec::new(), notes: Vec::new() };
-        self.jobs.insert(added.job, Kept { record, session: SessionId(0), own_failures: 0, losses: Vec::new() });
+        self.jobs
+            .insert(added.job, Kept { record, session: SessionId(0), own_failures: 0, losses: Vec::new() });
         Ok(())
     }
 
@@ -341,7 +352,9 @@ impl World {
 fn is_meant(filter: &JobFilter, row: &JobRow) -> bool {
     (filter.states.is_empty() || filter.states.contains(&row.state))
         && filter.name.as_ref().is_none_or(|name| *name == row.definition)
-        && filter.worker.is_none_or(|worker| row.attempt.as_ref().is_some_and(|attempt| attempt.worker == worker))
+        && filter
+            .worker
+            .is_none_or(|worker| row.attempt.as_ref().is_some_and(|attempt| attempt.worker == worker))
         && filter.label.as_ref().is_none_or(|label| row.labels.contains(label))
         && filter.batch.is_none_or(|batch| row.batch == Some(batch))
         && filter.since.is_none_or(|since| row.created_at >= since)

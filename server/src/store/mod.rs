@@ -5,12 +5,12 @@
 //!
 //! The backends are `memory` (tests) and `sqlite` (the default); `conformance` is one suite that runs against each.
 
+#[cfg(test)]
+mod conformance;
 pub mod directory;
 mod fold;
 mod losses;
 pub mod memory;
-#[cfg(test)]
-mod conformance;
 pub mod sqlite;
 
 use std::sync::Arc;

@@ -35,7 +35,9 @@ impl SqliteArchive {
     /// Runs `read` within one snapshot of the file.
     fn read<T>(&self, read: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> Result<T, ReadError> {
         let mut reader = Borrowed { connection: Some(self.borrow()), archive: self };
-        let Some(connection) = reader.connection.as_mut() else { return Err(rusqlite::Error::InvalidQuery.into()) };
+        let Some(connection) = reader.connection.as_mut() else {
+            return Err(rusqlite::Error::InvalidQuery.into());
+        };
         let transaction = connection.transaction()?;
         let found = read(&transaction)?;
         transaction.commit()?;
@@ -79,13 +81,18 @@ impl Archive for SqliteArchive {
 
     fn key(&self, key: &str) -> Result<(Option<KeyHolder>, GroupNo), ReadError> {
         self.read(|connection| {
-            let committed: i64 =
-                connection.prepare_cached("SELECT committed FROM installation")?.query_row([], |row| row.get(0))?;
+            let committed: i64 = connection
+                .prepare_cached("SELECT committed FROM installation")?
+                .query_row([], |row| row.get(0))?;
             let holder = connection
                 .prepare_cached("SELECT job, count, digest FROM keys WHERE key = ?1")?
                 .query_row([key], |row| {
                     let (job, count, digest) = (row.get::<_, i64>(0)?, row.get(1)?, row.get(2)?);
-                    Ok(KeyHolder { job: JobId(job.cast_unsigned()), count, digest: u128::from_be_bytes(digest) })
+                    Ok(KeyHolder {
+                        job: JobId(job.cast_unsigned()),
+                        count,
+                        digest: u128::from_be_bytes(digest),
+                    })
                 })
                 .optional()?;
             Ok((holder, GroupNo(committed.cast_unsigned())))
@@ -123,7 +130,9 @@ impl Archive for SqliteArchive {
 fn record(connection: &Connection, id: JobId) -> rusqlite::Result<Option<JobRecord>> {
     let number = id.0.cast_signed();
     let sql = format!("SELECT {} FROM all_jobs j {} WHERE j.id = ?1", rows::JOB_COLUMNS, rows::JOB_JOINS);
-    let Some((mut row, labelled)) = connection.prepare_cached(&sql)?.query_row([number], rows::job).optional()? else {
+    let Some((mut row, labelled)) =
+        connection.prepare_cached(&sql)?.query_row([number], rows::job).optional()?
+    else {
         return Ok(None);
     };
     if labelled {

@@ -9,10 +9,15 @@ use crate::store::{CommitError, LoadError, ReadError};
 /// What became of a group whose transaction failed. The transaction has been rolled back.
 pub(super) fn of_commit(error: Error) -> CommitError {
     match error.sqlite_error_code() {
-        Some(ErrorCode::DiskFull | ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked | ErrorCode::OutOfMemory) => {
-            CommitError::Unavailable(Box::new(error))
+        Some(
+            ErrorCode::DiskFull
+            | ErrorCode::DatabaseBusy
+            | ErrorCode::DatabaseLocked
+            | ErrorCode::OutOfMemory,
+        ) => CommitError::Unavailable(Box::new(error)),
+        Some(ErrorCode::ConstraintViolation | ErrorCode::TypeMismatch | ErrorCode::TooBig) => {
+            CommitError::Refused(error.to_string())
         }
-        Some(ErrorCode::ConstraintViolation | ErrorCode::TypeMismatch | ErrorCode::TooBig) => CommitError::Refused(error.to_string()),
         // Everything else speaks of a disk, a file or a program that cannot be trusted with another try.
         _ => CommitError::Fatal(Box::new(error)),
     }

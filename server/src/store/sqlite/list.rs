@@ -108,7 +108,11 @@ const fn last_of(block: i64) -> i64 {
 }
 
 /// What `seen` has to say about this part of the question, if it helps.
-fn blocks_of(connection: &Connection, filter: &JobFilter, part: Part) -> rusqlite::Result<Option<(i64, i64)>> {
+fn blocks_of(
+    connection: &Connection,
+    filter: &JobFilter,
+    part: Part,
+) -> rusqlite::Result<Option<(i64, i64)>> {
     if filter.label.is_some() || filter.batch.is_some() || matches!(part, Part::Badly(_)) {
         return Ok(None);
     }
@@ -139,7 +143,9 @@ impl Query<'_> {
         let mut wanted = self.limit;
         while let Some(block) = self.seen_below(kind, which, highest)? {
             let range = (lowest.max(block << BLOCK_SHIFT), highest.min(last_of(block)));
-            let Some(newest) = self.newest_below(range.1)?.filter(|newest| *newest >= lowest) else { return Ok(()) };
+            let Some(newest) = self.newest_below(range.1)?.filter(|newest| *newest >= lowest) else {
+                return Ok(());
+            };
             if newest < range.0 {
                 highest = newest;
                 continue;
@@ -197,7 +203,9 @@ impl Query<'_> {
         sql += " BETWEEN ?1 AND ?2";
         match self.part {
             Part::Live(None) | Part::Ended => {}
-            Part::Live(Some(state)) => sql += &format!(" AND j.state = ?{}", bind(codes::of_state(state).into())),
+            Part::Live(Some(state)) => {
+                sql += &format!(" AND j.state = ?{}", bind(codes::of_state(state).into()))
+            }
             Part::Succeeded => sql += " AND j.state = 6",
             // The second condition is what makes the partial indexes eligible.
             Part::Badly(state) => {

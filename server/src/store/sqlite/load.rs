@@ -34,15 +34,19 @@ impl Failure {
     pub(super) fn into_load(self, file: &Path) -> LoadError {
         match self {
             Self::Sql(error) => faults::of_load(file, error),
-            Self::Senseless(what) => {
-                LoadError::Unusable(format!("{} is damaged: {what}; restore it from a backup", file.display()))
-            }
+            Self::Senseless(what) => LoadError::Unusable(format!(
+                "{} is damaged: {what}; restore it from a backup",
+                file.display()
+            )),
         }
     }
 }
 
 /// The second value: whether the machine crashed while the store was open.
-pub(super) fn load(connection: &mut Connection, visit: &mut dyn FnMut(LiveJob)) -> Result<(Loaded, bool), Failure> {
+pub(super) fn load(
+    connection: &mut Connection,
+    visit: &mut dyn FnMut(LiveJob),
+) -> Result<(Loaded, bool), Failure> {
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
     let boot = directory::boot();
     let (mut loaded, crashed) = transaction.query_row("SELECT * FROM installation", [], |row| {
@@ -63,10 +67,14 @@ pub(super) fn load(connection: &mut Connection, visit: &mut dyn FnMut(LiveJob)) 
     }
     drop(found);
     drop(statement);
-    loaded.definitions = definitions.into_values().filter(|(_, used)| *used).map(|(definition, _)| definition).collect();
+    loaded.definitions =
+        definitions.into_values().filter(|(_, used)| *used).map(|(definition, _)| definition).collect();
     loaded.definitions.sort_by(|one, other| (&one.name, one.revision).cmp(&(&other.name, other.revision)));
     loaded.workers = rows::workers(&transaction)?;
-    transaction.execute("UPDATE installation SET epoch = ?1, boot = ?2, clean = 0", (loaded.epoch.0.cast_signed(), boot))?;
+    transaction.execute(
+        "UPDATE installation SET epoch = ?1, boot = ?2, clean = 0",
+        (loaded.epoch.0.cast_signed(), boot),
+    )?;
     transaction.commit()?;
     Ok((loaded, crashed))
 }
@@ -97,18 +105,19 @@ fn live_job(row: &Row<'_>, revision: Revision) -> Result<LiveJob, Failure> {
     let job = JobId(number(0)?);
     let state = codes::state(row.get(2)?)?;
     let has_attempt = row.get_ref(10)? != rusqlite::types::ValueRef::Null;
-    let attempt = if has_attempt && matches!(state, scheduler::job::State::Assigned | scheduler::job::State::Running) {
-        Some(LiveAttempt {
-            token: Token { job, fence: Fence(number(10)?), nonce: protocol::Nonce(number(11)?) },
-            worker: WorkerId(number(12)?),
-            session: SessionId(number(13)?),
-            assigned_at: instant(14)?,
-            started_at: row.get::<_, Option<i64>>(15)?.map(Timestamp),
-            stopping: row.get::<_, Option<i64>>(16)?.map(codes::stop).transpose()?,
-        })
-    } else {
-        None
-    };
+    let attempt =
+        if has_attempt && matches!(state, scheduler::job::State::Assigned | scheduler::job::State::Running) {
+            Some(LiveAttempt {
+                token: Token { job, fence: Fence(number(10)?), nonce: protocol::Nonce(number(11)?) },
+                worker: WorkerId(number(12)?),
+                session: SessionId(number(13)?),
+                assigned_at: instant(14)?,
+                started_at: row.get::<_, Option<i64>>(15)?.map(Timestamp),
+                stopping: row.get::<_, Option<i64>>(16)?.map(codes::stop).transpose()?,
+            })
+        } else {
+            None
+        };
     Ok(LiveJob {
         job,
         revision,

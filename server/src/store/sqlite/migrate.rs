@@ -35,7 +35,10 @@ fn apply(connection: &mut Connection, file: &Path, migrations: &[(&str, &str)]) 
     for (number, (name, sql)) in (1_i64..).zip(migrations).skip(version) {
         transaction.execute_batch(sql).map_err(failed)?;
         transaction
-            .execute("INSERT INTO migrations (number, name, checksum) VALUES (?1, ?2, ?3)", (number, name, checksum(sql)))
+            .execute(
+                "INSERT INTO migrations (number, name, checksum) VALUES (?1, ?2, ?3)",
+                (number, name, checksum(sql)),
+            )
             .map_err(failed)?;
     }
     if version == 0 {
@@ -55,7 +58,8 @@ fn apply(connection: &mut Connection, file: &Path, migrations: &[(&str, &str)]) 
 /// The version of a file that is a store, or zero if it is empty.
 fn examine(connection: &Connection, file: &Path, migrations: &[(&str, &str)]) -> Result<usize, LoadError> {
     let failed = |error| faults::of_load(file, error);
-    let number = |pragma| connection.pragma_query_value(None, pragma, |row| row.get::<_, i32>(0)).map_err(failed);
+    let number =
+        |pragma| connection.pragma_query_value(None, pragma, |row| row.get::<_, i32>(0)).map_err(failed);
     let (application, version) = (number("application_id")?, number("user_version")?);
     let tables: i64 =
         connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0)).map_err(failed)?;
@@ -125,7 +129,10 @@ mod tests {
         apply(&mut connection, Path::new(PLACE), &next).unwrap();
         connection.execute("INSERT INTO more VALUES (1)", []).unwrap();
         let refusal = refusal(&mut connection, MIGRATIONS);
-        assert!(refusal.starts_with("/data/longshore.db has schema 2, written by a newer Longshore"), "{refusal}");
+        assert!(
+            refusal.starts_with("/data/longshore.db has schema 2, written by a newer Longshore"),
+            "{refusal}"
+        );
     }
 
     #[test]

@@ -64,7 +64,8 @@ pub fn open(directory: &Arc<DataDirectory>) -> Result<(SqliteStore, SqliteArchiv
 impl Store for SqliteStore {
     fn load(&mut self, visit: &mut dyn FnMut(LiveJob)) -> Result<Loaded, LoadError> {
         let file = self.file();
-        let (loaded, crashed) = load::load(&mut self.connection, visit).map_err(|error| error.into_load(&file))?;
+        let (loaded, crashed) =
+            load::load(&mut self.connection, visit).map_err(|error| error.into_load(&file))?;
         if crashed {
             upkeep::check_in_background(file);
         }
@@ -112,7 +113,9 @@ fn refuse_unsafe_library(version: i32) -> Result<(), LoadError> {
     if version >= 3_051_003 {
         return Ok(());
     }
-    Err(LoadError::Unusable(format!("this build has SQLite {version}, which can corrupt a store; 3.51.3 or newer is needed")))
+    Err(LoadError::Unusable(format!(
+        "this build has SQLite {version}, which can corrupt a store; 3.51.3 or newer is needed"
+    )))
 }
 
 fn set_up_writer(connection: &Connection) -> rusqlite::Result<()> {

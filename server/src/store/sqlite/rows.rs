@@ -27,7 +27,8 @@ pub(super) const JOB_COLUMNS: &str = "j.id, d.name, d.revision, j.state, j.prior
      j.stderr_bytes, j.result, j.released";
 
 /// The joins that [`JOB_COLUMNS`] needs. `CROSS` keeps the order of tables: jobs lead, names follow.
-pub(super) const JOB_JOINS: &str = "CROSS JOIN definitions d ON d.id = j.definition LEFT JOIN workers w ON w.id = j.worker";
+pub(super) const JOB_JOINS: &str =
+    "CROSS JOIN definitions d ON d.id = j.definition LEFT JOIN workers w ON w.id = j.worker";
 
 /// What [`attempt`] reads from `past_attempts a` joined with `workers w`, beginning with the number.
 pub(super) const ATTEMPT_COLUMNS: &str = "a.number, a.fence, a.nonce, a.worker, w.name, a.assigned_at, a.started_at, a.container, \
@@ -157,7 +158,8 @@ pub(super) fn note_columns(note: &Note) -> NoteColumns<'_> {
 /// A note whose columns begin with its instant.
 pub(super) fn note(row: &Row<'_>, job: JobId) -> rusqlite::Result<(Timestamp, Note)> {
     let unsigned = |index: usize| row.get::<_, i64>(index).map(i64::cast_unsigned);
-    let token = || Ok::<_, rusqlite::Error>(Token { job, fence: Fence(unsigned(2)?), nonce: Nonce(unsigned(3)?) });
+    let token =
+        || Ok::<_, rusqlite::Error>(Token { job, fence: Fence(unsigned(2)?), nonce: Nonce(unsigned(3)?) });
     let worker = || unsigned(4).map(WorkerId);
     let note = match row.get(1)? {
         1 => Note::CancelRequested { by: text(row, 5)? },
@@ -192,7 +194,8 @@ pub(super) fn json_code<T: Serialize>(list: &[T]) -> Option<String> {
 
 fn json<T: DeserializeOwned>(row: &Row<'_>, index: usize) -> rusqlite::Result<Option<T>> {
     let text: Option<String> = row.get(index)?;
-    text.map(|text| serde_json::from_str(&text).map_err(|error| FromSqlError::Other(Box::new(error)).into())).transpose()
+    text.map(|text| serde_json::from_str(&text).map_err(|error| FromSqlError::Other(Box::new(error)).into()))
+        .transpose()
 }
 
 /// Empty texts are stored as null.

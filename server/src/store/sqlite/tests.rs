@@ -1,3 +1,5 @@
+//! What only SQLite promises: its schema, its file, its recovery. What every store promises is in the suite.
+
 use std::fs;
 use std::sync::Arc;
 
@@ -195,8 +197,11 @@ fn a_torn_log_gives_a_whole_number_of_groups() {
 #[test]
 fn files_that_are_not_ours_are_refused_by_name() {
     let place = Place::new();
-    fs::write(place.file(), "these are somebody's notes, long enough to be taken for a header of a database file".repeat(50))
-        .unwrap();
+    fs::write(
+        place.file(),
+        "these are somebody's notes, long enough to be taken for a header of a database file".repeat(50),
+    )
+    .unwrap();
     let refusal = place.refusal();
     assert!(refusal.contains("longshore.db is not a Longshore store"), "{refusal}");
     let place = Place::new();
@@ -219,7 +224,9 @@ fn a_damaged_store_is_named() {
 #[test]
 fn an_orderly_end_is_told_from_a_crash() {
     let place = Place::new();
-    let clean = |place: &Place| place.sql().query_row("SELECT clean FROM installation", [], |row| row.get::<_, bool>(0));
+    let clean = |place: &Place| {
+        place.sql().query_row("SELECT clean FROM installation", [], |row| row.get::<_, bool>(0))
+    };
     let (mut store, archive) = place.open();
     store.load(&mut |_| {}).unwrap();
     assert!(!clean(&place).unwrap());

@@ -98,7 +98,8 @@ impl Upkeep {
 
     fn has_plenty(&self) -> bool {
         let parent = self.ballast.parent().unwrap_or(Path::new("."));
-        rustix::fs::statvfs(parent).is_ok_and(|disk| disk.f_bavail.saturating_mul(disk.f_frsize) > 16 * BALLAST_BYTES)
+        rustix::fs::statvfs(parent)
+            .is_ok_and(|disk| disk.f_bavail.saturating_mul(disk.f_frsize) > 16 * BALLAST_BYTES)
     }
 }
 

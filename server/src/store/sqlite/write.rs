@@ -135,7 +135,9 @@ impl<'c> Pen<'c> {
             return Ok(());
         }
         self.connection
-            .prepare_cached("INSERT INTO definitions (revision, name, entry) VALUES (?1, ?2, ?3) ON CONFLICT DO NOTHING")?
+            .prepare_cached(
+                "INSERT INTO definitions (revision, name, entry) VALUES (?1, ?2, ?3) ON CONFLICT DO NOTHING",
+            )?
             .execute(params![definition.revision.0.to_be_bytes(), definition.name, definition.entry])?;
         Ok(())
     }
@@ -145,15 +147,17 @@ impl<'c> Pen<'c> {
             match change {
                 WorkerChange::Put(row) => {
                     self.highest.worker = self.highest.worker.max(row.worker.0.cast_signed());
-                    self.connection.prepare_cached(include_str!("queries/put_worker.sql"))?.execute(params![
-                        row.worker.0.cast_signed(),
-                        &*row.name,
-                        row.secret_hash,
-                        row.joined_at.0,
-                        row.seen_at.0,
-                        row.cordoned,
-                        row.slots,
-                    ])?;
+                    self.connection.prepare_cached(include_str!("queries/put_worker.sql"))?.execute(
+                        params![
+                            row.worker.0.cast_signed(),
+                            &*row.name,
+                            row.secret_hash,
+                            row.joined_at.0,
+                            row.seen_at.0,
+                            row.cordoned,
+                            row.slots,
+                        ],
+                    )?;
                 }
                 WorkerChange::Forget(worker) => {
                     self.connection
@@ -175,7 +179,9 @@ impl<'c> Pen<'c> {
         match (write.waiting, write.ended) {
             (Some(waiting), _) => self.wait(write, waiting),
             (None, Some(ended)) => self.end(write, ended),
-            (None, None) if write.assigned.is_none() && (write.started.is_some() || write.stopping.is_some()) => {
+            (None, None)
+                if write.assigned.is_none() && (write.started.is_some() || write.stopping.is_some()) =>
+            {
                 self.advance(write)
             }
             (None, None) => Ok(()),
@@ -263,7 +269,8 @@ impl<'c> Pen<'c> {
             return Ok(());
         }
         // Not its first attempt, or not as expected.
-        let superseded = self.connection.prepare_cached(include_str!("queries/supersede.sql"))?.execute((job, before))?;
+        let superseded =
+            self.connection.prepare_cached(include_str!("queries/supersede.sql"))?.execute((job, before))?;
         if superseded == 0 {
             return Err(self.refusal(write.job, write.expected)?);
         }
@@ -341,7 +348,12 @@ impl<'c> Pen<'c> {
         self.one(removed, write)
     }
 
-    fn end_held(&mut self, write: &Write<'_>, ended: &Ended, closed: &ClosedAttempt) -> Result<usize, Failure> {
+    fn end_held(
+        &mut self,
+        write: &Write<'_>,
+        ended: &Ended,
+        closed: &ClosedAttempt,
+    ) -> Result<usize, Failure> {
         let held = Held::new(closed.token, write);
         let (started_at, container) = started(write);
         Ok(self.statements.end_held.on(self.connection)?.execute(params![
@@ -385,7 +397,13 @@ impl<'c> Pen<'c> {
     fn key(&mut self, key: &str, holder: KeyHolder, at: Timestamp) -> Done {
         self.connection
             .prepare_cached("INSERT INTO keys (key, job, count, digest, at) VALUES (?1, ?2, ?3, ?4, ?5)")?
-            .execute(params![key, holder.job.0.cast_signed(), holder.count, holder.digest.to_be_bytes(), at.0])?;
+            .execute(params![
+                key,
+                holder.job.0.cast_signed(),
+                holder.count,
+                holder.digest.to_be_bytes(),
+                at.0
+            ])?;
         Ok(())
     }
 
@@ -399,7 +417,9 @@ impl<'c> Pen<'c> {
 
     fn finish(self, number: GroupNo) -> Done {
         for (block, (oldest, newest)) in &self.blocks {
-            self.connection.prepare_cached(include_str!("queries/put_block.sql"))?.execute((block, oldest, newest))?;
+            self.connection
+                .prepare_cached(include_str!("queries/put_block.sql"))?
+                .execute((block, oldest, newest))?;
         }
         self.connection.prepare_cached(include_str!("queries/finish.sql"))?.execute((
             number.0.cast_signed(),
@@ -435,7 +455,9 @@ impl<'c> Pen<'c> {
     fn see(&mut self, kind: i64, which: i64, block: i64) -> Done {
         if self.known.seen.insert((kind, which, block)) {
             self.connection
-                .prepare_cached("INSERT INTO seen (kind, which, block) VALUES (?1, ?2, ?3) ON CONFLICT DO NOTHING")?
+                .prepare_cached(
+                    "INSERT INTO seen (kind, which, block) VALUES (?1, ?2, ?3) ON CONFLICT DO NOTHING",
+                )?
                 .execute((kind, which, block))?;
         }
         Ok(())
@@ -450,7 +472,9 @@ impl<'c> Pen<'c> {
             return Ok(0);
         }
         self.connection
-            .prepare_cached("INSERT INTO details (job, labels, environment, args, input) VALUES (?1, ?2, ?3, ?4, ?5)")?
+            .prepare_cached(
+                "INSERT INTO details (job, labels, environment, args, input) VALUES (?1, ?2, ?3, ?4, ?5)",
+            )?
             .execute(params![
                 job,
                 rows::json_code(&details.labels),
@@ -460,7 +484,9 @@ impl<'c> Pen<'c> {
             ])?;
         for (name, value) in &details.labels {
             self.connection
-                .prepare_cached("INSERT INTO labels (name, value, job) VALUES (?1, ?2, ?3) ON CONFLICT DO NOTHING")?
+                .prepare_cached(
+                    "INSERT INTO labels (name, value, job) VALUES (?1, ?2, ?3) ON CONFLICT DO NOTHING",
+                )?
                 .execute((name, value, job))?;
         }
         Ok(has)
@@ -490,7 +516,10 @@ impl<'c> Pen<'c> {
             None => "it does not exist".to_owned(),
             Some((state, fence)) => {
                 let state = codes::state(state).map_or("in an unknown state", State::name);
-                fence.map_or_else(|| format!("it is {state}"), |fence| format!("it is {state}, last attempt {fence}"))
+                fence.map_or_else(
+                    || format!("it is {state}"),
+                    |fence| format!("it is {state}, last attempt {fence}"),
+                )
             }
         };
         Ok(Failure::Refused(format!("job {job}: expected {expected}, but {there}")))
