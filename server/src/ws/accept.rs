@@ -5,8 +5,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
+use axum::extract::State;
 use axum::extract::ws::{Message, WebSocket, WebSocketUpgrade};
 use axum::response::Response;
+use axum::routing::get;
+use axum::{Extension, Router};
 use protocol::close::{self, Close};
 use protocol::report::Hello;
 use protocol::wire::{self, FRAME_BYTES_MAX};
@@ -16,6 +19,7 @@ use sha2::{Digest, Sha256};
 
 use super::session;
 use crate::engine::{Bodies, Gate};
+use crate::listener::Peer;
 use crate::logs::Logs;
 use crate::store::Archive;
 
@@ -62,8 +66,16 @@ impl Door {
     }
 }
 
-/// Upgrades a request to a worker's session, which then lives on its own.
-pub fn connect(door: Door, upgrade: WebSocketUpgrade, peer: SocketAddr) -> Response {
+/// The one route of workers, for `http::router` to take in: its requests have passed the guards there.
+pub fn router(door: Door) -> Router {
+    Router::new().route("/api/workers/connect", get(connect)).with_state(door)
+}
+
+async fn connect(
+    State(door): State<Door>,
+    Extension(peer): Extension<Peer>,
+    upgrade: WebSocketUpgrade,
+) -> Response {
     upgrade
         .protocols([SUBPROTOCOL])
         .read_buffer_size(READ_BUFFER_BYTES)
@@ -71,7 +83,7 @@ pub fn connect(door: Door, upgrade: WebSocketUpgrade, peer: SocketAddr) -> Respo
         .max_write_buffer_size(WRITE_BUFFER_BYTES_MAX)
         .max_message_size(FRAME_BYTES_MAX)
         .max_frame_size(FRAME_BYTES_MAX)
-        .on_upgrade(move |socket| greet(door, socket, peer))
+        .on_upgrade(move |socket| greet(door, socket, peer.address))
 }
 
 async fn greet(door: Door, mut socket: WebSocket, peer: SocketAddr) {

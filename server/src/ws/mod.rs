@@ -7,4 +7,4 @@ mod orders;
 mod output;
 mod session;
 
-pub use accept::{Door, connect};
+pub use accept::{Door, router};
