@@ -9,15 +9,18 @@
 
 mod container;
 mod fault;
-pub(in crate::config) mod grammar;
+mod grammar;
+mod image;
 mod job;
 mod keys;
 mod pairs;
+pub(in crate::config) mod quantity;
 mod reader;
 mod schema;
 mod scope;
 mod source;
 mod stored;
+mod stored_form;
 mod substitute;
 mod tree;
 mod volume;
@@ -224,7 +227,8 @@ mod tests {
     #[test]
     fn a_job_that_no_message_could_carry_is_refused() {
         let text = format!("- name: hello\n  image: busybox\n  command: [{}]\n", "a, ".repeat(4_097));
-        let faults = parse(&text, Path::new("jobs.yaml"), &Environment::default()).expect_err("too many words");
+        let faults =
+            parse(&text, Path::new("jobs.yaml"), &Environment::default()).expect_err("too many words");
         assert!(faults.to_string().contains("command: there are 4097 entries"), "{faults}");
     }
 

@@ -15,7 +15,7 @@ use std::time::Duration;
 use protocol::order::Intervals;
 
 pub use address::BasePath;
-use jobs_file::grammar;
+use jobs_file::quantity;
 pub use token::{Token, TokenError};
 
 /// The server's settings as they are given.
@@ -150,9 +150,9 @@ pub enum SettingsError {
 
 fn intervals(heartbeat: &str, lease: &str) -> Result<Intervals, SettingsError> {
     let value = |flag, variable, reason| SettingsError::Value { flag, variable, reason };
-    let heartbeat = grammar::duration(heartbeat, HEARTBEAT_MIN, HEARTBEAT_MAX)
+    let heartbeat = quantity::duration(heartbeat, HEARTBEAT_MIN, HEARTBEAT_MAX)
         .map_err(|wrong| value("--heartbeat", "LONGSHORE_HEARTBEAT", wrong.text))?;
-    let lease = grammar::duration(lease, LEASE_MIN, LEASE_MAX)
+    let lease = quantity::duration(lease, LEASE_MIN, LEASE_MAX)
         .map_err(|wrong| value("--lease", "LONGSHORE_LEASE", wrong.text))?;
     if lease < heartbeat * HEARTBEATS_PER_LEASE {
         let reason = format!("it must be at least {HEARTBEATS_PER_LEASE} heartbeats of {heartbeat:?}");

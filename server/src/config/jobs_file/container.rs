@@ -10,7 +10,7 @@ use super::keys;
 use super::reader::Reader;
 use super::scope::Scope;
 use super::tree::Node;
-use super::{pairs, volume};
+use super::{image, pairs, volume};
 
 /// Reads it. What depends on the policy after a loss (`ask_before_start`, `self_fence`) is left for the caller.
 pub(super) fn read(scope: Scope<'_>, name_at: Place, is_job: bool, reader: &mut Reader<'_>) -> ContainerSpec {
@@ -19,7 +19,7 @@ pub(super) fn read(scope: Scope<'_>, name_at: Place, is_job: bool, reader: &mut 
             .find("runtime")
             .and_then(|node| reader.choice(node, &keys::RUNTIMES))
             .unwrap_or_default(),
-        image: text(scope, "image", grammar::image, reader).unwrap_or_default(),
+        image: text(scope, "image", image::check, reader).unwrap_or_default(),
         entrypoint: entrypoint(scope, reader),
         command: scope.find("command").and_then(|node| reader.words(node)).unwrap_or_default(),
         environment: pairs::environment(scope, reader),

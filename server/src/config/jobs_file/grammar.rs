@@ -1,10 +1,5 @@
 //! What single values must look like: pure functions from text to a value, or to what is wrong with it.
 
-use std::time::Duration;
-
-use jiff::SpanRelativeTo;
-use jiff::fmt::friendly::SpanParser;
-
 use super::fault::{Code, quoted};
 
 /// What is wrong with a value.
@@ -83,156 +78,6 @@ pub(super) fn at_most(text: &str, bytes_max: usize) -> Checked<()> {
         return Ok(());
     }
     Err(Wrong::new(Code::TooLong, format!("{} bytes are too long (max {bytes_max})", text.len())))
-}
-
-/// An image reference: `[registry[:port]/]name[:tag][@digest]`.
-pub(super) fn image(text: &str) -> Checked<()> {
-    let wrong = |reason: &str| Err(Wrong::input(Code::InvalidImage, text, reason));
-    if text.starts_with('-') {
-        return wrong("must not start with \"-\"");
-    }
-    if text.chars().count() > IMAGE_CHARS_MAX {
-        return Err(Wrong::new(
-            Code::TooLong,
-            format!("the image reference is too long (max {IMAGE_CHARS_MAX})"),
-        ));
-    }
-    if is_image(text) {
-        return Ok(());
-    }
-    wrong("is not [registry[:port]/]name[:tag][@digest] with a name in lower case")
-}
-
-fn is_image(text: &str) -> bool {
-    let (text, digest) = text.split_once('@').map_or((text, None), |(name, digest)| (name, Some(digest)));
-    let last_part = text.rfind('/').map_or(0, |slash| slash + 1);
-    let (name, tag) = match text[last_part..].find(':') {
-        Some(colon) => (&text[..last_part + colon], Some(&text[last_part + colon + 1..])),
-        None => (text, None),
-    };
-    let path = match name.split_once('/') {
-        Some((registry, path))
-            if registry == "localhost" || registry.contains(['.', ':']) || has_upper(registry) =>
-        {
-            if !is_registry(registry) {
-                return false;
-            }
-            path
-        }
-        _ => name,
-    };
-    path.split('/').all(is_image_part) && tag.is_none_or(is_tag) && digest.is_none_or(is_digest)
-}
-
-fn has_upper(text: &str) -> bool {
-    text.bytes().any(|byte| byte.is_ascii_uppercase())
-}
-
-fn is_registry(text: &str) -> bool {
-    let (host, port) = text.rsplit_once(':').map_or((text, None), |(host, port)| (host, Some(port)));
-    let label = |label: &str| {
-        !label.is_empty()
-            && label.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
-            && !label.starts_with('-')
-            && !label.ends_with('-')
-    };
-    host.split('.').all(label)
-        && port.is_none_or(|port| !port.is_empty() && port.bytes().all(|b| b.is_ascii_digit()))
-}
-
-/// Words of lower-case letters and digits, joined by one dot, one or two underscores, or hyphens.
-fn is_image_part(text: &str) -> bool {
-    let is_word = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
-    let bytes = text.as_bytes();
-    let framed = bytes.first().copied().is_some_and(is_word) && bytes.last().copied().is_some_and(is_word);
-    framed
-        && text
-            .split(|c: char| c.is_ascii_lowercase() || c.is_ascii_digit())
-            .all(|joint| matches!(joint, "" | "." | "_" | "__") || joint.bytes().all(|byte| byte == b'-'))
-}
-
-fn is_tag(text: &str) -> bool {
-    text.len() <= 128
-        && text.bytes().next().is_some_and(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
-        && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte))
-}
-
-fn is_digest(text: &str) -> bool {
-    let Some((algorithm, hex)) = text.split_once(':') else { return false };
-    let is_algorithm = !algorithm.is_empty()
-        && algorithm.bytes().next().is_some_and(|byte| byte.is_ascii_alphabetic())
-        && algorithm.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"+._-".contains(&byte));
-    is_algorithm && hex.len() >= 32 && hex.bytes().all(|byte| byte.is_ascii_hexdigit())
-}
-
-/// A duration between two limits, in whole milliseconds: `90s`, `1h30m`, `2 days`.
-pub(in crate::config) fn duration(text: &str, from: Duration, to: Duration) -> Checked<Duration> {
-    let limits = || format!("{} to {}", Shown(from), Shown(to));
-    let wrong = || {
-        let hint = if text.bytes().all(|byte| byte.is_ascii_digit()) && !text.is_empty() {
-            "give it a unit, such as 90s"
-        } else {
-            "write 90s, 1h30m or 2 days"
-        };
-        Wrong::input(Code::InvalidDuration, text, format!("is not a duration from {}; {hint}", limits()))
-    };
-    let span = SpanParser::new().parse_span(text).map_err(|_| wrong())?;
-    let exact = span.to_duration(SpanRelativeTo::days_are_24_hours()).map_err(|_| wrong())?;
-    let duration = Duration::try_from(exact).map_err(|_| wrong())?;
-    if duration < from || duration > to {
-        return Err(Wrong::input(Code::InvalidDuration, text, format!("is not within {}", limits())));
-    }
-    Ok(Duration::new(duration.as_secs(), duration.subsec_millis() * 1_000_000))
-}
-
-/// A size in bytes, not below `from` and not above `to`: `512m`, `1g`, `1048576`. A kibibyte is `k`, `kb` or `kib`.
-pub(super) fn size(text: &str, from: u64, to: u64) -> Checked<u64> {
-    let wrong = || {
-        let limits = format!("(min {}, max {})", bytes(from), bytes(to));
-        Wrong::input(Code::InvalidSize, text, format!("is not a size such as 512m or 2g {limits}"))
-    };
-    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
-    let amount: u64 = text[..digits].parse().map_err(|_| wrong())?;
-    let unit = text[digits..].trim_start().to_ascii_lowercase();
-    let power = match unit.as_str() {
-        "" | "b" => 0,
-        "k" | "kb" | "kib" => 1,
-        "m" | "mb" | "mib" => 2,
-        "g" | "gb" | "gib" => 3,
-        "t" | "tb" | "tib" => 4,
-        _ => return Err(wrong()),
-    };
-    amount.checked_mul(1024_u64.pow(power)).filter(|size| (from..=to).contains(size)).ok_or_else(wrong)
-}
-
-/// A size as it is written in the file.
-pub(super) fn bytes(size: u64) -> String {
-    let units = [(1_u64 << 40, "t"), (1 << 30, "g"), (1 << 20, "m"), (1 << 10, "k")];
-    match units.iter().find(|(unit, _)| size >= *unit && size.is_multiple_of(*unit)) {
-        Some((unit, letter)) => format!("{}{letter}", size / unit),
-        None => size.to_string(),
-    }
-}
-
-/// A decimal number as thousandths: `0.5` is 500. At most three decimals.
-pub(super) fn thousandths(text: &str, from: u32, to: u32) -> Checked<u32> {
-    let wrong = || {
-        let (from, to) = (f64::from(from) / 1000.0, f64::from(to) / 1000.0);
-        let form = format!("is not a number from {from} to {to} with at most three decimals");
-        Wrong::input(Code::OutOfRange, text, form)
-    };
-    let (whole, decimals) = text.split_once('.').unwrap_or((text, ""));
-    let is_digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
-    if whole.is_empty()
-        || !is_digits(whole)
-        || !is_digits(decimals)
-        || decimals.len() > 3
-        || text.ends_with('.')
-    {
-        return Err(wrong());
-    }
-    let amount = format!("{whole}{decimals:0<3}").parse().map_err(|_| wrong())?;
-    if (from..=to).contains(&amount) { Ok(amount) } else { Err(wrong()) }
 }
 
 /// Words as a shell would see them. Nothing is expanded, and no shell ever runs.
@@ -341,24 +186,7 @@ fn matches_form(text: &str, fits: bool, form: &str) -> Checked<()> {
     if fits { Ok(()) } else { Err(Wrong::input(Code::InvalidValue, text, format!("is not {form}"))) }
 }
 
-/// A duration as it is written in the file.
-pub(super) struct Shown(pub(super) Duration);
-
-impl std::fmt::Display for Shown {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let seconds = self.0.as_secs();
-        match seconds {
-            0 => write!(f, "{}ms", self.0.as_millis()),
-            _ if seconds.is_multiple_of(86_400) => write!(f, "{}d", seconds / 86_400),
-            _ if seconds.is_multiple_of(3_600) => write!(f, "{}h", seconds / 3_600),
-            _ if seconds.is_multiple_of(60) => write!(f, "{}m", seconds / 60),
-            _ => write!(f, "{seconds}s"),
-        }
-    }
-}
-
 const NAME_BYTES_MAX: usize = 63;
-const IMAGE_CHARS_MAX: usize = 512;
 /// A line of Docker's environment file may hold 64 KiB; half of it leaves room for the name and for Docker's changes of mind.
 const ENV_VALUE_BYTES_MAX: usize = 32 * 1024;
 /// Linux's PATH_MAX.
@@ -384,62 +212,6 @@ mod tests {
 
     use super::*;
 
-    const SECOND: Duration = Duration::from_secs(1);
-    const MONTH: Duration = Duration::from_secs(30 * 86_400);
-
-    #[test]
-    fn images_follow_the_grammar_of_docker() {
-        let digest = format!("busybox@sha256:{}", "a".repeat(64));
-        for good in
-            ["busybox", "a/b/c:1.0", "localhost:5000/x:y", "ghcr.io/a__b/c-d.e:T_1", "Reg/x", digest.as_str()]
-        {
-            assert!(image(good).is_ok(), "{good}");
-        }
-        for bad in
-            ["", "UPPER:Case", "a b", "a//b", "/a", "a/", "a:", "a@sha256:12", "a..b", "-a", "a:b:c", "ä"]
-        {
-            assert_eq!(image(bad).expect_err(bad).code, Code::InvalidImage, "{bad}");
-        }
-        assert_eq!(image(&"a".repeat(5000)).expect_err("too long").code, Code::TooLong);
-    }
-
-    #[test]
-    fn durations_need_a_unit_and_stay_within_limits() {
-        for (text, seconds) in
-            [("90s", 90), ("1h30m", 5400), ("2 days", 172_800), ("30d", 2_592_000), ("1 hour", 3600)]
-        {
-            assert_eq!(duration(text, SECOND, MONTH), Ok(Duration::from_secs(seconds)), "{text}");
-        }
-        for bad in
-            ["-5s", "0", "0s", "5 parsecs", "1e99h", "31d", "", "90", "1mo", "99999999999999999999h", "500ms"]
-        {
-            assert_eq!(duration(bad, SECOND, MONTH).expect_err(bad).code, Code::InvalidDuration, "{bad}");
-        }
-    }
-
-    #[test]
-    fn sizes_count_in_powers_of_1024() {
-        for (text, size_bytes) in [("6m", 6 << 20), ("1g", 1 << 30), ("1 GiB", 1 << 30), ("6291456", 6 << 20)]
-        {
-            assert_eq!(size(text, 6 << 20, 1 << 40), Ok(size_bytes), "{text}");
-        }
-        for bad in
-            ["12 potatoes", "1", "", "m", "-1g", "1.5g", "99999999999999999999", "18446744073709551615t"]
-        {
-            assert_eq!(size(bad, 6 << 20, 1 << 40).expect_err(bad).code, Code::InvalidSize, "{bad}");
-        }
-    }
-
-    #[test]
-    fn thousandths_keep_three_decimals() {
-        assert_eq!(thousandths("0.5", 10, 1_000_000), Ok(500));
-        assert_eq!(thousandths("2", 10, 1_000_000), Ok(2000));
-        assert_eq!(thousandths("1.125", 10, 1_000_000), Ok(1125));
-        for bad in ["", ".", "1.", "1.2345", "-1", "1e3", "0", "99999999999"] {
-            assert!(thousandths(bad, 10, 1_000_000).is_err(), "{bad}");
-        }
-    }
-
     #[test]
     fn an_open_quote_is_found() {
         assert_eq!(words("echo 'a b' \"c\"").map(|words| words.len()), Ok(3));
@@ -453,20 +225,8 @@ mod tests {
     proptest! {
         #[test]
         fn no_text_makes_a_value_panic(text in "\\PC{0,40}") {
-            let _ = (job_name(&text), env_name(&text), image(&text), words(&text), user(&text), path(&text));
-            let _ = (duration(&text, SECOND, MONTH), size(&text, 1, 1 << 40), thousandths(&text, 1, 5), tmpfs(&text));
+            let _ = (job_name(&text), env_name(&text), words(&text), user(&text), path(&text), tmpfs(&text));
             let _ = (platform(&text), signal(&text), capability(&text), network(&text), looks_like_secret(&text));
-        }
-
-        #[test]
-        fn whole_seconds_survive_being_written(seconds in 1_u64..2_592_000) {
-            let written = Shown(Duration::from_secs(seconds)).to_string();
-            prop_assert_eq!(duration(&written, SECOND, MONTH), Ok(Duration::from_secs(seconds)));
-        }
-
-        #[test]
-        fn sizes_survive_being_written(size_bytes in 1_u64..(1 << 50)) {
-            prop_assert_eq!(size(&bytes(size_bytes), 1, 1 << 50), Ok(size_bytes));
         }
     }
 }

@@ -7,8 +7,9 @@ use scheduler::definition::{Backoff, Definition, LossPolicy, RetryPolicy};
 
 use super::container;
 use super::fault::{Code, Place};
-use super::grammar::{self, Shown};
+use super::grammar;
 use super::keys;
+use super::quantity::Shown;
 use super::reader::Reader;
 use super::scope::{self, Scope};
 use super::tree::{Map, Value};

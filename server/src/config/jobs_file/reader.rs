@@ -11,6 +11,7 @@ use std::time::Duration;
 use super::fault::{Code, Collector, Place, quoted};
 use super::grammar::{self, Wrong};
 use super::keys::Range;
+use super::quantity;
 use super::substitute::{self, Environment};
 use super::tree::{Meaning, Node, Scalar, Value};
 
@@ -139,17 +140,17 @@ impl<'a> Reader<'a> {
     /// A number with up to three decimals, in thousandths.
     pub(super) fn thousandths(&mut self, node: &Node, from: u32, to: u32) -> Option<u32> {
         let text = self.bare(node, "a number")?;
-        self.accept(node.at, grammar::thousandths(&text, from, to))
+        self.accept(node.at, quantity::thousandths(&text, from, to))
     }
 
     pub(super) fn duration(&mut self, node: &Node, from: Duration, to: Duration) -> Option<Duration> {
         let text = self.loose_text(node)?;
-        self.accept(node.at, grammar::duration(&text, from, to))
+        self.accept(node.at, quantity::duration(&text, from, to))
     }
 
     pub(super) fn size(&mut self, node: &Node, from: u64, to: u64) -> Option<u64> {
         let text = self.loose_text(node)?;
-        self.accept(node.at, grammar::size(&text, from, to))
+        self.accept(node.at, quantity::size(&text, from, to))
     }
 
     pub(super) fn choice<T: Clone>(&mut self, node: &Node, choices: &[(&'static str, T)]) -> Option<T> {

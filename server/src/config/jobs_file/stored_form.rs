@@ -1,0 +1,235 @@
+//! The words and numbers of a stored definition, and the way there and back.
+
+use std::time::Duration;
+
+use protocol::Revision;
+use protocol::container::{ContainerSpec, Resources, Volume};
+use scheduler::definition::{Backoff, Definition, LossPolicy, RetryPolicy};
+use serde::{Deserialize, Serialize};
+
+use super::keys;
+
+// The fields of each struct stand in alphabetical order: that is how the keys are sorted.
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct StoredEntry {
+    container: StoredContainer,
+    enabled: bool,
+    loss: StoredLoss,
+    name: String,
+    priority: i8,
+    retry: StoredRetry,
+    timeout_ms: Option<u64>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct StoredContainer {
+    ask_before_start: bool,
+    cap_add: Vec<String>,
+    cap_drop: Vec<String>,
+    command: Vec<String>,
+    cpus_milli: Option<u32>,
+    entrypoint: Option<Vec<String>>,
+    environment: Vec<(String, String)>,
+    image: String,
+    init: bool,
+    labels: Vec<(String, String)>,
+    log_bytes_max: u64,
+    memory_bytes: Option<u64>,
+    network: Option<String>,
+    pids: Option<u32>,
+    platform: Option<String>,
+    pull_policy: String,
+    pull_timeout_ms: u64,
+    read_only: bool,
+    runtime: String,
+    self_fence_ms: Option<u64>,
+    stop_grace_ms: u64,
+    stop_signal: Option<String>,
+    tmpfs: Vec<String>,
+    user: Option<String>,
+    volumes: Vec<StoredVolume>,
+    working_dir: Option<String>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct StoredVolume {
+    read_only: bool,
+    source: String,
+    target: String,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct StoredRetry {
+    backoff_factor_milli: u32,
+    backoff_initial_ms: u64,
+    backoff_max_ms: u64,
+    exit_codes: Vec<i32>,
+    max: u32,
+    on: String,
+    when: Vec<String>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct StoredLoss {
+    after_ms: u64,
+    limit: u32,
+    on_lost: String,
+}
+
+impl StoredEntry {
+    pub(super) fn of(definition: &Definition) -> Self {
+        Self {
+            container: StoredContainer::of(&definition.container),
+            enabled: definition.enabled,
+            loss: StoredLoss {
+                after_ms: milliseconds(definition.loss.after),
+                limit: definition.loss.limit,
+                on_lost: keys::name_of(&keys::ON_LOST, &definition.loss.on_lost).to_owned(),
+            },
+            name: definition.name.clone(),
+            priority: definition.priority,
+            retry: StoredRetry::of(&definition.retry),
+            timeout_ms: definition.timeout.map(milliseconds),
+        }
+    }
+
+    /// The definition without its revision; nothing if a word in it is unknown.
+    pub(super) fn definition(self) -> Option<Definition> {
+        Some(Definition {
+            name: self.name,
+            revision: Revision::default(),
+            enabled: self.enabled,
+            priority: self.priority,
+            timeout: self.timeout_ms.map(Duration::from_millis),
+            retry: self.retry.policy()?,
+            loss: LossPolicy {
+                limit: self.loss.limit,
+                after: Duration::from_millis(self.loss.after_ms),
+                on_lost: value_of(&keys::ON_LOST, &self.loss.on_lost)?,
+            },
+            container: self.container.spec()?,
+        })
+    }
+}
+
+impl StoredContainer {
+    fn of(spec: &ContainerSpec) -> Self {
+        let volume = |volume: &Volume| StoredVolume {
+            read_only: volume.read_only,
+            source: volume.source.clone(),
+            target: volume.target.clone(),
+        };
+        Self {
+            ask_before_start: spec.ask_before_start,
+            cap_add: spec.cap_add.clone(),
+            cap_drop: spec.cap_drop.clone(),
+            command: spec.command.clone(),
+            cpus_milli: spec.resources.cpus_milli,
+            entrypoint: spec.entrypoint.clone(),
+            environment: spec.environment.clone(),
+            image: spec.image.clone(),
+            init: spec.init,
+            labels: spec.labels.clone(),
+            log_bytes_max: spec.log_bytes_max,
+            memory_bytes: spec.resources.memory_bytes,
+            network: spec.network.clone(),
+            pids: spec.resources.pids,
+            platform: spec.platform.clone(),
+            pull_policy: keys::name_of(&keys::PULL_POLICIES, &spec.pull_policy).to_owned(),
+            pull_timeout_ms: milliseconds(spec.pull_timeout),
+            read_only: spec.read_only,
+            runtime: spec.runtime.name().to_owned(),
+            self_fence_ms: spec.self_fence.map(milliseconds),
+            stop_grace_ms: milliseconds(spec.stop_grace),
+            stop_signal: spec.stop_signal.clone(),
+            tmpfs: spec.tmpfs.clone(),
+            user: spec.user.clone(),
+            volumes: spec.volumes.iter().map(volume).collect(),
+            working_dir: spec.working_dir.clone(),
+        }
+    }
+
+    fn spec(self) -> Option<ContainerSpec> {
+        let volume = |volume: StoredVolume| Volume {
+            source: volume.source,
+            target: volume.target,
+            read_only: volume.read_only,
+        };
+        Some(ContainerSpec {
+            runtime: value_of(&keys::RUNTIMES, &self.runtime)?,
+            image: self.image,
+            entrypoint: self.entrypoint,
+            command: self.command,
+            environment: self.environment,
+            working_dir: self.working_dir,
+            user: self.user,
+            volumes: self.volumes.into_iter().map(volume).collect(),
+            network: self.network,
+            tmpfs: self.tmpfs,
+            read_only: self.read_only,
+            cap_add: self.cap_add,
+            cap_drop: self.cap_drop,
+            init: self.init,
+            platform: self.platform,
+            labels: self.labels,
+            pull_policy: value_of(&keys::PULL_POLICIES, &self.pull_policy)?,
+            pull_timeout: Duration::from_millis(self.pull_timeout_ms),
+            resources: Resources {
+                cpus_milli: self.cpus_milli,
+                memory_bytes: self.memory_bytes,
+                pids: self.pids,
+            },
+            stop_signal: self.stop_signal,
+            stop_grace: Duration::from_millis(self.stop_grace_ms),
+            ask_before_start: self.ask_before_start,
+            self_fence: self.self_fence_ms.map(Duration::from_millis),
+            log_bytes_max: self.log_bytes_max,
+        })
+    }
+}
+
+impl StoredRetry {
+    fn of(policy: &RetryPolicy) -> Self {
+        Self {
+            backoff_factor_milli: policy.backoff.factor_milli,
+            backoff_initial_ms: milliseconds(policy.backoff.initial),
+            backoff_max_ms: milliseconds(policy.backoff.max),
+            exit_codes: policy.exit_codes.clone(),
+            max: policy.max,
+            on: keys::name_of(&keys::RETRY_ON, &policy.on).to_owned(),
+            when: policy.when.iter().map(|outcome| outcome.name().to_owned()).collect(),
+        }
+    }
+
+    fn policy(self) -> Option<RetryPolicy> {
+        Some(RetryPolicy {
+            max: self.max,
+            when: self
+                .when
+                .iter()
+                .map(|word| value_of(&keys::retry_outcomes(), word))
+                .collect::<Option<_>>()?,
+            exit_codes: self.exit_codes,
+            on: value_of(&keys::RETRY_ON, &self.on)?,
+            backoff: Backoff {
+                initial: Duration::from_millis(self.backoff_initial_ms),
+                max: Duration::from_millis(self.backoff_max_ms),
+                factor_milli: self.backoff_factor_milli,
+            },
+        })
+    }
+}
+
+fn milliseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+fn value_of<T: Clone>(choices: &[(&'static str, T)], word: &str) -> Option<T> {
+    choices.iter().find(|(name, _)| *name == word).map(|(_, value)| value.clone())
+}

@@ -1,0 +1,257 @@
+//! What each key makes of a definition, and how defaults, variables and files come together.
+
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+use longshore_server::config::jobs_file::{Environment, load, parse};
+use protocol::container::{PullPolicy, Resources, Volume};
+use protocol::report::Outcome;
+use protocol::{ContainerSpec, RuntimeKind};
+use scheduler::definition::{Backoff, Definition, LossPolicy, OnLost, RetryOn, RetryPolicy};
+
+#[test]
+fn a_job_with_an_image_has_every_default() {
+    let definition = only("- {name: a, image: busybox}");
+    let expected = Definition {
+        name: "a".to_owned(),
+        revision: definition.revision,
+        enabled: true,
+        priority: 0,
+        timeout: Some(Duration::from_secs(3600)),
+        retry: RetryPolicy::default(),
+        loss: LossPolicy::default(),
+        container: ContainerSpec {
+            image: "busybox".to_owned(),
+            init: true,
+            pull_timeout: Duration::from_secs(900),
+            stop_grace: Duration::from_secs(10),
+            log_bytes_max: 64 << 20,
+            ..ContainerSpec::default()
+        },
+    };
+    assert_eq!(definition, expected);
+}
+
+#[test]
+fn every_key_of_the_container_arrives() {
+    let definition = only(
+        "jobs:
+  a:
+    image: registry.example.org:5000/team/tool:1.0
+    command: run --level '2 3'
+    entrypoint: [/bin/tool, -v]
+    environment: {B: 2, A: 1.50}
+    working_dir: /work
+    user: 1000
+    volumes: [/srv/in:/in:ro, 'data:/data', {type: volume, source: v, target: /v, read_only: true}]
+    network: none
+    tmpfs: /tmp:size=1m
+    read_only: true
+    cap_add: [SYS_PTRACE, CAP_NET_ADMIN, SYS_PTRACE]
+    cap_drop: ALL
+    init: false
+    platform: linux/arm64
+    labels: [team=a, cost=]
+    pull_policy: always
+    pull_timeout: 1m
+    resources: {cpus: 1.25, memory: 1g, pids: 10}
+    stop_signal: 2
+    stop_grace_period: 20s
+    runtime: docker
+    log: {max_bytes: 1m}
+",
+    );
+    let text = |text: &str| Some(text.to_owned());
+    let texts = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>();
+    let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+    let volume = |source: &str, target: &str, read_only| Volume {
+        source: source.to_owned(),
+        target: target.to_owned(),
+        read_only,
+    };
+    let expected = ContainerSpec {
+        runtime: RuntimeKind::Docker,
+        image: "registry.example.org:5000/team/tool:1.0".to_owned(),
+        entrypoint: Some(texts(&["/bin/tool", "-v"])),
+        command: texts(&["run", "--level", "2 3"]),
+        environment: vec![pair("A", "1.50"), pair("B", "2")],
+        working_dir: text("/work"),
+        user: text("1000"),
+        volumes: vec![
+            volume("/srv/in", "/in", true),
+            volume("data", "/data", false),
+            volume("v", "/v", true),
+        ],
+        network: text("none"),
+        tmpfs: texts(&["/tmp:size=1m"]),
+        read_only: true,
+        cap_add: texts(&["NET_ADMIN", "SYS_PTRACE"]),
+        cap_drop: texts(&["ALL"]),
+        init: false,
+        platform: text("linux/arm64"),
+        labels: vec![pair("cost", ""), pair("team", "a")],
+        pull_policy: PullPolicy::Always,
+        pull_timeout: Duration::from_secs(60),
+        resources: Resources { cpus_milli: Some(1250), memory_bytes: Some(1 << 30), pids: Some(10) },
+        stop_signal: text("2"),
+        stop_grace: Duration::from_secs(20),
+        ask_before_start: false,
+        self_fence: None,
+        log_bytes_max: 1 << 20,
+    };
+    assert_eq!(definition.container, expected);
+}
+
+#[test]
+fn every_key_of_the_policies_arrives() {
+    let definition = only(
+        "jobs:
+  a:
+    image: busybox
+    timeout: none
+    priority: -100
+    enabled: false
+    retry: {max: 7, when: [timed_out, failed], exit_codes: [3, 1, 3], on: other, backoff: {initial: 2s, max: 9s, factor: 1.5}}
+    max_unexpected_retries: 5
+    worker_timeout: 90s
+    on_lost: wait
+",
+    );
+    assert_eq!((definition.timeout, definition.priority, definition.enabled), (None, -100, false));
+    let backoff =
+        Backoff { initial: Duration::from_secs(2), max: Duration::from_secs(9), factor_milli: 1500 };
+    let when = vec![Outcome::Failed, Outcome::TimedOut];
+    let retry = RetryPolicy { max: 7, when, exit_codes: vec![1, 3], on: RetryOn::Other, backoff };
+    assert_eq!(definition.retry, retry);
+    let loss = LossPolicy { limit: 5, after: Duration::from_secs(90), on_lost: OnLost::Wait };
+    assert_eq!(definition.loss, loss);
+}
+
+#[test]
+fn a_job_that_must_not_run_twice_asks_before_it_starts() {
+    for (keys, asks, fence) in [
+        ("", false, None),
+        (", on_lost: fail", false, None),
+        (", on_lost: wait", true, None),
+        (", self_fence: true", true, Some(55)),
+        (", self_fence: true, lost_after: 5m", true, Some(295)),
+    ] {
+        let container = only(&format!("- {{name: a, image: busybox{keys}}}")).container;
+        assert_eq!(container.ask_before_start, asks, "{keys}");
+        assert_eq!(container.self_fence, fence.map(Duration::from_secs), "{keys}");
+    }
+}
+
+#[test]
+fn a_long_stop_grace_raises_the_time_until_a_worker_is_given_up() {
+    let after = |keys: &str| only(&format!("- {{name: a, image: busybox, {keys}}}")).loss.after.as_secs();
+    assert_eq!(after("stop_grace_period: 45s"), 60);
+    assert_eq!(after("stop_grace_period: 5m"), 315);
+    assert_eq!(after("lost_after: 30s"), 30);
+}
+
+#[test]
+fn a_number_of_retries_stands_for_a_policy() {
+    assert_eq!(
+        only("- {name: a, image: busybox, retry: 3}").retry,
+        RetryPolicy { max: 3, ..RetryPolicy::default() }
+    );
+    let raised = only("- {name: a, image: busybox, retry: {backoff: {initial: 1h}}}").retry.backoff;
+    assert_eq!((raised.initial, raised.max), (Duration::from_secs(3600), Duration::from_secs(3600)));
+}
+
+#[test]
+fn defaults_are_laid_under_every_job() {
+    let text = "defaults:
+  image: busybox
+  timeout: 5m
+  volumes: [data:/data]
+  environment: {A: default, B: default}
+  resources: {cpus: 1, memory: 8m}
+  retry: {max: 1, backoff: {initial: 3s, factor: 3}}
+jobs:
+  a:
+    environment: [A=own]
+    volumes: [own:/own]
+    resources: {memory: 16m}
+    retry: {backoff: {initial: 4s}}
+";
+    let definition = only(text);
+    let container = &definition.container;
+    assert_eq!(definition.timeout, Some(Duration::from_secs(300)));
+    let environment: Vec<_> =
+        container.environment.iter().map(|(name, value)| format!("{name}={value}")).collect();
+    assert_eq!(environment, ["A=own", "B=default"]);
+    assert_eq!(container.volumes.len(), 1);
+    assert_eq!(container.resources.cpus_milli, Some(1000));
+    assert_eq!(container.resources.memory_bytes, Some(16 << 20));
+    let backoff = definition.retry.backoff;
+    assert_eq!((definition.retry.max, backoff.initial.as_secs(), backoff.factor_milli), (1, 4, 3000));
+}
+
+#[test]
+fn environment_files_are_read_beside_the_jobs_file() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let write = |name: &str, text: &str| fs::write(directory.path().join(name), text).expect("written");
+    write("one.env", "# comment\n\nA=1\nB='two words' \nC=a=b\nD=${KEPT}\n");
+    write("two.env", "A=2\r\nE=\n");
+    write("jobs.yaml", "- {name: a, image: busybox, env_file: [one.env, ./two.env], environment: {C: own}}");
+    let loaded =
+        load(&directory.path().join("jobs.yaml"), &environment()).unwrap_or_else(|faults| panic!("{faults}"));
+    let variables = &loaded.definitions[0].definition.container.environment;
+    let shown: Vec<_> = variables.iter().map(|(name, value)| format!("{name}={value}")).collect();
+    assert_eq!(shown, ["A=2", "B=two words", "C=own", "D=${KEPT}", "E="]);
+
+    let before = loaded.definitions[0].definition.revision;
+    write("two.env", "A=3\n");
+    let after = load(&directory.path().join("jobs.yaml"), &environment()).expect("a good file");
+    assert_ne!(after.definitions[0].definition.revision, before, "what a file holds is part of the revision");
+}
+
+#[test]
+fn the_value_of_a_variable_never_becomes_two_words() {
+    let container =
+        only("- {name: a, image: busybox, command: 'echo ${PHRASE} \"x ${PHRASE}\" $$HOME'}").container;
+    assert_eq!(container.command, ["echo", "two 'words", "x two 'words", "$HOME"]);
+}
+
+#[test]
+fn variables_stand_for_numbers_and_booleans_too() {
+    let text = "- {name: a, image: busybox, priority: '${FIVE}', read_only: \"${YES}\", timeout: '${TIME}', retry: '${FIVE}'}";
+    let definition = only(text);
+    assert_eq!((definition.priority, definition.retry.max, definition.container.read_only), (5, 5, true));
+    assert_eq!(definition.timeout, Some(Duration::from_secs(90)));
+}
+
+#[test]
+fn what_only_people_look_at_is_kept_beside_the_definition() {
+    let text = "- {name: a, image: busybox, description: d, owner: o, tags: [x, y]}";
+    let loaded = parse(text, Path::new("jobs.yaml"), &environment()).expect("a good file");
+    let entry = &loaded.definitions[0];
+    assert_eq!((entry.description.as_deref(), entry.owner.as_deref()), (Some("d"), Some("o")));
+    assert_eq!(entry.tags, ["x", "y"]);
+}
+
+#[test]
+fn a_process_needs_a_command_but_no_image() {
+    assert_eq!(
+        only("- {name: a, runtime: process, command: [date]}").container.runtime,
+        RuntimeKind::Process
+    );
+    assert_eq!(only("- {name: a, runtime: fake}").container.image, "");
+}
+
+fn only(text: &str) -> Definition {
+    let loaded = parse(text, Path::new("jobs.yaml"), &environment())
+        .unwrap_or_else(|faults| panic!("{text}\n{faults}"));
+    assert_eq!(loaded.definitions.len(), 1);
+    (*loaded.definitions[0].definition).clone()
+}
+
+fn environment() -> Environment {
+    [("PHRASE", "two 'words"), ("FIVE", "5"), ("YES", "true"), ("TIME", "90s"), ("KEPT", "never used")]
+        .map(|(name, value)| (name.to_owned(), value.to_owned()))
+        .into_iter()
+        .collect()
+}
