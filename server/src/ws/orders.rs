@@ -94,7 +94,7 @@ impl Orders {
                 time_left: grant.time_left,
             })
             .collect();
-        pack(&Order::Enqueue(assignments), frames);
+        pack_each(assignments, frames);
         Ok(())
     }
 
@@ -166,6 +166,21 @@ fn define(definition: &scheduler::definition::Definition) -> Order {
         name: definition.name.clone(),
         container: definition.container.clone(),
     }])
+}
+
+/// Packs all that fit. One that does not is left out alone: it was checked at the door, so this is a fault of ours.
+fn pack_each(assignments: Vec<Assignment>, frames: &mut Vec<Vec<u8>>) {
+    let together = Order::Enqueue(assignments);
+    if wire::pack_order(&together, frames).is_ok() {
+        return;
+    }
+    let Order::Enqueue(assignments) = together else { return };
+    for assignment in assignments {
+        let token = assignment.token;
+        if let Err(error) = wire::pack_order(&Order::Enqueue(vec![assignment]), frames) {
+            tracing::error!(%error, %token, "an attempt does not fit into a frame");
+        }
+    }
 }
 
 /// What does not fit into any frame is left out: it was checked at the door, so this is a fault of ours, and the log says so.

@@ -14,6 +14,7 @@ use protocol::{Report, SessionId, wire};
 use scheduler::input::Connected;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, interval_at, timeout};
+use tokio_tungstenite::tungstenite::{Error as WireError, error::ProtocolError};
 
 use super::accept::Door;
 use super::orders::{Orders, Said};
@@ -42,10 +43,14 @@ pub(super) async fn serve(door: Door, socket: WebSocket, hello: Connected) {
     }
     let (sink, stream) = socket.split();
     let reader = Reader { session, stream, heard, inbox: door.gate.inbox.clone(), output };
-    let writer = Writer { sink, orders: Orders::new(door.clone()) };
-    tokio::select! {
-        (mut writer, close) = writer.run(inlet) => writer.goodbye(close).await,
-        close = reader.run() => tracing::debug!(session = session.0, ?close, "worker's session ends"),
+    let mut writer = Writer { sink, orders: Orders::new(door.clone()) };
+    let close = tokio::select! {
+        close = writer.run(inlet) => Some(close),
+        close = reader.run() => close,
+    };
+    tracing::debug!(session = session.0, ?close, "worker's session ends");
+    if let Some(close) = close {
+        writer.goodbye(close).await;
     }
     written.abort();
     // The engine outlives its sessions; if it is gone, so is whom this concerns.
@@ -59,6 +64,17 @@ pub(super) async fn say_goodbye(socket: &mut WebSocket, close: Close) {
 
 fn close_frame(close: Close) -> Message {
     Message::Close(Some(CloseFrame { code: close.code, reason: close.reason.into() }))
+}
+
+/// What to tell a peer whose bytes were no WebSocket messages, or too many of them.
+fn broken(error: &axum::Error) -> Option<Close> {
+    let cause = std::error::Error::source(error).and_then(|cause| cause.downcast_ref::<WireError>());
+    match cause {
+        Some(WireError::Capacity(limit)) => Some(close::TOO_LARGE.because(limit)),
+        Some(WireError::Protocol(ProtocolError::ResetWithoutClosingHandshake)) => None,
+        Some(WireError::Protocol(fault)) => Some(close::PROTOCOL_ERROR.because(fault)),
+        _ => None,
+    }
 }
 
 struct Reader {
@@ -76,7 +92,8 @@ impl Reader {
             let first = timeout(DEAD_AFTER, self.stream.next()).await;
             let mut next = match first {
                 Ok(Some(Ok(message))) => Some(message),
-                Ok(Some(Err(_)) | None) => return None,
+                Ok(Some(Err(error))) => return broken(&error),
+                Ok(None) => return None,
                 Err(_) => return Some(close::SILENT.plain()),
             };
             self.heard.note(clock::now().up);
@@ -142,8 +159,11 @@ struct Writer {
 }
 
 impl Writer {
-    /// Writes until the engine lets go, or the socket does. Gives itself back to say goodbye.
-    async fn run(mut self, mut inlet: Inlet) -> (Self, Close) {
+    /// Writes until the engine lets go, or the socket does.
+    ///
+    /// # Cancel safety
+    /// A message may have been written in part: after dropping the future only a goodbye may follow, and the peer may not get it.
+    async fn run(&mut self, mut inlet: Inlet) -> Close {
         let mut messages = Vec::with_capacity(64);
         let mut ping = interval_at(Instant::now() + PING_EVERY, PING_EVERY);
         loop {
@@ -155,7 +175,7 @@ impl Writer {
             let said = match taken {
                 None => {
                     if !self.write([Message::Ping(Bytes::new())]).await {
-                        return (self, close::SLOW_CONSUMER.plain());
+                        return close::SLOW_CONSUMER.plain();
                     }
                     continue;
                 }
@@ -163,10 +183,10 @@ impl Writer {
                 Some(_) => self.orders.put_into_frames(messages.drain(..), &mut frames).await,
             };
             if !self.write(frames.into_iter().map(|frame| Message::Binary(frame.into()))).await {
-                return (self, close::SLOW_CONSUMER.plain());
+                return close::SLOW_CONSUMER.plain();
             }
             if let Said::Enough(close) = said {
-                return (self, close);
+                return close;
             }
         }
     }
