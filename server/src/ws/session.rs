@@ -179,7 +179,7 @@ impl Writer {
                     }
                     continue;
                 }
-                Some(0) => return (self, close::SLOW_CONSUMER.plain()),
+                Some(0) => return close::SLOW_CONSUMER.plain(),
                 Some(_) => self.orders.put_into_frames(messages.drain(..), &mut frames).await,
             };
             if !self.write(frames.into_iter().map(|frame| Message::Binary(frame.into()))).await {
