@@ -30,7 +30,7 @@ use identity::{Identity, IdentityError};
 use logs::Logs;
 use runtime::fake::Fake;
 use runtime::{Events, Runtime};
-use ws::Dialer;
+use ws::{Dialer, TokenError};
 
 /// A worker cannot be started.
 #[derive(Debug, thiserror::Error)]
@@ -38,6 +38,9 @@ pub enum Error {
     /// A setting cannot be.
     #[error(transparent)]
     Config(#[from] ConfigError),
+    /// The token cannot be had.
+    #[error(transparent)]
+    Token(#[from] TokenError),
     /// The state directory cannot be used.
     #[error(transparent)]
     Identity(#[from] IdentityError),
@@ -53,6 +56,8 @@ pub enum Error {
 /// It cannot be started.
 pub async fn run(config: Config, terms: mpsc::Receiver<()>) -> Result<(), Error> {
     config.check()?;
+    let dialer = Dialer::new(config.server.clone(), config.token_file.clone());
+    dialer.check()?;
     let identity = if config.share_state_dir {
         Identity::open_shared(&config.state_dir)?
     } else {
@@ -66,7 +71,7 @@ pub async fn run(config: Config, terms: mpsc::Receiver<()>) -> Result<(), Error>
         worker: brain(&config, &identity, availabilities)?,
         identity,
         runtimes,
-        dialer: Dialer::new(config.server, config.token_file),
+        dialer,
         logs,
         on_term: config.on_term,
         inbox: Inbox { runtime, output_done, terms },

@@ -14,6 +14,7 @@ use tokio_tungstenite::tungstenite::{self, error::ProtocolError};
 use tokio_tungstenite::{WebSocketStream, client_async_with_config};
 
 use super::Address;
+use super::token::{self, TokenError};
 
 /// Knows whom to call and with which token.
 #[derive(Clone, Debug)]
@@ -26,17 +27,8 @@ pub struct Dialer {
 #[derive(Debug, thiserror::Error)]
 pub enum ConnectError {
     /// The token cannot be had.
-    #[error("cannot read the token from {}", path.display())]
-    TokenFile {
-        /// Where.
-        path: PathBuf,
-        /// Why.
-        #[source]
-        cause: io::Error,
-    },
-    /// The token is none.
-    #[error("the token in {} is empty or has characters that no token has", .0.display())]
-    Token(PathBuf),
+    #[error(transparent)]
+    Token(#[from] TokenError),
     /// No TCP connection.
     #[error("cannot reach {address}")]
     Tcp {
@@ -90,6 +82,14 @@ impl Dialer {
         &self.address
     }
 
+    /// Whether there is a token now, if there is to be one: what is wrong with it is better told at once than at each dial.
+    ///
+    /// # Errors
+    /// There is none.
+    pub fn check(&self) -> Result<(), TokenError> {
+        self.token_file.as_deref().map_or(Ok(()), |file| token::read(file).map(drop))
+    }
+
     /// Opens a connection.
     pub(super) async fn dial(&self) -> Result<WebSocketStream<TcpStream>, ConnectError> {
         let silent = |_| ConnectError::Silent(self.address.clone());
@@ -110,21 +110,11 @@ impl Dialer {
                 self.unreachable(io::Error::new(io::ErrorKind::InvalidInput, cause))
             })?;
         let mut request = ClientRequestBuilder::new(url).with_sub_protocol(SUBPROTOCOL);
-        if let Some(token) = self.token()? {
+        if let Some(file) = &self.token_file {
+            let token = token::read(file)?;
             request = request.with_header("authorization", format!("Bearer {token}"));
         }
         Ok(request)
-    }
-
-    fn token(&self) -> Result<Option<String>, ConnectError> {
-        let Some(path) = &self.token_file else { return Ok(None) };
-        let text = std::fs::read_to_string(path)
-            .map_err(|cause| ConnectError::TokenFile { path: path.clone(), cause })?;
-        let token = text.trim();
-        if token.is_empty() || !token.bytes().all(|byte| byte.is_ascii_graphic()) {
-            return Err(ConnectError::Token(path.clone()));
-        }
-        Ok(Some(token.to_owned()))
     }
 
     fn unreachable(&self, cause: io::Error) -> ConnectError {

@@ -3,6 +3,7 @@
 mod address;
 mod connect;
 mod session;
+mod token;
 
 use std::time::Duration;
 
@@ -12,6 +13,7 @@ use tokio_util::task::AbortOnDropHandle;
 
 pub use address::{Address, AddressError};
 pub use connect::{ConnectError, Dialer};
+pub use token::TokenError;
 
 use crate::logs::Logs;
 

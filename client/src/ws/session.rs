@@ -12,7 +12,7 @@ use protocol::close::{self, Close};
 use protocol::report::Chunk;
 use protocol::wire::{decode_order, pack_report};
 use protocol::{Order, Report};
-use tokio::net::TcpStream;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::mpsc::{Sender, UnboundedReceiver};
 use tokio::time::{Interval, MissedTickBehavior, interval, timeout};
 use tokio_tungstenite::WebSocketStream;
@@ -22,11 +22,9 @@ use tokio_tungstenite::tungstenite::{self, Message};
 use super::LinkEvent;
 use crate::logs::Logs;
 
-type Socket = WebSocketStream<TcpStream>;
-
 /// Carries a connection until it is gone; says why.
-pub(super) async fn run(
-    socket: Socket,
+pub(super) async fn run<S: AsyncRead + AsyncWrite + Unpin>(
+    socket: WebSocketStream<S>,
     tell: &Sender<LinkEvent>,
     said: UnboundedReceiver<Report>,
     logs: Logs,
@@ -72,7 +70,11 @@ impl From<tungstenite::Error> for End {
     }
 }
 
-async fn read(mut stream: SplitStream<Socket>, tell: &Sender<LinkEvent>, logs: &Logs) -> End {
+async fn read<S: AsyncRead + AsyncWrite + Unpin>(
+    mut stream: SplitStream<WebSocketStream<S>>,
+    tell: &Sender<LinkEvent>,
+    logs: &Logs,
+) -> End {
     loop {
         let message = match timeout(SILENCE_MAX, stream.next()).await {
             Err(_) => return End::Silent,
@@ -106,8 +108,8 @@ fn reason(frame: Option<CloseFrame>) -> String {
     )
 }
 
-struct Writer<'a> {
-    sink: SplitSink<Socket, Message>,
+struct Writer<'a, S> {
+    sink: SplitSink<WebSocketStream<S>, Message>,
     said: UnboundedReceiver<Report>,
     logs: &'a Logs,
     may_send_output: bool,
@@ -122,7 +124,7 @@ enum Next {
     Leave,
 }
 
-impl Writer<'_> {
+impl<S: AsyncRead + AsyncWrite + Unpin> Writer<'_, S> {
     /// Writes until the connection is gone, or until nobody has anything to say any more.
     async fn run(&mut self) -> End {
         let mut reports = Vec::new();
@@ -199,3 +201,125 @@ const PING_EVERY: Duration = Duration::from_secs(5);
 const CLOSE_PATIENCE: Duration = Duration::from_secs(2);
 /// Reports that share one flush; more wait for the next one.
 const BATCH: usize = 1024;
+
+#[cfg(test)]
+mod tests {
+    use protocol::Token;
+    use protocol::report::{Heartbeat, Inventory, Stream};
+    use protocol::wire::{decode_report, encode_order};
+    use tokio::io::DuplexStream;
+    use tokio::sync::mpsc::{self, Receiver, UnboundedSender};
+    use tokio::task::JoinHandle;
+    use tokio_tungstenite::tungstenite::protocol::Role;
+
+    use super::*;
+
+    struct Case {
+        /// The server's end.
+        server: WebSocketStream<DuplexStream>,
+        events: Receiver<LinkEvent>,
+        reports: UnboundedSender<Report>,
+        logs: Logs,
+        end: JoinHandle<String>,
+    }
+
+    async fn case(buffer: usize) -> Case {
+        let (ours, theirs) = tokio::io::duplex(buffer);
+        let ours = WebSocketStream::from_raw_socket(ours, Role::Client, None).await;
+        let server = WebSocketStream::from_raw_socket(theirs, Role::Server, None).await;
+        let (tell, events) = mpsc::channel(4);
+        let (reports, said) = mpsc::unbounded_channel();
+        let (logs, _done) = Logs::new();
+        let output = logs.clone();
+        let end = tokio::spawn(async move { run(ours, &tell, said, output).await });
+        Case { server, events, reports, logs, end }
+    }
+
+    fn inventory() -> Report {
+        Report::Inventory(Inventory { runtimes: vec![], attempts: vec![], foreign: vec![], last: true })
+    }
+
+    /// The next report that the server hears.
+    async fn heard(server: &mut WebSocketStream<DuplexStream>) -> Report {
+        loop {
+            if let Message::Binary(frame) = server.next().await.expect("it lives").expect("it is well") {
+                return decode_report(&frame).expect("is well-formed").expect("is known");
+            }
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_server_that_says_nothing_for_fifteen_seconds_is_left() {
+        let case = case(1 << 20).await;
+        let begun = tokio::time::Instant::now();
+        let why = case.end.await.expect("no panic");
+        assert_eq!(begun.elapsed(), SILENCE_MAX);
+        assert!(why.contains("nothing was heard"), "{why}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_server_that_answers_pings_is_kept() {
+        let mut case = case(1 << 20).await;
+        let minute = async {
+            // Reading is all it takes: pongs are answered below us.
+            while let Some(Ok(_)) = case.server.next().await {}
+        };
+        assert!(tokio::time::timeout(Duration::from_secs(60), minute).await.is_err(), "it was left");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_server_that_takes_nothing_is_left() {
+        let case = case(1 << 10).await;
+        case.logs.push(Token::default(), Stream::Stdout, &[b'x'; 200_000]);
+        case.reports.send(inventory()).expect("it lives");
+        let why = case.end.await.expect("no panic");
+        assert!(why.contains("took nothing") || why.contains("nothing was heard"), "{why}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn output_waits_for_the_inventory_and_heartbeats_do_not_wait_for_output() {
+        let mut case = case(1 << 20).await;
+        case.logs.push(Token::default(), Stream::Stdout, &[b'x'; 200_000]);
+        case.reports.send(Report::Wanted(vec![])).expect("it lives");
+        assert!(matches!(heard(&mut case.server).await, Report::Wanted(_)));
+
+        case.reports.send(inventory()).expect("it lives");
+        case.reports.send(Report::Heartbeat(Heartbeat::default())).expect("it lives");
+
+        assert!(matches!(heard(&mut case.server).await, Report::Inventory(_)));
+        assert!(matches!(heard(&mut case.server).await, Report::Heartbeat(_)));
+        assert!(matches!(heard(&mut case.server).await, Report::Output(_)));
+    }
+
+    #[tokio::test]
+    async fn what_was_said_goes_out_before_the_socket_is_closed() {
+        let mut case = case(1 << 20).await;
+        case.reports.send(inventory()).expect("it lives");
+        drop(case.reports);
+        assert!(matches!(heard(&mut case.server).await, Report::Inventory(_)));
+        let close = async {
+            loop {
+                if let Some(Ok(Message::Close(frame))) = case.server.next().await {
+                    return frame.map(|frame| u16::from(frame.code));
+                }
+            }
+        };
+        assert_eq!(close.await, Some(close::NORMAL.code));
+    }
+
+    #[tokio::test]
+    async fn orders_come_in_their_order() {
+        let mut case = case(1 << 20).await;
+        for number in 1..=3 {
+            let frame = encode_order(&Order::Pulse(number)).expect("fits");
+            case.server.send(Message::Binary(frame.into())).await.expect("is sent");
+        }
+        assert!(matches!(case.events.recv().await, Some(LinkEvent::Connected)));
+        for number in 1..=3 {
+            let Some(LinkEvent::Ordered(Order::Pulse(it))) = case.events.recv().await else {
+                panic!("an order comes");
+            };
+            assert_eq!(it, number);
+        }
+    }
+}

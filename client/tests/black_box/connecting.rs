@@ -1,5 +1,6 @@
 //! The connection: handshake, identity, refusals, nonsense from the other side.
 
+use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;
 
 use futures_util::SinkExt;
@@ -18,6 +19,7 @@ async fn hello_tells_who_is_there_and_the_token_is_in_the_header() {
     let token_dir = tempfile::tempdir().expect("a directory");
     let token_file = token_dir.path().join("token");
     std::fs::write(&token_file, "ls_secret\n").expect("writes");
+    std::fs::set_permissions(&token_file, std::fs::Permissions::from_mode(0o600)).expect("sets");
     let _worker = Worker::start_with(&stub, |config| {
         config.token_file = Some(token_file);
         config.labels = vec![("gpu".to_owned(), "a100".to_owned())];

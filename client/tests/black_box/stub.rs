@@ -47,7 +47,9 @@ impl Stub {
     }
 
     pub(crate) async fn accept_tcp(&self) -> TcpStream {
-        soon("a connection", self.listener.accept()).await.expect("accepts").0
+        let tcp = soon("a connection", self.listener.accept()).await.expect("accepts").0;
+        tcp.set_nodelay(true).expect("is set");
+        tcp
     }
 
     /// The next connection, upgraded; nothing said yet.

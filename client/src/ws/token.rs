@@ -1,0 +1,103 @@
+//! The bearer token in its file. It is read again at each connection, and never shown.
+
+use std::fs::OpenOptions;
+use std::io::{self, Read};
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+/// There is no token to be had.
+#[derive(Debug, thiserror::Error)]
+pub enum TokenError {
+    /// It cannot be opened or read.
+    #[error("cannot read the token file {}", .file.display())]
+    Unreadable {
+        /// Which.
+        file: PathBuf,
+        /// Why.
+        #[source]
+        cause: io::Error,
+    },
+    /// A directory, a pipe, a device.
+    #[error("the token file {} is not a regular file", .0.display())]
+    NotAFile(PathBuf),
+    /// Others can read or change it.
+    #[error("the token file {} has mode {mode:04o}: others can read or change it; run: chmod 600 {}", .file.display(), .file.display())]
+    Exposed {
+        /// Which.
+        file: PathBuf,
+        /// Its permission bits.
+        mode: u32,
+    },
+    /// There is nothing in it.
+    #[error("the token file {} is empty", .0.display())]
+    Empty(PathBuf),
+    /// A header cannot carry it.
+    #[error("the token file {} must hold one line of at most {TOKEN_BYTES_MAX} visible ASCII characters", .0.display())]
+    Malformed(PathBuf),
+}
+
+/// The token, without the blanks around it.
+pub(super) fn read(file: &Path) -> Result<String, TokenError> {
+    let unreadable = |cause| TokenError::Unreadable { file: file.to_owned(), cause };
+    // A pipe would keep us waiting for its other end.
+    let nonblocking = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
+    let opened = OpenOptions::new().read(true).custom_flags(nonblocking).open(file).map_err(unreadable)?;
+    let metadata = opened.metadata().map_err(unreadable)?;
+    if !metadata.is_file() {
+        return Err(TokenError::NotAFile(file.to_owned()));
+    }
+    let mode = metadata.permissions().mode() & 0o777;
+    if mode & OTHERS != 0 {
+        return Err(TokenError::Exposed { file: file.to_owned(), mode });
+    }
+    let mut content = Vec::new();
+    opened.take(FILE_BYTES_MAX).read_to_end(&mut content).map_err(unreadable)?;
+    let token = content.trim_ascii();
+    if token.is_empty() {
+        return Err(TokenError::Empty(file.to_owned()));
+    }
+    if token.len() > TOKEN_BYTES_MAX || !token.iter().all(u8::is_ascii_graphic) {
+        return Err(TokenError::Malformed(file.to_owned()));
+    }
+    Ok(String::from_utf8_lossy(token).into_owned())
+}
+
+/// Reading and writing by group and others.
+const OTHERS: u32 = 0o066;
+/// A header line must hold it.
+const TOKEN_BYTES_MAX: usize = 1024;
+/// Beyond this it is no token with some blanks.
+const FILE_BYTES_MAX: u64 = 4096;
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    fn with(content: &str, mode: u32) -> Result<String, String> {
+        let dir = tempfile::tempdir().expect("a directory");
+        let file = dir.path().join("token");
+        fs::write(&file, content).expect("writes");
+        fs::set_permissions(&file, fs::Permissions::from_mode(mode)).expect("sets");
+        read(&file).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn blanks_around_a_token_do_not_matter() {
+        assert_eq!(with(" ls_abc \n", 0o600), Ok("ls_abc".to_owned()));
+        assert_eq!(with("ls_abc", 0o400), Ok("ls_abc".to_owned()));
+    }
+
+    #[test]
+    fn what_is_no_token_is_refused_and_never_shown() {
+        let error = |content: &str, mode| with(content, mode).expect_err("is refused");
+        assert!(error("ls_abc", 0o644).contains("chmod 600"));
+        assert!(error(" \n", 0o600).contains("empty"));
+        assert!(error("ls_abc\nls_def", 0o600).contains("one line"));
+        assert!(!error("ls abc", 0o600).contains("abc"));
+        let dir = tempfile::tempdir().expect("a directory");
+        assert!(matches!(read(dir.path()), Err(TokenError::NotAFile(_))));
+        assert!(matches!(read(&dir.path().join("none")), Err(TokenError::Unreadable { .. })));
+    }
+}
