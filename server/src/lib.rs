@@ -68,7 +68,8 @@ impl Server {
     /// # Errors
     /// Each says what is wrong, where, and what to do; nothing is left behind that keeps another start from succeeding.
     pub async fn start(config: Config, leaving: CancellationToken) -> Result<Self, ServerError> {
-        let loaded = jobs_file::load(&config.jobs_file, &Environment::of_process()).map_err(ServerError::JobsFile)?;
+        let loaded =
+            jobs_file::load(&config.jobs_file, &Environment::of_process()).map_err(ServerError::JobsFile)?;
         for warning in &loaded.warnings {
             tracing::warn!("{warning}");
         }
@@ -77,7 +78,8 @@ impl Server {
         let (store, archive) = sqlite::open(&directory)?;
         let logs = Logs::open(&directory.logs(), logs::Limits::default())?;
         let archive: Arc<dyn store::Archive> = Arc::new(archive);
-        let (engine, ends) = Engine::load(Box::new(store), &definitions, config.intervals, config.data_dir.clone())?;
+        let (engine, ends) =
+            Engine::load(Box::new(store), &definitions, config.intervals, config.data_dir.clone())?;
         let listener = Listener::bind(config.listen, listener::Limits::default()).await?;
         let app = http::App {
             engine: ends.handle,

@@ -18,6 +18,7 @@ pub(in crate::config) mod quantity;
 mod reader;
 mod schema;
 mod scope;
+mod snippet;
 mod source;
 mod stored;
 mod stored_form;

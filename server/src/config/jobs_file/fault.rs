@@ -1,10 +1,11 @@
 //! What is wrong with a jobs file: every fault at once, each with its place, a stable code and what to do about it.
 //!
-//! A fault never repeats a secret: values of the environment are cut from the quoted line, and so is what stands behind a key
-//! whose name sounds like one. Quoted input is escaped and cut to 80 characters.
+//! A fault never repeats a secret (see [`snippet`]). Quoted input is escaped and cut to 80 characters.
 
 use std::fmt;
 use std::sync::Arc;
+
+use super::snippet;
 
 /// A place in a file: line and column, both from 1, counted in characters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -151,10 +152,7 @@ impl Fault {
     }
 
     fn quote_line(&mut self, lines: &[&str]) {
-        let Some(line) = (self.at.line as usize).checked_sub(1).and_then(|number| lines.get(number)) else {
-            return;
-        };
-        self.snippet = Some(snippet(line, self.at, self.private));
+        self.snippet = snippet::quote(lines, self.at, self.private);
     }
 }
 
@@ -291,61 +289,14 @@ pub(super) fn quoted(input: &str) -> String {
     format!("\"{shown}\"")
 }
 
-fn snippet(line: &str, at: Place, private: bool) -> String {
-    let fault_offset = if private { at.column.saturating_sub(1) as usize } else { usize::MAX };
-    let hidden_from = secret_offset(line).min(fault_offset);
-    let start = (at.column as usize).saturating_sub(QUOTED_CHARS_MAX * 3 / 4);
-    let shown: String = line
-        .chars()
-        .enumerate()
-        .skip(start)
-        .take(QUOTED_CHARS_MAX)
-        .take_while(|(offset, _)| *offset < hidden_from)
-        .map(|(_, c)| if c.is_control() { ' ' } else { c })
-        .collect();
-    let dots = if hidden_from < line.chars().count() { "…" } else { "" };
-    let number = at.line.to_string();
-    let gutter = " ".repeat(number.len());
-    let indent = " ".repeat((at.column as usize).saturating_sub(1 + start).min(QUOTED_CHARS_MAX));
-    format!("  {number} | {shown}{dots}\n  {gutter} | {indent}^")
-}
-
-/// From which character on a line is not shown: behind a key that sounds like a secret, or behind `environment`.
-fn secret_offset(line: &str) -> usize {
-    let lower = line.to_lowercase();
-    let after = |word: &&str| {
-        let start = lower.find(word)?;
-        let separator = lower[start..].find([':', '='])?;
-        Some(lower[..start + separator].chars().count() + 1)
-    };
-    SECRET_WORDS.iter().filter_map(after).min().unwrap_or(usize::MAX)
-}
-
 /// How many faults are told at once: more than anybody repairs before trying again.
 pub const FAULTS_MAX: usize = 50;
 /// How many are kept apart before they are only counted, so that a hostile file costs little.
 const NOTED_MAX: usize = 500;
-const QUOTED_CHARS_MAX: usize = 80;
-const SECRET_WORDS: [&str; 7] =
-    ["password", "passwd", "secret", "token", "credential", "api_key", "environment"];
-
+pub(super) const QUOTED_CHARS_MAX: usize = 80;
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_snippet_marks_the_place() {
-        let shown = snippet("    imgae: busybox", Place { line: 3, column: 5 }, false);
-        assert_eq!(shown, "  3 |     imgae: busybox\n    |     ^");
-    }
-
-    #[test]
-    fn a_secret_is_never_quoted() {
-        let by_name = snippet("  DB_PASSWORD: hunter2: x", Place { line: 1, column: 25 }, false);
-        assert!(!by_name.contains("hunter2"), "{by_name}");
-        let by_place = snippet("  A: hunter2", Place { line: 1, column: 6 }, true);
-        assert!(!by_place.contains("hunter2"), "{by_place}");
-    }
 
     #[test]
     fn long_input_is_cut_and_escaped() {

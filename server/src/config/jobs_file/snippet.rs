@@ -1,0 +1,109 @@
+//! The line of a fault with a mark under its place, without what may be secret.
+//!
+//! Not shown are values of the environment, be they in the same line as `environment` or in the block below it, and what stands
+//! behind a key whose name sounds like a secret.
+
+use super::fault::{Place, QUOTED_CHARS_MAX};
+
+/// The line at a place. If the fault is private, it is shown only up to there.
+pub(super) fn quote(lines: &[&str], at: Place, private: bool) -> Option<String> {
+    let number = (at.line as usize).checked_sub(1)?;
+    let line = *lines.get(number)?;
+    let mut shown_chars = secret_offset(line);
+    if is_in_environment(lines, number) {
+        shown_chars = shown_chars.min(end_of_key(line));
+    }
+    if private {
+        shown_chars = shown_chars.min(at.column.saturating_sub(1) as usize);
+    }
+    Some(mark(line, at, shown_chars))
+}
+
+fn mark(line: &str, at: Place, shown_chars: usize) -> String {
+    let start = (at.column as usize).saturating_sub(QUOTED_CHARS_MAX * 3 / 4);
+    let visible = line.chars().take(shown_chars).skip(start).take(QUOTED_CHARS_MAX);
+    let visible: String = visible.map(|c| if c.is_control() { ' ' } else { c }).collect();
+    let dots = if shown_chars < line.chars().count() { "…" } else { "" };
+    let number = at.line.to_string();
+    let gutter = " ".repeat(number.len());
+    let indent = " ".repeat((at.column as usize).saturating_sub(1 + start).min(QUOTED_CHARS_MAX));
+    format!("  {number} | {visible}{dots}\n  {gutter} | {indent}^")
+}
+
+/// From which character on a line is not shown by itself.
+fn secret_offset(line: &str) -> usize {
+    let lower = line.to_lowercase();
+    let after = |word: &&str| {
+        let start = lower.find(word)?;
+        let separator = lower[start..].find([':', '='])?;
+        Some(lower[..start + separator].chars().count() + 1)
+    };
+    SECRET_WORDS.iter().filter_map(after).min().unwrap_or(usize::MAX)
+}
+
+/// Whether a line stands in the block below an `environment` key. Works on text alone: the YAML may be broken.
+fn is_in_environment(lines: &[&str], number: usize) -> bool {
+    let mut depth = depth_of(lines[number]);
+    for line in lines[..number].iter().rev().filter(|line| !line.trim().is_empty()) {
+        if depth_of(line) < depth {
+            depth = depth_of(line);
+            if line.trim_start_matches([' ', '\t', '-']).starts_with("environment") {
+                return true;
+            }
+        }
+    }
+    false
+}
+
+/// How deep a line is indented. The items of a list may stand right below their key, but belong to it.
+fn depth_of(line: &str) -> usize {
+    let text = line.trim_start();
+    (line.len() - text.len()) * 2 + usize::from(text.starts_with('-'))
+}
+
+fn end_of_key(line: &str) -> usize {
+    line.chars().position(|c| c == ':' || c == '=').map_or(0, |separator| separator + 1)
+}
+
+const SECRET_WORDS: [&str; 7] =
+    ["password", "passwd", "secret", "token", "credential", "api_key", "environment"];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn quote_last(text: &str, column: u32) -> String {
+        let lines: Vec<_> = text.lines().collect();
+        let line = u32::try_from(lines.len()).expect("a short text");
+        quote(&lines, Place { line, column }, false).expect("the line exists")
+    }
+
+    #[test]
+    fn a_snippet_marks_the_place() {
+        let shown = quote_last("jobs:\n  a:\n    imgae: busybox", 5);
+        assert_eq!(shown, "  3 |     imgae: busybox\n    |     ^");
+    }
+
+    #[test]
+    fn a_secret_is_never_quoted() {
+        for text in [
+            "  DB_PASSWORD: hunter2: x",
+            "- {name: a, environment: {A: hunter2}, x}",
+            "environment:\n  A: hunter2: x",
+            "    environment:\n    - A=hunter2",
+            "  - environment:\n\n      A: b\n      # c\n      C: hunter2",
+            "  environment:\n    A: |\n      hunter2",
+        ] {
+            for column in [1, 8, 200] {
+                let shown = quote_last(text, column);
+                assert!(!shown.contains("hunter2"), "{shown}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_stands_beside_an_environment_is_shown() {
+        let shown = quote_last("    environment:\n      A: b\n    imgae: busybox", 5);
+        assert!(shown.contains("imgae: busybox"), "{shown}");
+    }
+}
