@@ -210,4 +210,5 @@ impl Engine {
 const BATCH: usize = 4096;
 /// The engine looks at the clock this often whatever the brain says: a suspended machine wakes up late.
 const NAP_MAX: Duration = Duration::from_secs(5);
-const CLOSE_PATIENCE: Duration = Duration::from_secs(2);
+/// For what was said last, and for the server's goodbye.
+const CLOSE_PATIENCE: Duration = Duration::from_secs(5);

@@ -33,14 +33,15 @@ pub(super) async fn run<S: AsyncRead + AsyncWrite + Unpin>(
     if tell.send(LinkEvent::Connected).await.is_err() {
         return "nobody wants it any more".to_owned();
     }
-    let (sink, stream) = socket.split();
+    let (sink, mut stream) = socket.split();
     let mut writer = Writer { sink, said, logs: &logs, may_send_output: false, ping: pings() };
     let end = tokio::select! {
-        end = read(stream, tell, &logs) => end,
+        end = read(&mut stream, tell, &logs) => end,
         end = writer.run() => end,
     };
     if let End::Ours(close) = &end {
         writer.close(close).await;
+        drain(&mut stream).await;
     }
     end.to_string()
 }
@@ -71,7 +72,7 @@ impl From<tungstenite::Error> for End {
 }
 
 async fn read<S: AsyncRead + AsyncWrite + Unpin>(
-    mut stream: SplitStream<WebSocketStream<S>>,
+    stream: &mut SplitStream<WebSocketStream<S>>,
     tell: &Sender<LinkEvent>,
     logs: &Logs,
 ) -> End {
@@ -99,6 +100,12 @@ async fn read<S: AsyncRead + AsyncWrite + Unpin>(
             Err(error) => return End::Ours(error.close()),
         }
     }
+}
+
+/// Reads on until the server closes, too: a socket closed over unread bytes is reset, and our last words would be lost with it.
+async fn drain<S: AsyncRead + AsyncWrite + Unpin>(stream: &mut SplitStream<WebSocketStream<S>>) {
+    let rest = async { while let Some(Ok(_)) = stream.next().await {} };
+    let _ = timeout(CLOSE_PATIENCE, rest).await;
 }
 
 fn reason(frame: Option<CloseFrame>) -> String {
