@@ -63,6 +63,15 @@ pub struct Ending {
     pub at: Timestamp,
 }
 
+/// How far the server has an attempt's output, and what of the rest is no longer in the files.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Progress {
+    /// The server has everything before; it may be freed.
+    pub acknowledged: OutputLengths,
+    /// The middle of an output that grew too long, from where to where: freed, and to be told as a gap.
+    pub hollow: Option<(OutputLengths, OutputLengths)>,
+}
+
 /// A process, told apart from later ones with the same number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Pid {
@@ -271,18 +280,20 @@ impl AttemptDir {
         Ok(self.read_if_any::<record::Ended>(EXIT)?.map(Ending::from))
     }
 
-    /// Keeps how far the server has its output: a hint that saves sending it again.
+    /// Keeps how far the server has its output and what was freed of it: before anything is freed.
     ///
     /// # Errors
     /// The disk is full.
-    pub fn record_acknowledged(&self, lengths: OutputLengths) -> Result<(), Error> {
-        self.replace(ACKNOWLEDGED, &record::Lengths::from(lengths))
+    pub fn record_progress(&self, progress: Progress) -> Result<(), Error> {
+        self.replace(ACKNOWLEDGED, &record::Sent::from(progress))
     }
 
-    /// How far the server has its output, at least: a hint, so a file that cannot be read counts as nothing.
-    #[must_use]
-    pub fn acknowledged(&self) -> OutputLengths {
-        self.read_if_any::<record::Lengths>(ACKNOWLEDGED).ok().flatten().unwrap_or_default().into()
+    /// How far the server has its output, at least, and what was freed.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub fn progress(&self) -> Result<Progress, Error> {
+        Ok(self.read_if_any::<record::Sent>(ACKNOWLEDGED)?.map(Progress::from).unwrap_or_default())
     }
 
     /// Keeps from where on the files hold what was read again from the engine's log; what was kept first stays and is given back.

@@ -1,14 +1,16 @@
 //! Container output on its way to the server: numbered, bounded chunks, sent again until they are acknowledged.
 //!
-//! Output bypasses the brains: a runtime gives it in ([`Logs::push`], then [`Logs::finish`]), the session takes
+//! Output bypasses the brains: a runtime gives it in ([`Logs::push`] or [`Logs::follow`], then [`Logs::finish`]), the session takes
 //! frames out ([`Logs::next`]) and brings the server's marks back ([`Logs::acknowledge`]). The offset within its stream is a chunk's
 //! whole identity, so sending twice is harmless and a new connection simply starts again at the last mark.
 //!
 //! The one idea: there is no task, channel or timer per attempt. All attempts share one queue behind one lock, which is held for
 //! copying at most one frame; files are read outside of it.
 
+mod files;
 mod queue;
 mod stream;
+mod watch;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -18,6 +20,9 @@ use protocol::report::{Chunk, OutputLengths, Stream};
 use tokio::sync::{Notify, mpsc};
 use tokio::time::{Duration, Instant};
 
+use crate::attempt_dir::{self, AttemptDir};
+
+use files::Files;
 use queue::{Queue, Turn};
 
 /// Bytes of output in one frame.
@@ -43,6 +48,7 @@ struct Shared {
     /// Something may have become sendable.
     wake: Notify,
     done: mpsc::UnboundedSender<Token>,
+    watch: watch::Watch,
 }
 
 impl Logs {
@@ -51,7 +57,12 @@ impl Logs {
     #[must_use]
     pub fn new() -> (Self, mpsc::UnboundedReceiver<Token>) {
         let (done, finished) = mpsc::unbounded_channel();
-        let shared = Shared { queue: Mutex::new(Queue::default()), wake: Notify::new(), done };
+        let shared = Shared {
+            queue: Mutex::new(Queue::default()),
+            wake: Notify::new(),
+            done,
+            watch: watch::Watch::default(),
+        };
         (Self { shared: Arc::new(shared) }, finished)
     }
 
@@ -61,8 +72,35 @@ impl Logs {
         self.shared.wake.notify_one();
     }
 
+    /// Sends what is and will be in the files of an attempt, up to `bytes_max` in all (zero: 64 MiB). Its container must have started:
+    /// before that, what they hold is not the job's. At a second call for the same attempt nothing happens. To be called within a
+    /// tokio runtime.
+    ///
+    /// # Errors
+    /// The files cannot be opened.
+    pub fn follow(&self, token: Token, dir: &AttemptDir, bytes_max: u64) -> Result<(), attempt_dir::Error> {
+        if self.shared.watch.knows(token) {
+            return Ok(());
+        }
+        let (progress, replayed) = (dir.progress()?, dir.replayed()?);
+        let files = Arc::new(Files::open(dir.clone())?);
+        // In this order nothing that is written meanwhile goes unnoticed.
+        self.shared.watch.add(&self.shared, token, &files);
+        let lengths = files.lengths();
+        let limits = files::Limits::new(bytes_max, progress, replayed);
+        self.queue().follow(token, files, limits, progress, lengths);
+        self.shared.wake.notify_one();
+        Ok(())
+    }
+
+    /// From here on the files of an attempt will hold what is read again from the engine's log.
+    pub fn replaying(&self, token: Token, from: OutputLengths) {
+        self.queue().replaying(token, from);
+    }
+
     /// Tells that nothing more will be written, and how much was: what cannot be found of it will be marked as a gap.
     pub fn finish(&self, token: Token, lengths: OutputLengths) {
+        self.shared.watch.forget(token);
         let done = self.queue().finish(token, lengths, Instant::now());
         self.tell(done);
         self.shared.wake.notify_one();
@@ -70,6 +108,7 @@ impl Logs {
 
     /// Gives up whatever of this attempt is not acknowledged yet: the server is told how many bytes that is, once, if it listens.
     pub fn abandon(&self, token: Token) {
+        self.shared.watch.forget(token);
         let done = self.queue().abandon(token);
         self.tell(done);
         self.shared.wake.notify_one();
@@ -92,6 +131,12 @@ impl Logs {
             let turn = self.queue().turn(Instant::now());
             match turn {
                 Turn::Send(chunks) => return chunks,
+                Turn::Read(read) => {
+                    let found = read.run().await;
+                    if let Some(chunk) = self.queue().sent(&read, found) {
+                        return vec![chunk];
+                    }
+                }
                 Turn::GiveUp(tokens) => tokens.into_iter().for_each(|token| self.abandon(token)),
                 Turn::Wait(None) => woken.await,
                 // Whether something was woken or became overdue: the queue is asked again.
@@ -104,9 +149,15 @@ impl Logs {
     pub fn acknowledge(&self, marks: &[OutputMark]) {
         let now = Instant::now();
         let mut queue = self.queue();
-        let done: Vec<_> = marks.iter().filter_map(|mark| queue.acknowledge(mark, now)).collect();
+        let settled: Vec<_> = marks.iter().map(|mark| queue.acknowledge(mark, now)).collect();
         drop(queue);
-        self.tell(done);
+        for (done, freeing) in settled {
+            self.tell(done);
+            if let Some((files, freeing)) = freeing {
+                // It syncs; nobody waits for it.
+                drop(tokio::task::spawn_blocking(move || files.free(&freeing)));
+            }
+        }
         self.shared.wake.notify_one();
     }
 
@@ -118,8 +169,14 @@ impl Logs {
     }
 
     fn queue(&self) -> MutexGuard<'_, Queue> {
+        self.shared.queue()
+    }
+}
+
+impl Shared {
+    fn queue(&self) -> MutexGuard<'_, Queue> {
         // A panic elsewhere must not silence the output of all other attempts.
-        self.shared.queue.lock().unwrap_or_else(PoisonError::into_inner)
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -253,5 +310,202 @@ mod tests {
         );
         assert!(frame.iter().any(|it| it.token == token(2) && it.data == ChunkData::Gap(8)));
         assert!(frame.iter().any(|it| it.token == token(3) && it.data == ChunkData::Bytes(b"fits".to_vec())));
+    }
+
+    mod in_files {
+        use std::io::Write;
+        use std::os::unix::fs::MetadataExt;
+
+        use proptest::prelude::*;
+        use protocol::{ContainerSpec, Revision};
+        use worker::step::Launch;
+
+        use super::*;
+        use crate::attempt_dir::Ledger;
+
+        struct Desk {
+            _state: tempfile::TempDir,
+            dir: AttemptDir,
+            logs: Logs,
+            done: mpsc::UnboundedReceiver<Token>,
+        }
+
+        fn desk() -> Desk {
+            let state = tempfile::tempdir().expect("a directory");
+            let launch = Launch {
+                token: token(1),
+                revision: Revision(1),
+                name: "job".into(),
+                spec: ContainerSpec::default().into(),
+                body: None,
+                time_left: None,
+            };
+            let dir = Ledger::open(state.path()).and_then(|it| it.create(&launch)).expect("made");
+            let (logs, done) = Logs::new();
+            Desk { _state: state, dir, logs, done }
+        }
+
+        impl Desk {
+            fn write(&self, stream: Stream, bytes: &[u8]) {
+                self.dir.output(stream).expect("open").write_all(bytes).expect("written");
+            }
+
+            /// Takes and acknowledges frames until all is done: what the server would have of both streams, gaps as zeros.
+            async fn drain(&mut self) -> ([Vec<u8>; 2], u64) {
+                let (mut got, mut gaps) = ([Vec::new(), Vec::new()], 0);
+                let all = async {
+                    loop {
+                        tokio::select! {
+                            _ = self.done.recv() => return,
+                            frame = self.logs.next() => for chunk in frame {
+                                let stream = &mut got[chunk.stream as usize];
+                                assert_eq!(stream.len() as u64, chunk.offset, "in order");
+                                let (end, mark) = (chunk.end(), chunk.stream);
+                                match chunk.data {
+                                    ChunkData::Bytes(bytes) | ChunkData::Replayed(bytes) => stream.extend(bytes),
+                                    ChunkData::Gap(bytes) => {
+                                        gaps += bytes;
+                                        stream.resize(end as usize, 0);
+                                    }
+                                }
+                                self.logs.acknowledge(&[OutputMark { token: chunk.token, stream: mark, offset: end }]);
+                            }
+                        }
+                    }
+                };
+                tokio::time::timeout(Duration::from_secs(20), all).await.expect("it ends");
+                (got, gaps)
+            }
+        }
+
+        #[tokio::test]
+        async fn what_is_written_while_followed_is_sent_as_it_is_written() {
+            let mut desk = desk();
+            desk.write(Stream::Stdout, b"before ");
+            desk.logs.follow(token(1), &desk.dir, 0).expect("followed");
+            assert_eq!(desk.logs.next().await[0].data, ChunkData::Bytes(b"before ".to_vec()));
+            desk.write(Stream::Stdout, b"after");
+            let next =
+                tokio::time::timeout(Duration::from_secs(10), desk.logs.next()).await.expect("noticed");
+            assert_eq!((next[0].offset, &next[0].data), (7, &ChunkData::Bytes(b"after".to_vec())));
+            desk.logs.reconnected();
+            desk.logs.finish(token(1), stdout(12));
+            assert_eq!(desk.drain().await.0[0], b"before after");
+        }
+
+        #[tokio::test]
+        async fn a_restart_goes_on_at_the_last_mark_that_was_kept() {
+            let mut first = desk();
+            let bytes: Vec<u8> = (0..3_000_000_u32).map(|it| it as u8).collect();
+            first.write(Stream::Stderr, &bytes);
+            first.logs.follow(token(1), &first.dir, 0).expect("followed");
+            let mut sent = 0;
+            while sent < 2_000_000 {
+                for chunk in first.logs.next().await {
+                    sent = chunk.end();
+                    first.logs.acknowledge(&[OutputMark {
+                        token: token(1),
+                        stream: Stream::Stderr,
+                        offset: sent,
+                    }]);
+                }
+            }
+            let kept = async {
+                while first.dir.progress().expect("read").acknowledged.stderr < 1_000_000 {
+                    tokio::task::yield_now().await;
+                }
+            };
+            tokio::time::timeout(Duration::from_secs(10), kept).await.expect("kept");
+            let (logs, _done) = Logs::new();
+            logs.follow(token(1), &first.dir, 0).expect("followed");
+            let chunk = logs.next().await.remove(0);
+            assert!(chunk.offset >= 1_000_000, "{}", chunk.offset);
+            let ChunkData::Bytes(again) = &chunk.data else { panic!("{chunk:?}") };
+            assert_eq!(again[..], bytes[chunk.offset as usize..chunk.end() as usize]);
+            first.logs.finish(token(1), OutputLengths { stdout: 0, stderr: 3_000_000 });
+            assert_eq!(first.done.try_recv(), Err(mpsc::error::TryRecvError::Empty));
+        }
+
+        #[tokio::test]
+        async fn acknowledged_output_gives_its_blocks_back() {
+            let mut desk = desk();
+            desk.write(Stream::Stdout, &vec![7; 8 << 20]);
+            let blocks = || std::fs::metadata(desk.dir.path().join("stdout")).expect("there").blocks();
+            let before = blocks();
+            desk.logs.follow(token(1), &desk.dir, 0).expect("followed");
+            let mut end = 0;
+            while end < 7 << 20 {
+                let chunk = desk.logs.next().await.remove(0);
+                end = chunk.end();
+                desk.logs.acknowledge(&[mark(token(1), end)]);
+            }
+            let freed = async {
+                while blocks() > before / 2 {
+                    tokio::task::yield_now().await;
+                }
+            };
+            tokio::time::timeout(Duration::from_secs(10), freed).await.expect("freed");
+            desk.logs.finish(token(1), stdout(8 << 20));
+            let rest =
+                tokio::time::timeout(Duration::from_secs(10), desk.logs.next()).await.expect("the rest");
+            assert_eq!(rest[0].offset, end);
+            desk.logs.acknowledge(&[mark(token(1), 8 << 20)]);
+            assert_eq!(desk.done.recv().await, Some(token(1)));
+        }
+
+        #[tokio::test]
+        async fn an_output_beyond_its_limit_keeps_head_and_tail_and_marks_the_gap() {
+            let mut desk = desk();
+            let limit = 4 << 20;
+            let bytes: Vec<u8> = (0..12_u32 << 20).map(|it| (it / 251) as u8 | 1).collect();
+            desk.logs.follow(token(1), &desk.dir, limit).expect("followed");
+            for part in bytes.chunks(1 << 20) {
+                desk.write(Stream::Stdout, part);
+            }
+            desk.logs.finish(token(1), stdout(12 << 20));
+            let (got, gaps) = desk.drain().await;
+            assert_eq!(got[0].len(), bytes.len());
+            let kept = bytes.len() as u64 - gaps;
+            assert!(kept <= limit && kept > limit / 2, "{kept} of {limit}");
+            let lost = got[0].iter().filter(|it| **it == 0).count();
+            assert_eq!(lost as u64, gaps, "a gap is where bytes are missing, and nowhere else");
+            assert!(got[0].iter().zip(&bytes).all(|(got, was)| *got == 0 || got == was));
+            assert!(
+                got[0].starts_with(&bytes[..2 << 20]) && got[0].ends_with(&bytes[bytes.len() - (1 << 18)..])
+            );
+        }
+
+        #[tokio::test]
+        async fn what_was_read_again_is_labelled_from_its_first_byte() {
+            let mut desk = desk();
+            desk.write(Stream::Stdout, b"livereplayed");
+            desk.dir.record_replayed(OutputLengths { stdout: 4, stderr: 0 }).expect("kept");
+            desk.logs.follow(token(1), &desk.dir, 0).expect("followed");
+            let frames = [desk.logs.next().await, desk.logs.next().await].concat();
+            assert_eq!(frames[0].data, ChunkData::Bytes(b"live".to_vec()));
+            assert_eq!(frames[1].data, ChunkData::Replayed(b"replayed".to_vec()));
+            desk.logs.finish(token(1), stdout(12));
+            desk.logs.acknowledge(&[mark(token(1), 12)]);
+            assert_eq!(desk.done.recv().await, Some(token(1)));
+        }
+
+        proptest! {
+            #![proptest_config(ProptestConfig::with_cases(24))]
+
+            #[test]
+            fn any_two_streams_arrive_exactly(out in proptest::collection::vec(any::<u8>(), 0..200_000), err in proptest::collection::vec(any::<u8>(), 0..200_000)) {
+                let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+                let (got, gaps) = runtime.block_on(async {
+                    let mut desk = desk();
+                    desk.logs.follow(token(1), &desk.dir, 0).expect("followed");
+                    desk.write(Stream::Stdout, &out);
+                    desk.write(Stream::Stderr, &err);
+                    desk.logs.finish(token(1), OutputLengths { stdout: out.len() as u64, stderr: err.len() as u64 });
+                    desk.drain().await
+                });
+                prop_assert_eq!(gaps, 0);
+                prop_assert_eq!(got, [out, err]);
+            }
+        }
     }
 }

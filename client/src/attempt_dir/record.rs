@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use worker::input::{Exit, Fault};
 use worker::step::Launch;
 
-use super::Ending;
+use super::{Ending, Progress};
 
 /// `attempt.json`.
 #[derive(Serialize, Deserialize)]
@@ -88,7 +88,15 @@ pub(super) enum Cause {
     Drain,
 }
 
-/// `acknowledged` and `replayed`.
+/// `acknowledged`.
+#[derive(Serialize, Deserialize)]
+pub(super) struct Sent {
+    acknowledged: Lengths,
+    #[serde(default)]
+    hollow: Option<(Lengths, Lengths)>,
+}
+
+/// `replayed`, and part of others.
 #[derive(Clone, Copy, Default, Serialize, Deserialize)]
 pub(super) struct Lengths {
     stdout: u64,
@@ -277,6 +285,24 @@ impl From<OutputLengths> for Lengths {
 impl From<Lengths> for OutputLengths {
     fn from(lengths: Lengths) -> Self {
         Self { stdout: lengths.stdout, stderr: lengths.stderr }
+    }
+}
+
+impl From<Progress> for Sent {
+    fn from(progress: Progress) -> Self {
+        Self {
+            acknowledged: progress.acknowledged.into(),
+            hollow: progress.hollow.map(|(from, to)| (from.into(), to.into())),
+        }
+    }
+}
+
+impl From<Sent> for Progress {
+    fn from(sent: Sent) -> Self {
+        Self {
+            acknowledged: sent.acknowledged.into(),
+            hollow: sent.hollow.map(|(from, to)| (from.into(), to.into())),
+        }
     }
 }
 

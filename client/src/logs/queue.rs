@@ -4,13 +4,17 @@
 //! chatty attempt delays a quiet one by at most a frame.
 
 use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
 
 use protocol::Token;
 use protocol::order::OutputMark;
 use protocol::report::{Chunk, ChunkData, OutputLengths, Stream};
 use tokio::time::Instant;
 
+use super::files::{Files, Freeing, Limits, Part};
 use super::stream::StreamState;
+use crate::attempt_dir::Progress;
+
 use super::{FRAME_BYTES_MAX, MEMORY_BYTES_MAX, PATIENCE, UNACKNOWLEDGED_BYTES_MAX};
 
 /// The output of all attempts.
@@ -33,6 +37,8 @@ pub(super) struct Queue {
 struct Attempt {
     streams: [StreamState; 2],
     in_line: bool,
+    /// Where the bytes are, if they are in files, and how many of them are sent.
+    files: Option<(Arc<Files>, Limits)>,
     /// Set when it has ended: since when nothing was acknowledged.
     quiet_since: Option<Instant>,
 }
@@ -42,13 +48,100 @@ struct Attempt {
 pub(super) enum Turn {
     /// Send this frame.
     Send(Vec<Chunk>),
+    /// Read this first.
+    Read(Read),
     /// Give up on these: the server has taken too long.
     GiveUp(Vec<Token>),
     /// Ask again when woken, or at this instant.
     Wait(Option<Instant>),
 }
 
+/// What is said next.
+enum Next {
+    Chunk(Chunk),
+    Read(Read),
+}
+
+/// A part of a file that is sent next.
+#[derive(Debug)]
+pub(super) struct Read {
+    token: Token,
+    stream: Stream,
+    offset: u64,
+    part: Part,
+    files: Arc<Files>,
+}
+
+impl Read {
+    /// What is there; nothing if the file has become shorter or cannot be read.
+    pub(super) async fn run(&self) -> Option<Vec<u8>> {
+        let Part::Bytes(room) = self.part else { return None };
+        let (files, stream, offset) = (Arc::clone(&self.files), self.stream, self.offset);
+        let read = tokio::task::spawn_blocking(move || files.read(stream, offset, room)).await.ok()?;
+        read.inspect_err(|error| tracing::warn!(attempt = %self.token, %error, "output cannot be read"))
+            .ok()
+            .filter(|it| !it.is_empty())
+    }
+}
+
 impl Queue {
+    pub(super) fn follow(
+        &mut self,
+        token: Token,
+        files: Arc<Files>,
+        limits: Limits,
+        progress: Progress,
+        lengths: [u64; 2],
+    ) {
+        let OutputLengths { stdout, stderr } = progress.acknowledged;
+        let attempt = Attempt {
+            streams: [StreamState::in_file(stdout, lengths[0]), StreamState::in_file(stderr, lengths[1])],
+            files: Some((files, limits)),
+            ..Attempt::default()
+        };
+        self.remove(token);
+        self.attempts.insert(token, attempt);
+        self.line_up(token);
+    }
+
+    pub(super) fn replaying(&mut self, token: Token, from: OutputLengths) {
+        if let Some((_, limits)) = self.attempts.get_mut(&token).and_then(|it| it.files.as_mut()) {
+            limits.replayed = [from.stdout, from.stderr];
+        }
+    }
+
+    pub(super) fn grown(&mut self, token: Token, lengths: [u64; 2]) -> Option<Freeing> {
+        let attempt = self.attempts.get_mut(&token)?;
+        for (state, length) in attempt.streams.iter_mut().zip(lengths) {
+            state.written = state.written.max(length);
+        }
+        let (_, limits) = attempt.files.as_mut()?;
+        let freeing = limits.grown(token, &attempt.streams);
+        self.line_up(token);
+        freeing
+    }
+
+    /// What was read of a file is what comes next: nothing if it no longer is, because of a new session or an end.
+    pub(super) fn sent(&mut self, read: &Read, found: Option<Vec<u8>>) -> Option<Chunk> {
+        let attempt = self.attempts.get_mut(&read.token)?;
+        let (_, limits) = attempt.files.as_ref()?;
+        let state = &mut attempt.streams[index(read.stream)];
+        if state.sent != read.offset {
+            return None;
+        }
+        let data = match (read.part, found) {
+            (Part::Gap(bytes), _) => ChunkData::Gap(bytes),
+            (Part::Bytes(_), Some(bytes)) => limits.label(read.stream, read.offset, bytes),
+            (Part::Bytes(bytes), None) => ChunkData::Gap(bytes as u64),
+        };
+        let chunk = Chunk { token: read.token, stream: read.stream, offset: read.offset, data };
+        state.sent = chunk.end();
+        state.in_flight += payload(&chunk);
+        self.in_flight += payload(&chunk);
+        self.line.rotate_left(1);
+        Some(chunk)
+    }
+
     pub(super) fn push(&mut self, token: Token, stream: Stream, bytes: &[u8]) {
         let full = self.memory + bytes.len() > MEMORY_BYTES_MAX;
         let state = &mut self.attempts.entry(token).or_default().streams[index(stream)];
@@ -65,7 +158,15 @@ impl Queue {
     pub(super) fn finish(&mut self, token: Token, lengths: OutputLengths, now: Instant) -> Option<Token> {
         let attempt = self.attempts.entry(token).or_default();
         for (state, length) in attempt.streams.iter_mut().zip([lengths.stdout, lengths.stderr]) {
-            state.give_up(length.saturating_sub(state.written));
+            if attempt.files.is_some() {
+                state.written = state.written.max(length);
+            } else {
+                state.give_up(length.saturating_sub(state.written));
+            }
+        }
+        if let Some((_, limits)) = &mut attempt.files {
+            // What this could free goes with the directory, soon.
+            let _ = limits.grown(token, &attempt.streams);
         }
         attempt.quiet_since = Some(now);
         self.waiting.push_back((now + PATIENCE, token));
@@ -113,8 +214,11 @@ impl Queue {
         let window = UNACKNOWLEDGED_BYTES_MAX.saturating_sub(self.in_flight);
         let mut room = FRAME_BYTES_MAX.min(window);
         while room > 0 {
-            let Some(chunk) = self.farewells.pop_front().or_else(|| self.next_chunk(room)) else {
-                break;
+            let chunk = match self.farewells.pop_front().map(Next::Chunk).or_else(|| self.next(room)) {
+                Some(Next::Chunk(chunk)) => chunk,
+                Some(Next::Read(read)) if chunks.is_empty() => return Turn::Read(read),
+                // It comes with the next frame: what is in memory need not wait for the disk.
+                Some(Next::Read(_)) | None => break,
             };
             room = room.saturating_sub(payload(&chunk) + CHUNK_OVERHEAD_BYTES);
             chunks.push(chunk);
@@ -126,14 +230,24 @@ impl Queue {
         }
     }
 
-    /// Gives the token back if that was all of it.
-    pub(super) fn acknowledge(&mut self, mark: &OutputMark, now: Instant) -> Option<Token> {
-        let attempt = self.attempts.get_mut(&mark.token)?;
+    /// Gives the token back if that was all of it, and what can be freed otherwise.
+    pub(super) fn acknowledge(
+        &mut self,
+        mark: &OutputMark,
+        now: Instant,
+    ) -> (Option<Token>, Option<(Arc<Files>, Freeing)>) {
+        let Some(attempt) = self.attempts.get_mut(&mark.token) else { return (None, None) };
         let freed = attempt.streams[index(mark.stream)].acknowledge(mark.offset);
         attempt.quiet_since = attempt.quiet_since.map(|_| now);
         self.memory -= freed.memory;
         self.in_flight -= freed.window;
-        self.leave_if_done(mark.token)
+        let freeing = attempt.files.as_mut().and_then(|(files, limits)| {
+            limits.acknowledged(mark.token, &attempt.streams).map(|it| (Arc::clone(files), it))
+        });
+        match self.leave_if_done(mark.token) {
+            Some(token) => (Some(token), None),
+            None => (None, freeing),
+        }
     }
 
     fn line_up(&mut self, token: Token) {
@@ -145,27 +259,56 @@ impl Queue {
         }
     }
 
-    fn next_chunk(&mut self, room: usize) -> Option<Chunk> {
+    /// What the first in the line has to say. A chunk from memory counts as said; of a file only the place is given.
+    fn next(&mut self, room: usize) -> Option<Next> {
         while let Some(&token) = self.line.front() {
             let Some(attempt) = self.attempts.get_mut(&token) else {
                 self.line.pop_front();
                 continue;
             };
-            for (stream, state) in Stream::ALL.into_iter().zip(&mut attempt.streams) {
-                let Some(data) = state.pending(room) else {
-                    continue;
-                };
-                let chunk = Chunk { token, stream, offset: state.sent, data };
-                state.sent = chunk.end();
-                state.in_flight += payload(&chunk);
-                self.in_flight += payload(&chunk);
-                self.line.rotate_left(1);
-                return Some(chunk);
+            let next = match &attempt.files {
+                Some((files, limits)) => Self::next_read(token, attempt, files, limits, room).map(Next::Read),
+                None => Self::next_chunk(token, &mut attempt.streams, room).map(Next::Chunk),
+            };
+            match next {
+                Some(Next::Chunk(chunk)) => {
+                    self.in_flight += payload(&chunk);
+                    self.line.rotate_left(1);
+                    return Some(Next::Chunk(chunk));
+                }
+                Some(read) => return Some(read),
+                None => {
+                    attempt.in_line = false;
+                    self.line.pop_front();
+                }
             }
-            attempt.in_line = false;
-            self.line.pop_front();
         }
         None
+    }
+
+    fn next_read(
+        token: Token,
+        attempt: &Attempt,
+        files: &Arc<Files>,
+        limits: &Limits,
+        room: usize,
+    ) -> Option<Read> {
+        let ended = attempt.quiet_since.is_some();
+        Stream::ALL.into_iter().find_map(|stream| {
+            let part = limits.part(&attempt.streams, stream, ended, room)?;
+            let offset = attempt.streams[index(stream)].sent;
+            Some(Read { token, stream, offset, part, files: Arc::clone(files) })
+        })
+    }
+
+    fn next_chunk(token: Token, streams: &mut [StreamState; 2], room: usize) -> Option<Chunk> {
+        Stream::ALL.into_iter().zip(streams).find_map(|(stream, state)| {
+            let data = state.pending(room)?;
+            let chunk = Chunk { token, stream, offset: state.sent, data };
+            state.sent = chunk.end();
+            state.in_flight += payload(&chunk);
+            Some(chunk)
+        })
     }
 
     fn leave_if_done(&mut self, token: Token) -> Option<Token> {

@@ -44,6 +44,12 @@ impl StreamState {
         }
     }
 
+    /// A stream whose bytes are in a file: nothing is kept here.
+    pub(super) fn in_file(acknowledged: u64, written: u64) -> Self {
+        let acknowledged = acknowledged.min(written);
+        Self { acknowledged, sent: acknowledged, written, ..Self::default() }
+    }
+
     /// Marks that this many bytes were written and nobody has them.
     pub(super) fn give_up(&mut self, bytes: u64) {
         if bytes == 0 {
