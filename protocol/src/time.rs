@@ -63,6 +63,15 @@ impl Add<Duration> for Uptime {
     }
 }
 
+impl Sub<Duration> for Uptime {
+    type Output = Self;
+
+    /// Saturates at the machine's boot.
+    fn sub(self, duration: Duration) -> Self {
+        Self(self.0.saturating_sub(u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -77,5 +86,6 @@ mod tests {
     fn instants_saturate_instead_of_wrapping() {
         assert_eq!(Timestamp(i64::MAX) + Duration::MAX, Timestamp(i64::MAX));
         assert_eq!(Uptime(1) + Duration::MAX, Uptime(u64::MAX));
+        assert_eq!(Uptime(1) - Duration::MAX, Uptime(0));
     }
 }

@@ -1,0 +1,376 @@
+//! Attempts as containers, by any program that speaks like `docker`.
+//!
+//! Docker is the ledger for what runs, the attempt directory for what was said. Here each attempt is one task that follows it from its
+//! image to its verdict (`attempt`); what it needs of the engine is asked through the CLI with time limits (`cli`), and whether the
+//! engine answers at all is one shared fact (`health`). Dropping the runtime leaves every container running: the next one adopts them
+//! (`survey`).
+
+mod attempt;
+mod cli;
+mod container;
+mod events;
+mod health;
+mod images;
+mod remove;
+mod replay;
+mod stop;
+mod survey;
+mod sweep;
+
+use std::collections::HashMap;
+use std::future::Future;
+use std::path::PathBuf;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use protocol::order::StopCause;
+use protocol::report::{Availability, ReleaseCause};
+use protocol::{ClusterId, RuntimeKind, Token};
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+use worker::input::RuntimeEvent;
+use worker::step::{Launch, StopStep};
+
+use self::attempt::Attempt;
+use self::cli::{Answer, CallError, Cli};
+use self::container::Container;
+use self::health::Health;
+use self::images::Images;
+use self::remove::Leftover;
+use super::policy::Allow;
+use super::{Events, Membership, Runtime, Survey};
+use crate::attempt_dir::{self, AttemptDir, Ledger, describe};
+use crate::logs::Logs;
+
+/// How this worker uses Docker.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// The program: `docker`, or one that speaks like it.
+    pub program: PathBuf,
+    /// What jobs may do here.
+    pub allow: Allow,
+    /// How long to wait before each further try of a pull that failed for a reason that may pass.
+    pub pull_retries: Vec<Duration>,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            program: "docker".into(),
+            allow: Allow::default(),
+            pull_retries: [10, 60, 300].map(Duration::from_secs).into(),
+        }
+    }
+}
+
+/// The runtime. Its tasks end with it; its containers do not.
+pub struct Docker {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    config: Config,
+    cli: Cli,
+    ledger: Ledger,
+    logs: Logs,
+    events: Events,
+    health: Health,
+    images: Images,
+    membership: Mutex<Option<Membership>>,
+    attempts: Mutex<HashMap<Token, Arc<Attempt>>>,
+    leftovers: mpsc::UnboundedSender<Leftover>,
+    over: CancellationToken,
+}
+
+impl Docker {
+    /// A runtime with this state directory's attempts. To be called within a tokio runtime.
+    #[must_use]
+    pub fn new(config: Config, ledger: Ledger, logs: Logs, events: Events) -> Self {
+        let (leftovers, removals) = mpsc::unbounded_channel();
+        let shared = Arc::new(Shared {
+            cli: Cli::new(&config.program),
+            config,
+            ledger,
+            logs,
+            health: Health::new(events.clone()),
+            events,
+            images: Images::default(),
+            membership: Mutex::default(),
+            attempts: Mutex::default(),
+            leftovers,
+            over: CancellationToken::new(),
+        });
+        shared.spawn(remove::run(Arc::clone(&shared), removals));
+        shared.spawn(Arc::clone(&shared).probe());
+        Self { shared }
+    }
+
+    /// The engine's own id, by which workers that share it are known. None if it does not answer.
+    pub async fn engine_id(&self) -> Option<String> {
+        let answer = self.shared.call(["info", "--format", "{{.ID}}"]).await.ok()?;
+        let id = answer.stdout.trim();
+        (answer.ok && !id.is_empty()).then(|| id.to_owned())
+    }
+
+    /// Whether the engine answers now.
+    pub async fn availability(&self) -> Availability {
+        survey::availability(self.shared.ping().await)
+    }
+}
+
+impl Drop for Docker {
+    fn drop(&mut self) {
+        self.shared.over.cancel();
+    }
+}
+
+impl Runtime for Docker {
+    fn kind(&self) -> RuntimeKind {
+        RuntimeKind::Docker
+    }
+
+    fn joined(&self, membership: Membership) {
+        let before =
+            self.shared.membership.lock().unwrap_or_else(PoisonError::into_inner).replace(membership);
+        if before == Some(membership) {
+            return;
+        }
+        if let Some(before) = before {
+            tracing::warn!(?before, now = ?membership, "this worker belongs to another installation now");
+        }
+        self.shared.spawn(events::listen(Arc::clone(&self.shared), membership));
+        self.shared.spawn(sweep::run(Arc::clone(&self.shared), membership));
+    }
+
+    fn survey(&self) -> Pin<Box<dyn Future<Output = Survey> + Send + '_>> {
+        Box::pin(survey::survey(&self.shared))
+    }
+
+    fn start(&self, launch: Launch) {
+        let (shared, token) = (Arc::clone(&self.shared), launch.token);
+        let Some(membership) = shared.membership() else {
+            return shared.refuse(
+                token,
+                ReleaseCause::RuntimeUnavailable,
+                "this worker has not joined yet".into(),
+            );
+        };
+        // Known from this moment on, so that no stop is missed.
+        let attempt = Arc::new(Attempt::new(launch, membership, shared.ledger.dir(token), None));
+        if shared.know(&attempt) {
+            self.shared.spawn(async move { shared.start(attempt, membership).await });
+        }
+    }
+
+    fn stop(&self, token: Token, cause: StopCause, step: StopStep) {
+        if let Some(attempt) = self.shared.attempt(token) {
+            self.shared.spawn(stop::step(Arc::clone(&self.shared), attempt, cause, step));
+        }
+    }
+
+    fn forget(&self, token: Token) {
+        let shared = Arc::clone(&self.shared);
+        if let Some(attempt) = shared.drop_attempt(token) {
+            shared.discard(attempt.name.clone(), attempt.dir.clone());
+            return;
+        }
+        // A survey found it unstarted. What carries the same number and is another attempt's stays.
+        let (Some(membership), dir) = (shared.membership(), shared.ledger.dir(token)) else { return };
+        self.shared.spawn(async move {
+            let there = dir.clone();
+            let launch = tokio::task::spawn_blocking(move || there.launch().ok()).await.ok().flatten();
+            if launch.is_some_and(|it| it.token == token) {
+                shared.discard(token.container_name(membership.cluster), dir);
+            }
+        });
+    }
+}
+
+impl Shared {
+    async fn start(self: &Arc<Self>, attempt: Arc<Attempt>, membership: Membership) {
+        if let Err((cause, why)) = self.prepare(&attempt).await {
+            self.drop_attempt(attempt.token());
+            return self.refuse(attempt.token(), cause, why);
+        }
+        let (shared, runs) = (Arc::clone(self), Arc::clone(&attempt));
+        let run = async move { runs.run(&shared, membership).await };
+        let run = tokio::spawn(self.over.clone().run_until_cancelled_owned(run));
+        if run.await.is_err_and(|error| error.is_panic()) {
+            tracing::error!(attempt = %attempt.token(), "its task panicked; it is watched again from what the engine says");
+            self.watch(attempt);
+        }
+    }
+
+    /// Whether it may run here; and its directory.
+    async fn prepare(&self, attempt: &Arc<Attempt>) -> Result<(), (ReleaseCause, String)> {
+        if let Some(why) = self.config.allow.refuses(&attempt.launch.spec, |path| path.canonicalize().ok()) {
+            return Err((ReleaseCause::Policy, why));
+        }
+        let unavailable = |why: String| (ReleaseCause::RuntimeUnavailable, why);
+        let (ledger, launch) = (self.ledger.clone(), attempt.launch.clone());
+        let made = tokio::task::spawn_blocking(move || ledger.create(&launch)?.stopping()).await;
+        let stopping = made
+            .map_err(|error| unavailable(error.to_string()))?
+            .map_err(|error| unavailable(describe(&error)))?;
+        if stopping.is_some() {
+            attempt.stopping.send_replace(stopping);
+        }
+        Ok(())
+    }
+
+    /// Goes on with an attempt that was begun earlier.
+    fn watch(self: &Arc<Self>, attempt: Arc<Attempt>) {
+        let shared = Arc::clone(self);
+        self.spawn(async move { attempt.watch(&shared).await });
+    }
+
+    /// Keeps an attempt in the books. Whether it is new there.
+    fn know(&self, attempt: &Arc<Attempt>) -> bool {
+        let mut attempts = self.attempts();
+        if attempts.contains_key(&attempt.token()) {
+            return false;
+        }
+        attempts.insert(attempt.token(), Arc::clone(attempt));
+        true
+    }
+
+    fn drop_attempt(&self, token: Token) -> Option<Arc<Attempt>> {
+        self.attempts().remove(&token)
+    }
+
+    fn attempt(&self, token: Token) -> Option<Arc<Attempt>> {
+        self.attempts().get(&token).map(Arc::clone)
+    }
+
+    fn attempt_named(&self, name: &str) -> Option<Arc<Attempt>> {
+        self.attempts().values().find(|it| it.name == name).map(Arc::clone)
+    }
+
+    fn membership(&self) -> Option<Membership> {
+        *self.membership.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Removes what is left of it, soon.
+    fn discard(&self, name: String, dir: AttemptDir) {
+        // Its receiver lives as long as the runtime.
+        let _ = self.leftovers.send((name, dir));
+    }
+
+    /// Asks an engine that does not answer until it does.
+    async fn probe(self: Arc<Self>) {
+        loop {
+            self.health.wait_until_down().await;
+            tokio::time::sleep(PROBE_EVERY).await;
+            // Its answer is noted; nobody else needs it.
+            let _ = self.ping().await;
+        }
+    }
+
+    fn refuse(&self, token: Token, cause: ReleaseCause, why: String) {
+        self.tell(RuntimeEvent::Refused { token, cause, why });
+    }
+
+    fn tell(&self, event: RuntimeEvent) {
+        // Nobody listens any more: the worker is leaving.
+        let _ = self.events.send(event);
+    }
+
+    /// Runs it until the runtime is dropped.
+    fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
+        drop(tokio::spawn(self.over.clone().run_until_cancelled_owned(task)));
+    }
+
+    /// Every container of the cluster on this engine.
+    async fn list(&self, cluster: ClusterId) -> Result<Vec<Container>, CallError> {
+        let filter = format!("label=longshore.cluster={cluster}");
+        let answer =
+            self.call(["ps", "-a", "--no-trunc", "--filter", &filter, "--format", "{{.Names}}"]).await?;
+        if !answer.ok {
+            return Err(CallError::Unreachable(answer.complaint()));
+        }
+        let names: Vec<&str> = answer.stdout.lines().collect();
+        let mut containers = Vec::with_capacity(names.len());
+        for names in names.chunks(INSPECT_MAX) {
+            containers.extend(self.inspect(names).await?);
+        }
+        Ok(containers)
+    }
+
+    /// What the engine says of these, without those that it does not know.
+    async fn inspect<S: AsRef<str>>(&self, names: &[S]) -> Result<Vec<Container>, CallError> {
+        let args = ["inspect", "--type", "container", "-f", container::FORMAT, "--"];
+        let answer = self.call(args.into_iter().chain(names.iter().map(AsRef::as_ref))).await?;
+        let unknown =
+            |line: &str| line.to_lowercase().contains("no such container") || line.trim().is_empty();
+        if !answer.ok && !answer.stderr.lines().all(unknown) {
+            return Err(CallError::Unreachable(answer.complaint()));
+        }
+        Ok(answer.stdout.lines().filter(|it| !it.trim().is_empty()).filter_map(Container::parse).collect())
+    }
+
+    /// Removes a container whatever its state; its absence is success.
+    async fn remove_now(&self, name: &str) {
+        if let Err(error) = self.call(["rm", "-f", "-v", "--", name]).await {
+            tracing::warn!(container = name, %error, "cannot be removed");
+        }
+    }
+
+    async fn ping(&self) -> Result<(), CallError> {
+        let answer = self.cli.call(["version", "--format", "{{.Server.Version}}"], PING_LIMIT).await;
+        let answer =
+            answer.and_then(|it| if it.ok { Ok(()) } else { Err(CallError::Unreachable(it.complaint())) });
+        match &answer {
+            Ok(()) => self.health.up(),
+            Err(error) => self.note(error),
+        }
+        answer
+    }
+
+    /// An auxiliary call. Learns from it whether the engine is there.
+    async fn call<S: AsRef<std::ffi::OsStr>>(
+        &self,
+        args: impl IntoIterator<Item = S>,
+    ) -> Result<Answer, CallError> {
+        let answer = self.cli.call(args, CALL_LIMIT).await;
+        match &answer {
+            Ok(_) => self.health.up(),
+            // One container may hang while the engine is well.
+            Err(CallError::Slow(_)) => drop(self.ping().await),
+            Err(error) => self.note(error),
+        }
+        answer
+    }
+
+    /// The engine did not answer: from now on it is asked until it does.
+    fn note(&self, error: &CallError) {
+        if self.health.down(&describe(error)) {
+            tracing::warn!(error = describe(error), "the engine cannot be used");
+        }
+    }
+
+    fn attempts(&self) -> MutexGuard<'_, HashMap<Token, Arc<Attempt>>> {
+        self.attempts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Does something that blocks, such as a sync, elsewhere. What fails is logged: there is nobody who could do better.
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, attempt_dir::Error> + Send + 'static,
+) -> Option<T> {
+    let done = tokio::task::spawn_blocking(work).await.ok()?;
+    done.inspect_err(|error| {
+        tracing::error!(error = describe(error), "the attempt's directory cannot be used")
+    })
+    .ok()
+}
+
+/// An engine that answers does so within milliseconds; under load within a second or two.
+const CALL_LIMIT: Duration = Duration::from_secs(10);
+const PING_LIMIT: Duration = Duration::from_secs(5);
+
+/// Between two questions to an engine that does not answer.
+const PROBE_EVERY: Duration = Duration::from_secs(2);
+
+/// Containers asked for by one call.
+const INSPECT_MAX: usize = 100;

@@ -1,0 +1,199 @@
+//! The `docker` program: how it is called, for how long, and which of its complaints mean that the engine is not there.
+//!
+//! Two kinds of calls. Auxiliary ones have a time limit and are killed at its end: a stuck engine makes every call hang. The one that
+//! runs a job has none, is never killed by us but as the last step of a stop, and outlives this process.
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::{self, Seek, Write};
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::Duration;
+
+use rustix::fs::MemfdFlags;
+use tokio::process::{Child, Command};
+
+use crate::runtime::argv::CommandLine;
+
+/// The program and the environment that it is called with.
+#[derive(Debug)]
+pub(super) struct Cli {
+    program: PathBuf,
+    environment: Vec<(OsString, OsString)>,
+}
+
+/// What an auxiliary call said.
+#[derive(Debug)]
+pub(super) struct Answer {
+    pub(super) ok: bool,
+    pub(super) stdout: String,
+    pub(super) stderr: String,
+}
+
+/// Why an auxiliary call said nothing.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum CallError {
+    /// The program cannot be run: wrong path, not installed.
+    #[error("cannot run `{}`", program.display())]
+    Program {
+        program: PathBuf,
+        #[source]
+        source: io::Error,
+    },
+    /// The engine is not there, or does not let us in; the program's own words.
+    #[error("{0}")]
+    Unreachable(String),
+    /// No answer within the time limit.
+    #[error("no answer within {} s", .0.as_secs())]
+    Slow(Duration),
+}
+
+impl Cli {
+    /// Takes over from our own environment what concerns the program, and nothing else.
+    pub(super) fn new(program: &Path) -> Self {
+        let concerns = |name: &OsString| {
+            let name = name.to_string_lossy();
+            name.starts_with("DOCKER_") || PASSED_ON.contains(&&*name)
+        };
+        Self {
+            program: program.into(),
+            environment: std::env::vars_os().filter(|(name, _)| concerns(name)).collect(),
+        }
+    }
+
+    /// Asks for something that is answered at once, and kills the call if it is not.
+    pub(super) async fn call<S: AsRef<std::ffi::OsStr>>(
+        &self,
+        args: impl IntoIterator<Item = S>,
+        limit: Duration,
+    ) -> Result<Answer, CallError> {
+        let child = self.spawn(args)?;
+        let output = tokio::time::timeout(limit, child.wait_with_output()).await;
+        let output = output.map_err(|_| CallError::Slow(limit))?.map_err(|source| self.failed(source))?;
+        let answer = Answer {
+            ok: output.status.success(),
+            stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
+            stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
+        };
+        match unreachable(&answer.stderr) {
+            Some(why) if !answer.ok => Err(CallError::Unreachable(why)),
+            _ => Ok(answer),
+        }
+    }
+
+    /// Starts something whose output is read through pipes and that ends with the value.
+    pub(super) fn spawn<S: AsRef<std::ffi::OsStr>>(
+        &self,
+        args: impl IntoIterator<Item = S>,
+    ) -> Result<Child, CallError> {
+        let mut command = self.command();
+        command
+            .args(args)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .kill_on_drop(true);
+        command.spawn().map_err(|source| self.failed(source))
+    }
+
+    /// Starts a job. It goes on when the value, or this process, is gone: its outputs are files, its group is its own, and its
+    /// environment is complete before it starts.
+    pub(super) fn run(&self, line: &CommandLine, stdout: File, stderr: File) -> Result<Child, CallError> {
+        let environment = in_memory(&line.environment).map_err(|source| self.failed(source))?;
+        let mut command = self.command();
+        command.args(&line.args).stdin(environment).stdout(stdout).stderr(stderr);
+        command.spawn().map_err(|source| self.failed(source))
+    }
+
+    fn command(&self) -> Command {
+        let mut command = Command::new(&self.program);
+        command.env_clear().envs(self.environment.iter().map(|(name, value)| (name, value))).process_group(0);
+        command
+    }
+
+    fn failed(&self, source: io::Error) -> CallError {
+        CallError::Program { program: self.program.clone(), source }
+    }
+}
+
+impl Answer {
+    /// What it complained about, in one line.
+    pub(super) fn complaint(&self) -> String {
+        one_line(&self.stderr)
+    }
+}
+
+/// Docker's complaint that the engine is not there, if it is that.
+pub(super) fn unreachable(stderr: &str) -> Option<String> {
+    let said = |it: &&str| UNREACHABLE.iter().any(|phrase| it.contains(phrase));
+    stderr.lines().find(said).map(one_line)
+}
+
+/// Docker's words without its help, its name and its line breaks.
+pub(super) fn one_line(stderr: &str) -> String {
+    let lines = stderr.lines().map(str::trim).filter(|it| !it.is_empty());
+    let useful = lines.filter(|it| !it.starts_with("See 'docker") && !it.starts_with("Run 'docker"));
+    let text = useful.collect::<Vec<_>>().join(" ");
+    let text = text.trim_start_matches("docker: ").trim_start_matches("Error response from daemon: ");
+    text.chars().filter(|it| !it.is_control()).take(MESSAGE_CHARS_MAX).collect()
+}
+
+/// A file that is nowhere on disk, so that all of it is there before anybody reads it: a worker that dies half-way through a pipe
+/// would start a job with half of its environment.
+fn in_memory(bytes: &[u8]) -> io::Result<File> {
+    let mut file = File::from(rustix::fs::memfd_create("environment", MemfdFlags::CLOEXEC)?);
+    file.write_all(bytes)?;
+    file.rewind()?;
+    Ok(file)
+}
+
+/// Beside `DOCKER_*`. What a job's environment names must never steer the program.
+const PASSED_ON: [&str; 4] = ["PATH", "HOME", "XDG_RUNTIME_DIR", "SSH_AUTH_SOCK"];
+
+const UNREACHABLE: [&str; 6] = [
+    "Cannot connect to the Docker daemon",
+    "permission denied while trying to connect",
+    "error during connect",
+    "failed to connect to the docker API",
+    "client version",
+    "unable to resolve docker endpoint",
+];
+
+const MESSAGE_CHARS_MAX: usize = 500;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn complaints_become_one_line() {
+        let stderr =
+            "docker: Error response from daemon: No such image: nosuch:1.\nSee 'docker run --help'.\n";
+        assert_eq!(one_line(stderr), "No such image: nosuch:1.");
+        let down = "docker: Cannot connect to the Docker daemon at unix:///x. Is the docker daemon running?\n\nRun 'docker run --help' for more information\n";
+        assert!(unreachable(down).is_some_and(|it| it.starts_with("Cannot connect")));
+        assert_eq!(unreachable("Error: No such container: x"), None);
+    }
+
+    #[tokio::test]
+    async fn a_call_that_hangs_is_given_up_and_one_that_cannot_start_says_so() {
+        let hangs = Cli::new(Path::new("/bin/sh")).call(["-c", "sleep 60"], Duration::from_millis(50)).await;
+        assert!(matches!(hangs, Err(CallError::Slow(_))), "{hangs:?}");
+        let missing =
+            Cli::new(Path::new("/nonexistent/docker")).call(["version"], Duration::from_secs(5)).await;
+        assert!(matches!(missing, Err(CallError::Program { .. })), "{missing:?}");
+    }
+
+    #[tokio::test]
+    async fn nothing_else_of_our_environment_reaches_the_program() {
+        let answer =
+            Cli::new(Path::new("/bin/sh")).call(["-c", "env | cut -d= -f1"], Duration::from_secs(5)).await;
+        let names = answer.expect("an answer").stdout;
+        let ours = |it: &str| {
+            it.starts_with("DOCKER_")
+                || PASSED_ON.contains(&it)
+                || ["PWD", "_", "SHLVL", "OLDPWD"].contains(&it)
+        };
+        assert!(names.lines().all(ours), "{names}");
+    }
+}

@@ -1,0 +1,329 @@
+//! What `docker inspect` says about a container, and what that means. Pure.
+//!
+//! The CLI's exit code is never the verdict: 125, 126, 127, 137 and 143 may each be the program's own. A container whose `StartedAt` is
+//! zero never started, whatever else it says; all others ran.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use protocol::{ClusterId, Fence, JobId, Nonce, Now, Token, Uptime, WorkerId};
+use serde::Deserialize;
+use worker::input::{Exit, Fault};
+
+use crate::runtime::argv::LABEL_PREFIX;
+
+/// The format to ask for: one line of JSON per container.
+pub(super) const FORMAT: &str = concat!(
+    r#"{"Id":{{json .Id}},"Name":{{json .Name}},"Created":{{json .Created}},"#,
+    r#""State":{{json .State}},"Labels":{{json .Config.Labels}},"Image":{{json .Config.Image}}}"#
+);
+
+/// One container.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "PascalCase")]
+pub(super) struct Container {
+    pub(super) id: String,
+    name: String,
+    created: String,
+    pub(super) state: State,
+    #[serde(default)]
+    labels: Option<HashMap<String, String>>,
+    #[serde(default)]
+    pub(super) image: String,
+}
+
+/// Its state, as far as it matters here.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "PascalCase")]
+pub(super) struct State {
+    pub(super) status: Status,
+    exit_code: i32,
+    #[serde(rename = "OOMKilled", default)]
+    oom_killed: bool,
+    #[serde(default)]
+    error: String,
+    started_at: String,
+    finished_at: String,
+}
+
+/// Docker's words for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Status {
+    Created,
+    Running,
+    Paused,
+    Restarting,
+    Removing,
+    Exited,
+    Dead,
+    #[serde(other)]
+    Unknown,
+}
+
+/// What it means.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Meaning {
+    /// Made, and never started: whoever made it will start it, or is gone.
+    Unstarted,
+    /// It could not be started.
+    Failed(Exit),
+    /// It runs, or will go on running.
+    Running,
+    /// It changes: look again.
+    Changing,
+    /// It ran and ended.
+    Ended,
+}
+
+impl Container {
+    /// Reads what was asked for with [`FORMAT`].
+    pub(super) fn parse(line: &str) -> Option<Self> {
+        serde_json::from_str(line)
+            .inspect_err(|error| tracing::warn!(%error, "docker's answer cannot be understood"))
+            .ok()
+    }
+
+    pub(super) fn name(&self) -> &str {
+        self.name.trim_start_matches('/')
+    }
+
+    /// Whose it is, by its labels.
+    pub(super) fn owner(&self) -> Option<(ClusterId, WorkerId, Token)> {
+        let number = |key| self.label(key)?.parse::<u64>().ok();
+        let token = Token {
+            job: JobId(number("job")?),
+            fence: Fence(number("fence")?),
+            nonce: Nonce(u64::from_str_radix(self.label("nonce")?, 16).ok()?),
+        };
+        let cluster = ClusterId(u32::from_str_radix(self.label("cluster")?, 16).ok()?);
+        Some((cluster, WorkerId(number("worker")?), token))
+    }
+
+    /// A label of ours.
+    pub(super) fn label(&self, key: &str) -> Option<&str> {
+        self.labels.as_ref()?.get(&format!("{LABEL_PREFIX}{key}")).map(String::as_str)
+    }
+
+    pub(super) fn meaning(&self) -> Meaning {
+        let state = &self.state;
+        match state.status {
+            Status::Running | Status::Paused | Status::Restarting => Meaning::Running,
+            Status::Removing | Status::Unknown => Meaning::Changing,
+            _ if self.started().is_some() => Meaning::Ended,
+            Status::Created if state.error.is_empty() && state.exit_code == 0 => Meaning::Unstarted,
+            Status::Created | Status::Exited | Status::Dead => Meaning::Failed(not_started(state)),
+        }
+    }
+
+    pub(super) fn exit_code(&self) -> i32 {
+        self.state.exit_code
+    }
+
+    /// How it ended, if it ran.
+    pub(super) fn exit(&self, memory_limited: bool, oom_seen: bool) -> Exit {
+        Exit::Ran {
+            code: self.state.exit_code,
+            oom: self.state.oom_killed || oom_seen,
+            memory_limited,
+            ran: self.ran(),
+            result: None,
+        }
+    }
+
+    /// Whether it ended as one does whose engine dies: by a signal that nobody of us sent.
+    pub(super) fn looks_like_a_dead_engine(&self) -> bool {
+        !self.state.oom_killed && [137, 143, 255].contains(&self.state.exit_code)
+    }
+
+    /// Whether the engine itself lost track of it.
+    pub(super) fn was_lost_by_the_engine(&self) -> bool {
+        self.state.exit_code == 255 && !self.state.error.is_empty()
+    }
+
+    /// For how long it ran. Docker's `FinishedAt` can lie a millisecond before `StartedAt`.
+    pub(super) fn ran(&self) -> Duration {
+        let (Some(started), Some(finished)) = (self.started(), instant(&self.state.finished_at)) else {
+            return Duration::ZERO;
+        };
+        Duration::try_from(finished.duration_since(started)).unwrap_or_default()
+    }
+
+    /// When it started, on our own clock; now if it says nothing.
+    pub(super) fn started_at(&self, now: Now) -> Uptime {
+        on_our_clock(self.started(), now)
+    }
+
+    /// When it ended, on our own clock; now if it says nothing.
+    pub(super) fn ended_at(&self, now: Now) -> Uptime {
+        on_our_clock(instant(&self.state.finished_at), now)
+    }
+
+    /// How long ago it was made.
+    pub(super) fn age(&self, now: Now) -> Duration {
+        now.up.since(on_our_clock(instant(&self.created), now))
+    }
+
+    pub(super) fn started(&self) -> Option<jiff::Timestamp> {
+        instant(&self.state.started_at)
+    }
+}
+
+/// Whether Docker's words prove that the definition is to blame: the same on every machine.
+pub(super) fn fault_of(message: &str) -> Fault {
+    let blamed = DEFINITION_FAULTS.iter().any(|phrase| message.contains(phrase));
+    if blamed { Fault::Definition } else { Fault::Host }
+}
+
+fn not_started(state: &State) -> Exit {
+    let message = super::cli::one_line(&state.error);
+    let proven = matches!(state.exit_code, 126 | 127);
+    Exit::NotStarted {
+        fault: if proven { Fault::Definition } else { fault_of(&message) },
+        code: Some(state.exit_code).filter(|code| *code != 0),
+        message: if message.is_empty() { "the container could not be started".into() } else { message },
+    }
+}
+
+fn on_our_clock(at: Option<jiff::Timestamp>, now: Now) -> Uptime {
+    let Some(at) = at else { return now.up };
+    let ago = i128::from(now.utc.0) * 1_000_000 - at.as_nanosecond();
+    Uptime(now.up.0.saturating_sub(u64::try_from(ago).unwrap_or(0)))
+}
+
+/// Docker's zero time is the year 1.
+fn instant(text: &str) -> Option<jiff::Timestamp> {
+    text.parse::<jiff::Timestamp>().ok().filter(|at| at.as_second() > 0)
+}
+
+/// Words of Docker and its runtime about what no machine could start. A missing mount source or network is none of them: it may
+/// exist elsewhere.
+const DEFINITION_FAULTS: [&str; 12] = [
+    "executable file not found",
+    "no such file or directory: unknown",
+    "permission denied: unknown",
+    "unable to find user",
+    "unable to find group",
+    "no matching entries in passwd file",
+    "no matching entries in group file",
+    "invalid reference format",
+    "Minimum memory limit",
+    "invalid argument",
+    "No command specified",
+    "is not an absolute path",
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LABELS: &str = r#"{"longshore.cluster":"00c0ffee","longshore.worker":"4","longshore.job":"12","longshore.fence":"34",
+        "longshore.nonce":"00000000000000ab","longshore.managed":"true"}"#;
+
+    fn container(state: &str) -> Container {
+        let json = format!(
+            r#"{{"Id":"abc","Name":"/longshore-00c0ffee-12-34","Created":"2026-01-01T00:00:00.5Z","State":{state},"Labels":{LABELS},"Image":"app"}}"#
+        );
+        Container::parse(&json).expect("valid")
+    }
+
+    fn ended(code: i32, oom: bool) -> Container {
+        container(&format!(
+            r#"{{"Status":"exited","Running":false,"Paused":false,"Restarting":false,"OOMKilled":{oom},"Dead":false,"Pid":0,"ExitCode":{code},
+            "Error":"","StartedAt":"2026-01-01T00:00:01.000000001Z","FinishedAt":"2026-01-01T00:00:03.5Z"}}"#
+        ))
+    }
+
+    fn created(code: i32, error: &str) -> Container {
+        container(&format!(
+            r#"{{"Status":"created","ExitCode":{code},"Error":{error:?},"OOMKilled":false,
+            "StartedAt":"0001-01-01T00:00:00Z","FinishedAt":"0001-01-01T00:00:00Z"}}"#
+        ))
+    }
+
+    fn fault(container: &Container) -> Fault {
+        match container.meaning() {
+            Meaning::Failed(Exit::NotStarted { fault, .. }) => fault,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn every_code_of_a_program_that_ran_is_its_own() {
+        for code in [0, 1, 125, 126, 127, 137, 143, 255] {
+            let container = ended(code, false);
+            assert_eq!(container.meaning(), Meaning::Ended);
+            let Exit::Ran { code: told, ran, oom: false, .. } = container.exit(false, false) else {
+                panic!("{code}")
+            };
+            assert_eq!((told, ran), (code, Duration::from_nanos(2_499_999_999)));
+        }
+    }
+
+    #[test]
+    fn a_container_that_never_started_says_whose_fault_that_is() {
+        let runc = "failed to create shim task: OCI runtime create failed: runc create failed: unable to start container process: ";
+        let not_found =
+            created(127, &format!("{runc}exec: \"nosuch\": executable file not found in $PATH: unknown"));
+        let not_executable = created(126, &format!("{runc}exec: \"/etc\": permission denied: unknown"));
+        let no_user = created(128, "unable to find user nobody2: no matching entries in passwd file");
+        for container in [&not_found, &not_executable, &no_user] {
+            assert_eq!(fault(container), Fault::Definition);
+        }
+        let bridge = created(
+            128,
+            "failed to create endpoint x on network bridge: adding interface veth1 to bridge docker0 failed",
+        );
+        let limits =
+            created(128, &format!("{runc}error setting rlimit type 7: operation not permitted: unknown"));
+        for container in [&bridge, &limits] {
+            assert_eq!(fault(container), Fault::Host);
+        }
+    }
+
+    #[test]
+    fn states_mean_what_they_mean() {
+        assert_eq!(created(0, "").meaning(), Meaning::Unstarted);
+        for (status, meaning) in [
+            ("running", Meaning::Running),
+            ("paused", Meaning::Running),
+            ("removing", Meaning::Changing),
+            ("strange", Meaning::Changing),
+        ] {
+            let mut container = ended(0, false);
+            container.state.status = serde_json::from_str(&format!("{status:?}")).expect("any word");
+            assert_eq!(container.meaning(), meaning, "{status}");
+        }
+        let mut dead = created(0, "");
+        dead.state.status = Status::Dead;
+        assert_eq!(fault(&dead), Fault::Host);
+    }
+
+    #[test]
+    fn the_memory_killer_is_no_dead_engine() {
+        assert!(ended(137, false).looks_like_a_dead_engine());
+        assert!(!ended(137, true).looks_like_a_dead_engine());
+        assert!(!ended(1, false).looks_like_a_dead_engine());
+        assert!(matches!(
+            ended(0, true).exit(true, false),
+            Exit::Ran { code: 0, oom: true, memory_limited: true, .. }
+        ));
+    }
+
+    #[test]
+    fn labels_tell_the_owner_and_strange_ones_nothing() {
+        let token = Token { job: JobId(12), fence: Fence(34), nonce: Nonce(0xab) };
+        assert_eq!(ended(0, false).owner(), Some((ClusterId(0xc0ffee), WorkerId(4), token)));
+        let mut strange = ended(0, false);
+        strange.labels = None;
+        assert_eq!(strange.owner(), None);
+    }
+
+    #[test]
+    fn instants_land_on_our_own_clock() {
+        let now = Now { utc: protocol::Timestamp(1_767_225_605_000), up: Uptime(100_000_000_000) };
+        assert_eq!(ended(0, false).started_at(now), Uptime(96_000_000_001));
+        assert_eq!(ended(0, false).ended_at(now), Uptime(98_500_000_000));
+        assert_eq!(created(0, "").started_at(now), now.up);
+    }
+}

@@ -1,0 +1,78 @@
+//! Stopping an attempt, in whatever state its container is.
+//!
+//! `docker stop` of a container that is made and not yet started succeeds and does nothing; of one that does not exist yet it fails. So
+//! asking is repeated until the attempt has ended. Killing the CLI leaves the container; so the last step does both, and the brain
+//! repeats it.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use protocol::order::StopCause;
+use rustix::process::Signal;
+use worker::step::StopStep;
+
+use super::attempt::Attempt;
+use super::cli::CallError;
+use super::{Shared, blocking};
+use crate::runtime::{argv, proc};
+
+/// Takes one step. The cause is on disk before anything is done; the one that was there first stays.
+pub(super) async fn step(shared: Arc<Shared>, attempt: Arc<Attempt>, cause: StopCause, step: StopStep) {
+    if attempt.has_ended() {
+        return;
+    }
+    let dir = attempt.dir.clone();
+    let first = blocking(move || dir.record_stopping(cause)).await.unwrap_or(cause);
+    attempt.stopping.send_if_modified(|stopping| stopping.replace(first).is_none());
+    match step {
+        StopStep::Ask { grace } => ask(&shared, &attempt, grace).await,
+        StopStep::Kill => kill(&shared, &attempt).await,
+        StopStep::Remove => remove(&shared, &attempt).await,
+    }
+}
+
+async fn ask(shared: &Shared, attempt: &Attempt, grace: Duration) {
+    if attempt.being_asked.swap(true, Ordering::Relaxed) {
+        return;
+    }
+    let mut ended = attempt.ended.subscribe();
+    let seconds = argv::seconds(grace).to_string();
+    let limit = grace.saturating_add(PATIENCE);
+    loop {
+        let call = shared.cli.call(["stop", "-t", &seconds, "--", &attempt.name], limit);
+        let answer = tokio::select! {
+            _ = ended.wait_for(|it| *it) => return,
+            answer = call => answer,
+        };
+        if let Err(error) = answer
+            && !matches!(error, CallError::Slow(_))
+        {
+            shared.note(&error);
+            shared.health.wait_until_up().await;
+        }
+        if tokio::time::timeout(ASK_AGAIN, ended.wait_for(|it| *it)).await.is_ok() {
+            return;
+        }
+    }
+}
+
+async fn kill(shared: &Shared, attempt: &Attempt) {
+    if let Err(error) = shared.call(["kill", "--", &attempt.name]).await {
+        tracing::warn!(attempt = %attempt.token(), %error, "cannot kill a container");
+    }
+}
+
+async fn remove(shared: &Shared, attempt: &Attempt) {
+    let watcher = *attempt.watcher();
+    if let Some(pid) = watcher {
+        proc::signal_group(pid, Signal::KILL);
+    }
+    shared.remove_now(&attempt.name).await;
+}
+
+/// Beyond the grace, until `docker stop` is given up.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Between two times of asking: a container that was not there, or not started, may be now.
+const ASK_AGAIN: Duration = Duration::from_millis(250);

@@ -1,0 +1,163 @@
+//! What an earlier process of this worker has left: directories say what was begun, Docker says what became of it.
+//!
+//! A container without a directory (the state directory was lost, or torn) still carries its labels: it gets a directory again, and its
+//! outcome is reported like any other.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use protocol::report::{Availability, Foreign, OutputLengths};
+use protocol::{ContainerSpec, Revision, RuntimeKind, Token};
+use worker::input::{Exit, Found, Restored};
+use worker::step::Launch;
+
+use super::attempt::Attempt;
+use super::cli::CallError;
+use super::container::{Container, Meaning};
+use super::{Shared, blocking};
+use crate::attempt_dir::{Ending, Entry, describe};
+use crate::clock;
+use crate::runtime::{Membership, Survey, proc};
+
+/// Looks at everything once, and goes on watching what still runs.
+pub(super) async fn survey(shared: &Arc<Shared>) -> Survey {
+    let Some(membership) = shared.membership() else {
+        let availability = availability(shared.ping().await.map(drop));
+        return Survey { availability, restored: Vec::new(), foreign: Vec::new() };
+    };
+    let (availability, containers) = match shared.list(membership.cluster).await {
+        Ok(containers) => (Availability::Available, containers),
+        Err(error) => (availability(Err(error)), Vec::new()),
+    };
+    let (mut ours, foreign) = sort(containers, membership);
+    let ledger = shared.ledger.clone();
+    let entries = blocking(move || ledger.entries()).await.unwrap_or_default();
+    let mut restored = Vec::new();
+    for entry in entries.into_iter().filter(|it| it.launch.spec.runtime == RuntimeKind::Docker) {
+        let container = ours.remove(&entry.launch.token);
+        restored.push(restore(shared, membership, entry, container, availability.is_available()).await);
+    }
+    for (token, container) in ours {
+        if let Some(entry) = entry_for(shared, token, &container).await {
+            restored.push(restore(shared, membership, entry, Some(container), true).await);
+        }
+    }
+    Survey { availability, restored, foreign }
+}
+
+fn sort(containers: Vec<Container>, membership: Membership) -> (HashMap<Token, Container>, Vec<Foreign>) {
+    let (mut ours, mut foreign) = (HashMap::new(), Vec::new());
+    for container in containers {
+        match container.owner() {
+            Some((_, worker, token)) if worker == membership.worker => drop(ours.insert(token, container)),
+            Some((_, worker, token)) => foreign.push(Foreign { worker, token }),
+            None => tracing::warn!(container = container.name(), "has labels of ours that cannot be read"),
+        }
+    }
+    (ours, foreign)
+}
+
+/// Gives a container its directory back.
+async fn entry_for(shared: &Arc<Shared>, token: Token, container: &Container) -> Option<Entry> {
+    tracing::warn!(container = container.name(), "has no attempt directory: it is adopted by its labels");
+    let spec =
+        ContainerSpec { image: container.image.clone(), stop_grace: STOP_GRACE, ..ContainerSpec::default() };
+    let launch = Launch {
+        token,
+        revision: Revision::default(),
+        name: container.label("definition").unwrap_or_default().into(),
+        spec: spec.into(),
+        body: None,
+        time_left: None,
+    };
+    let ledger = shared.ledger.clone();
+    let made = launch.clone();
+    let dir = blocking(move || ledger.create(&made)).await?;
+    Some(Entry { dir, launch, stopping: None, ending: None })
+}
+
+async fn restore(
+    shared: &Arc<Shared>,
+    membership: Membership,
+    entry: Entry,
+    container: Option<Container>,
+    complete: bool,
+) -> Restored {
+    let Entry { dir, launch, stopping, ending } = entry;
+    let attempt = Arc::new(Attempt::new(launch.clone(), membership, dir, stopping));
+    shared.know(&attempt);
+    let found = match ending {
+        Some(ending) => ended(shared, &attempt, ending),
+        None => find(shared, &attempt, container, complete).await,
+    };
+    if found == Found::Unstarted {
+        // It may be started again, under the same token.
+        shared.drop_attempt(attempt.token());
+    }
+    Restored { launch, stopping, found }
+}
+
+fn ended(shared: &Shared, attempt: &Attempt, ending: Ending) -> Found {
+    let Ending { exit, output, at } = ending;
+    if output != OutputLengths::default() {
+        attempt.adopt_start(shared, "");
+    }
+    attempt.ended.send_replace(true);
+    shared.logs.finish(attempt.token(), output);
+    let now = clock::now();
+    Found::Ended { exit, output, at: now.up - now.utc.since(at) }
+}
+
+async fn find(
+    shared: &Arc<Shared>,
+    attempt: &Arc<Attempt>,
+    container: Option<Container>,
+    complete: bool,
+) -> Found {
+    let dir = attempt.dir.clone();
+    let spawned = blocking(move || dir.watcher()).await.flatten();
+    *attempt.watcher() = spawned.filter(|pid| proc::is_alive(*pid));
+    let has_cli = attempt.watcher().is_some();
+    let started = container.as_ref().filter(|it| it.started().is_some());
+    let news = started.map(|it| (it.id.clone(), it.started_at(clock::now())));
+    if let Some((container, _)) = &news {
+        attempt.adopt_start(shared, container);
+    }
+    let found = match container.as_ref().map(Container::meaning) {
+        _ if !complete => Found::Unknown,
+        Some(Meaning::Running) => {
+            let (container, at) = news.unwrap_or_else(|| (String::new(), clock::now().up));
+            Found::Running { container, at }
+        }
+        // Its CLI is about to make something of it, or will have seen its end in a moment: events tell.
+        _ if has_cli => Found::Unknown,
+        Some(Meaning::Changing) => Found::Unknown,
+        Some(Meaning::Unstarted) => {
+            shared.remove_now(&attempt.name).await;
+            Found::Unstarted
+        }
+        Some(Meaning::Failed(_) | Meaning::Ended) => attempt.conclude(shared).await.unwrap_or(Found::Unknown),
+        None if spawned.is_none() => Found::Unstarted,
+        // A CLI was started and is gone, and so is what it made.
+        None => {
+            let vanished =
+                Ending { exit: Exit::Vanished, output: OutputLengths::default(), at: clock::now().utc };
+            ended(shared, attempt, vanished)
+        }
+    };
+    if matches!(found, Found::Running { .. } | Found::Unknown) {
+        shared.watch(Arc::clone(attempt));
+    }
+    found
+}
+
+pub(super) fn availability(answer: Result<(), CallError>) -> Availability {
+    match answer {
+        Ok(()) => Availability::Available,
+        Err(error) => Availability::Unavailable(describe(&error)),
+    }
+}
+
+/// For containers whose definition is not known any more: Docker's own default.
+const STOP_GRACE: Duration = Duration::from_secs(10);

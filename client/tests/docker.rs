@@ -1,0 +1,376 @@
+//! The docker runtime against a real engine.
+
+mod support;
+
+use std::time::Duration;
+
+use longshore_client::runtime::Runtime;
+use longshore_client::runtime::docker::Config;
+use longshore_client::runtime::policy::Allow;
+use protocol::ContainerSpec;
+use protocol::container::{PullPolicy, Resources, Volume};
+use protocol::order::StopCause;
+use protocol::report::{OutputLengths, ReleaseCause};
+use support::{Desk, IMAGE, Outcome, docker, launch, shell, spec};
+use worker::input::{Exit, Fault, RuntimeEvent};
+use worker::step::StopStep;
+
+fn code(outcome: &Outcome) -> i32 {
+    match outcome {
+        Outcome::Ended(Exit::Ran { code, .. }, _) => *code,
+        other => panic!("it did not run: {other:?}"),
+    }
+}
+
+fn not_started(outcome: &Outcome) -> (Fault, String) {
+    match outcome {
+        Outcome::Ended(Exit::NotStarted { fault, message, .. }, _) => (*fault, message.clone()),
+        other => panic!("it started: {other:?}"),
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_exit_code_of_a_program_is_its_own() {
+    let mut desk = Desk::new();
+    for (job, wanted) in [0, 1, 3, 125, 126, 127, 255].into_iter().enumerate() {
+        let outcome = desk.run(job as u64, shell(&format!("exit {wanted}"))).await;
+        assert_eq!(code(&outcome), wanted);
+    }
+    let order = desk.seen.iter().filter(|it| !matches!(it, RuntimeEvent::Availability(..)));
+    let kinds: Vec<_> = order
+        .map(|it| match it {
+            RuntimeEvent::Progressed(..) => 'p',
+            RuntimeEvent::Started { .. } => 's',
+            RuntimeEvent::Ended { .. } => 'e',
+            _ => '?',
+        })
+        .collect();
+    assert_eq!(String::from_iter(kinds), "pse".repeat(7));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_cannot_start_says_whose_fault_it_is() {
+    let mut desk = Desk::new();
+    let cases = [
+        (spec(&["nosuchcommand"]), Fault::Definition, "not found"),
+        (spec(&["/etc"]), Fault::Definition, "permission denied"),
+        (ContainerSpec { user: Some("nobody2".into()), ..spec(&["true"]) }, Fault::Definition, "nobody2"),
+        (
+            ContainerSpec { network: Some("nosuchnetwork".into()), ..spec(&["true"]) },
+            Fault::Host,
+            "nosuchnetwork",
+        ),
+        (
+            ContainerSpec {
+                resources: Resources { memory_bytes: Some(1 << 20), ..Resources::default() },
+                ..spec(&["true"])
+            },
+            Fault::Definition,
+            "memory",
+        ),
+        (
+            ContainerSpec { environment: vec![("A B".into(), "1".into())], ..spec(&["true"]) },
+            Fault::Definition,
+            "A B",
+        ),
+    ];
+    for (job, (spec, fault, text)) in cases.into_iter().enumerate() {
+        let outcome = desk.run(job as u64, spec).await;
+        let (whose, message) = not_started(&outcome);
+        assert_eq!(whose, fault, "{message}");
+        assert!(message.contains(text), "{message}");
+        assert!(matches!(outcome, Outcome::Ended(_, OutputLengths { stdout: 0, stderr: 0 })), "{outcome:?}");
+    }
+    assert!(!desk.seen.iter().any(|it| matches!(it, RuntimeEvent::Started { .. })));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_program_that_eats_all_its_memory_is_killed_for_that() {
+    let mut desk = Desk::new();
+    let memory = Resources { memory_bytes: Some(32 << 20), ..Resources::default() };
+    let outcome = desk.run(1, ContainerSpec { resources: memory, ..shell("tail /dev/zero") }).await;
+    let Outcome::Ended(Exit::Ran { code, memory_limited, .. }, _) = outcome else { panic!("{outcome:?}") };
+    // The flag itself is missed now and then by old engines, so the limit tells the rest.
+    assert!(code != 0 && memory_limited, "{code}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn five_megabytes_of_binary_on_both_streams_arrive_exactly() {
+    let mut desk = Desk::new();
+    // A pattern that both sides can make: awk would be slow, so the same random block many times over, kept on the other stream too.
+    let token = desk.start(
+        1,
+        shell("head -c 65536 /dev/urandom > /tmp/r; for i in $(seq 80); do cat /tmp/r; cat /tmp/r >&2; done"),
+    );
+    let (stdout, stderr, replayed) = desk.output(token).await;
+    assert_eq!(stdout.len(), 80 * 65_536);
+    assert!(stdout.chunks(65_536).all(|it| it == &stdout[..65_536]) && stderr == stdout && !replayed);
+    assert_eq!(code(&desk.outcome(token).await), 0);
+    desk.docker().forget(token);
+    desk.until("everything is removed", || !desk.dir(token).exists()).await;
+    assert!(!desk.exists(token));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn environment_arguments_and_names_arrive_as_they_were_written() {
+    let mut desk = Desk::new();
+    let spec = ContainerSpec {
+        environment: vec![
+            ("A".into(), " a=b ü \"' ".into()),
+            ("DOCKER_HOST".into(), "tcp://nowhere".into()),
+            ("PATH".into(), "/bin".into()),
+        ],
+        ..spec(&[
+            "sh",
+            "-c",
+            "printf '%s|' \"$@\" \"$A\" \"$DOCKER_HOST\" $LONGSHORE_JOB $LONGSHORE_ATTEMPT",
+            "sh",
+            "--privileged",
+            "a  b",
+            "",
+        ])
+    };
+    let token = desk.start(7, spec);
+    let (stdout, ..) = desk.output(token).await;
+    assert_eq!(String::from_utf8_lossy(&stdout), "--privileged|a  b|| a=b ü \"' |tcp://nowhere|7|7|");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cancel_at_any_moment_leaves_no_container_running() {
+    let mut desk = Desk::new();
+    for (job, delay) in [0, 5, 20, 40, 60, 80, 100, 130, 160, 200, 240, 300].into_iter().enumerate() {
+        let token = desk.start(job as u64, shell("sleep 600"));
+        let mut delay = tokio::time::interval(Duration::from_millis(delay + 1));
+        delay.tick().await;
+        delay.tick().await;
+        desk.ask_to_stop(token, Duration::from_secs(5));
+        match desk.outcome(token).await {
+            Outcome::Ended(
+                Exit::Ran { code: 143 | 137, .. } | Exit::NotStarted { fault: Fault::Stopped, .. },
+                _,
+            ) => {}
+            other => panic!("{other:?}"),
+        }
+        let state =
+            docker(["inspect", "--type", "container", "-f", "{{.State.Status}}", "--", &desk.name(token)]);
+        assert!(!String::from_utf8_lossy(&state.stdout).contains("running"));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_program_that_ignores_being_asked_is_killed_after_its_grace_or_removed_by_force() {
+    let mut desk = Desk::new();
+    let deaf = || ContainerSpec { init: false, ..shell("trap '' TERM; while true; do sleep 1; done") };
+    let token = desk.start(1, deaf());
+    desk.started(token).await;
+    desk.ask_to_stop(token, Duration::from_secs(1));
+    assert_eq!(code(&desk.outcome(token).await), 137);
+
+    let token = desk.start(2, deaf());
+    desk.started(token).await;
+    desk.ask_to_stop(token, Duration::from_secs(600));
+    desk.docker().stop(token, StopCause::Timeout, StopStep::Remove);
+    let outcome = desk.outcome(token).await;
+    assert!(
+        matches!(outcome, Outcome::Ended(Exit::Vanished | Exit::Ran { code: 137, .. }, _)),
+        "{outcome:?}"
+    );
+    desk.until("it is gone", || !desk.exists(token)).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_dead_worker_loses_neither_outcome_nor_output() {
+    let mut desk = Desk::new();
+    let running =
+        desk.start(1, shell("echo before; while [ ! -e /tmp/go ]; do sleep 0.05; done; echo after; exit 4"));
+    let quick = desk.start(2, shell("echo quick; exit 5"));
+    desk.started(running).await;
+    // Its end is not waited for: it may come while nobody looks.
+    desk.started(quick).await;
+    let survey = desk.restart().await;
+    assert!(survey.availability.is_available() && survey.foreign.is_empty());
+    assert_eq!(survey.restored.len(), 2);
+    for restored in &survey.restored {
+        if restored.launch.token == running {
+            assert!(matches!(restored.found, worker::input::Found::Running { .. }), "{restored:?}");
+        }
+    }
+    assert!(docker(["exec", &desk.name(running), "touch", "/tmp/go"]).status.success());
+    assert_eq!(code(&desk.outcome(running).await), 4);
+    let (stdout, _, replayed) = desk.output(running).await;
+    assert_eq!((String::from_utf8_lossy(&stdout).as_ref(), replayed), ("before\nafter\n", false));
+    let known = survey.restored.iter().find(|it| it.launch.token == quick).expect("it is known");
+    let outcome = match &known.found {
+        worker::input::Found::Ended { exit, output, .. } => Outcome::Ended(exit.clone(), *output),
+        _ => {
+            let told = desk.seen.iter().find_map(|it| match it {
+                RuntimeEvent::Ended { token, exit, output, .. } if *token == quick => {
+                    Some(Outcome::Ended(exit.clone(), *output))
+                }
+                _ => None,
+            });
+            match told {
+                Some(outcome) => outcome,
+                None => desk.outcome(quick).await,
+            }
+        }
+    };
+    assert_eq!(code(&outcome), 5);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_end_that_nobody_saw_is_read_from_the_engine() {
+    let mut desk = Desk::new();
+    let token = desk.start(1, shell("echo gone; exit 9"));
+    desk.started(token).await;
+    desk.docker = None;
+    let name = desk.name(token);
+    desk.until("it has ended", || {
+        let state = docker(["inspect", "--type", "container", "-f", "{{.State.Status}}", "--", &name]);
+        state.stdout.starts_with(b"exited")
+    })
+    .await;
+    let survey = desk.restart().await;
+    let worker::input::Found::Ended { exit, output, .. } = &survey.restored[0].found else {
+        panic!("{survey:?}")
+    };
+    assert!(matches!(exit, Exit::Ran { code: 9, .. }), "{exit:?}");
+    assert_eq!(*output, OutputLengths { stdout: 5, stderr: 0 });
+    assert_eq!(desk.output(token).await.0, b"gone\n");
+    // And once more, now from the directory alone.
+    docker(["rm", "-f", &name]);
+    let survey = desk.restart().await;
+    assert!(
+        matches!(
+            &survey.restored[0].found,
+            worker::input::Found::Ended { exit: Exit::Ran { code: 9, .. }, .. }
+        ),
+        "{survey:?}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn output_of_a_container_whose_cli_was_killed_is_read_again() {
+    let mut desk = Desk::new();
+    let token = desk.start(1, shell("for i in $(seq 200); do echo line $i; done; while [ ! -e /tmp/go ]; do sleep 0.05; done; for i in $(seq 200); do echo late $i; done; echo err >&2"));
+    desk.started(token).await;
+    let watcher: serde_json::Value =
+        serde_json::from_slice(&std::fs::read(desk.dir(token).join("watcher")).expect("kept")).expect("json");
+    let pid = watcher["pid"].as_u64().expect("a pid").to_string();
+    assert!(std::process::Command::new("kill").args(["-9", &pid]).status().expect("kill").success());
+    assert!(docker(["exec", &desk.name(token), "touch", "/tmp/go"]).status.success());
+    assert_eq!(code(&desk.outcome(token).await), 0);
+    let (stdout, stderr, replayed) = desk.output(token).await;
+    let expected: String = (1..=200)
+        .map(|it| format!("line {it}\n"))
+        .chain((1..=200).map(|it| format!("late {it}\n")))
+        .collect();
+    assert_eq!(String::from_utf8_lossy(&stdout), expected);
+    assert_eq!(stderr, b"err\n");
+    assert!(replayed);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_container_without_a_directory_is_adopted_by_its_labels() {
+    let mut desk = Desk::new();
+    let token = desk.start(1, shell("echo found; while [ ! -e /tmp/go ]; do sleep 0.05; done; exit 6"));
+    desk.started(token).await;
+    desk.docker = None;
+    std::fs::remove_dir_all(desk.dir(token)).expect("lost");
+    let survey = desk.restart().await;
+    assert!(matches!(survey.restored[0].found, worker::input::Found::Running { .. }), "{survey:?}");
+    assert_eq!(survey.restored[0].launch.token, token);
+    assert!(docker(["exec", &desk.name(token), "touch", "/tmp/go"]).status.success());
+    assert_eq!(code(&desk.outcome(token).await), 6);
+    assert_eq!(desk.output(token).await.0, b"found\n");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_taken_name_is_adopted_only_from_the_same_attempt() {
+    let mut desk = Desk::new();
+    let name = |job| desk.name(launch(job, spec(&[])).token);
+    let (other, leftover) = (name(1), name(2));
+    assert!(docker(["run", "-d", "--name", &other, IMAGE, "sleep", "600"]).status.success());
+    let nonce = format!("longshore.nonce={}", launch(2, spec(&[])).token.nonce);
+    let cluster = format!("longshore.cluster={}", desk.membership.cluster);
+    let labels = ["--label", &nonce, "--label", &cluster, "--label", "longshore.worker=1"];
+    let [a, b, c, d, e, f] = labels;
+    let made = docker([
+        "create",
+        "--name",
+        &leftover,
+        a,
+        b,
+        c,
+        d,
+        e,
+        f,
+        "--label",
+        "longshore.job=2",
+        "--label",
+        "longshore.fence=2",
+        IMAGE,
+        "true",
+    ]);
+    assert!(made.status.success());
+
+    let outcome = desk.run(1, shell("echo never")).await;
+    docker(["rm", "-f", &other]);
+    assert!(matches!(outcome, Outcome::Refused(ReleaseCause::RuntimeUnavailable, _)), "{outcome:?}");
+    // Ours, made and never started: removed, and made again.
+    assert_eq!(code(&desk.run(2, shell("exit 8")).await), 8);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_image_that_cannot_be_had_fails_the_pull_and_nothing_else() {
+    let mut desk = Desk::with(Config { pull_retries: vec![Duration::from_millis(10)], ..Config::default() });
+    let image = |policy| ContainerSpec {
+        image: "127.0.0.1:1/nosuch:1".into(),
+        pull_policy: policy,
+        ..spec(&["true"])
+    };
+    for (job, policy) in [(1, PullPolicy::Missing), (2, PullPolicy::Never), (3, PullPolicy::Always)] {
+        assert_eq!(not_started(&desk.run(job, image(policy)).await).0, Fault::Pull);
+    }
+    assert_eq!(code(&desk.run(4, spec(&["true"])).await), 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_the_worker_does_not_allow_is_given_back() {
+    let mut desk = Desk::with(Config {
+        allow: Allow { images: vec!["longshore-*".into()], ..Allow::default() },
+        ..Config::default()
+    });
+    let socket = Volume { source: "/var/run/docker.sock".into(), target: "/s".into(), read_only: true };
+    let cases = [
+        ContainerSpec { network: Some("host".into()), ..spec(&["true"]) },
+        ContainerSpec { cap_add: vec!["SYS_ADMIN".into()], ..spec(&["true"]) },
+        ContainerSpec { volumes: vec![socket], ..spec(&["true"]) },
+        ContainerSpec { image: "busybox".into(), ..spec(&["true"]) },
+    ];
+    for (job, spec) in cases.into_iter().enumerate() {
+        let outcome = desk.run(job as u64, spec).await;
+        assert!(matches!(outcome, Outcome::Refused(ReleaseCause::Policy, _)), "{outcome:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_allowed_mount_is_seen_and_a_missing_one_is_not_made() {
+    let there = tempfile::tempdir().expect("a directory");
+    std::fs::write(there.path().join("file"), "content").expect("written");
+    let allow = Allow { mounts: vec![there.path().into()], ..Allow::default() };
+    let mut desk = Desk::with(Config { allow, ..Config::default() });
+    let mount = |source: &std::path::Path| {
+        let source = source.to_str().expect("text").to_owned();
+        ContainerSpec {
+            volumes: vec![Volume { source, target: "/there".into(), read_only: true }],
+            ..shell("cat /there/file && ! touch /there/x 2>/dev/null")
+        }
+    };
+    let token = desk.start(1, mount(there.path()));
+    assert_eq!(code(&desk.outcome(token).await), 0);
+    assert_eq!(desk.output(token).await.0, b"content");
+    let missing = there.path().join("missing");
+    assert_eq!(not_started(&desk.run(2, mount(&missing)).await).0, Fault::Host);
+    assert!(!missing.exists());
+}

@@ -1,0 +1,60 @@
+//! The docker runtime where the program or the engine is missing, hangs, or lies: scripted stand-ins, no engine needed.
+
+mod support;
+
+use std::time::Duration;
+
+use longshore_client::runtime::Runtime;
+use longshore_client::runtime::docker::Config;
+use protocol::report::{Availability, ReleaseCause};
+use support::{Desk, Outcome, spec, stand_in};
+use worker::input::RuntimeEvent;
+
+fn config(program: impl Into<std::path::PathBuf>) -> Config {
+    Config { program: program.into(), ..Config::default() }
+}
+
+async fn availability(desk: &mut Desk) -> Availability {
+    desk.event(|it| match it {
+        RuntimeEvent::Availability(_, availability) => Some(availability.clone()),
+        _ => None,
+    })
+    .await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_missing_program_gives_the_attempt_back_and_is_said_once() {
+    let mut desk = Desk::without_image(config("/nonexistent/docker"));
+    let outcome = desk.run(1, spec(&["true"])).await;
+    let Outcome::Refused(ReleaseCause::RuntimeUnavailable, why) = outcome else { panic!("{outcome:?}") };
+    assert!(why.contains("/nonexistent/docker"), "{why}");
+    desk.run(2, spec(&["true"])).await;
+    let told = desk.seen.iter().filter(|it| matches!(it, RuntimeEvent::Availability(..))).count();
+    assert_eq!(told, 1);
+    let survey = desk.docker().survey().await;
+    assert!(!survey.availability.is_available());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_daemon_that_comes_back_is_noticed() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let script = format!(
+        "[ -e {0}/up ] && {{ echo 1; [ \"$1\" = events ] && exec sleep 600; exit 0; }}; echo 'Cannot connect to the Docker daemon at unix:///x. Is the docker daemon running?' >&2; exit 1",
+        dir.path().display()
+    );
+    let mut desk = Desk::without_image(config(stand_in(dir.path(), &script)));
+    let outcome = desk.run(1, spec(&["true"])).await;
+    assert!(matches!(outcome, Outcome::Refused(ReleaseCause::RuntimeUnavailable, _)), "{outcome:?}");
+    std::fs::write(dir.path().join("up"), "").expect("written");
+    assert_eq!(availability(&mut desk).await, Availability::Available);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_program_that_hangs_is_given_up_in_time() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let mut desk = Desk::without_image(config(stand_in(dir.path(), "exec sleep 600")));
+    let outcome =
+        tokio::time::timeout(Duration::from_secs(40), desk.run(1, spec(&["true"]))).await.expect("in time");
+    let Outcome::Refused(ReleaseCause::RuntimeUnavailable, why) = outcome else { panic!("{outcome:?}") };
+    assert!(why.contains("no answer"), "{why}");
+}

@@ -1,0 +1,271 @@
+//! A runtime on a real engine for one test: its own installation, its own state directory, and nothing left behind.
+
+#![allow(dead_code, reason = "each test binary uses its own part of this")]
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::sync::{Arc, Once};
+use std::time::Duration;
+
+use longshore_client::attempt_dir::Ledger;
+use longshore_client::logs::Logs;
+use longshore_client::runtime::docker::{Config, Docker};
+use longshore_client::runtime::{Events, Membership, Runtime, Survey};
+use protocol::order::{OutputMark, StopCause};
+use protocol::report::{ChunkData, OutputLengths, ReleaseCause};
+use protocol::{ClusterId, ContainerSpec, Fence, JobId, Nonce, Revision, Token, WorkerId};
+use tokio::sync::mpsc;
+use worker::input::{Exit, RuntimeEvent};
+use worker::step::{Launch, StopStep};
+
+pub const IMAGE: &str = "longshore-test:local";
+
+/// Long enough for a loaded machine; nothing waits for it that goes well.
+pub const SOON: Duration = Duration::from_secs(60);
+
+/// One worker's runtime.
+pub struct Desk {
+    pub docker: Option<Docker>,
+    pub logs: Logs,
+    pub told: mpsc::UnboundedReceiver<RuntimeEvent>,
+    pub done: mpsc::UnboundedReceiver<Token>,
+    pub membership: Membership,
+    pub config: Config,
+    pub state: Arc<tempfile::TempDir>,
+    pub seen: Vec<RuntimeEvent>,
+}
+
+/// What an attempt came to.
+#[derive(Debug)]
+pub enum Outcome {
+    Ended(Exit, OutputLengths),
+    Refused(ReleaseCause, String),
+}
+
+impl Desk {
+    pub fn new() -> Self {
+        Self::with(Config::default())
+    }
+
+    pub fn with(config: Config) -> Self {
+        prepare_image();
+        Self::without_image(config)
+    }
+
+    pub fn without_image(config: Config) -> Self {
+        let state = Arc::new(tempfile::tempdir().expect("a directory"));
+        let membership = Membership { cluster: ClusterId(rand::random()), worker: WorkerId(1) };
+        Self::at(config, state, membership)
+    }
+
+    /// A runtime like another one, with the same state directory.
+    pub fn at(config: Config, state: Arc<tempfile::TempDir>, membership: Membership) -> Self {
+        let (logs, done) = Logs::new();
+        let (events, told): (Events, _) = mpsc::unbounded_channel();
+        let ledger = Ledger::open(state.path()).expect("a ledger");
+        let docker = Docker::new(config.clone(), ledger, logs.clone(), events);
+        docker.joined(membership);
+        Self { docker: Some(docker), logs, told, done, membership, config, state, seen: Vec::new() }
+    }
+
+    /// The worker dies and comes back: nothing but the state directory and the engine remembers.
+    pub async fn restart(&mut self) -> Survey {
+        self.docker = None;
+        let fresh = Self::at(self.config.clone(), Arc::clone(&self.state), self.membership);
+        let cluster = self.membership;
+        let mut old = std::mem::replace(self, fresh);
+        // The containers are not the old one's to clean up.
+        old.membership.cluster = ClusterId(!cluster.cluster.0);
+        drop(old);
+        self.docker().survey().await
+    }
+
+    pub fn docker(&self) -> &Docker {
+        self.docker.as_ref().expect("it runs")
+    }
+
+    pub fn dir(&self, token: Token) -> PathBuf {
+        self.state.path().join(format!("attempts/{}-{}", token.job, token.fence))
+    }
+
+    pub fn name(&self, token: Token) -> String {
+        token.container_name(self.membership.cluster)
+    }
+
+    pub fn start(&self, job: u64, spec: ContainerSpec) -> Token {
+        let launch = launch(job, spec);
+        let token = launch.token;
+        self.docker().start(launch);
+        token
+    }
+
+    pub async fn run(&mut self, job: u64, spec: ContainerSpec) -> Outcome {
+        let token = self.start(job, spec);
+        self.outcome(token).await
+    }
+
+    /// The next event that fits; those before it are kept in `seen`.
+    pub async fn event<T>(&mut self, mut fits: impl FnMut(&RuntimeEvent) -> Option<T>) -> T {
+        let found = async {
+            loop {
+                let event = self.told.recv().await.expect("the runtime lives");
+                let fit = fits(&event);
+                self.seen.push(event);
+                if let Some(it) = fit {
+                    return it;
+                }
+            }
+        };
+        match tokio::time::timeout(SOON, found).await {
+            Ok(it) => it,
+            Err(_) => panic!("nothing of the kind happened; what did: {:?}", self.seen),
+        }
+    }
+
+    pub async fn started(&mut self, token: Token) {
+        self.event(|it| {
+            matches!(it, RuntimeEvent::Started { token: whose, .. } if *whose == token).then_some(())
+        })
+        .await;
+    }
+
+    pub async fn outcome(&mut self, token: Token) -> Outcome {
+        self.event(|event| match event {
+            RuntimeEvent::Ended { token: whose, exit, output, .. } if *whose == token => {
+                Some(Outcome::Ended(exit.clone(), *output))
+            }
+            RuntimeEvent::Refused { token: whose, cause, why } if *whose == token => {
+                Some(Outcome::Refused(*cause, why.clone()))
+            }
+            _ => None,
+        })
+        .await
+    }
+
+    pub fn ask_to_stop(&self, token: Token, grace: Duration) {
+        self.docker().stop(token, StopCause::Cancel, StopStep::Ask { grace });
+    }
+
+    /// Takes all output until it is done: of each attempt what the server would have, and whether some was read again.
+    pub async fn output(&mut self, token: Token) -> (Vec<u8>, Vec<u8>, bool) {
+        let mut got: HashMap<Token, [Vec<u8>; 2]> = HashMap::new();
+        let mut replayed = false;
+        let all = async {
+            loop {
+                tokio::select! {
+                    done = self.done.recv() => if done == Some(token) { return },
+                    frame = self.logs.next() => for chunk in frame {
+                        let stream = &mut got.entry(chunk.token).or_default()[chunk.stream as usize];
+                        assert_eq!(stream.len() as u64, chunk.offset, "in order, without holes");
+                        let mark = OutputMark { token: chunk.token, stream: chunk.stream, offset: chunk.end() };
+                        match chunk.data {
+                            ChunkData::Bytes(bytes) => stream.extend(bytes),
+                            ChunkData::Replayed(bytes) => {
+                                replayed = true;
+                                stream.extend(bytes);
+                            }
+                            ChunkData::Gap(bytes) => panic!("{bytes} bytes are lost at {}", chunk.offset),
+                        }
+                        self.logs.acknowledge(&[mark]);
+                    }
+                }
+            }
+        };
+        tokio::time::timeout(SOON, all).await.expect("the output ends");
+        let [stdout, stderr] = got.remove(&token).unwrap_or_default();
+        (stdout, stderr, replayed)
+    }
+
+    /// Waits until something is true of the world outside.
+    pub async fn until(&self, what: &str, mut holds: impl FnMut() -> bool) {
+        let mut looks = tokio::time::interval(Duration::from_millis(50));
+        let wait = async {
+            while !holds() {
+                looks.tick().await;
+            }
+        };
+        assert!(tokio::time::timeout(SOON, wait).await.is_ok(), "never: {what}");
+    }
+
+    pub fn exists(&self, token: Token) -> bool {
+        docker(["inspect", "--type", "container", "--", &self.name(token)]).status.success()
+    }
+}
+
+impl Drop for Desk {
+    fn drop(&mut self) {
+        let filter = format!("label=longshore.cluster={}", self.membership.cluster);
+        let left = docker(["ps", "-aq", "--filter", &filter]);
+        for id in String::from_utf8_lossy(&left.stdout).lines() {
+            docker(["rm", "-f", "-v", id]);
+        }
+    }
+}
+
+pub fn launch(job: u64, spec: ContainerSpec) -> Launch {
+    Launch {
+        token: Token { job: JobId(job), fence: Fence(job), nonce: Nonce(job + 1000) },
+        revision: Revision(1),
+        name: "test".into(),
+        spec: spec.into(),
+        body: None,
+        time_left: None,
+    }
+}
+
+pub fn spec(command: &[&str]) -> ContainerSpec {
+    ContainerSpec {
+        image: IMAGE.into(),
+        command: command.iter().map(|it| (*it).to_owned()).collect(),
+        network: Some("none".into()),
+        init: true,
+        stop_grace: Duration::from_secs(10),
+        ..ContainerSpec::default()
+    }
+}
+
+pub fn shell(script: &str) -> ContainerSpec {
+    spec(&["sh", "-c", script])
+}
+
+pub fn docker<const N: usize>(args: [&str; N]) -> Output {
+    Command::new("docker").args(args).output().expect("the docker program")
+}
+
+/// A script that stands in for the program.
+pub fn stand_in(dir: &Path, script: &str) -> PathBuf {
+    use std::os::unix::fs::PermissionsExt;
+    let path = dir.join("docker");
+    std::fs::write(&path, format!("#!/bin/sh\n{script}\n")).expect("written");
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).expect("executable");
+    path
+}
+
+/// Builds the test image of a static busybox; nothing is pulled.
+pub fn prepare_image() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        let version = docker(["version", "--format", "{{.Server.Version}}"]);
+        assert!(
+            version.status.success(),
+            "these tests need a Docker engine that answers: {}",
+            String::from_utf8_lossy(&version.stderr)
+        );
+        if docker(["image", "inspect", IMAGE]).status.success() {
+            return;
+        }
+        let script = r#"
+            set -e
+            busybox=$(command -v busybox) || { echo "a static busybox is needed: apt-get install busybox-static" >&2; exit 1; }
+            root=$(mktemp -d); trap 'rm -rf "$root"' EXIT
+            mkdir -p "$root/bin" "$root/etc" "$root/tmp" && chmod 1777 "$root/tmp"
+            cp "$busybox" "$root/bin/busybox"
+            for it in $("$busybox" --list); do [ "$it" = busybox ] || ln -s busybox "$root/bin/$it"; done
+            printf 'root:x:0:0::/:/bin/sh\napp:x:7:7::/:/bin/sh\n' > "$root/etc/passwd"
+            printf 'root:x:0:\napp:x:7:\n' > "$root/etc/group"
+            tar -C "$root" -c . | docker import -c 'ENV PATH=/bin' -c 'CMD ["sh"]' - "$0" > /dev/null"#;
+        let built = Command::new("sh").args(["-c", script, IMAGE]).output().expect("sh");
+        assert!(built.status.success(), "the test image cannot be made: {}", String::from_utf8_lossy(&built.stderr));
+    });
+}
