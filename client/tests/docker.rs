@@ -51,9 +51,10 @@ async fn every_exit_code_of_a_program_is_its_own() {
 #[tokio::test(flavor = "multi_thread")]
 async fn what_cannot_start_says_whose_fault_it_is() {
     let mut desk = Desk::new();
+    let bare = |command: &str| ContainerSpec { init: false, ..spec(&[command]) };
     let cases = [
-        (spec(&["nosuchcommand"]), Fault::Definition, "not found"),
-        (spec(&["/etc"]), Fault::Definition, "permission denied"),
+        (bare("nosuchcommand"), Fault::Definition, "not found"),
+        (bare("/etc"), Fault::Definition, "permission denied"),
         (ContainerSpec { user: Some("nobody2".into()), ..spec(&["true"]) }, Fault::Definition, "nobody2"),
         (
             ContainerSpec { network: Some("nosuchnetwork".into()), ..spec(&["true"]) },
@@ -82,6 +83,14 @@ async fn what_cannot_start_says_whose_fault_it_is() {
         assert!(matches!(outcome, Outcome::Ended(_, OutputLengths { stdout: 0, stderr: 0 })), "{outcome:?}");
     }
     assert!(!desk.seen.iter().any(|it| matches!(it, RuntimeEvent::Started { .. })));
+    // With an init the engine believes that something ran.
+    for (job, command, code) in [(11, "nosuchcommand", 127), (12, "/etc", 126)] {
+        let outcome = desk.run(job, spec(&[command])).await;
+        assert_eq!(not_started(&outcome).0, Fault::Definition);
+        assert!(
+            matches!(outcome, Outcome::Ended(Exit::NotStarted { code: Some(told), .. }, _) if told == code)
+        );
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,6 +1,6 @@
 //! A runtime on a real engine for one test: its own installation, its own state directory, and nothing left behind.
 
-#![allow(dead_code, reason = "each test binary uses its own part of this")]
+#![allow(dead_code, unreachable_pub, reason = "each test binary uses its own part of this")]
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -105,8 +105,11 @@ impl Desk {
         self.outcome(token).await
     }
 
-    /// The next event that fits; those before it are kept in `seen`.
+    /// The first event that fits, of those seen already or still to come.
     pub async fn event<T>(&mut self, mut fits: impl FnMut(&RuntimeEvent) -> Option<T>) -> T {
+        if let Some(it) = self.seen.iter().find_map(&mut fits) {
+            return it;
+        }
         let found = async {
             loop {
                 let event = self.told.recv().await.expect("the runtime lives");

@@ -281,7 +281,7 @@ impl Attempt {
                     if replayed || !saw_all {
                         replay::complete(shared, self).await;
                     }
-                    if let Some(exit) = self.verdict(shared, &container).await {
+                    if let Some(exit) = self.verdict(shared, &container, &chatter).await {
                         return Found::End(End::Ended { exit, at: container.ended_at(clock::now()) });
                     }
                 }
@@ -290,9 +290,13 @@ impl Attempt {
     }
 
     /// What the end of a container that ran means; nothing if the engine must be asked once more.
-    async fn verdict(&self, shared: &Shared, container: &Container) -> Option<Exit> {
+    async fn verdict(&self, shared: &Shared, container: &Container, chatter: &str) -> Option<Exit> {
         let spec = &self.launch.spec;
         let exit = container.exit(spec.resources.memory_bytes.is_some(), self.oom.load(Ordering::Relaxed));
+        if let Some(message) = container::init_failure(spec.init, container.exit_code(), chatter) {
+            let code = Some(container.exit_code());
+            return Some(Exit::NotStarted { fault: Fault::Definition, code, message });
+        }
         if self.is_stopping() || !container.looks_like_a_dead_engine() {
             return Some(exit);
         }

@@ -169,6 +169,14 @@ impl Container {
     }
 }
 
+/// Why the init in a container could not start the program, if that is what its one line says: for Docker the container ran.
+pub(super) fn init_failure(init: bool, code: i32, stderr: &str) -> Option<String> {
+    let line = stderr.strip_suffix('\n').unwrap_or(stderr);
+    let failed = init && matches!(code, 126 | 127) && !line.contains('\n');
+    let said = line.strip_prefix("[FATAL tini (")?.split_once(")] exec ")?.1;
+    (failed && said.contains(" failed: ")).then(|| format!("exec {said}"))
+}
+
 /// Whether Docker's words prove that the definition is to blame: the same on every machine.
 pub(super) fn fault_of(message: &str) -> Fault {
     let blamed = DEFINITION_FAULTS.iter().any(|phrase| message.contains(phrase));
@@ -279,6 +287,18 @@ mod tests {
         for container in [&bridge, &limits] {
             assert_eq!(fault(container), Fault::Host);
         }
+    }
+
+    #[test]
+    fn an_init_that_finds_no_program_is_told_from_a_program_that_exits_127() {
+        let said = "[FATAL tini (7)] exec nosuch failed: No such file or directory\n";
+        assert_eq!(
+            init_failure(true, 127, said).as_deref(),
+            Some("exec nosuch failed: No such file or directory")
+        );
+        assert_eq!(init_failure(true, 3, said), None);
+        assert_eq!(init_failure(false, 127, said), None);
+        assert_eq!(init_failure(true, 127, &format!("hello\n{said}")), None);
     }
 
     #[test]
