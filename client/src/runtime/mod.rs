@@ -10,3 +10,63 @@
 
 pub mod argv;
 pub mod docker;
+pub mod fake;
+pub mod policy;
+mod proc;
+
+use std::future::Future;
+use std::pin::Pin;
+
+use protocol::order::StopCause;
+use protocol::report::{Availability, Foreign};
+use protocol::{ClusterId, RuntimeKind, Token, WorkerId};
+use tokio::sync::mpsc;
+use worker::input::{Restored, RuntimeEvent};
+use worker::step::{Launch, StopStep};
+
+/// Where a runtime tells what happens. Unbounded, because each attempt tells a handful of events and attempts are bounded.
+pub type Events = mpsc::UnboundedSender<RuntimeEvent>;
+
+/// How attempts are carried out.
+pub trait Runtime: Send + Sync {
+    /// Which kind of definitions it carries out.
+    fn kind(&self) -> RuntimeKind;
+
+    /// Who this worker is: told before `survey` if an earlier process has joined, and again at each Welcome, before anything is
+    /// started. It names and labels what is run; a runtime that needs none ignores it.
+    fn joined(&self, membership: Membership);
+
+    /// Finds what an earlier process of this worker has left, and watches again what still runs. If the engine does not answer,
+    /// what the attempt directories know is found all the same; the rest is [`Found::Unknown`](worker::input::Found::Unknown), and
+    /// its events come when the engine is back.
+    fn survey(&self) -> Pin<Box<dyn Future<Output = Survey> + Send + '_>>;
+
+    /// Runs an attempt.
+    fn start(&self, launch: Launch);
+
+    /// Goes one step further in stopping an attempt. The cause is on disk before anything is done.
+    fn stop(&self, token: Token, cause: StopCause, step: StopStep);
+
+    /// Removes everything that is left of an ended attempt.
+    fn forget(&self, token: Token);
+}
+
+/// Which worker of which installation this is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Membership {
+    /// The installation.
+    pub cluster: ClusterId,
+    /// The worker's lasting identity in it.
+    pub worker: WorkerId,
+}
+
+/// What a runtime has found.
+#[derive(Clone, Debug)]
+pub struct Survey {
+    /// Whether it can be used now, and so whether this survey is complete.
+    pub availability: Availability,
+    /// Attempts of this worker.
+    pub restored: Vec<Restored>,
+    /// Containers of this cluster on this engine that belong to another worker.
+    pub foreign: Vec<Foreign>,
+}
