@@ -6,6 +6,7 @@
 mod api;
 mod completions;
 mod definitions;
+mod dev;
 mod duration;
 mod failure;
 mod health;
@@ -14,6 +15,7 @@ mod logs;
 mod run;
 mod schema;
 mod screen;
+mod server;
 mod show;
 mod telemetry;
 mod usage;
@@ -48,7 +50,9 @@ struct Program {
 
 #[derive(Debug, Subcommand)]
 enum Verb {
+    Server(server::Flags),
     Worker(worker::Flags),
+    Dev(dev::Flags),
     Run(run::Flags),
     Ls(jobs::ListFlags),
     Show(show::Flags),
@@ -96,7 +100,9 @@ fn main() -> ExitCode {
 
 fn perform(verb: Verb) -> anyhow::Result<()> {
     match verb {
+        Verb::Server(flags) => server::server(flags),
         Verb::Worker(flags) => worker::worker(flags),
+        Verb::Dev(flags) => dev::dev(flags),
         Verb::Run(flags) => asking(run::run(flags)),
         Verb::Ls(flags) => asking(jobs::list(flags)),
         Verb::Show(flags) => asking(show::show(flags)),

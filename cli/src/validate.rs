@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use serde_json::{Value, json};
-use server::config::jobs_file::{self, Environment, Fault, Place};
+use server::config::jobs_file::{self, Environment, Fault, Faults, Place};
 
 use crate::failure::{Exit, Failure};
 use crate::screen::{self, Format};
@@ -34,40 +34,38 @@ pub(crate) struct Flags {
 
 /// Checks a file.
 pub(crate) fn validate(flags: &Flags) -> anyhow::Result<()> {
-    let (jobs, faults, warnings, more) = match jobs_file::load(&flags.file, &Environment::of_process()) {
-        Ok(loaded) => (loaded.definitions.len(), Vec::new(), loaded.warnings, 0),
-        Err(faults) => (0, faults.list, Vec::new(), faults.more),
-    };
-    if flags.format == Format::Json {
-        let list = |faults: &[Fault]| faults.iter().map(as_json).collect::<Value>();
-        screen::json(&json!({
-            "valid": faults.is_empty(), "jobs": jobs, "faults": list(&faults), "more": more, "warnings": list(&warnings),
-        }))?;
-    } else {
-        for warning in &warnings {
-            screen::paragraph(&format!("warning: {warning}"));
+    let list = |faults: &[Fault]| faults.iter().map(as_json).collect::<Value>();
+    let loaded = jobs_file::load(&flags.file, &Environment::of_process());
+    match (loaded, flags.format) {
+        (Ok(loaded), Format::Table) => {
+            for warning in &loaded.warnings {
+                screen::paragraph(&format!("warning: {warning}"));
+            }
+            let file = flags.file.display().to_string();
+            let jobs = counted(loaded.definitions.len(), "job");
+            screen::line(&format!("{}: {jobs}, no faults", screen::visible(&file)))
         }
-        for fault in &faults {
-            screen::paragraph(&fault.to_string());
+        (Ok(loaded), Format::Json) => screen::json(&json!({
+            "valid": true, "jobs": loaded.definitions.len(), "faults": [], "more": 0, "warnings": list(&loaded.warnings),
+        })),
+        (Err(faults), Format::Table) => Err(refuse(&faults).into()),
+        (Err(faults), Format::Json) => {
+            let told = json!({ "valid": false, "jobs": 0, "faults": list(&faults.list), "more": faults.more, "warnings": [] });
+            screen::json(&told)?;
+            Err(Failure::silent(Exit::Usage).into())
         }
     }
-    let count = faults.len() + more;
-    if count > 0 && flags.format == Format::Json {
-        return Err(Failure::silent(Exit::Usage).into());
+}
+
+/// Tells all faults of a jobs file; the end that they mean for whoever wanted to use it.
+pub(crate) fn refuse(faults: &Faults) -> Failure {
+    for fault in &faults.list {
+        screen::paragraph(&fault.to_string());
     }
-    if count > 0 {
-        let shown = if more > 0 { format!(", the first {} are above", faults.len()) } else { String::new() };
-        return Err(Failure::new(
-            Exit::Usage,
-            format!("{}: {}{shown}", flags.file.display(), counted(count, "fault")),
-        )
-        .into());
-    }
-    if flags.format == Format::Table {
-        let file = flags.file.display().to_string();
-        screen::line(&format!("{}: {}, no faults", screen::visible(&file), counted(jobs, "job")))?;
-    }
-    Ok(())
+    let count = counted(faults.list.len() + faults.more, "fault");
+    let shown =
+        if faults.more > 0 { format!("; the first {} are above", faults.list.len()) } else { String::new() };
+    Failure::new(Exit::Usage, format!("the jobs file has {count}{shown}"))
 }
 
 fn counted(count: usize, noun: &str) -> String {

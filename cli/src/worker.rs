@@ -37,7 +37,7 @@ pub(crate) struct Flags {
 
 /// Who a worker is, and how much it takes.
 #[derive(Clone, Debug, clap::Args)]
-struct Room {
+pub(crate) struct Room {
     /// What people call this worker [default: the host's name].
     #[arg(long, env = "LONGSHORE_NAME", value_name = "NAME")]
     name: Option<String>,
@@ -64,7 +64,7 @@ struct Room {
 /// What a worker runs, and what it lets jobs have. No server can widen it.
 #[derive(Clone, Debug, clap::Args)]
 #[command(next_help_heading = "What jobs may do here")]
-struct Runtimes {
+pub(crate) struct Runtimes {
     /// The program that runs containers; anything that speaks like docker.
     #[arg(long, env = "LONGSHORE_DOCKER", default_value = "docker", value_name = "PROGRAM")]
     docker: PathBuf,
@@ -110,15 +110,35 @@ pub(crate) fn worker(flags: Flags) -> anyhow::Result<()> {
     config.rejoin = flags.rejoin;
     tokio::runtime::Builder::new_multi_thread().enable_all().build()?.block_on(async {
         let terms = client::terms()?;
-        client::run(config, terms).await.map_err(|error| match error {
-            client::Error::Config(wrong) => usage(wrong),
-            other => other.into(),
-        })
+        client::run(config, terms).await.map_err(told)
     })
 }
 
+impl Room {
+    /// A worker that lives and goes with one person's server.
+    pub(crate) fn for_dev(state_dir: PathBuf, slots: Option<u32>) -> Self {
+        Self {
+            name: Some("dev".to_owned()),
+            state_dir: Some(state_dir),
+            share_state_dir: false,
+            slots,
+            backlog: None,
+            label: Vec::new(),
+            on_term: Some(Leaving::Interrupt),
+        }
+    }
+}
+
+/// An error of the worker's as the end of a verb.
+pub(crate) fn told(error: client::Error) -> anyhow::Error {
+    match error {
+        client::Error::Config(wrong) => usage(wrong),
+        other => other.into(),
+    }
+}
+
 /// The settings of a worker of this server.
-fn config(server: &str, room: Room, runtimes: Runtimes) -> anyhow::Result<Config> {
+pub(crate) fn config(server: &str, room: Room, runtimes: Runtimes) -> anyhow::Result<Config> {
     let mut config = Config::new(server).map_err(usage)?;
     let contained = in_container();
     if let Some(name) = room.name {

@@ -10,7 +10,9 @@ use std::path::Path;
 use stub::{longshore, said};
 
 const VERBS: &[&str] = &[
+    "server",
     "worker",
+    "dev",
     "run",
     "ls",
     "show",
@@ -118,7 +120,9 @@ fn validate_tells_all_faults_of_a_file_and_ends_with_two() {
     std::fs::write(&file, "jobs:\n  a: { imgae: x }\n  b: { image: y, priority: 9999 }\n").unwrap();
     let told = said(longshore(&["validate"]).arg(&file));
     assert_eq!((told.code, told.out.as_str()), (2, ""));
-    for expected in [":2:8: unknown_field: ", "\"image\"", ":3:", "out_of_range", "faults\n"] {
+    for expected in
+        [":2:8: unknown_field: ", "\"image\"", ":3:", "out_of_range", "the jobs file has 2 faults\n"]
+    {
         assert!(told.err.contains(expected), "{expected}: {}", told.err);
     }
     let json: serde_json::Value =

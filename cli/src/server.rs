@@ -1,0 +1,135 @@
+//! `longshore server`: a server's settings from flags, and its life.
+
+use std::path::PathBuf;
+
+use server::config::{Config, Settings};
+use server::{Server, ServerError};
+use tokio_util::sync::CancellationToken;
+
+use crate::failure::{Exit, Failure};
+use crate::telemetry::{self, Logging};
+use crate::validate;
+
+/// Run a server: accept jobs, hand them to workers, remember everything.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  longshore server                                  on loopback, open to this machine
+  longshore server --jobs /etc/longshore/jobs.yaml --data /var/lib/longshore
+  longshore server --listen 0.0.0.0:8080 --api-token-file api.token --worker-token-file worker.token
+
+SIGTERM and Ctrl-C let requests under way finish; jobs go on at their workers.")]
+pub(crate) struct Flags {
+    /// Where to listen: HOST:PORT; port 0 takes a free one.
+    #[arg(long, env = "LONGSHORE_LISTEN", default_value = "127.0.0.1:8080", value_name = "ADDRESS")]
+    listen: String,
+    /// Where everything is kept, on a local disk [default: /var/lib/longshore, or ~/.local/share/longshore].
+    #[arg(long, env = "LONGSHORE_DATA", value_name = "DIR")]
+    data: Option<PathBuf>,
+    /// The job definitions.
+    #[arg(long, env = "LONGSHORE_JOBS", default_value = "jobs.yaml", value_name = "FILE")]
+    jobs: PathBuf,
+    #[command(flatten)]
+    access: Access,
+    /// The path under which everything is served, behind a proxy.
+    #[arg(
+        long,
+        env = "LONGSHORE_BASE_PATH",
+        default_value = "",
+        value_name = "PATH",
+        hide_default_value = true
+    )]
+    base_path: String,
+    /// How often workers say that they are alive.
+    #[arg(long, env = "LONGSHORE_HEARTBEAT", default_value = "5s", value_name = "DURATION")]
+    heartbeat: String,
+    /// For how long a worker that is silent keeps its jobs.
+    #[arg(long, env = "LONGSHORE_LEASE", default_value = "30s", value_name = "DURATION")]
+    lease: String,
+    #[command(flatten)]
+    logging: Logging,
+}
+
+/// Who is let in.
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Access")]
+struct Access {
+    /// A file with the token that the API asks for, readable by its owner only.
+    #[arg(long, env = "LONGSHORE_API_TOKEN_FILE", value_name = "FILE")]
+    api_token_file: Option<PathBuf>,
+    /// A file with the token that workers are asked for, readable by its owner only.
+    #[arg(long, env = "LONGSHORE_WORKER_TOKEN_FILE", value_name = "FILE")]
+    worker_token_file: Option<PathBuf>,
+    /// Listen beyond loopback without tokens: everybody who reaches the port may run everything.
+    #[arg(long, env = "LONGSHORE_INSECURE_NO_AUTH")]
+    insecure_no_auth: bool,
+    /// Answer to this host name too. May be repeated.
+    #[arg(long, env = "LONGSHORE_ALLOW_HOST", value_name = "HOST", value_delimiter = ',')]
+    allow_host: Vec<String>,
+}
+
+/// Runs the server until it is told to leave.
+pub(crate) fn server(flags: Flags) -> anyhow::Result<()> {
+    telemetry::start(&flags.logging)?;
+    let config = config(Settings {
+        listen: flags.listen,
+        data_dir: flags.data.unwrap_or_else(default_data),
+        jobs_file: flags.jobs,
+        api_token_file: flags.access.api_token_file,
+        worker_token_file: flags.access.worker_token_file,
+        insecure_no_auth: flags.access.insecure_no_auth,
+        base_path: flags.base_path,
+        allowed_hosts: flags.access.allow_host,
+        heartbeat: flags.heartbeat,
+        lease: flags.lease,
+    })?;
+    tokio::runtime::Builder::new_multi_thread().enable_all().build()?.block_on(async {
+        let mut terms = client::terms()?;
+        let leaving = CancellationToken::new();
+        let running = start(config, leaving.clone()).await?.run();
+        tokio::pin!(running);
+        tokio::select! {
+            ended = &mut running => return ended.map_err(told),
+            _ = terms.recv() => leaving.cancel(),
+        }
+        tracing::info!("leaving: requests under way finish; another signal ends at once");
+        tokio::select! {
+            ended = running => ended.map_err(told),
+            _ = terms.recv() => Err(Failure::silent(Exit::Interrupted).into()),
+        }
+    })
+}
+
+/// Opens everything, and says where it listens.
+pub(crate) async fn start(config: Config, leaving: CancellationToken) -> anyhow::Result<Server> {
+    if config.is_plain_beyond_loopback() {
+        tracing::warn!("plain HTTP beyond loopback: tokens and output can be read on the way");
+    }
+    let server = Server::start(config, leaving).await.map_err(told)?;
+    tracing::info!("listening on http://{}", server.address());
+    Ok(server)
+}
+
+/// An error of the server's as the end of a verb.
+pub(crate) fn told(error: ServerError) -> anyhow::Error {
+    match error {
+        ServerError::JobsFile(faults) => validate::refuse(&faults).into(),
+        other => other.into(),
+    }
+}
+
+/// Checks settings.
+pub(crate) fn config(settings: Settings) -> anyhow::Result<Config> {
+    settings.check().map_err(|wrong| {
+        let text = format!("{:#}", anyhow::Error::new(wrong));
+        Failure::new(Exit::Usage, text).into()
+    })
+}
+
+fn default_data() -> PathBuf {
+    match std::env::var_os("HOME").filter(|home| !home.is_empty()) {
+        Some(home) if !rustix::process::geteuid().is_root() => {
+            PathBuf::from(home).join(".local/share/longshore")
+        }
+        _ => PathBuf::from("/var/lib/longshore"),
+    }
+}
