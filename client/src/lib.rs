@@ -24,10 +24,12 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 use worker::{Input, Worker};
 
+use attempt_dir::Ledger;
 pub use config::{Config, ConfigError, OnTerm};
 use engine::{Engine, Inbox};
 use identity::{Identity, IdentityError};
 use logs::Logs;
+use runtime::docker::{self, Docker};
 use runtime::fake::Fake;
 use runtime::{Events, Runtime};
 use ws::{Dialer, TokenError};
@@ -44,6 +46,9 @@ pub enum Error {
     /// The state directory cannot be used.
     #[error(transparent)]
     Identity(#[from] IdentityError),
+    /// The directories of attempts cannot be made.
+    #[error(transparent)]
+    Attempts(#[from] attempt_dir::Error),
     /// The system gives no random bytes.
     #[error("the system gives no random bytes")]
     Random(#[source] rand::rngs::SysError),
@@ -65,10 +70,11 @@ pub async fn run(config: Config, terms: mpsc::Receiver<()>) -> Result<(), Error>
     };
     let (logs, output_done) = Logs::new();
     let (events, runtime) = mpsc::unbounded_channel();
-    let runtimes = runtimes(&config, &events, &logs);
+    let ledger = Ledger::open(identity.dir())?;
+    let Offered { runtimes, engine } = offer(&config, &ledger, &events, &logs).await;
     let (first, availabilities) = survey(&runtimes, &identity).await;
     let engine = Engine {
-        worker: brain(&config, &identity, availabilities)?,
+        worker: brain(&config, &identity, engine, availabilities)?,
         identity,
         runtimes,
         dialer,
@@ -105,12 +111,28 @@ pub fn terms() -> io::Result<mpsc::Receiver<()>> {
     Ok(wishes)
 }
 
-fn runtimes(config: &Config, events: &Events, logs: &Logs) -> Vec<Arc<dyn Runtime>> {
+/// What this worker can run.
+struct Offered {
+    runtimes: Vec<Arc<dyn Runtime>>,
+    /// The Docker engine's own id, if it answers.
+    engine: Option<String>,
+}
+
+async fn offer(config: &Config, ledger: &Ledger, events: &Events, logs: &Logs) -> Offered {
     let mut runtimes: Vec<Arc<dyn Runtime>> = Vec::new();
+    let mut engine = None;
+    if let Some(program) = &config.runtimes.docker {
+        let program = program.clone();
+        let allow = config.runtimes.allow.clone();
+        let settings = docker::Config { program, allow, ..docker::Config::default() };
+        let docker = Docker::new(settings, ledger.clone(), logs.clone(), events.clone());
+        engine = docker.engine_id().await;
+        runtimes.push(Arc::new(docker));
+    }
     if config.runtimes.fake {
         runtimes.push(Arc::new(Fake::new(events.clone(), logs.clone())));
     }
-    runtimes
+    Offered { runtimes, engine }
 }
 
 /// Finds what an earlier process has left; also how each runtime is.
@@ -136,6 +158,7 @@ async fn survey(
 fn brain(
     config: &Config,
     identity: &Identity,
+    engine: Option<String>,
     runtimes: Vec<(RuntimeKind, Availability)>,
 ) -> Result<Worker, Error> {
     let seed = SysRng.try_next_u64().map_err(Error::Random)?;
@@ -145,7 +168,7 @@ fn brain(
         cluster: identity.membership().map(|it| it.cluster),
         rejoin: config.rejoin,
         incarnation: identity.incarnation(),
-        engine: None,
+        engine,
         version: env!("CARGO_PKG_VERSION").to_owned(),
         slots: config.slots,
         backlog: config.backlog,
