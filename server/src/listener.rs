@@ -4,6 +4,9 @@
 //! probes are served, so that a flood of clients never locks the workers out. A shutdown lets requests finish for
 //! [`Limits::farewell`].
 
+mod heads;
+mod port;
+
 use std::io;
 use std::net::SocketAddr;
 use std::pin::pin;
@@ -12,8 +15,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use axum::Router;
-use axum::body::Body;
-use axum::http::{HeaderValue, Request, Response, header};
+use axum::http::{Request, header};
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
@@ -23,11 +25,6 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tower::Service;
 
-use crate::http::code::Code;
-use crate::http::problem::Problem;
-
-mod heads;
-
 use heads::{Heads, Recorded};
 
 /// Who is at the other end of a connection. Every request carries it as an extension.
@@ -35,22 +32,10 @@ use heads::{Heads, Recorded};
 pub struct Peer {
     /// Its address.
     pub address: SocketAddr,
-    /// Whether the request says its length in two ways at once.
-    ambiguous: bool,
-}
-
-impl Peer {
-    /// A peer at this address, for requests that come by no connection.
-    #[must_use]
-    pub const fn new(address: SocketAddr) -> Self {
-        Self { address, ambiguous: false }
-    }
-
-    /// Whether the request had both a `Transfer-Encoding` and a `Content-Length`: somebody tries to be understood in two ways.
-    #[must_use]
-    pub const fn ambiguous_length(&self) -> bool {
-        self.ambiguous
-    }
+    /// Whether the request says its length in two ways at once: somebody tries to be understood in two ways.
+    pub ambiguous_length: bool,
+    /// Whether the connection is one of the reserve: its requests are turned away unless a worker or a probe sends them.
+    pub crowded: bool,
 }
 
 /// What a listener may use.
@@ -81,10 +66,12 @@ impl Default for Limits {
 #[derive(Debug, thiserror::Error)]
 pub enum ListenError {
     /// Somebody else has it.
-    #[error("cannot listen on {address}: in use")]
+    #[error("cannot listen on {address}: in use{}", by(*.pid))]
     InUse {
         /// Where.
         address: SocketAddr,
+        /// Who, as far as we may see it.
+        pid: Option<u32>,
     },
     /// The system says no.
     #[error("cannot listen on {address}")]
@@ -112,7 +99,9 @@ impl Listener {
     /// See [`ListenError`].
     pub async fn bind(address: SocketAddr, limits: Limits) -> Result<Self, ListenError> {
         let refused = |cause: io::Error| match cause.kind() {
-            io::ErrorKind::AddrInUse => ListenError::InUse { address },
+            io::ErrorKind::AddrInUse => {
+                ListenError::InUse { address, pid: port::listening_pid(address.port()) }
+            }
             _ => ListenError::Refused { address, cause },
         };
         let tcp = TcpListener::bind(address).await.map_err(refused)?;
@@ -152,6 +141,10 @@ impl Listener {
             connections.wait().await;
         }
     }
+}
+
+fn by(pid: Option<u32>) -> String {
+    pid.map_or_else(String::new, |pid| format!(" by pid {pid}"))
 }
 
 /// What all connections share.
@@ -210,16 +203,10 @@ async fn serve(stream: TcpStream, address: SocketAddr, router: Router, place: Pl
     let heads = Heads::default();
     let recorded = heads.clone();
     let service = service_fn(move |mut request: Request<Incoming>| {
-        let ambiguous = request.headers().contains_key(header::TRANSFER_ENCODING) && recorded.name_a_length();
-        request.extensions_mut().insert(Peer { address, ambiguous });
-        let mut router = router.clone();
-        let turned_away = crowded && !is_reserved_for(request.uri().path());
-        async move {
-            if turned_away {
-                return Ok(crowded_out());
-            }
-            Service::call(&mut router, request).await
-        }
+        let ambiguous_length =
+            request.headers().contains_key(header::TRANSFER_ENCODING) && recorded.name_a_length();
+        request.extensions_mut().insert(Peer { address, ambiguous_length, crowded });
+        Service::call(&mut router.clone(), request)
     });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
@@ -244,18 +231,6 @@ async fn serve(stream: TcpStream, address: SocketAddr, router: Router, place: Pl
         // Clients break off all the time.
         tracing::debug!(peer = %address, %error, "a connection ended early");
     }
-}
-
-/// Workers keep what is accepted going, and a probe must not think that the server is dead.
-fn is_reserved_for(path: &str) -> bool {
-    path.ends_with("/api/workers/connect") || path.ends_with("/healthz") || path.ends_with("/readyz")
-}
-
-fn crowded_out() -> Response<Body> {
-    let problem = Problem::new(Code::Busy, "the server has too many connections").retry_after(5);
-    let mut response = problem.write("", "");
-    response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
-    response
 }
 
 /// A connection that was gone before we looked is nobody's fault; without file descriptors we wait for some to be given back.

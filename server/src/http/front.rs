@@ -22,6 +22,7 @@ pub(super) async fn serve(State(desk): State<Arc<Desk>>, request: Request, next:
         Some(given) if is_request_id(given) => given.clone(),
         _ => desk.next_request_id(),
     };
+    let is_for_workers = role_of(request.uri().path()) == Role::Worker;
     let mut response = match admit(&desk, &request) {
         Err(problem) => problem.into_response(),
         Ok(()) => AssertUnwindSafe(next.run(request)).catch_unwind().await.unwrap_or_else(|_| {
@@ -29,7 +30,7 @@ pub(super) async fn serve(State(desk): State<Arc<Desk>>, request: Request, next:
             Problem::new(Code::Internal, "the cause is in the server's log").into_response()
         }),
     };
-    if let Some(problem) = problem_of(&mut response) {
+    if let Some(problem) = problem_of(&mut response, is_for_workers) {
         let written = problem.write(&desk.app.base_path, id.to_str().unwrap_or_default());
         let allow = response.headers_mut().remove(header::ALLOW);
         response = written;
@@ -60,15 +61,18 @@ fn admit(desk: &Desk, request: &Request) -> Result<(), Problem> {
             format!("{header_bytes} bytes are too large (max {HEADER_BYTES_MAX})"),
         ));
     }
-    let peer = request.extensions().get::<Peer>();
-    if peer.is_some_and(|peer| peer.ambiguous_length()) {
-        return Err(Problem::new(
-            Code::InvalidRequest,
-            "the request has both a Transfer-Encoding and a Content-Length",
-        )
-        .header(header::CONNECTION, HeaderValue::from_static("close")));
-    }
     let role = role_of(request.uri().path());
+    let peer = request.extensions().get::<Peer>();
+    if peer.is_some_and(|peer| peer.ambiguous_length) {
+        let detail = "the request has both a Transfer-Encoding and a Content-Length";
+        return Err(Problem::new(Code::InvalidRequest, detail).header(header::CONNECTION, CLOSE));
+    }
+    // Workers keep what is accepted going, and a probe must not think that the server is dead.
+    if role == Role::Api && peer.is_some_and(|peer| peer.crowded) {
+        return Err(Problem::new(Code::Busy, "the server has too many connections")
+            .header(header::CONNECTION, CLOSE)
+            .retry_after(5));
+    }
     desk.app.access.check(role, request, peer.map(|peer| peer.address.ip()))?;
     acceptable(request)
 }
@@ -126,9 +130,16 @@ pub(super) fn accepts(headers: &HeaderMap, offer: &str) -> bool {
 }
 
 /// The problem in which a request ended, also where the router alone knows of it.
-fn problem_of(response: &mut Response) -> Option<Problem> {
+fn problem_of(response: &mut Response, is_for_workers: bool) -> Option<Problem> {
     if let Some(problem) = response.extensions_mut().remove::<Problem>() {
         return Some(problem);
+    }
+    if is_for_workers && response.status().is_client_error() {
+        return Some(
+            Problem::new(Code::UpgradeRequired, "workers connect here, by a WebSocket")
+                .hint("start a worker with \"longshore worker --server URL\"")
+                .header(header::UPGRADE, HeaderValue::from_static("websocket")),
+        );
     }
     (response.status() == StatusCode::METHOD_NOT_ALLOWED && response.body().size_hint().upper() == Some(0))
         .then(|| {
@@ -147,6 +158,7 @@ fn is_request_id(value: &HeaderValue) -> bool {
 }
 
 pub(super) const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+const CLOSE: HeaderValue = HeaderValue::from_static("close");
 const NOSNIFF: HeaderValue = HeaderValue::from_static("nosniff");
 const REQUEST_ID_BYTES_MAX: usize = 64;
 

@@ -6,7 +6,7 @@
 use std::error::Error;
 use std::sync::Arc;
 
-use axum::http::{HeaderValue, header};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, header};
 use axum::response::{IntoResponse, Response};
 use scheduler::step::{PendingReason, Rejection};
 
@@ -29,7 +29,7 @@ struct Parts {
     near: Vec<String>,
     state: Option<&'static str>,
     errors: Vec<view::Fault>,
-    header: Option<(header::HeaderName, HeaderValue)>,
+    headers: HeaderMap,
     cause: Option<Arc<dyn Error + Send + Sync>>,
 }
 
@@ -45,7 +45,7 @@ impl Problem {
             near: Vec::new(),
             state: None,
             errors: Vec::new(),
-            header: None,
+            headers: HeaderMap::new(),
             cause: None,
         }))
     }
@@ -134,8 +134,8 @@ impl Problem {
 
     /// Sends this header along.
     #[must_use]
-    pub fn header(mut self, name: header::HeaderName, value: HeaderValue) -> Self {
-        self.0.header = Some((name, value));
+    pub fn header(mut self, name: HeaderName, value: HeaderValue) -> Self {
+        self.0.headers.insert(name, value);
         self
     }
 
@@ -173,9 +173,7 @@ impl Problem {
         let body = serde_json::to_vec(&document).unwrap_or_default();
         let mut response = (parts.code.status(), body).into_response();
         response.headers_mut().insert(header::CONTENT_TYPE, PROBLEM_JSON);
-        if let Some((name, value)) = parts.header {
-            response.headers_mut().insert(name, value);
-        }
+        response.headers_mut().extend(parts.headers);
         response
     }
 

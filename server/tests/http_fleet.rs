@@ -1,0 +1,103 @@
+//! Workers, definitions and the server itself over HTTP.
+
+mod http_support;
+
+use http_support::Server;
+use protocol::WorkerId;
+use scheduler::input::Operation;
+
+#[tokio::test]
+async fn workers_at_work_are_listed_and_all_of_them_on_request() {
+    let server = Server::start().await;
+    let workers = server.get("/api/workers").await.json();
+    assert_eq!(workers.as_array().unwrap().len(), 1);
+    assert_eq!(workers[0]["id"], 1);
+    assert_eq!(workers[0]["name"], "w1");
+    assert_eq!(workers[0]["working"], true);
+    assert_eq!(workers[0]["slots"], 4);
+    assert_eq!(workers[0]["labels"]["zone"], "a");
+    let all = server.get("/api/workers?all=1").await.json();
+    assert_eq!(all[1]["name"], "w2");
+    assert_eq!(all[1]["state"], "gone");
+    assert_eq!(all[1]["connected"], false);
+}
+
+#[tokio::test]
+async fn one_worker_is_shown_or_unknown() {
+    let server = Server::start().await;
+    let worker = server.get("/api/workers/1").await.json();
+    assert_eq!(worker["joined_at"], "1970-01-01T00:00:00.010Z");
+    server.get("/api/workers/9").await.is_problem(404, "unknown_worker");
+    server.get("/api/workers/w1").await.is_problem(400, "invalid_id");
+}
+
+#[tokio::test]
+async fn an_operator_changes_what_a_worker_takes() {
+    let server = Server::start().await;
+    let json = [("content-type", "application/json")];
+    let patched = server.ask("PATCH", "/api/workers/1", &json, r#"{"slots":8}"#).await;
+    assert_eq!((patched.status, patched.json()["slots"].as_u64()), (200, Some(8)));
+    let cordoned = server.ask("POST", "/api/workers/1/cordon", &[], "").await;
+    assert_eq!(cordoned.json()["cordoned"], true);
+    assert_eq!(server.ask("POST", "/api/workers/1/uncordon", &[], "").await.json()["cordoned"], false);
+    assert_eq!(server.ask("POST", "/api/workers/1/drain", &[], "").await.json()["state"], "draining");
+    assert_eq!(server.ask("POST", "/api/workers/2/forget", &[], "").await.status, 204);
+    let one = WorkerId(1);
+    assert_eq!(
+        server.stand.world().operations,
+        [
+            (one, Operation::Slots(8)),
+            (one, Operation::Cordon),
+            (one, Operation::Uncordon),
+            (one, Operation::Drain),
+            (WorkerId(2), Operation::Forget),
+        ]
+    );
+}
+
+#[tokio::test]
+async fn what_cannot_be_done_with_a_worker_is_refused() {
+    let server = Server::start().await;
+    let patch = async |body: &str| {
+        server.ask("PATCH", "/api/workers/1", &[("content-type", "application/json")], body).await
+    };
+    patch(r#"{"slots":0}"#).await.is_problem(422, "out_of_range");
+    patch(r#"{"slots":1000000000}"#).await.is_problem(422, "out_of_range");
+    patch(r#"{"slots":"8"}"#).await.is_problem(422, "invalid_type");
+    patch(r#"{"slots":1,"slots":2}"#).await.is_problem(400, "duplicate_key");
+    patch(r#"{"slot":1}"#).await.is_problem(422, "unknown_field");
+    patch("{}").await.is_problem(422, "missing_field");
+    patch("{").await.is_problem(400, "invalid_json");
+    server.ask("POST", "/api/workers/9/drain", &[], "").await.is_problem(404, "unknown_worker");
+    server.ask("POST", "/api/workers/1/forget", &[], "").await.is_problem(409, "worker_connected");
+    server.ask("POST", "/api/workers/1/dance", &[], "").await.is_problem(404, "not_found");
+}
+
+#[tokio::test]
+async fn definitions_are_shown_without_their_values() {
+    let server = Server::start().await;
+    let list = server.get("/api/definitions").await;
+    assert_eq!(list.json().as_array().unwrap().len(), 4);
+    let one = server.get("/api/definitions/resize").await;
+    assert_eq!(one.json()["image"], "resize:1");
+    assert_eq!(one.json()["environment"], serde_json::json!(["PASSWORD"]));
+    assert_eq!(one.json()["timeout_ms"], 3_600_000);
+    assert_eq!(
+        one.json()["waiting"][0],
+        serde_json::json!({"code": "busy", "count": 3,
+        "text": "the slots and backlogs of all workers that could run it are taken"})
+    );
+    assert!(!list.body.contains("hunter2") && !one.body.contains("hunter2"));
+    server.get("/api/definitions/resise").await.is_problem(404, "unknown_job");
+}
+
+#[tokio::test]
+async fn the_server_tells_how_it_is_and_what() {
+    let server = Server::start().await;
+    assert_eq!(server.get("/healthz").await.body, "ok\n");
+    assert_eq!(server.get("/readyz").await.body, "ready\n");
+    assert_eq!(server.get("/version").await.json()["name"], "longshore");
+    let page = server.get("/problems/unknown_job").await;
+    assert!(page.body.starts_with("# unknown_job"), "{page:?}");
+    server.get("/problems/unknown").await.is_problem(404, "not_found");
+}

@@ -1,0 +1,311 @@
+//! What the server turns away, and how: one test per kind of bad request, over a real socket.
+
+mod http_support;
+
+use std::time::Duration;
+
+use http_support::{Server, within};
+use longshore_server::listener::{Limits, ListenError, Listener};
+
+#[tokio::test]
+async fn bad_bodies_get_the_problem_that_fits() {
+    let server = Server::start().await;
+    let deep = format!("{{\"args\":{}{}}}", "[".repeat(1000), "]".repeat(1000));
+    let long_value = format!(r#"{{"environment":{{"A":"{}"}}}}"#, "x".repeat(100 << 10));
+    for (body, status, code) in [
+        ("{", 400, "invalid_json"),
+        (deep.as_str(), 400, "too_deep"),
+        (r#"{"args":[],"args":[]}"#, 400, "duplicate_key"),
+        (r#"{"priority":1e400}"#, 400, "invalid_json"),
+        (r#"{"args":["\udc00"]}"#, 400, "invalid_json"),
+        (r#"{"argz":[]}"#, 422, "unknown_field"),
+        (r#"{"timeout":"5 parsecs"}"#, 422, "invalid_duration"),
+        (r#"{"priority":9999}"#, 422, "out_of_range"),
+        (r#"{"environment":{"A":"x\ny"}}"#, 422, "env_newline_unsupported"),
+        (r#"{"environment":{"A":"x\u0000y"}}"#, 422, "nul_byte"),
+        (long_value.as_str(), 422, "too_long"),
+        (r#"{"labels":[]}"#, 422, "invalid_type"),
+    ] {
+        server.post("/api/jobs/resize", body).await.is_problem(status, code);
+    }
+    assert!(server.stand.world().jobs.is_empty());
+}
+
+#[tokio::test]
+async fn an_unknown_name_is_answered_with_near_ones() {
+    let server = Server::start().await;
+    let problem = server.post("/api/jobs/resise", "").await.is_problem(404, "unknown_job");
+    assert_eq!(problem["near"], serde_json::json!(["resize", "resize-all"]));
+    assert_eq!(problem["hint"], "did you mean \"resize\"?");
+    server.post("/api/jobs/off", "").await.is_problem(409, "definition_disabled");
+}
+
+#[tokio::test]
+async fn no_value_that_may_be_secret_is_echoed() {
+    let server = Server::start().await;
+    for body in [
+        r#"{"environment":{"A":123454321}}"#,
+        r#"{"environment":{"A":"123454321\n"}}"#,
+        r#"{"environment":{"A":"123454321\u0000"}}"#,
+        r#"{"environment":{"A":"123454321}"#,
+    ] {
+        let answer = server.post("/api/jobs/resize", body).await;
+        assert!(answer.status >= 400 && !answer.body.contains("123454321"), "{answer:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_body_needs_a_type_that_is_understood() {
+    let server = Server::start().await;
+    let form = [("content-type", "application/x-www-form-urlencoded")];
+    server.ask("POST", "/api/jobs/resize", &form, "a=b").await.is_problem(415, "unsupported_media_type");
+    server.ask("POST", "/api/jobs/resize", &[], "{}").await.is_problem(415, "unsupported_media_type");
+    server.ask("POST", "/api/jobs", &form, "[]").await.is_problem(415, "unsupported_media_type");
+    assert_eq!(server.ask("POST", "/api/jobs/resize", &form, "").await.status, 201);
+}
+
+#[tokio::test]
+async fn bodies_beyond_their_limit_are_refused_before_they_are_read() {
+    let server = Server::start().await;
+    let head = |path: &str, length: &str| {
+        format!(
+            "POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n{length}\r\n\r\n"
+        )
+    };
+    let one = server.say(head("/api/jobs/resize", "content-length: 1048577").as_bytes()).await;
+    assert!(one.is_problem(413, "body_too_large")["detail"].as_str().unwrap().contains("1048576"));
+    let many = server.say(head("/api/jobs", "content-length: 99999999").as_bytes()).await;
+    many.is_problem(413, "body_too_large");
+    let chunk = format!("100001\r\n{}\r\n", " ".repeat(0x10_0001));
+    let unknown = format!("{}{chunk}", head("/api/jobs/resize", "transfer-encoding: chunked"));
+    server.say(unknown.as_bytes()).await.is_problem(413, "body_too_large");
+}
+
+#[tokio::test]
+async fn addresses_methods_and_types_that_do_not_exist_are_told_apart() {
+    let server = Server::start().await;
+    for path in
+        ["/", "/nothing", "//api/jobs", "/api//jobs", "/api/jobs/", "/api/jobs/../../etc/passwd", "/%2e%2e/x"]
+    {
+        server.get(path).await.is_problem(404, "not_found");
+    }
+    server.get("/api/definitions/%2e%2e").await.is_problem(404, "unknown_job");
+    server.get("/api/definitions/%00").await.is_problem(404, "unknown_job");
+    server.get("/api/definitions/%ff").await.is_problem(400, "invalid_path");
+    let wrong = server.ask("DELETE", "/api/jobs/1", &[], "").await;
+    wrong.is_problem(405, "method_not_allowed");
+    assert_eq!(wrong.header("allow"), "POST,GET,HEAD");
+    server
+        .ask("GET", "/api/jobs", &[("accept", "application/xml")], "")
+        .await
+        .is_problem(406, "not_acceptable");
+    let long = format!("/api/jobs?name={}", "x".repeat(20 << 10));
+    server.get(&long).await.is_problem(414, "uri_too_long");
+    let fat = "x".repeat(20 << 10);
+    server.ask("GET", "/api/jobs", &[("cookie", &fat)], "").await.is_problem(431, "headers_too_large");
+}
+
+#[tokio::test]
+async fn requests_that_can_be_understood_in_two_ways_end_the_connection() {
+    let server = Server::start().await;
+    let post = "POST /api/jobs/resize HTTP/1.1\r\nhost: localhost\r\n";
+    for head in
+        ["transfer-encoding: chunked\r\ncontent-length: 5", "content-length: 5\r\ntransfer-encoding: chunked"]
+    {
+        // A second request behind it must not be answered.
+        let text = format!("{post}{head}\r\n\r\n0\r\n\r\nGET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n");
+        let answer = server.say(text.as_bytes()).await;
+        assert_eq!(answer.header("connection"), "close", "{answer:?}");
+        answer.is_problem(400, "invalid_request");
+    }
+    for head in ["content-length: 5\r\ncontent-length: 6", "x-a: b\r\n folded", "transfer-encoding: gzip"] {
+        let text = format!("{post}{head}\r\n\r\nhello");
+        let answer = server.say(text.as_bytes()).await;
+        assert_eq!(answer.status, 400, "{head}: {answer:?}");
+    }
+    assert!(server.stand.world().jobs.is_empty());
+    assert_eq!(server.get("/healthz").await.status, 200, "the server goes on");
+}
+
+#[tokio::test]
+async fn noise_is_no_request_and_too_many_headers_are_too_many() {
+    let server = Server::start().await;
+    assert_eq!(server.say(b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03").await.status, 400);
+    let many = (0..100).map(|n| format!("x-{n}: 1\r\n")).collect::<String>();
+    let text = format!("GET /healthz HTTP/1.1\r\nhost: localhost\r\n{many}\r\n");
+    assert_eq!(server.say(text.as_bytes()).await.status, 431);
+}
+
+#[tokio::test]
+async fn foreign_hosts_and_sites_are_kept_out() {
+    let server = Server::start().await;
+    let rebound = [("host", "rebound.example")];
+    server.ask("GET", "/api/jobs", &rebound, "").await.is_problem(421, "host_not_allowed");
+    server.ask("POST", "/api/jobs/resize", &rebound, "").await.is_problem(421, "host_not_allowed");
+    let page = [("origin", "http://evil.example")];
+    server.ask("POST", "/api/jobs/resize", &page, "").await.is_problem(403, "cross_site");
+    let fetched = [("sec-fetch-site", "cross-site")];
+    server.ask("POST", "/api/jobs/1/cancel", &fetched, "").await.is_problem(403, "cross_site");
+    server.ask("GET", "/api/workers/connect", &page, "").await.is_problem(403, "cross_site");
+    assert!(server.stand.world().jobs.is_empty());
+    let own = [("origin", "http://localhost"), ("sec-fetch-site", "same-origin")];
+    assert_eq!(server.ask("POST", "/api/jobs/resize", &own, "").await.status, 201);
+    assert_eq!(server.ask("GET", "/healthz", &rebound, "").await.status, 200, "probes name any host");
+}
+
+#[tokio::test]
+async fn tokens_open_what_they_are_for_and_nothing_else() {
+    let guard = |access: longshore_server::auth::Access| access.api_token("people").worker_token("machines");
+    let server = Server::with(guard, "", Limits::default()).await;
+    let paths = [
+        ("GET", "/api/jobs"),
+        ("POST", "/api/jobs"),
+        ("POST", "/api/jobs/resize"),
+        ("GET", "/api/jobs/1"),
+        ("POST", "/api/jobs/1/cancel"),
+        ("POST", "/api/jobs/1/retry"),
+        ("GET", "/api/jobs/1/logs"),
+        ("GET", "/api/workers"),
+        ("PATCH", "/api/workers/1"),
+        ("POST", "/api/workers/1/drain"),
+        ("GET", "/api/definitions"),
+        ("GET", "/version"),
+        ("GET", "/nothing"),
+    ];
+    let bearer = |token: &str| ("authorization".to_owned(), format!("Bearer {token}"));
+    let ask = async |method: &str, path: &str, token: Option<&str>| {
+        let header = token.map(bearer);
+        let headers: Vec<(&str, &str)> =
+            header.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+        server.ask(method, path, &headers, "").await
+    };
+    for (method, path) in paths {
+        ask(method, path, Some("machines")).await.is_problem(403, "forbidden");
+        assert!(![401, 403].contains(&ask(method, path, Some("people")).await.status), "{path}");
+    }
+    ask("GET", "/api/workers/connect", Some("people")).await.is_problem(403, "forbidden");
+    assert_eq!(ask("GET", "/api/workers/connect", Some("machines")).await.status, 200);
+    for open in ["/healthz", "/readyz", "/problems/invalid_token"] {
+        assert_eq!(ask("GET", open, None).await.status, 200, "{open}");
+    }
+    let missing = ask("GET", "/api/jobs", None).await;
+    let wrong = ask("GET", "/api/jobs", Some("peopl")).await;
+    assert_eq!(missing.header("www-authenticate"), "Bearer");
+    let missing = missing.is_problem(401, "invalid_token");
+    let wrong = wrong.is_problem(401, "invalid_token");
+    assert_eq!(missing["detail"], wrong["detail"], "nothing tells them apart");
+    ask("GET", "/api/jobs?token=people", Some("people")).await.is_problem(400, "token_in_url");
+    let elsewhere = [("host", "jobs.example"), ("authorization", "Bearer people")];
+    assert_eq!(server.ask("GET", "/api/jobs", &elsewhere, "").await.status, 200);
+}
+
+#[tokio::test]
+async fn guessing_tokens_is_slowed_down_but_knowing_one_is_not() {
+    let server = Server::with(|access| access.api_token("people"), "", Limits::default()).await;
+    let ask = async |token: &str| {
+        server.ask("GET", "/api/jobs", &[("authorization", &format!("Bearer {token}"))], "").await
+    };
+    for _ in 0..10 {
+        ask("guess").await.is_problem(401, "invalid_token");
+    }
+    let slowed = ask("guess").await;
+    slowed.is_problem(429, "too_many_failures");
+    assert!(!slowed.header("retry-after").is_empty());
+    assert_eq!(ask("people").await.status, 200);
+}
+
+#[tokio::test]
+async fn every_answer_has_a_request_id_and_may_bring_its_own() {
+    let server = Server::start().await;
+    let one = server.get("/healthz").await.header("x-request-id").to_owned();
+    let other = server.get("/healthz").await.header("x-request-id").to_owned();
+    assert!(!one.is_empty() && one != other);
+    let given = server.ask("GET", "/healthz", &[("x-request-id", "abc-1")], "").await;
+    assert_eq!(given.header("x-request-id"), "abc-1");
+    let junk = server.ask("GET", "/healthz", &[("x-request-id", "a b")], "").await;
+    assert_ne!(junk.header("x-request-id"), "a b");
+}
+
+#[tokio::test]
+async fn an_unreadable_store_is_our_fault_and_its_cause_is_not_told() {
+    let server = Server::start().await;
+    server.stand.world().unreadable = true;
+    let answer = server.get("/api/jobs").await;
+    answer.is_problem(503, "store_unavailable");
+    assert!(!answer.header("retry-after").is_empty());
+    assert!(!answer.body.contains("secret"), "{answer:?}");
+}
+
+#[tokio::test]
+async fn everything_stands_under_the_base_path() {
+    let server = Server::with(|access| access, "/jobs", Limits::default()).await;
+    let made = server.ask("POST", "/jobs/api/jobs/resize", &[], "").await;
+    assert_eq!((made.status, made.header("location")), (201, "/jobs/api/jobs/1"));
+    let problem = server.get("/jobs/api/jobs/x").await.is_problem(400, "invalid_id");
+    assert_eq!(problem["type"], "/jobs/problems/invalid_id");
+    assert_eq!(server.get("/jobs/problems/invalid_id").await.status, 200);
+    server.get("/api/jobs").await.is_problem(404, "not_found");
+    server.get("/jobs/nothing").await.is_problem(404, "not_found");
+}
+
+#[tokio::test]
+async fn a_connection_that_says_nothing_is_closed() {
+    let limits = Limits { head_timeout: Duration::from_millis(50), ..Limits::default() };
+    let server = Server::with(|access| access, "", limits).await;
+    assert_eq!(server.say(b"GET /healthz HTTP/1.1\r\nhost: loc").await.status, 0, "closed without an answer");
+    assert_eq!(server.get("/healthz").await.status, 200);
+}
+
+#[tokio::test]
+async fn a_crowd_of_clients_leaves_room_for_workers_and_probes() {
+    let limits = Limits { connections: 1, reserve: 1, ..Limits::default() };
+    let server = Server::with(|access| access, "", limits).await;
+    let mut first = server.open("GET /healthz HTTP/1.1").await;
+    first.until("ok").await;
+    let crowded = server.get("/api/jobs").await;
+    crowded.is_problem(503, "busy");
+    assert_eq!(crowded.header("connection"), "close");
+    assert_eq!(server.get("/healthz").await.status, 200);
+    assert_eq!(server.get("/api/workers/connect").await.status, 200);
+    let mut second = server.open("GET /readyz HTTP/1.1").await;
+    second.until("ready").await;
+    assert_eq!(server.get("/healthz").await.status, 0, "beyond the reserve nobody is served");
+    drop((first, second));
+    let freed = async {
+        let mut interval = tokio::time::interval(Duration::from_millis(5));
+        while server.get("/api/jobs").await.status != 200 {
+            interval.tick().await;
+        }
+    };
+    within(freed).await;
+}
+
+#[tokio::test]
+async fn a_leaving_server_finishes_what_it_has_begun() {
+    let server = Server::start().await;
+    let mut idle = server.open("GET /healthz HTTP/1.1").await;
+    idle.until("ok").await;
+    let mut waiting = server.open("POST /api/jobs/resize?wait=1m HTTP/1.1").await;
+    let begun = async {
+        let mut interval = tokio::time::interval(Duration::from_millis(5));
+        while server.stand.world().waiting.is_empty() {
+            interval.tick().await;
+        }
+    };
+    within(begun).await;
+    server.leaving.cancel();
+    waiting.until_closed().await;
+    assert!(waiting.seen.starts_with("HTTP/1.1 201 "), "{}", waiting.seen);
+    idle.until_closed().await;
+    within(server.served).await.unwrap();
+    assert!(tokio::net::TcpStream::connect(server.address).await.is_err(), "nobody listens any more");
+}
+
+#[tokio::test]
+async fn a_port_that_is_taken_is_named() {
+    let first = Listener::bind("127.0.0.1:0".parse().unwrap(), Limits::default()).await.unwrap();
+    let error = Listener::bind(first.address(), Limits::default()).await.unwrap_err();
+    assert!(matches!(error, ListenError::InUse { .. }));
+    let text = error.to_string();
+    assert!(text.starts_with(&format!("cannot listen on {}: in use", first.address())), "{text}");
+}
