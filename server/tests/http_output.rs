@@ -2,7 +2,8 @@
 
 mod http_support;
 
-use http_support::{Server, attempt, within};
+use http_support::facts::attempt;
+use http_support::{Server, within};
 use protocol::report::{Chunk, ChunkData, OutputLengths, Stream};
 use protocol::{Fence, JobId, Nonce, Timestamp, Token};
 use scheduler::job::State;
@@ -10,7 +11,7 @@ use scheduler::job::State;
 async fn write(server: &Server, fence: u64, stream: Stream, offset: u64, text: &str) {
     let token = Token { job: JobId(1), fence: Fence(fence), nonce: Nonce(7) };
     let data = ChunkData::Bytes(text.as_bytes().to_vec());
-    server.logs.append(vec![Chunk { token, stream, offset, data }]).await.unwrap();
+    server.logs.append(vec![Chunk { token, stream, offset, data }]).await.expect("it is stored");
 }
 
 /// One job that runs and has written two lines and one between them.
@@ -26,7 +27,7 @@ async fn running() -> Server {
 
 fn end(server: &Server, state: State, exit_code: i32, output: OutputLengths) {
     let mut world = server.stand.world();
-    world.record(1).row.attempt.as_mut().unwrap().output = output;
+    world.record(1).row.attempt.as_mut().expect("it runs").output = output;
     world.end(1, state, exit_code);
 }
 

@@ -1,0 +1,102 @@
+//! What the tests' world is made of.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use longshore_server::catalogue::Entry;
+use longshore_server::store::{AttemptRow, StoredDefinition};
+use protocol::container::ContainerSpec;
+use protocol::report::OutputLengths;
+use protocol::{AttemptNo, Fence, Nonce, Revision, SessionId, Timestamp, WorkerId};
+use scheduler::definition::{Definition, LossPolicy, RetryPolicy};
+use scheduler::snapshot::{Snapshot, WorkerFacts, WorkerState};
+use scheduler::step::{PendingReason, WorkerRow};
+
+/// An attempt that runs on worker 1.
+pub fn attempt(number: u32, fence: u64) -> AttemptRow {
+    AttemptRow {
+        number: AttemptNo(number),
+        fence: Fence(fence),
+        nonce: Nonce(7),
+        worker: WorkerId(1),
+        worker_name: "w1".into(),
+        assigned_at: Timestamp(2_000),
+        started_at: Some(Timestamp(3_000)),
+        container: "c1".into(),
+        stopping: None,
+        ended_at: None,
+        outcome: None,
+        exit_code: None,
+        message: String::new(),
+        output: OutputLengths::default(),
+        result: None,
+        released: None,
+    }
+}
+
+pub fn definitions() -> Vec<Entry> {
+    ["resize", "resize-all", "backup", "off"]
+        .into_iter()
+        .zip(1..)
+        .map(|(name, revision)| entry(name, revision))
+        .collect()
+}
+
+fn entry(name: &str, revision: u128) -> Entry {
+    let environment = vec![("PASSWORD".to_owned(), "hunter2".to_owned())];
+    let definition = Definition {
+        name: name.to_owned(),
+        revision: Revision(revision),
+        enabled: name != "off",
+        priority: 5,
+        timeout: Some(Duration::from_secs(3600)),
+        retry: RetryPolicy::default(),
+        loss: LossPolicy::default(),
+        container: ContainerSpec { image: "resize:1".to_owned(), environment, ..ContainerSpec::default() },
+    };
+    let stored =
+        StoredDefinition { revision: Revision(revision), name: name.to_owned(), entry: "{}".to_owned() };
+    Entry {
+        definition: Arc::new(definition),
+        stored: Arc::new(stored),
+        description: Some("Makes pictures smaller".to_owned()),
+        owner: None,
+        tags: Vec::new(),
+    }
+}
+
+pub fn worker_row(id: u64, name: &str) -> WorkerRow {
+    WorkerRow {
+        worker: WorkerId(id),
+        name: name.into(),
+        secret_hash: [0; 32],
+        joined_at: Timestamp(10),
+        seen_at: Timestamp(20),
+        cordoned: false,
+        slots: None,
+    }
+}
+
+pub fn snapshot() -> Snapshot {
+    let worker = WorkerFacts {
+        id: WorkerId(1),
+        name: "w1".into(),
+        session: Some(SessionId(1)),
+        state: WorkerState::Ready,
+        since: Timestamp(500),
+        slots: 4,
+        busy: 1,
+        backlog: 4,
+        queued: 0,
+        cordoned: false,
+        labels: vec![("zone".to_owned(), "a".to_owned())],
+        runtimes: Vec::new(),
+        version: "0.1.0".to_owned(),
+        address: "127.0.0.1:5".to_owned(),
+    };
+    Snapshot {
+        workers: vec![worker],
+        waiting: vec![(Revision(1), PendingReason::Busy, 3)],
+        ..Snapshot::default()
+    }
+}

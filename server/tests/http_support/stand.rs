@@ -1,0 +1,234 @@
+//! A stand-in for engine and archive: it does what they would do, without a brain, and can be looked into and changed.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use longshore_server::engine::Command;
+use longshore_server::store::{Archive, JobFilter, JobRecord, JobRow, ReadError, StoredDefinition};
+use protocol::container::Body;
+use protocol::report::Outcome;
+use protocol::{AttemptNo, JobId, Revision, Timestamp, WorkerId};
+use scheduler::input::{GroupNo, KeyHolder, NewJob, Operation};
+use scheduler::job::State;
+use scheduler::step::{Accepted, Answer, PendingReason, Rejection, WorkerRow};
+use tokio::sync::{mpsc, oneshot};
+
+use super::facts::attempt;
+
+/// What the stand-in knows.
+#[derive(Default)]
+pub struct World {
+    pub jobs: Vec<JobRecord>,
+    pub keys: HashMap<String, KeyHolder>,
+    pub workers: Vec<WorkerRow>,
+    pub operations: Vec<(WorkerId, Operation)>,
+    pub waiting: HashMap<JobId, Vec<oneshot::Sender<State>>>,
+    pub pending: Option<PendingReason>,
+    pub unreadable: bool,
+    pub names: HashMap<Revision, String>,
+}
+
+impl World {
+    /// Ends a job, and tells those who wait.
+    pub fn end(&mut self, id: u64, state: State, exit_code: i32) {
+        let row = &mut self.record(id).row;
+        row.state = state;
+        row.ended_at = Some(Timestamp(9_000));
+        row.reason = if exit_code == 0 { String::new() } else { format!("exit code {exit_code}") };
+        if let Some(attempt) = &mut row.attempt {
+            attempt.ended_at = Some(Timestamp(9_000));
+            attempt.exit_code = Some(exit_code);
+            attempt.outcome = Some(if exit_code == 0 { Outcome::Succeeded } else { Outcome::Failed });
+        }
+        for waiting in self.waiting.remove(&JobId(id)).unwrap_or_default() {
+            // Whoever waited may have gone.
+            let _ = waiting.send(state);
+        }
+    }
+
+    /// Gives a job to worker 1.
+    pub fn start(&mut self, id: u64) {
+        let row = &mut self.record(id).row;
+        row.state = State::Running;
+        row.attempts = AttemptNo(1);
+        row.attempt = Some(attempt(1, 100 + id));
+    }
+
+    pub fn record(&mut self, id: u64) -> &mut JobRecord {
+        self.jobs.iter_mut().find(|record| record.row.job == JobId(id)).expect("the job exists")
+    }
+
+    fn add(&mut self, new: NewJob, batch: Option<JobId>) -> JobId {
+        let id = JobId(self.jobs.len() as u64 + 1);
+        let details = new.details.unwrap_or_default();
+        let row = JobRow {
+            job: id,
+            definition: self.names[&new.revision].clone(),
+            revision: new.revision,
+            state: State::Queued,
+            priority: new.priority.unwrap_or_default(),
+            created_at: Timestamp(1_000),
+            due_at: Timestamp(1_000),
+            timeout: new.timeout,
+            batch,
+            retry_of: new.retry_of,
+            labels: details.labels,
+            ended_at: None,
+            reason: String::new(),
+            confirmed: true,
+            attempts: AttemptNo(0),
+            attempt: None,
+        };
+        self.jobs.push(JobRecord { row, body: details.body, past: Vec::new(), notes: Vec::new() });
+        id
+    }
+}
+
+/// The stand-in, shared with the tests.
+#[derive(Clone, Default)]
+pub struct Stand(Arc<Mutex<World>>);
+
+impl Stand {
+    pub fn world(&self) -> MutexGuard<'_, World> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn read(&self) -> Result<MutexGuard<'_, World>, ReadError> {
+        let world = self.world();
+        if world.unreadable {
+            return Err(ReadError(Box::new(std::io::Error::other("a secret of the disk"))));
+        }
+        Ok(world)
+    }
+}
+
+impl Archive for Stand {
+    fn job(&self, id: JobId) -> Result<Option<JobRecord>, ReadError> {
+        Ok(self.read()?.jobs.iter().find(|record| record.row.job == id).cloned())
+    }
+
+    fn jobs(&self, filter: &JobFilter) -> Result<Vec<JobRow>, ReadError> {
+        let fits = |row: &&JobRow| {
+            (filter.states.is_empty() || filter.states.contains(&row.state))
+                && filter.name.as_ref().is_none_or(|name| *name == row.definition)
+                && filter.batch.is_none_or(|batch| row.batch == Some(batch))
+                && filter.label.as_ref().is_none_or(|label| row.labels.contains(label))
+                && filter.before.is_none_or(|before| row.job < before)
+        };
+        let world = self.read()?;
+        Ok(world
+            .jobs
+            .iter()
+            .rev()
+            .map(|record| &record.row)
+            .filter(fits)
+            .take(filter.limit)
+            .cloned()
+            .collect())
+    }
+
+    fn key(&self, key: &str) -> Result<(Option<KeyHolder>, GroupNo), ReadError> {
+        Ok((self.read()?.keys.get(key).copied(), GroupNo(1)))
+    }
+
+    fn bodies(&self, _ids: &[JobId]) -> Result<Vec<(JobId, Body)>, ReadError> {
+        Ok(Vec::new())
+    }
+
+    fn definition(&self, _revision: Revision) -> Result<Option<StoredDefinition>, ReadError> {
+        Ok(None)
+    }
+
+    fn workers(&self) -> Result<Vec<WorkerRow>, ReadError> {
+        Ok(self.read()?.workers.clone())
+    }
+
+    fn last_ended(&self, definition: &str) -> Result<Option<JobRow>, ReadError> {
+        let world = self.read()?;
+        let ended = |row: &&JobRow| row.definition == definition && row.state.has_ended();
+        Ok(world.jobs.iter().rev().map(|record| &record.row).find(ended).cloned())
+    }
+}
+
+/// Does what an engine would do, without a brain.
+pub async fn answer(mut commands: mpsc::Receiver<Command>, stand: Stand) {
+    while let Some(command) = commands.recv().await {
+        let mut world = stand.world();
+        // Whoever asked may have gone.
+        let _ = match command {
+            Command::Submit { jobs, batch, require_worker, key, reply } => {
+                reply.send(submit(&mut world, jobs, batch, require_worker, key))
+            }
+            Command::Cancel { job, reply, .. } => reply.send(cancel(&mut world, job)),
+            Command::Operate { worker, operation, reply } => {
+                let known = world.workers.iter().any(|row| row.worker == worker);
+                let answer = match (known, &operation, worker) {
+                    (false, ..) => Answer::Rejected(Rejection::UnknownWorker),
+                    (_, Operation::Forget, WorkerId(1)) => Answer::Rejected(Rejection::WorkerConnected),
+                    _ => Answer::Done,
+                };
+                world.operations.push((worker, operation));
+                reply.send(answer)
+            }
+            Command::Define { .. } => continue,
+            Command::AwaitEnd { job, reply } => {
+                let live =
+                    world.jobs.iter().any(|record| record.row.job == job && !record.row.state.has_ended());
+                if live {
+                    world.waiting.entry(job).or_default().push(reply);
+                }
+                continue;
+            }
+        };
+    }
+}
+
+fn submit(
+    world: &mut World,
+    jobs: Vec<NewJob>,
+    batch: bool,
+    require_worker: bool,
+    key: Option<scheduler::input::Key>,
+) -> Answer {
+    if let Some(key) = &key
+        && let Some(found) = key.found
+    {
+        return match found.digest == key.digest {
+            true => Answer::Replayed(found),
+            false => Answer::Rejected(Rejection::KeyMismatch(found)),
+        };
+    }
+    if require_worker && let Some(reason) = world.pending {
+        return Answer::Rejected(Rejection::NoWorker(reason));
+    }
+    if jobs.iter().any(|job| job.revision == Revision(4)) {
+        return Answer::Rejected(Rejection::Disabled);
+    }
+    let first = JobId(world.jobs.len() as u64 + 1);
+    let count = jobs.len() as u32;
+    for job in jobs {
+        world.add(job, batch.then_some(first));
+    }
+    if let Some(key) = key {
+        world.keys.insert(key.key.to_string(), KeyHolder { job: first, count, digest: key.digest });
+    }
+    Answer::Accepted(Accepted {
+        first,
+        count,
+        created_at: Timestamp(1_000),
+        state: State::Queued,
+        pending: world.pending.or(Some(PendingReason::Soon)),
+    })
+}
+
+fn cancel(world: &mut World, job: JobId) -> Answer {
+    let state = world.jobs.iter().find(|record| record.row.job == job).map(|record| record.row.state);
+    match state {
+        Some(State::Running) => Answer::Cancelling(State::Running),
+        Some(state) if !state.has_ended() => {
+            world.end(job.0, State::Cancelled, 0);
+            Answer::Cancelling(State::Cancelled)
+        }
+        _ => Answer::Rejected(Rejection::NotLive),
+    }
+}
