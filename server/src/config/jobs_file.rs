@@ -76,13 +76,22 @@ pub fn load(path: &Path, environment: &Environment) -> Result<LoadedFile, Faults
 /// # Errors
 /// As [`load`].
 pub fn parse(text: &str, path: &Path, environment: &Environment) -> Result<LoadedFile, Faults> {
+    parse_within(text, path, environment, RESOLVED_BYTES_MAX)
+}
+
+fn parse_within(
+    text: &str,
+    path: &Path,
+    environment: &Environment,
+    resolved_bytes_max: usize,
+) -> Result<LoadedFile, Faults> {
     let name = path.display().to_string();
     source::check_length(text.len(), FILE_BYTES_MAX)
         .map_err(|wrong| Faults::one(Fault::of_file(&name, wrong.code, wrong.to_string())))?;
     let mut collector = Collector::new(&name);
     let root = tree::read(text, &mut collector);
     let directory = path.parent().unwrap_or(Path::new(""));
-    let mut reader = Reader::new(environment, directory, &mut collector);
+    let mut reader = Reader::new(environment, directory, &mut collector, resolved_bytes_max);
     let definitions = read_root(root.as_ref(), &mut reader);
     let warnings = collector.finish(text)?;
     Ok(LoadedFile { definitions, warnings })
@@ -193,6 +202,12 @@ fn finish(job: Job, at: Place, reader: &mut Reader<'_>) -> Option<Entry> {
         let text = format!("the job is too long with {} bytes (max {ENTRY_BYTES_MAX})", stored.entry.len());
         reader.fault(at, Code::TooLong, text);
     }
+    reader.resolved_bytes += stored.entry.len();
+    if reader.resolved_bytes > reader.resolved_bytes_max {
+        let max = reader.resolved_bytes_max;
+        let text = format!("the jobs up to here are too long with everything resolved (max {max} bytes)");
+        reader.fault(at, Code::TooLong, text);
+    }
     if let Err(misfit) = protocol::wire::container_fits(&definition.container) {
         reader.fault(at, Code::TooLong, misfit.to_string());
     }
@@ -220,6 +235,8 @@ fn as_map<'a>(pair: &'a Pair, reader: &mut Reader<'_>) -> Option<&'a Map> {
 const FILE_BYTES_MAX: usize = 2_000_000;
 /// The largest job with everything resolved: it travels to workers in one message.
 const ENTRY_BYTES_MAX: usize = 256 * 1024;
+/// All jobs of a file together: what `defaults` and aliases repeat in each of them costs memory in each of them.
+const RESOLVED_BYTES_MAX: usize = 128 << 20;
 
 #[cfg(test)]
 mod tests {
@@ -245,5 +262,14 @@ mod tests {
             parse_stored(&short.definitions[0].stored).expect("stored"),
             *short.definitions[0].definition
         );
+    }
+    #[test]
+    fn what_defaults_repeat_in_every_job_has_a_limit() {
+        let jobs: String = (0..20).map(|n| format!("  j{n}: {{}}\n")).collect();
+        let text = format!("defaults: {{image: busybox, command: [{}]}}\njobs:\n{jobs}", "x".repeat(2_000));
+        let parse = |limit| parse_within(&text, Path::new("jobs.yaml"), &Environment::default(), limit);
+        assert!(parse(100_000).is_ok());
+        let faults = parse(30_000).expect_err("too long");
+        assert_eq!(faults.list.iter().map(|fault| fault.code).collect::<Vec<_>>(), [Code::TooLong]);
     }
 }

@@ -2,14 +2,13 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
-use std::path::Path;
 
 use super::fault::{Code, Place, quoted};
 use super::grammar;
 use super::reader::Reader;
 use super::scope::Scope;
+use super::substitute;
 use super::tree::{Meaning, Node, Value};
-use super::{source, substitute};
 
 /// The environment: files first, then the variables of the defaults, then the job's own. Sorted by name: the order means nothing.
 pub(super) fn environment(scope: Scope<'_>, reader: &mut Reader<'_>) -> Vec<(String, String)> {
@@ -183,8 +182,7 @@ fn check_label(pair: &Named, reader: &mut Reader<'_>) {
 
 /// Lines `NAME=value`; blank lines and lines that begin with `#` are skipped; a pair of quotes around a whole value is removed.
 fn read_file(at: Place, file: &str, variables: &mut BTreeMap<String, String>, reader: &mut Reader<'_>) {
-    let path = reader.directory.join(Path::new(file));
-    let text = match source::read(&path, FILE_BYTES_MAX) {
+    let text = match reader.file(file, FILE_BYTES_MAX) {
         Ok(text) => text,
         Err(unreadable) => {
             reader.fault(at, unreadable.code, format!("{}: {}", quoted(file), unreadable.text));

@@ -5,13 +5,15 @@
 
 use std::borrow::Cow;
 use std::collections::HashMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
 use std::time::Duration;
 
 use super::fault::{Code, Collector, Place, quoted};
 use super::grammar::{self, Wrong};
 use super::keys::Range;
 use super::quantity;
+use super::source;
 use super::substitute::{self, Environment};
 use super::tree::{Meaning, Node, Scalar, Value};
 
@@ -21,8 +23,14 @@ pub(super) struct Reader<'a> {
     /// What relative paths in the file are relative to.
     pub(super) directory: &'a Path,
     pub(super) collector: &'a mut Collector,
+    /// How long all jobs so far are with everything resolved, in bytes.
+    pub(super) resolved_bytes: usize,
+    /// How long they may be.
+    pub(super) resolved_bytes_max: usize,
     /// Values that hold variables, as they are written.
     substituted: HashMap<Place, String>,
+    /// Environment files that were read: each once, however many jobs name it.
+    files: HashMap<PathBuf, Rc<str>>,
 }
 
 impl<'a> Reader<'a> {
@@ -30,8 +38,10 @@ impl<'a> Reader<'a> {
         environment: &'a Environment,
         directory: &'a Path,
         collector: &'a mut Collector,
+        resolved_bytes_max: usize,
     ) -> Self {
-        Self { environment, directory, collector, substituted: HashMap::new() }
+        let (substituted, files) = (HashMap::new(), HashMap::new());
+        Self { environment, directory, collector, resolved_bytes: 0, resolved_bytes_max, substituted, files }
     }
 
     pub(super) fn fault(&mut self, at: Place, code: Code, text: impl Into<String>) {
@@ -171,6 +181,17 @@ impl<'a> Reader<'a> {
             self.refuse(at, Wrong::input(Code::InvalidChoice, text, form));
         }
         found
+    }
+
+    /// The text of a file beside the jobs file.
+    pub(super) fn file(&mut self, name: &str, bytes_max: usize) -> Result<Rc<str>, Wrong> {
+        let path = self.directory.join(name);
+        if let Some(text) = self.files.get(&path) {
+            return Ok(text.clone());
+        }
+        let text: Rc<str> = source::read(&path, bytes_max)?.into();
+        self.files.insert(path, text.clone());
+        Ok(text)
     }
 
     pub(super) fn substitute(&mut self, at: Place, text: &str) -> Option<String> {
