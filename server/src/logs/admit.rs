@@ -1,10 +1,13 @@
 //! What of a chunk is new: the arithmetic of offsets, without any file.
 
+use std::collections::HashMap;
+
 use bytes::Bytes;
+use protocol::Token;
 use protocol::order::OutputMark;
 use protocol::report::{Chunk, ChunkData, OutputLengths, Stream};
 
-use super::{Piece, PieceData};
+use super::PieceData;
 
 /// How long a stream is.
 pub(super) const fn length(lengths: &OutputLengths, stream: Stream) -> u64 {
@@ -24,17 +27,17 @@ const fn length_mut(lengths: &mut OutputLengths, stream: Stream) -> &mut u64 {
 /// Takes in a chunk: what is to be stored, each with its offset. Nothing if all of it is there; a gap first if bytes are missing
 /// in front of it. `lengths` grows by what is returned.
 pub(super) fn admit(lengths: &mut OutputLengths, chunk: Chunk) -> impl Iterator<Item = (u64, PieceData)> {
+    let other = lengths.stdout.wrapping_add(lengths.stderr).wrapping_sub(length(lengths, chunk.stream));
     let length = length_mut(lengths, chunk.stream);
     let known = *length;
     let end = chunk.end();
     let data = match chunk.data {
         ChunkData::Bytes(bytes) => PieceData::Bytes(Bytes::from(bytes)),
         ChunkData::Replayed(bytes) => PieceData::Replayed(Bytes::from(bytes)),
-        // An absurd gap ends where offsets end.
-        ChunkData::Gap(_) => PieceData::Gap(end - chunk.offset),
+        ChunkData::Gap(bytes) => PieceData::Gap(bytes),
     };
-    // Bytes beyond the last possible offset have no place: only a liar sends them.
-    let fits = chunk.offset.checked_add(data.len()).is_some();
+    // What does not fit into the numbering of both streams has no place: only a liar sends it.
+    let fits = chunk.offset.checked_add(data.len()).and_then(|end| end.checked_add(other)).is_some();
     let hole =
         (fits && end > known && chunk.offset > known).then(|| (known, PieceData::Gap(chunk.offset - known)));
     let news = (fits && end > known && !data.is_empty())
@@ -56,54 +59,60 @@ pub(super) fn without_first(data: PieceData, bytes: u64) -> PieceData {
     }
 }
 
-/// Where the last `lines` lines of these pieces begin, if the pieces hold as many. A newline at the very end ends the last line
-/// and begins none.
-pub(super) fn tail_of(pieces: &[Piece], lines: u64) -> Option<u64> {
-    let end = pieces.last().map(|piece| piece.at + piece.data.len())?;
-    if lines == 0 {
-        return Some(end);
+/// Looks for the beginning of the last so many lines. A newline at the very end ends the last line and begins none.
+#[derive(Debug)]
+pub(super) struct Tail {
+    end: u64,
+    left: u64,
+}
+
+impl Tail {
+    /// Of output that ends there.
+    pub(super) const fn new(end: u64, lines: u64) -> Self {
+        Self { end, left: lines }
     }
-    let mut found = 0;
-    for piece in pieces.iter().rev() {
-        let (PieceData::Bytes(bytes) | PieceData::Replayed(bytes)) = &piece.data else {
-            continue;
-        };
+
+    /// Takes the piece before the last one fed. Answers as soon as the lines are found.
+    pub(super) fn feed(&mut self, at: u64, data: &PieceData) -> Option<u64> {
+        if self.left == 0 {
+            return Some(self.end);
+        }
+        let (PieceData::Bytes(bytes) | PieceData::Replayed(bytes)) = data else { return None };
         for (index, _) in bytes.iter().enumerate().rev().filter(|(_, byte)| **byte == b'\n') {
-            let begins = piece.at + index as u64 + 1;
-            found += u64::from(begins != end);
-            if found == lines {
+            let begins = at + index as u64 + 1;
+            self.left -= u64::from(begins != self.end);
+            if self.left == 0 {
                 return Some(begins);
             }
         }
+        None
     }
-    None
 }
 
 /// The furthest mark of each (attempt, stream), in the order of their first appearance.
 #[derive(Debug, Default)]
-pub(super) struct Marks(Vec<OutputMark>);
+pub(super) struct Marks {
+    marks: Vec<OutputMark>,
+    places: HashMap<(Token, Stream), usize>,
+}
 
 impl Marks {
     pub(super) fn put(&mut self, mark: OutputMark) {
-        match self.0.iter_mut().find(|known| known.token == mark.token && known.stream == mark.stream) {
+        let next = self.marks.len();
+        let place = *self.places.entry((mark.token, mark.stream)).or_insert(next);
+        match self.marks.get_mut(place) {
             Some(known) => known.offset = mark.offset,
-            None => self.0.push(mark),
+            None => self.marks.push(mark),
         }
     }
 
-    pub(super) fn as_slice(&self) -> &[OutputMark] {
-        &self.0
-    }
-
     pub(super) fn into_vec(self) -> Vec<OutputMark> {
-        self.0
+        self.marks
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use protocol::Token;
-
     use super::*;
 
     fn chunk(offset: u64, data: ChunkData) -> Chunk {
@@ -132,25 +141,39 @@ mod tests {
 
     #[test]
     fn offsets_that_run_over_are_not_believed() {
-        let mut lengths = OutputLengths::default();
+        let mut lengths = OutputLengths { stdout: 0, stderr: 3 };
         assert_eq!(stored(&mut lengths, u64::MAX, "ab"), []);
-        let gap = admit(&mut lengths, chunk(5, ChunkData::Gap(u64::MAX))).collect::<Vec<_>>();
-        assert_eq!(gap, [(0, PieceData::Gap(5)), (5, PieceData::Gap(u64::MAX - 5))]);
+        assert_eq!(stored(&mut lengths, u64::MAX - 3, "ab"), [], "both streams together run over");
+        assert_eq!(admit(&mut lengths, chunk(5, ChunkData::Gap(u64::MAX))).count(), 0);
+        assert_eq!(lengths, OutputLengths { stdout: 0, stderr: 3 });
     }
 
     #[test]
     fn a_tail_counts_lines_from_the_end() {
-        let piece = |at, text: &str| Piece {
-            stream: Stream::Stdout,
-            at,
-            data: PieceData::Bytes(Bytes::copy_from_slice(text.as_bytes())),
+        let begin_of_last = |lines, pieces: &[&str]| {
+            let total: usize = pieces.iter().map(|piece| piece.len()).sum();
+            let mut at = total as u64;
+            let mut tail = Tail::new(at, lines);
+            pieces.iter().rev().find_map(|piece| {
+                at -= piece.len() as u64;
+                tail.feed(at, &PieceData::Bytes(Bytes::copy_from_slice(piece.as_bytes())))
+            })
         };
-        let pieces = [piece(0, "one\ntw"), piece(6, "o\nthree\n")];
-        assert_eq!(tail_of(&pieces, 0), Some(14));
-        assert_eq!(tail_of(&pieces, 1), Some(8));
-        assert_eq!(tail_of(&pieces, 2), Some(4));
-        assert_eq!(tail_of(&pieces, 3), None, "there are no more than three");
-        let unfinished = [piece(0, "one\ntwo")];
-        assert_eq!(tail_of(&unfinished, 1), Some(4));
+        let three = ["one\ntw", "o\nthree\n"];
+        assert_eq!(begin_of_last(0, &three), Some(14));
+        assert_eq!(begin_of_last(1, &three), Some(8));
+        assert_eq!(begin_of_last(2, &three), Some(4));
+        assert_eq!(begin_of_last(3, &three), None, "there are no more than three");
+        assert_eq!(begin_of_last(1, &["one\ntwo"]), Some(4), "the last line is not finished");
+    }
+
+    #[test]
+    fn marks_tell_the_furthest_offset_of_each_stream() {
+        let mark = |stream, offset| OutputMark { token: Token::default(), stream, offset };
+        let mut marks = Marks::default();
+        for it in [mark(Stream::Stdout, 1), mark(Stream::Stderr, 5), mark(Stream::Stdout, 9)] {
+            marks.put(it);
+        }
+        assert_eq!(marks.into_vec(), [mark(Stream::Stdout, 9), mark(Stream::Stderr, 5)]);
     }
 }

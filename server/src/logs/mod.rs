@@ -10,17 +10,27 @@
 //! carries the lengths; the archive has them).
 
 mod admit;
+mod index;
+mod read;
+mod record;
+mod shelf;
+mod writer;
 
 use std::collections::HashMap;
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::mpsc::{self, Sender};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use bytes::Bytes;
 use protocol::order::OutputMark;
-use protocol::report::{Chunk, OutputLengths, Stream};
+use protocol::report::{Chunk, ChunkData, OutputLengths, Stream};
 use protocol::{Fence, JobId, Token};
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, oneshot, watch};
+
+use shelf::Shelf;
+use writer::Request;
 
 /// Whose output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -38,7 +48,7 @@ impl From<Token> for Attempt {
 }
 
 /// Which output of an attempt, and by which numbering.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Which {
     /// One stream; positions are its own offsets.
     Only(Stream),
@@ -131,14 +141,28 @@ pub enum LogsError {
 /// Every attempt's output. Shared by all sessions and readers.
 #[derive(Debug)]
 pub struct Logs {
-    kept: Mutex<HashMap<Attempt, Kept>>,
-    followed: Mutex<HashMap<Attempt, watch::Sender<OutputLengths>>>,
+    shared: Arc<Shared>,
+    room: Arc<Semaphore>,
+    room_bytes: u32,
+    requests: Option<Sender<Request>>,
+    thread: Option<JoinHandle<()>>,
 }
 
-#[derive(Debug, Default)]
-struct Kept {
-    lengths: OutputLengths,
-    pieces: Vec<(Stream, u64, u64, PieceData)>,
+/// What the writer and the readers share.
+#[derive(Debug)]
+struct Shared {
+    shelf: RwLock<Shelf>,
+    /// How often each followed attempt has grown.
+    followed: Mutex<HashMap<Attempt, watch::Sender<u64>>>,
+}
+
+/// A part of the logs that does not change any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Segment {
+    /// The oldest has the lowest.
+    pub number: u64,
+    /// Its size.
+    pub bytes: u64,
 }
 
 impl Logs {
@@ -147,8 +171,23 @@ impl Logs {
     ///
     /// # Errors
     /// The directory or a file in it cannot be read or written.
-    pub fn open(_directory: &Path, _limits: Limits) -> Result<Arc<Self>, LogsError> {
-        Ok(Arc::new(Self { kept: Mutex::default(), followed: Mutex::default() }))
+    pub fn open(directory: &Path, limits: Limits) -> Result<Arc<Self>, LogsError> {
+        let shared =
+            Arc::new(Shared { shelf: RwLock::new(Shelf::open(directory)?), followed: Mutex::default() });
+        let (requests, inbox) = mpsc::channel();
+        let shared_with_writer = Arc::clone(&shared);
+        let limits = Limits { segment_bytes: limits.segment_bytes.min(SEGMENT_BYTES_MAX), ..limits };
+        let thread = thread::Builder::new()
+            .name("logs".into())
+            .spawn(move || writer::run(&shared_with_writer, limits, &inbox))
+            .map_err(|source| LogsError::Io { what: "cannot start the log writer".into(), source })?;
+        Ok(Arc::new(Self {
+            shared,
+            room: Arc::new(Semaphore::new(limits.waiting_bytes as usize)),
+            room_bytes: limits.waiting_bytes,
+            requests: Some(requests),
+            thread: Some(thread),
+        }))
     }
 
     /// Stores output, in order. Once this returns it is synced, and the marks say for each (attempt, stream) of `chunks` how far.
@@ -159,32 +198,22 @@ impl Logs {
     ///
     /// # Cancel safety
     /// Dropping the future leaves it open whether the chunks are stored; sending them again is harmless.
-    #[expect(clippy::unused_async, reason = "the shape that callers build on")]
     pub async fn append(&self, chunks: Vec<Chunk>) -> Result<Vec<OutputMark>, LogsError> {
-        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut marks = admit::Marks::default();
-        for chunk in chunks {
-            let (token, stream) = (chunk.token, chunk.stream);
-            let of = kept.entry(token.into()).or_default();
-            for (at, data) in admit::admit(&mut of.lengths, chunk) {
-                let arrival = of.pieces.last().map_or(0, |(_, _, arrival, last)| arrival + last.len());
-                of.pieces.push((stream, at, arrival, data));
-            }
-            marks.put(OutputMark { token, stream, offset: admit::length(&of.lengths, stream) });
+        if chunks.is_empty() {
+            return Ok(Vec::new());
         }
-        for mark in marks.as_slice() {
-            if let (Some(of), Some(followed)) = (
-                kept.get(&mark.token.into()),
-                self.followed.lock().unwrap_or_else(PoisonError::into_inner).get(&mark.token.into()),
-            ) {
-                followed.send_replace(of.lengths);
-            }
-        }
-        Ok(marks.into_vec())
+        let bytes = chunks.iter().map(memory_of).fold(0, u32::saturating_add).min(self.room_bytes);
+        let room = Arc::clone(&self.room).acquire_many_owned(bytes).await.map_err(|_| LogsError::Stopped)?;
+        let (reply, answer) = oneshot::channel();
+        let requests = self.requests.as_ref().ok_or(LogsError::Stopped)?;
+        requests.send(Request { chunks, reply, room }).map_err(|_| LogsError::Stopped)?;
+        answer.await.map_err(|_| LogsError::Stopped)?
     }
 
-    /// What an attempt wrote from a position on, at most about `max_bytes` of it (at least one piece if there is any). Blocks on
-    /// the disk: call it off the async threads. An attempt that is not known has written nothing.
+    /// What an attempt wrote from a position on, at most about `max_bytes` of it: at least one piece if there is any, and maybe
+    /// fewer bytes than there are, so go on until a page is empty. Blocks on
+    /// the disk: call it off the async threads. An attempt that is not known has written nothing. What was deleted meanwhile, or
+    /// damaged by the disk, is a gap.
     ///
     /// # Errors
     /// The disk cannot be read.
@@ -195,28 +224,8 @@ impl Logs {
         from: u64,
         max_bytes: usize,
     ) -> Result<Page, LogsError> {
-        let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut page = Page { pieces: Vec::new(), next: from };
-        let mut left = max_bytes as u64;
-        for (stream, offset, arrival, data) in kept.get(&attempt).map_or(&[][..], |of| &of.pieces) {
-            let at = match which {
-                Which::Only(wanted) if wanted != *stream => continue,
-                Which::Only(_) => *offset,
-                Which::Both => *arrival,
-            };
-            if at + data.len() <= from {
-                continue;
-            }
-            let data = admit::without_first(data.clone(), from.saturating_sub(at));
-            page.next = at.max(from) + data.len();
-            let size = data.len();
-            page.pieces.push(Piece { stream: *stream, at: at.max(from), data });
-            if size >= left {
-                break;
-            }
-            left -= size;
-        }
-        Ok(page)
+        let parts = self.shared.shelf().parts(attempt, which, from)?;
+        read::page(&parts, which, from, max_bytes)
     }
 
     /// Where the last `lines` lines begin: a position to read from. Blocks on the disk.
@@ -224,8 +233,8 @@ impl Logs {
     /// # Errors
     /// The disk cannot be read.
     pub fn tail(&self, attempt: Attempt, which: Which, lines: u64) -> Result<u64, LogsError> {
-        let all = self.read(attempt, which, 0, usize::MAX)?;
-        Ok(admit::tail_of(&all.pieces, lines).unwrap_or(0))
+        let parts = self.shared.shelf().whole(attempt)?;
+        read::tail(&parts, which, lines)
     }
 
     /// How much of an attempt's output is here, gaps included. Blocks on the disk.
@@ -233,29 +242,61 @@ impl Logs {
     /// # Errors
     /// The disk cannot be read.
     pub fn lengths(&self, attempt: Attempt) -> Result<OutputLengths, LogsError> {
-        let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        Ok(kept.get(&attempt).map_or_else(OutputLengths::default, |of| of.lengths))
+        self.shared.shelf().lengths(attempt)
     }
 
     /// Watches an attempt's output grow. Begin to follow before reading, so that nothing is missed between the two.
     #[must_use]
     pub fn follow(self: &Arc<Self>, attempt: Attempt) -> Follow {
-        let mut followed = self.followed.lock().unwrap_or_else(PoisonError::into_inner);
-        let growth = followed
-            .entry(attempt)
-            .or_insert_with(|| watch::Sender::new(OutputLengths::default()))
-            .subscribe();
+        let mut followed = self.shared.followed.lock().unwrap_or_else(PoisonError::into_inner);
+        let growth = followed.entry(attempt).or_default().subscribe();
         drop(followed);
-        Follow { logs: Arc::clone(self), attempt, growth }
+        Follow { shared: Arc::clone(&self.shared), attempt, growth }
+    }
+
+    /// The segments that do not change any more, the oldest first: what may be deleted.
+    #[must_use]
+    pub fn segments(&self) -> Vec<Segment> {
+        let shelf = self.shared.shelf();
+        shelf.sealed().iter().map(|sealed| Segment { number: sealed.number, bytes: sealed.bytes }).collect()
+    }
+
+    /// Deletes a segment with all output in it; what is missing then is read as a gap. Nothing happens if there is no such
+    /// segment, or if it still grows. Blocks on the disk.
+    ///
+    /// # Errors
+    /// The disk says no.
+    pub fn remove(&self, segment: u64) -> Result<(), LogsError> {
+        self.shared.shelf_mut().remove(segment)
+    }
+}
+
+impl Drop for Logs {
+    fn drop(&mut self) {
+        // The writer ends when nobody can ask it for anything; its files are closed when this returns.
+        self.requests = None;
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Shared {
+    fn shelf(&self) -> RwLockReadGuard<'_, Shelf> {
+        self.shelf.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn shelf_mut(&self) -> RwLockWriteGuard<'_, Shelf> {
+        self.shelf.write().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// Wakes when an attempt has written more.
 #[derive(Debug)]
 pub struct Follow {
-    logs: Arc<Logs>,
+    shared: Arc<Shared>,
     attempt: Attempt,
-    growth: watch::Receiver<OutputLengths>,
+    growth: watch::Receiver<u64>,
 }
 
 impl Follow {
@@ -264,16 +305,31 @@ impl Follow {
     /// # Cancel safety
     /// Dropping the future forgets nothing: the next call returns at once if there was growth in between.
     pub async fn grown(&mut self) {
-        // The sender lives in the logs, which this holds: it cannot have gone.
+        // The sender stays as long as anyone follows, and this does: it cannot have gone.
         let _ = self.growth.changed().await;
     }
 }
 
 impl Drop for Follow {
     fn drop(&mut self) {
-        let mut followed = self.logs.followed.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut followed = self.shared.followed.lock().unwrap_or_else(PoisonError::into_inner);
         if followed.get(&self.attempt).is_some_and(|growth| growth.receiver_count() <= 1) {
             followed.remove(&self.attempt);
         }
     }
 }
+
+/// What a chunk takes while it waits.
+fn memory_of(chunk: &Chunk) -> u32 {
+    let bytes = match &chunk.data {
+        ChunkData::Bytes(bytes) | ChunkData::Replayed(bytes) => bytes.len(),
+        ChunkData::Gap(_) => 0,
+    };
+    u32::try_from(bytes + record::HEADER_BYTES).unwrap_or(u32::MAX)
+}
+
+/// Positions within a segment have 32 bits; a batch may still go beyond this limit.
+const SEGMENT_BYTES_MAX: u64 = 1 << 30;
+
+#[cfg(test)]
+mod tests;

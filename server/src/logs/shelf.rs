@@ -1,0 +1,290 @@
+//! The segments on disk, and where everything is in them. Readers share it; only the writer changes it.
+
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use protocol::report::OutputLengths;
+
+use super::index::{Contents, Places, Summary};
+use super::record::{self, Place};
+use super::{Attempt, LogsError, Which};
+
+/// Every segment, the oldest first.
+#[derive(Debug)]
+pub(super) struct Shelf {
+    directory: PathBuf,
+    sealed: Vec<Sealed>,
+    active: Active,
+}
+
+/// A segment that does not change any more.
+#[derive(Clone, Debug)]
+pub(super) struct Sealed {
+    pub(super) number: u64,
+    pub(super) bytes: u64,
+    summary: Summary,
+}
+
+/// The end of a segment and the beginning of the next.
+pub(super) struct Turn {
+    sealed: Sealed,
+    next: Active,
+}
+
+/// The segment that is written to.
+#[derive(Debug)]
+struct Active {
+    number: u64,
+    file: Arc<File>,
+    bytes: u64,
+    contents: Contents,
+}
+
+/// One attempt's records in one segment.
+pub(super) struct Part {
+    pub(super) segment: Arc<File>,
+    pub(super) number: u64,
+    places: PlacesOf,
+}
+
+enum PlacesOf {
+    Active(Vec<Place>),
+    Sealed(Places),
+}
+
+impl Part {
+    pub(super) fn count(&self) -> usize {
+        match &self.places {
+            PlacesOf::Active(places) => places.len(),
+            PlacesOf::Sealed(places) => places.count,
+        }
+    }
+
+    pub(super) fn some(&self, range: std::ops::Range<usize>) -> io::Result<Vec<Place>> {
+        match &self.places {
+            PlacesOf::Active(places) => {
+                Ok(places[range.start.min(places.len())..range.end.min(places.len())].to_vec())
+            }
+            PlacesOf::Sealed(places) => places.some(range),
+        }
+    }
+
+    pub(super) fn first_behind(&self, which: Which, position: u64) -> io::Result<usize> {
+        match &self.places {
+            PlacesOf::Active(places) => Ok(places.partition_point(|place| place.ends(which) <= position)),
+            PlacesOf::Sealed(places) => places.first_behind(which, position),
+        }
+    }
+}
+
+impl Shelf {
+    /// Reads what is there. The last segment is cut behind its last whole record.
+    pub(super) fn open(directory: &Path) -> Result<Self, LogsError> {
+        fs::create_dir_all(directory).map_err(|error| failed("make", directory, error))?;
+        let mut numbers = numbers(directory).map_err(|error| failed("list", directory, error))?;
+        numbers.sort_unstable();
+        let last = numbers.pop();
+        let mut sealed = Vec::with_capacity(numbers.len());
+        for number in numbers {
+            sealed.push(find_sealed(directory, number)?);
+        }
+        let active = match last {
+            Some(number) => Active::recover(directory, number)?,
+            None => Active::begin(directory, 1)?,
+        };
+        Ok(Self { directory: directory.to_owned(), sealed, active })
+    }
+
+    /// How much of an attempt's output is here.
+    pub(super) fn lengths(&self, attempt: Attempt) -> Result<OutputLengths, LogsError> {
+        if let Some(last) = self.active.contents.of(attempt).last() {
+            return Ok(last.after());
+        }
+        for sealed in self.sealed.iter().rev() {
+            if let Some(part) = self.sealed_part(sealed, attempt)? {
+                let last = part.some(part.count().saturating_sub(1)..part.count());
+                let last =
+                    last.map_err(|error| failed("read", &index_path(&self.directory, sealed.number), error))?;
+                return Ok(last.first().map(Place::after).unwrap_or_default());
+            }
+        }
+        Ok(OutputLengths::default())
+    }
+
+    /// Where an attempt's records are, the oldest first. Of the segment that still grows only so many are told, those that end
+    /// behind this position.
+    pub(super) fn parts(&self, attempt: Attempt, which: Which, from: u64) -> Result<Vec<Part>, LogsError> {
+        let places = self.active.contents.of(attempt);
+        let places = &places[places.partition_point(|place| place.ends(which) <= from)..];
+        self.all_parts(attempt, &places[..places.len().min(ACTIVE_PLACES_MAX)])
+    }
+
+    /// Where all of an attempt's records are, the oldest first.
+    pub(super) fn whole(&self, attempt: Attempt) -> Result<Vec<Part>, LogsError> {
+        self.all_parts(attempt, self.active.contents.of(attempt))
+    }
+
+    fn all_parts(&self, attempt: Attempt, active: &[Place]) -> Result<Vec<Part>, LogsError> {
+        let mut parts = Vec::new();
+        for sealed in &self.sealed {
+            parts.extend(self.sealed_part(sealed, attempt)?);
+        }
+        if !active.is_empty() {
+            let segment = Arc::clone(&self.active.file);
+            parts.push(Part {
+                segment,
+                number: self.active.number,
+                places: PlacesOf::Active(active.to_vec()),
+            });
+        }
+        Ok(parts)
+    }
+
+    fn sealed_part(&self, sealed: &Sealed, attempt: Attempt) -> Result<Option<Part>, LogsError> {
+        if !sealed.summary.may_have(attempt.job) {
+            return Ok(None);
+        }
+        let index = index_path(&self.directory, sealed.number);
+        let found = File::open(&index).and_then(|file| sealed.summary.find(file, attempt));
+        let Some(places) = found.map_err(|error| failed("read", &index, error))? else { return Ok(None) };
+        let segment = segment_path(&self.directory, sealed.number);
+        let file = File::open(&segment).map_err(|error| failed("open", &segment, error))?;
+        Ok(Some(Part { segment: Arc::new(file), number: sealed.number, places: PlacesOf::Sealed(places) }))
+    }
+
+    /// The file to append to, and how long it is.
+    pub(super) fn active(&self) -> (Arc<File>, u64) {
+        (Arc::clone(&self.active.file), self.active.bytes)
+    }
+
+    /// Takes note of records that are synced.
+    pub(super) fn add(&mut self, records: impl IntoIterator<Item = (Attempt, Place)>) {
+        for (attempt, place) in records {
+            self.active.bytes = self.active.bytes.max(place.end());
+            self.active.contents.add(attempt, place);
+        }
+    }
+
+    pub(super) fn is_full(&self, segment_bytes: u64) -> bool {
+        self.active.bytes >= segment_bytes || self.active.contents.records >= RECORDS_MAX
+    }
+
+    /// Makes all that is needed to seal the active segment and to go on with the next. Readers are not held up by it.
+    pub(super) fn prepare_turn(&self) -> Result<Turn, LogsError> {
+        let full = &self.active;
+        let sealed = seal(&self.directory, full.number, full.bytes, &full.contents)?;
+        Ok(Turn { sealed, next: Active::begin(&self.directory, full.number + 1)? })
+    }
+
+    /// Goes on with the next segment.
+    pub(super) fn turn(&mut self, Turn { sealed, next }: Turn) {
+        self.active = next;
+        self.sealed.push(sealed);
+    }
+
+    /// Those that do not change any more, the oldest first.
+    pub(super) fn sealed(&self) -> &[Sealed] {
+        &self.sealed
+    }
+
+    /// Forgets a sealed segment and deletes it. Who reads it at this moment reads on.
+    pub(super) fn remove(&mut self, number: u64) -> Result<(), LogsError> {
+        let Some(at) = self.sealed.iter().position(|sealed| sealed.number == number) else { return Ok(()) };
+        self.sealed.remove(at);
+        let segment = segment_path(&self.directory, number);
+        fs::remove_file(&segment).map_err(|error| failed("delete", &segment, error))?;
+        let index = index_path(&self.directory, number);
+        fs::remove_file(&index).map_err(|error| failed("delete", &index, error))
+    }
+}
+
+impl Active {
+    fn begin(directory: &Path, number: u64) -> Result<Self, LogsError> {
+        let path = segment_path(directory, number);
+        let file = File::options().read(true).write(true).create(true).truncate(false).open(&path);
+        let file = file.map_err(|error| failed("make", &path, error))?;
+        // So that the name survives what the bytes survive.
+        File::open(directory)
+            .and_then(|it| it.sync_all())
+            .map_err(|error| failed("sync", directory, error))?;
+        Ok(Self { number, file: Arc::new(file), bytes: 0, contents: Contents::default() })
+    }
+
+    fn recover(directory: &Path, number: u64) -> Result<Self, LogsError> {
+        let path = segment_path(directory, number);
+        let mut active = Self::begin(directory, number)?;
+        (active.contents, active.bytes) = scan(&active.file).map_err(|error| failed("read", &path, error))?;
+        let length = active.file.metadata().map_err(|error| failed("read", &path, error))?.len();
+        if length > active.bytes {
+            tracing::info!(file = %path.display(), bytes = length - active.bytes, "cut off output that was half written");
+            active.file.set_len(active.bytes).map_err(|error| failed("cut", &path, error))?;
+        }
+        Ok(active)
+    }
+}
+
+/// A sealed segment by its index, which is made again if it is missing.
+fn find_sealed(directory: &Path, number: u64) -> Result<Sealed, LogsError> {
+    let path = segment_path(directory, number);
+    let read = |error| failed("read", &path, error);
+    let file = File::open(&path).map_err(read)?;
+    if let Some(summary) = Summary::read(&index_path(directory, number)) {
+        return Ok(Sealed { number, bytes: file.metadata().map_err(read)?.len(), summary });
+    }
+    let (contents, bytes) = scan(&file).map_err(read)?;
+    seal(directory, number, bytes, &contents)
+}
+
+fn seal(directory: &Path, number: u64, bytes: u64, contents: &Contents) -> Result<Sealed, LogsError> {
+    let path = index_path(directory, number);
+    contents.write(&path).map_err(|error| failed("write", &path, error))?;
+    let unreadable = || failed("read", &path, io::ErrorKind::InvalidData.into());
+    Ok(Sealed { number, bytes, summary: Summary::read(&path).ok_or_else(unreadable)? })
+}
+
+/// Every whole record from the beginning on, and where the last one ends.
+fn scan(file: &File) -> io::Result<(Contents, u64)> {
+    // Segments are bounded: one is read in whole.
+    let mut bytes = vec![0; usize::try_from(file.metadata()?.len()).unwrap_or(usize::MAX)];
+    file.read_exact_at(&mut bytes, 0)?;
+    let (mut contents, mut at) = (Contents::default(), 0);
+    while let Some((attempt, place, _)) =
+        u32::try_from(at).ok().and_then(|start| record::decode(&bytes[at..], start))
+    {
+        contents.add(attempt, place);
+        at = usize::try_from(place.end()).unwrap_or(usize::MAX);
+    }
+    Ok((contents, at as u64))
+}
+
+fn numbers(directory: &Path) -> io::Result<Vec<u64>> {
+    let mut numbers = Vec::new();
+    for entry in fs::read_dir(directory)? {
+        let path = PathBuf::from(entry?.file_name());
+        if path.extension().is_some_and(|extension| extension == "seg") {
+            numbers.extend(path.file_stem().and_then(|stem| stem.to_str()?.parse::<u64>().ok()));
+        }
+    }
+    Ok(numbers)
+}
+
+pub(super) fn failed(what: &str, path: &Path, source: io::Error) -> LogsError {
+    LogsError::Io { what: format!("cannot {what} {}", path.display()), source }
+}
+
+fn segment_path(directory: &Path, number: u64) -> PathBuf {
+    directory.join(format!("{number:010}.seg"))
+}
+
+fn index_path(directory: &Path, number: u64) -> PathBuf {
+    directory.join(format!("{number:010}.idx"))
+}
+
+/// A reader of the growing segment is told this many records at once: it reads a page at a time, and copies them under a lock.
+const ACTIVE_PLACES_MAX: usize = 4_096;
+
+/// A segment is sealed when it has this many records: bounds the memory that the active one's index takes to some 20 MiB.
+const RECORDS_MAX: usize = 1 << 18;

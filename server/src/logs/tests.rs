@@ -1,0 +1,272 @@
+//! What the logs promise, through files of their own.
+
+use std::fs;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use protocol::Nonce;
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
+use tempfile::TempDir;
+
+use super::*;
+
+/// Small segments, so that little output needs many.
+const SMALL: Limits = Limits { segment_bytes: 1_000, sync_interval: Duration::ZERO, waiting_bytes: 1 << 20 };
+
+const OUT: Which = Which::Only(Stream::Stdout);
+
+fn token(job: u64) -> Token {
+    Token { job: JobId(job), fence: Fence(job + 100), nonce: Nonce(1) }
+}
+
+fn chunk(job: u64, stream: Stream, offset: u64, data: &[u8]) -> Chunk {
+    Chunk { token: token(job), stream, offset, data: ChunkData::Bytes(data.to_vec()) }
+}
+
+fn out(job: u64, offset: u64, text: &str) -> Chunk {
+    chunk(job, Stream::Stdout, offset, text.as_bytes())
+}
+
+fn err(job: u64, offset: u64, text: &str) -> Chunk {
+    chunk(job, Stream::Stderr, offset, text.as_bytes())
+}
+
+/// All pages from a position on. Missing bytes are shown as `_`, as many as there are.
+fn text_from(logs: &Logs, job: u64, which: Which, from: u64) -> String {
+    let (mut text, mut next) = (Vec::new(), from);
+    loop {
+        let page = logs.read(token(job).into(), which, next, 100).unwrap();
+        if page.pieces.is_empty() {
+            return String::from_utf8(text).unwrap();
+        }
+        for piece in page.pieces {
+            assert_eq!(piece.at, next, "pieces follow one another without holes");
+            next += piece.data.len();
+            match piece.data {
+                PieceData::Bytes(bytes) | PieceData::Replayed(bytes) => text.extend_from_slice(&bytes),
+                PieceData::Gap(bytes) => text.resize(text.len() + usize::try_from(bytes).unwrap(), b'_'),
+            }
+        }
+        assert_eq!(page.next, next);
+    }
+}
+
+fn text(logs: &Logs, job: u64, which: Which) -> String {
+    text_from(logs, job, which, 0)
+}
+
+fn files(place: &Path, extension: &str) -> Vec<PathBuf> {
+    let paths = fs::read_dir(place).unwrap().map(|entry| entry.unwrap().path());
+    let mut files: Vec<_> = paths.filter(|path| path.extension().is_some_and(|it| it == extension)).collect();
+    files.sort();
+    files
+}
+
+fn copy(place: &TempDir) -> TempDir {
+    let other = tempfile::tempdir().unwrap();
+    for entry in fs::read_dir(place.path()).unwrap() {
+        let path = entry.unwrap().path();
+        fs::copy(&path, other.path().join(path.file_name().unwrap())).unwrap();
+    }
+    other
+}
+
+#[tokio::test]
+async fn output_comes_back_by_stream_and_as_it_arrived() {
+    let place = tempfile::tempdir().unwrap();
+    let logs = Logs::open(place.path(), Limits::default()).unwrap();
+    let chunks = vec![out(1, 0, "one "), out(2, 0, "other"), err(1, 0, "oops "), out(1, 4, "two ")];
+    let marks = logs.append(chunks).await.unwrap();
+    let told: Vec<_> = marks.iter().map(|mark| (mark.token.job.0, mark.stream, mark.offset)).collect();
+    assert_eq!(told, [(1, Stream::Stdout, 8), (2, Stream::Stdout, 5), (1, Stream::Stderr, 5)]);
+    logs.append(vec![err(1, 5, "again")]).await.unwrap();
+    assert_eq!(text(&logs, 1, OUT), "one two ");
+    assert_eq!(text(&logs, 1, Which::Only(Stream::Stderr)), "oops again");
+    assert_eq!(text(&logs, 1, Which::Both), "one oops two again");
+    assert_eq!(text_from(&logs, 1, Which::Both, 6), "ps two again");
+    assert_eq!(text(&logs, 2, Which::Both), "other");
+    assert_eq!(text(&logs, 3, Which::Both), "");
+    assert_eq!(logs.lengths(token(1).into()).unwrap(), OutputLengths { stdout: 8, stderr: 10 });
+}
+
+#[tokio::test]
+async fn what_is_sent_again_is_skipped_and_what_is_missing_is_marked() {
+    let place = tempfile::tempdir().unwrap();
+    let logs = Logs::open(place.path(), Limits::default()).unwrap();
+    logs.append(vec![out(1, 0, "abc"), out(1, 0, "abcd"), out(1, 6, "gh")]).await.unwrap();
+    let gap = Chunk { data: ChunkData::Gap(3), ..out(1, 8, "") };
+    let replayed = Chunk { data: ChunkData::Replayed(b"lm".to_vec()), ..out(1, 11, "") };
+    let marks = logs.append(vec![out(1, 4, "efgh"), gap, replayed]).await.unwrap();
+    assert_eq!(marks[0].offset, 13);
+    assert_eq!(text(&logs, 1, OUT), "abcd__gh___lm");
+    let last = logs.read(token(1).into(), OUT, 11, 100).unwrap().pieces.remove(0);
+    assert_eq!(last.data, PieceData::Replayed(Bytes::from_static(b"lm")));
+}
+
+#[tokio::test]
+async fn output_survives_restarts_over_many_segments() {
+    let place = tempfile::tempdir().unwrap();
+    let mut random = StdRng::seed_from_u64(7);
+    let mut expected: HashMap<(u64, Which), Vec<u8>> = HashMap::new();
+    for _ in 0..5 {
+        let logs = Logs::open(place.path(), SMALL).unwrap();
+        for _ in 0..40 {
+            let mut chunks = Vec::new();
+            for _ in 0..random.random_range(1..6) {
+                let (job, stream) = (random.random_range(1..6), Stream::ALL[random.random_range(0..2)]);
+                let data: Vec<u8> =
+                    (0..random.random_range(1..90)).map(|_| random.random_range(b'a'..=b'z')).collect();
+                let known = expected.entry((job, Which::Only(stream))).or_default();
+                // Now and then a part is sent again.
+                let again = random.random_range(0..=known.len().min(10));
+                let mut sent = known[known.len() - again..].to_vec();
+                sent.extend_from_slice(&data);
+                chunks.push(chunk(job, stream, (known.len() - again) as u64, &sent));
+                known.extend_from_slice(&data);
+                expected.entry((job, Which::Both)).or_default().extend_from_slice(&data);
+            }
+            logs.append(chunks).await.unwrap();
+        }
+    }
+    assert!(files(place.path(), "seg").len() > 10);
+    let logs = Logs::open(place.path(), SMALL).unwrap();
+    for ((job, which), bytes) in &expected {
+        let all = String::from_utf8(bytes.clone()).unwrap();
+        assert_eq!(text(&logs, *job, *which), all, "job {job} {which:?}");
+        for _ in 0..20 {
+            let from = random.random_range(0..=all.len());
+            assert_eq!(text_from(&logs, *job, *which, from as u64), all[from..]);
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_torn_end_is_cut_off_and_written_anew() {
+    let place = tempfile::tempdir().unwrap();
+    let logs = Logs::open(place.path(), Limits::default()).unwrap();
+    logs.append(vec![out(1, 0, "kept ")]).await.unwrap();
+    let kept = fs::metadata(&files(place.path(), "seg")[0]).unwrap().len();
+    logs.append(vec![out(1, 5, "torn "), out(1, 10, "off")]).await.unwrap();
+    let whole = fs::metadata(&files(place.path(), "seg")[0]).unwrap().len();
+    for length in (kept..=whole).step_by(7) {
+        let after = copy(&place);
+        fs::File::options()
+            .write(true)
+            .open(&files(after.path(), "seg")[0])
+            .unwrap()
+            .set_len(length)
+            .unwrap();
+        let logs = Logs::open(after.path(), Limits::default()).unwrap();
+        let found = text(&logs, 1, OUT);
+        assert!(["kept ", "kept torn ", "kept torn off"].contains(&&*found), "{length}: {found}");
+        logs.append(vec![out(1, 5, "torn off")]).await.unwrap();
+        assert_eq!(text(&logs, 1, OUT), "kept torn off");
+    }
+}
+
+#[tokio::test]
+async fn a_lost_index_is_made_again() {
+    let place = tempfile::tempdir().unwrap();
+    let logs = Logs::open(place.path(), SMALL).unwrap();
+    let long = "line\n".repeat(50);
+    for at in 0..20 {
+        logs.append(vec![out(1, at * 250, &long)]).await.unwrap();
+    }
+    drop(logs);
+    let indexes = files(place.path(), "idx");
+    assert!(indexes.len() > 2);
+    fs::remove_file(&indexes[0]).unwrap();
+    fs::write(&indexes[1], "torn").unwrap();
+    let logs = Logs::open(place.path(), SMALL).unwrap();
+    assert_eq!(text(&logs, 1, OUT), long.repeat(20));
+    assert_eq!(files(place.path(), "idx"), indexes);
+}
+
+#[tokio::test]
+async fn what_the_disk_damaged_or_an_operator_deleted_is_a_gap() {
+    let place = tempfile::tempdir().unwrap();
+    let logs = Logs::open(place.path(), SMALL).unwrap();
+    for at in 0..12 {
+        logs.append(vec![out(1, at * 250, &"x".repeat(250))]).await.unwrap();
+    }
+    let segments = logs.segments();
+    assert!(segments.len() >= 2 && segments[0].bytes >= 1_000);
+    logs.remove(segments[0].number).unwrap();
+    logs.remove(9_999).expect("nothing to delete");
+    let second = fs::File::options().write(true).open(&files(place.path(), "seg")[0]).unwrap();
+    second.write_all_at(b"?", 100).unwrap();
+    let found = text(&logs, 1, OUT);
+    assert_eq!(found.len(), 3_000);
+    assert_eq!(found.find('x'), Some(1_250), "four chunks deleted, one damaged");
+    assert!(found[1_250..].bytes().all(|byte| byte == b'x'));
+    assert_eq!(text_from(&logs, 1, OUT, 500), found[500..]);
+}
+
+#[tokio::test]
+async fn a_tail_is_found_across_segments() {
+    let place = tempfile::tempdir().unwrap();
+    let logs = Logs::open(place.path(), SMALL).unwrap();
+    let lines: Vec<String> = (0..400).map(|number| format!("line {number}\n")).collect();
+    let mut offset = 0;
+    for line in &lines {
+        logs.append(vec![out(1, offset, line), err(1, offset, line), out(2, offset, line)]).await.unwrap();
+        offset += line.len() as u64;
+    }
+    assert!(files(place.path(), "seg").len() > 10);
+    for wanted in [0, 1, 7, 150, 400, 9_999] {
+        let from = logs.tail(token(1).into(), OUT, wanted).unwrap();
+        let count = usize::try_from(wanted).unwrap().min(lines.len());
+        assert_eq!(text_from(&logs, 1, OUT, from), lines[lines.len() - count..].concat(), "{wanted}");
+    }
+    let from = logs.tail(token(1).into(), Which::Both, 4).unwrap();
+    assert_eq!(text_from(&logs, 1, Which::Both, from), "line 398\nline 398\nline 399\nline 399\n");
+    assert_eq!(logs.tail(token(3).into(), OUT, 5).unwrap(), 0);
+}
+
+#[tokio::test]
+async fn followers_wake_when_their_attempt_grows() {
+    let place = tempfile::tempdir().unwrap();
+    let logs = Logs::open(place.path(), Limits::default()).unwrap();
+    let mut follow = logs.follow(token(1).into());
+    logs.append(vec![out(2, 0, "not mine")]).await.unwrap();
+    let nothing = tokio::time::timeout(Duration::from_millis(20), follow.grown()).await;
+    assert!(nothing.is_err());
+    let grown = tokio::spawn(async move {
+        follow.grown().await;
+        follow
+    });
+    logs.append(vec![out(1, 0, "mine")]).await.unwrap();
+    let mut follow = tokio::time::timeout(Duration::from_secs(10), grown).await.unwrap().unwrap();
+    assert_eq!(text(&logs, 1, OUT), "mine", "what woke it can be read");
+    logs.append(vec![out(1, 4, "more")]).await.unwrap();
+    tokio::time::timeout(Duration::from_secs(10), follow.grown())
+        .await
+        .expect("growth before the call counts");
+    drop(follow);
+    assert!(logs.shared.followed.lock().unwrap().is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn many_sessions_write_at_once_within_a_small_window() {
+    let place = tempfile::tempdir().unwrap();
+    let limits = Limits { waiting_bytes: 500, segment_bytes: 20_000, ..Limits::default() };
+    let logs = Logs::open(place.path(), limits).unwrap();
+    let session = |job: u64| {
+        let logs = Arc::clone(&logs);
+        async move {
+            for at in 0..20 {
+                let marks = logs.append(vec![out(job, at * 200, &"y".repeat(200))]).await.unwrap();
+                assert_eq!(marks[0].offset, (at + 1) * 200);
+            }
+        }
+    };
+    let sessions: Vec<_> = (0..30).map(|job| tokio::spawn(session(job))).collect();
+    for session in sessions {
+        tokio::time::timeout(Duration::from_secs(30), session).await.unwrap().unwrap();
+    }
+    for job in 0..30 {
+        assert_eq!(text(&logs, job, Which::Both), "y".repeat(4_000));
+    }
+}
