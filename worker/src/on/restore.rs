@@ -25,7 +25,7 @@ pub(crate) fn restored(worker: &mut Worker, now: Uptime, attempts: Vec<Restored>
             adopt(worker, now, token, restored);
         }
     }
-    connect::reconnect(worker, Duration::ZERO, None, "what this machine runs must be reconciled".to_string());
+    connect::reconnect(worker, Duration::ZERO, None, "what runs here is known".to_string());
 }
 
 fn adopt(worker: &mut Worker, now: Uptime, token: Token, restored: Restored) {
