@@ -37,6 +37,7 @@ macro_rules! conforms {
             the_same_end_twice_changes_nothing,
             keys_are_read_with_the_commit_that_was_seen,
             late_notes_are_kept,
+            a_late_report_of_what_is_known_is_no_note,
             workers_are_kept_until_forgotten,
             bodies_and_labels_come_back,
             lists_obey_every_filter,
@@ -463,6 +464,37 @@ pub(super) fn late_notes_are_kept(backend: &mut dyn Backend) {
     desk.restart();
     let kept = desk.archive().job(JobId(1)).unwrap().unwrap().notes;
     assert_eq!(kept, (1..).map(Timestamp).zip(notes).collect::<Vec<_>>());
+}
+
+pub(super) fn a_late_report_of_what_is_known_is_no_note(backend: &mut dyn Backend) {
+    let mut desk = Desk::new(backend);
+    let again = waiting(closed(1, 1, Outcome::Failed), State::Queued);
+    desk.commit(vec![added(1), assigned(1, 1), started(1, 1), again]);
+    desk.commit(vec![assigned_as(1, 2, 2, 1), started(1, 2)]);
+    desk.commit(vec![succeeded(1, 2)]);
+    let (bearer, stranger) = (WorkerId(1), WorkerId(2));
+    let report = |fence, worker, said: &str| Change::Noted {
+        job: JobId(1),
+        at: Timestamp(9),
+        note: Note::LateReport { token: token(1, fence), worker, said: said.into() },
+    };
+    desk.commit(vec![
+        report(1, bearer, "running"),
+        report(1, bearer, "failed"),
+        report(2, bearer, "running"),
+        report(2, bearer, "succeeded"),
+    ]);
+    let nobody = Token { job: JobId(77), ..token(1, 1) };
+    let note = Note::LateReport { token: nobody, worker: bearer, said: "succeeded".into() };
+    desk.commit(vec![Change::Noted { job: JobId(77), at: Timestamp(9), note }]);
+    let notes = |desk: &Desk<'_>| desk.archive().job(JobId(1)).unwrap().unwrap().notes.len();
+    assert_eq!(notes(&desk), 0);
+    desk.commit(vec![
+        report(1, bearer, "succeeded"),
+        report(2, bearer, "failed"),
+        report(2, stranger, "succeeded"),
+    ]);
+    assert_eq!(notes(&desk), 3, "what contradicts the record is kept");
 }
 
 pub(super) fn workers_are_kept_until_forgotten(backend: &mut dyn Backend) {

@@ -16,7 +16,7 @@ use scheduler::step::{AddedJob, Assigned, Change, ClosedAttempt, Ended, Note, Wo
 use super::fold::{Expected, expectation};
 use super::{
     Archive, AttemptRow, CommitError, Group, JOBS_MAX, JobFilter, JobRecord, JobRow, LiveAttempt, LiveJob,
-    LoadError, Loaded, ReadError, Store, StoredDefinition, losses,
+    LoadError, Loaded, ReadError, Store, StoredDefinition, late, losses,
 };
 
 /// Both sides of the store; clones share it. Loading it again is a restart.
@@ -205,7 +205,9 @@ impl Draft<'_> {
 
     /// A note on a job that is not there (any more) is of no use to anyone.
     fn note(&mut self, job: JobId, at: Timestamp, note: &Note) {
-        if let Ok(kept) = self.job(job) {
+        if let Ok(kept) = self.job(job)
+            && !kept.repeats(note)
+        {
             kept.record.notes.push((at, note.clone()));
         }
     }
@@ -215,6 +217,15 @@ impl Kept {
     fn current(&self) -> Option<Token> {
         let attempt = self.record.row.attempt.as_ref().filter(|attempt| attempt.outcome.is_none())?;
         Some(Token { job: self.record.row.job, fence: attempt.fence, nonce: attempt.nonce })
+    }
+
+    /// Whether it is a late report of what its attempt's row says already.
+    fn repeats(&self, note: &Note) -> bool {
+        let Note::LateReport { token, worker, said } = note else { return false };
+        let attempts = self.record.past.iter().chain(&self.record.row.attempt);
+        attempts
+            .filter(|it| (it.fence, it.nonce, it.worker) == (token.fence, token.nonce, *worker))
+            .any(|it| late::repeats(said, it.started_at.is_some(), it.outcome))
     }
 
     fn assign(&mut self, assigned: &Assigned) {

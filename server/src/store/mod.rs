@@ -9,6 +9,7 @@
 mod conformance;
 pub mod directory;
 mod fold;
+mod late;
 mod losses;
 pub mod memory;
 pub mod sqlite;

@@ -12,6 +12,7 @@ mod faults;
 mod list;
 mod load;
 mod migrate;
+mod notes;
 mod rows;
 mod upkeep;
 mod write;

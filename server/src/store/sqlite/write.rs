@@ -11,9 +11,9 @@ use rusqlite::{CachedStatement, Connection, OptionalExtension, params};
 use scheduler::definition::RetryPolicy;
 use scheduler::input::{Details, GroupNo, KeyHolder};
 use scheduler::job::State;
-use scheduler::step::{AddedJob, Assigned, ClosedAttempt, Ended, Note};
+use scheduler::step::{AddedJob, Assigned, ClosedAttempt, Ended};
 
-use super::{codes, faults, rows};
+use super::{codes, faults, notes, rows};
 use crate::store::fold::{Expected, Folded, Waiting, WorkerChange, Write, fold};
 use crate::store::{CommitError, Group, StoredDefinition, losses};
 
@@ -94,7 +94,7 @@ fn in_transaction(connection: &Connection, known: &mut Known, group: &Group, fol
         pen.key(key, *holder, *at)?;
     }
     for (job, at, note) in &folded.notes {
-        pen.note(*job, *at, note)?;
+        notes::write(connection, *job, *at, note)?;
     }
     pen.finish(group.number)?;
     connection.prepare_cached("COMMIT")?.execute([])?;
@@ -404,14 +404,6 @@ impl<'c> Pen<'c> {
                 holder.digest.to_be_bytes(),
                 at.0
             ])?;
-        Ok(())
-    }
-
-    fn note(&mut self, job: JobId, at: Timestamp, note: &Note) -> Done {
-        let (kind, fence, nonce, worker, text) = rows::note_columns(note);
-        self.connection
-            .prepare_cached("INSERT INTO notes (job, at, kind, fence, nonce, worker, text) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)")?
-            .execute(params![job.0.cast_signed(), at.0, kind, fence, nonce, worker, text])?;
         Ok(())
     }
 

@@ -1,0 +1,44 @@
+//! What else happened to jobs: written down if it is news.
+
+use protocol::{JobId, Timestamp, Token, WorkerId};
+use rusqlite::{Connection, OptionalExtension, params};
+use scheduler::step::Note;
+
+use super::{codes, rows};
+use crate::store::late;
+
+/// Writes a note, after the rest of its group. A late report that says nothing new is left out.
+pub(super) fn write(connection: &Connection, job: JobId, at: Timestamp, note: &Note) -> rusqlite::Result<()> {
+    if let Note::LateReport { token, worker, said } = note
+        && !is_news(connection, *token, *worker, said)?
+    {
+        return Ok(());
+    }
+    let (kind, fence, nonce, worker, text) = rows::note_columns(note);
+    connection
+        .prepare_cached("INSERT INTO notes (job, at, kind, fence, nonce, worker, text) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)")?
+        .execute(params![job.0.cast_signed(), at.0, kind, fence, nonce, worker, text])?;
+    Ok(())
+}
+
+/// Whether a late report is about a job of ours, and says what the row of its attempt does not.
+fn is_news(connection: &Connection, token: Token, worker: WorkerId, said: &str) -> rusqlite::Result<bool> {
+    let job = token.job.0.cast_signed();
+    let attempt = connection
+        .prepare_cached(
+            "SELECT started_at IS NOT NULL, outcome FROM all_attempts
+             WHERE job = ?1 AND fence = ?2 AND nonce = ?3 AND worker = ?4",
+        )?
+        .query_row(
+            (job, token.fence.0.cast_signed(), token.nonce.0.cast_signed(), worker.0.cast_signed()),
+            |row| {
+                let outcome = row.get::<_, Option<i64>>(1)?.map(codes::outcome).transpose()?;
+                Ok((row.get(0)?, outcome))
+            },
+        )
+        .optional()?;
+    match attempt {
+        Some((has_started, outcome)) => Ok(!late::repeats(said, has_started, outcome)),
+        None => connection.prepare_cached("SELECT 1 FROM all_jobs WHERE id = ?1")?.exists([job]),
+    }
+}
