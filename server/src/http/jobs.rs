@@ -19,7 +19,7 @@ use super::query::{Query, wrong};
 use super::show::Show;
 use super::view;
 use crate::listener::Peer;
-use crate::store::{JobFilter, JobRecord};
+use crate::store::{JOBS_MAX, JobFilter, JobRecord};
 
 pub(super) async fn list(State(desk): State<Arc<Desk>>, uri: Uri) -> Result<Response, Problem> {
     let mut filter = filter(&desk, Query::of(&uri)?)?;
@@ -163,7 +163,7 @@ fn next_page(desk: &Desk, uri: &Uri, last: JobId) -> String {
 
 /// A page that a person reads, and the largest that a program gets at once.
 const LIMIT: usize = 100;
-const LIMIT_MAX: usize = 500;
+const LIMIT_MAX: usize = JOBS_MAX - 1;
 
 /// Where a job is to be found.
 pub(super) fn location(desk: &Desk, job: JobId) -> HeaderMap {

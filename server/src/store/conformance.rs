@@ -14,7 +14,7 @@ use scheduler::input::{Details, GroupNo, KeyHolder};
 use scheduler::job::State;
 use scheduler::step::{AddedJob, Assigned, Change, ClosedAttempt, Ended, Note, WorkerRow};
 
-use super::{Archive, CommitError, Group, JobFilter, LiveJob, Loaded, Store, StoredDefinition};
+use super::{Archive, CommitError, Group, JOBS_MAX, JobFilter, LiveJob, Loaded, Store, StoredDefinition};
 
 /// Something that has a store which can be closed and opened again.
 pub(super) trait Backend {
@@ -613,7 +613,10 @@ pub(super) fn pages_follow_one_another(backend: &mut dyn Backend) {
     assert_eq!(all(&of(&[State::Failed, State::Queued])), down(|n| n % 9 == 0 || n % 3 != 0));
     let worker = JobFilter { worker: Some(WorkerId(2)), ..JobFilter::default() };
     assert_eq!(all(&worker), down(|n| n % 3 == 0 && n % 2 == 1));
-    assert_eq!(desk.archive().jobs(&JobFilter { limit: 9_999, ..JobFilter::default() }).unwrap().len(), 500);
+    assert_eq!(
+        desk.archive().jobs(&JobFilter { limit: 9_999, ..JobFilter::default() }).unwrap().len(),
+        JOBS_MAX
+    );
 }
 
 pub(super) fn the_last_end_of_a_definition_is_found(backend: &mut dyn Backend) {

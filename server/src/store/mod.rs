@@ -26,8 +26,8 @@ use scheduler::job::State;
 pub use scheduler::restore::{LiveAttempt, LiveJob};
 use scheduler::step::{Change, Note, WorkerRow};
 
-/// A page of jobs has at most this many.
-pub const JOBS_MAX: usize = 500;
+/// A list of jobs has at most this many: a page of 500, and one more that tells whether there is another page.
+pub const JOBS_MAX: usize = 501;
 
 /// The write side. One thread owns it; nothing here waits for anything but the disk.
 pub trait Store: Send {
