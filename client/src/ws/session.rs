@@ -14,8 +14,9 @@ use protocol::wire::{decode_order, pack_report};
 use protocol::{Order, Report};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::mpsc::{Sender, UnboundedReceiver};
-use tokio::time::{Interval, MissedTickBehavior, interval, timeout};
+use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at, timeout};
 use tokio_tungstenite::WebSocketStream;
+use tokio_tungstenite::tungstenite::error::ProtocolError;
 use tokio_tungstenite::tungstenite::protocol::CloseFrame;
 use tokio_tungstenite::tungstenite::{self, Message};
 
@@ -65,6 +66,10 @@ impl From<tungstenite::Error> for End {
     fn from(error: tungstenite::Error) -> Self {
         match error {
             tungstenite::Error::Capacity(cause) => Self::Ours(close::TOO_LARGE.because(cause)),
+            // Nobody broke a rule: the server, or the way to it, has died.
+            tungstenite::Error::Protocol(ProtocolError::ResetWithoutClosingHandshake) => {
+                Self::Theirs("without a word".to_owned())
+            }
             tungstenite::Error::Protocol(cause) => Self::Ours(close::PROTOCOL_ERROR.because(cause)),
             error => Self::Broken(super::chain(&error)),
         }
@@ -196,7 +201,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Writer<'_, S> {
 }
 
 fn pings() -> Interval {
-    let mut interval = interval(PING_EVERY);
+    // The first message must be Hello.
+    let mut interval = interval_at(Instant::now() + PING_EVERY, PING_EVERY);
     interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
     interval
 }

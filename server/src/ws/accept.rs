@@ -87,7 +87,7 @@ async fn connect(
 }
 
 async fn greet(door: Door, mut socket: WebSocket, peer: SocketAddr) {
-    let first = tokio::time::timeout(HELLO_WITHIN, socket.recv()).await;
+    let first = tokio::time::timeout(HELLO_WITHIN, first_message(&mut socket)).await;
     match read_hello(first.ok().flatten()) {
         Ok(hello) => {
             let connected = connected(&hello, door.next_session(), peer);
@@ -97,6 +97,16 @@ async fn greet(door: Door, mut socket: WebSocket, peer: SocketAddr) {
         Err(close) => {
             tracing::info!(%peer, code = close.code, reason = close.reason, "worker refused");
             session::say_goodbye(&mut socket, close).await;
+        }
+    }
+}
+
+/// The first message that says something: a ping may come at any time.
+async fn first_message(socket: &mut WebSocket) -> Option<Result<Message, axum::Error>> {
+    loop {
+        match socket.recv().await {
+            Some(Ok(Message::Ping(_) | Message::Pong(_))) => {}
+            first => return first,
         }
     }
 }

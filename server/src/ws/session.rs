@@ -91,33 +91,34 @@ impl Reader {
         loop {
             let first = timeout(DEAD_AFTER, self.stream.next()).await;
             let mut next = match first {
-                Ok(Some(Ok(message))) => Some(message),
-                Ok(Some(Err(error))) => return broken(&error),
+                Ok(Some(first)) => Some(first),
                 Ok(None) => return None,
                 Err(_) => return Some(close::SILENT.plain()),
             };
             self.heard.note(clock::now().up);
             let mut reports = Vec::new();
-            let mut fault = None;
-            for _ in 0..FRAMES_PER_TURN {
-                let Some(message) = next.take() else { break };
-                if let Err(close) = self.take(message, &mut reports).await {
-                    fault = Some(close);
+            let mut ended = None;
+            let mut taken = 0;
+            while let Some(message) = next.take() {
+                let took = match message {
+                    Ok(message) => self.take(message, &mut reports).await.map_err(Some),
+                    Err(error) => Err(broken(&error)),
+                };
+                if let Err(why) = took {
+                    ended = Some(why);
                     break;
                 }
-                // Only what is there already: waiting is the outer loop's part.
-                next = self.stream.next().now_or_never().flatten().and_then(Result::ok);
-            }
-            if let Some(message) = next
-                && let Err(close) = self.take(message, &mut reports).await
-            {
-                fault = Some(close);
+                taken += 1;
+                if taken < FRAMES_PER_TURN {
+                    // Only what is there already: waiting is the outer loop's part.
+                    next = self.stream.next().now_or_never().flatten();
+                }
             }
             if !reports.is_empty() && !self.hand_over(reports).await {
                 return None;
             }
-            if fault.is_some() {
-                return fault;
+            if let Some(why) = ended {
+                return why;
             }
         }
     }
