@@ -112,6 +112,25 @@ pub enum Error {
     },
 }
 
+impl Progress {
+    /// What is true if both were true at some time.
+    #[must_use]
+    pub fn later(self, other: Self) -> Self {
+        let later = |a: OutputLengths, b: OutputLengths| OutputLengths {
+            stdout: a.stdout.max(b.stdout),
+            stderr: a.stderr.max(b.stderr),
+        };
+        Self {
+            acknowledged: later(self.acknowledged, other.acknowledged),
+            hollow: match (self.hollow, other.hollow) {
+                // Where it begins is decided once.
+                (Some((from, to)), Some((_, other))) => Some((from, later(to, other))),
+                (one, other) => one.or(other),
+            },
+        }
+    }
+}
+
 impl Ledger {
     /// The ledger of this state directory; made if it is missing, readable for its owner only.
     ///

@@ -10,6 +10,7 @@
 
 use std::fs::File;
 use std::os::unix::fs::{FileExt, MetadataExt};
+use std::sync::{Mutex, PoisonError};
 
 use protocol::Token;
 use protocol::report::{ChunkData, OutputLengths, Stream};
@@ -23,6 +24,8 @@ use crate::attempt_dir::{AttemptDir, Error, Progress};
 pub(super) struct Files {
     dir: AttemptDir,
     readers: [File; 2],
+    /// What is on disk of it: parts are freed one after the other, and what is told never goes back.
+    recorded: Mutex<Progress>,
 }
 
 /// Which part of which file is to be sent.
@@ -59,7 +62,8 @@ pub(super) struct Freeing {
 impl Files {
     pub(super) fn open(dir: AttemptDir) -> Result<Self, Error> {
         let readers = [dir.reader(Stream::Stdout)?, dir.reader(Stream::Stderr)?];
-        Ok(Self { dir, readers })
+        let recorded = Mutex::new(dir.progress()?);
+        Ok(Self { dir, readers, recorded })
     }
 
     pub(super) fn dir(&self) -> &AttemptDir {
@@ -89,10 +93,13 @@ impl Files {
 
     /// Gives blocks back to the file system. Where it cannot, they are kept: that costs disk, not output.
     pub(super) fn free(&self, freeing: &Freeing) {
-        if let Err(error) = self.dir.record_progress(freeing.progress) {
+        let mut recorded = self.recorded.lock().unwrap_or_else(PoisonError::into_inner);
+        let progress = recorded.later(freeing.progress);
+        if let Err(error) = self.dir.record_progress(progress) {
             tracing::warn!(attempt = %freeing.token, error = crate::attempt_dir::describe(&error), "output cannot be freed");
             return;
         }
+        *recorded = progress;
         for &(stream, from, to) in &freeing.parts {
             let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
             if let Err(error) = rustix::fs::fallocate(&self.readers[stream as usize], flags, from, to - from)
