@@ -4,7 +4,7 @@
 //! attempt.json   what is run, synced before anything may exist that runs      stopping       why it is being stopped, synced before it is
 //! stdout stderr  what it wrote; the offset in the file is the offset told     exit           how it ended, synced as soon as that is known
 //! acknowledged   how far the server has its output (may lag behind)           replayed       from where on output was read a second time
-//! watcher        the process that writes the files: its pid and start time
+//! watcher        the process that writes the files: its pid and start time                program        the one it watches, if it is no container
 //! ```
 //! Each file but the two outputs is replaced as a whole, so a crash leaves the old one or the new one. The one idea: whatever is
 //! found here after a crash is true; what is missing had not happened, and what is torn counts as missing. A directory that does not
@@ -20,7 +20,7 @@ use std::sync::Arc;
 
 use protocol::order::StopCause;
 use protocol::report::{OutputLengths, Stream};
-use protocol::{Timestamp, Token};
+use protocol::{RuntimeKind, Timestamp, Token};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use worker::input::Exit;
@@ -143,7 +143,7 @@ impl Ledger {
     }
 
     /// Makes the directory of an attempt, with everything that its container needs: on disk when this returns. For an attempt that
-    /// has one already, that one.
+    /// has one already, that one. A plain process does not survive the machine, so its directory need not either.
     ///
     /// # Errors
     /// The disk is full, or the name is taken by another attempt.
@@ -161,8 +161,13 @@ impl Ledger {
         for stream in Stream::ALL {
             dir.output(stream)?;
         }
-        dir.replace(ATTEMPT, &record::Record::from(launch))?;
-        sync(&self.root)?;
+        let record = record::Record::from(launch);
+        if launch.spec.runtime == RuntimeKind::Process {
+            dir.put(ATTEMPT, &record)?;
+        } else {
+            dir.replace(ATTEMPT, &record)?;
+            sync(&self.root)?;
+        }
         Ok(dir)
     }
 
@@ -220,6 +225,12 @@ impl Ledger {
 }
 
 impl AttemptDir {
+    /// The directory at this path.
+    #[must_use]
+    pub fn at(path: &Path) -> Self {
+        Self { path: path.into() }
+    }
+
     /// Where it is.
     #[must_use]
     pub fn path(&self) -> &Path {
@@ -340,7 +351,36 @@ impl AttemptDir {
     /// # Errors
     /// The disk is full.
     pub fn record_watcher(&self, pid: Pid) -> Result<(), Error> {
-        self.replace(WATCHER, &pid)
+        self.put(WATCHER, &pid)
+    }
+
+    /// As [`AttemptDir::record_watcher`], but only the first one: whether this is it.
+    ///
+    /// # Errors
+    /// The disk is full.
+    pub fn claim_watcher(&self, pid: Pid) -> Result<bool, Error> {
+        let path = self.path.join(WATCHER);
+        match OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path) {
+            Ok(_) => self.put(WATCHER, &pid).map(|()| true),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(false),
+            Err(error) => Err(at(&path)(error)),
+        }
+    }
+
+    /// Keeps which process is the attempt itself.
+    ///
+    /// # Errors
+    /// The disk is full.
+    pub fn record_program(&self, pid: Pid) -> Result<(), Error> {
+        self.put(PROGRAM, &pid)
+    }
+
+    /// Which process is, or was, the attempt itself.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub fn program(&self) -> Result<Option<Pid>, Error> {
+        self.read_if_any(PROGRAM)
     }
 
     /// Which process writes, or wrote, the output files.
@@ -386,20 +426,30 @@ impl AttemptDir {
 
     /// Writes a file beside, syncs it, and puts it in the place of the old one: a crash leaves one of the two, whole.
     fn replace<T: Serialize>(&self, name: &str, value: &T) -> Result<(), Error> {
+        self.swap(name, value, File::sync_data)?;
+        sync(&self.path)
+    }
+
+    /// As `replace`, for what means nothing after a crash of the machine.
+    fn put<T: Serialize>(&self, name: &str, value: &T) -> Result<(), Error> {
+        self.swap(name, value, |_| Ok(()))
+    }
+
+    fn swap<T: Serialize>(
+        &self,
+        name: &str,
+        value: &T,
+        settle: impl FnOnce(&File) -> io::Result<()>,
+    ) -> Result<(), Error> {
         let path = self.path.join(name);
         let beside = self.path.join(format!("{name}.new"));
         let bytes =
             serde_json::to_vec(value).map_err(|source| Error::Malformed { path: path.clone(), source })?;
-        let mut file = OpenOptions::new()
-            .write(true)
-            .create(true)
-            .truncate(true)
-            .mode(0o600)
-            .open(&beside)
-            .map_err(at(&beside))?;
-        file.write_all(&bytes).and_then(|()| file.sync_data()).map_err(at(&beside))?;
-        fs::rename(&beside, &path).map_err(at(&path))?;
-        sync(&self.path)
+        let mut new = OpenOptions::new();
+        let mut file =
+            new.write(true).create(true).truncate(true).mode(0o600).open(&beside).map_err(at(&beside))?;
+        file.write_all(&bytes).and_then(|()| settle(&file)).map_err(at(&beside))?;
+        fs::rename(&beside, &path).map_err(at(&path))
     }
 }
 
@@ -438,6 +488,7 @@ const EXIT: &str = "exit";
 const ACKNOWLEDGED: &str = "acknowledged";
 const REPLAYED: &str = "replayed";
 const WATCHER: &str = "watcher";
+const PROGRAM: &str = "program";
 
 #[cfg(test)]
 mod tests {

@@ -31,6 +31,7 @@ use identity::{Identity, IdentityError};
 use logs::Logs;
 use runtime::docker::{self, Docker};
 use runtime::fake::Fake;
+use runtime::process::{self, Process};
 use runtime::{Events, Runtime};
 use ws::{Dialer, TokenError};
 
@@ -128,6 +129,10 @@ async fn offer(config: &Config, ledger: &Ledger, events: &Events, logs: &Logs) -
         let docker = Docker::new(settings, ledger.clone(), logs.clone(), events.clone());
         engine = docker.engine_id().await;
         runtimes.push(Arc::new(docker));
+    }
+    if config.runtimes.process {
+        let settings = process::Config::default();
+        runtimes.push(Arc::new(Process::new(settings, ledger.clone(), logs.clone(), events.clone())));
     }
     if config.runtimes.fake {
         runtimes.push(Arc::new(Fake::new(events.clone(), logs.clone())));

@@ -13,6 +13,8 @@ pub mod docker;
 pub mod fake;
 pub mod policy;
 mod proc;
+pub mod process;
+pub mod shim;
 
 use std::future::Future;
 use std::pin::Pin;

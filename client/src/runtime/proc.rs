@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use rustix::process::{Pid as RawPid, Signal, kill_process_group};
+use protocol::Uptime;
+use rustix::process::{Pid as RawPid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
 
 use crate::attempt_dir::Pid;
 
@@ -31,12 +32,38 @@ pub(super) async fn wait(pid: Pid) {
 
 /// Signals it and all of its group, if it is still the one that was meant.
 pub(super) fn signal_group(pid: Pid, signal: Signal) {
-    let group = i32::try_from(pid.pid).ok().and_then(RawPid::from_raw);
-    if let Some(group) = group.filter(|_| is_alive(pid)) {
+    if let Some(group) = raw(pid.pid).filter(|_| is_alive(pid)) {
         // It may have ended this very moment.
         let _ = kill_process_group(group, signal);
     }
 }
+
+/// Waits until our child has ended, and leaves it to be waited for.
+pub(super) fn wait_without_reaping(child: u32) {
+    let Some(child) = raw(child) else { return };
+    let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
+    while matches!(waitid(WaitId::Pid(child), options), Err(rustix::io::Errno::INTR)) {}
+}
+
+/// Signals what is left of the group of our child, which has ended and was not waited for.
+pub(super) fn signal_remains(child: u32, signal: Signal) {
+    if let Some(group) = raw(child) {
+        // Mostly nothing is left.
+        let _ = kill_process_group(group, signal);
+    }
+}
+
+fn raw(pid: u32) -> Option<RawPid> {
+    i32::try_from(pid).ok().and_then(RawPid::from_raw)
+}
+
+/// When it started.
+pub(super) fn started_at(pid: Pid) -> Uptime {
+    Uptime(pid.started.saturating_mul(1_000_000_000 / CLOCK_TICKS))
+}
+
+/// Per second, in `/proc`: fixed for user space on every architecture that Linux runs on today.
+const CLOCK_TICKS: u64 = 100;
 
 /// Between two looks at a process that an earlier worker has started: there is no other way to be told without being its parent.
 const LOOK_EVERY: Duration = Duration::from_millis(100);

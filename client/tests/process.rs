@@ -1,0 +1,320 @@
+//! The process runtime with real processes. This program is its own shim, hence its own `main`: `process shim DIR` is one attempt's
+//! parent, `process measure N` tells what an attempt costs, anything else runs the tests.
+
+use std::collections::HashMap;
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::process::{Command, ExitCode};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use longshore_client::attempt_dir::Ledger;
+use longshore_client::logs::Logs;
+use longshore_client::runtime::process::{Config, Process};
+use longshore_client::runtime::{Runtime, Survey, shim};
+use protocol::container::Body;
+use protocol::order::{OutputMark, StopCause};
+use protocol::report::ChunkData;
+use protocol::{ContainerSpec, Fence, JobId, Nonce, Revision, RuntimeKind, Token};
+use tokio::sync::mpsc;
+use worker::input::{Exit, Fault, Found, RuntimeEvent};
+use worker::step::{Launch, StopStep};
+
+fn main() -> ExitCode {
+    let args: Vec<OsString> = std::env::args_os().skip(1).collect();
+    if args.first().is_some_and(|it| it == "shim") {
+        return shim::run(args.into_iter().skip(1));
+    }
+    let runtime = tokio::runtime::Runtime::new().expect("a runtime");
+    if args.first().is_some_and(|it| it == "measure") {
+        let count = args.get(1).and_then(|it| it.to_str()?.parse().ok()).unwrap_or(1000);
+        runtime.block_on(measure(count));
+        return ExitCode::SUCCESS;
+    }
+    macro_rules! tests {
+        ($($name:ident)*) => {$(
+            runtime.block_on(async {
+                tokio::time::timeout(SOON, $name()).await.expect(stringify!($name));
+            });
+            println!("test {} ... ok", stringify!($name));
+        )*};
+    }
+    tests! {
+        exit_codes_and_signals_are_told
+        what_cannot_be_started_is_the_definitions_fault
+        words_environment_and_output_are_exact
+        a_group_is_stopped_as_a_whole
+        a_program_that_ignores_being_asked_is_killed_after_its_grace
+        a_stop_before_the_start_is_a_stop
+        what_a_program_leaves_behind_ends_with_it
+        a_restarted_worker_adopts_what_runs_and_reads_what_ended
+        a_killed_shim_is_no_success
+    }
+    ExitCode::SUCCESS
+}
+
+struct Desk {
+    state: Arc<tempfile::TempDir>,
+    process: Process,
+    logs: Logs,
+    told: mpsc::UnboundedReceiver<RuntimeEvent>,
+    done: mpsc::UnboundedReceiver<Token>,
+    seen: Vec<RuntimeEvent>,
+}
+
+impl Desk {
+    fn new() -> Self {
+        Self::at(Arc::new(tempfile::tempdir().expect("a directory")))
+    }
+
+    fn at(state: Arc<tempfile::TempDir>) -> Self {
+        let (logs, done) = Logs::new();
+        let (events, told) = mpsc::unbounded_channel();
+        let ledger = Ledger::open(state.path()).expect("a ledger");
+        let process = Process::new(Config::default(), ledger, logs.clone(), events);
+        Self { state, process, logs, told, done, seen: Vec::new() }
+    }
+
+    async fn restart(self) -> (Self, Survey) {
+        let state = Arc::clone(&self.state);
+        drop(self);
+        let desk = Self::at(state);
+        let survey = desk.process.survey().await;
+        (desk, survey)
+    }
+
+    fn start(&self, job: u64, spec: ContainerSpec) -> Token {
+        let token = Token { job: JobId(job), fence: Fence(job), nonce: Nonce(job) };
+        let body = Some(Body { environment: vec![("ADDED".into(), "2".into())], ..Body::default() });
+        let (revision, name) = (Revision(1), "test".into());
+        self.process.start(Launch { token, revision, name, spec: spec.into(), body, time_left: None });
+        token
+    }
+
+    async fn exit(&mut self, token: Token) -> Exit {
+        loop {
+            let event = self.told.recv().await.expect("the runtime lives");
+            self.seen.push(event.clone());
+            match event {
+                RuntimeEvent::Ended { token: whose, exit, .. } if whose == token => return exit,
+                RuntimeEvent::Refused { why, .. } => panic!("{why}"),
+                _ => {}
+            }
+        }
+    }
+
+    async fn started(&mut self, token: Token) -> i32 {
+        loop {
+            let event = self.told.recv().await.expect("the runtime lives");
+            if let RuntimeEvent::Started { token: whose, container, .. } = &event
+                && *whose == token
+            {
+                return container.trim_start_matches("pid ").parse().expect("a pid");
+            }
+        }
+    }
+
+    async fn output(&mut self, token: Token) -> [Vec<u8>; 2] {
+        let mut got: HashMap<Token, [Vec<u8>; 2]> = HashMap::new();
+        loop {
+            tokio::select! {
+                done = self.done.recv() => if done == Some(token) {
+                    return got.remove(&token).unwrap_or_default();
+                },
+                frame = self.logs.next() => for chunk in frame {
+                    let mark = OutputMark { token: chunk.token, stream: chunk.stream, offset: chunk.end() };
+                    let ChunkData::Bytes(bytes) = chunk.data else { panic!("{chunk:?}") };
+                    got.entry(chunk.token).or_default()[chunk.stream as usize].extend(bytes);
+                    self.logs.acknowledge(&[mark]);
+                }
+            }
+        }
+    }
+}
+
+async fn exit_codes_and_signals_are_told() {
+    let mut desk = Desk::new();
+    for (job, script, wanted) in
+        [(1, "exit 0", 0), (2, "exit 126", 126), (3, "exit 255", 255), (4, "kill -SEGV $$", 139)]
+    {
+        let token = desk.start(job, shell(script));
+        assert!(matches!(desk.exit(token).await, Exit::Ran { code, .. } if code == wanted), "{script}");
+    }
+    assert!(matches!(
+        desk.seen[..3],
+        [RuntimeEvent::Progressed(..), RuntimeEvent::Started { .. }, RuntimeEvent::Ended { .. }]
+    ));
+}
+
+async fn what_cannot_be_started_is_the_definitions_fault() {
+    let mut desk = Desk::new();
+    for (job, command, wanted) in
+        [(1, vec!["/nosuch/program"], Some(127)), (2, vec!["/etc/passwd"], Some(126)), (3, vec![], None)]
+    {
+        let token = desk.start(job, spec(&command));
+        let exit = desk.exit(token).await;
+        assert!(
+            matches!(&exit, Exit::NotStarted { fault: Fault::Definition, code, .. } if *code == wanted),
+            "{exit:?}"
+        );
+    }
+}
+
+async fn words_environment_and_output_are_exact() {
+    let mut desk = Desk::new();
+    let script = "printf '%s|' \"$@\" \"$ADDED\" $LONGSHORE_JOB \"$CARGO_MANIFEST_DIR\"; head -c 3000000 /dev/zero >&2; pwd >&2";
+    let token = desk.start(5, spec(&["sh", "-c", script, "sh", "a  b", "", "-x"]));
+    let [stdout, stderr] = desk.output(token).await;
+    assert_eq!(String::from_utf8_lossy(&stdout), "a  b||-x|2|5||");
+    let work = desk.state.path().join("attempts/5-5/work");
+    assert_eq!(stderr[3_000_000..], *format!("{}\n", work.display()).as_bytes());
+    desk.process.forget(token);
+    until(|| !work.exists()).await;
+}
+
+async fn a_group_is_stopped_as_a_whole() {
+    let mut desk = Desk::new();
+    let token = desk.start(1, shell("sleep 601 & sleep 601"));
+    let pid = desk.started(token).await;
+    until(|| group(pid) >= 3).await;
+    desk.process.stop(token, StopCause::Cancel, StopStep::Ask { grace: Duration::from_secs(10) });
+    assert!(matches!(desk.exit(token).await, Exit::Ran { code: 143, .. }));
+    until(|| group(pid) == 0).await;
+}
+
+async fn a_program_that_ignores_being_asked_is_killed_after_its_grace() {
+    let mut desk = Desk::new();
+    let token = desk.start(1, shell("trap '' TERM; while true; do sleep 0.1; done"));
+    desk.started(token).await;
+    desk.process.stop(token, StopCause::Cancel, StopStep::Ask { grace: Duration::from_millis(300) });
+    assert!(matches!(desk.exit(token).await, Exit::Ran { code: 137, .. }));
+    let token = desk.start(2, shell("trap '' TERM; while true; do sleep 0.1; done"));
+    desk.started(token).await;
+    desk.process.stop(token, StopCause::Cancel, StopStep::Remove);
+    assert!(matches!(desk.exit(token).await, Exit::Ran { code: 137, .. }));
+}
+
+async fn a_stop_before_the_start_is_a_stop() {
+    let mut desk = Desk::new();
+    for job in 0..20 {
+        let token = desk.start(job, shell("sleep 600"));
+        desk.process.stop(token, StopCause::Cancel, StopStep::Ask { grace: Duration::from_secs(5) });
+        let exit = desk.exit(token).await;
+        assert!(
+            matches!(exit, Exit::NotStarted { fault: Fault::Stopped, .. } | Exit::Ran { code: 143, .. }),
+            "{exit:?}"
+        );
+    }
+}
+
+async fn what_a_program_leaves_behind_ends_with_it() {
+    let mut desk = Desk::new();
+    let token = desk.start(1, shell("sleep 602 & exit 3"));
+    let pid = desk.started(token).await;
+    assert!(matches!(desk.exit(token).await, Exit::Ran { code: 3, .. }));
+    until(|| group(pid) == 0).await;
+}
+
+async fn a_restarted_worker_adopts_what_runs_and_reads_what_ended() {
+    let mut desk = Desk::new();
+    let go = desk.state.path().join("go");
+    let running = desk.start(
+        1,
+        shell(&format!(
+            "echo before; while [ ! -e {} ]; do sleep 0.02; done; echo after; exit 4",
+            go.display()
+        )),
+    );
+    let ended = desk.start(2, shell("echo quick; exit 5"));
+    desk.started(running).await;
+    let exit_file = desk.state.path().join("attempts/2-2/exit");
+    until(|| exit_file.exists()).await;
+    let (mut desk, survey) = desk.restart().await;
+    assert_eq!(survey.restored.len(), 2);
+    for restored in survey.restored {
+        match restored.found {
+            Found::Running { .. } => assert_eq!(restored.launch.token, running),
+            Found::Ended { exit: Exit::Ran { code: 5, .. }, output, .. } => {
+                assert_eq!((restored.launch.token, output.stdout), (ended, 6));
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+    std::fs::write(go, "").expect("written");
+    assert!(matches!(desk.exit(running).await, Exit::Ran { code: 4, .. }));
+    assert_eq!(desk.output(running).await[0], b"before\nafter\n");
+}
+
+async fn a_killed_shim_is_no_success() {
+    let mut desk = Desk::new();
+    let token = desk.start(1, shell("sleep 600"));
+    let pid = desk.started(token).await;
+    let kept = std::fs::read(desk.state.path().join("attempts/1-1/watcher")).expect("kept");
+    let shim: serde_json::Value = serde_json::from_slice(&kept).expect("json");
+    signal(&format!("{}", shim["pid"]));
+    signal(&pid.to_string());
+    assert!(matches!(desk.exit(token).await, Exit::Vanished));
+}
+
+/// How many `true` a second, at several parallelisms.
+async fn measure(count: u64) {
+    let words = || ContainerSpec {
+        runtime: RuntimeKind::Process,
+        command: vec!["true".into()],
+        ..ContainerSpec::default()
+    };
+    for parallel in [1, 2, 4, 8] {
+        let mut desk = Desk::new();
+        let began = Instant::now();
+        let (mut next, mut ended) = (0, 0);
+        while ended < count {
+            while next < count && next - ended < parallel {
+                desk.start(next, words());
+                next += 1;
+            }
+            if let Some(RuntimeEvent::Ended { token, exit, .. }) = desk.told.recv().await {
+                assert!(matches!(exit, Exit::Ran { code: 0, .. }), "{exit:?}");
+                desk.process.forget(token);
+                ended += 1;
+            }
+        }
+        let seconds = began.elapsed().as_secs_f64();
+        println!("{parallel} at once: {:.0} a second", count as f64 / seconds);
+    }
+}
+
+fn spec(command: &[&str]) -> ContainerSpec {
+    let command = command.iter().map(|it| (*it).to_owned()).collect();
+    ContainerSpec { runtime: RuntimeKind::Process, command, ..ContainerSpec::default() }
+}
+
+fn shell(script: &str) -> ContainerSpec {
+    spec(&["sh", "-c", script])
+}
+
+fn signal(pid: &str) {
+    assert!(Command::new("kill").args(["-9", pid]).status().expect("kill").success());
+}
+
+/// How many processes are in a group, zombies aside.
+fn group(pgid: i32) -> usize {
+    let processes = std::fs::read_dir("/proc").expect("/proc").flatten().map(|it| it.path().join("stat"));
+    let member = |path: PathBuf| {
+        let stat = std::fs::read_to_string(path).ok()?;
+        let mut fields = stat.rsplit_once(") ")?.1.split(' ');
+        let state = fields.next()?;
+        let group = fields.nth(1)?.parse::<i32>().ok()?;
+        (group == pgid && state != "Z").then_some(())
+    };
+    processes.filter_map(member).count()
+}
+
+async fn until(mut holds: impl FnMut() -> bool) {
+    let mut looks = tokio::time::interval(Duration::from_millis(20));
+    while !holds() {
+        looks.tick().await;
+    }
+}
+
+/// Long enough for a loaded machine.
+const SOON: Duration = Duration::from_secs(60);
