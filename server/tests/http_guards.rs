@@ -253,7 +253,10 @@ async fn a_connection_that_says_nothing_is_closed() {
     let limits = Limits { head_timeout: Duration::from_millis(50), ..Limits::default() };
     let server = Server::with(|access| access, "", limits).await;
     assert_eq!(server.say(b"GET /healthz HTTP/1.1\r\nhost: loc").await.status, 0, "closed without an answer");
-    assert_eq!(server.get("/healthz").await.status, 200);
+    let mut idle = server.open("GET /healthz HTTP/1.1").await;
+    idle.until("ok").await;
+    idle.until_closed().await;
+    assert!(idle.seen.ends_with("ok\n"), "{}", idle.seen);
 }
 
 #[tokio::test]

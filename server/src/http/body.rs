@@ -32,6 +32,9 @@ pub(super) async fn read(body: Body, bytes_max: usize, patience: Duration) -> Re
     if body.size_hint().lower() > bytes_max as u64 {
         return Err(too_large());
     }
+    if body.is_end_stream() {
+        return Ok(Bytes::new());
+    }
     match tokio::time::timeout(patience, Limited::new(body, bytes_max).collect()).await {
         Ok(Ok(collected)) => Ok(collected.to_bytes()),
         Ok(Err(error)) if error.is::<LengthLimitError>() => Err(too_large()),

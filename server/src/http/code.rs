@@ -145,6 +145,16 @@ mod tests {
     }
 
     #[test]
+    fn the_interface_in_prose_lists_every_code() {
+        let prose = include_str!("../../../docs/http-api.md");
+        for code in Code::ALL {
+            let row =
+                format!("| {} | [`{2}`](problems/{2}.md) | {1} |", code.number(), code.title(), code.name());
+            assert!(prose.contains(&row), "{row}");
+        }
+    }
+
+    #[test]
     fn codes_are_unique_and_can_be_found_again() {
         for code in Code::ALL {
             assert_eq!(Code::find(code.name()), Some(*code));

@@ -13,6 +13,7 @@ use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use protocol::{JobId, Revision};
 use scheduler::input::{Details, Key, KeyHolder, NewJob};
+use scheduler::job::State as JobState;
 use scheduler::step::{Accepted, Answer, PendingReason, Rejection};
 use sha2::{Digest, Sha256};
 
@@ -197,11 +198,14 @@ fn in_full(draft: view::Job, entry: &Entry, accepted: &Accepted) -> view::Job {
     let name = definition.name.clone();
     let revision = definition.revision.to_string();
     let view::Job { priority, timeout, retry_of, labels, .. } = draft;
+    // Handed over at once: that is its first attempt.
+    let attempt_count = u32::from(accepted.state == JobState::Assigned);
     view::Job {
         priority,
         timeout,
         retry_of,
         labels,
+        attempt_count,
         ..job_in_state(accepted.first, name, revision, accepted.state, created_at)
     }
 }
@@ -338,8 +342,9 @@ fn warning(reason: PendingReason) -> Option<view::Reason> {
 }
 
 fn json(status: StatusCode, headers: HeaderMap, value: &impl serde::Serialize) -> Response {
-    match serde_json::to_vec(value) {
-        Ok(text) => (status, headers, [(header::CONTENT_TYPE, JSON)], text).into_response(),
+    let mut text = Vec::with_capacity(JOB_BYTES);
+    match serde_json::to_writer(&mut text, value) {
+        Ok(()) => (status, headers, [(header::CONTENT_TYPE, JSON)], text).into_response(),
         Err(error) => Problem::internal(error).into_response(),
     }
 }
@@ -352,6 +357,9 @@ const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const YES: HeaderValue = HeaderValue::from_static("true");
 const REPLAYED: HeaderName = HeaderName::from_static("idempotency-replayed");
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
+
+/// Most jobs fit: the buffer need not grow.
+const JOB_BYTES: usize = 512;
 
 const ONE_BYTES_MAX: usize = 1 << 20;
 const MANY_BYTES_MAX: usize = 64 << 20;

@@ -31,7 +31,12 @@ impl Heads {
     }
 
     fn forget(&self) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if kept.capacity() > COMMON_HEAD_BYTES {
+            *kept = Vec::new();
+        } else {
+            kept.clear();
+        }
     }
 }
 
@@ -93,8 +98,11 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Recorded<S> {
 
 const LENGTH: &[u8] = b"content-length:";
 
-/// As long as a head may be.
-const HEAD_BYTES_MAX: usize = 64 << 10;
+/// More than the head of a request that is not refused for its size.
+const HEAD_BYTES_MAX: usize = 32 << 10;
+
+/// What a connection keeps between requests: thousands may be open.
+const COMMON_HEAD_BYTES: usize = 2 << 10;
 
 #[cfg(test)]
 mod tests {

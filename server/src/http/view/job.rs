@@ -164,8 +164,8 @@ pub struct OutputBytes {
 pub struct Event {
     /// When.
     pub at: Time,
-    /// What: `accepted`, `assigned`, `started`, `stopping`, `attempt_ended`, `waiting`, `cancel_requested`, `worker_unreachable`,
-    /// `worker_returned`, `late_report`, or the name of the state in which the job ended.
+    /// What: `accepted`, `assigned`, `started`, `attempt_ended`, `cancel_requested`, `worker_unreachable`, `worker_returned`,
+    /// `late_report`, or the name of the state in which the job ended.
     pub event: Word,
     /// Which attempt it concerns.
     #[serde(skip_serializing_if = "Option::is_none")]
