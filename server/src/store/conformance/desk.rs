@@ -1,0 +1,171 @@
+//! What the stories are told with: a store under test, and short words for changes.
+
+use std::sync::Arc;
+
+use protocol::order::StopCause;
+use protocol::report::{Outcome, OutputLengths, ReleaseCause};
+use protocol::{AttemptNo, Epoch, Fence, JobId, Nonce, Revision, SessionId, Timestamp, Token, WorkerId};
+use scheduler::input::GroupNo;
+use scheduler::job::State;
+use scheduler::step::{AddedJob, Assigned, Change, ClosedAttempt, Ended, WorkerRow};
+
+use super::Backend;
+use crate::store::{Archive, CommitError, Group, JobFilter, LiveJob, Loaded, Store, StoredDefinition};
+
+/// A store under test, with what its engine would know.
+pub(super) struct Desk<'b> {
+    pub(super) backend: &'b mut dyn Backend,
+    pub(super) store: Option<Box<dyn Store>>,
+    pub(super) archive: Option<Box<dyn Archive>>,
+    pub(super) epoch: Epoch,
+    pub(super) group: GroupNo,
+}
+
+impl<'b> Desk<'b> {
+    pub(super) fn new(backend: &'b mut dyn Backend) -> Self {
+        let mut desk = Self { backend, store: None, archive: None, epoch: Epoch(0), group: GroupNo(0) };
+        desk.restart();
+        desk
+    }
+
+    pub(super) fn restart(&mut self) -> (Loaded, Vec<LiveJob>) {
+        (self.store, self.archive) = (None, None);
+        let (mut store, archive) = self.backend.open();
+        let mut live = Vec::new();
+        let loaded = store.load(&mut |job| live.push(job)).unwrap();
+        (self.epoch, self.group) = (loaded.epoch, loaded.group);
+        (self.store, self.archive) = (Some(store), Some(archive));
+        (loaded, live)
+    }
+
+    pub(super) fn group(&self, changes: Vec<Change>) -> Group {
+        Group {
+            epoch: self.epoch,
+            number: GroupNo(self.group.0 + 1),
+            at: Timestamp(0),
+            definitions: vec![definition(1), definition(2)],
+            changes,
+        }
+    }
+
+    pub(super) fn commit_group(&mut self, group: &Group) -> Result<(), CommitError> {
+        self.store.as_mut().unwrap().commit(group)
+    }
+
+    pub(super) fn commit(&mut self, changes: Vec<Change>) {
+        let group = self.group(changes);
+        self.commit_group(&group).unwrap();
+        self.group = group.number;
+    }
+
+    pub(super) fn refused(&mut self, changes: Vec<Change>) -> String {
+        let group = self.group(changes);
+        match self.commit_group(&group) {
+            Err(CommitError::Refused(why)) => why,
+            other => panic!("expected a refusal, got {other:?}"),
+        }
+    }
+
+    pub(super) fn archive(&self) -> &dyn Archive {
+        self.archive.as_deref().unwrap()
+    }
+
+    pub(super) fn state(&self, job: u64) -> State {
+        self.archive().job(JobId(job)).unwrap().unwrap().row.state
+    }
+
+    pub(super) fn list(&self, filter: JobFilter) -> Vec<u64> {
+        let limit = if filter.limit == 0 { 500 } else { filter.limit };
+        self.archive().jobs(&JobFilter { limit, ..filter }).unwrap().iter().map(|row| row.job.0).collect()
+    }
+}
+
+pub(super) fn definition(number: u128) -> Arc<StoredDefinition> {
+    let name = if number % 2 == 1 { "resize" } else { "mail" };
+    Arc::new(StoredDefinition { revision: Revision(number), name: name.into(), entry: "{}".into() })
+}
+
+pub(super) fn token(job: u64, fence: u64) -> Token {
+    // Nonces use all 64 bits.
+    Token { job: JobId(job), fence: Fence(fence), nonce: Nonce(u64::MAX - fence) }
+}
+
+pub(super) fn job(job: u64) -> AddedJob {
+    AddedJob {
+        job: JobId(job),
+        revision: Revision(1),
+        state: State::Queued,
+        priority: -3,
+        created_at: Timestamp(1_000 + job.cast_signed()),
+        due_at: Timestamp(2_000),
+        timeout: None,
+        batch: None,
+        retry_of: None,
+        details: None,
+    }
+}
+
+pub(super) fn added(number: u64) -> Change {
+    Change::Added(job(number))
+}
+
+pub(super) fn assigned(job: u64, fence: u64) -> Change {
+    assigned_as(job, fence, 1, 1)
+}
+
+pub(super) fn assigned_as(job: u64, fence: u64, number: u32, worker: u64) -> Change {
+    Change::Assigned(Assigned {
+        token: token(job, fence),
+        number: AttemptNo(number),
+        worker: WorkerId(worker),
+        session: SessionId(70 + worker),
+        at: Timestamp(3_000),
+    })
+}
+
+pub(super) fn started(job: u64, fence: u64) -> Change {
+    Change::Started { token: token(job, fence), at: Timestamp(4_000), container: format!("c{fence}") }
+}
+
+pub(super) fn stopping(job: u64, fence: u64, cause: StopCause) -> Change {
+    Change::Stopping { token: token(job, fence), cause, at: Timestamp(4_500), by: "someone".into() }
+}
+
+pub(super) fn closed(job: u64, fence: u64, outcome: Outcome) -> ClosedAttempt {
+    ClosedAttempt {
+        token: token(job, fence),
+        outcome,
+        exit_code: (outcome == Outcome::Failed).then_some(3),
+        message: if outcome == Outcome::Succeeded { String::new() } else { "it broke".into() },
+        started_at: Some(Timestamp(4_001)),
+        ended_at: Timestamp(5_000),
+        output: OutputLengths { stdout: 10, stderr: 20 },
+        result: (outcome == Outcome::Succeeded).then(|| "{\"n\":1}".into()),
+        released: (outcome == Outcome::Released).then_some(ReleaseCause::Full),
+    }
+}
+
+pub(super) fn waiting(closed: ClosedAttempt, state: State) -> Change {
+    Change::Waiting { job: closed.token.job, closed, due_at: Timestamp(9_000), state }
+}
+
+pub(super) fn ended(job: u64, state: State, closed: Option<ClosedAttempt>) -> Change {
+    let reason = if state == State::Succeeded { String::new() } else { "because".into() };
+    Change::Ended(Ended { job: JobId(job), state, at: Timestamp(5_001), reason, closed, confirmed: true })
+}
+
+pub(super) fn succeeded(job: u64, fence: u64) -> Change {
+    ended(job, State::Succeeded, Some(closed(job, fence, Outcome::Succeeded)))
+}
+
+pub(super) fn worker(number: u64, name: &str) -> Change {
+    Change::Worker(WorkerRow {
+        worker: WorkerId(number),
+        name: name.into(),
+        secret_hash: [7; 32],
+        joined_at: Timestamp(1),
+        seen_at: Timestamp(2),
+        cordoned: true,
+        slots: Some(4),
+    })
+}

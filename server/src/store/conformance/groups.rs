@@ -1,0 +1,99 @@
+//! Stories of groups, epochs, refusals and what a restart finds of them.
+
+use protocol::order::StopCause;
+use protocol::report::Outcome;
+use protocol::{ClusterId, Fence, JobId, Nonce, Revision, Timestamp, Token};
+use scheduler::input::GroupNo;
+use scheduler::job::State;
+use scheduler::step::{AddedJob, Change, ClosedAttempt, Ended};
+
+use super::Backend;
+use super::desk::*;
+use crate::store::{CommitError, JobFilter};
+
+pub(in crate::store) fn a_fresh_store_is_empty_and_keeps_its_installation(backend: &mut dyn Backend) {
+    let mut desk = Desk::new(backend);
+    let (first, live) = desk.restart();
+    assert!(live.is_empty() && first.workers.is_empty() && first.definitions.is_empty());
+    assert_ne!(first.cluster, ClusterId(0));
+    assert_eq!((first.last_job, first.last_fence, first.group), (JobId(0), Fence(0), GroupNo(0)));
+    let (second, _) = desk.restart();
+    assert_eq!(second.cluster, first.cluster);
+    assert!(second.epoch > first.epoch);
+    assert_eq!(desk.archive().job(JobId(1)).unwrap(), None);
+    assert_eq!(desk.archive().definition(Revision(1)).unwrap(), None);
+}
+
+pub(in crate::store) fn a_group_that_was_committed_is_left_alone(backend: &mut dyn Backend) {
+    let mut desk = Desk::new(backend);
+    let group = desk.group(vec![added(1)]);
+    desk.commit_group(&group).unwrap();
+    desk.commit_group(&group).expect("its result was not known, so it is tried again");
+    desk.group = group.number;
+    assert_eq!(desk.list(JobFilter::default()), [1]);
+    let (loaded, _) = desk.restart();
+    assert_eq!(loaded.group, group.number);
+}
+
+pub(in crate::store) fn an_older_epoch_is_fenced(backend: &mut dyn Backend) {
+    let mut desk = Desk::new(backend);
+    let old = desk.group(vec![added(1)]);
+    desk.restart();
+    assert!(matches!(desk.commit_group(&old), Err(CommitError::Fenced { ours }) if ours == old.epoch));
+    assert!(desk.list(JobFilter::default()).is_empty());
+}
+
+pub(in crate::store) fn whatever_contradicts_the_rows_is_refused_and_changes_nothing(
+    backend: &mut dyn Backend,
+) {
+    let mut desk = Desk::new(backend);
+    desk.commit(vec![added(1), added(2), assigned(2, 1), added(3), assigned(3, 2), started(3, 2), added(4)]);
+    desk.commit(vec![ended(4, State::Expired, None)]);
+    let wrong = |job, fence| ClosedAttempt {
+        token: Token { nonce: Nonce(1), ..token(job, fence) },
+        ..closed(job, fence, Outcome::Succeeded)
+    };
+    let unknown = AddedJob { revision: Revision(99), ..job(10) };
+    for (why, change) in [
+        ("given twice", added(1)),
+        ("a number of an ended job", added(4)),
+        ("no such definition", Change::Added(unknown)),
+        ("not queued", assigned(2, 9)),
+        ("no such job", assigned(77, 9)),
+        ("not scheduled", Change::Due { job: JobId(1) }),
+        ("another fence", started(2, 9)),
+        ("started before", started(3, 2)),
+        ("nothing to stop", stopping(1, 1, StopCause::Cancel)),
+        ("another nonce", ended(3, State::Succeeded, Some(wrong(3, 2)))),
+        ("it has an attempt", ended(3, State::Cancelled, None)),
+        ("it has no attempt", ended(1, State::Succeeded, Some(closed(1, 1, Outcome::Succeeded)))),
+        ("it has ended", ended(4, State::Cancelled, None)),
+        ("it has ended", assigned(4, 9)),
+        ("another nonce", waiting(wrong(3, 2), State::Queued)),
+    ] {
+        let refusal = desk.refused(vec![added(11), change]);
+        assert!(refusal.contains("expected") || refusal.contains("never stored"), "{why}: {refusal}");
+        assert_eq!(desk.list(JobFilter::default()), [4, 3, 2, 1], "{why}: all of the group or nothing");
+    }
+    let states: Vec<_> = desk.restart().1.iter().map(|job| job.state).collect();
+    assert_eq!(states, [State::Queued, State::Assigned, State::Running]);
+    desk.commit(vec![added(11)]);
+}
+
+pub(in crate::store) fn the_same_end_twice_changes_nothing(backend: &mut dyn Backend) {
+    let mut desk = Desk::new(backend);
+    desk.commit(vec![added(1), assigned(1, 1), started(1, 1)]);
+    desk.commit(vec![succeeded(1, 1)]);
+    let before = desk.archive().job(JobId(1)).unwrap();
+    let later = Change::Ended(Ended {
+        job: JobId(1),
+        state: State::Succeeded,
+        at: Timestamp(8_000),
+        reason: String::new(),
+        closed: Some(closed(1, 1, Outcome::Succeeded)),
+        confirmed: true,
+    });
+    desk.commit(vec![later]);
+    assert_eq!(desk.archive().job(JobId(1)).unwrap(), before);
+    desk.refused(vec![ended(1, State::Failed, Some(closed(1, 1, Outcome::Failed)))]);
+}

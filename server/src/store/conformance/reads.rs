@@ -1,0 +1,182 @@
+//! Stories of what can be asked: keys, notes, workers, bodies, lists.
+
+use protocol::container::Body;
+use protocol::report::Outcome;
+use protocol::{JobId, Revision, Timestamp, WorkerId};
+use scheduler::input::{Details, GroupNo, KeyHolder};
+use scheduler::job::State;
+use scheduler::step::{AddedJob, Change, Note, WorkerRow};
+
+use super::Backend;
+use super::desk::*;
+use crate::store::JobFilter;
+
+pub(in crate::store) fn keys_are_read_with_the_commit_that_was_seen(backend: &mut dyn Backend) {
+    let mut desk = Desk::new(backend);
+    let holder = KeyHolder { job: JobId(1), count: 2, digest: u128::MAX - 1 };
+    let keyed = Change::Keyed { key: "submit/a".into(), holder, at: Timestamp(1) };
+    assert_eq!(desk.archive().key("submit/a").unwrap(), (None, GroupNo(0)));
+    desk.commit(vec![added(1), added(2), keyed.clone()]);
+    assert_eq!(desk.archive().key("submit/a").unwrap(), (Some(holder), desk.group));
+    assert_eq!(desk.archive().key("submit/b").unwrap(), (None, desk.group));
+    desk.refused(vec![added(3), keyed]);
+    desk.restart();
+    assert_eq!(desk.archive().key("submit/a").unwrap(), (Some(holder), desk.group));
+}
+
+pub(in crate::store) fn late_notes_are_kept(backend: &mut dyn Backend) {
+    let mut desk = Desk::new(backend);
+    desk.commit(vec![added(1), assigned(1, 1), started(1, 1), succeeded(1, 1)]);
+    let notes = [
+        Note::LateReport { token: token(1, 1), worker: WorkerId(2), said: "success".into() },
+        Note::CancelRequested { by: "someone".into() },
+        Note::Unreachable { token: token(1, 1), worker: WorkerId(2) },
+        Note::Revived { token: token(1, 1), worker: WorkerId(2) },
+    ];
+    for (at, note) in (1..).zip(&notes) {
+        desk.commit(vec![Change::Noted { job: JobId(1), at: Timestamp(at), note: note.clone() }]);
+    }
+    desk.restart();
+    let kept = desk.archive().job(JobId(1)).unwrap().unwrap().notes;
+    assert_eq!(kept, (1..).map(Timestamp).zip(notes).collect::<Vec<_>>());
+}
+
+pub(in crate::store) fn workers_are_kept_until_forgotten(backend: &mut dyn Backend) {
+    let mut desk = Desk::new(backend);
+    desk.commit(vec![worker(2, "two"), worker(1, "one"), added(1), assigned_as(1, 1, 1, 2)]);
+    let Change::Worker(renamed) = worker(2, "zwei") else { unreachable!("it is one") };
+    desk.commit(vec![Change::Worker(WorkerRow { cordoned: false, slots: None, ..renamed.clone() })]);
+    let workers = desk.archive().workers().unwrap();
+    assert_eq!(workers.iter().map(|row| &*row.name).collect::<Vec<_>>(), ["one", "zwei"]);
+    assert_eq!(workers[1], WorkerRow { cordoned: false, slots: None, ..renamed });
+    desk.commit(vec![Change::WorkerForgotten(WorkerId(2))]);
+    let (loaded, _) = desk.restart();
+    assert_eq!(loaded.workers, workers[..1]);
+    assert_eq!(loaded.last_worker, WorkerId(2), "its number is not given again");
+    let attempt = desk.archive().job(JobId(1)).unwrap().unwrap().row.attempt.unwrap();
+    assert_eq!(&*attempt.worker_name, "zwei", "its attempts keep its name");
+}
+
+pub(in crate::store) fn bodies_and_labels_come_back(backend: &mut dyn Backend) {
+    let mut desk = Desk::new(backend);
+    let body = Body {
+        environment: vec![("A".into(), "ä \"quoted\"\n".into())],
+        args: vec!["--fast".into(), String::new()],
+        input: Some("{}".into()),
+    };
+    let labels = vec![("team".to_owned(), "blue".to_owned()), ("tier".to_owned(), "1".to_owned())];
+    let full = Details { body: body.clone(), labels: labels.clone() };
+    let only_labels = Details { body: Body::default(), labels: labels.clone() };
+    let with = |number, details| Change::Added(AddedJob { details: Some(Box::new(details)), ..job(number) });
+    desk.commit(vec![with(1, full), with(2, only_labels), with(3, Details::default()), added(4)]);
+    desk.restart();
+    let ids = [4, 3, 2, 1].map(JobId);
+    assert_eq!(desk.archive().bodies(&ids).unwrap(), [(JobId(1), body.clone())]);
+    let record = desk.archive().job(JobId(1)).unwrap().unwrap();
+    assert_eq!((record.body, &record.row.labels), (body, &labels));
+    let rows = desk.archive().jobs(&JobFilter { limit: 10, ..JobFilter::default() }).unwrap();
+    let labelled: Vec<_> = rows.iter().map(|row| row.labels.len()).collect();
+    assert_eq!(labelled, [0, 0, 2, 2]);
+}
+
+pub(in crate::store) fn lists_obey_every_filter(backend: &mut dyn Backend) {
+    let mut desk = Desk::new(backend);
+    let labels = vec![("team".to_owned(), "blue".to_owned())];
+    let labelled = Details { body: Body::default(), labels };
+    desk.commit(vec![
+        added(1),
+        Change::Added(AddedJob { revision: Revision(2), ..job(2) }),
+        Change::Added(AddedJob { details: Some(Box::new(labelled.clone())), ..job(3) }),
+        Change::Added(AddedJob { batch: Some(JobId(4)), ..job(4) }),
+        Change::Added(AddedJob { batch: Some(JobId(4)), details: Some(Box::new(labelled)), ..job(5) }),
+        Change::Added(AddedJob { retry_of: Some(JobId(1)), ..job(6) }),
+    ]);
+    desk.commit(vec![
+        assigned_as(1, 1, 1, 8),
+        assigned_as(2, 2, 1, 9),
+        assigned_as(3, 3, 1, 8),
+        started(3, 3),
+    ]);
+    desk.commit(vec![succeeded(1, 1), ended(2, State::Failed, Some(closed(2, 2, Outcome::Failed)))]);
+    desk.commit(vec![ended(4, State::Cancelled, None)]);
+    let none = JobFilter::default;
+    let states = |states: &[State]| JobFilter { states: states.to_vec(), ..JobFilter::default() };
+    assert_eq!(desk.list(none()), [6, 5, 4, 3, 2, 1]);
+    assert_eq!(desk.list(states(&[State::Queued])), [6, 5]);
+    assert_eq!(desk.list(states(&[State::Running, State::Succeeded])), [3, 1]);
+    assert_eq!(desk.list(states(&[State::Failed, State::Cancelled, State::Failed])), [4, 2]);
+    assert_eq!(desk.list(states(&State::ALL)), [6, 5, 4, 3, 2, 1]);
+    assert_eq!(desk.list(JobFilter { name: Some("mail".into()), ..none() }), [2]);
+    assert_eq!(desk.list(JobFilter { name: Some("resize".into()), ..none() }), [6, 5, 4, 3, 1]);
+    assert!(desk.list(JobFilter { name: Some("unheard".into()), ..none() }).is_empty());
+    assert_eq!(desk.list(JobFilter { name: Some("mail".into()), ..states(&[State::Failed]) }), [2]);
+    assert!(desk.list(JobFilter { name: Some("resize".into()), ..states(&[State::Failed]) }).is_empty());
+    assert_eq!(desk.list(JobFilter { worker: Some(WorkerId(8)), ..none() }), [3, 1]);
+    assert_eq!(desk.list(JobFilter { worker: Some(WorkerId(8)), ..states(&[State::Succeeded]) }), [1]);
+    assert_eq!(desk.list(JobFilter { batch: Some(JobId(4)), ..none() }), [5, 4]);
+    assert_eq!(desk.list(JobFilter { batch: Some(JobId(4)), ..states(&[State::Cancelled]) }), [4]);
+    let blue = || Some(("team".to_owned(), "blue".to_owned()));
+    assert_eq!(desk.list(JobFilter { label: blue(), ..none() }), [5, 3]);
+    assert_eq!(desk.list(JobFilter { label: blue(), ..states(&[State::Running]) }), [3]);
+    assert!(desk.list(JobFilter { label: Some(("team".into(), "red".into())), ..none() }).is_empty());
+    assert_eq!(desk.list(JobFilter { since: Some(Timestamp(1_005)), ..none() }), [6, 5]);
+    assert_eq!(desk.list(JobFilter { until: Some(Timestamp(1_003)), ..none() }), [2, 1]);
+    assert!(desk.list(JobFilter { since: Some(Timestamp(9_999)), ..none() }).is_empty());
+    assert!(desk.list(JobFilter { until: Some(Timestamp(0)), ..none() }).is_empty());
+    let row = &desk.archive().jobs(&JobFilter { limit: 1, ..none() }).unwrap()[0];
+    assert_eq!((row.retry_of, row.batch), (Some(JobId(1)), None));
+}
+
+pub(in crate::store) fn pages_follow_one_another(backend: &mut dyn Backend) {
+    let mut desk = Desk::new(backend);
+    // Enough for several blocks of a coarse index; every third one ends, a third of those badly.
+    let total = 10_000;
+    desk.commit((1..=total).map(added).collect());
+    let ending = |number: u64| match number {
+        n if n % 9 == 0 => Some(ended(n, State::Failed, Some(closed(n, n, Outcome::Failed)))),
+        n if n % 3 == 0 => Some(succeeded(n, n)),
+        _ => None,
+    };
+    desk.commit((1..=total).filter(|n| n % 3 == 0).map(|n| assigned_as(n, n, 1, 1 + n % 2)).collect());
+    desk.commit((1..=total).filter_map(ending).collect());
+    let all = |filter: &JobFilter| {
+        let (mut before, mut seen) = (None, Vec::new());
+        loop {
+            let page = desk.list(JobFilter { before, limit: 400, ..filter.clone() });
+            let Some(last) = page.last() else { break seen };
+            before = Some(JobId(*last));
+            seen.extend(page);
+        }
+    };
+    let down = |keep: fn(&u64) -> bool| (1..=total).rev().filter(keep).collect::<Vec<_>>();
+    assert_eq!(all(&JobFilter::default()), down(|_| true));
+    let named = JobFilter { name: Some("resize".into()), ..JobFilter::default() };
+    assert_eq!(all(&named), down(|_| true));
+    let of = |states: &[State]| JobFilter { states: states.to_vec(), ..named.clone() };
+    assert_eq!(all(&of(&[State::Succeeded])), down(|n| n % 3 == 0 && n % 9 != 0));
+    assert_eq!(all(&of(&[State::Failed, State::Queued])), down(|n| n % 9 == 0 || n % 3 != 0));
+    let worker = JobFilter { worker: Some(WorkerId(2)), ..JobFilter::default() };
+    assert_eq!(all(&worker), down(|n| n % 3 == 0 && n % 2 == 1));
+    assert_eq!(desk.archive().jobs(&JobFilter { limit: 9_999, ..JobFilter::default() }).unwrap().len(), 500);
+}
+
+pub(in crate::store) fn the_last_end_of_a_definition_is_found(backend: &mut dyn Backend) {
+    let mut desk = Desk::new(backend);
+    assert_eq!(desk.archive().last_ended("resize").unwrap(), None);
+    desk.commit(vec![
+        added(1),
+        added(2),
+        added(3),
+        Change::Added(AddedJob { revision: Revision(2), ..job(4) }),
+    ]);
+    desk.commit(vec![assigned(1, 1), assigned(2, 2), assigned(4, 4)]);
+    desk.commit(vec![
+        succeeded(1, 1),
+        ended(2, State::Failed, Some(closed(2, 2, Outcome::Failed))),
+        succeeded(4, 4),
+    ]);
+    let last = |name: &str| desk.archive().last_ended(name).unwrap().map(|row| (row.job.0, row.state));
+    assert_eq!(last("resize"), Some((2, State::Failed)));
+    assert_eq!(last("mail"), Some((4, State::Succeeded)));
+    assert_eq!(last("unheard"), None);
+}

@@ -1,0 +1,82 @@
+//! The read side: everything is looked at, nothing is indexed.
+
+use std::sync::Arc;
+
+use protocol::container::Body;
+use protocol::{JobId, Revision};
+use scheduler::input::{GroupNo, KeyHolder};
+use scheduler::step::WorkerRow;
+
+use super::{MemoryStore, World};
+use crate::store::{
+    Archive, AttemptRow, JOBS_MAX, JobFilter, JobRecord, JobRow, ReadError, StoredDefinition,
+};
+
+impl World {
+    fn named(&self, mut attempt: AttemptRow) -> AttemptRow {
+        attempt.worker_name = self.names.get(&attempt.worker).cloned().unwrap_or_else(|| Arc::from(""));
+        attempt
+    }
+
+    fn shown(&self, row: &JobRow) -> JobRow {
+        JobRow { attempt: row.attempt.clone().map(|attempt| self.named(attempt)), ..row.clone() }
+    }
+
+    fn find<'w>(&'w self, filter: &'w JobFilter) -> impl Iterator<Item = JobRow> + 'w {
+        let rows = self.jobs.values().rev().map(|kept| &kept.record.row);
+        rows.filter(|row| is_meant(filter, row)).map(|row| self.shown(row))
+    }
+}
+
+fn is_meant(filter: &JobFilter, row: &JobRow) -> bool {
+    (filter.states.is_empty() || filter.states.contains(&row.state))
+        && filter.name.as_ref().is_none_or(|name| *name == row.definition)
+        && filter
+            .worker
+            .is_none_or(|worker| row.attempt.as_ref().is_some_and(|attempt| attempt.worker == worker))
+        && filter.label.as_ref().is_none_or(|label| row.labels.contains(label))
+        && filter.batch.is_none_or(|batch| row.batch == Some(batch))
+        && filter.since.is_none_or(|since| row.created_at >= since)
+        && filter.until.is_none_or(|until| row.created_at < until)
+        && filter.before.is_none_or(|before| row.job < before)
+}
+
+impl Archive for MemoryStore {
+    fn job(&self, id: JobId) -> Result<Option<JobRecord>, ReadError> {
+        let world = self.world();
+        Ok(world.jobs.get(&id).map(|kept| JobRecord {
+            row: world.shown(&kept.record.row),
+            past: kept.record.past.iter().cloned().map(|attempt| world.named(attempt)).collect(),
+            ..kept.record.clone()
+        }))
+    }
+
+    fn jobs(&self, filter: &JobFilter) -> Result<Vec<JobRow>, ReadError> {
+        Ok(self.world().find(filter).take(filter.limit.min(JOBS_MAX)).collect())
+    }
+
+    fn key(&self, key: &str) -> Result<(Option<KeyHolder>, GroupNo), ReadError> {
+        let world = self.world();
+        Ok((world.keys.get(key).copied(), world.loaded.group))
+    }
+
+    fn bodies(&self, ids: &[JobId]) -> Result<Vec<(JobId, Body)>, ReadError> {
+        let world = self.world();
+        let body = |id: &JobId| Some((*id, world.jobs.get(id)?.record.body.clone()));
+        Ok(ids.iter().filter_map(body).filter(|(_, body)| !body.is_empty()).collect())
+    }
+
+    fn definition(&self, revision: Revision) -> Result<Option<StoredDefinition>, ReadError> {
+        Ok(self.world().definitions.get(&revision).cloned())
+    }
+
+    fn workers(&self) -> Result<Vec<WorkerRow>, ReadError> {
+        Ok(self.world().workers.values().cloned().collect())
+    }
+
+    fn last_ended(&self, definition: &str) -> Result<Option<JobRow>, ReadError> {
+        let world = self.world();
+        let filter = JobFilter { name: Some(definition.to_owned()), ..JobFilter::default() };
+        Ok(world.find(&filter).find(|row| row.state.has_ended()))
+    }
+}

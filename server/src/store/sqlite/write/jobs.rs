@@ -1,0 +1,318 @@
+//! What happens to one job becomes one or a few statements.
+//!
+//! Each says in its `WHERE` what the row must have been before; a row count other than one is a refusal, which names what was
+//! expected and what is there.
+
+use protocol::{JobId, Token};
+use rusqlite::{OptionalExtension, params};
+use scheduler::definition::RetryPolicy;
+use scheduler::job::State;
+use scheduler::step::{AddedJob, Assigned, ClosedAttempt, Ended};
+
+use super::{BLOCK_SHIFT, Done, Failure, Pen, SEEN_NAME};
+use crate::store::fold::{Expected, Waiting, Write};
+use crate::store::losses;
+use crate::store::sqlite::{codes, rows};
+
+impl Pen<'_> {
+    pub(super) fn job(&mut self, write: &Write<'_>) -> Done {
+        match (write.added, write.assigned) {
+            (Some(added), assigned) => self.insert(write, added, assigned)?,
+            (None, Some(assigned)) => self.assign(write, assigned)?,
+            (None, None) if write.due => self.due(write)?,
+            (None, None) => {}
+        }
+        match (write.waiting, write.ended) {
+            (Some(waiting), _) => self.wait(write, waiting),
+            (None, Some(ended)) => self.end(write, ended),
+            (None, None)
+                if write.assigned.is_none() && (write.started.is_some() || write.stopping.is_some()) =>
+            {
+                self.advance(write)
+            }
+            (None, None) => Ok(()),
+        }
+    }
+
+    fn insert(&mut self, write: &Write<'_>, added: &AddedJob, assigned: Option<&Assigned>) -> Done {
+        let job = added.job.0.cast_signed();
+        if job <= self.last_job {
+            return Err(self.refusal(write.job, Expected::Absent)?);
+        }
+        self.highest.job = self.highest.job.max(job);
+        let block = job >> BLOCK_SHIFT;
+        let accepted = added.created_at.0;
+        let times = self.blocks.entry(block).or_insert((accepted, accepted));
+        *times = (times.0.min(accepted), times.1.max(accepted));
+        let definition = self.definition_ids(added.revision)?;
+        self.see(SEEN_NAME, definition.name, block)?;
+        let details = added.details.as_deref().map_or(Ok(0), |details| self.details(job, details))?;
+        let state = if write.due { State::Queued } else { added.state };
+        let timeout = rows::timeout_code(added.timeout);
+        let batch = added.batch.map(|job| job.0.cast_signed());
+        let retry_of = added.retry_of.map(|job| job.0.cast_signed());
+        let Some(assigned) = assigned else {
+            self.statements.insert_waiting.on(self.connection)?.execute(params![
+                job,
+                definition.id,
+                codes::of_state(state),
+                added.priority,
+                accepted,
+                added.due_at.0,
+                timeout,
+                batch,
+                retry_of,
+                details,
+            ])?;
+            return Ok(());
+        };
+        self.assigned(assigned)?;
+        let (started_at, container) = started(write);
+        self.statements.insert_assigned.on(self.connection)?.execute(params![
+            job,
+            definition.id,
+            live_state(write),
+            added.priority,
+            accepted,
+            added.due_at.0,
+            timeout,
+            batch,
+            retry_of,
+            details,
+            assigned.number.0,
+            assigned.token.fence.0.cast_signed(),
+            assigned.token.nonce.0.cast_signed(),
+            assigned.worker.0.cast_signed(),
+            assigned.session.0.cast_signed(),
+            assigned.at.0,
+            started_at,
+            container,
+            write.stopping.map(codes::of_stop),
+        ])?;
+        Ok(())
+    }
+
+    fn assign(&mut self, write: &Write<'_>, assigned: &Assigned) -> Done {
+        self.assigned(assigned)?;
+        let job = write.job.0.cast_signed();
+        let before = codes::of_state(if write.due { State::Scheduled } else { State::Queued });
+        let (started_at, container) = started(write);
+        let values = params![
+            job,
+            before,
+            live_state(write),
+            assigned.number.0,
+            assigned.token.fence.0.cast_signed(),
+            assigned.token.nonce.0.cast_signed(),
+            assigned.worker.0.cast_signed(),
+            assigned.session.0.cast_signed(),
+            assigned.at.0,
+            started_at,
+            container,
+            write.stopping.map(codes::of_stop),
+        ];
+        if self.statements.assign.on(self.connection)?.execute(values)? == 1 {
+            return Ok(());
+        }
+        // Not its first attempt, or not as expected.
+        let superseded = self
+            .connection
+            .prepare_cached(include_str!("../queries/supersede.sql"))?
+            .execute((job, before))?;
+        if superseded == 0 {
+            return Err(self.refusal(write.job, write.expected)?);
+        }
+        self.connection.prepare_cached(include_str!("../queries/reassign.sql"))?.execute(values)?;
+        Ok(())
+    }
+
+    fn due(&mut self, write: &Write<'_>) -> Done {
+        let changed = self.statements.due.on(self.connection)?.execute([write.job.0.cast_signed()])?;
+        self.one(changed, write)
+    }
+
+    fn advance(&mut self, write: &Write<'_>) -> Done {
+        let Some(held) = Held::of(write) else { return Ok(()) };
+        let (started_at, container) = started(write);
+        let changed = self.statements.advance.on(self.connection)?.execute(params![
+            held.job,
+            held.fence,
+            held.nonce,
+            held.highest_state,
+            started_at,
+            container,
+            write.stopping.map(codes::of_stop),
+        ])?;
+        self.one(changed, write)
+    }
+
+    fn wait(&mut self, write: &Write<'_>, waiting: Waiting<'_>) -> Done {
+        let closed = waiting.closed;
+        let held = Held::new(closed.token, write);
+        let (started_at, container) = started(write);
+        let own = RetryPolicy::OWN_BUDGET.contains(&closed.outcome);
+        let losses = if losses::counts(closed.outcome) { self.losses(held.job, closed)? } else { None };
+        let changed = self.statements.wait.on(self.connection)?.execute(params![
+            held.job,
+            held.fence,
+            held.nonce,
+            held.highest_state,
+            closed.started_at.map(|at| at.0).or(started_at),
+            container,
+            write.stopping.map(codes::of_stop),
+            codes::of_outcome(closed.outcome),
+            closed.exit_code,
+            some(&closed.message),
+            closed.ended_at.0,
+            closed.output.stdout.cast_signed(),
+            closed.output.stderr.cast_signed(),
+            closed.result,
+            closed.released.map(codes::of_release),
+            codes::of_state(waiting.state),
+            waiting.due_at.0,
+            own,
+            losses,
+        ])?;
+        self.one(changed, write)
+    }
+
+    fn end(&mut self, write: &Write<'_>, ended: &Ended) -> Done {
+        let job = write.job.0.cast_signed();
+        let moved = match &ended.closed {
+            Some(closed) => self.end_held(write, ended, closed)?,
+            None => self.statements.end_idle.on(self.connection)?.execute(params![
+                job,
+                codes::of_state(ended.state),
+                ended.at.0,
+                some(&ended.reason),
+                ended.confirmed,
+            ])?,
+        };
+        if moved == 0 && self.is_settled(ended)? {
+            return Ok(());
+        }
+        self.one(moved, write)?;
+        let removed = self.statements.remove.on(self.connection)?.execute([job])?;
+        self.one(removed, write)
+    }
+
+    fn end_held(
+        &mut self,
+        write: &Write<'_>,
+        ended: &Ended,
+        closed: &ClosedAttempt,
+    ) -> Result<usize, Failure> {
+        let held = Held::new(closed.token, write);
+        let (started_at, container) = started(write);
+        Ok(self.statements.end_held.on(self.connection)?.execute(params![
+            held.job,
+            held.fence,
+            held.nonce,
+            held.highest_state,
+            closed.started_at.map(|at| at.0).or(started_at),
+            container,
+            write.stopping.map(codes::of_stop),
+            codes::of_outcome(closed.outcome),
+            closed.exit_code,
+            some(&closed.message),
+            closed.ended_at.0,
+            closed.output.stdout.cast_signed(),
+            closed.output.stderr.cast_signed(),
+            closed.result,
+            closed.released.map(codes::of_release),
+            codes::of_state(ended.state),
+            ended.at.0,
+            some(&ended.reason),
+            ended.confirmed,
+        ])?)
+    }
+
+    /// Whether the job has ended by this very attempt with this very outcome: then there is nothing to do.
+    fn is_settled(&self, ended: &Ended) -> Result<bool, Failure> {
+        let Some(closed) = &ended.closed else { return Ok(false) };
+        let mut statement = self.connection.prepare_cached(
+            "SELECT 1 FROM ended WHERE id = ?1 AND fence = ?2 AND nonce = ?3 AND state = ?4 AND outcome = ?5",
+        )?;
+        Ok(statement.exists(params![
+            ended.job.0.cast_signed(),
+            closed.token.fence.0.cast_signed(),
+            closed.token.nonce.0.cast_signed(),
+            codes::of_state(ended.state),
+            codes::of_outcome(closed.outcome),
+        ])?)
+    }
+
+    /// The job's losses with this one.
+    fn losses(&mut self, job: i64, closed: &ClosedAttempt) -> Result<Option<String>, Failure> {
+        let mut statement = self.connection.prepare_cached("SELECT losses FROM jobs WHERE id = ?1")?;
+        let stored = statement.query_row([job], |row| rows::losses(row, 0)).optional()?.unwrap_or_default();
+        let instants: Vec<i64> = losses::with(stored, closed.ended_at).into_iter().map(|at| at.0).collect();
+        Ok(rows::json_code(&instants))
+    }
+
+    fn one(&self, changed: usize, write: &Write<'_>) -> Done {
+        if changed == 1 { Ok(()) } else { Err(self.refusal(write.job, write.expected)?) }
+    }
+
+    /// Names what was expected and what is there.
+    fn refusal(&self, job: JobId, expected: Expected) -> Result<Failure, Failure> {
+        let found: Option<(i64, Option<i64>)> = self
+            .connection
+            .prepare_cached("SELECT state, fence FROM all_jobs WHERE id = ?1")?
+            .query_row([job.0.cast_signed()], |row| Ok((row.get(0)?, row.get(1)?)))
+            .optional()?;
+        let there = match found {
+            None if expected == Expected::Absent => "its number was given before".to_owned(),
+            None => "it does not exist".to_owned(),
+            Some((state, fence)) => {
+                let state = codes::state(state).map_or("in an unknown state", State::name);
+                fence.map_or_else(
+                    || format!("it is {state}"),
+                    |fence| format!("it is {state}, last attempt {fence}"),
+                )
+            }
+        };
+        Ok(Failure::Refused(format!("job {job}: expected {expected}, but {there}")))
+    }
+}
+
+/// How the row of a held job is found.
+struct Held {
+    job: i64,
+    fence: i64,
+    nonce: i64,
+    /// Assigned if it must not have started, else running.
+    highest_state: i64,
+}
+
+impl Held {
+    fn of(write: &Write<'_>) -> Option<Self> {
+        match write.expected {
+            Expected::Unstarted(token) | Expected::Held(token) => Some(Self::new(token, write)),
+            Expected::Absent | Expected::Scheduled | Expected::Queued | Expected::Idle => None,
+        }
+    }
+
+    fn new(token: Token, write: &Write<'_>) -> Self {
+        let unstarted = matches!(write.expected, Expected::Unstarted(_));
+        Self {
+            job: token.job.0.cast_signed(),
+            fence: token.fence.0.cast_signed(),
+            nonce: token.nonce.0.cast_signed(),
+            highest_state: codes::of_state(if unstarted { State::Assigned } else { State::Running }),
+        }
+    }
+}
+
+fn live_state(write: &Write<'_>) -> i64 {
+    codes::of_state(if write.started.is_some() { State::Running } else { State::Assigned })
+}
+
+fn started<'g>(write: &Write<'g>) -> (Option<i64>, Option<&'g str>) {
+    write.started.map_or((None, None), |(at, container)| (Some(at.0), some(container)))
+}
+
+/// Empty texts are stored as null.
+fn some(text: &str) -> Option<&str> {
+    (!text.is_empty()).then_some(text)
+}
