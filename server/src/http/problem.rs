@@ -1,4 +1,4 @@
-//! Every error becomes a problem document (RFC 9457). Handlers return a [`Problem`]; [`super::front`] writes it, because it alone
+//! Every error becomes a problem document (RFC 9457). Handlers return a [`Problem`]; `front` writes it, because it alone
 //! knows the request's id.
 //!
 //! What a client sent is shown back shortened and escaped, never a secret. The cause of a 5xx goes to the log, not to the client.

@@ -230,4 +230,26 @@ mod tests {
         let array = read_array(br#"[{"name":"a"},{"args":[1]}]"#, |_| Ok(())).unwrap_err();
         assert!(format!("{array:?}").contains("jobs[1].args"), "{array:?}");
     }
+
+    proptest::proptest! {
+        #[test]
+        fn whatever_comes_is_read_or_refused(text in r#"[\[\]{}:,"\\\PC]{0,60}"#, bytes: Vec<u8>) {
+            for text in [text.as_bytes(), &bytes] {
+                // Only a panic would be wrong.
+                let _ = (read_one(text), read_lines(text, |_| Ok(())), read_array(text, |_| Ok(())));
+            }
+        }
+
+        #[test]
+        fn what_is_well_formed_is_read_as_it_was_written(
+            environment in proptest::collection::btree_map("[A-Z_][A-Z0-9_]{0,8}", "[ -~é€]{0,20}", 0..5),
+            args in proptest::collection::vec("[^\0]{0,20}", 0..5),
+        ) {
+            let text = serde_json::json!({ "environment": environment, "args": args }).to_string();
+            let job = read_one(text.as_bytes()).unwrap();
+            let body = job.details.unwrap_or_default().body;
+            proptest::prop_assert_eq!(body.environment.into_iter().collect::<std::collections::BTreeMap<_, _>>(), environment);
+            proptest::prop_assert_eq!(body.args, args);
+        }
+    }
 }
