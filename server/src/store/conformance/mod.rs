@@ -32,6 +32,7 @@ macro_rules! conforms {
             the_same_end_twice_changes_nothing,
             keys_are_read_with_the_commit_that_was_seen,
             late_notes_are_kept,
+            a_late_report_of_what_is_known_is_no_note,
             workers_are_kept_until_forgotten,
             bodies_and_labels_come_back,
             lists_obey_every_filter,

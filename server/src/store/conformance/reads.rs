@@ -2,14 +2,14 @@
 
 use protocol::container::Body;
 use protocol::report::Outcome;
-use protocol::{JobId, Revision, Timestamp, WorkerId};
+use protocol::{JobId, Revision, Timestamp, Token, WorkerId};
 use scheduler::input::{Details, GroupNo, KeyHolder};
 use scheduler::job::State;
 use scheduler::step::{AddedJob, Change, Note, WorkerRow};
 
 use super::Backend;
 use super::desk::*;
-use crate::store::JobFilter;
+use crate::store::{JOBS_MAX, JobFilter};
 
 pub(in crate::store) fn keys_are_read_with_the_commit_that_was_seen(backend: &mut dyn Backend) {
     let mut desk = Desk::new(backend);
@@ -39,6 +39,37 @@ pub(in crate::store) fn late_notes_are_kept(backend: &mut dyn Backend) {
     desk.restart();
     let kept = desk.archive().job(JobId(1)).unwrap().unwrap().notes;
     assert_eq!(kept, (1..).map(Timestamp).zip(notes).collect::<Vec<_>>());
+}
+
+pub(in crate::store) fn a_late_report_of_what_is_known_is_no_note(backend: &mut dyn Backend) {
+    let mut desk = Desk::new(backend);
+    let again = waiting(closed(1, 1, Outcome::Failed), State::Queued);
+    desk.commit(vec![added(1), assigned(1, 1), started(1, 1), again]);
+    desk.commit(vec![assigned_as(1, 2, 2, 1), started(1, 2)]);
+    desk.commit(vec![succeeded(1, 2)]);
+    let (bearer, stranger) = (WorkerId(1), WorkerId(2));
+    let report = |fence, worker, said: &str| Change::Noted {
+        job: JobId(1),
+        at: Timestamp(9),
+        note: Note::LateReport { token: token(1, fence), worker, said: said.into() },
+    };
+    desk.commit(vec![
+        report(1, bearer, "running"),
+        report(1, bearer, "failed"),
+        report(2, bearer, "running"),
+        report(2, bearer, "succeeded"),
+    ]);
+    let nobody = Token { job: JobId(77), ..token(1, 1) };
+    let note = Note::LateReport { token: nobody, worker: bearer, said: "succeeded".into() };
+    desk.commit(vec![Change::Noted { job: JobId(77), at: Timestamp(9), note }]);
+    let notes = |desk: &Desk<'_>| desk.archive().job(JobId(1)).unwrap().unwrap().notes.len();
+    assert_eq!(notes(&desk), 0);
+    desk.commit(vec![
+        report(1, bearer, "succeeded"),
+        report(2, bearer, "failed"),
+        report(2, stranger, "succeeded"),
+    ]);
+    assert_eq!(notes(&desk), 3, "what contradicts the record is kept");
 }
 
 pub(in crate::store) fn workers_are_kept_until_forgotten(backend: &mut dyn Backend) {
@@ -157,7 +188,10 @@ pub(in crate::store) fn pages_follow_one_another(backend: &mut dyn Backend) {
     assert_eq!(all(&of(&[State::Failed, State::Queued])), down(|n| n % 9 == 0 || n % 3 != 0));
     let worker = JobFilter { worker: Some(WorkerId(2)), ..JobFilter::default() };
     assert_eq!(all(&worker), down(|n| n % 3 == 0 && n % 2 == 1));
-    assert_eq!(desk.archive().jobs(&JobFilter { limit: 9_999, ..JobFilter::default() }).unwrap().len(), 500);
+    assert_eq!(
+        desk.archive().jobs(&JobFilter { limit: 9_999, ..JobFilter::default() }).unwrap().len(),
+        JOBS_MAX
+    );
 }
 
 pub(in crate::store) fn the_last_end_of_a_definition_is_found(backend: &mut dyn Backend) {

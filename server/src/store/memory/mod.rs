@@ -16,13 +16,8 @@ use scheduler::step::{AddedJob, Assigned, Change, ClosedAttempt, Ended, Note, Wo
 
 use super::fold::{Expected, expectation};
 use super::{
-<<<<<<< HEAD:server/src/store/memory.rs
-    Archive, AttemptRow, CommitError, Group, JOBS_MAX, JobFilter, JobRecord, JobRow, LiveAttempt, LiveJob,
-    LoadError, Loaded, ReadError, Store, StoredDefinition, late, losses,
-=======
     AttemptRow, CommitError, Group, JobRecord, JobRow, LiveAttempt, LiveJob, LoadError, Loaded, Store,
-    StoredDefinition, losses,
->>>>>>> e597b41 (Give the parts of the store, and of its suite, files of their own):server/src/store/memory/mod.rs
+    StoredDefinition, late, losses,
 };
 
 /// Both sides of the store; clones share it. Loading it again is a restart.

@@ -6,13 +6,13 @@ mod statements;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
-use protocol::{JobId, Revision, Timestamp, WorkerId};
+use protocol::{Revision, Timestamp, WorkerId};
 use rusqlite::{Connection, OptionalExtension, params};
 use scheduler::input::{Details, GroupNo, KeyHolder};
-use scheduler::step::{Assigned, Note};
+use scheduler::step::Assigned;
 
 use self::statements::Statements;
-use super::{faults, rows};
+use super::{faults, notes, rows};
 use crate::store::fold::{Folded, WorkerChange, fold};
 use crate::store::{CommitError, Group, StoredDefinition};
 
@@ -93,7 +93,7 @@ fn in_transaction(connection: &Connection, known: &mut Known, group: &Group, fol
         pen.key(key, *holder, *at)?;
     }
     for (job, at, note) in &folded.notes {
-        pen.note(*job, *at, note)?;
+        notes::write(connection, *job, *at, note)?;
     }
     pen.finish(group.number)?;
     connection.prepare_cached("COMMIT")?.execute([])?;
@@ -178,14 +178,6 @@ impl<'c> Pen<'c> {
                 holder.digest.to_be_bytes(),
                 at.0
             ])?;
-        Ok(())
-    }
-
-    fn note(&mut self, job: JobId, at: Timestamp, note: &Note) -> Done {
-        let (kind, fence, nonce, worker, text) = rows::note_columns(note);
-        self.connection
-            .prepare_cached("INSERT INTO notes (job, at, kind, fence, nonce, worker, text) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)")?
-            .execute(params![job.0.cast_signed(), at.0, kind, fence, nonce, worker, text])?;
         Ok(())
     }
 
