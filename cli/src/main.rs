@@ -88,6 +88,10 @@ struct Asking {
 }
 
 fn main() -> ExitCode {
+    // A worker starts one of these per plain process, so it skips everything that is for people.
+    if std::env::args_os().nth(1).is_some_and(|verb| verb == "shim") {
+        return client::runtime::shim::run(std::env::args_os().skip(2));
+    }
     let program = match Program::try_parse() {
         Ok(program) => program,
         Err(error) => return usage::explain(&error),

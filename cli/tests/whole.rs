@@ -22,7 +22,8 @@ impl Dev {
     fn start() -> Self {
         let directory = tempfile::tempdir().unwrap();
         std::fs::write(directory.path().join("jobs.yaml"), JOBS_FILE).unwrap();
-        let mut command = longshore(&["dev", "--listen", "127.0.0.1:0", "--no-docker", "--allow-fake"]);
+        let mut command =
+            longshore(&["dev", "--listen", "127.0.0.1:0", "--no-docker", "--allow-fake", "--allow-process"]);
         command.current_dir(directory.path()).stdin(Stdio::null()).stderr(Stdio::piped());
         let mut process = command.spawn().unwrap();
         let mut lines = BufReader::new(process.stderr.take().unwrap()).lines().map_while(Result::ok);
@@ -84,6 +85,19 @@ fn a_job_is_followed_from_the_command_line_to_its_end() {
 }
 
 #[test]
+fn a_plain_process_runs_under_the_shim_of_the_same_binary() {
+    let dev = Dev::start();
+    let told =
+        said(&mut dev.longshore(&["run", "process", "--follow", "--", "echo out; echo err >&2; exit 7"]));
+    assert_eq!((told.code, told.out.as_str()), (7, "out\n"), "{told:?}");
+    assert!(told.err.contains("\nerr\n"), "{told:?}");
+    assert_eq!(
+        said(&mut longshore(&["shim"])).err,
+        "longshore shim: usage: longshore shim ATTEMPT_DIRECTORY\n"
+    );
+}
+
+#[test]
 fn a_waiting_person_learns_that_the_job_was_cancelled() {
     let dev = Dev::start();
     let mut waiting = dev.longshore(&["run", "long", "--wait"]).stderr(Stdio::piped()).spawn().unwrap();
@@ -129,5 +143,6 @@ fn a_server_beyond_loopback_without_tokens_is_refused() {
 const JOBS_FILE: &str = "\
 jobs:
   say: { runtime: fake, environment: { FAKE_STDOUT: hello, FAKE_STDERR: oops } }
+  process: { runtime: process, command: [/bin/sh, -c] }
   long: { runtime: fake, environment: { FAKE_SLEEP: 1h } }
 ";
