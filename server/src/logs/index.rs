@@ -30,7 +30,8 @@ pub(super) struct Contents {
 
 impl Contents {
     pub(super) fn add(&mut self, attempt: Attempt, place: Place) {
-        self.by_attempt.entry(attempt).or_default().push(place);
+        // Most attempts write once: no room is made for more before it is needed.
+        self.by_attempt.entry(attempt).or_insert_with(|| Vec::with_capacity(1)).push(place);
         self.records += 1;
     }
 

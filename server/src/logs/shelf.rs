@@ -286,5 +286,6 @@ fn index_path(directory: &Path, number: u64) -> PathBuf {
 /// A reader of the growing segment is told this many records at once: it reads a page at a time, and copies them under a lock.
 const ACTIVE_PLACES_MAX: usize = 4_096;
 
-/// A segment is sealed when it has this many records: bounds the memory that the active one's index takes to some 20 MiB.
+/// A segment is sealed when it has this many records: bounds the memory that the active one's index takes
+/// to some 30 MiB, if each is of another attempt.
 const RECORDS_MAX: usize = 1 << 18;
