@@ -10,6 +10,7 @@
 //! found here after a crash is true; what is missing had not happened, and what is torn counts as missing. A directory that does not
 //! say which attempt it is for is set aside, never fatal.
 
+mod ledger;
 mod record;
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
@@ -18,20 +19,15 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use protocol::Timestamp;
 use protocol::order::StopCause;
 use protocol::report::{OutputLengths, Stream};
-use protocol::{RuntimeKind, Timestamp, Token};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use worker::input::Exit;
 use worker::step::Launch;
 
-/// All attempt directories of one state directory.
-#[derive(Clone, Debug)]
-pub struct Ledger {
-    root: Arc<Path>,
-    aside: Arc<Path>,
-}
+pub use ledger::Ledger;
 
 /// The directory of one attempt. A cheap handle: everything is read and written by name.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -127,99 +123,6 @@ impl Progress {
                 (Some((from, to)), Some((_, other))) => Some((from, later(to, other))),
                 (one, other) => one.or(other),
             },
-        }
-    }
-}
-
-impl Ledger {
-    /// The ledger of this state directory; made if it is missing, readable for its owner only.
-    ///
-    /// # Errors
-    /// The directory cannot be made.
-    pub fn open(state: &Path) -> Result<Self, Error> {
-        let root = state.join("attempts");
-        make_private(&root)?;
-        Ok(Self { root: root.into(), aside: state.join("unreadable").into() })
-    }
-
-    /// Makes the directory of an attempt, with everything that its container needs: on disk when this returns. For an attempt that
-    /// has one already, that one. A plain process does not survive the machine, so its directory need not either.
-    ///
-    /// # Errors
-    /// The disk is full, or the name is taken by another attempt.
-    pub fn create(&self, launch: &Launch) -> Result<AttemptDir, Error> {
-        let dir = self.dir(launch.token);
-        match dir.launch() {
-            Ok(known) if known.token == launch.token => return Ok(dir),
-            Ok(other) => {
-                return Err(Error::Taken { path: dir.path.to_path_buf(), other: other.token.nonce });
-            }
-            // Left by a crash before anything could run.
-            Err(_) => {}
-        }
-        make_private(&dir.path)?;
-        for stream in Stream::ALL {
-            dir.output(stream)?;
-        }
-        let record = record::Record::from(launch);
-        if launch.spec.runtime == RuntimeKind::Process {
-            dir.put(ATTEMPT, &record)?;
-        } else {
-            dir.replace(ATTEMPT, &record)?;
-            sync(&self.root)?;
-        }
-        Ok(dir)
-    }
-
-    /// Where this attempt's directory is, whether it exists or not.
-    #[must_use]
-    pub fn dir(&self, token: Token) -> AttemptDir {
-        AttemptDir { path: self.root.join(format!("{}-{}", token.job, token.fence)).into() }
-    }
-
-    /// Every attempt that an earlier process has left. What cannot be read is moved to `<state>/unreadable` and logged.
-    ///
-    /// # Errors
-    /// The directory of directories cannot be read.
-    pub fn entries(&self) -> Result<Vec<Entry>, Error> {
-        let listing = fs::read_dir(&self.root).map_err(at(&self.root))?;
-        let mut entries = Vec::new();
-        for found in listing {
-            let path = found.map_err(at(&self.root))?.path();
-            match (AttemptDir { path: path.as_path().into() }).entry() {
-                Ok(entry) if self.dir(entry.launch.token) == entry.dir => entries.push(entry),
-                Ok(_) => self.set_aside(&path, "it holds an attempt with another number"),
-                // A crash while it was made: nothing can have run.
-                Err(Error::Io { source, .. })
-                    if source.kind() == io::ErrorKind::NotFound && is_blank(&path) =>
-                {
-                    AttemptDir { path: path.into() }.remove()?;
-                }
-                Err(error) => self.set_aside(&path, &describe(&error)),
-            }
-        }
-        Ok(entries)
-    }
-
-    fn set_aside(&self, path: &Path, why: &str) {
-        let name = path.file_name().unwrap_or_default();
-        let moved = make_private(&self.aside).map_err(|error| describe(&error)).and_then(|()| {
-            let mut target = self.aside.join(name);
-            for n in 1.. {
-                if !target.exists() {
-                    break;
-                }
-                target = self.aside.join(format!("{}.{n}", name.to_string_lossy()));
-            }
-            fs::rename(path, &target).map_err(|error| error.to_string())
-        });
-        match moved {
-            Ok(()) => {
-                tracing::error!(path = %path.display(), why, aside = %self.aside.display(), "an attempt directory cannot be read and was set aside")
-            }
-            Err(error) => {
-                tracing::error!(path = %path.display(), why, error, "an attempt directory can neither be read nor set aside")
-            }
         }
     }
 }
@@ -464,11 +367,6 @@ pub(crate) fn describe(error: &dyn std::error::Error) -> String {
     text
 }
 
-/// Whether nothing was ever written here.
-fn is_blank(path: &Path) -> bool {
-    AttemptDir { path: path.into() }.lengths() == OutputLengths::default()
-}
-
 fn make_private(path: &Path) -> Result<(), Error> {
     DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(at(path))
 }
@@ -491,117 +389,4 @@ const WATCHER: &str = "watcher";
 const PROGRAM: &str = "program";
 
 #[cfg(test)]
-mod tests {
-    use std::time::Duration;
-
-    use protocol::container::{Body, Volume};
-    use protocol::{ContainerSpec, Fence, JobId, Nonce, Revision};
-
-    use super::*;
-
-    fn launch(job: u64) -> Launch {
-        let spec = ContainerSpec {
-            image: "app:1".into(),
-            entrypoint: Some(vec!["/bin/app".into(), "-v".into()]),
-            command: vec!["a b".into(), String::new()],
-            environment: vec![("A".into(), "ü=1".into())],
-            volumes: vec![Volume { source: "/srv".into(), target: "/data".into(), read_only: true }],
-            stop_grace: Duration::from_millis(1500),
-            self_fence: Some(Duration::from_secs(5)),
-            log_bytes_max: 1 << 26,
-            ..ContainerSpec::default()
-        };
-        Launch {
-            token: Token { job: JobId(job), fence: Fence(3), nonce: Nonce(u64::MAX) },
-            revision: Revision(u128::MAX - 1),
-            name: "resize".into(),
-            spec: spec.into(),
-            body: Some(Body { args: vec!["--x".into()], ..Body::default() }),
-            time_left: Some(Duration::from_secs(60)),
-        }
-    }
-
-    fn ledger() -> (tempfile::TempDir, Ledger) {
-        let state = tempfile::tempdir().expect("a directory");
-        let ledger = Ledger::open(state.path()).expect("a ledger");
-        (state, ledger)
-    }
-
-    #[test]
-    fn what_was_written_is_read_again() {
-        let (_state, ledger) = ledger();
-        let dir = ledger.create(&launch(1)).expect("made");
-        let ending = Ending {
-            exit: Exit::Ran {
-                code: 3,
-                oom: true,
-                memory_limited: false,
-                ran: Duration::from_nanos(1_500_000_001),
-                result: Some("{}".into()),
-            },
-            output: OutputLengths { stdout: 5, stderr: 0 },
-            at: Timestamp(1_700_000_000_000),
-        };
-        assert_eq!(dir.record_stopping(StopCause::Timeout).expect("kept"), StopCause::Timeout);
-        dir.record_ending(&ending).expect("kept");
-        let entries = ledger.entries().expect("read");
-        assert_eq!(entries.len(), 1);
-        assert_eq!(entries[0].launch, launch(1));
-        assert_eq!(entries[0].stopping, Some(StopCause::Timeout));
-        assert_eq!(entries[0].ending.as_ref(), Some(&ending));
-        dir.remove().expect("gone");
-        dir.remove().expect("still gone");
-        assert!(ledger.entries().expect("read").is_empty());
-    }
-
-    #[test]
-    fn the_cause_and_the_end_that_were_kept_first_stay() {
-        let (_state, ledger) = ledger();
-        let dir = ledger.create(&launch(1)).expect("made");
-        dir.record_stopping(StopCause::Timeout).expect("kept");
-        assert_eq!(dir.record_stopping(StopCause::Cancel).expect("kept"), StopCause::Timeout);
-        let first = Ending { exit: Exit::Vanished, output: OutputLengths::default(), at: Timestamp(1) };
-        dir.record_ending(&first).expect("kept");
-        dir.record_ending(&Ending { at: Timestamp(2), ..first.clone() }).expect("ignored");
-        assert_eq!(dir.ending().expect("read"), Some(first));
-    }
-
-    #[test]
-    fn a_second_creation_is_the_first_one_and_another_nonce_is_refused() {
-        let (_state, ledger) = ledger();
-        let dir = ledger.create(&launch(1)).expect("made");
-        assert_eq!(ledger.create(&launch(1)).expect("found"), dir);
-        let mut other = launch(1);
-        other.token.nonce = Nonce(5);
-        assert!(matches!(ledger.create(&other), Err(Error::Taken { .. })));
-    }
-
-    #[test]
-    fn torn_directories_are_set_aside_and_hide_no_other() {
-        let (state, ledger) = ledger();
-        ledger.create(&launch(1)).expect("made");
-        let torn = ledger.create(&launch(2)).expect("made");
-        fs::write(torn.path().join(ATTEMPT), b"{\"token\":").expect("torn");
-        let strange = state.path().join("attempts/no-attempt");
-        fs::write(&strange, b"").expect("a file");
-        let exit = ledger.create(&launch(4)).expect("made");
-        fs::write(exit.path().join(EXIT), b"\0\0\0").expect("torn");
-
-        let mut entries = ledger.entries().expect("read");
-        entries.sort_by_key(|it| it.launch.token);
-        assert_eq!(entries.iter().map(|it| it.launch.token.job.0).collect::<Vec<_>>(), [1, 4]);
-        assert_eq!(entries[1].ending, None, "a torn end is no end");
-        assert_eq!(fs::read_dir(state.path().join("unreadable")).expect("aside").count(), 2);
-        // A crash in the middle of making one leaves nothing in the way of the next try.
-        fs::create_dir(state.path().join("attempts/5-3")).expect("empty");
-        ledger.create(&launch(5)).expect("made after all");
-    }
-
-    #[test]
-    fn nobody_else_can_read_what_holds_values() {
-        let (_state, ledger) = ledger();
-        let dir = ledger.create(&launch(1)).expect("made");
-        assert_eq!(fs::metadata(dir.path()).expect("there").mode() & 0o777, 0o700);
-        assert_eq!(fs::metadata(dir.path().join(ATTEMPT)).expect("there").mode() & 0o777, 0o600);
-    }
-}
+mod tests;

@@ -7,6 +7,8 @@
 //! ```
 //! The CLI is only a witness; what `inspect` says is believed. Until the engine answers, nothing is said.
 
+mod settle;
+
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
@@ -19,10 +21,11 @@ use tokio::time::sleep;
 use worker::input::{Exit, Fault, RuntimeEvent};
 use worker::step::Launch;
 
-use super::cli::{self, CallError};
-use super::container::{self, Container, Meaning};
+use self::settle::{Found, Witness};
+use super::Shared;
+use super::cli::CallError;
+use super::container::Container;
 use super::images::PullError;
-use super::{Shared, replay};
 use crate::attempt_dir::{AttemptDir, Ending, Pid, describe};
 use crate::clock;
 use crate::runtime::argv::{self, CommandLine};
@@ -48,24 +51,6 @@ pub(super) struct Attempt {
 enum End {
     Ended { exit: Exit, at: Uptime },
     Refused { cause: ReleaseCause, why: String },
-}
-
-/// How the CLI of an attempt ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Witness {
-    /// With this code.
-    Ended(i32),
-    /// It was not our child, and ended while we looked on: so it has seen what there was to see.
-    Finished,
-    /// It was killed, or ended who knows when.
-    Gone,
-}
-
-/// What is found after the CLI has ended.
-enum Found {
-    End(End),
-    /// Nothing was started, and that is nobody's verdict: try again.
-    Again(String),
 }
 
 impl Attempt {
@@ -237,124 +222,6 @@ impl Attempt {
         }
     }
 
-    /// Finds out what became of it. The CLI is gone.
-    async fn settle(&self, shared: &Arc<Shared>, witness: Witness) -> Found {
-        let chatter = self.chatter().await;
-        if witness == Witness::Ended(125)
-            && self.started.get().is_none()
-            && cli::unreachable(&chatter).is_some()
-        {
-            // A container that was made all the same is never started, and swept away later.
-            let error = CallError::Unreachable(cli::one_line(&chatter));
-            shared.note(&error);
-            return Found::End(unavailable(&error));
-        }
-        let mut replayed = false;
-        loop {
-            let Some(container) = self.inspect(shared).await else {
-                return self.absent(shared, witness, &chatter);
-            };
-            if !self.owns(&container) {
-                tracing::error!(container = self.name, "its name is taken by a container of another attempt");
-                let why = format!(
-                    "the name `{}` is taken by a container that belongs to another attempt",
-                    self.name
-                );
-                return Found::End(End::Refused { cause: ReleaseCause::RuntimeUnavailable, why });
-            }
-            match container.meaning() {
-                Meaning::Changing => sleep(LOOK_AGAIN).await,
-                Meaning::Failed(exit) => return Found::End(End::Ended { exit, at: clock::now().up }),
-                Meaning::Unstarted => {
-                    shared.remove_now(&self.name).await;
-                    return self.untouched("a container was made and never started");
-                }
-                Meaning::Running => {
-                    self.saw_start(shared, &container.id, container.started_at(clock::now()));
-                    replay::follow(shared, self).await;
-                    replayed = true;
-                }
-                Meaning::Ended => {
-                    self.saw_start(shared, &container.id, container.started_at(clock::now()));
-                    let saw_all =
-                        [Witness::Finished, Witness::Ended(container.exit_code())].contains(&witness);
-                    if replayed || !saw_all {
-                        replay::complete(shared, self).await;
-                    }
-                    if let Some(exit) = self.verdict(shared, &container, &chatter).await {
-                        return Found::End(End::Ended { exit, at: container.ended_at(clock::now()) });
-                    }
-                }
-            }
-        }
-    }
-
-    /// What the end of a container that ran means; nothing if the engine must be asked once more.
-    async fn verdict(&self, shared: &Shared, container: &Container, chatter: &str) -> Option<Exit> {
-        let spec = &self.launch.spec;
-        let exit = container.exit(spec.resources.memory_bytes.is_some(), self.oom.load(Ordering::Relaxed));
-        if let Some(message) = container::init_failure(spec.init, container.exit_code(), chatter) {
-            let code = Some(container.exit_code());
-            return Some(Exit::NotStarted { fault: Fault::Definition, code, message });
-        }
-        if self.is_stopping() || !container.looks_like_a_dead_engine() {
-            return Some(exit);
-        }
-        let lost = Exit::DaemonLost {
-            message: "the Docker daemon died under it".into(),
-            ran: Some(container.ran()),
-        };
-        if container.was_lost_by_the_engine() || shared.health.was_down_within(ENGINE_DEATH) {
-            return Some(lost);
-        }
-        // A daemon that is just leaving still answers, or has just stopped to.
-        sleep(SUSPICION).await;
-        shared.ping().await.is_ok().then_some(exit)
-    }
-
-    /// There is no container of that name.
-    fn absent(&self, shared: &Shared, witness: Witness, chatter: &str) -> Found {
-        if self.started.get().is_some() {
-            return Found::End(End::Ended { exit: Exit::Vanished, at: clock::now().up });
-        }
-        match witness {
-            _ if self.is_stopping() => self.untouched(""),
-            Witness::Ended(125) if chatter.contains("No such image") => {
-                shared.images.forget(&self.launch.spec);
-                Found::Again(cli::one_line(chatter))
-            }
-            Witness::Ended(125) => {
-                let message = cli::one_line(chatter);
-                let exit =
-                    Exit::NotStarted { fault: container::fault_of(&message), code: Some(125), message };
-                Found::End(End::Ended { exit, at: clock::now().up })
-            }
-            Witness::Ended(_) | Witness::Finished => {
-                Found::End(End::Ended { exit: Exit::Vanished, at: clock::now().up })
-            }
-            Witness::Gone => Found::Again("docker was killed before it made a container".into()),
-        }
-    }
-
-    fn untouched(&self, why: &str) -> Found {
-        if self.is_stopping() {
-            Found::End(not_started(Fault::Stopped, "stopped before it started".into()))
-        } else {
-            Found::Again(why.into())
-        }
-    }
-
-    /// Whether a container of this name is this attempt's: the same job and fence may be another attempt's if a database went back.
-    fn owns(&self, container: &Container) -> bool {
-        container.owner().is_some_and(|(_, _, token)| token == self.token())
-    }
-
-    /// What is at the end of its standard error: Docker's own words, if nothing was started.
-    async fn chatter(&self) -> String {
-        let dir = self.dir.clone();
-        super::blocking(move || replay::last_bytes(&dir, CHATTER_BYTES)).await.unwrap_or_default()
-    }
-
     fn progress(&self, shared: &Shared, phase: Phase) {
         shared.tell(RuntimeEvent::Progressed(self.token(), phase));
     }
@@ -409,14 +276,5 @@ const LOOK_AGAIN: Duration = Duration::from_millis(500);
 /// When a start is looked for because no event told it. A look costs 12 ms of CPU.
 const LOOK_FOR_START: Duration = Duration::from_secs(2);
 
-/// An engine that was gone within this time may have taken a container with it.
-const ENGINE_DEATH: Duration = Duration::from_secs(30);
-
-/// How long a suspicious end waits for a sign that the engine is leaving.
-const SUSPICION: Duration = Duration::from_secs(1);
-
 /// How long a survey waits for one verdict; what takes longer is told by its event.
 const CONCLUDE_LIMIT: Duration = Duration::from_secs(20);
-
-/// Docker's words fit into this.
-const CHATTER_BYTES: u64 = 8 * 1024;

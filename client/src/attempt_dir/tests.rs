@@ -1,0 +1,116 @@
+//! What must survive a crash does, and nothing torn is fatal.
+
+use std::time::Duration;
+
+use protocol::container::{Body, Volume};
+use protocol::{ContainerSpec, Fence, JobId, Nonce, Revision};
+
+use protocol::Token;
+
+use super::*;
+
+fn launch(job: u64) -> Launch {
+    let spec = ContainerSpec {
+        image: "app:1".into(),
+        entrypoint: Some(vec!["/bin/app".into(), "-v".into()]),
+        command: vec!["a b".into(), String::new()],
+        environment: vec![("A".into(), "ü=1".into())],
+        volumes: vec![Volume { source: "/srv".into(), target: "/data".into(), read_only: true }],
+        stop_grace: Duration::from_millis(1500),
+        self_fence: Some(Duration::from_secs(5)),
+        log_bytes_max: 1 << 26,
+        ..ContainerSpec::default()
+    };
+    Launch {
+        token: Token { job: JobId(job), fence: Fence(3), nonce: Nonce(u64::MAX) },
+        revision: Revision(u128::MAX - 1),
+        name: "resize".into(),
+        spec: spec.into(),
+        body: Some(Body { args: vec!["--x".into()], ..Body::default() }),
+        time_left: Some(Duration::from_secs(60)),
+    }
+}
+
+fn ledger() -> (tempfile::TempDir, Ledger) {
+    let state = tempfile::tempdir().expect("a directory");
+    let ledger = Ledger::open(state.path()).expect("a ledger");
+    (state, ledger)
+}
+
+#[test]
+fn what_was_written_is_read_again() {
+    let (_state, ledger) = ledger();
+    let dir = ledger.create(&launch(1)).expect("made");
+    let ending = Ending {
+        exit: Exit::Ran {
+            code: 3,
+            oom: true,
+            memory_limited: false,
+            ran: Duration::from_nanos(1_500_000_001),
+            result: Some("{}".into()),
+        },
+        output: OutputLengths { stdout: 5, stderr: 0 },
+        at: Timestamp(1_700_000_000_000),
+    };
+    assert_eq!(dir.record_stopping(StopCause::Timeout).expect("kept"), StopCause::Timeout);
+    dir.record_ending(&ending).expect("kept");
+    let entries = ledger.entries().expect("read");
+    assert_eq!(entries.len(), 1);
+    assert_eq!(entries[0].launch, launch(1));
+    assert_eq!(entries[0].stopping, Some(StopCause::Timeout));
+    assert_eq!(entries[0].ending.as_ref(), Some(&ending));
+    dir.remove().expect("gone");
+    dir.remove().expect("still gone");
+    assert!(ledger.entries().expect("read").is_empty());
+}
+
+#[test]
+fn the_cause_and_the_end_that_were_kept_first_stay() {
+    let (_state, ledger) = ledger();
+    let dir = ledger.create(&launch(1)).expect("made");
+    dir.record_stopping(StopCause::Timeout).expect("kept");
+    assert_eq!(dir.record_stopping(StopCause::Cancel).expect("kept"), StopCause::Timeout);
+    let first = Ending { exit: Exit::Vanished, output: OutputLengths::default(), at: Timestamp(1) };
+    dir.record_ending(&first).expect("kept");
+    dir.record_ending(&Ending { at: Timestamp(2), ..first.clone() }).expect("ignored");
+    assert_eq!(dir.ending().expect("read"), Some(first));
+}
+
+#[test]
+fn a_second_creation_is_the_first_one_and_another_nonce_is_refused() {
+    let (_state, ledger) = ledger();
+    let dir = ledger.create(&launch(1)).expect("made");
+    assert_eq!(ledger.create(&launch(1)).expect("found"), dir);
+    let mut other = launch(1);
+    other.token.nonce = Nonce(5);
+    assert!(matches!(ledger.create(&other), Err(Error::Taken { .. })));
+}
+
+#[test]
+fn torn_directories_are_set_aside_and_hide_no_other() {
+    let (state, ledger) = ledger();
+    ledger.create(&launch(1)).expect("made");
+    let torn = ledger.create(&launch(2)).expect("made");
+    fs::write(torn.path().join(ATTEMPT), b"{\"token\":").expect("torn");
+    let strange = state.path().join("attempts/no-attempt");
+    fs::write(&strange, b"").expect("a file");
+    let exit = ledger.create(&launch(4)).expect("made");
+    fs::write(exit.path().join(EXIT), b"\0\0\0").expect("torn");
+
+    let mut entries = ledger.entries().expect("read");
+    entries.sort_by_key(|it| it.launch.token);
+    assert_eq!(entries.iter().map(|it| it.launch.token.job.0).collect::<Vec<_>>(), [1, 4]);
+    assert_eq!(entries[1].ending, None, "a torn end is no end");
+    assert_eq!(fs::read_dir(state.path().join("unreadable")).expect("aside").count(), 2);
+    // A crash in the middle of making one leaves nothing in the way of the next try.
+    fs::create_dir(state.path().join("attempts/5-3")).expect("empty");
+    ledger.create(&launch(5)).expect("made after all");
+}
+
+#[test]
+fn nobody_else_can_read_what_holds_values() {
+    let (_state, ledger) = ledger();
+    let dir = ledger.create(&launch(1)).expect("made");
+    assert_eq!(fs::metadata(dir.path()).expect("there").mode() & 0o777, 0o700);
+    assert_eq!(fs::metadata(dir.path().join(ATTEMPT)).expect("there").mode() & 0o777, 0o600);
+}

@@ -1,0 +1,324 @@
+//! Nothing is lost silently, nothing waits for another, and a restart goes on where it was.
+
+use protocol::report::ChunkData;
+use protocol::{Fence, JobId, Nonce};
+
+use super::*;
+
+fn token(job: u64) -> Token {
+    Token { job: JobId(job), fence: Fence(job), nonce: Nonce(7) }
+}
+
+fn mark(token: Token, offset: u64) -> OutputMark {
+    OutputMark { token, stream: Stream::Stdout, offset }
+}
+
+fn stdout(bytes: u64) -> OutputLengths {
+    OutputLengths { stdout: bytes, stderr: 0 }
+}
+
+fn size(chunks: &[Chunk]) -> usize {
+    chunks.iter().map(|it| (it.end() - it.offset) as usize).sum()
+}
+
+#[tokio::test]
+async fn output_is_done_only_when_it_is_finished_and_acknowledged() {
+    let (logs, mut done) = Logs::new();
+    logs.push(token(1), Stream::Stdout, b"hello");
+    let frame = logs.next().await;
+    assert_eq!(frame[0].data, ChunkData::Bytes(b"hello".to_vec()));
+    logs.acknowledge(&[mark(token(1), 5)]);
+    assert!(done.try_recv().is_err(), "it may still write");
+    logs.finish(token(1), stdout(5));
+    assert_eq!(done.recv().await, Some(token(1)));
+}
+
+#[tokio::test]
+async fn an_attempt_that_wrote_nothing_is_done_at_once() {
+    let (logs, mut done) = Logs::new();
+    logs.finish(token(1), OutputLengths::default());
+    assert_eq!(done.recv().await, Some(token(1)));
+}
+
+#[tokio::test]
+async fn small_outputs_of_many_attempts_share_a_frame() {
+    let (logs, _done) = Logs::new();
+    for job in 0..1_000 {
+        logs.push(token(job), Stream::Stderr, &[b'x'; 100]);
+    }
+    let frame = logs.next().await;
+    assert!(frame.len() > 400 && size(&frame) <= FRAME_BYTES_MAX, "{} chunks", frame.len());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_session_has_a_window_and_a_new_one_starts_at_the_last_mark() {
+    let (logs, _done) = Logs::new();
+    logs.push(token(1), Stream::Stdout, &vec![1; 1_000_000]);
+    let mut sent = 0;
+    while let Ok(frame) = tokio::time::timeout(Duration::from_secs(1), logs.next()).await {
+        assert!(size(&frame) <= FRAME_BYTES_MAX);
+        sent += size(&frame);
+    }
+    assert!(sent <= UNACKNOWLEDGED_BYTES_MAX && sent > UNACKNOWLEDGED_BYTES_MAX - 4096, "{sent}");
+    logs.acknowledge(&[mark(token(1), 100_000)]);
+    assert_eq!(logs.next().await[0].offset, sent as u64);
+    logs.reconnected();
+    assert_eq!(logs.next().await[0].offset, 100_000);
+}
+
+#[tokio::test]
+async fn a_chatty_attempt_does_not_silence_a_quiet_one() {
+    let (logs, _done) = Logs::new();
+    logs.push(token(1), Stream::Stdout, &vec![1; 200_000]);
+    logs.push(token(2), Stream::Stdout, b"quiet");
+    let two_frames = [logs.next().await, logs.next().await].concat();
+    assert!(two_frames.iter().any(|it| it.token == token(2)));
+}
+
+#[tokio::test]
+async fn what_was_never_seen_is_a_marked_gap() {
+    let (logs, mut done) = Logs::new();
+    logs.push(token(1), Stream::Stdout, b"abc");
+    logs.finish(token(1), stdout(10));
+    let frame = logs.next().await;
+    assert_eq!(frame[1].data, ChunkData::Gap(7));
+    logs.acknowledge(&[mark(token(1), 10)]);
+    assert_eq!(done.recv().await, Some(token(1)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_never_acknowledges_is_told_of_a_gap_and_not_waited_for() {
+    let (logs, mut done) = Logs::new();
+    logs.push(token(1), Stream::Stdout, &vec![0; 300_000]);
+    logs.finish(token(1), stdout(300_000));
+    let mut last = None;
+    while done.try_recv().is_err() {
+        if let Ok(frame) = tokio::time::timeout(PATIENCE, logs.next()).await {
+            last = frame.into_iter().next_back();
+        }
+    }
+    let last = match last {
+        Some(Chunk { data: ChunkData::Gap(_), .. }) => last,
+        _ => logs.next().await.pop(),
+    };
+    assert!(last.is_some_and(|it| matches!(it.data, ChunkData::Gap(_)) && it.end() == 300_000));
+}
+
+#[tokio::test]
+async fn marks_that_make_no_sense_mean_nothing() {
+    let (logs, mut done) = Logs::new();
+    logs.acknowledge(&[mark(token(9), u64::MAX)]);
+    logs.push(token(1), Stream::Stdout, b"abc");
+    logs.acknowledge(&[mark(token(1), u64::MAX), mark(token(1), 1)]);
+    logs.finish(token(1), stdout(3));
+    assert_eq!(done.recv().await, Some(token(1)));
+}
+
+#[tokio::test]
+async fn abandoning_gives_the_memory_back() {
+    let (logs, mut done) = Logs::new();
+    logs.push(token(1), Stream::Stdout, &vec![0; MEMORY_BYTES_MAX]);
+    logs.push(token(2), Stream::Stdout, b"too much");
+    logs.abandon(token(1));
+    assert_eq!(done.recv().await, Some(token(1)));
+    logs.push(token(3), Stream::Stdout, b"fits");
+    let frame = logs.next().await;
+    assert!(
+        frame.iter().any(|it| it.token == token(1) && it.data == ChunkData::Gap(MEMORY_BYTES_MAX as u64))
+    );
+    assert!(frame.iter().any(|it| it.token == token(2) && it.data == ChunkData::Gap(8)));
+    assert!(frame.iter().any(|it| it.token == token(3) && it.data == ChunkData::Bytes(b"fits".to_vec())));
+}
+
+mod in_files {
+    use std::io::Write;
+    use std::os::unix::fs::MetadataExt;
+
+    use proptest::prelude::*;
+    use protocol::{ContainerSpec, Revision};
+    use worker::step::Launch;
+
+    use super::*;
+    use crate::attempt_dir::Ledger;
+
+    struct Desk {
+        _state: tempfile::TempDir,
+        dir: AttemptDir,
+        logs: Logs,
+        done: mpsc::UnboundedReceiver<Token>,
+    }
+
+    fn desk() -> Desk {
+        let state = tempfile::tempdir().expect("a directory");
+        let launch = Launch {
+            token: token(1),
+            revision: Revision(1),
+            name: "job".into(),
+            spec: ContainerSpec::default().into(),
+            body: None,
+            time_left: None,
+        };
+        let dir = Ledger::open(state.path()).and_then(|it| it.create(&launch)).expect("made");
+        let (logs, done) = Logs::new();
+        Desk { _state: state, dir, logs, done }
+    }
+
+    impl Desk {
+        fn write(&self, stream: Stream, bytes: &[u8]) {
+            self.dir.output(stream).expect("open").write_all(bytes).expect("written");
+        }
+
+        /// Takes and acknowledges frames until all is done: what the server would have of both streams, gaps as zeros.
+        async fn drain(&mut self) -> ([Vec<u8>; 2], u64) {
+            let (mut got, mut gaps) = ([Vec::new(), Vec::new()], 0);
+            let all = async {
+                loop {
+                    tokio::select! {
+                        _ = self.done.recv() => return,
+                        frame = self.logs.next() => for chunk in frame {
+                            let stream = &mut got[chunk.stream as usize];
+                            assert_eq!(stream.len() as u64, chunk.offset, "in order");
+                            let (end, mark) = (chunk.end(), chunk.stream);
+                            match chunk.data {
+                                ChunkData::Bytes(bytes) | ChunkData::Replayed(bytes) => stream.extend(bytes),
+                                ChunkData::Gap(bytes) => {
+                                    gaps += bytes;
+                                    stream.resize(end as usize, 0);
+                                }
+                            }
+                            self.logs.acknowledge(&[OutputMark { token: chunk.token, stream: mark, offset: end }]);
+                        }
+                    }
+                }
+            };
+            tokio::time::timeout(Duration::from_secs(20), all).await.expect("it ends");
+            (got, gaps)
+        }
+    }
+
+    #[tokio::test]
+    async fn what_is_written_while_followed_is_sent_as_it_is_written() {
+        let mut desk = desk();
+        desk.write(Stream::Stdout, b"before ");
+        desk.logs.follow(token(1), &desk.dir, 0).expect("followed");
+        assert_eq!(desk.logs.next().await[0].data, ChunkData::Bytes(b"before ".to_vec()));
+        desk.write(Stream::Stdout, b"after");
+        let next = tokio::time::timeout(Duration::from_secs(10), desk.logs.next()).await.expect("noticed");
+        assert_eq!((next[0].offset, &next[0].data), (7, &ChunkData::Bytes(b"after".to_vec())));
+        desk.logs.reconnected();
+        desk.logs.finish(token(1), stdout(12));
+        assert_eq!(desk.drain().await.0[0], b"before after");
+    }
+
+    #[tokio::test]
+    async fn a_restart_goes_on_at_the_last_mark_that_was_kept() {
+        let mut first = desk();
+        let bytes: Vec<u8> = (0..3_000_000_u32).map(|it| it as u8).collect();
+        first.write(Stream::Stderr, &bytes);
+        first.logs.follow(token(1), &first.dir, 0).expect("followed");
+        let mut sent = 0;
+        while sent < 2_000_000 {
+            for chunk in first.logs.next().await {
+                sent = chunk.end();
+                first.logs.acknowledge(&[OutputMark {
+                    token: token(1),
+                    stream: Stream::Stderr,
+                    offset: sent,
+                }]);
+            }
+        }
+        let kept = async {
+            while first.dir.progress().expect("read").acknowledged.stderr < 1_000_000 {
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(10), kept).await.expect("kept");
+        let (logs, _done) = Logs::new();
+        logs.follow(token(1), &first.dir, 0).expect("followed");
+        let chunk = logs.next().await.remove(0);
+        assert!(chunk.offset >= 1_000_000, "{}", chunk.offset);
+        let ChunkData::Bytes(again) = &chunk.data else { panic!("{chunk:?}") };
+        assert_eq!(again[..], bytes[chunk.offset as usize..chunk.end() as usize]);
+        first.logs.finish(token(1), OutputLengths { stdout: 0, stderr: 3_000_000 });
+        assert_eq!(first.done.try_recv(), Err(mpsc::error::TryRecvError::Empty));
+    }
+
+    #[tokio::test]
+    async fn acknowledged_output_gives_its_blocks_back() {
+        let mut desk = desk();
+        desk.write(Stream::Stdout, &vec![7; 8 << 20]);
+        let blocks = || std::fs::metadata(desk.dir.path().join("stdout")).expect("there").blocks();
+        let before = blocks();
+        desk.logs.follow(token(1), &desk.dir, 0).expect("followed");
+        let mut end = 0;
+        while end < 7 << 20 {
+            let chunk = desk.logs.next().await.remove(0);
+            end = chunk.end();
+            desk.logs.acknowledge(&[mark(token(1), end)]);
+        }
+        let freed = async {
+            while blocks() > before / 2 {
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(10), freed).await.expect("freed");
+        desk.logs.finish(token(1), stdout(8 << 20));
+        let rest = tokio::time::timeout(Duration::from_secs(10), desk.logs.next()).await.expect("the rest");
+        assert_eq!(rest[0].offset, end);
+        desk.logs.acknowledge(&[mark(token(1), 8 << 20)]);
+        assert_eq!(desk.done.recv().await, Some(token(1)));
+    }
+
+    #[tokio::test]
+    async fn an_output_beyond_its_limit_keeps_head_and_tail_and_marks_the_gap() {
+        let mut desk = desk();
+        let limit = 4 << 20;
+        let bytes: Vec<u8> = (0..12_u32 << 20).map(|it| (it / 251) as u8 | 1).collect();
+        desk.logs.follow(token(1), &desk.dir, limit).expect("followed");
+        for part in bytes.chunks(1 << 20) {
+            desk.write(Stream::Stdout, part);
+        }
+        desk.logs.finish(token(1), stdout(12 << 20));
+        let (got, gaps) = desk.drain().await;
+        assert_eq!(got[0].len(), bytes.len());
+        let kept = bytes.len() as u64 - gaps;
+        assert!(kept <= limit && kept > limit / 2, "{kept} of {limit}");
+        let lost = got[0].iter().filter(|it| **it == 0).count();
+        assert_eq!(lost as u64, gaps, "a gap is where bytes are missing, and nowhere else");
+        assert!(got[0].iter().zip(&bytes).all(|(got, was)| *got == 0 || got == was));
+        assert!(got[0].starts_with(&bytes[..2 << 20]) && got[0].ends_with(&bytes[bytes.len() - (1 << 18)..]));
+    }
+
+    #[tokio::test]
+    async fn what_was_read_again_is_labelled_from_its_first_byte() {
+        let mut desk = desk();
+        desk.write(Stream::Stdout, b"livereplayed");
+        desk.dir.record_replayed(OutputLengths { stdout: 4, stderr: 0 }).expect("kept");
+        desk.logs.follow(token(1), &desk.dir, 0).expect("followed");
+        let frames = [desk.logs.next().await, desk.logs.next().await].concat();
+        assert_eq!(frames[0].data, ChunkData::Bytes(b"live".to_vec()));
+        assert_eq!(frames[1].data, ChunkData::Replayed(b"replayed".to_vec()));
+        desk.logs.finish(token(1), stdout(12));
+        desk.logs.acknowledge(&[mark(token(1), 12)]);
+        assert_eq!(desk.done.recv().await, Some(token(1)));
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(24))]
+
+        #[test]
+        fn any_two_streams_arrive_exactly(out in proptest::collection::vec(any::<u8>(), 0..200_000), err in proptest::collection::vec(any::<u8>(), 0..200_000)) {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+            let (got, gaps) = runtime.block_on(async {
+                let mut desk = desk();
+                desk.logs.follow(token(1), &desk.dir, 0).expect("followed");
+                desk.write(Stream::Stdout, &out);
+                desk.write(Stream::Stderr, &err);
+                desk.logs.finish(token(1), OutputLengths { stdout: out.len() as u64, stderr: err.len() as u64 });
+                desk.drain().await
+            });
+            prop_assert_eq!(gaps, 0);
+            prop_assert_eq!(got, [out, err]);
+        }
+    }
+}
