@@ -75,7 +75,10 @@ async fn wait_for_workers(stack: &Stack) -> anyhow::Result<()> {
     stack
         .wait_until("three workers are connected", async || {
             let workers = stack.api.get("/api/workers").await.ok();
-            let workers = workers.as_ref().and_then(Value::as_array).map_or(&[] as &[Value], Vec::as_slice);
+            let workers = workers
+                .as_ref()
+                .and_then(|workers| workers.as_array())
+                .map_or(&[] as &[Value], Vec::as_slice);
             workers.len() == 3 && workers.iter().all(|worker| worker["connected"] == true)
         })
         .await
@@ -96,7 +99,7 @@ async fn run_a_job(stack: &Stack) -> anyhow::Result<()> {
 
 /// Starts a job, disturbs it while it runs, and expects its true end: succeeded, at the first attempt, every line once.
 async fn outlive(stack: &Stack, disturb: impl AsyncFnOnce() -> anyhow::Result<()>) -> anyhow::Result<()> {
-    let job = number(&stack.api.post("/api/jobs/count").await?)?;
+    let job = number(&*stack.api.post("/api/jobs/count").await?)?;
     let path = format!("/api/jobs/{job}");
     let is = async |state: &str| stack.api.get(&path).await.is_ok_and(|job| job["state"] == state);
     stack.wait_until("the job runs", async || is("running").await).await?;

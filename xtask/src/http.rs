@@ -3,10 +3,13 @@
 //! Requests say HTTP/1.0: the server then ends a body by closing the connection, so that there are no chunks to undo and a followed
 //! log is simply bytes until the end.
 
+use std::fmt;
 use std::net::SocketAddr;
+use std::ops::Deref;
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
+use serde_json::Value;
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
@@ -18,17 +21,44 @@ pub(crate) struct Api {
     pub address: SocketAddr,
 }
 
+/// An answer in JSON: what it means, and displayed, exactly what came.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    text: String,
+    value: Value,
+}
+
+impl Deref for Answer {
+    type Target = Value;
+
+    fn deref(&self) -> &Value {
+        &self.value
+    }
+}
+
+impl fmt::Display for Answer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.text.trim_end())
+    }
+}
+
 impl Api {
     /// The URL of a path.
     pub(crate) fn url(&self, path: &str) -> String {
         format!("http://{}{path}", self.address)
     }
 
+    /// Whether the server says that it takes jobs.
+    pub(crate) async fn is_ready(&self) -> bool {
+        let asked = timeout(READY_MAX, self.request("GET", "/readyz")).await;
+        matches!(asked, Ok(Ok(_)))
+    }
+
     /// Asks for JSON.
     ///
     /// # Errors
     /// No answer within a minute and a half, a status other than 2xx, or a body that is not JSON.
-    pub(crate) async fn get(&self, path: &str) -> anyhow::Result<serde_json::Value> {
+    pub(crate) async fn get(&self, path: &str) -> anyhow::Result<Answer> {
         self.json("GET", path).await
     }
 
@@ -36,7 +66,7 @@ impl Api {
     ///
     /// # Errors
     /// As [`Api::get`].
-    pub(crate) async fn post(&self, path: &str) -> anyhow::Result<serde_json::Value> {
+    pub(crate) async fn post(&self, path: &str) -> anyhow::Result<Answer> {
         self.json("POST", path).await
     }
 
@@ -62,17 +92,18 @@ impl Api {
         }
     }
 
-    async fn json(&self, method: &str, path: &str) -> anyhow::Result<serde_json::Value> {
+    async fn json(&self, method: &str, path: &str) -> anyhow::Result<Answer> {
         let whole = async {
             let mut body = String::new();
             self.request(method, path).await?.read_to_string(&mut body).await?;
             anyhow::Ok(body)
         };
-        let body = timeout(ANSWER_MAX, whole)
+        let text = timeout(ANSWER_MAX, whole)
             .await
             .with_context(|| format!("{method} {path}: no answer within {ANSWER_MAX:?}"))??;
-        serde_json::from_str(&body)
-            .with_context(|| format!("{method} {path}: the answer is not JSON: {body}"))
+        let value = serde_json::from_str(&text)
+            .with_context(|| format!("{method} {path}: the answer is not JSON: {text}"))?;
+        Ok(Answer { text, value })
     }
 
     /// Sends a request and reads the head of the answer; what remains to be read is its body.
@@ -103,6 +134,7 @@ impl Api {
     }
 }
 
+const READY_MAX: Duration = Duration::from_secs(2);
 /// Longer than any `?wait=` that is used here.
 const ANSWER_MAX: Duration = Duration::from_secs(90);
 /// The jobs followed here say something every second.
@@ -139,6 +171,12 @@ mod tests {
         let mut lines = Vec::new();
         api.follow("GET", "/logs", |line| lines.push(line.to_owned())).await.unwrap();
         assert_eq!(lines, ["one", "two"]);
+    }
+
+    #[tokio::test]
+    async fn readiness_is_a_matter_of_the_status_alone() {
+        assert!(answering("HTTP/1.0 200 OK\r\n\r\nready\n").await.is_ready().await);
+        assert!(!answering("HTTP/1.0 503 Service Unavailable\r\n\r\nready\n").await.is_ready().await);
     }
 
     #[tokio::test]

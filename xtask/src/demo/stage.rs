@@ -53,7 +53,7 @@ impl Stage {
         command.arg(self.path().join("data")).arg("--jobs").arg(&jobs_file);
         let server = self.server.insert(Process::start("server", command, self.directory.path())?);
         println!("server      http://{} (pid {})", self.api.address, shown(server.id()));
-        self.wait_until("the server is ready", async |stage| stage.api.get("/readyz").await.is_ok()).await?;
+        self.wait_until("the server is ready", async |stage| stage.api.is_ready().await).await?;
 
         for name in WORKERS {
             let worker = Process::start(name, self.worker_command(name), self.path())?;
