@@ -118,6 +118,8 @@ async fn expect_output(stack: &Stack, job: u64, expected: &[&str]) -> anyhow::Re
         .api
         .follow("GET", &format!("/api/jobs/{job}/logs?follow=1"), |line| lines.push(line.to_owned()))
         .await?;
+    let last = format!("longshore: job {job} succeeded");
+    let expected: Vec<&str> = expected.iter().copied().chain([last.as_str()]).collect();
     if lines != expected {
         bail!("job {job} should have printed {expected:?}, and printed {lines:?}");
     }

@@ -55,19 +55,18 @@ impl Stage {
         println!("server      http://{} (pid {})", self.api.address, shown(server.id()));
         self.wait_until("the server is ready", async |stage| stage.api.is_ready().await).await?;
 
-        for name in WORKERS {
+        // One after the other, so that their numbers follow their names.
+        for (before, name) in WORKERS.into_iter().enumerate() {
             let worker = Process::start(name, self.worker_command(name), self.path())?;
             println!("worker {name}   pid {}", shown(worker.id()));
             self.workers.push(worker);
+            let all_are_connected = async |stage: &Self| {
+                let workers = stage.api.get("/api/workers").await.ok();
+                workers.is_some_and(|workers| workers.as_array().is_some_and(|all| all.len() == before + 1))
+            };
+            self.wait_until("the worker is connected", all_are_connected).await?;
         }
-        self.wait_until("both workers are connected", async |stage| {
-            stage
-                .api
-                .get("/api/workers")
-                .await
-                .is_ok_and(|workers| workers.as_array().is_some_and(|all| all.len() == WORKERS.len()))
-        })
-        .await
+        Ok(())
     }
 
     /// Waits for a condition, as long as everything lives.

@@ -15,31 +15,30 @@ use crate::step;
 pub(crate) async fn tell(stage: &Stage) -> anyhow::Result<()> {
     let job = submit(stage, "unload").await?;
     let lines = follow(stage, job).await?;
-    let expected = (1..=5).map(|number| format!("box {number} of 5 is ashore"));
-    if !expected.eq(lines.iter().map(String::as_str)) {
-        bail!("job {job} should have printed five boxes in order, and printed {lines:?}");
+    let boxes = (1..=5).map(|number| format!("box {number} of 5 is ashore"));
+    let expected: Vec<String> = boxes.chain([format!("longshore: job {job} succeeded")]).collect();
+    if lines != expected {
+        bail!("job {job} should have printed {expected:?}, and printed {lines:?}");
     }
     expect_state(stage, job, "succeeded").await?;
 
     let job = submit(stage, "sink").await?;
     follow(stage, job).await?;
     expect_state(stage, job, "failed").await?;
+    show(stage, &["show", &job.to_string()]).await?;
 
     show(stage, &["workers"]).await?;
     show(stage, &["ls"]).await?;
-    let workers = stage.api.get("/api/workers").await?;
-    println!("\n$ curl {}\n{workers}", stage.api.url("/api/workers"));
+    let jobs = stage.api.get("/api/jobs").await?;
+    println!("\n$ curl {}\n{jobs}", stage.api.url("/api/jobs"));
     Ok(())
 }
 
 /// Prints what the reader can do now, while everything runs.
 pub(crate) fn tell_what_to_try(stage: &Stage) {
     println!("\nEverything runs until you press Ctrl-C. In another terminal:\n");
-    println!(
-        "  export LONGSHORE_SERVER={} PATH=\"{}:$PATH\"",
-        stage.api.address,
-        stage.binary.with_file_name("").display()
-    );
+    let directory = stage.binary.parent().unwrap_or(&stage.binary);
+    println!("  export LONGSHORE_URL={} PATH=\"{}:$PATH\"", stage.api.url(""), directory.display());
     println!("  longshore run voyage --follow         # prints a line a second; Ctrl-C leaves it running");
     println!("  longshore ls                          # its number, state and worker");
     println!("  longshore cancel NUMBER               # and it is gone");
@@ -78,7 +77,6 @@ async fn expect_state(stage: &Stage, job: u64, expected: &str) -> anyhow::Result
     let path = format!("/api/jobs/{job}");
     let answer = stage.api.get(&path).await?;
     let state = answer.get("state").and_then(Value::as_str).context("the answer has no state")?;
-    println!("\n$ curl {}\n{answer}", stage.api.url(&path));
     if state != expected {
         bail!("job {job} should have {expected} and is {state}");
     }
@@ -88,6 +86,6 @@ async fn expect_state(stage: &Stage, job: u64, expected: &str) -> anyhow::Result
 async fn show(stage: &Stage, words: &[&str]) -> anyhow::Result<()> {
     println!("\n$ longshore {}", words.join(" "));
     let mut command = stage.longshore(words);
-    command.env("LONGSHORE_SERVER", stage.api.address.to_string());
+    command.env("LONGSHORE_URL", stage.api.url(""));
     step::succeed(command).await
 }
