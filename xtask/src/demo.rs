@@ -36,7 +36,7 @@ pub(crate) async fn run(root: &Path, options: &Options) -> anyhow::Result<()> {
     let place = place::choose(root, options.process).await?;
     println!("jobs run    {place}");
     let binary = build(root, options.release).await?;
-    println!("binary      {}", binary.display());
+    println!("binary      {}", binary.strip_prefix(root).unwrap_or(&binary).display());
 
     let mut stage = stage::Stage::new(binary, place, options.port)?;
     let outcome = tokio::select! {
