@@ -36,12 +36,12 @@ pub(crate) async fn measure(place: &Place, jobs: u64, image: &str) -> anyhow::Re
 
 async fn take(place: &Place, jobs: u64, parallel: u32, image: &str) -> anyhow::Result<()> {
     let stage =
-        place.stage(&format!("version: 1\njobs:\n  'true': {{ image: '{image}', command: ['true'] }}\n"))?;
+        place.stage(&format!("version: 1\njobs:\n  {NAME}: {{ image: '{image}', command: ['true'] }}\n"))?;
     let (server, _) = stage.server().await?;
     let crew = Crew { workers: 1, room: Some((parallel, parallel)), allow: None };
     let workers = stage.workers(&server, &crew).await?;
     let batch = (jobs / TURNS).max(1);
-    let load = Load { jobs: batch, batch, connections: 1, name: "true" };
+    let load = Load { jobs: batch, batch, connections: 1, name: NAME };
     let (mut ours, mut removed, mut with_inspect, mut alone) =
         (Duration::ZERO, Duration::ZERO, Duration::ZERO, Duration::ZERO);
     for turn in 0..TURNS {
@@ -158,7 +158,7 @@ async fn run(line: &CommandLine) -> anyhow::Result<()> {
 }
 
 async fn until_removed() -> anyhow::Result<()> {
-    while !docker(&["ps", "--all", "--quiet", "--filter", "label=longshore.managed=true"]).await?.is_empty() {
+    while !docker(&["ps", "--all", "--quiet", "--filter", OURS]).await?.is_empty() {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
     Ok(())
@@ -172,4 +172,7 @@ async fn docker(words: &[&str]) -> anyhow::Result<Vec<u8>> {
     Ok(output.stdout)
 }
 
+/// Our definition, by which our containers are told from those of others on the same engine.
+const NAME: &str = "bench-container";
+const OURS: &str = "label=longshore.definition=bench-container";
 const TURNS: u64 = 4;
