@@ -120,7 +120,10 @@ fn read_hello(first: Option<Result<Message, axum::Error>>) -> Result<Box<Hello>,
         },
         Some(Ok(Message::Text(_))) => Err(close::TEXT_FRAME.plain()),
         Some(Ok(_)) => Err(close::HELLO_EXPECTED.because("the first message was not binary")),
-        Some(Err(_)) | None => Err(close::HELLO_EXPECTED.because("none came in time")),
+        Some(Err(error)) => {
+            Err(session::broken(&error).unwrap_or_else(|| close::HELLO_EXPECTED.because("the socket broke")))
+        }
+        None => Err(close::HELLO_EXPECTED.because("none came in time")),
     }
 }
 

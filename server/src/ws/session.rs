@@ -67,7 +67,7 @@ fn close_frame(close: Close) -> Message {
 }
 
 /// What to tell a peer whose bytes were no WebSocket messages, or too many of them.
-fn broken(error: &axum::Error) -> Option<Close> {
+pub(super) fn broken(error: &axum::Error) -> Option<Close> {
     let cause = std::error::Error::source(error).and_then(|cause| cause.downcast_ref::<WireError>());
     match cause {
         Some(WireError::Capacity(limit)) => Some(close::TOO_LARGE.because(limit)),

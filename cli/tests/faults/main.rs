@@ -1,0 +1,9 @@
+//! What must hold when processes die, leave, lie or hang: the real program, with real signals, sockets and files.
+//!
+//! Nothing here looks inside: what counts is what the public interface says, what lies in the database afterwards, and what jobs wrote
+//! to files that Longshore knows nothing of.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot set its stage fails")]
+
+mod server_kill;
+mod support;
