@@ -2,8 +2,9 @@
 //!
 //! Nothing here looks inside: what counts is what the public interface says, what lies in the database afterwards, and what jobs wrote
 //! to files that Longshore knows nothing of.
-
 #![expect(clippy::unwrap_used, reason = "a test that cannot set its stage fails")]
 
+mod leaving;
+mod peers;
 mod server_kill;
 mod support;

@@ -1,0 +1,152 @@
+//! Peers on the worker's socket that are broken, hostile or slow: each gets the close code that the protocol promises, and the server
+//! goes on serving everybody else.
+
+mod peer;
+
+use std::time::Duration;
+
+use protocol::close;
+use protocol::report::{Heartbeat, Numbered, OutputLengths, Started, Succeeded, Timing};
+use protocol::{JobId, Order, Report, ReportNo, Token};
+use serde_json::json;
+use tokio::time::interval;
+use tokio_tungstenite::tungstenite::Message;
+
+use crate::support::{Stage, holds};
+use peer::{Peer, hello};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_broken_peer_hears_why_and_nobody_else_notices() {
+    let stage = Stage::new(JOBS);
+    let mut server = stage.server(&[]).await;
+    let _worker = stage.worker("good", FAKE);
+    let beat = protocol::wire::encode_report(&Report::Heartbeat(Heartbeat::default())).unwrap();
+    let binary = |bytes: &[u8]| Message::Binary(bytes.to_vec().into());
+    let oversized = binary(&vec![7; protocol::wire::FRAME_BYTES_MAX + 1]);
+    for (why, first, code) in [
+        ("text", Message::text("hello"), close::TEXT_FRAME),
+        ("an unknown tag", binary(&[77]), close::UNKNOWN_MESSAGE),
+        ("a tag that may be skipped", binary(&[200, 1, 2]), close::HELLO_EXPECTED),
+        ("nothing in a frame", binary(&[]), close::MALFORMED),
+        ("half a Hello", binary(&[0, 1]), close::MALFORMED),
+        ("a heartbeat", binary(&beat), close::HELLO_EXPECTED),
+        ("too much", oversized.clone(), close::TOO_LARGE),
+    ] {
+        let mut peer = Peer::knock(stage.port()).await;
+        peer.send(first).await;
+        assert_eq!(peer.closed().await, Some(code.code), "{why} instead of Hello");
+    }
+    let second_hello = protocol::wire::encode_report(&Report::Hello(hello("again", 9))).unwrap();
+    for (why, message, code) in [
+        ("text", Message::text("{}"), close::TEXT_FRAME),
+        ("an unknown tag", binary(&[127]), close::UNKNOWN_MESSAGE),
+        ("garbage", binary(&[2, 255, 255, 255, 255, 1]), close::MALFORMED),
+        ("trailing bytes", binary(&[&beat[..], &[0]].concat()), close::MALFORMED),
+        ("a second Hello", binary(&second_hello), close::MALFORMED),
+        ("too much", oversized, close::TOO_LARGE),
+    ] {
+        let mut peer = Peer::join(stage.port(), "bad", 1).await;
+        // What may be skipped is skipped, and what came before the fault counts.
+        peer.send(binary(&[255, 1])).await;
+        peer.send(binary(&beat)).await;
+        peer.send(message).await;
+        assert_eq!(peer.closed().await, Some(code.code), "{why} in a session");
+    }
+    let job = stage.api().post("/api/jobs/quick?wait=30s", None).await;
+    assert_eq!(job["state"], "succeeded", "{job}");
+    assert!(server.is_alive());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn whoever_says_nothing_is_shown_out() {
+    let stage = Stage::new(JOBS);
+    let _server = stage.server(&[]).await;
+    let mut peer = Peer::knock(stage.port()).await;
+    peer.send(Message::Ping(Vec::new().into())).await;
+    assert_eq!(peer.closed().await, Some(close::HELLO_EXPECTED.code));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_forged_report_is_recorded_and_not_believed() {
+    let stage = Stage::new(JOBS);
+    let mut server = stage.server(&[]).await;
+    let api = stage.api();
+    let mut bearer = Peer::join(stage.port(), "bearer", 1).await;
+    let job = api.post("/api/jobs/quick", None).await["id"].as_u64().unwrap();
+    let token = bearer.enqueued().await;
+    assert_eq!(token.job, JobId(job));
+    bearer
+        .say(&Report::Running(first_of(Started { token, container: String::new(), ago: Duration::ZERO })))
+        .await;
+    api.job(job, |job| job["state"] == "running").await;
+
+    let mut forger = Peer::join(stage.port(), "forger", 2).await;
+    let unheard = Token { job: JobId(1_000_000), ..token };
+    for (number, token) in (1..).zip([token, unheard]) {
+        forger.say(&Report::Success(Numbered { first: ReportNo(number), list: vec![success(token)] })).await;
+        forger.order(|order| matches!(order, Order::Acknowledge(ReportNo(n)) if *n == number)).await;
+    }
+    let shown = api.job(job, |job| job["late_reports"].as_array().is_some_and(|all| !all.is_empty())).await;
+    assert_eq!(shown["state"], "running", "{shown}");
+    let reports = shown["late_reports"].as_array().unwrap();
+    assert_eq!((reports.len(), reports[0]["worker"].as_u64()), (1, Some(2)), "{shown}");
+
+    bearer.say(&Report::Success(Numbered { first: ReportNo(2), list: vec![success(token)] })).await;
+    let shown = api.job(job, |job| job["state"] == "succeeded").await;
+    assert_eq!(
+        (shown["worker"]["name"].as_str(), shown["attempt_count"].as_u64()),
+        (Some("bearer"), Some(1))
+    );
+    server.leave().await;
+}
+
+/// It goes on to say that it is alive, but takes nothing.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_peer_that_does_not_read_is_let_go() {
+    let stage = Stage::new(JOBS);
+    let mut server = stage.server(&[]).await;
+    let api = stage.api();
+    let mut slow = Peer::join(stage.port(), "slow", 1).await;
+    let entry = json!({ "name": "quick", "args": ["x".repeat(100 << 10)] });
+    for _ in 0..10 {
+        api.post("/api/jobs", Some(&serde_json::Value::Array(vec![entry.clone(); 40]))).await;
+    }
+    let mut beats = interval(Duration::from_secs(1));
+    let gone = async {
+        api.worker("slow", |worker| worker["connected"] == false).await;
+    };
+    let mut number = 0;
+    tokio::pin!(gone);
+    loop {
+        tokio::select! {
+            () = &mut gone => break,
+            _ = beats.tick() => {
+                number += 1;
+                slow.try_say(&Report::Heartbeat(Heartbeat { number, ..Heartbeat::default() })).await;
+            }
+        }
+    }
+    let _worker = stage.worker("good", FAKE);
+    api.worker_ready("good").await;
+    holds("others are served", async || {
+        api.post("/api/jobs/quick?wait=5s", Some(&json!({ "priority": 9 }))).await["state"] == "succeeded"
+    })
+    .await;
+    server.leave().await;
+}
+
+fn first_of<T>(entry: T) -> Numbered<T> {
+    Numbered { first: ReportNo(1), list: vec![entry] }
+}
+
+fn success(token: Token) -> Succeeded {
+    let (timing, output) = (Timing::default(), OutputLengths::default());
+    Succeeded { token, timing, output, result: None, note: None }
+}
+
+const FAKE: &[&str] = &["--no-docker", "--allow-fake"];
+const JOBS: &str = "\
+version: 1
+jobs:
+  quick: { runtime: fake }
+";
