@@ -41,6 +41,8 @@ pub(crate) struct Attempt {
     pub(crate) stop: Option<Stop>,
     /// What it waits for next: its run timeout, the next rung of the kill ladder, or the end of our patience with its output.
     pub(crate) alarm: Option<Uptime>,
+    /// All of its output is durable. That comes another way than its end, and may be here before.
+    pub(crate) output_done: bool,
 }
 
 #[derive(Debug)]

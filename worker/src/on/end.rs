@@ -59,14 +59,9 @@ pub(crate) fn refused(worker: &mut Worker, now: Uptime, token: Token, cause: Rel
 /// Closes an attempt that was started: its slot is free, its final report is on its way.
 fn finish(worker: &mut Worker, token: Token, verdict: Verdict, output: OutputLengths, at: Uptime) {
     worker.slots.give_back();
-    close(
-        worker,
-        token,
-        verdict,
-        output,
-        at,
-        Ended { acknowledged: false, output_done: output == OutputLengths::default(), launched: true },
-    );
+    let was_done = worker.attempts.get(&token).is_some_and(|attempt| attempt.output_done);
+    let output_done = was_done || output == OutputLengths::default();
+    close(worker, token, verdict, output, at, Ended { acknowledged: false, output_done, launched: true });
 }
 
 /// Puts an attempt's final report on its way. It is kept until everything about it is durable.
@@ -117,12 +112,12 @@ pub(crate) fn output_done(worker: &mut Worker, token: Token) {
     let Some(attempt) = worker.attempts.get_mut(&token) else {
         return;
     };
-    let Stage::Ended(ended) = &mut attempt.stage else {
-        return;
-    };
-    ended.output_done = true;
-    if ended.acknowledged {
-        worker.forget(token);
+    attempt.output_done = true;
+    if let Stage::Ended(ended) = &mut attempt.stage {
+        ended.output_done = true;
+        if ended.acknowledged {
+            worker.forget(token);
+        }
     }
 }
 

@@ -67,6 +67,7 @@ fn accept(worker: &mut Worker, now: Uptime, assignment: Assignment) {
             stage,
             stop: None,
             alarm: None,
+            output_done: false,
         },
     );
     if is_known {

@@ -50,6 +50,7 @@ fn adopt(worker: &mut Worker, now: Uptime, token: Token, restored: Restored) {
             stage: Stage::Launched(Phase::Starting),
             stop: None,
             alarm: None,
+            output_done: false,
         },
     );
     worker.slots.take();
