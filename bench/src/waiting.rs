@@ -31,7 +31,10 @@ pub(crate) async fn until_all_ended(server: &Server) -> anyhow::Result<Instant> 
             last_progress = seen;
         }
         if last_progress.elapsed() > STANDSTILL_MAX {
-            bail!("nothing has moved for {STANDSTILL_MAX:?}; the newest of those left is {last_newest:?}");
+            let stuck = connection.read(LIVE).await?;
+            bail!(
+                "nothing has moved for {STANDSTILL_MAX:?}; the newest of those left: {stuck}; workers: {workers}"
+            );
         }
         tokio::time::sleep(PAUSE).await;
     }
