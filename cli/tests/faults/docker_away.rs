@@ -84,4 +84,8 @@ fn jobs_file(name: &str) -> String {
     )
 }
 
-const AWAY: &str = "echo 'Cannot connect to the Docker daemon at unix:///var/run/docker.sock. Is the docker daemon running?' >&2; exit 1";
+/// What the program does when there is no daemon.
+const AWAY: &str = "\
+echo 'Cannot connect to the Docker daemon at unix:///var/run/docker.sock. Is the docker daemon running?' >&2
+[ \"$1\" = run ] && exit 125
+exit 1";

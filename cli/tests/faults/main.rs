@@ -4,7 +4,9 @@
 //! to files that Longshore knows nothing of.
 #![expect(clippy::unwrap_used, reason = "a test that cannot set its stage fails")]
 
+mod docker_away;
 mod leaving;
 mod peers;
 mod server_kill;
 mod support;
+mod worker_kill;

@@ -1,6 +1,7 @@
 //! `kill -9` of the worker, of the server, or of both, while jobs run: no outcome and no byte of output is lost, and nothing runs twice.
 //! Each job writes to a file that Longshore knows nothing of when it starts and when it ends: the truth to compare with.
 
+mod lost;
 mod story;
 
 use rustix::process::Signal;

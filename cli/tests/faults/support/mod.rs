@@ -1,6 +1,7 @@
 //! A stage for one test: processes of the real program in a directory of their own, and what is needed to ask and to wait.
 
 mod dice;
+pub(crate) mod docker;
 mod http;
 mod ledger;
 mod process;

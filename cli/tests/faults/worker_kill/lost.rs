@@ -1,0 +1,75 @@
+//! A worker that is gone for longer than its lease: what is frozen keeps its job, what stays away loses it, and its late word is
+//! recorded and not believed.
+
+use rustix::process::Signal;
+use serde_json::json;
+
+use crate::support::Stage;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_frozen_worker_that_thaws_in_time_keeps_its_job() {
+    let stage = Stage::new(JOBS);
+    let _server = stage.server(QUICK_LEASE).await;
+    let api = stage.api();
+    let mut worker = stage.worker("first", FLAGS);
+    let job =
+        api.post("/api/jobs/count", Some(&json!({ "environment": { "END": stage.path("end") } }))).await;
+    let job = job["id"].as_u64().unwrap();
+    api.job(job, |job| job["state"] == "running").await;
+    worker.signal(Signal::STOP);
+    let shown = api.job(job, |job| job["worker_unreachable_since"].is_string()).await;
+    assert_eq!(shown["state"], "running", "nothing is concluded from silence yet: {shown}");
+    api.worker("first", |worker| worker["state"] == "unreachable").await;
+    worker.signal(Signal::CONT);
+    let shown = api.job(job, |job| job["worker_unreachable_since"].is_null()).await;
+    assert_eq!(shown["state"], "running", "{shown}");
+    std::fs::write(stage.path("end"), "").unwrap();
+    let shown = api.job(job, |job| job["state"] == "succeeded").await;
+    assert_eq!(
+        (shown["attempt_count"].as_u64(), &shown["worker"]["name"]),
+        (Some(1), &json!("first")),
+        "{shown}"
+    );
+    worker.leave().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_worker_that_stays_away_loses_its_job_and_is_not_believed_later() {
+    let stage = Stage::new(JOBS);
+    let _server = stage.server(QUICK_LEASE).await;
+    let api = stage.api();
+    let mut first = stage.worker("first", FLAGS);
+    let job =
+        api.post("/api/jobs/count", Some(&json!({ "environment": { "END": stage.path("end") } }))).await;
+    let job = job["id"].as_u64().unwrap();
+    api.job(job, |job| job["state"] == "running").await;
+    first.kill();
+    std::fs::write(stage.path("end"), "").unwrap();
+    let mut second = stage.worker("second", FLAGS);
+    let shown = api.job(job, |job| job["state"] == "succeeded").await;
+    let attempts = shown["attempts"].as_array().unwrap();
+    let told: Vec<_> = attempts.iter().map(|it| (&it["worker"]["name"], &it["outcome"])).collect();
+    assert_eq!(told, [(&json!("first"), &json!("lost")), (&json!("second"), &json!("succeeded"))], "{shown}");
+    let mut first = stage.worker("first", FLAGS);
+    let shown = api.job(job, |job| !job["late_reports"].as_array().unwrap().is_empty()).await;
+    assert_eq!((&shown["state"], shown["attempt_count"].as_u64()), (&json!("succeeded"), Some(2)), "{shown}");
+    let late = shown["late_reports"].as_array().unwrap();
+    let fence = &attempts[0]["fence"];
+    assert!(late.iter().all(|it| it["worker"] == 1 && &it["fence"] == fence), "{shown}");
+    assert!(late.iter().any(|it| it["said"] == "succeeded"), "{shown}");
+    first.leave().await;
+    second.leave().await;
+}
+
+/// The shortest that a server takes.
+const QUICK_LEASE: &[&str] = &["--heartbeat", "1s", "--lease", "10s"];
+const FLAGS: &[&str] = &["--no-docker", "--allow-process", "--on-term", "drain"];
+const JOBS: &str = "\
+version: 1
+jobs:
+  count:
+    runtime: process
+    command: [sh, -c, 'until [ -e \"$$END\" ]; do sleep 0.1; done']
+    stop_grace_period: 5s
+    lost_after: 30s
+";
