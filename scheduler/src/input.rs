@@ -20,6 +20,8 @@ use crate::definition::Definition;
 pub enum Input {
     /// jobs.yaml was read: these are the definitions from now on.
     Define(Vec<Arc<Definition>>),
+    /// A definition that is no longer in jobs.yaml is about to be asked for: an ended job is to be tried again as it was.
+    Learn(Arc<Definition>),
     /// Somebody wants jobs.
     Submit(Submit),
     /// Somebody wants a job not to run, or to stop.

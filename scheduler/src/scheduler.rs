@@ -186,6 +186,9 @@ impl Scheduler {
     pub fn step(&mut self, now: Now, input: Input) -> Step {
         match input {
             Input::Define(definitions) => self.definitions.replace(definitions),
+            Input::Learn(definition) => {
+                self.definitions.learn(definition);
+            }
             Input::Submit(it) => on::submit(self, now, it),
             Input::Cancel(it) => on::cancel(self, now, it),
             Input::Connected(it) => on::connect(self, now, it),

@@ -9,7 +9,7 @@ use crate::input::CancelRequest;
 use crate::job::{Job, Standing, State};
 use crate::on::close;
 use crate::scheduler::Scheduler;
-use crate::step::{Answer, Change, Rejection};
+use crate::step::{Answer, Change, Note, Rejection};
 use crate::timers::Alarm;
 
 pub(crate) fn cancel(it: &mut Scheduler, now: Now, request: CancelRequest) {
@@ -21,6 +21,10 @@ pub(crate) fn cancel(it: &mut Scheduler, now: Now, request: CancelRequest) {
     match &job.standing {
         Standing::Held(attempt) => {
             let fence = attempt.fence;
+            if attempt.stopping.is_none() {
+                let note = Note::CancelRequested { by: request.by.clone() };
+                it.change(Change::Noted { job: request.job, at: now.utc, note });
+            }
             stop(it, now, request.job, fence, StopCause::Cancel, request.by);
             it.reply(request.ticket, Answer::Cancelling(state));
         }

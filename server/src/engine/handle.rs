@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use protocol::{JobId, WorkerId};
+use scheduler::definition::Definition;
 use scheduler::input::{Key, NewJob, Operation};
 use scheduler::job::State;
 use scheduler::snapshot::Snapshot;
@@ -49,6 +50,11 @@ pub enum Command {
     Define {
         /// All of them.
         definitions: Arc<Definitions>,
+    },
+    /// A stored definition is about to be asked for.
+    Learn {
+        /// As it was read from the archive.
+        definition: Arc<Definition>,
     },
     /// Tell when a job has ended. If it is not among those that live, the answer never comes: the sender is dropped.
     AwaitEnd {
@@ -127,6 +133,14 @@ impl Handle {
     /// [`Busy`] if the inbox is full.
     pub fn define(&self, definitions: Arc<Definitions>) -> Result<(), Busy> {
         self.inbox.try_send(Command::Define { definitions }).map_err(|_| Busy)
+    }
+
+    /// Makes a stored definition known that may no longer be in jobs.yaml, so that a job of it can be submitted next.
+    ///
+    /// # Errors
+    /// [`Busy`] if the inbox is full.
+    pub fn learn(&self, definition: Arc<Definition>) -> Result<(), Busy> {
+        self.inbox.try_send(Command::Learn { definition }).map_err(|_| Busy)
     }
 
     /// The facts of the moment.

@@ -270,6 +270,7 @@ impl Engine {
                     self.open.effects.too_late.push(reply);
                 }
             }
+            Command::Learn { definition } => self.step(now, Input::Learn(definition)),
             Command::Define { definitions } => self.define(&definitions),
         }
     }

@@ -70,7 +70,7 @@ codes! {
     DefinitionDisabled "definition_disabled" 409 "the definition is not enabled";
     IdempotencyMismatch "idempotency_mismatch" 409 "the Idempotency-Key stands for another request";
     NotFinished "not_finished" 409 "the job has not ended";
-    RevisionGone "revision_gone" 409 "the job's revision of its definition is no longer current";
+    RevisionGone "revision_gone" 409 "the definition of the job, as it was, is no longer kept";
     WorkerConnected "worker_connected" 409 "the worker is connected";
     BodyTooLarge "body_too_large" 413 "the body is too large";
     TooManyJobs "too_many_jobs" 413 "the request asks for too many jobs";

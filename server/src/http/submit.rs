@@ -12,6 +12,7 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use protocol::{JobId, Revision};
+use scheduler::definition::Definition;
 use scheduler::input::{Details, Key, KeyHolder, NewJob};
 use scheduler::job::State as JobState;
 use scheduler::step::{Accepted, Answer, PendingReason, Rejection};
@@ -29,8 +30,10 @@ use super::query::Query;
 use super::show::{self, Show, job_in_state, pending};
 use super::view::{self, Time};
 use super::wanted::{self, Wanted};
-use crate::catalogue::{Definitions, Entry};
+use crate::catalogue::Definitions;
+use crate::config::jobs_file;
 use crate::engine::Busy;
+use crate::store::JobRow;
 
 /// `POST /api/jobs/{name}`
 pub(super) async fn one(
@@ -46,7 +49,7 @@ pub(super) async fn one(
     let key = key_of(&parts, &name, &text)?;
     let definitions = desk.app.catalogue.current();
     let entry = definitions::find(&definitions, &name)?;
-    place(&desk, entry, job, key, manner).await
+    place(&desk, &entry.definition, job, key, manner).await
 }
 
 /// `POST /api/jobs/{id}/retry`
@@ -67,15 +70,7 @@ pub(super) async fn again(
         );
     }
     let key = key_of(&parts, &format!("retry {id}"), &Bytes::new())?;
-    let definitions = desk.app.catalogue.current();
-    let gone = || {
-        Problem::new(
-            Code::RevisionGone,
-            format!("\"{}\" has changed or is gone since job {id}", record.row.definition),
-        )
-        .hint("make a new job of the definition as it is now")
-    };
-    let entry = definitions.find_revision(record.row.revision).ok_or_else(gone)?;
+    let definition = learn(&desk, &record.row).await?;
     let details = Details { body: record.body, labels: record.row.labels };
     let has_details = !details.body.is_empty() || !details.labels.is_empty();
     let job = NewJob {
@@ -85,7 +80,7 @@ pub(super) async fn again(
         details: has_details.then(|| Box::new(details)),
         ..NewJob::default()
     };
-    place(&desk, entry, job, key, manner).await
+    place(&desk, &definition, job, key, manner).await
 }
 
 /// `POST /api/jobs`
@@ -151,17 +146,36 @@ async fn read_small(parts: &Parts, body: Body) -> Result<Bytes, Problem> {
     Ok(text)
 }
 
+/// The definition that a job was made with, made known to the engine again if jobs.yaml has changed since.
+async fn learn(desk: &Arc<Desk>, row: &JobRow) -> Result<Arc<Definition>, Problem> {
+    let revision = row.revision;
+    if let Some(entry) = desk.app.catalogue.current().find_revision(revision) {
+        return Ok(entry.definition.clone());
+    }
+    let stored = desk.read(move |archive| archive.definition(revision)).await?;
+    let definition = stored.and_then(|stored| jobs_file::parse_stored(&stored).ok()).map(Arc::new);
+    let definition = definition.ok_or_else(|| {
+        Problem::new(
+            Code::RevisionGone,
+            format!("\"{}\" as it was for job {} is gone", row.definition, row.job),
+        )
+        .hint("make a new job of the definition as it is now")
+    })?;
+    desk.app.engine.learn(definition.clone())?;
+    Ok(definition)
+}
+
 /// Asks the engine for one job, and answers.
 async fn place(
     desk: &Arc<Desk>,
-    entry: &Entry,
+    definition: &Definition,
     mut job: NewJob,
     key: Option<(Arc<str>, u128)>,
     manner: Manner,
 ) -> Result<Response, Problem> {
-    job.revision = entry.definition.revision;
+    job.revision = definition.revision;
     let draft = view::Job {
-        priority: job.priority.unwrap_or(entry.definition.priority),
+        priority: job.priority.unwrap_or(definition.priority),
         timeout: job.timeout.map(show::timeout),
         retry_of: job.retry_of.map(|of| of.0),
         labels: job.details.iter().flat_map(|details| details.labels.iter().cloned()).collect(),
@@ -172,7 +186,7 @@ async fn place(
             let shown = view::Job {
                 pending_reason: accepted.pending.map(pending),
                 warning: accepted.pending.and_then(warning),
-                ..in_full(draft, entry, &accepted)
+                ..in_full(draft, definition, &accepted)
             };
             answer(desk, shown, manner, StatusCode::CREATED).await
         }
@@ -192,8 +206,7 @@ async fn place(
     }
 }
 
-fn in_full(draft: view::Job, entry: &Entry, accepted: &Accepted) -> view::Job {
-    let definition = &entry.definition;
+fn in_full(draft: view::Job, definition: &Definition, accepted: &Accepted) -> view::Job {
     let created_at = Time(accepted.created_at);
     let name = definition.name.clone();
     let revision = definition.revision.to_string();

@@ -24,7 +24,8 @@ impl Inbox {
     }
 }
 
-/// Starts to write one session's output and to acknowledge what is synced.
+/// Starts to write one session's output and to acknowledge what is synced. The task ends with its inbox, or before that if output can
+/// no longer be kept: then the session must end too, so that its worker comes back and sends again what was not acknowledged.
 pub(super) fn start(logs: Arc<Logs>, outbox: Outbox) -> (Inbox, JoinHandle<()>) {
     let (inbox, mut waiting) = mpsc::channel::<Vec<Chunk>>(FRAMES_WAITING);
     let task = tokio::spawn(async move {

@@ -36,21 +36,23 @@ pub(super) async fn serve(door: Door, socket: WebSocket, hello: Connected) {
     let session = hello.session;
     let heard = Heard::at(clock::now().up);
     let (outbox, inlet) = queue();
-    let (output, written) = output::start(door.logs.clone(), outbox.clone());
+    let (output, mut written) = output::start(door.logs.clone(), outbox.clone());
     let opened = FromSession::Opened { hello: Box::new(hello), outbox, heard: heard.clone() };
     if door.gate.inbox.send(opened).await.is_err() {
         return;
     }
     let (sink, stream) = socket.split();
-    let reader = Reader { session, stream, heard, inbox: door.gate.inbox.clone(), output };
+    let mut reader = Reader { session, stream, heard, inbox: door.gate.inbox.clone(), output };
     let mut writer = Writer { sink, orders: Orders::new(door.clone()) };
     let close = tokio::select! {
         close = writer.run(inlet) => Some(close),
         close = reader.run() => close,
+        _ = &mut written => Some(close::INTERNAL_ERROR.because("output cannot be kept")),
     };
     tracing::debug!(session = session.0, ?close, "worker's session ends");
     if let Some(close) = close {
         writer.goodbye(close).await;
+        reader.read_out().await;
     }
     written.abort();
     // The engine outlives its sessions; if it is gone, so is whom this concerns.
@@ -87,7 +89,7 @@ struct Reader {
 
 impl Reader {
     /// Reads until the end; says why it ended, if that is the worker's doing.
-    async fn run(mut self) -> Option<Close> {
+    async fn run(&mut self) -> Option<Close> {
         loop {
             let first = timeout(DEAD_AFTER, self.stream.next()).await;
             let mut next = match first {
@@ -137,6 +139,12 @@ impl Reader {
             Err(error) => return Err(error.close()),
         }
         Ok(())
+    }
+
+    /// Reads on after our goodbye, unheard: a socket that is closed over unread bytes is reset, and the goodbye would be lost with it.
+    async fn read_out(&mut self) {
+        let rest = async { while let Some(Ok(_)) = self.stream.next().await {} };
+        let _ = timeout(Duration::from_secs(1), rest).await;
     }
 
     /// Waits for room in the engine's inbox. A worker that we are not reading cannot fall silent: it counts as heard meanwhile.

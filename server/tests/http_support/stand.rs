@@ -170,7 +170,7 @@ pub async fn answer(mut commands: mpsc::Receiver<Command>, stand: Stand) {
                 world.operations.push((worker, operation));
                 reply.send(answer)
             }
-            Command::Define { .. } => continue,
+            Command::Define { .. } | Command::Learn { .. } => continue,
             Command::AwaitEnd { job, reply } => {
                 let live =
                     world.jobs.iter().any(|record| record.row.job == job && !record.row.state.has_ended());

@@ -1,17 +1,15 @@
-//! The process runtime with real processes. This program is its own shim, hence its own `main`: `process shim DIR` is one attempt's
-//! parent, `process measure N` tells what an attempt costs, anything else runs the tests.
+//! The process runtime with real processes, each under the shim of the real program.
 
 use std::collections::HashMap;
-use std::ffi::OsString;
 use std::path::PathBuf;
-use std::process::{Command, ExitCode};
+use std::process::Command;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use longshore_client::attempt_dir::Ledger;
-use longshore_client::logs::Logs;
-use longshore_client::runtime::process::{Config, Process};
-use longshore_client::runtime::{Runtime, Survey, shim};
+use client::attempt_dir::Ledger;
+use client::logs::Logs;
+use client::runtime::process::{Config, Process};
+use client::runtime::{Runtime, Survey};
 use protocol::container::Body;
 use protocol::order::{OutputMark, StopCause};
 use protocol::report::ChunkData;
@@ -19,39 +17,6 @@ use protocol::{ContainerSpec, Fence, JobId, Nonce, Revision, RuntimeKind, Token}
 use tokio::sync::mpsc;
 use worker::input::{Exit, Fault, Found, RuntimeEvent};
 use worker::step::{Launch, StopStep};
-
-fn main() -> ExitCode {
-    let args: Vec<OsString> = std::env::args_os().skip(1).collect();
-    if args.first().is_some_and(|it| it == "shim") {
-        return shim::run(args.into_iter().skip(1));
-    }
-    let runtime = tokio::runtime::Runtime::new().expect("a runtime");
-    if args.first().is_some_and(|it| it == "measure") {
-        let count = args.get(1).and_then(|it| it.to_str()?.parse().ok()).unwrap_or(1000);
-        runtime.block_on(measure(count));
-        return ExitCode::SUCCESS;
-    }
-    macro_rules! tests {
-        ($($name:ident)*) => {$(
-            runtime.block_on(async {
-                tokio::time::timeout(SOON, $name()).await.expect(stringify!($name));
-            });
-            println!("test {} ... ok", stringify!($name));
-        )*};
-    }
-    tests! {
-        exit_codes_and_signals_are_told
-        what_cannot_be_started_is_the_definitions_fault
-        words_environment_and_output_are_exact
-        a_group_is_stopped_as_a_whole
-        a_program_that_ignores_being_asked_is_killed_after_its_grace
-        a_stop_before_the_start_is_a_stop
-        what_a_program_leaves_behind_ends_with_it
-        a_restarted_worker_adopts_what_runs_and_reads_what_ended
-        a_killed_shim_is_no_success
-    }
-    ExitCode::SUCCESS
-}
 
 struct Desk {
     state: Arc<tempfile::TempDir>,
@@ -71,7 +36,12 @@ impl Desk {
         let (logs, done) = Logs::new();
         let (events, told) = mpsc::unbounded_channel();
         let ledger = Ledger::open(state.path()).expect("a ledger");
-        let process = Process::new(Config::default(), ledger, logs.clone(), events);
+        let process = Process::new(
+            Config { program: env!("CARGO_BIN_EXE_longshore").into(), words: vec!["shim".into()] },
+            ledger,
+            logs.clone(),
+            events,
+        );
         Self { state, process, logs, told, done, seen: Vec::new() }
     }
 
@@ -91,9 +61,14 @@ impl Desk {
         token
     }
 
+    async fn event(&mut self) -> RuntimeEvent {
+        let event = tokio::time::timeout(SOON, self.told.recv()).await.expect("an event in time");
+        event.expect("the runtime lives")
+    }
+
     async fn exit(&mut self, token: Token) -> Exit {
         loop {
-            let event = self.told.recv().await.expect("the runtime lives");
+            let event = self.event().await;
             self.seen.push(event.clone());
             match event {
                 RuntimeEvent::Ended { token: whose, exit, .. } if whose == token => return exit,
@@ -105,7 +80,7 @@ impl Desk {
 
     async fn started(&mut self, token: Token) -> i32 {
         loop {
-            let event = self.told.recv().await.expect("the runtime lives");
+            let event = self.event().await;
             if let RuntimeEvent::Started { token: whose, container, .. } = &event
                 && *whose == token
             {
@@ -115,6 +90,10 @@ impl Desk {
     }
 
     async fn output(&mut self, token: Token) -> [Vec<u8>; 2] {
+        tokio::time::timeout(SOON, self.whole_output(token)).await.expect("all output in time")
+    }
+
+    async fn whole_output(&mut self, token: Token) -> [Vec<u8>; 2] {
         let mut got: HashMap<Token, [Vec<u8>; 2]> = HashMap::new();
         loop {
             tokio::select! {
@@ -132,6 +111,7 @@ impl Desk {
     }
 }
 
+#[tokio::test]
 async fn exit_codes_and_signals_are_told() {
     let mut desk = Desk::new();
     for (job, script, wanted) in
@@ -146,6 +126,7 @@ async fn exit_codes_and_signals_are_told() {
     ));
 }
 
+#[tokio::test]
 async fn what_cannot_be_started_is_the_definitions_fault() {
     let mut desk = Desk::new();
     for (job, command, wanted) in
@@ -160,6 +141,7 @@ async fn what_cannot_be_started_is_the_definitions_fault() {
     }
 }
 
+#[tokio::test]
 async fn words_environment_and_output_are_exact() {
     let mut desk = Desk::new();
     let script = "printf '%s|' \"$@\" \"$ADDED\" $LONGSHORE_JOB \"$CARGO_MANIFEST_DIR\"; head -c 3000000 /dev/zero >&2; pwd >&2";
@@ -172,6 +154,7 @@ async fn words_environment_and_output_are_exact() {
     until(|| !work.exists()).await;
 }
 
+#[tokio::test]
 async fn a_group_is_stopped_as_a_whole() {
     let mut desk = Desk::new();
     let token = desk.start(1, shell("sleep 601 & sleep 601"));
@@ -182,18 +165,29 @@ async fn a_group_is_stopped_as_a_whole() {
     until(|| group(pid) == 0).await;
 }
 
+#[tokio::test]
 async fn a_program_that_ignores_being_asked_is_killed_after_its_grace() {
     let mut desk = Desk::new();
-    let token = desk.start(1, shell("trap '' TERM; while true; do sleep 0.1; done"));
-    desk.started(token).await;
+    let token = desk.start(1, shell(&deaf(&desk, 1)));
+    until(|| ready(&desk, 1).exists()).await;
     desk.process.stop(token, StopCause::Cancel, StopStep::Ask { grace: Duration::from_millis(300) });
     assert!(matches!(desk.exit(token).await, Exit::Ran { code: 137, .. }));
-    let token = desk.start(2, shell("trap '' TERM; while true; do sleep 0.1; done"));
-    desk.started(token).await;
+    let token = desk.start(2, shell(&deaf(&desk, 2)));
+    until(|| ready(&desk, 2).exists()).await;
     desk.process.stop(token, StopCause::Cancel, StopStep::Remove);
     assert!(matches!(desk.exit(token).await, Exit::Ran { code: 137, .. }));
 }
 
+/// A script that says by a file when it no longer hears SIGTERM.
+fn deaf(desk: &Desk, job: u64) -> String {
+    format!("trap '' TERM; : >{}; while true; do sleep 0.1; done", ready(desk, job).display())
+}
+
+fn ready(desk: &Desk, job: u64) -> PathBuf {
+    desk.state.path().join(format!("ready-{job}"))
+}
+
+#[tokio::test]
 async fn a_stop_before_the_start_is_a_stop() {
     let mut desk = Desk::new();
     for job in 0..20 {
@@ -207,6 +201,7 @@ async fn a_stop_before_the_start_is_a_stop() {
     }
 }
 
+#[tokio::test]
 async fn what_a_program_leaves_behind_ends_with_it() {
     let mut desk = Desk::new();
     let token = desk.start(1, shell("sleep 602 & exit 3"));
@@ -215,6 +210,7 @@ async fn what_a_program_leaves_behind_ends_with_it() {
     until(|| group(pid) == 0).await;
 }
 
+#[tokio::test]
 async fn a_restarted_worker_adopts_what_runs_and_reads_what_ended() {
     let mut desk = Desk::new();
     let go = desk.state.path().join("go");
@@ -245,6 +241,7 @@ async fn a_restarted_worker_adopts_what_runs_and_reads_what_ended() {
     assert_eq!(desk.output(running).await[0], b"before\nafter\n");
 }
 
+#[tokio::test]
 async fn a_killed_shim_is_no_success() {
     let mut desk = Desk::new();
     let token = desk.start(1, shell("sleep 600"));
@@ -254,33 +251,6 @@ async fn a_killed_shim_is_no_success() {
     signal(&format!("{}", shim["pid"]));
     signal(&pid.to_string());
     assert!(matches!(desk.exit(token).await, Exit::Vanished));
-}
-
-/// How many `true` a second, at several parallelisms.
-async fn measure(count: u64) {
-    let words = || ContainerSpec {
-        runtime: RuntimeKind::Process,
-        command: vec!["true".into()],
-        ..ContainerSpec::default()
-    };
-    for parallel in [1, 2, 4, 8] {
-        let mut desk = Desk::new();
-        let began = Instant::now();
-        let (mut next, mut ended) = (0, 0);
-        while ended < count {
-            while next < count && next - ended < parallel {
-                desk.start(next, words());
-                next += 1;
-            }
-            if let Some(RuntimeEvent::Ended { token, exit, .. }) = desk.told.recv().await {
-                assert!(matches!(exit, Exit::Ran { code: 0, .. }), "{exit:?}");
-                desk.process.forget(token);
-                ended += 1;
-            }
-        }
-        let seconds = began.elapsed().as_secs_f64();
-        println!("{parallel} at once: {:.0} a second", count as f64 / seconds);
-    }
 }
 
 fn spec(command: &[&str]) -> ContainerSpec {
@@ -311,9 +281,12 @@ fn group(pgid: i32) -> usize {
 
 async fn until(mut holds: impl FnMut() -> bool) {
     let mut looks = tokio::time::interval(Duration::from_millis(20));
-    while !holds() {
-        looks.tick().await;
-    }
+    let look = async {
+        while !holds() {
+            looks.tick().await;
+        }
+    };
+    tokio::time::timeout(SOON, look).await.expect("in time");
 }
 
 /// Long enough for a loaded machine.
