@@ -29,6 +29,8 @@ impl Peer {
     /// Goes through the whole greeting: a worker with much room for fake jobs, and nothing running.
     pub(super) async fn join(port: u16, name: &str, secret: u8) -> Self {
         let mut peer = Self::knock(port).await;
+        // A ping may come at any time, in front of Hello too.
+        peer.send(Message::Ping(Vec::new().into())).await;
         peer.say(&Report::Hello(hello(name, secret))).await;
         peer.order(|order| matches!(order, Order::Welcome(_))).await;
         let runtimes = vec![(RuntimeKind::Fake, Availability::Available)];
