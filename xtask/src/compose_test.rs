@@ -45,7 +45,9 @@ async fn exercise(stack: &Stack, options: &Options) -> anyhow::Result<()> {
     step::run("a job runs", run_a_job(stack)).await?;
     step::run(
         "a job outlives the replacement of its worker",
-        outlive(stack, async || stack.compose(&[UP, &["--no-deps", "--force-recreate", "worker"]].concat()).await),
+        outlive(stack, async || {
+            stack.compose(&[UP, &["--no-deps", "--force-recreate", "worker"]].concat()).await
+        }),
     )
     .await?;
     step::run(
