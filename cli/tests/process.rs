@@ -9,14 +9,12 @@ use std::time::Duration;
 use client::attempt_dir::Ledger;
 use client::logs::Logs;
 use client::runtime::process::{Config, Process};
-use client::runtime::{Runtime, Survey};
+use client::runtime::{Exit, Fault, Found, Launch, Runtime, RuntimeEvent, StopStep, Survey};
 use protocol::container::Body;
 use protocol::order::{OutputMark, StopCause};
 use protocol::report::ChunkData;
 use protocol::{ContainerSpec, Fence, JobId, Nonce, Revision, RuntimeKind, Token};
 use tokio::sync::mpsc;
-use worker::input::{Exit, Fault, Found, RuntimeEvent};
-use worker::step::{Launch, StopStep};
 
 struct Desk {
     state: Arc<tempfile::TempDir>,

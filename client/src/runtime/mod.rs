@@ -23,8 +23,9 @@ use protocol::order::StopCause;
 use protocol::report::{Availability, Foreign};
 use protocol::{ClusterId, RuntimeKind, Token, WorkerId};
 use tokio::sync::mpsc;
-use worker::input::{Restored, RuntimeEvent};
-use worker::step::{Launch, StopStep};
+// The words of the port are the brain's; here for those who stand on this floor's roof.
+pub use worker::input::{Exit, Fault, Found, Restored, RuntimeEvent};
+pub use worker::step::{Launch, StopStep};
 
 /// Where a runtime tells what happens. Unbounded, because each attempt tells a handful of events and attempts are bounded.
 pub type Events = mpsc::UnboundedSender<RuntimeEvent>;
