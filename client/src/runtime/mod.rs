@@ -40,7 +40,7 @@ pub trait Runtime: Send + Sync {
     fn joined(&self, membership: Membership);
 
     /// Finds what an earlier process of this worker has left, and watches again what still runs. If the engine does not answer,
-    /// what the attempt directories know is found all the same; the rest is [`Found::Unknown`](worker::input::Found::Unknown), and
+    /// what the attempt directories know is found all the same; the rest is [`Found::Unknown`], and
     /// its events come when the engine is back.
     fn survey(&self) -> Pin<Box<dyn Future<Output = Survey> + Send + '_>>;
 

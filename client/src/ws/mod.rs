@@ -1,4 +1,4 @@
-//! The connection with the server: an address, a dial, a session, and the [`Link`] that holds all of it for the engine.
+//! The connection with the server: an address, a dial, a session, and the `Link` that holds all of it for the engine.
 
 mod address;
 mod connect;

@@ -1,10 +1,10 @@
 //! jobs.yaml: from text to definitions, or to everything that is wrong with it.
 //!
 //! Two forms are read: a map with `version`, `defaults` and `jobs`, and a bare list of jobs with a `name` each. The text becomes a
-//! tree that knows its places ([`tree`]); readers walk it, note every fault and go on; a file with one fault is refused as a whole,
+//! tree that knows its places (`tree`); readers walk it, note every fault and go on; a file with one fault is refused as a whole,
 //! so a reload never takes half of it. What comes out is valid by construction: nobody checks a definition again.
 //!
-//! [`keys`] is the one table of keys; the JSON Schema ([`schema`]) is made from it. [`stored`] is the resolved entry as it is kept
+//! `keys` is the one table of keys; the JSON Schema ([`schema`]) is made from it. `stored` is the resolved entry as it is kept
 //! with its jobs, whose hash is the revision.
 
 mod container;

@@ -1,4 +1,4 @@
-//! Workers' connections: [`accept`] upgrades and checks the Hello, [`session`] turns frames into reports and orders into frames.
+//! Workers' connections: `accept` upgrades and checks the Hello, `session` turns frames into reports and orders into frames.
 //!
 //! Nothing here decides about jobs: a session reports to the engine, and says what the engine lets it say.
 
