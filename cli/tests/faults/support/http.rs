@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use reqwest::{Client, Method, Response};
-use serde_json::Value;
+use serde_json::{Value, json};
 
-use super::wait::eventually;
+use super::wait::{eventually, holds};
 
 /// Asks one server.
 #[derive(Clone, Debug)]
@@ -122,13 +122,24 @@ impl Api {
         eventually(&what, async || Some(self.get(&format!("/api/jobs/{id}")).await).filter(&fits)).await
     }
 
-    /// Waits until no job is left that has not ended.
+    /// Waits until no job is left that has not ended, for as long as fewer and fewer of them wait.
     pub(crate) async fn all_ended(&self) {
+        let mut waiting = self.waiting().await;
+        while waiting > 0 {
+            waiting = eventually("jobs are taken up", async || {
+                Some(self.waiting().await).filter(|now| *now < waiting)
+            })
+            .await;
+        }
         let live = "/api/jobs?state=scheduled,queued,assigned,running,quarantined&limit=1";
-        eventually("all jobs end", async || {
-            self.get(live).await.as_array().filter(|left| left.is_empty()).map(|_| ())
-        })
-        .await;
+        holds("all jobs end", async || self.get(live).await == json!([])).await;
+    }
+
+    async fn waiting(&self) -> u64 {
+        let definitions = self.get("/api/definitions").await;
+        let reasons =
+            definitions.as_array().unwrap().iter().filter_map(|it| it["waiting"].as_array()).flatten();
+        reasons.map(|reason| reason["count"].as_u64().unwrap()).sum()
     }
 }
 
