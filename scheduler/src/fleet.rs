@@ -14,6 +14,7 @@ use protocol::{
 use rand::Rng;
 use rand::rngs::SmallRng;
 
+use crate::definition::Definition;
 use crate::definitions::DefinitionNo;
 use crate::ready::Place;
 use crate::step::WorkerRow;
@@ -55,6 +56,8 @@ pub struct Worker {
     pub told: BTreeSet<DefinitionNo>,
     /// What it is not offered for now.
     pub exclusions: Vec<Exclusion>,
+    /// The parts of an inventory that is coming in.
+    pub inventory: Vec<(Token, Phase)>,
     load: Option<(u32, u32)>,
 }
 
@@ -64,7 +67,7 @@ pub enum Link {
     /// None.
     Away,
     /// Welcomed; its inventory is coming in.
-    Joining(SessionId, Vec<(Token, Phase)>),
+    Joining(SessionId),
     /// Reconciled.
     Ready(SessionId),
 }
@@ -75,7 +78,7 @@ impl Link {
     pub const fn session(&self) -> Option<SessionId> {
         match self {
             Self::Away => None,
-            Self::Joining(session, _) | Self::Ready(session) => Some(*session),
+            Self::Joining(session) | Self::Ready(session) => Some(*session),
         }
     }
 }
@@ -94,14 +97,25 @@ pub struct Card {
 /// What a worker is not offered for now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Exclusion {
-    /// Jobs of this revision; absent: anything.
-    pub revision: Option<Revision>,
+    /// Which jobs.
+    pub of: Excluded,
     /// Until then; absent: until it connects anew.
     pub until: Option<Uptime>,
-    /// How often in a row.
+    /// How often in a row, without a start that worked in between.
     pub strikes: u32,
     /// Whether it is still in force; kept after its end so that the next one is longer.
     pub active: bool,
+}
+
+/// Which jobs an exclusion is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Excluded {
+    /// All.
+    Anything,
+    /// Those that this runtime carries out.
+    Runtime(RuntimeKind),
+    /// Those of this revision.
+    Revision(Revision),
 }
 
 impl Worker {
@@ -125,6 +139,7 @@ impl Worker {
             prefetched: BTreeSet::new(),
             told: BTreeSet::new(),
             exclusions: Vec::new(),
+            inventory: Vec::new(),
             load: None,
             row,
         }
@@ -148,10 +163,32 @@ impl Worker {
         self.runtimes.iter().any(|(kind, availability)| *kind == runtime && availability.is_available())
     }
 
-    /// Whether it is not offered this revision for now.
+    /// Whether it is not offered jobs of this definition for now.
     #[must_use]
-    pub fn excludes(&self, revision: Revision) -> bool {
-        self.exclusions.iter().any(|it| it.active && it.revision.is_none_or(|excluded| excluded == revision))
+    pub fn excludes(&self, definition: &Definition) -> bool {
+        self.exclusions.iter().any(|it| {
+            it.active
+                && match it.of {
+                    Excluded::Anything => true,
+                    Excluded::Runtime(runtime) => runtime == definition.runtime(),
+                    Excluded::Revision(revision) => revision == definition.revision,
+                }
+        })
+    }
+
+    /// A start worked: what it was excluded for before counts no more.
+    pub fn pardon(&mut self, definition: &Definition) {
+        if self.exclusions.is_empty() {
+            return;
+        }
+        self.exclusions.retain(|it| {
+            it.active
+                || match it.of {
+                    Excluded::Anything => false,
+                    Excluded::Runtime(runtime) => runtime != definition.runtime(),
+                    Excluded::Revision(revision) => revision != definition.revision,
+                }
+        });
     }
 
     /// How many attempts it holds beyond its slots.
@@ -242,7 +279,8 @@ impl Fleet {
     pub fn connect(&mut self, id: WorkerId, session: SessionId) {
         self.close(id);
         if let Some(worker) = self.workers.get_mut(&id) {
-            worker.link = Link::Joining(session, Vec::new());
+            worker.link = Link::Joining(session);
+            worker.inventory.clear();
             self.sessions.insert(session, id);
         }
     }

@@ -13,6 +13,9 @@ use crate::step::Rejection;
 /// How many commits are remembered: at 4,000 commits a second, the most that a disk allows, this is four seconds for a lookup.
 const GROUPS_REMEMBERED: u64 = 16_384;
 
+/// How many keys are remembered, whatever the commits: some 30 MB.
+const KEYS_REMEMBERED: usize = 262_144;
+
 /// Idempotency keys of recent commits.
 #[derive(Debug, Default)]
 pub struct RecentKeys {
@@ -47,6 +50,12 @@ impl RecentKeys {
     pub fn remember(&mut self, group: GroupNo, key: Arc<str>, holder: KeyHolder) {
         self.holders.insert(key.clone(), holder);
         self.by_group.push_back((group, key));
+        while self.by_group.len() > KEYS_REMEMBERED {
+            if let Some((group, key)) = self.by_group.pop_front() {
+                self.holders.remove(&key);
+                self.floor = self.floor.max(group);
+            }
+        }
     }
 
     /// Forgets what readings of the last few thousand commits must have seen.

@@ -114,6 +114,16 @@ impl Ready {
         }
     }
 
+    /// Takes everybody out of a lane, in order.
+    pub fn take_lane(&mut self, lane: LaneKey) -> Vec<JobId> {
+        let Some(queue) = self.lanes.remove(&lane) else { return Vec::new() };
+        self.parked.remove(&lane);
+        if let Some(head) = queue.first() {
+            self.heads.remove(&(*head, lane));
+        }
+        queue.iter().map(Place::job).collect()
+    }
+
     /// Whether anybody waits, parked or not.
     #[must_use]
     pub fn is_empty(&self) -> bool {

@@ -23,7 +23,7 @@ use crate::job::{Attempt, Job, Standing, State};
 use crate::keys::RecentKeys;
 use crate::on;
 use crate::place;
-use crate::ready::Ready;
+use crate::ready::{LaneKey, Ready};
 use crate::restore::{LiveAttempt, LiveJob};
 use crate::step::{Accepted, Answer, Change, Effect, Grant, Step, WakeAt, WorkerRow};
 use crate::table::{Seed, Table};
@@ -271,6 +271,10 @@ impl Scheduler {
             self.timers.clear_alarm(at, Alarm::LeaseEnd(id));
         }
         self.fleet.remove(id);
+        // Nobody is pinned to a worker that will never come back.
+        for job in self.ready.take_lane(LaneKey::Pinned(id)) {
+            on::queue(self, job);
+        }
         self.change(Change::WorkerForgotten(id));
     }
 

@@ -123,7 +123,7 @@ fn facts(id: WorkerId, worker: &Worker) -> WorkerFacts {
     let state = match &worker.link {
         _ if worker.unreachable => WorkerState::Unreachable,
         Link::Away => WorkerState::Disconnected,
-        Link::Joining(..) => WorkerState::Joining,
+        Link::Joining(_) => WorkerState::Joining,
         Link::Ready(_) if worker.draining => WorkerState::Draining,
         Link::Ready(_) => WorkerState::Ready,
     };

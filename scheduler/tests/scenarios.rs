@@ -117,6 +117,10 @@ fn happen(world: &mut World, words: &[&str]) {
         ["mute", name] => world.workers.get_mut(name).unwrap().muted = true,
         ["disconnect", name] => world.disconnect(name),
         ["cordon", worker] => world.operate(WorkerId(worker.parse().unwrap()), Operation::Cordon),
+        ["forget", worker] => world.operate(WorkerId(worker.parse().unwrap()), Operation::Forget),
+        ["slots", worker, slots] => {
+            world.operate(WorkerId(worker.parse().unwrap()), Operation::Slots(slots.parse().unwrap()));
+        }
         ["uncordon", worker] => world.operate(WorkerId(worker.parse().unwrap()), Operation::Uncordon),
         [name, "inventory", ref rest @ ..] => {
             let silent = rest.contains(&"unavailable");

@@ -101,6 +101,8 @@ fn welcome(it: &mut Scheduler, now: Now, id: WorkerId, version: u16, hello: Conn
         // Another process numbers its reports anew; after a start of the server, nobody here knows where it is.
         worker.incarnation = hello.incarnation;
         worker.last_report = None;
+        // A drain is an order to one process: the next start is a new worker's life.
+        worker.draining = false;
     }
     worker.row.name = hello.name;
     worker.row.seen_at = now.utc;
@@ -111,7 +113,6 @@ fn welcome(it: &mut Scheduler, now: Now, id: WorkerId, version: u16, hello: Conn
     worker.card = Card { labels: hello.labels, version: hello.version, address: hello.address };
     worker.told.clear();
     worker.exclusions.clear();
-    worker.draining = false;
     let last_report = worker.last_report.unwrap_or_default();
     let row = worker.row.clone();
     it.change(Change::Worker(row));
@@ -189,7 +190,7 @@ impl Scheduler {
     pub(crate) fn ready_session(&self, id: WorkerId) -> Option<SessionId> {
         match self.fleet.worker(id)?.link {
             Link::Ready(session) => Some(session),
-            Link::Away | Link::Joining(..) => None,
+            Link::Away | Link::Joining(_) => None,
         }
     }
 }

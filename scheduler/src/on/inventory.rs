@@ -4,7 +4,7 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use protocol::order::{Cancel, Reconciled, Verdict};
+use protocol::order::{Cancel, Configure, Reconciled, Verdict};
 use protocol::report::{Availability, Inventory, Outcome, OutputLengths, Phase};
 use protocol::{Fence, JobId, Now, Order, RuntimeKind, SessionId, Token, WorkerId};
 
@@ -12,27 +12,34 @@ use crate::fleet::Link;
 use crate::job::Job;
 use crate::on::close;
 use crate::scheduler::{Scheduler, timeout_of};
-use crate::step::{Change, ClosedAttempt, Grant, Note};
+use crate::step::{Change, CloseReason, ClosedAttempt, Effect, Grant, Note};
 use crate::timers::Alarm;
 
-pub(crate) fn inventory(it: &mut Scheduler, now: Now, id: WorkerId, part: Inventory) {
-    let Some(worker) = it.fleet.worker_mut(id) else {
+/// How many attempts an inventory may list: ten times what a worker may hold.
+const ENTRIES_MAX: usize = 200_000;
+
+pub(crate) fn inventory(it: &mut Scheduler, now: Now, session: SessionId, id: WorkerId, part: Inventory) {
+    let Some(worker) = it.fleet.worker_mut(id) else { return };
+    worker.inventory.extend(part.attempts);
+    if worker.inventory.len() > ENTRIES_MAX {
+        worker.inventory.clear();
+        it.effect(Effect::Close(session, CloseReason::Protocol));
         return;
-    };
-    // A second inventory on a settled session says nothing that reports do not.
-    let Link::Joining(session, known) = &mut worker.link else {
-        return;
-    };
-    known.extend(part.attempts);
+    }
     if !part.last {
         return;
     }
-    let (session, known) = (*session, core::mem::take(known));
+    let known = core::mem::take(&mut worker.inventory);
     worker.runtimes.clone_from(&part.runtimes);
     worker.link = Link::Ready(session);
+    let (slots, drain) = (worker.row.slots, worker.draining);
     revive(it, now, id);
     let attempts = known.iter().map(|(token, phase)| (*token, judge(it, id, *token, *phase))).collect();
     it.send(session, Order::Reconciled(Reconciled { attempts, last: true }));
+    if slots.is_some() || drain {
+        // What an operator has ordered survives a reconnect.
+        it.send(session, Order::Configure(Configure { slots, drain, intervals: None }));
+    }
     settle(it, now, id, session, &known, &part.runtimes);
     it.fleet.refresh(id);
     it.fleet.note_growth();
@@ -94,25 +101,48 @@ fn settle(
             continue;
         };
         let token = attempt.token(job);
-        let (stopping, started) = (attempt.stopping, attempt.started_at.is_some());
-        if known.contains_key(&(job, token.fence)) {
-            if let Some(cause) = stopping {
-                it.send(session, Order::Cancel(Cancel { token, grace: None, cause }));
-            }
-        } else if silent.contains(&definition.runtime()) {
-            // Nothing can be concluded from the absence in a list that is not complete.
-        } else if started {
-            let closed = gone(now, token, attempt.started_at, "its worker came back without it");
-            close::close(it, now, job, closed);
-        } else if stopping.is_some() {
-            let closed = ClosedAttempt {
-                outcome: Outcome::Cancelled,
-                ..gone(now, token, None, "stopped before it started")
-            };
-            close::close(it, now, job, closed);
-        } else {
-            enqueue_again(it, job, session);
+        if let Some(phase) = known.get(&(job, token.fence)) {
+            found(it, id, job, *phase, session);
+        } else if !silent.contains(&definition.runtime()) {
+            absent(it, now, job, session);
         }
+        // Nothing can be concluded from the absence in a list that is not complete: another one comes with the runtime.
+    }
+}
+
+/// The worker has this attempt: what we know of it is brought up to date with where it stands there.
+fn found(it: &mut Scheduler, id: WorkerId, job: JobId, phase: Phase, session: SessionId) {
+    let Some(live) = it.jobs.get_mut(&job) else { return };
+    let place = live.place(job);
+    let Some(attempt) = live.attempt_mut() else { return };
+    let token = attempt.token(job);
+    attempt.recalled = false;
+    attempt.prefetched = phase == Phase::Backlog && attempt.started_at.is_none();
+    let (prefetched, stopping) = (attempt.prefetched, attempt.stopping);
+    if prefetched {
+        it.fleet.prefetch(id, place);
+    } else {
+        it.fleet.fetch(id, place);
+    }
+    if let Some(cause) = stopping {
+        it.send(session, Order::Cancel(Cancel { token, grace: None, cause }));
+    }
+}
+
+/// The worker does not have this attempt, and it would know: never started, the same token goes out again; started, it is lost.
+pub(crate) fn absent(it: &mut Scheduler, now: Now, job: JobId, session: SessionId) {
+    let Some(attempt) = it.jobs.get(&job).and_then(Job::attempt) else { return };
+    let (token, started_at) = (attempt.token(job), attempt.started_at);
+    if started_at.is_some() {
+        close::close(it, now, job, gone(now, token, started_at, "its worker does not know of it any more"));
+    } else if attempt.stopping.is_some() {
+        let closed = ClosedAttempt {
+            outcome: Outcome::Cancelled,
+            ..gone(now, token, None, "stopped before it started")
+        };
+        close::close(it, now, job, closed);
+    } else {
+        enqueue_again(it, job, session);
     }
 }
 

@@ -10,6 +10,7 @@ mod submit;
 mod tick;
 
 pub(crate) use cancel::cancel;
+pub(crate) use close::queue;
 pub(crate) use connect::{connect, disconnect, hear};
 pub(crate) use operate::operate;
 pub(crate) use report::report;

@@ -2,6 +2,8 @@
 
 use alloc::format;
 use alloc::string::String;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
 use core::time::Duration;
 
 use protocol::order::{Cancel, StopCause};
@@ -9,9 +11,10 @@ use protocol::report::{
     Condition, Failed, Heartbeat, Numbered, Outcome, OutputLengths, Phase, ReleaseCause, Started, Succeeded,
     Timing,
 };
-use protocol::{Now, Order, Report, ReportNo, Revision, SessionId, Timestamp, Token, WorkerId};
+use protocol::{Now, Order, Report, ReportNo, Revision, RuntimeKind, SessionId, Timestamp, Token, WorkerId};
 
-use crate::fleet::Exclusion;
+use crate::definition::Definition;
+use crate::fleet::{Excluded, Exclusion};
 use crate::on::{close, connect, inventory};
 use crate::scheduler::Scheduler;
 use crate::step::{Change, CloseReason, ClosedAttempt, Effect, Note};
@@ -33,13 +36,13 @@ pub(crate) fn report(it: &mut Scheduler, now: Now, session: SessionId, report: R
             numbered(it, session, id, list, |it, (token, cause)| released(it, now, id, token, cause))
         }
         Report::Starting(list) => {
-            numbered(it, session, id, list, |it, token| starting(it, session, id, token))
+            numbered(it, session, id, list, |it, token| starting(it, now, session, id, token))
         }
-        Report::Inventory(part) => inventory::inventory(it, now, id, part),
+        Report::Inventory(part) => inventory::inventory(it, now, session, id, part),
         Report::Heartbeat(beat) => heartbeat(it, now, session, id, beat),
         Report::Progress(list) | Report::Status(list) => {
             for (token, phase) in list {
-                progress(it, id, token, phase);
+                progress(it, now, session, id, token, phase);
             }
         }
         Report::Condition(condition) => changed(it, id, condition),
@@ -80,8 +83,7 @@ fn running(it: &mut Scheduler, now: Now, session: SessionId, id: WorkerId, start
     let token = started.token;
     let Some(job) = it.held(token, id) else {
         late(it, now, id, token, "running");
-        let cancel = Cancel { token, grace: None, cause: StopCause::Superseded };
-        it.send(session, Order::Cancel(cancel));
+        supersede(it, session, token);
         return;
     };
     let place = job.place(token.job);
@@ -96,9 +98,26 @@ fn running(it: &mut Scheduler, now: Now, session: SessionId, id: WorkerId, start
     if core::mem::take(&mut attempt.prefetched) {
         it.fleet.fetch(id, place);
     }
+    pardon(it, id, token);
     watch_overrun(it, now, token, started.ago);
     it.phases.remove(&token.job);
     it.change(Change::Started { token, at, container: started.container });
+}
+
+/// Tells a worker to stop what has a successor. Not so with a fence that we never gave: it comes from a later life of our database,
+/// and nothing is stopped on the word of a database that went back in time.
+fn supersede(it: &mut Scheduler, session: SessionId, token: Token) {
+    if token.fence <= it.last.fence {
+        it.send(session, Order::Cancel(Cancel { token, grace: None, cause: StopCause::Superseded }));
+    }
+}
+
+/// A start worked: what this worker was excluded for before counts no more.
+fn pardon(it: &mut Scheduler, id: WorkerId, token: Token) {
+    let Some(definition) = definition_of(it, token) else { return };
+    if let Some(worker) = it.fleet.worker_mut(id) {
+        worker.pardon(&definition);
+    }
 }
 
 fn watch_overrun(it: &mut Scheduler, now: Now, token: Token, ago: Duration) {
@@ -129,13 +148,19 @@ fn failed(it: &mut Scheduler, now: Now, id: WorkerId, ended: Failed) {
     let closed = closed(now, ended.token, outcome, ended.timing, ended.output);
     let closed = ClosedAttempt { exit_code: ended.exit_code, message: ended.message, ..closed };
     if outcome == Outcome::HostFailed && it.held(ended.token, id).is_some() {
-        exclude(it, now, id, revision_of(it, ended.token), HOST_FAILED_FIRST, HOST_FAILED_MAX);
+        if let Some(definition) = definition_of(it, ended.token) {
+            let of = Excluded::Revision(definition.revision);
+            exclude(it, now, id, of, HOST_FAILED_FIRST, HOST_FAILED_MAX);
+        }
     }
     finish(it, now, id, closed);
 }
 
 fn finish(it: &mut Scheduler, now: Now, id: WorkerId, mut closed: ClosedAttempt) {
     let token = closed.token;
+    if closed.outcome == Outcome::Succeeded && it.held(token, id).is_some() {
+        pardon(it, id, token);
+    }
     let Some(attempt) = it.held(token, id).and_then(|job| job.attempt_mut()) else {
         late(it, now, id, token, closed.outcome.name());
         return;
@@ -178,14 +203,21 @@ fn released(it: &mut Scheduler, now: Now, id: WorkerId, token: Token, cause: Rel
         late(it, now, id, token, "released");
         return;
     }
-    match cause {
-        ReleaseCause::Recalled => {}
-        ReleaseCause::Full | ReleaseCause::Draining | ReleaseCause::RuntimeUnavailable => {
-            exclude(it, now, id, None, RELEASED_FIRST, RELEASED_MAX);
-        }
-        ReleaseCause::Policy => {
-            let revision = revision_of(it, token);
-            exclude(it, now, id, revision, Duration::MAX, Duration::MAX);
+    if let Some(definition) = definition_of(it, token) {
+        let of = match cause {
+            ReleaseCause::Recalled => None,
+            ReleaseCause::Full | ReleaseCause::Draining => {
+                Some((Excluded::Anything, RELEASED_FIRST, RELEASED_MAX))
+            }
+            ReleaseCause::RuntimeUnavailable => {
+                Some((Excluded::Runtime(definition.runtime()), RELEASED_FIRST, RELEASED_MAX))
+            }
+            ReleaseCause::Policy => {
+                Some((Excluded::Revision(definition.revision), Duration::MAX, Duration::MAX))
+            }
+        };
+        if let Some((of, first, max)) = of {
+            exclude(it, now, id, of, first, max);
         }
     }
     let closed = closed(now, token, Outcome::Released, Timing::default(), OutputLengths::default());
@@ -194,41 +226,31 @@ fn released(it: &mut Scheduler, now: Now, id: WorkerId, token: Token, cause: Rel
     finish(it, now, id, closed);
 }
 
-fn revision_of(it: &Scheduler, token: Token) -> Option<Revision> {
-    let job = it.jobs.get(&token.job)?;
-    it.definitions.at(job.definition).map(|definition| definition.revision)
+fn definition_of(it: &Scheduler, token: Token) -> Option<Arc<Definition>> {
+    it.jobs.get(&token.job).and_then(|job| it.definition(job))
 }
 
-/// Does not offer a worker this revision (or anything) for a while, twice as long as last time.
-fn exclude(
-    it: &mut Scheduler,
-    now: Now,
-    id: WorkerId,
-    revision: Option<Revision>,
-    first: Duration,
-    max: Duration,
-) {
-    let Some(worker) = it.fleet.worker_mut(id) else {
+/// Does not offer a worker these jobs for a while, twice as long as last time. What comes while that lasts is part of the same fault.
+fn exclude(it: &mut Scheduler, now: Now, id: WorkerId, of: Excluded, first: Duration, max: Duration) {
+    let Some(worker) = it.fleet.worker_mut(id) else { return };
+    let old = worker.exclusions.iter().position(|exclusion| exclusion.of == of);
+    if old.is_some_and(|position| worker.exclusions[position].active) {
         return;
-    };
-    let strikes = match worker.exclusions.iter().position(|exclusion| exclusion.revision == revision) {
-        Some(position) => worker.exclusions.swap_remove(position).strikes.saturating_add(1),
-        None => 1,
-    };
+    }
+    let strikes = old.map_or(1, |position| worker.exclusions.swap_remove(position).strikes.saturating_add(1));
     let duration = first.saturating_mul(1_u32.checked_shl(strikes - 1).unwrap_or(u32::MAX)).min(max);
     let until = (duration < Duration::MAX).then(|| now.up + duration);
-    worker.exclusions.push(Exclusion { revision, until, strikes, active: true });
+    worker.exclusions.push(Exclusion { of, until, strikes, active: true });
     if let Some(until) = until {
         it.timers.set_alarm(until, Alarm::Offer(id));
     }
 }
 
-fn starting(it: &mut Scheduler, session: SessionId, id: WorkerId, token: Token) {
+fn starting(it: &mut Scheduler, now: Now, session: SessionId, id: WorkerId, token: Token) {
     if it.held(token, id).is_none() {
-        let cancel = Cancel { token, grace: None, cause: StopCause::Superseded };
-        it.send(session, Order::Cancel(cancel));
+        supersede(it, session, token);
     }
-    progress(it, id, token, Phase::Starting);
+    progress(it, now, session, id, token, Phase::Starting);
 }
 
 fn heartbeat(it: &mut Scheduler, now: Now, session: SessionId, id: WorkerId, beat: Heartbeat) {
@@ -236,19 +258,23 @@ fn heartbeat(it: &mut Scheduler, now: Now, session: SessionId, id: WorkerId, bea
     it.send(session, Order::Pulse(beat.number));
 }
 
-fn progress(it: &mut Scheduler, id: WorkerId, token: Token, phase: Phase) {
-    let Some(job) = it.held(token, id) else {
+fn progress(it: &mut Scheduler, now: Now, session: SessionId, id: WorkerId, token: Token, phase: Phase) {
+    let Some(job) = it.held(token, id) else { return };
+    let place = job.place(token.job);
+    if phase == Phase::Unknown {
+        inventory::absent(it, now, token.job, session);
         return;
-    };
-    let Some(attempt) = job.attempt_mut() else {
-        return;
-    };
-    // A recall that came too late may be tried again should the attempt go back into a backlog.
-    attempt.recalled &= phase == Phase::Backlog;
-    if attempt.started_at.is_none() {
-        it.phases.insert(token.job, phase);
-        it.changed = true;
     }
+    let Some(attempt) = job.attempt_mut() else { return };
+    if attempt.started_at.is_some() {
+        return;
+    }
+    // What has left the backlog is not asked back any more.
+    if phase != Phase::Backlog && core::mem::take(&mut attempt.prefetched) {
+        it.fleet.fetch(id, place);
+    }
+    it.phases.insert(token.job, phase);
+    it.changed = true;
 }
 
 fn changed(it: &mut Scheduler, id: WorkerId, condition: Condition) {
@@ -256,6 +282,9 @@ fn changed(it: &mut Scheduler, id: WorkerId, condition: Condition) {
         return;
     };
     worker.runtimes = condition.runtimes;
+    // Its own word that a runtime is back counts for more than our waiting.
+    let back: Vec<RuntimeKind> = RuntimeKind::ALL.into_iter().filter(|kind| worker.offers(*kind)).collect();
+    worker.exclusions.retain(|it| !matches!(it.of, Excluded::Runtime(kind) if back.contains(&kind)));
     worker.slots = condition.slots;
     worker.draining |= condition.draining;
     it.fleet.refresh(id);

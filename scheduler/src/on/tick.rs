@@ -73,7 +73,9 @@ fn lease_end(it: &mut Scheduler, now: Now, id: WorkerId) {
         let token = attempt.token(job);
         if loss.on_lost != OnLost::Wait || attempt.stopping == Some(StopCause::Cancel) {
             let at = (heard + loss.after).max(now.up);
-            attempt.loss_at = Some(at);
+            if let Some(old) = attempt.loss_at.replace(at) {
+                it.timers.clear_alarm(old, Alarm::Loss(job, token.fence));
+            }
             it.timers.set_alarm(at, Alarm::Loss(job, token.fence));
         }
         it.change(Change::Noted { job, at: now.utc, note: Note::Unreachable { token, worker: id } });
@@ -85,7 +87,7 @@ fn lose(it: &mut Scheduler, now: Now, id: JobId, fence: Fence) {
     let Some(attempt) = it.jobs.get_mut(&id).and_then(Job::attempt_mut) else {
         return;
     };
-    if attempt.fence != fence {
+    if attempt.fence != fence || attempt.loss_at.is_none_or(|at| at > now.up) {
         return;
     }
     attempt.loss_at = None;
