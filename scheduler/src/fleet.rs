@@ -8,14 +8,12 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use protocol::report::{Availability, Phase};
-use protocol::{
-    Incarnation, JobId, ReportNo, Revision, RuntimeKind, SessionId, Timestamp, Token, Uptime, WorkerId,
-};
+use protocol::{Incarnation, JobId, ReportNo, RuntimeKind, SessionId, Timestamp, Token, Uptime, WorkerId};
 use rand::Rng;
 use rand::rngs::SmallRng;
 
-use crate::definition::Definition;
 use crate::definitions::DefinitionNo;
+use crate::exclusion::Exclusions;
 use crate::ready::Place;
 use crate::step::WorkerRow;
 
@@ -55,7 +53,7 @@ pub struct Worker {
     /// Definitions that this session has been sent.
     pub told: BTreeSet<DefinitionNo>,
     /// What it is not offered for now.
-    pub exclusions: Vec<Exclusion>,
+    pub exclusions: Exclusions,
     /// The parts of an inventory that is coming in.
     pub inventory: Vec<(Token, Phase)>,
     load: Option<(u32, u32)>,
@@ -94,30 +92,6 @@ pub struct Card {
     pub address: String,
 }
 
-/// What a worker is not offered for now.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Exclusion {
-    /// Which jobs.
-    pub of: Excluded,
-    /// Until then; absent: until it connects anew.
-    pub until: Option<Uptime>,
-    /// How often in a row, without a start that worked in between.
-    pub strikes: u32,
-    /// Whether it is still in force; kept after its end so that the next one is longer.
-    pub active: bool,
-}
-
-/// Which jobs an exclusion is about.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Excluded {
-    /// All.
-    Anything,
-    /// Those that this runtime carries out.
-    Runtime(RuntimeKind),
-    /// Those of this revision.
-    Revision(Revision),
-}
-
 impl Worker {
     /// A worker that is not connected.
     #[must_use]
@@ -138,7 +112,7 @@ impl Worker {
             held: BTreeSet::new(),
             prefetched: BTreeSet::new(),
             told: BTreeSet::new(),
-            exclusions: Vec::new(),
+            exclusions: Exclusions::default(),
             inventory: Vec::new(),
             load: None,
             row,
@@ -161,34 +135,6 @@ impl Worker {
     #[must_use]
     pub fn offers(&self, runtime: RuntimeKind) -> bool {
         self.runtimes.iter().any(|(kind, availability)| *kind == runtime && availability.is_available())
-    }
-
-    /// Whether it is not offered jobs of this definition for now.
-    #[must_use]
-    pub fn excludes(&self, definition: &Definition) -> bool {
-        self.exclusions.iter().any(|it| {
-            it.active
-                && match it.of {
-                    Excluded::Anything => true,
-                    Excluded::Runtime(runtime) => runtime == definition.runtime(),
-                    Excluded::Revision(revision) => revision == definition.revision,
-                }
-        })
-    }
-
-    /// A start worked: what it was excluded for before counts no more.
-    pub fn pardon(&mut self, definition: &Definition) {
-        if self.exclusions.is_empty() {
-            return;
-        }
-        self.exclusions.retain(|it| {
-            it.active
-                || match it.of {
-                    Excluded::Anything => false,
-                    Excluded::Runtime(runtime) => runtime != definition.runtime(),
-                    Excluded::Revision(revision) => revision != definition.revision,
-                }
-        });
     }
 
     /// How many attempts it holds beyond its slots.

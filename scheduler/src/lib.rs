@@ -33,6 +33,7 @@ extern crate alloc;
 pub mod audit;
 pub mod definition;
 pub mod definitions;
+pub mod exclusion;
 pub mod fleet;
 pub mod input;
 pub mod job;

@@ -148,7 +148,7 @@ fn obstacle(worker: &Worker, definition: &Definition) -> PendingReason {
         PendingReason::NoRuntime
     } else if worker.row.cordoned || worker.draining || worker.unreachable {
         PendingReason::Cordoned
-    } else if worker.excludes(definition) {
+    } else if worker.exclusions.cover(definition) {
         PendingReason::Excluded
     } else if worker.held_count() >= worker.slots().saturating_add(worker.backlog) {
         PendingReason::Busy
@@ -182,7 +182,7 @@ fn may_run(worker: &Worker, lane: LaneKey, definition: &Definition) -> bool {
         LaneKey::Pinned(only) => worker.row.worker == only,
         LaneKey::Definition(_) => true,
     };
-    allowed && worker.offers(definition.runtime()) && !worker.excludes(definition)
+    allowed && worker.offers(definition.runtime()) && !worker.exclusions.cover(definition)
 }
 
 fn suits(it: &Scheduler, worker: &Worker, id: JobId) -> bool {

@@ -3,7 +3,6 @@
 use alloc::format;
 use alloc::string::String;
 use alloc::sync::Arc;
-use alloc::vec::Vec;
 use core::time::Duration;
 
 use protocol::order::{Cancel, StopCause};
@@ -14,7 +13,7 @@ use protocol::report::{
 use protocol::{Now, Order, Report, ReportNo, Revision, RuntimeKind, SessionId, Timestamp, Token, WorkerId};
 
 use crate::definition::Definition;
-use crate::fleet::{Excluded, Exclusion};
+use crate::exclusion::{Excluded, Sentence};
 use crate::on::{close, connect, inventory};
 use crate::scheduler::Scheduler;
 use crate::step::{Change, CloseReason, ClosedAttempt, Effect, Note};
@@ -116,7 +115,7 @@ fn supersede(it: &mut Scheduler, session: SessionId, token: Token) {
 fn pardon(it: &mut Scheduler, id: WorkerId, token: Token) {
     let Some(definition) = definition_of(it, token) else { return };
     if let Some(worker) = it.fleet.worker_mut(id) {
-        worker.pardon(&definition);
+        worker.exclusions.pardon(&definition);
     }
 }
 
@@ -147,11 +146,9 @@ fn failed(it: &mut Scheduler, now: Now, id: WorkerId, ended: Failed) {
     let outcome = if ended.outcome == Outcome::Succeeded { Outcome::Failed } else { ended.outcome };
     let closed = closed(now, ended.token, outcome, ended.timing, ended.output);
     let closed = ClosedAttempt { exit_code: ended.exit_code, message: ended.message, ..closed };
-    if outcome == Outcome::HostFailed && it.held(ended.token, id).is_some() {
-        if let Some(definition) = definition_of(it, ended.token) {
-            let of = Excluded::Revision(definition.revision);
-            exclude(it, now, id, of, HOST_FAILED_FIRST, HOST_FAILED_MAX);
-        }
+    let host_failed = outcome == Outcome::HostFailed && it.held(ended.token, id).is_some();
+    if let Some(definition) = definition_of(it, ended.token).filter(|_| host_failed) {
+        exclude(it, now, id, Excluded::Revision(definition.revision), HOST_FAILED);
     }
     finish(it, now, id, closed);
 }
@@ -190,13 +187,10 @@ fn before(now: Timestamp, ago: Duration) -> Timestamp {
     now - ago
 }
 
-/// The first exclusion after `host_failed`; it doubles with each one in a row (DESIGN.md section 3).
-const HOST_FAILED_FIRST: Duration = Duration::from_secs(60);
-/// The longest one: a host that was mended takes part again within the hour without anybody's doing.
-const HOST_FAILED_MAX: Duration = Duration::from_secs(3_600);
-/// After `full`, `draining` and `runtime_unavailable`: back off from one second to one minute (DESIGN.md section 3).
-const RELEASED_FIRST: Duration = Duration::from_secs(1);
-const RELEASED_MAX: Duration = Duration::from_secs(60);
+/// After `host_failed`: a minute, doubling (DESIGN.md section 3); a host that was mended takes part again within the hour by itself.
+const HOST_FAILED: Sentence = Sentence { first: Duration::from_secs(60), max: Duration::from_secs(3_600) };
+/// After `full`, `draining` and `runtime_unavailable`: from one second to one minute (DESIGN.md section 3).
+const GIVEN_BACK: Sentence = Sentence { first: Duration::from_secs(1), max: Duration::from_secs(60) };
 
 fn released(it: &mut Scheduler, now: Now, id: WorkerId, token: Token, cause: ReleaseCause) {
     if it.held(token, id).is_none() {
@@ -204,20 +198,14 @@ fn released(it: &mut Scheduler, now: Now, id: WorkerId, token: Token, cause: Rel
         return;
     }
     if let Some(definition) = definition_of(it, token) {
-        let of = match cause {
+        let exclusion = match cause {
             ReleaseCause::Recalled => None,
-            ReleaseCause::Full | ReleaseCause::Draining => {
-                Some((Excluded::Anything, RELEASED_FIRST, RELEASED_MAX))
-            }
-            ReleaseCause::RuntimeUnavailable => {
-                Some((Excluded::Runtime(definition.runtime()), RELEASED_FIRST, RELEASED_MAX))
-            }
-            ReleaseCause::Policy => {
-                Some((Excluded::Revision(definition.revision), Duration::MAX, Duration::MAX))
-            }
+            ReleaseCause::Full | ReleaseCause::Draining => Some((Excluded::Anything, GIVEN_BACK)),
+            ReleaseCause::RuntimeUnavailable => Some((Excluded::Runtime(definition.runtime()), GIVEN_BACK)),
+            ReleaseCause::Policy => Some((Excluded::Revision(definition.revision), Sentence::FOR_GOOD)),
         };
-        if let Some((of, first, max)) = of {
-            exclude(it, now, id, of, first, max);
+        if let Some((of, sentence)) = exclusion {
+            exclude(it, now, id, of, sentence);
         }
     }
     let closed = closed(now, token, Outcome::Released, Timing::default(), OutputLengths::default());
@@ -230,18 +218,10 @@ fn definition_of(it: &Scheduler, token: Token) -> Option<Arc<Definition>> {
     it.jobs.get(&token.job).and_then(|job| it.definition(job))
 }
 
-/// Does not offer a worker these jobs for a while, twice as long as last time. What comes while that lasts is part of the same fault.
-fn exclude(it: &mut Scheduler, now: Now, id: WorkerId, of: Excluded, first: Duration, max: Duration) {
+/// Does not offer a worker these jobs for a while.
+fn exclude(it: &mut Scheduler, now: Now, id: WorkerId, of: Excluded, sentence: Sentence) {
     let Some(worker) = it.fleet.worker_mut(id) else { return };
-    let old = worker.exclusions.iter().position(|exclusion| exclusion.of == of);
-    if old.is_some_and(|position| worker.exclusions[position].active) {
-        return;
-    }
-    let strikes = old.map_or(1, |position| worker.exclusions.swap_remove(position).strikes.saturating_add(1));
-    let duration = first.saturating_mul(1_u32.checked_shl(strikes - 1).unwrap_or(u32::MAX)).min(max);
-    let until = (duration < Duration::MAX).then(|| now.up + duration);
-    worker.exclusions.push(Exclusion { of, until, strikes, active: true });
-    if let Some(until) = until {
+    if let Some(until) = worker.exclusions.add(now.up, of, sentence) {
         it.timers.set_alarm(until, Alarm::Offer(id));
     }
 }
@@ -282,9 +262,11 @@ fn changed(it: &mut Scheduler, id: WorkerId, condition: Condition) {
         return;
     };
     worker.runtimes = condition.runtimes;
-    // Its own word that a runtime is back counts for more than our waiting.
-    let back: Vec<RuntimeKind> = RuntimeKind::ALL.into_iter().filter(|kind| worker.offers(*kind)).collect();
-    worker.exclusions.retain(|it| !matches!(it.of, Excluded::Runtime(kind) if back.contains(&kind)));
+    for runtime in RuntimeKind::ALL {
+        if worker.offers(runtime) {
+            worker.exclusions.lift(runtime);
+        }
+    }
     worker.slots = condition.slots;
     worker.draining |= condition.draining;
     it.fleet.refresh(id);

@@ -109,11 +109,7 @@ fn offer_again(it: &mut Scheduler, now: Now, id: WorkerId) {
     let Some(worker) = it.fleet.worker_mut(id) else {
         return;
     };
-    for exclusion in &mut worker.exclusions {
-        if exclusion.until.is_some_and(|until| until <= now.up) {
-            exclusion.active = false;
-        }
-    }
+    worker.exclusions.expire(now.up);
     if matches!(worker.link, Link::Ready(_)) {
         it.fleet.refresh(id);
         it.fleet.note_growth();
