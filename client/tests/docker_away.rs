@@ -4,11 +4,12 @@ mod support;
 
 use std::time::Duration;
 
-use longshore_client::runtime::Runtime;
+use longshore_client::attempt_dir::Ledger;
 use longshore_client::runtime::docker::Config;
+use longshore_client::runtime::{Found, Runtime};
 use protocol::RuntimeKind;
 use protocol::report::{Availability, ReleaseCause};
-use support::{Desk, Outcome, spec, stand_in};
+use support::{Desk, Outcome, launch, spec, stand_in};
 use worker::input::RuntimeEvent;
 
 fn config(program: impl Into<std::path::PathBuf>) -> Config {
@@ -51,4 +52,31 @@ async fn a_program_that_hangs_is_given_up_in_time() {
         tokio::time::timeout(Duration::from_secs(40), desk.run(1, spec(&["true"]))).await.expect("in time");
     let Outcome::Refused(ReleaseCause::RuntimeUnavailable, why) = outcome else { panic!("{outcome:?}") };
     assert!(why.contains("no answer"), "{why}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_attempt_that_is_handed_over_again_waits_for_the_removal_of_what_was_left_of_it() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let script = format!(
+        "case $1 in
+            rm) echo rm >> {0}/calls; sleep 0.3; echo removed >> {0}/calls;;
+            run) echo run >> {0}/calls;;
+            events) exec sleep 600;;
+            inspect) echo 'Error: No such container: x' >&2; exit 1;;
+        esac",
+        dir.path().display()
+    );
+    let mut desk = Desk::without_image(config(stand_in(dir.path(), &script)));
+    let left = launch(1, spec(&["true"]));
+    Ledger::open(desk.state.path()).expect("a ledger").create(&left).expect("a directory");
+    let survey = desk.docker().survey().await;
+    assert_eq!(survey.restored[0].found, Found::Unstarted);
+
+    desk.docker().forget(left.token);
+    desk.docker().start(left.clone());
+    desk.outcome(left.token).await;
+
+    let calls = std::fs::read_to_string(dir.path().join("calls")).expect("it was called");
+    assert_eq!(calls, "rm\nremoved\nrun\n");
+    assert!(desk.dir(left.token).join("exit").exists(), "its end is kept");
 }

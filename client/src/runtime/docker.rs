@@ -39,6 +39,7 @@ use self::health::Health;
 use self::images::Images;
 use self::remove::Leftover;
 use super::policy::Allow;
+use super::removals::{Removal, Removals};
 use super::{Events, Membership, Runtime, Survey};
 use crate::attempt_dir::{self, AttemptDir, Ledger, describe};
 use crate::logs::Logs;
@@ -79,6 +80,7 @@ struct Shared {
     images: Images,
     membership: Mutex<Option<Membership>>,
     attempts: Mutex<HashMap<Token, Arc<Attempt>>>,
+    removals: Removals,
     leftovers: mpsc::UnboundedSender<Leftover>,
     over: CancellationToken,
 }
@@ -98,6 +100,7 @@ impl Docker {
             images: Images::default(),
             membership: Mutex::default(),
             attempts: Mutex::default(),
+            removals: Removals::default(),
             leftovers,
             over: CancellationToken::new(),
         });
@@ -171,8 +174,9 @@ impl Runtime for Docker {
 
     fn forget(&self, token: Token) {
         let shared = Arc::clone(&self.shared);
+        let removal = shared.removals.begin(token);
         if let Some(attempt) = shared.drop_attempt(token) {
-            shared.discard(attempt.name.clone(), attempt.dir.clone());
+            shared.discard(attempt.name.clone(), attempt.dir.clone(), removal);
             return;
         }
         // A survey found it unstarted. What carries the same number and is another attempt's stays.
@@ -181,7 +185,7 @@ impl Runtime for Docker {
             let there = dir.clone();
             let launch = tokio::task::spawn_blocking(move || there.launch().ok()).await.ok().flatten();
             if launch.is_some_and(|it| it.token == token) {
-                shared.discard(token.container_name(membership.cluster), dir);
+                shared.discard(token.container_name(membership.cluster), dir, removal);
             }
         });
     }
@@ -189,6 +193,7 @@ impl Runtime for Docker {
 
 impl Shared {
     async fn start(self: &Arc<Self>, attempt: Arc<Attempt>, membership: Membership) {
+        self.removals.wait_for(attempt.token()).await;
         if let Err((cause, why)) = self.prepare(&attempt).await {
             self.drop_attempt(attempt.token());
             return self.refuse(attempt.token(), cause, why);
@@ -252,9 +257,9 @@ impl Shared {
     }
 
     /// Removes what is left of it, soon.
-    fn discard(&self, name: String, dir: AttemptDir) {
+    fn discard(&self, name: String, dir: AttemptDir, removal: Removal) {
         // Its receiver lives as long as the runtime.
-        let _ = self.leftovers.send((name, dir));
+        let _ = self.leftovers.send(Leftover { name, dir, _removal: removal });
     }
 
     /// Asks an engine that does not answer until it does.

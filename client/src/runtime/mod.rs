@@ -14,6 +14,7 @@ pub mod fake;
 pub mod policy;
 mod proc;
 pub mod process;
+mod removals;
 pub mod shim;
 
 use std::future::Future;
@@ -44,7 +45,7 @@ pub trait Runtime: Send + Sync {
     /// its events come when the engine is back.
     fn survey(&self) -> Pin<Box<dyn Future<Output = Survey> + Send + '_>>;
 
-    /// Runs an attempt.
+    /// Runs an attempt. One that is just being removed is first removed to the end.
     fn start(&self, launch: Launch);
 
     /// Goes one step further in stopping an attempt. The cause is on disk before anything is done.

@@ -23,6 +23,7 @@ use tokio_util::sync::CancellationToken;
 use worker::input::{Exit, Fault, Found, Restored, RuntimeEvent};
 use worker::step::{Launch, StopStep};
 
+use super::removals::Removals;
 use super::{Events, Membership, Runtime, Survey, proc, shim};
 use crate::attempt_dir::{AttemptDir, Ending, Entry, Error, Ledger, Pid, describe};
 use crate::clock;
@@ -55,6 +56,7 @@ struct Shared {
     logs: Logs,
     events: Events,
     attempts: Mutex<HashMap<Token, Arc<Attempt>>>,
+    removals: Removals,
     over: CancellationToken,
 }
 
@@ -71,7 +73,8 @@ impl Process {
     #[must_use]
     pub fn new(config: Config, ledger: Ledger, logs: Logs, events: Events) -> Self {
         let (attempts, over) = (Mutex::default(), CancellationToken::new());
-        Self { shared: Arc::new(Shared { config, ledger, logs, events, attempts, over }) }
+        let removals = Removals::default();
+        Self { shared: Arc::new(Shared { config, ledger, logs, events, attempts, removals, over }) }
     }
 }
 
@@ -115,18 +118,20 @@ impl Runtime for Process {
 
     fn forget(&self, token: Token) {
         self.shared.attempts().remove(&token);
-        let dir = self.shared.ledger.dir(token);
+        let (dir, removal) = (self.shared.ledger.dir(token), self.shared.removals.begin(token));
         // A directory of another attempt with the same number stays.
         let remove =
             move || if dir.launch().is_ok_and(|it| it.token == token) { dir.remove() } else { Ok(()) };
         self.shared.spawn(async move {
             blocking(remove).await;
+            drop(removal);
         });
     }
 }
 
 impl Shared {
     async fn run(self: &Arc<Self>, attempt: &Arc<Attempt>) {
+        self.removals.wait_for(attempt.token()).await;
         let (ledger, launch) = (self.ledger.clone(), attempt.launch.clone());
         let made = tokio::task::spawn_blocking(move || ledger.create(&launch)).await;
         let problem = match made {

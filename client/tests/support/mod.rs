@@ -199,8 +199,9 @@ impl Desk {
 impl Drop for Desk {
     fn drop(&mut self) {
         let filter = format!("label=longshore.cluster={}", self.membership.cluster);
-        let left = docker(["ps", "-aq", "--filter", &filter]);
-        for id in String::from_utf8_lossy(&left.stdout).lines() {
+        // Without the program there is nothing to clean up.
+        let left = Command::new("docker").args(["ps", "-aq", "--filter", &filter]).output();
+        for id in String::from_utf8_lossy(&left.map(|it| it.stdout).unwrap_or_default()).lines() {
             docker(["rm", "-f", "-v", id]);
         }
     }

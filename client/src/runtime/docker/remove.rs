@@ -8,9 +8,15 @@ use tokio::sync::mpsc;
 
 use super::{Shared, blocking};
 use crate::attempt_dir::AttemptDir;
+use crate::runtime::removals::Removal;
 
-/// A container's name and its attempt's directory.
-pub(super) type Leftover = (String, AttemptDir);
+/// What is left of one attempt.
+pub(super) struct Leftover {
+    pub(super) name: String,
+    pub(super) dir: AttemptDir,
+    /// A new start of the attempt waits for its end.
+    pub(super) _removal: Removal,
+}
 
 /// Removes what comes in, until nothing can come any more.
 pub(super) async fn run(shared: Arc<Shared>, mut leftovers: mpsc::UnboundedReceiver<Leftover>) {
@@ -27,7 +33,7 @@ pub(super) async fn run(shared: Arc<Shared>, mut leftovers: mpsc::UnboundedRecei
 }
 
 async fn remove(shared: &Shared, batch: Vec<Leftover>) {
-    let names = batch.iter().map(|(name, _)| name.as_str());
+    let names = batch.iter().map(|it| it.name.as_str());
     let args: Vec<&str> = ["rm", "-f", "-v", "--"].into_iter().chain(names).collect();
     loop {
         shared.health.wait_until_up().await;
@@ -38,7 +44,7 @@ async fn remove(shared: &Shared, batch: Vec<Leftover>) {
         }
         tokio::time::sleep(TRY_AGAIN).await;
     }
-    blocking(move || batch.iter().try_for_each(|(_, dir)| dir.remove())).await;
+    blocking(move || batch.iter().try_for_each(|it| it.dir.remove())).await;
 }
 
 /// Whether all that is wrong is that some of them are not there.
