@@ -23,6 +23,12 @@ pub(super) fn of_commit(error: Error) -> CommitError {
     }
 }
 
+/// Whether a group could not be written because there is no room on the disk.
+pub(super) fn is_full(error: &CommitError) -> bool {
+    let CommitError::Unavailable(cause) = error else { return false };
+    cause.downcast_ref::<Error>().and_then(Error::sqlite_error_code) == Some(ErrorCode::DiskFull)
+}
+
 /// Why a store cannot be opened.
 pub(super) fn of_load(file: &Path, error: Error) -> LoadError {
     match error.sqlite_error_code() {

@@ -19,6 +19,7 @@ mod write;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use protocol::Epoch;
 use rusqlite::{Connection, OpenFlags};
@@ -76,12 +77,11 @@ impl Store for SqliteStore {
 
     fn commit(&mut self, group: &Group) -> Result<(), CommitError> {
         let mut result = write::commit(&self.connection, &mut self.known, group);
-        if matches!(result, Err(CommitError::Unavailable(_))) && self.upkeep.release_ballast() {
+        if result.as_ref().is_err_and(faults::is_full) && self.upkeep.release_ballast() {
             result = write::commit(&self.connection, &mut self.known, group);
         }
-        match &result {
-            Ok(()) => self.upkeep.committed(&self.connection, group.changes.len())?,
-            Err(_) => self.known = Known::default(),
+        if result.is_ok() {
+            self.upkeep.committed(&self.connection, group.changes.len())?;
         }
         if matches!(result, Err(CommitError::Fatal(_))) {
             // What the disk holds is for the next start to find out.
@@ -109,6 +109,9 @@ impl Drop for SqliteStore {
     }
 }
 
+/// How long the writer waits for another process that holds the file.
+const WRITER_PATIENCE: Duration = Duration::from_secs(2);
+
 /// SQLite 3.7.0 to 3.51.2 can corrupt a file in WAL mode that two connections checkpoint.
 fn refuse_unsafe_library(version: i32) -> Result<(), LoadError> {
     if version >= 3_051_003 {
@@ -121,7 +124,7 @@ fn refuse_unsafe_library(version: i32) -> Result<(), LoadError> {
 
 fn set_up_writer(connection: &Connection) -> rusqlite::Result<()> {
     // Before anything else: another process may hold the file for a moment (a backup, a person with a shell).
-    connection.busy_timeout(std::time::Duration::from_secs(2))?;
+    connection.busy_timeout(WRITER_PATIENCE)?;
     connection.pragma_update_and_check(None, "journal_mode", "wal", |_| Ok(()))?;
     connection.pragma_update(None, "synchronous", "full")?;
     connection.pragma_update(None, "mmap_size", 0)?;
@@ -138,7 +141,7 @@ fn set_up_writer(connection: &Connection) -> rusqlite::Result<()> {
 fn open_reader(file: &Path) -> rusqlite::Result<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(file, flags)?;
-    connection.busy_timeout(std::time::Duration::from_secs(2))?;
+    connection.busy_timeout(Duration::from_secs(2))?;
     connection.pragma_update(None, "query_only", true)?;
     connection.pragma_update(None, "mmap_size", 0)?;
     connection.pragma_update(None, "temp_store", "memory")?;

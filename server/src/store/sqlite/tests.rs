@@ -253,6 +253,62 @@ fn a_full_disk_can_be_tried_again_and_uses_the_reserve_first() {
 }
 
 #[test]
+fn a_second_try_believes_nothing_that_the_first_one_took_back() {
+    let place = Place::new();
+    let (mut store, _archive) = place.open();
+    let loaded = store.load(&mut |_| {}).unwrap();
+    let first = group(&loaded, 1, (1..2_000).map(added).collect());
+    let limit = |pages: i64| store.connection.pragma_update(None, "max_page_count", pages).unwrap();
+    let pages: i64 = store.connection.pragma_query_value(None, "page_count", |row| row.get(0)).unwrap();
+    let mut known = Known::default();
+    limit(pages);
+    let full = write::commit(&store.connection, &mut known, &first).unwrap_err();
+    assert!(faults::is_full(&full), "{full}");
+    limit(1_000_000);
+    write::commit(&store.connection, &mut known, &first).unwrap();
+    let seen: i64 = place.sql().query_row("SELECT count(*) FROM seen", [], |row| row.get(0)).unwrap();
+    assert_eq!(seen, 1, "lists by name find the block of these jobs");
+}
+
+#[test]
+fn a_store_that_somebody_else_holds_keeps_its_reserve() {
+    let place = Place::new();
+    let (mut store, _archive) = place.open();
+    let loaded = store.load(&mut |_| {}).unwrap();
+    let ballast = place.0.path().join("ballast");
+    fs::write(&ballast, "").unwrap();
+    let shell = place.sql();
+    shell.execute_batch("BEGIN IMMEDIATE").unwrap();
+    store.connection.busy_timeout(Duration::ZERO).unwrap();
+    let first = group(&loaded, 1, vec![added(1)]);
+    assert!(matches!(store.commit(&first), Err(CommitError::Unavailable(_))));
+    assert!(ballast.exists());
+    shell.execute_batch("ROLLBACK").unwrap();
+    store.commit(&first).unwrap();
+}
+
+#[test]
+fn the_log_starts_over_although_a_reader_was_in_the_way_of_every_checkpoint() {
+    let place = Place::new();
+    let (mut store, archive) = place.open();
+    let loaded = store.load(&mut |_| {}).unwrap();
+    store.commit(&group(&loaded, 1, (1..2_000).map(added).collect())).unwrap();
+    let log = || fs::metadata(place.0.path().join("longshore.db-wal")).unwrap().len();
+    let before = log();
+    let reader = place.sql();
+    reader.execute_batch("BEGIN; SELECT count(*) FROM jobs").unwrap();
+    upkeep::start_log_over(&store.connection).unwrap();
+    store.commit(&group(&loaded, 2, vec![added(2_000)])).unwrap();
+    assert!(log() > before, "this reader still needs the log");
+    let before = log();
+    reader.execute_batch("COMMIT").unwrap();
+    upkeep::start_log_over(&store.connection).unwrap();
+    store.commit(&group(&loaded, 3, vec![added(2_001)])).unwrap();
+    assert_eq!(log(), before, "the log was begun anew");
+    assert_eq!(list(&archive)[0], 2_001);
+}
+
+#[test]
 fn lists_are_read_by_index_and_in_order() {
     let place = Place::new();
     let (mut store, _archive) = place.open();

@@ -2,6 +2,7 @@
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use protocol::Epoch;
 use rusqlite::Connection;
@@ -24,6 +25,10 @@ pub(super) struct Upkeep {
 const LOOK_EVERY: usize = 4_096;
 /// The log is moved into the file when it has this many pages of 4 KiB: 64 MiB.
 const LOG_PAGES_MAX: i64 = 16_384;
+/// Readers that come and go without a pause keep the log from starting over: from this many pages on, new ones are made to wait.
+const LOG_PAGES_FORCE: i64 = 4 * LOG_PAGES_MAX;
+/// How long commits wait for the readers that are in the way then. If one stays longer, that is tried again later.
+const READERS_PATIENCE: Duration = Duration::from_millis(100);
 /// When idle, fewer changes than this are not worth a checkpoint's two syncs.
 const IDLE_CHANGES_MIN: usize = 1_000;
 /// Given back to the file system when a commit finds it full, so that what was decided can still be written.
@@ -50,6 +55,9 @@ impl Upkeep {
         let pages = log_pages(connection, "NOOP").map_err(faults::of_commit)?;
         if pages >= LOG_PAGES_MAX {
             self.checkpoint(connection)?;
+        }
+        if pages >= LOG_PAGES_FORCE {
+            start_log_over(connection).map_err(faults::of_commit)?;
         }
         Ok(())
     }
@@ -106,6 +114,14 @@ impl Upkeep {
 /// Pages in the log after a checkpoint of this kind (`NOOP` moves nothing).
 fn log_pages(connection: &Connection, kind: &str) -> rusqlite::Result<i64> {
     connection.prepare_cached(&format!("PRAGMA wal_checkpoint({kind})"))?.query_row([], |row| row.get(1))
+}
+
+/// Waits until no reader needs the log, so that the next commit begins it anew. Readers of the file itself are not in the way.
+pub(super) fn start_log_over(connection: &Connection) -> rusqlite::Result<()> {
+    connection.busy_timeout(READERS_PATIENCE)?;
+    let done = log_pages(connection, "RESTART");
+    connection.busy_timeout(super::WRITER_PATIENCE)?;
+    done.map(drop)
 }
 
 /// Leaves the file in good order, so that the next start need not suspect a crash.

@@ -40,13 +40,17 @@ struct DefinitionIds {
 /// Beyond this many, `Known::seen` is forgotten: it is only there to save writes.
 const SEEN_MAX: usize = 65_536;
 
-/// Makes a group durable.
+/// Makes a group durable. Whatever the result, `known` is true of the database afterwards.
 pub(super) fn commit(connection: &Connection, known: &mut Known, group: &Group) -> Result<(), CommitError> {
     let folded = fold(&group.changes).map_err(CommitError::Refused)?;
     let result = in_transaction(connection, known, group, &folded);
-    if result.is_err() && !connection.is_autocommit() {
-        // If this fails too, the next BEGIN says so.
-        let _ = connection.execute_batch("ROLLBACK");
+    if result.is_err() {
+        // What this try has put in is not in the database: another try must put it in again.
+        *known = Known::default();
+        if !connection.is_autocommit() {
+            // If this fails too, the next BEGIN says so.
+            let _ = connection.execute_batch("ROLLBACK");
+        }
     }
     result.map_err(|failure| match failure {
         Failure::Sql(error) => faults::of_commit(error),
