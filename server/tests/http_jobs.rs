@@ -291,3 +291,25 @@ async fn a_submission_under_way_is_finished_by_a_leaving_server() {
     within(server.served).await.expect("the listener ends");
     assert_eq!(server.stand.world().jobs.len(), 1);
 }
+
+#[tokio::test]
+async fn the_end_of_a_job_can_be_waited_for_where_it_is_shown() {
+    let server = Server::start().await;
+    server.post("/api/jobs/resize", "").await;
+    server.stand.world().start(1);
+    let waiting = server.get("/api/jobs/1?wait=10m");
+    let ending = async {
+        let mut interval = tokio::time::interval(std::time::Duration::from_millis(5));
+        while !server.stand.world().waiting.contains_key(&protocol::JobId(1)) {
+            interval.tick().await;
+        }
+        server.stand.world().end(1, State::Succeeded, 0);
+    };
+    let (answer, ()) = tokio::join!(waiting, within(ending));
+    assert_eq!(answer.json()["state"], "succeeded");
+    assert_eq!(server.get("/api/jobs/1?wait=10m").await.json()["state"], "succeeded");
+    server.post("/api/jobs/resize", "").await;
+    assert_eq!(server.get("/api/jobs/2?wait=10ms").await.json()["state"], "queued");
+    server.get("/api/jobs/1?wait=11m").await.is_problem(400, "invalid_query");
+    server.get("/api/jobs/1?follow=1").await.is_problem(400, "invalid_query");
+}

@@ -147,9 +147,52 @@ async fn events_carry_their_place_and_resume_behind_it() {
 }
 
 #[tokio::test]
+async fn a_resumed_stream_goes_on_over_later_attempts_to_the_end() {
+    let server = running().await;
+    {
+        let mut world = server.stand.world();
+        let record = world.record(1);
+        let mut past = record.row.attempt.take().unwrap();
+        past.ended_at = Some(Timestamp(4_000));
+        past.output = OutputLengths { stdout: 8, stderr: 5 };
+        record.past.push(past);
+        record.row.attempt = Some(attempt(2, 202));
+    }
+    write(&server, 202, Stream::Stdout, 0, "again\n").await;
+    end(&server, State::Succeeded, 0, OutputLengths { stdout: 6, stderr: 0 });
+    for (last, seen, unseen) in [("1:9", "two", "oops"), ("1:13", "again", "two"), ("2:6", "end", "again")] {
+        let headers = [("accept", "text/event-stream"), ("last-event-id", last)];
+        let rest = server.ask("GET", "/api/jobs/1/logs?follow=1", &headers, "").await;
+        assert!(rest.body.contains(seen) && !rest.body.contains(unseen), "{last}: {}", rest.body);
+        assert!(rest.body.contains("event: end\n"), "{last}: {}", rest.body);
+    }
+    let headers = [("accept", "text/event-stream"), ("last-event-id", "1:13")];
+    let one = server.ask("GET", "/api/jobs/1/logs?follow=1&attempt=1", &headers, "").await;
+    assert!(!one.body.contains("again"), "{}", one.body);
+    assert!(one.body.contains("event: end\ndata: {\"attempt\":1"), "{}", one.body);
+    for (last, query) in [("3:1", ""), ("2:6", "?attempt=1")] {
+        let headers = [("accept", "text/event-stream"), ("last-event-id", last)];
+        let path = format!("/api/jobs/1/logs{query}");
+        server.ask("GET", &path, &headers, "").await.is_problem(400, "invalid_cursor");
+    }
+}
+
+#[tokio::test]
+async fn a_stream_may_begin_before_the_first_attempt_is_made() {
+    let server = Server::start().await;
+    server.post("/api/jobs/resize", "").await;
+    let head = "GET /api/jobs/1/logs?follow=1&encoding=base64 HTTP/1.1\r\naccept: text/event-stream\r\nlast-event-id: 1:0";
+    let mut following = server.open(head).await;
+    following.until("200 OK").await;
+    server.stand.world().start(1);
+    write(&server, 101, Stream::Stdout, 0, "one\n").await;
+    following.until(r#"data: {"stream":"stdout","offset":0,"base64":"b25lCg=="}"#).await;
+}
+
+#[tokio::test]
 async fn wishes_that_make_no_sense_are_refused() {
     let server = running().await;
-    for query in ["stream=both", "tail=-1", "follow=perhaps", "tail=1&offset=2", "lines=3"] {
+    for query in ["stream=both", "encoding=hex", "tail=-1", "follow=perhaps", "tail=1&offset=2", "lines=3"] {
         server.get(&format!("/api/jobs/1/logs?{query}")).await.is_problem(400, "invalid_query");
     }
     server.get("/api/jobs/1/logs?attempt=2").await.is_problem(404, "unknown_attempt");

@@ -1,6 +1,7 @@
 //! Jobs that exist: the list, one of them, and the wish to end it.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Json;
 use axum::extract::{Request, State};
@@ -39,8 +40,20 @@ pub(super) async fn list(State(desk): State<Arc<Desk>>, uri: Uri) -> Result<Resp
     Ok(response)
 }
 
-pub(super) async fn one(State(desk): State<Arc<Desk>>, Id(id): Id) -> Result<Json<view::FullJob>, Problem> {
-    let record = find(&desk, JobId(id)).await?;
+pub(super) async fn one(
+    State(desk): State<Arc<Desk>>,
+    Id(id): Id,
+    uri: Uri,
+) -> Result<Json<view::FullJob>, Problem> {
+    let mut query = Query::of(&uri)?;
+    let patience = query.duration("wait", WAIT_MAX)?;
+    query.finish()?;
+    let job = JobId(id);
+    let mut record = find(&desk, job).await?;
+    if let Some(patience) = patience.filter(|_| !record.row.state.has_ended()) {
+        until_ended(&desk, job, patience).await;
+        record = find(&desk, job).await?;
+    }
     Ok(Json(Show::new(desk.app.engine.snapshot()).full(record)))
 }
 
@@ -64,6 +77,15 @@ pub(super) async fn cancel(
     let record = find(&desk, job).await?;
     let full = Show::new(desk.app.engine.snapshot()).full(record);
     Ok((status, Json(full)).into_response())
+}
+
+/// Waits until a job has ended, but not longer than this, nor for a server that leaves or is too busy to tell.
+pub(super) async fn until_ended(desk: &Desk, job: JobId, patience: Duration) {
+    tokio::select! {
+        // Whoever waits looks at the job afterwards, whatever came of it.
+        _ = tokio::time::timeout(patience, desk.app.engine.ended(job)) => {}
+        () = desk.app.leaving.cancelled() => {}
+    }
 }
 
 /// A job with its whole story.
@@ -160,6 +182,9 @@ fn next_page(desk: &Desk, uri: &Uri, last: JobId) -> String {
     query.push(format!("cursor={}", cursor::write(last)));
     format!("<{}/api/jobs?{}>; rel=\"next\"", desk.app.base_path, query.join("&"))
 }
+
+/// Longer than that, proxies cut the connection.
+pub(super) const WAIT_MAX: Duration = Duration::from_secs(600);
 
 /// A page that a person reads, and the largest that a program gets at once.
 const LIMIT: usize = 100;

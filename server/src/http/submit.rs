@@ -22,7 +22,7 @@ use super::body::{self, Form};
 use super::code::Code;
 use super::definitions;
 use super::desk::Desk;
-use super::jobs::{find, location, unexpected};
+use super::jobs::{WAIT_MAX, find, location, unexpected, until_ended};
 use super::output;
 use super::path::{Id, Name};
 use super::problem::{Problem, pending_text};
@@ -236,11 +236,7 @@ async fn answer(
         return Ok((status, headers, output::follow(desk, job)).into_response());
     }
     let Some(patience) = manner.wait else { return Ok(json(status, headers, &shown)) };
-    tokio::select! {
-        // Too busy to wait is no reason to hide that the job was accepted.
-        _ = tokio::time::timeout(patience, desk.app.engine.ended(job)) => {}
-        () = desk.app.leaving.cancelled() => {}
-    }
+    until_ended(desk, job, patience).await;
     match find(desk, job).await {
         Ok(record) => {
             let mut full = Show::new(desk.app.engine.snapshot()).full(record);
@@ -384,8 +380,6 @@ const MANY_PATIENCE: Duration = Duration::from_secs(300);
 /// Read where it arrives up to this size: less than half a millisecond.
 const INLINE_BYTES_MAX: usize = 64 << 10;
 
-/// Longer than that, proxies cut the connection.
-const WAIT_MAX: Duration = Duration::from_secs(600);
 const KEY_BYTES_MAX: usize = 255;
 
 /// A reading is too old only if the brain forgets faster than a read takes.

@@ -1,11 +1,11 @@
 //! What containers wrote: as text, as a part of it, or as server-sent events; once, or as it comes.
 //!
-//! `reader` finds the pieces, in order and over all attempts of a job; here and in `text` they are dressed for the client.
+//! `reader` finds the pieces, in order and over all attempts of a job; here, in `text` and in `events` they are dressed for the client.
 
+mod events;
 mod reader;
 mod text;
 
-use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,13 +13,12 @@ use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
-use axum::response::sse::{Event, KeepAlive, Sse};
+use axum::response::sse::{KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use bytes::{Bytes, BytesMut};
-use futures_util::stream::{self, Stream};
+use futures_util::stream;
 use protocol::JobId;
 use protocol::report::Stream as Written;
-use serde::Serialize;
 
 use super::code::Code;
 use super::desk::Desk;
@@ -31,8 +30,9 @@ use super::query::{Query, wrong};
 use super::show;
 use crate::logs::{Attempt, LogsError, PieceData, Which};
 use crate::store::{AttemptRow, JobRecord};
+use events::events;
 use reader::{Item, Reader, Start};
-use text::{LossyText, Plain};
+use text::Plain;
 
 /// `GET /api/jobs/{id}/logs`
 pub(super) async fn of_job(
@@ -61,7 +61,7 @@ pub(super) async fn of_job(
     };
     let reader = Reader::new(Arc::clone(&desk), job, start);
     if wish.events {
-        return Ok(Sse::new(events(reader))
+        return Ok(Sse::new(events(reader, wish.base64))
             .keep_alive(KeepAlive::new().interval(KEEP_ALIVE))
             .into_response());
     }
@@ -80,12 +80,16 @@ pub(super) fn follow(desk: &Arc<Desk>, job: JobId) -> Response {
 /// What a client wants to see.
 struct Wish {
     follow: bool,
+    /// The one attempt that is asked for.
     number: Option<u32>,
+    /// The attempt in which a client goes on; others may follow.
+    resumed: Option<u32>,
     which: Which,
     tail: Option<u64>,
     offset: u64,
     range: Option<String>,
     events: bool,
+    base64: bool,
 }
 
 impl Wish {
@@ -96,11 +100,13 @@ impl Wish {
         let mut wish = Self {
             follow: query.switch("follow")?,
             number: number.map(|number| u32::try_from(number).unwrap_or(u32::MAX)),
+            resumed: None,
             which: which(query.text("stream")?.as_deref())?,
             tail: query.number("tail")?,
             offset: offset.unwrap_or_default(),
             range: parts.headers.get(header::RANGE).and_then(|range| range.to_str().ok()).map(str::to_owned),
             events: wants_events(&parts.headers),
+            base64: base64(query.text("encoding")?.as_deref())?,
         };
         query.finish()?;
         if wish.tail.is_some() && (offset.is_some() || wish.range.is_some()) {
@@ -118,22 +124,43 @@ impl Wish {
             Some((number.parse::<u32>().ok()?, position.parse::<u64>().ok()?))
         });
         let Some((number, position)) = parsed else {
-            return Err(Problem::new(Code::InvalidCursor, "it is not the id of an event of this output")
-                .field("Last-Event-ID"));
+            return Err(foreign_event());
         };
-        self.number = self.number.or(Some(number));
+        if self.number.is_some_and(|wanted| wanted != number) {
+            return Err(foreign_event());
+        }
+        self.resumed = Some(number);
         self.offset = position;
         self.tail = None;
         Ok(())
     }
 
     fn attempt<'r>(&self, record: &'r JobRecord) -> Result<Option<&'r AttemptRow>, Problem> {
-        let Some(number) = self.number else { return Ok(record.row.attempt.as_ref()) };
-        let found = reader::attempts(record).find(|attempt| attempt.number.0 == number);
-        found.map(Some).ok_or_else(|| {
-            Problem::new(Code::UnknownAttempt, format!("job {} has no attempt {number}", record.row.job))
-                .field("?attempt")
-        })
+        let find = |number: u32| reader::attempts(record).find(|attempt| attempt.number.0 == number);
+        match (self.number, self.resumed) {
+            (Some(number), _) => find(number).map(Some).ok_or_else(|| {
+                Problem::new(Code::UnknownAttempt, format!("job {} has no attempt {number}", record.row.job))
+                    .field("?attempt")
+            }),
+            (None, Some(number)) => match find(number) {
+                // Whoever begins before the first attempt is made sees it from its beginning.
+                None if self.offset > 0 => Err(foreign_event()),
+                found => Ok(found),
+            },
+            (None, None) => Ok(record.row.attempt.as_ref()),
+        }
+    }
+}
+
+fn foreign_event() -> Problem {
+    Problem::new(Code::InvalidCursor, "it is not the id of an event of this output").field("Last-Event-ID")
+}
+
+fn base64(text: Option<&str>) -> Result<bool, Problem> {
+    match text {
+        None => Ok(false),
+        Some("base64") => Ok(true),
+        Some(_) => Err(wrong("encoding", "it is base64")),
     }
 }
 
@@ -247,89 +274,6 @@ fn plain(reader: Reader, told: bool) -> Body {
 #[derive(Debug, thiserror::Error)]
 #[error("the output breaks off: {}", .0.title())]
 struct Broken(Code);
-
-/// Output as events: `attempt`, `output`, `gap`, and `end` or `leaving` at last. The id of an event is where the next one begins.
-fn events(reader: Reader) -> impl Stream<Item = Result<Event, Infallible>> {
-    stream::unfold((reader, LossyText::default()), |(mut reader, mut lossy)| async move {
-        let event = match reader.next().await? {
-            Ok(Item::Attempt { number, worker }) => {
-                event("attempt", &AttemptData { attempt: number.0, worker })
-            }
-            Ok(Item::Piece { attempt, piece }) => {
-                let id = format!("{attempt}:{}", piece.at + piece.data.len());
-                let (stream, offset) = (piece.stream.name(), piece.at);
-                match piece.data {
-                    PieceData::Bytes(bytes) | PieceData::Replayed(bytes) => {
-                        let text = lossy.decode(piece.stream, &bytes);
-                        event("output", &OutputData { stream, offset, text }).id(id)
-                    }
-                    PieceData::Gap(missing_bytes) => {
-                        event("gap", &GapData { stream, offset, missing_bytes }).id(id)
-                    }
-                }
-            }
-            Ok(Item::Ended(row)) => {
-                let attempt = row.attempt.as_ref();
-                event(
-                    "end",
-                    &EndData {
-                        job: row.job.0,
-                        state: row.state.name(),
-                        outcome: attempt.and_then(|attempt| attempt.outcome).map(|outcome| outcome.name()),
-                        exit_code: attempt.and_then(|attempt| attempt.exit_code),
-                        text: show::last_line(&row),
-                    },
-                )
-            }
-            Ok(Item::Left) => event("leaving", &LeavingData {}),
-            Err(problem) => event("error", &ErrorData { code: problem.code().name() }),
-        };
-        Some((Ok(event), (reader, lossy)))
-    })
-}
-
-fn event(name: &str, data: &impl Serialize) -> Event {
-    Event::default().event(name).data(serde_json::to_string(data).unwrap_or_default())
-}
-
-#[derive(Serialize)]
-struct AttemptData {
-    attempt: u32,
-    worker: String,
-}
-
-#[derive(Serialize)]
-struct OutputData {
-    stream: &'static str,
-    offset: u64,
-    text: String,
-}
-
-#[derive(Serialize)]
-struct GapData {
-    stream: &'static str,
-    offset: u64,
-    missing_bytes: u64,
-}
-
-#[derive(Serialize)]
-struct EndData {
-    job: u64,
-    state: &'static str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    outcome: Option<&'static str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    exit_code: Option<i32>,
-    text: String,
-}
-
-#[derive(Serialize)]
-struct LeavingData {}
-
-#[derive(Serialize)]
-struct ErrorData {
-    code: &'static str,
-}
 
 impl From<LogsError> for Problem {
     fn from(error: LogsError) -> Self {

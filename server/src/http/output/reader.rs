@@ -42,6 +42,8 @@ pub(super) enum Item {
     Piece { attempt: AttemptNo, piece: Piece },
     /// The job has ended, and all of its output has been told.
     Ended(Box<JobRow>),
+    /// The one attempt that was asked for has ended, and all of its output has been told.
+    AttemptEnded(Box<AttemptRow>),
     /// The server leaves.
     Left,
 }
@@ -56,6 +58,8 @@ pub(super) struct Reader {
     end: Pin<Box<dyn Future<Output = ()> + Send>>,
     has_ended: bool,
     looked_at: Option<Instant>,
+    /// How long to wait before looking for an attempt again.
+    pause: Duration,
     done: bool,
 }
 
@@ -85,6 +89,7 @@ impl Reader {
             end: Box::pin(end),
             has_ended: !start.follow,
             looked_at: None,
+            pause: WAIT_FOR_ATTEMPT_MIN,
             done: false,
         }
     }
@@ -140,7 +145,10 @@ impl Reader {
         match next_attempt(&record, None, Some(number)) {
             _ if !complete => self.wait(WAIT_FOR_OUTPUT).await,
             Some(attempt) if !self.start.only => self.turn_to(attempt),
-            _ if self.start.only => self.done = true,
+            _ if self.start.only => {
+                self.ready.extend(row.cloned().map(|row| Item::AttemptEnded(Box::new(row))));
+                self.done = true;
+            }
             _ => self.end_or_wait(record).await,
         }
         Ok(())
@@ -171,6 +179,7 @@ impl Reader {
             _ if self.current.is_none() => self.start.position,
             _ => 0,
         };
+        self.pause = WAIT_FOR_ATTEMPT_MIN;
         self.current = Some(Current {
             number: row.number,
             attempt,
@@ -186,7 +195,9 @@ impl Reader {
             self.ready.push_back(Item::Ended(Box::new(record.row)));
             self.done = true;
         } else if self.start.follow {
-            self.wait(WAIT_FOR_ATTEMPT).await;
+            let pause = self.pause;
+            self.pause = (pause * 2).min(WAIT_FOR_ATTEMPT_MAX);
+            self.wait(pause).await;
         } else {
             self.done = true;
         }
@@ -245,6 +256,7 @@ const PAGE_BYTES: usize = 64 << 10;
 /// How long the output of an ended attempt may take to arrive behind the report; then it is told as it is.
 const OUTPUT_PATIENCE: Duration = Duration::from_secs(10);
 
-/// An attempt that is being made is not announced to readers: this is how late they may notice.
-const WAIT_FOR_ATTEMPT: Duration = Duration::from_millis(100);
+/// An attempt that is being made is not announced to readers: this is how late they may notice, at first and when the job waits long.
+const WAIT_FOR_ATTEMPT_MIN: Duration = Duration::from_millis(100);
+const WAIT_FOR_ATTEMPT_MAX: Duration = Duration::from_secs(1);
 const WAIT_FOR_OUTPUT: Duration = Duration::from_secs(1);
