@@ -9,6 +9,7 @@ use core::time::Duration;
 
 use protocol::order::StopCause;
 use protocol::report::Outcome;
+use protocol::wire::{EXIT_CODES, RESULT_BYTES_MAX};
 
 use crate::input::{Exit, Fault};
 
@@ -155,10 +156,6 @@ fn shortened(mut message: String) -> String {
 const KILLED: i32 = 137;
 const CHILD_OOM: &str = "a process in it was killed for lack of memory";
 const MESSAGE_BYTES_MAX: usize = 1000;
-/// DESIGN.md section 8: what `/longshore/result.json` may hold.
-const RESULT_BYTES_MAX: usize = 64 * 1024;
-/// What the wire carries.
-const EXIT_CODES: core::ops::RangeInclusive<i32> = -128..=255;
 const UNKNOWN_CODE: i32 = 255;
 
 #[cfg(test)]

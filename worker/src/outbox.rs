@@ -1,7 +1,8 @@
 //! Numbered reports: kept until the server has acknowledged them, sent again after a reconnect with the same numbers.
 //!
 //! A report gets its number when it is packed: a batch's Runnings first, then its Successes, Failures, Releases, Startings, so that
-//! each kind is one frame with consecutive numbers. Ages are computed at each packing.
+//! each kind is one frame with consecutive numbers. Ages are computed at each packing. What the wire could not carry (a clock that
+//! jumped, a file of no size that can be) is bent here: an entry that cannot be sent would be a hole in the numbers for ever.
 
 use alloc::collections::VecDeque;
 use alloc::string::String;
@@ -9,6 +10,7 @@ use alloc::vec::Vec;
 use core::time::Duration;
 
 use protocol::report::{Failed, Numbered, Outcome, OutputLengths, ReleaseCause, Started, Succeeded, Timing};
+use protocol::wire::{DURATION_MAX, OFFSET_MAX, cut_text};
 use protocol::{Report, ReportNo, Token, Uptime};
 
 use crate::classify::Verdict;
@@ -79,11 +81,14 @@ impl Outbox {
     }
 
     pub(crate) fn ended(&mut self, token: Token, at: Uptime, verdict: Verdict, output: OutputLengths) {
+        let output =
+            OutputLengths { stdout: output.stdout.min(OFFSET_MAX), stderr: output.stderr.min(OFFSET_MAX) };
         match verdict {
             Verdict::Success { ran, result, note } => {
-                self.successes.push(Success { token, at, ran, output, result, note })
+                self.successes.push(Success { token, at, ran: ran.min(DURATION_MAX), output, result, note })
             }
             Verdict::Failure { outcome, exit_code, message, ran } => {
+                let ran = ran.map(|it| it.min(DURATION_MAX));
                 self.failures.push(Failure { token, at, outcome, exit_code, message, ran, output })
             }
         }
@@ -219,7 +224,9 @@ fn started(entry: &Entry, now: Uptime) -> Option<Started> {
     let Entry::Running { token, container, at } = entry else {
         return None;
     };
-    Some(Started { token: *token, container: container.clone(), ago: now.since(*at) })
+    let mut container = container.clone();
+    cut_text(&mut container);
+    Some(Started { token: *token, container, ago: age(*at, now) })
 }
 
 fn succeeded(entry: &Entry, now: Uptime) -> Option<Succeeded> {
@@ -228,7 +235,7 @@ fn succeeded(entry: &Entry, now: Uptime) -> Option<Succeeded> {
     };
     Some(Succeeded {
         token: it.token,
-        timing: Timing { ended_ago: now.since(it.at), ran: Some(it.ran) },
+        timing: Timing { ended_ago: age(it.at, now), ran: Some(it.ran) },
         output: it.output,
         result: it.result.clone(),
         note: it.note.clone(),
@@ -244,13 +251,21 @@ fn failed(entry: &Entry, now: Uptime) -> Option<Failed> {
         outcome: it.outcome,
         exit_code: it.exit_code,
         message: it.message.clone(),
-        timing: Timing { ended_ago: now.since(it.at), ran: it.ran },
+        timing: Timing { ended_ago: age(it.at, now), ran: it.ran },
         output: it.output,
     })
 }
 
+fn age(at: Uptime, now: Uptime) -> Duration {
+    now.since(at).min(DURATION_MAX)
+}
+
 #[cfg(test)]
 mod tests {
+    use alloc::string::ToString;
+
+    use protocol::wire::{decode_report, pack_report};
+
     use super::*;
 
     fn token(job: u64) -> Token {
@@ -305,6 +320,33 @@ mod tests {
         outbox.pack(core::iter::empty());
 
         assert!(matches!(&frames(&mut outbox)[..], [Report::Starting(it)] if it.first == ReportNo(2)));
+    }
+
+    #[test]
+    fn whatever_a_runtime_tells_can_be_carried() {
+        let mut outbox = Outbox::default();
+        let output = OutputLengths { stdout: u64::MAX, stderr: u64::MAX };
+        let ran = Duration::MAX;
+        let success = Verdict::Success { ran, result: None, note: Some("x".repeat(10_000)) };
+        outbox.ended(token(1), Uptime(0), success, output);
+        let failure = Verdict::Failure {
+            outcome: Outcome::Failed,
+            exit_code: Some(1),
+            message: "why".to_string(),
+            ran: Some(ran),
+        };
+        outbox.ended(token(2), Uptime(0), failure, output);
+        let container = "x".repeat(2 << 20);
+        outbox.pack(core::iter::once(Entry::Running { token: token(3), container, at: Uptime(0) }));
+
+        let (mut reports, mut frames) = (Vec::new(), Vec::new());
+        outbox.say(Uptime(u64::MAX), |report| reports.push(report));
+        for report in &reports {
+            pack_report(report, &mut frames).expect("it fits");
+        }
+
+        assert_eq!(frames.len(), 3);
+        assert!(frames.iter().all(|frame| matches!(decode_report(frame), Ok(Some(_)))));
     }
 
     #[test]

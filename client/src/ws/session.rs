@@ -174,9 +174,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Writer<'_, S> {
     async fn write(&mut self, reports: &[Report]) -> Result<(), End> {
         let mut frames = Vec::new();
         for report in reports {
-            // What cannot be packed would be refused by the server for ever: it is said here and left out.
             if let Err(error) = pack_report(report, &mut frames) {
                 tracing::error!(%error, "a report cannot be sent");
+                // A hole in the numbers would be worse: the server takes nothing behind it.
+                if is_numbered(report) {
+                    return Err(End::Broken(format!("a report cannot be sent: {error}")));
+                }
             }
         }
         for frame in frames {
@@ -200,6 +203,18 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Writer<'_, S> {
     }
 }
 
+/// Whether the server waits for this very report before it takes a later one. The brain makes only such as can be sent.
+fn is_numbered(report: &Report) -> bool {
+    matches!(
+        report,
+        Report::Running(_)
+            | Report::Success(_)
+            | Report::Failure(_)
+            | Report::Released(_)
+            | Report::Starting(_)
+    )
+}
+
 fn pings() -> Interval {
     // The first message must be Hello.
     let mut interval = interval_at(Instant::now() + PING_EVERY, PING_EVERY);
@@ -217,9 +232,9 @@ const BATCH: usize = 1024;
 
 #[cfg(test)]
 mod tests {
-    use protocol::Token;
-    use protocol::report::{Heartbeat, Inventory, Stream};
+    use protocol::report::{Heartbeat, Inventory, Numbered, OutputLengths, Stream, Succeeded, Timing};
     use protocol::wire::{decode_report, encode_order};
+    use protocol::{ReportNo, Token};
     use tokio::io::DuplexStream;
     use tokio::sync::mpsc::{self, Receiver, UnboundedSender};
     use tokio::task::JoinHandle;
@@ -268,6 +283,28 @@ mod tests {
         let why = case.end.await.expect("no panic");
         assert_eq!(begun.elapsed(), SILENCE_MAX);
         assert!(why.contains("nothing was heard"), "{why}");
+    }
+
+    #[tokio::test]
+    async fn a_numbered_report_is_never_left_out() {
+        let mut case = case(1 << 20).await;
+        let hollow = |first| Numbered {
+            first: ReportNo(first),
+            list: vec![Succeeded {
+                token: Token::default(),
+                timing: Timing { ended_ago: Duration::MAX, ran: None },
+                output: OutputLengths::default(),
+                result: None,
+                note: None,
+            }],
+        };
+        case.reports.send(Report::Success(hollow(1))).expect("taken");
+        case.reports.send(inventory()).expect("taken");
+        let why = case.end.await.expect("no panic");
+        assert!(why.contains("a report cannot be sent"), "{why}");
+        while let Some(Ok(message)) = case.server.next().await {
+            assert!(!message.is_binary(), "nothing is said behind the hole");
+        }
     }
 
     #[tokio::test(start_paused = true)]

@@ -90,7 +90,8 @@ impl Container {
 
     /// Whose it is, by its labels.
     pub(super) fn owner(&self) -> Option<(ClusterId, WorkerId, Token)> {
-        let number = |key| self.label(key)?.parse::<u64>().ok();
+        // What the wire carries; another number is none of ours.
+        let number = |key| self.label(key)?.parse::<u64>().ok().filter(|it| i64::try_from(*it).is_ok());
         let token = Token {
             job: JobId(number("job")?),
             fence: Fence(number("fence")?),
