@@ -32,7 +32,7 @@ use tokio_util::sync::CancellationToken;
 
 pub use bodies::Bodies;
 pub use handle::{Busy, Command, Handle};
-pub use sessions::{FromSession, Heard, Inlet, Outbox, ToSession, queue};
+pub use sessions::{FromSession, Heard, Inlet, Outbox, ToSession, WeakOutbox, queue};
 
 use crate::catalogue::Definitions;
 use crate::clock;

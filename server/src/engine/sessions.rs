@@ -8,7 +8,7 @@ use protocol::{Order, Report, SessionId, Uptime};
 use scheduler::definition::Definition;
 use scheduler::input::Connected;
 use scheduler::step::{CloseReason, Grant};
-use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, WeakUnboundedSender, unbounded_channel};
 
 /// What a session tells the engine.
 #[derive(Debug)]
@@ -52,6 +52,13 @@ pub struct Outbox {
     waiting: Arc<AtomicUsize>,
 }
 
+/// An end for whoever else speaks on a session as long as the engine holds on to it: it does not keep the queue open.
+#[derive(Clone, Debug)]
+pub struct WeakOutbox {
+    queue: WeakUnboundedSender<ToSession>,
+    waiting: Arc<AtomicUsize>,
+}
+
 /// The session's end.
 #[derive(Debug)]
 pub struct Inlet {
@@ -71,6 +78,20 @@ impl Outbox {
     /// Queues a message. Returns whether the session still keeps up.
     pub fn send(&self, message: ToSession) -> bool {
         self.waiting.fetch_add(1, Ordering::Relaxed) < WAITING_MAX && self.queue.send(message).is_ok()
+    }
+
+    /// An end that does not keep the queue open.
+    #[must_use]
+    pub fn downgrade(&self) -> WeakOutbox {
+        WeakOutbox { queue: self.queue.downgrade(), waiting: self.waiting.clone() }
+    }
+}
+
+impl WeakOutbox {
+    /// Queues a message, unless the engine has let go of the session. Returns whether the session still keeps up.
+    pub fn send(&self, message: ToSession) -> bool {
+        let Some(queue) = self.queue.upgrade() else { return false };
+        Outbox { queue, waiting: self.waiting.clone() }.send(message)
     }
 }
 
@@ -102,7 +123,9 @@ impl Heard {
         self.0.store(up.0, Ordering::Relaxed);
     }
 
-    fn last(&self) -> Uptime {
+    /// When that was.
+    #[must_use]
+    pub fn last(&self) -> Uptime {
         Uptime(self.0.load(Ordering::Relaxed))
     }
 }
@@ -140,5 +163,24 @@ impl Sessions {
             self.open.iter().map(|(session, (_, heard))| (*session, heard.last())).collect();
         heard.sort_unstable();
         heard
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_session_hears_that_the_engine_has_let_go_although_others_could_still_speak() {
+        let (outbox, mut inlet) = queue();
+        let output = outbox.downgrade();
+        let mut sessions = Sessions::default();
+        sessions.add(SessionId(1), outbox, Heard::at(Uptime(1)));
+        assert!(output.send(ToSession::Order(Order::Pulse(1))));
+        sessions.remove(SessionId(1));
+        let mut messages = Vec::new();
+        assert_eq!(inlet.take(&mut messages, 10).await, 1, "what was said before is said");
+        assert_eq!(inlet.take(&mut messages, 10).await, 0);
+        assert!(!output.send(ToSession::Order(Order::Pulse(2))));
     }
 }

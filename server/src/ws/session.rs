@@ -3,13 +3,15 @@
 //! Two halves run side by side. The reader takes all frames that have arrived and hands their reports over at once; if the engine's
 //! inbox is full it waits, and the socket is not read further. The writer takes all messages that have piled up and flushes once.
 
+use std::pin::pin;
 use std::time::Duration;
 
 use axum::extract::ws::{CloseFrame, Message, WebSocket};
 use bytes::Bytes;
-use futures_util::stream::{SplitSink, SplitStream};
-use futures_util::{FutureExt, SinkExt, StreamExt};
+use futures_util::stream::SplitSink;
+use futures_util::{FutureExt, SinkExt, Stream, StreamExt};
 use protocol::close::{self, Close};
+use protocol::report::Chunk;
 use protocol::{Report, SessionId, wire};
 use scheduler::input::Connected;
 use tokio::sync::mpsc;
@@ -28,6 +30,10 @@ const PING_EVERY: Duration = Duration::from_secs(5);
 const DEAD_AFTER: Duration = Duration::from_secs(15);
 /// How many frames are read before their reports are handed over.
 const FRAMES_PER_TURN: usize = 256;
+/// How many bytes are read before that, not counting the last frame.
+const BYTES_PER_TURN: usize = 1 << 20;
+/// How often a worker that we are not reading is noted as heard.
+const HEARD_EVERY: Duration = Duration::from_secs(1);
 /// How many messages are written before a flush.
 const MESSAGES_PER_FLUSH: usize = 1_024;
 
@@ -36,7 +42,7 @@ pub(super) async fn serve(door: Door, socket: WebSocket, hello: Connected) {
     let session = hello.session;
     let heard = Heard::at(clock::now().up);
     let (outbox, inlet) = queue();
-    let (output, mut written) = output::start(door.logs.clone(), outbox.clone());
+    let (output, mut written) = output::start(door.logs.clone(), outbox.downgrade());
     let opened = FromSession::Opened { hello: Box::new(hello), outbox, heard: heard.clone() };
     if door.gate.inbox.send(opened).await.is_err() {
         return;
@@ -79,66 +85,98 @@ pub(super) fn broken(error: &axum::Error) -> Option<Close> {
     }
 }
 
-struct Reader {
+struct Reader<S> {
     session: SessionId,
-    stream: SplitStream<WebSocket>,
+    stream: S,
     heard: Heard,
     inbox: mpsc::Sender<FromSession>,
     output: output::Inbox,
 }
 
-impl Reader {
+impl<S: Stream<Item = Result<Message, axum::Error>> + Unpin> Reader<S> {
     /// Reads until the end; says why it ended, if that is the worker's doing.
     async fn run(&mut self) -> Option<Close> {
         loop {
-            let first = timeout(DEAD_AFTER, self.stream.next()).await;
-            let mut next = match first {
-                Ok(Some(first)) => Some(first),
+            let first = match timeout(DEAD_AFTER, self.stream.next()).await {
+                Ok(Some(first)) => first,
                 Ok(None) => return None,
                 Err(_) => return Some(close::SILENT.plain()),
             };
             self.heard.note(clock::now().up);
             let mut reports = Vec::new();
-            let mut ended = None;
-            let mut taken = 0;
-            while let Some(message) = next.take() {
-                let took = match message {
-                    Ok(message) => self.take(message, &mut reports).await.map_err(Some),
-                    Err(error) => Err(broken(&error)),
-                };
-                if let Err(why) = took {
-                    ended = Some(why);
-                    break;
-                }
-                taken += 1;
-                if taken < FRAMES_PER_TURN {
-                    // Only what is there already: waiting is the outer loop's part.
-                    next = self.stream.next().now_or_never().flatten();
-                }
-            }
-            if !reports.is_empty() && !self.hand_over(reports).await {
+            let read = self.read_turn(first, &mut reports).await;
+            if !self.hand_over(reports).await {
                 return None;
             }
-            if let Some(why) = ended {
+            if let Err(why) = read {
                 return why;
             }
         }
     }
 
-    async fn take(&mut self, message: Message, reports: &mut Vec<Report>) -> Result<(), Close> {
+    /// Takes what has arrived by now: waiting for more is not its part.
+    async fn read_turn(
+        &mut self,
+        first: Result<Message, axum::Error>,
+        reports: &mut Vec<Report>,
+    ) -> Result<(), Ended> {
+        let mut next = Some(first);
+        let (mut frames, mut bytes) = (0, 0);
+        while let Some(message) = next.take() {
+            let message = message.map_err(|error| broken(&error))?;
+            frames += 1;
+            bytes += size_of(&message);
+            self.take(message, reports).await?;
+            if frames < FRAMES_PER_TURN && bytes < BYTES_PER_TURN {
+                next = self.stream.next().now_or_never().flatten();
+            }
+        }
+        Ok(())
+    }
+
+    async fn take(&mut self, message: Message, reports: &mut Vec<Report>) -> Result<(), Ended> {
         let frame = match message {
             Message::Binary(frame) => frame,
-            Message::Text(_) => return Err(close::TEXT_FRAME.plain()),
-            Message::Close(_) => return Err(close::NORMAL.plain()),
+            Message::Text(_) => return Err(Some(close::TEXT_FRAME.plain())),
+            Message::Close(_) => return Err(Some(close::NORMAL.plain())),
             Message::Ping(_) | Message::Pong(_) => return Ok(()),
         };
         match wire::decode_report(&frame) {
-            Ok(Some(Report::Output(chunks))) => self.output.put(chunks).await,
-            Ok(Some(report)) => reports.push(report),
-            Ok(None) => {}
-            Err(error) => return Err(error.close()),
+            Ok(Some(Report::Output(chunks))) => self.write(chunks, reports).await,
+            Ok(Some(report)) => {
+                reports.push(report);
+                Ok(())
+            }
+            Ok(None) => Ok(()),
+            Err(error) => Err(Some(error.close())),
         }
+    }
+
+    /// Passes output on. What was reported before it does not wait with it for a slow disk.
+    async fn write(&self, chunks: Vec<Chunk>, reports: &mut Vec<Report>) -> Result<(), Ended> {
+        let Err(chunks) = self.output.try_put(chunks) else { return Ok(()) };
+        if !self.hand_over(std::mem::take(reports)).await {
+            return Err(None);
+        }
+        self.heard_while(self.output.put(chunks)).await;
         Ok(())
+    }
+
+    /// Waits for room in the engine's inbox.
+    async fn hand_over(&self, reports: Vec<Report>) -> bool {
+        reports.is_empty()
+            || self.heard_while(self.inbox.send(FromSession::Said(self.session, reports))).await.is_ok()
+    }
+
+    /// Waits for something of ours. A worker that we are not reading cannot fall silent: it counts as heard meanwhile.
+    async fn heard_while<F: Future>(&self, waiting: F) -> F::Output {
+        let mut waiting = pin!(waiting);
+        loop {
+            if let Ok(done) = timeout(HEARD_EVERY, waiting.as_mut()).await {
+                return done;
+            }
+            self.heard.note(clock::now().up);
+        }
     }
 
     /// Reads on after our goodbye, unheard: a socket that is closed over unread bytes is reset, and the goodbye would be lost with it.
@@ -146,19 +184,15 @@ impl Reader {
         let rest = async { while let Some(Ok(_)) = self.stream.next().await {} };
         let _ = timeout(Duration::from_secs(1), rest).await;
     }
+}
 
-    /// Waits for room in the engine's inbox. A worker that we are not reading cannot fall silent: it counts as heard meanwhile.
-    async fn hand_over(&self, reports: Vec<Report>) -> bool {
-        loop {
-            match timeout(Duration::from_secs(1), self.inbox.reserve()).await {
-                Ok(Ok(permit)) => {
-                    permit.send(FromSession::Said(self.session, reports));
-                    return true;
-                }
-                Ok(Err(_)) => return false,
-                Err(_) => self.heard.note(clock::now().up),
-            }
-        }
+/// Why nothing more is read; nothing if there is nobody to tell.
+type Ended = Option<Close>;
+
+fn size_of(message: &Message) -> usize {
+    match message {
+        Message::Binary(frame) => frame.len(),
+        _ => 0,
     }
 }
 
@@ -213,5 +247,52 @@ impl Writer {
 
     async fn goodbye(&mut self, close: Close) {
         let _ = timeout(Duration::from_secs(1), self.sink.send(close_frame(close))).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::stream;
+    use protocol::report::{ChunkData, Heartbeat, Stream as Which};
+    use protocol::{Token, Uptime};
+
+    use super::*;
+
+    fn frame(report: &Report) -> Result<Message, axum::Error> {
+        Ok(Message::Binary(wire::encode_report(report).unwrap().into()))
+    }
+
+    fn written(bytes: usize) -> Result<Message, axum::Error> {
+        let data = ChunkData::Bytes(vec![b'x'; bytes]);
+        frame(&Report::Output(vec![Chunk {
+            token: Token::default(),
+            stream: Which::Stdout,
+            offset: 0,
+            data,
+        }]))
+    }
+
+    fn heartbeat() -> Result<Message, axum::Error> {
+        frame(&Report::Heartbeat(Heartbeat::default()))
+    }
+
+    /// The engine hears what `messages` report although nobody writes output.
+    #[tokio::test(start_paused = true)]
+    async fn reports_do_not_wait_for_output_and_a_slow_disk_does_not_silence_a_worker() {
+        let (output, _nobody_writes) = output::inbox();
+        let (inbox, mut engine) = mpsc::channel(10);
+        let heard = Heard::at(Uptime(0));
+        let mut messages = vec![heartbeat()];
+        messages.extend((0..200).map(|_| written(1)));
+        let stream = stream::iter(messages).chain(stream::pending());
+        let mut reader = Reader { session: SessionId(1), stream, heard: heard.clone(), inbox, output };
+        let reading = tokio::spawn(async move { reader.run().await });
+        let Some(FromSession::Said(SessionId(1), reports)) = engine.recv().await else { panic!() };
+        assert_eq!(reports, [Report::Heartbeat(Heartbeat::default())]);
+        heard.note(Uptime(0));
+        tokio::time::sleep(DEAD_AFTER).await;
+        assert!(heard.last() > Uptime(0), "it is not read: it cannot be silent");
+        assert!(!reading.is_finished());
+        reading.abort();
     }
 }
