@@ -133,7 +133,7 @@ pub enum LogsError {
         #[source]
         source: std::io::Error,
     },
-    /// The writer has stopped after an error of the disk: nothing is written any more.
+    /// The writer has ended: nothing is written any more.
     #[error("the log writer has stopped")]
     Stopped,
 }
@@ -191,7 +191,7 @@ impl Logs {
     }
 
     /// Stores output, in order. Once this returns it is synced, and the marks say for each (attempt, stream) of `chunks` how far.
-    /// Bytes that are already there are skipped; a hole in front of a chunk becomes a gap.
+    /// Bytes that are already there are skipped; a hole in front of a chunk becomes a gap. On a full disk this waits for room.
     ///
     /// # Errors
     /// Nothing of `chunks` may be acknowledged: close the session, so that its worker sends them again.

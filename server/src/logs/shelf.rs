@@ -160,6 +160,12 @@ impl Shelf {
         (Arc::clone(&self.active.file), self.active.bytes)
     }
 
+    /// Another file to append to; gives back the one before.
+    #[cfg(test)]
+    pub(super) fn swap_file(&mut self, file: Arc<File>) -> Arc<File> {
+        std::mem::replace(&mut self.active.file, file)
+    }
+
     /// Takes note of records that are synced.
     pub(super) fn add(&mut self, records: impl IntoIterator<Item = (Attempt, Place)>) {
         for (attempt, place) in records {

@@ -270,3 +270,42 @@ async fn many_sessions_write_at_once_within_a_small_window() {
         assert_eq!(text(&logs, job, Which::Both), "y".repeat(4_000));
     }
 }
+
+fn device(path: &str) -> Arc<fs::File> {
+    Arc::new(fs::File::options().read(true).write(true).open(path).unwrap())
+}
+
+#[tokio::test]
+async fn a_full_disk_is_waited_for_and_nothing_is_acknowledged_meanwhile() {
+    let place = tempfile::tempdir().unwrap();
+    let logs = Logs::open(place.path(), SMALL).unwrap();
+    logs.append(vec![out(1, 0, "one ")]).await.unwrap();
+    let good = logs.shared.shelf_mut().swap_file(device("/dev/full"));
+    let mut first = std::pin::pin!(logs.append(vec![out(1, 4, "two ")]));
+    let answer = tokio::time::timeout(Duration::from_millis(200), first.as_mut()).await;
+    assert!(answer.is_err(), "there is no room: {answer:?}");
+    let mut second = std::pin::pin!(logs.append(vec![out(1, 8, "three ")]));
+    let answer = tokio::time::timeout(Duration::from_millis(200), second.as_mut()).await;
+    assert!(answer.is_err(), "there is no room: {answer:?}");
+    logs.shared.shelf_mut().swap_file(good);
+    first.await.unwrap();
+    second.await.unwrap();
+    assert_eq!(text(&logs, 1, OUT), "one two three ");
+}
+
+/// Run again in a process of its own, because it ends it.
+#[tokio::test]
+async fn a_failed_sync_ends_the_process() {
+    const ITSELF: &str = "logs::tests::a_failed_sync_ends_the_process";
+    if std::env::var_os("LONGSHORE_TEST_ABORT").is_some() {
+        let place = tempfile::tempdir().unwrap();
+        let logs = Logs::open(place.path(), SMALL).unwrap();
+        logs.shared.shelf_mut().swap_file(device("/dev/null"));
+        let _ = logs.append(vec![out(1, 0, "lost")]).await;
+        return;
+    }
+    let mut again = std::process::Command::new(std::env::current_exe().unwrap());
+    let output =
+        again.args(["--exact", ITSELF]).env("LONGSHORE_TEST_ABORT", "1").output().expect("it starts again");
+    assert_eq!(std::os::unix::process::ExitStatusExt::signal(&output.status), Some(6), "{output:?}");
+}

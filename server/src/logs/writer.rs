@@ -1,13 +1,13 @@
 //! The one thread that writes output: takes all that has piled up, appends it, syncs once, and only then lets it be seen and told.
 //!
-//! An error of the write itself (a full disk) fails what was to be written and takes it back. An error of the sync ends the thread:
-//! what the disk holds is then unknown, and trying again would report as safe what is not.
+//! An error of the write itself (a full disk) takes back what was half written; it is tried again until it succeeds. An error of the
+//! sync ends the process: what the disk holds is then unknown, and trying again would report as safe what is not.
 
 use std::collections::{HashMap, HashSet};
 use std::os::unix::fs::FileExt;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::sync::{Arc, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use protocol::order::OutputMark;
 use protocol::report::{Chunk, OutputLengths};
@@ -25,31 +25,15 @@ pub(super) struct Request {
     pub(super) room: OwnedSemaphorePermit,
 }
 
-/// Runs until every sender is gone, or the disk fails.
+/// Runs until every sender is gone. If the disk fails it ends the process.
 pub(super) fn run(shared: &Arc<Shared>, limits: Limits, requests: &Receiver<Request>) {
-    let mut writer = Writer { shared, limits, heads: Heads::default(), buffer: Vec::new() };
+    let (heads, buffer, waiting) = (Heads::default(), Vec::new(), Vec::new());
+    let mut writer = Writer { shared, limits, requests, heads, buffer, waiting };
     let mut synced: Option<Instant> = None;
-    while let Ok(first) = requests.recv() {
-        let batch = gather(first, requests, synced.map(|at| at + limits.sync_interval));
+    while let Some(batch) = writer.gather(synced.map(|at| at + limits.sync_interval)) {
         synced = Some(Instant::now());
-        if let Err(error) = writer.store(batch) {
-            tracing::error!(%error, "the log writer stops: output is kept by the workers until this server is started again");
+        if writer.store(batch).is_err() {
             return;
-        }
-    }
-}
-
-/// All that has piled up; waits for more until `until`.
-fn gather(first: Request, requests: &Receiver<Request>, until: Option<Instant>) -> Vec<Request> {
-    let mut batch = vec![first];
-    loop {
-        let patience = until.map(|until| until.saturating_duration_since(Instant::now())).unwrap_or_default();
-        match requests.recv_timeout(patience) {
-            Ok(next) => batch.push(next),
-            Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => return batch,
-        }
-        if batch.len() >= BATCH_MAX {
-            return batch;
         }
     }
 }
@@ -57,15 +41,36 @@ fn gather(first: Request, requests: &Receiver<Request>, until: Option<Instant>) 
 struct Writer<'s> {
     shared: &'s Arc<Shared>,
     limits: Limits,
+    requests: &'s Receiver<Request>,
     heads: Heads,
     buffer: Vec<u8>,
+    /// Came while the disk was full.
+    waiting: Vec<Request>,
 }
 
+/// Every sender is gone.
+struct Abandoned;
+
 impl Writer<'_> {
-    /// # Errors
-    /// The disk cannot be trusted any more.
-    fn store(&mut self, batch: Vec<Request>) -> Result<(), LogsError> {
-        let (file, base) = self.shared.shelf().active();
+    /// All that has piled up; waits for the first, and for more until `until`. `None`: every sender is gone.
+    fn gather(&mut self, until: Option<Instant>) -> Option<Vec<Request>> {
+        let mut batch = std::mem::take(&mut self.waiting);
+        if batch.is_empty() {
+            batch.push(self.requests.recv().ok()?);
+        }
+        while batch.len() < BATCH_MAX {
+            let patience =
+                until.map(|until| until.saturating_duration_since(Instant::now())).unwrap_or_default();
+            match self.requests.recv_timeout(patience) {
+                Ok(next) => batch.push(next),
+                Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => break,
+            }
+        }
+        Some(batch)
+    }
+
+    fn store(&mut self, batch: Vec<Request>) -> Result<(), Abandoned> {
+        let base = self.shared.shelf().active().1;
         self.buffer.clear();
         let mut records: Vec<(Attempt, Place)> = Vec::new();
         let mut answers = Vec::with_capacity(batch.len());
@@ -73,21 +78,8 @@ impl Writer<'_> {
             let admitted = self.admit(chunks, base, &mut records);
             answers.push((reply, admitted, room));
         }
-        if let Err(source) = file.write_all_at(&self.buffer, base) {
-            tracing::error!(error = %source, "output is not stored");
-            self.heads = Heads::default();
-            // What was half written must not be taken for whole records later. If this fails too, the next write covers it.
-            let _ = file.set_len(base);
-            for (reply, ..) in answers {
-                let source = source.kind().into();
-                // Whoever asked may be gone.
-                let _ = reply.send(Err(LogsError::Io { what: "cannot write output".into(), source }));
-            }
-            return Ok(());
-        }
         if !self.buffer.is_empty() {
-            file.sync_data()
-                .map_err(|source| LogsError::Io { what: "cannot sync output".to_owned(), source })?;
+            self.write(base)?;
         }
         let touched: HashSet<Attempt> = records.iter().map(|(attempt, _)| *attempt).collect();
         self.shared.shelf_mut().add(records);
@@ -99,21 +91,55 @@ impl Writer<'_> {
         self.turn()
     }
 
-    /// Begins a new segment when this one is full. If there is no room for its index, that is tried again after the next batch.
-    fn turn(&mut self) -> Result<(), LogsError> {
-        if !self.shared.shelf().is_full(self.limits.segment_bytes) {
-            return Ok(());
+    /// Writes and syncs the buffer. As long as there is no room on the disk, whoever asked waits: the sessions go on, and what is not
+    /// acknowledged stays with the workers.
+    fn write(&mut self, base: u64) -> Result<(), Abandoned> {
+        let mut pause = PAUSE_FIRST;
+        loop {
+            let file = self.shared.shelf().active().0;
+            let Err(error) = file.write_all_at(&self.buffer, base) else {
+                return file.sync_data().or_else(|error| give_up(&error));
+            };
+            tracing::error!(%error, "output cannot be stored; trying again");
+            // What was half written must not be taken for whole records later. If this fails too, the next write covers it.
+            let _ = file.set_len(base);
+            self.pause(&mut pause)?;
         }
-        let prepared = self.shared.shelf().prepare_turn();
-        match prepared {
-            Ok(turn) => {
-                self.shared.shelf_mut().turn(turn);
-                self.heads.age();
+    }
+
+    /// Waits before another try, for longer each time.
+    fn pause(&mut self, pause: &mut Duration) -> Result<(), Abandoned> {
+        let until = Instant::now() + *pause;
+        *pause = (*pause * 2).min(PAUSE_MAX);
+        loop {
+            match self.requests.recv_timeout(until.saturating_duration_since(Instant::now())) {
+                Ok(request) => self.waiting.push(request),
+                Err(RecvTimeoutError::Timeout) => return Ok(()),
+                Err(RecvTimeoutError::Disconnected) => return Err(Abandoned),
             }
-            Err(error) if self.shared.shelf().active().1 < 2 * SEGMENT_BYTES_MAX => {
-                tracing::error!(%error, "cannot begin a new log segment; going on with the old one");
+        }
+    }
+
+    /// Begins a new segment when this one is full. If there is no room for its index, that is tried again after the next batch, until
+    /// the old one can take no more.
+    fn turn(&mut self) -> Result<(), Abandoned> {
+        let mut pause = PAUSE_FIRST;
+        while self.shared.shelf().is_full(self.limits.segment_bytes) {
+            let prepared = self.shared.shelf().prepare_turn();
+            match prepared {
+                Ok(turn) => {
+                    self.shared.shelf_mut().turn(turn);
+                    self.heads.age();
+                }
+                Err(error) if self.shared.shelf().active().1 < 2 * SEGMENT_BYTES_MAX => {
+                    tracing::error!(%error, "cannot begin a new log segment; going on with the old one");
+                    break;
+                }
+                Err(error) => {
+                    tracing::error!(%error, "cannot begin a new log segment; trying again");
+                    self.pause(&mut pause)?;
+                }
             }
-            Err(error) => return Err(error),
         }
         Ok(())
     }
@@ -149,6 +175,13 @@ impl Writer<'_> {
     }
 }
 
+/// Ends the process: what the disk holds is unknown, and another sync could succeed although it lost something. The next start reads
+/// what is there, and the workers send the rest again.
+fn give_up(error: &std::io::Error) -> ! {
+    tracing::error!(%error, "output cannot be synced: ending, to recover from what the disk holds");
+    std::process::abort()
+}
+
 /// How far the output of attempts has come, of those that wrote lately. Others are looked up.
 #[derive(Default)]
 struct Heads {
@@ -179,6 +212,10 @@ impl Heads {
 
 /// Twice this many heads are kept, at some 50 bytes each.
 const HEADS_MAX: usize = 100_000;
+
+/// The first wait after a failed write; it doubles up to [`PAUSE_MAX`].
+const PAUSE_FIRST: Duration = Duration::from_millis(50);
+const PAUSE_MAX: Duration = Duration::from_secs(2);
 
 /// Requests in one sync: each session has one on its way.
 const BATCH_MAX: usize = 4_096;
