@@ -202,7 +202,7 @@ fn innermost(error: &dyn std::error::Error) -> String {
 
 /// A server on the same network answers within milliseconds; one that is down does not answer at all.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// The longest wait that the server grants (60 s), and some: also streams are kept alive more often than that.
+/// More than the server is ever asked to wait here (60 s); events are kept alive by a comment every 15 s.
 const SILENCE_MAX: Duration = Duration::from_secs(90);
 
 #[cfg(test)]

@@ -1,17 +1,17 @@
 //! `longshore logs`: what a job wrote, byte for byte; and staying with a job until it has ended.
 //!
-//! Standard output goes to ours and standard error to ours, each by a request of its own. Only if both of ours are the same file (a
-//! terminal, or `2>&1`) they are asked for together, so that they come in the order in which they were written. A connection that
-//! breaks while following is opened again at the byte where it broke.
+//! Both streams come as the events of one connection, in the order in which they arrived; standard output goes to ours and standard
+//! error to ours. An event has an id, its place: a connection that breaks while following is opened again behind the last one shown.
 
-use std::os::unix::fs::MetadataExt as _;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use data_encoding::BASE64;
 use reqwest::Method;
 use reqwest::header::ACCEPT;
 use serde_json::{Value, json};
 
 use crate::api::{Api, read};
+use crate::events::Events;
 use crate::failure::{Exit, Failure};
 use crate::screen::{self, Format, Stream};
 use crate::{Asking, view};
@@ -38,7 +38,7 @@ pub(crate) struct Flags {
     /// Only this stream.
     #[arg(long, value_enum, value_name = "STREAM")]
     stream: Option<Stream>,
-    /// Begin with the last lines.
+    /// Begin with the last lines, of both streams together.
     #[arg(long, value_name = "LINES")]
     tail: Option<u32>,
 }
@@ -54,14 +54,7 @@ pub(crate) async fn logs(flags: Flags) -> anyhow::Result<()> {
         from_first: false,
         as_json: flags.asking.format == Format::Json,
     };
-    if flags.follow {
-        return follow(&api, &wanted).await.map(|_| ());
-    }
-    for pipe in wanted.pipes() {
-        let mut place = Place::default();
-        copy(&api, &wanted, pipe, false, &mut place).await?;
-    }
-    Ok(())
+    show(&api, &wanted, flags.follow).await
 }
 
 /// Which output is wanted.
@@ -81,129 +74,146 @@ impl Following {
         Self { id, attempt: None, stream: None, tail: None, from_first: true, as_json: false }
     }
 
-    /// The requests that it takes: a stream each, or none of them for both together.
-    fn pipes(&self) -> Vec<Option<Stream>> {
-        match self.stream {
-            Some(stream) => vec![Some(stream)],
-            None if !self.as_json && both_go_to_the_same_file() => vec![None],
-            None => vec![Some(Stream::Stdout), Some(Stream::Stderr)],
-        }
+    fn query(&self, follow: bool, resumed: bool) -> Vec<(&'static str, String)> {
+        let query = [
+            ("encoding", Some("base64".to_owned())),
+            ("follow", follow.then(|| "1".to_owned())),
+            ("attempt", self.attempt.map(|attempt| attempt.to_string())),
+            ("stream", self.stream.map(|stream| stream.name().to_owned())),
+            ("tail", self.tail.filter(|_| !resumed).map(|lines| lines.to_string())),
+        ];
+        query.into_iter().filter_map(|(key, value)| Some((key, value?))).collect()
     }
 }
 
 /// Shows output until the job has ended, one attempt after the other; the job's last JSON.
 pub(crate) async fn follow(api: &Api, wanted: &Following) -> anyhow::Result<Value> {
-    if let Some(attempt) = wanted.attempt {
-        show_attempt(api, wanted, attempt).await?;
-        return fetch(api, wanted.id).await;
-    }
-    let mut shown = 0;
-    loop {
-        let json = until(api, wanted.id, |job| job.has_ended() || job.attempt_count > shown).await?;
-        let job: view::Job = read(api, &json)?;
-        if job.attempt_count <= shown {
-            return Ok(json);
-        }
-        shown = if shown == 0 && !wanted.from_first { job.attempt_count } else { shown + 1 };
-        show_attempt(api, wanted, shown).await?;
-    }
-}
-
-async fn show_attempt(api: &Api, wanted: &Following, attempt: u32) -> anyhow::Result<()> {
-    let one = Following { attempt: Some(attempt), ..*wanted };
-    let pipes = one.pipes().into_iter().map(|pipe| to_the_end(api, &one, pipe));
-    futures_util::future::try_join_all(pipes).await.map(|_| ())
+    show(api, wanted, true).await?;
+    until_ended(api, wanted.id).await
 }
 
 /// Waits until a job has ended; its last JSON.
 pub(crate) async fn until_ended(api: &Api, id: u64) -> anyhow::Result<Value> {
-    until(api, id, view::Job::has_ended).await
-}
-
-/// Asks for a job until it is as wished, less and less often.
-async fn until(api: &Api, id: u64, wish: impl Fn(&view::Job) -> bool) -> anyhow::Result<Value> {
     let mut pause = PAUSE_MIN;
     let mut failures = 0;
     loop {
-        match fetch(api, id).await {
-            Ok(json) => {
-                if wish(&read::<view::Job>(api, &json)?) {
-                    return Ok(json);
-                }
-                failures = 0;
-            }
+        let asked_at = Instant::now();
+        let request = api.fetch(&["api", "jobs", &id.to_string()]).query(&[("wait", WAIT)]);
+        match api.json(request).await {
+            Ok(json) if read::<view::Job>(api, &json)?.has_ended() => return Ok(json),
+            Ok(_) => failures = 0,
             Err(error) => give_up(error, &mut failures)?,
         }
-        tokio::time::sleep(pause).await;
-        pause = (pause * 2).min(PAUSE_MAX);
+        // A server that is leaving or busy does not wait.
+        if asked_at.elapsed() < PAUSE_MAX {
+            tokio::time::sleep(pause).await;
+            pause = (pause * 2).min(PAUSE_MAX);
+        }
     }
 }
 
-async fn fetch(api: &Api, id: u64) -> anyhow::Result<Value> {
-    api.json(api.fetch(&["api", "jobs", &id.to_string()])).await
-}
-
-/// Where we are in a stream.
+/// Where we are.
 #[derive(Debug, Default)]
 struct Place {
-    /// Bytes seen.
-    seen: u64,
-    /// Whether any came since the connection was opened.
-    moved: bool,
+    /// The id of the last event that was shown: the output goes on behind it.
+    last: Option<String>,
+    /// The attempt whose output is shown.
+    attempt: u32,
+    /// Connections in a row that broke before they brought anything.
+    failures: u32,
 }
 
-/// Copies a stream until its attempt is over, through broken connections.
-async fn to_the_end(api: &Api, wanted: &Following, pipe: Option<Stream>) -> anyhow::Result<()> {
-    let mut place = Place::default();
-    let mut failures = 0;
+/// Shows output: what there is, or until it is over, through broken connections.
+async fn show(api: &Api, wanted: &Following, follow: bool) -> anyhow::Result<()> {
+    let mut place = Place { last: wanted.from_first.then(|| BEGINNING.to_owned()), ..Place::default() };
     loop {
-        place.moved = false;
-        let Err(error) = copy(api, wanted, pipe, true, &mut place).await else {
-            return Ok(());
-        };
-        if place.moved {
-            failures = 0;
+        let opened_at = Instant::now();
+        let Err(error) = pass_on(api, wanted, follow, &mut place).await else { return Ok(()) };
+        if !follow {
+            return Err(error);
         }
-        give_up(error, &mut failures)?;
-        tokio::time::sleep((PAUSE_MIN * failures * failures).min(PAUSE_MAX)).await;
+        // A job may be silent for hours: a connection that stood for a while was none that failed.
+        if opened_at.elapsed() >= STANDING {
+            place.failures = 0;
+        }
+        give_up(error, &mut place.failures)?;
+        tokio::time::sleep((PAUSE_MIN * place.failures * place.failures).min(PAUSE_MAX)).await;
     }
 }
 
-/// Copies what one request gives.
-async fn copy(
-    api: &Api,
-    wanted: &Following,
-    pipe: Option<Stream>,
-    follow: bool,
-    place: &mut Place,
-) -> anyhow::Result<()> {
-    let resumed = place.seen > 0;
-    let query = [
-        ("follow", follow.then(|| "1".to_owned())),
-        ("attempt", wanted.attempt.map(|attempt| attempt.to_string())),
-        ("stream", pipe.map(|stream| stream.name().to_owned())),
-        ("tail", wanted.tail.filter(|_| !resumed).map(|lines| lines.to_string())),
-        ("offset", resumed.then(|| place.seen.to_string())),
-    ];
-    let query: Vec<_> = query.into_iter().filter_map(|(key, value)| Some((key, value?))).collect();
+/// Shows what one request gives.
+async fn pass_on(api: &Api, wanted: &Following, follow: bool, place: &mut Place) -> anyhow::Result<()> {
     let path = ["api", "jobs", &wanted.id.to_string(), "logs"];
-    let request = api.request(Method::GET, &path).header(ACCEPT, "text/plain").query(&query);
-    let mut response = api.send(request).await?;
-    while let Some(bytes) = response.chunk().await.map_err(|error| api.unreachable(&error))? {
-        show(wanted, pipe, &bytes)?;
-        place.seen += bytes.len() as u64;
-        place.moved = true;
+    let query = wanted.query(follow, place.last.is_some());
+    let mut request = api.request(Method::GET, &path).header(ACCEPT, "text/event-stream").query(&query);
+    if let Some(last) = &place.last {
+        request = request.header("last-event-id", last);
     }
+    let mut events = Events::of(api, api.send(request).await?)?;
+    while let Some(event) = events.next().await? {
+        match event.name.as_str() {
+            "attempt" => turn_to(&event.read(api)?, place),
+            "output" => output(api, wanted, &event.read(api)?)?,
+            "gap" => gap(wanted, &event.read(api)?)?,
+            "end" => return Ok(()),
+            "leaving" => return Err(away("the server is leaving")),
+            "error" => return Err(away("the server cannot read the output")),
+            _ => {}
+        }
+        if event.id.is_some() {
+            place.last = event.id;
+            place.failures = 0;
+        }
+    }
+    if follow { Err(away("the output broke off")) } else { Ok(()) }
+}
+
+#[derive(serde::Deserialize)]
+struct Attempt {
+    attempt: u32,
+    worker: String,
+}
+
+/// Says that it is another attempt from here on.
+fn turn_to(next: &Attempt, place: &mut Place) {
+    if place.attempt > 0 && next.attempt > place.attempt {
+        screen::note(&format!("longshore: attempt {} on {}", next.attempt, next.worker));
+    }
+    place.attempt = next.attempt;
+}
+
+#[derive(serde::Deserialize)]
+struct Output {
+    stream: Stream,
+    base64: String,
+}
+
+fn output(api: &Api, wanted: &Following, output: &Output) -> anyhow::Result<()> {
+    let bytes = BASE64.decode(output.base64.as_bytes()).map_err(|_| api.stranger())?;
+    if wanted.as_json {
+        let text = String::from_utf8_lossy(&bytes);
+        return screen::line(&json!({ "stream": output.stream.name(), "text": text }).to_string());
+    }
+    screen::output(output.stream, &bytes)
+}
+
+#[derive(serde::Deserialize)]
+struct Gap {
+    stream: Stream,
+    missing_bytes: u64,
+}
+
+fn gap(wanted: &Following, gap: &Gap) -> anyhow::Result<()> {
+    let (stream, missing) = (gap.stream.name(), gap.missing_bytes);
+    if wanted.as_json {
+        return screen::line(&json!({ "stream": stream, "missing_bytes": missing }).to_string());
+    }
+    screen::note(&format!("longshore: {missing} bytes of {stream} are missing"));
     Ok(())
 }
 
-fn show(wanted: &Following, pipe: Option<Stream>, bytes: &[u8]) -> anyhow::Result<()> {
-    let stream = pipe.unwrap_or(Stream::Stdout);
-    if wanted.as_json {
-        let text = String::from_utf8_lossy(bytes);
-        return screen::line(&json!({ "stream": stream.name(), "text": text }).to_string());
-    }
-    screen::output(stream, bytes)
+fn away(why: &str) -> anyhow::Error {
+    Failure::new(Exit::Unavailable, why).hint("try again").into()
 }
 
 /// Only an absent server is waited for, and not for ever.
@@ -219,14 +229,15 @@ fn give_up(error: anyhow::Error, failures: &mut u32) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn both_go_to_the_same_file() -> bool {
-    let file = |path| std::fs::metadata(path).map(|found| (found.dev(), found.ino())).ok();
-    file("/dev/fd/1").is_some_and(|stdout| Some(stdout) == file("/dev/fd/2"))
-}
-
 /// A job that does nothing takes about as long.
 const PAUSE_MIN: Duration = Duration::from_millis(20);
 /// People do not notice; a server with hundreds of them does not either.
 const PAUSE_MAX: Duration = Duration::from_secs(1);
+/// How long the server is asked to wait for a job's end; less than the silence after which a connection counts as broken.
+const WAIT: &str = "60s";
+/// The place before all that a job writes.
+const BEGINNING: &str = "1:0";
+/// After as long, a connection is shown to live by what comes through it, and be it comments.
+const STANDING: Duration = Duration::from_secs(10);
 /// With [`PAUSE_MAX`]: a server may be away for half a minute, a restart takes seconds.
 const FAILURES_MAX: u32 = 30;

@@ -8,6 +8,7 @@ mod completions;
 mod definitions;
 mod dev;
 mod duration;
+mod events;
 mod failure;
 mod health;
 mod jobs;

@@ -56,7 +56,8 @@ pub(crate) fn table(heading: &[&str], rows: Vec<Vec<String>>) -> anyhow::Result<
 }
 
 /// Which of a container's streams some bytes belong to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub(crate) enum Stream {
     /// Its standard output goes to ours.
     Stdout,

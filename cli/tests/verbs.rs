@@ -37,9 +37,9 @@ fn run_sends_what_it_was_given_and_says_how_to_go_on() {
 fn run_wait_ends_as_the_container_did() {
     let stub = Stub::new();
     stub.on("POST /api/jobs/resize", "201 Created", JSON, &job(12, r#""state":"queued""#))
-        .on("GET /api/jobs/12", "200 OK", JSON, &job(12, r#""state":"running","attempt_count":1"#))
+        .on("GET /api/jobs/12?wait=60s", "200 OK", JSON, &job(12, r#""state":"running","attempt_count":1"#))
         .on(
-            "GET /api/jobs/12",
+            "GET /api/jobs/12?wait=60s",
             "200 OK",
             JSON,
             &job(12, r#""state":"failed","outcome":"failed","exit_code":37,"attempt_count":1"#),
@@ -54,7 +54,7 @@ fn run_wait_ends_as_the_container_did() {
 fn run_wait_gives_up_when_its_time_is_over_and_the_job_goes_on() {
     let stub = Stub::new();
     stub.on("POST /api/jobs/resize", "201 Created", JSON, &job(12, r#""state":"queued""#)).on(
-        "GET /api/jobs/12",
+        "GET /api/jobs/12?wait=60s",
         "200 OK",
         JSON,
         &job(12, r#""state":"queued""#),
@@ -71,61 +71,83 @@ fn run_wait_gives_up_when_its_time_is_over_and_the_job_goes_on() {
 fn run_follow_keeps_the_streams_apart_and_shows_every_attempt() {
     let stub = Stub::new();
     let ended = job(12, r#""state":"succeeded","outcome":"succeeded","exit_code":0,"attempt_count":2"#);
+    let body = [
+        attempt(1),
+        output("1:4", "stdout", b"one\n"),
+        output("1:9", "stderr", b"oops\n"),
+        attempt(2),
+        output("2:4", "stdout", b"two\n"),
+        END.to_owned(),
+    ];
     stub.on("POST /api/jobs/resize", "201 Created", JSON, &job(12, r#""state":"queued""#))
-        .on("GET /api/jobs/12", "200 OK", JSON, &job(12, r#""state":"running","attempt_count":1"#))
-        .on("GET /api/jobs/12", "200 OK", JSON, &ended);
-    for (attempt, out, err) in [(1, "one\n", "oops\n"), (2, "two\n", "")] {
-        let line = |stream| format!("GET /api/jobs/12/logs?follow=1&attempt={attempt}&stream={stream}");
-        stub.on(&line("stdout"), "200 OK", "text/plain", out).on(
-            &line("stderr"),
-            "200 OK",
-            "text/plain",
-            err,
-        );
-    }
+        .on(FOLLOW, "200 OK", EVENTS, &body.concat())
+        .on("GET /api/jobs/12?wait=60s", "200 OK", JSON, &ended);
     let said = said(&mut stub.longshore(&["run", "resize", "-f"]));
     assert_eq!(
         said,
         Said {
             code: 0,
             out: "one\ntwo\n".to_owned(),
-            err: "longshore: job 12 is queued\noops\nlongshore: job 12 succeeded\n".to_owned(),
+            err:
+                "longshore: job 12 is queued\noops\nlongshore: attempt 2 on w1\nlongshore: job 12 succeeded\n"
+                    .to_owned(),
         }
     );
+    let last = "last-event-id: 1:0".to_owned();
+    assert!(stub.asked()[1].head.contains(&last), "it begins before the first attempt is made");
 }
 
 #[test]
-fn a_broken_connection_is_followed_from_the_byte_where_it_broke() {
+fn a_broken_connection_is_followed_from_the_place_where_it_broke() {
     let stub = Stub::new();
-    stub.on(
-        "GET /api/jobs/12",
-        "200 OK",
-        JSON,
-        &job(12, r#""state":"succeeded","exit_code":0,"attempt_count":1"#),
-    );
-    let first = "GET /api/jobs/12/logs?follow=1&attempt=1&stream=stdout";
-    stub.on_raw(first, b"HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\n0123");
-    stub.on(
-        "GET /api/jobs/12/logs?follow=1&attempt=1&stream=stdout&offset=4",
-        "200 OK",
-        "text/plain",
-        "456789",
-    );
-    let said = said(&mut stub.longshore(&["logs", "-f", "12", "--stream", "stdout"]));
-    assert_eq!((said.code, said.out.as_str()), (0, "0123456789"));
+    let gap = "event: gap\ndata: {\"stream\":\"stdout\",\"offset\":4,\"missing_bytes\":6}\nid: 1:10\n\n";
+    let broken = [&attempt(1), &output("1:4", "stdout", b"0123"), gap, &output("1:12", "stdout", b"x")[..20]];
+    let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncontent-length: 9999\r\n\r\n";
+    let leaving = [&attempt(1), &output("1:12", "stdout", b"45"), "event: leaving\ndata: {}\n\n"].concat();
+    let rest = [&attempt(1), ":\n\n", &output("1:13", "stdout", b"6"), END].concat();
+    stub.on_raw(FOLLOW_TAIL, format!("{head}{}", broken.concat()).as_bytes())
+        .on(FOLLOW, "200 OK", EVENTS, &leaving)
+        .on(FOLLOW, "200 OK", EVENTS, &rest);
+    let said = said(&mut stub.longshore(&["logs", "-f", "12", "--tail", "9"]));
+    assert_eq!((said.code, said.out.as_str()), (0, "0123456"), "{said:?}");
+    assert!(said.err.contains("longshore: 6 bytes of stdout are missing\n"), "{said:?}");
+    assert!(!said.err.contains("attempt"), "it is still the same: {said:?}");
+    let resumed: Vec<_> =
+        stub.asked().iter().map(|asked| header(&asked.head, "last-event-id").map(str::to_owned)).collect();
+    assert_eq!(resumed, [None, Some("1:10".to_owned()), Some("1:12".to_owned())]);
 }
 
 #[test]
 fn logs_are_passed_on_byte_for_byte() {
     let stub = Stub::new();
-    stub.on_raw(
-        "GET /api/jobs/12/logs?attempt=2&stream=stdout&tail=3",
-        b"HTTP/1.1 200 OK\r\ncontent-length: 4\r\nconnection: close\r\n\r\n\x00\xff\x1b\n",
+    stub.on(
+        "GET /api/jobs/12/logs?encoding=base64&attempt=2&stream=stdout&tail=3",
+        "200 OK",
+        EVENTS,
+        &output("2:4", "stdout", b"\x00\xff\x1b\n"),
     );
     let mut command = stub.longshore(&["logs", "12", "--attempt", "2", "--stream", "stdout", "--tail", "3"]);
     let output = command.output().unwrap();
     assert_eq!(output.stdout, b"\x00\xff\x1b\n");
 }
+
+fn header<'h>(head: &'h [String], name: &str) -> Option<&'h str> {
+    head.iter().find_map(|line| line.strip_prefix(name)?.strip_prefix(": "))
+}
+
+fn attempt(number: u32) -> String {
+    format!("event: attempt\ndata: {{\"attempt\":{number},\"worker\":\"w1\"}}\n\n")
+}
+
+fn output(id: &str, stream: &str, bytes: &[u8]) -> String {
+    let base64 = data_encoding::BASE64.encode(bytes);
+    format!("event: output\ndata: {{\"stream\":\"{stream}\",\"base64\":\"{base64}\"}}\nid: {id}\n\n")
+}
+
+const EVENTS: &str = "text/event-stream";
+const END: &str = "event: end\ndata: {\"job\":12}\n\n";
+const FOLLOW: &str = "GET /api/jobs/12/logs?encoding=base64&follow=1";
+const FOLLOW_TAIL: &str = "GET /api/jobs/12/logs?encoding=base64&follow=1&tail=9";
 
 #[test]
 fn ls_pages_until_there_are_enough_and_makes_foreign_text_harmless() {
