@@ -159,6 +159,12 @@ impl Engine {
                         runtime.forget(token);
                     }
                 }
+                Effect::Probe { like, why } => {
+                    tracing::error!(runtime = %like.runtime, "no job starts here any more until a probe has worked: {why}");
+                    if let Some(runtime) = self.runtime(like.runtime) {
+                        runtime.probe(like, why);
+                    }
+                }
                 Effect::Joined { cluster, worker } => self.joined(Membership { cluster, worker }),
                 Effect::Reconnect { after, elsewhere, reason } => self.reconnect(after, elsewhere, &reason),
                 Effect::Exit => self.exit = true,

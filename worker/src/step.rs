@@ -43,6 +43,13 @@ pub enum Effect {
         /// Whether the server does not have all of its output: the rest is given up.
         give_up_output: bool,
     },
+    /// Nothing starts there: try something like this until it works, then tell that the runtime is available.
+    Probe {
+        /// What the last attempt was to run; it names the runtime.
+        like: Arc<ContainerSpec>,
+        /// Why; for people.
+        why: String,
+    },
     /// The server knows us: keep both beside the secret, and give them to the runtimes.
     Joined {
         /// The installation.

@@ -62,6 +62,8 @@ pub struct Worker {
     pub(crate) cleared: BTreeSet<Token>,
     /// Live attempts that must not outlive our contact with the server.
     pub(crate) fenced: BTreeSet<Token>,
+    /// Definitions that could not be started, since the last start that worked.
+    pub(crate) failed_starts: BTreeMap<RuntimeKind, BTreeSet<Revision>>,
     pub(crate) foreign: Vec<Foreign>,
     /// Facts of the moment, told at the next flush.
     pub(crate) notices: Notices,
@@ -107,6 +109,7 @@ impl Worker {
             alarms: BTreeSet::new(),
             cleared: BTreeSet::new(),
             fenced: BTreeSet::new(),
+            failed_starts: BTreeMap::new(),
             foreign: Vec::new(),
             notices: Notices::default(),
             leaving: None,

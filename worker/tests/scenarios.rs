@@ -269,6 +269,7 @@ fn exit(words: &[&str]) -> Exit {
         "vanished" => Exit::Vanished,
         "daemon_lost" => Exit::DaemonLost { message: "EOF".into(), ran: None },
         "pull" => Exit::NotStarted { fault: Fault::Pull, code: Some(125), message: message() },
+        "host" => Exit::NotStarted { fault: Fault::Host, code: Some(125), message: "no space left".into() },
         "stopped" => Exit::NotStarted { fault: Fault::Stopped, code: None, message: message() },
         code => Exit::Ran {
             code: code.parse().unwrap(),

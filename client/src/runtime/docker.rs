@@ -11,6 +11,7 @@ mod container;
 mod events;
 mod health;
 mod images;
+mod probe;
 mod remove;
 mod replay;
 mod stop;
@@ -26,7 +27,7 @@ use std::time::Duration;
 
 use protocol::order::StopCause;
 use protocol::report::{Availability, ReleaseCause};
-use protocol::{ClusterId, RuntimeKind, Token};
+use protocol::{ClusterId, ContainerSpec, RuntimeKind, Token};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use worker::input::RuntimeEvent;
@@ -105,7 +106,7 @@ impl Docker {
             over: CancellationToken::new(),
         });
         shared.spawn(remove::run(Arc::clone(&shared), removals));
-        shared.spawn(Arc::clone(&shared).probe());
+        shared.spawn(Arc::clone(&shared).ask_again());
         Self { shared }
     }
 
@@ -169,6 +170,14 @@ impl Runtime for Docker {
     fn stop(&self, token: Token, cause: StopCause, step: StopStep) {
         if let Some(attempt) = self.shared.attempt(token) {
             self.shared.spawn(stop::step(Arc::clone(&self.shared), attempt, cause, step));
+        }
+    }
+
+    fn probe(&self, like: Arc<ContainerSpec>, why: String) {
+        // Without one nothing could have been started.
+        let Some(membership) = self.shared.membership() else { return };
+        if self.shared.health.doubt(why) {
+            self.shared.spawn(probe::run(Arc::clone(&self.shared), like, membership));
         }
     }
 
@@ -263,10 +272,10 @@ impl Shared {
     }
 
     /// Asks an engine that does not answer until it does.
-    async fn probe(self: Arc<Self>) {
+    async fn ask_again(self: Arc<Self>) {
         loop {
             self.health.wait_until_down().await;
-            tokio::time::sleep(PROBE_EVERY).await;
+            tokio::time::sleep(ASK_EVERY).await;
             // Its answer is noted; nobody else needs it.
             let _ = self.ping().await;
         }
@@ -375,7 +384,7 @@ const CALL_LIMIT: Duration = Duration::from_secs(10);
 const PING_LIMIT: Duration = Duration::from_secs(5);
 
 /// Between two questions to an engine that does not answer.
-const PROBE_EVERY: Duration = Duration::from_secs(2);
+const ASK_EVERY: Duration = Duration::from_secs(2);
 
 /// Containers asked for by one call.
 const INSPECT_MAX: usize = 100;

@@ -22,7 +22,7 @@ use std::time::Duration;
 
 use protocol::order::StopCause;
 use protocol::report::{Availability, OutputLengths, Stream};
-use protocol::{RuntimeKind, Token, Uptime};
+use protocol::{ContainerSpec, RuntimeKind, Token, Uptime};
 use tokio::sync::mpsc;
 use worker::input::{Exit, Fault, RuntimeEvent};
 use worker::step::{Launch, StopStep};
@@ -77,6 +77,10 @@ impl Runtime for Fake {
             // It has just woken up by itself.
             let _ = sleeper.send(step);
         }
+    }
+
+    fn probe(&self, _: Arc<ContainerSpec>, _: String) {
+        self.shared.tell(RuntimeEvent::Availability(RuntimeKind::Fake, Availability::Available));
     }
 
     fn forget(&self, _: Token) {}

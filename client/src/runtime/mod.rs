@@ -19,10 +19,12 @@ pub mod shim;
 
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
 
 use protocol::order::StopCause;
 use protocol::report::{Availability, Foreign};
-use protocol::{ClusterId, RuntimeKind, Token, WorkerId};
+use protocol::{ClusterId, ContainerSpec, RuntimeKind, Token, WorkerId};
 use tokio::sync::mpsc;
 // The words of the port are the brain's; here for those who stand on this floor's roof.
 pub use worker::input::{Exit, Fault, Found, Restored, RuntimeEvent};
@@ -51,6 +53,10 @@ pub trait Runtime: Send + Sync {
     /// Goes one step further in stopping an attempt. The cause is on disk before anything is done.
     fn stop(&self, token: Token, cause: StopCause, step: StopStep);
 
+    /// Nothing starts here: tries something like this, again and again until it works, and only then tells that it is available.
+    /// More calls meanwhile change nothing.
+    fn probe(&self, like: Arc<ContainerSpec>, why: String);
+
     /// Removes everything that is left of an ended attempt.
     fn forget(&self, token: Token);
 }
@@ -74,3 +80,11 @@ pub struct Survey {
     /// Containers of this cluster on this engine that belong to another worker.
     pub foreign: Vec<Foreign>,
 }
+
+/// How long to wait before each try of a probe: one second, doubling to a minute.
+fn probe_waits() -> impl Iterator<Item = Duration> {
+    std::iter::successors(Some(PROBE_FIRST), |wait| Some((*wait * 2).min(PROBE_SLOWEST)))
+}
+
+const PROBE_FIRST: Duration = Duration::from_secs(1);
+const PROBE_SLOWEST: Duration = Duration::from_secs(60);

@@ -9,12 +9,13 @@ use std::future::Future;
 use std::path::PathBuf;
 use std::pin::Pin;
 use std::process::Stdio;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use protocol::order::StopCause;
 use protocol::report::{Availability, OutputLengths, Phase, ReleaseCause};
-use protocol::{RuntimeKind, Token, Uptime};
+use protocol::{ContainerSpec, RuntimeKind, Token, Uptime};
 use rustix::process::Signal;
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::{Child, Command};
@@ -57,6 +58,7 @@ struct Shared {
     events: Events,
     attempts: Mutex<HashMap<Token, Arc<Attempt>>>,
     removals: Removals,
+    probing: AtomicBool,
     over: CancellationToken,
 }
 
@@ -73,8 +75,9 @@ impl Process {
     #[must_use]
     pub fn new(config: Config, ledger: Ledger, logs: Logs, events: Events) -> Self {
         let (attempts, over) = (Mutex::default(), CancellationToken::new());
-        let removals = Removals::default();
-        Self { shared: Arc::new(Shared { config, ledger, logs, events, attempts, removals, over }) }
+        let (removals, probing) = (Removals::default(), AtomicBool::new(false));
+        let shared = Shared { config, ledger, logs, events, attempts, removals, probing, over };
+        Self { shared: Arc::new(shared) }
     }
 }
 
@@ -113,6 +116,13 @@ impl Runtime for Process {
         let attempt = self.shared.attempts().get(&token).map(Arc::clone);
         if let Some(attempt) = attempt.filter(|it| !*it.ended.borrow()) {
             self.shared.spawn(async move { attempt.stop(cause, step).await });
+        }
+    }
+
+    fn probe(&self, _: Arc<ContainerSpec>, _: String) {
+        if !self.shared.probing.swap(true, Ordering::Relaxed) {
+            let shared = Arc::clone(&self.shared);
+            self.shared.spawn(async move { shared.probe().await });
         }
     }
 
@@ -160,6 +170,22 @@ impl Shared {
                     .await;
             }
         }
+    }
+
+    /// Whatever a shim without an attempt says: if it can be started, so can others.
+    async fn probe(&self) {
+        for wait in super::probe_waits() {
+            tokio::time::sleep(wait).await;
+            match self.spawn_shim(&self.ledger.dir(Token::default())) {
+                Ok(mut shim) => {
+                    let _ = shim.wait().await;
+                    break;
+                }
+                Err(error) => tracing::warn!(%error, "a shim still cannot be started"),
+            }
+        }
+        self.probing.store(false, Ordering::Relaxed);
+        self.tell(RuntimeEvent::Availability(RuntimeKind::Process, Availability::Available));
     }
 
     fn spawn_shim(&self, dir: &AttemptDir) -> std::io::Result<Child> {

@@ -9,7 +9,8 @@ use protocol::{ReportNo, Token, Uptime};
 
 use crate::attempt::{Ended, Stage};
 use crate::classify::{Verdict, classify};
-use crate::input::Exit;
+use crate::input::{Exit, Fault};
+use crate::on::doubt;
 use crate::outbox::Entry;
 use crate::step::Effect;
 use crate::worker::Worker;
@@ -24,6 +25,16 @@ pub(crate) fn ended(worker: &mut Worker, token: Token, exit: Exit, output: Outpu
     }
     // A container that had ended by itself before our stop keeps its true outcome.
     let stopped = attempt.stop.filter(|stop| at >= stop.at).map(|stop| stop.cause);
+    match (&exit, stopped) {
+        (Exit::NotStarted { fault: Fault::Host, message, .. }, None) => {
+            doubt::start_failed(worker, token, message);
+        }
+        (Exit::Ran { .. }, _) => {
+            let runtime = attempt.runtime();
+            doubt::start_worked(worker, runtime);
+        }
+        _ => {}
+    }
     finish(worker, token, classify(exit, stopped), output, at);
 }
 

@@ -7,6 +7,7 @@ use protocol::report::{Availability, Phase, ReleaseCause};
 use protocol::{RuntimeKind, Token, Uptime};
 
 use crate::attempt::Stage;
+use crate::on::doubt;
 use crate::worker::Worker;
 
 /// It is pulling, or starting.
@@ -33,6 +34,7 @@ pub(crate) fn started(worker: &mut Worker, now: Uptime, token: Token, container:
         return;
     }
     let at = at.min(now);
+    let runtime = attempt.runtime();
     attempt.stage = Stage::Running { container, at };
     if attempt.stop.is_none()
         && let Some(time_left) = attempt.time_left
@@ -40,6 +42,7 @@ pub(crate) fn started(worker: &mut Worker, now: Uptime, token: Token, container:
         worker.set_alarm(token, Some(at + time_left));
     }
     worker.notices.running.push(token);
+    doubt::start_worked(worker, runtime);
 }
 
 /// A runtime can be used, or cannot: what has not started there goes back.
