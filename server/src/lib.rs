@@ -85,6 +85,7 @@ impl Server {
             engine: ends.handle,
             archive: archive.clone(),
             catalogue: Arc::new(Catalogue::new(definitions)),
+            jobs_file: config.jobs_file.clone(),
             logs: logs.clone(),
             access: Arc::new(access(&config, listener.address())),
             base_path: config.base_path.to_string(),

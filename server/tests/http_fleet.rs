@@ -101,3 +101,33 @@ async fn the_server_tells_how_it_is_and_what() {
     assert!(page.body.starts_with("# unknown_job"), "{page:?}");
     server.get("/problems/unknown").await.is_problem(404, "not_found");
 }
+
+#[tokio::test]
+async fn jobs_yaml_is_read_again_on_request() {
+    let server = Server::start().await;
+    let file = "jobs:\n  resize: {image: resize:2}\n  reload: {image: busybox}\n";
+    std::fs::write(&server.jobs_file, file).unwrap();
+    let answer = server.ask("POST", "/api/definitions/reload", &[], "").await;
+    let expected = serde_json::json!({"definitions": 2, "added": ["reload"], "changed": ["resize"],
+        "removed": ["backup", "off", "resize-all"], "warnings": []});
+    assert_eq!((answer.status, answer.json()), (200, expected));
+    assert_eq!(server.get("/api/definitions/resize").await.json()["image"], "resize:2");
+    assert_eq!(server.get("/api/definitions/reload").await.json()["image"], "busybox");
+    server.get("/api/definitions/backup").await.is_problem(404, "unknown_job");
+}
+
+#[tokio::test]
+async fn a_jobs_yaml_with_faults_changes_nothing_and_all_of_them_are_told() {
+    let server = Server::start().await;
+    let reload = async || server.ask("POST", "/api/definitions/reload", &[], "").await;
+    let problem = reload().await.is_problem(422, "invalid_jobs_file");
+    assert_eq!(problem["errors"][0]["code"], "cannot_read");
+    std::fs::write(&server.jobs_file, "jobs:\n  a: {imgae: x}\n  b: {image: y, timeout: 9}\n").unwrap();
+    let problem = reload().await.is_problem(422, "invalid_jobs_file");
+    let places: Vec<_> = problem["errors"].as_array().unwrap().iter().map(|fault| &fault["field"]).collect();
+    assert_eq!(places, ["jobs.yaml:2:7", "jobs.yaml:3:26"], "{problem}");
+    std::fs::write(&server.jobs_file, "jobs: {}\n").unwrap();
+    let problem = reload().await.is_problem(422, "invalid_jobs_file");
+    assert_eq!(problem["errors"][0]["code"], "no_jobs");
+    assert_eq!(server.get("/api/definitions").await.json().as_array().unwrap().len(), 4);
+}

@@ -82,6 +82,7 @@ codes! {
     EnvNewlineUnsupported "env_newline_unsupported" 422 "a variable's value cannot hold a line break";
     InvalidDuration "invalid_duration" 422 "that is not a duration, or out of range";
     InvalidEnvName "invalid_env_name" 422 "that cannot be the name of a variable";
+    InvalidJobsFile "invalid_jobs_file" 422 "the jobs file has faults";
     InvalidLabel "invalid_label" 422 "that cannot be a label";
     InvalidType "invalid_type" 422 "a value is of the wrong type";
     MissingField "missing_field" 422 "a field is missing";
@@ -95,7 +96,7 @@ codes! {
     HeadersTooLarge "headers_too_large" 431 "the headers are too large";
     Internal "internal" 500 "the server made a mistake";
     Busy "busy" 503 "the server has too much to do";
-    Draining "draining" 503 "the server is starting or leaving";
+    Draining "draining" 503 "the server is leaving";
     NoWorker "no_worker" 503 "no connected worker could run the job";
     StoreUnavailable "store_unavailable" 503 "the store cannot be read";
     StorageLow "storage_low" 507 "the server's disk is nearly full";

@@ -1,11 +1,12 @@
 //! What all handlers share, and the one door through which they do blocking reads.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use axum::http::HeaderValue;
-use tokio::sync::Semaphore;
+use tokio::sync::{Mutex, Semaphore};
 use tokio_util::sync::CancellationToken;
 
 use super::code::Code;
@@ -25,6 +26,8 @@ pub struct App {
     pub archive: Arc<dyn Archive>,
     /// The definitions.
     pub catalogue: Arc<Catalogue>,
+    /// Where they come from.
+    pub jobs_file: PathBuf,
     /// What containers wrote.
     pub logs: Arc<Logs>,
     /// Who may ask for what.
@@ -40,6 +43,8 @@ pub(super) struct Desk {
     pub(super) app: App,
     reads: Arc<Semaphore>,
     large_bodies: Semaphore,
+    /// Held while the definitions are replaced, so that engine and catalogue take turns in the same order.
+    pub(super) reloading: Mutex<()>,
     started: u32,
     requests: AtomicU64,
 }
@@ -50,6 +55,7 @@ impl Desk {
             app,
             reads: Arc::new(Semaphore::new(READS_MAX)),
             large_bodies: Semaphore::new(LARGE_BODIES_MIB_MAX),
+            reloading: Mutex::new(()),
             started: rand::random(),
             requests: AtomicU64::new(0),
         }

@@ -16,6 +16,7 @@ mod output;
 mod path;
 pub mod problem;
 mod query;
+mod reload;
 mod show;
 mod submit;
 pub mod view;
@@ -47,6 +48,7 @@ pub fn router(app: App, workers: Router) -> Router {
         .route("/api/workers/{id}/{verb}", post(workers::operate))
         .route("/api/definitions", get(definitions::list))
         .route("/api/definitions/{name}", get(definitions::one))
+        .route("/api/definitions/reload", post(reload::reload).get(reload::one_of_that_name))
         .route("/healthz", get(health::alive))
         .route("/readyz", get(health::ready))
         .route("/version", get(health::version))

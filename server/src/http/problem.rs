@@ -78,6 +78,13 @@ impl Problem {
         problem
     }
 
+    /// Lists all faults of something that is not the request.
+    #[must_use]
+    pub fn errors(mut self, faults: Vec<view::Fault>) -> Self {
+        self.0.errors = faults;
+        self
+    }
+
     /// Says which part of the request is meant.
     #[must_use]
     pub fn field(mut self, field: impl Into<String>) -> Self {

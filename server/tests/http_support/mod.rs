@@ -35,6 +35,7 @@ pub struct Server {
     pub stand: Stand,
     pub logs: Arc<Logs>,
     pub leaving: CancellationToken,
+    pub jobs_file: std::path::PathBuf,
     pub served: tokio::task::JoinHandle<()>,
     _directory: tempfile::TempDir,
 }
@@ -60,12 +61,14 @@ impl Server {
         let (_, snapshot) = watch::channel(Arc::new(snapshot()));
         tokio::spawn(answer(commands, stand.clone()));
         let directory = tempfile::tempdir().unwrap();
-        let logs = Logs::open(directory.path(), logs::Limits::default()).unwrap();
+        let jobs_file = directory.path().join("jobs.yaml");
+        let logs = Logs::open(&directory.path().join("logs"), logs::Limits::default()).unwrap();
         let leaving = CancellationToken::new();
         let app = App {
             engine: Handle::new(inbox, snapshot),
             archive: Arc::new(stand.clone()),
             catalogue: Arc::new(catalogue),
+            jobs_file: jobs_file.clone(),
             logs: Arc::clone(&logs),
             access: Arc::new(guard(Access::open(address))),
             base_path: base_path.to_owned(),
@@ -74,7 +77,7 @@ impl Server {
         let workers = Router::new()
             .route("/api/workers/connect", axum::routing::get(|| async { "here workers connect\n" }));
         let served = tokio::spawn(listener.serve(router(app, workers), leaving.clone()));
-        Self { address, stand, logs, leaving, served, _directory: directory }
+        Self { address, stand, logs, leaving, jobs_file, served, _directory: directory }
     }
 
     /// A request with these headers, on a connection of its own.

@@ -101,3 +101,18 @@ pub struct Waiting {
     /// How many.
     pub count: u64,
 }
+
+/// What a new reading of jobs.yaml has changed.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Reloaded {
+    /// How many definitions there are now.
+    pub definitions: usize,
+    /// The names of those that are new.
+    pub added: Vec<String>,
+    /// The names of those that run otherwise than before.
+    pub changed: Vec<String>,
+    /// The names of those that are gone.
+    pub removed: Vec<String>,
+    /// What is suspicious in the file.
+    pub warnings: Vec<String>,
+}

@@ -15,7 +15,7 @@ use protocol::Timestamp;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-pub use definition::{Definition, Retry, Waiting};
+pub use definition::{Definition, Reloaded, Retry, Waiting};
 pub use job::{Attempt, Batch, Event, FullJob, Job, LateReport, OutputBytes, Phase};
 pub use problem::{Fault, Problem};
 pub use worker::{Runtime, Worker, WorkerRef};
