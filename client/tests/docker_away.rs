@@ -7,10 +7,13 @@ use std::time::Duration;
 use longshore_client::attempt_dir::Ledger;
 use longshore_client::runtime::docker::Config;
 use longshore_client::runtime::{Found, Runtime};
-use protocol::RuntimeKind;
-use protocol::report::{Availability, ReleaseCause};
+use protocol::container::PullPolicy;
+use protocol::order::StopCause;
+use protocol::report::{Availability, Phase, ReleaseCause};
+use protocol::{ContainerSpec, RuntimeKind};
 use support::{Desk, Outcome, launch, spec, stand_in};
-use worker::input::RuntimeEvent;
+use worker::input::{Exit, Fault, RuntimeEvent};
+use worker::step::StopStep;
 
 fn config(program: impl Into<std::path::PathBuf>) -> Config {
     Config { program: program.into(), ..Config::default() }
@@ -112,4 +115,101 @@ async fn an_engine_that_starts_nothing_is_tried_until_it_does() {
     let tries = std::fs::read_to_string(dir.path().join("tries")).expect("it was tried");
     assert_eq!(tries.lines().count(), 2, "{tries}");
     assert!(tries.contains("--entrypoint /longshore-probe"), "{tries}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn whoever_waits_for_a_pull_that_fails_shares_its_failure() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let script = format!(
+        "cd {0}
+        case $1 in
+            image) exit 1;;
+            pull) echo pull >> calls; while [ ! -e go ]; do sleep 0.05; done; echo 'received unexpected HTTP status: 500' >&2; exit 1;;
+            events) exec sleep 600;;
+        esac",
+        dir.path().display()
+    );
+    let retries = Config { pull_retries: vec![Duration::from_millis(10)], ..Config::default() };
+    let mut desk = Desk::without_image(Config { program: stand_in(dir.path(), &script), ..retries });
+    let wanted = || ContainerSpec { pull_policy: PullPolicy::Missing, ..spec(&["true"]) };
+    let tokens = [1, 2, 3].map(|job| desk.start(job, wanted()));
+    for token in tokens {
+        let pulling = RuntimeEvent::Progressed(token, Phase::Pulling { percent: None });
+        desk.event(|it| (*it == pulling).then_some(())).await;
+    }
+    std::fs::write(dir.path().join("go"), "").expect("written");
+    for token in tokens {
+        let outcome = desk.outcome(token).await;
+        let Outcome::Ended(Exit::NotStarted { fault: Fault::Pull, message, .. }, _) = outcome else {
+            panic!("{outcome:?}")
+        };
+        assert!(message.contains("500"), "{message}");
+    }
+    let calls = std::fs::read_to_string(dir.path().join("calls")).expect("it was called");
+    assert_eq!(calls.lines().count(), 2, "one pull and its one retry");
+    // Whoever comes later tries anew.
+    desk.run(4, wanted()).await;
+    let calls = std::fs::read_to_string(dir.path().join("calls")).expect("it was called");
+    assert_eq!(calls.lines().count(), 4);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_engine_that_hangs_is_asked_for_one_removal_at_a_time() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let calls = dir.path().join("calls");
+    let script = format!("[ $1 = image ] && exit 0; echo $1 >> {}; exec sleep 600", calls.display());
+    let mut desk = Desk::without_image(config(stand_in(dir.path(), &script)));
+    let token = desk.start(1, spec(&["true"]));
+    let called = |what: &str| {
+        let calls = std::fs::read_to_string(&calls).unwrap_or_default();
+        calls.lines().filter(|it| *it == what).count()
+    };
+    desk.until("it is run", || called("run") == 1).await;
+    for _ in 0..5 {
+        desk.docker().stop(token, StopCause::Timeout, StopStep::Remove);
+    }
+    desk.event(|it| matches!(it, RuntimeEvent::Availability(_, Availability::Unavailable(_))).then_some(()))
+        .await;
+    assert_eq!(called("rm"), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn ends_that_nobody_saw_are_asked_for_together() {
+    let dir = tempfile::tempdir().expect("a directory");
+    // Each container is shown only when all of them have been asked for.
+    let script = format!(
+        "cd {0}
+        eval \"last=\\${{$#}}\"
+        case $1 in
+            ps) ls | grep ^longshore-;;
+            inspect) [ $# = 7 ] && {{ echo $last >> asked; while [ $(sort -u asked | wc -l) -lt 3 ]; do sleep 0.05; done; cat $last; }} || cat longshore-*;;
+            events) exec sleep 600;;
+        esac",
+        dir.path().display()
+    );
+    let desk = Desk::without_image(config(stand_in(dir.path(), &script)));
+    for job in [1, 2, 3] {
+        let token = launch(job, spec(&[])).token;
+        let name = desk.name(token);
+        let container = serde_json::json!({
+            "Id": "abc", "Name": format!("/{name}"), "Created": "2026-01-01T00:00:00Z", "Image": "app",
+            "Labels": {
+                "longshore.cluster": desk.membership.cluster.to_string(), "longshore.worker": "1",
+                "longshore.job": token.job.to_string(), "longshore.fence": token.fence.to_string(),
+                "longshore.nonce": token.nonce.to_string(),
+            },
+            "State": {
+                "Status": "exited", "ExitCode": 0, "StartedAt": "2026-01-01T00:00:00Z", "FinishedAt": "2026-01-01T00:00:01Z",
+            },
+        });
+        std::fs::write(dir.path().join(name), format!("{container}\n")).expect("written");
+    }
+    let survey = desk.docker().survey().await;
+    assert_eq!(survey.restored.len(), 3, "{survey:?}");
+    for restored in &survey.restored {
+        assert!(
+            matches!(restored.found, Found::Ended { exit: Exit::Ran { code: 0, .. }, .. }),
+            "{restored:?}"
+        );
+    }
 }

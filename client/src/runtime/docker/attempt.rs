@@ -17,7 +17,7 @@ use protocol::order::StopCause;
 use protocol::report::{OutputLengths, Phase, ReleaseCause, Stream};
 use protocol::{Token, Uptime};
 use tokio::sync::watch;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 use worker::input::{Exit, Fault, RuntimeEvent};
 use worker::step::Launch;
 
@@ -43,6 +43,8 @@ pub(super) struct Attempt {
     pub(super) watcher: Mutex<Option<Pid>>,
     /// Whether somebody is asking it to stop already.
     pub(super) being_asked: AtomicBool,
+    /// Whether its removal by force is under way.
+    pub(super) being_removed: AtomicBool,
     started: OnceLock<String>,
     oom: AtomicBool,
 }
@@ -68,6 +70,7 @@ impl Attempt {
             ended: watch::Sender::new(false),
             watcher: Mutex::new(None),
             being_asked: AtomicBool::new(false),
+            being_removed: AtomicBool::new(false),
             started: OnceLock::new(),
             oom: AtomicBool::new(false),
         }
@@ -133,8 +136,12 @@ impl Attempt {
     }
 
     /// The end of a container that has ended while nobody looked; nothing if that takes longer than a survey may.
-    pub(super) async fn conclude(&self, shared: &Arc<Shared>) -> Option<worker::input::Found> {
-        match tokio::time::timeout(CONCLUDE_LIMIT, self.settle(shared, Witness::Gone)).await.ok()? {
+    pub(super) async fn conclude(
+        &self,
+        shared: &Arc<Shared>,
+        until: Instant,
+    ) -> Option<worker::input::Found> {
+        match tokio::time::timeout_at(until, self.settle(shared, Witness::Gone)).await.ok()? {
             Found::End(End::Ended { exit, at }) => {
                 let output = self.keep_ending(&exit, at).await;
                 self.ended.send_replace(true);
@@ -275,6 +282,3 @@ const LOOK_AGAIN: Duration = Duration::from_millis(500);
 
 /// When a start is looked for because no event told it. A look costs 12 ms of CPU.
 const LOOK_FOR_START: Duration = Duration::from_secs(2);
-
-/// How long a survey waits for one verdict; what takes longer is told by its event.
-const CONCLUDE_LIMIT: Duration = Duration::from_secs(20);

@@ -1,6 +1,7 @@
 //! Having an image before a container is made: a phase of its own, with its own time limit, one pull per image at a time.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -14,11 +15,19 @@ use super::cli::CallError;
 #[derive(Default)]
 pub(super) struct Images {
     seen: Mutex<HashMap<Wanted, Instant>>,
-    pulls: Mutex<HashMap<Wanted, Arc<tokio::sync::Mutex<()>>>>,
+    pulls: Mutex<HashMap<Wanted, Arc<Turn>>>,
 }
 
 /// An image for a platform.
 type Wanted = (String, Option<String>);
+
+/// Whose turn it is to pull an image, and why the last pull failed: told to everybody who waited for it meanwhile, as each of them
+/// would try as long and in vain.
+#[derive(Default)]
+struct Turn {
+    failures: AtomicU64,
+    last: tokio::sync::Mutex<String>,
+}
 
 /// Why an image cannot be had.
 #[derive(Debug, thiserror::Error)]
@@ -52,11 +61,8 @@ impl Images {
         }
         pulling();
         let turn = Arc::clone(self.pulls().entry(wanted.clone()).or_default());
-        let held = turn.lock().await;
-        // Somebody else may have pulled it while we waited for our turn.
-        let done = spec.pull_policy != PullPolicy::Always && self.is_there(shared, &wanted).await?;
-        let pulled = if done { Ok(()) } else { self.pull(shared, &wanted, spec.pull_timeout).await };
-        drop(held);
+        let pulled = self.pull_in_turn(shared, spec, &wanted, &turn).await;
+        drop(turn);
         self.pulls().retain(|_, turn| Arc::strong_count(turn) > 1);
         pulled
     }
@@ -75,6 +81,30 @@ impl Images {
             self.saw(wanted);
         }
         Ok(answer.ok)
+    }
+
+    async fn pull_in_turn(
+        &self,
+        shared: &Shared,
+        spec: &ContainerSpec,
+        wanted: &Wanted,
+        turn: &Turn,
+    ) -> Result<(), PullError> {
+        let failures = turn.failures.load(Ordering::Acquire);
+        let mut last = turn.last.lock().await;
+        if turn.failures.load(Ordering::Acquire) != failures {
+            return Err(PullError::Failed(last.clone()));
+        }
+        // Somebody else may have pulled it while we waited for our turn.
+        if spec.pull_policy != PullPolicy::Always && self.is_there(shared, wanted).await? {
+            return Ok(());
+        }
+        let pulled = self.pull(shared, wanted, spec.pull_timeout).await;
+        if let Err(PullError::Failed(problem)) = &pulled {
+            last.clone_from(problem);
+            turn.failures.fetch_add(1, Ordering::Release);
+        }
+        pulled
     }
 
     async fn pull(&self, shared: &Shared, wanted: &Wanted, limit: Duration) -> Result<(), PullError> {
@@ -126,7 +156,7 @@ impl Images {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn pulls(&self) -> MutexGuard<'_, HashMap<Wanted, Arc<tokio::sync::Mutex<()>>>> {
+    fn pulls(&self) -> MutexGuard<'_, HashMap<Wanted, Arc<Turn>>> {
         self.pulls.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

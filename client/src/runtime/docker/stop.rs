@@ -64,11 +64,17 @@ async fn kill(shared: &Shared, attempt: &Attempt) {
 }
 
 async fn remove(shared: &Shared, attempt: &Attempt) {
+    // The brain repeats this step every second, however long an engine that hangs takes for one.
+    if attempt.being_removed.swap(true, Ordering::Relaxed) {
+        return;
+    }
     let watcher = *attempt.watcher();
     if let Some(pid) = watcher {
         proc::signal_group(pid, Signal::KILL);
     }
+    shared.health.wait_until_up().await;
     shared.remove_now(&attempt.name).await;
+    attempt.being_removed.store(false, Ordering::Relaxed);
 }
 
 /// Beyond the grace, until `docker stop` is given up.

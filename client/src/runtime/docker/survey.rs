@@ -7,8 +7,10 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::{StreamExt, stream};
 use protocol::report::{Availability, Foreign, OutputLengths};
 use protocol::{ContainerSpec, Revision, RuntimeKind, Token};
+use tokio::time::Instant;
 use worker::input::{Exit, Found, Restored};
 use worker::step::Launch;
 
@@ -33,16 +35,22 @@ pub(super) async fn survey(shared: &Arc<Shared>) -> Survey {
     let (mut ours, foreign) = sort(containers, membership);
     let ledger = shared.ledger.clone();
     let entries = blocking(move || ledger.entries()).await.unwrap_or_default();
-    let mut restored = Vec::new();
+    let mut begun = Vec::new();
     for entry in entries.into_iter().filter(|it| it.launch.spec.runtime == RuntimeKind::Docker) {
         let container = ours.remove(&entry.launch.token);
-        restored.push(restore(shared, membership, entry, container, availability.is_available()).await);
+        begun.push((entry, container, availability.is_available()));
     }
     for (token, container) in ours {
         if let Some(entry) = entry_for(shared, token, &container).await {
-            restored.push(restore(shared, membership, entry, Some(container), true).await);
+            begun.push((entry, Some(container), true));
         }
     }
+    // Together, and no longer than one of them may take: nobody hears of this worker before.
+    let until = Instant::now() + CONCLUDE_LIMIT;
+    let restored = stream::iter(begun).map(|(entry, container, complete)| {
+        restore(Arc::clone(shared), membership, entry, container, complete, until)
+    });
+    let restored = restored.buffer_unordered(AT_ONCE).collect().await;
     Survey { availability, restored, foreign }
 }
 
@@ -78,18 +86,19 @@ async fn entry_for(shared: &Arc<Shared>, token: Token, container: &Container) ->
 }
 
 async fn restore(
-    shared: &Arc<Shared>,
+    shared: Arc<Shared>,
     membership: Membership,
     entry: Entry,
     container: Option<Container>,
     complete: bool,
+    until: Instant,
 ) -> Restored {
     let Entry { dir, launch, stopping, ending } = entry;
     let attempt = Arc::new(Attempt::new(launch.clone(), membership, dir, stopping));
     shared.know(&attempt);
     let found = match ending {
-        Some(ending) => ended(shared, &attempt, ending),
-        None => find(shared, &attempt, container, complete).await,
+        Some(ending) => ended(&shared, &attempt, ending),
+        None => find(&shared, &attempt, container, complete, until).await,
     };
     if found == Found::Unstarted {
         // It may be started again, under the same token.
@@ -114,6 +123,7 @@ async fn find(
     attempt: &Arc<Attempt>,
     container: Option<Container>,
     complete: bool,
+    until: Instant,
 ) -> Found {
     let dir = attempt.dir.clone();
     let spawned = blocking(move || dir.watcher()).await.flatten();
@@ -137,7 +147,9 @@ async fn find(
             shared.remove_now(&attempt.name).await;
             Found::Unstarted
         }
-        Some(Meaning::Failed(_) | Meaning::Ended) => attempt.conclude(shared).await.unwrap_or(Found::Unknown),
+        Some(Meaning::Failed(_) | Meaning::Ended) => {
+            attempt.conclude(shared, until).await.unwrap_or(Found::Unknown)
+        }
         None if spawned.is_none() => Found::Unstarted,
         // A CLI was started and is gone, and so is what it made.
         None => {
@@ -158,6 +170,12 @@ pub(super) fn availability(answer: Result<(), CallError>) -> Availability {
         Err(error) => Availability::Unavailable(describe(&error)),
     }
 }
+
+/// How long a survey waits for its verdicts; what takes longer is told by its event.
+const CONCLUDE_LIMIT: Duration = Duration::from_secs(20);
+
+/// Verdicts that are asked for at the same time: each is a few processes.
+const AT_ONCE: usize = 32;
 
 /// For containers whose definition is not known any more: Docker's own default.
 const STOP_GRACE: Duration = Duration::from_secs(10);
