@@ -13,6 +13,7 @@ pub mod engine;
 pub mod http;
 pub mod listener;
 pub mod logs;
+pub mod storage;
 pub mod store;
 pub mod ws;
 
@@ -29,6 +30,7 @@ use config::jobs_file::{self, Environment, Faults};
 use engine::{Engine, EngineError};
 use listener::{ListenError, Listener};
 use logs::{Logs, LogsError};
+use storage::Storage;
 use store::{LoadError, directory::DataDirectory, sqlite};
 use ws::Door;
 
@@ -81,6 +83,8 @@ impl Server {
         let (engine, ends) =
             Engine::load(Box::new(store), &definitions, config.intervals, config.data_dir.clone())?;
         let listener = Listener::bind(config.listen, listener::Limits::default()).await?;
+        let storage = Storage::of(&config.data_dir);
+        tokio::spawn(storage.clone().watch(leaving.clone()));
         let app = http::App {
             engine: ends.handle,
             archive: archive.clone(),
@@ -89,6 +93,7 @@ impl Server {
             logs: logs.clone(),
             access: Arc::new(access(&config, listener.address())),
             base_path: config.base_path.to_string(),
+            storage: storage.clone(),
             leaving: leaving.clone(),
         };
         let workers = ws::router(Door::new(ends.gate, ends.bodies, archive, logs));

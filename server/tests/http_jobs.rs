@@ -278,6 +278,38 @@ async fn an_ended_job_can_be_tried_again_as_a_new_one() {
 }
 
 #[tokio::test]
+async fn a_full_disk_refuses_new_jobs_and_nothing_else() {
+    let server = Server::start().await;
+    server.post("/api/jobs/resize", "").await;
+    server.storage.note(1, 1 << 30);
+    server.post("/api/jobs/resize", "").await.is_problem(507, "storage_low");
+    server.post("/api/jobs", r#"[{"name": "resize"}]"#).await.is_problem(507, "storage_low");
+    server.post("/api/jobs/1/retry", "").await.is_problem(507, "storage_low");
+    assert_eq!(server.stand.world().jobs.len(), 1);
+    assert_eq!(server.post("/api/jobs/1/cancel", "").await.status, 200);
+    assert_eq!(server.get("/readyz").await.status, 200);
+    server.storage.note(1 << 30, 1 << 30);
+    assert_eq!(server.post("/api/jobs/resize", "").await.status, 201);
+}
+
+#[tokio::test]
+async fn while_the_disk_does_not_answer_new_jobs_are_refused_instead_of_left_waiting() {
+    let server = Server::start().await;
+    let now = longshore_server::clock::now().up;
+    server.commit.begin(now);
+    assert_eq!(server.post("/api/jobs/resize", "").await.status, 201, "a commit takes its time");
+    server.commit.begin(protocol::Uptime(now.0.saturating_sub(5_000_000_000)));
+    let refusal = server.post("/api/jobs/resize", "").await;
+    refusal.is_problem(503, "busy");
+    assert_eq!(refusal.header("retry-after"), "5");
+    assert_eq!(server.get("/readyz").await.status, 503);
+    assert_eq!(server.post("/api/jobs/1/cancel", "").await.status, 200);
+    server.commit.end();
+    assert_eq!(server.post("/api/jobs/resize", "").await.status, 201);
+    assert_eq!(server.get("/readyz").await.status, 200);
+}
+
+#[tokio::test]
 async fn a_submission_under_way_is_finished_by_a_leaving_server() {
     let server = Server::start().await;
     let head = "POST /api/jobs/resize HTTP/1.1\r\nexpect: 100-continue\r\ncontent-length: 2\r\n\

@@ -1,8 +1,10 @@
 //! What the rest of the server may ask of the engine.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
-use protocol::{JobId, WorkerId};
+use protocol::{JobId, Uptime, WorkerId};
 use scheduler::definition::Definition;
 use scheduler::input::{Key, NewJob, Operation};
 use scheduler::job::State;
@@ -11,6 +13,7 @@ use scheduler::step::Answer;
 use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::catalogue::Definitions;
+use crate::clock;
 
 /// Something that the engine is asked, with the place where the answer goes.
 #[derive(Debug)]
@@ -65,6 +68,29 @@ pub enum Command {
     },
 }
 
+/// Since when the commit under way has been so.
+#[derive(Clone, Debug, Default)]
+pub struct CommitClock(Arc<AtomicU64>);
+
+impl CommitClock {
+    /// A commit began.
+    pub fn begin(&self, up: Uptime) {
+        self.0.store(up.0.max(1), Ordering::Relaxed);
+    }
+
+    /// It ended.
+    pub fn end(&self) {
+        self.0.store(0, Ordering::Relaxed);
+    }
+
+    fn age(&self, now: Uptime) -> Duration {
+        match self.0.load(Ordering::Relaxed) {
+            0 => Duration::ZERO,
+            began => now.since(Uptime(began)),
+        }
+    }
+}
+
 /// The engine has too much to do, or is gone: nothing was accepted, try again.
 #[derive(Debug, thiserror::Error)]
 #[error("the server is busy")]
@@ -75,13 +101,18 @@ pub struct Busy;
 pub struct Handle {
     inbox: mpsc::Sender<Command>,
     snapshot: watch::Receiver<Arc<Snapshot>>,
+    commit: CommitClock,
 }
 
 impl Handle {
     /// Ties a handle to the ends that the engine reads and publishes at.
     #[must_use]
-    pub const fn new(inbox: mpsc::Sender<Command>, snapshot: watch::Receiver<Arc<Snapshot>>) -> Self {
-        Self { inbox, snapshot }
+    pub const fn new(
+        inbox: mpsc::Sender<Command>,
+        snapshot: watch::Receiver<Arc<Snapshot>>,
+        commit: CommitClock,
+    ) -> Self {
+        Self { inbox, snapshot, commit }
     }
 
     /// Makes jobs.
@@ -149,9 +180,18 @@ impl Handle {
         self.snapshot.borrow().clone()
     }
 
+    /// Whether the disk has been busy with one commit for so long that nothing more should be accepted: it could not be answered.
+    #[must_use]
+    pub fn is_stalled(&self) -> bool {
+        self.commit.age(clock::now().up) >= STALLED_AFTER
+    }
+
     async fn ask(&self, command: impl FnOnce(oneshot::Sender<Answer>) -> Command) -> Result<Answer, Busy> {
         let (reply, answer) = oneshot::channel();
         self.inbox.try_send(command(reply)).map_err(|_| Busy)?;
         answer.await.map_err(|_| Busy)
     }
 }
+
+/// A commit that takes longer means that the disk has stalled.
+const STALLED_AFTER: Duration = Duration::from_secs(5);

@@ -31,7 +31,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 pub use bodies::Bodies;
-pub use handle::{Busy, Command, Handle};
+pub use handle::{Busy, Command, CommitClock, Handle};
 pub use sessions::{FromSession, Heard, Inlet, Outbox, ToSession, WeakOutbox, queue};
 
 use crate::catalogue::Definitions;
@@ -89,6 +89,7 @@ pub struct Engine {
     epoch: Epoch,
     open: Open,
     under_way: Option<Effects>,
+    commit: CommitClock,
     next_group: GroupNo,
     next_ticket: u64,
     snapshot_at: Instant,
@@ -175,6 +176,7 @@ impl Engine {
         let (report_inbox, reports) = mpsc::channel(REPORTS_WAITING);
         let (publish, snapshot) = watch::channel(Arc::new(scheduler.snapshot()));
         let bodies = Arc::new(Bodies::default());
+        let commit = CommitClock::default();
         let mut engine = Self {
             scheduler,
             writer: Writer::start(store, evidence).map_err(EngineError::Thread)?,
@@ -185,6 +187,7 @@ impl Engine {
             epoch: loaded.epoch,
             open: Open::default(),
             under_way: None,
+            commit: commit.clone(),
             next_group: GroupNo(loaded.group.0 + 1),
             next_ticket: 1,
             snapshot_at: Instant::now(),
@@ -192,7 +195,7 @@ impl Engine {
         };
         engine.define(definitions);
         let ends = Ends {
-            handle: Handle::new(command_inbox, snapshot),
+            handle: Handle::new(command_inbox, snapshot, commit),
             gate: Gate { inbox: report_inbox, epoch: loaded.epoch },
             bodies,
             cluster: loaded.cluster,
@@ -340,10 +343,12 @@ impl Engine {
             self.perform_under_way();
             return;
         }
+        let now = clock::now();
+        self.commit.begin(now.up);
         self.writer.hand_over(Group {
             epoch: self.epoch,
             number: self.next_group,
-            at: clock::now().utc,
+            at: now.utc,
             definitions: open.definitions,
             changes: open.changes,
         });
@@ -351,6 +356,7 @@ impl Engine {
     }
 
     fn perform_under_way(&mut self) {
+        self.commit.end();
         if let Some(effects) = self.under_way.take() {
             self.performer.perform(effects);
         }

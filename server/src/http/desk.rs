@@ -15,6 +15,7 @@ use crate::auth::Access;
 use crate::catalogue::Catalogue;
 use crate::engine::{Busy, Handle};
 use crate::logs::Logs;
+use crate::storage::Storage;
 use crate::store::{Archive, ReadError};
 
 /// What the HTTP face stands on.
@@ -34,6 +35,8 @@ pub struct App {
     pub access: Arc<Access>,
     /// In front of every path: empty, or like `/jobs`.
     pub base_path: String,
+    /// Whether there is room for more jobs.
+    pub storage: Arc<Storage>,
     /// Cancelled when the server leaves: nothing new is accepted, and streams end.
     pub leaving: CancellationToken,
 }
@@ -103,7 +106,7 @@ impl Desk {
         Ok(room)
     }
 
-    /// Refuses what would make something new while the server leaves.
+    /// Refuses what would change something while the server leaves.
     ///
     /// # Errors
     /// `draining`.
@@ -112,6 +115,21 @@ impl Desk {
             true => Err(Problem::new(Code::Draining, "the server is leaving").retry_after(5)),
             false => Ok(()),
         }
+    }
+
+    /// Refuses new jobs while the server leaves, or its disk has no room or does not answer.
+    ///
+    /// # Errors
+    /// `draining`, `storage_low`, `busy`.
+    pub(super) fn may_accept(&self) -> Result<(), Problem> {
+        self.must_stay()?;
+        if self.app.storage.is_low() {
+            return Err(Problem::new(Code::StorageLow, "there is no room for new jobs").retry_after(60));
+        }
+        if self.app.engine.is_stalled() {
+            return Err(Problem::new(Code::Busy, "the disk has not answered for seconds").retry_after(5));
+        }
+        Ok(())
     }
 
     /// A name for a request that brought none: unique among the lives of this server.

@@ -18,10 +18,14 @@ pub(super) async fn alive() -> &'static str {
 }
 
 pub(super) async fn ready(State(desk): State<Arc<Desk>>) -> Response {
-    match desk.app.leaving.is_cancelled() {
-        true => (StatusCode::SERVICE_UNAVAILABLE, [(header::RETRY_AFTER, "5")], "leaving\n").into_response(),
-        false => "ready\n".into_response(),
+    let unready = |why| (StatusCode::SERVICE_UNAVAILABLE, [(header::RETRY_AFTER, "5")], why).into_response();
+    if desk.app.leaving.is_cancelled() {
+        return unready("leaving\n");
     }
+    if desk.app.engine.is_stalled() {
+        return unready("the disk does not answer\n");
+    }
+    "ready\n".into_response()
 }
 
 pub(super) async fn version() -> Json<view::Version> {

@@ -41,7 +41,7 @@ pub(super) async fn one(
     Name(name): Name,
     request: Request,
 ) -> Result<Response, Problem> {
-    desk.must_stay()?;
+    desk.may_accept()?;
     let (parts, body) = request.into_parts();
     let manner = Manner::of(&parts.uri)?;
     let text = read_small(&parts, body).await?;
@@ -58,7 +58,7 @@ pub(super) async fn again(
     Id(id): Id,
     request: Request,
 ) -> Result<Response, Problem> {
-    desk.must_stay()?;
+    desk.may_accept()?;
     let (parts, body) = request.into_parts();
     let manner = Manner::of(&parts.uri)?;
     body::read(body, 0, body::PATIENCE).await?;
@@ -85,7 +85,7 @@ pub(super) async fn again(
 
 /// `POST /api/jobs`
 pub(super) async fn many(State(desk): State<Arc<Desk>>, request: Request) -> Result<Response, Problem> {
-    desk.must_stay()?;
+    desk.may_accept()?;
     let (parts, body) = request.into_parts();
     let manner = Manner::of(&parts.uri)?;
     if manner.wait.is_some() || manner.follow {

@@ -16,10 +16,11 @@ use std::time::Duration;
 use axum::Router;
 use longshore_server::auth::Access;
 use longshore_server::catalogue::{Catalogue, Definitions};
-use longshore_server::engine::Handle;
+use longshore_server::engine::{CommitClock, Handle};
 use longshore_server::http::{App, router};
 use longshore_server::listener::{Limits, Listener};
 use longshore_server::logs::{self, Logs};
+use longshore_server::storage::Storage;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::{mpsc, watch};
@@ -36,6 +37,8 @@ pub struct Server {
     pub logs: Arc<Logs>,
     pub leaving: CancellationToken,
     pub jobs_file: std::path::PathBuf,
+    pub storage: Arc<Storage>,
+    pub commit: CommitClock,
     pub served: tokio::task::JoinHandle<()>,
     _directory: tempfile::TempDir,
 }
@@ -64,20 +67,22 @@ impl Server {
         let jobs_file = directory.path().join("jobs.yaml");
         let logs = Logs::open(&directory.path().join("logs"), logs::Limits::default()).unwrap();
         let leaving = CancellationToken::new();
+        let (storage, commit) = (Storage::of(directory.path()), CommitClock::default());
         let app = App {
-            engine: Handle::new(inbox, snapshot),
+            engine: Handle::new(inbox, snapshot, commit.clone()),
             archive: Arc::new(stand.clone()),
             catalogue: Arc::new(catalogue),
             jobs_file: jobs_file.clone(),
             logs: Arc::clone(&logs),
             access: Arc::new(guard(Access::open(address))),
             base_path: base_path.to_owned(),
+            storage: storage.clone(),
             leaving: leaving.clone(),
         };
         let workers = Router::new()
             .route("/api/workers/connect", axum::routing::get(|| async { "here workers connect\n" }));
         let served = tokio::spawn(listener.serve(router(app, workers), leaving.clone()));
-        Self { address, stand, logs, leaving, jobs_file, served, _directory: directory }
+        Self { address, stand, logs, leaving, jobs_file, storage, commit, served, _directory: directory }
     }
 
     /// A request with these headers, on a connection of its own.

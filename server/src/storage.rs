@@ -1,0 +1,106 @@
+//! Whether there is room for more jobs: below the low-water mark only what running ones report is still taken in.
+//!
+//! A watcher looks every few seconds; whoever accepts jobs reads what it saw last.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use tokio_util::sync::CancellationToken;
+
+/// The file system of the data directory, as it was seen last.
+#[derive(Debug)]
+pub struct Storage {
+    directory: PathBuf,
+    low: AtomicBool,
+}
+
+impl Storage {
+    /// Of the file system that holds this directory; taken to have room until it has been looked at.
+    #[must_use]
+    pub fn of(directory: &Path) -> Arc<Self> {
+        Arc::new(Self { directory: directory.to_owned(), low: AtomicBool::new(false) })
+    }
+
+    /// Whether new jobs are to be refused.
+    #[must_use]
+    pub fn is_low(&self) -> bool {
+        self.low.load(Ordering::Relaxed)
+    }
+
+    /// Notes how many bytes are free, of how many.
+    pub fn note(&self, free: u64, total: u64) {
+        let low = free < low_water_mark(total);
+        let was_low = self.low.swap(low, Ordering::Relaxed);
+        let directory = self.directory.display();
+        match (was_low, low) {
+            (false, true) => tracing::error!(%directory, free, total, "the disk is nearly full: no new jobs"),
+            (true, false) => tracing::info!(%directory, free, total, "the disk has room again"),
+            _ => {}
+        }
+    }
+
+    /// Looks every few seconds, until told to stop.
+    pub async fn watch(self: Arc<Self>, until: CancellationToken) {
+        loop {
+            let storage = self.clone();
+            match tokio::task::spawn_blocking(move || storage.look()).await {
+                Ok(Ok(())) => {}
+                Ok(Err(error)) => tracing::warn!(%error, "cannot see how full the disk is"),
+                Err(error) => tracing::error!(%error, "cannot see how full the disk is"),
+            }
+            tokio::select! {
+                () = tokio::time::sleep(LOOK_EVERY) => {}
+                () = until.cancelled() => return,
+            }
+        }
+    }
+
+    /// Blocks on the disk.
+    fn look(&self) -> io::Result<()> {
+        let disk = rustix::fs::statvfs(&self.directory)?;
+        let bytes = |blocks: u64| blocks.saturating_mul(disk.f_frsize);
+        self.note(bytes(disk.f_bavail), bytes(disk.f_blocks));
+        Ok(())
+    }
+}
+
+/// Below it no jobs are accepted: the smaller of 5 % and 512 MiB.
+const fn low_water_mark(total: u64) -> u64 {
+    let share = total / 20;
+    if share < LOW_BYTES { share } else { LOW_BYTES }
+}
+
+const LOW_BYTES: u64 = 512 << 20;
+
+/// A disk that fills at 100 MiB a second stays above the mark's half between two looks.
+const LOOK_EVERY: Duration = Duration::from_secs(2);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_mark_is_five_percent_of_a_small_disk_and_half_a_gibibyte_of_a_large_one() {
+        let storage = Storage::of(Path::new("/"));
+        for (free, total, low) in [
+            (5 << 20, 100 << 20, false),
+            ((5 << 20) - 1, 100 << 20, true),
+            (512 << 20, 1 << 40, false),
+            ((512 << 20) - 1, 1 << 40, true),
+            (0, 0, false),
+        ] {
+            storage.note(free, total);
+            assert_eq!(storage.is_low(), low, "{free} of {total}");
+        }
+    }
+
+    #[test]
+    fn a_real_disk_can_be_looked_at() {
+        let place = tempfile::tempdir().unwrap();
+        Storage::of(place.path()).look().unwrap();
+        Storage::of(&place.path().join("missing")).look().unwrap_err();
+    }
+}
