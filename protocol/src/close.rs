@@ -27,7 +27,7 @@ macro_rules! close_codes {
     ($($(#[$doc:meta])* $name:ident = $code:literal $text:literal;)*) => {
         $($(#[$doc])* pub const $name: CloseCode = CloseCode { code: $code, name: $text };)*
 
-        /// Every close code that Longshore sends, by number.
+        /// Every close code that Longshore sends or keeps for itself, by number.
         pub const ALL: &[CloseCode] = &[$($name),*];
     };
 }
@@ -55,7 +55,7 @@ close_codes! {
     UNSUPPORTED_VERSION = 4005 "unsupported_version";
     /// A field of the Hello is not acceptable.
     INVALID_HELLO = 4006 "invalid_hello";
-    /// More messages came than a worker can have to say.
+    /// Reserved, not sent yet: more messages came than a worker can have to say.
     RATE_LIMITED = 4008 "rate_limited";
     /// Another live worker has this name or this identity.
     DUPLICATE_WORKER = 4009 "duplicate_worker";
@@ -67,7 +67,7 @@ close_codes! {
     SUPERSEDED = 4012 "superseded";
     /// Nothing was heard from this peer for too long.
     SILENT = 4013 "silent";
-    /// This server may not write (any more): another one leads.
+    /// Reserved, not sent yet: this server may not write (any more): another one leads.
     NOT_LEADING = 4014 "not_leading";
 }
 
