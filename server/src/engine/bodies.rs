@@ -1,6 +1,6 @@
 //! What recently submitted jobs add to their definitions, so that handing them out right away reads nothing from the store.
 //!
-//! A cache, never the truth: bounded by bytes, emptied by handing out, and whoever misses asks the archive.
+//! A cache, never the truth: bounded by bytes, emptied by handing out and by a job's end, and whoever misses asks the archive.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};

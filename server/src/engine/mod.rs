@@ -104,6 +104,19 @@ struct Open {
     effects: Effects,
 }
 
+/// Inputs that were taken out of their inboxes and are to be stepped, the next one at the end.
+#[derive(Debug, Default)]
+struct Turn {
+    commands: Vec<Command>,
+    reports: Vec<FromSession>,
+}
+
+impl Turn {
+    fn is_empty(&self) -> bool {
+        self.commands.is_empty() && self.reports.is_empty()
+    }
+}
+
 /// What is done after a group's commit.
 #[derive(Debug, Default)]
 struct Effects {
@@ -180,7 +193,7 @@ impl Engine {
         let mut engine = Self {
             scheduler,
             writer: Writer::start(store, evidence).map_err(EngineError::Thread)?,
-            performer: Performer::new(publish),
+            performer: Performer::new(publish, bodies.clone()),
             commands,
             reports,
             bodies: bodies.clone(),
@@ -208,34 +221,51 @@ impl Engine {
     /// # Errors
     /// Another server has taken over: nothing of what was not yet committed has been said to anyone.
     pub async fn run(mut self, stop: CancellationToken) -> Result<(), EngineError> {
-        let mut commands = Vec::with_capacity(INPUTS_PER_TURN);
-        let mut reports = Vec::with_capacity(INPUTS_PER_TURN);
+        let mut turn = Turn::default();
         loop {
             self.hand_over();
             let wake = self.wake_in();
-            let has_room = self.open.changes.len() < CHANGES_MAX;
+            let has_room = self.has_room();
             tokio::select! {
                 result = self.writer.committed(), if self.under_way.is_some() => {
                     result.map_err(EngineError::Fenced)?;
                     self.perform_under_way();
                     continue;
                 }
-                _ = self.commands.recv_many(&mut commands, INPUTS_PER_TURN), if has_room => {}
-                _ = self.reports.recv_many(&mut reports, INPUTS_PER_TURN), if has_room => {}
+                () = std::future::ready(()), if has_room && !turn.is_empty() => {}
+                _ = self.commands.recv_many(&mut turn.commands, INPUTS_PER_TURN), if has_room && turn.is_empty() => {
+                    turn.commands.reverse();
+                }
+                _ = self.reports.recv_many(&mut turn.reports, INPUTS_PER_TURN), if has_room && turn.is_empty() => {
+                    turn.reports.reverse();
+                }
                 () = tokio::time::sleep(wake), if has_room => self.tick(),
                 () = stop.cancelled() => break,
             }
-            // One stamp for all that had piled up: they happened before it.
-            let now = clock::now();
-            self.scheduler.begin(self.next_group);
-            for command in commands.drain(..) {
-                self.command(now, command);
-            }
-            for report in reports.drain(..) {
-                self.hear_session(now, report);
-            }
+            self.take_turn(&mut turn);
         }
         self.finish().await
+    }
+
+    /// Steps what had piled up, until the open group is full: one command may be as large as a whole group.
+    fn take_turn(&mut self, turn: &mut Turn) {
+        // One stamp for all of it: it happened before.
+        let now = clock::now();
+        self.scheduler.begin(self.next_group);
+        while self.has_room()
+            && let Some(command) = turn.commands.pop()
+        {
+            self.command(now, command);
+        }
+        while self.has_room()
+            && let Some(report) = turn.reports.pop()
+        {
+            self.hear_session(now, report);
+        }
+    }
+
+    fn has_room(&self) -> bool {
+        self.open.changes.len() < CHANGES_MAX
     }
 
     async fn finish(mut self) -> Result<(), EngineError> {
@@ -377,8 +407,9 @@ impl Engine {
         let wake = self.scheduler.wake_at();
         let by_wall = wake.utc.map(|at| at.since(now.utc));
         let by_uptime = wake.up.map(|at| at.since(now.up));
-        let by_snapshot =
-            self.snapshot_due.then(|| SNAPSHOT_EVERY.saturating_sub(self.snapshot_at.elapsed()));
+        // While a commit is under way a snapshot could go nowhere: its end wakes us anyway.
+        let by_snapshot = (self.snapshot_due && self.under_way.is_none())
+            .then(|| SNAPSHOT_EVERY.saturating_sub(self.snapshot_at.elapsed()));
         [by_wall, by_uptime, by_snapshot].into_iter().flatten().fold(SLEEP_MAX, Duration::min)
     }
 

@@ -11,6 +11,7 @@ use scheduler::step::{Answer, Effect};
 use tokio::sync::{oneshot, watch};
 
 use super::Effects;
+use super::bodies::Bodies;
 use super::sessions::{Sessions, ToSession};
 
 /// Whom to tell what.
@@ -21,12 +22,13 @@ pub(super) struct Performer {
     answers: HashMap<Ticket, oneshot::Sender<Answer>>,
     ends: HashMap<JobId, Vec<oneshot::Sender<State>>>,
     publish: watch::Sender<Arc<Snapshot>>,
+    bodies: Arc<Bodies>,
 }
 
 impl Performer {
-    /// Publishes snapshots here.
-    pub(super) fn new(publish: watch::Sender<Arc<Snapshot>>) -> Self {
-        Self { sessions: Sessions::default(), answers: HashMap::new(), ends: HashMap::new(), publish }
+    /// Publishes snapshots here; takes what jobs never handed out had added to their definitions out of there.
+    pub(super) fn new(publish: watch::Sender<Arc<Snapshot>>, bodies: Arc<Bodies>) -> Self {
+        Self { sessions: Sessions::default(), answers: HashMap::new(), ends: HashMap::new(), publish, bodies }
     }
 
     /// The answer to this ticket goes here.
@@ -59,7 +61,11 @@ impl Performer {
                 }
                 Effect::Enqueue(session, grants) => self.sessions.send(session, ToSession::Enqueue(grants)),
                 Effect::Close(session, reason) => self.sessions.send(session, ToSession::Close(reason)),
-                Effect::JobEnded(job, state) => self.tell_end(job, state),
+                Effect::JobEnded(job, state) => {
+                    // A job that was cancelled before it was handed out would be kept for ever.
+                    self.bodies.take(job);
+                    self.tell_end(job, state);
+                }
             }
         }
         drop(effects.too_late);
@@ -72,5 +78,23 @@ impl Performer {
         for reply in self.ends.remove(&job).unwrap_or_default() {
             let _ = reply.send(state);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use protocol::container::Body;
+
+    use super::*;
+
+    #[test]
+    fn a_job_that_ends_before_it_is_handed_out_leaves_no_body_behind() {
+        let bodies = Arc::new(Bodies::default());
+        let (publish, _snapshot) = watch::channel(Arc::default());
+        let mut performer = Performer::new(publish, bodies.clone());
+        bodies.put(JobId(1), &Body { args: vec!["one".into()], ..Body::default() });
+        let list = vec![Effect::JobEnded(JobId(1), State::Cancelled)];
+        performer.perform(Effects { list, ..Effects::default() });
+        assert_eq!(bodies.take(JobId(1)), None);
     }
 }
