@@ -13,8 +13,8 @@ use crate::step::Launch;
 /// Something happened.
 #[derive(Clone, Debug)]
 pub enum Input {
-    /// What directories and runtimes still know from before this process: before the first connection, and again when a runtime that
-    /// could not be asked then answers at last.
+    /// What directories and runtimes still know from before this process: once, before the first connection. What a runtime that could
+    /// not be asked then has to say comes as its events; a container without a directory waits for the next start.
     Restored {
         /// Attempts of this worker.
         attempts: Vec<Restored>,

@@ -14,7 +14,7 @@ use crate::on::{connect, end, stop};
 use crate::step::Effect;
 use crate::worker::Worker;
 
-/// Adopts what is found. The first connection is opened when that is done; a later survey makes a new one, so that it is reconciled.
+/// Adopts what is found. The first connection is opened when that is done, so that all of it is reconciled.
 pub(crate) fn restored(worker: &mut Worker, now: Uptime, attempts: Vec<Restored>, foreign: Vec<Foreign>) {
     // Nothing is known of an earlier lease: containers that must not outlive it count from our start.
     worker.link.lease_from.get_or_insert(now);
