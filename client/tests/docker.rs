@@ -7,10 +7,10 @@ use std::time::Duration;
 use longshore_client::runtime::Runtime;
 use longshore_client::runtime::docker::Config;
 use longshore_client::runtime::policy::Allow;
+use protocol::ContainerSpec;
 use protocol::container::{PullPolicy, Resources, Volume};
 use protocol::order::StopCause;
-use protocol::report::{Availability, OutputLengths, ReleaseCause};
-use protocol::{ContainerSpec, RuntimeKind};
+use protocol::report::{OutputLengths, ReleaseCause};
 use support::{Desk, IMAGE, Outcome, docker, launch, shell, spec};
 use worker::input::{Exit, Fault, RuntimeEvent};
 use worker::step::StopStep;
@@ -367,22 +367,6 @@ async fn what_the_worker_does_not_allow_is_given_back() {
         let outcome = desk.run(job as u64, spec).await;
         assert!(matches!(outcome, Outcome::Refused(ReleaseCause::Policy, _)), "{outcome:?}");
     }
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_probe_of_an_engine_that_is_well_makes_it_available_and_leaves_nothing() {
-    let Some(mut desk) = Desk::new() else { return };
-    let available = RuntimeEvent::Availability(RuntimeKind::Docker, Availability::Available);
-    let doubted = |it: &RuntimeEvent| {
-        matches!(it, RuntimeEvent::Availability(_, Availability::Unavailable(_))).then_some(())
-    };
-    assert_eq!(code(&desk.run(1, spec(&["true"])).await), 0);
-    desk.docker().probe(spec(&["true"]).into(), "nothing starts".into());
-    desk.event(doubted).await;
-    desk.seen.clear();
-    desk.event(|it| (*it == available).then_some(())).await;
-    let name = format!("longshore-{}-probe-{}", desk.membership.cluster, desk.membership.worker);
-    assert!(!docker(["inspect", "--type", "container", "--", &name]).status.success());
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -85,39 +85,6 @@ async fn an_attempt_that_is_handed_over_again_waits_for_the_removal_of_what_was_
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_engine_that_starts_nothing_is_tried_until_it_does() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let container = r#"{"Id":"abc","Name":"/probe","Created":"2026-01-01T00:00:00Z","Image":"app","Labels":{},"State":{"Status":"created",
-        "ExitCode":127,"Error":"exec: no such file or directory: unknown","StartedAt":"0001-01-01T00:00:00Z","FinishedAt":"0001-01-01T00:00:00Z"}}"#;
-    std::fs::write(dir.path().join("container"), container.replace('\n', "")).expect("written");
-    // The first try fails as the jobs before it did; the second gets as far as the program.
-    let script = format!(
-        "cd {0}
-        case $1 in
-            run) echo \"$*\" >> tries
-                [ $(wc -l < tries) = 1 ] && {{ echo 'docker: Error response from daemon: no space left on device' >&2; exit 125; }}
-                exit 127;;
-            inspect) [ $(wc -l < tries) = 2 ] && cat container || {{ echo 'Error: No such container: x' >&2; exit 1; }};;
-            events) exec sleep 600;;
-        esac",
-        dir.path().display()
-    );
-    let mut desk = Desk::without_image(config(stand_in(dir.path(), &script)));
-    let available = RuntimeEvent::Availability(RuntimeKind::Docker, Availability::Available);
-    desk.docker().probe(spec(&["true"]).into(), "three starts failed".into());
-    desk.docker().probe(spec(&["true"]).into(), "three starts failed".into());
-
-    desk.event(|it| (*it == available).then_some(())).await;
-
-    let why = Availability::Unavailable("three starts failed".into());
-    let told = desk.seen.iter().filter(|it| **it != available).collect::<Vec<_>>();
-    assert_eq!(told, [&RuntimeEvent::Availability(RuntimeKind::Docker, why)]);
-    let tries = std::fs::read_to_string(dir.path().join("tries")).expect("it was tried");
-    assert_eq!(tries.lines().count(), 2, "{tries}");
-    assert!(tries.contains("--entrypoint /longshore-probe"), "{tries}");
-}
-
-#[tokio::test(flavor = "multi_thread")]
 async fn whoever_waits_for_a_pull_that_fails_shares_its_failure() {
     let dir = tempfile::tempdir().expect("a directory");
     let script = format!(

@@ -68,6 +68,20 @@ const CLOCK_TICKS: u64 = 100;
 /// Between two looks at a process that an earlier worker has started: there is no other way to be told without being its parent.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
+/// A signal by name or number, as definitions write it; SIGTERM if they do not, or if there is none of that name.
+pub(super) fn stop_signal(name: Option<&str>) -> Signal {
+    let name = name.unwrap_or_default().to_ascii_uppercase();
+    match name.trim_start_matches("SIG") {
+        "HUP" | "1" => Signal::HUP,
+        "INT" | "2" => Signal::INT,
+        "QUIT" | "3" => Signal::QUIT,
+        "KILL" | "9" => Signal::KILL,
+        "USR1" | "10" => Signal::USR1,
+        "USR2" | "12" => Signal::USR2,
+        _ => Signal::TERM,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

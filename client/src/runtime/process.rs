@@ -338,7 +338,8 @@ impl Attempt {
         self.stopping.send_if_modified(|stopping| stopping.replace(first).is_none());
         match step {
             StopStep::Ask { grace } => {
-                let asked = self.signal_once_started(stop_signal(self.launch.spec.stop_signal.as_deref()));
+                let asked =
+                    self.signal_once_started(proc::stop_signal(self.launch.spec.stop_signal.as_deref()));
                 let mut ended = self.ended.subscribe();
                 let in_time = async {
                     asked.await;
@@ -373,20 +374,6 @@ impl Attempt {
             }
             looks.tick().await;
         }
-    }
-}
-
-/// A signal by name or number, as definitions write it; SIGTERM if they do not, or if there is none of that name.
-fn stop_signal(name: Option<&str>) -> Signal {
-    let name = name.unwrap_or_default().to_ascii_uppercase();
-    match name.trim_start_matches("SIG") {
-        "HUP" | "1" => Signal::HUP,
-        "INT" | "2" => Signal::INT,
-        "QUIT" | "3" => Signal::QUIT,
-        "KILL" | "9" => Signal::KILL,
-        "USR1" | "10" => Signal::USR1,
-        "USR2" | "12" => Signal::USR2,
-        _ => Signal::TERM,
     }
 }
 
