@@ -1,5 +1,7 @@
 //! What the engine says → frames: neighbours of one kind share a frame, bodies are filled in, definitions are spelled out.
 
+use std::sync::Arc;
+
 use protocol::close::{self, Close};
 use protocol::container::Body;
 use protocol::order::{Assignment, Definition};
@@ -7,6 +9,7 @@ use protocol::{JobId, Order, ReportNo, wire};
 use scheduler::step::{CloseReason, Grant};
 
 use super::accept::Door;
+use super::grants::Grants;
 use crate::clock;
 use crate::engine::ToSession;
 
@@ -22,12 +25,14 @@ pub(super) enum Said {
 /// Spells out what the engine says.
 pub(super) struct Orders {
     door: Door,
+    grants: Arc<Grants>,
     refusal: Close,
 }
 
 impl Orders {
-    pub(super) fn new(door: Door) -> Self {
-        Self { door, refusal: close::NORMAL.plain() }
+    /// What is handed over is added to `grants`.
+    pub(super) fn new(door: Door, grants: Arc<Grants>) -> Self {
+        Self { door, grants, refusal: close::NORMAL.plain() }
     }
 
     /// Puts messages into frames, in order. Acknowledgements are cumulative: only the last one is said, behind the others.
@@ -81,6 +86,7 @@ impl Orders {
         if grants.is_empty() {
             return Ok(());
         }
+        self.grants.add(grants.iter().map(|grant| grant.token));
         let now = clock::now().utc;
         let mut filled = self.bodies(&grants).await?;
         let assignments = grants

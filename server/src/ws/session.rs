@@ -4,6 +4,7 @@
 //! inbox is full it waits, and the socket is not read further. The writer takes all messages that have piled up and flushes once.
 
 use std::pin::pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::extract::ws::{CloseFrame, Message, WebSocket};
@@ -19,6 +20,7 @@ use tokio::time::{Instant, interval_at, timeout};
 use tokio_tungstenite::tungstenite::{Error as WireError, error::ProtocolError};
 
 use super::accept::Door;
+use super::grants::Grants;
 use super::orders::{Orders, Said};
 use super::output;
 use crate::clock;
@@ -48,8 +50,17 @@ pub(super) async fn serve(door: Door, socket: WebSocket, hello: Connected) {
         return;
     }
     let (sink, stream) = socket.split();
-    let mut reader = Reader { session, stream, heard, inbox: door.gate.inbox.clone(), output };
-    let mut writer = Writer { sink, orders: Orders::new(door.clone()) };
+    let grants = Arc::new(Grants::default());
+    let mut reader = Reader {
+        session,
+        stream,
+        heard,
+        inbox: door.gate.inbox.clone(),
+        output,
+        grants: grants.clone(),
+        has_trespassed: false,
+    };
+    let mut writer = Writer { sink, orders: Orders::new(door.clone(), grants) };
     let close = tokio::select! {
         close = writer.run(inlet) => Some(close),
         close = reader.run() => close,
@@ -91,6 +102,8 @@ struct Reader<S> {
     heard: Heard,
     inbox: mpsc::Sender<FromSession>,
     output: output::Inbox,
+    grants: Arc<Grants>,
+    has_trespassed: bool,
 }
 
 impl<S: Stream<Item = Result<Message, axum::Error>> + Unpin> Reader<S> {
@@ -144,6 +157,7 @@ impl<S: Stream<Item = Result<Message, axum::Error>> + Unpin> Reader<S> {
         match wire::decode_report(&frame) {
             Ok(Some(Report::Output(chunks))) => self.write(chunks, reports).await,
             Ok(Some(report)) => {
+                self.grants.note(&report);
                 reports.push(report);
                 Ok(())
             }
@@ -153,7 +167,16 @@ impl<S: Stream<Item = Result<Message, axum::Error>> + Unpin> Reader<S> {
     }
 
     /// Passes output on. What was reported before it does not wait with it for a slow disk.
-    async fn write(&self, chunks: Vec<Chunk>, reports: &mut Vec<Report>) -> Result<(), Ended> {
+    async fn write(&mut self, mut chunks: Vec<Chunk>, reports: &mut Vec<Report>) -> Result<(), Ended> {
+        let foreign = self.grants.sift(&mut chunks);
+        // One line a session: whoever does this may do it often.
+        if foreign > 0 && !std::mem::replace(&mut self.has_trespassed, true) {
+            tracing::warn!(
+                session = self.session.0,
+                foreign,
+                "output of attempts that are not this worker's is dropped"
+            );
+        }
         let Err(chunks) = self.output.try_put(chunks) else { return Ok(()) };
         if !self.hand_over(std::mem::take(reports)).await {
             return Err(None);
@@ -285,7 +308,17 @@ mod tests {
         let mut messages = vec![heartbeat()];
         messages.extend((0..200).map(|_| written(1)));
         let stream = stream::iter(messages).chain(stream::pending());
-        let mut reader = Reader { session: SessionId(1), stream, heard: heard.clone(), inbox, output };
+        let grants = Arc::new(Grants::default());
+        grants.add([Token::default()].into_iter());
+        let mut reader = Reader {
+            session: SessionId(1),
+            stream,
+            heard: heard.clone(),
+            inbox,
+            output,
+            grants,
+            has_trespassed: false,
+        };
         let reading = tokio::spawn(async move { reader.run().await });
         let Some(FromSession::Said(SessionId(1), reports)) = engine.recv().await else { panic!() };
         assert_eq!(reports, [Report::Heartbeat(Heartbeat::default())]);
