@@ -19,6 +19,7 @@ pub mod ws;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Router;
 use tokio_util::sync::CancellationToken;
@@ -40,6 +41,7 @@ pub struct Server {
     engine: Engine,
     listener: Listener,
     router: Router,
+    door: Door,
     leaving: CancellationToken,
 }
 
@@ -96,8 +98,9 @@ impl Server {
             storage: storage.clone(),
             leaving: leaving.clone(),
         };
-        let workers = ws::router(Door::new(ends.gate, ends.bodies, archive, logs));
-        Ok(Self { engine, listener, router: http::router(app, workers), leaving })
+        let door = Door::new(ends.gate, ends.bodies, archive, logs, leaving.clone());
+        let router = http::router(app, ws::router(door.clone()));
+        Ok(Self { engine, listener, router, door, leaving })
     }
 
     /// Where it listens.
@@ -115,7 +118,13 @@ impl Server {
         let engine = tokio::spawn(self.engine.run(engine_stop.clone()));
         let abandoned = self.leaving.clone();
         let serving = async {
-            self.listener.serve(self.router, self.leaving.clone()).await;
+            let sessions = async {
+                self.leaving.cancelled().await;
+                self.door.empty(SESSIONS_PATIENCE).await;
+            };
+            tokio::join!(self.listener.serve(self.router, self.leaving.clone()), sessions);
+            // The logs end with whoever holds them; what they have taken in by then is written.
+            drop(self.door);
             engine_stop.cancel();
         };
         let watching = async {
@@ -142,3 +151,6 @@ fn access(config: &Config, address: SocketAddr) -> Access {
     }
     access
 }
+
+/// How long sessions may take to say goodbye.
+const SESSIONS_PATIENCE: Duration = Duration::from_secs(5);

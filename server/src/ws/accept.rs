@@ -16,6 +16,8 @@ use protocol::wire::{self, FRAME_BYTES_MAX};
 use protocol::{Report, SUBPROTOCOL, SessionId};
 use scheduler::input::Connected;
 use sha2::{Digest, Sha256};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 
 use super::session;
 use crate::engine::{Bodies, Gate};
@@ -43,6 +45,9 @@ pub struct Door {
     pub archive: Arc<dyn Archive>,
     /// Where output goes.
     pub logs: Arc<Logs>,
+    /// Cancelled when the server leaves: each session says so and closes.
+    pub leaving: CancellationToken,
+    open: TaskTracker,
     sessions: Arc<AtomicU32>,
 }
 
@@ -55,8 +60,21 @@ impl std::fmt::Debug for Door {
 impl Door {
     /// A door to this engine.
     #[must_use]
-    pub fn new(gate: Gate, bodies: Arc<Bodies>, archive: Arc<dyn Archive>, logs: Arc<Logs>) -> Self {
-        Self { gate, bodies, archive, logs, sessions: Arc::default() }
+    pub fn new(
+        gate: Gate,
+        bodies: Arc<Bodies>,
+        archive: Arc<dyn Archive>,
+        logs: Arc<Logs>,
+        leaving: CancellationToken,
+    ) -> Self {
+        Self { gate, bodies, archive, logs, leaving, open: TaskTracker::new(), sessions: Arc::default() }
+    }
+
+    /// Waits until every session has ended, or until `patience` runs out. Call it when the server leaves.
+    pub async fn empty(&self, patience: Duration) {
+        self.open.close();
+        // Whoever is still there is closed without a word when the process ends.
+        let _ = tokio::time::timeout(patience, self.open.wait()).await;
     }
 
     /// A number for a new session: unique over all epochs, since it is kept with the attempts that were handed over on it.
@@ -83,7 +101,10 @@ async fn connect(
         .max_write_buffer_size(WRITE_BUFFER_BYTES_MAX)
         .max_message_size(FRAME_BYTES_MAX)
         .max_frame_size(FRAME_BYTES_MAX)
-        .on_upgrade(move |socket| greet(door, socket, peer.address))
+        .on_upgrade(move |socket| {
+            let open = door.open.clone();
+            open.track_future(greet(door, socket, peer.address))
+        })
 }
 
 async fn greet(door: Door, mut socket: WebSocket, peer: SocketAddr) {

@@ -12,8 +12,9 @@ use bytes::Bytes;
 use futures_util::stream::SplitSink;
 use futures_util::{FutureExt, SinkExt, Stream, StreamExt};
 use protocol::close::{self, Close};
+use protocol::order::GoAway;
 use protocol::report::Chunk;
-use protocol::{Report, SessionId, wire};
+use protocol::{Order, Report, SessionId, wire};
 use scheduler::input::Connected;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, interval_at, timeout};
@@ -30,6 +31,10 @@ use crate::engine::{FromSession, Heard, Inlet, queue};
 const PING_EVERY: Duration = Duration::from_secs(5);
 /// A socket without any frame for this long is dead (FAULTS.md, default numbers).
 const DEAD_AFTER: Duration = Duration::from_secs(15);
+/// How long a goodbye may take.
+const GOODBYE_WITHIN: Duration = Duration::from_secs(1);
+/// A server that leaves may be back after this long; each worker is told up to five times as much.
+const AWAY_MIN: Duration = Duration::from_millis(500);
 /// How many frames are read before their reports are handed over.
 const FRAMES_PER_TURN: usize = 256;
 /// How many bytes are read before that, not counting the last frame.
@@ -65,9 +70,13 @@ pub(super) async fn serve(door: Door, socket: WebSocket, hello: Connected) {
         close = writer.run(inlet) => Some(close),
         close = reader.run() => close,
         _ = &mut written => Some(close::INTERNAL_ERROR.because("output cannot be kept")),
+        () = door.leaving.cancelled() => Some(close::GOING_AWAY.plain()),
     };
     tracing::debug!(session = session.0, ?close, "worker's session ends");
     if let Some(close) = close {
+        if close.code == close::GOING_AWAY.code {
+            writer.send_away().await;
+        }
         writer.goodbye(close).await;
         reader.read_out().await;
     }
@@ -266,6 +275,15 @@ impl Writer {
             self.sink.flush().await
         };
         matches!(timeout(DEAD_AFTER, writing).await, Ok(Ok(())))
+    }
+
+    /// Tells the worker when to come back: not all at once.
+    async fn send_away(&mut self) {
+        let reconnect_after = AWAY_MIN + AWAY_MIN.mul_f64(rand::random_range(0.0..=4.0));
+        let away = Order::GoAway(GoAway { reconnect_after, elsewhere: None });
+        if let Ok(frame) = wire::encode_order(&away) {
+            let _ = timeout(GOODBYE_WITHIN, self.sink.send(Message::Binary(frame.into()))).await;
+        }
     }
 
     async fn goodbye(&mut self, close: Close) {
