@@ -32,7 +32,19 @@ pub(crate) fn tick(it: &mut Scheduler, now: Now) {
             None => break,
         }
     }
+    give_back_memory(it);
 }
+
+/// What a long queue made large is given back once the queue is gone.
+fn give_back_memory(it: &mut Scheduler) {
+    let (used, room) = (it.jobs.len(), it.jobs.capacity());
+    if room > ROOM_KEPT && used < room / 8 {
+        it.jobs.shrink_to((used * 2).max(ROOM_KEPT));
+    }
+}
+
+/// So many jobs' room is kept whatever happens: a few megabytes.
+const ROOM_KEPT: usize = 65_536;
 
 fn due(it: &mut Scheduler, id: JobId) {
     if it.jobs.get(&id).is_some_and(|job| matches!(job.standing, Standing::Scheduled)) {
