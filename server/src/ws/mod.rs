@@ -3,6 +3,7 @@
 //! Nothing here decides about jobs: a session reports to the engine, and says what the engine lets it say.
 
 mod accept;
+mod chatter;
 mod grants;
 mod orders;
 mod output;

@@ -21,6 +21,7 @@ use tokio::time::{Instant, interval_at, timeout};
 use tokio_tungstenite::tungstenite::{Error as WireError, error::ProtocolError};
 
 use super::accept::Door;
+use super::chatter::{Chatter, says_nothing};
 use super::grants::Grants;
 use super::orders::{Orders, Said};
 use super::output;
@@ -64,6 +65,7 @@ pub(super) async fn serve(door: Door, socket: WebSocket, hello: Connected) {
         output,
         grants: grants.clone(),
         has_trespassed: false,
+        chatter: Chatter::default(),
     };
     let mut writer = Writer { sink, orders: Orders::new(door.clone(), grants) };
     let close = tokio::select! {
@@ -113,6 +115,7 @@ struct Reader<S> {
     output: output::Inbox,
     grants: Arc<Grants>,
     has_trespassed: bool,
+    chatter: Chatter,
 }
 
 impl<S: Stream<Item = Result<Message, axum::Error>> + Unpin> Reader<S> {
@@ -161,18 +164,24 @@ impl<S: Stream<Item = Result<Message, axum::Error>> + Unpin> Reader<S> {
             Message::Binary(frame) => frame,
             Message::Text(_) => return Err(Some(close::TEXT_FRAME.plain())),
             Message::Close(_) => return Err(Some(close::NORMAL.plain())),
-            Message::Ping(_) | Message::Pong(_) => return Ok(()),
+            Message::Ping(_) | Message::Pong(_) => return self.endure(),
         };
         match wire::decode_report(&frame) {
+            Ok(Some(report)) if says_nothing(&report) => self.endure(),
             Ok(Some(Report::Output(chunks))) => self.write(chunks, reports).await,
             Ok(Some(report)) => {
                 self.grants.note(&report);
                 reports.push(report);
                 Ok(())
             }
-            Ok(None) => Ok(()),
+            Ok(None) => self.endure(),
             Err(error) => Err(Some(error.close())),
         }
+    }
+
+    /// A message said nothing.
+    fn endure(&mut self) -> Result<(), Ended> {
+        if self.chatter.note(clock::now().up) { Ok(()) } else { Err(Some(close::RATE_LIMITED.plain())) }
     }
 
     /// Passes output on. What was reported before it does not wait with it for a slow disk.
@@ -336,6 +345,7 @@ mod tests {
             output,
             grants,
             has_trespassed: false,
+            chatter: Chatter::default(),
         };
         let reading = tokio::spawn(async move { reader.run().await });
         let Some(FromSession::Said(SessionId(1), reports)) = engine.recv().await else { panic!() };
