@@ -63,7 +63,7 @@ async fn the_same_key_makes_one_job_and_another_body_a_conflict() {
     assert_eq!(first.status, 201);
     let again = server.ask("POST", "/api/jobs/resize", &key, r#"{"args":["a"]}"#).await;
     assert_eq!(again.status, 200);
-    assert_eq!(again.header("idempotency-replayed"), "true");
+    assert_eq!(again.header("idempotent-replay"), "true");
     assert_eq!(again.header("location"), "/api/jobs/1");
     assert_eq!(again.json()["id"], 1);
     let other = server.ask("POST", "/api/jobs/resize", &key, r#"{"args":["b"]}"#).await;

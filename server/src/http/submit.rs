@@ -364,7 +364,7 @@ fn mib(bytes: usize) -> u32 {
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const YES: HeaderValue = HeaderValue::from_static("true");
-const REPLAYED: HeaderName = HeaderName::from_static("idempotency-replayed");
+const REPLAYED: HeaderName = HeaderName::from_static("idempotent-replay");
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 
 /// Most jobs fit: the buffer need not grow.
