@@ -144,6 +144,8 @@ pub struct Attempt {
     pub recalled: bool,
     /// Whether it went into a backlog rather than a free slot.
     pub prefetched: bool,
+    /// Whether its worker came back without it while its runtime was silent: nothing could be concluded.
+    pub unsettled: bool,
     /// When it will have run for too long, if its container has started and it has a timeout.
     pub overrun_at: Option<Uptime>,
     /// When it will be given up, if its worker is unreachable.

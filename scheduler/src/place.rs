@@ -219,6 +219,7 @@ fn grant(it: &mut Scheduler, now: Now, lane: LaneKey, id: JobId, to: WorkerId, f
         stopping: None,
         recalled: false,
         prefetched: !free,
+        unsettled: false,
         overrun_at: None,
         loss_at: None,
     }));

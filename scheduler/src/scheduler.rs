@@ -161,6 +161,7 @@ impl Scheduler {
             stopping: live.stopping,
             recalled: false,
             prefetched: false,
+            unsettled: false,
             overrun_at: None,
             loss_at: None,
         };

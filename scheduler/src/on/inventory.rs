@@ -105,8 +105,25 @@ fn settle(
             found(it, id, job, *phase, session);
         } else if !silent.contains(&definition.runtime()) {
             absent(it, now, job, session);
+        } else if let Some(attempt) = it.jobs.get_mut(&job).and_then(Job::attempt_mut) {
+            // Nothing can be concluded from the absence in a list that is not complete.
+            attempt.unsettled = true;
         }
-        // Nothing can be concluded from the absence in a list that is not complete: another one comes with the runtime.
+    }
+}
+
+/// A runtime answers again. What never started there and was missing while it was silent goes out again: the worker says so if it has
+/// it after all. What had started is left alone until the worker tells its end or comes with a complete inventory.
+pub(crate) fn settle_again(it: &mut Scheduler, id: WorkerId, session: SessionId) {
+    let Some(worker) = it.fleet.worker(id) else { return };
+    let held: Vec<JobId> = worker.held.iter().copied().collect();
+    for job in held {
+        let Some(live) = it.jobs.get(&job) else { continue };
+        let (Some(attempt), Some(definition)) = (live.attempt(), it.definition(live)) else { continue };
+        let answers = it.fleet.worker(id).is_some_and(|worker| worker.offers(definition.runtime()));
+        if attempt.unsettled && attempt.started_at.is_none() && answers {
+            enqueue_again(it, job, session);
+        }
     }
 }
 
@@ -117,6 +134,7 @@ fn found(it: &mut Scheduler, id: WorkerId, job: JobId, phase: Phase, session: Se
     let Some(attempt) = live.attempt_mut() else { return };
     let token = attempt.token(job);
     attempt.recalled = false;
+    attempt.unsettled = false;
     attempt.prefetched = phase == Phase::Backlog && attempt.started_at.is_none();
     let (prefetched, stopping) = (attempt.prefetched, attempt.stopping);
     if prefetched {
@@ -156,6 +174,7 @@ fn enqueue_again(it: &mut Scheduler, id: JobId, session: SessionId) {
         return;
     };
     attempt.recalled = false;
+    attempt.unsettled = false;
     let (token, worker) = (attempt.token(id), attempt.worker);
     let Some(definition) = it.definitions.at(number).cloned() else {
         return;

@@ -44,7 +44,7 @@ pub(crate) fn report(it: &mut Scheduler, now: Now, session: SessionId, report: R
                 progress(it, now, session, id, token, phase);
             }
         }
-        Report::Condition(condition) => changed(it, id, condition),
+        Report::Condition(condition) => changed(it, session, id, condition),
         Report::Wanted(revisions) => wanted(it, id, session, &revisions),
         // Output goes from session to session and never passes here; a second Hello makes no sense.
         Report::Output(_) => {}
@@ -257,7 +257,7 @@ fn progress(it: &mut Scheduler, now: Now, session: SessionId, id: WorkerId, toke
     it.changed = true;
 }
 
-fn changed(it: &mut Scheduler, id: WorkerId, condition: Condition) {
+fn changed(it: &mut Scheduler, session: SessionId, id: WorkerId, condition: Condition) {
     let Some(worker) = it.fleet.worker_mut(id) else {
         return;
     };
@@ -271,6 +271,7 @@ fn changed(it: &mut Scheduler, id: WorkerId, condition: Condition) {
     worker.draining |= condition.draining;
     it.fleet.refresh(id);
     it.fleet.note_growth();
+    inventory::settle_again(it, id, session);
     it.changed = true;
 }
 
