@@ -196,7 +196,7 @@ impl Scheduler {
             Input::Disconnected(session) => on::disconnect(self, now, session),
             Input::Reported(session, report) => on::report(self, now, session, report),
             Input::Heard(heard) => on::hear(self, &heard),
-            Input::Operate(ticket, worker, operation) => on::operate(self, now, ticket, worker, operation),
+            Input::Operate(ticket, worker, operation) => on::operate(self, ticket, worker, operation),
             Input::Tick => on::tick(self, now),
         }
         place::fill_slots(self, now);

@@ -1,13 +1,13 @@
 //! An operator changes what a worker may take. These are facts of the server: they survive a reconnect of the worker.
 
 use protocol::order::Configure;
-use protocol::{Now, Order, WorkerId};
+use protocol::{Order, WorkerId};
 
 use crate::input::{Operation, Ticket};
 use crate::scheduler::Scheduler;
 use crate::step::{Answer, Change, Rejection};
 
-pub(crate) fn operate(it: &mut Scheduler, _now: Now, ticket: Ticket, id: WorkerId, operation: Operation) {
+pub(crate) fn operate(it: &mut Scheduler, ticket: Ticket, id: WorkerId, operation: Operation) {
     let session = it.ready_session(id);
     let Some(worker) = it.fleet.worker_mut(id) else {
         it.reply(ticket, Answer::Rejected(Rejection::UnknownWorker));
