@@ -148,7 +148,7 @@ const fn share(requests: u64, connections: u64, n: u64) -> u64 {
 /// The server asks for a second; a benchmark that waited for it would measure the wait.
 const BUSY_PAUSE: Duration = Duration::from_millis(2);
 pub(crate) const JSON: &str = "application/json";
-const NDJSON: &str = "application/x-ndjson";
+pub(crate) const NDJSON: &str = "application/x-ndjson";
 
 #[cfg(test)]
 mod tests {

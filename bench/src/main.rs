@@ -15,6 +15,7 @@ mod record;
 mod restart;
 mod singles;
 mod stage;
+mod stall;
 mod throughput;
 mod waiting;
 
@@ -60,6 +61,8 @@ enum What {
     Singles,
     /// From a POST to the job's start, idle.
     Latency,
+    /// How long single POSTs take while batches of 100,000 are accepted, and while none is.
+    BatchStall,
     /// Memory per waiting job, and how fast they are accepted, at 10,000, 100,000 and 1,000,000.
     Backlog,
     /// Until ready, with 1,000,000 waiting.
@@ -90,6 +93,9 @@ async fn measure(flags: &Flags, place: &Place) -> anyhow::Result<()> {
         }
         if wanted(What::Latency) {
             latency::measure(place, flags.jobs.unwrap_or(1_000)).await?;
+        }
+        if wanted(What::BatchStall) {
+            stall::measure(place, flags.jobs.unwrap_or(100_000)).await?;
         }
         if wanted(What::Backlog) {
             backlog::measure(place, flags.jobs.unwrap_or(1_000_000)).await?;

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::Context as _;
+use client::ws::Address;
 use reqwest::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderValue};
 use reqwest::{Method, RequestBuilder, Response, Url};
 use serde::de::DeserializeOwned;
@@ -16,20 +17,31 @@ use crate::failure::{Exit, Failure};
 
 /// Where the server is, and how to be let in.
 #[derive(Clone, Debug, clap::Args)]
-pub(crate) struct Address {
-    /// The server's address, with the base path if it has one.
+pub(crate) struct Door {
+    /// The server: HOST:PORT, with the base path if it has one, or a URL.
+    // Read later: what clap refuses it shows again, and an address may carry a password.
     #[arg(
         long,
-        env = "LONGSHORE_URL",
-        default_value = "http://127.0.0.1:8080",
-        value_name = "URL",
+        env = "LONGSHORE_SERVER",
+        default_value = USUAL,
+        value_name = "ADDRESS",
         help_heading = "Server"
     )]
-    url: String,
+    server: String,
     /// A file that holds the token for the API, readable by its owner only.
-    #[arg(long, env = "LONGSHORE_TOKEN_FILE", value_name = "FILE", help_heading = "Server")]
+    #[arg(long, env = "LONGSHORE_API_TOKEN_FILE", value_name = "FILE", help_heading = "Server")]
     token_file: Option<PathBuf>,
 }
+
+impl Door {
+    /// The server that was named, or the usual one.
+    pub(crate) fn named(server: Option<&str>, token_file: Option<&Path>) -> Self {
+        Self { server: server.unwrap_or(USUAL).to_owned(), token_file: token_file.map(Path::to_owned) }
+    }
+}
+
+/// Where a server listens if nobody says otherwise.
+const USUAL: &str = "127.0.0.1:8080";
 
 /// A way to ask the server.
 #[derive(Clone, Debug)]
@@ -41,9 +53,9 @@ pub(crate) struct Api {
 
 impl Api {
     /// Reads the address; nothing is sent yet.
-    pub(crate) fn new(address: &Address) -> anyhow::Result<Self> {
-        let base = parse_url(&address.url)?;
-        let authorization = address.token_file.as_deref().map(read_token).transpose()?;
+    pub(crate) fn new(door: &Door) -> anyhow::Result<Self> {
+        let base = base(&door.server)?;
+        let authorization = door.token_file.as_deref().map(read_token).transpose()?;
         let client = reqwest::Client::builder()
             .no_proxy()
             .redirect(reqwest::redirect::Policy::none())
@@ -96,7 +108,7 @@ impl Api {
     /// The connection failed, or broke.
     pub(crate) fn unreachable(&self, error: &reqwest::Error) -> Failure {
         let hint = if error.is_connect() {
-            "is it running? 'longshore server' and 'longshore dev' start one, --url or LONGSHORE_URL names another"
+            "is it running? 'longshore server' and 'longshore dev' start one, --server or LONGSHORE_SERVER names another"
         } else {
             "try again"
         };
@@ -110,7 +122,7 @@ impl Api {
             Exit::Failed,
             format!("what answers at {} does not speak like a Longshore server", self.base),
         )
-        .hint("check --url or LONGSHORE_URL")
+        .hint("check --server or LONGSHORE_SERVER")
     }
 }
 
@@ -119,30 +131,13 @@ pub(crate) fn read<T: DeserializeOwned>(api: &Api, value: &Value) -> anyhow::Res
     T::deserialize(value).map_err(|_| api.stranger().into())
 }
 
-fn parse_url(text: &str) -> Result<Url, Failure> {
-    let wrong = |why: &str| {
-        // An address may carry a password: it is not shown again.
-        Failure::new(Exit::Usage, format!("--url: {why}")).hint("for example http://127.0.0.1:8080")
+/// Where paths are appended.
+fn base(server: &str) -> Result<Url, Failure> {
+    let wrong = |why: String| {
+        Failure::new(Exit::Usage, format!("--server: {why}")).hint("for example 127.0.0.1:8080")
     };
-    let full = if text.contains("://") { text.to_owned() } else { format!("http://{text}") };
-    let url = Url::parse(&full).map_err(|error| wrong(&format!("not an address ({error})")))?;
-    match url.scheme() {
-        "http" => {}
-        "https" => {
-            return Err(wrong("TLS is not built in; use http:// to a server nearby or through a tunnel"));
-        }
-        _ => return Err(wrong("the scheme must be http")),
-    }
-    if url.host_str().is_none_or(str::is_empty) {
-        return Err(wrong("the host is missing"));
-    }
-    if !url.username().is_empty() || url.password().is_some() {
-        return Err(wrong("credentials do not belong into the address; use --token-file"));
-    }
-    if url.query().is_some() || url.fragment().is_some() {
-        return Err(wrong("it must end with the path"));
-    }
-    Ok(url)
+    let address = Address::parse(server).map_err(|error| wrong(error.to_string()))?;
+    Url::parse(&address.http_url()).map_err(|error| wrong(format!("not an address ({error})")))
 }
 
 fn read_token(path: &Path) -> anyhow::Result<HeaderValue> {
@@ -185,7 +180,8 @@ async fn refusal(response: Response) -> Failure {
     };
     let failure = Failure::new(exit, text);
     match (word("hint"), exit) {
-        ("", Exit::Auth) => failure.hint("give the API's token with --token-file or LONGSHORE_TOKEN_FILE"),
+        // The server speaks of headers; a token comes here in a file.
+        (_, Exit::Auth) => failure.hint("give the API's token with --token-file or LONGSHORE_API_TOKEN_FILE"),
         ("", Exit::Unavailable) => failure.hint("try again later"),
         (hint, _) => failure.hint(hint),
     }
@@ -210,25 +206,38 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_that_cannot_work_are_refused_without_showing_a_password() {
-        for (text, why) in [
-            ("htp://a", "the scheme must be http"),
-            ("https://a", "TLS is not built in"),
-            ("http://", "not an address"),
-            ("http://user:hunter2@a", "credentials do not belong"),
-            ("http://a/?x=1", "must end with the path"),
+    fn an_address_is_what_it_is_for_a_worker() {
+        for (server, expected) in [
+            ("host", "http://host:8080/"),
+            ("host:81/base", "http://host:81/base"),
+            ("http://host", "http://host/"),
+            ("ws://host:9/base/", "http://host:9/base"),
+            ("::1", "http://[::1]:8080/"),
         ] {
-            let told = parse_url(text).unwrap_err().to_string();
-            assert!(told.contains(why), "{text}: {told}");
+            assert_eq!(base(server).unwrap().as_str(), expected, "{server}");
+        }
+    }
+
+    #[test]
+    fn addresses_that_cannot_work_are_refused_without_showing_a_password() {
+        for (server, why) in [
+            ("htp://a", "not a scheme of a server"),
+            ("https://a", "TLS is not built in"),
+            ("http://", "names no host"),
+            ("http://a<b", "not an address"),
+            ("http://user:hunter2@a", "no user and no password"),
+            ("http://a/?x=hunter2", "goes on behind its path"),
+        ] {
+            let told = base(server).unwrap_err().to_string();
+            assert!(told.starts_with("--server: ") && told.contains(why), "{server}: {told}");
             assert!(!told.contains("hunter2"), "{told}");
         }
-        assert_eq!(parse_url("host:81/base").unwrap().as_str(), "http://host:81/base");
     }
 
     #[test]
     fn names_are_escaped_into_one_segment_of_the_path() {
-        let address = Address { url: "http://a/base/".to_owned(), token_file: None };
-        let request = Api::new(&address).unwrap().fetch(&["api", "jobs", "../x?y"]).build().unwrap();
+        let door = Door { server: "http://a/base/".to_owned(), token_file: None };
+        let request = Api::new(&door).unwrap().fetch(&["api", "jobs", "../x?y"]).build().unwrap();
         assert_eq!(request.url().as_str(), "http://a/base/api/jobs/..%2Fx%3Fy");
     }
 }

@@ -1,5 +1,6 @@
-//! `longshore definitions`: what can be run.
+//! `longshore definitions`, `reload`: what can be run, and reading it again.
 
+use reqwest::Method;
 use serde_json::Value;
 
 use crate::api::{self, Api};
@@ -19,9 +20,32 @@ pub(crate) struct Flags {
     name: Option<String>,
 }
 
+/// Let the server read its jobs.yaml again; a file with faults changes nothing.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  longshore validate jobs.yaml && longshore reload")]
+pub(crate) struct ReloadFlags {
+    #[command(flatten)]
+    asking: Asking,
+}
+
+/// Lets the server read jobs.yaml again.
+pub(crate) async fn reload(flags: ReloadFlags) -> anyhow::Result<()> {
+    let api = Api::new(&flags.asking.door)?;
+    let json = api.json(api.request(Method::POST, &["api", "definitions", "reload"])).await?;
+    if flags.asking.format == Format::Json {
+        return screen::json(&json);
+    }
+    let reloaded: view::Reloaded = api::read(&api, &json)?;
+    for warning in &reloaded.warnings {
+        screen::note(&format!("warning: {warning}"));
+    }
+    screen::line(&screen::visible(&reloaded.shown()))
+}
+
 /// Shows definitions.
 pub(crate) async fn definitions(flags: Flags) -> anyhow::Result<()> {
-    let api = Api::new(&flags.asking.address)?;
+    let api = Api::new(&flags.asking.door)?;
     let path: &[&str] = match &flags.name {
         Some(name) => &["api", "definitions", name],
         None => &["api", "definitions"],

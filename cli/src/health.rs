@@ -21,7 +21,7 @@ pub(crate) struct Flags {
 
 /// Asks, and says so.
 pub(crate) async fn health(flags: Flags) -> anyhow::Result<()> {
-    let api = Api::new(&flags.asking.address)?;
+    let api = Api::new(&flags.asking.door)?;
     let (path, word) = if flags.live { ("healthz", "alive") } else { ("readyz", "ready") };
     api.send(api.fetch(&[path]).timeout(PATIENCE)).await?;
     match flags.asking.format {

@@ -1,4 +1,4 @@
-//! `longshore ls`, `cancel`, `retry`: many jobs in a table, and the two things one does to a job.
+//! `longshore ls`, `cancel`, `release`, `retry`: many jobs in a table, and the things one does to a job.
 
 use reqwest::Method;
 use reqwest::header::LINK;
@@ -56,6 +56,22 @@ pub(crate) struct CancelFlags {
     ids: Vec<u64>,
 }
 
+/// Let jobs go on that wait for a person.
+///
+/// A quarantined job is queued again. An attempt whose worker is unreachable, or cannot reach its Docker, is given up: it is not
+/// believed any more, and the job gets another one. The old container may still run.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  longshore ls --state quarantined
+  longshore release 12")]
+pub(crate) struct ReleaseFlags {
+    #[command(flatten)]
+    asking: Asking,
+    /// Which jobs.
+    #[arg(required = true, value_name = "ID")]
+    ids: Vec<u64>,
+}
+
 /// Make a new job like one that has ended.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
@@ -71,7 +87,7 @@ pub(crate) struct RetryFlags {
 
 /// Lists jobs.
 pub(crate) async fn list(flags: ListFlags) -> anyhow::Result<()> {
-    let api = Api::new(&flags.asking.address)?;
+    let api = Api::new(&flags.asking.door)?;
     let jobs = gather(&api, &flags).await?;
     if flags.asking.format == Format::Json {
         return screen::json(&Value::Array(jobs));
@@ -86,26 +102,42 @@ pub(crate) async fn list(flags: ListFlags) -> anyhow::Result<()> {
 
 /// Cancels jobs, one after the other; tells of each, and goes on after one that cannot be cancelled.
 pub(crate) async fn cancel(flags: CancelFlags) -> anyhow::Result<()> {
-    let api = Api::new(&flags.asking.address)?;
+    each(&flags.asking, &flags.ids, "cancel", |job| {
+        if job.has_ended() { "is cancelled" } else { "is being stopped" }
+    })
+    .await
+}
+
+/// Releases jobs, one after the other; tells of each, and goes on after one that cannot be released.
+pub(crate) async fn release(flags: ReleaseFlags) -> anyhow::Result<()> {
+    // What was being cancelled ends by it.
+    each(&flags.asking, &flags.ids, "release", |job| if job.has_ended() { "is cancelled" } else { "goes on" })
+        .await
+}
+
+/// Wants the same of each job.
+async fn each(
+    asking: &Asking,
+    ids: &[u64],
+    verb: &str,
+    outcome: impl Fn(&view::Job) -> &'static str,
+) -> anyhow::Result<()> {
+    let api = Api::new(&asking.door)?;
     let mut answers = Vec::new();
     let mut refused = None;
-    for id in flags.ids {
-        let request = api.request(Method::POST, &["api", "jobs", &id.to_string(), "cancel"]);
+    for id in ids {
+        let request = api.request(Method::POST, &["api", "jobs", &id.to_string(), verb]);
         match api.json(request).await {
             Ok(job) => answers.push(job),
             Err(error) => refused = keep_first(refused, error.context(format!("job {id}"))),
         }
     }
-    if flags.asking.format == Format::Json {
+    if asking.format == Format::Json {
         screen::json(&Value::Array(answers))?;
     } else {
         for job in &answers {
             let job: view::Job = api::read(&api, job)?;
-            screen::line(&format!(
-                "job {} {}",
-                job.id,
-                if job.has_ended() { "is cancelled" } else { "is being stopped" }
-            ))?;
+            screen::line(&format!("job {} {}", job.id, outcome(&job)))?;
         }
     }
     refused.map_or(Ok(()), Err)
@@ -113,7 +145,7 @@ pub(crate) async fn cancel(flags: CancelFlags) -> anyhow::Result<()> {
 
 /// Makes a new job like an ended one.
 pub(crate) async fn retry(flags: RetryFlags) -> anyhow::Result<()> {
-    let api = Api::new(&flags.asking.address)?;
+    let api = Api::new(&flags.asking.door)?;
     let job = api.json(api.request(Method::POST, &["api", "jobs", &flags.id.to_string(), "retry"])).await?;
     if flags.asking.format == Format::Json {
         return screen::json(&job);

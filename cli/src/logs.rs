@@ -45,7 +45,7 @@ pub(crate) struct Flags {
 
 /// Shows a job's output.
 pub(crate) async fn logs(flags: Flags) -> anyhow::Result<()> {
-    let api = Api::new(&flags.asking.address)?;
+    let api = Api::new(&flags.asking.door)?;
     let wanted = Following {
         id: flags.id,
         attempt: flags.attempt,

@@ -4,15 +4,19 @@
 //! [`failure::report`].
 
 mod api;
+mod backup;
 mod completions;
 mod definitions;
 mod dev;
+mod doctor;
 mod duration;
 mod events;
+mod explain;
 mod failure;
 mod health;
 mod jobs;
 mod logs;
+mod restore;
 mod run;
 mod schema;
 mod screen;
@@ -29,7 +33,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use crate::api::Address;
+use crate::api::Door;
 use crate::screen::Format;
 
 /// A job server with remote workers.
@@ -57,17 +61,27 @@ enum Verb {
     Run(run::Flags),
     Ls(jobs::ListFlags),
     Show(show::Flags),
+    Explain(explain::Flags),
     Logs(logs::Flags),
     Cancel(jobs::CancelFlags),
+    Release(jobs::ReleaseFlags),
     Retry(jobs::RetryFlags),
     Workers(workers::ListFlags),
     Cordon(workers::CordonFlags),
     Uncordon(workers::UncordonFlags),
     Drain(workers::DrainFlags),
+    Label(workers::LabelFlags),
+    Slots(workers::SlotsFlags),
+    Forget(workers::ForgetFlags),
+    StopUnmanaged(workers::StopUnmanagedFlags),
     Definitions(definitions::Flags),
+    Reload(definitions::ReloadFlags),
     Validate(validate::Flags),
     Schema(schema::Flags),
     Health(health::Flags),
+    Doctor(doctor::Flags),
+    Backup(backup::Flags),
+    Restore(restore::Flags),
     Completions(completions::Flags),
 }
 
@@ -75,7 +89,7 @@ enum Verb {
 #[derive(Debug, clap::Args)]
 struct Asking {
     #[command(flatten)]
-    address: Address,
+    door: Door,
     /// How the result is written.
     #[arg(
         short = 'o',
@@ -111,17 +125,27 @@ fn perform(verb: Verb) -> anyhow::Result<()> {
         Verb::Run(flags) => asking(run::run(flags)),
         Verb::Ls(flags) => asking(jobs::list(flags)),
         Verb::Show(flags) => asking(show::show(flags)),
+        Verb::Explain(flags) => asking(explain::explain(flags)),
         Verb::Logs(flags) => asking(logs::logs(flags)),
         Verb::Cancel(flags) => asking(jobs::cancel(flags)),
+        Verb::Release(flags) => asking(jobs::release(flags)),
         Verb::Retry(flags) => asking(jobs::retry(flags)),
         Verb::Workers(flags) => asking(workers::list(flags)),
         Verb::Cordon(flags) => asking(workers::cordon(flags)),
         Verb::Uncordon(flags) => asking(workers::uncordon(flags)),
         Verb::Drain(flags) => asking(workers::drain(flags)),
+        Verb::Label(flags) => asking(workers::label(flags)),
+        Verb::Slots(flags) => asking(workers::slots(flags)),
+        Verb::Forget(flags) => asking(workers::forget(flags)),
+        Verb::StopUnmanaged(flags) => asking(workers::stop_unmanaged(flags)),
         Verb::Definitions(flags) => asking(definitions::definitions(flags)),
+        Verb::Reload(flags) => asking(definitions::reload(flags)),
         Verb::Validate(flags) => validate::validate(&flags),
         Verb::Schema(flags) => schema::schema(&flags),
         Verb::Health(flags) => asking(health::health(flags)),
+        Verb::Doctor(flags) => asking(doctor::doctor(flags)),
+        Verb::Backup(flags) => backup::backup(flags),
+        Verb::Restore(flags) => restore::restore(flags),
         Verb::Completions(flags) => completions::completions(&flags),
     }
 }

@@ -66,7 +66,7 @@ pub(crate) async fn run(flags: Flags) -> anyhow::Result<()> {
             .hint("use --wait -o json")
             .into());
     }
-    let api = Api::new(&flags.asking.address)?;
+    let api = Api::new(&flags.asking.door)?;
     let json = submit(&api, &flags).await?;
     let job: view::Job = read(&api, &json)?;
     if let Some(warning) = &job.warning {

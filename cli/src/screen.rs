@@ -21,6 +21,22 @@ pub(crate) enum Format {
     Json,
 }
 
+/// What every verb takes that needs no server.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Shape {
+    /// How the result is written: table for people, json for programs.
+    #[arg(
+        short = 'o',
+        long = "output",
+        env = "LONGSHORE_OUTPUT",
+        value_enum,
+        default_value_t,
+        value_name = "FORMAT",
+        hide_possible_values = true
+    )]
+    pub(crate) format: Format,
+}
+
 /// Writes a line to standard output.
 pub(crate) fn line(text: &str) -> anyhow::Result<()> {
     raw(format!("{text}\n").as_bytes())
@@ -111,6 +127,20 @@ pub(crate) fn stderr_has_colour() -> bool {
         && std::env::var_os("TERM").is_none_or(|term| term != "dumb")
 }
 
+/// So many bytes, for people: `17 B`, `1.5 MiB`.
+pub(crate) fn size(bytes: u64) -> String {
+    let unit = UNITS.iter().rev().find(|(_, shift)| bytes >> shift > 0);
+    match unit {
+        None => format!("{bytes} B"),
+        Some((name, shift)) => {
+            let tenths = (u128::from(bytes) * 10) >> shift;
+            format!("{}.{} {name}", tenths / 10, tenths % 10)
+        }
+    }
+}
+
+const UNITS: [(&str, u32); 4] = [("KiB", 10), ("MiB", 20), ("GiB", 30), ("TiB", 40)];
+
 /// The text with every character that could drive a terminal shown as a symbol; one line stays one line.
 pub(crate) fn visible(text: &str) -> Cow<'_, str> {
     shown(text, |_| false)
@@ -153,6 +183,12 @@ mod tests {
     fn characters_that_drive_terminals_are_shown_as_symbols() {
         assert_eq!(visible("a\x1b[2Jb\r\n\x7f\u{9b}\u{202e}"), "a␛[2Jb␍␊␡\u{fffd}\u{fffd}");
         assert_eq!(visible("größer 🚢"), "größer 🚢");
+    }
+
+    #[test]
+    fn sizes_are_told_in_the_unit_that_fits() {
+        let told = [0, 1_023, 1_024, 1_535, 5 << 20, 3 << 40].map(size);
+        assert_eq!(told, ["0 B", "1023 B", "1.0 KiB", "1.4 KiB", "5.0 MiB", "3.0 TiB"]);
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use server::config::{Config, Settings};
+use server::config::{Config, RetentionSettings, Settings};
 use server::{Server, ServerError};
 use tokio_util::sync::CancellationToken;
 
@@ -22,14 +22,11 @@ pub(crate) struct Flags {
     /// Where to listen: HOST:PORT; port 0 takes a free one.
     #[arg(long, env = "LONGSHORE_LISTEN", default_value = "127.0.0.1:8080", value_name = "ADDRESS")]
     listen: String,
-    /// Where everything is kept, on a local disk [default: /var/lib/longshore, or ~/.local/share/longshore].
-    #[arg(long, env = "LONGSHORE_DATA", value_name = "DIR")]
-    data: Option<PathBuf>,
+    #[command(flatten)]
+    data: Data,
     /// The job definitions.
     #[arg(long, env = "LONGSHORE_JOBS", default_value = "jobs.yaml", value_name = "FILE")]
     jobs: PathBuf,
-    #[command(flatten)]
-    access: Access,
     /// The path under which everything is served, behind a proxy.
     #[arg(
         long,
@@ -47,6 +44,31 @@ pub(crate) struct Flags {
     lease: String,
     #[command(flatten)]
     logging: Logging,
+    // Groups with a heading come last: the heading stands over all that follows.
+    #[command(flatten)]
+    access: Access,
+    #[command(flatten)]
+    retention: Retention,
+}
+
+/// The data directory.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Data {
+    /// Where everything is kept, on a local disk [default: /var/lib/longshore, or ~/.local/share/longshore].
+    #[arg(long, alias = "data-dir", env = "LONGSHORE_DATA", value_name = "DIR")]
+    data: Option<PathBuf>,
+}
+
+impl Data {
+    /// Whether somebody has named one.
+    pub(crate) const fn is_named(&self) -> bool {
+        self.data.is_some()
+    }
+
+    /// The one that was named, or the usual one.
+    pub(crate) fn directory(&self) -> PathBuf {
+        self.data.clone().unwrap_or_else(default_data)
+    }
 }
 
 /// Who is let in.
@@ -67,12 +89,46 @@ struct Access {
     allow_host: Vec<String>,
 }
 
+/// What is kept how long. Nothing that has not ended is ever deleted.
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Retention")]
+struct Retention {
+    /// How long jobs are kept after their end; or 'forever'.
+    #[arg(long, env = "LONGSHORE_KEEP_JOBS", default_value = "30d", value_name = "DURATION")]
+    keep_jobs: String,
+    /// How many ended jobs are kept; or 'unlimited'. Those that ended first go first.
+    #[arg(long, env = "LONGSHORE_KEEP_JOBS_MAX", default_value = "10000000", value_name = "N")]
+    keep_jobs_max: String,
+    /// How much output of all jobs together is kept; or 'unlimited'. Output goes with its job; beyond this size the oldest goes
+    /// before its job.
+    #[arg(long, env = "LONGSHORE_KEEP_OUTPUT_MAX", default_value = "10g", value_name = "SIZE")]
+    keep_output_max: String,
+    /// How long idempotency keys are kept.
+    #[arg(long, env = "LONGSHORE_KEEP_KEYS", default_value = "7d", value_name = "DURATION")]
+    keep_keys: String,
+    /// How long late reports are kept, if their job is.
+    #[arg(long, env = "LONGSHORE_KEEP_LATE_REPORTS", default_value = "30d", value_name = "DURATION")]
+    keep_late_reports: String,
+}
+
+impl From<Retention> for RetentionSettings {
+    fn from(flags: Retention) -> Self {
+        Self {
+            jobs: flags.keep_jobs,
+            jobs_max: flags.keep_jobs_max,
+            output_max: flags.keep_output_max,
+            keys: flags.keep_keys,
+            late_reports: flags.keep_late_reports,
+        }
+    }
+}
+
 /// Runs the server until it is told to leave.
 pub(crate) fn server(flags: Flags) -> anyhow::Result<()> {
     telemetry::start(&flags.logging)?;
     let config = config(Settings {
         listen: flags.listen,
-        data_dir: flags.data.unwrap_or_else(default_data),
+        data_dir: flags.data.directory(),
         jobs_file: flags.jobs,
         api_token_file: flags.access.api_token_file,
         worker_token_file: flags.access.worker_token_file,
@@ -81,6 +137,7 @@ pub(crate) fn server(flags: Flags) -> anyhow::Result<()> {
         allowed_hosts: flags.access.allow_host,
         heartbeat: flags.heartbeat,
         lease: flags.lease,
+        retention: flags.retention.into(),
     })?;
     tokio::runtime::Builder::new_multi_thread().enable_all().build()?.block_on(async {
         let mut terms = client::terms()?;

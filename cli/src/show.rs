@@ -19,7 +19,7 @@ pub(crate) struct Flags {
 
 /// Shows a job.
 pub(crate) async fn show(flags: Flags) -> anyhow::Result<()> {
-    let api = Api::new(&flags.asking.address)?;
+    let api = Api::new(&flags.asking.door)?;
     let json = api.json(api.fetch(&["api", "jobs", &flags.id.to_string()])).await?;
     if flags.asking.format == Format::Json {
         return screen::json(&json);
@@ -30,13 +30,16 @@ pub(crate) async fn show(flags: Flags) -> anyhow::Result<()> {
     if !story.attempts.is_empty() {
         screen::line("")?;
         screen::table(
-            &[">ATTEMPT", "WORKER", "OUTCOME", ">EXIT", ">RAN", "CONTAINER", "MESSAGE"],
-            attempts(&story),
+            &[">ATTEMPT", "WORKER", "OUTCOME", ">EXIT", ">RAN", "CONTAINER", "WHY"],
+            attempts(&job, &story),
         )?;
     }
     if !story.timeline.is_empty() {
         screen::line("")?;
         screen::table(&["AT", "EVENT", ">ATTEMPT", "WORKER", ""], timeline(&story))?;
+    }
+    if story.late_reports_left_out > 0 {
+        screen::line(&format!("and {} more late reports", story.late_reports_left_out))?;
     }
     Ok(())
 }
@@ -44,11 +47,14 @@ pub(crate) async fn show(flags: Flags) -> anyhow::Result<()> {
 /// What there is to know in a word or two, a line each.
 fn facts(job: &view::Job, story: &view::Story) -> anyhow::Result<()> {
     let optional = |number: Option<u64>| number.map(|id| id.to_string()).unwrap_or_default();
+    let doubt =
+        if job.is_in_doubt() { "no: its container may still run, until its worker is back" } else { "" };
     let facts = [
         ("job", job.id.to_string()),
         ("name", job.name.clone()),
         ("state", if job.has_ended() { job.shown_end() } else { job.shown_state() }),
         ("why", job.why()),
+        ("confirmed", doubt.to_owned()),
         ("revision", story.revision.clone()),
         ("priority", story.priority.to_string()),
         ("accepted", job.created_at.clone()),
@@ -58,7 +64,7 @@ fn facts(job: &view::Job, story: &view::Story) -> anyhow::Result<()> {
         ("environment", story.environment.join(" ")),
         ("labels", view::pairs(&story.labels)),
         ("batch", optional(story.batch)),
-        ("retry of", optional(story.retry_of)),
+        ("retry of", optional(story.retry_of) + if story.retry_of_removed { ", removed since" } else { "" }),
         ("result", story.result.as_ref().map(ToString::to_string).unwrap_or_default()),
     ];
     for (name, value) in facts.iter().filter(|(_, value)| !value.is_empty()) {
@@ -67,12 +73,14 @@ fn facts(job: &view::Job, story: &view::Story) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn attempts(story: &view::Story) -> Vec<Vec<String>> {
+fn attempts(job: &view::Job, story: &view::Story) -> Vec<Vec<String>> {
     let row = |attempt: &view::Attempt| {
+        // The one that has not ended is what the job is doing.
+        let outcome = attempt.outcome.as_deref().map_or_else(|| job.shown_state(), view::in_words);
         vec![
             attempt.number.to_string(),
             attempt.worker.shown(),
-            attempt.outcome.clone().unwrap_or_else(|| "current".to_owned()),
+            outcome,
             attempt.exit_code.map(|code| code.to_string()).unwrap_or_default(),
             attempt.ran_ms.map(crate::duration::show).unwrap_or_default(),
             // Docker shows as many of a container's 64 digits.
@@ -87,7 +95,7 @@ fn timeline(story: &view::Story) -> Vec<Vec<String>> {
     let row = |event: &view::Event| {
         vec![
             event.at.clone(),
-            event.event.clone(),
+            view::in_words(&event.event),
             event.attempt.map(|number| number.to_string()).unwrap_or_default(),
             event.worker.as_ref().map(view::WorkerRef::shown).unwrap_or_default(),
             event.text.clone(),

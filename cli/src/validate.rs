@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use server::config::jobs_file::{self, Environment, Fault, Faults, Place};
 
 use crate::failure::{Exit, Failure};
-use crate::screen::{self, Format};
+use crate::screen::{self, Format, Shape};
 
 /// Check a jobs file, offline: all faults at once, with line, column and what to do.
 #[derive(Debug, clap::Args)]
@@ -19,24 +19,15 @@ pub(crate) struct Flags {
     /// The file.
     #[arg(value_name = "FILE", default_value = "jobs.yaml")]
     file: PathBuf,
-    /// How the result is written: table for people, json for programs.
-    #[arg(
-        short = 'o',
-        long = "output",
-        env = "LONGSHORE_OUTPUT",
-        value_enum,
-        default_value_t,
-        value_name = "FORMAT",
-        hide_possible_values = true
-    )]
-    format: Format,
+    #[command(flatten)]
+    shape: Shape,
 }
 
 /// Checks a file.
 pub(crate) fn validate(flags: &Flags) -> anyhow::Result<()> {
     let list = |faults: &[Fault]| faults.iter().map(as_json).collect::<Value>();
     let loaded = jobs_file::load(&flags.file, &Environment::of_process());
-    match (loaded, flags.format) {
+    match (loaded, flags.shape.format) {
         (Ok(loaded), Format::Table) => {
             for warning in &loaded.warnings {
                 screen::paragraph(&format!("warning: {warning}"));

@@ -15,7 +15,6 @@ pub(crate) struct Job {
     pub(crate) stopping: Option<String>,
     pub(crate) pending_reason: Option<Reason>,
     pub(crate) phase: Option<Phase>,
-    pub(crate) worker_unreachable_since: Option<String>,
     pub(crate) created_at: String,
     pub(crate) started_at: Option<String>,
     pub(crate) ended_at: Option<String>,
@@ -24,6 +23,7 @@ pub(crate) struct Job {
     pub(crate) worker: Option<WorkerRef>,
     pub(crate) outcome: Option<String>,
     pub(crate) exit_code: Option<i32>,
+    pub(crate) confirmed: Option<bool>,
     #[serde(default)]
     pub(crate) reason: String,
     pub(crate) warning: Option<Reason>,
@@ -52,6 +52,11 @@ impl Job {
         matches!(self.state.as_str(), "succeeded" | "failed" | "cancelled" | "expired" | "lost")
     }
 
+    /// Whether it was cancelled, and nobody knows that its container is gone.
+    pub(crate) fn is_in_doubt(&self) -> bool {
+        self.confirmed == Some(false)
+    }
+
     /// Its state, with what goes on within it.
     pub(crate) fn shown_state(&self) -> String {
         match (&self.stopping, &self.phase) {
@@ -60,6 +65,7 @@ impl Job {
                 Some(percent) => format!("{} ({} {percent} %)", self.state, phase.name),
                 None => format!("{} ({})", self.state, phase.name),
             },
+            _ if self.is_in_doubt() => format!("{} (unconfirmed)", self.state),
             _ => self.state.clone(),
         }
     }
@@ -69,17 +75,14 @@ impl Job {
         let outcome = self.outcome.as_ref().filter(|outcome| **outcome != self.state && *outcome != "failed");
         let parts = [
             Some(self.state.clone()),
-            outcome.cloned(),
+            outcome.map(|outcome| in_words(outcome)),
             self.exit_code.filter(|_| self.state != "succeeded").map(|code| format!("exit {code}")),
         ];
         parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
     }
 
-    /// Why it waits, or why it ended so.
+    /// What it waits for, or why it ended so.
     pub(crate) fn why(&self) -> String {
-        if let Some(instant) = &self.worker_unreachable_since {
-            return format!("its worker has been silent since {instant}");
-        }
         match &self.pending_reason {
             Some(reason) => reason.text.clone(),
             None if self.reason.is_empty() && self.state == "failed" => self.shown_end(),
@@ -115,6 +118,10 @@ pub(crate) struct Story {
     pub(crate) priority: i8,
     pub(crate) batch: Option<u64>,
     pub(crate) retry_of: Option<u64>,
+    #[serde(default)]
+    pub(crate) retry_of_removed: bool,
+    #[serde(default)]
+    pub(crate) late_reports_left_out: u64,
     pub(crate) result: Option<serde_json::Value>,
     #[serde(default)]
     pub(crate) attempts: Vec<Attempt>,
@@ -183,6 +190,7 @@ pub(crate) struct Worker {
     pub(crate) state: String,
     #[serde(default)]
     pub(crate) cordoned: bool,
+    drain_deadline: Option<String>,
     pub(crate) slots: u32,
     pub(crate) busy: u32,
     #[serde(default)]
@@ -196,6 +204,10 @@ pub(crate) struct Worker {
     pub(crate) runtimes: Vec<Runtime>,
     #[serde(default)]
     pub(crate) version: String,
+    #[serde(default)]
+    pub(crate) unmanaged: Vec<serde_json::Value>,
+    #[serde(default)]
+    pub(crate) copies: Vec<String>,
 }
 
 impl Worker {
@@ -205,7 +217,12 @@ impl Worker {
 
     /// A line of a table.
     pub(crate) fn row(&self, now: jiff::Timestamp) -> Vec<String> {
-        let state = if self.cordoned { format!("{} (cordoned)", self.state) } else { self.state.clone() };
+        let state = match &self.drain_deadline {
+            // Who drains is cordoned anyway.
+            Some(at) if self.state == "draining" => format!("draining until {at}"),
+            _ if self.cordoned => format!("{} (cordoned)", self.state),
+            _ => self.state.clone(),
+        };
         vec![
             self.id.to_string(),
             self.name.clone(),
@@ -274,6 +291,37 @@ pub(crate) struct Waiting {
     count: u64,
 }
 
+/// What a new reading of jobs.yaml has changed.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Reloaded {
+    definitions: u64,
+    added: Vec<String>,
+    changed: Vec<String>,
+    removed: Vec<String>,
+    pub(crate) warnings: Vec<String>,
+}
+
+impl Reloaded {
+    /// In one line.
+    pub(crate) fn shown(&self) -> String {
+        let parts = [("added", &self.added), ("changed", &self.changed), ("removed", &self.removed)];
+        let differences: Vec<String> = parts
+            .into_iter()
+            .filter(|(_, names)| !names.is_empty())
+            .map(|(what, names)| format!("{what}: {}", names.join(", ")))
+            .collect();
+        let noun = if self.definitions == 1 { "definition" } else { "definitions" };
+        let told =
+            if differences.is_empty() { "nothing has changed".to_owned() } else { differences.join("; ") };
+        format!("{} {noun}; {told}", self.definitions)
+    }
+}
+
+/// A word of the API as people write it: `timed_out` is two.
+pub(crate) fn in_words(name: &str) -> String {
+    name.replace('_', " ")
+}
+
 /// Names and values, in one line.
 pub(crate) fn pairs(map: &BTreeMap<String, String>) -> String {
     map.iter().map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>().join(" ")
@@ -315,7 +363,7 @@ mod tests {
         let row = job.row("2026-01-02T03:05:05Z".parse().unwrap());
         assert_eq!(
             row,
-            ["7", "resize", "failed", "anna", "2", "1m00s", "2.5s", "failed, oom_killed, exit 137"]
+            ["7", "resize", "failed", "anna", "2", "1m00s", "2.5s", "failed, oom killed, exit 137"]
         );
     }
 

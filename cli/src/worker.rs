@@ -22,7 +22,7 @@ pub(crate) struct Flags {
     #[arg(long, env = "LONGSHORE_SERVER", default_value = "127.0.0.1:8080", value_name = "ADDRESS")]
     server: String,
     /// A file with the token for workers, readable by its owner only.
-    #[arg(long, env = "LONGSHORE_TOKEN_FILE", value_name = "FILE")]
+    #[arg(long, env = "LONGSHORE_WORKER_TOKEN_FILE", value_name = "FILE")]
     token_file: Option<PathBuf>,
     /// Join although the server does not know this state directory (it was lost, or the server's data was).
     #[arg(long)]

@@ -1,7 +1,9 @@
-//! `longshore workers`, `cordon`, `uncordon`, `drain`: who there is, and what they may take.
+//! `longshore workers`, `cordon`, `uncordon`, `drain`, `label`, `slots`, `forget`, `stop-unmanaged`: who there is, and what they may take.
 
-use reqwest::Method;
-use serde_json::Value;
+use std::collections::BTreeMap;
+
+use reqwest::{Method, StatusCode};
+use serde_json::{Value, json};
 
 use crate::api::{self, Api};
 use crate::failure::{Exit, Failure};
@@ -40,7 +42,7 @@ pub(crate) struct CordonFlags {
     target: Target,
 }
 
-/// Let a cordoned worker take jobs again.
+/// Let a worker take jobs again that was cordoned or is being drained.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:
   longshore uncordon anna")]
@@ -50,17 +52,76 @@ pub(crate) struct UncordonFlags {
 }
 
 /// Let a worker take nothing new, finish what runs, and leave.
+///
+/// It stays cordoned when it is started again, until 'longshore uncordon'.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  longshore drain anna                   before its machine is taken down
+  longshore drain anna --deadline 10m    what still runs then is stopped, and runs again elsewhere")]
+pub(crate) struct DrainFlags {
+    #[command(flatten)]
+    target: Target,
+    /// Stop what still runs after this long (90s, 10m, 2h).
+    #[arg(long, value_name = "DURATION", value_parser = deadline)]
+    deadline: Option<String>,
+}
+
+/// Lay labels over those that a worker brings; they stay when it is started again.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  longshore label anna zone=b rack=7
+  longshore label anna rack-            take away what was set; the worker's own shows again")]
+pub(crate) struct LabelFlags {
+    #[command(flatten)]
+    target: Target,
+    /// KEY=VALUE sets a label, KEY- takes away what was set.
+    #[arg(required = true, value_name = "LABEL", value_parser = label_change)]
+    labels: Vec<LabelChange>,
+}
+
+/// What is to become of a label: its name, and its value if it is set.
+type LabelChange = (String, Option<String>);
+
+/// Change how many jobs a worker runs at once; that stays when it is started again.
+///
+/// What runs goes on. To give a worker nothing more, cordon it.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:
-  longshore drain anna         (before its machine is taken down)")]
-pub(crate) struct DrainFlags {
+  longshore slots anna 8")]
+pub(crate) struct SlotsFlags {
+    #[command(flatten)]
+    target: Target,
+    /// So many from now on, whatever the worker was started with.
+    slots: u32,
+}
+
+/// Drop a worker from the list that will not come back.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example:
+  longshore forget anna        (its state directory needs --rejoin from then on)")]
+pub(crate) struct ForgetFlags {
     #[command(flatten)]
     target: Target,
 }
 
+/// Stop what a worker runs and this server never gave, as after a restored backup.
+///
+/// Such attempts go on until a person decides. They are asked to stop, and killed after their grace.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  longshore stop-unmanaged anna          all of them; 'longshore workers -o json' lists them
+  longshore stop-unmanaged anna 12#30    one: attempt 30, of job 12")]
+pub(crate) struct StopUnmanagedFlags {
+    #[command(flatten)]
+    target: Target,
+    /// Only this one, as 'unmanaged' of the worker names it.
+    #[arg(value_name = "JOB#FENCE", value_parser = attempt)]
+    attempt: Option<(u64, u64)>,
+}
+
 /// Lists workers.
 pub(crate) async fn list(flags: ListFlags) -> anyhow::Result<()> {
-    let api = Api::new(&flags.asking.address)?;
+    let api = Api::new(&flags.asking.door)?;
     let json = fetch(&api, flags.all).await?;
     if flags.asking.format == Format::Json {
         return screen::json(&json);
@@ -68,6 +129,21 @@ pub(crate) async fn list(flags: ListFlags) -> anyhow::Result<()> {
     let workers: Vec<view::Worker> = api::read(&api, &json)?;
     let now = jiff::Timestamp::now();
     screen::table(&view::Worker::HEADING, workers.iter().map(|worker| worker.row(now)).collect())?;
+    for worker in workers.iter().filter(|worker| !worker.unmanaged.is_empty()) {
+        screen::note(&format!(
+            "warning: {} has {} attempts that this server never gave; they go on until a person decides: longshore workers -o json, longshore stop-unmanaged {0}",
+            worker.name,
+            worker.unmanaged.len()
+        ));
+    }
+    for worker in workers.iter().filter(|worker| !worker.copies.is_empty()) {
+        screen::note(&format!(
+            "warning: several processes say that they are {}, from {}: one state directory is a copy of the other. None of them is let in \
+             until only one is left; remove the state directory of the copy",
+            worker.name,
+            worker.copies.join(" and ")
+        ));
+    }
     if workers.is_empty() {
         screen::note("no worker is connected; start one with: longshore worker --server ADDRESS");
     }
@@ -76,25 +152,80 @@ pub(crate) async fn list(flags: ListFlags) -> anyhow::Result<()> {
 
 /// Cordons a worker.
 pub(crate) async fn cordon(flags: CordonFlags) -> anyhow::Result<()> {
-    operate(&flags.target, "cordon", "takes nothing new").await
+    operate(&flags.target, "cordon", &[], "takes nothing new").await
 }
 
 /// Lifts a cordon.
 pub(crate) async fn uncordon(flags: UncordonFlags) -> anyhow::Result<()> {
-    operate(&flags.target, "uncordon", "takes jobs again").await
+    operate(&flags.target, "uncordon", &[], "takes jobs again").await
 }
 
 /// Drains a worker.
 pub(crate) async fn drain(flags: DrainFlags) -> anyhow::Result<()> {
-    operate(&flags.target, "drain", "finishes what it has, and leaves").await
+    let query: Vec<(&str, &str)> = flags.deadline.iter().map(|text| ("deadline", text.as_str())).collect();
+    operate(&flags.target, "drain", &query, "finishes what it has, and leaves").await
 }
 
-async fn operate(target: &Target, verb: &str, effect: &str) -> anyhow::Result<()> {
-    let api = Api::new(&target.asking.address)?;
+/// Changes a worker's labels.
+pub(crate) async fn label(flags: LabelFlags) -> anyhow::Result<()> {
+    let labels: BTreeMap<&str, Option<&str>> =
+        flags.labels.iter().map(|(name, value)| (name.as_str(), value.as_deref())).collect();
+    change(&flags.target, &json!({ "labels": labels }), |worker| {
+        let shown = view::pairs(&worker.labels);
+        if shown.is_empty() { "has no labels".to_owned() } else { format!("has the labels {shown}") }
+    })
+    .await
+}
+
+/// Changes how many jobs a worker runs at once.
+pub(crate) async fn slots(flags: SlotsFlags) -> anyhow::Result<()> {
+    change(&flags.target, &json!({ "slots": flags.slots }), |worker| match worker.slots {
+        1 => "runs one job at a time".to_owned(),
+        slots => format!("runs {slots} jobs at once"),
+    })
+    .await
+}
+
+/// Forgets a worker.
+pub(crate) async fn forget(flags: ForgetFlags) -> anyhow::Result<()> {
+    operate(&flags.target, "forget", &[], "is forgotten").await
+}
+
+/// Stops what was never given here.
+pub(crate) async fn stop_unmanaged(flags: StopUnmanagedFlags) -> anyhow::Result<()> {
+    let which = flags.attempt.map(|(job, fence)| [("job", job.to_string()), ("fence", fence.to_string())]);
+    let query: Vec<(&str, &str)> =
+        which.iter().flatten().map(|(name, number)| (*name, number.as_str())).collect();
+    operate(&flags.target, "stop-unmanaged", &query, "stops what this server never gave").await
+}
+
+/// Changes what is kept of a worker, and tells how it is now.
+async fn change(
+    target: &Target,
+    wish: &serde_json::Value,
+    effect: impl FnOnce(&view::Worker) -> String,
+) -> anyhow::Result<()> {
+    let api = Api::new(&target.asking.door)?;
     let id = find(&api, &target.worker).await?;
-    let json = api.json(api.request(Method::POST, &["api", "workers", &id.to_string(), verb])).await?;
+    let json = api.json(api.request(Method::PATCH, &["api", "workers", &id.to_string()]).json(wish)).await?;
     if target.asking.format == Format::Json {
         return screen::json(&json);
+    }
+    let worker: view::Worker = api::read(&api, &json)?;
+    screen::line(&format!("worker {} {}", screen::visible(&worker.name), screen::visible(&effect(&worker))))
+}
+
+async fn operate(target: &Target, verb: &str, query: &[(&str, &str)], effect: &str) -> anyhow::Result<()> {
+    let api = Api::new(&target.asking.door)?;
+    let id = find(&api, &target.worker).await?;
+    let path = ["api", "workers", &id.to_string(), verb];
+    let response = api.send(api.request(Method::POST, &path).query(query)).await?;
+    if target.asking.format == Format::Json {
+        // Of a forgotten worker there is nothing to show.
+        return match response.status() {
+            StatusCode::NO_CONTENT => Ok(()),
+            _ => screen::json(&api.decode(response).await?),
+        };
     }
     screen::line(&format!("worker {} {effect}", screen::visible(&target.worker)))
 }
@@ -118,6 +249,26 @@ pub(crate) async fn find(api: &Api, worker: &str) -> anyhow::Result<u64> {
         .hint("give the id")
         .into()),
     }
+}
+
+/// The server reads it again; here only what cannot be right is refused.
+fn deadline(text: &str) -> Result<String, String> {
+    crate::duration::parse(text).map(|_| text.to_owned())
+}
+
+fn label_change(text: &str) -> Result<LabelChange, String> {
+    match (text.split_once('='), text.strip_suffix('-')) {
+        (Some((name, value)), _) if !name.is_empty() => Ok((name.to_owned(), Some(value.to_owned()))),
+        (None, Some(name)) if !name.is_empty() => Ok((name.to_owned(), None)),
+        _ => Err("a label is written KEY=VALUE, or KEY- to take it away".to_owned()),
+    }
+}
+
+/// `12#30`: job 12, attempt 30.
+fn attempt(text: &str) -> Result<(u64, u64), String> {
+    let numbers =
+        text.split_once('#').and_then(|(job, fence)| Some((job.parse().ok()?, fence.parse().ok()?)));
+    numbers.ok_or_else(|| "it is a job and its attempt's fence, as in 12#30".to_owned())
 }
 
 async fn fetch(api: &Api, all: bool) -> anyhow::Result<Value> {

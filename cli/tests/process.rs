@@ -18,7 +18,7 @@ use tokio::sync::mpsc;
 
 struct Desk {
     state: Arc<tempfile::TempDir>,
-    process: Process,
+    process: Arc<Process>,
     logs: Logs,
     told: mpsc::UnboundedReceiver<RuntimeEvent>,
     done: mpsc::UnboundedReceiver<Token>,
@@ -32,14 +32,25 @@ impl Desk {
 
     fn at(state: Arc<tempfile::TempDir>) -> Self {
         let (logs, done) = Logs::new();
-        let (events, told) = mpsc::unbounded_channel();
+        let (events, mut happened) = mpsc::unbounded_channel();
+        let (tell, told) = mpsc::unbounded_channel();
         let ledger = Ledger::open(state.path()).expect("a ledger");
-        let process = Process::new(
+        let process = Arc::new(Process::new(
             Config { program: env!("CARGO_BIN_EXE_longshore").into(), words: vec!["shim".into()] },
             ledger,
             logs.clone(),
             events,
-        );
+        ));
+        let allows = Arc::downgrade(&process);
+        tokio::spawn(async move {
+            while let Some(event) = happened.recv().await {
+                match event {
+                    // The gate is open.
+                    RuntimeEvent::Prepared(token) => drop(allows.upgrade().map(|process| process.run(token))),
+                    event => drop(tell.send(event)),
+                }
+            }
+        });
         Self { state, process, logs, told, done, seen: Vec::new() }
     }
 
@@ -178,7 +189,8 @@ async fn a_program_that_ignores_being_asked_is_killed_after_its_grace() {
 
 /// A script that says by a file when it no longer hears SIGTERM.
 fn deaf(desk: &Desk, job: u64) -> String {
-    format!("trap '' TERM; : >{}; while true; do sleep 0.1; done", ready(desk, job).display())
+    let test = std::process::id();
+    format!("trap '' TERM; : >{}; while [ -d /proc/{test} ]; do sleep 0.1; done", ready(desk, job).display())
 }
 
 fn ready(desk: &Desk, job: u64) -> PathBuf {

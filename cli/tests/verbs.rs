@@ -191,7 +191,11 @@ fn a_refusal_is_one_line_with_the_next_step_and_a_code_for_scripts() {
         let stub = Stub::new();
         stub.on("POST /api/jobs/7/retry", status, PROBLEM, &problem(400, code, "do that"));
         let said = said(&mut stub.longshore(&["retry", "7"]));
-        let err = format!("error: it is so [{code}]; do that\n");
+        let hint = match exit {
+            3 => "give the API's token with --token-file or LONGSHORE_API_TOKEN_FILE",
+            _ => "do that",
+        };
+        let err = format!("error: it is so [{code}]; {hint}\n");
         assert_eq!(said, Said { code: exit, out: String::new(), err });
     }
 }
@@ -219,6 +223,18 @@ fn cancel_goes_on_after_a_job_that_cannot_be_cancelled() {
 }
 
 #[test]
+fn release_says_what_becomes_of_each_job() {
+    let stub = Stub::new();
+    let refusal = r#"{"detail":"the job is running","code":"nothing_to_release","hint":"cancel it"}"#;
+    stub.on("POST /api/jobs/1/release", "200 OK", JSON, &job(1, r#""state":"queued""#))
+        .on("POST /api/jobs/2/release", "409 Conflict", PROBLEM, refusal)
+        .on("POST /api/jobs/3/release", "200 OK", JSON, &job(3, r#""state":"cancelled""#));
+    let said = said(&mut stub.longshore(&["release", "1", "2", "3"]));
+    assert_eq!((said.code, said.out.as_str()), (5, "job 1 goes on\njob 3 is cancelled\n"));
+    assert_eq!(said.err, "error: job 2: the job is running [nothing_to_release]; cancel it\n");
+}
+
+#[test]
 fn a_worker_may_be_named() {
     let worker =
         r#"{"id":3,"name":"anna","state":"ready","slots":4,"busy":1,"since":"2026-03-01T09:30:00.000Z"}"#;
@@ -231,9 +247,30 @@ fn a_worker_may_be_named() {
     );
     let cordon = said(&mut stub.longshore(&["cordon", "anna"]));
     assert_eq!((cordon.code, cordon.out.as_str()), (0, "worker anna takes nothing new\n"));
+    stub.on("POST /api/workers/3/drain?deadline=1h30m", "200 OK", JSON, worker);
+    let drain = said(&mut stub.longshore(&["drain", "anna", "--deadline", "1h30m"]));
+    assert_eq!((drain.code, drain.out.as_str()), (0, "worker anna finishes what it has, and leaves\n"));
+    stub.on("POST /api/workers/3/stop-unmanaged?job=12&fence=30", "200 OK", JSON, worker);
+    let stop = said(&mut stub.longshore(&["stop-unmanaged", "3", "12#30"]));
+    assert_eq!((stop.code, stop.out.as_str()), (0, "worker 3 stops what this server never gave\n"));
+    assert_eq!(said(&mut stub.longshore(&["stop-unmanaged", "3", "12"])).code, 2);
+    stub.on("POST /api/workers/3/forget", "204 No Content", JSON, "");
+    let forget = said(&mut stub.longshore(&["forget", "3"]));
+    assert_eq!((forget.code, forget.out.as_str()), (0, "worker 3 is forgotten\n"));
+    assert_eq!(said(&mut stub.longshore(&["forget", "3", "-o", "json"])).out, "");
     let unknown = said(&mut stub.longshore(&["drain", "bert"]));
     assert_eq!(unknown.code, 4);
     assert_eq!(unknown.err, "error: no worker is called \"bert\"; 'longshore workers --all' lists them\n");
+}
+
+#[test]
+fn reload_tells_what_has_changed() {
+    let stub = Stub::new();
+    let changed = r#"{"definitions":2,"added":["backup"],"changed":["resize"],"removed":[],"warnings":["jobs.yaml:3:1: odd"]}"#;
+    stub.on("POST /api/definitions/reload", "200 OK", JSON, changed);
+    let reloaded = said(&mut stub.longshore(&["reload"]));
+    assert_eq!(reloaded.out, "2 definitions; added: backup; changed: resize\n");
+    assert_eq!((reloaded.code, reloaded.err.as_str()), (0, "warning: jobs.yaml:3:1: odd\n"));
 }
 
 #[test]
@@ -305,4 +342,36 @@ fn a_reader_that_has_read_enough_is_no_error() {
     drop(reader);
     let said = said(stub.longshore(&["workers", "-o", "json"]).stdout(writer));
     assert_eq!((said.code, said.err.as_str()), (0, ""));
+}
+
+#[test]
+fn show_tells_every_attempt_and_what_is_waited_for() {
+    let stub = Stub::new();
+    let story = r#""state":"running","attempt_count":2,"worker":{"id":2,"name":"w2"},
+        "pending_reason":{"code":"worker_unreachable","text":"its worker has been unreachable since noon"},
+        "attempts":[
+          {"number":1,"worker":{"id":1,"name":"w1"},"outcome":"timed_out","exit_code":143,"ran_ms":2000,"container":"pid 7","message":"stopped"},
+          {"number":2,"worker":{"id":2,"name":"w2"},"container":"pid 8"}],
+        "timeline":[{"at":"2026-01-02T03:04:05.000Z","event":"late_report","attempt":1,"worker":{"id":1,"name":"w1"},"text":"it said \"failed\""}]"#;
+    stub.on("GET /api/jobs/7", "200 OK", JSON, &job(7, story));
+    let said = said(&mut stub.longshore(&["show", "7"]));
+    let line = |words: &[&str]| {
+        let is_meant = |line: &&str| line.split_whitespace().collect::<Vec<_>>().join(" ") == words.join(" ");
+        assert!(said.out.lines().any(|it| is_meant(&it)), "{words:?} in {}", said.out);
+    };
+    line(&["state", "running"]);
+    line(&["why", "its worker has been unreachable since noon"]);
+    line(&["1", "w1", "timed out", "143", "2.0s", "pid 7", "stopped"]);
+    line(&["2", "w2", "running", "pid 8"]);
+    line(&["2026-01-02T03:04:05.000Z", "late report", "1", "w1", "it said \"failed\""]);
+}
+
+#[test]
+fn show_tells_what_has_been_removed_since() {
+    let stub = Stub::new();
+    let story = r#""state":"queued","retry_of":3,"retry_of_removed":true,"late_reports_left_out":64"#;
+    stub.on("GET /api/jobs/7", "200 OK", JSON, &job(7, story));
+    let said = said(&mut stub.longshore(&["show", "7"]));
+    assert!(said.out.contains("retry of     3, removed since\n"), "{said:?}");
+    assert!(said.out.ends_with("and 64 more late reports\n"), "{said:?}");
 }

@@ -37,7 +37,7 @@ impl Dev {
 
     fn longshore(&self, arguments: &[&str]) -> Command {
         let mut command = longshore(arguments);
-        command.env("LONGSHORE_URL", &self.url);
+        command.env("LONGSHORE_SERVER", &self.url);
         command
     }
 
@@ -118,6 +118,23 @@ fn a_worker_is_cordoned_by_name_and_jobs_wait_for_a_reason() {
     let waits = said(&mut dev.longshore(&["run", "say"]));
     assert!(waits.out.starts_with("job 2 is queued"), "{waits:?}");
     dev.until_said(&["workers"], "(cordoned)");
+    let why = said(&mut dev.longshore(&["explain", "2"]));
+    assert!(
+        why.out.starts_with("job 2 (say) is queued: the workers that could run it are cordoned"),
+        "{why:?}"
+    );
+    assert!(why.out.contains("\n 1  dev     unable   it is cordoned\n"), "{why:?}");
+    let why = said(&mut dev.longshore(&["explain", "1"]));
+    assert_eq!(why.out, "job 1 (say) is succeeded: it has ended: succeeded\n");
+    let labelled = said(&mut dev.longshore(&["label", "dev", "zone=b", "rack=7"]));
+    assert_eq!(labelled.out, "worker dev has the labels rack=7 zone=b\n");
+    assert_eq!(said(&mut dev.longshore(&["label", "1", "rack-"])).out, "worker dev has the labels zone=b\n");
+    dev.until_said(&["workers"], " zone=b ");
+    assert_eq!(said(&mut dev.longshore(&["label", "1", "=b"])).code, 2);
+
+    assert_eq!(said(&mut dev.longshore(&["slots", "dev", "3"])).out, "worker dev runs 3 jobs at once\n");
+    let none = said(&mut dev.longshore(&["slots", "dev", "0"]));
+    assert!(none.code != 0 && none.err.contains("cordon"), "{none:?}");
     assert_eq!(said(&mut dev.longshore(&["uncordon", "1"])).code, 0);
     assert_eq!(said(&mut dev.longshore(&["logs", "-f", "2"])).out, "hello\n");
 }

@@ -10,24 +10,28 @@
 //! found here after a crash is true; what is missing had not happened, and what is torn counts as missing. A directory that does not
 //! say which attempt it is for is set aside, never fatal.
 
+#[cfg(any(test, fuzzing))]
+pub mod fuzz;
 mod ledger;
+mod outputs;
 mod record;
+mod stopping;
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use protocol::Timestamp;
-use protocol::order::StopCause;
-use protocol::report::{OutputLengths, Stream};
+use protocol::report::OutputLengths;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use worker::input::Exit;
 use worker::step::Launch;
 
 pub use ledger::Ledger;
+pub use stopping::Stopping;
 
 /// The directory of one attempt. A cheap handle: everything is read and written by name.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,8 +46,8 @@ pub struct Entry {
     pub dir: AttemptDir,
     /// What was run.
     pub launch: Launch,
-    /// Why it was being stopped.
-    pub stopping: Option<StopCause>,
+    /// Why it was being stopped, if that came before its end.
+    pub stopping: Option<Stopping>,
     /// How it ended.
     pub ending: Option<Ending>,
 }
@@ -149,49 +153,24 @@ impl AttemptDir {
         Ok(record.into())
     }
 
-    /// One of its outputs, to be appended to.
-    ///
-    /// # Errors
-    /// The file cannot be opened.
-    pub fn output(&self, stream: Stream) -> Result<File, Error> {
-        let path = self.path.join(stream.name());
-        OpenOptions::new().append(true).create(true).mode(0o600).open(&path).map_err(at(&path))
-    }
-
-    /// One of its outputs, to be read and to be freed behind the reader.
-    ///
-    /// # Errors
-    /// The file cannot be opened.
-    pub fn reader(&self, stream: Stream) -> Result<File, Error> {
-        let path = self.path.join(stream.name());
-        OpenOptions::new().read(true).write(true).open(&path).map_err(at(&path))
-    }
-
-    /// How much is in the output files, freed parts included.
-    #[must_use]
-    pub fn lengths(&self) -> OutputLengths {
-        let length = |stream: Stream| fs::metadata(self.path.join(stream.name())).map_or(0, |it| it.size());
-        OutputLengths { stdout: length(Stream::Stdout), stderr: length(Stream::Stderr) }
-    }
-
     /// Keeps why it is being stopped; the cause that was kept first stays and is given back.
     ///
     /// # Errors
     /// The disk is full.
-    pub fn record_stopping(&self, cause: StopCause) -> Result<StopCause, Error> {
+    pub fn record_stopping(&self, stopping: Stopping) -> Result<Stopping, Error> {
         if let Some(first) = self.stopping()? {
             return Ok(first);
         }
-        self.replace(STOPPING, &record::Cause::from(cause))?;
-        Ok(cause)
+        self.replace(STOPPING, &record::Stopped::from(stopping))?;
+        Ok(stopping)
     }
 
     /// Why it is being stopped, if somebody had said so.
     ///
     /// # Errors
     /// The file cannot be read.
-    pub fn stopping(&self) -> Result<Option<StopCause>, Error> {
-        Ok(self.read_if_any::<record::Cause>(STOPPING)?.map(StopCause::from))
+    pub fn stopping(&self) -> Result<Option<Stopping>, Error> {
+        Ok(self.read_if_any::<record::Stopped>(STOPPING)?.map(Stopping::from))
     }
 
     /// Keeps how it ended; what was kept first stays.
@@ -306,7 +285,10 @@ impl AttemptDir {
     }
 
     fn entry(self) -> Result<Entry, Error> {
-        Ok(Entry { launch: self.launch()?, stopping: self.stopping()?, ending: self.ending()?, dir: self })
+        let (stopping, ending) = (self.stopping()?, self.ending()?);
+        // Both are kept by the same clock: if that was set back since, both are of the future, and their order is all that is left.
+        let stopping = stopping.filter(|stop| ending.as_ref().is_none_or(|ending| ending.at >= stop.at));
+        Ok(Entry { launch: self.launch()?, stopping, ending, dir: self })
     }
 
     fn read<T: DeserializeOwned>(&self, name: &str) -> Result<T, Error> {

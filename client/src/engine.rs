@@ -5,7 +5,7 @@ use std::future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use protocol::{Report, RuntimeKind, Token};
+use protocol::{Report, RuntimeKind, Token, Uptime};
 use tokio::sync::mpsc;
 use worker::input::{Leave, RuntimeEvent};
 use worker::{Effect, Input, Worker};
@@ -139,10 +139,16 @@ impl Engine {
         for effect in effects {
             match effect {
                 Effect::Send(report) => self.say(report),
+                Effect::Contact(at) => self.note_contact(at),
                 Effect::Start(launch) => {
                     tracing::debug!(attempt = %launch.token, name = %launch.name, "starts");
                     if let Some(runtime) = self.runtime(launch.spec.runtime) {
                         runtime.start(launch);
+                    }
+                }
+                Effect::Run { token, runtime } => {
+                    if let Some(runtime) = self.runtime(runtime) {
+                        runtime.run(token);
                     }
                 }
                 Effect::Stop { token, runtime, cause, step } => {
@@ -158,6 +164,10 @@ impl Engine {
                     if let Some(runtime) = self.runtime(runtime) {
                         runtime.forget(token);
                     }
+                }
+                Effect::Evict(token) => {
+                    tracing::warn!(attempt = %token, "the server wants a container stopped that another worker has left here");
+                    self.runtimes.iter().for_each(|runtime| runtime.evict(token));
                 }
                 Effect::Probe { like, why } => {
                     tracing::error!(runtime = %like.runtime, "no job starts here any more until a probe has worked: {why}");
@@ -180,6 +190,13 @@ impl Engine {
         }
         if let Some(link) = &self.link {
             link.say(report);
+        }
+    }
+
+    fn note_contact(&self, at: Uptime) {
+        if let Err(error) = self.identity.note_contact(at) {
+            // The next process takes it for the worst, and stops what must not outlive the contact.
+            tracing::error!("cannot keep when the server was heard: {}", crate::ws::chain(&error));
         }
     }
 

@@ -5,15 +5,16 @@
 //! secret       32 random bytes: proof of identity, and nobody else's to read
 //! incarnation  how often a worker was started here
 //! membership   which installation it has joined, and as whom
+//! contact      when the server was heard last, in the uptime of which boot; only while something depends on it
 //! ```
-//! Each file is replaced as a whole and synced, so a crash leaves the old one or the new one.
+//! Each file is replaced as a whole, so a crash leaves the old one or the new one; all but the last are synced.
 
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use protocol::{ClusterId, Incarnation, WorkerId};
+use protocol::{ClusterId, Incarnation, Uptime, WorkerId};
 use rand::TryRng;
 use rand::rngs::SysRng;
 
@@ -143,6 +144,29 @@ impl Identity {
         self.membership = Some(membership);
         Ok(())
     }
+
+    /// What [`Identity::note_contact`] has kept, if the machine was not booted since.
+    #[must_use]
+    pub fn contact(&self) -> Option<Uptime> {
+        let text = fs::read_to_string(self.dir.join(CONTACT)).ok()?;
+        let (boot, nanos) = text.trim().split_once(' ')?;
+        (boot == this_boot()).then(|| nanos.parse().ok().map(Uptime)).flatten()
+    }
+
+    /// Keeps this for the next process. It need not survive the machine: nothing that depends on it does.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub fn note_contact(&self, at: Uptime) -> Result<(), IdentityError> {
+        let path = self.dir.join(CONTACT);
+        let text = format!("{} {}\n", this_boot(), at.0);
+        put(&path, text.as_bytes(), |_| Ok(())).map_err(|cause| io_error(&path, cause))
+    }
+}
+
+/// Each boot of a machine has another one.
+fn this_boot() -> String {
+    fs::read_to_string(BOOT_ID).map(|id| id.trim().to_owned()).unwrap_or_default()
 }
 
 fn make(dir: &Path) -> Result<(), IdentityError> {
@@ -209,15 +233,17 @@ fn read(path: &Path) -> Result<Option<Vec<u8>>, IdentityError> {
 
 /// Puts a new file in the place of the old one, readable by nobody else, and waits until the disk has it.
 fn replace(path: &Path, bytes: &[u8]) -> Result<(), IdentityError> {
+    let written = put(path, bytes, File::sync_all)
+        .and_then(|()| path.parent().map_or(Ok(()), |dir| File::open(dir)?.sync_all()));
+    written.map_err(|cause| io_error(path, cause))
+}
+
+fn put(path: &Path, bytes: &[u8], settle: impl FnOnce(&File) -> io::Result<()>) -> io::Result<()> {
     let fresh = path.with_extension("new");
-    let write = || {
-        let mut file = OpenOptions::new().create(true).truncate(true).write(true).mode(0o600).open(&fresh)?;
-        file.write_all(bytes)?;
-        file.sync_all()?;
-        fs::rename(&fresh, path)?;
-        path.parent().map_or(Ok(()), |dir| File::open(dir)?.sync_all())
-    };
-    write().map_err(|cause| io_error(path, cause))
+    let mut file = OpenOptions::new().create(true).truncate(true).write(true).mode(0o600).open(&fresh)?;
+    file.write_all(bytes)?;
+    settle(&file)?;
+    fs::rename(&fresh, path)
 }
 
 fn io_error(path: &Path, cause: io::Error) -> IdentityError {
@@ -232,6 +258,8 @@ const LOCK: &str = "lock";
 const SECRET: &str = "secret";
 const INCARNATION: &str = "incarnation";
 const MEMBERSHIP: &str = "membership";
+const CONTACT: &str = "contact";
+const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 /// More workers than anybody runs on one host.
 const SHARERS_MAX: u32 = 1000;
 
@@ -259,6 +287,22 @@ mod tests {
         assert_eq!(second.secret(), secret);
         assert_eq!(second.incarnation(), Incarnation(2));
         assert_eq!(second.membership(), Some(joined()));
+    }
+
+    #[test]
+    fn the_last_contact_survives_a_restart_but_not_a_boot() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let identity = Identity::open(dir.path()).expect("opens");
+        assert_eq!(identity.contact(), None);
+        identity.note_contact(Uptime(5)).expect("writes");
+        identity.note_contact(Uptime(7)).expect("writes");
+        drop(identity);
+        let identity = Identity::open(dir.path()).expect("opens again");
+        assert_eq!(identity.contact(), Some(Uptime(7)));
+        for other in ["another-boot 7\n", "7", ""] {
+            fs::write(dir.path().join(CONTACT), other).expect("writes");
+            assert_eq!(identity.contact(), None, "{other:?}");
+        }
     }
 
     #[test]

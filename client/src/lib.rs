@@ -157,7 +157,7 @@ async fn survey(
         foreign.extend(survey.foreign);
         availabilities.push((runtime.kind(), survey.availability));
     }
-    (Input::Restored { attempts, foreign }, availabilities)
+    (Input::Restored { attempts, foreign, contact: identity.contact() }, availabilities)
 }
 
 fn brain(
@@ -166,13 +166,15 @@ fn brain(
     engine: Option<String>,
     runtimes: Vec<(RuntimeKind, Availability)>,
 ) -> Result<Worker, Error> {
-    let seed = SysRng.try_next_u64().map_err(Error::Random)?;
+    let draw = || SysRng.try_next_u64().map_err(Error::Random);
+    let (seed, process) = (draw()?, draw()?);
     let about = worker::Config {
         name: config.name.clone(),
         secret: identity.secret(),
         cluster: identity.membership().map(|it| it.cluster),
         rejoin: config.rejoin,
         incarnation: identity.incarnation(),
+        process,
         engine,
         version: env!("CARGO_PKG_VERSION").to_owned(),
         slots: config.slots,

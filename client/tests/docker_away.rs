@@ -4,16 +4,16 @@ mod support;
 
 use std::time::Duration;
 
-use longshore_client::attempt_dir::Ledger;
+use longshore_client::attempt_dir::{AttemptDir, Ledger, Pid};
 use longshore_client::runtime::docker::Config;
 use longshore_client::runtime::{Found, Runtime};
 use protocol::container::PullPolicy;
 use protocol::order::StopCause;
-use protocol::report::{Availability, Phase, ReleaseCause};
-use protocol::{ContainerSpec, RuntimeKind};
-use support::{Desk, Outcome, launch, spec, stand_in};
-use worker::input::{Exit, Fault, RuntimeEvent};
-use worker::step::StopStep;
+use protocol::report::{Availability, Foreign, Phase, ReleaseCause};
+use protocol::{ContainerSpec, RuntimeKind, WorkerId};
+use support::{Desk, Outcome, launch, show_ended, spec, stand_in};
+use worker::input::{Exit, Fault, Restored, RuntimeEvent};
+use worker::step::{Launch, StopStep};
 
 fn config(program: impl Into<std::path::PathBuf>) -> Config {
     Config { program: program.into(), ..Config::default() }
@@ -85,6 +85,37 @@ async fn an_attempt_that_is_handed_over_again_waits_for_the_removal_of_what_was_
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_container_that_cannot_be_removed_keeps_no_other() {
+    let dir = tempfile::tempdir().expect("a directory");
+    // All or nothing, as the worst of them do it.
+    let script = format!(
+        "cd {0}
+        case $1 in
+            rm) case \"$*\" in *-2-2*) [ -e free ] || {{ echo 'driver failed to remove root filesystem' >&2; exit 1; }};; esac;;
+            events) exec sleep 600;;
+        esac",
+        dir.path().display()
+    );
+    let desk = Desk::without_image(config(stand_in(dir.path(), &script)));
+    let ledger = Ledger::open(desk.state.path()).expect("a ledger");
+    let [first, stuck, last] = [1, 2, 3].map(|job| launch(job, spec(&["true"])));
+    for launch in [&first, &stuck, &last] {
+        ledger.create(launch).expect("a directory");
+    }
+    assert_eq!(desk.docker().survey().await.restored.len(), 3);
+
+    for launch in [&first, &stuck, &last] {
+        desk.docker().forget(launch.token);
+    }
+
+    let is_there = |it: &Launch| desk.dir(it.token).exists();
+    desk.until("the others are removed", || !is_there(&first) && !is_there(&last)).await;
+    assert!(is_there(&stuck), "a directory does not go before its container");
+    std::fs::write(dir.path().join("free"), "").expect("written");
+    desk.until("it is removed too", || !is_there(&stuck)).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn whoever_waits_for_a_pull_that_fails_shares_its_failure() {
     let dir = tempfile::tempdir().expect("a directory");
     let script = format!(
@@ -137,7 +168,99 @@ async fn an_engine_that_hangs_is_asked_for_one_removal_at_a_time() {
     }
     desk.event(|it| matches!(it, RuntimeEvent::Availability(_, Availability::Unavailable(_))).then_some(()))
         .await;
-    assert_eq!(called("rm"), 1);
+    assert!(called("inspect") <= 2, "one for all removals, and one by whoever watches the attempt");
+    assert_eq!(called("rm"), 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_container_that_had_ended_by_itself_is_not_removed_unseen() {
+    let dir = tempfile::tempdir().expect("a directory");
+    // `docker run` does not tell the end, as it does not if the engine went away meanwhile. Whoever looks first is answered when the
+    // other one has looked too, or has removed it.
+    let script = format!(
+        "cd {0}
+        eval \"last=\\${{$#}}\"
+        case $1 in
+            run) echo run >> calls; exec sleep 600;;
+            inspect) echo look >> looks
+                while [ -e $last ] && [ $(wc -l < looks) -lt 2 ]; do sleep 0.05; done
+                cat $last;;
+            rm) rm $last;;
+            events) exec sleep 600;;
+        esac",
+        dir.path().display()
+    );
+    let mut desk = Desk::without_image(config(stand_in(dir.path(), &script)));
+    show_ended(&desk, dir.path(), 1, 1, 0);
+    let token = desk.start(1, spec(&["true"]));
+    desk.until("it is run", || dir.path().join("calls").exists()).await;
+
+    desk.docker().stop(token, StopCause::Drain, StopStep::Remove);
+
+    let outcome = desk.outcome(token).await;
+    assert!(matches!(outcome, Outcome::Ended(Exit::Ran { code: 0, .. }, _)), "{outcome:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_start_that_its_worker_died_over_is_waited_for_and_not_repeated() {
+    let dir = tempfile::tempdir().expect("a directory");
+    // The container comes into being long after its worker is gone.
+    let script = format!(
+        "cd {}
+        case $1 in
+            run) echo run >> calls; while [ ! -e go ]; do sleep 0.05; done;;
+            ps) ls | grep ^longshore-;;
+            inspect) cat longshore-*;;
+            events) exec sleep 600;;
+        esac",
+        dir.path().display()
+    );
+    let mut desk = Desk::without_image(config(stand_in(dir.path(), &script)));
+    let token = desk.start(1, spec(&["true"]));
+    desk.until("it is run", || dir.path().join("calls").exists()).await;
+    // Who was started is written down a moment after the start.
+    let note = desk.dir(token).join("watcher");
+    desk.until("it is written down", || note.exists()).await;
+    std::fs::remove_file(&note).expect("not written down after all");
+
+    let survey = desk.restart().await;
+
+    assert!(matches!(survey.restored.as_slice(), [Restored { found: Found::Unknown, .. }]), "{survey:?}");
+    show_ended(&desk, dir.path(), 1, 1, 0);
+    std::fs::write(dir.path().join("go"), "").expect("written");
+    let outcome = desk.outcome(token).await;
+    assert!(matches!(outcome, Outcome::Ended(Exit::Ran { code: 0, .. }, _)), "{outcome:?}");
+    let calls = std::fs::read_to_string(dir.path().join("calls")).expect("it was called");
+    assert_eq!(calls.lines().count(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_container_that_died_with_its_engine_is_known_by_what_the_engine_has_forgotten() {
+    // Worker and engine were away together; the same end, of an engine that remembers it, is the job's own.
+    for (remembered, is_lost) in [("start abc", true), ("die abc", false)] {
+        let dir = tempfile::tempdir().expect("a directory");
+        let script = format!(
+            "cd {}
+            case $1 in
+                ps) ls | grep ^longshore-;;
+                inspect) cat longshore-*;;
+                events) [ \"$3\" = '{{{{json .}}}}' ] && exec sleep 600; echo {remembered};;
+            esac",
+            dir.path().display()
+        );
+        let mut desk = Desk::without_image(config(stand_in(dir.path(), &script)));
+        let token = show_ended(&desk, dir.path(), 1, 1, 143);
+        let survey = desk.docker().survey().await;
+        let exit = match survey.restored.as_slice() {
+            [Restored { found: Found::Ended { exit, .. }, .. }] => exit.clone(),
+            _ => match desk.outcome(token).await {
+                Outcome::Ended(exit, _) => exit,
+                refused => panic!("{refused:?}"),
+            },
+        };
+        assert_eq!(matches!(exit, Exit::DaemonLost { .. }), is_lost, "{exit:?}");
+        assert_eq!(matches!(exit, Exit::Ran { code: 143, .. }), !is_lost, "{exit:?}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -156,20 +279,7 @@ async fn ends_that_nobody_saw_are_asked_for_together() {
     );
     let desk = Desk::without_image(config(stand_in(dir.path(), &script)));
     for job in [1, 2, 3] {
-        let token = launch(job, spec(&[])).token;
-        let name = desk.name(token);
-        let container = serde_json::json!({
-            "Id": "abc", "Name": format!("/{name}"), "Created": "2026-01-01T00:00:00Z", "Image": "app",
-            "Labels": {
-                "longshore.cluster": desk.membership.cluster.to_string(), "longshore.worker": "1",
-                "longshore.job": token.job.to_string(), "longshore.fence": token.fence.to_string(),
-                "longshore.nonce": token.nonce.to_string(),
-            },
-            "State": {
-                "Status": "exited", "ExitCode": 0, "StartedAt": "2026-01-01T00:00:00Z", "FinishedAt": "2026-01-01T00:00:01Z",
-            },
-        });
-        std::fs::write(dir.path().join(name), format!("{container}\n")).expect("written");
+        show_ended(&desk, dir.path(), job, 1, 0);
     }
     let survey = desk.docker().survey().await;
     assert_eq!(survey.restored.len(), 3, "{survey:?}");
@@ -179,4 +289,53 @@ async fn ends_that_nobody_saw_are_asked_for_together() {
             "{restored:?}"
         );
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_engine_that_was_silent_at_the_start_is_asked_for_what_no_directory_tells() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let script = format!(
+        "cd {0}
+        [ -e up ] || {{ echo 'Cannot connect to the Docker daemon at unix:///x. Is the docker daemon running?' >&2; exit 1; }}
+        case $1 in
+            version) echo 1;;
+            ps) ls | grep ^longshore-;;
+            inspect) shift 5; cat $*;;
+            rm) exec sleep 600;;
+            events) exec sleep 600;;
+        esac",
+        dir.path().display()
+    );
+    let mut desk = Desk::without_image(config(stand_in(dir.path(), &script)));
+    let [known, unknown, removed] = [1, 2, 3].map(|job| show_ended(&desk, dir.path(), job, 1, 0));
+    let stranger = show_ended(&desk, dir.path(), 4, 2, 0);
+    let ledger = Ledger::open(desk.state.path()).expect("a ledger");
+    for job in [1, 3] {
+        ledger.create(&launch(job, spec(&["true"]))).expect("a directory");
+    }
+    let pid = Pid { pid: u32::MAX, started: 1 };
+    AttemptDir::at(&desk.dir(known)).record_watcher(pid).expect("written");
+    let survey = desk.docker().survey().await;
+    let mut found: Vec<_> = survey.restored.iter().map(|it| (it.launch.token, &it.found)).collect();
+    found.sort_unstable_by_key(|(token, _)| *token);
+    assert_eq!(found, [(known, &Found::Unknown), (removed, &Found::Unknown)]);
+    // Everything about it was durable before; only the engine could not be told.
+    desk.docker().forget(removed);
+
+    std::fs::write(dir.path().join("up"), "").expect("written");
+    let available = RuntimeEvent::Availability(RuntimeKind::Docker, Availability::Available);
+    desk.event(|it| (*it == available).then_some(())).await;
+
+    let surveyed = desk.seen.iter().find_map(|it| match it {
+        RuntimeEvent::Surveyed { attempts, foreign } => Some((attempts, foreign)),
+        _ => None,
+    });
+    let (attempts, foreign) = surveyed.expect("it was told before");
+    let found: Vec<_> = attempts.iter().map(|it| (it.launch.token, &it.found)).collect();
+    let [(token, Found::Ended { exit: Exit::Ran { code: 0, .. }, .. })] = found[..] else {
+        panic!("{found:?}")
+    };
+    assert_eq!(token, unknown);
+    assert_eq!(*foreign, [Foreign { worker: WorkerId(2), token: stranger }]);
+    let Outcome::Ended(Exit::Ran { code: 0, .. }, _) = desk.outcome(known).await else { panic!() };
 }

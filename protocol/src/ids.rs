@@ -1,7 +1,7 @@
 //! Names of things that are counted: newtypes, so that a job can never be passed where a fence is meant.
 //!
 //! All of them are assigned by a brain or a body and mean nothing by themselves; only the order of [`Fence`]s of one job and of
-//! [`ReportNo`]s of one incarnation is ever compared.
+//! [`ReportNo`]s of one process is ever compared.
 
 use alloc::string::String;
 use core::fmt;
@@ -37,7 +37,7 @@ number_types! {
     Epoch(u64);
     /// One life of a worker process: the start counter of its state directory.
     Incarnation(u64);
-    /// The number of a report within one incarnation, from 1; zero is "none yet".
+    /// The number of a report within one process of a worker, from 1; zero is "none yet".
     ReportNo(u64);
 }
 

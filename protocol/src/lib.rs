@@ -16,6 +16,7 @@ pub mod close;
 pub mod container;
 pub mod ids;
 pub mod order;
+pub mod output;
 pub mod report;
 pub mod time;
 pub mod wire;

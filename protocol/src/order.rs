@@ -97,6 +97,23 @@ impl Default for Intervals {
     }
 }
 
+impl Intervals {
+    /// A connection on which nothing at all has arrived for so long is dead: half a lease (15 s), so that another one is there before
+    /// the lease runs out. Never so short that a busy machine looks like a dead one.
+    #[must_use]
+    pub fn silence_max(&self) -> Duration {
+        (self.lease / 2).max(SILENCE_MIN)
+    }
+
+    /// Between two pings of one side: three chances to be answered before that.
+    #[must_use]
+    pub fn ping(&self) -> Duration {
+        self.silence_max() / 3
+    }
+}
+
+const SILENCE_MIN: Duration = Duration::from_millis(300);
+
 /// A definition as the worker needs it.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct Definition {
@@ -169,9 +186,15 @@ pub enum StopCause {
     Pinning,
     /// The worker leaves and does not wait.
     Drain,
+    /// The worker has lost its server, and the container must not outlive that. Workers say so to themselves; no server orders it.
+    SelfFence,
 }
 
 impl StopCause {
+    /// Every cause, in the order of their declaration.
+    pub const ALL: [Self; 6] =
+        [Self::Cancel, Self::Timeout, Self::Superseded, Self::Pinning, Self::Drain, Self::SelfFence];
+
     /// As it is shown in `stopping`.
     #[must_use]
     pub const fn name(self) -> &'static str {
@@ -181,6 +204,7 @@ impl StopCause {
             Self::Superseded => "superseded",
             Self::Pinning => "pinning",
             Self::Drain => "drain",
+            Self::SelfFence => "self_fence",
         }
     }
 }
@@ -190,7 +214,7 @@ impl StopCause {
 pub struct Configure {
     /// How many containers may run at once.
     pub slots: Option<u32>,
-    /// Whether the worker finishes what it has and leaves.
+    /// Whether the server wants the worker to finish what it has and leave. No takes that order back, and no other.
     pub drain: bool,
     /// New intervals, from the next heartbeat on.
     pub intervals: Option<Intervals>,

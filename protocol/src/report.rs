@@ -12,6 +12,7 @@ use bincode::{Decode, Encode};
 use crate::container::RuntimeKind;
 use crate::ids::{ClusterId, Incarnation, ReportNo, Revision, Token, WorkerId};
 use crate::order::VersionRange;
+pub use crate::output::{Chunk, ChunkData, Stream};
 
 /// One message from a worker to its server.
 #[derive(Clone, Debug, PartialEq)]
@@ -27,7 +28,7 @@ pub enum Report {
     /// Everything that this worker knows of: after Welcome, before it may start anything.
     Inventory(Inventory),
     /// Attempts given back unstarted.
-    Released(Numbered<(Token, ReleaseCause)>),
+    Released(Numbered<Released>),
     /// I am alive.
     Heartbeat(Heartbeat),
     /// Bytes that containers wrote.
@@ -42,6 +43,9 @@ pub enum Report {
     Wanted(Vec<Revision>),
     /// About to create these containers; wait for the acknowledgement.
     Starting(Numbered<Token>),
+    /// All containers of this cluster on this engine that belong to other workers, when somebody has looked again and found any. The
+    /// answer is a Cancel for each that is to be stopped although its own worker cannot be told to.
+    Foreign(Vec<Foreign>),
 }
 
 /// A list of reports with consecutive numbers.
@@ -76,6 +80,9 @@ pub struct Hello {
     pub rejoin: bool,
     /// Which start of the worker this is.
     pub incarnation: Incarnation,
+    /// Drawn when the process began: tells it from every other one, also from one that was started as often from a copy of its state
+    /// directory.
+    pub process: u64,
     /// The Docker engine's own id, if there is one: tells workers that share an engine.
     pub engine: Option<String>,
     /// The version of the worker's program.
@@ -96,6 +103,7 @@ impl core::fmt::Debug for Hello {
         f.debug_struct("Hello")
             .field("name", &self.name)
             .field("incarnation", &self.incarnation)
+            .field("process", &self.process)
             .field("slots", &self.slots)
             .field("backlog", &self.backlog)
             .field("runtimes", &self.runtimes)
@@ -247,6 +255,17 @@ pub struct OutputLengths {
     pub stderr: u64,
 }
 
+/// An attempt is given back unstarted.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct Released {
+    /// Which.
+    pub token: Token,
+    /// Why.
+    pub cause: ReleaseCause,
+    /// For people: what is in the way, in one line; empty if the cause says it all.
+    pub why: String,
+}
+
 /// Why an attempt is given back unstarted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Encode, Decode)]
 pub enum ReleaseCause {
@@ -272,6 +291,18 @@ impl ReleaseCause {
             Self::Draining => "draining",
             Self::RuntimeUnavailable => "runtime_unavailable",
             Self::Policy => "policy",
+        }
+    }
+
+    /// For people, where nobody has said more.
+    #[must_use]
+    pub const fn words(self) -> &'static str {
+        match self {
+            Self::Recalled => "the server asked for it",
+            Self::Full => "its worker had no room",
+            Self::Draining => "its worker leaves",
+            Self::RuntimeUnavailable => "its runtime does not answer on this worker",
+            Self::Policy => "this worker does not allow it",
         }
     }
 }
@@ -333,64 +364,6 @@ pub struct Heartbeat {
     pub load_milli: u32,
     /// Free bytes where the state directory is.
     pub disk_free_bytes: u64,
-}
-
-/// Bytes that a container wrote.
-#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
-pub struct Chunk {
-    /// Whose.
-    pub token: Token,
-    /// Where it wrote them.
-    pub stream: Stream,
-    /// How many bytes of that stream came before.
-    pub offset: u64,
-    /// The bytes, or how many of them were given up.
-    pub data: ChunkData,
-}
-
-impl Chunk {
-    /// The offset after this chunk.
-    #[must_use]
-    pub fn end(&self) -> u64 {
-        self.offset.saturating_add(match &self.data {
-            ChunkData::Bytes(bytes) | ChunkData::Replayed(bytes) => bytes.len() as u64,
-            ChunkData::Gap(bytes) => *bytes,
-        })
-    }
-}
-
-/// What a chunk holds.
-#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
-pub enum ChunkData {
-    /// As they were written.
-    Bytes(Vec<u8>),
-    /// Read again from the engine's log: the same for text, not always for binary.
-    Replayed(Vec<u8>),
-    /// This many bytes were given up.
-    Gap(u64),
-}
-
-/// Where a program writes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Encode, Decode)]
-pub enum Stream {
-    /// Standard output.
-    Stdout,
-    /// Standard error.
-    Stderr,
-}
-
-impl Stream {
-    /// Both, in order.
-    pub const ALL: [Self; 2] = [Self::Stdout, Self::Stderr];
-
-    /// As it is shown and asked for.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Stdout => "stdout",
-            Self::Stderr => "stderr",
-        }
-    }
 }
 
 /// The worker's own state.

@@ -79,15 +79,15 @@ struct Body<'a> {
 
 impl<'a> Body<'a> {
     /// Looks up the tag among `names`; `None` if it is unknown and may be skipped.
-    fn open(frame: &'a [u8], names: &[&'static str]) -> Result<Option<(u8, Self)>, DecodeError> {
+    fn open(frame: &'a [u8], names: &tags::Names) -> Result<Option<(u8, Self)>, DecodeError> {
         if frame.len() > FRAME_BYTES_MAX {
             return Err(DecodeError::TooLarge { message: "frame", what: "bytes", limit: FRAME_BYTES_MAX });
         }
         let Some((&tag, bytes)) = frame.split_first() else {
             return Err(DecodeError::Malformed { message: "frame", at: 0, why: "it is empty" });
         };
-        match names.get(usize::from(tag)) {
-            Some(&message) => Ok(Some((tag, Self { message, bytes }))),
+        match names.of(tag) {
+            Some(message) => Ok(Some((tag, Self { message, bytes }))),
             None if tag >= SKIPPABLE_FROM => Ok(None),
             None => Err(DecodeError::UnknownTag { tag }),
         }

@@ -1,12 +1,18 @@
 //! Every invariant of the scheduler, checked from the outside of its verbs: called after each step in tests and in the simulation.
 
+use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
 use protocol::JobId;
 
+use crate::definitions::DefinitionNo;
+use crate::explain;
+use crate::fleet::Link;
+use crate::forming::UnderWay;
 use crate::job::{Job, Standing};
+use crate::on;
 use crate::scheduler::Scheduler;
 use crate::timers::{Alarm, Date};
 
@@ -17,8 +23,10 @@ pub fn audit(it: &Scheduler) -> Vec<String> {
     faults.extend(it.ready.faults().into_iter().map(ToString::to_string));
     faults.extend(it.fleet.faults().into_iter().map(ToString::to_string));
     let mut queued = 0;
+    let mut uses: BTreeMap<DefinitionNo, u64> = BTreeMap::new();
     for (id, job) in &it.jobs {
-        queued += usize::from(matches!(job.standing, Standing::Queued(_)));
+        *uses.entry(job.definition).or_default() += 1;
+        queued += usize::from(matches!(job.standing, Standing::Queued(_)) && !it.forming.hides(*id));
         if let Some(fault) = fault_of(it, *id, job) {
             faults.push(format!("job {id}: {fault}"));
         }
@@ -26,12 +34,31 @@ pub fn audit(it: &Scheduler) -> Vec<String> {
     if queued != it.ready.lanes().map(|(_, waiting)| waiting).sum::<usize>() {
         faults.push("somebody waits in a lane who is not queued".into());
     }
+    for (lane, _) in it.ready.lanes() {
+        let Some(definition) = it.definitions.at(lane.definition()) else { continue };
+        let is_able = |worker| explain::obstacles(worker, definition, lane.pinned_to()).next().is_none();
+        if let Some((id, _)) = it.fleet.iter().find(|(_, worker)| is_able(worker)) {
+            faults.push(format!("jobs wait in lane {lane:?}, although nothing keeps worker {id} from them"));
+        }
+    }
     for (id, worker) in it.fleet.iter() {
+        if worker.claims.until.is_some_and(|at| !it.timers.has_alarm(at, Alarm::Copies(id))) {
+            faults.push(format!("worker {id}: nobody notices when its copies are gone"));
+        }
         for job in &worker.held {
             let holder = it.jobs.get(job).and_then(Job::attempt).map(|attempt| attempt.worker);
             if holder != Some(id) {
                 faults.push(format!("worker {id} seems to hold job {job}, which says {holder:?}"));
             }
+        }
+        for token in worker.unmanaged.keys() {
+            if it.jobs.get(&token.job).and_then(Job::attempt).is_some_and(|attempt| attempt.is(*token, id)) {
+                faults.push(format!("worker {id} has {token}, which counts as a stranger and is not"));
+            }
+        }
+        let heartbeat = worker.heartbeat.unwrap_or(it.config.intervals.heartbeat);
+        if matches!(worker.link, Link::Ready(_)) && on::wanted_of(it, id).is_some_and(|it| it < heartbeat) {
+            faults.push(format!("worker {id} is heard of less often than what it has wants"));
         }
         for place in &worker.prefetched {
             if !it.jobs.get(&place.job()).and_then(Job::attempt).is_some_and(|attempt| attempt.prefetched) {
@@ -44,6 +71,17 @@ pub fn audit(it: &Scheduler) -> Vec<String> {
             faults.push(format!("a phase is kept for job {job}, which has no attempt"));
         }
     }
+    for number in it.forming.batches().flat_map(|batch| &batch.definitions) {
+        *uses.entry(*number).or_default() += 1;
+    }
+    if it.definitions.counts().any(|(number, count)| uses.get(&number).copied().unwrap_or_default() != count)
+    {
+        faults.push("a definition is kept for nobody, or may be dropped too early".into());
+    }
+    if it.forming.batches().any(|batch| batch.rest.len() == 0) {
+        faults.push("a batch is made, and was not answered".into());
+    }
+    faults.extend(it.forming.under_way().and_then(|batch| members_fault(it, batch)).map(ToString::to_string));
     faults
 }
 
@@ -53,6 +91,9 @@ fn fault_of(it: &Scheduler, id: JobId, job: &Job) -> Option<&'static str> {
     }
     if id > it.last.job {
         return Some("its number was never given");
+    }
+    if let Some(batch) = it.forming.under_way().filter(|_| it.forming.hides(id)) {
+        return hidden_fault(it, batch, id, job);
     }
     match &job.standing {
         Standing::Scheduled if !it.timers.has_date(job.due_at, Date::Due(id)) => {
@@ -78,4 +119,33 @@ fn fault_of(it: &Scheduler, id: JobId, job: &Job) -> Option<&'static str> {
         }
         _ => None,
     }
+}
+
+/// A member of a batch that is not made yet waits with its batch, and nowhere else.
+fn hidden_fault(it: &Scheduler, batch: &UnderWay, id: JobId, job: &Job) -> Option<&'static str> {
+    let (with_batch, elsewhere) = match &job.standing {
+        Standing::Queued(lane) => {
+            let place = job.place(id);
+            (batch.lanes.get(lane).is_some_and(|run| run.contains(&place)), it.ready.contains(*lane, place))
+        }
+        Standing::Scheduled => {
+            (batch.dates.contains(&(job.due_at, id)), it.timers.has_date(job.due_at, Date::Due(id)))
+        }
+        Standing::Held(_) | Standing::Quarantined => (false, true),
+    };
+    match (with_batch, elsewhere) {
+        (_, true) => Some("it takes part before its batch is made"),
+        (false, false) => Some("its batch does not know it"),
+        (true, false) => None,
+    }
+}
+
+fn members_fault(it: &Scheduler, batch: &UnderWay) -> Option<&'static str> {
+    let made = batch.made();
+    if batch.last() > it.last.job {
+        return Some("the numbers of a batch may be given again");
+    }
+    let is_there = |id: u64| it.jobs.contains_key(&JobId(id));
+    let complete = it.forming.hidden() as u64 == made.end - made.start && made.clone().all(is_there);
+    (!complete).then_some("not all members of a batch are there that were made")
 }

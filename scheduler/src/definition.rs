@@ -35,7 +35,20 @@ impl Definition {
     pub const fn runtime(&self) -> RuntimeKind {
         self.container.runtime
     }
+
+    /// From the last heartbeat of a silent worker until its attempts are given up: `lost_after`. But a container that its worker fences
+    /// off is gone by the clock of that worker; if that one may go so slow, and ours so fast, that it is not gone by then, a little later.
+    #[must_use]
+    pub fn patience(&self) -> Duration {
+        let fence = self.container.self_fence.unwrap_or_default();
+        let fenced_off = fence.saturating_mul(FASTEST_CLOCK) / SLOWEST_CLOCK;
+        self.loss.after.max(fenced_off)
+    }
 }
+
+/// How long the fastest clock of a fleet, and the slowest one, take for the same hundred: ± 5 % (FAULTS.md R15).
+const FASTEST_CLOCK: u32 = 105;
+const SLOWEST_CLOCK: u32 = 95;
 
 /// What happens after a failure that is the job's own.
 #[derive(Clone, Debug, PartialEq)]
@@ -108,11 +121,15 @@ pub struct LossPolicy {
     pub after: Duration,
     /// Whether there is a successor.
     pub on_lost: OnLost,
+    /// How long the next attempt waits; absent: a random part of a second, doubling with each loss up to a minute.
+    pub delay: Option<Duration>,
+    /// How often a worker that has one of these says at least that it lives; absent: as the server asks of all.
+    pub ping: Option<Duration>,
 }
 
 impl Default for LossPolicy {
     fn default() -> Self {
-        Self { limit: 3, after: Duration::from_secs(60), on_lost: OnLost::Retry }
+        Self { limit: 3, after: Duration::from_secs(60), on_lost: OnLost::Retry, delay: None, ping: None }
     }
 }
 

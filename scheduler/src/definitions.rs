@@ -1,8 +1,11 @@
 //! The definitions that jobs refer to: those of the last reading of jobs.yaml, those of the reading before it (a request may just
 //! have looked one up), and those that unfinished jobs were made with.
 
+use alloc::collections::BTreeMap;
+use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::time::Duration;
 
 use protocol::Revision;
 
@@ -26,6 +29,8 @@ struct Known {
     jobs: u64,
     /// How many readings of jobs.yaml ago it was last in the file.
     age: u32,
+    /// How often its worker is to be heard of, by what the file says now under its name, or else by what it said then.
+    ping: Option<Duration>,
 }
 
 impl Definitions {
@@ -53,6 +58,27 @@ impl Definitions {
                 self.by_revision.remove(&known.definition.revision);
             }
         }
+        self.renew_pings();
+    }
+
+    /// A changed interval holds for what was made before, too (DESIGN.md section 5).
+    fn renew_pings(&mut self) {
+        let current: BTreeMap<String, Option<Duration>> =
+            self.current().map(|definition| (definition.name.clone(), definition.loss.ping)).collect();
+        for known in self.known.iter_mut().flatten() {
+            known.ping = current.get(&known.definition.name).copied().unwrap_or(known.definition.loss.ping);
+        }
+    }
+
+    /// What the file says now.
+    fn current(&self) -> impl Iterator<Item = &Definition> {
+        self.known.iter().flatten().filter(|known| known.age == 0).map(|known| known.definition.as_ref())
+    }
+
+    /// How often a worker that has one of these is to be heard of, if that is not left to the server.
+    #[must_use]
+    pub fn ping(&self, number: DefinitionNo) -> Option<Duration> {
+        self.known.get(number.0 as usize).and_then(Option::as_ref).and_then(|known| known.ping)
     }
 
     /// Makes sure that a definition is known, current or not.
@@ -63,7 +89,9 @@ impl Definitions {
         let free = self.known.iter().position(Option::is_none).unwrap_or(self.known.len());
         let number = DefinitionNo(u32::try_from(free).unwrap_or(u32::MAX));
         self.by_revision.insert(definition.revision, number);
-        let known = Known { definition, jobs: 0, age: 1 };
+        let namesake = self.current().find(|current| current.name == definition.name);
+        let ping = namesake.map_or(definition.loss.ping, |current| current.loss.ping);
+        let known = Known { definition, jobs: 0, age: 1, ping };
         match self.known.get_mut(free) {
             Some(slot) => *slot = Some(known),
             None => self.known.push(Some(known)),
@@ -95,6 +123,12 @@ impl Definitions {
         if let Some(known) = self.slot_mut(number) {
             known.jobs = known.jobs.saturating_sub(1);
         }
+    }
+
+    /// How many jobs refer to each, by this table's own count: for the audit.
+    pub fn counts(&self) -> impl Iterator<Item = (DefinitionNo, u64)> {
+        let numbered = (0..).map(DefinitionNo).zip(&self.known);
+        numbered.filter_map(|(number, known)| Some((number, known.as_ref()?.jobs)))
     }
 
     fn slot_mut(&mut self, number: DefinitionNo) -> Option<&mut Known> {

@@ -67,6 +67,13 @@ impl Exclusions {
         self.list.iter().any(|it| it.active && it.of.covers(definition))
     }
 
+    /// The exclusion that keeps jobs of this definition away for longest, and until when; `None`: until the worker connects anew.
+    #[must_use]
+    pub fn covering(&self, definition: &Definition) -> Option<(Excluded, Option<Uptime>)> {
+        let covering = self.list.iter().filter(|it| it.active && it.of.covers(definition));
+        covering.max_by_key(|it| it.until.unwrap_or(Uptime(u64::MAX))).map(|it| (it.of, it.until))
+    }
+
     /// Excludes these jobs. Returns when they may be offered again, if that is new.
     pub fn add(&mut self, now: Uptime, of: Excluded, sentence: Sentence) -> Option<Uptime> {
         let old = self.list.iter().position(|it| it.of == of);

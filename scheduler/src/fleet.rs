@@ -5,13 +5,17 @@
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::string::String;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::time::Duration;
 
+use protocol::order::Configure;
 use protocol::report::{Availability, Phase};
-use protocol::{Incarnation, JobId, ReportNo, RuntimeKind, SessionId, Timestamp, Token, Uptime, WorkerId};
+use protocol::{JobId, ReportNo, RuntimeKind, SessionId, Timestamp, Token, Uptime, WorkerId};
 use rand::Rng;
 use rand::rngs::SmallRng;
 
+use crate::claims::Claims;
 use crate::definitions::DefinitionNo;
 use crate::exclusion::Exclusions;
 use crate::ready::Place;
@@ -32,8 +36,8 @@ pub struct Worker {
     pub lease_end: Option<Uptime>,
     /// Whether its lease has run out.
     pub unreachable: bool,
-    /// Whether it finishes what it has and leaves.
-    pub draining: bool,
+    /// Whether its process says that it finishes what it has and leaves.
+    pub leaving: bool,
     /// How many containers may run at once.
     pub slots: u32,
     /// How many attempts may wait in front of the slots.
@@ -42,8 +46,8 @@ pub struct Worker {
     pub runtimes: Vec<(RuntimeKind, Availability)>,
     /// What people are shown.
     pub card: Card,
-    /// The process that speaks.
-    pub incarnation: Incarnation,
+    /// Who else says that it is this worker.
+    pub claims: Claims,
     /// The last report of that process that was taken in; unknown after a start of the server.
     pub last_report: Option<ReportNo>,
     /// Jobs whose current attempt it has.
@@ -52,11 +56,28 @@ pub struct Worker {
     pub prefetched: BTreeSet<Place>,
     /// Definitions that this session has been sent.
     pub told: BTreeSet<DefinitionNo>,
+    /// How often this session was asked to say that it lives, if more often than others.
+    pub heartbeat: Option<Duration>,
     /// What it is not offered for now.
     pub exclusions: Exclusions,
+    /// Its attempts of cancelled jobs that were given up: nobody knows whether their containers are gone.
+    pub doubts: BTreeMap<Token, Doubt>,
     /// The parts of an inventory that is coming in.
     pub inventory: Vec<(Token, Phase)>,
+    /// Of these, attempts that the archive does not have.
+    pub strangers: BTreeSet<Token>,
+    /// Attempts on it that were never given here, and that go on until a person decides.
+    pub unmanaged: Arc<BTreeMap<Token, Phase>>,
     load: Option<(u32, u32)>,
+}
+
+/// An attempt whose container may be there or not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Doubt {
+    /// What would have run it.
+    pub runtime: RuntimeKind,
+    /// The session during which it was given up, if it may have been sent within that.
+    pub session: Option<SessionId>,
 }
 
 /// A worker's connection.
@@ -84,7 +105,7 @@ impl Link {
 /// What a worker says of itself and only people look at.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Card {
-    /// What jobs may require of it.
+    /// Its own labels; an operator's are laid over them.
     pub labels: Vec<(String, String)>,
     /// The version of its program.
     pub version: String,
@@ -102,18 +123,22 @@ impl Worker {
             since: row.seen_at,
             lease_end: None,
             unreachable: false,
-            draining: false,
+            leaving: false,
             slots: 0,
             backlog: 0,
             runtimes: Vec::new(),
             card: Card::default(),
-            incarnation: Incarnation(0),
+            claims: Claims::default(),
             last_report: None,
             held: BTreeSet::new(),
             prefetched: BTreeSet::new(),
             told: BTreeSet::new(),
+            heartbeat: None,
             exclusions: Exclusions::default(),
+            doubts: BTreeMap::new(),
             inventory: Vec::new(),
+            strangers: BTreeSet::new(),
+            unmanaged: Arc::default(),
             load: None,
             row,
         }
@@ -125,16 +150,40 @@ impl Worker {
         self.row.slots.unwrap_or(self.slots)
     }
 
+    /// Whether it finishes what it has and leaves, whoever wants that.
+    #[must_use]
+    pub const fn is_draining(&self) -> bool {
+        self.leaving || self.row.drain.is_some()
+    }
+
+    /// What it is told of the decisions about it.
+    #[must_use]
+    pub const fn settings(&self) -> Configure {
+        Configure { slots: self.row.slots, drain: self.row.drain.is_some(), intervals: None }
+    }
+
     /// Whether it may be handed anything at all.
     #[must_use]
     pub fn is_open(&self) -> bool {
-        matches!(self.link, Link::Ready(_)) && !self.row.cordoned && !self.draining && !self.unreachable
+        matches!(self.link, Link::Ready(_)) && !self.row.cordoned && !self.leaving && !self.unreachable
     }
 
     /// Whether it says that it can run this kind now.
     #[must_use]
     pub fn offers(&self, runtime: RuntimeKind) -> bool {
         self.runtimes.iter().any(|(kind, availability)| *kind == runtime && availability.is_available())
+    }
+
+    /// Whether it says that it has this kind, whether or not that answers.
+    #[must_use]
+    pub fn has(&self, runtime: RuntimeKind) -> bool {
+        self.runtimes.iter().any(|(kind, _)| *kind == runtime)
+    }
+
+    /// Whether one more attempt would find room in its slots or its backlog.
+    #[must_use]
+    pub fn has_room(&self) -> bool {
+        self.slots() > 0 && self.held_count() < self.slots().saturating_add(self.backlog)
     }
 
     /// How many attempts it holds beyond its slots.
@@ -151,10 +200,9 @@ impl Worker {
 
     /// Attempts per 1,000 slots, if one more would find room.
     fn load_now(&self) -> Option<u32> {
-        let room = self.slots().saturating_add(self.backlog);
-        let held = self.held_count();
-        (self.is_open() && held < room && self.slots() > 0)
-            .then(|| u32::try_from(u64::from(held) * FULL / u64::from(self.slots())).unwrap_or(u32::MAX))
+        let held = u64::from(self.held_count());
+        (self.is_open() && self.has_room())
+            .then(|| u32::try_from(held * FULL / u64::from(self.slots())).unwrap_or(u32::MAX))
     }
 }
 
@@ -227,6 +275,7 @@ impl Fleet {
         if let Some(worker) = self.workers.get_mut(&id) {
             worker.link = Link::Joining(session);
             worker.inventory.clear();
+            worker.strangers.clear();
             self.sessions.insert(session, id);
         }
     }

@@ -10,7 +10,8 @@ use protocol::container::Body;
 use protocol::order::VersionRange;
 use protocol::report::Availability;
 use protocol::{
-    ClusterId, Incarnation, JobId, Report, Revision, RuntimeKind, SessionId, Timestamp, Uptime, WorkerId,
+    ClusterId, Fence, Incarnation, JobId, Report, Revision, RuntimeKind, SessionId, Timestamp, Token, Uptime,
+    WorkerId,
 };
 
 use crate::definition::Definition;
@@ -26,12 +27,17 @@ pub enum Input {
     Submit(Submit),
     /// Somebody wants a job not to run, or to stop.
     Cancel(CancelRequest),
+    /// Somebody wants a job to go on that is held back, or waits for a worker that does not answer.
+    Release(ReleaseRequest),
     /// A worker said Hello on a new session.
     Connected(Connected),
     /// A session's socket is gone.
     Disconnected(SessionId),
     /// A worker reported on its session.
     Reported(SessionId, Report),
+    /// The archive has no such attempts, and they were not deleted from it: told before the inventory, or the part of it, that lists
+    /// them.
+    Strangers(SessionId, Vec<Token>),
     /// Frames were received on these sessions, the last one at this instant: noted outside of the inbox, told before a Tick.
     Heard(Vec<(SessionId, Uptime)>),
     /// An operator changed what a worker may take.
@@ -124,6 +130,17 @@ pub struct CancelRequest {
     pub by: String,
 }
 
+/// A wish to let a job go on.
+#[derive(Clone, Debug)]
+pub struct ReleaseRequest {
+    /// Where the answer goes.
+    pub ticket: Ticket,
+    /// Which job.
+    pub job: JobId,
+    /// Who wants it: for the record.
+    pub by: String,
+}
+
 /// A worker said Hello.
 #[derive(Clone, Debug)]
 pub struct Connected {
@@ -139,6 +156,8 @@ pub struct Connected {
     pub rejoin: bool,
     /// Which start of the worker this is.
     pub incarnation: Incarnation,
+    /// Drawn when that process began.
+    pub process: u64,
     /// The protocol versions that it speaks.
     pub versions: VersionRange,
     /// The Docker engine's own id.
@@ -162,12 +181,16 @@ pub struct Connected {
 pub enum Operation {
     /// Take nothing new.
     Cordon,
-    /// Take work again.
+    /// Take work again; a drain that is not done yet is taken back.
     Uncordon,
-    /// Finish what it has, then leave.
-    Drain,
+    /// Take nothing new, finish what it has, then leave. What still runs after this long is stopped, if that is given.
+    Drain(Option<Duration>),
     /// Change how many containers may run at once.
     Slots(u32),
+    /// Lay labels over its own; a name without a value: take away what was laid over there.
+    Labels(Vec<(String, Option<String>)>),
     /// Drop it from the list; it must not be connected.
     Forget,
+    /// Stop what it runs and was never given here: all of it, or this attempt.
+    StopUnmanaged(Option<(JobId, Fence)>),
 }

@@ -119,6 +119,8 @@ pub struct Past {
     pub losses: Vec<Timestamp>,
     /// Who had the last attempt.
     pub last_worker: Option<WorkerId>,
+    /// That attempt, if it was given up and nobody knows yet whether its container is gone.
+    pub in_doubt: Option<Token>,
 }
 
 /// The current attempt of a job.
@@ -134,7 +136,7 @@ pub struct Attempt {
     pub worker: WorkerId,
     /// When it was handed over.
     pub assigned_at: Timestamp,
-    /// When that was by the monotonic clock.
+    /// When it was handed over, last, by the monotonic clock.
     pub assigned_up: Uptime,
     /// When its container started, if it has.
     pub started_at: Option<Timestamp>,
@@ -144,6 +146,8 @@ pub struct Attempt {
     pub recalled: bool,
     /// Whether it went into a backlog rather than a free slot.
     pub prefetched: bool,
+    /// Whether its container may exist as far as we know: from the beginning, unless its worker asks before it starts, and has not yet.
+    pub may_run: bool,
     /// Whether its worker came back without it while its runtime was silent: nothing could be concluded.
     pub unsettled: bool,
     /// When it will have run for too long, if its container has started and it has a timeout.
@@ -185,13 +189,19 @@ impl Job {
     /// Where it stands in its lane while it waits.
     #[must_use]
     pub fn place(&self, job: JobId) -> Place {
-        let pinned = matches!(self.standing, Standing::Queued(LaneKey::Pinned(_)));
+        let pinned = matches!(self.standing, Standing::Queued(LaneKey::Pinned(..)));
         Place::new(self.priority, pinned, self.due_at, job)
     }
 
     /// What makes it special, made if it was not.
     pub fn past_mut(&mut self) -> &mut Past {
         self.past.get_or_insert_default()
+    }
+
+    /// Whether its last attempt was given up, and nobody knows yet whether the container is gone.
+    #[must_use]
+    pub fn is_doubted(&self) -> bool {
+        self.past.as_ref().is_some_and(|past| past.in_doubt.is_some())
     }
 
     /// Who had the last attempt before the current one.
@@ -206,6 +216,13 @@ impl Attempt {
     #[must_use]
     pub const fn token(&self, job: JobId) -> Token {
         Token { job, fence: self.fence, nonce: self.nonce }
+    }
+
+    /// Whether its container runs, and nothing stops it in time if its worker does not: so it is behind a start of the server, until
+    /// the worker has said for how long it has been running.
+    #[must_use]
+    pub const fn is_unwatched(&self) -> bool {
+        self.started_at.is_some() && self.overrun_at.is_none() && self.stopping.is_none()
     }
 
     /// Whether this token is this attempt's, and this worker its holder.

@@ -5,12 +5,14 @@
 //!
 //! 1. commit the changes of a group of steps atomically, under the epoch that the scheduler was made with;
 //! 2. only then perform their effects, in order, after those of all earlier groups;
-//! 3. step [`input::Input::Tick`] by [`Scheduler::wake_at`] at the latest.
+//! 3. say which group it gathers for, by [`Scheduler::begin`], before it asks [`Scheduler::wake_at`];
+//! 4. step [`input::Input::Tick`] by then at the latest, and within [`TICK_WITHIN`] of any other step: whoever lets twice as long pass
+//!    was away, and all leases count as renewed.
 //!
 //! ```text
 //! loop {
-//!     let inputs = inbox.take_all_or_wait_until(scheduler.wake_at());
 //!     scheduler.begin(group.number);
+//!     let inputs = inbox.take_all_or_wait_until(scheduler.wake_at());
 //!     for input in inputs {
 //!         let step = scheduler.step(clock.now(), input);
 //!         group.changes.extend(step.changes);
@@ -31,10 +33,13 @@
 extern crate alloc;
 
 pub mod audit;
+pub mod claims;
 pub mod definition;
 pub mod definitions;
 pub mod exclusion;
+pub mod explain;
 pub mod fleet;
+pub mod forming;
 pub mod input;
 pub mod job;
 pub mod keys;
@@ -50,3 +55,7 @@ pub mod table;
 pub mod timers;
 
 pub use scheduler::{Config, Counters, Scheduler};
+
+/// How long a body may let pass between two steps, whatever the timers say. So a freeze of its process is told from silence of its workers,
+/// and the harm of a clock that jumped is bounded.
+pub const TICK_WITHIN: core::time::Duration = core::time::Duration::from_secs(5);

@@ -22,6 +22,7 @@ use protocol::{AttemptNo, Fence, JobId, Nonce, Now, Order, Token, Uptime, Worker
 use rand::Rng;
 
 use crate::definition::{Definition, RetryOn};
+use crate::explain;
 use crate::fleet::{Link, Worker};
 use crate::job::{Attempt, Job, Standing, State};
 use crate::ready::LaneKey;
@@ -56,7 +57,10 @@ pub(crate) fn lane_of(it: &Scheduler, job: &Job) -> LaneKey {
         .filter(|definition| definition.retry.on == RetryOn::Same)
         .and_then(|_| job.last_worker())
         .filter(|worker| it.fleet.worker(*worker).is_some());
-    pinned.map_or(LaneKey::Definition(job.definition), LaneKey::Pinned)
+    match pinned {
+        Some(only) => LaneKey::Pinned(only, job.definition),
+        None => LaneKey::Definition(job.definition),
+    }
 }
 
 /// Asks back what sits in backlogs while slots are free elsewhere and nobody else waits.
@@ -91,7 +95,9 @@ pub(crate) fn recall_idle(it: &mut Scheduler, now: Now) {
                     .open()
                     .any(|(other, free)| free && other.row.worker != id && suits(it, other, place.job()))
             };
-            if attempt.recalled || attempt.stopping.is_some() || wanted == tokens.len() || !takers() {
+            // One that its worker could not tell about may not be there: asked for, it would be "unknown" after it was sent again.
+            let is_fixed = attempt.recalled || attempt.unsettled || attempt.stopping.is_some();
+            if is_fixed || wanted == tokens.len() || !takers() {
                 continue;
             }
             if ripe <= now.up {
@@ -123,38 +129,13 @@ pub(crate) fn standing_of(it: &Scheduler, id: JobId) -> (State, Option<PendingRe
     };
     let pending = match &job.standing {
         Standing::Scheduled => Some(PendingReason::NotDue),
-        Standing::Queued(_) => {
-            it.definitions.at(job.definition).map(|definition| why_waiting(it, definition))
+        Standing::Queued(lane) => {
+            it.definitions.at(job.definition).map(|it_is| explain::why_waiting(it, it_is, lane.pinned_to()))
         }
         Standing::Quarantined => Some(PendingReason::Quarantined),
         Standing::Held(_) => None,
     };
     (job.state(), pending)
-}
-
-/// Why jobs of a definition wait: the first obstacle that no worker is free of.
-pub(crate) fn why_waiting(it: &Scheduler, definition: &Definition) -> PendingReason {
-    let mut furthest = PendingReason::NoWorker;
-    for (_, worker) in it.fleet.iter().filter(|(_, worker)| worker.link.session().is_some()) {
-        let reason = obstacle(worker, definition);
-        furthest = furthest.max(reason);
-    }
-    furthest
-}
-
-/// What keeps a connected worker from taking a job of this definition. Later variants are nearer to being placed.
-fn obstacle(worker: &Worker, definition: &Definition) -> PendingReason {
-    if !worker.offers(definition.runtime()) {
-        PendingReason::NoRuntime
-    } else if worker.row.cordoned || worker.draining || worker.unreachable {
-        PendingReason::Cordoned
-    } else if worker.exclusions.cover(definition) {
-        PendingReason::Excluded
-    } else if worker.held_count() >= worker.slots().saturating_add(worker.backlog) {
-        PendingReason::Busy
-    } else {
-        PendingReason::Soon
-    }
 }
 
 /// The least loaded worker that may take this job, and whether it has a free slot. After a failure that asks for another worker,
@@ -168,7 +149,7 @@ fn choose(it: &Scheduler, lane: LaneKey, id: JobId) -> Option<(WorkerId, bool)> 
         if !may_run(worker, lane, definition) {
             continue;
         }
-        if avoids_last(job, definition) && job.last_worker() == Some(worker_id) {
+        if avoids(job, definition, worker_id) {
             last_resort = last_resort.or(Some((worker_id, free)));
             continue;
         }
@@ -177,12 +158,10 @@ fn choose(it: &Scheduler, lane: LaneKey, id: JobId) -> Option<(WorkerId, bool)> 
     last_resort
 }
 
+/// Whether a worker with room may have it: of all [obstacles](explain::obstacles) only these are left.
 fn may_run(worker: &Worker, lane: LaneKey, definition: &Definition) -> bool {
-    let allowed = match lane {
-        LaneKey::Pinned(only) => worker.row.worker == only,
-        LaneKey::Definition(_) => true,
-    };
-    allowed && worker.offers(definition.runtime()) && !worker.exclusions.cover(definition)
+    let is_allowed = lane.pinned_to().is_none_or(|only| only == worker.row.worker);
+    is_allowed && worker.offers(definition.runtime()) && !worker.exclusions.cover(definition)
 }
 
 fn suits(it: &Scheduler, worker: &Worker, id: JobId) -> bool {
@@ -192,10 +171,12 @@ fn suits(it: &Scheduler, worker: &Worker, id: JobId) -> bool {
     it.definitions.at(job.definition).is_some_and(|definition| may_run(worker, lane_of(it, job), definition))
 }
 
-/// Whether the next attempt should not go where the last one was: the user says so, or the platform failed there.
-fn avoids_last(job: &Job, definition: &Definition) -> bool {
+/// Whether the next attempt should not go to this worker, where the last one was: the user says so, or the platform failed there.
+pub(crate) fn avoids(job: &Job, definition: &Definition, worker: WorkerId) -> bool {
     let lost_there = job.past.as_ref().is_some_and(|past| !past.losses.is_empty());
-    definition.retry.on == RetryOn::Other || (lost_there && definition.retry.on == RetryOn::Any)
+    let avoids_last =
+        definition.retry.on == RetryOn::Other || (lost_there && definition.retry.on == RetryOn::Any);
+    avoids_last && job.last_worker() == Some(worker)
 }
 
 fn grant(it: &mut Scheduler, now: Now, lane: LaneKey, id: JobId, to: WorkerId, free: bool) {
@@ -208,6 +189,7 @@ fn grant(it: &mut Scheduler, now: Now, lane: LaneKey, id: JobId, to: WorkerId, f
     let place = job.place(id);
     it.ready.remove(lane, place);
     let number = AttemptNo(job.past.as_ref().map_or(0, |past| past.attempts.0) + 1);
+    let asks_first = it.definitions.at(job.definition).is_some_and(|it| it.container.ask_before_start);
     job.standing = Standing::Held(Box::new(Attempt {
         fence,
         nonce,
@@ -219,6 +201,7 @@ fn grant(it: &mut Scheduler, now: Now, lane: LaneKey, id: JobId, to: WorkerId, f
         stopping: None,
         recalled: false,
         prefetched: !free,
+        may_run: !asks_first,
         unsettled: false,
         overrun_at: None,
         loss_at: None,

@@ -33,8 +33,21 @@ pub struct LiveJob {
     pub attempts: AttemptNo,
     /// The worker of the last attempt, current or not.
     pub last_worker: Option<WorkerId>,
+    /// That attempt, if it was lost and is not current: nobody may know whether its container is gone.
+    pub lost: Option<Token>,
     /// Its current attempt, if it has one.
     pub attempt: Option<LiveAttempt>,
+}
+
+/// The last attempt of a job that has ended as cancelled without anybody knowing whether its container is gone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Unconfirmed {
+    /// Which.
+    pub token: Token,
+    /// Who had it.
+    pub worker: WorkerId,
+    /// Of which definition its job is.
+    pub revision: Revision,
 }
 
 /// The current attempt of a job.

@@ -1,8 +1,10 @@
 //! After a failure: whether there is another attempt, and when. Two budgets, never mixed (DESIGN.md section 3): the user's for
 //! what the job itself did, the platform's for what was done to it.
 
+use alloc::vec::Vec;
 use core::time::Duration;
 
+use protocol::Timestamp;
 use protocol::report::Outcome;
 use rand::RngExt;
 use rand::rngs::SmallRng;
@@ -36,6 +38,14 @@ pub const fn budget(outcome: Outcome) -> Budget {
 
 /// Platform failures within this time count against `lost_limit`.
 pub const LOSS_WINDOW: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// Counts an attempt that the platform lost; returns how many there were within the window that ends with it. It counts from the end of
+/// the attempt, as it is stored, and not from when that was told: a start of the server must not change the count.
+pub fn note_loss(losses: &mut Vec<Timestamp>, ended_at: Timestamp) -> u32 {
+    losses.retain(|at| ended_at.since(*at) < LOSS_WINDOW);
+    losses.push(ended_at);
+    u32::try_from(losses.len()).unwrap_or(u32::MAX)
+}
 
 /// How long to wait after platform failures: long enough for a restarted host to come back, short for whoever waits.
 pub const PLATFORM_BACKOFF: Backoff =
@@ -71,6 +81,7 @@ fn ceiling_millis(backoff: &Backoff, failures: u32) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
     use rand::SeedableRng;
 
     use super::*;
@@ -83,6 +94,14 @@ mod tests {
         let ceilings: Vec<u64> = (1..=8).map(|n| ceiling_millis(&TEN_DOUBLING, n) / 1_000).collect();
         assert_eq!(ceilings, [10, 20, 40, 80, 160, 320, 600, 600]);
         assert_eq!(ceiling_millis(&TEN_DOUBLING, u32::MAX), 600_000);
+    }
+
+    #[test]
+    fn a_loss_is_forgotten_after_a_day() {
+        let day = 24 * 60 * 60 * 1_000;
+        let mut losses = alloc::vec![Timestamp(1_000), Timestamp(5_000)];
+        assert_eq!(note_loss(&mut losses, Timestamp(day + 1_000)), 2);
+        assert_eq!(losses, [Timestamp(5_000), Timestamp(day + 1_000)]);
     }
 
     #[test]
@@ -101,5 +120,30 @@ mod tests {
         assert!(!wants_another(&policy, 1, Outcome::Failed, Some(1)));
         assert!(!wants_another(&policy, 1, Outcome::PullFailed, None));
         assert!(!wants_another(&policy, 3, Outcome::Failed, Some(75)));
+    }
+
+    fn backoff() -> impl Strategy<Value = Backoff> {
+        (0..100_000_u64, 0..10_000_000_u64, 1_000..20_000_u32).prop_map(|(initial, max, factor_milli)| {
+            Backoff { initial: Duration::from_millis(initial), max: Duration::from_millis(max), factor_milli }
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn the_ceiling_is_the_formula_and_no_delay_is_above_it(
+            backoff in backoff(), failures in 1..200_u32, seed in any::<u64>(),
+        ) {
+            let (initial, max) = (backoff.initial.as_millis(), backoff.max.as_millis());
+            let factor = u128::from(backoff.factor_milli);
+            // One multiplication for each failure after the first, in whole milliseconds.
+            let formula = (1..failures).fold(initial.min(max), |ceiling, _| (ceiling * factor / 1_000).min(max));
+            let ceiling = ceiling_millis(&backoff, failures);
+            prop_assert_eq!(u128::from(ceiling), formula);
+            prop_assert!(ceiling <= ceiling_millis(&backoff, failures + 1), "it shrinks");
+            let drawn = delay(&backoff, failures, &mut SmallRng::seed_from_u64(seed));
+            prop_assert!(drawn <= Duration::from_millis(ceiling) && drawn <= backoff.max);
+            // The same generator draws the same: whatever is drawn must be stored, and is.
+            prop_assert_eq!(drawn, delay(&backoff, failures, &mut SmallRng::seed_from_u64(seed)));
+        }
     }
 }

@@ -10,21 +10,23 @@ use core::time::Duration;
 use protocol::order::Intervals;
 use protocol::report::Phase;
 use protocol::{
-    AttemptNo, ClusterId, Epoch, Fence, JobId, Now, Order, SessionId, Timestamp, Token, WorkerId,
+    AttemptNo, ClusterId, Epoch, Fence, JobId, Now, Order, SessionId, Timestamp, Token, Uptime, WorkerId,
 };
 use rand::SeedableRng;
 use rand::rngs::SmallRng;
 
+use crate::claims::Claim;
 use crate::definition::Definition;
 use crate::definitions::{DefinitionNo, Definitions};
 use crate::fleet::{Fleet, Worker};
+use crate::forming::Forming;
 use crate::input::{GroupNo, Input, Ticket};
 use crate::job::{Attempt, Job, Standing, State};
 use crate::keys::RecentKeys;
 use crate::on;
 use crate::place;
-use crate::ready::{LaneKey, Ready};
-use crate::restore::{LiveAttempt, LiveJob};
+use crate::ready::Ready;
+use crate::restore::{LiveAttempt, LiveJob, Unconfirmed};
 use crate::step::{Accepted, Answer, Change, Effect, Grant, Step, WakeAt, WorkerRow};
 use crate::table::{Seed, Table};
 use crate::timers::{Alarm, Date, Timers};
@@ -40,6 +42,9 @@ pub struct Config {
     pub intervals: Intervals,
     /// Seed of everything that is drawn.
     pub seed: u64,
+    /// How much of a large batch is made in one group: so many members, if they add nothing to their definitions, else fewer. A batch
+    /// that is not larger is made at once.
+    pub slice: usize,
 }
 
 /// The highest numbers given so far; none is ever given again.
@@ -64,11 +69,18 @@ pub struct Scheduler {
     pub(crate) jobs: Table<JobId, Job>,
     pub(crate) ready: Ready,
     pub(crate) fleet: Fleet,
+    /// Sessions that were taken from a process whose worker has copies, and that may not have been told yet.
+    pub(crate) shut: BTreeMap<SessionId, (WorkerId, Claim)>,
     pub(crate) timers: Timers,
     pub(crate) keys: RecentKeys,
+    pub(crate) forming: Forming,
     pub(crate) rng: SmallRng,
+    /// When it was last stepped, or made.
+    pub(crate) stepped_at: Option<Uptime>,
     /// What workers have said about attempts that are neither waiting nor running there.
     pub(crate) phases: BTreeMap<JobId, Phase>,
+    /// How often the counters were moved on because of numbers that were never given here.
+    pub(crate) skips: u32,
     /// Whether something that the snapshot shows has changed.
     pub(crate) changed: bool,
     pub(crate) out: Step,
@@ -89,10 +101,14 @@ impl Scheduler {
             jobs: Table::with_hasher(Seed(config.seed)),
             ready: Ready::default(),
             fleet: Fleet::new(ties),
+            shut: BTreeMap::new(),
             timers: Timers::default(),
             keys: RecentKeys::starting_after(last.group),
+            forming: Forming::default(),
             rng,
+            stepped_at: None,
             phases: BTreeMap::new(),
+            skips: 0,
             changed: true,
             out: Step::default(),
             grants: Vec::new(),
@@ -102,7 +118,12 @@ impl Scheduler {
 
     /// Takes in a worker known to the store. Its lease counts as renewed now: downtime of the server is never held against it.
     pub fn restore_worker(&mut self, now: Now, row: WorkerRow) {
+        // Whoever stands still before the first step was away, too.
+        self.stepped_at = Some(now.up);
         let id = row.worker;
+        if let Some(at) = row.drain.and_then(|drain| drain.deadline) {
+            self.timers.set_date(at, Date::DrainEnd(id));
+        }
         self.fleet.add(Worker::away(row, now.up));
         self.watch_lease(id);
     }
@@ -133,6 +154,10 @@ impl Scheduler {
             past.own_failures = live.own_failures;
             past.losses = live.losses;
             past.last_worker = live.last_worker;
+            past.in_doubt = live.lost;
+        }
+        if let (Some(token), Some(worker)) = (live.lost, live.last_worker) {
+            self.restore_unconfirmed(Unconfirmed { token, worker, revision: live.revision });
         }
         self.definitions.take(definition);
         match (live.state, live.attempt) {
@@ -149,8 +174,16 @@ impl Scheduler {
         true
     }
 
+    /// Takes in an attempt of which nobody may know whether its container is gone: of a cancel that is not confirmed, or a job that waits. Without its worker or its definition nobody will ever confirm it.
+    pub fn restore_unconfirmed(&mut self, of: Unconfirmed) {
+        let definition = self.definitions.find(of.revision).and_then(|number| self.definitions.at(number));
+        if let Some(runtime) = definition.map(|definition| definition.runtime()) {
+            on::doubt(self, of.worker, of.token, runtime, true);
+        }
+    }
+
     fn restore_attempt(&mut self, now: Now, id: JobId, job: &mut Job, live: LiveAttempt, number: AttemptNo) {
-        let mut attempt = Attempt {
+        let attempt = Attempt {
             fence: live.token.fence,
             nonce: live.token.nonce,
             number,
@@ -161,23 +194,20 @@ impl Scheduler {
             stopping: live.stopping,
             recalled: false,
             prefetched: false,
+            // What was asked of the server before is not known any more.
+            may_run: true,
             unsettled: false,
+            // Only the time left is to be waited for, since the container went on while the server was away; but the clock on the wall may
+            // have been set meanwhile. Its worker knows, and says so when it is back.
             overrun_at: None,
             loss_at: None,
         };
-        if let Some(started) = live.started_at
-            && let Some(limit) = self.run_limit(job)
-        {
-            // Only the time left is waited for: the container went on while the server was away.
-            let at = now.up + limit.saturating_sub(now.utc.since(started));
-            attempt.overrun_at = Some(at);
-            self.timers.set_alarm(at, Alarm::Overrun(id, attempt.fence));
-        }
         self.fleet.hold(live.worker, id);
         job.standing = Standing::Held(Box::new(attempt));
     }
 
-    /// Tells the number of the group that the next steps belong to.
+    /// Tells the number of the group that the next steps belong to: as soon as the one before it is closed, since each group has room
+    /// for a slice of a large batch, and [`Self::wake_at`] asks for it.
     pub fn begin(&mut self, group: GroupNo) {
         self.last.group = group;
         self.keys.begin(group);
@@ -185,18 +215,21 @@ impl Scheduler {
 
     /// Decides. The caller commits the changes, and only then performs the effects, in order.
     pub fn step(&mut self, now: Now, input: Input) -> Step {
+        on::notice_absence(self, now);
         match input {
-            Input::Define(definitions) => self.definitions.replace(definitions),
+            Input::Define(definitions) => on::define(self, definitions),
             Input::Learn(definition) => {
                 self.definitions.learn(definition);
             }
             Input::Submit(it) => on::submit(self, now, it),
             Input::Cancel(it) => on::cancel(self, now, it),
+            Input::Release(it) => on::release(self, now, it),
             Input::Connected(it) => on::connect(self, now, it),
             Input::Disconnected(session) => on::disconnect(self, now, session),
             Input::Reported(session, report) => on::report(self, now, session, report),
+            Input::Strangers(session, tokens) => on::announce(self, session, &tokens),
             Input::Heard(heard) => on::hear(self, &heard),
-            Input::Operate(ticket, worker, operation) => on::operate(self, ticket, worker, operation),
+            Input::Operate(ticket, worker, operation) => on::operate(self, now, ticket, worker, operation),
             Input::Tick => on::tick(self, now),
         }
         place::fill_slots(self, now);
@@ -208,7 +241,11 @@ impl Scheduler {
     /// When [`Input::Tick`] is wanted at the latest.
     #[must_use]
     pub fn wake_at(&self) -> WakeAt {
-        self.timers.wake_at()
+        let mut wake = self.timers.wake_at();
+        if self.forming.wants_slice(self.last.group) {
+            wake.up = Some(AT_ONCE);
+        }
+        wake
     }
 
     /// Whether the snapshot has changed since this was last asked.
@@ -219,13 +256,18 @@ impl Scheduler {
     /// Whether this job has not ended.
     #[must_use]
     pub fn is_live(&self, job: JobId) -> bool {
-        self.jobs.contains_key(&job)
+        self.live_job(job).is_some()
     }
 
     /// How many jobs have not ended.
     #[must_use]
     pub fn live_jobs(&self) -> usize {
-        self.jobs.len()
+        self.jobs.len() - self.forming.hidden()
+    }
+
+    /// A job that has not ended, if it is one already: not a member of a batch that is still being made.
+    pub(crate) fn live_job(&self, job: JobId) -> Option<&Job> {
+        self.jobs.get(&job).filter(|_| !self.forming.hides(job))
     }
 
     pub(crate) fn change(&mut self, change: Change) {
@@ -264,16 +306,21 @@ impl Scheduler {
         if untold && let Some(definition) = self.definitions.at(number).cloned() {
             self.effect(Effect::Define(session, definition));
         }
+        on::quicken(self, id, self.definitions.ping(number));
     }
 
     /// Drops a worker that is not connected and holds nothing.
     pub(crate) fn forget_worker(&mut self, id: WorkerId) {
+        on::end_drain(self, id);
         if let Some(at) = self.fleet.worker(id).and_then(|worker| worker.lease_end) {
             self.timers.clear_alarm(at, Alarm::LeaseEnd(id));
         }
+        if let Some(at) = self.fleet.worker(id).and_then(|worker| worker.claims.until) {
+            self.timers.clear_alarm(at, Alarm::Copies(id));
+        }
         self.fleet.remove(id);
         // Nobody is pinned to a worker that will never come back.
-        for job in self.ready.take_lane(LaneKey::Pinned(id)) {
+        for job in self.ready.take_pinned(id) {
             on::queue(self, job);
         }
         self.change(Change::WorkerForgotten(id));
@@ -312,6 +359,9 @@ impl Scheduler {
         }
     }
 }
+
+/// It has been time since the machine's boot.
+const AT_ONCE: Uptime = Uptime(0);
 
 /// How long one attempt of a job may run.
 pub(crate) fn timeout_of(job: &Job, definition: &Definition) -> Option<Duration> {

@@ -1,29 +1,44 @@
 //! What the scheduler shows of the moment: workers, and why jobs wait. Published by the engine; nobody ever locks the brain.
 
+use alloc::collections::BTreeMap;
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use protocol::report::{Availability, Phase};
-use protocol::{JobId, Revision, RuntimeKind, SessionId, Timestamp, WorkerId};
+use protocol::{ClusterId, JobId, Revision, RuntimeKind, SessionId, Timestamp, Token, WorkerId};
 
+use crate::explain;
 use crate::fleet::{Link, Worker};
-use crate::place;
-use crate::ready::LaneKey;
 use crate::scheduler::Scheduler;
 use crate::step::PendingReason;
 
 /// The facts of a moment.
 #[derive(Clone, Debug, Default)]
 pub struct Snapshot {
+    /// The installation.
+    pub cluster: ClusterId,
     /// Workers that are connected or have live attempts, ordered by id.
     pub workers: Vec<WorkerFacts>,
-    /// Why the jobs of a revision wait, for each revision that has waiting jobs: revision, reason, how many.
-    pub waiting: Vec<(Revision, PendingReason, u64)>,
+    /// Why jobs wait, for each lane in which some do.
+    pub waiting: Vec<Waiting>,
     /// Where assigned attempts stand, as far as their workers have said.
     pub phases: Vec<(JobId, Phase)>,
     /// Jobs that have not ended.
     pub live_jobs: u64,
+}
+
+/// Jobs that wait for the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Waiting {
+    /// What they are made of.
+    pub revision: Revision,
+    /// The only worker that may run them, if there is but one.
+    pub pinned_to: Option<WorkerId>,
+    /// What they wait for.
+    pub reason: PendingReason,
+    /// How many they are.
+    pub count: u64,
 }
 
 /// What is known of a worker.
@@ -49,14 +64,22 @@ pub struct WorkerFacts {
     pub queued: u32,
     /// Whether it takes nothing new, by an operator's word.
     pub cordoned: bool,
-    /// What jobs may require of it.
-    pub labels: Vec<(String, String)>,
+    /// When what it still runs is stopped, while it drains.
+    pub drain_deadline: Option<Timestamp>,
+    /// Its own labels.
+    pub own_labels: Vec<(String, String)>,
+    /// What an operator laid over them.
+    pub set_labels: Vec<(String, String)>,
     /// What it can run now.
     pub runtimes: Vec<(RuntimeKind, Availability)>,
     /// The version of its program.
     pub version: String,
     /// Where it connects from.
     pub address: String,
+    /// Attempts on it that were never given here: containers that go on until a person decides.
+    pub unmanaged: Arc<BTreeMap<Token, Phase>>,
+    /// If it is cloned: from where processes say that they are this worker.
+    pub copies: Vec<String>,
 }
 
 /// What a worker does.
@@ -72,6 +95,8 @@ pub enum WorkerState {
     Disconnected,
     /// Its lease has run out.
     Unreachable,
+    /// Several processes say that they are this worker; none of them is let in.
+    Cloned,
 }
 
 impl WorkerState {
@@ -84,6 +109,7 @@ impl WorkerState {
             Self::Draining => "draining",
             Self::Disconnected => "disconnected",
             Self::Unreachable => "unreachable",
+            Self::Cloned => "cloned",
         }
     }
 }
@@ -95,10 +121,13 @@ impl Scheduler {
         let workers = self
             .fleet
             .iter()
-            .filter(|(_, worker)| worker.link.session().is_some() || !worker.held.is_empty())
+            .filter(|(_, worker)| {
+                worker.link.session().is_some() || !worker.held.is_empty() || worker.claims.until.is_some()
+            })
             .map(|(id, worker)| facts(id, worker))
             .collect();
         Snapshot {
+            cluster: self.config.cluster,
             workers,
             waiting: self.waiting(),
             phases: self.phases.iter().map(|(job, phase)| (*job, *phase)).collect(),
@@ -106,25 +135,28 @@ impl Scheduler {
         }
     }
 
-    fn waiting(&self) -> Vec<(Revision, PendingReason, u64)> {
-        let definitions = self.ready.lanes().filter_map(|(lane, count)| match lane {
-            LaneKey::Definition(number) => self.definitions.at(number).map(|definition| (definition, count)),
-            LaneKey::Pinned(_) => None,
-        });
-        definitions
-            .map(|(definition, count)| {
-                (definition.revision, place::why_waiting(self, definition), count as u64)
+    fn waiting(&self) -> Vec<Waiting> {
+        let lanes = self.ready.lanes().filter_map(|(lane, count)| {
+            let definition = self.definitions.at(lane.definition())?;
+            let pinned_to = lane.pinned_to();
+            Some(Waiting {
+                revision: definition.revision,
+                pinned_to,
+                reason: explain::why_waiting(self, definition, pinned_to),
+                count: count as u64,
             })
-            .collect()
+        });
+        lanes.collect()
     }
 }
 
 fn facts(id: WorkerId, worker: &Worker) -> WorkerFacts {
     let state = match &worker.link {
+        _ if worker.claims.until.is_some() => WorkerState::Cloned,
         _ if worker.unreachable => WorkerState::Unreachable,
         Link::Away => WorkerState::Disconnected,
         Link::Joining(_) => WorkerState::Joining,
-        Link::Ready(_) if worker.draining => WorkerState::Draining,
+        Link::Ready(_) if worker.is_draining() => WorkerState::Draining,
         Link::Ready(_) => WorkerState::Ready,
     };
     let queued = worker.queued();
@@ -139,9 +171,13 @@ fn facts(id: WorkerId, worker: &Worker) -> WorkerFacts {
         backlog: worker.backlog,
         queued,
         cordoned: worker.row.cordoned,
-        labels: worker.card.labels.clone(),
+        drain_deadline: worker.row.drain.and_then(|drain| drain.deadline),
+        own_labels: worker.card.labels.clone(),
+        set_labels: worker.row.labels.clone(),
         runtimes: worker.runtimes.clone(),
         version: worker.card.version.clone(),
         address: worker.card.address.clone(),
+        unmanaged: worker.unmanaged.clone(),
+        copies: worker.claims.addresses().map(String::from).collect(),
     }
 }

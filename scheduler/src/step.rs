@@ -2,6 +2,8 @@
 //!
 //! *Changes survive, effects may be lost.* Every effect is derivable again from state; a reconnect and a tick do so.
 
+mod answer;
+
 use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::sync::Arc;
@@ -10,7 +12,11 @@ use core::time::Duration;
 
 use protocol::order::StopCause;
 use protocol::report::{Outcome, OutputLengths, ReleaseCause};
-use protocol::{AttemptNo, JobId, Order, Revision, SessionId, Timestamp, Token, Uptime, WorkerId};
+use protocol::{
+    AttemptNo, Fence, Incarnation, JobId, Order, Revision, SessionId, Timestamp, Token, Uptime, WorkerId,
+};
+
+pub use answer::{Accepted, Answer, PendingReason, Rejection};
 
 use crate::definition::Definition;
 use crate::input::{Details, KeyHolder, Ticket};
@@ -28,7 +34,7 @@ pub struct Step {
 /// A row that must become durable. Those of one job within a group may be folded into one write.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Change {
-    /// A job was accepted.
+    /// A job was accepted; or made, if its batch is still [`Change::Forming`].
     Added(AddedJob),
     /// A job was handed to a worker: a new attempt is its current one.
     Assigned(Assigned),
@@ -68,8 +74,23 @@ pub enum Change {
         /// Which job.
         job: JobId,
     },
+    /// A person let a quarantined job go on: it is queued, and its losses are forgotten.
+    Freed {
+        /// Which job.
+        job: JobId,
+    },
     /// A job is over, for good.
     Ended(Ended),
+    /// The worker of a job that ended as cancelled and unconfirmed has told that its container is gone: it is confirmed, and noted. Where
+    /// that is known already, or the job is not kept any more, nothing changes.
+    Confirmed {
+        /// Its last attempt.
+        token: Token,
+        /// Who had it.
+        worker: WorkerId,
+        /// When it was told.
+        at: Timestamp,
+    },
     /// Something that a person wants to know about a job; changes nothing.
     Noted {
         /// Which job.
@@ -79,6 +100,19 @@ pub enum Change {
         /// What.
         note: Note,
     },
+    /// The members of a large batch are being made, in this group and later ones. Until it is [`Change::Formed`] nobody sees them, no
+    /// other change is about them, and if the next start finds them so they are removed: nothing was promised.
+    Forming {
+        /// The first one.
+        first: JobId,
+        /// The last one; all between belong to it.
+        last: JobId,
+    },
+    /// All members of a large batch are made: from here on they are jobs like all others.
+    Formed {
+        /// The first one.
+        first: JobId,
+    },
     /// A request with an idempotency key was accepted.
     Keyed {
         /// As the client wrote it, with its scope in front.
@@ -86,6 +120,17 @@ pub enum Change {
         /// What it stands for.
         holder: KeyHolder,
         /// When.
+        at: Timestamp,
+    },
+    /// Numbers up to these were given by another life of this database, and are left out.
+    Skipped {
+        /// The last job that was given here.
+        after: JobId,
+        /// The last number of a job that is left out; `after` if none is.
+        job: JobId,
+        /// The last fence that is left out, or was given here.
+        fence: Fence,
+        /// When that was found out.
         at: Timestamp,
     },
     /// A worker is new, or what is kept about it changed.
@@ -182,6 +227,18 @@ pub enum Note {
         /// By whom.
         by: String,
     },
+    /// A person let it go on.
+    Freed {
+        /// Who.
+        by: String,
+    },
+    /// The worker that was out of reach when the job was cancelled has told that its container is gone.
+    Confirmed {
+        /// Which attempt.
+        token: Token,
+        /// Who.
+        worker: WorkerId,
+    },
     /// A report of an attempt that is not current came in. It was not believed.
     LateReport {
         /// Which attempt.
@@ -224,6 +281,35 @@ pub struct WorkerRow {
     pub cordoned: bool,
     /// Its slots, if an operator set them.
     pub slots: Option<u32>,
+    /// Whether it is to finish what it has and leave, or has left so.
+    pub drain: Option<Drain>,
+    /// Labels that an operator laid over its own, ordered by name.
+    pub labels: Vec<(String, String)>,
+    /// The process that was let in last; absent if that was before anybody kept it.
+    pub process: Option<Process>,
+}
+
+/// A process of a worker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Process {
+    /// Which start of the worker it is, as its state directory counts them.
+    pub incarnation: Incarnation,
+    /// Drawn when it began: no other process has it, and no copy of the state directory brings it along.
+    pub number: u64,
+}
+
+impl Process {
+    /// No process: two copies were heard, and neither is let in. No start comes after it.
+    pub const NONE: Self = Self { incarnation: Incarnation(u64::MAX), number: 0 };
+}
+
+/// An order to finish what a worker has, and to leave. Whoever has it is cordoned too.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Drain {
+    /// The process that is to leave; absent: whichever connects next.
+    pub process: Option<Incarnation>,
+    /// When what still runs is stopped.
+    pub deadline: Option<Timestamp>,
 }
 
 /// What must be done once the changes are durable.
@@ -271,95 +357,6 @@ pub enum CloseReason {
     Protocol,
     /// It was silent for longer than its lease.
     Silent,
-}
-
-/// What a request is told.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Answer {
-    /// The jobs were accepted; their ids are consecutive.
-    Accepted(Accepted),
-    /// This very request was accepted before.
-    Replayed(KeyHolder),
-    /// The job is cancelled, or will be as soon as its container is gone.
-    Cancelling(State),
-    /// What an operator asked for is done.
-    Done,
-    /// It is not.
-    Rejected(Rejection),
-}
-
-/// Accepted jobs.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Accepted {
-    /// The first one's number; the others follow.
-    pub first: JobId,
-    /// How many.
-    pub count: u32,
-    /// When.
-    pub created_at: Timestamp,
-    /// The state of the first one as of this decision.
-    pub state: State,
-    /// Why the first one waits, if it does.
-    pub pending: Option<PendingReason>,
-}
-
-/// The asker is wrong, or it is not the time.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Rejection {
-    /// No such definition (any more).
-    UnknownDefinition,
-    /// The definition is not enabled.
-    Disabled,
-    /// The key stands for another request.
-    KeyMismatch(KeyHolder),
-    /// The reading of the archive is too old to be sure about the key: read again.
-    KeyReadingTooOld,
-    /// No connected worker could run it, and that was asked for.
-    NoWorker(PendingReason),
-    /// The job is not among those that have not ended: ask the archive.
-    NotLive,
-    /// No such worker.
-    UnknownWorker,
-    /// The worker is connected.
-    WorkerConnected,
-}
-
-/// Why a job waits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum PendingReason {
-    /// It is not due yet.
-    NotDue,
-    /// No worker is connected.
-    NoWorker,
-    /// Workers are connected, but none offers its runtime.
-    NoRuntime,
-    /// Those that could run it are cordoned or draining.
-    Cordoned,
-    /// Those that could run it have recently failed to start it.
-    Excluded,
-    /// All slots and backlogs of those that could run it are taken.
-    Busy,
-    /// It is about to be placed.
-    Soon,
-    /// It is held because it kept losing its workers.
-    Quarantined,
-}
-
-impl PendingReason {
-    /// As it is shown.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::NotDue => "not_due",
-            Self::NoWorker => "no_worker",
-            Self::NoRuntime => "no_runtime",
-            Self::Cordoned => "cordoned",
-            Self::Excluded => "excluded",
-            Self::Busy => "busy",
-            Self::Soon => "soon",
-            Self::Quarantined => "quarantined",
-        }
-    }
 }
 
 /// When the scheduler wants to be called again, at the latest.

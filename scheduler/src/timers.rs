@@ -12,6 +12,8 @@ use crate::step::WakeAt;
 pub enum Date {
     /// A scheduled job becomes due.
     Due(JobId),
+    /// What a draining worker still runs is stopped.
+    DrainEnd(WorkerId),
 }
 
 /// What a timer on the monotonic clock is for.
@@ -25,6 +27,8 @@ pub enum Alarm {
     Overrun(JobId, Fence),
     /// A worker may be offered again what it could not take.
     Offer(WorkerId),
+    /// No two copies of a worker have been heard for a lease.
+    Copies(WorkerId),
     /// Attempts in backlogs have sat for long enough to be recalled.
     Recall,
 }
@@ -90,6 +94,8 @@ impl Timers {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     fn at(millis: i64) -> Now {
@@ -115,5 +121,91 @@ mod tests {
         timers.clear_alarm(Uptime(5), alarm);
         assert_eq!(timers.take_alarm(at(1)), None);
         assert_eq!(timers.wake_at(), WakeAt::default());
+    }
+
+    #[derive(Clone, Debug)]
+    enum Act {
+        SetDate(i64, u64),
+        ClearDate(i64, u64),
+        SetAlarm(u64, Alarm),
+        ClearAlarm(u64, Alarm),
+        Pass(i64),
+    }
+
+    fn alarm() -> impl Strategy<Value = Alarm> {
+        (0..5_u8, 0..3_u64, 0..3_u64).prop_map(|(kind, id, fence)| match kind {
+            0 => Alarm::LeaseEnd(WorkerId(id)),
+            1 => Alarm::Loss(JobId(id), Fence(fence)),
+            2 => Alarm::Overrun(JobId(id), Fence(fence)),
+            3 => Alarm::Offer(WorkerId(id)),
+            _ => Alarm::Recall,
+        })
+    }
+
+    fn act() -> impl Strategy<Value = Act> {
+        prop_oneof![
+            (0..100_i64, 0..4_u64).prop_map(|(at, job)| Act::SetDate(at, job)),
+            (0..100_i64, 0..4_u64).prop_map(|(at, job)| Act::ClearDate(at, job)),
+            (0..100_u64, alarm()).prop_map(|(at, alarm)| Act::SetAlarm(at, alarm)),
+            (0..100_u64, alarm()).prop_map(|(at, alarm)| Act::ClearAlarm(at, alarm)),
+            (0..20_i64).prop_map(Act::Pass),
+        ]
+    }
+
+    /// The earliest that is due, by looking at all of them.
+    fn take_due<T: Ord + Copy, A: Ord + Copy>(list: &mut Vec<(A, T)>, now: A) -> Option<T> {
+        let next = list.iter().filter(|(at, _)| *at <= now).min().copied()?;
+        list.retain(|it| *it != next);
+        Some(next.1)
+    }
+
+    proptest! {
+        #[test]
+        fn they_fire_as_a_list_would_that_is_searched_each_time(acts in proptest::collection::vec(act(), 1..60)) {
+            let mut timers = Timers::default();
+            let mut dates: Vec<(Timestamp, Date)> = Vec::new();
+            let mut alarms: Vec<(Uptime, Alarm)> = Vec::new();
+            let mut now = Now { utc: Timestamp(0), up: Uptime(0) };
+            for act in acts {
+                match act {
+                    Act::SetDate(at, job) => {
+                        let it = (Timestamp(at), Date::Due(JobId(job)));
+                        dates.retain(|other| *other != it);
+                        dates.push(it);
+                        timers.set_date(it.0, it.1);
+                    }
+                    Act::ClearDate(at, job) => {
+                        let it = (Timestamp(at), Date::Due(JobId(job)));
+                        dates.retain(|other| *other != it);
+                        timers.clear_date(it.0, it.1);
+                    }
+                    Act::SetAlarm(at, alarm) => {
+                        alarms.retain(|other| *other != (Uptime(at), alarm));
+                        alarms.push((Uptime(at), alarm));
+                        timers.set_alarm(Uptime(at), alarm);
+                    }
+                    Act::ClearAlarm(at, alarm) => {
+                        alarms.retain(|other| *other != (Uptime(at), alarm));
+                        timers.clear_alarm(Uptime(at), alarm);
+                    }
+                    Act::Pass(time) => {
+                        // The two clocks need not agree.
+                        now = Now { utc: Timestamp(now.utc.0 + time), up: Uptime(now.up.0 + time as u64 / 2) };
+                        loop {
+                            let (date, alarm) = (take_due(&mut dates, now.utc), take_due(&mut alarms, now.up));
+                            prop_assert_eq!((timers.take_date(now), timers.take_alarm(now)), (date, alarm));
+                            if (date, alarm) == (None, None) {
+                                break;
+                            }
+                        }
+                    }
+                }
+                let next = WakeAt {
+                    utc: dates.iter().map(|(at, _)| *at).min(),
+                    up: alarms.iter().map(|(at, _)| *at).min(),
+                };
+                prop_assert_eq!(timers.wake_at(), next);
+            }
+        }
     }
 }

@@ -14,11 +14,14 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-use world::protocol::report::{Availability, Outcome, Phase, ReleaseCause};
-use world::protocol::{JobId, Timestamp, Token, WorkerId};
+use world::protocol::report::{Availability, Foreign, Outcome, Phase, ReleaseCause};
+use world::protocol::{Fence, JobId, Revision, Timestamp, Token, WorkerId};
 use world::scheduler::definition::{OnLost, RetryOn};
-use world::scheduler::input::{GroupNo, Key, NewJob, Operation};
-use world::{World, definition};
+use world::scheduler::exclusion::Excluded;
+use world::scheduler::explain::{Obstacle, Verdict};
+use world::scheduler::input::{GroupNo, Input, Key, NewJob, Operation};
+use world::scheduler::step::PendingReason;
+use world::{Member, World, definition};
 
 #[test]
 fn every_story_goes_as_it_is_told() {
@@ -39,7 +42,7 @@ fn every_story_goes_as_it_is_told() {
 }
 
 fn play(story: &str) -> String {
-    let mut world = World::new(1);
+    let mut world = World::new(1, SLICE);
     let start = world.now.utc;
     let mut text = String::new();
     for line in story.lines().filter(|line| !line.starts_with(' ')) {
@@ -47,6 +50,10 @@ fn play(story: &str) -> String {
         text.push('\n');
         let words: Vec<&str> = line.split_whitespace().collect();
         if words.is_empty() || line.starts_with('#') {
+            continue;
+        }
+        if let ["explain", job] = words[..] {
+            explain(&world, start, job, &mut text);
             continue;
         }
         let before = world.steps.len();
@@ -61,6 +68,45 @@ fn tell(world: &World, start: Timestamp, before: usize, text: &mut String) {
         for line in trace_of::lines(world, start, step) {
             writeln!(text, "    {:>6}ms  {line}", now.utc.0 - start.0).unwrap();
         }
+    }
+}
+
+fn explain(world: &World, start: Timestamp, job: &str, text: &mut String) {
+    let now = world.now.utc.0 - start.0;
+    let mut line = |told: String| writeln!(text, "    {now:>6}ms  {told}").unwrap();
+    let Some(why) = world.scheduler.explain(JobId(job.trim_start_matches('j').parse().unwrap())) else {
+        return line("nothing to explain".into());
+    };
+    line(format!("{} {}", why.state.name(), why.pending.map_or("", PendingReason::name)).trim().into());
+    for it in why.workers {
+        line(match it.verdict {
+            Verdict::HasIt => format!("{} has it", it.name),
+            Verdict::Able => format!("{} able", it.name),
+            Verdict::LastResort => format!("{} able, as a last resort", it.name),
+            Verdict::Unable(obstacles) => {
+                let names: Vec<String> = obstacles.iter().map(|it| obstacle(world, *it)).collect();
+                format!("{} {}", it.name, names.join(", "))
+            }
+        });
+    }
+}
+
+fn obstacle(world: &World, obstacle: Obstacle) -> String {
+    match obstacle {
+        Obstacle::Excluded(of, None) => format!("excluded ({}) for good", kind(of)),
+        Obstacle::Excluded(of, Some(until)) => {
+            format!("excluded ({}) for {}ms", kind(of), until.since(world.now.up).as_millis())
+        }
+        Obstacle::PinnedElsewhere(worker) => format!("pinned_elsewhere (worker {worker})"),
+        other => other.name().into(),
+    }
+}
+
+const fn kind(of: Excluded) -> &'static str {
+    match of {
+        Excluded::Anything => "anything",
+        Excluded::Runtime(_) => "runtime",
+        Excluded::Revision(_) => "revision",
     }
 }
 
@@ -86,10 +132,17 @@ fn happen(world: &mut World, words: &[&str]) {
                 Some("wait") => OnLost::Wait,
                 _ => OnLost::Retry,
             };
+            it.loss.delay = option("loss_delay").map(seconds);
+            it.loss.ping = option("ping").map(seconds);
+            it.revision = option("revision").map_or(it.revision, |number| Revision(number.parse().unwrap()));
+            it.container.ask_before_start = words.contains(&"ask");
+            it.container.self_fence = option("self_fence").map(seconds);
             it.timeout = option("timeout").map(seconds);
             it.priority = number("priority", 0) as i8;
             world.define(it);
         }
+        ["slice", members] => *world = World::new(1, members.parse().unwrap()),
+        ["undefine", name] => world.undefine(name),
         ["submit", name, ..] => {
             let new = NewJob {
                 priority: option("priority").map(|value| value.parse().unwrap()),
@@ -105,32 +158,104 @@ fn happen(world: &mut World, words: &[&str]) {
             world.submit(name, number("x", 1) as usize, new, key, words.contains(&"require_worker"));
         }
         ["cancel", job] => world.cancel(JobId(job.trim_start_matches('j').parse().unwrap())),
+        ["release", job] => world.release(JobId(job.trim_start_matches('j').parse().unwrap())),
+        ["tick"] => world.step(Input::Tick),
         ["wait", time] => world.pass(seconds(time)),
         ["hello", name, ..] => {
             let secret = option("secret").map(|value| value.parse().unwrap());
+            // What this decides reaches `deaf` later than anything in this story.
+            let deaf = words.iter().position(|word| *word == "deaf").map(|at| words[at + 1]);
+            let session = deaf.map(|name| world.workers[name].session);
             world.hello(name, number("slots", 1), number("backlog", 1), secret);
+            if let Some((name, session)) = deaf.zip(session) {
+                world.workers.get_mut(name).unwrap().session = session;
+            }
         }
         ["connect", name, ..] => {
             world.hello(name, number("slots", 1), number("backlog", 1), None);
             world.inventory(name, Vec::new(), Availability::Available);
         }
+        ["restart_server", ..] => {
+            let ahead = option("ahead").map_or(Duration::ZERO, seconds);
+            world.restart_server(SLICE, ahead, option("behind").map_or(Duration::ZERO, seconds));
+        }
+        ["freeze", time] => world.stand_still(seconds(time)),
         ["mute", name] => world.workers.get_mut(name).unwrap().muted = true,
+        ["restart", name] => {
+            let member = world.workers.get_mut(name).unwrap();
+            (member.incarnation, member.process, member.next_report) =
+                (member.incarnation + 1, member.process + 1, 1);
+        }
+        // A copy of its state directory is used elsewhere; or, with `back`, its machine as it was one start before.
+        ["copy", name, "of", original, ..] => {
+            let original = &world.workers[original];
+            let copy = Member {
+                session: None,
+                incarnation: original.incarnation + u64::from(!words.contains(&"back")),
+                process: original.process + 100,
+                place: "there",
+                next_report: 1,
+                ..original.clone()
+            };
+            world.workers.insert(name.into(), copy);
+        }
         ["disconnect", name] => world.disconnect(name),
         ["cordon", worker] => world.operate(WorkerId(worker.parse().unwrap()), Operation::Cordon),
+        ["drain", worker, ..] => {
+            let operation = Operation::Drain(option("deadline").map(seconds));
+            world.operate(WorkerId(worker.parse().unwrap()), operation);
+        }
         ["forget", worker] => world.operate(WorkerId(worker.parse().unwrap()), Operation::Forget),
         ["slots", worker, slots] => {
             world.operate(WorkerId(worker.parse().unwrap()), Operation::Slots(slots.parse().unwrap()));
         }
+        ["label", worker, ref labels @ ..] => {
+            let label = |word: &&str| match word.split_once('=') {
+                Some((name, value)) => (name.to_owned(), Some(value.to_owned())),
+                None => (word.trim_end_matches('-').to_owned(), None),
+            };
+            let labels = labels.iter().map(label).collect();
+            world.operate(WorkerId(worker.parse().unwrap()), Operation::Labels(labels));
+        }
+        ["stop_unmanaged", worker, ref which @ ..] => {
+            let which = which.first().map(|word| {
+                let (job, fence) = word.trim_start_matches('j').split_once('#').unwrap();
+                (JobId(job.parse().unwrap()), Fence(fence.parse().unwrap()))
+            });
+            world.operate(WorkerId(worker.parse().unwrap()), Operation::StopUnmanaged(which));
+        }
         ["uncordon", worker] => world.operate(WorkerId(worker.parse().unwrap()), Operation::Uncordon),
         [name, "inventory", ref rest @ ..] => {
             let silent = rest.contains(&"unavailable");
-            let list = rest.iter().filter(|word| word.starts_with('j'));
+            let list = rest.iter().filter(|word| word.contains('#'));
             let attempts = list.map(|word| held(world, word)).collect();
             let answer =
                 if silent { Availability::Unavailable("down".into()) } else { Availability::Available };
-            world.inventory(name, attempts, answer);
+            if rest.contains(&"nothing") {
+                world.inventory_of(name, Vec::new(), attempts);
+            } else {
+                world.inventory(name, attempts, answer);
+            }
         }
-        [name, "running", token] => world.running(name, parse_token(world, token)),
+        ["strangers", name, ref tokens @ ..] => {
+            let tokens = tokens.iter().map(|word| parse_token(world, word)).collect();
+            world.strangers(name, tokens);
+        }
+        // `j1#1:2`: worker 2 has left it.
+        [name, "foreign", ref list @ ..] => {
+            let foreign = list.iter().map(|word| {
+                let (token, worker) = word.split_once(':').unwrap();
+                Foreign { worker: WorkerId(worker.parse().unwrap()), token: parse_token(world, token) }
+            });
+            let foreign = foreign.collect();
+            world.foreign(name, foreign);
+        }
+        [name, "unknown", token] => world.unknown(name, parse_token(world, token)),
+        [name, "running", token, ..] => {
+            let ago = option("ago").map_or(Duration::ZERO, seconds);
+            world.running_since(name, parse_token(world, token), ago);
+        }
+        [name, "starting", token] => world.starting(name, parse_token(world, token)),
         [name, "success", token] => world.success(name, parse_token(world, token)),
         [name, "failure", token, outcome, ..] => {
             let outcome = Outcome::ALL.into_iter().find(|it| it.name() == outcome).unwrap();
@@ -139,6 +264,7 @@ fn happen(world: &mut World, words: &[&str]) {
                 parse_token(world, token),
                 outcome,
                 option("exit").map(|code| code.parse().unwrap()),
+                option("ago").map_or(Duration::ZERO, seconds),
             );
         }
         [name, "released", token, cause] => {
@@ -152,14 +278,19 @@ fn happen(world: &mut World, words: &[&str]) {
             let cause = causes.into_iter().find(|it| it.name() == cause).unwrap();
             world.released(name, parse_token(world, token), cause);
         }
+        [name, "leaves"] => world.condition(name, Availability::Available, true),
+        [name, "stays"] => world.condition(name, Availability::Available, false),
         [name, "heartbeat"] => world.heartbeat(name),
-        [name, "docker_down"] => world.condition(name, Availability::Unavailable("down".into())),
-        [name, "docker_up"] => world.condition(name, Availability::Available),
+        [name, "docker_down"] => world.condition(name, Availability::Unavailable("down".into()), false),
+        [name, "docker_up"] => world.condition(name, Availability::Available, false),
         _ => panic!("nobody knows what this means: {words:?}"),
     }
 }
 
 fn seconds(text: &str) -> Duration {
+    if let Some(hours) = text.strip_suffix('h') {
+        return Duration::from_secs(3_600 * hours.parse::<u64>().unwrap());
+    }
     Duration::from_secs_f64(text.trim_end_matches('s').parse().unwrap())
 }
 
@@ -169,13 +300,20 @@ fn parse_token(world: &World, text: &str) -> Token {
     world.token(job.parse().unwrap(), fence.parse().unwrap())
 }
 
-/// `j3#2:running`
+/// `j3#2:running`; with `other:` in front it has another nonce.
 fn held(world: &World, text: &str) -> (Token, Phase) {
+    let (is_other, text) = text.strip_prefix("other:").map_or((false, text), |text| (true, text));
     let (token, phase) = text.split_once(':').unwrap();
     let phase = match phase {
         "running" => Phase::Running,
+        "starting" => Phase::Starting,
         "ended" => Phase::Ended,
         _ => Phase::Backlog,
     };
-    (parse_token(world, token), phase)
+    let mut token = parse_token(world, token);
+    token.nonce.0 ^= u64::from(is_other);
+    (token, phase)
 }
+
+/// Larger than any batch of a story that does not say otherwise.
+const SLICE: usize = 1_000;

@@ -43,8 +43,10 @@ pub enum Denial {
     #[error("this request needs a valid token")]
     InvalidToken,
     /// Its token is valid for something else.
-    #[error("this request needs the {needed} token")]
+    #[error("this is the {given} token; what is asked for needs the {needed} token")]
     WrongRole {
+        /// Whose token it is.
+        given: &'static str,
         /// Whose token would do.
         needed: &'static str,
     },
@@ -131,10 +133,10 @@ impl Access {
 
     /// Whether the request proved itself by a token.
     fn check_token(&self, role: Role, headers: &HeaderMap, peer: Option<IpAddr>) -> Result<bool, Denial> {
-        let (wanted, other) = match role {
+        let (wanted, other, other_role) = match role {
             Role::Open => return Ok(false),
-            Role::Api => (self.api.as_ref(), self.worker.as_ref()),
-            Role::Worker => (self.worker.as_ref(), self.api.as_ref()),
+            Role::Api => (self.api.as_ref(), self.worker.as_ref(), Role::Worker),
+            Role::Worker => (self.worker.as_ref(), self.api.as_ref(), Role::Api),
         };
         let Some(wanted) = wanted else { return Ok(false) };
         let given = headers.get(header::AUTHORIZATION).map(|value| bearer(value.as_bytes()));
@@ -147,7 +149,7 @@ impl Access {
                     return Ok(true);
                 }
                 match other.is_some_and(|other| bool::from(given.ct_eq(other))) {
-                    true => return Err(Denial::WrongRole { needed: role.name() }),
+                    true => return Err(Denial::WrongRole { given: other_role.name(), needed: role.name() }),
                     false => Denial::InvalidToken,
                 }
             }
@@ -323,8 +325,8 @@ mod tests {
         };
         assert_eq!(with(Role::Api, "secret"), Ok(()));
         assert_eq!(with(Role::Worker, "other"), Ok(()));
-        assert_eq!(with(Role::Api, "other"), Err(Denial::WrongRole { needed: "API" }));
-        assert_eq!(with(Role::Worker, "secret"), Err(Denial::WrongRole { needed: "worker" }));
+        assert_eq!(with(Role::Api, "other"), Err(Denial::WrongRole { given: "worker", needed: "API" }));
+        assert_eq!(with(Role::Worker, "secret"), Err(Denial::WrongRole { given: "API", needed: "worker" }));
         assert_eq!(with(Role::Api, "secret2"), Err(Denial::InvalidToken));
         assert_eq!(with(Role::Api, ""), Err(Denial::InvalidToken));
     }

@@ -6,9 +6,12 @@
 //! [`Server::start`] opens everything and says where it listens; [`Server::run`] serves until it is told to leave.
 
 pub mod auth;
+pub mod backup;
 pub mod catalogue;
+mod chores;
 pub mod clock;
 pub mod config;
+pub mod doctor;
 pub mod engine;
 pub mod http;
 pub mod listener;
@@ -22,6 +25,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
+use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use auth::Access;
@@ -42,6 +46,7 @@ pub struct Server {
     listener: Listener,
     router: Router,
     door: Door,
+    chores: JoinHandle<()>,
     leaving: CancellationToken,
 }
 
@@ -72,8 +77,8 @@ impl Server {
     /// # Errors
     /// Each says what is wrong, where, and what to do; nothing is left behind that keeps another start from succeeding.
     pub async fn start(config: Config, leaving: CancellationToken) -> Result<Self, ServerError> {
-        let loaded =
-            jobs_file::load(&config.jobs_file, &Environment::of_process()).map_err(ServerError::JobsFile)?;
+        let environment = Environment::of_process().with_intervals(config.intervals);
+        let loaded = jobs_file::load(&config.jobs_file, &environment).map_err(ServerError::JobsFile)?;
         for warning in &loaded.warnings {
             tracing::warn!("{warning}");
         }
@@ -92,15 +97,25 @@ impl Server {
             archive: archive.clone(),
             catalogue: Arc::new(Catalogue::new(definitions)),
             jobs_file: config.jobs_file.clone(),
+            intervals: config.intervals,
             logs: logs.clone(),
             access: Arc::new(access(&config, listener.address())),
             base_path: config.base_path.to_string(),
             storage: storage.clone(),
             leaving: leaving.clone(),
         };
-        let door = Door::new(ends.gate, ends.bodies, archive, logs, leaving.clone());
+        let chores = chores::run(
+            config.retention,
+            ends.retention_by,
+            ends.remover,
+            archive.clone(),
+            logs.clone(),
+            leaving.clone(),
+        );
+        let chores = tokio::spawn(chores);
+        let door = Door::new(ends.gate, ends.bodies, archive, logs, config.intervals, leaving.clone());
         let router = http::router(app, ws::router(door.clone()));
-        Ok(Self { engine, listener, router, door, leaving })
+        Ok(Self { engine, listener, router, door, chores, leaving })
     }
 
     /// Where it listens.
@@ -123,6 +138,8 @@ impl Server {
                 self.door.empty(SESSIONS_PATIENCE).await;
             };
             tokio::join!(self.listener.serve(self.router, self.leaving.clone()), sessions);
+            // A panic of theirs has been reported.
+            let _ = self.chores.await;
             // The logs end with whoever holds them; what they have taken in by then is written.
             drop(self.door);
             engine_stop.cancel();

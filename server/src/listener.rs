@@ -5,6 +5,7 @@
 //! [`Limits::farewell`].
 
 mod heads;
+mod parting;
 mod port;
 
 use std::io;
@@ -20,12 +21,14 @@ use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
+use rustix::net::sockopt;
 use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tower::Service;
 
 use heads::{Heads, Recorded};
+use parting::{Parting, Partings};
 
 /// Who is at the other end of a connection. Every request carries it as an extension.
 #[derive(Clone, Debug)]
@@ -105,6 +108,7 @@ impl Listener {
             _ => ListenError::Refused { address, cause },
         };
         let tcp = TcpListener::bind(address).await.map_err(refused)?;
+        keep_alive(&tcp).map_err(refused)?;
         let address = tcp.local_addr().map_err(refused)?;
         Ok(Self { tcp, address, limits })
     }
@@ -117,13 +121,14 @@ impl Listener {
 
     /// Serves until `leaving` is cancelled, then lets what is under way finish. Connections that became WebSockets are not waited for.
     pub async fn serve(self, router: Router, leaving: CancellationToken) {
+        let connections = TaskTracker::new();
         let house = Arc::new(House {
+            partings: Partings::new(connections.clone()),
             open: AtomicUsize::new(0),
             limits: self.limits,
             leaving: leaving.clone(),
             closing: CancellationToken::new(),
         });
-        let connections = TaskTracker::new();
         loop {
             let accepted = tokio::select! {
                 accepted = self.tcp.accept() => accepted,
@@ -137,10 +142,21 @@ impl Listener {
         drop(self.tcp);
         connections.close();
         if tokio::time::timeout(self.limits.farewell, connections.wait()).await.is_err() {
+            house.partings.close();
             house.closing.cancel();
             connections.wait().await;
         }
     }
+}
+
+/// Lets the system ask, on every connection that is accepted here, whether the other end is still there: a stream of output may be silent
+/// for hours. Routers on the way forget such a connection, and a client that is gone would hold its place for ever.
+fn keep_alive(tcp: &TcpListener) -> io::Result<()> {
+    sockopt::set_socket_keepalive(tcp, true)?;
+    sockopt::set_tcp_keepidle(tcp, SILENT_FOR)?;
+    sockopt::set_tcp_keepintvl(tcp, ASKED_EVERY)?;
+    sockopt::set_tcp_keepcnt(tcp, ASKED_TIMES)?;
+    Ok(())
 }
 
 fn by(pid: Option<u32>) -> String {
@@ -149,6 +165,7 @@ fn by(pid: Option<u32>) -> String {
 
 /// What all connections share.
 struct House {
+    partings: Partings,
     open: AtomicUsize,
     limits: Limits,
     leaving: CancellationToken,
@@ -198,7 +215,8 @@ impl Drop for Place {
 
 /// Serves one connection until it ends, is upgraded, or the server leaves.
 async fn serve(stream: TcpStream, address: SocketAddr, router: Router, place: Place) {
-    let limits = place.house.limits;
+    let house = &place.house;
+    let limits = house.limits;
     let crowded = place.number > limits.connections;
     let heads = Heads::default();
     let recorded = heads.clone();
@@ -213,10 +231,12 @@ async fn serve(stream: TcpStream, address: SocketAddr, router: Router, place: Pl
         .header_read_timeout(limits.head_timeout)
         .max_headers(HEADERS_MAX)
         .max_buf_size(BUFFER_BYTES_MAX)
-        .serve_connection(TokioIo::new(Recorded::new(stream, heads)), service)
+        .serve_connection(
+            TokioIo::new(Recorded::new(Parting::new(stream, house.partings.clone()), heads)),
+            service,
+        )
         .with_upgrades();
     let mut connection = pin!(connection);
-    let house = &place.house;
     let served = tokio::select! {
         served = connection.as_mut() => served,
         () = house.leaving.cancelled() => {
@@ -242,9 +262,30 @@ async fn pause_after(error: &io::Error) {
     }
 }
 
+/// Less than what routers commonly remember a silent connection for (from some minutes on).
+const SILENT_FOR: Duration = Duration::from_secs(60);
+const ASKED_EVERY: Duration = Duration::from_secs(15);
+/// Without any answer the connection is given up: two minutes after the last sign of life.
+const ASKED_TIMES: u32 = 4;
+
 const HEADERS_MAX: usize = 64;
 
 /// What hyper may hold of one connection. Above the limits of `front`, so that those answer with a problem document.
 const BUFFER_BYTES_MAX: usize = 64 << 10;
 
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_connection_that_is_accepted_is_asked_whether_it_lives() {
+        let listener = Listener::bind(([127, 0, 0, 1], 0).into(), Limits::default()).await.unwrap();
+        let _client = TcpStream::connect(listener.address()).await.unwrap();
+        let (accepted, _) = listener.tcp.accept().await.unwrap();
+        assert!(sockopt::socket_keepalive(&accepted).unwrap());
+        assert_eq!(sockopt::tcp_keepidle(&accepted).unwrap(), SILENT_FOR);
+        assert_eq!(sockopt::tcp_keepintvl(&accepted).unwrap(), ASKED_EVERY);
+    }
+}

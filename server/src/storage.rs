@@ -67,8 +67,33 @@ impl Storage {
     }
 }
 
+/// Why no server can start in this directory, whose disk is full, and what to do about it.
+pub(crate) fn no_room(directory: &Path) -> String {
+    let mib = |bytes: u64| bytes >> 20;
+    let (free, needed) = match rustix::fs::statvfs(directory) {
+        Ok(disk) => {
+            let bytes = |blocks: u64| blocks.saturating_mul(disk.f_frsize);
+            let jobs = low_water_mark(bytes(disk.f_blocks));
+            (
+                format!("{} MiB free", mib(bytes(disk.f_bavail))),
+                format!(", and {} MiB to take jobs", mib(jobs)),
+            )
+        }
+        Err(error) => (format!("room that cannot be seen ({error})"), String::new()),
+    };
+    format!(
+        "no room on the disk of data directory {}: it has {free}; the server needs {} MiB to start{needed}: make room there (replaced-* of an earlier restore, backups, \
+         other programs' files; never longshore.db* or logs), and start it again; nothing is lost",
+        directory.display(),
+        mib(START_BYTES)
+    )
+}
+
+/// The log's index, and a few commits.
+pub(crate) const START_BYTES: u64 = 8 << 20;
+
 /// Below it no jobs are accepted: the smaller of 5 % and 512 MiB.
-const fn low_water_mark(total: u64) -> u64 {
+pub(crate) const fn low_water_mark(total: u64) -> u64 {
     let share = total / 20;
     if share < LOW_BYTES { share } else { LOW_BYTES }
 }

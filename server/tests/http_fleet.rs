@@ -2,6 +2,8 @@
 
 mod http_support;
 
+use std::time::Duration;
+
 use http_support::Server;
 use protocol::WorkerId;
 use scheduler::input::Operation;
@@ -27,6 +29,10 @@ async fn one_worker_is_shown_or_unknown() {
     let server = Server::start().await;
     let worker = server.get("/api/workers/1").await.json();
     assert_eq!(worker["joined_at"], "1970-01-01T00:00:00.010Z");
+    let unmanaged = serde_json::json!([
+        { "job": 70, "fence": 80, "container": "longshore-00000007-70-80", "phase": { "name": "running" } },
+    ]);
+    assert_eq!(worker["unmanaged"], unmanaged, "for whoever has to decide what becomes of it");
     server.get("/api/workers/9").await.is_problem(404, "unknown_worker");
     server.get("/api/workers/w1").await.is_problem(400, "invalid_id");
 }
@@ -40,7 +46,14 @@ async fn an_operator_changes_what_a_worker_takes() {
     let cordoned = server.ask("POST", "/api/workers/1/cordon", &[], "").await;
     assert_eq!(cordoned.json()["cordoned"], true);
     assert_eq!(server.ask("POST", "/api/workers/1/uncordon", &[], "").await.json()["cordoned"], false);
-    assert_eq!(server.ask("POST", "/api/workers/1/drain", &[], "").await.json()["state"], "draining");
+    let drained = server.ask("POST", "/api/workers/1/drain", &[], "").await.json();
+    assert_eq!((&drained["state"], &drained["cordoned"]), (&"draining".into(), &true.into()));
+    assert_eq!(drained["drain_deadline"], serde_json::Value::Null);
+    let drained = server.ask("POST", "/api/workers/1/drain?deadline=1h30m", &[], "").await.json();
+    assert_eq!(drained["drain_deadline"], "1970-01-01T01:30:01.000Z");
+    let away = server.ask("POST", "/api/workers/2/drain", &[], "").await.json();
+    assert_eq!(away["state"], "drained");
+    assert_eq!(server.get("/api/workers?all=1").await.json()[1]["state"], "drained");
     assert_eq!(server.ask("POST", "/api/workers/2/forget", &[], "").await.status, 204);
     let one = WorkerId(1);
     assert_eq!(
@@ -49,10 +62,39 @@ async fn an_operator_changes_what_a_worker_takes() {
             (one, Operation::Slots(8)),
             (one, Operation::Cordon),
             (one, Operation::Uncordon),
-            (one, Operation::Drain),
+            (one, Operation::Drain(None)),
+            (one, Operation::Drain(Some(Duration::from_secs(5_400)))),
+            (WorkerId(2), Operation::Drain(None)),
             (WorkerId(2), Operation::Forget),
         ]
     );
+}
+
+#[tokio::test]
+async fn an_operators_labels_are_laid_over_the_workers_own() {
+    let server = Server::start().await;
+    let patch = async |id: u8, body: &str| {
+        let path = format!("/api/workers/{id}");
+        server.ask("PATCH", &path, &[("content-type", "application/json")], body).await
+    };
+    let patched = patch(1, r#"{"labels":{"zone":"b","rack":"7"},"slots":2}"#).await.json();
+    assert_eq!(patched["labels"], serde_json::json!({ "disk": "ssd", "rack": "7", "zone": "b" }));
+    assert_eq!(patched["labels_set"], serde_json::json!({ "rack": "7", "zone": "b" }));
+    assert_eq!(patched["slots"], 2);
+    let patched = patch(1, r#"{"labels":{"zone":null,"nothing":null}}"#).await.json();
+    assert_eq!(patched["labels"], serde_json::json!({ "disk": "ssd", "rack": "7", "zone": "a" }));
+    let away = patch(2, r#"{"labels":{"zone":"c"}}"#).await.json();
+    assert_eq!(away["labels"], serde_json::json!({ "zone": "c" }), "it need not be there");
+    assert_eq!(server.get("/api/workers?all=1").await.json()[1]["labels"]["zone"], "c");
+
+    patch(1, r#"{"labels":{"a b":"c"}}"#).await.is_problem(422, "invalid_label");
+    patch(1, r#"{"labels":{"a":"line\nbreak"}}"#).await.is_problem(422, "invalid_label");
+    patch(1, r#"{"labels":{"a":1}}"#).await.is_problem(422, "invalid_type");
+    patch(1, r#"{"labels":["a"]}"#).await.is_problem(422, "invalid_type");
+    patch(1, r#"{"labels":{"a":"1","a":"2"}}"#).await.is_problem(400, "duplicate_key");
+    patch(1, r#"{"labels":{"a":"1"},"slots":0}"#).await.is_problem(422, "out_of_range");
+    let labels = server.get("/api/workers/1").await.json()["labels_set"].clone();
+    assert_eq!(labels, serde_json::json!({ "rack": "7" }), "what is refused changes nothing");
 }
 
 #[tokio::test]
@@ -68,8 +110,18 @@ async fn what_cannot_be_done_with_a_worker_is_refused() {
     patch(r#"{"slot":1}"#).await.is_problem(422, "unknown_field");
     patch("{}").await.is_problem(422, "missing_field");
     patch("{").await.is_problem(400, "invalid_json");
+    server.ask("POST", "/api/workers/1/drain?deadline=soon", &[], "").await.is_problem(400, "invalid_query");
+    server.ask("POST", "/api/workers/1/drain?deadline=31d", &[], "").await.is_problem(400, "invalid_query");
+    server.ask("POST", "/api/workers/1/cordon?deadline=1m", &[], "").await.is_problem(400, "invalid_query");
     server.ask("POST", "/api/workers/9/drain", &[], "").await.is_problem(404, "unknown_worker");
     server.ask("POST", "/api/workers/1/forget", &[], "").await.is_problem(409, "worker_connected");
+    let stop = async |query: &str| {
+        server.ask("POST", &format!("/api/workers/1/stop-unmanaged{query}"), &[], "").await
+    };
+    assert_eq!(stop("").await.status, 200, "there is nothing to stop");
+    stop("?job=1&fence=1").await.is_problem(404, "unknown_attempt");
+    stop("?job=1").await.is_problem(400, "invalid_query");
+    stop("?job=1&fence=x").await.is_problem(400, "invalid_query");
     server.ask("POST", "/api/workers/1/dance", &[], "").await.is_problem(404, "not_found");
 }
 
@@ -82,11 +134,13 @@ async fn definitions_are_shown_without_their_values() {
     assert_eq!(one.json()["image"], "resize:1");
     assert_eq!(one.json()["environment"], serde_json::json!(["PASSWORD"]));
     assert_eq!(one.json()["timeout_ms"], 3_600_000);
+    let waiting = one.json()["waiting"].clone();
     assert_eq!(
-        one.json()["waiting"][0],
+        waiting[1],
         serde_json::json!({"code": "busy", "count": 3,
         "text": "the slots and backlogs of all workers that could run it are taken"})
     );
+    assert_eq!((&waiting[0]["code"], &waiting[0]["count"]), (&"pinned_worker_away".into(), &3.into()));
     assert!(!list.body.contains("hunter2") && !one.body.contains("hunter2"));
     server.get("/api/definitions/resise").await.is_problem(404, "unknown_job");
 }

@@ -1,4 +1,4 @@
-//! Jobs over HTTP: made, listed, looked at, cancelled, tried again.
+//! Jobs over HTTP: made, listed, looked at, cancelled, released, tried again.
 
 mod http_support;
 
@@ -261,6 +261,26 @@ async fn cancelling_is_idempotent_and_too_late_for_what_has_ended() {
 }
 
 #[tokio::test]
+async fn a_person_lets_a_job_go_on_that_is_held_back_and_no_other() {
+    let server = Server::start().await;
+    for _ in 0..3 {
+        server.post("/api/jobs/resize", "").await;
+    }
+    server.stand.world().record(1).row.state = State::Quarantined;
+    let release = async |id: u64| server.ask("POST", &format!("/api/jobs/{id}/release"), &[], "").await;
+    let released = release(1).await;
+    assert_eq!((released.status, released.json()["state"].as_str()), (200, Some("queued")));
+    let event = &released.json()["timeline"][1];
+    assert_eq!((&event["event"], &event["text"]), (&"released".into(), &"by http 127.0.0.1".into()));
+    server.stand.world().start(2);
+    let problem = release(2).await.is_problem(409, "nothing_to_release");
+    assert_eq!(problem["state"], "running");
+    server.stand.world().end(3, State::Failed, 1);
+    assert_eq!(release(3).await.is_problem(409, "already_finished")["state"], "failed");
+    release(9).await.is_problem(404, "job_not_found");
+}
+
+#[tokio::test]
 async fn an_ended_job_can_be_tried_again_as_a_new_one() {
     let server = Server::start().await;
     server.post("/api/jobs/resize", r#"{"args":["x"],"priority":9}"#).await;
@@ -290,6 +310,24 @@ async fn a_full_disk_refuses_new_jobs_and_nothing_else() {
     assert_eq!(server.get("/readyz").await.status, 200);
     server.storage.note(1 << 30, 1 << 30);
     assert_eq!(server.post("/api/jobs/resize", "").await.status, 201);
+}
+
+#[tokio::test]
+async fn a_disk_that_fills_up_while_a_batch_arrives_refuses_all_of_it() {
+    let server = Server::start().await;
+    let body = r#"[{"name":"resize"}]"#;
+    let head = format!(
+        "POST /api/jobs HTTP/1.1\r\nexpect: 100-continue\r\nconnection: close\r\ncontent-length: {}\r\n\
+         content-type: application/json",
+        body.len()
+    );
+    let mut request = server.open(&head).await;
+    request.until("100 Continue").await;
+    server.storage.note(1, 1 << 30);
+    request.write(body).await;
+    request.until_closed().await;
+    assert!(request.seen.contains("HTTP/1.1 507 "), "{}", request.seen);
+    assert_eq!(server.stand.world().jobs.len(), 0);
 }
 
 #[tokio::test]

@@ -52,6 +52,41 @@ async fn what_is_missing_is_said() {
 }
 
 #[tokio::test]
+async fn what_never_came_is_said_long_after_the_end() {
+    let server = running().await;
+    end(&server, State::Succeeded, 0, OutputLengths { stdout: 11, stderr: 9 });
+    let missing = |bytes| format!("longshore: {bytes} bytes of output are missing\n");
+    let both = server.get("/api/jobs/1/logs").await.body;
+    assert_eq!(both, format!("one\noops\ntwo\n{}{}", missing(3), missing(4)));
+    let one = server.get("/api/jobs/1/logs?stream=stderr").await.body;
+    assert_eq!(one, format!("oops\n{}", missing(4)));
+    server.stand.world().record(1).row.attempt.as_mut().unwrap().ended_at = Some(Timestamp(i64::MAX));
+    let fresh = server.get("/api/jobs/1/logs").await.body;
+    assert_eq!(fresh, "one\noops\ntwo\n", "it may be on its way");
+}
+
+#[tokio::test]
+async fn output_of_which_nothing_is_left_is_said_to_be_gone() {
+    let server = Server::start().await;
+    server.post("/api/jobs/resize", "").await;
+    server.stand.world().start(1);
+    end(&server, State::Succeeded, 0, OutputLengths { stdout: 8, stderr: 5 });
+    for query in ["", "?tail=3", "?stream=stderr", "?follow=1", "?attempt=1"] {
+        let problem = server.get(&format!("/api/jobs/1/logs{query}")).await.is_problem(410, "output_removed");
+        assert_eq!(problem["detail"], "attempt 1 of job 1 wrote 13 bytes; none of them is here any more");
+    }
+    server
+        .ask("GET", "/api/jobs/1/logs", &[("range", "bytes=0-4")], "")
+        .await
+        .is_problem(410, "output_removed");
+    let resumed = [("accept", "text/event-stream"), ("last-event-id", "1:4")];
+    let rest = server.ask("GET", "/api/jobs/1/logs?follow=1", &resumed, "").await;
+    assert!(rest.body.contains("event: gap") && rest.body.contains("event: end"), "{}", rest.body);
+    server.stand.world().record(1).row.attempt.as_mut().unwrap().ended_at = Some(Timestamp(i64::MAX));
+    assert_eq!(server.get("/api/jobs/1/logs").await.status, 200, "it may be on its way");
+}
+
+#[tokio::test]
 async fn a_job_without_output_has_none() {
     let server = Server::start().await;
     server.post("/api/jobs/resize", "").await;

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use longshore_server::config::jobs_file::{Environment, load, parse};
 use protocol::container::{PullPolicy, Resources, Volume};
+use protocol::order::Intervals;
 use protocol::report::Outcome;
 use protocol::{ContainerSpec, RuntimeKind};
 use scheduler::definition::{Backoff, Definition, LossPolicy, OnLost, RetryOn, RetryPolicy};
@@ -116,6 +117,8 @@ fn every_key_of_the_policies_arrives() {
     max_unexpected_retries: 5
     worker_timeout: 90s
     on_lost: wait
+    unexpected_retry_delay: 2m
+    ping_interval: 500ms
 ",
     );
     assert_eq!((definition.timeout, definition.priority, definition.enabled), (None, -100, false));
@@ -124,7 +127,9 @@ fn every_key_of_the_policies_arrives() {
     let when = vec![Outcome::Failed, Outcome::TimedOut];
     let retry = RetryPolicy { max: 7, when, exit_codes: vec![1, 3], on: RetryOn::Other, backoff };
     assert_eq!(definition.retry, retry);
-    let loss = LossPolicy { limit: 5, after: Duration::from_secs(90), on_lost: OnLost::Wait };
+    let delay = Some(Duration::from_secs(120));
+    let (after, ping) = (Duration::from_secs(90), Some(Duration::from_millis(500)));
+    let loss = LossPolicy { limit: 5, after, on_lost: OnLost::Wait, delay, ping };
     assert_eq!(definition.loss, loss);
 }
 
@@ -149,6 +154,39 @@ fn a_long_stop_grace_raises_the_time_until_a_worker_is_given_up() {
     assert_eq!(after("stop_grace_period: 45s"), 60);
     assert_eq!(after("stop_grace_period: 5m"), 315);
     assert_eq!(after("lost_after: 30s"), 30);
+}
+
+#[test]
+fn a_shorter_lease_shortens_what_is_measured_by_it() {
+    let intervals = |heartbeat, lease| Intervals {
+        heartbeat: Duration::from_millis(heartbeat),
+        lease: Duration::from_millis(lease),
+        ..Intervals::default()
+    };
+    let environment = Environment::default().with_intervals(intervals(500, 3_000));
+    let read = |keys: &str| {
+        let text = format!("- {{name: a, image: busybox, self_fence: true, {keys}}}");
+        parse(&text, Path::new("jobs.yaml"), &environment)
+    };
+    let loaded = read("stop_grace_period: 4s, lost_after: 6s").expect("long enough");
+    let definition = &loaded.definitions[0].definition;
+    assert_eq!(definition.loss.after, Duration::from_secs(6));
+    assert_eq!(definition.container.self_fence, Some(Duration::from_millis(5_500)));
+    for (keys, wrong) in [
+        ("stop_grace_period: 1s, lost_after: 2s", "2s is too short: at least 3s"),
+        ("stop_grace_period: 5s, lost_after: 6s", "the stop grace period plus 1500ms"),
+    ] {
+        let faults = read(keys).expect_err(keys).to_string();
+        assert!(faults.contains(wrong), "{faults}");
+    }
+    let rare_heartbeats = Environment::default().with_intervals(intervals(10_000, 30_000));
+    let read = |keys: &str| {
+        let text = format!("- {{name: a, image: busybox, stop_grace_period: 30s, lost_after: 45s{keys}}}");
+        parse(&text, Path::new("jobs.yaml"), &rare_heartbeats)
+    };
+    assert!(read("").is_ok(), "who does not stop it himself need not wait for heartbeats");
+    let faults = read(", self_fence: true").expect_err("too short").to_string();
+    assert!(faults.contains("the stop grace period plus 20s, here 50s"), "{faults}");
 }
 
 #[test]

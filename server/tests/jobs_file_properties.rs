@@ -9,8 +9,6 @@ use proptest::sample::Index;
 use serde_json::Value;
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(256))]
-
     #[test]
     fn no_bytes_make_it_panic(bytes in proptest::collection::vec(any::<u8>(), 0..400)) {
         let directory = tempfile::tempdir().expect("a directory");

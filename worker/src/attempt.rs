@@ -1,5 +1,6 @@
 //! One attempt on this machine, from its Enqueue until everything about it is durable on the server.
 
+use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::sync::Arc;
 use core::cmp::Reverse;
@@ -10,6 +11,7 @@ use protocol::order::StopCause;
 use protocol::report::Phase;
 use protocol::{ContainerSpec, Revision, RuntimeKind, Uptime};
 
+use crate::outbox::Entry;
 use crate::step::StopStep;
 
 /// What is known of a revision.
@@ -58,6 +60,8 @@ pub(crate) enum Stage {
     },
     /// Its runtime has it; the phase is Pulling or Starting.
     Launched(Phase),
+    /// Its runtime has all that it needs, and waits until the start gate is open.
+    Prepared,
     /// Its container has started.
     Running {
         /// The runtime's own name for it.
@@ -70,10 +74,12 @@ pub(crate) enum Stage {
 }
 
 /// What must still happen before an ended attempt may be forgotten.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub(crate) struct Ended {
     /// Its final report is durable on the server.
     pub(crate) acknowledged: bool,
+    /// That report, for a server that has lost it with a part of its store.
+    pub(crate) told: Option<Box<Entry>>,
     /// Its output is, or was given up.
     pub(crate) output_done: bool,
     /// Its runtime has something to remove.
@@ -98,7 +104,7 @@ impl Attempt {
             Stage::Ended(_) => Phase::Ended,
             Stage::Parked | Stage::Waiting => Phase::Backlog,
             _ if self.stop.is_some() => Phase::Stopping,
-            Stage::Asking { .. } => Phase::Starting,
+            Stage::Asking { .. } | Stage::Prepared => Phase::Starting,
             Stage::Launched(phase) => phase,
             Stage::Running { .. } => Phase::Running,
         }
@@ -110,12 +116,17 @@ impl Attempt {
     }
 
     pub(crate) const fn holds_slot(&self) -> bool {
-        matches!(self.stage, Stage::Asking { .. } | Stage::Launched(_) | Stage::Running { .. })
+        matches!(self.stage, Stage::Asking { .. }) || self.is_live()
     }
 
     /// Whether its runtime has it and has not told its end.
     pub(crate) const fn is_live(&self) -> bool {
-        matches!(self.stage, Stage::Launched(_) | Stage::Running { .. })
+        self.is_launched() || matches!(self.stage, Stage::Running { .. })
+    }
+
+    /// Whether its runtime has it and has told neither its start nor its end.
+    pub(crate) const fn is_launched(&self) -> bool {
+        matches!(self.stage, Stage::Launched(_) | Stage::Prepared)
     }
 
     pub(crate) fn runtime(&self) -> RuntimeKind {

@@ -38,6 +38,13 @@ impl Worker {
                 faults.push(format!("{token} is cleared and does not ask"));
             }
         }
+        let waiting = self
+            .attempts
+            .iter()
+            .filter(|(_, attempt)| matches!(attempt.stage, Stage::Prepared) && attempt.stop.is_none());
+        if !waiting.map(|(token, _)| token).eq(&self.prepared) {
+            faults.push(format!("{:?} wait for the gate, not all that are prepared", self.prepared));
+        }
         for token in &self.fenced {
             if !self.is(*token, |attempt| attempt.is_live() && attempt.self_fence().is_some()) {
                 faults.push(format!("{token} is fenced and does not run"));
@@ -77,7 +84,7 @@ impl Worker {
             if attempt.is_live() && attempt.stop.is_some() && attempt.alarm.is_none() {
                 faults.push(format!("{token} is stopped and nobody looks after it"));
             }
-            if let Stage::Ended(ended) = attempt.stage
+            if let Stage::Ended(ended) = &attempt.stage
                 && ended.acknowledged
                 && (ended.output_done || attempt.alarm.is_none())
             {
@@ -90,7 +97,7 @@ impl Worker {
         let finals: Vec<Token> = self.outbox.finals().collect();
         let distinct: BTreeSet<Token> = finals.iter().copied().collect();
         for (token, attempt) in &self.attempts {
-            match attempt.stage {
+            match &attempt.stage {
                 Stage::Ended(ended) if ended.acknowledged == distinct.contains(token) => {
                     faults.push(format!("{token} has ended; acknowledged: {}", ended.acknowledged));
                 }
@@ -109,7 +116,7 @@ impl Worker {
     }
 
     fn audit_leaving(&self, faults: &mut Vec<String>) {
-        if self.leaving.is_some() && self.attempts.values().any(Attempt::is_unstarted) {
+        if self.leaving().is_some() && self.attempts.values().any(Attempt::is_unstarted) {
             faults.push(String::from("the worker leaves and keeps unstarted attempts"));
         }
     }

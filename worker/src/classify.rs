@@ -120,7 +120,7 @@ const fn outcome_of(cause: StopCause) -> Outcome {
     match cause {
         StopCause::Cancel => Outcome::Cancelled,
         StopCause::Timeout => Outcome::TimedOut,
-        StopCause::Superseded => Outcome::Lost,
+        StopCause::Superseded | StopCause::SelfFence => Outcome::Lost,
         StopCause::Pinning | StopCause::Drain => Outcome::Interrupted,
     }
 }
@@ -132,6 +132,9 @@ const fn words_of(cause: StopCause) -> &'static str {
         StopCause::Superseded => "stopped because it was no longer the current attempt",
         StopCause::Pinning => "stopped because its definition is no longer allowed on this worker",
         StopCause::Drain => "stopped because the worker leaves",
+        StopCause::SelfFence => {
+            "stopped because the worker had lost its server, and it must not outlive that (self_fence)"
+        }
     }
 }
 

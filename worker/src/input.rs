@@ -14,12 +14,14 @@ use crate::step::Launch;
 #[derive(Clone, Debug)]
 pub enum Input {
     /// What directories and runtimes still know from before this process: once, before the first connection. What a runtime that could
-    /// not be asked then has to say comes as its events; a container without a directory waits for the next start.
+    /// not be asked then has to say comes as its events.
     Restored {
         /// Attempts of this worker.
         attempts: Vec<Restored>,
         /// Containers of this cluster on this engine that belong to another worker.
         foreign: Vec<Foreign>,
+        /// The last [`Effect::Contact`](crate::Effect::Contact), if it is of this boot of the machine.
+        contact: Option<Uptime>,
     },
     /// The socket is open: Hello may be said.
     Connected,
@@ -54,9 +56,18 @@ pub struct Restored {
     /// What it was started with.
     pub launch: Launch,
     /// Why it is being stopped, if somebody had said so.
-    pub stopping: Option<StopCause>,
+    pub stopping: Option<Stopping>,
     /// What is known of it.
     pub found: Found,
+}
+
+/// Somebody had said that an attempt is to stop.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stopping {
+    /// The cause that was kept first.
+    pub cause: StopCause,
+    /// Since when: what had ended by then ended by itself.
+    pub at: Uptime,
 }
 
 /// What is known of an attempt of an earlier process.
@@ -89,6 +100,9 @@ pub enum Found {
 pub enum RuntimeEvent {
     /// An attempt is pulling, or starting.
     Progressed(Token, Phase),
+    /// All that its container needs is there, its image above all: it is made as soon as [`Effect::Run`](crate::Effect::Run) allows it.
+    /// Told again before each further try.
+    Prepared(Token),
     /// Its container has started.
     Started {
         /// Whose.
@@ -118,7 +132,17 @@ pub enum RuntimeEvent {
         /// For people.
         why: String,
     },
-    /// A runtime can be used, or cannot.
+    /// A runtime that could not be asked at the start was asked now, before anything else is told of it: what it knows from before this
+    /// process and no directory does.
+    Surveyed {
+        /// Attempts of this worker.
+        attempts: Vec<Restored>,
+        /// Containers of this cluster on this engine that belong to another worker.
+        foreign: Vec<Foreign>,
+    },
+    /// All containers of this cluster on this engine that belong to another worker: somebody has looked again.
+    Foreign(Vec<Foreign>),
+    /// A runtime can be used, or cannot. While one that could not be asked at the start has not told what it knows, it cannot.
     Availability(RuntimeKind, Availability),
 }
 

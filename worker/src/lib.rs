@@ -27,6 +27,7 @@ pub mod input;
 mod link;
 mod on;
 mod outbox;
+mod say;
 mod slots;
 pub mod step;
 mod worker;

@@ -101,17 +101,18 @@ impl Link {
         Some(self.last_beat)
     }
 
-    /// A heartbeat is answered: the lease counts from its sending. A number we do not wait for means nothing.
-    pub(crate) fn renew(&mut self, number: u64) {
-        while let Some(&(beat, sent)) = self.unanswered.front() {
-            if beat > number {
-                return;
-            }
+    /// A heartbeat is answered: the lease counts from its sending. A number we do not wait for means nothing. Whether it was news.
+    pub(crate) fn renew(&mut self, number: u64) -> bool {
+        let before = self.lease_from;
+        while let Some(&(beat, sent)) = self.unanswered.front()
+            && beat <= number
+        {
             self.unanswered.pop_front();
             if beat == number {
                 self.lease_from = self.lease_from.max(Some(sent));
             }
         }
+        self.lease_from > before
     }
 
     /// Whether the lease, as we can count it, is far enough from its end for a start.
@@ -155,8 +156,8 @@ impl Link {
 
 const INTERVAL_MIN: Duration = Duration::from_millis(50);
 const INTERVAL_MAX: Duration = Duration::from_secs(24 * 60 * 60);
-/// Far more than fit into a lease.
-const UNANSWERED_MAX: usize = 64;
+/// More than fit into an ordinary lease at ten a second.
+const UNANSWERED_MAX: usize = 512;
 /// A server that took the connection and does not answer Hello is as good as none.
 const WELCOME_WITHIN: Duration = Duration::from_secs(10);
 /// FAULTS.md section 2: 0.2–15 s.

@@ -9,7 +9,9 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::time::Duration;
 
-use protocol::report::{Failed, Numbered, Outcome, OutputLengths, ReleaseCause, Started, Succeeded, Timing};
+use protocol::report::{
+    Failed, Numbered, Outcome, OutputLengths, ReleaseCause, Released, Started, Succeeded, Timing,
+};
 use protocol::wire::{DURATION_MAX, OFFSET_MAX, cut_text};
 use protocol::{Report, ReportNo, Token, Uptime};
 
@@ -19,6 +21,8 @@ use crate::classify::Verdict;
 pub(crate) const ENTRIES_MAX: usize = 1_000;
 /// Bytes of one frame, by a rough estimate that is never too low: half of what the wire allows.
 const FRAME_BYTES_MAX: usize = 128 * 1024;
+/// No server has taken so many reports; behind it there would still be room for as many.
+const NUMBER_MAX: ReportNo = ReportNo(1 << 62);
 /// An estimate of an entry without its texts.
 const ENTRY_BYTES: usize = 96;
 
@@ -28,7 +32,7 @@ pub(crate) enum Entry {
     Running { token: Token, container: String, at: Uptime },
     Success(Success),
     Failure(Failure),
-    Released { token: Token, cause: ReleaseCause },
+    Released(Released),
     Starting { token: Token },
 }
 
@@ -58,11 +62,13 @@ pub(crate) struct Outbox {
     /// Numbered without a hole; the first one's number is `acknowledged + 1`.
     kept: VecDeque<Entry>,
     acknowledged: ReportNo,
+    /// The highest number that was ever said.
+    told: ReportNo,
     /// How many of `kept` have been said in this connection.
     said: usize,
     successes: Vec<Success>,
     failures: Vec<Failure>,
-    releases: Vec<(Token, ReleaseCause)>,
+    releases: Vec<Released>,
     startings: Vec<Token>,
 }
 
@@ -94,8 +100,14 @@ impl Outbox {
         }
     }
 
-    pub(crate) fn released(&mut self, token: Token, cause: ReleaseCause) {
-        self.releases.push((token, cause));
+    /// Something that was acknowledged is said once more, under a number of its own.
+    pub(crate) fn again(&mut self, entry: Entry) {
+        self.kept.push_back(entry);
+    }
+
+    pub(crate) fn released(&mut self, token: Token, cause: ReleaseCause, mut why: String) {
+        cut_text(&mut why);
+        self.releases.push(Released { token, cause, why });
     }
 
     pub(crate) fn starting(&mut self, token: Token) {
@@ -112,7 +124,7 @@ impl Outbox {
         self.kept.extend(runnings);
         self.kept.extend(self.successes.drain(..).map(Entry::Success));
         self.kept.extend(self.failures.drain(..).map(Entry::Failure));
-        self.kept.extend(self.releases.drain(..).map(|(token, cause)| Entry::Released { token, cause }));
+        self.kept.extend(self.releases.drain(..).map(Entry::Released));
         self.kept.extend(self.startings.drain(..).map(|token| Entry::Starting { token }));
     }
 
@@ -124,17 +136,26 @@ impl Outbox {
             let entries = self.kept.range(self.said..self.said + count);
             tell(frame(first, entries, now));
             self.said += count;
+            self.told = self.told.max(ReportNo(self.acknowledged.0 + self.said as u64));
         }
     }
 
     /// A new connection has heard nothing; what the server already has (up to `last`) is not said again.
+    ///
+    /// If it has what was never said, this process is one that was set back with its machine: under these numbers it once said something
+    /// else. So it numbers on behind them, and nothing that it keeps counts as known. What is said twice for that changes nothing.
     pub(crate) fn begin_again(&mut self, last: ReportNo, acknowledged: impl FnMut(Entry)) {
-        self.acknowledge(last, acknowledged);
+        if last > self.told && last <= NUMBER_MAX {
+            (self.acknowledged, self.told) = (last, last);
+        } else {
+            self.acknowledge(last, acknowledged);
+        }
         self.said = 0;
     }
 
     /// Reports up to this number are durable. A number that was never said is as good as the last one that was.
     pub(crate) fn acknowledge(&mut self, last: ReportNo, mut acknowledged: impl FnMut(Entry)) {
+        let last = last.min(self.told);
         while self.acknowledged < last
             && let Some(entry) = self.kept.pop_front()
         {
@@ -153,6 +174,14 @@ impl Outbox {
     pub(crate) fn is_starting_on_its_way(&self, token: Token) -> bool {
         self.startings.contains(&token)
             || self.kept.iter().any(|entry| matches!(entry, Entry::Starting { token: it } if *it == token))
+    }
+
+    /// Attempts whose Running is not acknowledged, and so told again at each connection.
+    pub(crate) fn runnings(&self) -> impl Iterator<Item = Token> {
+        self.kept.iter().filter_map(|entry| match entry {
+            Entry::Running { token, .. } => Some(*token),
+            _ => None,
+        })
     }
 
     /// How many entries from the first unsaid one are of one kind and fit into one frame; at least one.
@@ -187,7 +216,8 @@ impl Entry {
                 Self::Running { container, .. } => container.len(),
                 Self::Success(it) => length(&it.result) + length(&it.note),
                 Self::Failure(it) => it.message.len(),
-                Self::Released { .. } | Self::Starting { .. } => 0,
+                Self::Released(it) => it.why.len(),
+                Self::Starting { .. } => 0,
             }
     }
 }
@@ -199,8 +229,8 @@ fn frame<'a>(first: ReportNo, entries: impl Iterator<Item = &'a Entry> + Clone, 
         Some(Entry::Running { .. }) => Report::Running(numbered(first, entries, |entry| started(entry, now))),
         Some(Entry::Success(_)) => Report::Success(numbered(first, entries, |entry| succeeded(entry, now))),
         Some(Entry::Failure(_)) => Report::Failure(numbered(first, entries, |entry| failed(entry, now))),
-        Some(Entry::Released { .. }) => Report::Released(numbered(first, entries, |entry| match entry {
-            Entry::Released { token, cause } => Some((*token, *cause)),
+        Some(Entry::Released(_)) => Report::Released(numbered(first, entries, |entry| match entry {
+            Entry::Released(it) => Some(it.clone()),
             _ => None,
         })),
         Some(Entry::Starting { .. }) | None => {
@@ -261,107 +291,4 @@ fn age(at: Uptime, now: Uptime) -> Duration {
 }
 
 #[cfg(test)]
-mod tests {
-    use alloc::string::ToString;
-
-    use protocol::wire::{decode_report, pack_report};
-
-    use super::*;
-
-    fn token(job: u64) -> Token {
-        Token { job: protocol::JobId(job), ..Token::default() }
-    }
-
-    fn frames(outbox: &mut Outbox) -> Vec<Report> {
-        let mut frames = Vec::new();
-        outbox.say(Uptime(0), |report| frames.push(report));
-        frames
-    }
-
-    #[test]
-    fn a_batch_is_one_frame_per_kind_with_consecutive_numbers() {
-        let mut outbox = Outbox::default();
-        for job in 1..=3 {
-            outbox.released(token(job), ReleaseCause::Full);
-            outbox.starting(token(job + 10));
-        }
-        outbox.pack(core::iter::empty());
-
-        let said = frames(&mut outbox);
-
-        assert!(matches!(&said[..], [Report::Released(a), Report::Starting(b)]
-            if a.first == ReportNo(1) && a.list.len() == 3 && b.first == ReportNo(4) && b.list.len() == 3));
-        assert!(frames(&mut outbox).is_empty(), "nothing is said twice in a connection");
-    }
-
-    #[test]
-    fn a_new_connection_hears_what_is_unacknowledged_under_the_same_numbers() {
-        let mut outbox = Outbox::default();
-        (1..=4).for_each(|job| outbox.starting(token(job)));
-        outbox.pack(core::iter::empty());
-        frames(&mut outbox);
-        outbox.acknowledge(ReportNo(1), |_| ());
-
-        outbox.begin_again(ReportNo(2), |_| ());
-
-        assert!(
-            matches!(&frames(&mut outbox)[..], [Report::Starting(it)] if it.first == ReportNo(3) && it.list == [token(3), token(4)])
-        );
-    }
-
-    #[test]
-    fn an_acknowledgement_beyond_the_last_number_does_no_harm() {
-        let mut outbox = Outbox::default();
-        outbox.starting(token(1));
-        outbox.pack(core::iter::empty());
-        frames(&mut outbox);
-        outbox.acknowledge(ReportNo(u64::MAX), |_| ());
-        outbox.starting(token(2));
-        outbox.pack(core::iter::empty());
-
-        assert!(matches!(&frames(&mut outbox)[..], [Report::Starting(it)] if it.first == ReportNo(2)));
-    }
-
-    #[test]
-    fn whatever_a_runtime_tells_can_be_carried() {
-        let mut outbox = Outbox::default();
-        let output = OutputLengths { stdout: u64::MAX, stderr: u64::MAX };
-        let ran = Duration::MAX;
-        let success = Verdict::Success { ran, result: None, note: Some("x".repeat(10_000)) };
-        outbox.ended(token(1), Uptime(0), success, output);
-        let failure = Verdict::Failure {
-            outcome: Outcome::Failed,
-            exit_code: Some(1),
-            message: "why".to_string(),
-            ran: Some(ran),
-        };
-        outbox.ended(token(2), Uptime(0), failure, output);
-        let container = "x".repeat(2 << 20);
-        outbox.pack(core::iter::once(Entry::Running { token: token(3), container, at: Uptime(0) }));
-
-        let (mut reports, mut frames) = (Vec::new(), Vec::new());
-        outbox.say(Uptime(u64::MAX), |report| reports.push(report));
-        for report in &reports {
-            pack_report(report, &mut frames).expect("it fits");
-        }
-
-        assert_eq!(frames.len(), 3);
-        assert!(frames.iter().all(|frame| matches!(decode_report(frame), Ok(Some(_)))));
-    }
-
-    #[test]
-    fn long_lists_and_long_results_are_split() {
-        let mut outbox = Outbox::default();
-        (0..2_500).for_each(|job| outbox.starting(token(job)));
-        outbox.pack(core::iter::empty());
-        assert_eq!(frames(&mut outbox).len(), 3);
-
-        for job in 0..4 {
-            let verdict =
-                Verdict::Success { ran: Duration::ZERO, result: Some("x".repeat(60_000)), note: None };
-            outbox.ended(token(job), Uptime(0), verdict, OutputLengths::default());
-        }
-        outbox.pack(core::iter::empty());
-        assert_eq!(frames(&mut outbox).len(), 2);
-    }
-}
+mod tests;

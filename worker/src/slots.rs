@@ -59,6 +59,6 @@ pub(crate) fn patience_with(grace: Duration, now: Uptime) -> Uptime {
     now + grace.saturating_add(KILL_AFTER_GRACE)
 }
 
-pub(crate) const KILL_AFTER_GRACE: Duration = Duration::from_secs(2);
+const KILL_AFTER_GRACE: Duration = Duration::from_secs(2);
 const REMOVE_AFTER_GRACE: Duration = Duration::from_secs(5);
 const REMOVE_AGAIN: Duration = Duration::from_secs(1);

@@ -7,7 +7,7 @@ use core::time::Duration;
 
 use protocol::container::{Body, ContainerSpec};
 use protocol::order::StopCause;
-use protocol::{ClusterId, Report, Revision, RuntimeKind, Token, WorkerId};
+use protocol::{ClusterId, Report, Revision, RuntimeKind, Token, Uptime, WorkerId};
 
 /// One decision: what must be done, in order.
 #[derive(Debug, Default)]
@@ -21,8 +21,19 @@ pub struct Step {
 pub enum Effect {
     /// Tell the server. Only while connected. The load and the free disk of a heartbeat are filled in by the body.
     Send(Report),
-    /// Run an attempt. Its runtime answers with events, the last of which is Ended or Refused.
+    /// Keep this over a restart of the process: when something was said for the last time that the server has answered. Told while
+    /// there are containers that must not outlive it, and before the first one is started.
+    Contact(Uptime),
+    /// Run an attempt. Its runtime answers with events, the last of which is Ended or Refused. One that has to fetch or to wait for
+    /// something first tells [`Prepared`](crate::input::RuntimeEvent::Prepared) when it has it, and goes on with [`Effect::Run`].
     Start(Launch),
+    /// Make the container now: the server's promise still holds, however long it took to prepare.
+    Run {
+        /// Which.
+        token: Token,
+        /// Who runs it.
+        runtime: RuntimeKind,
+    },
     /// Go one step further in stopping an attempt.
     Stop {
         /// Which.
@@ -43,6 +54,8 @@ pub enum Effect {
         /// Whether the server does not have all of its output: the rest is given up.
         give_up_output: bool,
     },
+    /// Stop and remove the container of an attempt that another worker has left on our engine.
+    Evict(Token),
     /// Nothing starts there: try something like this until it works, then tell that the runtime is available.
     Probe {
         /// What the last attempt was to run; it names the runtime.

@@ -6,8 +6,8 @@ use alloc::vec::Vec;
 use core::mem;
 
 use protocol::order::{Intervals, Order};
-use protocol::report::{Availability, Condition, Foreign, Heartbeat, Inventory, Phase, ReleaseCause};
-use protocol::{ClusterId, Incarnation, Now, Report, Revision, RuntimeKind, Token, Uptime};
+use protocol::report::{Availability, Foreign, Phase, ReleaseCause};
+use protocol::{ClusterId, Incarnation, Now, Revision, RuntimeKind, Token, Uptime};
 
 use crate::attempt::{Attempt, Ended, Stage};
 use crate::backlog::Backlog;
@@ -15,7 +15,7 @@ use crate::definitions::Definitions;
 use crate::input::{Input, Leave, RuntimeEvent};
 use crate::link::Link;
 use crate::on;
-use crate::outbox::{ENTRIES_MAX, Entry, Outbox};
+use crate::outbox::Outbox;
 use crate::slots::Slots;
 use crate::step::{Effect, Launch, Step};
 
@@ -32,6 +32,8 @@ pub struct Config {
     pub rejoin: bool,
     /// Which start of the worker this is.
     pub incarnation: Incarnation,
+    /// Drawn when this process began.
+    pub process: u64,
     /// The Docker engine's own id, if there is one.
     pub engine: Option<String>,
     /// The version of the program.
@@ -60,14 +62,21 @@ pub struct Worker {
     pub(crate) alarms: BTreeSet<(Uptime, Token)>,
     /// Attempts that the server has cleared for their start while the gate was closed.
     pub(crate) cleared: BTreeSet<Token>,
+    /// Attempts whose runtime has all that it needs, and must not make the container while the gate is closed.
+    pub(crate) prepared: BTreeSet<Token>,
     /// Live attempts that must not outlive our contact with the server.
     pub(crate) fenced: BTreeSet<Token>,
     /// Definitions that could not be started, since the last start that worked.
     pub(crate) failed_starts: BTreeMap<RuntimeKind, BTreeSet<Revision>>,
     pub(crate) foreign: Vec<Foreign>,
+    /// Runtimes of which the last Inventory of this connection could not tell everything.
+    pub(crate) incomplete: BTreeSet<RuntimeKind>,
     /// Facts of the moment, told at the next flush.
     pub(crate) notices: Notices,
-    pub(crate) leaving: Option<Leave>,
+    /// What our own operator wants.
+    pub(crate) leave: Option<Leave>,
+    /// What the server's operator wants, until it says otherwise.
+    pub(crate) drained: bool,
     pub(crate) exit: Exiting,
     arrivals: u64,
     pub(crate) effects: Vec<Effect>,
@@ -82,6 +91,7 @@ pub(crate) struct Notices {
     pub(crate) status: Vec<(Token, Phase)>,
     pub(crate) progress: BTreeSet<Token>,
     pub(crate) wanted: Vec<Revision>,
+    pub(crate) foreign: bool,
 }
 
 /// Whether the process is to end.
@@ -108,11 +118,14 @@ impl Worker {
             outbox: Outbox::default(),
             alarms: BTreeSet::new(),
             cleared: BTreeSet::new(),
+            prepared: BTreeSet::new(),
             fenced: BTreeSet::new(),
             failed_starts: BTreeMap::new(),
             foreign: Vec::new(),
+            incomplete: BTreeSet::new(),
             notices: Notices::default(),
-            leaving: None,
+            leave: None,
+            drained: false,
             exit: Exiting::No,
             arrivals: 0,
             effects: Vec::new(),
@@ -123,7 +136,9 @@ impl Worker {
     pub fn step(&mut self, now: Now, input: Input) -> Step {
         let now = now.up;
         match input {
-            Input::Restored { attempts, foreign } => on::restore::restored(self, now, attempts, foreign),
+            Input::Restored { attempts, foreign, contact } => {
+                on::restore::restored(self, now, attempts, foreign, contact)
+            }
             Input::Connected => on::connect::connected(self, now),
             Input::Disconnected => on::connect::disconnected(self),
             Input::Ordered(order) => self.ordered(now, order),
@@ -132,6 +147,7 @@ impl Worker {
             Input::Leave(leave) => on::leave::leave(self, now, leave),
             Input::Tick => on::tick::tick(self, now),
         }
+        self.run_prepared(now);
         self.fill_slots(now);
         Step { effects: mem::take(&mut self.effects) }
     }
@@ -175,8 +191,8 @@ impl Worker {
             Order::Cancel(it) => on::stop::cancel(self, now, it),
             Order::Recall(tokens) => on::stop::recall(self, tokens),
             Order::Acknowledge(last) => on::end::acknowledged(self, now, last),
-            Order::Pulse(number) => self.link.renew(number),
-            Order::Configure(it) => on::leave::configure(self, now, it),
+            Order::Pulse(number) => on::connect::pulse(self, number),
+            Order::Configure(it) => on::leave::configure(self, it),
             // Output bypasses the brain; the body has it already.
             Order::OutputAcknowledge(_) | Order::Welcome(_) | Order::Refused(_) | Order::GoAway(_) => {}
         }
@@ -185,18 +201,39 @@ impl Worker {
     fn happened(&mut self, now: Uptime, event: RuntimeEvent) {
         match event {
             RuntimeEvent::Progressed(token, phase) => on::run::progressed(self, token, phase),
+            RuntimeEvent::Prepared(token) => on::run::prepared(self, token),
             RuntimeEvent::Started { token, container, at } => {
                 on::run::started(self, now, token, container, at)
             }
             RuntimeEvent::Ended { token, exit, output, at } => on::end::ended(self, token, exit, output, at),
-            RuntimeEvent::Refused { token, cause, .. } => on::end::refused(self, now, token, cause),
+            RuntimeEvent::Refused { token, cause, why } => on::end::refused(self, now, token, cause, why),
+            RuntimeEvent::Surveyed { attempts, foreign } => {
+                on::restore::surveyed(self, now, attempts, foreign)
+            }
+            RuntimeEvent::Foreign(foreign) => on::run::looked_around(self, foreign),
             RuntimeEvent::Availability(kind, availability) => on::run::availability(self, kind, availability),
+        }
+    }
+
+    /// Lets containers be made whose attempts were launched before. That may be long ago: the image was pulled meanwhile, the promise
+    /// has run out, and there may be a successor; then it is for the server to say so, or to renew the promise. Who drains finishes them.
+    fn run_prepared(&mut self, now: Uptime) {
+        if self.exit != Exiting::No || !self.link.gate_is_open(now) {
+            return;
+        }
+        while let Some(token) = self.prepared.pop_first() {
+            if let Some(attempt) = self.attempts.get_mut(&token) {
+                attempt.stage = Stage::Launched(Phase::Starting);
+                let runtime = attempt.runtime();
+                self.effects.push(Effect::Run { token, runtime });
+            }
         }
     }
 
     /// Starts what may start: nothing while the server's promise runs out, is absent, or reports pile up unacknowledged.
     fn fill_slots(&mut self, now: Uptime) {
-        if self.leaving.is_some() || !self.link.gate_is_open(now) || self.outbox.len() >= UNACKNOWLEDGED_MAX {
+        if self.leaving().is_some() || !self.link.gate_is_open(now) || self.outbox.len() >= UNACKNOWLEDGED_MAX
+        {
             return;
         }
         while let Some(token) = self.cleared.pop_first() {
@@ -229,6 +266,7 @@ impl Worker {
         attempt.stage = Stage::Launched(Phase::Starting);
         if known.spec.self_fence.is_some() {
             self.fenced.insert(token);
+            self.effects.extend(self.link.lease_from.map(Effect::Contact));
         }
         self.effects.push(Effect::Start(Launch {
             token,
@@ -240,67 +278,9 @@ impl Worker {
         }));
     }
 
-    fn say(&mut self, now: Uptime) {
-        let notices = mem::take(&mut self.notices);
-        if let Some(number) = self.link.beat(now) {
-            let (busy, queued) = self.load();
-            self.effects.push(Effect::Send(Report::Heartbeat(Heartbeat {
-                number,
-                busy,
-                queued,
-                ..Heartbeat::default()
-            })));
-        }
-        if notices.condition {
-            let condition = self.condition();
-            self.effects.push(Effect::Send(Report::Condition(condition)));
-        }
-        let attempts = &self.attempts;
-        self.outbox.pack(notices.running.iter().filter_map(|token| running_entry(attempts, *token)));
-        let effects = &mut self.effects;
-        self.outbox.say(now, |report| effects.push(Effect::Send(report)));
-        if notices.inventory {
-            self.say_inventory();
-        }
-        self.say_list(notices.status, Report::Status);
-        let progress =
-            notices.progress.iter().filter_map(|token| Some((*token, self.attempts.get(token)?.phase())));
-        self.say_list(progress.collect(), Report::Progress);
-        self.say_list(notices.wanted, Report::Wanted);
-    }
-
-    fn say_list<T: Clone>(&mut self, list: Vec<T>, report: impl Fn(Vec<T>) -> Report) {
-        for part in list.chunks(ENTRIES_MAX) {
-            self.effects.push(Effect::Send(report(part.to_vec())));
-        }
-    }
-
-    fn say_inventory(&mut self) {
-        let attempts: Vec<_> =
-            self.attempts.iter().map(|(token, attempt)| (*token, attempt.phase())).collect();
-        let mut attempts = attempts.chunks(ENTRIES_MAX);
-        let mut foreign = self.foreign.chunks(ENTRIES_MAX);
-        loop {
-            let inventory = Inventory {
-                runtimes: self.config.runtimes.clone(),
-                attempts: attempts.next().unwrap_or_default().to_vec(),
-                foreign: foreign.next().unwrap_or_default().to_vec(),
-                last: attempts.len() == 0 && foreign.len() == 0,
-            };
-            let last = inventory.last;
-            self.effects.push(Effect::Send(Report::Inventory(inventory)));
-            if last {
-                return;
-            }
-        }
-    }
-
-    fn condition(&self) -> Condition {
-        Condition {
-            runtimes: self.config.runtimes.clone(),
-            slots: self.slots.count(),
-            draining: self.leaving.is_some(),
-        }
+    /// Whether the process is to leave, and how: whoever wants it more decides.
+    pub(crate) fn leaving(&self) -> Option<Leave> {
+        self.leave.max(self.drained.then_some(Leave::Drain))
     }
 
     pub(crate) fn intervals(&self) -> Intervals {
@@ -326,6 +306,13 @@ impl Worker {
         }
     }
 
+    /// Has it kept since when the server is silent, if anything must not outlive that.
+    pub(crate) fn keep_contact(&mut self) {
+        if !self.fenced.is_empty() {
+            self.effects.extend(self.link.lease_from.map(Effect::Contact));
+        }
+    }
+
     /// Takes an unstarted attempt out of wherever it waits; it holds nothing any more, and the caller decides what becomes of it.
     pub(crate) fn withdraw(&mut self, token: Token) {
         let Some(attempt) = self.attempts.get_mut(&token) else {
@@ -339,15 +326,16 @@ impl Worker {
                 self.cleared.remove(&token);
                 self.outbox.not_starting(token);
             }
-            Stage::Launched(_) | Stage::Running { .. } | Stage::Ended(_) => {}
+            Stage::Launched(_) | Stage::Prepared | Stage::Running { .. } | Stage::Ended(_) => {}
         }
     }
 
     /// Gives an attempt back unstarted: from here on it is not ours.
-    pub(crate) fn release(&mut self, token: Token, cause: ReleaseCause) {
+    pub(crate) fn release(&mut self, token: Token, cause: ReleaseCause, why: String) {
         self.withdraw(token);
+        self.set_alarm(token, None);
         self.attempts.remove(&token);
-        self.outbox.released(token, cause);
+        self.outbox.released(token, cause, why);
     }
 
     /// Everything about an ended attempt is durable, or given up: what is left of it is removed.
@@ -361,14 +349,6 @@ impl Worker {
             self.effects.push(Effect::Forget { token, runtime, give_up_output: !output_done });
         }
     }
-}
-
-/// The Running of an attempt, unless it has ended meanwhile: then its final report says all.
-fn running_entry(attempts: &BTreeMap<Token, Attempt>, token: Token) -> Option<Entry> {
-    let Stage::Running { container, at } = &attempts.get(&token)?.stage else {
-        return None;
-    };
-    Some(Entry::Running { token, container: container.clone(), at: *at })
 }
 
 /// A server that takes so many reports without acknowledging any gets no more of them made.

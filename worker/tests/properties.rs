@@ -1,120 +1,20 @@
 //! Any sequence of inputs keeps the audit silent, and whatever a flaky server and a flaky network did, once all is quiet every
 //! attempt was told exactly once.
 
+mod walk;
 mod world;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use longshore_worker::input::{Exit, Fault, Leave, RuntimeEvent};
+use longshore_worker::input::{Exit, RuntimeEvent};
 use longshore_worker::{Effect, Input};
 use proptest::prelude::*;
-use protocol::order::{Cancel, Configure, GoAway, Intervals, Reconciled, Refused, StopCause, Verdict};
-use protocol::report::{Availability, OutputLengths, Phase, ReleaseCause};
-use protocol::{Order, Report, ReportNo, RuntimeKind, Token};
-use world::{World, assignment, definition, token, welcome};
-
-const NAMES: [&str; 3] = ["plain", "ask", "fenced"];
-
-fn any_token() -> impl Strategy<Value = Token> {
-    (1..6_u64).prop_map(|job| token(job, 1))
-}
-
-fn any_name() -> impl Strategy<Value = &'static str> {
-    prop::sample::select(&NAMES[..])
-}
-
-fn any_order() -> impl Strategy<Value = Order> {
-    prop_oneof![
-        4 => (0..9_u64).prop_map(welcome),
-        4 => prop::collection::vec((any_token(), prop::sample::select(vec![Verdict::Keep, Verdict::Stop, Verdict::Forget])), 0..4)
-            .prop_map(|attempts| Order::Reconciled(Reconciled { attempts, last: true })),
-        8 => (prop::collection::vec(any_token(), 1..4), any_name(), any::<i8>()).prop_map(|(tokens, name, priority)| {
-            let assignments = tokens.into_iter().map(|token| {
-                let mut it = assignment(token, name);
-                it.priority = priority;
-                it.time_left = (priority > 0).then_some(Duration::from_secs(5));
-                it
-            });
-            Order::Enqueue(assignments.collect())
-        }),
-        4 => any_name().prop_map(|name| Order::Definitions(vec![defined(name)])),
-        3 => (any_token(), prop::sample::select(vec![StopCause::Cancel, StopCause::Superseded, StopCause::Pinning]), any::<bool>())
-            .prop_map(|(token, cause, soon)| Order::Cancel(Cancel { token, grace: soon.then_some(Duration::ZERO), cause })),
-        2 => prop::collection::vec(any_token(), 1..4).prop_map(Order::Recall),
-        4 => (0..30_u64).prop_map(|last| Order::Acknowledge(ReportNo(last))),
-        2 => (0..9_u64).prop_map(Order::Pulse),
-        1 => (0..4_u32, prop::bool::weighted(0.05)).prop_map(|(slots, drain)| {
-            Order::Configure(Configure { slots: Some(slots), drain, intervals: Some(Intervals::default()) })
-        }),
-        1 => Just(Order::GoAway(GoAway { reconnect_after: Duration::from_secs(1), elsewhere: None })),
-        1 => Just(Order::Refused(Refused { code: "c".into(), text: "t".into(), retry_after: Duration::MAX })),
-    ]
-}
-
-fn defined(name: &str) -> protocol::order::Definition {
-    definition(name, |spec| {
-        spec.ask_before_start = name == "ask";
-        spec.self_fence = (name == "fenced").then_some(Duration::from_secs(25));
-    })
-}
-
-fn any_exit() -> impl Strategy<Value = Exit> {
-    prop_oneof![
-        (any::<i32>(), any::<bool>()).prop_map(|(code, oom)| Exit::Ran {
-            code,
-            oom,
-            memory_limited: oom,
-            ran: Duration::from_secs(1),
-            result: None,
-        }),
-        Just(Exit::NotStarted { fault: Fault::Pull, code: None, message: "m".into() }),
-        Just(Exit::Vanished),
-    ]
-}
-
-fn any_event() -> impl Strategy<Value = RuntimeEvent> {
-    prop_oneof![
-        (any_token(), any::<u8>()).prop_map(|(token, percent)| {
-            RuntimeEvent::Progressed(token, Phase::Pulling { percent: Some(percent) })
-        }),
-        (any_token(), any::<u64>()).prop_map(|(token, at)| RuntimeEvent::Started {
-            token,
-            container: "c".into(),
-            at: protocol::Uptime(at)
-        }),
-        (any_token(), any_exit(), any::<u64>(), 0..2_u64).prop_map(|(token, exit, at, stdout)| {
-            RuntimeEvent::Ended {
-                token,
-                exit,
-                output: OutputLengths { stdout, stderr: 0 },
-                at: protocol::Uptime(at),
-            }
-        }),
-        any_token().prop_map(|token| RuntimeEvent::Refused {
-            token,
-            cause: ReleaseCause::Policy,
-            why: String::new()
-        }),
-        any::<bool>().prop_map(|up| {
-            let availability =
-                if up { Availability::Available } else { Availability::Unavailable("down".into()) };
-            RuntimeEvent::Availability(RuntimeKind::Docker, availability)
-        }),
-    ]
-}
-
-fn any_input() -> impl Strategy<Value = Input> {
-    prop_oneof![
-        2 => Just(Input::Connected),
-        1 => Just(Input::Disconnected),
-        12 => any_order().prop_map(Input::Ordered),
-        8 => any_event().prop_map(Input::Happened),
-        2 => any_token().prop_map(Input::OutputDone),
-        1 => prop::sample::select(vec![Leave::Drain, Leave::Interrupt, Leave::Detach]).prop_map(Input::Leave),
-        2 => Just(Input::Tick),
-    ]
-}
+use protocol::order::{Cancel, Reconciled, StopCause};
+use protocol::report::OutputLengths;
+use protocol::{Order, Report, ReportNo, Token};
+use walk::{NAMES, any_input, defined};
+use world::{World, assignment, token, welcome};
 
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
@@ -125,7 +25,7 @@ proptest! {
         batches in prop::collection::vec((prop::collection::vec(any_input(), 1..4), 0..8_000_u64), 1..60),
     ) {
         let mut world = World::new(2, 2, seed);
-        world.batch([Input::Restored { attempts: Vec::new(), foreign: Vec::new() }]);
+        world.batch([Input::Restored { attempts: Vec::new(), foreign: Vec::new(), contact: None }]);
         for (inputs, millis) in batches {
             world.batch(inputs);
             world.now = world.now + Duration::from_millis(millis);
@@ -177,6 +77,7 @@ fn any_act() -> impl Strategy<Value = Act> {
 /// How far the pretended runtime has got with an attempt.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Container {
+    Preparing,
     Created,
     Up,
     Gone,
@@ -196,7 +97,7 @@ struct Play {
 impl Play {
     fn new(seed: u64) -> Self {
         let mut world = World::new(2, 3, seed);
-        world.batch([Input::Restored { attempts: Vec::new(), foreign: Vec::new() }]);
+        world.batch([Input::Restored { attempts: Vec::new(), foreign: Vec::new(), contact: None }]);
         Self {
             world,
             connected: false,
@@ -266,11 +167,13 @@ impl Play {
             .collect();
         let Some(token) = live.get(which % live.len().max(1)).copied() else { return };
         let at = self.world.now;
-        if self.containers[&token] == Container::Created {
-            self.containers.insert(token, Container::Up);
-            self.batch(Input::Happened(RuntimeEvent::Started { token, container: "c".into(), at }));
-        } else {
-            self.end(token);
+        match self.containers[&token] {
+            Container::Preparing => self.batch(Input::Happened(RuntimeEvent::Prepared(token))),
+            Container::Created => {
+                self.containers.insert(token, Container::Up);
+                self.batch(Input::Happened(RuntimeEvent::Started { token, container: "c".into(), at }));
+            }
+            Container::Up | Container::Gone => self.end(token),
         }
     }
 
@@ -301,9 +204,14 @@ impl Play {
     fn see(&mut self, effect: Effect) {
         match effect {
             Effect::Start(launch) => {
-                let before = self.containers.insert(launch.token, Container::Created);
+                let before = self.containers.insert(launch.token, Container::Preparing);
                 assert_eq!(before, None, "{} was started twice", launch.token);
                 assert!(self.connected, "{} was started without a server", launch.token);
+            }
+            Effect::Run { token, .. } => {
+                let before = self.containers.insert(token, Container::Created);
+                assert_eq!(before, Some(Container::Preparing), "{token} is run twice, or was never launched");
+                assert!(self.connected, "{token} is run without a server");
             }
             Effect::Send(Report::Wanted(_)) => {
                 let order = Order::Definitions(NAMES.iter().map(|name| defined(name)).collect());
@@ -323,7 +231,7 @@ impl Play {
                 self.hear(list.first, list.list.iter().map(|it| (it.token, "final")))
             }
             Effect::Send(Report::Released(list)) => {
-                self.hear(list.first, list.list.iter().map(|it| (it.0, "final")))
+                self.hear(list.first, list.list.iter().map(|it| (it.token, "final")))
             }
             _ => {}
         }

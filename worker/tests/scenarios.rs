@@ -17,12 +17,14 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use longshore_worker::input::{Exit, Fault, Found, Leave, Restored, RuntimeEvent};
+use longshore_worker::input::{Exit, Fault, Found, Leave, Restored, RuntimeEvent, Stopping};
 use longshore_worker::step::Launch;
 use longshore_worker::{Effect, Input};
-use protocol::order::{Cancel, Configure, Definition, GoAway, Reconciled, Refused, StopCause, Verdict};
-use protocol::report::{Availability, OutputLengths, Phase, ReleaseCause};
-use protocol::{Order, Report, ReportNo, RuntimeKind, Token};
+use protocol::order::{
+    Cancel, Configure, Definition, GoAway, Intervals, Reconciled, Refused, StopCause, Verdict,
+};
+use protocol::report::{Availability, Foreign, OutputLengths, Phase, ReleaseCause};
+use protocol::{Order, Report, ReportNo, RuntimeKind, Token, WorkerId};
 use world::{World, assignment, definition, token, welcome};
 
 #[test]
@@ -116,7 +118,8 @@ impl Story {
             if let Effect::Send(Report::Heartbeat(beat)) = effect
                 && !self.silent
             {
-                self.world.ordered(Order::Pulse(beat.number));
+                let effects = self.world.ordered(Order::Pulse(beat.number));
+                self.tell(&effects);
                 continue;
             }
             let elapsed = self.world.elapsed().as_millis();
@@ -136,9 +139,22 @@ impl Story {
                 other => panic!("leave {other}?"),
             }),
             ["restored", ref attempts @ ..] => Input::Restored {
+                attempts: attempts
+                    .iter()
+                    .filter(|it| !it.contains('='))
+                    .map(|it| self.restored(it))
+                    .collect(),
+                foreign: option(words, "foreign").map(foreign).into_iter().collect(),
+                contact: option(words, "contact").map(|it| self.world.now - duration(it)),
+            },
+            // `2#2:9`: worker 9 has left it.
+            ["runtime", "foreign", ref list @ ..] => {
+                Input::Happened(RuntimeEvent::Foreign(list.iter().map(|it| foreign(it)).collect()))
+            }
+            ["runtime", "surveyed", ref attempts @ ..] => Input::Happened(RuntimeEvent::Surveyed {
                 attempts: attempts.iter().map(|it| self.restored(it)).collect(),
                 foreign: Vec::new(),
-            },
+            }),
             ["runtime", what, which, ..] => Input::Happened(self.event(what, which, words)),
             _ => Input::Ordered(self.order(words)),
         }
@@ -178,7 +194,8 @@ impl Story {
             ["configure", ref what @ ..] => Order::Configure(Configure {
                 slots: option(words, "slots").map(|it| it.parse().unwrap()),
                 drain: what.contains(&"drain"),
-                intervals: None,
+                intervals: option(words, "heartbeat")
+                    .map(|every| Intervals { heartbeat: duration(every), ..Intervals::default() }),
             }),
             ["refused", after] => Order::Refused(Refused {
                 code: "name_taken".into(),
@@ -196,6 +213,7 @@ impl Story {
             "pulling" => {
                 RuntimeEvent::Progressed(token_of(which), Phase::Pulling { percent: words[3].parse().ok() })
             }
+            "prepared" => RuntimeEvent::Prepared(token_of(which)),
             "started" => {
                 RuntimeEvent::Started { token: token_of(which), container: "c0ffee".into(), at: at() }
             }
@@ -226,15 +244,18 @@ impl Story {
         }
     }
 
-    /// `1#1:resize:running`, `…:ended`, `…:unstarted`, `…:unknown`.
+    /// `1#1:resize:running`, `…:ended`, `…:unstarted`, `…:unknown`; `…:cancel` if it was being stopped, `…:cancel:late` if that was
+    /// said a second after its end, `…:cancel:early` if two seconds ago.
     fn restored(&self, text: &str) -> Restored {
         let parts: Vec<&str> = text.split(':').collect();
         let definition = &self.definitions[parts[1]];
+        let is_late = parts.get(4) == Some(&"late");
+        let is_early = parts.get(4) == Some(&"early");
+        let stopped = self.world.now - if is_early { Duration::from_secs(2) } else { Duration::ZERO };
+        let ended = self.world.now - if is_late { Duration::from_secs(1) } else { Duration::ZERO };
         let found = match parts[2] {
             "running" => Found::Running { container: "c0ffee".into(), at: self.world.now },
-            "ended" => {
-                Found::Ended { exit: exit(&["exit=0"]), output: OutputLengths::default(), at: self.world.now }
-            }
+            "ended" => Found::Ended { exit: exit(&["exit=0"]), output: OutputLengths::default(), at: ended },
             "unstarted" => Found::Unstarted,
             _ => Found::Unknown,
         };
@@ -247,10 +268,15 @@ impl Story {
                 body: None,
                 time_left: Some(Duration::from_secs(60)),
             },
-            stopping: parts.get(3).map(|it| cause(it)),
+            stopping: parts.get(3).map(|it| Stopping { cause: cause(it), at: stopped }),
             found,
         }
     }
+}
+
+fn foreign(text: &str) -> Foreign {
+    let (token, worker) = text.split_once(':').unwrap();
+    Foreign { worker: WorkerId(worker.parse().unwrap()), token: token_of(token) }
 }
 
 fn define(name: &str, words: &[&str]) -> Definition {
@@ -296,9 +322,7 @@ fn verdict(text: &str) -> (Token, Verdict) {
 }
 
 fn cause(text: &str) -> StopCause {
-    let causes =
-        [StopCause::Cancel, StopCause::Timeout, StopCause::Superseded, StopCause::Pinning, StopCause::Drain];
-    causes.into_iter().find(|it| it.name() == text).unwrap()
+    StopCause::ALL.into_iter().find(|it| it.name() == text).unwrap()
 }
 
 fn token_of(text: &str) -> Token {

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use clap::{Args, ValueEnum};
 
-use crate::{docker, images, step, tidy};
+use crate::{docker, images, sim, step, tidy};
 
 #[derive(Args)]
 pub(crate) struct Options {
@@ -45,6 +45,8 @@ pub(crate) async fn run(root: &Path, options: &Options) -> anyhow::Result<()> {
     step::run("clippy", step::program(root, &clippy)).await?;
     step::run("tidy", async { tidy::run(root) }).await?;
     step::run("tests", tests(root, for_tests)).await?;
+    step::run("faults", step::program(root, &faults(for_tests))).await?;
+    step::run("simulation", sim::for_a_change(root)).await?;
     let doc_tests = ["cargo", "test", "--workspace", "--doc", "--locked", "--quiet"];
     step::run("doc tests", step::program(root, &doc_tests)).await?;
     step::run("documentation", documentation(root)).await?;
@@ -100,6 +102,14 @@ async fn tests(root: &Path, docker: &str) -> anyhow::Result<()> {
     let mut tests = step::command(root, words);
     tests.env("LONGSHORE_TEST_DOCKER", docker);
     step::succeed(tests).await
+}
+
+/// Real servers and workers, killed a hundred times.
+fn faults(docker: &str) -> Vec<&'static str> {
+    let mut words =
+        vec!["cargo", "run", "--locked", "--quiet", "--package", "longshore-chaos", "--", "short"];
+    words.extend((docker == "off").then_some("--no-docker"));
+    words
 }
 
 async fn documentation(root: &Path) -> anyhow::Result<()> {

@@ -10,8 +10,11 @@ mod compose_test;
 
 mod demo;
 mod docker;
+mod fuzz;
 mod http;
 mod images;
+mod planted;
+mod sim;
 mod step;
 mod tidy;
 
@@ -34,10 +37,16 @@ enum Command {
     Test(check::Options),
     /// Start a server and two workers on free ports, run jobs, and show what happens
     Demo(demo::Options),
+    /// Run the brains against each other in virtual time, with faults; fresh seeds each time
+    Sim(sim::Options),
+    /// Plant bugs in the brains, one at a time: the simulation must find each
+    Planted(planted::Options),
     /// Check the rules of the house that no other tool checks: who leans on whom, banned words, dead links, file sizes
     Tidy,
     /// Rewrite the expected outputs that tests compare with; read the difference before committing it
     Bless,
+    /// Throw the bytes of strangers at everything that reads them; needs a nightly compiler and cargo-fuzz
+    Fuzz(fuzz::Options),
     /// Provide the base images of the Dockerfile and the image of the test jobs: pulled, or made on this machine
     Images,
     /// Build the images, start docker-compose.yml with three workers, and run jobs through crashes
@@ -61,8 +70,11 @@ async fn run(command: Command) -> anyhow::Result<()> {
     match command {
         Command::Test(options) => check::run(&root, &options).await,
         Command::Demo(options) => demo::run(&root, &options).await,
+        Command::Sim(options) => sim::run(&root, &options).await,
+        Command::Planted(options) => planted::run(&root, &options).await,
         Command::Tidy => tidy::run(&root),
         Command::Bless => bless::run(&root).await,
+        Command::Fuzz(options) => fuzz::run(&root, &options).await,
         Command::Images => images::run(&root).await,
         Command::ComposeTest(options) => compose_test::run(&root, &options).await,
     }

@@ -6,7 +6,9 @@
 mod arrows;
 mod heads;
 mod links;
+mod lints;
 mod paths;
+mod planted;
 mod ratchet;
 mod tree;
 mod words;
@@ -29,7 +31,9 @@ pub(crate) fn run(root: &Path) -> anyhow::Result<()> {
     complaints.extend(paths::check(&tree, &paths::of_this_machine(root)));
     complaints.extend(heads::check(&tree));
     complaints.extend(links::check(&tree));
+    complaints.extend(lints::check(&tree));
     complaints.extend(ratchet::check(&tree));
+    complaints.extend(planted::check(&tree));
     complaints.sort_by(|a, b| (&a.file, a.line).cmp(&(&b.file, b.line)));
     for complaint in &complaints {
         println!("{complaint}");

@@ -57,15 +57,64 @@ async fn docker_that_comes_back_is_used_and_that_goes_away_is_waited_for() {
 
     stand_in(&stage.path(""), AWAY);
     let job = api.post(&format!("/api/jobs/{name}"), None).await["id"].as_u64().unwrap();
-    // Noticed at the latest when it is used: given back, and nobody is blamed.
+    // Noticed at the latest when it is used. Whether a container was made only the engine knows: its attempt is given back when that tells.
     api.worker("only", is_without_docker).await;
-    api.job(job, |job| job["state"] == "queued").await;
     stand_in(&stage.path(""), "exec docker \"$@\"");
     let job = api.job(job, |job| job["state"] == "succeeded").await;
     let tried = job["attempts"].as_array().unwrap();
     let (last, before) = tried.split_last().unwrap();
     assert_eq!(last["outcome"], "succeeded", "{job}");
     assert!(before.iter().all(|it| it["released"] == "runtime_unavailable"), "{job}");
+}
+
+/// It has lost its directories too, so only the engine knows what was begun: it is asked as soon as it answers, and what is not there is
+/// not waited for until the next connection.
+#[tokio::test(flavor = "multi_thread")]
+async fn docker_that_was_away_when_its_worker_began_tells_what_became_of_its_jobs() {
+    if !docker::is_wanted() {
+        return;
+    }
+    let stage = Stage::new("");
+    let name = format!("begun-{}", stage.port());
+    let truth = stage.path("truth");
+    std::fs::create_dir(&truth).unwrap();
+    let wait = "until [ -e /truth/end ]; do sleep 0.1; done";
+    let jobs = format!(
+        "version: 1\njobs:\n  {name}: {{ image: busybox, command: [sh, -c, '{wait}'], network: none, pull_policy: never, volumes: ['{}:/truth'] }}\n",
+        truth.display()
+    );
+    std::fs::write(stage.path("jobs.yaml"), jobs).unwrap();
+    let containers = Containers::of(&name);
+    let _server = stage.server(&[]).await;
+    let api = stage.api();
+    let program = stand_in(&stage.path(""), "exec docker \"$@\"");
+    let flags =
+        ["--docker", program.to_str().unwrap(), "--slots", "2", "--allow-mount", truth.to_str().unwrap()];
+    let mut worker = stage.worker("only", &flags);
+    let post = async || api.post(&format!("/api/jobs/{name}"), None).await["id"].as_u64().unwrap();
+    let (kept, gone) = (post().await, post().await);
+    for job in [kept, gone] {
+        api.job(job, |job| job["state"] == "running").await;
+    }
+
+    worker.kill();
+    std::fs::remove_dir_all(stage.attempts("only")).unwrap();
+    containers.remove_job(gone);
+    stand_in(&stage.path(""), AWAY);
+    let _worker = stage.worker("only", &flags);
+    api.worker("only", is_without_docker).await;
+    for job in [kept, gone] {
+        let job = api.get(&format!("/api/jobs/{job}")).await;
+        assert_eq!((&job["state"], &job["attempt_count"]), (&json!("running"), &json!(1)), "{job}");
+    }
+
+    stand_in(&stage.path(""), "exec docker \"$@\"");
+    api.job(gone, |job| job["attempt_count"] == 2 && job["state"] == "running").await;
+    std::fs::write(truth.join("end"), "").unwrap();
+    let job = api.job(kept, |job| job["state"] == "succeeded").await;
+    assert_eq!((&job["attempt_count"], &job["late_reports"]), (&json!(1), &json!([])), "{job}");
+    let job = api.job(gone, |job| job["state"] == "succeeded").await;
+    assert_eq!((&job["attempts"][0]["outcome"], &job["attempt_count"]), (&json!("lost"), &json!(2)), "{job}");
 }
 
 fn is_without_docker(worker: &Value) -> bool {

@@ -4,9 +4,21 @@
 //! to files that Longshore knows nothing of.
 #![expect(clippy::unwrap_used, reason = "a test that cannot set its stage fails")]
 
+mod copies;
+mod disk;
 mod docker_away;
+mod docker_broken;
+mod doctor;
+mod fenced;
+mod follow;
+mod foreign;
+mod large_batch;
 mod leaving;
+mod operators;
 mod peers;
-mod server_kill;
+mod refused;
+mod restored;
 mod support;
+mod tokens;
+mod told;
 mod worker_kill;

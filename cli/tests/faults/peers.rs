@@ -1,19 +1,17 @@
 //! Peers on the worker's socket that are broken, hostile or slow: each gets the close code that the protocol promises, and the server
 //! goes on serving everybody else.
 
-mod peer;
-
 use std::time::Duration;
 
 use protocol::close;
 use protocol::report::{Heartbeat, Numbered, OutputLengths, Started, Succeeded, Timing};
-use protocol::{JobId, Order, Report, ReportNo, Token};
+use protocol::{JobId, Nonce, Order, Report, ReportNo, Token};
 use serde_json::json;
 use tokio::time::interval;
 use tokio_tungstenite::tungstenite::Message;
 
+use crate::support::peer::{Peer, hello};
 use crate::support::{Stage, holds};
-use peer::{Peer, hello};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn every_broken_peer_hears_why_and_nobody_else_notices() {
@@ -67,6 +65,29 @@ async fn whoever_says_nothing_is_shown_out() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_leaves_says_when_to_come_back_and_its_workers_do() {
+    let stage = Stage::new(JOBS);
+    let mut server = stage.server(&[]).await;
+    let mut worker = stage.worker("good", FAKE);
+    stage.api().worker_ready("good").await;
+    let mut peer = Peer::join(stage.port(), "listens", 1).await;
+    let heard = async {
+        let order = peer.order(|order| matches!(order, Order::GoAway(_))).await;
+        (order, peer.closed().await)
+    };
+    let ((order, code), ()) = tokio::join!(heard, server.leave());
+    let Order::GoAway(away) = order else { unreachable!("it was just asked for") };
+    let soon = Duration::from_millis(500)..=Duration::from_millis(2_500);
+    assert!(soon.contains(&away.reconnect_after) && away.elsewhere.is_none(), "{away:?}");
+    assert_eq!(code, Some(close::GOING_AWAY.code));
+
+    let _server = stage.server(&[]).await;
+    stage.api().worker_ready("good").await;
+    assert!(worker.said().contains("the server asked us to reconnect"), "{}", worker.said());
+    worker.leave().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_forged_report_is_recorded_and_not_believed() {
     let stage = Stage::new(JOBS);
     let mut server = stage.server(&[]).await;
@@ -89,7 +110,7 @@ async fn a_forged_report_is_recorded_and_not_believed() {
     let shown = api.job(job, |job| job["late_reports"].as_array().is_some_and(|all| !all.is_empty())).await;
     assert_eq!(shown["state"], "running", "{shown}");
     let reports = shown["late_reports"].as_array().unwrap();
-    assert_eq!((reports.len(), reports[0]["worker"].as_u64()), (1, Some(2)), "{shown}");
+    assert_eq!((reports.len(), reports[0]["worker"]["id"].as_u64()), (1, Some(2)), "{shown}");
 
     bearer.say(&Report::Success(Numbered { first: ReportNo(2), list: vec![success(token)] })).await;
     let shown = api.job(job, |job| job["state"] == "succeeded").await;
@@ -97,6 +118,34 @@ async fn a_forged_report_is_recorded_and_not_believed() {
         (shown["worker"]["name"].as_str(), shown["attempt_count"].as_u64()),
         (Some("bearer"), Some(1))
     );
+    server.leave().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nobody_writes_into_the_output_of_another_workers_attempt() {
+    let stage = Stage::new(JOBS);
+    let mut server = stage.server(&[]).await;
+    let api = stage.api();
+    let mut bearer = Peer::join(stage.port(), "bearer", 1).await;
+    let job = api.post("/api/jobs/quick", None).await["id"].as_u64().unwrap();
+    let token = bearer.enqueued().await;
+
+    // It names the attempt as its own, and is told that what it writes is not wanted: nobody waits for that.
+    let (mut forger, _) = Peer::join_with(stage.port(), "forger", 2, vec![token]).await;
+    forger.write(token, "forged\n").await;
+    let guessed = Token { nonce: Nonce(token.nonce.0 ^ 1), ..token };
+    forger.write(guessed, "guessed\n").await;
+
+    // Whose attempt it is writes on after a reconnect, and before anything else is known of it.
+    drop(bearer);
+    let (mut bearer, _) = Peer::join_with(stage.port(), "bearer", 1, vec![token]).await;
+    bearer.write(token, "true\n").await;
+    assert_eq!(api.bytes(&format!("/api/jobs/{job}/logs")).await, b"true\n");
+    bearer.say(&Report::Success(Numbered { first: ReportNo(1), list: vec![success(token)] })).await;
+    api.job(job, |job| job["state"] == "succeeded").await;
+
+    forger.write(token, "forged later, and longer\n").await;
+    assert_eq!(api.bytes(&format!("/api/jobs/{job}/logs")).await, b"true\n");
     server.leave().await;
 }
 

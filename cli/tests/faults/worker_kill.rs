@@ -6,7 +6,7 @@ mod story;
 
 use rustix::process::Signal;
 
-use crate::support::docker;
+use crate::support::{Stage, docker, eventually, holds, was_told};
 use story::{Runtime, Story};
 
 #[tokio::test(flavor = "multi_thread")]
@@ -43,6 +43,24 @@ async fn docker_containers_go_on_when_their_worker_detaches() {
     if docker::is_wanted() {
         worker_detaches(Story::begin(Runtime::Docker).await).await;
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_goes_on_listening_to_docker_for_a_worker_that_was_killed() {
+    if !docker::is_wanted() {
+        return;
+    }
+    let stage = Stage::new("version: 1\njobs:\n  idle: { image: busybox }\n");
+    let _server = stage.server(&[]).await;
+    let mut worker = stage.worker("only", &["--slots", "1"]);
+    stage.api().worker_ready("only").await;
+    let listeners = eventually("it listens to the engine", async || {
+        Some(worker.children("events")).filter(|found| !found.is_empty())
+    })
+    .await;
+    worker.kill();
+    holds("what listened ends by itself", async || !listeners.iter().any(|pid| was_told(*pid, "events")))
+        .await;
 }
 
 async fn worker_is_killed_again_and_again(mut story: Story) {

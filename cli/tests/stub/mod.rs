@@ -64,7 +64,7 @@ impl Stub {
     /// The program with its verb, told to ask this server.
     pub(crate) fn longshore(&self, arguments: &[&str]) -> Command {
         let mut command = longshore(arguments);
-        command.env("LONGSHORE_URL", &self.address);
+        command.env("LONGSHORE_SERVER", &self.address);
         command
     }
 }
@@ -72,7 +72,7 @@ impl Stub {
 /// The program with its verb, in an environment of its own.
 pub(crate) fn longshore(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_longshore"));
-    command.args(arguments).env_clear().env("LONGSHORE_URL", "http://127.0.0.1:1");
+    command.args(arguments).env_clear().env("LONGSHORE_SERVER", "http://127.0.0.1:1");
     command
 }
 

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use worker::input::{Exit, Fault};
 use worker::step::Launch;
 
-use super::{Ending, Progress};
+use super::{Ending, Progress, Stopping};
 
 /// `attempt.json`.
 #[derive(Serialize, Deserialize)]
@@ -79,13 +79,20 @@ struct BodyRecord {
 
 /// `stopping`.
 #[derive(Serialize, Deserialize)]
+pub(super) struct Stopped {
+    cause: Cause,
+    at_ms: i64,
+}
+
+#[derive(Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum Cause {
+enum Cause {
     Cancel,
     Timeout,
     Superseded,
     Pinning,
     Drain,
+    SelfFence,
 }
 
 /// `acknowledged`.
@@ -252,6 +259,18 @@ impl From<Spec> for ContainerSpec {
     }
 }
 
+impl From<Stopping> for Stopped {
+    fn from(stopping: Stopping) -> Self {
+        Self { cause: stopping.cause.into(), at_ms: stopping.at.0 }
+    }
+}
+
+impl From<Stopped> for Stopping {
+    fn from(stopped: Stopped) -> Self {
+        Self { cause: stopped.cause.into(), at: Timestamp(stopped.at_ms) }
+    }
+}
+
 impl From<StopCause> for Cause {
     fn from(cause: StopCause) -> Self {
         match cause {
@@ -260,6 +279,7 @@ impl From<StopCause> for Cause {
             StopCause::Superseded => Self::Superseded,
             StopCause::Pinning => Self::Pinning,
             StopCause::Drain => Self::Drain,
+            StopCause::SelfFence => Self::SelfFence,
         }
     }
 }
@@ -272,6 +292,7 @@ impl From<Cause> for StopCause {
             Cause::Superseded => Self::Superseded,
             Cause::Pinning => Self::Pinning,
             Cause::Drain => Self::Drain,
+            Cause::SelfFence => Self::SelfFence,
         }
     }
 }

@@ -1,9 +1,11 @@
 //! What must survive a crash does, and nothing torn is fatal.
 
+use std::os::unix::fs::MetadataExt;
 use std::time::Duration;
 
 use protocol::container::{Body, Volume};
-use protocol::{ContainerSpec, Fence, JobId, Nonce, Revision};
+use protocol::order::StopCause;
+use protocol::{ContainerSpec, Fence, JobId, Nonce, Now, Revision, Uptime};
 
 use protocol::Token;
 
@@ -52,12 +54,13 @@ fn what_was_written_is_read_again() {
         output: OutputLengths { stdout: 5, stderr: 0 },
         at: Timestamp(1_700_000_000_000),
     };
-    assert_eq!(dir.record_stopping(StopCause::Timeout).expect("kept"), StopCause::Timeout);
+    let stopping = Stopping { cause: StopCause::Timeout, at: Timestamp(1_699_999_999_999) };
+    assert_eq!(dir.record_stopping(stopping).expect("kept"), stopping);
     dir.record_ending(&ending).expect("kept");
     let entries = ledger.entries().expect("read");
     assert_eq!(entries.len(), 1);
     assert_eq!(entries[0].launch, launch(1));
-    assert_eq!(entries[0].stopping, Some(StopCause::Timeout));
+    assert_eq!(entries[0].stopping, Some(stopping));
     assert_eq!(entries[0].ending.as_ref(), Some(&ending));
     dir.remove().expect("gone");
     dir.remove().expect("still gone");
@@ -65,11 +68,33 @@ fn what_was_written_is_read_again() {
 }
 
 #[test]
+fn a_stop_after_the_end_stops_nothing() {
+    let (_state, ledger) = ledger();
+    let dir = ledger.create(&launch(1)).expect("made");
+    let exit = Exit::Vanished;
+    dir.record_ending(&Ending { exit, output: OutputLengths::default(), at: Timestamp(2) }).expect("kept");
+    dir.record_stopping(Stopping { cause: StopCause::Cancel, at: Timestamp(3) }).expect("kept");
+    assert_eq!(ledger.entries().expect("read")[0].stopping, None);
+}
+
+#[test]
+fn something_is_before_a_stop_wherever_the_clock_was_set_since() {
+    let stop = Stopping { cause: StopCause::Timeout, at: Timestamp(1_700_000_000_000) };
+    for (utc, up) in [(1_700_000_001_000, 60), (1_700_099_999_000, 60), (1_600_000_000_000, 60)] {
+        let now = Now { utc: Timestamp(utc), up: Uptime(up * 1_000_000_000) };
+        assert!(stop.before(now) < stop.told(now).at && stop.told(now).at <= now.up, "{now:?}");
+    }
+}
+
+#[test]
 fn the_cause_and_the_end_that_were_kept_first_stay() {
     let (_state, ledger) = ledger();
     let dir = ledger.create(&launch(1)).expect("made");
-    dir.record_stopping(StopCause::Timeout).expect("kept");
-    assert_eq!(dir.record_stopping(StopCause::Cancel).expect("kept"), StopCause::Timeout);
+    let stopping = |cause, at| Stopping { cause, at: Timestamp(at) };
+    let first = stopping(StopCause::Timeout, 1);
+    dir.record_stopping(first).expect("kept");
+    assert_eq!(dir.record_stopping(stopping(StopCause::Cancel, 2)).expect("kept"), first);
+    assert_eq!(dir.stopping().expect("read"), Some(first));
     let first = Ending { exit: Exit::Vanished, output: OutputLengths::default(), at: Timestamp(1) };
     dir.record_ending(&first).expect("kept");
     dir.record_ending(&Ending { at: Timestamp(2), ..first.clone() }).expect("ignored");

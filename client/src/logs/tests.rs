@@ -303,8 +303,16 @@ mod in_files {
         assert_eq!(desk.done.recv().await, Some(token(1)));
     }
 
+    /// This many cases, or as many as `PROPTEST_CASES` says.
+    fn cases(usual: u32) -> ProptestConfig {
+        match std::env::var_os("PROPTEST_CASES") {
+            Some(_) => ProptestConfig::default(),
+            None => ProptestConfig::with_cases(usual),
+        }
+    }
+
     proptest! {
-        #![proptest_config(ProptestConfig::with_cases(24))]
+        #![proptest_config(cases(24))]
 
         #[test]
         fn any_two_streams_arrive_exactly(out in proptest::collection::vec(any::<u8>(), 0..200_000), err in proptest::collection::vec(any::<u8>(), 0..200_000)) {

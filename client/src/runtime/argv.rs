@@ -165,7 +165,7 @@ fn options(spec: &ContainerSpec) -> Result<Vec<String>, Invalid> {
 /// `--mount` rather than `-v`: a missing source is an error, not a directory that root owns. It takes a line of CSV.
 fn mount(volume: &Volume) -> Result<String, Invalid> {
     let kind = if volume.is_bind() { "bind" } else { "volume" };
-    if !volume.is_bind() && !is_volume_name(&volume.source) {
+    if !volume.is_bind() && !is_name(&volume.source) {
         let problem = format!(
             "`{}` is neither an absolute path nor the name of a volume",
             volume.source.escape_debug()
@@ -174,6 +174,12 @@ fn mount(volume: &Volume) -> Result<String, Invalid> {
     }
     if !volume.target.starts_with('/') {
         return Err(invalid("volumes", format!("`{}` is no absolute path", volume.target.escape_debug())));
+    }
+    // A line break would end the line of CSV, and what comes after it, `readonly` among them, would be lost.
+    for path in [&volume.source, &volume.target] {
+        if path.contains(char::is_control) {
+            return Err(invalid("volumes", format!("`{}` has a control character", path.escape_debug())));
+        }
     }
     let fields = [format!("type={kind}"), quoted("source", &volume.source), quoted("target", &volume.target)];
     let read_only = if volume.read_only { ",readonly" } else { "" };
@@ -188,7 +194,8 @@ fn quoted(key: &str, value: &str) -> String {
     }
 }
 
-fn is_volume_name(name: &str) -> bool {
+/// What Docker takes as the name of a volume or a network, and as nothing else.
+pub(super) fn is_name(name: &str) -> bool {
     name.starts_with(|it: char| it.is_ascii_alphanumeric())
         && name.chars().all(|it| it.is_ascii_alphanumeric() || "_.-".contains(it))
 }
@@ -269,180 +276,4 @@ const NAME_BYTES_MAX: usize = 128;
 const VALUE_BYTES_MAX: usize = 32 * 1024;
 
 #[cfg(test)]
-mod tests {
-    use proptest::collection::vec;
-    use proptest::prelude::*;
-    use protocol::container::Resources;
-    use protocol::{ClusterId, Fence, JobId, Nonce, Revision, WorkerId};
-
-    use super::*;
-
-    const MEMBERSHIP: Membership = Membership { cluster: ClusterId(0xc0ffee), worker: WorkerId(4) };
-
-    fn launch(spec: ContainerSpec, body: Option<Body>) -> Launch {
-        Launch {
-            token: Token { job: JobId(12), fence: Fence(34), nonce: Nonce(0xab) },
-            revision: Revision(1),
-            name: "resize".into(),
-            spec: spec.into(),
-            body,
-            time_left: None,
-        }
-    }
-
-    fn spec() -> ContainerSpec {
-        ContainerSpec {
-            image: "app:1".into(),
-            init: true,
-            stop_grace: Duration::from_millis(1_500),
-            ..ContainerSpec::default()
-        }
-    }
-
-    #[test]
-    fn the_whole_line_is_as_documented() {
-        let all = ContainerSpec {
-            entrypoint: Some(vec!["/app".into(), "-v".into()]),
-            command: vec!["--privileged".into(), "a b".into()],
-            working_dir: Some("/srv".into()),
-            user: Some("7:8".into()),
-            volumes: vec![
-                Volume { source: "/a,b".into(), target: "/c".into(), read_only: true },
-                Volume { source: "cache".into(), target: "/d".into(), read_only: false },
-            ],
-            network: Some("none".into()),
-            tmpfs: vec!["/tmp:rw,exec".into()],
-            read_only: true,
-            cap_drop: vec!["ALL".into()],
-            labels: vec![("team".into(), "a=b".into())],
-            resources: Resources { cpus_milli: Some(1_050), memory_bytes: Some(1 << 26), pids: Some(99) },
-            stop_signal: Some("SIGINT".into()),
-            ..spec()
-        };
-        let body = Body { args: vec!["--".into()], ..Body::default() };
-        let line = docker_run(&launch(all, Some(body)), MEMBERSHIP, Some(1_700_000_000)).expect("valid");
-        let expected = "run --pull never --init --name longshore-00c0ffee-12-34 --label=team=a=b --label=longshore.managed=true \
-            --label=longshore.cluster=00c0ffee --label=longshore.worker=4 --label=longshore.job=12 --label=longshore.fence=34 \
-            --label=longshore.nonce=00000000000000ab --label=longshore.definition=resize --label=longshore.deadline=1700000000 \
-            --stop-timeout 2 --log-driver json-file --log-opt max-size=64m --log-opt max-file=2 --security-opt no-new-privileges \
-            --pids-limit=99 --ulimit core=0 --env-file /dev/stdin --network=none --workdir=/srv --user=7:8 --stop-signal=SIGINT \
-            --tmpfs=/tmp:rw,exec --cap-drop=ALL --mount=type=bind,\"source=/a,b\",target=/c,readonly \
-            --mount=type=volume,source=cache,target=/d --memory=67108864 --memory-swap=67108864 --cpus=1.050 --read-only \
-            --entrypoint=/app -- app:1 -v --privileged a b --";
-        assert_eq!(line.args.join(" "), expected);
-        assert_eq!(line.environment, b"LONGSHORE_JOB=12\nLONGSHORE_ATTEMPT=34\n");
-    }
-
-    #[test]
-    fn a_job_lays_its_environment_over_the_definition_but_not_over_ours() {
-        let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
-        let spec = ContainerSpec {
-            environment: vec![pair("A", "1"), pair("B", "2"), pair("LONGSHORE_JOB", "9")],
-            ..spec()
-        };
-        let body = Body { environment: vec![pair("B", "x=y "), pair("C", "")], ..Body::default() };
-        let line = docker_run(&launch(spec, Some(body)), MEMBERSHIP, None).expect("valid");
-        assert_eq!(
-            String::from_utf8(line.environment).expect("text"),
-            "A=1\nB=x=y \nLONGSHORE_JOB=12\nC=\nLONGSHORE_ATTEMPT=34\n"
-        );
-    }
-
-    #[test]
-    fn what_docker_would_misread_is_refused_and_no_value_is_echoed() {
-        for (name, value) in [
-            ("A B", "secret"),
-            ("", "secret"),
-            ("1A", "secret"),
-            ("A", "secret\nB=1"),
-            ("A", "secret\r"),
-            ("A", "secret\0"),
-        ] {
-            let spec = ContainerSpec { environment: vec![(name.into(), value.into())], ..spec() };
-            let error = docker_run(&launch(spec, None), MEMBERSHIP, None).expect_err("refused");
-            assert!(!error.to_string().contains("secret"), "{error}");
-        }
-        for image in ["", "--privileged", "a b", "a\n"] {
-            let spec = ContainerSpec { image: image.into(), ..spec() };
-            assert_eq!(
-                docker_run(&launch(spec, None), MEMBERSHIP, None).expect_err("refused").field,
-                "image"
-            );
-        }
-        let labels = ContainerSpec { labels: vec![("longshore.worker".into(), "5".into())], ..spec() };
-        assert_eq!(docker_run(&launch(labels, None), MEMBERSHIP, None).expect_err("refused").field, "labels");
-        for source in ["", "../x", "-v", "a/b"] {
-            let volumes = vec![Volume { source: source.into(), target: "/x".into(), read_only: false }];
-            let spec = ContainerSpec { volumes, ..spec() };
-            assert_eq!(
-                docker_run(&launch(spec, None), MEMBERSHIP, None).expect_err("refused").field,
-                "volumes"
-            );
-        }
-    }
-
-    /// What users might write to get an option in.
-    fn word() -> impl Strategy<Value = String> {
-        prop_oneof![
-            Just("--".to_owned()),
-            Just("--privileged".to_owned()),
-            Just("-v=/:/host".to_owned()),
-            Just("--mount=type=bind".to_owned()),
-            "[-=,\"' a-z\\\\\n\tü]{0,12}",
-            any::<String>(),
-        ]
-    }
-
-    proptest! {
-        #![proptest_config(ProptestConfig::with_cases(10_000))]
-
-        #[test]
-        fn nothing_a_user_wrote_becomes_an_option(
-            entrypoint in proptest::option::of(vec(word(), 0..3)),
-            command in vec(word(), 0..4),
-            args in vec(word(), 0..3),
-            single in vec(proptest::option::of(word()), 5),
-            many in vec(vec(word(), 0..2), 3),
-            volumes in vec((word(), word(), any::<bool>()), 0..2),
-            labels in vec((word(), word()), 0..2),
-            environment in vec(("[A-Z]{1,3}", word()), 0..3),
-        ) {
-            let volumes = volumes.into_iter().map(|(source, target, read_only)| Volume { source, target, read_only }).collect();
-            let spec = ContainerSpec {
-                entrypoint: entrypoint.clone(), command: command.clone(), volumes, labels, environment,
-                network: single[0].clone(), working_dir: single[1].clone(), user: single[2].clone(),
-                platform: single[3].clone(), stop_signal: single[4].clone(),
-                tmpfs: many[0].clone(), cap_add: many[1].clone(), cap_drop: many[2].clone(),
-                ..spec()
-            };
-            let plain = docker_run(&launch(self::spec(), None), MEMBERSHIP, None).expect("valid").args;
-            let body = Body { args: args.clone(), ..Body::default() };
-            if let Ok(CommandLine { args: line, environment }) = docker_run(&launch(spec, Some(body)), MEMBERSHIP, None) {
-                let end = line.iter().position(|it| it == "--").expect("always there");
-                let expected: Vec<&String> = entrypoint.iter().flatten().skip(1).chain(&command).chain(&args).collect();
-                prop_assert_eq!(&line[end + 1], "app:1");
-                prop_assert_eq!(line[end + 2..].iter().collect::<Vec<_>>(), expected);
-                let ours = |it: &String| plain.contains(it) || USER_FLAGS.iter().any(|flag| it.starts_with(flag));
-                prop_assert!(line[..end].iter().all(ours), "{:?}", line);
-                for text in environment.split(|it| *it == b'\n').filter(|it| !it.is_empty()) {
-                    prop_assert!(text.iter().position(|it| *it == b'=').is_some_and(|at| at > 0));
-                }
-            }
-        }
-    }
-
-    const USER_FLAGS: [&str; 12] = [
-        "--label=",
-        "--network=",
-        "--workdir=",
-        "--user=",
-        "--platform=",
-        "--stop-signal=",
-        "--tmpfs=",
-        "--cap-add=",
-        "--cap-drop=",
-        "--mount=type=bind,",
-        "--mount=type=volume,",
-        "--entrypoint=",
-    ];
-}
+mod tests;

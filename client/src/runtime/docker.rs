@@ -5,10 +5,14 @@
 //! engine answers at all is one shared fact (`health`). Dropping the runtime leaves every container running: the next one adopts them
 //! (`survey`).
 
+mod ask;
 mod attempt;
 mod cli;
 mod container;
 mod events;
+mod evict;
+#[cfg(any(test, fuzzing))]
+pub mod fuzz;
 mod health;
 mod images;
 mod probe;
@@ -18,24 +22,25 @@ mod stop;
 mod survey;
 mod sweep;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::future::Future;
 use std::path::PathBuf;
 use std::pin::Pin;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use protocol::order::StopCause;
 use protocol::report::{Availability, ReleaseCause};
-use protocol::{ClusterId, ContainerSpec, RuntimeKind, Token};
+use protocol::{ContainerSpec, RuntimeKind, Token};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use worker::input::RuntimeEvent;
 use worker::step::{Launch, StopStep};
 
 use self::attempt::Attempt;
-use self::cli::{Answer, CallError, Cli};
-use self::container::Container;
+use self::cli::Cli;
+use self::evict::Evictions;
 use self::health::Health;
 use self::images::Images;
 use self::remove::Leftover;
@@ -82,6 +87,9 @@ struct Shared {
     membership: Mutex<Option<Membership>>,
     attempts: Mutex<HashMap<Token, Arc<Attempt>>>,
     removals: Removals,
+    evictions: Evictions,
+    /// Whether everything is known that an earlier process has left.
+    surveyed: AtomicBool,
     leftovers: mpsc::UnboundedSender<Leftover>,
     over: CancellationToken,
 }
@@ -102,6 +110,8 @@ impl Docker {
             membership: Mutex::default(),
             attempts: Mutex::default(),
             removals: Removals::default(),
+            evictions: Evictions::default(),
+            surveyed: AtomicBool::new(false),
             leftovers,
             over: CancellationToken::new(),
         });
@@ -167,6 +177,12 @@ impl Runtime for Docker {
         }
     }
 
+    fn run(&self, token: Token) {
+        if let Some(attempt) = self.shared.attempt(token) {
+            attempt.word.give();
+        }
+    }
+
     fn stop(&self, token: Token, cause: StopCause, step: StopStep) {
         if let Some(attempt) = self.shared.attempt(token) {
             self.shared.spawn(stop::step(Arc::clone(&self.shared), attempt, cause, step));
@@ -178,6 +194,12 @@ impl Runtime for Docker {
         let Some(membership) = self.shared.membership() else { return };
         if self.shared.health.doubt(why) {
             self.shared.spawn(probe::run(Arc::clone(&self.shared), like, membership));
+        }
+    }
+
+    fn evict(&self, token: Token) {
+        if let Some(membership) = self.shared.membership() {
+            self.shared.spawn(evict::evict(Arc::clone(&self.shared), token, membership));
         }
     }
 
@@ -261,6 +283,13 @@ impl Shared {
         self.attempts().values().find(|it| it.name == name).map(Arc::clone)
     }
 
+    /// The attempts in the books, and those that have left them and are being removed.
+    fn known(&self) -> HashSet<Token> {
+        // In this order: what leaves the books in between is in both.
+        let known: HashSet<Token> = self.attempts().keys().copied().collect();
+        self.removals.pending().into_iter().chain(known).collect()
+    }
+
     fn membership(&self) -> Option<Membership> {
         *self.membership.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -269,16 +298,6 @@ impl Shared {
     fn discard(&self, name: String, dir: AttemptDir, removal: Removal) {
         // Its receiver lives as long as the runtime.
         let _ = self.leftovers.send(Leftover { name, dir, _removal: removal });
-    }
-
-    /// Asks an engine that does not answer until it does.
-    async fn ask_again(self: Arc<Self>) {
-        loop {
-            self.health.wait_until_down().await;
-            tokio::time::sleep(ASK_EVERY).await;
-            // Its answer is noted; nobody else needs it.
-            let _ = self.ping().await;
-        }
     }
 
     fn refuse(&self, token: Token, cause: ReleaseCause, why: String) {
@@ -293,74 +312,6 @@ impl Shared {
     /// Runs it until the runtime is dropped.
     fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
         drop(tokio::spawn(self.over.clone().run_until_cancelled_owned(task)));
-    }
-
-    /// Every container of the cluster on this engine.
-    async fn list(&self, cluster: ClusterId) -> Result<Vec<Container>, CallError> {
-        let filter = format!("label=longshore.cluster={cluster}");
-        let answer =
-            self.call(["ps", "-a", "--no-trunc", "--filter", &filter, "--format", "{{.Names}}"]).await?;
-        if !answer.ok {
-            return Err(CallError::Unreachable(answer.complaint()));
-        }
-        let names: Vec<&str> = answer.stdout.lines().collect();
-        let mut containers = Vec::with_capacity(names.len());
-        for names in names.chunks(INSPECT_MAX) {
-            containers.extend(self.inspect(names).await?);
-        }
-        Ok(containers)
-    }
-
-    /// What the engine says of these, without those that it does not know.
-    async fn inspect<S: AsRef<str>>(&self, names: &[S]) -> Result<Vec<Container>, CallError> {
-        let args = ["inspect", "--type", "container", "-f", container::FORMAT, "--"];
-        let answer = self.call(args.into_iter().chain(names.iter().map(AsRef::as_ref))).await?;
-        let unknown =
-            |line: &str| line.to_lowercase().contains("no such container") || line.trim().is_empty();
-        if !answer.ok && !answer.stderr.lines().all(unknown) {
-            return Err(CallError::Unreachable(answer.complaint()));
-        }
-        Ok(answer.stdout.lines().filter(|it| !it.trim().is_empty()).filter_map(Container::parse).collect())
-    }
-
-    /// Removes a container whatever its state; its absence is success.
-    async fn remove_now(&self, name: &str) {
-        if let Err(error) = self.call(["rm", "-f", "-v", "--", name]).await {
-            tracing::warn!(container = name, %error, "cannot be removed");
-        }
-    }
-
-    async fn ping(&self) -> Result<(), CallError> {
-        let answer = self.cli.call(["version", "--format", "{{.Server.Version}}"], PING_LIMIT).await;
-        let answer =
-            answer.and_then(|it| if it.ok { Ok(()) } else { Err(CallError::Unreachable(it.complaint())) });
-        match &answer {
-            Ok(()) => self.health.up(),
-            Err(error) => self.note(error),
-        }
-        answer
-    }
-
-    /// An auxiliary call. Learns from it whether the engine is there.
-    async fn call<S: AsRef<std::ffi::OsStr>>(
-        &self,
-        args: impl IntoIterator<Item = S>,
-    ) -> Result<Answer, CallError> {
-        let answer = self.cli.call(args, CALL_LIMIT).await;
-        match &answer {
-            Ok(_) => self.health.up(),
-            // One container may hang while the engine is well.
-            Err(CallError::Slow(_)) => drop(self.ping().await),
-            Err(error) => self.note(error),
-        }
-        answer
-    }
-
-    /// The engine did not answer: from now on it is asked until it does.
-    fn note(&self, error: &CallError) {
-        if self.health.down(&describe(error)) {
-            tracing::warn!(error = describe(error), "the engine cannot be used");
-        }
     }
 
     fn attempts(&self) -> MutexGuard<'_, HashMap<Token, Arc<Attempt>>> {
@@ -378,13 +329,3 @@ async fn blocking<T: Send + 'static>(
     })
     .ok()
 }
-
-/// An engine that answers does so within milliseconds; under load within a second or two.
-const CALL_LIMIT: Duration = Duration::from_secs(10);
-const PING_LIMIT: Duration = Duration::from_secs(5);
-
-/// Between two questions to an engine that does not answer.
-const ASK_EVERY: Duration = Duration::from_secs(2);
-
-/// Containers asked for by one call.
-const INSPECT_MAX: usize = 100;

@@ -72,6 +72,9 @@ impl Runtime for Fake {
         }
     }
 
+    /// It has started already.
+    fn run(&self, _: Token) {}
+
     fn stop(&self, token: Token, _: StopCause, step: StopStep) {
         if let Some(sleeper) = self.shared.asleep().get(&token) {
             // It has just woken up by itself.

@@ -1,9 +1,9 @@
 //! The port [`Runtime`]: how attempts are carried out on this machine.
 //!
 //! Order of calls: [`Runtime::survey`] once before the first connection; then for each attempt `start` (or nothing, if the survey has
-//! found it), any number of `stop`s, and one `forget` after its end. All of them return at once; what happens is told through the
-//! events given at construction, in the order in which it happened: Progressed\*, then Started and Ended, or Ended alone, or Refused.
-//! Exactly one Ended or Refused is told for each attempt, whatever happens to the engine in between.
+//! found it), a `run` for each Prepared, any number of `stop`s, and one `forget` after its end. All of them return at once; what happens
+//! is told through the events given at construction, in the order in which it happened: Progressed\* and Prepared\*, then Started and
+//! Ended, or Ended alone, or Refused. Exactly one Ended or Refused is told for each attempt, whatever happens to the engine in between.
 //!
 //! Idempotent: `stop` of an attempt that has ended, `forget` of one that is gone. A second `start` of the same attempt never makes a
 //! second container: it adopts the first.
@@ -16,6 +16,7 @@ mod proc;
 pub mod process;
 mod removals;
 pub mod shim;
+mod word;
 
 use std::future::Future;
 use std::pin::Pin;
@@ -43,12 +44,16 @@ pub trait Runtime: Send + Sync {
     fn joined(&self, membership: Membership);
 
     /// Finds what an earlier process of this worker has left, and watches again what still runs. If the engine does not answer,
-    /// what the attempt directories know is found all the same; the rest is [`Found::Unknown`], and
-    /// its events come when the engine is back.
+    /// what the attempt directories know is found all the same; the rest is [`Found::Unknown`], and its events come when the engine is
+    /// back. So does [`RuntimeEvent::Surveyed`], with what no directory knew, before the runtime is told to be available.
     fn survey(&self) -> Pin<Box<dyn Future<Output = Survey> + Send + '_>>;
 
-    /// Runs an attempt. One that is just being removed is first removed to the end.
+    /// Runs an attempt. One that is just being removed is first removed to the end. Whatever has to be fetched or waited for comes first;
+    /// then Prepared is told, and nothing is made before [`Runtime::run`]. Only a runtime that starts within this call need not ask.
     fn start(&self, launch: Launch);
+
+    /// What was Prepared may be made now, once.
+    fn run(&self, token: Token);
 
     /// Goes one step further in stopping an attempt. The cause is on disk before anything is done.
     fn stop(&self, token: Token, cause: StopCause, step: StopStep);
@@ -59,6 +64,10 @@ pub trait Runtime: Send + Sync {
 
     /// Removes everything that is left of an ended attempt.
     fn forget(&self, token: Token);
+
+    /// Stops and removes the container of an attempt that another worker has left on our engine. What is told again is tried again; a
+    /// runtime that shares its engine with nobody has nothing to do.
+    fn evict(&self, _: Token) {}
 }
 
 /// Which worker of which installation this is.

@@ -7,6 +7,8 @@ use std::path::{Component, Path, PathBuf};
 
 use protocol::container::{ContainerSpec, Volume};
 
+use super::argv::is_name;
+
 /// What is allowed beyond the default.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Allow {
@@ -50,6 +52,10 @@ impl Allow {
             }
             Some(other) if other.starts_with("container:") => {
                 Some("this worker lets no job join another container's network".into())
+            }
+            // Docker reads other forms too: `name=host` is the host's network.
+            Some(other) if !is_name(other) => {
+                Some(format!("this worker takes the name of a network, not `{}`", other.escape_debug()))
             }
             _ => None,
         }
@@ -133,6 +139,10 @@ mod tests {
             bind("/var/run/docker.sock"),
             network("host"),
             network("container:x"),
+            network("name=host"),
+            network("name=none,alias=x"),
+            network("ns:/proc/1/ns/net"),
+            network(""),
             capability,
         ] {
             assert!(Allow::default().refuses(&spec, as_written).is_some(), "{spec:?}");

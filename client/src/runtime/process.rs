@@ -3,6 +3,8 @@
 //! Each has a shim as its parent, which outlives this process and writes the exit into the attempt directory; so a restarted worker
 //! adopts processes as it adopts containers. What the shim wrote is the verdict; the shim's own end only says when to look.
 
+mod attempt;
+
 use std::collections::HashMap;
 use std::ffi::OsString;
 use std::future::Future;
@@ -10,20 +12,18 @@ use std::path::PathBuf;
 use std::pin::Pin;
 use std::process::Stdio;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::time::Duration;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use protocol::order::StopCause;
 use protocol::report::{Availability, OutputLengths, Phase, ReleaseCause};
 use protocol::{ContainerSpec, RuntimeKind, Token, Uptime};
-use rustix::process::Signal;
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::{Child, Command};
-use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use worker::input::{Exit, Fault, Found, Restored, RuntimeEvent};
 use worker::step::{Launch, StopStep};
 
+use self::attempt::Attempt;
 use super::removals::Removals;
 use super::{Events, Membership, Runtime, Survey, proc, shim};
 use crate::attempt_dir::{AttemptDir, Ending, Entry, Error, Ledger, Pid, describe};
@@ -60,14 +60,6 @@ struct Shared {
     removals: Removals,
     probing: AtomicBool,
     over: CancellationToken,
-}
-
-struct Attempt {
-    launch: Launch,
-    dir: AttemptDir,
-    stopping: watch::Sender<Option<StopCause>>,
-    ended: watch::Sender<bool>,
-    started: OnceLock<()>,
 }
 
 impl Process {
@@ -109,6 +101,12 @@ impl Runtime for Process {
         let attempt = Arc::new(Attempt::new(shared.ledger.dir(launch.token), launch, None));
         if shared.know(&attempt) {
             self.shared.spawn(async move { shared.run(&attempt).await });
+        }
+    }
+
+    fn run(&self, token: Token) {
+        if let Some(attempt) = self.shared.attempts().get(&token) {
+            attempt.word.give();
         }
     }
 
@@ -154,10 +152,10 @@ impl Shared {
             let cause = ReleaseCause::RuntimeUnavailable;
             return self.tell(RuntimeEvent::Refused { token: attempt.token(), cause, why });
         }
-        if attempt.stopping.borrow().is_some() {
+        self.tell(RuntimeEvent::Progressed(attempt.token(), Phase::Starting));
+        if !attempt.word.ask(attempt.token(), &self.events, &attempt.stopping).await {
             return self.end(attempt, not_started(Fault::Stopped, "stopped before it started")).await;
         }
-        self.tell(RuntimeEvent::Progressed(attempt.token(), Phase::Starting));
         match self.spawn_shim(&attempt.dir) {
             Ok(mut child) => {
                 self.listen(attempt, &mut child).await;
@@ -266,7 +264,7 @@ impl Shared {
         if found != Found::Unstarted {
             self.know(&attempt);
         }
-        Restored { launch, stopping, found }
+        Restored { launch, stopping: stopping.map(|it| it.told(clock::now())), found }
     }
 
     fn ended(&self, attempt: &Attempt, Ending { exit, output, at }: Ending) -> Found {
@@ -321,62 +319,6 @@ impl Shared {
     }
 }
 
-impl Attempt {
-    fn new(dir: AttemptDir, launch: Launch, stopping: Option<StopCause>) -> Self {
-        let (stopping, ended) = (watch::Sender::new(stopping), watch::Sender::new(false));
-        Self { launch, dir, stopping, ended, started: OnceLock::new() }
-    }
-
-    fn token(&self) -> Token {
-        self.launch.token
-    }
-
-    /// Takes one step. The cause is on disk before anything is done; the one that was there first stays.
-    async fn stop(&self, cause: StopCause, step: StopStep) {
-        let dir = self.dir.clone();
-        let first = blocking(move || dir.record_stopping(cause)).await.unwrap_or(cause);
-        self.stopping.send_if_modified(|stopping| stopping.replace(first).is_none());
-        match step {
-            StopStep::Ask { grace } => {
-                let asked =
-                    self.signal_once_started(proc::stop_signal(self.launch.spec.stop_signal.as_deref()));
-                let mut ended = self.ended.subscribe();
-                let in_time = async {
-                    asked.await;
-                    ended.wait_for(|it| *it).await.is_ok()
-                };
-                if tokio::time::timeout(grace, in_time).await.is_err() {
-                    self.signal_once_started(Signal::KILL).await;
-                }
-            }
-            StopStep::Kill => self.signal_once_started(Signal::KILL).await,
-            StopStep::Remove => {
-                let mut ended = self.ended.subscribe();
-                let over = async {
-                    self.signal_once_started(Signal::KILL).await;
-                    ended.wait_for(|it| *it).await.is_ok()
-                };
-                if tokio::time::timeout(SHIM_GRACE, over).await.is_err()
-                    && let Ok(Some(shim)) = self.dir.watcher()
-                {
-                    proc::signal_group(shim, Signal::KILL);
-                }
-            }
-        }
-    }
-
-    /// Signals the program and all of its group: now, or as soon as it is there.
-    async fn signal_once_started(&self, signal: Signal) {
-        let mut looks = tokio::time::interval(LOOK_EVERY);
-        while !*self.ended.borrow() {
-            if let Ok(Some(program)) = self.dir.program() {
-                return proc::signal_group(program, signal);
-            }
-            looks.tick().await;
-        }
-    }
-}
-
 fn not_started(fault: Fault, message: &str) -> Exit {
     Exit::NotStarted { fault, code: None, message: message.into() }
 }
@@ -388,9 +330,3 @@ async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T, Error> + S
     })
     .ok()
 }
-
-/// How long a shim may take to write down how its program was killed.
-const SHIM_GRACE: Duration = Duration::from_secs(1);
-
-/// Between two looks for a program that a shim is about to start.
-const LOOK_EVERY: Duration = Duration::from_millis(20);

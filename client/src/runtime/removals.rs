@@ -29,6 +29,11 @@ impl Removals {
         Removal { token, pending: Arc::clone(&self.pending) }
     }
 
+    /// All of them.
+    pub(super) fn pending(&self) -> BTreeSet<Token> {
+        self.pending.borrow().clone()
+    }
+
     /// Waits until nothing of it is being removed.
     pub(super) async fn wait_for(&self, token: Token) {
         // The sender lives as long as `self`.

@@ -34,6 +34,9 @@ pub enum AddressError {
         "an address takes no user and no password: put the token into a file and name it with --token-file"
     )]
     Credentials,
+    /// A question mark or a hash behind the path.
+    #[error("`{0}` goes on behind its path: an address takes no `?` and no `#`")]
+    Tail(String),
 }
 
 impl Address {
@@ -43,19 +46,25 @@ impl Address {
     /// It is none of them; the text says what to write.
     pub fn parse(text: &str) -> Result<Self, AddressError> {
         let text = text.trim();
-        let (port_by_default, rest) = match text.split_once("://") {
-            None => (PORT, text),
-            Some(("http" | "ws", rest)) => (HTTP_PORT, rest),
-            Some(("https" | "wss", _)) => return Err(AddressError::Tls(shown(text))),
-            Some((scheme, _)) => return Err(AddressError::Scheme(shown(scheme))),
-        };
-        let (authority, path) = rest.find('/').map_or((rest, ""), |at| rest.split_at(at));
-        if authority.contains('@') {
+        let (scheme, rest) =
+            text.split_once("://").map_or((None, text), |(scheme, rest)| (Some(scheme), rest));
+        // First of all: what stands there may be a secret, and is not shown again.
+        if rest.contains('@') {
             return Err(AddressError::Credentials);
         }
+        if let Some((plain, _)) = rest.split_once(['?', '#']) {
+            return Err(AddressError::Tail(shown(plain)));
+        }
+        let port_by_default = match scheme {
+            None => PORT,
+            Some("http" | "ws") => HTTP_PORT,
+            Some("https" | "wss") => return Err(AddressError::Tls(shown(text))),
+            Some(scheme) => return Err(AddressError::Scheme(shown(scheme))),
+        };
+        let (authority, path) = rest.find('/').map_or((rest, ""), |at| rest.split_at(at));
         let (host, port) = split(authority);
         if host.is_empty()
-            || host.contains(|it: char| it.is_whitespace() || it.is_control() || "?#\\[]".contains(it))
+            || host.contains(|it: char| it.is_whitespace() || it.is_control() || "\\[]".contains(it))
         {
             return Err(AddressError::Host(shown(text)));
         }
@@ -65,9 +74,15 @@ impl Address {
                 port.parse().ok().filter(|it| *it != 0).ok_or_else(|| AddressError::Port(shown(port)))?
             }
         };
-        let path = path.split(['?', '#']).next().unwrap_or_default().trim_end_matches('/');
+        let path = path.trim_end_matches('/');
         let base = path.strip_suffix(CONNECT_PATH).unwrap_or(path).to_owned();
         Ok(Self { host: host.to_owned(), port, base })
+    }
+
+    /// What paths are appended to: `http://host:port`, with the base path behind it.
+    #[must_use]
+    pub fn http_url(&self) -> String {
+        format!("http://{self}")
     }
 
     /// The host, for a resolver.
@@ -81,7 +96,7 @@ impl Address {
 
     /// The URL of the upgrade.
     pub(crate) fn connect_url(&self) -> String {
-        format!("ws://{}{CONNECT_PATH}", self)
+        format!("ws://{self}{CONNECT_PATH}")
     }
 }
 
@@ -135,6 +150,7 @@ mod tests {
         assert_eq!(url("[::1]:9"), "ws://[::1]:9/api/workers/connect");
         assert_eq!(url("::1"), "ws://[::1]:8080/api/workers/connect");
         assert_eq!(Address::parse("[::1]:9").expect("an address").host(), "::1");
+        assert_eq!(Address::parse("ws://[::1]:9/a/").expect("an address").http_url(), "http://[::1]:9/a");
     }
 
     #[test]
@@ -147,6 +163,12 @@ mod tests {
         assert!(error(":80").contains("names no host"));
         assert!(error("server:0").contains("not a port"));
         assert!(error("server:99999").contains("not a port"));
-        assert!(!error("http://user:hunter2@server").contains("hunter2"));
+        for server in
+            ["http://user:hunter2@server", "https://user:hunter2@server", "x://user:hunt/er2@server/?x#y"]
+        {
+            assert!(error(server).contains("no user and no password") && !error(server).contains("er2"));
+        }
+        assert!(error("server/jobs?token=s3cret").contains("`server/jobs` goes on behind its path"));
+        assert!(!error("server/jobs?token=s3cret").contains("s3cret"));
     }
 }

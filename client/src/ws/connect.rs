@@ -52,6 +52,20 @@ pub enum ConnectError {
     /// It is not a Longshore server.
     #[error("{0} does not speak {SUBPROTOCOL}: is it a Longshore server of this version?")]
     Subprotocol(Address),
+    /// It took the call, and hung up before it said anything that could be read.
+    #[error(
+        "{0} closed the connection before it had answered: it may be starting, stopping or full; we try again"
+    )]
+    Closed(Address),
+    /// It speaks HTTP, and not this.
+    #[error("{address} answers in HTTP, but not as a WebSocket server: is it a Longshore server?")]
+    NotWebSocket {
+        /// Who.
+        address: Address,
+        /// What was wrong.
+        #[source]
+        cause: ProtocolError,
+    },
     /// The answer was no HTTP at all.
     #[error("{address} did not answer in HTTP: is it another service, or does it want TLS?")]
     NotHttp {
@@ -125,20 +139,40 @@ impl Dialer {
         let address = self.address.clone();
         match cause {
             tungstenite::Error::Http(response) => ConnectError::Status { address, status: response.status() },
+            tungstenite::Error::Io(cause) if has_hung_up(cause.kind()) => ConnectError::Closed(address),
             tungstenite::Error::Io(cause) => ConnectError::Tcp { address, cause },
+            tungstenite::Error::Protocol(ProtocolError::HandshakeIncomplete) => ConnectError::Closed(address),
             tungstenite::Error::Protocol(ProtocolError::SecWebSocketSubProtocolError(_)) => {
                 ConnectError::Subprotocol(address)
+            }
+            tungstenite::Error::Protocol(cause) if !matches!(cause, ProtocolError::HttparseError(_)) => {
+                ConnectError::NotWebSocket { address, cause }
             }
             cause => ConnectError::NotHttp { address, cause: Box::new(cause) },
         }
     }
 }
 
+/// Whether a connection that was there is there no more.
+const fn has_hung_up(kind: io::ErrorKind) -> bool {
+    matches!(
+        kind,
+        io::ErrorKind::ConnectionReset
+            | io::ErrorKind::ConnectionAborted
+            | io::ErrorKind::BrokenPipe
+            | io::ErrorKind::UnexpectedEof
+    )
+}
+
 /// What to look at for each refusal of the upgrade.
 fn hint(status: StatusCode) -> &'static str {
     match status.as_u16() {
-        401 => "the token is missing or wrong; --token-file must name the server's worker token",
-        403 => "this token may not connect workers, or the server refuses this origin",
+        401 => {
+            "the token is missing or wrong: --token-file or LONGSHORE_WORKER_TOKEN_FILE must name a file with the server's worker token"
+        }
+        403 => {
+            "most likely this is the token for the API: --token-file or LONGSHORE_WORKER_TOKEN_FILE must name a file with the server's worker token"
+        }
         404 => {
             "there is no Longshore server at this path; a base path belongs into the address (host:port/path)"
         }
@@ -161,3 +195,40 @@ fn limits() -> WebSocketConfig {
 }
 
 const DIAL_PATIENCE: Duration = Duration::from_secs(10);
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    /// What is said of a peer that answers any request like this, and hangs up.
+    async fn said_of(answer: &'static [u8]) -> String {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let address = listener.local_addr().expect("bound").to_string();
+        let peer = tokio::spawn(async move {
+            let (mut tcp, _) = listener.accept().await.expect("a call");
+            let _ = tcp.read(&mut [0; 4096]).await;
+            let _ = tcp.write_all(answer).await;
+        });
+        let dialer = Dialer::new(Address::parse(&address).expect("an address"), None);
+        let error = dialer.dial().await.expect_err("it is no server").to_string();
+        peer.await.expect("no panic");
+        error
+    }
+
+    #[tokio::test]
+    async fn only_who_does_not_speak_http_is_taken_for_another_service() {
+        let hung_up = said_of(b"").await;
+        assert!(hung_up.contains("closed the connection before"), "{hung_up}");
+        let half = said_of(b"HTTP/1.1 101 Swit").await;
+        assert!(half.contains("closed the connection before"), "{half}");
+        let plain = said_of(b"HTTP/1.1 101 Switching Protocols\r\n\r\n").await;
+        assert!(plain.contains("not as a WebSocket server"), "{plain}");
+        let alert = said_of(b"\x15\x03\x01\x00\x02\x02\x46").await;
+        assert!(alert.contains("does it want TLS?"), "{alert}");
+        let greeting = said_of(b"220 mail.example ESMTP\r\n").await;
+        assert!(greeting.contains("is it another service"), "{greeting}");
+    }
+}

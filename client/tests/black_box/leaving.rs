@@ -47,7 +47,7 @@ async fn busy(stub: &Stub, sleep: &str) -> Peer {
 fn released(heard: &[Report]) -> Vec<(protocol::Token, ReleaseCause)> {
     let lists =
         heard.iter().filter_map(|it| if let Report::Released(it) = it { Some(&it.list) } else { None });
-    lists.flatten().copied().collect()
+    lists.flatten().map(|it| (it.token, it.cause)).collect()
 }
 
 fn outcomes(heard: &[Report]) -> Vec<Outcome> {

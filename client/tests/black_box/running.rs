@@ -182,6 +182,7 @@ async fn more_than_there_is_room_for_goes_back() {
     peer.enqueue(1..=6, &[("FAKE_SLEEP", "1h")]).await;
 
     let released = peer.until(|it| if let Report::Released(it) = it { Some(it.list) } else { None }).await;
+    let released: Vec<_> = released.iter().map(|it| (it.token, it.cause)).collect();
     assert_eq!(released, [(token(5), ReleaseCause::Full), (token(6), ReleaseCause::Full)]);
 }
 

@@ -5,7 +5,8 @@
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
-use std::sync::{Arc, Once};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Once, Weak};
 use std::time::Duration;
 
 use longshore_client::attempt_dir::Ledger;
@@ -26,7 +27,9 @@ pub const SOON: Duration = Duration::from_secs(60);
 
 /// One worker's runtime.
 pub struct Desk {
-    pub docker: Option<Docker>,
+    pub docker: Option<Arc<Docker>>,
+    /// Whether the gate is closed: what is prepared is told, and not run.
+    pub holds: Arc<AtomicBool>,
     pub logs: Logs,
     pub told: mpsc::UnboundedReceiver<RuntimeEvent>,
     pub done: mpsc::UnboundedReceiver<Token>,
@@ -65,11 +68,14 @@ impl Desk {
     /// A runtime like another one, with the same state directory.
     pub fn at(config: Config, state: Arc<tempfile::TempDir>, membership: Membership) -> Self {
         let (logs, done) = Logs::new();
-        let (events, told): (Events, _) = mpsc::unbounded_channel();
+        let (events, happened): (Events, _) = mpsc::unbounded_channel();
         let ledger = Ledger::open(state.path()).expect("a ledger");
-        let docker = Docker::new(config.clone(), ledger, logs.clone(), events);
+        let docker = Arc::new(Docker::new(config.clone(), ledger, logs.clone(), events));
         docker.joined(membership);
-        Self { docker: Some(docker), logs, told, done, membership, config, state, seen: Vec::new() }
+        let (tell, told) = mpsc::unbounded_channel();
+        let holds = Arc::new(AtomicBool::new(false));
+        tokio::spawn(allow(Arc::downgrade(&docker), Arc::clone(&holds), happened, tell));
+        Self { docker: Some(docker), holds, logs, told, done, membership, config, state, seen: Vec::new() }
     }
 
     /// The worker dies and comes back: nothing but the state directory and the engine remembers.
@@ -85,7 +91,7 @@ impl Desk {
     }
 
     pub fn docker(&self) -> &Docker {
-        self.docker.as_ref().expect("it runs")
+        self.docker.as_deref().expect("it runs")
     }
 
     pub fn dir(&self, token: Token) -> PathBuf {
@@ -199,6 +205,21 @@ impl Desk {
     }
 }
 
+/// Answers as the brain does while the gate is open; everything else is passed on.
+async fn allow(docker: Weak<Docker>, holds: Arc<AtomicBool>, mut happened: Told, tell: Events) {
+    while let Some(event) = happened.recv().await {
+        match event {
+            RuntimeEvent::Prepared(token) if !holds.load(Ordering::Relaxed) => {
+                docker.upgrade().inspect(|docker| docker.run(token));
+            }
+            // Its test may be over.
+            event => drop(tell.send(event)),
+        }
+    }
+}
+
+type Told = mpsc::UnboundedReceiver<RuntimeEvent>;
+
 impl Drop for Desk {
     fn drop(&mut self) {
         let filter = format!("label=longshore.cluster={}", self.membership.cluster);
@@ -247,6 +268,25 @@ pub fn stand_in(dir: &Path, script: &str) -> PathBuf {
     std::fs::write(&path, format!("#!/bin/sh\n{script}\n")).expect("written");
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).expect("executable");
     path
+}
+
+/// Lets a stand-in have a container that has ended well, of this attempt and worker.
+pub fn show_ended(desk: &Desk, dir: &Path, job: u64, worker: u64, code: i32) -> Token {
+    let token = launch(job, spec(&[])).token;
+    let name = desk.name(token);
+    let container = serde_json::json!({
+        "Id": "abc", "Name": format!("/{name}"), "Created": "2026-01-01T00:00:00Z", "Image": "app",
+        "Labels": {
+            "longshore.cluster": desk.membership.cluster.to_string(), "longshore.worker": worker.to_string(),
+            "longshore.job": token.job.to_string(), "longshore.fence": token.fence.to_string(),
+            "longshore.nonce": token.nonce.to_string(),
+        },
+        "State": {
+            "Status": "exited", "ExitCode": code, "StartedAt": "2026-01-01T00:00:00Z", "FinishedAt": "2026-01-01T00:00:01Z",
+        },
+    });
+    std::fs::write(dir.join(name), format!("{container}\n")).expect("written");
+    token
 }
 
 /// Whether the tests against a real engine are wanted. If not, one line says so.

@@ -128,7 +128,11 @@ pub(super) fn report(report: &mut Report) -> Checked {
             it.attempts.iter().try_for_each(phase)?;
             it.foreign.iter().try_for_each(|it| token(it.token))
         }
-        Report::Released(it) => numbered(it, |(it, _)| token(*it)),
+        Report::Foreign(list) => list.iter().try_for_each(|it| token(it.token)),
+        Report::Released(it) => numbered(it, |it| {
+            cut_text(&mut it.why);
+            token(it.token)
+        }),
         Report::Output(list) => {
             let bytes = list.iter().map(|it| it.data.bytes_len()).sum::<usize>();
             ensure(bytes <= OUTPUT_BYTES_MAX, "data", || {

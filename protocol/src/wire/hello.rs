@@ -62,6 +62,7 @@ mod tests {
             cluster: None,
             rejoin: false,
             incarnation: Incarnation(1),
+            process: 1,
             engine: None,
             version: "0.1.0".into(),
             slots: 4,

@@ -13,7 +13,9 @@ use super::{
 };
 use crate::ids::{ReportNo, Revision, Token};
 use crate::order::{Assignment, Definition, Order, OutputMark, Reconciled};
-use crate::report::{Chunk, Failed, Inventory, Numbered, Phase, ReleaseCause, Report, Started, Succeeded};
+use crate::report::{
+    Chunk, Failed, Foreign, Inventory, Numbered, Phase, Released, Report, Started, Succeeded,
+};
 
 /// Appends this order to `frames`: one frame, or as many as its list needs.
 ///
@@ -54,6 +56,7 @@ pub fn pack_report(report: &Report, frames: &mut Vec<Vec<u8>>) -> Result<(), Enc
         Report::Condition(it) => packer.single(it),
         Report::Wanted(list) => packer.list(list),
         Report::Starting(it) => packer.numbered(it),
+        Report::Foreign(list) => packer.list(list),
     })
 }
 
@@ -241,8 +244,9 @@ impl Entry for Started {}
 impl Entry for OutputMark {}
 impl Entry for Token {}
 impl Entry for Revision {}
+impl Entry for Foreign {}
 impl Entry for (Token, Phase) {}
-impl Entry for (Token, ReleaseCause) {}
+impl Entry for Released {}
 
 /// Takes bytes up to a limit.
 struct Sink {

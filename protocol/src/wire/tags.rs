@@ -2,12 +2,36 @@
 
 use alloc::vec::Vec;
 
-use super::{Body, DecodeError};
+use super::{Body, DecodeError, SKIPPABLE_FROM};
 use crate::order::{Order, Reconciled};
 use crate::report::{Inventory, Numbered, Report};
 
-/// The names of orders; the tag is the index.
-pub(super) const ORDERS: [&str; 12] = [
+/// The names of one side's messages.
+pub(super) struct Names {
+    /// The tag is the index.
+    needed: &'static [&'static str],
+    /// The tag is the index behind [`SKIPPABLE_FROM`].
+    skippable: &'static [&'static str],
+}
+
+impl Names {
+    /// The name of a tag, if it is known.
+    pub(super) const fn of(&self, tag: u8) -> Option<&'static str> {
+        let (names, index) = match tag.checked_sub(SKIPPABLE_FROM) {
+            Some(index) => (self.skippable, index as usize),
+            None => (self.needed, tag as usize),
+        };
+        if index < names.len() { Some(names[index]) } else { None }
+    }
+}
+
+/// The names of orders.
+pub(super) const ORDERS: Names = Names { needed: &NEEDED_ORDERS, skippable: &[] };
+
+/// The names of reports.
+pub(super) const REPORTS: Names = Names { needed: &NEEDED_REPORTS, skippable: &["Foreign"] };
+
+const NEEDED_ORDERS: [&str; 12] = [
     "Welcome",
     "Definitions",
     "Enqueue",
@@ -22,8 +46,7 @@ pub(super) const ORDERS: [&str; 12] = [
     "GoAway",
 ];
 
-/// The names of reports; the tag is the index.
-pub(super) const REPORTS: [&str; 13] = [
+const NEEDED_REPORTS: [&str; 13] = [
     "Hello",
     "Running",
     "Success",
@@ -62,7 +85,10 @@ impl Order {
     /// Its name, for logs and errors.
     #[must_use]
     pub const fn name(&self) -> &'static str {
-        ORDERS[self.tag() as usize]
+        match ORDERS.of(self.tag()) {
+            Some(name) => name,
+            None => "",
+        }
     }
 }
 
@@ -84,13 +110,17 @@ impl Report {
             Self::Condition(_) => 10,
             Self::Wanted(_) => 11,
             Self::Starting(_) => 12,
+            Self::Foreign(_) => 128,
         }
     }
 
     /// Its name, for logs and errors.
     #[must_use]
     pub const fn name(&self) -> &'static str {
-        REPORTS[self.tag() as usize]
+        match REPORTS.of(self.tag()) {
+            Some(name) => name,
+            None => "",
+        }
     }
 }
 
@@ -127,6 +157,7 @@ pub(super) fn read_report(tag: u8, body: &mut Body<'_>) -> Result<Report, Decode
         10 => Report::Condition(body.read()?),
         11 => Report::Wanted(body.read_list(Vec::len)?),
         12 => Report::Starting(body.read_list(entries)?),
+        128 => Report::Foreign(body.read_list(Vec::len)?),
         _ => return Err(DecodeError::UnknownTag { tag }),
     })
 }

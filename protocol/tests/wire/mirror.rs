@@ -45,7 +45,7 @@ mirrors! {
     enum RuntimeKind { Docker, Process, Fake }
     enum PullPolicy { Always, Missing, Never }
     enum Verdict { Keep, Stop, Forget }
-    enum StopCause { Cancel, Timeout, Superseded, Pinning, Drain }
+    enum StopCause { Cancel, Timeout, Superseded, Pinning, Drain, SelfFence }
     enum Stream { Stdout, Stderr }
     enum ReleaseCause { Recalled, Full, Draining, RuntimeUnavailable, Policy }
     enum Availability { Available, Unavailable(String) }
@@ -88,7 +88,7 @@ mirrors! {
 
     struct Hello {
         versions: VersionRange, name: String, secret: [u8; 32], cluster: Option<ClusterId>, rejoin: bool,
-        incarnation: Incarnation, engine: Option<String>, version: String, slots: u32, backlog: u32,
+        incarnation: Incarnation, process: u64, engine: Option<String>, version: String, slots: u32, backlog: u32,
         labels: Vec<(String, String)>, runtimes: Vec<(RuntimeKind, Availability)>,
     }
     struct Timing { ended_ago: Duration, ran: Option<Duration> }
@@ -101,6 +101,7 @@ mirrors! {
         token: Token, outcome: Outcome, exit_code: Option<i32>, message: String, timing: Timing,
         output: OutputLengths,
     }
+    struct Released { token: Token, cause: ReleaseCause, why: String }
     struct Foreign { worker: WorkerId, token: Token }
     struct Inventory {
         runtimes: Vec<(RuntimeKind, Availability)>, attempts: Vec<(Token, Phase)>, foreign: Vec<Foreign>, last: bool,
@@ -128,7 +129,7 @@ numbered! {
     NumberedStarted: Started;
     NumberedSucceeded: Succeeded;
     NumberedFailed: Failed;
-    NumberedReleased: (Token, ReleaseCause);
+    NumberedReleased: Released;
     NumberedStarting: Token;
 }
 
@@ -172,6 +173,7 @@ fn a_second_codec_reads_every_report_alike() {
             Report::Condition(it) => same::<Condition>(body, it),
             Report::Wanted(it) => same::<Vec<Revision>>(body, it),
             Report::Starting(it) => same::<NumberedStarting>(body, it),
+            Report::Foreign(it) => same::<Vec<Foreign>>(body, it),
         }
     }
 }
@@ -201,6 +203,7 @@ fn same_hello(body: &[u8], ours: &longshore_protocol::report::Hello) {
         cluster,
         rejoin,
         incarnation,
+        process,
         engine,
         version,
         slots,

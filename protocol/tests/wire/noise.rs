@@ -10,7 +10,7 @@ use proptest::prelude::*;
 use crate::golden;
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(2_000))]
+    #![proptest_config(cases(2_000))]
 
     #[test]
     fn random_bytes_are_answered(frame in proptest::collection::vec(any::<u8>(), 0..300)) {
@@ -114,6 +114,14 @@ fn answered(frame: &[u8]) {
             close.reason.len() <= REASON_BYTES_MAX && !close.reason.contains(char::is_control),
             "{close}"
         );
+    }
+}
+
+/// This many cases, or as many as `PROPTEST_CASES` says.
+fn cases(usual: u32) -> ProptestConfig {
+    match std::env::var_os("PROPTEST_CASES") {
+        Some(_) => ProptestConfig::default(),
+        None => ProptestConfig::with_cases(usual),
     }
 }
 

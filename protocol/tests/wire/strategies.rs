@@ -9,7 +9,7 @@ use longshore_protocol::order::{
 };
 use longshore_protocol::report::{
     Availability, Chunk, ChunkData, Condition, Failed, Foreign, Heartbeat, Hello, Inventory, Numbered,
-    Outcome, OutputLengths, Phase, ReleaseCause, Started, Stream, Succeeded, Timing,
+    Outcome, OutputLengths, Phase, ReleaseCause, Released, Started, Stream, Succeeded, Timing,
 };
 use longshore_protocol::{
     ClusterId, ContainerSpec, Epoch, Fence, Incarnation, JobId, Nonce, Order, Report, ReportNo, Revision,
@@ -57,7 +57,7 @@ pub(crate) fn report() -> impl Strategy<Value = Report> {
         numbered(succeeded()).prop_map(Report::Success),
         numbered(failed()).prop_map(Report::Failure),
         inventory().prop_map(Report::Inventory),
-        numbered((token(), release_cause())).prop_map(Report::Released),
+        numbered(released()).prop_map(Report::Released),
         heartbeat().prop_map(Report::Heartbeat),
         vec(chunk(), 0..8).prop_map(Report::Output),
         vec((token(), phase()), 0..20).prop_map(Report::Progress),
@@ -67,6 +67,7 @@ pub(crate) fn report() -> impl Strategy<Value = Report> {
         }),
         vec(any::<u128>().prop_map(Revision), 0..20).prop_map(Report::Wanted),
         numbered(token()).prop_map(Report::Starting),
+        vec(foreign(), 0..20).prop_map(Report::Foreign),
     ]
 }
 
@@ -157,7 +158,7 @@ fn hello() -> impl Strategy<Value = Hello> {
     let identity = ("[A-Za-z0-9][A-Za-z0-9._-]{0,62}", any::<[u8; 32]>(), of(any::<u32>()), any::<bool>());
     let labels = proptest::collection::btree_map("[a-z]{1,9}", "[^\\p{C}]{0,20}", 0..5);
     let room = (0..=wire::SLOTS_MAX, 0..=wire::SLOTS_MAX);
-    let program = (any::<u64>(), of("[a-z0-9-]{1,30}"), "[0-9.]{1,9}");
+    let program = (any::<u64>(), any::<u64>(), of("[a-z0-9-]{1,30}"), "[0-9.]{1,9}");
     (versions, identity, program, room, labels, runtimes()).prop_map(
         |(
             (lowest, highest),
@@ -167,7 +168,7 @@ fn hello() -> impl Strategy<Value = Hello> {
             labels,
             runtimes,
         )| {
-            let (incarnation, engine, version) = program;
+            let (incarnation, process, engine, version) = program;
             Hello {
                 versions: VersionRange { lowest, highest },
                 name,
@@ -175,6 +176,7 @@ fn hello() -> impl Strategy<Value = Hello> {
                 cluster: cluster.map(ClusterId),
                 rejoin,
                 incarnation: Incarnation(incarnation),
+                process,
                 engine,
                 version,
                 slots,
@@ -211,10 +213,12 @@ fn failed() -> impl Strategy<Value = Failed> {
     )
 }
 
+fn foreign() -> impl Strategy<Value = Foreign> {
+    (any::<u64>(), token()).prop_map(|(worker, token)| Foreign { worker: WorkerId(worker), token })
+}
+
 fn inventory() -> impl Strategy<Value = Inventory> {
-    let foreign =
-        (any::<u64>(), token()).prop_map(|(worker, token)| Foreign { worker: WorkerId(worker), token });
-    (runtimes(), vec((token(), phase()), 0..20), vec(foreign, 0..5), any::<bool>())
+    (runtimes(), vec((token(), phase()), 0..20), vec(foreign(), 0..5), any::<bool>())
         .prop_map(|(runtimes, attempts, foreign, last)| Inventory { runtimes, attempts, foreign, last })
 }
 
@@ -283,14 +287,17 @@ fn phase() -> impl Strategy<Value = Phase> {
     ]
 }
 
+fn released() -> impl Strategy<Value = Released> {
+    (token(), release_cause(), text()).prop_map(|(token, cause, why)| Released { token, cause, why })
+}
+
 fn release_cause() -> impl Strategy<Value = ReleaseCause> {
     use ReleaseCause::{Draining, Full, Policy, Recalled, RuntimeUnavailable};
     proptest::sample::select(vec![Recalled, Full, Draining, RuntimeUnavailable, Policy])
 }
 
 fn stop_cause() -> impl Strategy<Value = StopCause> {
-    use StopCause::{Cancel, Drain, Pinning, Superseded, Timeout};
-    proptest::sample::select(vec![Cancel, Timeout, Superseded, Pinning, Drain])
+    proptest::sample::select(StopCause::ALL.to_vec())
 }
 
 fn verdict() -> impl Strategy<Value = Verdict> {

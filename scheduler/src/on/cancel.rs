@@ -13,7 +13,7 @@ use crate::step::{Answer, Change, Note, Rejection};
 use crate::timers::Alarm;
 
 pub(crate) fn cancel(it: &mut Scheduler, now: Now, request: CancelRequest) {
-    let Some(job) = it.jobs.get(&request.job) else {
+    let Some(job) = it.live_job(request.job) else {
         it.reply(request.ticket, Answer::Rejected(Rejection::NotLive));
         return;
     };
@@ -21,7 +21,7 @@ pub(crate) fn cancel(it: &mut Scheduler, now: Now, request: CancelRequest) {
     match &job.standing {
         Standing::Held(attempt) => {
             let fence = attempt.fence;
-            if attempt.stopping.is_none() {
+            if attempt.stopping != Some(StopCause::Cancel) {
                 let note = Note::CancelRequested { by: request.by.clone() };
                 it.change(Change::Noted { job: request.job, at: now.utc, note });
             }
@@ -36,12 +36,14 @@ pub(crate) fn cancel(it: &mut Scheduler, now: Now, request: CancelRequest) {
     }
 }
 
-/// Stops the current attempt of a job, unless it is being stopped already: the cause recorded first wins.
+/// Stops the current attempt of a job, unless it is being stopped already: the cause recorded first wins. But a cancel is never dropped: it
+/// decides what becomes of the job after the attempt's end, whatever that is called.
 pub(crate) fn stop(it: &mut Scheduler, now: Now, id: JobId, fence: Fence, cause: StopCause, by: String) {
     let Some(attempt) = it.jobs.get_mut(&id).and_then(Job::attempt_mut) else {
         return;
     };
-    if attempt.fence != fence || attempt.stopping.is_some() {
+    let is_news = attempt.stopping.is_none_or(|before| cause == StopCause::Cancel && before != cause);
+    if attempt.fence != fence || !is_news {
         return;
     }
     attempt.stopping = Some(cause);
@@ -56,7 +58,7 @@ pub(crate) fn stop(it: &mut Scheduler, now: Now, id: JobId, fence: Fence, cause:
 
 /// A cancelled job does not wait for a worker that stays away, whatever `on_lost` says (FAULTS.md F20).
 fn give_up_in_time(it: &mut Scheduler, now: Now, id: JobId, holder: WorkerId) {
-    let Some(after) = it.jobs.get(&id).and_then(|job| it.definition(job)).map(|it| it.loss.after) else {
+    let Some(after) = it.jobs.get(&id).and_then(|job| it.definition(job)).map(|it| it.patience()) else {
         return;
     };
     let Some(heard) = it.fleet.worker(holder).filter(|worker| worker.unreachable).map(|worker| worker.heard)

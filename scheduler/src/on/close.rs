@@ -9,14 +9,24 @@ use protocol::{JobId, Now, Timestamp};
 
 use crate::definition::{Definition, OnLost};
 use crate::job::{Attempt, Job, Standing, State};
+use crate::on::confirm;
 use crate::place;
 use crate::retry::{self, Budget};
 use crate::scheduler::Scheduler;
 use crate::step::{Change, ClosedAttempt, Effect, Ended};
 use crate::timers::{Alarm, Date};
 
-/// Closes the current attempt of a job and decides what becomes of the job.
+/// Closes the current attempt of a job, whose container is gone, and decides what becomes of the job.
 pub(crate) fn close(it: &mut Scheduler, now: Now, id: JobId, closed: ClosedAttempt) {
+    close_as(it, now, id, closed, true);
+}
+
+/// The same with an attempt that is not waited for any longer: its container may still be there.
+pub(crate) fn lose(it: &mut Scheduler, now: Now, id: JobId, closed: ClosedAttempt) {
+    close_as(it, now, id, closed, false);
+}
+
+fn close_as(it: &mut Scheduler, now: Now, id: JobId, closed: ClosedAttempt, is_gone: bool) {
     let Some(attempt) = take_attempt(it, id) else {
         return;
     };
@@ -24,22 +34,33 @@ pub(crate) fn close(it: &mut Scheduler, now: Now, id: JobId, closed: ClosedAttem
         return;
     };
     match verdict(it, now, id, &attempt, &definition, &closed) {
-        Verdict::End(state, reason) => end(it, now, id, state, reason, Some(closed)),
+        Verdict::End(state, reason) => {
+            let confirmed = is_gone || state != State::Cancelled;
+            if !confirmed {
+                confirm::doubt(it, attempt.worker, closed.token, definition.runtime(), attempt.unsettled);
+            }
+            end(it, Ended { job: id, state, at: now.utc, reason, closed: Some(closed), confirmed });
+        }
         Verdict::Again(due_at) => {
-            remember(it, id, &attempt);
+            remember(it, id, &attempt, is_gone);
             wait(it, now, id, due_at, closed);
         }
-        Verdict::Hold => {
-            remember(it, id, &attempt);
-            if let Some(job) = it.jobs.get_mut(&id) {
-                job.standing = Standing::Quarantined;
-            }
-            it.change(Change::Waiting { job: id, closed, due_at: now.utc, state: State::Quarantined });
-        }
+        Verdict::Hold => hold_back(it, now, id, &attempt, is_gone, closed),
     }
 }
 
-/// Ends a job that has no attempt.
+/// Closes the current attempt of a job because a person said so. A cancelled job ends with it; any other is held back, whatever its
+/// definition says: the person decides how it goes on.
+pub(crate) fn give_up(it: &mut Scheduler, now: Now, id: JobId, closed: ClosedAttempt) {
+    let is_cancelled = |attempt: &Attempt| attempt.stopping == Some(StopCause::Cancel);
+    if it.jobs.get(&id).and_then(Job::attempt).is_some_and(is_cancelled) {
+        lose(it, now, id, closed);
+    } else if let Some(attempt) = take_attempt(it, id) {
+        hold_back(it, now, id, &attempt, false, closed);
+    }
+}
+
+/// Ends a job that has no attempt. The one that it had last may have been given up, and its container be there.
 pub(crate) fn end_unheld(it: &mut Scheduler, now: Now, id: JobId, state: State, reason: String) {
     if let Some(job) = it.jobs.get(&id) {
         match job.standing {
@@ -51,7 +72,9 @@ pub(crate) fn end_unheld(it: &mut Scheduler, now: Now, id: JobId, state: State, 
             Standing::Held(_) | Standing::Quarantined => {}
         }
     }
-    end(it, now, id, state, reason, None);
+    let is_doubted = it.jobs.get(&id).is_some_and(Job::is_doubted);
+    let confirmed = state != State::Cancelled || !is_doubted;
+    end(it, Ended { job: id, state, at: now.utc, reason, closed: None, confirmed });
 }
 
 /// Lets a job wait for a slot.
@@ -108,21 +131,14 @@ fn verdict(
             Verdict::End(State::Lost, reason_of(closed))
         }
         Budget::Platform => {
-            let losses = note_loss(job, now);
+            let losses = retry::note_loss(&mut job.past_mut().losses, closed.ended_at);
             if losses >= definition.loss.limit {
                 return Verdict::Hold;
             }
-            Verdict::Again(now.utc + retry::delay(&retry::PLATFORM_BACKOFF, losses, &mut it.rng))
+            let drawn = |rng| retry::delay(&retry::PLATFORM_BACKOFF, losses, rng);
+            Verdict::Again(now.utc + definition.loss.delay.unwrap_or_else(|| drawn(&mut it.rng)))
         }
     }
-}
-
-/// Counts a loss; returns how many there were within the window.
-fn note_loss(job: &mut Job, now: Now) -> u32 {
-    let past = job.past_mut();
-    past.losses.retain(|at| now.utc.since(*at) < retry::LOSS_WINDOW);
-    past.losses.push(now.utc);
-    u32::try_from(past.losses.len()).unwrap_or(u32::MAX)
 }
 
 /// Why a job ended so, in one line.
@@ -134,7 +150,27 @@ fn reason_of(closed: &ClosedAttempt) -> String {
     }
 }
 
-fn remember(it: &mut Scheduler, id: JobId, attempt: &Attempt) {
+fn hold_back(
+    it: &mut Scheduler,
+    now: Now,
+    id: JobId,
+    attempt: &Attempt,
+    is_gone: bool,
+    closed: ClosedAttempt,
+) {
+    remember(it, id, attempt, is_gone);
+    if let Some(job) = it.jobs.get_mut(&id) {
+        job.standing = Standing::Quarantined;
+        job.due_at = now.utc;
+    }
+    it.change(Change::Waiting { job: id, closed, due_at: now.utc, state: State::Quarantined });
+}
+
+fn remember(it: &mut Scheduler, id: JobId, attempt: &Attempt, is_gone: bool) {
+    confirm::forget(it, id);
+    if !is_gone {
+        confirm::doubt_live(it, id, attempt);
+    }
     if let Some(job) = it.jobs.get_mut(&id) {
         let past = job.past_mut();
         past.attempts = attempt.number;
@@ -181,13 +217,14 @@ fn take_attempt(it: &mut Scheduler, id: JobId) -> Option<Attempt> {
 }
 
 /// Ended jobs leave the brain at once: this change is what remembers them.
-fn end(it: &mut Scheduler, now: Now, id: JobId, state: State, reason: String, closed: Option<ClosedAttempt>) {
+fn end(it: &mut Scheduler, ended: Ended) {
+    let (id, state) = (ended.job, ended.state);
+    if ended.confirmed || ended.closed.is_some() {
+        confirm::forget(it, id);
+    }
     if let Some(job) = it.jobs.remove(&id) {
         it.definitions.drop_one(job.definition);
     }
-    // An attempt that was given up may still have a container: the cancel is not confirmed (DESIGN.md section 3).
-    let given_up = closed.as_ref().is_some_and(|closed| closed.outcome == Outcome::Lost);
-    let confirmed = !(state == State::Cancelled && given_up);
-    it.change(Change::Ended(Ended { job: id, state, at: now.utc, reason, closed, confirmed }));
+    it.change(Change::Ended(ended));
     it.effect(Effect::JobEnded(id, state));
 }

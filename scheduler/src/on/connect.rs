@@ -2,6 +2,7 @@
 
 use alloc::format;
 use alloc::string::{String, ToString};
+use alloc::vec::Vec;
 use core::time::Duration;
 
 use protocol::order::{Refused, Welcome};
@@ -9,8 +10,9 @@ use protocol::{Now, Order, SessionId, Timestamp, Uptime, VERSIONS, WorkerId};
 
 use crate::fleet::{Card, Link, Worker};
 use crate::input::Connected;
+use crate::on::{claim, drain};
 use crate::scheduler::Scheduler;
-use crate::step::{Change, CloseReason, Effect, WorkerRow};
+use crate::step::{Change, CloseReason, Effect, Process, WorkerRow};
 use crate::timers::Alarm;
 
 /// How long a refused worker waits before it tries again: what is wrong needs a person.
@@ -22,26 +24,26 @@ const SEEN_EVERY: Duration = Duration::from_secs(60);
 pub(crate) fn connect(it: &mut Scheduler, now: Now, hello: Connected) {
     match admit(it, now, &hello) {
         Ok((id, version)) => welcome(it, now, id, version, hello),
-        Err((code, text)) => {
-            let refused = Refused { code: code.to_string(), text, retry_after: REFUSED_RETRY };
+        Err(refused) => {
             it.send(hello.session, Order::Refused(refused));
             it.effect(Effect::Close(hello.session, CloseReason::Refused));
         }
     }
 }
 
-/// Finds out who this is. The error is a stable code and a text for people.
-fn admit(it: &mut Scheduler, now: Now, hello: &Connected) -> Result<(WorkerId, u16), (&'static str, String)> {
+/// Finds out who this is, and whether it may come in.
+fn admit(it: &mut Scheduler, now: Now, hello: &Connected) -> Result<(WorkerId, u16), Refused> {
     let Some(version) = VERSIONS.common(hello.versions) else {
         let (ours, theirs) = (VERSIONS, hello.versions);
         let text = format!(
             "this server speaks protocol versions {} to {}, the worker {} to {}: upgrade the older one",
             ours.lowest, ours.highest, theirs.lowest, theirs.highest
         );
-        return Err(("unsupported_version", text));
+        return Err(refused("unsupported_version", text));
     };
-    if let Some((id, _)) = it.fleet.iter().find(|(_, worker)| worker.row.secret_hash == hello.secret_hash) {
-        return Ok((id, version));
+    let known = it.fleet.iter().find(|(_, worker)| worker.row.secret_hash == hello.secret_hash);
+    if let Some(id) = known.map(|(id, _)| id) {
+        return claim::claim(it, now, id, hello).map(|()| (id, version));
     }
     if let Some(cluster) = hello.cluster.filter(|_| !hello.rejoin) {
         let text = if cluster == it.config.cluster {
@@ -55,7 +57,8 @@ fn admit(it: &mut Scheduler, now: Now, hello: &Connected) -> Result<(WorkerId, u
                 hello.name, it.config.cluster
             )
         };
-        return Err((if cluster == it.config.cluster { "unknown_worker" } else { "wrong_cluster" }, text));
+        let is_ours = cluster == it.config.cluster;
+        return Err(refused(if is_ours { "unknown_worker" } else { "wrong_cluster" }, text));
     }
     let namesake = it.fleet.iter().find(|(_, other)| other.row.name == hello.name && is_alive(other));
     if let Some((other, worker)) = namesake {
@@ -63,9 +66,13 @@ fn admit(it: &mut Scheduler, now: Now, hello: &Connected) -> Result<(WorkerId, u
             "the name {:?} belongs to worker {other}, which is alive ({}): choose another with --name",
             hello.name, worker.card.address
         );
-        return Err(("name_taken", text));
+        return Err(refused("name_taken", text));
     }
     Ok((join(it, now, hello), version))
+}
+
+fn refused(code: &str, text: String) -> Refused {
+    Refused { code: code.to_string(), text, retry_after: REFUSED_RETRY }
 }
 
 /// Whether somebody else must not take this worker's name: it is connected, or its lease has not run out.
@@ -83,6 +90,9 @@ fn join(it: &mut Scheduler, now: Now, hello: &Connected) -> WorkerId {
         seen_at: now.utc,
         cordoned: false,
         slots: None,
+        drain: None,
+        labels: Vec::new(),
+        process: None,
     };
     it.fleet.add(Worker::away(row, now.up));
     it.last.worker
@@ -97,12 +107,11 @@ fn welcome(it: &mut Scheduler, now: Now, id: WorkerId, version: u16, hello: Conn
     let Some(worker) = it.fleet.worker_mut(id) else {
         return;
     };
-    if worker.incarnation != hello.incarnation {
+    let process = Process { incarnation: hello.incarnation, number: hello.process };
+    if worker.row.process.replace(process) != Some(process) {
         // Another process numbers its reports anew; after a start of the server, nobody here knows where it is.
-        worker.incarnation = hello.incarnation;
         worker.last_report = None;
-        // A drain is an order to one process: the next start is a new worker's life.
-        worker.draining = false;
+        worker.leaving = false;
     }
     worker.row.name = hello.name;
     worker.row.seen_at = now.utc;
@@ -112,10 +121,13 @@ fn welcome(it: &mut Scheduler, now: Now, id: WorkerId, version: u16, hello: Conn
     worker.runtimes = hello.runtimes;
     worker.card = Card { labels: hello.labels, version: hello.version, address: hello.address };
     worker.told.clear();
+    worker.heartbeat = None;
     worker.exclusions.clear();
     let last_report = worker.last_report.unwrap_or_default();
-    let row = worker.row.clone();
-    it.change(Change::Worker(row));
+    drain::greet(it, id, hello.incarnation);
+    if let Some(row) = it.fleet.worker(id).map(|worker| worker.row.clone()) {
+        it.change(Change::Worker(row));
+    }
     heard(it, id, now.up);
     let welcome = Welcome {
         version,
@@ -131,6 +143,7 @@ fn welcome(it: &mut Scheduler, now: Now, id: WorkerId, version: u16, hello: Conn
 
 pub(crate) fn disconnect(it: &mut Scheduler, now: Now, session: SessionId) {
     let Some(id) = it.fleet.by_session(session) else {
+        it.shut.remove(&session);
         return;
     };
     it.fleet.close(id);
@@ -143,8 +156,9 @@ pub(crate) fn disconnect(it: &mut Scheduler, now: Now, session: SessionId) {
 /// Takes in when sessions were last heard of, before a Tick judges their leases.
 pub(crate) fn hear(it: &mut Scheduler, sessions: &[(SessionId, Uptime)]) {
     for (session, at) in sessions {
-        if let Some(id) = it.fleet.by_session(*session) {
-            heard(it, id, *at);
+        match it.fleet.by_session(*session) {
+            Some(id) => heard(it, id, *at),
+            None => claim::heard(it, *session, *at),
         }
     }
 }

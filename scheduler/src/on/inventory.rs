@@ -1,16 +1,21 @@
 //! A worker has told everything that it knows: its attempts are compared with ours (the table of FAULTS.md R14).
+//!
+//! The first inventory of a session is about all that the worker had before it. A further one comes when a runtime answers again that
+//! had been silent: by then attempts may be on their way to the worker that it could not know when it wrote, so only what the first one
+//! left open is concluded from it.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::string::String;
 use alloc::vec::Vec;
+use core::time::Duration;
 
-use protocol::order::{Cancel, Configure, Reconciled, Verdict};
-use protocol::report::{Availability, Inventory, Outcome, OutputLengths, Phase};
-use protocol::{Fence, JobId, Now, Order, RuntimeKind, SessionId, Token, WorkerId};
+use protocol::order::{Cancel, Configure, Reconciled, StopCause, Verdict};
+use protocol::report::{Inventory, Outcome, OutputLengths, Phase};
+use protocol::{JobId, Now, Order, RuntimeKind, SessionId, Token, WorkerId};
 
 use crate::fleet::Link;
 use crate::job::Job;
-use crate::on::close;
+use crate::on::{close, confirm, define, foreign, report, strangers};
 use crate::scheduler::{Scheduler, timeout_of};
 use crate::step::{Change, CloseReason, ClosedAttempt, Effect, Grant, Note};
 use crate::timers::Alarm;
@@ -23,24 +28,34 @@ pub(crate) fn inventory(it: &mut Scheduler, now: Now, session: SessionId, id: Wo
     worker.inventory.extend(part.attempts);
     if worker.inventory.len() > ENTRIES_MAX {
         worker.inventory.clear();
+        worker.strangers.clear();
         it.effect(Effect::Close(session, CloseReason::Protocol));
         return;
     }
+    foreign::foreign(it, session, &part.foreign);
     if !part.last {
         return;
     }
+    let Some(worker) = it.fleet.worker_mut(id) else { return };
     let known = core::mem::take(&mut worker.inventory);
     worker.runtimes.clone_from(&part.runtimes);
+    let is_first = matches!(worker.link, Link::Joining(_));
     worker.link = Link::Ready(session);
-    let (slots, drain) = (worker.row.slots, worker.draining);
+    let (settings, leaving) = (worker.settings(), worker.leaving);
     revive(it, now, id);
+    strangers::meet(it, now, id, &known);
     let attempts = known.iter().map(|(token, phase)| (*token, judge(it, id, *token, *phase))).collect();
     it.send(session, Order::Reconciled(Reconciled { attempts, last: true }));
-    if slots.is_some() || drain {
-        // What an operator has ordered survives a reconnect.
-        it.send(session, Order::Configure(Configure { slots, drain, intervals: None }));
+    if is_first && (settings != Configure::default() || leaving) {
+        // What an operator has ordered survives a reconnect, and so does what was taken back meanwhile.
+        it.send(session, Order::Configure(settings));
     }
-    settle(it, now, id, session, &known, &part.runtimes);
+    define::keep_pace(it, id);
+    let complete = part.runtimes.iter().filter(|(_, answer)| answer.is_available()).map(|(kind, _)| *kind);
+    let (known, complete) = (known.into_iter().collect(), complete.collect());
+    let told = Told { session, is_first, known, complete };
+    settle(it, now, id, &told);
+    confirm::listed(it, now, id, &told);
     it.fleet.refresh(id);
     it.fleet.note_growth();
     it.changed = true;
@@ -68,29 +83,25 @@ fn revive(it: &mut Scheduler, now: Now, id: WorkerId) {
 }
 
 fn judge(it: &mut Scheduler, id: WorkerId, token: Token, phase: Phase) -> Verdict {
-    let above_counter = token.fence > it.last.fence;
-    if it.held(token, id).is_some() || phase == Phase::Ended || above_counter {
-        // What has ended is removed by its worker once report and output are acknowledged. A fence that we never gave comes from
-        // a later life of our database: nothing is stopped on the word of a database that went back in time.
+    if it.held(token, id).is_some() || phase == Phase::Ended || strangers::may_be(it, id, token) {
+        // What has ended is removed by its worker once report and output are acknowledged.
         Verdict::Keep
     } else {
         Verdict::Stop
     }
 }
 
+/// What a worker has told.
+pub(crate) struct Told {
+    pub(crate) session: SessionId,
+    pub(crate) is_first: bool,
+    pub(crate) known: BTreeMap<Token, Phase>,
+    /// Runtimes whose part of the list is complete. One that the worker no longer offers tells nothing about what it once ran.
+    pub(crate) complete: BTreeSet<RuntimeKind>,
+}
+
 /// Looks at the attempts that we think this worker has.
-fn settle(
-    it: &mut Scheduler,
-    now: Now,
-    id: WorkerId,
-    session: SessionId,
-    known: &[(Token, Phase)],
-    runtimes: &[(RuntimeKind, Availability)],
-) {
-    let known: BTreeMap<(JobId, Fence), Phase> =
-        known.iter().map(|(token, phase)| ((token.job, token.fence), *phase)).collect();
-    let silent: BTreeSet<RuntimeKind> =
-        runtimes.iter().filter(|(_, answer)| !answer.is_available()).map(|(kind, _)| *kind).collect();
+fn settle(it: &mut Scheduler, now: Now, id: WorkerId, told: &Told) {
     let held: Vec<JobId> =
         it.fleet.worker(id).map(|worker| worker.held.iter().copied().collect()).unwrap_or_default();
     for job in held {
@@ -100,11 +111,13 @@ fn settle(
         let (Some(attempt), Some(definition)) = (live.attempt(), it.definition(live)) else {
             continue;
         };
-        let token = attempt.token(job);
-        if let Some(phase) = known.get(&(job, token.fence)) {
-            found(it, id, job, *phase, session);
-        } else if !silent.contains(&definition.runtime()) {
-            absent(it, now, job, session);
+        if !told.is_first && !attempt.unsettled {
+            continue;
+        }
+        if let Some(phase) = told.known.get(&attempt.token(job)) {
+            found(it, now, id, job, *phase, told.session);
+        } else if told.complete.contains(&definition.runtime()) {
+            absent(it, now, job, told.session);
         } else if let Some(attempt) = it.jobs.get_mut(&job).and_then(Job::attempt_mut) {
             // Nothing can be concluded from the absence in a list that is not complete.
             attempt.unsettled = true;
@@ -112,31 +125,21 @@ fn settle(
     }
 }
 
-/// A runtime answers again. What never started there and was missing while it was silent goes out again: the worker says so if it has
-/// it after all. What had started is left alone until the worker tells its end or comes with a complete inventory.
-pub(crate) fn settle_again(it: &mut Scheduler, id: WorkerId, session: SessionId) {
-    let Some(worker) = it.fleet.worker(id) else { return };
-    let held: Vec<JobId> = worker.held.iter().copied().collect();
-    for job in held {
-        let Some(live) = it.jobs.get(&job) else { continue };
-        let (Some(attempt), Some(definition)) = (live.attempt(), it.definition(live)) else { continue };
-        let answers = it.fleet.worker(id).is_some_and(|worker| worker.offers(definition.runtime()));
-        if attempt.unsettled && attempt.started_at.is_none() && answers {
-            enqueue_again(it, job, session);
-        }
-    }
-}
-
 /// The worker has this attempt: what we know of it is brought up to date with where it stands there.
-fn found(it: &mut Scheduler, id: WorkerId, job: JobId, phase: Phase, session: SessionId) {
+fn found(it: &mut Scheduler, now: Now, id: WorkerId, job: JobId, phase: Phase, session: SessionId) {
     let Some(live) = it.jobs.get_mut(&job) else { return };
     let place = live.place(job);
     let Some(attempt) = live.attempt_mut() else { return };
     let token = attempt.token(job);
     attempt.recalled = false;
     attempt.unsettled = false;
+    attempt.may_run |= phase != Phase::Backlog;
     attempt.prefetched = phase == Phase::Backlog && attempt.started_at.is_none();
     let (prefetched, stopping) = (attempt.prefetched, attempt.stopping);
+    if attempt.is_unwatched() {
+        // Its worker was to say since when it runs, before its inventory, and has not: from now on at the latest.
+        report::watch_overrun(it, now, token, Duration::ZERO);
+    }
     if prefetched {
         it.fleet.prefetch(id, place);
     } else {
@@ -154,18 +157,19 @@ pub(crate) fn absent(it: &mut Scheduler, now: Now, job: JobId, session: SessionI
     if started_at.is_some() {
         close::close(it, now, job, gone(now, token, started_at, "its worker does not know of it any more"));
     } else if attempt.stopping.is_some() {
-        let closed = ClosedAttempt {
-            outcome: Outcome::Cancelled,
-            ..gone(now, token, None, "stopped before it started")
+        let outcome = match attempt.stopping {
+            Some(StopCause::Cancel) => Outcome::Cancelled,
+            _ => Outcome::Interrupted,
         };
+        let closed = ClosedAttempt { outcome, ..gone(now, token, None, "stopped before it started") };
         close::close(it, now, job, closed);
     } else {
-        enqueue_again(it, job, session);
+        enqueue_again(it, now, job, session);
     }
 }
 
 /// The same token once more: its Enqueue was lost on the way.
-fn enqueue_again(it: &mut Scheduler, id: JobId, session: SessionId) {
+fn enqueue_again(it: &mut Scheduler, now: Now, id: JobId, session: SessionId) {
     let Some(job) = it.jobs.get_mut(&id) else {
         return;
     };
@@ -175,6 +179,8 @@ fn enqueue_again(it: &mut Scheduler, id: JobId, session: SessionId) {
     };
     attempt.recalled = false;
     attempt.unsettled = false;
+    // It has not sat there yet: a recall now would overtake it.
+    attempt.assigned_up = now.up;
     let (token, worker) = (attempt.token(id), attempt.worker);
     let Some(definition) = it.definitions.at(number).cloned() else {
         return;

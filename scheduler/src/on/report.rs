@@ -1,20 +1,19 @@
 //! A worker says something. Only the bearer of a current token is believed; everybody is acknowledged once what they said is durable.
 
-use alloc::format;
 use alloc::string::String;
 use alloc::sync::Arc;
 use core::time::Duration;
 
 use protocol::order::{Cancel, StopCause};
 use protocol::report::{
-    Condition, Failed, Heartbeat, Numbered, Outcome, OutputLengths, Phase, ReleaseCause, Started, Succeeded,
-    Timing,
+    Condition, Failed, Heartbeat, Numbered, Outcome, OutputLengths, Phase, ReleaseCause, Released, Started,
+    Succeeded, Timing,
 };
 use protocol::{Now, Order, Report, ReportNo, Revision, RuntimeKind, SessionId, Timestamp, Token, WorkerId};
 
 use crate::definition::Definition;
 use crate::exclusion::{Excluded, Sentence};
-use crate::on::{close, connect, inventory};
+use crate::on::{claim, close, confirm, connect, foreign, inventory, strangers};
 use crate::scheduler::Scheduler;
 use crate::step::{Change, CloseReason, ClosedAttempt, Effect, Note};
 use crate::timers::Alarm;
@@ -22,6 +21,7 @@ use crate::timers::Alarm;
 pub(crate) fn report(it: &mut Scheduler, now: Now, session: SessionId, report: Report) {
     // Frames of an older session are dropped.
     let Some(id) = it.fleet.by_session(session) else {
+        claim::heard(it, session, now.up);
         return;
     };
     connect::heard(it, id, now.up);
@@ -32,7 +32,7 @@ pub(crate) fn report(it: &mut Scheduler, now: Now, session: SessionId, report: R
         Report::Success(list) => numbered(it, session, id, list, |it, ended| succeeded(it, now, id, ended)),
         Report::Failure(list) => numbered(it, session, id, list, |it, ended| failed(it, now, id, ended)),
         Report::Released(list) => {
-            numbered(it, session, id, list, |it, (token, cause)| released(it, now, id, token, cause))
+            numbered(it, session, id, list, |it, released| given_back(it, now, id, released))
         }
         Report::Starting(list) => {
             numbered(it, session, id, list, |it, token| starting(it, now, session, id, token))
@@ -44,7 +44,8 @@ pub(crate) fn report(it: &mut Scheduler, now: Now, session: SessionId, report: R
                 progress(it, now, session, id, token, phase);
             }
         }
-        Report::Condition(condition) => changed(it, session, id, condition),
+        Report::Condition(condition) => changed(it, id, condition),
+        Report::Foreign(found) => foreign::foreign(it, session, &found),
         Report::Wanted(revisions) => wanted(it, id, session, &revisions),
         // Output goes from session to session and never passes here; a second Hello makes no sense.
         Report::Output(_) => {}
@@ -90,10 +91,15 @@ fn running(it: &mut Scheduler, now: Now, session: SessionId, id: WorkerId, start
         return;
     };
     if attempt.started_at.is_some() {
+        // Told again behind a start of ours.
+        if attempt.is_unwatched() {
+            watch_overrun(it, now, token, started.ago);
+        }
         return;
     }
     let at = before(now.utc, started.ago).max(attempt.assigned_at);
     attempt.started_at = Some(at);
+    attempt.may_run = true;
     if core::mem::take(&mut attempt.prefetched) {
         it.fleet.fetch(id, place);
     }
@@ -103,10 +109,11 @@ fn running(it: &mut Scheduler, now: Now, session: SessionId, id: WorkerId, start
     it.change(Change::Started { token, at, container: started.container });
 }
 
-/// Tells a worker to stop what has a successor. Not so with a fence that we never gave: it comes from a later life of our database,
-/// and nothing is stopped on the word of a database that went back in time.
-fn supersede(it: &mut Scheduler, session: SessionId, token: Token) {
-    if token.fence <= it.last.fence {
+/// Tells a worker to stop what has a successor. Not so with an attempt that was never given here; and as long as that cannot be told,
+/// the inventory is waited for, whose answer stops what is to be stopped.
+pub(crate) fn supersede(it: &mut Scheduler, session: SessionId, token: Token) {
+    let Some(id) = it.fleet.by_session(session) else { return };
+    if !strangers::may_be(it, id, token) {
         it.send(session, Order::Cancel(Cancel { token, grace: None, cause: StopCause::Superseded }));
     }
 }
@@ -119,7 +126,8 @@ fn pardon(it: &mut Scheduler, id: WorkerId, token: Token) {
     }
 }
 
-fn watch_overrun(it: &mut Scheduler, now: Now, token: Token, ago: Duration) {
+/// Counts the run timeout from when the container started, by the clock of its worker.
+pub(crate) fn watch_overrun(it: &mut Scheduler, now: Now, token: Token, ago: Duration) {
     let Some(limit) = it.jobs.get(&token.job).and_then(|job| it.run_limit(job)) else {
         return;
     };
@@ -155,11 +163,13 @@ fn failed(it: &mut Scheduler, now: Now, id: WorkerId, ended: Failed) {
 
 fn finish(it: &mut Scheduler, now: Now, id: WorkerId, mut closed: ClosedAttempt) {
     let token = closed.token;
+    strangers::part(it, id, token);
     if closed.outcome == Outcome::Succeeded && it.held(token, id).is_some() {
         pardon(it, id, token);
     }
     let Some(attempt) = it.held(token, id).and_then(|job| job.attempt_mut()) else {
         late(it, now, id, token, closed.outcome.name());
+        confirm::ended(it, now, id, token);
         return;
     };
     let earliest = attempt.assigned_at;
@@ -192,9 +202,12 @@ const HOST_FAILED: Sentence = Sentence { first: Duration::from_secs(60), max: Du
 /// After `full`, `draining` and `runtime_unavailable`: from one second to one minute (DESIGN.md section 3).
 const GIVEN_BACK: Sentence = Sentence { first: Duration::from_secs(1), max: Duration::from_secs(60) };
 
-fn released(it: &mut Scheduler, now: Now, id: WorkerId, token: Token, cause: ReleaseCause) {
+fn given_back(it: &mut Scheduler, now: Now, id: WorkerId, released: Released) {
+    let Released { token, cause, why } = released;
     if it.held(token, id).is_none() {
+        strangers::part(it, id, token);
         late(it, now, id, token, "released");
+        confirm::ended(it, now, id, token);
         return;
     }
     if let Some(definition) = definition_of(it, token) {
@@ -209,8 +222,8 @@ fn released(it: &mut Scheduler, now: Now, id: WorkerId, token: Token, cause: Rel
         }
     }
     let closed = closed(now, token, Outcome::Released, Timing::default(), OutputLengths::default());
-    let closed =
-        ClosedAttempt { message: format!("given back: {}", cause.name()), released: Some(cause), ..closed };
+    let message = if why.is_empty() { cause.words().into() } else { why };
+    let closed = ClosedAttempt { message, released: Some(cause), ..closed };
     finish(it, now, id, closed);
 }
 
@@ -227,8 +240,10 @@ fn exclude(it: &mut Scheduler, now: Now, id: WorkerId, of: Excluded, sentence: S
 }
 
 fn starting(it: &mut Scheduler, now: Now, session: SessionId, id: WorkerId, token: Token) {
-    if it.held(token, id).is_none() {
-        supersede(it, session, token);
+    match it.held(token, id).and_then(|job| job.attempt_mut()) {
+        // From the acknowledgement on its container may exist.
+        Some(attempt) => attempt.may_run = true,
+        None => supersede(it, session, token),
     }
     progress(it, now, session, id, token, Phase::Starting);
 }
@@ -241,11 +256,14 @@ fn heartbeat(it: &mut Scheduler, now: Now, session: SessionId, id: WorkerId, bea
 fn progress(it: &mut Scheduler, now: Now, session: SessionId, id: WorkerId, token: Token, phase: Phase) {
     let Some(job) = it.held(token, id) else { return };
     let place = job.place(token.job);
+    let Some(attempt) = job.attempt_mut() else { return };
     if phase == Phase::Unknown {
-        inventory::absent(it, now, token.job, session);
+        // A worker whose runtime was silent when it looked knows no better than its inventory: the next one settles it.
+        if !attempt.unsettled {
+            inventory::absent(it, now, token.job, session);
+        }
         return;
     }
-    let Some(attempt) = job.attempt_mut() else { return };
     if attempt.started_at.is_some() {
         return;
     }
@@ -257,7 +275,7 @@ fn progress(it: &mut Scheduler, now: Now, session: SessionId, id: WorkerId, toke
     it.changed = true;
 }
 
-fn changed(it: &mut Scheduler, session: SessionId, id: WorkerId, condition: Condition) {
+fn changed(it: &mut Scheduler, id: WorkerId, condition: Condition) {
     let Some(worker) = it.fleet.worker_mut(id) else {
         return;
     };
@@ -268,10 +286,9 @@ fn changed(it: &mut Scheduler, session: SessionId, id: WorkerId, condition: Cond
         }
     }
     worker.slots = condition.slots;
-    worker.draining |= condition.draining;
+    worker.leaving = condition.draining;
     it.fleet.refresh(id);
     it.fleet.note_growth();
-    inventory::settle_again(it, id, session);
     it.changed = true;
 }
 

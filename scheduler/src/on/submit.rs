@@ -1,11 +1,17 @@
 //! Somebody wants jobs: all of them are accepted, or none.
 
-use protocol::{JobId, Now, Revision};
+use alloc::collections::BTreeSet;
+
+use protocol::{JobId, Now, Revision, Timestamp};
 
 use crate::definitions::DefinitionNo;
+use crate::explain;
+use crate::forming::is_large;
 use crate::input::{KeyHolder, NewJob, Submit};
 use crate::job::{Job, Standing, State};
+use crate::on;
 use crate::place;
+use crate::ready::{LaneKey, Place};
 use crate::scheduler::Scheduler;
 use crate::step::{AddedJob, Answer, Change, PendingReason, Rejection};
 use crate::timers::Date;
@@ -14,37 +20,63 @@ pub(crate) fn submit(it: &mut Scheduler, now: Now, request: Submit) {
     let ticket = request.ticket;
     match check(it, &request) {
         Err(rejection) => it.reply(ticket, Answer::Rejected(rejection)),
-        Ok(Some(holder)) => it.reply(ticket, Answer::Replayed(holder)),
-        Ok(None) => accept(it, now, request),
+        Ok(Found::Before(holder)) => it.reply(ticket, Answer::Replayed(holder)),
+        // It is told the same as the one before it, as soon as that is true.
+        Ok(Found::OnItsWay) => {}
+        Ok(Found::Good(definitions)) if is_large(&request.jobs, it.config.slice) => {
+            on::form(it, request, definitions);
+        }
+        Ok(Found::Good(_)) => accept(it, now, request),
     }
 }
 
-/// Whether the request may be accepted; `Some` if this very request was accepted before.
-fn check(it: &Scheduler, request: &Submit) -> Result<Option<KeyHolder>, Rejection> {
-    if let Some(key) = &request.key
-        && let Some(holder) = it.keys.holder(key)?
-    {
-        return Ok(Some(holder));
+/// What a request turns out to be.
+enum Found {
+    /// This very request was accepted before.
+    Before(KeyHolder),
+    /// A request with its key is being made; it waits for that one's answer.
+    OnItsWay,
+    /// It may be accepted; its jobs are of these definitions.
+    Good(BTreeSet<DefinitionNo>),
+}
+
+fn check(it: &mut Scheduler, request: &Submit) -> Result<Found, Rejection> {
+    if let Some(key) = &request.key {
+        if let Some(batch) = it.forming.keyed(&key.key) {
+            let waits = batch.echo(request.ticket, key.digest);
+            return if waits { Ok(Found::OnItsWay) } else { Err(Rejection::Crowded) };
+        }
+        if let Some(holder) = it.keys.holder(key)? {
+            return Ok(Found::Before(holder));
+        }
     }
-    let mut checked = None;
+    let mut last = None;
+    let mut found = BTreeSet::new();
     for job in &request.jobs {
-        if checked == Some(job.revision) {
+        // Most batches are of one definition.
+        if last.replace(job.revision) == Some(job.revision) {
             continue;
         }
-        let definition = it.definitions.find(job.revision).and_then(|number| it.definitions.at(number));
-        let definition = definition.ok_or(Rejection::UnknownDefinition)?;
-        if !definition.enabled {
-            return Err(Rejection::Disabled);
+        let number = it.definitions.find(job.revision).ok_or(Rejection::UnknownDefinition)?;
+        if found.insert(number) {
+            check_definition(it, number, request.require_worker)?;
         }
-        if request.require_worker {
-            let reason = place::why_waiting(it, definition);
-            if reason < PendingReason::Busy {
-                return Err(Rejection::NoWorker(reason));
-            }
-        }
-        checked = Some(job.revision);
     }
-    Ok(None)
+    Ok(Found::Good(found))
+}
+
+fn check_definition(it: &Scheduler, number: DefinitionNo, require_worker: bool) -> Result<(), Rejection> {
+    let definition = it.definitions.at(number).ok_or(Rejection::UnknownDefinition)?;
+    if !definition.enabled {
+        return Err(Rejection::Disabled);
+    }
+    if require_worker {
+        let reason = explain::why_waiting(it, definition, None);
+        if reason < PendingReason::Busy {
+            return Err(Rejection::NoWorker(reason));
+        }
+    }
+    Ok(())
 }
 
 fn accept(it: &mut Scheduler, now: Now, request: Submit) {
@@ -61,7 +93,12 @@ fn accept(it: &mut Scheduler, now: Now, request: Submit) {
         // `check` has found every definition, and nothing has run in between.
         let Some(number) = number else { continue };
         found = Some((new.revision, number));
-        add(it, now, new, number, batch);
+        let id = JobId(it.last.job.0 + 1);
+        it.last.job = id;
+        match add(it, now.utc, id, new, number, batch) {
+            Wait::Until(at) => it.timers.set_date(at, Date::Due(id)),
+            Wait::In(lane, place) => it.ready.push(lane, place),
+        }
     }
     if let Some(key) = request.key {
         let holder = KeyHolder { job: first, count, digest: key.digest };
@@ -71,29 +108,41 @@ fn accept(it: &mut Scheduler, now: Now, request: Submit) {
     it.reply_accepted(request.ticket, first, count, now.utc);
 }
 
-fn add(it: &mut Scheduler, now: Now, new: NewJob, number: DefinitionNo, batch: Option<JobId>) {
-    let id = JobId(it.last.job.0 + 1);
-    it.last.job = id;
+/// What a new job waits for.
+pub(crate) enum Wait {
+    /// An instant.
+    Until(Timestamp),
+    /// Its turn in a lane.
+    In(LaneKey, Place),
+}
+
+/// Makes a job. The caller lets it wait.
+pub(crate) fn add(
+    it: &mut Scheduler,
+    created_at: Timestamp,
+    id: JobId,
+    new: NewJob,
+    number: DefinitionNo,
+    batch: Option<JobId>,
+) -> Wait {
     let default_priority = it.definitions.at(number).map_or(0, |definition| definition.priority);
     let mut job = Job {
         definition: number,
         priority: new.priority.unwrap_or(default_priority),
         has_body: new.details.as_ref().is_some_and(|details| !details.body.is_empty()),
-        due_at: new.run_at.map_or(now.utc, |at| at.max(now.utc)),
+        due_at: new.run_at.map_or(created_at, |at| at.max(created_at)),
         standing: Standing::Scheduled,
         past: None,
     };
     if new.timeout.is_some() {
         job.past_mut().timeout = new.timeout;
     }
-    let state = if job.due_at > now.utc {
-        it.timers.set_date(job.due_at, Date::Due(id));
-        State::Scheduled
+    let (state, wait) = if job.due_at > created_at {
+        (State::Scheduled, Wait::Until(job.due_at))
     } else {
         let lane = place::lane_of(it, &job);
         job.standing = Standing::Queued(lane);
-        it.ready.push(lane, job.place(id));
-        State::Queued
+        (State::Queued, Wait::In(lane, job.place(id)))
     };
     it.definitions.take(number);
     it.change(Change::Added(AddedJob {
@@ -101,7 +150,7 @@ fn add(it: &mut Scheduler, now: Now, new: NewJob, number: DefinitionNo, batch: O
         revision: new.revision,
         state,
         priority: job.priority,
-        created_at: now.utc,
+        created_at,
         due_at: job.due_at,
         timeout: new.timeout,
         batch,
@@ -109,4 +158,5 @@ fn add(it: &mut Scheduler, now: Now, new: NewJob, number: DefinitionNo, batch: O
         details: new.details,
     }));
     it.jobs.insert(id, job);
+    wait
 }

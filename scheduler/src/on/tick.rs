@@ -1,14 +1,15 @@
-//! Time has passed: what is due is done. A timer does nothing if what it is for is no longer current.
+//! Time has passed: what is due is done, and a large batch gets its next slice. A timer does nothing if what it is for is no longer current.
 
 use protocol::order::StopCause;
-use protocol::{Fence, JobId, Now, WorkerId};
+use protocol::report::Outcome;
+use protocol::{Fence, JobId, Now, Token, WorkerId};
 
 use crate::definition::OnLost;
 use crate::fleet::Link;
 use crate::job::{Job, Standing};
-use crate::on::{cancel, close, inventory};
+use crate::on::{cancel, claim, close, drain, form, inventory};
 use crate::scheduler::Scheduler;
-use crate::step::{Change, CloseReason, Effect, Note};
+use crate::step::{Change, CloseReason, ClosedAttempt, Effect, Note};
 use crate::timers::{Alarm, Date};
 
 /// How many timers one step fires: after a long sleep the rest waits for the next step, so that reports are not held up.
@@ -18,6 +19,7 @@ pub(crate) fn tick(it: &mut Scheduler, now: Now) {
     for _ in 0..TIMERS_PER_STEP {
         match it.timers.take_date(now) {
             Some(Date::Due(job)) => due(it, job),
+            Some(Date::DrainEnd(worker)) => drain::due(it, now, worker),
             None => break,
         }
     }
@@ -27,11 +29,13 @@ pub(crate) fn tick(it: &mut Scheduler, now: Now) {
             Some(Alarm::Loss(job, fence)) => lose(it, now, job, fence),
             Some(Alarm::Overrun(job, fence)) => overrun(it, now, job, fence),
             Some(Alarm::Offer(worker)) => offer_again(it, now, worker),
+            Some(Alarm::Copies(worker)) => claim::copies_are_gone(it, worker),
             // The step itself looks at backlogs.
             Some(Alarm::Recall) => {}
             None => break,
         }
     }
+    form::slice(it, now);
     give_back_memory(it);
 }
 
@@ -75,16 +79,19 @@ fn lease_end(it: &mut Scheduler, now: Now, id: WorkerId) {
     it.fleet.close(id);
     it.changed = true;
     for job in held {
-        let Some(loss) = it.jobs.get(&job).and_then(|job| it.definition(job)).map(|it| it.loss.clone())
-        else {
+        let Some(definition) = it.jobs.get(&job).and_then(|job| it.definition(job)) else {
             continue;
         };
         let Some(attempt) = it.jobs.get_mut(&job).and_then(Job::attempt_mut) else {
             continue;
         };
         let token = attempt.token(job);
-        if loss.on_lost != OnLost::Wait || attempt.stopping == Some(StopCause::Cancel) {
-            let at = (heard + loss.after).max(now.up);
+        if !attempt.may_run {
+            close::close(it, now, job, unasked(now, token));
+            continue;
+        }
+        if definition.loss.on_lost != OnLost::Wait || attempt.stopping == Some(StopCause::Cancel) {
+            let at = (heard + definition.patience()).max(now.up);
             if let Some(old) = attempt.loss_at.replace(at) {
                 it.timers.clear_alarm(old, Alarm::Loss(job, token.fence));
             }
@@ -92,6 +99,12 @@ fn lease_end(it: &mut Scheduler, now: Now, id: WorkerId) {
         }
         it.change(Change::Noted { job, at: now.utc, note: Note::Unreachable { token, worker: id } });
     }
+}
+
+/// The end of an attempt that its worker would have asked to start, and has not: whatever it finds out now, it will not be allowed.
+fn unasked(now: Now, token: Token) -> ClosedAttempt {
+    let message = "given back: its worker fell silent before it asked to start it";
+    ClosedAttempt { outcome: Outcome::Released, ..inventory::gone(now, token, None, message) }
 }
 
 /// A silent worker's attempt is given up. It may still run there: whatever it says later is not believed.
@@ -104,7 +117,7 @@ fn lose(it: &mut Scheduler, now: Now, id: JobId, fence: Fence) {
     }
     attempt.loss_at = None;
     let (token, started_at) = (attempt.token(id), attempt.started_at);
-    close::close(it, now, id, inventory::gone(now, token, started_at, "its worker has not been heard of"));
+    close::lose(it, now, id, inventory::gone(now, token, started_at, "its worker has not been heard of"));
 }
 
 /// The worker should have stopped it long ago.

@@ -8,6 +8,8 @@
     reason = "test support, used in part by each test"
 )]
 
+mod restart;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,17 +19,19 @@ pub use protocol;
 use protocol::container::ContainerSpec;
 use protocol::order::{Intervals, VersionRange};
 use protocol::report::{
-    Availability, Condition, Failed, Heartbeat, Inventory, Numbered, Outcome, OutputLengths, Phase,
-    ReleaseCause, Started, Succeeded, Timing,
+    Availability, Condition, Failed, Foreign, Heartbeat, Inventory, Numbered, Outcome, OutputLengths, Phase,
+    ReleaseCause, Released, Started, Succeeded, Timing,
 };
 use protocol::{
     ClusterId, Epoch, Fence, Incarnation, JobId, Nonce, Now, Report, ReportNo, Revision, RuntimeKind,
     SessionId, Timestamp, Token, Uptime, WorkerId,
 };
 use scheduler::definition::Definition;
-use scheduler::input::{CancelRequest, Connected, GroupNo, Input, Key, NewJob, Operation, Submit, Ticket};
+use scheduler::input::{
+    CancelRequest, Connected, GroupNo, Input, Key, NewJob, Operation, ReleaseRequest, Submit, Ticket,
+};
 use scheduler::step::{Change, Effect, Step};
-use scheduler::{Config, Counters, Scheduler};
+use scheduler::{Config, Counters, Scheduler, TICK_WITHIN};
 
 pub struct World {
     pub scheduler: Scheduler,
@@ -35,7 +39,13 @@ pub struct World {
     pub definitions: BTreeMap<String, Arc<Definition>>,
     pub workers: BTreeMap<String, Member>,
     pub nonces: BTreeMap<(JobId, Fence), Nonce>,
+    /// Current attempts, and what their worker is called.
+    pub held: BTreeMap<JobId, (Token, String)>,
     pub steps: Vec<(Now, Step)>,
+    /// What each step was about.
+    pub inputs: Vec<Input>,
+    /// When the scheduler was last stepped.
+    stepped: Uptime,
     sessions: u64,
     tickets: u64,
 }
@@ -47,14 +57,20 @@ pub struct Member {
     pub backlog: u32,
     pub number: u8,
     pub incarnation: u64,
+    /// Which process of all it is.
+    pub process: u64,
+    /// Where it connects from.
+    pub place: &'static str,
     pub next_report: u64,
     /// Connected, but nothing is heard of it.
     pub muted: bool,
 }
 
 impl World {
-    pub fn new(seed: u64) -> Self {
-        let config = Config { cluster: ClusterId(7), epoch: Epoch(1), intervals: Intervals::default(), seed };
+    /// A batch of more than `slice` members is a large one.
+    pub fn new(seed: u64, slice: usize) -> Self {
+        let (cluster, intervals) = (ClusterId(7), Intervals::default());
+        let config = Config { cluster, epoch: Epoch(1), intervals, seed, slice };
         let now = Now { utc: Timestamp(1_000_000_000_000), up: Uptime(3_600_000_000_000) };
         Self {
             scheduler: Scheduler::new(config, Counters::default()),
@@ -62,18 +78,31 @@ impl World {
             definitions: BTreeMap::new(),
             workers: BTreeMap::new(),
             nonces: BTreeMap::new(),
+            held: BTreeMap::new(),
             steps: Vec::new(),
+            inputs: Vec::new(),
+            stepped: now.up,
             sessions: 0,
             tickets: 0,
         }
     }
 
     pub fn step(&mut self, input: Input) {
-        self.scheduler.begin(GroupNo(self.steps.len() as u64));
+        self.inputs.push(input.clone());
+        self.stepped = self.now.up;
         let step = self.scheduler.step(self.now, input);
         for change in &step.changes {
-            if let Change::Assigned(assigned) = change {
-                self.nonces.insert((assigned.token.job, assigned.token.fence), assigned.token.nonce);
+            match change {
+                Change::Assigned(assigned) => {
+                    let Token { job, fence, nonce } = assigned.token;
+                    self.nonces.insert((job, fence), nonce);
+                    let on = |(_, member): &(&String, &Member)| member.session == Some(assigned.session);
+                    let name = self.workers.iter().find(on).map(|(name, _)| name.clone());
+                    self.held.insert(job, (assigned.token, name.unwrap_or_default()));
+                }
+                Change::Waiting { job, .. } => drop(self.held.remove(job)),
+                Change::Ended(ended) => drop(self.held.remove(&ended.job)),
+                _ => {}
             }
         }
         for effect in &step.effects {
@@ -86,6 +115,8 @@ impl World {
         let faults = scheduler::audit::audit(&self.scheduler);
         assert!(faults.is_empty(), "{faults:#?}");
         self.steps.push((self.now, step));
+        // Each step is a group of its own.
+        self.scheduler.begin(GroupNo(self.steps.len() as u64));
     }
 
     pub fn pass(&mut self, duration: Duration) {
@@ -94,9 +125,10 @@ impl World {
             let wake = self.scheduler.wake_at();
             let by_wall = wake.utc.map(|at| at.since(self.now.utc));
             let by_uptime = wake.up.map(|at| at.since(self.now.up));
-            let soonest = [by_wall, by_uptime].into_iter().flatten().min();
+            let in_time = (self.stepped + TICK_WITHIN).since(self.now.up);
+            let soonest = [by_wall, by_uptime].into_iter().flatten().fold(in_time, Duration::min);
             let left = end.up.since(self.now.up);
-            let Some(jump) = soonest.filter(|jump| *jump <= left) else { break };
+            let Some(jump) = Some(soonest).filter(|jump| *jump <= left) else { break };
             // A monotonic timer may lie between two milliseconds of the wall clock.
             let jump = Duration::from_millis(u64::try_from(jump.as_nanos().div_ceil(1_000_000)).unwrap());
             self.now = Now { utc: self.now.utc + jump, up: self.now.up + jump };
@@ -109,21 +141,46 @@ impl World {
         self.now = Now { utc: end.utc.max(self.now.utc), up: end.up.max(self.now.up) };
     }
 
+    /// The scheduler's process stands still; then its timers ring before it has read anything.
+    pub fn stand_still(&mut self, duration: Duration) {
+        let sessions = self.workers.values().filter_map(|member| member.session);
+        let heard = sessions.map(|session| (session, self.now.up)).collect();
+        self.now = Now { utc: self.now.utc + duration, up: self.now.up + duration };
+        self.step(Input::Heard(heard));
+        self.step(Input::Tick);
+    }
+
     pub fn define(&mut self, definition: Definition) {
         self.definitions.insert(definition.name.clone(), Arc::new(definition));
         self.step(Input::Define(self.definitions.values().cloned().collect()));
     }
 
+    /// Reads jobs.yaml again, without this definition; twice, since the reading before is remembered.
+    pub fn undefine(&mut self, name: &str) {
+        self.definitions.remove(name);
+        for _ in 0..2 {
+            self.step(Input::Define(self.definitions.values().cloned().collect()));
+        }
+    }
+
     pub fn submit(&mut self, name: &str, count: usize, new: NewJob, key: Option<Key>, require_worker: bool) {
         let revision = self.definitions.get(name).map_or(Revision(0), |definition| definition.revision);
-        let ticket = self.ticket();
-        let jobs = vec![NewJob { revision, ..new }; count];
+        self.submit_all(vec![NewJob { revision, ..new }; count], key, require_worker);
+    }
+
+    pub fn submit_all(&mut self, jobs: Vec<NewJob>, key: Option<Key>, require_worker: bool) {
+        let (ticket, count) = (self.ticket(), jobs.len());
         self.step(Input::Submit(Submit { ticket, jobs, batch: count > 1, require_worker, key }));
     }
 
     pub fn cancel(&mut self, job: JobId) {
         let ticket = self.ticket();
         self.step(Input::Cancel(CancelRequest { ticket, job, by: "ann".into() }));
+    }
+
+    pub fn release(&mut self, job: JobId) {
+        let ticket = self.ticket();
+        self.step(Input::Release(ReleaseRequest { ticket, job, by: "ann".into() }));
     }
 
     pub fn operate(&mut self, worker: WorkerId, operation: Operation) {
@@ -139,6 +196,8 @@ impl World {
         let member = self.workers.entry(name.into()).or_insert(Member {
             number: known,
             incarnation: 1,
+            process: 1,
+            place: "here",
             next_report: 1,
             ..Member::default()
         });
@@ -151,6 +210,7 @@ impl World {
             cluster: None,
             rejoin: false,
             incarnation: Incarnation(member.incarnation),
+            process: member.process,
             versions: VersionRange { lowest: 1, highest: 1 },
             engine: None,
             version: "0.1.0".into(),
@@ -158,17 +218,36 @@ impl World {
             backlog,
             labels: Vec::new(),
             runtimes: vec![(RuntimeKind::Fake, Availability::Available)],
-            address: "here".into(),
+            address: member.place.into(),
         };
         self.step(Input::Connected(connected));
     }
 
     pub fn inventory(&mut self, name: &str, attempts: Vec<(Token, Phase)>, availability: Availability) {
-        let runtimes = vec![(RuntimeKind::Fake, availability)];
+        self.inventory_of(name, vec![(RuntimeKind::Fake, availability)], attempts);
+    }
+
+    pub fn inventory_of(
+        &mut self,
+        name: &str,
+        runtimes: Vec<(RuntimeKind, Availability)>,
+        attempts: Vec<(Token, Phase)>,
+    ) {
         self.report(
             name,
             Report::Inventory(Inventory { runtimes, attempts, foreign: Vec::new(), last: true }),
         );
+    }
+
+    pub fn foreign(&mut self, name: &str, foreign: Vec<Foreign>) {
+        self.report(name, Report::Foreign(foreign));
+    }
+
+    /// What the archive says of what the worker is about to list.
+    pub fn strangers(&mut self, name: &str, tokens: Vec<Token>) {
+        if let Some(session) = self.workers.get(name).and_then(|member| member.session) {
+            self.step(Input::Strangers(session, tokens));
+        }
     }
 
     pub fn disconnect(&mut self, name: &str) {
@@ -184,8 +263,17 @@ impl World {
     }
 
     pub fn running(&mut self, name: &str, token: Token) {
-        let list = self.numbered(name, Started { token, container: "c".into(), ago: Duration::ZERO });
+        self.running_since(name, token, Duration::ZERO);
+    }
+
+    pub fn running_since(&mut self, name: &str, token: Token, ago: Duration) {
+        let list = self.numbered(name, Started { token, container: "c".into(), ago });
         self.report(name, Report::Running(list));
+    }
+
+    pub fn starting(&mut self, name: &str, token: Token) {
+        let list = self.numbered(name, token);
+        self.report(name, Report::Starting(list));
     }
 
     pub fn success(&mut self, name: &str, token: Token) {
@@ -195,8 +283,15 @@ impl World {
         self.report(name, Report::Success(list));
     }
 
-    pub fn failure(&mut self, name: &str, token: Token, outcome: Outcome, exit_code: Option<i32>) {
-        let timing = Timing { ended_ago: Duration::ZERO, ran: exit_code.map(|_| Duration::from_secs(1)) };
+    pub fn failure(
+        &mut self,
+        name: &str,
+        token: Token,
+        outcome: Outcome,
+        exit_code: Option<i32>,
+        ended_ago: Duration,
+    ) {
+        let timing = Timing { ended_ago, ran: exit_code.map(|_| Duration::from_secs(1)) };
         let failed = Failed {
             token,
             outcome,
@@ -210,23 +305,37 @@ impl World {
     }
 
     pub fn released(&mut self, name: &str, token: Token, cause: ReleaseCause) {
-        let list = self.numbered(name, (token, cause));
+        let list = self.numbered(name, Released { token, cause, why: String::new() });
         self.report(name, Report::Released(list));
+    }
+
+    pub fn progress(&mut self, name: &str, token: Token, phase: Phase) {
+        self.report(name, Report::Progress(vec![(token, phase)]));
     }
 
     pub fn heartbeat(&mut self, name: &str) {
         self.report(name, Report::Heartbeat(Heartbeat::default()));
     }
 
-    pub fn condition(&mut self, name: &str, availability: Availability) {
+    /// The answer to an order about an attempt that the worker does not know.
+    pub fn unknown(&mut self, name: &str, token: Token) {
+        self.report(name, Report::Status(vec![(token, Phase::Unknown)]));
+    }
+
+    pub fn condition(&mut self, name: &str, availability: Availability, draining: bool) {
         let slots = self.workers.get(name).map_or(1, |member| member.slots);
         let runtimes = vec![(RuntimeKind::Fake, availability)];
-        self.report(name, Report::Condition(Condition { runtimes, slots, draining: false }));
+        self.report(name, Report::Condition(Condition { runtimes, slots, draining }));
     }
 
     pub fn token(&self, job: u64, fence: u64) -> Token {
         let (job, fence) = (JobId(job), Fence(fence));
         Token { job, fence, nonce: self.nonces.get(&(job, fence)).copied().unwrap_or_default() }
+    }
+
+    /// How many requests have wanted an answer.
+    pub fn tickets(&self) -> u64 {
+        self.tickets
     }
 
     fn numbered<T>(&mut self, name: &str, entry: T) -> Numbered<T> {

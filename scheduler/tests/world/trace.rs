@@ -24,6 +24,10 @@ fn change_line(start: Timestamp, change: &Change) -> String {
             format!("change j{job} waits again: {} due {} after {}", state.name(), at(due_at), end(closed))
         }
         Change::Due { job } => format!("change j{job} due"),
+        Change::Confirmed { token, worker, .. } => {
+            format!("change j{} confirmed: {token} is gone from worker {worker}", token.job)
+        }
+        Change::Freed { job } => format!("change j{job} freed"),
         Change::Ended(it) => {
             let closed = it.closed.as_ref().map_or(String::from("no attempt"), end);
             let confirmed = if it.confirmed { "" } else { " unconfirmed" };
@@ -38,12 +42,25 @@ fn change_line(start: Timestamp, change: &Change) -> String {
             }
             Note::Revived { token, worker } => format!("note j{job} {token} revived on worker {worker}"),
             Note::CancelRequested { by } => format!("note j{job} cancel requested by {by}"),
+            Note::Confirmed { token, worker } => format!("note j{job} {token} gone from worker {worker}"),
+            Note::Freed { by } => format!("note j{job} released by {by}"),
         },
+        Change::Forming { first, last } => format!("change j{first} to j{last} forming"),
+        Change::Formed { first } => format!("change j{first} formed"),
         Change::Keyed { key, holder, .. } => {
             format!("change key {key} holds j{} x{}", holder.job, holder.count)
         }
+        Change::Skipped { after, job, fence, .. } => {
+            format!("change jobs after j{after} to j{job} and fences to {fence} left out")
+        }
         Change::Worker(row) => {
-            format!("change worker {} {:?} cordoned={}", row.worker, row.name, row.cordoned)
+            let drain = row.drain.map(|drain| match drain.deadline {
+                Some(deadline) => format!(" drained, at the latest {}", at(&deadline)),
+                None => " drained".into(),
+            });
+            let drain = drain.unwrap_or_default();
+            let labels: String = row.labels.iter().map(|(name, value)| format!(" {name}={value}")).collect();
+            format!("change worker {} {:?} cordoned={}{drain}{labels}", row.worker, row.name, row.cordoned)
         }
         Change::WorkerForgotten(worker) => format!("change worker {worker} forgotten"),
     }
@@ -87,6 +104,12 @@ fn order_words(order: &Order) -> String {
         }
         Order::Acknowledge(number) => format!("acknowledge {number}"),
         Order::Pulse(_) => "pulse".into(),
+        Order::Configure(it) => {
+            let slots = it.slots.map(|slots| format!(" slots={slots}")).unwrap_or_default();
+            let heartbeat =
+                it.intervals.map(|all| format!(" heartbeat={:?}", all.heartbeat)).unwrap_or_default();
+            format!("configure{slots} drain={}{heartbeat}", it.drain)
+        }
         Order::Refused(it) => format!("refused {}: {}", it.code, it.text),
         other => other.name().to_lowercase(),
     }

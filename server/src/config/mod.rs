@@ -6,6 +6,7 @@
 
 mod address;
 pub mod jobs_file;
+mod retention;
 mod token;
 
 use std::net::SocketAddr;
@@ -16,6 +17,7 @@ use protocol::order::Intervals;
 
 pub use address::BasePath;
 use jobs_file::quantity;
+pub use retention::{Retention, RetentionSettings};
 pub use token::{Token, TokenError};
 
 /// The server's settings as they are given.
@@ -41,6 +43,8 @@ pub struct Settings {
     pub heartbeat: String,
     /// How long a worker's lease lasts after a heartbeat.
     pub lease: String,
+    /// What is kept how long.
+    pub retention: RetentionSettings,
 }
 
 impl Default for Settings {
@@ -56,6 +60,7 @@ impl Default for Settings {
             allowed_hosts: Vec::new(),
             heartbeat: "5s".to_owned(),
             lease: "30s".to_owned(),
+            retention: RetentionSettings::default(),
         }
     }
 }
@@ -79,6 +84,8 @@ pub struct Config {
     pub allowed_hosts: Vec<String>,
     /// Times that the server and its workers keep.
     pub intervals: Intervals,
+    /// What is kept how long.
+    pub retention: Retention,
 }
 
 impl Config {
@@ -103,6 +110,7 @@ impl Settings {
         Ok(Config {
             listen,
             intervals: intervals(&self.heartbeat, &self.lease)?,
+            retention: self.retention.check()?,
             api_token: self.api_token_file.as_deref().map(token::read).transpose()?,
             worker_token: self.worker_token_file.as_deref().map(token::read).transpose()?,
             base_path: BasePath::parse(&self.base_path)?,
@@ -158,16 +166,18 @@ fn intervals(heartbeat: &str, lease: &str) -> Result<Intervals, SettingsError> {
         let reason = format!("it must be at least {HEARTBEATS_PER_LEASE} heartbeats of {heartbeat:?}");
         return Err(value("--lease", "LONGSHORE_LEASE", reason));
     }
-    Ok(Intervals { heartbeat, lease, ..Intervals::default() })
+    Ok(Intervals { heartbeat, lease, start_gate: lease / START_GATES_PER_LEASE })
 }
 
-const HEARTBEAT_MIN: Duration = Duration::from_secs(1);
+const HEARTBEAT_MIN: Duration = Duration::from_millis(100);
 const HEARTBEAT_MAX: Duration = Duration::from_secs(10);
-const LEASE_MIN: Duration = Duration::from_secs(10);
-/// The least `lost_after` of a job: a lease must have ended before anybody is lost.
+const LEASE_MIN: Duration = Duration::from_secs(1);
+/// What the defaults of jobs are made for; a shorter one is for tests.
 const LEASE_MAX: Duration = Duration::from_secs(30);
 /// Two heartbeats may go astray.
 const HEARTBEATS_PER_LEASE: u32 = 3;
+/// Clocks may differ in their pace by 5 % each way, over a whole lease.
+const START_GATES_PER_LEASE: u32 = 10;
 
 #[cfg(test)]
 mod tests {
@@ -214,9 +224,9 @@ mod tests {
     #[test]
     fn a_wrong_interval_names_its_variable_and_range() {
         let text = refusal(|settings| settings.lease = "banana".to_owned());
-        assert!(text.contains("LONGSHORE_LEASE") && text.contains("10s to 30s"), "{text}");
+        assert!(text.contains("LONGSHORE_LEASE") && text.contains("1s to 30s"), "{text}");
         let text = refusal(|settings| settings.heartbeat = "1h".to_owned());
-        assert!(text.contains("LONGSHORE_HEARTBEAT") && text.contains("1s to 10s"), "{text}");
+        assert!(text.contains("LONGSHORE_HEARTBEAT") && text.contains("100ms to 10s"), "{text}");
         let text = refusal(|settings| {
             settings.heartbeat = "10s".to_owned();
             settings.lease = "15s".to_owned();

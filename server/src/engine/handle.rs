@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use protocol::{JobId, Uptime, WorkerId};
 use scheduler::definition::Definition;
+use scheduler::explain::Explanation;
 use scheduler::input::{Key, NewJob, Operation};
 use scheduler::job::State;
 use scheduler::snapshot::Snapshot;
@@ -40,6 +41,15 @@ pub enum Command {
         /// Where the answer goes.
         reply: oneshot::Sender<Answer>,
     },
+    /// Let a job go on.
+    Release {
+        /// Which.
+        job: JobId,
+        /// Who wants it.
+        by: String,
+        /// Where the answer goes.
+        reply: oneshot::Sender<Answer>,
+    },
     /// Change what a worker may take.
     Operate {
         /// Which.
@@ -58,6 +68,13 @@ pub enum Command {
     Learn {
         /// As it was read from the archive.
         definition: Arc<Definition>,
+    },
+    /// Tell why a job is where it is; nothing if it is not among those that live.
+    Explain {
+        /// Which.
+        job: JobId,
+        /// Where the answer goes.
+        reply: oneshot::Sender<Option<Explanation>>,
     },
     /// Tell when a job has ended. If it is not among those that live, the answer never comes: the sender is dropped.
     AwaitEnd {
@@ -137,6 +154,14 @@ impl Handle {
         self.ask(|reply| Command::Cancel { job, by, reply }).await
     }
 
+    /// Lets a job go on that is held back, or waits for a worker that does not answer.
+    ///
+    /// # Errors
+    /// [`Busy`], as in [`Self::submit`].
+    pub async fn release(&self, job: JobId, by: String) -> Result<Answer, Busy> {
+        self.ask(|reply| Command::Release { job, by, reply }).await
+    }
+
     /// Changes what a worker may take.
     ///
     /// # Errors
@@ -156,6 +181,16 @@ impl Handle {
         let (reply, answer) = oneshot::channel();
         self.inbox.try_send(Command::AwaitEnd { job, reply }).map_err(|_| Busy)?;
         Ok(answer.await.ok())
+    }
+
+    /// Why a job is where it is, and what each worker has against taking it; `None` if it is not among those that live.
+    ///
+    /// # Errors
+    /// [`Busy`], as in [`Self::submit`].
+    pub async fn explain(&self, job: JobId) -> Result<Option<Explanation>, Busy> {
+        let (reply, answer) = oneshot::channel();
+        self.inbox.try_send(Command::Explain { job, reply }).map_err(|_| Busy)?;
+        answer.await.map_err(|_| Busy)
     }
 
     /// Replaces the definitions; unfinished jobs keep those that they were made with.

@@ -9,22 +9,28 @@
 //! ```
 //!
 //! So: group commit under load, no added delay when idle, and nothing is said to anyone that a crash could unsay.
+//!
+//! What the store has refused before is not gathered with others: see `turn` and `refused`.
 
 mod bodies;
+mod evidence;
 mod handle;
 mod load;
 mod perform;
+mod refused;
 mod sessions;
+mod turn;
 mod writer;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use protocol::{ClusterId, Epoch, Now, SessionId};
-use scheduler::Scheduler;
-use scheduler::input::{CancelRequest, GroupNo, Input, Submit, Ticket};
+use protocol::{ClusterId, Epoch, Now, SessionId, Timestamp};
+use scheduler::explain::Explanation;
+use scheduler::input::{CancelRequest, GroupNo, Input, ReleaseRequest, Submit, Ticket};
 use scheduler::snapshot::Snapshot;
 use scheduler::step::{Change, Effect, Step};
+use scheduler::{Scheduler, TICK_WITHIN};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -32,20 +38,21 @@ use tokio_util::sync::CancellationToken;
 pub use bodies::Bodies;
 pub use handle::{Busy, Command, CommitClock, Handle};
 pub use sessions::{FromSession, Heard, Inlet, Outbox, ToSession, WeakOutbox, queue};
+pub use writer::{Remover, Step as RemovalStep};
 
 use crate::catalogue::Definitions;
 use crate::clock;
 use crate::store::{CommitError, Group, LoadError, StoredDefinition};
 use perform::Performer;
+use refused::{Mark, Marks, Refused};
+use turn::Turn;
 use writer::Writer;
 
 /// How many inputs are stepped before the engine looks at its writer again.
 const INPUTS_PER_TURN: usize = 512;
 /// An open group with this many changes takes no more inputs until the writer is free: memory stays bounded on a slow disk.
 const CHANGES_MAX: usize = 100_000;
-/// The engine never sleeps for longer, whatever its timers say: a bound on the harm of a clock that jumped.
-const SLEEP_MAX: Duration = Duration::from_secs(5);
-/// Snapshots are at least this far apart.
+/// Snapshots that nobody waits for are at least this far apart.
 const SNAPSHOT_EVERY: Duration = Duration::from_millis(20);
 
 /// The engine ended, and not because it was told to.
@@ -80,6 +87,9 @@ pub struct Engine {
     commands: mpsc::Receiver<Command>,
     reports: mpsc::Receiver<FromSession>,
     bodies: Arc<Bodies>,
+    refused: Arc<Refused>,
+    /// Requests for many jobs that are not answered yet: what they lead to comes in several groups.
+    carried: Vec<(Ticket, Mark)>,
     epoch: Epoch,
     open: Open,
     under_way: Option<Effects>,
@@ -88,6 +98,9 @@ pub struct Engine {
     next_ticket: u64,
     snapshot_at: Instant,
     snapshot_due: bool,
+    /// Whether what the open group leads to must not be answered before the snapshot shows it.
+    snapshot_urgent: bool,
+    clock: clock::Watch,
 }
 
 /// The group that is being decided.
@@ -96,19 +109,10 @@ struct Open {
     changes: Vec<Change>,
     definitions: Vec<Arc<StoredDefinition>>,
     effects: Effects,
-}
-
-/// Inputs that were taken out of their inboxes and are to be stepped, the next one at the end.
-#[derive(Debug, Default)]
-struct Turn {
-    commands: Vec<Command>,
-    reports: Vec<FromSession>,
-}
-
-impl Turn {
-    fn is_empty(&self) -> bool {
-        self.commands.is_empty() && self.reports.is_empty()
-    }
+    /// What its inputs are known by, if it should be refused.
+    marks: Vec<Mark>,
+    /// Whether it takes no more inputs: one of them is suspected, or the next one is.
+    closed: bool,
 }
 
 /// What is done after a group's commit.
@@ -117,12 +121,17 @@ struct Effects {
     list: Vec<Effect>,
     /// Wishes to hear the end of jobs that had already left the scheduler: dropped once their end is durable.
     too_late: Vec<oneshot::Sender<scheduler::job::State>>,
+    /// Wishes to know why a job is where it is: they may be built on what is not durable yet.
+    explained: Vec<(oneshot::Sender<Option<Explanation>>, Option<Explanation>)>,
     snapshot: Option<Arc<Snapshot>>,
 }
 
 impl Effects {
     fn is_empty(&self) -> bool {
-        self.list.is_empty() && self.too_late.is_empty() && self.snapshot.is_none()
+        self.list.is_empty()
+            && self.too_late.is_empty()
+            && self.explained.is_empty()
+            && self.snapshot.is_none()
     }
 }
 
@@ -135,8 +144,12 @@ pub struct Ends {
     pub gate: Gate,
     /// For sessions: what recently submitted jobs add to their definitions.
     pub bodies: Arc<Bodies>,
+    /// For retention.
+    pub remover: Remover,
     /// The installation.
     pub cluster: ClusterId,
+    /// The time that retention went by, as it was last written down.
+    pub retention_by: Option<Timestamp>,
 }
 
 impl Engine {
@@ -163,7 +176,7 @@ impl Engine {
                 _ = self.reports.recv_many(&mut turn.reports, INPUTS_PER_TURN), if has_room && turn.is_empty() => {
                     turn.reports.reverse();
                 }
-                () = tokio::time::sleep(wake), if has_room => self.tick(),
+                () = rest(wake), if has_room => self.tick(),
                 () = stop.cancelled() => break,
             }
             self.take_turn(&mut turn);
@@ -171,25 +184,8 @@ impl Engine {
         self.finish().await
     }
 
-    /// Steps what had piled up, until the open group is full: one command may be as large as a whole group.
-    fn take_turn(&mut self, turn: &mut Turn) {
-        // One stamp for all of it: it happened before.
-        let now = clock::now();
-        self.scheduler.begin(self.next_group);
-        while self.has_room()
-            && let Some(command) = turn.commands.pop()
-        {
-            self.command(now, command);
-        }
-        while self.has_room()
-            && let Some(report) = turn.reports.pop()
-        {
-            self.hear_session(now, report);
-        }
-    }
-
     fn has_room(&self) -> bool {
-        self.open.changes.len() < CHANGES_MAX
+        !self.open.closed && self.open.changes.len() < CHANGES_MAX
     }
 
     async fn finish(mut self) -> Result<(), EngineError> {
@@ -216,9 +212,18 @@ impl Engine {
                 let ticket = self.ticket(reply);
                 self.step(now, Input::Cancel(CancelRequest { ticket, job, by }));
             }
+            Command::Release { job, by, reply } => {
+                let ticket = self.ticket(reply);
+                self.step(now, Input::Release(ReleaseRequest { ticket, job, by }));
+            }
             Command::Operate { worker, operation, reply } => {
                 let ticket = self.ticket(reply);
                 self.step(now, Input::Operate(ticket, worker, operation));
+                self.snapshot_urgent = true;
+            }
+            Command::Explain { job, reply } => {
+                let explanation = self.scheduler.explain(job);
+                self.open.effects.explained.push((reply, explanation));
             }
             Command::AwaitEnd { job, reply } => {
                 if self.scheduler.is_live(job) {
@@ -232,29 +237,22 @@ impl Engine {
         }
     }
 
-    fn hear_session(&mut self, now: Now, message: FromSession) {
-        match message {
-            FromSession::Opened { hello, outbox, heard } => {
-                self.performer.sessions.add(hello.session, outbox, heard);
-                self.step(now, Input::Connected(*hello));
-            }
-            FromSession::Said(session, reports) => {
-                for report in reports {
-                    self.step(now, Input::Reported(session, report));
-                }
-            }
-            FromSession::Closed(session) => self.closed(now, session),
-        }
-    }
-
     fn closed(&mut self, now: Now, session: SessionId) {
         self.performer.sessions.remove(session);
         self.step(now, Input::Disconnected(session));
     }
 
-    fn tick(&mut self) {
+    /// What the clocks say. Due times and backoff follow the wall clock wherever it is set; leases and run timeouts do not.
+    fn now(&mut self) -> Now {
         let now = clock::now();
-        self.scheduler.begin(self.next_group);
+        if let Some((by_ms, times)) = self.clock.look(now) {
+            tracing::warn!(by_ms, times, "the wall clock was set; what is due later follows it");
+        }
+        now
+    }
+
+    fn tick(&mut self) {
+        let now = self.now();
         let wake = self.scheduler.wake_at();
         if wake.up.is_some_and(|at| at <= now.up) {
             let heard = self.performer.sessions.heard();
@@ -294,19 +292,23 @@ impl Engine {
         let open = std::mem::take(&mut self.open);
         self.under_way = Some(open.effects);
         if open.changes.is_empty() && open.definitions.is_empty() {
+            self.refused.pardon(&open.marks);
             self.perform_under_way();
             return;
         }
+        let carried = self.carried.iter().map(|(_, mark)| *mark).collect();
         let now = clock::now();
         self.commit.begin(now.up);
-        self.writer.hand_over(Group {
+        let group = Group {
             epoch: self.epoch,
             number: self.next_group,
             at: now.utc,
             definitions: open.definitions,
             changes: open.changes,
-        });
+        };
+        self.writer.hand_over(group, Marks { own: open.marks, carried });
         self.next_group = GroupNo(self.next_group.0 + 1);
+        self.scheduler.begin(self.next_group);
     }
 
     fn perform_under_way(&mut self) {
@@ -314,12 +316,15 @@ impl Engine {
         if let Some(effects) = self.under_way.take() {
             self.performer.perform(effects);
         }
+        self.settle_carried();
     }
 
-    /// Adds a snapshot to the open group if something has changed, but not too often.
+    /// Adds a snapshot to the open group if something has changed, but not too often: only who has just joined, and what an operator has
+    /// ordered, is shown at once.
     fn take_snapshot(&mut self) {
         self.snapshot_due |= self.scheduler.take_changed();
-        if self.snapshot_due && self.snapshot_at.elapsed() >= SNAPSHOT_EVERY {
+        let urgent = std::mem::take(&mut self.snapshot_urgent);
+        if self.snapshot_due && (urgent || self.snapshot_at.elapsed() >= SNAPSHOT_EVERY) {
             self.snapshot_due = false;
             self.snapshot_at = Instant::now();
             self.open.effects.snapshot = Some(Arc::new(self.scheduler.snapshot()));
@@ -334,7 +339,7 @@ impl Engine {
         // While a commit is under way a snapshot could go nowhere: its end wakes us anyway.
         let by_snapshot = (self.snapshot_due && self.under_way.is_none())
             .then(|| SNAPSHOT_EVERY.saturating_sub(self.snapshot_at.elapsed()));
-        [by_wall, by_uptime, by_snapshot].into_iter().flatten().fold(SLEEP_MAX, Duration::min)
+        [by_wall, by_uptime, by_snapshot].into_iter().flatten().fold(TICK_WITHIN, Duration::min)
     }
 
     fn ticket(&mut self, reply: oneshot::Sender<scheduler::step::Answer>) -> Ticket {
@@ -348,6 +353,13 @@ impl Engine {
 impl Open {
     fn is_empty(&self) -> bool {
         self.changes.is_empty() && self.definitions.is_empty() && self.effects.is_empty()
+    }
+}
+
+/// Sleeps; does not even look up if there is no time for it, where the system's timer would take a millisecond.
+async fn rest(time: Duration) {
+    if !time.is_zero() {
+        tokio::time::sleep(time).await;
     }
 }
 

@@ -36,6 +36,11 @@ impl Performer {
         self.answers.insert(ticket, reply);
     }
 
+    /// Whether the answer to this ticket is still to come.
+    pub(super) fn awaits(&self, ticket: Ticket) -> bool {
+        self.answers.contains_key(&ticket)
+    }
+
     /// Tells when this job has ended.
     pub(super) fn await_end(&mut self, job: JobId, reply: oneshot::Sender<State>) {
         let waiting = self.ends.entry(job).or_default();
@@ -67,6 +72,9 @@ impl Performer {
                     self.tell_end(job, state);
                 }
             }
+        }
+        for (reply, explanation) in effects.explained {
+            let _ = reply.send(explanation);
         }
         drop(effects.too_late);
     }

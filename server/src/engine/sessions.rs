@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-use protocol::{Order, Report, SessionId, Uptime};
+use protocol::{Order, Report, SessionId, Token, Uptime};
 use scheduler::definition::Definition;
 use scheduler::input::Connected;
 use scheduler::step::{CloseReason, Grant};
@@ -24,6 +24,8 @@ pub enum FromSession {
     },
     /// It reported.
     Said(SessionId, Vec<Report>),
+    /// It is about to list these attempts, which the archive does not have.
+    Brought(SessionId, Vec<Token>),
     /// Its socket is gone.
     Closed(SessionId),
 }

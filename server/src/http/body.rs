@@ -5,7 +5,7 @@ use std::time::Duration;
 use axum::body::{Body, HttpBody};
 use axum::http::{HeaderMap, header};
 use bytes::Bytes;
-use http_body_util::{BodyExt, LengthLimitError, Limited};
+use http_body_util::{BodyExt, Collected, LengthLimitError, Limited};
 use serde::de::DeserializeOwned;
 
 use super::code::Code;
@@ -25,6 +25,21 @@ pub(super) enum Form {
 /// # Errors
 /// `body_too_large`, `request_timeout`, or `invalid_request` if it breaks off.
 pub(super) async fn read(body: Body, bytes_max: usize, patience: Duration) -> Result<Bytes, Problem> {
+    if body.is_end_stream() {
+        return Ok(Bytes::new());
+    }
+    Ok(collect(body, bytes_max, patience).await?.to_bytes())
+}
+
+/// Reads a body like [`read`], and leaves it in the pieces in which it came: putting a large one together takes a while.
+///
+/// # Errors
+/// As [`read`].
+pub(super) async fn collect(
+    body: Body,
+    bytes_max: usize,
+    patience: Duration,
+) -> Result<Collected<Bytes>, Problem> {
     let too_large = || {
         Problem::new(Code::BodyTooLarge, format!("the body is larger than {bytes_max} bytes"))
             .header(header::CONNECTION, axum::http::HeaderValue::from_static("close"))
@@ -32,11 +47,8 @@ pub(super) async fn read(body: Body, bytes_max: usize, patience: Duration) -> Re
     if body.size_hint().lower() > bytes_max as u64 {
         return Err(too_large());
     }
-    if body.is_end_stream() {
-        return Ok(Bytes::new());
-    }
     match tokio::time::timeout(patience, Limited::new(body, bytes_max).collect()).await {
-        Ok(Ok(collected)) => Ok(collected.to_bytes()),
+        Ok(Ok(collected)) => Ok(collected),
         Ok(Err(error)) if error.is::<LengthLimitError>() => Err(too_large()),
         Ok(Err(_)) => Err(Problem::new(Code::InvalidRequest, "the body breaks off, or is not proper HTTP")),
         Err(_) => Err(Problem::new(

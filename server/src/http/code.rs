@@ -70,8 +70,11 @@ codes! {
     DefinitionDisabled "definition_disabled" 409 "the definition is not enabled";
     IdempotencyMismatch "idempotency_mismatch" 409 "the Idempotency-Key stands for another request";
     NotFinished "not_finished" 409 "the job has not ended";
+    NothingToRelease "nothing_to_release" 409 "nobody has to release the job";
     RevisionGone "revision_gone" 409 "the definition of the job, as it was, is no longer kept";
-    WorkerConnected "worker_connected" 409 "the worker is connected";
+    WorkerAway "worker_away" 409 "the worker is not connected";
+    WorkerConnected "worker_connected" 409 "the worker is connected, or has attempts";
+    OutputRemoved "output_removed" 410 "the output is no longer kept";
     BodyTooLarge "body_too_large" 413 "the body is too large";
     TooManyJobs "too_many_jobs" 413 "the request asks for too many jobs";
     UriTooLong "uri_too_long" 414 "the address is too long";
@@ -95,6 +98,7 @@ codes! {
     TooManyFailures "too_many_failures" 429 "too many requests without a valid token";
     HeadersTooLarge "headers_too_large" 431 "the headers are too large";
     Internal "internal" 500 "the server made a mistake";
+    RefusedByStore "refused_by_store" 500 "the server has failed over this request before";
     Busy "busy" 503 "the server has too much to do";
     Draining "draining" 503 "the server is leaving";
     NoWorker "no_worker" 503 "no connected worker could run the job";

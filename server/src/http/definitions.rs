@@ -1,5 +1,6 @@
 //! Definitions, resolved. Values of variables stay hidden: nobody can tell a secret from a setting.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use axum::Json;
@@ -9,13 +10,14 @@ use protocol::Revision;
 use protocol::container::Volume;
 use scheduler::definition::{RetryOn, RetryPolicy};
 use scheduler::snapshot::Snapshot;
+use scheduler::step::PendingReason;
 
 use super::code::Code;
 use super::desk::Desk;
 use super::path::Name;
 use super::problem::{Problem, shown};
 use super::query::{Query, nearest};
-use super::show::{self, Show};
+use super::show;
 use super::view;
 use crate::catalogue::{Definitions, Entry};
 
@@ -37,7 +39,7 @@ pub(super) async fn one(
     let snapshot = desk.app.engine.snapshot();
     let mut shown = definition(entry, &snapshot);
     let last = desk.read(move |archive| archive.last_ended(&name)).await?;
-    shown.last_ended = last.map(|row| Show::new(snapshot).job(row));
+    shown.last_ended = last.map(|row| desk.show().job(row));
     Ok(Json(shown))
 }
 
@@ -108,7 +110,11 @@ fn retry(policy: &RetryPolicy) -> view::Retry {
     }
 }
 
+/// How many of its jobs wait, by reason.
 fn waiting(revision: Revision, snapshot: &Snapshot) -> Vec<view::Waiting> {
-    let of_it = snapshot.waiting.iter().filter(|(waiting, ..)| *waiting == revision);
-    of_it.map(|(_, reason, count)| view::Waiting { reason: show::pending(*reason), count: *count }).collect()
+    let mut counts: BTreeMap<PendingReason, u64> = BTreeMap::new();
+    for waiting in snapshot.waiting.iter().filter(|waiting| waiting.revision == revision) {
+        *counts.entry(waiting.reason).or_default() += waiting.count;
+    }
+    counts.into_iter().map(|(reason, count)| view::Waiting { reason: show::pending(reason), count }).collect()
 }

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use axum::http::HeaderValue;
+use protocol::order::Intervals;
 use tokio::sync::{Mutex, Semaphore};
 use tokio_util::sync::CancellationToken;
 
@@ -29,6 +30,8 @@ pub struct App {
     pub catalogue: Arc<Catalogue>,
     /// Where they come from.
     pub jobs_file: PathBuf,
+    /// What it is read with: the times that workers keep.
+    pub intervals: Intervals,
     /// What containers wrote.
     pub logs: Arc<Logs>,
     /// Who may ask for what.
@@ -46,6 +49,7 @@ pub(super) struct Desk {
     pub(super) app: App,
     reads: Arc<Semaphore>,
     large_bodies: Semaphore,
+    study: Arc<Semaphore>,
     /// Held while the definitions are replaced, so that engine and catalogue take turns in the same order.
     pub(super) reloading: Mutex<()>,
     started: u32,
@@ -58,6 +62,7 @@ impl Desk {
             app,
             reads: Arc::new(Semaphore::new(READS_MAX)),
             large_bodies: Semaphore::new(LARGE_BODIES_MIB_MAX),
+            study: Arc::new(Semaphore::new(1)),
             reloading: Mutex::new(()),
             started: rand::random(),
             requests: AtomicU64::new(0),
@@ -106,6 +111,24 @@ impl Desk {
         Ok(room)
     }
 
+    /// Reads a large body: off the async threads, since it takes up to a second, and one at a time, since it takes a whole core.
+    ///
+    /// # Errors
+    /// Those of `work`.
+    pub(super) async fn study<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> Result<T, Problem> + Send + 'static,
+    ) -> Result<T, Problem> {
+        let turn = Arc::clone(&self.study).acquire_owned().await;
+        tokio::task::spawn_blocking(move || {
+            let result = work();
+            drop(turn);
+            result
+        })
+        .await
+        .unwrap_or_else(|error| Err(Problem::internal(error)))
+    }
+
     /// Refuses what would change something while the server leaves.
     ///
     /// # Errors
@@ -117,15 +140,24 @@ impl Desk {
         }
     }
 
+    /// Refuses new jobs while the disk has no room.
+    ///
+    /// # Errors
+    /// `storage_low`.
+    pub(super) fn must_have_room(&self) -> Result<(), Problem> {
+        match self.app.storage.is_low() {
+            true => Err(Problem::new(Code::StorageLow, "there is no room for new jobs").retry_after(60)),
+            false => Ok(()),
+        }
+    }
+
     /// Refuses new jobs while the server leaves, or its disk has no room or does not answer.
     ///
     /// # Errors
     /// `draining`, `storage_low`, `busy`.
     pub(super) fn may_accept(&self) -> Result<(), Problem> {
         self.must_stay()?;
-        if self.app.storage.is_low() {
-            return Err(Problem::new(Code::StorageLow, "there is no room for new jobs").retry_after(60));
-        }
+        self.must_have_room()?;
         if self.app.engine.is_stalled() {
             return Err(Problem::new(Code::Busy, "the disk has not answered for seconds").retry_after(5));
         }

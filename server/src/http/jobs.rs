@@ -1,4 +1,4 @@
-//! Jobs that exist: the list, one of them, and the wish to end it.
+//! Jobs that exist: the list, one of them, and the wishes to end it and to let it go on.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,7 +17,6 @@ use super::desk::Desk;
 use super::path::Id;
 use super::problem::{Problem, shown};
 use super::query::{Query, wrong};
-use super::show::Show;
 use super::view;
 use crate::listener::Peer;
 use crate::store::{JOBS_MAX, JobFilter, JobRecord};
@@ -31,7 +30,7 @@ pub(super) async fn list(State(desk): State<Arc<Desk>>, uri: Uri) -> Result<Resp
     let more = rows.len() > limit;
     rows.truncate(limit);
     let next = rows.last().filter(|_| more).map(|row| next_page(&desk, &uri, row.job));
-    let show = Show::new(desk.app.engine.snapshot());
+    let show = desk.show();
     let jobs: Vec<view::Job> = rows.into_iter().map(|row| show.job(row)).collect();
     let mut response = Json(jobs).into_response();
     if let Some(link) = next.and_then(|link| HeaderValue::try_from(link).ok()) {
@@ -54,7 +53,7 @@ pub(super) async fn one(
         until_ended(&desk, job, patience).await;
         record = find(&desk, job).await?;
     }
-    Ok(Json(Show::new(desk.app.engine.snapshot()).full(record)))
+    Ok(Json(desk.show().full(record)))
 }
 
 pub(super) async fn cancel(
@@ -63,11 +62,7 @@ pub(super) async fn cancel(
     request: Request,
 ) -> Result<Response, Problem> {
     let job = JobId(id);
-    let by = match request.extensions().get::<Peer>() {
-        Some(peer) => format!("http {}", peer.address.ip()),
-        None => "http".to_owned(),
-    };
-    let status = match desk.app.engine.cancel(job, by).await? {
+    let status = match desk.app.engine.cancel(job, author(&request)).await? {
         Answer::Cancelling(state) if state.has_ended() => StatusCode::OK,
         Answer::Cancelling(_) => StatusCode::ACCEPTED,
         Answer::Rejected(Rejection::NotLive) => return cancelled_before(&desk, job).await,
@@ -75,8 +70,32 @@ pub(super) async fn cancel(
         answer => return Err(unexpected(&answer)),
     };
     let record = find(&desk, job).await?;
-    let full = Show::new(desk.app.engine.snapshot()).full(record);
+    let full = desk.show().full(record);
     Ok((status, Json(full)).into_response())
+}
+
+pub(super) async fn release(
+    State(desk): State<Arc<Desk>>,
+    Id(id): Id,
+    request: Request,
+) -> Result<Json<view::FullJob>, Problem> {
+    let job = JobId(id);
+    match desk.app.engine.release(job, author(&request)).await? {
+        Answer::Done => {}
+        Answer::Rejected(Rejection::NotLive) => return Err(finished(&find(&desk, job).await?)),
+        Answer::Rejected(rejection) => return Err(rejection.into()),
+        answer => return Err(unexpected(&answer)),
+    }
+    let record = find(&desk, job).await?;
+    Ok(Json(desk.show().full(record)))
+}
+
+/// Who asks, for the record.
+fn author(request: &Request) -> String {
+    match request.extensions().get::<Peer>() {
+        Some(peer) => format!("http {}", peer.address.ip()),
+        None => "http".to_owned(),
+    }
 }
 
 /// Waits until a job has ended, but not longer than this, nor for a server that leaves or is too busy to tell.
@@ -93,9 +112,11 @@ pub(super) async fn until_ended(desk: &Desk, job: JobId, patience: Duration) {
 /// # Errors
 /// `job_not_found`.
 pub(super) async fn find(desk: &Desk, job: JobId) -> Result<JobRecord, Problem> {
-    desk.read(move |archive| archive.job(job))
-        .await?
-        .ok_or_else(|| Problem::new(Code::JobNotFound, format!("there is no job {job}")))
+    desk.read(move |archive| archive.job(job)).await?.ok_or_else(|| {
+        Problem::new(Code::JobNotFound, format!("there is no job {job}")).hint(
+            "if there was one, it has been removed: ended jobs are kept for a limited time (--keep-jobs)",
+        )
+    })
 }
 
 /// The engine said something that makes no sense here.
@@ -110,13 +131,17 @@ struct Unexpected(String);
 /// Cancelling twice is no mistake; cancelling what ended by itself comes too late.
 async fn cancelled_before(desk: &Desk, job: JobId) -> Result<Response, Problem> {
     let record = find(desk, job).await?;
-    let state = record.row.state;
-    if state == JobState::Cancelled {
-        let full = Show::new(desk.app.engine.snapshot()).full(record);
+    if record.row.state == JobState::Cancelled {
+        let full = desk.show().full(record);
         return Ok(Json(full).into_response());
     }
-    Err(Problem::new(Code::AlreadyFinished, format!("job {job} has ended as {}", state.name()))
-        .state(state.name()))
+    Err(finished(&record))
+}
+
+/// What is wanted of a job comes too late.
+fn finished(record: &JobRecord) -> Problem {
+    let (job, state) = (record.row.job, record.row.state.name());
+    Problem::new(Code::AlreadyFinished, format!("job {job} has ended as {state}")).state(state)
 }
 
 fn filter(desk: &Desk, mut query: Query) -> Result<JobFilter, Problem> {

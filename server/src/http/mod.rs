@@ -4,20 +4,27 @@
 //! bounded number of blocking reads, and from the published snapshot. `view` holds the shapes of all answers, `front` what is done
 //! for every request. `docs/http-api.md` is the interface in prose.
 
+mod batch;
 mod body;
 pub mod code;
 mod cursor;
 mod definitions;
 mod desk;
+mod explain;
 mod front;
+#[cfg(any(test, fuzzing))]
+pub mod fuzz;
 mod health;
 mod jobs;
+mod key;
+mod labels;
 mod output;
 mod path;
 pub mod problem;
 mod query;
 mod reload;
 mod show;
+mod story;
 mod submit;
 pub mod view;
 mod wanted;
@@ -39,8 +46,10 @@ pub fn router(app: App, workers: Router) -> Router {
     let desk = Arc::new(Desk::new(app));
     let inner = Router::new()
         .route("/api/jobs/{name}", post(submit::one).get(jobs::one))
-        .route("/api/jobs", post(submit::many).get(jobs::list))
+        .route("/api/jobs", post(batch::many).get(jobs::list))
+        .route("/api/jobs/{id}/explain", get(explain::job))
         .route("/api/jobs/{id}/cancel", post(jobs::cancel))
+        .route("/api/jobs/{id}/release", post(jobs::release))
         .route("/api/jobs/{id}/retry", post(submit::again))
         .route("/api/jobs/{id}/logs", get(output::of_job))
         .route("/api/workers", get(workers::list))

@@ -249,13 +249,33 @@ impl From<Rejection> for Problem {
             )
             .field("Idempotency-Key")
             .hint("use a new key for a new request"),
-            Rejection::KeyReadingTooOld => Self::from(Busy),
+            Rejection::KeyReadingTooOld | Rejection::Crowded => Self::from(Busy),
             Rejection::NoWorker(reason) => Self::new(Code::NoWorker, pending_text(reason)).retry_after(5),
             Rejection::NotLive => Self::new(Code::JobNotFound, "there is no such job"),
+            Rejection::NothingToRelease(state) => Self::new(
+                Code::NothingToRelease,
+                format!("the job is {} on a worker that answers for it", state.name()),
+            )
+            .state(state.name())
+            .hint("to end it, cancel it"),
             Rejection::UnknownWorker => Self::new(Code::UnknownWorker, "there is no such worker"),
+            Rejection::RefusedBefore => Self::new(
+                Code::RefusedByStore,
+                "what this request leads to was refused twice by the server's store",
+            )
+            .hint("the server's operator finds more in its log and its data directory"),
+            Rejection::TooManyLabels => {
+                Self::new(Code::TooLong, "a worker has at most 64 labels that are set here").field("labels")
+            }
+            Rejection::WorkerAway => Self::new(Code::WorkerAway, "it is not connected, and cannot be told")
+                .hint("ask again when it is back"),
+            Rejection::NotUnmanaged => {
+                Self::new(Code::UnknownAttempt, "it has no such attempt that this server never gave")
+                    .hint("'unmanaged' of the worker lists them")
+            }
             Rejection::WorkerConnected => {
-                Self::new(Code::WorkerConnected, "a connected worker cannot be forgotten")
-                    .hint("stop it, or drain it, first")
+                Self::new(Code::WorkerConnected, "it is connected, or still has attempts")
+                    .hint("stop it, or drain it, first; what waits for it can be released")
             }
         }
     }
@@ -267,12 +287,19 @@ pub const fn pending_text(reason: PendingReason) -> &'static str {
     match reason {
         PendingReason::NotDue => "it is not due yet",
         PendingReason::NoWorker => "no worker is connected",
+        PendingReason::PinnedWorkerAway => {
+            "it may only run where its last attempt was (retry.on: same), and that worker is not connected"
+        }
         PendingReason::NoRuntime => "workers are connected, but none offers its runtime",
         PendingReason::Cordoned => "the workers that could run it are cordoned or draining",
-        PendingReason::Excluded => "the workers that could run it have recently failed to start it",
+        PendingReason::Excluded => {
+            "the workers that could run it have refused it, or failed to start it: its attempts tell why"
+        }
         PendingReason::Busy => "the slots and backlogs of all workers that could run it are taken",
         PendingReason::Soon => "it is about to be placed",
-        PendingReason::Quarantined => "it is held because it kept losing its workers",
+        PendingReason::Quarantined => {
+            "it is held because it kept losing its workers: release it, or cancel it"
+        }
     }
 }
 

@@ -26,10 +26,11 @@ pub(super) async fn reload(
     Query::of(&parts.uri)?.finish()?;
     body::read(body, 0, body::PATIENCE).await?;
     let _turn = desk.reloading.lock().await;
-    let file = desk.app.jobs_file.clone();
+    let (file, intervals) = (desk.app.jobs_file.clone(), desk.app.intervals);
     let loaded = desk
         .block(move || {
-            let loaded = jobs_file::load(&file, &Environment::of_process());
+            let environment = Environment::of_process().with_intervals(intervals);
+            let loaded = jobs_file::load(&file, &environment);
             loaded.and_then(LoadedFile::require_jobs).map_err(refused)
         })
         .await?;

@@ -1,37 +1,53 @@
-//! From rows and facts to what is shown: jobs, with why they wait and what has happened to them.
+//! From rows and facts to what is shown: jobs, with why they wait. What has happened to them is told in `story`.
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
 
-use protocol::JobId;
-use protocol::report::{Outcome, Phase};
+use protocol::order::StopCause;
+use protocol::report::Phase;
+use protocol::{JobId, Revision, WorkerId};
+use scheduler::definition::OnLost;
 use scheduler::job::State;
 use scheduler::snapshot::{Snapshot, WorkerState};
-use scheduler::step::{Note, PendingReason};
+use scheduler::step::PendingReason;
 
+use super::desk::Desk;
 use super::problem::pending_text;
-use super::view::{self, Time, WorkerRef};
+use super::story::{Story, worker_of};
+use super::view::{self, Time};
+use crate::catalogue::Definitions;
 use crate::store::{AttemptRow, JobRecord, JobRow};
 
 /// Shows jobs against the facts of one moment.
 pub(super) struct Show {
     snapshot: Arc<Snapshot>,
     phases: HashMap<JobId, Phase>,
+    /// What jobs of a revision wait for that any worker may run, or only this one.
+    waiting: HashMap<(Revision, Option<WorkerId>), PendingReason>,
+    definitions: Arc<Definitions>,
+    lease: Duration,
+}
+
+impl Desk {
+    /// Shows jobs against the facts of this moment.
+    pub(super) fn show(&self) -> Show {
+        let snapshot = self.app.engine.snapshot();
+        let phases = snapshot.phases.iter().copied().collect();
+        let waiting = snapshot.waiting.iter().map(|it| ((it.revision, it.pinned_to), it.reason)).collect();
+        let definitions = self.app.catalogue.current();
+        Show { snapshot, phases, waiting, definitions, lease: self.app.intervals.lease }
+    }
 }
 
 impl Show {
-    pub(super) fn new(snapshot: Arc<Snapshot>) -> Self {
-        let phases = snapshot.phases.iter().copied().collect();
-        Self { snapshot, phases }
-    }
-
     /// A job as lists show it.
     pub(super) fn job(&self, row: JobRow) -> view::Job {
         let attempt = row.attempt.as_ref();
-        let live = attempt.filter(|attempt| attempt.ended_at.is_none() && !row.state.has_ended());
+        let live = live(&row);
         view::Job {
             stopping: live.and_then(|attempt| attempt.stopping).map(|cause| cause.name().into()),
-            pending_reason: self.pending(&row).map(pending),
+            pending_reason: self.waits_for(&row),
             phase: (row.state == State::Assigned).then(|| self.phase(row.job)).flatten(),
             worker_unreachable_since: live.and_then(|attempt| self.unreachable_since(attempt)),
             priority: row.priority,
@@ -54,19 +70,60 @@ impl Show {
 
     /// A job with its whole story.
     pub(super) fn full(&self, record: JobRecord) -> view::FullJob {
-        let JobRecord { row, body, past, notes } = record;
+        let JobRecord { row, body, past, notes, late_left_out, retry_of_removed } = record;
         let attempts: Vec<AttemptRow> = past.into_iter().chain(row.attempt.clone()).collect();
+        let story = Story { row: &row, attempts: &attempts, notes: &notes };
         let result = attempts.last().and_then(|attempt| attempt.result.as_deref());
         view::FullJob {
             args: body.args,
             environment: body.environment.into_iter().map(|(name, _)| name).collect(),
             // What a program left that is no JSON is shown as the text that it is.
             result: result.map(|text| serde_json::from_str(text).unwrap_or_else(|_| text.into())),
-            timeline: timeline(&row, &attempts, &notes),
-            late_reports: notes.iter().filter_map(late_report).collect(),
-            attempts: attempts.into_iter().map(attempt).collect(),
+            timeline: story.timeline(),
+            late_reports: story.late_reports(),
+            late_reports_left_out: (late_left_out > 0).then_some(late_left_out),
+            retry_of_removed,
+            attempts: story.attempts(),
             job: self.job(row),
         }
+    }
+
+    /// What it waits for: its time, a place, a person, or a worker that does not answer.
+    pub(super) fn waits_for(&self, row: &JobRow) -> Option<view::Reason> {
+        match self.pending(row) {
+            Some(PendingReason::NotDue) => {
+                let what = match row.attempts.0 {
+                    0 => "it".to_owned(),
+                    past => format!("its attempt {}", past + 1),
+                };
+                let text = format!("{what} is not due before {}", Time(row.due_at)).into();
+                Some(view::Reason { text, ..pending(PendingReason::NotDue) })
+            }
+            Some(reason) => Some(pending(reason)),
+            None => self.absence(row, live(row)?),
+        }
+    }
+
+    /// That its worker is silent, for how long that is borne, and what comes then.
+    fn absence(&self, row: &JobRow, attempt: &AttemptRow) -> Option<view::Reason> {
+        let since = self.unreachable_since(attempt)?;
+        let then = self.definitions.find_revision(row.revision).map(|entry| {
+            let loss = &entry.definition.loss;
+            // It is counted from when the worker was last heard of: that is a lease ago.
+            let given_up = Time(since.0 - self.lease + entry.definition.patience());
+            let becomes = match loss.on_lost {
+                _ if attempt.stopping == Some(StopCause::Cancel) => "is cancelled",
+                OnLost::Retry => "is tried again",
+                OnLost::Fail => "ends as lost",
+                OnLost::Wait => {
+                    return "; it is waited for, until it is back or somebody releases the job".into();
+                }
+            };
+            format!("; about {given_up} its attempt is given up, and the job {becomes}")
+        });
+        let text =
+            format!("its worker has been unreachable since {since}{}", then.unwrap_or_default()).into();
+        Some(view::Reason { code: "worker_unreachable".into(), text })
     }
 
     fn pending(&self, row: &JobRow) -> Option<PendingReason> {
@@ -74,30 +131,43 @@ impl Show {
             State::Scheduled => Some(PendingReason::NotDue),
             State::Quarantined => Some(PendingReason::Quarantined),
             State::Queued => {
-                let known = self.snapshot.waiting.iter().find(|(revision, ..)| *revision == row.revision);
-                Some(known.map_or(PendingReason::Soon, |(_, reason, _)| *reason))
+                // Only where jobs are pinned to the worker of their last attempt is there a lane of its own for them.
+                let last = row.attempt.as_ref().map(|attempt| attempt.worker);
+                let pinned = last.and_then(|last| self.waiting.get(&(row.revision, Some(last))));
+                let reason = pinned.or_else(|| self.waiting.get(&(row.revision, None)));
+                Some(reason.copied().unwrap_or(PendingReason::Soon))
             }
             _ => None,
         }
     }
 
     fn phase(&self, job: JobId) -> Option<view::Phase> {
-        let (name, percent) = match *self.phases.get(&job)? {
-            Phase::Backlog => ("backlog", None),
-            Phase::Pulling { percent } => ("pulling", percent),
-            Phase::Starting => ("starting", None),
-            Phase::Running => ("running", None),
-            Phase::Stopping => ("stopping", None),
-            Phase::Ended => ("ended", None),
-            Phase::Unknown => return None,
-        };
-        Some(view::Phase { name: name.into(), percent })
+        phase(*self.phases.get(&job)?)
     }
 
     fn unreachable_since(&self, attempt: &AttemptRow) -> Option<Time> {
         let worker = self.snapshot.workers.iter().find(|worker| worker.id == attempt.worker)?;
-        (worker.state == WorkerState::Unreachable).then_some(Time(worker.since))
+        matches!(worker.state, WorkerState::Unreachable | WorkerState::Cloned).then_some(Time(worker.since))
     }
+}
+
+/// Its current attempt, if it is on a worker.
+fn live(row: &JobRow) -> Option<&AttemptRow> {
+    row.attempt.as_ref().filter(|attempt| attempt.ended_at.is_none() && !row.state.has_ended())
+}
+
+/// Where an attempt stands on its worker, if that is known.
+pub(super) fn phase(phase: Phase) -> Option<view::Phase> {
+    let (name, percent) = match phase {
+        Phase::Backlog => ("backlog", None),
+        Phase::Pulling { percent } => ("pulling", percent),
+        Phase::Starting => ("starting", None),
+        Phase::Running => ("running", None),
+        Phase::Stopping => ("stopping", None),
+        Phase::Ended => ("ended", None),
+        Phase::Unknown => return None,
+    };
+    Some(view::Phase { name: name.into(), percent })
 }
 
 /// A job of which little more than the state is known.
@@ -143,99 +213,4 @@ pub(super) fn last_line(row: &JobRow) -> String {
         _ => format!(", {}", row.reason),
     };
     format!("longshore: job {} {}{how}", row.job, row.state.name())
-}
-
-fn worker_of(attempt: &AttemptRow) -> WorkerRef {
-    WorkerRef { id: attempt.worker.0, name: attempt.worker_name.to_string() }
-}
-
-fn attempt(row: AttemptRow) -> view::Attempt {
-    view::Attempt {
-        number: row.number.0,
-        fence: row.fence.0,
-        worker: worker_of(&row),
-        assigned_at: Time(row.assigned_at),
-        started_at: row.started_at.map(Time),
-        ended_at: row.ended_at.map(Time),
-        ran_ms: row.started_at.zip(row.ended_at).map(|(from, to)| view::millis(to.since(from))),
-        container: row.container,
-        stopping: row.stopping.map(|cause| cause.name().into()),
-        outcome: row.outcome.map(|outcome| outcome.name().into()),
-        released: row.released.map(|cause| cause.name().into()),
-        exit_code: row.exit_code,
-        message: row.message,
-        output: row
-            .ended_at
-            .map(|_| view::OutputBytes { stdout_bytes: row.output.stdout, stderr_bytes: row.output.stderr }),
-    }
-}
-
-fn timeline(
-    row: &JobRow,
-    attempts: &[AttemptRow],
-    notes: &[(protocol::Timestamp, Note)],
-) -> Vec<view::Event> {
-    let event =
-        |at, name: &'static str| view::Event { at: Time(at), event: name.into(), ..view::Event::default() };
-    let mut events = vec![event(row.created_at, "accepted")];
-    for attempt in attempts {
-        let of = |mut event: view::Event, text: String| {
-            event.attempt = Some(attempt.number.0);
-            event.worker = Some(worker_of(attempt));
-            event.text = text;
-            event
-        };
-        events.push(of(event(attempt.assigned_at, "assigned"), String::new()));
-        if let Some(at) = attempt.started_at {
-            events.push(of(event(at, "started"), attempt.container.clone()));
-        }
-        if let Some((at, outcome)) = attempt.ended_at.zip(attempt.outcome) {
-            events.push(of(event(at, "attempt_ended"), ending(attempt, outcome)));
-        }
-    }
-    let number_of =
-        |fence| attempts.iter().find(|attempt| attempt.fence == fence).map(|attempt| attempt.number.0);
-    for (at, note) in notes {
-        events.push(match note {
-            Note::CancelRequested { by } => {
-                view::Event { text: format!("by {by}"), ..event(*at, "cancel_requested") }
-            }
-            Note::LateReport { token, worker, said } => view::Event {
-                attempt: number_of(token.fence),
-                worker: Some(WorkerRef { id: worker.0, name: String::new() }),
-                text: said.clone(),
-                ..event(*at, "late_report")
-            },
-            Note::Unreachable { token, worker } => view::Event {
-                attempt: number_of(token.fence),
-                worker: Some(WorkerRef { id: worker.0, name: String::new() }),
-                ..event(*at, "worker_unreachable")
-            },
-            Note::Revived { token, worker } => view::Event {
-                attempt: number_of(token.fence),
-                worker: Some(WorkerRef { id: worker.0, name: String::new() }),
-                ..event(*at, "worker_returned")
-            },
-        });
-    }
-    events.sort_by_key(|event| event.at);
-    // Its end comes last, also where a clock has stepped back.
-    if let Some(at) = row.ended_at {
-        events.push(view::Event { text: row.reason.clone(), ..event(at, row.state.name()) });
-    }
-    events
-}
-
-fn ending(attempt: &AttemptRow, outcome: Outcome) -> String {
-    match (attempt.exit_code, attempt.released) {
-        (_, Some(cause)) => format!("{}, {}", outcome.name(), cause.name()),
-        (Some(code), None) => format!("{}, exit {code}", outcome.name()),
-        (None, None) if attempt.message.is_empty() => outcome.name().to_owned(),
-        (None, None) => format!("{}: {}", outcome.name(), attempt.message),
-    }
-}
-
-fn late_report((at, note): &(protocol::Timestamp, Note)) -> Option<view::LateReport> {
-    let Note::LateReport { token, worker, said } = note else { return None };
-    Some(view::LateReport { at: Time(*at), fence: token.fence.0, worker: worker.0, said: said.clone() })
 }

@@ -1,16 +1,17 @@
 //! Workers: who is there, and what an operator may do with them.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Json;
 use axum::extract::{Request, State};
 use axum::http::{StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
-use protocol::WorkerId;
 use protocol::report::Availability;
 use protocol::wire::SLOTS_MAX;
+use protocol::{ClusterId, Fence, JobId, WorkerId};
 use scheduler::input::Operation;
-use scheduler::snapshot::{WorkerFacts, WorkerState};
+use scheduler::snapshot::WorkerFacts;
 use scheduler::step::{Answer, WorkerRow};
 use serde::Deserialize;
 
@@ -18,9 +19,11 @@ use super::body;
 use super::code::Code;
 use super::desk::Desk;
 use super::jobs::unexpected;
+use super::labels::{self, Labels};
 use super::path::{Id, IdAndVerb};
 use super::problem::{Problem, shown};
-use super::query::Query;
+use super::query::{self, Query};
+use super::show;
 use super::view::{self, Time};
 
 pub(super) async fn list(
@@ -31,7 +34,8 @@ pub(super) async fn list(
     let all = query.switch("all")?;
     query.finish()?;
     let snapshot = desk.app.engine.snapshot();
-    let mut workers: Vec<view::Worker> = snapshot.workers.iter().map(at_work).collect();
+    let mut workers: Vec<view::Worker> =
+        snapshot.workers.iter().map(|it| at_work(it, snapshot.cluster)).collect();
     if all {
         let rows = desk.read(|archive| archive.workers()).await?;
         let known = |row: &WorkerRow| snapshot.workers.iter().any(|worker| worker.id == row.worker);
@@ -49,7 +53,8 @@ pub(super) async fn one(State(desk): State<Arc<Desk>>, Id(id): Id) -> Result<Jso
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Wish {
-    slots: u32,
+    slots: Option<u32>,
+    labels: Option<Labels>,
 }
 
 pub(super) async fn change(
@@ -59,54 +64,80 @@ pub(super) async fn change(
 ) -> Result<Response, Problem> {
     let (parts, body) = request.into_parts();
     let wish: Wish = body::json(&parts.headers, body).await?;
-    if !(1..=SLOTS_MAX).contains(&wish.slots) {
-        let detail = format!("{} is not within 1 to {SLOTS_MAX}", wish.slots);
+    let slots = wish.slots.map(slots).transpose()?;
+    let labels = wish.labels.map(Labels::checked).transpose()?;
+    // Labels first: only they can still be refused, and then nothing has changed.
+    let mut operations = labels.into_iter().chain(slots);
+    let (first, second) = (operations.next(), operations.next());
+    let Some(first) = first else {
+        return Err(Problem::new(Code::MissingField, "nothing is to be changed: there are slots and labels"));
+    };
+    let response = perform(&desk, WorkerId(id), first).await?;
+    match second {
+        Some(second) => perform(&desk, WorkerId(id), second).await,
+        None => Ok(response),
+    }
+}
+
+fn slots(slots: u32) -> Result<Operation, Problem> {
+    if !(1..=SLOTS_MAX).contains(&slots) {
+        let detail = format!("{slots} is not within 1 to {SLOTS_MAX}");
         return Err(Problem::new(Code::OutOfRange, detail)
             .field("slots")
             .hint("to give a worker nothing more, cordon it"));
     }
-    perform(&desk, WorkerId(id), Operation::Slots(wish.slots)).await
+    Ok(Operation::Slots(slots))
 }
 
 pub(super) async fn operate(
     State(desk): State<Arc<Desk>>,
     IdAndVerb(id, verb): IdAndVerb,
+    uri: Uri,
 ) -> Result<Response, Problem> {
+    let mut query = Query::of(&uri)?;
     let operation = match verb.as_str() {
         "cordon" => Operation::Cordon,
         "uncordon" => Operation::Uncordon,
-        "drain" => Operation::Drain,
+        "drain" => Operation::Drain(query.duration("deadline", DRAIN_MAX)?),
         "forget" => Operation::Forget,
+        "stop-unmanaged" => stop_unmanaged(&mut query)?,
         other => {
             return Err(Problem::new(
                 Code::NotFound,
                 format!("\"{}\" is nothing that can be done with a worker", shown(other)),
             )
-            .hint("the verbs are cordon, uncordon, drain and forget"));
+            .hint("the verbs are cordon, uncordon, drain, forget and stop-unmanaged"));
         }
     };
+    query.finish()?;
     perform(&desk, WorkerId(id), operation).await
+}
+
+/// Which of the attempts that were never given here: all, or the one that is named by its job and its fence.
+fn stop_unmanaged(query: &mut Query) -> Result<Operation, Problem> {
+    match (query.number("job")?, query.number("fence")?) {
+        (None, None) => Ok(Operation::StopUnmanaged(None)),
+        (Some(job), Some(fence)) => Ok(Operation::StopUnmanaged(Some((JobId(job), Fence(fence))))),
+        (Some(_), None) => Err(query::wrong("fence", "an attempt is named by its job and its fence")),
+        (None, Some(_)) => Err(query::wrong("job", "an attempt is named by its job and its fence")),
+    }
 }
 
 async fn perform(desk: &Desk, worker: WorkerId, operation: Operation) -> Result<Response, Problem> {
     match desk.app.engine.operate(worker, operation.clone()).await? {
-        Answer::Done => {}
+        Answer::Done => {
+            // Nowhere else is it written down: there may be no job that it could be kept with.
+            if let Operation::StopUnmanaged(which) = &operation {
+                tracing::warn!(%worker, ?which, "an operator has attempts stopped that were never given here");
+            }
+        }
         Answer::Rejected(rejection) => return Err(rejection.into()),
         answer => return Err(unexpected(&answer)),
     }
     if operation == Operation::Forget {
         return Ok(StatusCode::NO_CONTENT.into_response());
     }
-    let mut shown = find(desk, worker).await?;
-    // It is done, whether or not the snapshot shows it already.
-    match operation {
-        Operation::Cordon => shown.cordoned = true,
-        Operation::Uncordon => shown.cordoned = false,
-        Operation::Drain if shown.connected => shown.state = WorkerState::Draining.name().into(),
-        Operation::Slots(slots) => shown.slots = slots,
-        Operation::Drain | Operation::Forget => {}
-    }
-    Ok(Json(shown).into_response())
+    Ok(Json(find(desk, worker).await?).into_response())
 }
 
 async fn find(desk: &Desk, id: WorkerId) -> Result<view::Worker, Problem> {
@@ -116,7 +147,8 @@ async fn find(desk: &Desk, id: WorkerId) -> Result<view::Worker, Problem> {
     let live = snapshot.workers.iter().find(|worker| worker.id == id);
     let shown = match (live, row) {
         (Some(facts), row) => {
-            view::Worker { joined_at: row.map(|row| Time(row.joined_at)), ..at_work(facts) }
+            let joined_at = row.map(|row| Time(row.joined_at));
+            view::Worker { joined_at, ..at_work(facts, snapshot.cluster) }
         }
         (None, Some(row)) => view::Worker { joined_at: Some(Time(row.joined_at)), ..gone(row) },
         (None, None) => return Err(Problem::new(Code::UnknownWorker, format!("there is no worker {id}"))),
@@ -124,7 +156,7 @@ async fn find(desk: &Desk, id: WorkerId) -> Result<view::Worker, Problem> {
     Ok(shown)
 }
 
-fn at_work(facts: &WorkerFacts) -> view::Worker {
+fn at_work(facts: &WorkerFacts, cluster: ClusterId) -> view::Worker {
     view::Worker {
         id: facts.id.0,
         name: facts.name.to_string(),
@@ -132,12 +164,14 @@ fn at_work(facts: &WorkerFacts) -> view::Worker {
         connected: facts.session.is_some(),
         state: facts.state.name().into(),
         cordoned: facts.cordoned,
+        drain_deadline: facts.drain_deadline.map(Time),
         slots: facts.slots,
         busy: facts.busy,
         backlog: facts.backlog,
         queued: facts.queued,
         since: Time(facts.since),
-        labels: facts.labels.iter().cloned().collect(),
+        labels: labels::laid_over(&facts.own_labels, &facts.set_labels),
+        labels_set: facts.set_labels.iter().cloned().collect(),
         runtimes: facts
             .runtimes
             .iter()
@@ -152,18 +186,38 @@ fn at_work(facts: &WorkerFacts) -> view::Worker {
             .collect(),
         version: facts.version.clone(),
         address: facts.address.clone(),
+        unmanaged: facts
+            .unmanaged
+            .iter()
+            .take(UNMANAGED_SHOWN)
+            .map(|(token, phase)| view::Unmanaged {
+                job: token.job.0,
+                fence: token.fence.0,
+                container: token.container_name(cluster),
+                phase: show::phase(*phase),
+            })
+            .collect(),
+        copies: facts.copies.clone(),
         joined_at: None,
     }
 }
+
+/// More than a person looks at one by one.
+const UNMANAGED_SHOWN: usize = 1_000;
 
 fn gone(row: &WorkerRow) -> view::Worker {
     view::Worker {
         id: row.worker.0,
         name: row.name.to_string(),
-        state: "gone".into(),
+        state: if row.drain.is_some() { "drained".into() } else { "gone".into() },
         cordoned: row.cordoned,
         slots: row.slots.unwrap_or_default(),
+        labels: row.labels.iter().cloned().collect(),
+        labels_set: row.labels.iter().cloned().collect(),
         since: Time(row.seen_at),
         ..view::Worker::default()
     }
 }
+
+/// A drain that may take longer needs no deadline.
+const DRAIN_MAX: Duration = Duration::from_secs(30 * 24 * 60 * 60);

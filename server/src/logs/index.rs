@@ -98,10 +98,13 @@ impl Summary {
             lowest: JobId(u64_at(rest, 8)),
             highest: JobId(u64_at(rest, 16)),
         };
-        let is_whole = magic == MAGIC
-            && file.metadata().ok()?.len()
-                == summary.places_at() + u64::from(summary.records) * PLACE_BYTES as u64;
+        let is_whole = magic == MAGIC && file.metadata().ok()?.len() == summary.index_bytes();
         is_whole.then_some(summary)
+    }
+
+    /// How large the index is.
+    pub(super) const fn index_bytes(&self) -> u64 {
+        self.places_at() + self.records as u64 * PLACE_BYTES as u64
     }
 
     const fn places_at(&self) -> u64 {
@@ -115,23 +118,54 @@ impl Summary {
 
     /// The records of an attempt in a sealed segment; nothing if it has none there.
     pub(super) fn find(self, index: File, attempt: Attempt) -> io::Result<Option<Places>> {
+        let at = self.first_from(&index, attempt)?;
+        if at == u64::from(self.attempts) {
+            return Ok(None);
+        }
+        let entry = entry(&index, at)?;
+        if attempt_of(&entry) != attempt {
+            return Ok(None);
+        }
+        let base = self.places_at() + u64::from(u32_at(&entry, 16)) * PLACE_BYTES as u64;
+        Ok(Some(Places { index, base, count: u32_at(&entry, 20) as usize }))
+    }
+
+    /// Jobs that have anything in the segment, the highest first, from one of them down.
+    pub(super) fn jobs(self, index: &File, highest: JobId, count: usize) -> io::Result<Vec<JobId>> {
+        let end =
+            self.first_from(index, Attempt { job: JobId(highest.0.saturating_add(1)), fence: Fence(0) })?;
+        let begin = end.saturating_sub(count as u64);
+        let mut bytes = vec![0; usize::try_from(end - begin).unwrap_or(usize::MAX) * ATTEMPT_BYTES];
+        index.read_exact_at(&mut bytes, entry_at(begin))?;
+        let mut jobs: Vec<JobId> =
+            bytes.chunks_exact(ATTEMPT_BYTES).rev().map(|entry| attempt_of(entry).job).collect();
+        jobs.dedup();
+        Ok(jobs)
+    }
+
+    /// The place in the list of attempts of the first that is not lower than this one.
+    fn first_from(self, index: &File, attempt: Attempt) -> io::Result<u64> {
         let (mut low, mut high) = (0, u64::from(self.attempts));
         while low < high {
             let middle = u64::midpoint(low, high);
-            let mut entry = [0; ATTEMPT_BYTES];
-            index.read_exact_at(&mut entry, HEADER_BYTES as u64 + middle * ATTEMPT_BYTES as u64)?;
-            let there = Attempt { job: JobId(u64_at(&entry, 0)), fence: Fence(u64_at(&entry, 8)) };
-            match there.cmp(&attempt) {
-                std::cmp::Ordering::Less => low = middle + 1,
-                std::cmp::Ordering::Greater => high = middle,
-                std::cmp::Ordering::Equal => {
-                    let base = self.places_at() + u64::from(u32_at(&entry, 16)) * PLACE_BYTES as u64;
-                    return Ok(Some(Places { index, base, count: u32_at(&entry, 20) as usize }));
-                }
-            }
+            if attempt_of(&entry(index, middle)?) < attempt { low = middle + 1 } else { high = middle }
         }
-        Ok(None)
+        Ok(low)
     }
+}
+
+const fn entry_at(place: u64) -> u64 {
+    HEADER_BYTES as u64 + place * ATTEMPT_BYTES as u64
+}
+
+fn entry(index: &File, place: u64) -> io::Result<[u8; ATTEMPT_BYTES]> {
+    let mut entry = [0; ATTEMPT_BYTES];
+    index.read_exact_at(&mut entry, entry_at(place))?;
+    Ok(entry)
+}
+
+fn attempt_of(entry: &[u8]) -> Attempt {
+    Attempt { job: JobId(u64_at(entry, 0)), fence: Fence(u64_at(entry, 8)) }
 }
 
 /// The records of one attempt in one sealed segment.
@@ -195,3 +229,75 @@ const MAGIC: &[u8; 8] = b"LSLOGIX1";
 const HEADER_BYTES: usize = 32;
 const ATTEMPT_BYTES: usize = 24;
 const PLACE_BYTES: usize = 33;
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use protocol::report::Stream;
+
+    use super::*;
+    use crate::logs::record::Kind;
+
+    /// A record as it comes in: whose, of which stream and kind, and how much it stands for.
+    fn record() -> impl Strategy<Value = (Attempt, Stream, Kind, u64)> {
+        let attempt =
+            (1..5_u64, 1..4_u64).prop_map(|(job, fence)| Attempt { job: JobId(job), fence: Fence(fence) });
+        let stream = prop::sample::select(&Stream::ALL[..]);
+        (attempt, stream, prop::sample::select(&[Kind::Bytes, Kind::Replayed, Kind::Gap][..]), 0..5_u64)
+    }
+
+    /// All records in the order in which they came, as a list that is searched from end to end.
+    fn lay_down(records: Vec<(Attempt, Stream, Kind, u64)>) -> Vec<(Attempt, Place)> {
+        let mut list: Vec<(Attempt, Place)> = Vec::new();
+        for (attempt, stream, kind, covers) in records {
+            let last = list.iter().rev().find(|(known, _)| *known == attempt);
+            let before = last.map(|(_, place)| place.after()).unwrap_or_default();
+            let at = list.last().map_or(0, |(_, place)| place.end()) as u32;
+            let payload = if kind == Kind::Gap { 8 } else { covers as u32 };
+            list.push((attempt, Place { at, payload, stream, kind, before, covers }));
+        }
+        list
+    }
+
+    proptest! {
+        #[test]
+        fn whoever_searches_the_list_finds_the_same(
+            records in prop::collection::vec(record(), 0..60),
+            from in 0..30_u64,
+            range in (0..8_usize, 0..8_usize),
+            torn in any::<prop::sample::Index>(),
+        ) {
+            let list = lay_down(records);
+            let mut contents = Contents::default();
+            for (attempt, place) in &list {
+                contents.add(*attempt, *place);
+            }
+            let directory = tempfile::tempdir()?;
+            let path = directory.path().join("1.idx");
+            contents.write(&path)?;
+            let summary = Summary::read(&path).expect("a whole index");
+            for job in 0..6 {
+                for fence in 0..5 {
+                    let attempt = Attempt { job: JobId(job), fence: Fence(fence) };
+                    let places: Vec<Place> = list.iter().filter(|(whose, _)| *whose == attempt).map(|(_, place)| *place).collect();
+                    prop_assert_eq!(contents.of(attempt), &*places);
+                    let Some(found) = summary.find(File::open(&path)?, attempt)? else {
+                        prop_assert!(places.is_empty(), "{:?} is not found", attempt);
+                        continue;
+                    };
+                    prop_assert!(summary.may_have(attempt.job));
+                    prop_assert_eq!(&found.some(0..usize::MAX)?, &places);
+                    let some: Vec<Place> = places.iter().take(range.1).skip(range.0).copied().collect();
+                    prop_assert_eq!(found.some(range.0..range.1.max(range.0))?, some);
+                    for which in [Which::Both, Which::Only(Stream::Stdout), Which::Only(Stream::Stderr)] {
+                        let first = places.iter().position(|place| place.ends(which) > from).unwrap_or(places.len());
+                        prop_assert_eq!(found.first_behind(which, from)?, first);
+                    }
+                }
+            }
+            let bytes = fs::read(&path)?;
+            fs::write(&path, &bytes[..torn.index(bytes.len())])?;
+            prop_assert!(Summary::read(&path).is_none(), "a torn index was believed");
+        }
+    }
+}

@@ -10,7 +10,9 @@
 //! carries the lengths; the archive has them).
 
 mod admit;
+mod examine;
 mod index;
+mod pen;
 mod read;
 mod record;
 mod shelf;
@@ -29,6 +31,7 @@ use protocol::report::{Chunk, ChunkData, OutputLengths, Stream};
 use protocol::{Fence, JobId, Token};
 use tokio::sync::{Semaphore, oneshot, watch};
 
+pub use examine::{Examined, examine};
 use shelf::Shelf;
 use writer::Request;
 
@@ -54,6 +57,17 @@ pub enum Which {
     Only(Stream),
     /// Both, as they arrived; positions count the bytes of both.
     Both,
+}
+
+impl Which {
+    /// Whether this stream is meant.
+    #[must_use]
+    pub fn has(self, stream: Stream) -> bool {
+        match self {
+            Self::Only(only) => only == stream,
+            Self::Both => true,
+        }
+    }
 }
 
 /// A part of an attempt's output.
@@ -161,7 +175,7 @@ struct Shared {
 pub struct Segment {
     /// The oldest has the lowest.
     pub number: u64,
-    /// Its size.
+    /// Its size, with its index.
     pub bytes: u64,
 }
 
@@ -202,7 +216,8 @@ impl Logs {
         if chunks.is_empty() {
             return Ok(Vec::new());
         }
-        let bytes = chunks.iter().map(memory_of).fold(0, u32::saturating_add).min(self.room_bytes);
+        let bytes = chunks.iter().map(memory_of).fold(0, usize::saturating_add);
+        let bytes = u32::try_from(bytes).map_or(self.room_bytes, |bytes| bytes.min(self.room_bytes));
         let room = Arc::clone(&self.room).acquire_many_owned(bytes).await.map_err(|_| LogsError::Stopped)?;
         let (reply, answer) = oneshot::channel();
         let requests = self.requests.as_ref().ok_or(LogsError::Stopped)?;
@@ -258,7 +273,22 @@ impl Logs {
     #[must_use]
     pub fn segments(&self) -> Vec<Segment> {
         let shelf = self.shared.shelf();
-        shelf.sealed().iter().map(|sealed| Segment { number: sealed.number, bytes: sealed.bytes }).collect()
+        shelf.sealed().iter().map(|it| Segment { number: it.number, bytes: it.whole_bytes() }).collect()
+    }
+
+    /// The size of the one segment that still changes.
+    #[must_use]
+    pub fn growing_bytes(&self) -> u64 {
+        self.shared.shelf().active().1
+    }
+
+    /// Jobs that have output in a segment that does not change any more, the highest first: those from `highest` down, at most about
+    /// so many. None if there are none, or no such segment. Blocks on the disk.
+    ///
+    /// # Errors
+    /// The disk cannot be read.
+    pub fn jobs(&self, segment: u64, highest: JobId, count: usize) -> Result<Vec<JobId>, LogsError> {
+        self.shared.shelf().jobs(segment, highest, count)
     }
 
     /// Deletes a segment with all output in it; what is missing then is read as a gap. Nothing happens if there is no such
@@ -267,7 +297,9 @@ impl Logs {
     /// # Errors
     /// The disk says no.
     pub fn remove(&self, segment: u64) -> Result<(), LogsError> {
-        self.shared.shelf_mut().remove(segment)
+        // Whoever reads it at this moment reads on; taking its files away may last, and holds nobody up.
+        let taken = self.shared.shelf_mut().take(segment);
+        taken.map_or(Ok(()), |taken| taken.delete())
     }
 }
 
@@ -319,13 +351,13 @@ impl Drop for Follow {
     }
 }
 
-/// What a chunk takes while it waits.
-fn memory_of(chunk: &Chunk) -> u32 {
+/// What a chunk takes while it waits: its bytes, and as many as it takes beside them.
+pub(crate) fn memory_of(chunk: &Chunk) -> usize {
     let bytes = match &chunk.data {
         ChunkData::Bytes(bytes) | ChunkData::Replayed(bytes) => bytes.len(),
         ChunkData::Gap(_) => 0,
     };
-    u32::try_from(bytes + record::HEADER_BYTES).unwrap_or(u32::MAX)
+    bytes + size_of::<Chunk>()
 }
 
 /// Positions within a segment have 32 bits; a batch may still go beyond this limit.

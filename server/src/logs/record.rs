@@ -55,10 +55,7 @@ impl Place {
     }
 
     pub(super) fn is_of(&self, which: Which) -> bool {
-        match which {
-            Which::Only(stream) => stream == self.stream,
-            Which::Both => true,
-        }
+        which.has(self.stream)
     }
 
     /// How much the attempt had written after it.

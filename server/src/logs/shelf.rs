@@ -6,11 +6,14 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use protocol::JobId;
 use protocol::report::OutputLengths;
 
 use super::index::{Contents, Places, Summary};
+use super::pen::Pen;
 use super::record::{self, Place};
 use super::{Attempt, LogsError, Which};
+use crate::store::directory;
 
 /// Every segment, the oldest first.
 #[derive(Debug)]
@@ -18,6 +21,8 @@ pub(super) struct Shelf {
     directory: PathBuf,
     sealed: Vec<Sealed>,
     active: Active,
+    #[cfg(test)]
+    watched: Option<super::pen::Watch>,
 }
 
 /// A segment that does not change any more.
@@ -83,7 +88,7 @@ impl Part {
 impl Shelf {
     /// Reads what is there. The last segment is cut behind its last whole record.
     pub(super) fn open(directory: &Path) -> Result<Self, LogsError> {
-        fs::create_dir_all(directory).map_err(|error| failed("make", directory, error))?;
+        directory::make(directory).map_err(|error| failed("make", directory, error))?;
         let mut numbers = numbers(directory).map_err(|error| failed("list", directory, error))?;
         numbers.sort_unstable();
         let last = numbers.pop();
@@ -95,7 +100,13 @@ impl Shelf {
             Some(number) => Active::recover(directory, number)?,
             None => Active::begin(directory, 1)?,
         };
-        Ok(Self { directory: directory.to_owned(), sealed, active })
+        Ok(Self {
+            directory: directory.to_owned(),
+            sealed,
+            active,
+            #[cfg(test)]
+            watched: None,
+        })
     }
 
     /// How much of an attempt's output is here.
@@ -155,9 +166,20 @@ impl Shelf {
         Ok(Some(Part { segment: Arc::new(file), number: sealed.number, places: PlacesOf::Sealed(places) }))
     }
 
-    /// The file to append to, and how long it is.
-    pub(super) fn active(&self) -> (Arc<File>, u64) {
-        (Arc::clone(&self.active.file), self.active.bytes)
+    /// How to append, and where.
+    pub(super) fn active(&self) -> (Pen, u64) {
+        let pen = Pen {
+            file: Arc::clone(&self.active.file),
+            #[cfg(test)]
+            watched: self.watched.clone(),
+        };
+        (pen, self.active.bytes)
+    }
+
+    /// Lets a disk watch what is appended from now on.
+    #[cfg(test)]
+    pub(super) fn watch(&mut self, watched: super::pen::Watch) {
+        self.watched = Some(watched);
     }
 
     /// Another file to append to; gives back the one before.
@@ -196,14 +218,44 @@ impl Shelf {
         &self.sealed
     }
 
-    /// Forgets a sealed segment and deletes it. Who reads it at this moment reads on.
-    pub(super) fn remove(&mut self, number: u64) -> Result<(), LogsError> {
-        let Some(at) = self.sealed.iter().position(|sealed| sealed.number == number) else { return Ok(()) };
-        self.sealed.remove(at);
-        let segment = segment_path(&self.directory, number);
-        fs::remove_file(&segment).map_err(|error| failed("delete", &segment, error))?;
+    /// Jobs in a sealed segment, the highest first, from one of them down.
+    pub(super) fn jobs(&self, number: u64, highest: JobId, count: usize) -> Result<Vec<JobId>, LogsError> {
+        let Some(sealed) = self.sealed.iter().find(|sealed| sealed.number == number) else {
+            return Ok(Vec::new());
+        };
         let index = index_path(&self.directory, number);
-        fs::remove_file(&index).map_err(|error| failed("delete", &index, error))
+        let jobs = File::open(&index).and_then(|file| sealed.summary.jobs(&file, highest, count));
+        jobs.map_err(|error| failed("read", &index, error))
+    }
+
+    /// Forgets a sealed segment: it is for its taker to delete.
+    pub(super) fn take(&mut self, number: u64) -> Option<Taken> {
+        let at = self.sealed.iter().position(|sealed| sealed.number == number)?;
+        self.sealed.remove(at);
+        let (segment, index) = (segment_path(&self.directory, number), index_path(&self.directory, number));
+        Some(Taken { segment, index })
+    }
+}
+
+impl Sealed {
+    pub(super) const fn whole_bytes(&self) -> u64 {
+        self.bytes + self.summary.index_bytes()
+    }
+}
+
+/// A segment that nobody knows any more.
+pub(super) struct Taken {
+    segment: PathBuf,
+    index: PathBuf,
+}
+
+impl Taken {
+    /// The index goes first: it can be made again from its segment, and without one it would be there for ever.
+    pub(super) fn delete(self) -> Result<(), LogsError> {
+        for path in [self.index, self.segment] {
+            fs::remove_file(&path).map_err(|error| failed("delete", &path, error))?;
+        }
+        Ok(())
     }
 }
 
@@ -252,7 +304,7 @@ fn seal(directory: &Path, number: u64, bytes: u64, contents: &Contents) -> Resul
 }
 
 /// Every whole record from the beginning on, and where the last one ends.
-fn scan(file: &File) -> io::Result<(Contents, u64)> {
+pub(super) fn scan(file: &File) -> io::Result<(Contents, u64)> {
     // Segments are bounded: one is read in whole.
     let mut bytes = vec![0; usize::try_from(file.metadata()?.len()).unwrap_or(usize::MAX)];
     file.read_exact_at(&mut bytes, 0)?;
@@ -266,7 +318,7 @@ fn scan(file: &File) -> io::Result<(Contents, u64)> {
     Ok((contents, at as u64))
 }
 
-fn numbers(directory: &Path) -> io::Result<Vec<u64>> {
+pub(super) fn numbers(directory: &Path) -> io::Result<Vec<u64>> {
     let mut numbers = Vec::new();
     for entry in fs::read_dir(directory)? {
         let path = PathBuf::from(entry?.file_name());
@@ -281,11 +333,11 @@ pub(super) fn failed(what: &str, path: &Path, source: io::Error) -> LogsError {
     LogsError::Io { what: format!("cannot {what} {}", path.display()), source }
 }
 
-fn segment_path(directory: &Path, number: u64) -> PathBuf {
+pub(super) fn segment_path(directory: &Path, number: u64) -> PathBuf {
     directory.join(format!("{number:010}.seg"))
 }
 
-fn index_path(directory: &Path, number: u64) -> PathBuf {
+pub(super) fn index_path(directory: &Path, number: u64) -> PathBuf {
     directory.join(format!("{number:010}.idx"))
 }
 

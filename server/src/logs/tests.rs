@@ -1,5 +1,7 @@
 //! What the logs promise, through files of their own.
 
+mod power;
+
 use std::fs;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -205,6 +207,31 @@ async fn what_the_disk_damaged_or_an_operator_deleted_is_a_gap() {
 }
 
 #[tokio::test]
+async fn a_segment_tells_whose_output_it_has() {
+    let place = tempfile::tempdir().unwrap();
+    let logs = Logs::open(place.path(), SMALL).unwrap();
+    for job in [5, 2, 9, 2, 7] {
+        logs.append(vec![out(job, 0, &"x".repeat(100)), err(job, 0, "y")]).await.unwrap();
+    }
+    let again = Chunk { token: Token { fence: Fence(999), ..token(7) }, ..out(7, 0, &"x".repeat(500)) };
+    logs.append(vec![again]).await.unwrap();
+    // The next segment is begun before anything more is stored.
+    logs.append(vec![out(20, 0, "z")]).await.unwrap();
+    let segment = logs.segments()[0];
+    let index = fs::metadata(&files(place.path(), "idx")[0]).unwrap().len();
+    assert_eq!(segment.bytes, fs::metadata(&files(place.path(), "seg")[0]).unwrap().len() + index);
+    let jobs = |highest, count| logs.jobs(segment.number, JobId(highest), count).unwrap();
+    assert_eq!(jobs(u64::MAX, 100), [9, 7, 5, 2].map(JobId));
+    assert_eq!(jobs(8, 3), [7, 5].map(JobId), "two attempts of one job");
+    assert_eq!(jobs(5, 1), [JobId(5)]);
+    assert_eq!(jobs(1, 100), []);
+    assert_eq!(logs.jobs(99, JobId(9), 100).unwrap(), []);
+    logs.remove(segment.number).unwrap();
+    assert_eq!((files(place.path(), "idx").len(), logs.segments().len()), (0, 0));
+    assert_eq!(jobs(9, 100), []);
+}
+
+#[tokio::test]
 async fn a_tail_is_found_across_segments() {
     let place = tempfile::tempdir().unwrap();
     let logs = Logs::open(place.path(), SMALL).unwrap();
@@ -295,17 +322,26 @@ async fn a_full_disk_is_waited_for_and_nothing_is_acknowledged_meanwhile() {
 
 /// Run again in a process of its own, because it ends it.
 #[tokio::test]
-async fn a_failed_sync_ends_the_process() {
-    const ITSELF: &str = "logs::tests::a_failed_sync_ends_the_process";
-    if std::env::var_os("LONGSHORE_TEST_ABORT").is_some() {
+async fn a_failed_sync_or_write_ends_the_process() {
+    const ITSELF: &str = "logs::tests::a_failed_sync_or_write_ends_the_process";
+    if let Some(what) = std::env::var_os("LONGSHORE_TEST_ABORT") {
         let place = tempfile::tempdir().unwrap();
         let logs = Logs::open(place.path(), SMALL).unwrap();
-        logs.shared.shelf_mut().swap_file(device("/dev/null"));
+        // The first takes writes and cannot be synced, the second takes none.
+        let bad =
+            if what == "sync" { device("/dev/null") } else { Arc::new(fs::File::open("/dev/null").unwrap()) };
+        logs.shared.shelf_mut().swap_file(bad);
         let _ = logs.append(vec![out(1, 0, "lost")]).await;
         return;
     }
-    let mut again = std::process::Command::new(std::env::current_exe().unwrap());
-    let output =
-        again.args(["--exact", ITSELF]).env("LONGSHORE_TEST_ABORT", "1").output().expect("it starts again");
-    assert_eq!(std::os::unix::process::ExitStatusExt::signal(&output.status), Some(6), "{output:?}");
+    for what in ["sync", "write"] {
+        let mut again = std::process::Command::new(std::env::current_exe().unwrap());
+        let output = again
+            .args(["--exact", ITSELF])
+            .env("LONGSHORE_TEST_ABORT", what)
+            .output()
+            .expect("it starts again");
+        let signal = std::os::unix::process::ExitStatusExt::signal(&output.status);
+        assert_eq!(signal, Some(6), "{what}: {output:?}");
+    }
 }

@@ -1,10 +1,10 @@
 //! The one thread that writes output: takes all that has piled up, appends it, syncs once, and only then lets it be seen and told.
 //!
-//! An error of the write itself (a full disk) takes back what was half written; it is tried again until it succeeds. An error of the
-//! sync ends the process: what the disk holds is then unknown, and trying again would report as safe what is not.
+//! If the disk is full, what was half written is taken back, and tried again until there is room. Any other error ends the process: what the
+//! disk holds is then unknown, and trying again would report as safe what is not.
 
 use std::collections::{HashMap, HashSet};
-use std::os::unix::fs::FileExt;
+use std::io::ErrorKind;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
@@ -96,13 +96,16 @@ impl Writer<'_> {
     fn write(&mut self, base: u64) -> Result<(), Abandoned> {
         let mut pause = PAUSE_FIRST;
         loop {
-            let file = self.shared.shelf().active().0;
-            let Err(error) = file.write_all_at(&self.buffer, base) else {
-                return file.sync_data().or_else(|error| give_up(&error));
+            let pen = self.shared.shelf().active().0;
+            let Err(error) = pen.write(&self.buffer, base) else {
+                return pen.sync().or_else(|error| give_up(&error));
             };
+            if !matches!(error.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded) {
+                give_up(&error);
+            }
             tracing::error!(%error, "output cannot be stored; trying again");
             // What was half written must not be taken for whole records later. If this fails too, the next write covers it.
-            let _ = file.set_len(base);
+            let _ = pen.cut(base);
             self.pause(&mut pause)?;
         }
     }
@@ -178,7 +181,7 @@ impl Writer<'_> {
 /// Ends the process: what the disk holds is unknown, and another sync could succeed although it lost something. The next start reads
 /// what is there, and the workers send the rest again.
 fn give_up(error: &std::io::Error) -> ! {
-    tracing::error!(%error, "output cannot be synced: ending, to recover from what the disk holds");
+    tracing::error!(%error, "output cannot be kept: ending, to recover from what the disk holds");
     std::process::abort()
 }
 

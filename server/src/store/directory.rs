@@ -4,11 +4,13 @@
 
 use std::fs::{self, File};
 use std::io::{Read, Seek, Write};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{FlockOperation, flock, statfs};
 
 use super::LoadError;
+use crate::storage;
 
 /// A data directory that this process has for itself.
 #[derive(Debug)]
@@ -22,12 +24,27 @@ impl DataDirectory {
     /// Makes the directory if it is missing, and takes it.
     ///
     /// # Errors
-    /// It cannot be made or written, another process has it (named by its pid), or it is on a network file system, whose locks and
-    /// syncs cannot be trusted.
+    /// It cannot be made or written, another process has it (named by its pid), it is on a network file system, whose locks and
+    /// syncs cannot be trusted, or a restore into it was broken off.
     pub fn take(path: &Path) -> Result<Self, LoadError> {
-        fs::create_dir_all(path).map_err(|error| refuse(path, "cannot be made", &error))?;
-        let kind = statfs(path).map_err(|error| refuse(path, "cannot be examined", &error.into()))?.f_type;
-        if let Some(name) = network_file_system(u64::try_from(kind).unwrap_or(0)) {
+        let directory = Self::take_for_restore(path)?;
+        if path.join(RESTORING).exists() {
+            return Err(LoadError::Unusable(format!(
+                "a restore into data directory {} was broken off: run it again, with --replace",
+                path.display()
+            )));
+        }
+        Ok(directory)
+    }
+
+    /// Likewise, even if a restore into it was broken off.
+    ///
+    /// # Errors
+    /// As [`Self::take`].
+    pub fn take_for_restore(path: &Path) -> Result<Self, LoadError> {
+        make(path).map_err(|error| refuse(path, "cannot be made", &error))?;
+        let kind = on_network(path).map_err(|error| refuse(path, "cannot be examined", &error))?;
+        if let Some(name) = kind {
             return Err(LoadError::Unusable(format!(
                 "data directory {} is on {name}: put it on a local disk, because locks and syncs over a network cannot be trusted",
                 path.display()
@@ -70,12 +87,50 @@ impl DataDirectory {
     }
 }
 
+/// In a data directory: what is being restored into it. As long as it is there, nobody knows whether the store is whole.
+pub const RESTORING: &str = "restoring";
+
+/// Makes a directory that is missing, for its owner alone, so that it survives a power failure together with what will be in it.
+pub(crate) fn make(path: &Path) -> std::io::Result<()> {
+    if path.is_dir() {
+        return Ok(());
+    }
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    make(parent)?;
+    match fs::DirBuilder::new().mode(0o700).create(path) {
+        // Somebody else may just have made it.
+        Err(_) if path.is_dir() => {}
+        made => made?,
+    }
+    File::open(parent)?.sync_all()
+}
+
+/// The name of the network file system that a directory is on; nothing if it is on none that is known.
+pub(crate) fn on_network(path: &Path) -> std::io::Result<Option<&'static str>> {
+    Ok(network_file_system(u64::try_from(statfs(path)?.f_type).unwrap_or(0)))
+}
+
+/// Who has a data directory; nothing if nobody has. Nothing is changed.
+pub(crate) fn holder_of(path: &Path) -> std::io::Result<Option<String>> {
+    let mut lock = match File::open(path.join("lock")) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        lock => lock?,
+    };
+    // A shared lock does not go together with a server's. It is given back at once: only a server that starts in this very
+    // instant is refused, and its supervisor tries again.
+    let is_free = flock(&lock, FlockOperation::NonBlockingLockShared).is_ok();
+    Ok((!is_free).then(|| holder(&mut lock)))
+}
+
 /// Which boot of the machine this is; empty where that is not told.
 pub(super) fn boot() -> String {
     fs::read_to_string("/proc/sys/kernel/random/boot_id").map(|id| id.trim().to_owned()).unwrap_or_default()
 }
 
 fn refuse(path: &Path, what: &str, error: &std::io::Error) -> LoadError {
+    if error.kind() == std::io::ErrorKind::StorageFull {
+        return LoadError::Unusable(storage::no_room(path));
+    }
     LoadError::Unusable(format!("data directory {} {what}: {error}", path.display()))
 }
 

@@ -6,26 +6,56 @@
 //! A write never spans two attempts: when a job waits again, whatever comes after in the group is a write of its own. So a store
 //! has to deal with one attempt at a time.
 
+mod expected;
+
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
 use protocol::order::StopCause;
-use protocol::{JobId, Timestamp, Token, WorkerId};
+use protocol::{Fence, JobId, Timestamp, Token, WorkerId};
 use scheduler::input::KeyHolder;
 use scheduler::job::State;
 use scheduler::step::{AddedJob, Assigned, Change, ClosedAttempt, Ended, Note, WorkerRow};
+
+pub(super) use expected::{Expected, expectation};
 
 /// What a group does, in an order in which it can be carried out.
 #[derive(Debug, Default)]
 pub(super) struct Folded<'g> {
     /// Writes to jobs. Those of one job are in the order of its life.
     pub(super) writes: Vec<Write<'g>>,
-    /// What people want to know about jobs.
-    pub(super) notes: Vec<(JobId, Timestamp, &'g Note)>,
+    /// What else is to be known about jobs.
+    pub(super) remarks: Vec<Remark<'g>>,
     /// Idempotency keys.
     pub(super) keys: Vec<(&'g str, KeyHolder, Timestamp)>,
     /// What is kept about workers.
     pub(super) workers: Vec<WorkerChange<'g>>,
+    /// Numbers that are left out.
+    pub(super) gaps: Vec<Gap>,
+    /// Large batches whose members are made from here on: the first and the last one.
+    pub(super) forming: Vec<(JobId, JobId)>,
+    /// Large batches whose members are all made with this group: the first one.
+    pub(super) formed: Vec<JobId>,
+}
+
+/// Numbers of jobs that are left out, and the last fence that is.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Gap {
+    /// The last job before them.
+    pub(super) after: JobId,
+    /// The last of them.
+    pub(super) until: JobId,
+    pub(super) fence: Fence,
+    pub(super) at: Timestamp,
+}
+
+/// What changes nothing about a job's life.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Remark<'g> {
+    /// People want to know this about the job.
+    Note(JobId, Timestamp, &'g Note),
+    /// The attempt of a cancelled job is known to be gone.
+    Confirmed(Token, WorkerId, Timestamp),
 }
 
 /// What happens to what is kept about a worker.
@@ -45,6 +75,7 @@ pub(super) struct Write<'g> {
     pub(super) expected: Expected,
     pub(super) added: Option<&'g AddedJob>,
     pub(super) due: bool,
+    pub(super) freed: bool,
     pub(super) assigned: Option<&'g Assigned>,
     pub(super) started: Option<(Timestamp, &'g str)>,
     pub(super) stopping: Option<StopCause>,
@@ -60,65 +91,9 @@ pub(super) struct Waiting<'g> {
     pub(super) state: State,
 }
 
-/// What a row must be for a write to be right.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Expected {
-    /// Nothing: the job is new.
-    Absent,
-    /// Scheduled.
-    Scheduled,
-    /// Queued.
-    Queued,
-    /// Without a current attempt: scheduled, queued or quarantined.
-    Idle,
-    /// Assigned to this attempt, whose container has not started.
-    Unstarted(Token),
-    /// Assigned to this attempt, or running it.
-    Held(Token),
-}
-
-impl Expected {
-    /// Whether a row in this state, with this current attempt, is as expected.
-    pub(super) fn accepts(self, state: State, current: Option<Token>) -> bool {
-        match self {
-            Self::Absent => false,
-            Self::Scheduled => state == State::Scheduled,
-            Self::Queued => state == State::Queued,
-            Self::Idle => matches!(state, State::Scheduled | State::Queued | State::Quarantined),
-            Self::Unstarted(token) => state == State::Assigned && current == Some(token),
-            Self::Held(token) => matches!(state, State::Assigned | State::Running) && current == Some(token),
-        }
-    }
-}
-
-impl std::fmt::Display for Expected {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Absent => f.write_str("no such job"),
-            Self::Scheduled => f.write_str("scheduled"),
-            Self::Queued => f.write_str("queued"),
-            Self::Idle => f.write_str("no current attempt"),
-            Self::Unstarted(token) => write!(f, "assigned to {token}"),
-            Self::Held(token) => write!(f, "assigned to or running {token}"),
-        }
-    }
-}
-
-/// The job that a change is about, and what its row must be before; nothing if the change is not about a row of a job.
-pub(super) fn expectation(change: &Change) -> Option<(JobId, Expected)> {
-    Some(match change {
-        Change::Added(added) => (added.job, Expected::Absent),
-        Change::Assigned(assigned) => (assigned.token.job, Expected::Queued),
-        Change::Started { token, .. } => (token.job, Expected::Unstarted(*token)),
-        Change::Stopping { token, .. } => (token.job, Expected::Held(*token)),
-        Change::Waiting { job, closed, .. } => (*job, Expected::Held(closed.token)),
-        Change::Due { job } => (*job, Expected::Scheduled),
-        Change::Ended(Ended { job, closed: Some(closed), .. }) => (*job, Expected::Held(closed.token)),
-        Change::Ended(Ended { job, closed: None, .. }) => (*job, Expected::Idle),
-        Change::Noted { .. } | Change::Keyed { .. } | Change::Worker(_) | Change::WorkerForgotten(_) => {
-            return None;
-        }
-    })
+/// Why an attempt is being stopped after another cause was recorded: the first one stays, unless somebody cancels the job.
+pub(super) fn stop_cause(before: Option<StopCause>, next: StopCause) -> StopCause {
+    if next == StopCause::Cancel { next } else { before.unwrap_or(next) }
 }
 
 /// Folds the changes of a group.
@@ -130,8 +105,16 @@ pub(super) fn fold(changes: &[Change]) -> Result<Folded<'_>, String> {
     let mut latest: HashMap<JobId, usize> = HashMap::with_capacity(changes.len());
     for change in changes {
         match change {
-            Change::Noted { job, at, note } => folded.notes.push((*job, *at, note)),
+            Change::Confirmed { token, worker, at } => {
+                folded.remarks.push(Remark::Confirmed(*token, *worker, *at));
+            }
+            Change::Noted { job, at, note } => folded.remarks.push(Remark::Note(*job, *at, note)),
             Change::Keyed { key, holder, at } => folded.keys.push((key, *holder, *at)),
+            Change::Skipped { after, job, fence, at } => {
+                folded.gaps.push(Gap { after: *after, until: *job, fence: *fence, at: *at });
+            }
+            Change::Forming { first, last } => folded.forming.push((*first, *last)),
+            Change::Formed { first } => folded.formed.push(*first),
             Change::Worker(row) => folded.workers.push(WorkerChange::Put(row)),
             Change::WorkerForgotten(worker) => folded.workers.push(WorkerChange::Forget(*worker)),
             Change::Added(_)
@@ -140,6 +123,7 @@ pub(super) fn fold(changes: &[Change]) -> Result<Folded<'_>, String> {
             | Change::Stopping { .. }
             | Change::Waiting { .. }
             | Change::Due { .. }
+            | Change::Freed { .. }
             | Change::Ended(_) => {
                 let Some((job, expected)) = expectation(change) else { continue };
                 let next = folded.writes.len();
@@ -175,6 +159,7 @@ impl<'g> Write<'g> {
             expected,
             added: None,
             due: false,
+            freed: false,
             assigned: None,
             started: None,
             stopping: None,
@@ -189,15 +174,22 @@ impl<'g> Write<'g> {
         match change {
             Change::Added(added) => self.added = Some(added),
             Change::Due { .. } => self.due = true,
+            Change::Freed { .. } => self.freed = true,
             Change::Assigned(assigned) => self.assigned = Some(assigned),
             Change::Started { at, container, .. } => self.started = Some((*at, container)),
-            // The cause recorded first wins.
-            Change::Stopping { cause, .. } => self.stopping = self.stopping.or(Some(*cause)),
+            Change::Stopping { cause, .. } => self.stopping = Some(stop_cause(self.stopping, *cause)),
             Change::Waiting { closed, due_at, state, .. } => {
                 self.waiting = Some(Waiting { closed, due_at: *due_at, state: *state });
             }
             Change::Ended(ended) => self.ended = Some(ended),
-            Change::Noted { .. } | Change::Keyed { .. } | Change::Worker(_) | Change::WorkerForgotten(_) => {}
+            Change::Confirmed { .. }
+            | Change::Noted { .. }
+            | Change::Keyed { .. }
+            | Change::Skipped { .. }
+            | Change::Forming { .. }
+            | Change::Formed { .. }
+            | Change::Worker(_)
+            | Change::WorkerForgotten(_) => {}
         }
     }
 
@@ -221,7 +213,11 @@ impl<'g> Write<'g> {
         }
         let before = match self.expected {
             Expected::Unstarted(token) | Expected::Held(token) => Some(token),
-            Expected::Absent | Expected::Scheduled | Expected::Queued | Expected::Idle => None,
+            Expected::Absent
+            | Expected::Scheduled
+            | Expected::Queued
+            | Expected::Quarantined
+            | Expected::Idle => None,
         };
         let current = self.assigned.map(|assigned| assigned.token).or(before);
         let state = match (self.started, current, self.added) {
@@ -235,140 +231,4 @@ impl<'g> Write<'g> {
 }
 
 #[cfg(test)]
-mod tests {
-    use protocol::report::{Outcome, OutputLengths};
-    use protocol::{AttemptNo, Fence, Nonce, Revision, SessionId};
-
-    use super::*;
-
-    const JOB: JobId = JobId(7);
-
-    fn token(fence: u64) -> Token {
-        Token { job: JOB, fence: Fence(fence), nonce: Nonce(fence * 10) }
-    }
-
-    fn added(state: State) -> Change {
-        Change::Added(AddedJob {
-            job: JOB,
-            revision: Revision(1),
-            state,
-            priority: 0,
-            created_at: Timestamp(0),
-            due_at: Timestamp(0),
-            timeout: None,
-            batch: None,
-            retry_of: None,
-            details: None,
-        })
-    }
-
-    fn assigned(fence: u64) -> Change {
-        Change::Assigned(Assigned {
-            token: token(fence),
-            number: AttemptNo(1),
-            worker: WorkerId(1),
-            session: SessionId(1),
-            at: Timestamp(1),
-        })
-    }
-
-    fn started(fence: u64) -> Change {
-        Change::Started { token: token(fence), at: Timestamp(2), container: "c".into() }
-    }
-
-    fn closed(fence: u64, outcome: Outcome) -> ClosedAttempt {
-        ClosedAttempt {
-            token: token(fence),
-            outcome,
-            exit_code: None,
-            message: String::new(),
-            started_at: None,
-            ended_at: Timestamp(3),
-            output: OutputLengths::default(),
-            result: None,
-            released: None,
-        }
-    }
-
-    fn waiting(fence: u64) -> Change {
-        let closed = closed(fence, Outcome::Lost);
-        Change::Waiting { job: JOB, closed, due_at: Timestamp(9), state: State::Queued }
-    }
-
-    fn ended(closed: Option<ClosedAttempt>) -> Change {
-        Change::Ended(Ended {
-            job: JOB,
-            state: State::Succeeded,
-            at: Timestamp(3),
-            reason: String::new(),
-            closed,
-            confirmed: true,
-        })
-    }
-
-    #[test]
-    fn a_whole_life_in_one_group_is_one_write() {
-        let changes =
-            [added(State::Queued), assigned(1), started(1), ended(Some(closed(1, Outcome::Succeeded)))];
-        let folded = fold(&changes).unwrap();
-        assert_eq!(folded.writes.len(), 1);
-        let write = &folded.writes[0];
-        assert_eq!(write.expected, Expected::Absent);
-        assert!(
-            write.added.is_some()
-                && write.assigned.is_some()
-                && write.started.is_some()
-                && write.ended.is_some()
-        );
-    }
-
-    #[test]
-    fn started_and_ended_are_one_update_that_expects_what_the_start_expected() {
-        let changes = [started(1), ended(Some(closed(1, Outcome::Succeeded)))];
-        let folded = fold(&changes).unwrap();
-        assert_eq!(folded.writes.len(), 1);
-        assert_eq!(folded.writes[0].expected, Expected::Unstarted(token(1)));
-    }
-
-    #[test]
-    fn a_successor_in_the_same_group_is_a_write_of_its_own() {
-        let changes = [started(1), waiting(1), assigned(2), started(2)];
-        let folded = fold(&changes).unwrap();
-        let expected: Vec<_> = folded.writes.iter().map(|write| write.expected).collect();
-        assert_eq!(expected, [Expected::Unstarted(token(1)), Expected::Queued]);
-        assert!(folded.writes[1].started.is_some());
-    }
-
-    #[test]
-    fn a_scheduled_job_that_became_due_can_be_assigned_in_the_same_group() {
-        let changes = [added(State::Scheduled), Change::Due { job: JOB }, assigned(1)];
-        assert_eq!(fold(&changes).unwrap().writes.len(), 1);
-        let too_early = [added(State::Scheduled), assigned(1)];
-        assert!(fold(&too_early).is_err());
-    }
-
-    #[test]
-    fn contradictions_within_a_group_are_refused() {
-        let over = ended(Some(closed(1, Outcome::Succeeded)));
-        for changes in [
-            vec![added(State::Queued), added(State::Queued)],
-            vec![assigned(1), assigned(2)],
-            vec![assigned(1), started(2)],
-            vec![started(1), started(1)],
-            vec![started(1), over.clone(), started(1)],
-            vec![over.clone(), over.clone()],
-            vec![assigned(1), ended(None)],
-            vec![waiting(1), started(1)],
-        ] {
-            let refusal = fold(&changes).expect_err("a contradiction");
-            assert!(refusal.contains("job 7: expected"), "{refusal}");
-        }
-    }
-
-    #[test]
-    fn the_cause_recorded_first_wins() {
-        let stop = |cause| Change::Stopping { token: token(1), cause, at: Timestamp(1), by: String::new() };
-        let changes = [stop(StopCause::Cancel), stop(StopCause::Timeout)];
-        assert_eq!(fold(&changes).unwrap().writes[0].stopping, Some(StopCause::Cancel));
-    }
-}
+mod tests;

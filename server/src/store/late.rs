@@ -5,6 +5,16 @@
 
 use protocol::report::Outcome;
 
+/// Of the late reports of one job the first ones are kept, which tell how it began, and the last ones, which tell how it stands; the
+/// others are counted. A worker may send as many as it likes.
+pub(super) const FIRST_KEPT: usize = 8;
+pub(super) const LAST_KEPT: usize = 8;
+
+/// Which of so many late reports of one job, the oldest first, is one too many.
+pub(super) const fn surplus(kept: usize) -> Option<usize> {
+    if kept > FIRST_KEPT + LAST_KEPT { Some(FIRST_KEPT) } else { None }
+}
+
 /// Whether a report tells no more than the row of that very attempt, of that very worker.
 pub(super) fn repeats(said: &str, has_started: bool, outcome: Option<Outcome>) -> bool {
     outcome.is_some_and(|outcome| outcome.name() == said) || (has_started && said == "running")

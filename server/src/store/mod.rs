@@ -10,9 +10,10 @@ mod conformance;
 pub mod directory;
 mod fold;
 mod late;
-mod losses;
 pub mod memory;
 pub mod sqlite;
+#[cfg(test)]
+mod walks;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,10 +21,10 @@ use std::time::Duration;
 use protocol::container::Body;
 use protocol::order::StopCause;
 use protocol::report::{Outcome, OutputLengths, ReleaseCause};
-use protocol::{AttemptNo, ClusterId, Epoch, Fence, JobId, Nonce, Revision, Timestamp, WorkerId};
+use protocol::{AttemptNo, ClusterId, Epoch, Fence, JobId, Nonce, Revision, Timestamp, Token, WorkerId};
 use scheduler::input::{GroupNo, KeyHolder};
 use scheduler::job::State;
-pub use scheduler::restore::{LiveAttempt, LiveJob};
+pub use scheduler::restore::{LiveAttempt, LiveJob, Unconfirmed};
 use scheduler::step::{Change, Note, WorkerRow};
 
 /// A list of jobs has at most this many: a page of 500, and one more that tells whether there is another page.
@@ -31,7 +32,8 @@ pub const JOBS_MAX: usize = 501;
 
 /// The write side. One thread owns it; nothing here waits for anything but the disk.
 pub trait Store: Send {
-    /// Raises the epoch, then hands every job that has not ended to `visit`, in the order of their ids.
+    /// Removes what was made of batches that were never finished, raises the epoch, then hands every job that has not ended to
+    /// `visit`, in the order of their ids.
     ///
     /// After it returns, a commit under any earlier epoch is [`CommitError::Fenced`].
     ///
@@ -48,11 +50,25 @@ pub trait Store: Send {
     /// See [`CommitError`]: each variant asks for something else of the caller.
     fn commit(&mut self, group: &Group) -> Result<(), CommitError>;
 
+    /// Deletes some of what is no longer to be kept, in one transaction, synced when this returns: ended jobs, those that ended
+    /// longest ago first (roughly, where many are to go), with their attempts, notes and labels; idempotency keys; late reports.
+    /// Never anything that has not ended. At most `keep.rows_max` of each: call it again while there is more.
+    ///
+    /// # Errors
+    /// As for a commit; nothing was deleted.
+    fn remove(&mut self, epoch: Epoch, keep: &Keep) -> Result<Removed, CommitError>;
+
     /// Called when nothing is waiting to be committed: time for upkeep that would otherwise be in the way.
-    fn idle(&mut self) {}
+    ///
+    /// # Errors
+    /// [`CommitError::Fatal`]: the disk failed. Every commit so far is safe.
+    fn idle(&mut self) -> Result<(), CommitError> {
+        Ok(())
+    }
 }
 
-/// The read side. Calls block on the disk: bodies call it off the async threads. Sees committed groups only.
+/// The read side. Calls block on the disk: bodies call it off the async threads. Sees committed groups only, and of a batch whose
+/// members are still being made it sees nothing.
 pub trait Archive: Send + Sync {
     /// One job with all of its attempts and notes.
     ///
@@ -78,6 +94,19 @@ pub trait Archive: Send + Sync {
     /// The store cannot be read.
     fn bodies(&self, ids: &[JobId]) -> Result<Vec<(JobId, Body)>, ReadError>;
 
+    /// Those of these attempts that were handed to this worker, in the order of `tokens`.
+    ///
+    /// # Errors
+    /// The store cannot be read.
+    fn attempts_of(&self, worker: WorkerId, tokens: &[Token]) -> Result<Vec<Token>, ReadError>;
+
+    /// Those of these attempts that were never given here, in the order of `tokens`: their job is here without them, or has a number
+    /// that was never given. A job that was deleted with its attempts had them.
+    ///
+    /// # Errors
+    /// The store cannot be read.
+    fn strangers(&self, tokens: &[Token]) -> Result<Vec<Token>, ReadError>;
+
     /// A definition by revision, as it was stored.
     ///
     /// # Errors
@@ -90,7 +119,13 @@ pub trait Archive: Send + Sync {
     /// The store cannot be read.
     fn workers(&self) -> Result<Vec<WorkerRow>, ReadError>;
 
-    /// How many jobs are in each state, of those that have not ended; and for one definition the last one that has.
+    /// The first of these jobs that is kept, ended or not.
+    ///
+    /// # Errors
+    /// The store cannot be read.
+    fn first_kept(&self, ids: &[JobId]) -> Result<Option<JobId>, ReadError>;
+
+    /// The newest job of a definition that has ended.
     ///
     /// # Errors
     /// The store cannot be read.
@@ -110,6 +145,36 @@ pub struct Group {
     pub definitions: Vec<Arc<StoredDefinition>>,
     /// The changes, in the order in which they were decided.
     pub changes: Vec<Change>,
+}
+
+/// What is to be kept. Everything else may be deleted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Keep {
+    /// Jobs that ended at or after this instant.
+    pub ended_since: Timestamp,
+    /// Of those, at most this many.
+    pub ended_max: u64,
+    /// Idempotency keys that were given at or after this instant.
+    pub keyed_since: Timestamp,
+    /// Late reports that came at or after this instant; those of a deleted job go with it.
+    pub late_since: Timestamp,
+    /// At most this many rows of each kind are deleted at once, so that commits do not wait for long.
+    pub rows_max: usize,
+    /// The time that this goes by, to be written down for the next process; absent: not this time.
+    pub by: Option<Timestamp>,
+}
+
+/// What was deleted in one step.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Removed {
+    /// Ended jobs.
+    pub jobs: u64,
+    /// Idempotency keys.
+    pub keys: u64,
+    /// Late reports, beside those of deleted jobs.
+    pub late_reports: u64,
+    /// Whether there is more to delete.
+    pub more: bool,
 }
 
 /// A definition as it is stored: its resolved entry of jobs.yaml, which the configuration can read again.
@@ -140,8 +205,12 @@ pub struct Loaded {
     pub last_worker: WorkerId,
     /// Every worker ever joined and not forgotten.
     pub workers: Vec<WorkerRow>,
-    /// Definitions of live jobs.
+    /// Definitions of live jobs, and of those in `unconfirmed`.
     pub definitions: Vec<StoredDefinition>,
+    /// Cancelled jobs whose containers nobody knows to be gone.
+    pub unconfirmed: Vec<Unconfirmed>,
+    /// The time that retention went by, as it was last written down.
+    pub retention_by: Option<Timestamp>,
 }
 
 /// A job as lists show it: its row, with the latest attempt.
@@ -229,6 +298,10 @@ pub struct JobRecord {
     pub past: Vec<AttemptRow>,
     /// What else happened, oldest first.
     pub notes: Vec<(Timestamp, Note)>,
+    /// How many late reports are not among the notes, because there were too many.
+    pub late_left_out: u64,
+    /// Whether the job that it tries again, if it does, has been deleted since.
+    pub retry_of_removed: bool,
 }
 
 /// Which jobs to list.

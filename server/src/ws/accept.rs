@@ -11,6 +11,7 @@ use axum::response::Response;
 use axum::routing::get;
 use axum::{Extension, Router};
 use protocol::close::{self, Close};
+use protocol::order::Intervals;
 use protocol::report::Hello;
 use protocol::wire::{self, FRAME_BYTES_MAX};
 use protocol::{Report, SUBPROTOCOL, SessionId};
@@ -19,7 +20,7 @@ use sha2::{Digest, Sha256};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::session;
+use super::{reader, session};
 use crate::engine::{Bodies, Gate};
 use crate::listener::Peer;
 use crate::logs::Logs;
@@ -45,6 +46,8 @@ pub struct Door {
     pub archive: Arc<dyn Archive>,
     /// Where output goes.
     pub logs: Arc<Logs>,
+    /// How long silence is borne.
+    pub intervals: Intervals,
     /// Cancelled when the server leaves: each session says so and closes.
     pub leaving: CancellationToken,
     open: TaskTracker,
@@ -65,9 +68,19 @@ impl Door {
         bodies: Arc<Bodies>,
         archive: Arc<dyn Archive>,
         logs: Arc<Logs>,
+        intervals: Intervals,
         leaving: CancellationToken,
     ) -> Self {
-        Self { gate, bodies, archive, logs, leaving, open: TaskTracker::new(), sessions: Arc::default() }
+        Self {
+            gate,
+            bodies,
+            archive,
+            logs,
+            intervals,
+            leaving,
+            open: TaskTracker::new(),
+            sessions: Arc::default(),
+        }
     }
 
     /// Waits until every session has ended, or until `patience` runs out. Call it when the server leaves.
@@ -142,7 +155,7 @@ fn read_hello(first: Option<Result<Message, axum::Error>>) -> Result<Box<Hello>,
         Some(Ok(Message::Text(_))) => Err(close::TEXT_FRAME.plain()),
         Some(Ok(_)) => Err(close::HELLO_EXPECTED.because("the first message was not binary")),
         Some(Err(error)) => {
-            Err(session::broken(&error).unwrap_or_else(|| close::HELLO_EXPECTED.because("the socket broke")))
+            Err(reader::broken(&error).unwrap_or_else(|| close::HELLO_EXPECTED.because("the socket broke")))
         }
         None => Err(close::HELLO_EXPECTED.because("none came in time")),
     }
@@ -156,6 +169,7 @@ fn connected(hello: &Hello, session: SessionId, peer: SocketAddr) -> Connected {
         cluster: hello.cluster,
         rejoin: hello.rejoin,
         incarnation: hello.incarnation,
+        process: hello.process,
         versions: hello.versions,
         engine: hello.engine.clone(),
         version: hello.version.clone(),

@@ -42,6 +42,7 @@ pub(super) fn says_nothing(report: &Report) -> bool {
         Report::Output(list) => list.is_empty(),
         Report::Progress(list) | Report::Status(list) => list.is_empty(),
         Report::Wanted(list) => list.is_empty(),
+        Report::Foreign(list) => list.is_empty(),
         Report::Hello(_) | Report::Inventory(_) | Report::Heartbeat(_) | Report::Condition(_) => false,
     }
 }

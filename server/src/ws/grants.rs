@@ -1,52 +1,96 @@
-//! Which attempts a session may write output for: those that were handed over on it, and those that its worker brought with it.
+//! Which attempts a session may write output for: those that were handed over on it, and those that the archive knows as its worker's.
 //!
-//! Output carries a token, but the logs go by job and fence alone: without this any worker could write into any attempt.
+//! Output carries a token, but the logs go by job and fence alone: without this any worker could write into any attempt. An Inventory
+//! proves nothing, since a worker may name whatever it has heard of; what it names is looked up when its first output comes.
 
 use std::collections::HashSet;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use protocol::report::Chunk;
-use protocol::{Report, Token};
+use protocol::{Report, Token, WorkerId};
+
+use crate::store::{Archive, ReadError};
 
 /// The attempts of one session. Its writer adds what it hands over, its reader checks.
-#[derive(Debug, Default)]
-pub(super) struct Grants(Mutex<Known>);
+pub(super) struct Grants {
+    known: Mutex<Known>,
+    archive: Arc<dyn Archive>,
+}
 
 #[derive(Debug, Default)]
 struct Known {
+    /// Whose session this is, once it has been welcomed.
+    worker: Option<WorkerId>,
     live: HashSet<Token>,
     /// Output may come after the final report: those that ended are forgotten only when many others have.
     ended: HashSet<Token>,
     ended_earlier: HashSet<Token>,
+    /// Named by the worker, and not looked up yet.
+    named: HashSet<Token>,
 }
 
 impl Grants {
+    /// None yet. What the worker brings is looked up in this archive.
+    pub(super) fn new(archive: Arc<dyn Archive>) -> Self {
+        Self { known: Mutex::default(), archive }
+    }
+
+    /// This is the worker's number.
+    pub(super) fn welcome(&self, worker: WorkerId) {
+        self.known().worker = Some(worker);
+    }
+
     /// These are about to be handed over.
     pub(super) fn add(&self, tokens: impl Iterator<Item = Token>) {
         self.known().live.extend(tokens);
     }
 
-    /// Takes note of what the worker brings, and of what has ended.
+    /// Whether this was handed over on this session, or was looked up before.
+    pub(super) fn has_granted(&self, token: &Token) -> bool {
+        self.known().holds(token)
+    }
+
+    /// Takes note of what the worker names, and of what has ended.
     pub(super) fn note(&self, report: &Report) {
         match report {
             Report::Inventory(inventory) => {
                 let mut known = self.known();
-                let room = BROUGHT_MAX.saturating_sub(known.live.len());
-                known.live.extend(inventory.attempts.iter().map(|(token, _)| *token).take(room));
+                let room = NAMED_MAX.saturating_sub(known.named.len());
+                let tokens = inventory.attempts.iter().map(|(token, _)| *token);
+                let news: Vec<_> = tokens.filter(|token| !known.holds(token)).take(room).collect();
+                known.named.extend(news);
             }
             Report::Success(done) => self.end(done.list.iter().map(|it| it.token)),
             Report::Failure(done) => self.end(done.list.iter().map(|it| it.token)),
-            Report::Released(done) => self.end(done.list.iter().map(|(token, _)| *token)),
+            Report::Released(done) => self.end(done.list.iter().map(|it| it.token)),
             _ => {}
         }
     }
 
-    /// Keeps only what this session may write; says how many chunks that leaves out.
-    pub(super) fn sift(&self, chunks: &mut Vec<Chunk>) -> usize {
-        let before = chunks.len();
+    /// Keeps only what this session may write; gives back the rest.
+    ///
+    /// # Errors
+    /// The archive cannot be read: nothing is known of these chunks.
+    pub(super) async fn sift(&self, chunks: Vec<Chunk>) -> Result<(Vec<Chunk>, Vec<Chunk>), ReadError> {
+        if let Some((worker, tokens)) = self.to_be_looked_up(&chunks) {
+            let (archive, asked) = (self.archive.clone(), tokens.clone());
+            let read = tokio::task::spawn_blocking(move || archive.attempts_of(worker, &asked)).await;
+            let own = read.map_err(|error| ReadError(Box::new(error)))??;
+            let mut known = self.known();
+            for token in tokens {
+                known.named.remove(&token);
+            }
+            known.live.extend(own);
+        }
         let known = self.known();
-        chunks.retain(|chunk| known.holds(&chunk.token));
-        before - chunks.len()
+        Ok(chunks.into_iter().partition(|chunk| known.holds(&chunk.token)))
+    }
+
+    fn to_be_looked_up(&self, chunks: &[Chunk]) -> Option<(WorkerId, Vec<Token>)> {
+        let known = self.known();
+        let named: HashSet<Token> = chunks.iter().map(|chunk| chunk.token).collect();
+        let named: Vec<Token> = named.into_iter().filter(|token| known.named.contains(token)).collect();
+        Some((known.worker?, named)).filter(|(_, named)| !named.is_empty())
     }
 
     fn end(&self, tokens: impl Iterator<Item = Token>) {
@@ -62,7 +106,7 @@ impl Grants {
     }
 
     fn known(&self) -> MutexGuard<'_, Known> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -72,8 +116,8 @@ impl Known {
     }
 }
 
-/// A worker that brings more than this brings more than it could ever have been given.
-const BROUGHT_MAX: usize = 1 << 18;
+/// A worker that names more than this names more than it could ever have been given.
+const NAMED_MAX: usize = 1 << 18;
 
 /// Between this many and twice as many ended attempts are remembered, at 24 bytes each and the table's own part.
 const ENDED_MAX: usize = 1 << 16;
@@ -84,35 +128,45 @@ mod tests {
     use protocol::{Fence, JobId, Nonce, ReportNo};
 
     use super::*;
+    use crate::store::memory::MemoryStore;
 
     fn token(job: u64, nonce: u64) -> Token {
         Token { job: JobId(job), fence: Fence(job), nonce: Nonce(nonce) }
     }
 
-    fn may_write(grants: &Grants, token: Token) -> bool {
-        let data = ChunkData::Bytes(b"x".to_vec());
-        grants.sift(&mut vec![Chunk { token, stream: Stream::Stdout, offset: 0, data }]) == 0
+    fn grants() -> Grants {
+        Grants::new(Arc::new(MemoryStore::new()))
     }
 
-    #[test]
-    fn a_session_writes_for_what_it_was_given_or_brought_and_nothing_else() {
-        let grants = Grants::default();
+    async fn may_write(grants: &Grants, token: Token) -> bool {
+        let data = ChunkData::Bytes(b"x".to_vec());
+        let chunk = Chunk { token, stream: Stream::Stdout, offset: 0, data };
+        let (own, foreign) = grants.sift(vec![chunk]).await.unwrap();
+        assert_eq!(own.len() + foreign.len(), 1);
+        foreign.is_empty()
+    }
+
+    #[tokio::test]
+    async fn a_session_writes_for_what_it_was_given_and_not_for_what_it_only_names() {
+        let grants = grants();
         grants.add([token(1, 1)].into_iter());
-        let attempts = vec![(token(2, 1), Phase::Backlog)];
+        grants.welcome(WorkerId(1));
+        let attempts = vec![(token(1, 1), Phase::Running), (token(2, 1), Phase::Running)];
         grants.note(&Report::Inventory(Inventory {
             runtimes: vec![],
             attempts,
             foreign: vec![],
             last: true,
         }));
-        assert!(may_write(&grants, token(1, 1)) && may_write(&grants, token(2, 1)));
-        assert!(!may_write(&grants, token(1, 2)), "the nonce is another");
-        assert!(!may_write(&grants, token(3, 1)));
+        assert!(may_write(&grants, token(1, 1)).await);
+        assert!(!may_write(&grants, token(1, 2)).await, "the nonce is another");
+        assert!(!may_write(&grants, token(2, 1)).await, "the archive does not know it");
+        assert!(!may_write(&grants, token(3, 1)).await);
     }
 
-    #[test]
-    fn output_may_follow_the_final_report_until_many_others_have_ended() {
-        let grants = Grants::default();
+    #[tokio::test]
+    async fn output_may_follow_the_final_report_until_many_others_have_ended() {
+        let grants = grants();
         let ended = |job| Succeeded {
             token: token(job, 1),
             timing: protocol::report::Timing::default(),
@@ -127,10 +181,10 @@ mod tests {
         };
         grants.add([token(0, 1)].into_iter());
         end(1..=1);
-        assert!(may_write(&grants, token(1, 1)));
+        assert!(may_write(&grants, token(1, 1)).await);
         end(2..=200_000);
-        assert!(!may_write(&grants, token(1, 1)));
-        assert!(may_write(&grants, token(200_000, 1)));
-        assert!(may_write(&grants, token(0, 1)), "it has not ended");
+        assert!(!may_write(&grants, token(1, 1)).await);
+        assert!(may_write(&grants, token(200_000, 1)).await);
+        assert!(may_write(&grants, token(0, 1)).await, "it has not ended");
     }
 }

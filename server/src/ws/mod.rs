@@ -7,6 +7,8 @@ mod chatter;
 mod grants;
 mod orders;
 mod output;
+mod reader;
 mod session;
+mod strangers;
 
 pub use accept::{Door, router};

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use protocol::close::{self, Close};
 use protocol::container::Body;
-use protocol::order::{Assignment, Definition};
+use protocol::order::{Assignment, Definition, Refused};
 use protocol::{JobId, Order, ReportNo, wire};
 use scheduler::step::{CloseReason, Grant};
 
@@ -27,12 +27,13 @@ pub(super) struct Orders {
     door: Door,
     grants: Arc<Grants>,
     refusal: Close,
+    is_welcome: bool,
 }
 
 impl Orders {
     /// What is handed over is added to `grants`.
     pub(super) fn new(door: Door, grants: Arc<Grants>) -> Self {
-        Self { door, grants, refusal: close::NORMAL.plain() }
+        Self { door, grants, refusal: close::NORMAL.plain(), is_welcome: false }
     }
 
     /// Puts messages into frames, in order. Acknowledgements are cumulative: only the last one is said, behind the others.
@@ -62,7 +63,7 @@ impl Orders {
             }
             match message {
                 ToSession::Order(order) => {
-                    self.note_refusal(&order);
+                    self.note(&order);
                     pack(&order, frames);
                 }
                 ToSession::Define(definition) => pack(&define(&definition), frames),
@@ -128,14 +129,27 @@ impl Orders {
         Ok(filled)
     }
 
-    fn note_refusal(&mut self, order: &Order) {
-        if let Order::Refused(refused) = order {
-            let code = match refused.code.as_str() {
-                "unsupported_version" => close::UNSUPPORTED_VERSION,
-                "wrong_cluster" | "unknown_worker" => close::WRONG_CLUSTER,
-                _ => close::DUPLICATE_WORKER,
-            };
-            self.refusal = code.because(&refused.code);
+    fn note(&mut self, order: &Order) {
+        match order {
+            Order::Welcome(welcome) => {
+                self.is_welcome = true;
+                self.grants.welcome(welcome.worker);
+            }
+            Order::Refused(refused) => {
+                // Whoever is shut out after it was let in is news; whoever tries again has been told.
+                let Refused { code, text, .. } = refused;
+                match self.is_welcome {
+                    true => tracing::error!(code, "a worker is shut out: {text}"),
+                    false => tracing::info!(code, "a worker is refused: {text}"),
+                }
+                let code = match refused.code.as_str() {
+                    "unsupported_version" => close::UNSUPPORTED_VERSION,
+                    "wrong_cluster" | "unknown_worker" => close::WRONG_CLUSTER,
+                    _ => close::DUPLICATE_WORKER,
+                };
+                self.refusal = code.because(&refused.code);
+            }
+            _ => {}
         }
     }
 

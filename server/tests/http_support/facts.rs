@@ -6,10 +6,10 @@ use std::time::Duration;
 use longshore_server::catalogue::Entry;
 use longshore_server::store::{AttemptRow, StoredDefinition};
 use protocol::container::ContainerSpec;
-use protocol::report::OutputLengths;
-use protocol::{AttemptNo, Fence, Nonce, Revision, SessionId, Timestamp, WorkerId};
+use protocol::report::{OutputLengths, Phase};
+use protocol::{AttemptNo, ClusterId, Fence, JobId, Nonce, Revision, SessionId, Timestamp, Token, WorkerId};
 use scheduler::definition::{Definition, LossPolicy, RetryPolicy};
-use scheduler::snapshot::{Snapshot, WorkerFacts, WorkerState};
+use scheduler::snapshot::{Snapshot, Waiting, WorkerFacts, WorkerState};
 use scheduler::step::{PendingReason, WorkerRow};
 
 /// An attempt that runs on worker 1.
@@ -74,8 +74,13 @@ pub fn worker_row(id: u64, name: &str) -> WorkerRow {
         seen_at: Timestamp(20),
         cordoned: false,
         slots: None,
+        drain: None,
+        labels: Vec::new(),
+        process: None,
     }
 }
+
+const UNMANAGED: Token = Token { job: JobId(70), fence: Fence(80), nonce: Nonce(9) };
 
 pub fn snapshot() -> Snapshot {
     let worker = WorkerFacts {
@@ -89,14 +94,27 @@ pub fn snapshot() -> Snapshot {
         backlog: 4,
         queued: 0,
         cordoned: false,
-        labels: vec![("zone".to_owned(), "a".to_owned())],
+        drain_deadline: None,
+        own_labels: vec![("zone".to_owned(), "a".to_owned()), ("disk".to_owned(), "ssd".to_owned())],
+        set_labels: Vec::new(),
         runtimes: Vec::new(),
         version: "0.1.0".to_owned(),
         address: "127.0.0.1:5".to_owned(),
+        unmanaged: Arc::new([(UNMANAGED, Phase::Running)].into_iter().collect()),
+        copies: Vec::new(),
     };
     Snapshot {
+        cluster: ClusterId(7),
         workers: vec![worker],
-        waiting: vec![(Revision(1), PendingReason::Busy, 3)],
+        waiting: vec![
+            waiting(None, PendingReason::Busy, 3),
+            waiting(Some(2), PendingReason::PinnedWorkerAway, 1),
+            waiting(Some(3), PendingReason::PinnedWorkerAway, 2),
+        ],
         ..Snapshot::default()
     }
+}
+
+fn waiting(pinned_to: Option<u64>, reason: PendingReason, count: u64) -> Waiting {
+    Waiting { revision: Revision(1), pinned_to: pinned_to.map(WorkerId), reason, count }
 }

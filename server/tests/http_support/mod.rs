@@ -21,6 +21,7 @@ use longshore_server::http::{App, router};
 use longshore_server::listener::{Limits, Listener};
 use longshore_server::logs::{self, Logs};
 use longshore_server::storage::Storage;
+use scheduler::snapshot::Snapshot;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::{mpsc, watch};
@@ -39,6 +40,8 @@ pub struct Server {
     pub jobs_file: std::path::PathBuf,
     pub storage: Arc<Storage>,
     pub commit: CommitClock,
+    /// Where the engine would publish the facts of the moment.
+    pub snapshot: watch::Sender<Arc<Snapshot>>,
     pub served: tokio::task::JoinHandle<()>,
     _directory: tempfile::TempDir,
 }
@@ -61,8 +64,8 @@ impl Server {
         stand.world().workers.push(worker_row(1, "w1"));
         stand.world().workers.push(worker_row(2, "w2"));
         let (inbox, commands) = mpsc::channel(64);
-        let (_, snapshot) = watch::channel(Arc::new(snapshot()));
-        tokio::spawn(answer(commands, stand.clone()));
+        let (publish, snapshot) = watch::channel(Arc::new(snapshot()));
+        tokio::spawn(answer(commands, stand.clone(), publish.clone()));
         let directory = tempfile::tempdir().unwrap();
         let jobs_file = directory.path().join("jobs.yaml");
         let logs = Logs::open(&directory.path().join("logs"), logs::Limits::default()).unwrap();
@@ -73,6 +76,7 @@ impl Server {
             archive: Arc::new(stand.clone()),
             catalogue: Arc::new(catalogue),
             jobs_file: jobs_file.clone(),
+            intervals: protocol::order::Intervals::default(),
             logs: Arc::clone(&logs),
             access: Arc::new(guard(Access::open(address))),
             base_path: base_path.to_owned(),
@@ -82,7 +86,18 @@ impl Server {
         let workers = Router::new()
             .route("/api/workers/connect", axum::routing::get(|| async { "here workers connect\n" }));
         let served = tokio::spawn(listener.serve(router(app, workers), leaving.clone()));
-        Self { address, stand, logs, leaving, jobs_file, storage, commit, served, _directory: directory }
+        Self {
+            address,
+            stand,
+            logs,
+            leaving,
+            jobs_file,
+            storage,
+            commit,
+            snapshot: publish,
+            served,
+            _directory: directory,
+        }
     }
 
     /// A request with these headers, on a connection of its own.

@@ -7,11 +7,13 @@ use longshore_server::engine::Command;
 use longshore_server::store::{Archive, JobFilter, JobRecord, JobRow, ReadError, StoredDefinition};
 use protocol::container::Body;
 use protocol::report::Outcome;
-use protocol::{AttemptNo, JobId, Revision, Timestamp, WorkerId};
+use protocol::{AttemptNo, JobId, Revision, Timestamp, Token, WorkerId};
+use scheduler::explain::Explanation;
 use scheduler::input::{GroupNo, KeyHolder, NewJob, Operation};
 use scheduler::job::State;
-use scheduler::step::{Accepted, Answer, PendingReason, Rejection, WorkerRow};
-use tokio::sync::{mpsc, oneshot};
+use scheduler::snapshot::{Snapshot, WorkerState};
+use scheduler::step::{Accepted, Answer, Drain, Note, PendingReason, Rejection, WorkerRow};
+use tokio::sync::{mpsc, oneshot, watch};
 
 use super::facts::attempt;
 
@@ -24,6 +26,7 @@ pub struct World {
     pub operations: Vec<(WorkerId, Operation)>,
     pub waiting: HashMap<JobId, Vec<oneshot::Sender<State>>>,
     pub pending: Option<PendingReason>,
+    pub explanation: Option<Explanation>,
     pub unreadable: bool,
     pub names: HashMap<Revision, String>,
 }
@@ -79,7 +82,14 @@ impl World {
             attempts: AttemptNo(0),
             attempt: None,
         };
-        self.jobs.push(JobRecord { row, body: details.body, past: Vec::new(), notes: Vec::new() });
+        self.jobs.push(JobRecord {
+            row,
+            body: details.body,
+            past: Vec::new(),
+            notes: Vec::new(),
+            late_left_out: 0,
+            retry_of_removed: false,
+        });
         id
     }
 }
@@ -135,12 +145,25 @@ impl Archive for Stand {
         Ok(Vec::new())
     }
 
+    fn attempts_of(&self, _worker: WorkerId, _tokens: &[Token]) -> Result<Vec<Token>, ReadError> {
+        Ok(Vec::new())
+    }
+
+    fn strangers(&self, _tokens: &[Token]) -> Result<Vec<Token>, ReadError> {
+        Ok(Vec::new())
+    }
+
     fn definition(&self, _revision: Revision) -> Result<Option<StoredDefinition>, ReadError> {
         Ok(None)
     }
 
     fn workers(&self) -> Result<Vec<WorkerRow>, ReadError> {
         Ok(self.read()?.workers.clone())
+    }
+
+    fn first_kept(&self, ids: &[JobId]) -> Result<Option<JobId>, ReadError> {
+        let world = self.read()?;
+        Ok(ids.iter().copied().find(|id| world.jobs.iter().any(|record| record.row.job == *id)))
     }
 
     fn last_ended(&self, definition: &str) -> Result<Option<JobRow>, ReadError> {
@@ -151,7 +174,11 @@ impl Archive for Stand {
 }
 
 /// Does what an engine would do, without a brain.
-pub async fn answer(mut commands: mpsc::Receiver<Command>, stand: Stand) {
+pub async fn answer(
+    mut commands: mpsc::Receiver<Command>,
+    stand: Stand,
+    publish: watch::Sender<Arc<Snapshot>>,
+) {
     while let Some(command) = commands.recv().await {
         let mut world = stand.world();
         // Whoever asked may have gone.
@@ -160,17 +187,29 @@ pub async fn answer(mut commands: mpsc::Receiver<Command>, stand: Stand) {
                 reply.send(submit(&mut world, jobs, batch, require_worker, key))
             }
             Command::Cancel { job, reply, .. } => reply.send(cancel(&mut world, job)),
+            Command::Release { job, by, reply } => reply.send(release(&mut world, job, by)),
             Command::Operate { worker, operation, reply } => {
                 let known = world.workers.iter().any(|row| row.worker == worker);
                 let answer = match (known, &operation, worker) {
                     (false, ..) => Answer::Rejected(Rejection::UnknownWorker),
                     (_, Operation::Forget, WorkerId(1)) => Answer::Rejected(Rejection::WorkerConnected),
+                    (_, Operation::StopUnmanaged(Some(_)), _) => Answer::Rejected(Rejection::NotUnmanaged),
                     _ => Answer::Done,
                 };
+                if let Some(row) = world.workers.iter_mut().find(|row| row.worker == worker) {
+                    operate(row, &operation);
+                    publish.send_modify(|snapshot| show(Arc::make_mut(snapshot), row));
+                }
                 world.operations.push((worker, operation));
                 reply.send(answer)
             }
             Command::Define { .. } | Command::Learn { .. } => continue,
+            Command::Explain { job, reply } => {
+                let known = world.jobs.iter().any(|record| record.row.job == job);
+                let explanation = world.explanation.clone().filter(|_| known);
+                let _ = reply.send(explanation);
+                continue;
+            }
             Command::AwaitEnd { job, reply } => {
                 let live =
                     world.jobs.iter().any(|record| record.row.job == job && !record.row.state.has_ended());
@@ -231,4 +270,48 @@ fn cancel(world: &mut World, job: JobId) -> Answer {
         }
         _ => Answer::Rejected(Rejection::NotLive),
     }
+}
+
+fn release(world: &mut World, job: JobId, by: String) -> Answer {
+    let Some(record) = world.jobs.iter_mut().find(|record| record.row.job == job) else {
+        return Answer::Rejected(Rejection::NotLive);
+    };
+    match record.row.state {
+        State::Quarantined => {
+            record.row.state = State::Queued;
+            record.notes.push((Timestamp(5_000), Note::Freed { by }));
+            Answer::Done
+        }
+        state if state.has_ended() => Answer::Rejected(Rejection::NotLive),
+        state => Answer::Rejected(Rejection::NothingToRelease(state)),
+    }
+}
+
+fn operate(row: &mut WorkerRow, operation: &Operation) {
+    match operation {
+        Operation::Cordon => row.cordoned = true,
+        Operation::Uncordon => (row.cordoned, row.drain) = (false, None),
+        Operation::Drain(patience) => {
+            let deadline = patience.map(|patience| Timestamp(1_000) + patience);
+            (row.cordoned, row.drain) = (true, Some(Drain { process: None, deadline }));
+        }
+        Operation::Slots(slots) => row.slots = Some(*slots),
+        Operation::Labels(changes) => {
+            for (name, value) in changes {
+                row.labels.retain(|(known, _)| known != name);
+                row.labels.extend(value.clone().map(|value| (name.clone(), value)));
+            }
+        }
+        Operation::Forget | Operation::StopUnmanaged(_) => {}
+    }
+}
+
+/// What was ordered is shown before it is answered.
+fn show(snapshot: &mut Snapshot, row: &WorkerRow) {
+    let Some(worker) = snapshot.workers.iter_mut().find(|worker| worker.id == row.worker) else { return };
+    worker.cordoned = row.cordoned;
+    worker.drain_deadline = row.drain.and_then(|drain| drain.deadline);
+    worker.state = if row.drain.is_some() { WorkerState::Draining } else { WorkerState::Ready };
+    worker.slots = row.slots.unwrap_or(worker.slots);
+    worker.set_labels.clone_from(&row.labels);
 }

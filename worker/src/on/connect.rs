@@ -1,14 +1,16 @@
 //! The connection comes, is answered, is reconciled, and goes.
 
+use alloc::collections::BTreeSet;
 use alloc::format;
 use alloc::string::{String, ToString};
+use alloc::vec::Vec;
 use core::time::Duration;
 
 use protocol::order::{GoAway, Reconciled, Refused, Verdict, Welcome};
 use protocol::report::Hello;
-use protocol::{Report, Token, Uptime, VERSIONS};
+use protocol::{Report, ReportNo, Token, Uptime, VERSIONS};
 
-use crate::attempt::Stage;
+use crate::attempt::{Attempt, Stage};
 use crate::link::State;
 use crate::on::end;
 use crate::on::stop;
@@ -42,16 +44,35 @@ pub(crate) fn welcome(worker: &mut Worker, now: Uptime, welcome: Welcome) {
     worker.link.join(now, since, welcome.intervals);
     worker.config.cluster = Some(welcome.cluster);
     worker.effects.push(Effect::Joined { cluster: welcome.cluster, worker: welcome.worker });
+    worker.keep_contact();
     end::begin_again(worker, now, welcome.last_report);
-    let running = core::mem::take(&mut worker.notices.running);
+    let mut running = core::mem::take(&mut worker.notices.running);
+    if welcome.last_report == ReportNo(0) {
+        tell_running_again(worker, &mut running);
+    }
     worker.notices = Notices {
         inventory: true,
         // What Hello cannot say.
-        condition: worker.leaving.is_some(),
+        condition: worker.leaving().is_some(),
         running,
         wanted: worker.backlog.wanted(),
         ..Notices::default()
     };
+}
+
+/// A server that has just started knows since when its containers run by the clock on its wall only, and that may have been set.
+fn tell_running_again(worker: &Worker, running: &mut Vec<Token>) {
+    let waiting: BTreeSet<Token> = running.iter().copied().chain(worker.outbox.runnings()).collect();
+    let is_running = |attempt: &Attempt| matches!(attempt.stage, Stage::Running { .. });
+    let known = worker.attempts.iter().filter(|(token, it)| is_running(it) && !waiting.contains(token));
+    running.extend(known.map(|(token, _)| *token));
+}
+
+/// The server has answered a heartbeat.
+pub(crate) fn pulse(worker: &mut Worker, number: u64) {
+    if worker.link.renew(number) {
+        worker.keep_contact();
+    }
 }
 
 /// The server has compared our inventory with what it knows: from here on attempts may start.
@@ -73,7 +94,9 @@ pub(crate) fn reconciled(worker: &mut Worker, now: Uptime, reconciled: Reconcile
 
 /// The server does not want us now. We keep trying: whatever it is, somebody may repair it.
 pub(crate) fn refused(worker: &mut Worker, refused: Refused) {
-    let after = worker.link.backoff().max(refused.retry_after.min(RETRY_AFTER_MAX));
+    // The server knows what it waits for: as often as it says, whatever happened before.
+    let after = refused.retry_after.clamp(RETRY_AFTER_MIN, RETRY_AFTER_MAX);
+    let after = after + worker.link.up_to(after / 5);
     reconnect(worker, after, None, format!("refused ({}): {}", refused.code, refused.text));
 }
 
@@ -93,6 +116,7 @@ pub(crate) fn reconnect(worker: &mut Worker, after: Duration, elsewhere: Option<
 /// What was only a fact of the moment is gone with its connection; a Running not yet said is kept.
 fn hang_up(worker: &mut Worker) {
     worker.link.lose();
+    worker.incomplete.clear();
     let running = core::mem::take(&mut worker.notices.running);
     worker.notices = Notices { running, ..Notices::default() };
 }
@@ -106,6 +130,7 @@ fn hello(worker: &Worker) -> Hello {
         cluster: config.cluster,
         rejoin: config.rejoin,
         incarnation: config.incarnation,
+        process: config.process,
         engine: config.engine.clone(),
         version: config.version.clone(),
         slots: worker.slots.count(),
@@ -119,5 +144,6 @@ fn has_ended(worker: &Worker, token: Token) -> bool {
     worker.attempts.get(&token).is_some_and(|attempt| matches!(attempt.stage, Stage::Ended(_)))
 }
 
-/// A server that says "in a year" is not obeyed.
+/// A server that says "at once" is not obeyed, nor one that says "in a year".
+const RETRY_AFTER_MIN: Duration = Duration::from_millis(200);
 const RETRY_AFTER_MAX: Duration = Duration::from_secs(600);

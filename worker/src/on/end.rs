@@ -1,15 +1,16 @@
 //! An attempt ends, its end becomes durable on the server, and it is forgotten.
 
+use alloc::boxed::Box;
+use alloc::string::String;
 use alloc::vec::Vec;
 use core::time::Duration;
 
-use protocol::order::StopCause;
 use protocol::report::{OutputLengths, ReleaseCause};
 use protocol::{ReportNo, Token, Uptime};
 
 use crate::attempt::{Ended, Stage};
 use crate::classify::{Verdict, classify};
-use crate::input::{Exit, Fault};
+use crate::input::{Exit, Fault, Stopping};
 use crate::on::doubt;
 use crate::outbox::Entry;
 use crate::step::Effect;
@@ -38,26 +39,27 @@ pub(crate) fn ended(worker: &mut Worker, token: Token, exit: Exit, output: Outpu
     finish(worker, token, classify(exit, stopped), output, at);
 }
 
-/// It had ended before this process began; the cause that an earlier one had put on disk decides.
+/// It had ended before this process began; the cause that an earlier one had put on disk decides, if it was there before the end.
 pub(crate) fn restored_end(
     worker: &mut Worker,
     token: Token,
     exit: Exit,
-    stopping: Option<StopCause>,
+    stopping: Option<Stopping>,
     output: OutputLengths,
     at: Uptime,
 ) {
-    finish(worker, token, classify(exit, stopping), output, at);
+    let stopped = stopping.filter(|stop| at >= stop.at).map(|stop| stop.cause);
+    finish(worker, token, classify(exit, stopped), output, at);
 }
 
 /// Its runtime did not start it, and that is not the job's fault.
-pub(crate) fn refused(worker: &mut Worker, now: Uptime, token: Token, cause: ReleaseCause) {
+pub(crate) fn refused(worker: &mut Worker, now: Uptime, token: Token, cause: ReleaseCause, why: String) {
     let Some(attempt) = worker.attempts.get(&token) else {
         return;
     };
     match (&attempt.stage, attempt.stop) {
-        (Stage::Launched(_), None) => give_back(worker, token, cause),
-        (Stage::Launched(_), Some(stop)) => {
+        (Stage::Launched(_) | Stage::Prepared, None) => give_back(worker, token, cause, why),
+        (Stage::Launched(_) | Stage::Prepared, Some(stop)) => {
             let verdict = crate::classify::unstarted(stop.cause);
             finish(worker, token, verdict, OutputLengths::default(), now);
         }
@@ -72,7 +74,8 @@ fn finish(worker: &mut Worker, token: Token, verdict: Verdict, output: OutputLen
     worker.slots.give_back();
     let was_done = worker.attempts.get(&token).is_some_and(|attempt| attempt.output_done);
     let output_done = was_done || output == OutputLengths::default();
-    close(worker, token, verdict, output, at, Ended { acknowledged: false, output_done, launched: true });
+    let ended = Ended { acknowledged: false, told: None, output_done, launched: true };
+    close(worker, token, verdict, output, at, ended);
 }
 
 /// Puts an attempt's final report on its way. It is kept until everything about it is durable.
@@ -86,6 +89,7 @@ pub(crate) fn close(
 ) {
     worker.set_alarm(token, None);
     worker.fenced.remove(&token);
+    worker.prepared.remove(&token);
     if let Some(attempt) = worker.attempts.get_mut(&token) {
         attempt.stage = Stage::Ended(ended);
         attempt.body = None;
@@ -93,29 +97,39 @@ pub(crate) fn close(
     }
 }
 
-fn give_back(worker: &mut Worker, token: Token, cause: ReleaseCause) {
+fn give_back(worker: &mut Worker, token: Token, cause: ReleaseCause, why: String) {
     worker.slots.give_back();
     worker.fenced.remove(&token);
+    worker.prepared.remove(&token);
     worker.set_alarm(token, None);
     if let Some(attempt) = worker.attempts.remove(&token) {
         let runtime = attempt.runtime();
         worker.effects.push(Effect::Forget { token, runtime, give_up_output: true });
     }
-    worker.outbox.released(token, cause);
+    worker.outbox.released(token, cause, why);
 }
 
 /// Reports up to this one are durable.
 pub(crate) fn acknowledged(worker: &mut Worker, now: Uptime, last: ReportNo) {
     let mut entries = Vec::new();
-    worker.outbox.acknowledge(last, |entry| entries.extend(matter_of(&entry)));
+    worker.outbox.acknowledge(last, |entry| entries.extend(matter_of(entry)));
     settle(worker, now, entries);
 }
 
-/// A new connection: reports up to this one were durable before it.
+/// A new connection: reports up to this one were durable before it. How an attempt has ended of which only the output is still wanted is
+/// said once more, behind them: the server's store may have gone back to when it did not know, and nobody else could tell.
 pub(crate) fn begin_again(worker: &mut Worker, now: Uptime, last: ReportNo) {
     let mut entries = Vec::new();
-    worker.outbox.begin_again(last, |entry| entries.extend(matter_of(&entry)));
+    worker.outbox.begin_again(last, |entry| entries.extend(matter_of(entry)));
     settle(worker, now, entries);
+    for attempt in worker.attempts.values_mut() {
+        if let Stage::Ended(ended) = &mut attempt.stage
+            && let Some(entry) = ended.told.take()
+        {
+            ended.acknowledged = false;
+            worker.outbox.again(*entry);
+        }
+    }
 }
 
 /// All output of it is durable, or was given up.
@@ -134,27 +148,27 @@ pub(crate) fn output_done(worker: &mut Worker, token: Token) {
 
 /// What an acknowledgement changes.
 enum Matter {
-    Final(Token),
+    Final(Token, Box<Entry>),
     Starting(Token),
 }
 
-fn matter_of(entry: &Entry) -> Option<Matter> {
+fn matter_of(entry: Entry) -> Option<Matter> {
     match entry {
-        Entry::Starting { token } => Some(Matter::Starting(*token)),
-        _ => entry.final_token().map(Matter::Final),
+        Entry::Starting { token } => Some(Matter::Starting(token)),
+        _ => entry.final_token().map(|token| Matter::Final(token, Box::new(entry))),
     }
 }
 
 fn settle(worker: &mut Worker, now: Uptime, entries: Vec<Matter>) {
     for entry in entries {
         match entry {
-            Matter::Final(token) => final_acknowledged(worker, now, token),
+            Matter::Final(token, entry) => final_acknowledged(worker, now, token, entry),
             Matter::Starting(token) => clear(worker, token),
         }
     }
 }
 
-fn final_acknowledged(worker: &mut Worker, now: Uptime, token: Token) {
+fn final_acknowledged(worker: &mut Worker, now: Uptime, token: Token, entry: Box<Entry>) {
     let Some(attempt) = worker.attempts.get_mut(&token) else {
         return;
     };
@@ -164,7 +178,10 @@ fn final_acknowledged(worker: &mut Worker, now: Uptime, token: Token) {
     ended.acknowledged = true;
     if ended.output_done {
         worker.forget(token);
-    } else {
+        return;
+    }
+    ended.told = Some(entry);
+    if attempt.alarm.is_none() {
         worker.set_alarm(token, Some(now + OUTPUT_PATIENCE));
     }
 }

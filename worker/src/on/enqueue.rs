@@ -1,5 +1,7 @@
 //! The server hands over attempts, and the definitions they need.
 
+use alloc::format;
+use alloc::string::String;
 use alloc::vec::Vec;
 
 use protocol::order::{Assignment, Definition};
@@ -16,10 +18,10 @@ pub(crate) fn enqueue(worker: &mut Worker, now: Uptime, assignments: Vec<Assignm
         let token = assignment.token;
         if let Some(known) = worker.attempts.get(&token) {
             worker.notices.status.push((token, known.phase()));
-        } else if worker.leaving.is_some() {
-            worker.outbox.released(token, ReleaseCause::Draining);
+        } else if worker.leaving().is_some() {
+            worker.outbox.released(token, ReleaseCause::Draining, String::new());
         } else if !has_room(worker) {
-            worker.outbox.released(token, ReleaseCause::Full);
+            worker.outbox.released(token, ReleaseCause::Full, String::new());
         } else {
             accept(worker, now, assignment);
         }
@@ -87,18 +89,18 @@ fn queue(worker: &mut Worker, token: Token) {
     };
     match obstacle(worker, attempt.runtime()) {
         None => worker.backlog.push(attempt.place, token),
-        Some(cause) => {
+        Some((cause, why)) => {
             worker.attempts.remove(&token);
-            worker.outbox.released(token, cause);
+            worker.outbox.released(token, cause, why);
         }
     }
 }
 
-fn obstacle(worker: &Worker, runtime: RuntimeKind) -> Option<ReleaseCause> {
+fn obstacle(worker: &Worker, runtime: RuntimeKind) -> Option<(ReleaseCause, String)> {
     match worker.config.runtimes.iter().find(|(kind, _)| *kind == runtime) {
         Some((_, Availability::Available)) => None,
-        Some((_, Availability::Unavailable(_))) => Some(ReleaseCause::RuntimeUnavailable),
-        None => Some(ReleaseCause::Policy),
+        Some((_, Availability::Unavailable(why))) => Some((ReleaseCause::RuntimeUnavailable, why.clone())),
+        None => Some((ReleaseCause::Policy, format!("this worker does not offer the runtime {runtime}"))),
     }
 }
 

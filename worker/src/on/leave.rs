@@ -1,5 +1,6 @@
 //! The worker leaves, or the server changes its settings.
 
+use alloc::string::String;
 use alloc::vec::Vec;
 
 use protocol::order::{Configure, StopCause};
@@ -11,16 +12,13 @@ use crate::on::stop;
 use crate::step::Effect;
 use crate::worker::{Exiting, Worker};
 
-/// An operator, or the server, wants this process to leave. A stronger wish replaces a weaker one, never the other way round.
+/// Our own operator wants this process to leave. A stronger wish replaces a weaker one, never the other way round.
 pub(crate) fn leave(worker: &mut Worker, now: Uptime, leave: Leave) {
-    if worker.leaving >= Some(leave) {
+    if worker.leave >= Some(leave) {
         return;
     }
-    worker.leaving = Some(leave);
-    worker.notices.condition = true;
-    for token in tokens(worker, |attempt| attempt.is_unstarted()) {
-        worker.release(token, ReleaseCause::Draining);
-    }
+    worker.leave = Some(leave);
+    give_back(worker);
     match leave {
         Leave::Drain => {}
         Leave::Interrupt => {
@@ -33,7 +31,7 @@ pub(crate) fn leave(worker: &mut Worker, now: Uptime, leave: Leave) {
 }
 
 /// Settings that changed.
-pub(crate) fn configure(worker: &mut Worker, now: Uptime, configure: Configure) {
+pub(crate) fn configure(worker: &mut Worker, configure: Configure) {
     if let Some(slots) = configure.slots {
         worker.slots.resize(slots);
         worker.notices.condition = true;
@@ -41,8 +39,22 @@ pub(crate) fn configure(worker: &mut Worker, now: Uptime, configure: Configure) 
     if let Some(intervals) = configure.intervals {
         worker.link.set_intervals(intervals);
     }
-    if configure.drain {
-        leave(worker, now, Leave::Drain);
+    if configure.drain == worker.drained {
+        return;
+    }
+    worker.drained = configure.drain;
+    if worker.drained {
+        give_back(worker);
+    } else {
+        worker.notices.condition = true;
+    }
+}
+
+/// Who leaves takes nothing new, and starts nothing.
+fn give_back(worker: &mut Worker) {
+    worker.notices.condition = true;
+    for token in tokens(worker, |attempt| attempt.is_unstarted()) {
+        worker.release(token, ReleaseCause::Draining, String::new());
     }
 }
 
@@ -60,7 +72,7 @@ pub(crate) fn exit_if_done(worker: &mut Worker) {
 fn is_done(worker: &Worker) -> bool {
     // What is given back and cannot be said is said by its absence from the next Inventory.
     let is_told = worker.outbox.is_empty() || !worker.link.is_joined();
-    match worker.leaving {
+    match worker.leaving() {
         None => false,
         Some(Leave::Drain) => worker.attempts.is_empty() && is_told,
         // Ends that nobody takes now are told by the next start, from the ledger.

@@ -9,15 +9,28 @@ use protocol::report::{Foreign, Phase};
 use protocol::{Token, Uptime};
 
 use crate::attempt::{Attempt, Known, Place, Stage};
-use crate::input::{Found, Restored};
+use crate::input::{Found, Restored, Stopping};
 use crate::on::{connect, end, stop};
 use crate::step::Effect;
 use crate::worker::Worker;
 
 /// Adopts what is found. The first connection is opened when that is done, so that all of it is reconciled.
-pub(crate) fn restored(worker: &mut Worker, now: Uptime, attempts: Vec<Restored>, foreign: Vec<Foreign>) {
-    // Nothing is known of an earlier lease: containers that must not outlive it count from our start.
-    worker.link.lease_from.get_or_insert(now);
+pub(crate) fn restored(
+    worker: &mut Worker,
+    now: Uptime,
+    attempts: Vec<Restored>,
+    foreign: Vec<Foreign>,
+    contact: Option<Uptime>,
+) {
+    // An earlier process may have lost the server long before us. Where that is not known, a container that must not outlive it may
+    // have a successor already.
+    worker.link.lease_from = Some(contact.unwrap_or_default().min(now));
+    surveyed(worker, now, attempts, foreign);
+    connect::reconnect(worker, Duration::ZERO, None, "what runs here is known".to_string());
+}
+
+/// Adopts what is found, at the start or when an engine that was silent then is back.
+pub(crate) fn surveyed(worker: &mut Worker, now: Uptime, attempts: Vec<Restored>, foreign: Vec<Foreign>) {
     worker.foreign = foreign;
     for restored in attempts {
         let token = restored.launch.token;
@@ -25,7 +38,6 @@ pub(crate) fn restored(worker: &mut Worker, now: Uptime, attempts: Vec<Restored>
             adopt(worker, now, token, restored);
         }
     }
-    connect::reconnect(worker, Duration::ZERO, None, "what runs here is known".to_string());
 }
 
 fn adopt(worker: &mut Worker, now: Uptime, token: Token, restored: Restored) {
@@ -65,7 +77,10 @@ fn adopt(worker: &mut Worker, now: Uptime, token: Token, restored: Restored) {
         }
         Found::Unstarted | Found::Unknown => {}
     }
-    if let Some(cause) = stopping {
+    if let Some(Stopping { cause, at }) = stopping {
         stop::ask(worker, now, token, cause, None);
+        if let Some(stop) = worker.attempts.get_mut(&token).and_then(|attempt| attempt.stop.as_mut()) {
+            stop.at = at.min(now);
+        }
     }
 }

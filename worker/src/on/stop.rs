@@ -1,5 +1,6 @@
 //! An attempt is stopped: by the server, by its timeout, by us. The cause recorded first stays.
 
+use alloc::string::String;
 use alloc::vec::Vec;
 use core::time::Duration;
 
@@ -17,8 +18,7 @@ use crate::worker::Worker;
 /// The server wants it stopped.
 pub(crate) fn cancel(worker: &mut Worker, now: Uptime, cancel: Cancel) {
     let Some(attempt) = worker.attempts.get(&cancel.token) else {
-        worker.notices.status.push((cancel.token, Phase::Unknown));
-        return;
+        return not_ours(worker, &cancel);
     };
     let phase = attempt.phase();
     match phase {
@@ -30,12 +30,22 @@ pub(crate) fn cancel(worker: &mut Worker, now: Uptime, cancel: Cancel) {
     }
 }
 
+/// It is a container that another worker has left, or nothing that we know of.
+fn not_ours(worker: &mut Worker, cancel: &Cancel) {
+    let is_foreign = worker.foreign.iter().any(|foreign| foreign.token == cancel.token);
+    if is_foreign && cancel.cause == StopCause::Superseded {
+        worker.effects.push(Effect::Evict(cancel.token));
+    } else {
+        worker.notices.status.push((cancel.token, Phase::Unknown));
+    }
+}
+
 /// The server wants these back if they are unstarted.
 pub(crate) fn recall(worker: &mut Worker, tokens: Vec<Token>) {
     for token in tokens {
         let phase = worker.attempts.get(&token).map_or(Phase::Unknown, |attempt| attempt.phase());
         match phase {
-            Phase::Backlog => worker.release(token, ReleaseCause::Recalled),
+            Phase::Backlog => worker.release(token, ReleaseCause::Recalled, String::new()),
             _ => worker.notices.status.push((token, phase)),
         }
     }
@@ -62,6 +72,7 @@ pub(crate) fn ask(worker: &mut Worker, now: Uptime, token: Token, cause: StopCau
     let rung = StopStep::Ask { grace };
     attempt.stop = Some(Stop { cause, at: now, rung });
     let runtime = attempt.runtime();
+    worker.prepared.remove(&token);
     worker.effects.push(Effect::Stop { token, runtime, cause, step: rung });
     worker.notices.progress.insert(token);
     worker.set_alarm(token, Some(slots::patience_with(grace, now)));
@@ -83,13 +94,17 @@ pub(crate) fn climb(worker: &mut Worker, now: Uptime, token: Token) {
     worker.set_alarm(token, Some(again));
 }
 
-/// Nothing was created for it: it ends at once, or is not worth a word.
+/// Nothing was created for it: it ends at once. What is not ours any more goes back, so that the server, which may have given it up
+/// without knowing whether it ever ran, hears that it did not.
 fn end_unstarted(worker: &mut Worker, now: Uptime, token: Token, cause: StopCause) {
-    worker.withdraw(token);
     if cause == StopCause::Superseded {
-        worker.attempts.remove(&token);
-        return;
+        return worker.release(
+            token,
+            ReleaseCause::Recalled,
+            String::from("not started, and not wanted any more"),
+        );
     }
-    let ended = Ended { acknowledged: false, output_done: true, launched: false };
+    worker.withdraw(token);
+    let ended = Ended { acknowledged: false, told: None, output_done: true, launched: false };
     end::close(worker, token, classify::unstarted(cause), OutputLengths::default(), now, ended);
 }

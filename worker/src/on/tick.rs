@@ -4,12 +4,11 @@ use alloc::string::ToString;
 use alloc::vec::Vec;
 use core::time::Duration;
 
-use protocol::order::StopCause;
+use protocol::order::{Intervals, StopCause};
 use protocol::{Token, Uptime};
 
 use crate::attempt::Stage;
 use crate::on::{connect, stop};
-use crate::slots::KILL_AFTER_GRACE;
 use crate::worker::Worker;
 
 /// Does what is due.
@@ -36,8 +35,10 @@ fn ring(worker: &mut Worker, now: Uptime, token: Token) {
     let Some(attempt) = worker.attempts.get(&token) else {
         return;
     };
-    match attempt.stage {
-        Stage::Ended(_) => worker.forget(token),
+    match &attempt.stage {
+        Stage::Ended(ended) if ended.acknowledged => worker.forget(token),
+        // It is said once more, and our patience begins anew when that is acknowledged.
+        Stage::Ended(_) => {}
         _ if attempt.stop.is_some() => stop::climb(worker, now, token),
         _ => stop::ask(worker, now, token, StopCause::Timeout, None),
     }
@@ -52,16 +53,23 @@ fn fence_off(worker: &mut Worker, now: Uptime) {
         .collect();
     for token in due {
         worker.fenced.remove(&token);
-        stop::ask(worker, now, token, StopCause::Superseded, None);
+        stop::ask(worker, now, token, StopCause::SelfFence, None);
     }
 }
 
-/// Early enough for its grace and the kill after it.
+/// Early enough for its grace, and for an engine that is slow to kill.
 fn self_fence_at(worker: &Worker, token: Token) -> Option<Uptime> {
     let attempt = worker.attempts.get(&token).filter(|attempt| attempt.stop.is_none())?;
-    let notice = attempt.self_fence()?.saturating_sub(attempt.stop_grace() + KILL_AFTER_GRACE);
-    // Never so early that an ordinary heartbeat could not have come first.
-    Some(worker.link.lease_from? + notice.max(worker.intervals().heartbeat + HEARTBEAT_SLACK))
+    let Intervals { heartbeat, lease, .. } = worker.intervals();
+    let notice =
+        attempt.self_fence()?.saturating_sub(attempt.stop_grace().saturating_add(lease / KILLS_PER_LEASE));
+    // While heartbeats go out, never so early that the answer to an ordinary one could not have come first.
+    let is_beating = worker.link.is_joined();
+    let answered = if is_beating { heartbeat + lease / ANSWERS_PER_LEASE } else { Duration::ZERO };
+    Some(worker.link.lease_from? + notice.max(answered))
 }
 
-const HEARTBEAT_SLACK: Duration = Duration::from_secs(3);
+/// From the end of the grace until the engine has certainly killed it: 2 s of a lease of 30 s.
+const KILLS_PER_LEASE: u32 = 15;
+/// What a heartbeat may be late, and its answer take: 3 s.
+const ANSWERS_PER_LEASE: u32 = 10;

@@ -26,6 +26,7 @@ impl World {
             cluster: None,
             rejoin: false,
             incarnation: Incarnation(1),
+            process: 1,
             engine: None,
             version: "0.1.0".into(),
             slots,
@@ -113,4 +114,4 @@ pub(crate) fn assignment(token: Token, name: &str) -> Assignment {
 }
 
 /// The machine has been up for an hour.
-const START: Uptime = Uptime(3_600_000_000_000);
+pub(crate) const START: Uptime = Uptime(3_600_000_000_000);

@@ -5,13 +5,17 @@ use std::fmt::Write as _;
 use longshore_worker::Effect;
 use longshore_worker::step::StopStep;
 use protocol::order::phase_name;
-use protocol::report::{Numbered, Phase};
+use protocol::report::{Foreign, Numbered, Phase};
 use protocol::{Report, Token};
+
+use crate::world::START;
 
 pub(crate) fn effect(effect: &Effect) -> String {
     match effect {
         Effect::Send(it) => format!("say {}", report(it)),
+        Effect::Contact(at) => format!("keep the last contact of {:?}", at.since(START)),
         Effect::Start(launch) => format!("start {} {}", launch.token, launch.name),
+        Effect::Run { token, .. } => format!("run {token}"),
         Effect::Stop { token, cause, step, .. } => match step {
             StopStep::Ask { grace } => format!("ask {token} to stop ({}), grace {grace:?}", cause.name()),
             StopStep::Kill => format!("kill {token}"),
@@ -20,6 +24,7 @@ pub(crate) fn effect(effect: &Effect) -> String {
         Effect::Forget { token, give_up_output, .. } => {
             format!("forget {token}{}", if *give_up_output { ", giving up its output" } else { "" })
         }
+        Effect::Evict(token) => format!("evict {token}"),
         Effect::Probe { like, why } => format!("probe {} like {}: {why}", like.runtime, like.image),
         Effect::Joined { cluster, worker } => format!("joined {cluster} as {worker}"),
         Effect::Reconnect { after, reason, .. } => format!("reconnect after {after:?}: {reason}"),
@@ -38,11 +43,21 @@ fn report(report: &Report) -> String {
         Report::Failure(list) => numbered("failure", list, |it| {
             format!("{} {} ({}) {:?} ago", it.token, it.outcome.name(), it.message, it.timing.ended_ago)
         }),
-        Report::Released(list) => {
-            numbered("released", list, |(token, cause)| format!("{token} {}", cause.name()))
-        }
+        Report::Released(list) => numbered("released", list, |it| {
+            let why = if it.why.is_empty() { String::new() } else { format!(" ({})", it.why) };
+            format!("{} {}{why}", it.token, it.cause.name())
+        }),
         Report::Starting(list) => numbered("starting", list, ToString::to_string),
-        Report::Inventory(it) => format!("inventory [{}]", phases(&it.attempts)),
+        Report::Inventory(it) => {
+            let silent = it.runtimes.iter().filter(|(_, it)| !it.is_available());
+            let silent: String = silent.map(|(it, _)| format!(", {} is silent", it.name())).collect();
+            let foreign = if it.foreign.is_empty() {
+                String::new()
+            } else {
+                format!(", foreign [{}]", foreign(&it.foreign))
+            };
+            format!("inventory [{}]{silent}{foreign}", phases(&it.attempts))
+        }
         Report::Heartbeat(it) => format!("heartbeat {} busy {} queued {}", it.number, it.busy, it.queued),
         Report::Progress(list) => format!("progress [{}]", phases(list)),
         Report::Status(list) => format!("status [{}]", phases(list)),
@@ -52,6 +67,7 @@ fn report(report: &Report) -> String {
             format!("condition slots {} draining {} up {up:?}", it.slots, it.draining)
         }
         Report::Wanted(list) => format!("wanted {}", list.len()),
+        Report::Foreign(list) => format!("foreign [{}]", foreign(list)),
         Report::Output(_) => "output".into(),
     }
 }
@@ -63,6 +79,10 @@ fn numbered<T>(name: &str, list: &Numbered<T>, one: impl Fn(&T) -> String) -> St
         let _ = write!(text, "{comma} {}", one(entry));
     }
     text
+}
+
+fn foreign(list: &[Foreign]) -> String {
+    list.iter().map(|it| format!("{} of {}", it.token, it.worker)).collect::<Vec<_>>().join(" ")
 }
 
 fn phases(list: &[(Token, Phase)]) -> String {

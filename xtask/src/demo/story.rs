@@ -38,7 +38,7 @@ pub(crate) async fn tell(stage: &Stage) -> anyhow::Result<()> {
 pub(crate) fn tell_what_to_try(stage: &Stage) {
     println!("\nEverything runs until you press Ctrl-C. In another terminal:\n");
     let directory = stage.binary.parent().unwrap_or(&stage.binary);
-    println!("  export LONGSHORE_URL={} PATH=\"{}:$PATH\"", stage.api.url(""), directory.display());
+    println!("  export LONGSHORE_SERVER={} PATH=\"{}:$PATH\"", stage.api.url(""), directory.display());
     println!("  longshore run voyage --follow         # prints a line a second; Ctrl-C leaves it running");
     println!("  longshore ls                          # its number, state and worker");
     println!("  longshore cancel NUMBER               # and it is gone");
@@ -86,6 +86,6 @@ async fn expect_state(stage: &Stage, job: u64, expected: &str) -> anyhow::Result
 async fn show(stage: &Stage, words: &[&str]) -> anyhow::Result<()> {
     println!("\n$ longshore {}", words.join(" "));
     let mut command = stage.longshore(words);
-    command.env("LONGSHORE_URL", stage.api.url(""));
+    command.env("LONGSHORE_SERVER", stage.api.url(""));
     step::succeed(command).await
 }

@@ -65,10 +65,11 @@ impl Tree {
 }
 
 fn is_skipped(directory: &str) -> bool {
-    directory == "target"
-        || directory == "proptest-regressions"
-        || (directory.starts_with('.') && !OURS.contains(&directory))
+    OUTPUTS.contains(&directory) || (directory.starts_with('.') && !OURS.contains(&directory))
 }
+
+/// What builds, property tests and fuzzing leave behind.
+const OUTPUTS: [&str; 4] = ["target", "proptest-regressions", "corpus", "artifacts"];
 
 /// Hidden directories that belong to the project.
 const OURS: [&str; 3] = [".cargo", ".ci", ".config"];

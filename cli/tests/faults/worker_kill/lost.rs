@@ -8,7 +8,7 @@ use crate::support::Stage;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_frozen_worker_that_thaws_in_time_keeps_its_job() {
-    let stage = Stage::new(JOBS);
+    let stage = Stage::new(&jobs());
     let _server = stage.server(QUICK_LEASE).await;
     let api = stage.api();
     let mut worker = stage.worker("first", FLAGS);
@@ -19,6 +19,10 @@ async fn a_frozen_worker_that_thaws_in_time_keeps_its_job() {
     worker.signal(Signal::STOP);
     let shown = api.job(job, |job| job["worker_unreachable_since"].is_string()).await;
     assert_eq!(shown["state"], "running", "nothing is concluded from silence yet: {shown}");
+    let waits_for = &shown["pending_reason"];
+    assert_eq!(waits_for["code"], "worker_unreachable", "{shown}");
+    let text = waits_for["text"].as_str().unwrap();
+    assert!(text.contains("its attempt is given up, and the job is tried again"), "{text}");
     api.worker("first", |worker| worker["state"] == "unreachable").await;
     worker.signal(Signal::CONT);
     let shown = api.job(job, |job| job["worker_unreachable_since"].is_null()).await;
@@ -35,7 +39,7 @@ async fn a_frozen_worker_that_thaws_in_time_keeps_its_job() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_worker_that_stays_away_loses_its_job_and_is_not_believed_later() {
-    let stage = Stage::new(JOBS);
+    let stage = Stage::new(&jobs());
     let _server = stage.server(QUICK_LEASE).await;
     let api = stage.api();
     let mut first = stage.worker("first", FLAGS);
@@ -55,8 +59,12 @@ async fn a_worker_that_stays_away_loses_its_job_and_is_not_believed_later() {
     assert_eq!((&shown["state"], shown["attempt_count"].as_u64()), (&json!("succeeded"), Some(2)), "{shown}");
     let late = shown["late_reports"].as_array().unwrap();
     let fence = &attempts[0]["fence"];
-    assert!(late.iter().all(|it| it["worker"] == 1 && &it["fence"] == fence), "{shown}");
-    assert!(late.iter().any(|it| it["said"] == "succeeded"), "{shown}");
+    let from_first = json!({ "id": 1, "name": "first" });
+    assert!(late.iter().all(|it| it["worker"] == from_first && &it["fence"] == fence), "{shown}");
+    assert!(late.iter().any(|it| it["said"] == "succeeded" && it["attempt"] == 1), "{shown}");
+    let told: Vec<_> = shown["timeline"].as_array().unwrap().iter().map(|it| &it["event"]).collect();
+    assert!(told.contains(&&json!("late_report")), "{shown}");
+    assert_eq!(attempts[0]["ran_ms"], json!(null), "nobody knows how long it ran: {shown}");
     first.leave().await;
     second.leave().await;
 }
@@ -64,12 +72,17 @@ async fn a_worker_that_stays_away_loses_its_job_and_is_not_believed_later() {
 /// The shortest that a server takes.
 const QUICK_LEASE: &[&str] = &["--heartbeat", "1s", "--lease", "10s"];
 const FLAGS: &[&str] = &["--no-docker", "--allow-process", "--on-term", "drain"];
+/// They end with this process, should it be killed before it can clean up.
+fn jobs() -> String {
+    JOBS.replace("TEST", &std::process::id().to_string())
+}
+
 const JOBS: &str = "\
 version: 1
 jobs:
   count:
     runtime: process
-    command: [sh, -c, 'until [ -e \"$$END\" ]; do sleep 0.1; done']
+    command: [sh, -c, 'until [ -e \"$$END\" ] || [ ! -d /proc/TEST ]; do sleep 0.1; done']
     stop_grace_period: 5s
     lost_after: 30s
 ";

@@ -83,11 +83,11 @@ impl Story {
         if let Some(containers) = &self.containers {
             holds("no container is left", async || containers.ids().is_empty()).await;
         }
-        // A worker in a container shares its state directory with its likes.
-        let places = ["only/attempts", "only/slot-0/attempts"].map(|place| self.stage.path(place));
-        let attempts = places.iter().find(|place| place.exists()).unwrap();
-        holds("no attempt directory is left", async || std::fs::read_dir(attempts).unwrap().next().is_none())
-            .await;
+        let attempts = self.stage.attempts("only");
+        holds("no attempt directory is left", async || {
+            std::fs::read_dir(&attempts).unwrap().next().is_none()
+        })
+        .await;
         self.worker.leave().await;
         self.server.leave().await;
     }

@@ -1,9 +1,9 @@
 //! One attempt, from its image to its verdict.
 //!
 //! ```text
-//! allowed? ─▶ directory ─▶ image ─▶ docker run ─▶ the CLI ends ─▶ inspect ─▶ Ended
-//!                                       ▲               adopted ─▶   │ ▲
-//!                                       └── nothing was started ─────┘ └── it still runs: read its log, wait
+//! allowed? ─▶ directory ─▶ image ─▶ the brain's word ─▶ docker run ─▶ the CLI ends ─▶ inspect ─▶ Ended
+//!                            ▲                                            adopted ─▶   │ ▲
+//!                            └──────────────── nothing was started ────────────────────┘ └── it still runs: read its log, wait
 //! ```
 //! The CLI is only a witness; what `inspect` says is believed. Until the engine answers, nothing is said.
 
@@ -13,7 +13,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
-use protocol::order::StopCause;
 use protocol::report::{OutputLengths, Phase, ReleaseCause, Stream};
 use protocol::{Token, Uptime};
 use tokio::sync::watch;
@@ -26,9 +25,10 @@ use super::Shared;
 use super::cli::CallError;
 use super::container::Container;
 use super::images::PullError;
-use crate::attempt_dir::{AttemptDir, Ending, Pid, describe};
+use crate::attempt_dir::{AttemptDir, Ending, Pid, Stopping, describe};
 use crate::clock;
 use crate::runtime::argv::{self, CommandLine};
+use crate::runtime::word::Word;
 use crate::runtime::{Membership, proc};
 
 /// What is known of an attempt while its container, or what is left of it, is here.
@@ -37,7 +37,7 @@ pub(super) struct Attempt {
     pub(super) name: String,
     pub(super) dir: AttemptDir,
     /// Why it is being stopped; set once.
-    pub(super) stopping: watch::Sender<Option<StopCause>>,
+    pub(super) stopping: watch::Sender<Option<Stopping>>,
     pub(super) ended: watch::Sender<bool>,
     /// The CLI that writes the output files, while it lives.
     pub(super) watcher: Mutex<Option<Pid>>,
@@ -45,6 +45,7 @@ pub(super) struct Attempt {
     pub(super) being_asked: AtomicBool,
     /// Whether its removal by force is under way.
     pub(super) being_removed: AtomicBool,
+    pub(super) word: Word,
     started: OnceLock<String>,
     oom: AtomicBool,
 }
@@ -60,7 +61,7 @@ impl Attempt {
         launch: Launch,
         membership: Membership,
         dir: AttemptDir,
-        stopping: Option<StopCause>,
+        stopping: Option<Stopping>,
     ) -> Self {
         Self {
             name: launch.token.container_name(membership.cluster),
@@ -71,6 +72,7 @@ impl Attempt {
             watcher: Mutex::new(None),
             being_asked: AtomicBool::new(false),
             being_removed: AtomicBool::new(false),
+            word: Word::default(),
             started: OnceLock::new(),
             oom: AtomicBool::new(false),
         }
@@ -82,6 +84,21 @@ impl Attempt {
 
     pub(super) fn is_stopping(&self) -> bool {
         self.stopping.borrow().is_some()
+    }
+
+    /// Whether somebody had said that it is to stop before it ended. Both are told by the clock on the wall of their time.
+    fn was_stopping(&self, container: &Container) -> bool {
+        let stopping = *self.stopping.borrow();
+        stopping.is_some_and(|stop| container.finished().is_none_or(|finished| finished >= stop.at))
+    }
+
+    /// When its container ended, on our own clock, and before a stop that came later: if the clock on the wall was set since, both may
+    /// seem to have been before this machine's start.
+    fn ended_at(&self, container: &Container) -> Uptime {
+        let now = clock::now();
+        let at = container.ended_at(now);
+        let stopping = *self.stopping.borrow();
+        stopping.filter(|_| !self.was_stopping(container)).map_or(at, |stop| at.min(stop.before(now)))
     }
 
     pub(super) fn has_ended(&self) -> bool {
@@ -113,21 +130,22 @@ impl Attempt {
 
     /// Runs it, from the beginning to the end.
     pub(super) async fn run(&self, shared: &Arc<Shared>, membership: Membership) {
-        let end = match self.command_line(membership) {
-            Ok(line) => self.try_to_run(shared, &line).await,
-            Err(invalid) => not_started(Fault::Definition, invalid.to_string()),
-        };
+        let end = self.try_to_run(shared, membership).await;
         self.leave(shared, end).await;
     }
 
     /// Watches what an earlier process has started, to the end.
     pub(super) async fn watch(&self, shared: &Arc<Shared>) {
         let watcher = *self.watcher();
+        let has_cli = watcher.is_some() || self.dir.is_being_written();
         if let Some(pid) = watcher {
             proc::wait(pid).await;
             self.watcher().take();
         }
-        let witness = if watcher.is_some() { Witness::Finished } else { Witness::Gone };
+        while self.dir.is_being_written() {
+            sleep(LOOK_FOR_END).await;
+        }
+        let witness = if has_cli { Witness::Finished } else { Witness::Gone };
         let end = match self.settle(shared, witness).await {
             Found::End(end) => end,
             Found::Again(why) => not_started(Fault::Host, why),
@@ -172,9 +190,13 @@ impl Attempt {
         argv::docker_run(&self.launch, membership, deadline)
     }
 
-    async fn try_to_run(&self, shared: &Arc<Shared>, line: &CommandLine) -> End {
+    async fn try_to_run(&self, shared: &Arc<Shared>, membership: Membership) -> End {
         let mut problem = String::new();
         for _ in 0..TRIES {
+            // Nothing is fetched for what cannot be said.
+            if let Err(invalid) = self.command_line(membership) {
+                return not_started(Fault::Definition, invalid.to_string());
+            }
             let mut stopping = self.stopping.subscribe();
             let image = tokio::select! {
                 biased;
@@ -187,7 +209,15 @@ impl Attempt {
                 Err(PullError::Engine(error)) => return unavailable(&error),
             }
             self.progress(shared, Phase::Starting);
-            let code = match self.run_cli(shared, line).await {
+            if !self.word.ask(self.token(), &shared.events, &self.stopping).await {
+                return not_started(Fault::Stopped, "stopped before it started".into());
+            }
+            // Its deadline counts from here.
+            let line = match self.command_line(membership) {
+                Ok(line) => line,
+                Err(invalid) => return not_started(Fault::Definition, invalid.to_string()),
+            };
+            let code = match self.run_cli(shared, &line).await {
                 Ok(code) => code,
                 Err(error) => return unavailable(&error),
             };
@@ -202,8 +232,7 @@ impl Attempt {
     /// The CLI's exit code; none if it was killed.
     async fn run_cli(&self, shared: &Arc<Shared>, line: &CommandLine) -> Result<Option<i32>, CallError> {
         let failed = |error: crate::attempt_dir::Error| CallError::Unreachable(describe(&error));
-        let outputs =
-            self.dir.output(Stream::Stdout).and_then(|out| Ok((out, self.dir.output(Stream::Stderr)?)));
+        let outputs = self.dir.claim_output().and_then(|out| Ok((out, self.dir.output(Stream::Stderr)?)));
         let (stdout, stderr) = outputs.map_err(failed)?;
         let mut child = shared.cli.run(line, stdout, stderr).inspect_err(|error| shared.note(error))?;
         if let Some(pid) = child.id().and_then(proc::identify) {
@@ -279,6 +308,9 @@ const TRIES: u32 = 3;
 
 /// Between two looks at a container that changes, or at an engine that answers badly.
 const LOOK_AGAIN: Duration = Duration::from_millis(500);
+
+/// Between two looks whether a CLI lives whose process nobody has written down. A look is three calls of the system.
+const LOOK_FOR_END: Duration = Duration::from_millis(100);
 
 /// When a start is looked for because no event told it. A look costs 12 ms of CPU.
 const LOOK_FOR_START: Duration = Duration::from_secs(2);

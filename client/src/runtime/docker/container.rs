@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use protocol::{ClusterId, Fence, JobId, Nonce, Now, Token, Uptime, WorkerId};
+use protocol::{ClusterId, Fence, JobId, Nonce, Now, Timestamp, Token, Uptime, WorkerId};
 use serde::Deserialize;
 use worker::input::{Exit, Fault};
 
@@ -158,6 +158,16 @@ impl Container {
     /// When it ended, on our own clock; now if it says nothing.
     pub(super) fn ended_at(&self, now: Now) -> Uptime {
         on_our_clock(instant(&self.state.finished_at), now)
+    }
+
+    /// When it ended, by the clock on the wall of that time.
+    pub(super) fn finished(&self) -> Option<Timestamp> {
+        instant(&self.state.finished_at).map(|at| Timestamp(at.as_millisecond()))
+    }
+
+    /// When it ended, in seconds of the engine's own clock.
+    pub(super) fn finished_second(&self) -> Option<i64> {
+        instant(&self.state.finished_at).map(jiff::Timestamp::as_second)
     }
 
     /// How long ago it was made.

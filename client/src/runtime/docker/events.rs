@@ -5,19 +5,25 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use protocol::{Now, Uptime};
 use serde::Deserialize;
 use tokio::io::{AsyncBufReadExt, BufReader};
 
 use super::Shared;
+use super::container::Container;
 use crate::clock;
 use crate::runtime::Membership;
 
+/// Something happened to a container.
 #[derive(Deserialize)]
-struct Event {
+pub(super) struct Event {
     #[serde(rename = "Action")]
     action: String,
     #[serde(rename = "Actor")]
     actor: Actor,
+    /// When, by the engine's clock on the wall.
+    #[serde(rename = "timeNano", default)]
+    time_nanos: i64,
 }
 
 #[derive(Deserialize)]
@@ -28,12 +34,27 @@ struct Actor {
     attributes: HashMap<String, String>,
 }
 
-/// Listens for ever.
+/// Listens as long as this worker is who it is, a while at a time: the program goes on when we are killed, and only notices that nobody reads any more when the
+/// next event comes, which may be never. Each time begins where the one before it ended.
 pub(super) async fn listen(shared: Arc<Shared>, membership: Membership) {
+    let mut since = seconds();
     loop {
         shared.health.wait_until_up().await;
-        listen_once(&shared, membership).await;
-        // It ends when the daemon does: that is the first sign of it.
+        if shared.membership() != Some(membership) {
+            return;
+        }
+        let until = seconds() + LISTEN_SECONDS;
+        // The clock may have stepped back.
+        since = since.min(until);
+        let listening = listen_once(&shared, membership, since, until);
+        let limit = Duration::from_secs(LISTEN_SECONDS.unsigned_abs()) + OVERTIME;
+        // An engine that hangs does not look at the time.
+        let _ = tokio::time::timeout(limit, listening).await;
+        if seconds() >= until {
+            since = until;
+            continue;
+        }
+        // Otherwise it ends when the daemon does: that is the first sign of it.
         if let Err(error) = shared.ping().await {
             tracing::warn!(%error, "the engine is gone");
         }
@@ -41,11 +62,13 @@ pub(super) async fn listen(shared: Arc<Shared>, membership: Membership) {
     }
 }
 
-async fn listen_once(shared: &Shared, membership: Membership) {
+async fn listen_once(shared: &Shared, membership: Membership, since: i64, until: i64) {
     let cluster = format!("label=longshore.cluster={}", membership.cluster);
     let worker = format!("label=longshore.worker={}", membership.worker);
     let filters = [&cluster, &worker, "event=start", "event=oom"].map(|it| ["--filter", it]);
-    let args = ["events", "--format", "{{json .}}"].into_iter().chain(filters.into_iter().flatten());
+    let (since, until) = (since.to_string(), until.to_string());
+    let options = ["events", "--format", "{{json .}}", "--since", &since, "--until", &until];
+    let args = options.into_iter().chain(filters.into_iter().flatten());
     let Ok(mut child) = shared.cli.spawn(args) else { return };
     let Some(stdout) = child.stdout.take() else { return };
     // Nobody reads its complaints; a full pipe must not stop it.
@@ -58,16 +81,96 @@ async fn listen_once(shared: &Shared, membership: Membership) {
     }
 }
 
+impl Event {
+    /// What the container is called.
+    pub(super) fn name(&self) -> Option<&str> {
+        self.actor.attributes.get("name").map(String::as_str)
+    }
+
+    /// When it happened, on our own clock: it may be told late.
+    pub(super) fn at(&self, now: Now) -> Uptime {
+        let nanos_ago = i128::from(now.utc.0) * 1_000_000 - i128::from(self.time_nanos);
+        // One that does not say when is of now, and so is one of the future: its clock is not ours.
+        let ago = u64::try_from(nanos_ago).ok().filter(|_| self.time_nanos > 0);
+        now.up - Duration::from_nanos(ago.unwrap_or_default())
+    }
+}
+
+/// Of the wall clock: the engine's own, if it is this machine's.
+fn seconds() -> i64 {
+    clock::now().utc.0 / 1000
+}
+
+impl Shared {
+    /// Whether the engine was restarted after this container had ended: then it has forgotten the end, although it could remember more
+    /// than it does. That is all there is to go by for a worker that was away, too. Where it cannot be told, it was not.
+    pub(super) async fn was_restarted_after(&self, container: &Container) -> bool {
+        let Some(ended) = container.finished_second() else { return false };
+        let until = seconds();
+        if until < ended + JUST_NOW_SECONDS {
+            return false;
+        }
+        let (since, until) = ((ended - 1).to_string(), until.to_string());
+        let format = "{{.Action}} {{.Actor.ID}}";
+        let answer = self.call(["events", "--format", format, "--since", &since, "--until", &until]).await;
+        answer.is_ok_and(|answer| answer.ok && has_forgotten(&answer.stdout, &container.id))
+    }
+}
+
+/// Whether the end of a container is missing in all that an engine remembers since, and that is not for want of room.
+fn has_forgotten(events: &str, id: &str) -> bool {
+    let is_its_end = |line: &str| line.strip_prefix("die ") == Some(id);
+    events.lines().count() < REMEMBERED && !events.lines().any(is_its_end)
+}
+
 fn heard(shared: &Shared, event: &Event) {
-    let Some(attempt) = event.actor.attributes.get("name").and_then(|name| shared.attempt_named(name)) else {
-        return;
-    };
+    let Some(attempt) = event.name().and_then(|name| shared.attempt_named(name)) else { return };
     match event.action.as_str() {
-        "start" => attempt.saw_start(shared, &event.actor.id, clock::now().up),
+        "start" => attempt.saw_start(shared, &event.actor.id, event.at(clock::now())),
         "oom" => attempt.saw_oom(),
         _ => {}
     }
 }
 
+/// How long a worker that was killed is outlived. Starting anew costs some 20 ms of CPU.
+const LISTEN_SECONDS: i64 = 30;
+
+/// What has just happened need not be told yet, and two clocks need not agree so well.
+const JUST_NOW_SECONDS: i64 = 2;
+
+/// How many events an engine remembers (`eventsLimit` of the Docker daemon).
+const REMEMBERED: usize = 256;
+
+/// How long the engine may take to notice that it is time.
+const OVERTIME: Duration = Duration::from_secs(10);
+
 /// Before a new one is started.
 const LISTEN_AGAIN: Duration = Duration::from_secs(1);
+
+#[cfg(test)]
+mod tests {
+    use protocol::Timestamp;
+
+    use super::*;
+
+    #[test]
+    fn an_engine_has_forgotten_what_it_had_room_for_and_does_not_tell() {
+        let other = "start def\ndie def\n";
+        assert!(has_forgotten("", "abc"));
+        assert!(has_forgotten(other, "abc"));
+        assert!(!has_forgotten(&format!("{other}die abc\n"), "abc"));
+        assert!(!has_forgotten(&other.repeat(REMEMBERED / 2), "abc"), "it may have been pushed out");
+    }
+
+    #[test]
+    fn what_is_told_late_happened_when_it_happened() {
+        let now = Now { utc: Timestamp(1_767_225_605_000), up: Uptime(100_000_000_000) };
+        let event = |time: &str| -> Event {
+            let line = format!(r#"{{"Action":"start","Actor":{{"ID":"abc"}}{time}}}"#);
+            serde_json::from_str(&line).expect("an event")
+        };
+        assert_eq!(event(r#","timeNano":1767225602500000000"#).at(now), Uptime(97_500_000_000));
+        assert_eq!(event(r#","timeNano":1767225609000000000"#).at(now), now.up);
+        assert_eq!(event("").at(now), now.up);
+    }
+}

@@ -1,11 +1,13 @@
 //! Removing what is left of attempts about which everything is durable: a few containers by one call, the directory after its container.
-//! In this order, because a container without a directory would be adopted again.
+//! In this order, because a container without a directory would be adopted again. What does not go with the others is tried alone, so
+//! that one container which the engine cannot let go of keeps nothing else.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::mpsc;
 
+use super::cli::{Answer, CallError};
 use super::{Shared, blocking};
 use crate::attempt_dir::AttemptDir;
 use crate::runtime::removals::Removal;
@@ -32,24 +34,59 @@ pub(super) async fn run(shared: Arc<Shared>, mut leftovers: mpsc::UnboundedRecei
     }
 }
 
-async fn remove(shared: &Shared, batch: Vec<Leftover>) {
-    let names = batch.iter().map(|it| it.name.as_str());
-    let args: Vec<&str> = ["rm", "-f", "-v", "--"].into_iter().chain(names).collect();
-    loop {
-        shared.health.wait_until_up().await;
-        match shared.call(&args).await {
-            Ok(answer) if answer.ok || is_gone(&answer.stderr) => break,
-            Ok(answer) => tracing::warn!(complaint = answer.complaint(), "containers cannot be removed yet"),
-            Err(error) => tracing::warn!(%error, "containers cannot be removed yet"),
-        }
-        tokio::time::sleep(TRY_AGAIN).await;
+async fn remove(shared: &Arc<Shared>, batch: Vec<Leftover>) {
+    for stuck in try_to_remove(shared, batch).await {
+        shared.spawn(insist(Arc::clone(shared), stuck));
     }
-    blocking(move || batch.iter().try_for_each(|it| it.dir.remove())).await;
 }
 
-/// Whether all that is wrong is that some of them are not there.
-fn is_gone(stderr: &str) -> bool {
-    stderr.lines().all(|line| line.contains("No such container"))
+/// Tries alone, less and less often, until it is gone.
+async fn insist(shared: Arc<Shared>, stuck: Leftover) {
+    let mut batch = vec![stuck];
+    let mut wait = TRY_AGAIN_FIRST;
+    loop {
+        batch = try_to_remove(&shared, batch).await;
+        if batch.is_empty() {
+            return;
+        }
+        tokio::time::sleep(wait).await;
+        wait = (wait * 2).min(TRY_AGAIN_SLOWEST);
+    }
+}
+
+/// Removes what the engine lets go of; gives back what it does not. An engine that is not there is waited for.
+async fn try_to_remove(shared: &Shared, batch: Vec<Leftover>) -> Vec<Leftover> {
+    let names = batch.iter().map(|it| it.name.as_str());
+    let args: Vec<&str> = ["rm", "-f", "-v", "--"].into_iter().chain(names).collect();
+    let answer = loop {
+        shared.health.wait_until_up().await;
+        match shared.call(&args).await {
+            Ok(answer) => break Some(answer),
+            Err(CallError::Slow(limit)) => {
+                tracing::warn!(?limit, "containers are not removed in time");
+                break None;
+            }
+            Err(error) => tracing::warn!(%error, "containers cannot be removed yet"),
+        }
+        tokio::time::sleep(TRY_AGAIN_FIRST).await;
+    };
+    if let Some(refused) = answer.as_ref().filter(|it| !it.ok) {
+        tracing::warn!(complaint = refused.complaint(), "containers cannot be removed yet");
+    }
+    let is_gone =
+        |it: &Leftover| answer.as_ref().is_some_and(|answer| answer.ok || tells_gone(answer, &it.name));
+    let (gone, left): (Vec<_>, Vec<_>) = batch.into_iter().partition(is_gone);
+    // One that cannot be removed is no reason to keep the others; it is found again at the next start.
+    for Leftover { dir, _removal, .. } in gone {
+        blocking(move || dir.remove()).await;
+    }
+    left
+}
+
+/// Whether this one was removed, or was not there.
+pub(super) fn tells_gone(answer: &Answer, name: &str) -> bool {
+    answer.stdout.lines().any(|line| line == name)
+        || answer.stderr.lines().any(|line| line.contains("No such container") && line.ends_with(name))
 }
 
 /// Removing costs 20 ms alone and 5 ms each in a batch.
@@ -58,4 +95,6 @@ const BATCH_MAX: usize = 32;
 /// How long the first one waits for company.
 const GATHER_FOR: Duration = Duration::from_millis(20);
 
-const TRY_AGAIN: Duration = Duration::from_secs(5);
+/// The first wait before another try; it doubles up to [`TRY_AGAIN_SLOWEST`].
+const TRY_AGAIN_FIRST: Duration = Duration::from_secs(1);
+const TRY_AGAIN_SLOWEST: Duration = Duration::from_secs(60);

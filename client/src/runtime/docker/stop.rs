@@ -14,7 +14,10 @@ use worker::step::StopStep;
 
 use super::attempt::Attempt;
 use super::cli::CallError;
+use super::container::Meaning;
 use super::{Shared, blocking};
+use crate::attempt_dir::Stopping;
+use crate::clock;
 use crate::runtime::{argv, proc};
 
 /// Takes one step. The cause is on disk before anything is done; the one that was there first stays.
@@ -23,7 +26,8 @@ pub(super) async fn step(shared: Arc<Shared>, attempt: Arc<Attempt>, cause: Stop
         return;
     }
     let dir = attempt.dir.clone();
-    let first = blocking(move || dir.record_stopping(cause)).await.unwrap_or(cause);
+    let stopping = Stopping { cause, at: clock::now().utc };
+    let first = blocking(move || dir.record_stopping(stopping)).await.unwrap_or(stopping);
     attempt.stopping.send_if_modified(|stopping| stopping.replace(first).is_none());
     match step {
         StopStep::Ask { grace } => ask(&shared, &attempt, grace).await,
@@ -73,7 +77,12 @@ async fn remove(shared: &Shared, attempt: &Attempt) {
         proc::signal_group(pid, Signal::KILL);
     }
     shared.health.wait_until_up().await;
-    shared.remove_now(&attempt.name).await;
+    // What ended by itself while nobody could look is told by whoever watches it; removed now, it would take its outcome with it.
+    match shared.inspect(&[&attempt.name]).await {
+        Ok(found) if found.iter().any(|it| it.meaning() == Meaning::Ended) => {}
+        Ok(_) => shared.remove_now(&attempt.name).await,
+        Err(error) => shared.note(&error),
+    }
     attempt.being_removed.store(false, Ordering::Relaxed);
 }
 

@@ -5,13 +5,14 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use futures_util::{StreamExt, stream};
 use protocol::report::{Availability, Foreign, OutputLengths};
 use protocol::{ContainerSpec, Revision, RuntimeKind, Token};
 use tokio::time::Instant;
-use worker::input::{Exit, Found, Restored};
+use worker::input::{Exit, Found, Restored, RuntimeEvent};
 use worker::step::Launch;
 
 use super::attempt::Attempt;
@@ -25,12 +26,17 @@ use crate::runtime::{Membership, Survey, proc};
 /// Looks at everything once, and goes on watching what still runs.
 pub(super) async fn survey(shared: &Arc<Shared>) -> Survey {
     let Some(membership) = shared.membership() else {
+        shared.surveyed.store(true, Ordering::Release);
         let availability = availability(shared.ping().await.map(drop));
         return Survey { availability, restored: Vec::new(), foreign: Vec::new() };
     };
     let (availability, containers) = match shared.list(membership.cluster).await {
         Ok(containers) => (Availability::Available, containers),
-        Err(error) => (availability(Err(error)), Vec::new()),
+        Err(error) => {
+            shared.health.unlisted();
+            shared.spawn(survey_again(Arc::clone(shared)));
+            (availability(Err(error)), Vec::new())
+        }
     };
     let (mut ours, foreign) = sort(containers, membership);
     let ledger = shared.ledger.clone();
@@ -40,18 +46,58 @@ pub(super) async fn survey(shared: &Arc<Shared>) -> Survey {
         let container = ours.remove(&entry.launch.token);
         begun.push((entry, container, availability.is_available()));
     }
-    for (token, container) in ours {
-        if let Some(entry) = entry_for(shared, token, &container).await {
-            begun.push((entry, Some(container), true));
+    begun.extend(entries_for(shared, ours).await);
+    let restored = restore_all(shared, membership, begun).await;
+    shared.surveyed.store(availability.is_available(), Ordering::Release);
+    Survey { availability, restored, foreign }
+}
+
+/// The engine was silent when everything was looked at. As soon as it answers it is asked for what no directory has told; what they
+/// have told is watched already.
+async fn survey_again(shared: Arc<Shared>) {
+    loop {
+        shared.health.wait_until_up().await;
+        // Who is in the books before the list is made, or after, is no leftover, although it may end and be forgotten in between.
+        let before = shared.known();
+        let Some(membership) = shared.membership() else { break };
+        match shared.list(membership.cluster).await {
+            Ok(containers) => {
+                let (mut ours, foreign) = sort(containers, membership);
+                let after = shared.known();
+                ours.retain(|token, _| !before.contains(token) && !after.contains(token));
+                let begun = entries_for(&shared, ours).await;
+                let attempts = restore_all(&shared, membership, begun).await;
+                shared.tell(RuntimeEvent::Surveyed { attempts, foreign });
+                break;
+            }
+            Err(error) => tracing::warn!(error = describe(&error), "the engine cannot be asked yet"),
         }
+        tokio::time::sleep(ASK_AGAIN).await;
     }
-    // Together, and no longer than one of them may take: nobody hears of this worker before.
+    shared.surveyed.store(true, Ordering::Release);
+    shared.health.listed();
+}
+
+/// Together, and no longer than one of them may take: nobody hears of this engine before.
+async fn restore_all(shared: &Arc<Shared>, membership: Membership, begun: Vec<Begun>) -> Vec<Restored> {
     let until = Instant::now() + CONCLUDE_LIMIT;
     let restored = stream::iter(begun).map(|(entry, container, complete)| {
         restore(Arc::clone(shared), membership, entry, container, complete, until)
     });
-    let restored = restored.buffer_unordered(AT_ONCE).collect().await;
-    Survey { availability, restored, foreign }
+    restored.buffer_unordered(AT_ONCE).collect().await
+}
+
+/// An attempt that was begun: its directory, its container if there is one, and whether that is known for certain.
+type Begun = (Entry, Option<Container>, bool);
+
+async fn entries_for(shared: &Arc<Shared>, containers: HashMap<Token, Container>) -> Vec<Begun> {
+    let mut begun = Vec::new();
+    for (token, container) in containers {
+        if let Some(entry) = entry_for(shared, token, &container).await {
+            begun.push((entry, Some(container), true));
+        }
+    }
+    begun
 }
 
 fn sort(containers: Vec<Container>, membership: Membership) -> (HashMap<Token, Container>, Vec<Foreign>) {
@@ -104,7 +150,7 @@ async fn restore(
         // It may be started again, under the same token.
         shared.drop_attempt(attempt.token());
     }
-    Restored { launch, stopping, found }
+    Restored { launch, stopping: stopping.map(|it| it.told(clock::now())), found }
 }
 
 fn ended(shared: &Shared, attempt: &Attempt, ending: Ending) -> Found {
@@ -128,7 +174,8 @@ async fn find(
     let dir = attempt.dir.clone();
     let spawned = blocking(move || dir.watcher()).await.flatten();
     *attempt.watcher() = spawned.filter(|pid| proc::is_alive(*pid));
-    let has_cli = attempt.watcher().is_some();
+    // One that was started, and its starter died before it could write that down, is about to make a container.
+    let has_cli = attempt.watcher().is_some() || attempt.dir.is_being_written();
     let started = container.as_ref().filter(|it| it.started().is_some());
     let news = started.map(|it| (it.id.clone(), it.started_at(clock::now())));
     if let Some((container, _)) = &news {
@@ -144,8 +191,11 @@ async fn find(
         _ if has_cli => Found::Unknown,
         Some(Meaning::Changing) => Found::Unknown,
         Some(Meaning::Unstarted) => {
-            shared.remove_now(&attempt.name).await;
-            Found::Unstarted
+            if shared.remove_unstarted(&attempt.name).await {
+                Found::Unstarted
+            } else {
+                Found::Unknown
+            }
         }
         Some(Meaning::Failed(_) | Meaning::Ended) => {
             attempt.conclude(shared, until).await.unwrap_or(Found::Unknown)
@@ -170,6 +220,9 @@ pub(super) fn availability(answer: Result<(), CallError>) -> Availability {
         Err(error) => Availability::Unavailable(describe(&error)),
     }
 }
+
+/// Between two questions to an engine that answers badly.
+const ASK_AGAIN: Duration = Duration::from_secs(2);
 
 /// How long a survey waits for its verdicts; what takes longer is told by its event.
 const CONCLUDE_LIMIT: Duration = Duration::from_secs(20);

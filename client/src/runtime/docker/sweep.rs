@@ -1,11 +1,15 @@
-//! Looks once a minute for containers of ours that nobody knows of or wants any more. Only this cluster's and this worker's, only
-//! those older than two minutes; it stops, and removes only what never started: an outcome is removed when it is acknowledged.
+//! Looks again and again for containers that nobody knows of or wants any more.
+//!
+//! Of this worker's own it stops what is older than two minutes, and removes only what never started: an outcome is removed when it is
+//! acknowledged. Those of the cluster's other workers it only tells of; the server knows which of them somebody will come back for.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use protocol::order::StopCause;
-use tokio::time::{MissedTickBehavior, interval};
+use protocol::report::Foreign;
+use worker::input::RuntimeEvent;
 use worker::step::StopStep;
 
 use super::container::{Container, Meaning};
@@ -13,29 +17,51 @@ use super::{Shared, stop};
 use crate::clock;
 use crate::runtime::Membership;
 
-/// Looks for ever.
+/// Looks as long as this worker is who it is: soon after the beginning, when there is most to find, and less and less often.
 pub(super) async fn run(shared: Arc<Shared>, membership: Membership) {
-    let mut looks = interval(LOOK_EVERY);
-    looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    // The first one is at once, and a survey is under way then.
-    looks.tick().await;
+    let mut wait = LOOK_FIRST;
+    let mut saw_foreign = false;
     loop {
-        looks.tick().await;
+        tokio::time::sleep(wait).await;
+        wait = (wait * 2).min(LOOK_SLOWEST);
         shared.health.wait_until_up().await;
+        if shared.membership() != Some(membership) {
+            return;
+        }
         match shared.list(membership.cluster).await {
-            Ok(containers) => sweep(&shared, membership, containers).await,
+            Ok(containers) => {
+                let (ours, foreign) = sort(containers, membership);
+                let sees_foreign = !foreign.is_empty();
+                if sees_foreign || saw_foreign {
+                    shared.tell(RuntimeEvent::Foreign(foreign));
+                }
+                saw_foreign = sees_foreign;
+                // Before that, what an earlier process has left is not in the books.
+                if shared.surveyed.load(Ordering::Acquire) {
+                    sweep(&shared, ours).await;
+                }
+            }
             Err(error) => tracing::warn!(%error, "the sweeper gets no answer"),
         }
     }
 }
 
-async fn sweep(shared: &Arc<Shared>, membership: Membership, containers: Vec<Container>) {
-    let now = clock::now();
+fn sort(containers: Vec<Container>, membership: Membership) -> (Vec<Container>, Vec<Foreign>) {
+    let (mut ours, mut foreign) = (Vec::new(), Vec::new());
     for container in containers {
-        let ours = container
-            .owner()
-            .is_some_and(|(cluster, worker, _)| Membership { cluster, worker } == membership);
-        if !ours || container.age(now) < UNTOUCHED_FOR {
+        match container.owner() {
+            Some((_, worker, _)) if worker == membership.worker => ours.push(container),
+            Some((_, worker, token)) => foreign.push(Foreign { worker, token }),
+            None => {}
+        }
+    }
+    (ours, foreign)
+}
+
+async fn sweep(shared: &Arc<Shared>, ours: Vec<Container>) {
+    let now = clock::now();
+    for container in ours {
+        if container.age(now) < UNTOUCHED_FOR {
             continue;
         }
         match shared.attempt_named(container.name()) {
@@ -73,13 +99,14 @@ async fn leftover(shared: &Shared, container: &Container) {
         }
         Meaning::Unstarted => {
             tracing::info!(container = name, "was made and never started: it is removed");
-            shared.remove_now(name).await;
+            shared.remove_unstarted(name).await;
         }
         Meaning::Changing | Meaning::Failed(_) | Meaning::Ended => {}
     }
 }
 
-const LOOK_EVERY: Duration = Duration::from_secs(60);
+const LOOK_FIRST: Duration = Duration::from_secs(1);
+const LOOK_SLOWEST: Duration = Duration::from_secs(60);
 
 /// A container may be older than its attempt's place in our books by this much.
 const UNTOUCHED_FOR: Duration = Duration::from_secs(120);

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use longshore_protocol::report::{
     Availability, Chunk, ChunkData, Condition, Failed, Foreign, Heartbeat, Hello, Inventory, Outcome,
-    OutputLengths, Phase, ReleaseCause, Started, Stream, Succeeded, Timing,
+    OutputLengths, Phase, ReleaseCause, Released, Started, Stream, Succeeded, Timing,
 };
 use longshore_protocol::{Incarnation, Report, RuntimeKind, VERSIONS, WorkerId};
 
@@ -18,9 +18,7 @@ pub(crate) fn reports() -> Vec<Sample<Report>> {
         success(),
         failure(),
         inventory(),
-        numbered(Report::Released, 5, (TOKEN, ReleaseCause::RuntimeUnavailable), |notes, it| {
-            notes.token(&it.0).field("cause", &it.1)
-        }),
+        released(),
         heartbeat(),
         output(),
         list(Report::Progress, vec![(TOKEN, Phase::Pulling { percent: Some(42) })], |notes, it| {
@@ -32,7 +30,18 @@ pub(crate) fn reports() -> Vec<Sample<Report>> {
         condition(),
         list(Report::Wanted, vec![REVISION], |notes, it| notes.id("revision", it)),
         numbered(Report::Starting, 6, TOKEN, |notes, it| notes.token(it)),
+        list(Report::Foreign, vec![Foreign { worker: WorkerId(2), token: OTHER }], |notes, it| {
+            notes.id("worker", &it.worker).token(&it.token)
+        }),
     ]
+}
+
+fn released() -> Sample<Report> {
+    let cause = ReleaseCause::RuntimeUnavailable;
+    let it = Released { token: TOKEN, cause, why: "no answer within 5 s".to_owned() };
+    numbered(Report::Released, 5, it, |notes, it| {
+        notes.token(&it.token).field("cause", &it.cause).field("why", &it.why)
+    })
 }
 
 fn hello() -> Sample<Report> {
@@ -43,6 +52,7 @@ fn hello() -> Sample<Report> {
         cluster: Some(CLUSTER),
         rejoin: false,
         incarnation: Incarnation(9),
+        process: 0x5eed_0000_0000_0001,
         engine: Some("engine-1".to_owned()),
         version: "0.1.0".to_owned(),
         slots: 4,
@@ -59,7 +69,20 @@ fn hello() -> Sample<Report> {
             .field("versions.highest", &it.versions.highest)
             .field("name", &it.name)
             .field("secret", &it.secret);
-        fields!(notes, it, cluster, rejoin, incarnation, engine, version, slots, backlog, labels, runtimes)
+        fields!(
+            notes,
+            it,
+            cluster,
+            rejoin,
+            incarnation,
+            process,
+            engine,
+            version,
+            slots,
+            backlog,
+            labels,
+            runtimes
+        )
     })
 }
 

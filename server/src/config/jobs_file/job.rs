@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use protocol::Revision;
+use protocol::order::Intervals;
 use scheduler::definition::{Backoff, Definition, LossPolicy, RetryPolicy};
 
 use super::container;
@@ -44,9 +45,10 @@ pub(super) fn check_defaults(defaults: &Map, reader: &mut Reader<'_>) {
 
 fn read_checked(name: &str, name_at: Place, scope: Scope<'_>, is_job: bool, reader: &mut Reader<'_>) -> Job {
     let mut container = container::read(scope, name_at, is_job, reader);
-    let loss = loss_policy(scope, container.stop_grace, reader);
     let self_fence = scope.find("self_fence").and_then(|node| reader.bool(node)).unwrap_or(false);
-    container.self_fence = self_fence.then(|| loss.after.saturating_sub(FENCE_MARGIN));
+    let loss = loss_policy(scope, container.stop_grace, self_fence, reader);
+    let fence_margin = reader.environment.intervals().lease / FENCES_PER_LEASE;
+    container.self_fence = self_fence.then(|| loss.after.saturating_sub(fence_margin));
     container.ask_before_start = self_fence || loss.on_lost == scheduler::definition::OnLost::Wait;
     let priority = scope.find("priority").and_then(|node| reader.integer(node, keys::PRIORITIES));
     Job {
@@ -127,17 +129,26 @@ fn backoff(scope: Scope<'_>, reader: &mut Reader<'_>) -> Backoff {
     Backoff { initial: first, max: highest, factor_milli: factor.unwrap_or(standard.factor_milli) }
 }
 
-fn loss_policy(scope: Scope<'_>, stop_grace: Duration, reader: &mut Reader<'_>) -> LossPolicy {
+fn loss_policy(
+    scope: Scope<'_>,
+    stop_grace: Duration,
+    self_fence: bool,
+    reader: &mut Reader<'_>,
+) -> LossPolicy {
     let standard = LossPolicy::default();
-    let shortest = LOST_AFTER_MIN.max(stop_grace + STOP_MARGIN);
+    let Intervals { heartbeat, lease, .. } = reader.environment.intervals();
+    // A worker that is to stop it cannot do so before the answer to a heartbeat is overdue.
+    let overdue = if self_fence { heartbeat + lease / ANSWERS_PER_LEASE } else { Duration::ZERO };
+    let stop_margin = (lease / STOPS_PER_LEASE).max(overdue);
+    let shortest = lease.max(stop_grace + stop_margin);
     let after = scope.find("lost_after").and_then(|node| {
         let after = reader.duration(node, keys::DURATION_MIN, keys::DURATION_MAX)?;
         if after < shortest {
             let text = format!(
                 "{} is too short: at least {} and the stop grace period plus {}, here {}",
                 Shown(after),
-                Shown(LOST_AFTER_MIN),
-                Shown(STOP_MARGIN),
+                Shown(lease),
+                Shown(stop_margin),
                 Shown(shortest),
             );
             reader.fault(node.at, Code::LostAfterTooShort, text);
@@ -153,6 +164,12 @@ fn loss_policy(scope: Scope<'_>, stop_grace: Duration, reader: &mut Reader<'_>) 
             .find("on_lost")
             .and_then(|node| reader.choice(node, &keys::ON_LOST))
             .unwrap_or_default(),
+        delay: scope
+            .find("unexpected_retry_delay")
+            .and_then(|node| reader.duration(node, keys::DURATION_MIN, keys::DURATION_MAX)),
+        ping: scope
+            .find("ping_interval")
+            .and_then(|node| reader.duration(node, keys::PING_MIN, keys::DURATION_MAX)),
     }
 }
 
@@ -177,12 +194,12 @@ fn tags(scope: Scope<'_>, reader: &mut Reader<'_>) -> Vec<String> {
 
 const TIMEOUT: Duration = Duration::from_secs(3600);
 const FACTOR_MILLI_MAX: u32 = 100_000;
-/// A lease is 30 s: nobody is lost sooner.
-const LOST_AFTER_MIN: Duration = Duration::from_secs(30);
-/// From the order to stop until the container is certainly gone, beside its grace.
-const STOP_MARGIN: Duration = Duration::from_secs(15);
-/// A fenced container is gone this long before a successor may start.
-const FENCE_MARGIN: Duration = Duration::from_secs(5);
+/// From the order to stop until the container is certainly gone, beside its grace: half a lease, 15 s.
+const STOPS_PER_LEASE: u32 = 2;
+/// From when a heartbeat should have been answered until its container is gone, beside its grace, and a fence before a successor.
+const ANSWERS_PER_LEASE: u32 = 3;
+/// A fenced container is gone this long before a successor may start: a sixth of a lease, 5 s.
+const FENCES_PER_LEASE: u32 = 6;
 const DESCRIPTION_BYTES_MAX: usize = 4096;
 const OWNER_BYTES_MAX: usize = 128;
 const TAGS_MAX: usize = 32;

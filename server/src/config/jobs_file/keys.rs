@@ -74,6 +74,8 @@ pub(super) const PIDS: Range = range(2, 4_194_304);
 pub(super) const DURATION_MAX: Duration = Duration::from_secs(30 * 86_400);
 /// The shortest.
 pub(super) const DURATION_MIN: Duration = Duration::from_secs(1);
+/// No worker is asked for a heartbeat more often than the server's own flag could ask all of them.
+pub(super) const PING_MIN: Duration = crate::config::HEARTBEAT_MIN;
 
 /// The keys of a job, in the order of the documentation.
 pub(super) const JOB: &[Key] = &[
@@ -139,6 +141,16 @@ pub(super) const JOB: &[Key] = &[
         "on_lost",
         Shape::Choice(|| names(&ON_LOST)),
         "What becomes of a job whose worker is lost; retry if absent.",
+    ),
+    key(
+        "ping_interval",
+        Shape::Duration,
+        "How often a worker that has the job says at least that it lives; as the server asks of all, if absent.",
+    ),
+    key(
+        "unexpected_retry_delay",
+        Shape::Duration,
+        "How long the next attempt waits after a failure that is not the job's own; up to 1s, doubling to 1m, if absent.",
     ),
     key(
         "self_fence",

@@ -32,7 +32,7 @@ pub(in crate::config) fn duration(text: &str, from: Duration, to: Duration) -> C
 }
 
 /// A size in bytes, not below `from` and not above `to`: `512m`, `1g`, `1048576`. A kibibyte is `k`, `kb` or `kib`.
-pub(super) fn size(text: &str, from: u64, to: u64) -> Checked<u64> {
+pub(in crate::config) fn size(text: &str, from: u64, to: u64) -> Checked<u64> {
     let wrong = || {
         let limits = format!("(min {}, max {})", bytes(from), bytes(to));
         Wrong::input(Code::InvalidSize, text, format!("is not a size such as 512m or 2g {limits}"))
@@ -88,7 +88,7 @@ impl fmt::Display for Shown {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let seconds = self.0.as_secs();
         match seconds {
-            0 => write!(f, "{}ms", self.0.as_millis()),
+            _ if seconds == 0 || self.0.subsec_millis() > 0 => write!(f, "{}ms", self.0.as_millis()),
             _ if seconds.is_multiple_of(86_400) => write!(f, "{}d", seconds / 86_400),
             _ if seconds.is_multiple_of(3_600) => write!(f, "{}h", seconds / 3_600),
             _ if seconds.is_multiple_of(60) => write!(f, "{}m", seconds / 60),

@@ -157,8 +157,10 @@ mod tests {
     }
 
     fn definition() -> impl Strategy<Value = Definition> {
-        let loss = (any::<u32>(), duration(), value(&keys::ON_LOST))
-            .prop_map(|(limit, after, on_lost)| LossPolicy { limit, after, on_lost });
+        let times = (duration(), option::of(duration()), option::of(duration()));
+        let loss = (any::<u32>(), value(&keys::ON_LOST), times).prop_map(
+            |(limit, on_lost, (after, delay, ping))| LossPolicy { limit, after, on_lost, delay, ping },
+        );
         let timeout = option::of(duration());
         (text(), any::<(bool, i8)>(), timeout, retry(), loss, container()).prop_map(
             |(name, (enabled, priority), timeout, retry, loss, container)| Definition {

@@ -78,8 +78,12 @@ struct StoredRetry {
 #[serde(deny_unknown_fields)]
 struct StoredLoss {
     after_ms: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    delay_ms: Option<u64>,
     limit: u32,
     on_lost: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    ping_ms: Option<u64>,
 }
 
 impl StoredEntry {
@@ -89,8 +93,10 @@ impl StoredEntry {
             enabled: definition.enabled,
             loss: StoredLoss {
                 after_ms: milliseconds(definition.loss.after),
+                delay_ms: definition.loss.delay.map(milliseconds),
                 limit: definition.loss.limit,
                 on_lost: keys::name_of(&keys::ON_LOST, &definition.loss.on_lost).to_owned(),
+                ping_ms: definition.loss.ping.map(milliseconds),
             },
             name: definition.name.clone(),
             priority: definition.priority,
@@ -112,6 +118,8 @@ impl StoredEntry {
                 limit: self.loss.limit,
                 after: Duration::from_millis(self.loss.after_ms),
                 on_lost: value_of(&keys::ON_LOST, &self.loss.on_lost)?,
+                delay: self.loss.delay_ms.map(Duration::from_millis),
+                ping: self.loss.ping_ms.map(Duration::from_millis),
             },
             container: self.container.spec()?,
         })

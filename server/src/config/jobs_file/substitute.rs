@@ -3,13 +3,16 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
+use protocol::order::Intervals;
+
 use super::fault::{Code, quoted};
 use super::grammar::{Wrong, is_variable_name};
 
-/// The variables that a jobs file may refer to.
-#[derive(Clone, Default)]
+/// What a jobs file is read in: the variables that it may refer to, and the times that its server keeps with workers.
+#[derive(Clone)]
 pub struct Environment {
     variables: BTreeMap<String, String>,
+    intervals: Intervals,
 }
 
 impl Environment {
@@ -21,6 +24,16 @@ impl Environment {
             .collect()
     }
 
+    /// With other times than the usual ones: what depends on a silent worker is measured by them.
+    #[must_use]
+    pub fn with_intervals(self, intervals: Intervals) -> Self {
+        Self { intervals, ..self }
+    }
+
+    pub(super) const fn intervals(&self) -> Intervals {
+        self.intervals
+    }
+
     fn find(&self, name: &str) -> Option<&str> {
         self.variables.get(name).map(String::as_str)
     }
@@ -28,7 +41,13 @@ impl Environment {
 
 impl FromIterator<(String, String)> for Environment {
     fn from_iter<T: IntoIterator<Item = (String, String)>>(variables: T) -> Self {
-        Self { variables: variables.into_iter().collect() }
+        Self { variables: variables.into_iter().collect(), intervals: Intervals::default() }
+    }
+}
+
+impl Default for Environment {
+    fn default() -> Self {
+        std::iter::empty().collect()
     }
 }
 

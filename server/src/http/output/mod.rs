@@ -45,6 +45,10 @@ pub(super) async fn of_job(
     let job = JobId(id);
     let record = find(&desk, job).await?;
     let attempt = wish.attempt(&record)?;
+    // Whoever goes on in a stream is told of a gap there, and then of what comes after it.
+    if let Some(row) = attempt.filter(|_| wish.resumed.is_none()) {
+        must_be_kept(&desk, job, row).await?;
+    }
     let position = match (wish.tail, attempt) {
         (Some(lines), Some(attempt)) => tail(&desk, job, attempt, wish.which, lines).await?,
         _ => wish.offset,
@@ -181,6 +185,24 @@ fn wants_events(headers: &HeaderMap) -> bool {
             .get_all(header::ACCEPT)
             .iter()
             .any(|accept| accept.to_str().is_ok_and(|accept| accept.contains("text/event-stream")))
+}
+
+/// Refuses to show an attempt as one that wrote nothing when nothing is left of what it wrote. Where only a part is missing, the
+/// output itself tells so.
+async fn must_be_kept(desk: &Desk, job: JobId, row: &AttemptRow) -> Result<(), Problem> {
+    let written = reader::length(&row.output, Which::Both);
+    if written == 0 || !reader::is_long_over(row) {
+        return Ok(());
+    }
+    let (logs, attempt) = (Arc::clone(&desk.app.logs), Attempt { job, fence: row.fence });
+    let kept = desk.block(move || Ok(reader::length(&logs.lengths(attempt)?, Which::Both))).await?;
+    if kept > 0 {
+        return Ok(());
+    }
+    let detail =
+        format!("attempt {} of job {job} wrote {written} bytes; none of them is here any more", row.number);
+    Err(Problem::new(Code::OutputRemoved, detail)
+        .hint("output of all jobs together is kept up to a limited size (--keep-output-max)"))
 }
 
 async fn tail(

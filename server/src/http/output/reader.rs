@@ -16,7 +16,8 @@ use tokio::time::Instant;
 use super::super::desk::Desk;
 use super::super::jobs::find;
 use super::super::problem::Problem;
-use crate::logs::{Attempt, Follow, Piece, Which};
+use crate::clock;
+use crate::logs::{Attempt, Follow, Piece, PieceData, Which};
 use crate::store::{AttemptRow, JobRecord, JobRow};
 
 /// Where and what to read.
@@ -128,11 +129,11 @@ impl Reader {
             }
             return Ok(());
         };
+        let row = attempts(&record).find(|attempt| attempt.number == current.number);
         if !self.start.follow {
-            self.done = true;
+            self.done = !self.tell_missing(row).await?;
             return Ok(());
         }
-        let row = attempts(&record).find(|attempt| attempt.number == current.number);
         let complete = match row {
             Some(row) if row.ended_at.is_none() => false,
             Some(row) if current.position >= length(&row.output, self.start.which) => true,
@@ -144,6 +145,7 @@ impl Reader {
         let number = current.number;
         match next_attempt(&record, None, Some(number)) {
             _ if !complete => self.wait(WAIT_FOR_OUTPUT).await,
+            _ if self.tell_missing(row).await? => {}
             Some(attempt) if !self.start.only => self.turn_to(attempt),
             _ if self.start.only => {
                 self.ready.extend(row.cloned().map(|row| Item::AttemptEnded(Box::new(row))));
@@ -169,6 +171,30 @@ impl Reader {
         current.position = page.next;
         let number = current.number;
         self.ready.extend(page.pieces.into_iter().map(|piece| Item::Piece { attempt: number, piece }));
+        Ok(!self.ready.is_empty())
+    }
+
+    /// Output that has not arrived long after its attempt has ended will never do: a disk, or a restored backup, has lost it. Whether
+    /// there was any to be told of.
+    async fn tell_missing(&mut self, row: Option<&AttemptRow>) -> Result<bool, Problem> {
+        let Some(current) = &mut self.current else { return Ok(false) };
+        let Some(row) = row.filter(|row| is_long_over(row)) else { return Ok(false) };
+        if current.position >= length(&row.output, self.start.which) {
+            return Ok(false);
+        }
+        let (logs, attempt) = (Arc::clone(&self.desk.app.logs), current.attempt);
+        let here = self.desk.block(move || Ok(logs.lengths(attempt)?)).await?;
+        for (stream, said, here) in [
+            (Stream::Stdout, row.output.stdout, here.stdout),
+            (Stream::Stderr, row.output.stderr, here.stderr),
+        ] {
+            let missing = said.saturating_sub(here);
+            if missing > 0 && self.start.which.has(stream) {
+                let piece = Piece { stream, at: current.position, data: PieceData::Gap(missing) };
+                self.ready.push_back(Item::Piece { attempt: current.number, piece });
+                current.position = current.position.saturating_add(missing);
+            }
+        }
         Ok(!self.ready.is_empty())
     }
 
@@ -238,6 +264,11 @@ pub(super) fn length(lengths: &OutputLengths, which: Which) -> u64 {
     }
 }
 
+/// Whether an attempt ended so long ago that nothing of its output is on its way any more.
+pub(super) fn is_long_over(row: &AttemptRow) -> bool {
+    row.ended_at.is_some_and(|at| clock::now().utc.since(at) > OUTPUT_LATE)
+}
+
 /// The attempt asked for, or the first one after `after`.
 fn next_attempt(
     record: &JobRecord,
@@ -255,6 +286,9 @@ const PAGE_BYTES: usize = 64 << 10;
 
 /// How long the output of an ended attempt may take to arrive behind the report; then it is told as it is.
 const OUTPUT_PATIENCE: Duration = Duration::from_secs(10);
+
+/// Workers keep the output of an ended attempt for ten minutes, and then give up what has not been taken (FAULTS.md R25).
+const OUTPUT_LATE: Duration = Duration::from_secs(15 * 60);
 
 /// An attempt that is being made is not announced to readers: this is how late they may notice, at first and when the job waits long.
 const WAIT_FOR_ATTEMPT_MIN: Duration = Duration::from_millis(100);

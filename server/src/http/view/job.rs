@@ -105,6 +105,12 @@ pub struct FullJob {
     /// Reports that came too late to be believed, oldest first.
     #[serde(default)]
     pub late_reports: Vec<LateReport>,
+    /// How many more of those there were: of very many the first and the last are kept.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub late_reports_left_out: Option<u64>,
+    /// Whether the job that it tries again has been removed since.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub retry_of_removed: bool,
 }
 
 /// One try of a job on one worker.
@@ -124,7 +130,7 @@ pub struct Attempt {
     /// When it ended.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ended_at: Option<Time>,
-    /// How long its container ran.
+    /// How long its container ran; absent if nobody knows, as for a lost one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ran_ms: Option<u64>,
     /// The runtime's own name for the container.
@@ -164,8 +170,8 @@ pub struct OutputBytes {
 pub struct Event {
     /// When.
     pub at: Time,
-    /// What: `accepted`, `assigned`, `started`, `attempt_ended`, `cancel_requested`, `worker_unreachable`, `worker_returned`,
-    /// `late_report`, or the name of the state in which the job ended.
+    /// What: `accepted`, `assigned`, `started`, `attempt_ended`, `cancel_requested`, `cancel_confirmed`, `released`, `worker_unreachable`,
+    /// `worker_returned`, `late_report`, `quarantined`, or the name of the state in which the job ended.
     pub event: Word,
     /// Which attempt it concerns.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -183,10 +189,13 @@ pub struct Event {
 pub struct LateReport {
     /// When it came.
     pub at: Time,
+    /// Which try of its job it is about, if that is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub attempt: Option<u32>,
     /// The attempt that it is about.
     pub fence: u64,
-    /// The number of the worker that said it.
-    pub worker: u64,
+    /// Who said it.
+    pub worker: WorkerRef,
     /// What it said.
     pub said: String,
 }

@@ -4,6 +4,7 @@
 //! RFC 3339 in UTC with milliseconds, durations are whole milliseconds in keys that end with `_ms`.
 
 mod definition;
+mod explanation;
 mod job;
 mod problem;
 mod worker;
@@ -16,9 +17,10 @@ use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 pub use definition::{Definition, Reloaded, Retry, Waiting};
+pub use explanation::{Explanation, Obstacle, Verdict};
 pub use job::{Attempt, Batch, Event, FullJob, Job, LateReport, OutputBytes, Phase};
 pub use problem::{Fault, Problem};
-pub use worker::{Runtime, Worker, WorkerRef};
+pub use worker::{Runtime, Unmanaged, Worker, WorkerRef};
 
 /// A fixed word of the API: the name of a state, an outcome, a cause.
 pub type Word = Cow<'static, str>;

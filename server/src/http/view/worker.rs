@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Time, Word};
+use super::{Phase, Time, Word};
 
 /// A worker.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -17,10 +17,14 @@ pub struct Worker {
     pub working: bool,
     /// Whether it is connected.
     pub connected: bool,
-    /// `joining`, `ready`, `draining`, `disconnected`, `unreachable`, or `gone` for one that is neither connected nor has live attempts.
+    /// `joining`, `ready`, `draining`, `disconnected`, `unreachable` or `cloned`; for one that is neither connected nor has live attempts `gone`, or
+    /// `drained` if it was to leave so.
     pub state: Word,
     /// Whether it takes nothing new, by an operator's word.
     pub cordoned: bool,
+    /// While it drains: when what it still runs is stopped.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub drain_deadline: Option<Time>,
     /// How many containers may run at once.
     pub slots: u32,
     /// Attempts that run or are about to.
@@ -31,9 +35,12 @@ pub struct Worker {
     pub queued: u32,
     /// Since when it has been connected, or when it was last heard of.
     pub since: Time,
-    /// What jobs may require of it.
+    /// What is said of it: its own labels, and what an operator laid over them.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub labels: BTreeMap<String, String>,
+    /// Of these, what an operator laid over.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub labels_set: BTreeMap<String, String>,
     /// What it can run, and why not.
     #[serde(default)]
     pub runtimes: Vec<Runtime>,
@@ -43,9 +50,29 @@ pub struct Worker {
     /// Where it connects from.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub address: String,
+    /// Attempts on it that were never given by this database, at most 1,000 of them; they go on until a person decides.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unmanaged: Vec<Unmanaged>,
+    /// While it is `cloned`: from where processes say that they are this worker.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub copies: Vec<String>,
     /// When it first joined; in the answer about one worker.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub joined_at: Option<Time>,
+}
+
+/// An attempt that was never given here.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Unmanaged {
+    /// The number of its job, which may be another job's here, or nobody's.
+    pub job: u64,
+    /// Its own number.
+    pub fence: u64,
+    /// The name of its container, if it runs in one.
+    pub container: String,
+    /// Where it stood when the worker told.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub phase: Option<Phase>,
 }
 
 /// One of a worker's runtimes.

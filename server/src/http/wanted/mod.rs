@@ -17,6 +17,7 @@ use super::code::Code;
 use super::problem::Problem;
 use json::{Entries, Entry};
 use notes::Notes;
+pub(super) use rules::label_fault;
 
 /// A job that somebody asks for; its revision is still to be found.
 #[derive(Debug, Default)]

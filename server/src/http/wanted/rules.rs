@@ -7,7 +7,7 @@ use protocol::wire::body_fits;
 use scheduler::input::Details;
 
 use super::super::code::Code;
-use super::super::problem::shown;
+use super::super::problem::{Problem, shown};
 use super::super::query::{duration, nearest};
 use super::notes::Notes;
 
@@ -82,16 +82,7 @@ impl Notes {
     }
 
     fn label(&self, name: &str, value: &str) {
-        let is_name = !name.is_empty()
-            && name.len() <= LABEL_BYTES_MAX
-            && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-/".contains(&byte));
-        let is_value = value.len() <= LABEL_BYTES_MAX && !value.chars().any(char::is_control);
-        if !is_name || !is_value {
-            let hint = format!(
-                "a name is 1 to {LABEL_BYTES_MAX} of A-Z a-z 0-9 . _ - /, a value at most {LABEL_BYTES_MAX} bytes in one line"
-            );
-            let part = if is_name { "value" } else { "name" };
-            let detail = format!("the {part} of this label is not allowed");
+        if let Some((detail, hint)) = label_misfit(name, value) {
             self.fault(Code::InvalidLabel, format!("labels.{}", shown(name)), detail, Some(hint));
         }
     }
@@ -105,6 +96,28 @@ impl Notes {
             self.fault(Code::TooLong, field(), detail, None);
         }
     }
+}
+
+/// What is wrong with a label, and how it would be right.
+fn label_misfit(name: &str, value: &str) -> Option<(String, String)> {
+    let is_name = !name.is_empty()
+        && name.len() <= LABEL_BYTES_MAX
+        && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-/".contains(&byte));
+    let is_value = value.len() <= LABEL_BYTES_MAX && !value.chars().any(char::is_control);
+    if is_name && is_value {
+        return None;
+    }
+    let part = if is_name { "value" } else { "name" };
+    let hint = format!(
+        "a name is 1 to {LABEL_BYTES_MAX} of A-Z a-z 0-9 . _ - /, a value at most {LABEL_BYTES_MAX} bytes in one line"
+    );
+    Some((format!("the {part} of this label is not allowed"), hint))
+}
+
+/// What is wrong with a label of anything, if something is.
+pub(in super::super) fn label_fault(name: &str, value: &str) -> Option<Problem> {
+    let (detail, hint) = label_misfit(name, value)?;
+    Some(Problem::new(Code::InvalidLabel, detail).field(format!("labels.{}", shown(name))).hint(hint))
 }
 
 fn fits(body: &Body) -> Result<(), (String, String)> {

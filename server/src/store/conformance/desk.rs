@@ -4,16 +4,20 @@ use std::sync::Arc;
 
 use protocol::order::StopCause;
 use protocol::report::{Outcome, OutputLengths, ReleaseCause};
-use protocol::{AttemptNo, Epoch, Fence, JobId, Nonce, Revision, SessionId, Timestamp, Token, WorkerId};
+use protocol::{
+    AttemptNo, Epoch, Fence, Incarnation, JobId, Nonce, Revision, SessionId, Timestamp, Token, WorkerId,
+};
 use scheduler::input::GroupNo;
 use scheduler::job::State;
-use scheduler::step::{AddedJob, Assigned, Change, ClosedAttempt, Ended, WorkerRow};
+use scheduler::step::{AddedJob, Assigned, Change, ClosedAttempt, Ended, Process, WorkerRow};
 
 use super::Backend;
-use crate::store::{Archive, CommitError, Group, JobFilter, LiveJob, Loaded, Store, StoredDefinition};
+use crate::store::{
+    Archive, CommitError, Group, JobFilter, Keep, LiveJob, Loaded, Removed, Store, StoredDefinition,
+};
 
 /// A store under test, with what its engine would know.
-pub(super) struct Desk<'b> {
+pub(in crate::store) struct Desk<'b> {
     pub(super) backend: &'b mut dyn Backend,
     pub(super) store: Option<Box<dyn Store>>,
     pub(super) archive: Option<Box<dyn Archive>>,
@@ -22,13 +26,13 @@ pub(super) struct Desk<'b> {
 }
 
 impl<'b> Desk<'b> {
-    pub(super) fn new(backend: &'b mut dyn Backend) -> Self {
+    pub(in crate::store) fn new(backend: &'b mut dyn Backend) -> Self {
         let mut desk = Self { backend, store: None, archive: None, epoch: Epoch(0), group: GroupNo(0) };
         desk.restart();
         desk
     }
 
-    pub(super) fn restart(&mut self) -> (Loaded, Vec<LiveJob>) {
+    pub(in crate::store) fn restart(&mut self) -> (Loaded, Vec<LiveJob>) {
         (self.store, self.archive) = (None, None);
         let (mut store, archive) = self.backend.open();
         let mut live = Vec::new();
@@ -38,7 +42,7 @@ impl<'b> Desk<'b> {
         (loaded, live)
     }
 
-    pub(super) fn group(&self, changes: Vec<Change>) -> Group {
+    pub(in crate::store) fn group(&self, changes: Vec<Change>) -> Group {
         Group {
             epoch: self.epoch,
             number: GroupNo(self.group.0 + 1),
@@ -48,17 +52,17 @@ impl<'b> Desk<'b> {
         }
     }
 
-    pub(super) fn commit_group(&mut self, group: &Group) -> Result<(), CommitError> {
+    pub(in crate::store) fn commit_group(&mut self, group: &Group) -> Result<(), CommitError> {
         self.store.as_mut().unwrap().commit(group)
     }
 
-    pub(super) fn commit(&mut self, changes: Vec<Change>) {
+    pub(in crate::store) fn commit(&mut self, changes: Vec<Change>) {
         let group = self.group(changes);
         self.commit_group(&group).unwrap();
         self.group = group.number;
     }
 
-    pub(super) fn refused(&mut self, changes: Vec<Change>) -> String {
+    pub(in crate::store) fn refused(&mut self, changes: Vec<Change>) -> String {
         let group = self.group(changes);
         match self.commit_group(&group) {
             Err(CommitError::Refused(why)) => why,
@@ -66,31 +70,47 @@ impl<'b> Desk<'b> {
         }
     }
 
-    pub(super) fn archive(&self) -> &dyn Archive {
+    pub(super) fn remove(&mut self, keep: Keep) -> Removed {
+        self.store.as_mut().unwrap().remove(self.epoch, &keep).unwrap()
+    }
+
+    /// Step by step until nothing more is due; how many jobs went.
+    pub(super) fn remove_all(&mut self, keep: Keep) -> u64 {
+        let mut jobs = 0;
+        loop {
+            let removed = self.remove(keep);
+            jobs += removed.jobs;
+            if !removed.more {
+                return jobs;
+            }
+        }
+    }
+
+    pub(in crate::store) fn archive(&self) -> &dyn Archive {
         self.archive.as_deref().unwrap()
     }
 
-    pub(super) fn state(&self, job: u64) -> State {
+    pub(in crate::store) fn state(&self, job: u64) -> State {
         self.archive().job(JobId(job)).unwrap().unwrap().row.state
     }
 
-    pub(super) fn list(&self, filter: JobFilter) -> Vec<u64> {
+    pub(in crate::store) fn list(&self, filter: JobFilter) -> Vec<u64> {
         let limit = if filter.limit == 0 { 500 } else { filter.limit };
         self.archive().jobs(&JobFilter { limit, ..filter }).unwrap().iter().map(|row| row.job.0).collect()
     }
 }
 
-pub(super) fn definition(number: u128) -> Arc<StoredDefinition> {
+pub(in crate::store) fn definition(number: u128) -> Arc<StoredDefinition> {
     let name = if number % 2 == 1 { "resize" } else { "mail" };
     Arc::new(StoredDefinition { revision: Revision(number), name: name.into(), entry: "{}".into() })
 }
 
-pub(super) fn token(job: u64, fence: u64) -> Token {
+pub(in crate::store) fn token(job: u64, fence: u64) -> Token {
     // Nonces use all 64 bits.
     Token { job: JobId(job), fence: Fence(fence), nonce: Nonce(u64::MAX - fence) }
 }
 
-pub(super) fn job(job: u64) -> AddedJob {
+pub(in crate::store) fn job(job: u64) -> AddedJob {
     AddedJob {
         job: JobId(job),
         revision: Revision(1),
@@ -105,15 +125,15 @@ pub(super) fn job(job: u64) -> AddedJob {
     }
 }
 
-pub(super) fn added(number: u64) -> Change {
+pub(in crate::store) fn added(number: u64) -> Change {
     Change::Added(job(number))
 }
 
-pub(super) fn assigned(job: u64, fence: u64) -> Change {
+pub(in crate::store) fn assigned(job: u64, fence: u64) -> Change {
     assigned_as(job, fence, 1, 1)
 }
 
-pub(super) fn assigned_as(job: u64, fence: u64, number: u32, worker: u64) -> Change {
+pub(in crate::store) fn assigned_as(job: u64, fence: u64, number: u32, worker: u64) -> Change {
     Change::Assigned(Assigned {
         token: token(job, fence),
         number: AttemptNo(number),
@@ -123,15 +143,15 @@ pub(super) fn assigned_as(job: u64, fence: u64, number: u32, worker: u64) -> Cha
     })
 }
 
-pub(super) fn started(job: u64, fence: u64) -> Change {
+pub(in crate::store) fn started(job: u64, fence: u64) -> Change {
     Change::Started { token: token(job, fence), at: Timestamp(4_000), container: format!("c{fence}") }
 }
 
-pub(super) fn stopping(job: u64, fence: u64, cause: StopCause) -> Change {
+pub(in crate::store) fn stopping(job: u64, fence: u64, cause: StopCause) -> Change {
     Change::Stopping { token: token(job, fence), cause, at: Timestamp(4_500), by: "someone".into() }
 }
 
-pub(super) fn closed(job: u64, fence: u64, outcome: Outcome) -> ClosedAttempt {
+pub(in crate::store) fn closed(job: u64, fence: u64, outcome: Outcome) -> ClosedAttempt {
     ClosedAttempt {
         token: token(job, fence),
         outcome,
@@ -145,20 +165,35 @@ pub(super) fn closed(job: u64, fence: u64, outcome: Outcome) -> ClosedAttempt {
     }
 }
 
-pub(super) fn waiting(closed: ClosedAttempt, state: State) -> Change {
+pub(in crate::store) fn waiting(closed: ClosedAttempt, state: State) -> Change {
     Change::Waiting { job: closed.token.job, closed, due_at: Timestamp(9_000), state }
 }
 
-pub(super) fn ended(job: u64, state: State, closed: Option<ClosedAttempt>) -> Change {
+pub(in crate::store) fn ended(job: u64, state: State, closed: Option<ClosedAttempt>) -> Change {
     let reason = if state == State::Succeeded { String::new() } else { "because".into() };
     Change::Ended(Ended { job: JobId(job), state, at: Timestamp(5_001), reason, closed, confirmed: true })
 }
 
-pub(super) fn succeeded(job: u64, fence: u64) -> Change {
+pub(super) fn ended_at(job: u64, state: State, at: i64) -> Change {
+    let reason = String::new();
+    Change::Ended(Ended { job: JobId(job), state, at: Timestamp(at), reason, closed: None, confirmed: true })
+}
+
+/// Keeps everything.
+pub(super) const KEEP: Keep = Keep {
+    ended_since: Timestamp(0),
+    ended_max: u64::MAX,
+    keyed_since: Timestamp(0),
+    late_since: Timestamp(0),
+    rows_max: 100,
+    by: None,
+};
+
+pub(in crate::store) fn succeeded(job: u64, fence: u64) -> Change {
     ended(job, State::Succeeded, Some(closed(job, fence, Outcome::Succeeded)))
 }
 
-pub(super) fn worker(number: u64, name: &str) -> Change {
+pub(in crate::store) fn worker(number: u64, name: &str) -> Change {
     Change::Worker(WorkerRow {
         worker: WorkerId(number),
         name: name.into(),
@@ -167,5 +202,8 @@ pub(super) fn worker(number: u64, name: &str) -> Change {
         seen_at: Timestamp(2),
         cordoned: true,
         slots: Some(4),
+        drain: None,
+        labels: Vec::new(),
+        process: Some(Process { incarnation: Incarnation(u64::MAX), number: u64::MAX - 1 }),
     })
 }

@@ -2,10 +2,10 @@
 
 use protocol::order::StopCause;
 use protocol::report::Outcome;
-use protocol::{ClusterId, Fence, JobId, Nonce, Revision, Timestamp, Token};
+use protocol::{ClusterId, Fence, JobId, Nonce, Revision, Timestamp, Token, WorkerId};
 use scheduler::input::GroupNo;
 use scheduler::job::State;
-use scheduler::step::{AddedJob, Change, ClosedAttempt, Ended};
+use scheduler::step::{AddedJob, Change, ClosedAttempt, Ended, Note};
 
 use super::Backend;
 use super::desk::*;
@@ -61,6 +61,7 @@ pub(in crate::store) fn whatever_contradicts_the_rows_is_refused_and_changes_not
         ("not queued", assigned(2, 9)),
         ("no such job", assigned(77, 9)),
         ("not scheduled", Change::Due { job: JobId(1) }),
+        ("not held back", Change::Freed { job: JobId(1) }),
         ("another fence", started(2, 9)),
         ("started before", started(3, 2)),
         ("nothing to stop", stopping(1, 1, StopCause::Cancel)),
@@ -96,4 +97,44 @@ pub(in crate::store) fn the_same_end_twice_changes_nothing(backend: &mut dyn Bac
     desk.commit(vec![later]);
     assert_eq!(desk.archive().job(JobId(1)).unwrap(), before);
     desk.refused(vec![ended(1, State::Failed, Some(closed(1, 1, Outcome::Failed)))]);
+}
+
+pub(in crate::store) fn a_cancel_is_confirmed_once_by_its_own_worker(backend: &mut dyn Backend) {
+    let mut desk = Desk::new(backend);
+    let given_up = |job: u64, fence| {
+        let Change::Ended(it) = ended(job, State::Cancelled, Some(closed(job, fence, Outcome::Lost))) else {
+            unreachable!("it is one")
+        };
+        Change::Ended(Ended { confirmed: false, ..it })
+    };
+    let confirmed =
+        |token, worker| Change::Confirmed { token, worker: WorkerId(worker), at: Timestamp(9_000) };
+    let other_definition = AddedJob { revision: Revision(2), ..job(3) };
+    desk.commit(vec![worker(1, "w1"), worker(2, "w2"), added(1), added(2), Change::Added(other_definition)]);
+    desk.commit(vec![assigned_as(1, 1, 1, 1), assigned_as(2, 2, 1, 1), assigned_as(3, 3, 1, 2)]);
+    desk.commit(vec![given_up(1, 1), succeeded(2, 2), given_up(3, 3)]);
+    let (loaded, live) = desk.restart();
+    assert!(live.is_empty());
+    let doubts: Vec<_> = loaded.unconfirmed.iter().map(|it| (it.token, it.worker.0, it.revision.0)).collect();
+    assert_eq!(doubts, [(token(1, 1), 1, 1), (token(3, 3), 2, 2)]);
+    assert_eq!(loaded.definitions.len(), 2, "they are needed to know what would have run them");
+    let stranger = Token { nonce: Nonce(1), ..token(1, 1) };
+    desk.commit(vec![
+        confirmed(stranger, 1),
+        confirmed(token(1, 1), 2),
+        confirmed(token(2, 2), 1),
+        confirmed(token(77, 7), 1),
+    ]);
+    let is_confirmed =
+        |desk: &Desk<'_>| [1, 2, 3].map(|job| desk.archive().job(JobId(job)).unwrap().unwrap().row.confirmed);
+    assert_eq!(is_confirmed(&desk), [false, true, false]);
+    desk.commit(vec![confirmed(token(1, 1), 1)]);
+    desk.commit(vec![confirmed(token(1, 1), 1)]);
+    assert_eq!(is_confirmed(&desk), [true, true, false]);
+    let record = desk.archive().job(JobId(1)).unwrap().unwrap();
+    let note = Note::Confirmed { token: token(1, 1), worker: WorkerId(1) };
+    assert_eq!(record.notes, [(Timestamp(9_000), note)], "once");
+    assert_eq!((record.row.state, record.row.ended_at), (State::Cancelled, Some(Timestamp(5_001))));
+    assert_eq!(desk.archive().job(JobId(2)).unwrap().unwrap().notes, []);
+    assert_eq!(desk.restart().0.unconfirmed.len(), 1);
 }

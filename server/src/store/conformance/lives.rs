@@ -121,6 +121,40 @@ pub(in crate::store) fn a_successor_keeps_the_attempt_before_it(backend: &mut dy
     assert_eq!((record.past.len(), record.row.due_at), (2, Timestamp(9_000)));
 }
 
+pub(in crate::store) fn a_cancel_is_recorded_whatever_stops_the_job_already(backend: &mut dyn Backend) {
+    let mut desk = Desk::new(backend);
+    desk.commit((1..=3).flat_map(|job| [added(job), assigned(job, job), started(job, job)]).collect());
+    desk.commit((1..=3).map(|job| stopping(job, job, StopCause::Drain)).collect());
+    desk.commit((1..=2).map(|job| stopping(job, job, StopCause::Timeout)).collect());
+    desk.commit(vec![stopping(2, 2, StopCause::Cancel)]);
+    let interrupted = ended(3, State::Cancelled, Some(closed(3, 3, Outcome::Interrupted)));
+    desk.commit(vec![stopping(3, 3, StopCause::Cancel), interrupted]);
+    let causes =
+        [1, 2, 3].map(|job| desk.archive().job(JobId(job)).unwrap().unwrap().row.attempt.unwrap().stopping);
+    assert_eq!(causes, [Some(StopCause::Drain), Some(StopCause::Cancel), Some(StopCause::Cancel)]);
+}
+
+pub(in crate::store) fn a_freed_job_is_queued_with_a_fresh_budget(backend: &mut dyn Backend) {
+    let mut desk = Desk::new(backend);
+    let lost = |job, fence| waiting(closed(job, fence, Outcome::Lost), State::Quarantined);
+    let freed = |job| Change::Freed { job: JobId(job) };
+    desk.commit((1..=3).map(added).collect());
+    desk.commit((1..=3).flat_map(|job| [assigned(job, job), started(job, job), lost(job, job)]).collect());
+    desk.commit(vec![freed(1)]);
+    desk.commit(vec![freed(2), assigned_as(2, 4, 2, 1), started(2, 4)]);
+    // Given up and handed out again in one go.
+    desk.commit(vec![freed(3), assigned_as(3, 5, 2, 1)]);
+    desk.commit(vec![lost(3, 5), freed(3), assigned_as(3, 6, 3, 2)]);
+    let (_, live) = desk.restart();
+    let shown: Vec<_> = live.iter().map(|job| (job.state, job.losses.len(), job.attempts.0)).collect();
+    assert_eq!(shown, [(State::Queued, 0, 1), (State::Running, 0, 2), (State::Assigned, 0, 3)]);
+    let record = desk.archive().job(JobId(3)).unwrap().unwrap();
+    assert_eq!(record.past.iter().map(|it| it.outcome).collect::<Vec<_>>(), [Some(Outcome::Lost); 2]);
+    desk.commit(vec![ended(1, State::Cancelled, None)]);
+    desk.refused(vec![freed(1)]);
+    desk.refused(vec![freed(2)]);
+}
+
 pub(in crate::store) fn a_restart_gives_back_exactly_what_lives(backend: &mut dyn Backend) {
     let mut desk = Desk::new(backend);
     let with_body = Details { body: Body { args: vec!["-v".into()], ..Body::default() }, labels: Vec::new() };

@@ -1,13 +1,17 @@
 //! One suite, run against every store. A backend passes by giving the same answers as this file expects, before and after a restart.
 
-mod desk;
+pub(super) mod desk;
+mod forming;
 mod groups;
 mod lives;
 mod reads;
+mod removal;
 
+pub(super) use forming::*;
 pub(super) use groups::*;
 pub(super) use lives::*;
 pub(super) use reads::*;
+pub(super) use removal::*;
 
 use super::{Archive, Store};
 
@@ -27,17 +31,36 @@ macro_rules! conforms {
             a_whole_life_in_one_group_is_the_same,
             budgets_are_counted_by_outcome,
             a_successor_keeps_the_attempt_before_it,
+            a_cancel_is_recorded_whatever_stops_the_job_already,
+            a_freed_job_is_queued_with_a_fresh_budget,
             a_restart_gives_back_exactly_what_lives,
             whatever_contradicts_the_rows_is_refused_and_changes_nothing,
             the_same_end_twice_changes_nothing,
+            a_batch_is_hidden_until_its_last_member_is_made,
+            what_was_made_of_a_batch_is_gone_after_a_restart,
+            members_are_made_once_and_where_numbers_were_set_aside,
+            a_member_lives_like_any_other_job,
+            a_cancel_is_confirmed_once_by_its_own_worker,
             keys_are_read_with_the_commit_that_was_seen,
             late_notes_are_kept,
             a_late_report_of_what_is_known_is_no_note,
             workers_are_kept_until_forgotten,
+            an_attempt_is_known_by_its_worker,
             bodies_and_labels_come_back,
             lists_obey_every_filter,
             pages_follow_one_another,
             the_last_end_of_a_definition_is_found,
+            strangers_are_told_from_what_was_given,
+            what_ended_long_ago_goes_with_all_that_belongs_to_it,
+            what_has_not_ended_is_never_removed,
+            of_too_many_ended_jobs_the_earliest_ends_go_first,
+            a_numbers_end_is_not_its_beginning_again,
+            removal_goes_in_steps_and_says_when_it_is_done,
+            keys_and_late_reports_have_an_age_of_their_own,
+            the_time_that_retention_goes_by_is_kept,
+            an_older_epoch_removes_nothing,
+            lists_go_on_where_jobs_were_removed,
+            of_very_many_late_reports_the_first_and_the_last_are_kept,
         }
     };
     ($backend:expr; $($story:ident,)*) => {$(

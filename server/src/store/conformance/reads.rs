@@ -2,10 +2,10 @@
 
 use protocol::container::Body;
 use protocol::report::Outcome;
-use protocol::{JobId, Revision, Timestamp, Token, WorkerId};
+use protocol::{Fence, Incarnation, JobId, Nonce, Revision, Timestamp, Token, WorkerId};
 use scheduler::input::{Details, GroupNo, KeyHolder};
 use scheduler::job::State;
-use scheduler::step::{AddedJob, Change, Note, WorkerRow};
+use scheduler::step::{AddedJob, Change, Drain, Note, WorkerRow};
 
 use super::Backend;
 use super::desk::*;
@@ -32,6 +32,8 @@ pub(in crate::store) fn late_notes_are_kept(backend: &mut dyn Backend) {
         Note::CancelRequested { by: "someone".into() },
         Note::Unreachable { token: token(1, 1), worker: WorkerId(2) },
         Note::Revived { token: token(1, 1), worker: WorkerId(2) },
+        Note::Freed { by: "someone".into() },
+        Note::Confirmed { token: token(1, 1), worker: WorkerId(2) },
     ];
     for (at, note) in (1..).zip(&notes) {
         desk.commit(vec![Change::Noted { job: JobId(1), at: Timestamp(at), note: note.clone() }]);
@@ -77,6 +79,21 @@ pub(in crate::store) fn workers_are_kept_until_forgotten(backend: &mut dyn Backe
     desk.commit(vec![worker(2, "two"), worker(1, "one"), added(1), assigned_as(1, 1, 1, 2)]);
     let Change::Worker(renamed) = worker(2, "zwei") else { unreachable!("it is one") };
     desk.commit(vec![Change::Worker(WorkerRow { cordoned: false, slots: None, ..renamed.clone() })]);
+    let drains = [
+        Drain { process: None, deadline: Some(Timestamp(77)) },
+        Drain { process: Some(Incarnation(u64::MAX)), deadline: None },
+    ];
+    for drain in drains.map(Some) {
+        desk.commit(vec![Change::Worker(WorkerRow { drain, ..renamed.clone() })]);
+        assert_eq!(desk.restart().0.workers[1].drain, drain);
+    }
+    let labels = vec![("gpu".to_owned(), "a \"big\" one".to_owned()), ("zone".to_owned(), String::new())];
+    desk.commit(vec![Change::Worker(WorkerRow { labels: labels.clone(), ..renamed.clone() })]);
+    assert_eq!(desk.restart().0.workers[1].labels, labels);
+    let process = None;
+    desk.commit(vec![Change::Worker(WorkerRow { process, ..renamed.clone() })]);
+    assert_eq!(desk.restart().0.workers[1].process, process);
+    desk.commit(vec![Change::Worker(WorkerRow { cordoned: false, slots: None, ..renamed.clone() })]);
     let workers = desk.archive().workers().unwrap();
     assert_eq!(workers.iter().map(|row| &*row.name).collect::<Vec<_>>(), ["one", "zwei"]);
     assert_eq!(workers[1], WorkerRow { cordoned: false, slots: None, ..renamed });
@@ -86,6 +103,44 @@ pub(in crate::store) fn workers_are_kept_until_forgotten(backend: &mut dyn Backe
     assert_eq!(loaded.last_worker, WorkerId(2), "its number is not given again");
     let attempt = desk.archive().job(JobId(1)).unwrap().unwrap().row.attempt.unwrap();
     assert_eq!(&*attempt.worker_name, "zwei", "its attempts keep its name");
+}
+
+pub(in crate::store) fn an_attempt_is_known_by_its_worker(backend: &mut dyn Backend) {
+    let mut desk = Desk::new(backend);
+    let again = waiting(closed(1, 1, Outcome::Failed), State::Queued);
+    desk.commit(vec![added(1), added(2), assigned_as(1, 1, 1, 1), assigned_as(2, 2, 1, 2), again]);
+    desk.commit(vec![assigned_as(1, 3, 2, 2), succeeded(2, 2)]);
+    let forged = Token { nonce: Nonce(u64::MAX), ..token(1, 1) };
+    let all = [token(2, 2), token(1, 1), token(1, 3), forged, token(1, 2), token(9, 9)];
+    for _ in 0..2 {
+        let of = |worker| desk.archive().attempts_of(WorkerId(worker), &all).unwrap();
+        assert_eq!(of(1), [token(1, 1)], "what has a successor was its own too");
+        assert_eq!(of(2), [token(2, 2), token(1, 3)], "what has ended was its own too");
+        assert_eq!(of(3), []);
+        desk.restart();
+    }
+}
+
+pub(in crate::store) fn strangers_are_told_from_what_was_given(backend: &mut dyn Backend) {
+    let mut desk = Desk::new(backend);
+    let released = waiting(closed(1, 1, Outcome::Released), State::Queued);
+    desk.commit(vec![added(1), assigned(1, 1), released, assigned_as(1, 2, 2, 1)]);
+    desk.commit(vec![added(2), assigned(2, 3), succeeded(2, 3), added(3)]);
+    let given = [token(1, 1), token(1, 2), token(2, 3)];
+    let other_nonce = Token { nonce: Nonce(1), ..token(1, 2) };
+    let strange =
+        [other_nonce, token(1, 3), token(3, 1), token(4, 4), token(u64::MAX, u64::MAX), token(0, 1)];
+    let all: Vec<Token> = given.into_iter().chain(strange).collect();
+    assert_eq!(desk.archive().strangers(&all).unwrap(), strange);
+
+    let skipped = Change::Skipped { after: JobId(3), job: JobId(9), fence: Fence(40), at: Timestamp(7) };
+    let only_fences = Change::Skipped { after: JobId(9), job: JobId(9), fence: Fence(50), at: Timestamp(8) };
+    desk.commit(vec![skipped, only_fences, added(10)]);
+    let (loaded, _) = desk.restart();
+    assert_eq!((loaded.last_job, loaded.last_fence), (JobId(10), Fence(50)));
+    let strange = [token(4, 4), token(9, 40), token(10, 45), token(11, 1)];
+    assert_eq!(desk.archive().strangers(&strange).unwrap(), strange);
+    desk.refused(vec![added(9)]);
 }
 
 pub(in crate::store) fn bodies_and_labels_come_back(backend: &mut dyn Backend) {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use protocol::container::Body;
-use protocol::{JobId, Revision};
+use protocol::{JobId, Revision, Token, WorkerId};
 use scheduler::input::{GroupNo, KeyHolder};
 use scheduler::step::WorkerRow;
 
@@ -47,6 +47,7 @@ impl Archive for MemoryStore {
         Ok(world.jobs.get(&id).map(|kept| JobRecord {
             row: world.shown(&kept.record.row),
             past: kept.record.past.iter().cloned().map(|attempt| world.named(attempt)).collect(),
+            retry_of_removed: kept.record.row.retry_of.is_some_and(|of| !world.jobs.contains_key(&of)),
             ..kept.record.clone()
         }))
     }
@@ -57,7 +58,7 @@ impl Archive for MemoryStore {
 
     fn key(&self, key: &str) -> Result<(Option<KeyHolder>, GroupNo), ReadError> {
         let world = self.world();
-        Ok((world.keys.get(key).copied(), world.loaded.group))
+        Ok((world.keys.get(key).map(|(holder, _)| *holder), world.loaded.group))
     }
 
     fn bodies(&self, ids: &[JobId]) -> Result<Vec<(JobId, Body)>, ReadError> {
@@ -66,12 +67,42 @@ impl Archive for MemoryStore {
         Ok(ids.iter().filter_map(body).filter(|(_, body)| !body.is_empty()).collect())
     }
 
+    fn attempts_of(&self, worker: WorkerId, tokens: &[Token]) -> Result<Vec<Token>, ReadError> {
+        let world = self.world();
+        let is_its = |token: &&Token| {
+            world.jobs.get(&token.job).is_some_and(|kept| {
+                let mut attempts = kept.record.past.iter().chain(&kept.record.row.attempt);
+                attempts.any(|it| (it.fence, it.nonce, it.worker) == (token.fence, token.nonce, worker))
+            })
+        };
+        Ok(tokens.iter().filter(is_its).copied().collect())
+    }
+
+    fn strangers(&self, tokens: &[Token]) -> Result<Vec<Token>, ReadError> {
+        let world = self.world();
+        let is_strange = |token: &&Token| {
+            let Some(kept) = world.jobs.get(&token.job) else {
+                let is_left_out = |(after, until): &(JobId, JobId)| *after < token.job && token.job <= *until;
+                let was_given = (JobId(1)..=world.loaded.last_job).contains(&token.job);
+                return !was_given || world.gaps.iter().any(is_left_out);
+            };
+            let mut attempts = kept.record.past.iter().chain(&kept.record.row.attempt);
+            !attempts.any(|it| (it.fence, it.nonce) == (token.fence, token.nonce))
+        };
+        Ok(tokens.iter().filter(is_strange).copied().collect())
+    }
+
     fn definition(&self, revision: Revision) -> Result<Option<StoredDefinition>, ReadError> {
         Ok(self.world().definitions.get(&revision).cloned())
     }
 
     fn workers(&self) -> Result<Vec<WorkerRow>, ReadError> {
         Ok(self.world().workers.values().cloned().collect())
+    }
+
+    fn first_kept(&self, ids: &[JobId]) -> Result<Option<JobId>, ReadError> {
+        let world = self.world();
+        Ok(ids.iter().copied().find(|id| world.jobs.contains_key(id)))
     }
 
     fn last_ended(&self, definition: &str) -> Result<Option<JobRow>, ReadError> {

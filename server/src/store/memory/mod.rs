@@ -3,21 +3,23 @@
 //! It applies one change after the other, without folding and without any cleverness, so that it can be held against the others.
 
 mod archive;
+mod kept;
+mod remove;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use protocol::report::OutputLengths;
 use protocol::{ClusterId, Epoch, Fence, JobId, Revision, SessionId, Timestamp, Token, WorkerId};
-use scheduler::definition::RetryPolicy;
 use scheduler::input::KeyHolder;
 use scheduler::job::State;
-use scheduler::step::{AddedJob, Assigned, Change, ClosedAttempt, Ended, Note, WorkerRow};
+use scheduler::step::{AddedJob, Change, Ended, Note, WorkerRow};
 
-use super::fold::{Expected, expectation};
+use kept::Kept;
+
+use super::fold::{Expected, expectation, stop_cause};
 use super::{
-    AttemptRow, CommitError, Group, JobRecord, JobRow, LiveAttempt, LiveJob, LoadError, Loaded, Store,
-    StoredDefinition, late, losses,
+    CommitError, Group, JobRecord, JobRow, Keep, LiveJob, LoadError, Loaded, Removed, Store,
+    StoredDefinition, Unconfirmed,
 };
 
 /// Both sides of the store; clones share it. Loading it again is a restart.
@@ -31,17 +33,19 @@ struct World {
     loaded: Loaded,
     definitions: BTreeMap<Revision, StoredDefinition>,
     jobs: BTreeMap<JobId, Kept>,
-    keys: BTreeMap<String, KeyHolder>,
+    /// Large batches whose members are being made, by their first ones: nobody looks here.
+    forming: BTreeMap<JobId, Forming>,
+    keys: BTreeMap<String, (KeyHolder, Timestamp)>,
     workers: BTreeMap<WorkerId, WorkerRow>,
     names: BTreeMap<WorkerId, Arc<str>>,
+    /// After the first, up to and with the second: numbers of jobs that were left out.
+    gaps: Vec<(JobId, JobId)>,
 }
 
 #[derive(Clone, Debug)]
-struct Kept {
-    record: JobRecord,
-    session: SessionId,
-    own_failures: u32,
-    losses: Vec<Timestamp>,
+struct Forming {
+    last: JobId,
+    members: BTreeMap<JobId, Kept>,
 }
 
 impl MemoryStore {
@@ -62,16 +66,22 @@ impl Store for MemoryStore {
     fn load(&mut self, visit: &mut dyn FnMut(LiveJob)) -> Result<Loaded, LoadError> {
         let mut world = self.world();
         world.loaded.epoch = Epoch(world.loaded.epoch.0 + 1);
+        // Nobody was promised what was not finished.
+        world.forming.clear();
         let live: Vec<&Kept> =
             world.jobs.values().filter(|kept| !kept.record.row.state.has_ended()).collect();
         live.iter().for_each(|kept| visit(kept.live()));
+        let mut unconfirmed: Vec<Unconfirmed> = world.jobs.values().filter_map(Kept::unconfirmed).collect();
+        unconfirmed.sort_by_key(|it| (it.worker, it.token.job));
         let used = |definition: &&StoredDefinition| {
             live.iter().any(|kept| kept.record.row.revision == definition.revision)
+                || unconfirmed.iter().any(|it| it.revision == definition.revision)
         };
         let mut definitions: Vec<StoredDefinition> =
             world.definitions.values().filter(used).cloned().collect();
         definitions.sort_by(|one, other| (&one.name, one.revision).cmp(&(&other.name, other.revision)));
-        Ok(Loaded { workers: world.workers.values().cloned().collect(), definitions, ..world.loaded.clone() })
+        let workers = world.workers.values().cloned().collect();
+        Ok(Loaded { workers, definitions, unconfirmed, ..world.loaded.clone() })
     }
 
     fn commit(&mut self, group: &Group) -> Result<(), CommitError> {
@@ -82,13 +92,24 @@ impl Store for MemoryStore {
         if group.number <= world.loaded.group {
             return Ok(());
         }
-        let mut draft = Draft { world: &world, group, jobs: BTreeMap::new(), keys: BTreeMap::new() };
+        let forming = world.forming.clone();
+        let mut draft = Draft { world: &world, group, jobs: BTreeMap::new(), forming, keys: BTreeMap::new() };
         for change in &group.changes {
             draft.apply(change).map_err(CommitError::Refused)?;
         }
-        let Draft { jobs, keys, .. } = draft;
+        let Draft { jobs, forming, keys, .. } = draft;
+        world.forming = forming;
         world.accept(group, jobs, keys);
         Ok(())
+    }
+
+    fn remove(&mut self, epoch: Epoch, keep: &Keep) -> Result<Removed, CommitError> {
+        let mut world = self.world();
+        if epoch != world.loaded.epoch {
+            return Err(CommitError::Fenced { ours: epoch });
+        }
+        world.loaded.retention_by = keep.by.or(world.loaded.retention_by);
+        Ok(world.remove(keep))
     }
 }
 
@@ -97,7 +118,8 @@ struct Draft<'w> {
     world: &'w World,
     group: &'w Group,
     jobs: BTreeMap<JobId, Kept>,
-    keys: BTreeMap<String, KeyHolder>,
+    forming: BTreeMap<JobId, Forming>,
+    keys: BTreeMap<String, (KeyHolder, Timestamp)>,
 }
 
 impl Draft<'_> {
@@ -114,23 +136,52 @@ impl Draft<'_> {
             Change::Started { token, at, container } => self.job(token.job)?.start(*at, container),
             Change::Stopping { token, cause, .. } => {
                 if let Some(attempt) = &mut self.job(token.job)?.record.row.attempt {
-                    attempt.stopping = attempt.stopping.or(Some(*cause));
+                    attempt.stopping = Some(stop_cause(attempt.stopping, *cause));
                 }
             }
             Change::Waiting { job, closed, due_at, state } => self.job(*job)?.wait(closed, *due_at, *state),
             Change::Due { job } => self.job(*job)?.record.row.state = State::Queued,
+            Change::Freed { job } => {
+                let kept = self.job(*job)?;
+                kept.record.row.state = State::Queued;
+                kept.losses.clear();
+            }
             Change::Ended(ended) => self.job(ended.job)?.end(ended),
+            Change::Confirmed { token, worker, at } => self.confirm(*token, *worker, *at),
             Change::Noted { job, at, note } => self.note(*job, *at, note),
-            Change::Keyed { key, holder, .. } => {
+            Change::Keyed { key, holder, at } => {
                 let taken = self.world.keys.contains_key(&**key)
-                    || self.keys.insert((**key).to_owned(), *holder).is_some();
+                    || self.keys.insert((**key).to_owned(), (*holder, *at)).is_some();
                 if taken {
                     return Err(format!("the key {key} was given before"));
                 }
             }
-            Change::Worker(_) | Change::WorkerForgotten(_) => {}
+            Change::Forming { first, last } => self.form(*first, *last)?,
+            Change::Formed { first } => self.formed(*first)?,
+            Change::Skipped { .. } | Change::Worker(_) | Change::WorkerForgotten(_) => {}
         }
         Ok(())
+    }
+
+    fn form(&mut self, first: JobId, last: JobId) -> Result<(), String> {
+        if first <= self.world.loaded.last_job {
+            return Err(format!("a batch from {first} on: expected new numbers, but they were given before"));
+        }
+        self.forming.insert(first, Forming { last, members: BTreeMap::new() });
+        Ok(())
+    }
+
+    fn formed(&mut self, first: JobId) -> Result<(), String> {
+        let made = self.forming.remove(&first).filter(|batch| batch.members.contains_key(&batch.last));
+        let refusal = || format!("a batch from {first} on: expected it to be forming, up to its last member");
+        self.jobs.extend(made.ok_or_else(refusal)?.members);
+        Ok(())
+    }
+
+    /// The batch that set this number aside.
+    fn forming(&mut self, job: JobId) -> Option<&mut Forming> {
+        let (_, batch) = self.forming.range_mut(..=job).next_back()?;
+        (job <= batch.last).then_some(batch)
     }
 
     fn find(&self, job: JobId) -> Option<&Kept> {
@@ -148,8 +199,7 @@ impl Draft<'_> {
 
     fn check(&self, job: JobId, expected: Expected) -> Result<(), String> {
         let Some(kept) = self.find(job) else {
-            let is_new = expected == Expected::Absent && job > self.world.loaded.last_job;
-            return if is_new {
+            return if expected == Expected::Absent && self.is_free(job) {
                 Ok(())
             } else {
                 Err(format!("job {job}: expected {expected}, but it does not exist"))
@@ -161,6 +211,13 @@ impl Draft<'_> {
         } else {
             Err(format!("job {job}: expected {expected}, but it is {}", row.state.name()))
         }
+    }
+
+    /// Whether a job may have this number: it was never given, or was set aside for it.
+    fn is_free(&self, job: JobId) -> bool {
+        let batch = self.forming.range(..=job).next_back().map(|(_, batch)| batch);
+        job > self.world.loaded.last_job
+            || batch.is_some_and(|batch| job <= batch.last && !batch.members.contains_key(&job))
     }
 
     /// Whether this is the end that a job of an earlier group has come to already.
@@ -198,10 +255,30 @@ impl Draft<'_> {
             attempts: protocol::AttemptNo(0),
             attempt: None,
         };
-        let record = JobRecord { row, body: details.body, past: Vec::new(), notes: Vec::new() };
-        self.jobs
-            .insert(added.job, Kept { record, session: SessionId(0), own_failures: 0, losses: Vec::new() });
+        let record = JobRecord {
+            row,
+            body: details.body,
+            past: Vec::new(),
+            notes: Vec::new(),
+            late_left_out: 0,
+            retry_of_removed: false,
+        };
+        let kept = Kept { record, session: SessionId(0), own_failures: 0, losses: Vec::new() };
+        match self.forming(added.job) {
+            Some(batch) => batch.members.insert(added.job, kept),
+            None => self.jobs.insert(added.job, kept),
+        };
         Ok(())
+    }
+
+    /// Where it is confirmed already, or not kept any more, nothing changes.
+    fn confirm(&mut self, token: Token, worker: WorkerId, at: Timestamp) {
+        if let Ok(kept) = self.job(token.job)
+            && kept.unconfirmed().is_some_and(|it| (it.token, it.worker) == (token, worker))
+        {
+            kept.record.row.confirmed = true;
+            kept.record.notes.push((at, Note::Confirmed { token, worker }));
+        }
     }
 
     /// A note on a job that is not there (any more) is of no use to anyone.
@@ -210,130 +287,35 @@ impl Draft<'_> {
             && !kept.repeats(note)
         {
             kept.record.notes.push((at, note.clone()));
-        }
-    }
-}
-
-impl Kept {
-    fn current(&self) -> Option<Token> {
-        let attempt = self.record.row.attempt.as_ref().filter(|attempt| attempt.outcome.is_none())?;
-        Some(Token { job: self.record.row.job, fence: attempt.fence, nonce: attempt.nonce })
-    }
-
-    /// Whether it is a late report of what its attempt's row says already.
-    fn repeats(&self, note: &Note) -> bool {
-        let Note::LateReport { token, worker, said } = note else { return false };
-        let attempts = self.record.past.iter().chain(&self.record.row.attempt);
-        attempts
-            .filter(|it| (it.fence, it.nonce, it.worker) == (token.fence, token.nonce, *worker))
-            .any(|it| late::repeats(said, it.started_at.is_some(), it.outcome))
-    }
-
-    fn assign(&mut self, assigned: &Assigned) {
-        let row = &mut self.record.row;
-        row.state = State::Assigned;
-        row.attempts = assigned.number;
-        self.session = assigned.session;
-        let attempt = AttemptRow {
-            number: assigned.number,
-            fence: assigned.token.fence,
-            nonce: assigned.token.nonce,
-            worker: assigned.worker,
-            worker_name: Arc::from(""),
-            assigned_at: assigned.at,
-            started_at: None,
-            container: String::new(),
-            stopping: None,
-            ended_at: None,
-            outcome: None,
-            exit_code: None,
-            message: String::new(),
-            output: OutputLengths::default(),
-            result: None,
-            released: None,
-        };
-        self.record.past.extend(row.attempt.replace(attempt));
-    }
-
-    fn start(&mut self, at: Timestamp, container: &str) {
-        self.record.row.state = State::Running;
-        if let Some(attempt) = &mut self.record.row.attempt {
-            attempt.started_at = Some(at);
-            container.clone_into(&mut attempt.container);
-        }
-    }
-
-    fn wait(&mut self, closed: &ClosedAttempt, due_at: Timestamp, state: State) {
-        self.close(closed);
-        self.own_failures += u32::from(RetryPolicy::OWN_BUDGET.contains(&closed.outcome));
-        if losses::counts(closed.outcome) {
-            self.losses = losses::with(std::mem::take(&mut self.losses), closed.ended_at);
-        }
-        let row = &mut self.record.row;
-        (row.state, row.due_at) = (state, due_at);
-    }
-
-    fn end(&mut self, ended: &Ended) {
-        if let Some(closed) = &ended.closed {
-            self.close(closed);
-        }
-        let row = &mut self.record.row;
-        (row.state, row.ended_at, row.confirmed) = (ended.state, Some(ended.at), ended.confirmed);
-        row.reason.clone_from(&ended.reason);
-    }
-
-    fn close(&mut self, closed: &ClosedAttempt) {
-        let Some(attempt) = &mut self.record.row.attempt else { return };
-        attempt.started_at = closed.started_at.or(attempt.started_at);
-        attempt.ended_at = Some(closed.ended_at);
-        attempt.outcome = Some(closed.outcome);
-        attempt.exit_code = closed.exit_code;
-        attempt.message.clone_from(&closed.message);
-        attempt.output = closed.output;
-        attempt.result.clone_from(&closed.result);
-        attempt.released = closed.released;
-    }
-
-    fn live(&self) -> LiveJob {
-        let row = &self.record.row;
-        let attempt = row.attempt.as_ref().zip(self.current()).map(|(attempt, token)| LiveAttempt {
-            token,
-            worker: attempt.worker,
-            session: self.session,
-            assigned_at: attempt.assigned_at,
-            started_at: attempt.started_at,
-            stopping: attempt.stopping,
-        });
-        LiveJob {
-            job: row.job,
-            revision: row.revision,
-            state: row.state,
-            priority: row.priority,
-            due_at: row.due_at,
-            timeout: row.timeout,
-            has_body: !self.record.body.is_empty(),
-            own_failures: self.own_failures,
-            losses: self.losses.clone(),
-            attempts: row.attempts,
-            last_worker: row.attempt.as_ref().map(|attempt| attempt.worker),
-            attempt,
+            kept.leave_out_surplus();
         }
     }
 }
 
 impl World {
-    fn accept(&mut self, group: &Group, jobs: BTreeMap<JobId, Kept>, keys: BTreeMap<String, KeyHolder>) {
+    fn accept(
+        &mut self,
+        group: &Group,
+        jobs: BTreeMap<JobId, Kept>,
+        keys: BTreeMap<String, (KeyHolder, Timestamp)>,
+    ) {
         for definition in &group.definitions {
             self.definitions.entry(definition.revision).or_insert_with(|| (**definition).clone());
         }
         self.loaded.group = group.number;
-        self.loaded.last_job = jobs.keys().copied().fold(self.loaded.last_job, JobId::max);
+        let set_aside = self.forming.values().map(|batch| batch.last);
+        self.loaded.last_job = jobs.keys().copied().chain(set_aside).fold(self.loaded.last_job, JobId::max);
         self.jobs.extend(jobs);
         self.keys.extend(keys);
         for change in &group.changes {
             match change {
                 Change::Assigned(assigned) => {
                     self.loaded.last_fence = Fence::max(self.loaded.last_fence, assigned.token.fence);
+                }
+                Change::Skipped { after, job, fence, .. } => {
+                    self.loaded.last_job = self.loaded.last_job.max(*job);
+                    self.loaded.last_fence = self.loaded.last_fence.max(*fence);
+                    self.gaps.push((*after, *job));
                 }
                 Change::Worker(row) => {
                     self.loaded.last_worker = WorkerId::max(self.loaded.last_worker, row.worker);

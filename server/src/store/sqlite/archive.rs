@@ -1,40 +1,52 @@
 //! The read side: a pool of read-only connections.
 
-use std::path::PathBuf;
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::fs::File;
+use std::path::Path;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use protocol::container::Body;
-use protocol::{AttemptNo, JobId, Revision};
+use protocol::{AttemptNo, JobId, Revision, Token, WorkerId};
 use rusqlite::{Connection, OptionalExtension};
 use scheduler::input::{GroupNo, KeyHolder};
 use scheduler::step::WorkerRow;
 
-use super::{faults, list, open_reader, rows};
+use super::{faults, forming, list, open_reader, rows};
 use crate::store::directory::DataDirectory;
 use crate::store::{Archive, JobFilter, JobRecord, JobRow, LoadError, ReadError, StoredDefinition};
 
 /// This many reads go on at once; more wait. Reads are short, and the machine's cores have other work.
 const READERS: usize = 4;
 
+/// How long a read waits at most for the log to be begun anew; then it goes on, and the log grows.
+const HELD_MAX: Duration = Duration::from_secs(2);
+
 /// The read side. See [`super::open`].
 #[derive(Debug)]
 pub struct SqliteArchive {
-    idle: Mutex<Vec<Connection>>,
-    returned: Condvar,
+    pool: Arc<Pool>,
     // Held, not read: the file is ours for as long as anyone reads it.
     _directory: Arc<DataDirectory>,
 }
 
 impl SqliteArchive {
-    pub(super) fn open(file: PathBuf, directory: Arc<DataDirectory>) -> Result<Self, LoadError> {
-        let readers = (0..READERS).map(|_| open_reader(&file)).collect::<rusqlite::Result<_>>();
-        let idle = readers.map_err(|error| faults::of_load(&file, error))?;
-        Ok(Self { idle: Mutex::new(idle), returned: Condvar::new(), _directory: directory })
+    pub(super) fn open(file: &Path, directory: Arc<DataDirectory>) -> Result<Self, LoadError> {
+        Ok(Self { pool: Arc::new(Pool::open(file)?), _directory: directory })
+    }
+
+    /// Where the readers are.
+    pub(super) fn pool(&self) -> Arc<Pool> {
+        Arc::clone(&self.pool)
+    }
+
+    /// A handle of the file itself.
+    pub(super) fn file(&self) -> Arc<File> {
+        Arc::clone(&self.pool.file)
     }
 
     /// Runs `read` within one snapshot of the file.
     fn read<T>(&self, read: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> Result<T, ReadError> {
-        let mut reader = Borrowed { connection: Some(self.borrow()), archive: self };
+        let mut reader = Borrowed { connection: Some(self.pool.borrow()), pool: &self.pool };
         let Some(connection) = reader.connection.as_mut() else {
             return Err(rusqlite::Error::InvalidQuery.into());
         };
@@ -43,29 +55,80 @@ impl SqliteArchive {
         transaction.commit()?;
         Ok(found)
     }
+}
+
+/// The connections that read. Each is used for one short transaction at a time: the log cannot be begun anew while one that began
+/// earlier still needs it.
+#[derive(Debug)]
+pub(super) struct Pool {
+    state: Mutex<PoolState>,
+    changed: Condvar,
+    /// A handle of the file beside those of SQLite. Closing it lets go of every lock that this process has on the file (that is how
+    /// POSIX has it), so it goes when the last connection has gone.
+    file: Arc<File>,
+}
+
+#[derive(Debug)]
+struct PoolState {
+    idle: Vec<Connection>,
+    held: bool,
+}
+
+impl Pool {
+    fn open(path: &Path) -> Result<Self, LoadError> {
+        let file = File::open(path).map_err(|error| LoadError::Io(Box::new(error)))?;
+        let readers = (0..READERS).map(|_| open_reader(path)).collect::<rusqlite::Result<_>>();
+        let idle = readers.map_err(|error| faults::of_load(path, error))?;
+        let state = Mutex::new(PoolState { idle, held: false });
+        Ok(Self { state, changed: Condvar::new(), file: Arc::new(file) })
+    }
+
+    /// Lets no reads begin for a while.
+    pub(super) fn hold(&self) {
+        self.lock().held = true;
+    }
+
+    /// Lets reads begin again.
+    pub(super) fn open_again(&self) {
+        if std::mem::take(&mut self.lock().held) {
+            self.changed.notify_all();
+        }
+    }
+
+    /// Whether nobody reads at this moment.
+    pub(super) fn are_gone(&self) -> bool {
+        self.lock().idle.len() == READERS
+    }
 
     fn borrow(&self) -> Connection {
-        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_held = |state: &mut PoolState| state.held;
+        let held = self.changed.wait_timeout_while(self.lock(), HELD_MAX, is_held);
+        let mut state = held.unwrap_or_else(PoisonError::into_inner).0;
         loop {
-            if let Some(connection) = idle.pop() {
+            if let Some(connection) = state.idle.pop() {
                 return connection;
             }
-            idle = self.returned.wait(idle).unwrap_or_else(PoisonError::into_inner);
+            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, PoolState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// Comes back to the pool whatever happens to the read.
 struct Borrowed<'a> {
     connection: Option<Connection>,
-    archive: &'a SqliteArchive,
+    pool: &'a Pool,
 }
 
 impl Drop for Borrowed<'_> {
     fn drop(&mut self) {
         if let Some(connection) = self.connection.take() {
-            self.archive.idle.lock().unwrap_or_else(PoisonError::into_inner).push(connection);
-            self.archive.returned.notify_one();
+            self.pool.lock().idle.push(connection);
+            // All: some wait for a connection, others only for leave to begin.
+            self.pool.changed.notify_all();
         }
     }
 }
@@ -101,11 +164,45 @@ impl Archive for SqliteArchive {
 
     fn bodies(&self, ids: &[JobId]) -> Result<Vec<(JobId, Body)>, ReadError> {
         self.read(|connection| {
+            let hidden = forming::ranges(connection)?;
+            let is_hidden = |id: &JobId| {
+                hidden.iter().any(|(first, last)| (*first..=*last).contains(&id.0.cast_signed()))
+            };
             let mut bodies = Vec::with_capacity(ids.len());
-            for id in ids {
+            for id in ids.iter().filter(|id| !is_hidden(id)) {
                 bodies.extend(rows::body(connection, *id)?.map(|body| (*id, body)));
             }
             Ok(bodies)
+        })
+    }
+
+    fn attempts_of(&self, worker: WorkerId, tokens: &[Token]) -> Result<Vec<Token>, ReadError> {
+        self.read(|connection| {
+            let mut query = connection.prepare_cached(
+                "SELECT 1 FROM all_attempts WHERE job = ?1 AND fence = ?2 AND nonce = ?3 AND worker = ?4",
+            )?;
+            let mut found = Vec::with_capacity(tokens.len());
+            for token in tokens {
+                let named = [token.job.0, token.fence.0, token.nonce.0, worker.0].map(u64::cast_signed);
+                if query.exists(named)? {
+                    found.push(*token);
+                }
+            }
+            Ok(found)
+        })
+    }
+
+    fn strangers(&self, tokens: &[Token]) -> Result<Vec<Token>, ReadError> {
+        self.read(|connection| {
+            let mut query = connection.prepare_cached(include_str!("queries/is_stranger.sql"))?;
+            let mut found = Vec::new();
+            for token in tokens {
+                let named = [token.job.0, token.fence.0, token.nonce.0].map(u64::cast_signed);
+                if query.query_row(named, |row| row.get(0))? {
+                    found.push(*token);
+                }
+            }
+            Ok(found)
         })
     }
 
@@ -122,9 +219,24 @@ impl Archive for SqliteArchive {
         self.read(rows::workers)
     }
 
+    fn first_kept(&self, ids: &[JobId]) -> Result<Option<JobId>, ReadError> {
+        self.read(|connection| {
+            for id in ids {
+                if is_kept(connection, *id)? {
+                    return Ok(Some(*id));
+                }
+            }
+            Ok(None)
+        })
+    }
+
     fn last_ended(&self, definition: &str) -> Result<Option<JobRow>, ReadError> {
         self.read(|connection| list::last_ended(connection, definition))
     }
+}
+
+fn is_kept(connection: &Connection, id: JobId) -> rusqlite::Result<bool> {
+    connection.prepare_cached("SELECT 1 FROM all_jobs WHERE id = ?1")?.exists([id.0.cast_signed()])
 }
 
 fn record(connection: &Connection, id: JobId) -> rusqlite::Result<Option<JobRecord>> {
@@ -150,6 +262,15 @@ fn record(connection: &Connection, id: JobId) -> rusqlite::Result<Option<JobReco
         .prepare_cached("SELECT at, kind, fence, nonce, worker, text FROM notes WHERE job = ?1 ORDER BY id")?
         .query_map([number], |row| rows::note(row, id))?
         .collect::<rusqlite::Result<_>>()?;
+    let late_left_out: Option<i64> = connection
+        .prepare_cached("SELECT late_reports FROM left_out WHERE job = ?1")?
+        .query_row([number], |row| row.get(0))
+        .optional()?;
+    let retry_of_removed = match row.retry_of {
+        Some(earlier) => !is_kept(connection, earlier)?,
+        None => false,
+    };
     let body = rows::body(connection, id)?.unwrap_or_default();
-    Ok(Some(JobRecord { row, body, past, notes }))
+    let late_left_out = late_left_out.unwrap_or(0).cast_unsigned();
+    Ok(Some(JobRecord { row, body, past, notes, late_left_out, retry_of_removed }))
 }

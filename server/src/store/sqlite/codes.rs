@@ -44,6 +44,7 @@ pub(super) const fn of_stop(cause: StopCause) -> i64 {
         StopCause::Superseded => 3,
         StopCause::Pinning => 4,
         StopCause::Drain => 5,
+        StopCause::SelfFence => 6,
     }
 }
 
@@ -66,8 +67,7 @@ pub(super) fn outcome(code: i64) -> FromSqlResult<Outcome> {
 }
 
 pub(super) fn stop(code: i64) -> FromSqlResult<StopCause> {
-    use StopCause::{Cancel, Drain, Pinning, Superseded, Timeout};
-    decode([Cancel, Timeout, Superseded, Pinning, Drain], of_stop, code)
+    decode(StopCause::ALL, of_stop, code)
 }
 
 pub(super) fn release(code: i64) -> FromSqlResult<ReleaseCause> {

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use rusqlite::{Error, ErrorCode};
 
+use crate::storage;
 use crate::store::{CommitError, LoadError, ReadError};
 
 /// What became of a group whose transaction failed. The transaction has been rolled back.
@@ -33,7 +34,7 @@ pub(super) fn is_full(error: &CommitError) -> bool {
 pub(super) fn of_load(file: &Path, error: Error) -> LoadError {
     match error.sqlite_error_code() {
         Some(ErrorCode::DatabaseCorrupt) => LoadError::Unusable(format!(
-            "{} is damaged ({error}): restore it from a backup; nothing was changed",
+            "{} is damaged ({error}): see longshore doctor, and restore a backup; nothing was changed",
             file.display()
         )),
         Some(ErrorCode::NotADatabase) => LoadError::Unusable(format!(
@@ -43,6 +44,7 @@ pub(super) fn of_load(file: &Path, error: Error) -> LoadError {
         Some(ErrorCode::CannotOpen | ErrorCode::ReadOnly | ErrorCode::PermissionDenied) => {
             LoadError::Unusable(format!("{} cannot be written: {error}", file.display()))
         }
+        Some(ErrorCode::DiskFull) => LoadError::Unusable(storage::no_room(file.parent().unwrap_or(file))),
         _ => LoadError::Io(Box::new(error)),
     }
 }
@@ -50,5 +52,21 @@ pub(super) fn of_load(file: &Path, error: Error) -> LoadError {
 impl From<Error> for ReadError {
     fn from(error: Error) -> Self {
         Self(Box::new(error))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_disk_is_named_with_what_it_lacks_and_what_to_do() {
+        let place = tempfile::tempdir().unwrap();
+        let full = Error::SqliteFailure(rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_FULL), None);
+        let told = of_load(&place.path().join("longshore.db"), full).to_string();
+        let directory = place.path().display().to_string();
+        for expected in [directory.as_str(), "MiB free", "8 MiB to start", "make room", "nothing is lost"] {
+            assert!(told.contains(expected), "{expected} in {told}");
+        }
     }
 }

@@ -9,7 +9,8 @@ use rusqlite::types::Value;
 use rusqlite::{Connection, OptionalExtension, params_from_iter};
 use scheduler::job::State;
 
-use super::write::{BLOCK_SHIFT, SEEN_NAME, SEEN_WORKER};
+use super::forming::{self, Range};
+use super::write::{BLOCK_SHIFT, SEEN_NAME, SEEN_WORKER, last_of};
 use super::{codes, rows};
 use crate::store::{JOBS_MAX, JobFilter, JobRow};
 
@@ -19,12 +20,21 @@ const BATCH_MAX: i64 = 100_000;
 pub(super) fn jobs(connection: &Connection, filter: &JobFilter) -> rusqlite::Result<Vec<JobRow>> {
     let limit = filter.limit.min(JOBS_MAX);
     let Some(range) = range(connection, filter)? else { return Ok(Vec::new()) };
+    let visible = forming::without(&forming::ranges(connection)?, range);
     let mut found = Vec::new();
     for part in parts(filter) {
-        let query = Query { connection, filter, part, limit };
-        match blocks_of(connection, filter, part)? {
-            Some(blocks) => query.by_blocks(blocks, range, &mut found)?,
-            None => found.extend(query.within(range, limit)?),
+        let mut query = Query { connection, filter, part, limit };
+        let blocks = blocks_of(connection, filter, part)?;
+        for range in &visible {
+            if query.limit == 0 {
+                break;
+            }
+            let before = found.len();
+            match blocks {
+                Some(blocks) => query.by_blocks(blocks, *range, &mut found)?,
+                None => found.extend(query.within(*range, query.limit)?),
+            }
+            query.limit -= found.len() - before;
         }
     }
     found.sort_unstable_by_key(|(row, _)| std::cmp::Reverse(row.job));
@@ -72,10 +82,7 @@ fn parts(filter: &JobFilter) -> Vec<Part> {
     states.into_iter().map(part).collect()
 }
 
-/// The lowest and the highest number that can be meant.
-type Range = (i64, i64);
-
-/// The range of numbers that the filter leaves; nothing if it is empty.
+/// The lowest and the highest number that the filter leaves; nothing if it is empty.
 fn range(connection: &Connection, filter: &JobFilter) -> rusqlite::Result<Option<Range>> {
     let (mut lowest, mut highest) = (1, i64::MAX);
     if let Some(JobId(before)) = filter.before {
@@ -101,10 +108,6 @@ fn range(connection: &Connection, filter: &JobFilter) -> rusqlite::Result<Option
         }
     }
     Ok((lowest <= highest).then_some((lowest, highest)))
-}
-
-const fn last_of(block: i64) -> i64 {
-    ((block + 1) << BLOCK_SHIFT) - 1
 }
 
 /// What `seen` has to say about this part of the question, if it helps.

@@ -3,13 +3,14 @@
 use std::collections::HashMap;
 use std::path::Path;
 
+use protocol::report::Outcome;
 use protocol::{AttemptNo, ClusterId, Epoch, Fence, JobId, Revision, SessionId, Timestamp, Token, WorkerId};
 use rusqlite::types::FromSqlError;
-use rusqlite::{Connection, Row, TransactionBehavior};
+use rusqlite::{Connection, OptionalExtension, Row, TransactionBehavior};
 use scheduler::input::GroupNo;
 
 use super::{codes, faults, rows};
-use crate::store::{LiveAttempt, LiveJob, LoadError, Loaded, StoredDefinition, directory};
+use crate::store::{LiveAttempt, LiveJob, LoadError, Loaded, StoredDefinition, Unconfirmed, directory};
 
 /// What went wrong while loading.
 #[derive(Debug)]
@@ -42,18 +43,38 @@ impl Failure {
     }
 }
 
-/// The second value: whether the machine crashed while the store was open.
+/// What a person should know about the store that is being started.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Remarks {
+    /// The machine crashed while it was open.
+    pub(super) crashed: bool,
+    /// This is its first start after a restore.
+    pub(super) restored: Option<Restored>,
+}
+
+/// A restore, as the store remembers it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Restored {
+    /// When the backup was made.
+    pub(super) backup_of: Timestamp,
+    /// The last job that was in it.
+    pub(super) last_job: JobId,
+}
+
+/// Loads everything, under the next epoch.
 pub(super) fn load(
     connection: &mut Connection,
     visit: &mut dyn FnMut(LiveJob),
-) -> Result<(Loaded, bool), Failure> {
+) -> Result<(Loaded, Remarks), Failure> {
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
     let boot = directory::boot();
     let (mut loaded, crashed) = transaction.query_row("SELECT * FROM installation", [], |row| {
         let crashed = !row.get::<_, bool>("clean")? && row.get::<_, String>("boot")? != boot;
         Ok((installation(row)?, crashed))
     })?;
+    let remarks = Remarks { crashed, restored: restored(&transaction, loaded.epoch)? };
     loaded.epoch = Epoch(loaded.epoch.0 + 1);
+    forget_revisions(&transaction, REVISIONS_KEPT)?;
     let mut definitions = definitions(&transaction)?;
     let mut statement = transaction.prepare(include_str!("queries/load_jobs.sql"))?;
     let mut found = statement.query([])?;
@@ -67,6 +88,7 @@ pub(super) fn load(
     }
     drop(found);
     drop(statement);
+    loaded.unconfirmed = unconfirmed(&transaction, &mut definitions)?;
     loaded.definitions =
         definitions.into_values().filter(|(_, used)| *used).map(|(definition, _)| definition).collect();
     loaded.definitions.sort_by(|one, other| (&one.name, one.revision).cmp(&(&other.name, other.revision)));
@@ -76,7 +98,40 @@ pub(super) fn load(
         (loaded.epoch.0.cast_signed(), boot),
     )?;
     transaction.commit()?;
-    Ok((loaded, crashed))
+    Ok((loaded, remarks))
+}
+
+/// Forgets revisions that no job was made with, if there are more than so many altogether: who edits jobs.yaml leaves them behind. Only here,
+/// where nobody can be about to make a job of one; those in jobs.yaml come back with the first group.
+fn forget_revisions(connection: &Connection, kept: i64) -> rusqlite::Result<()> {
+    let count: i64 = connection.query_row("SELECT count(*) FROM definitions", [], |row| row.get(0))?;
+    if count <= kept {
+        return Ok(());
+    }
+    // The first revision of a name stands for it in the coarse index.
+    let forgotten = connection.execute(
+        "DELETE FROM definitions WHERE id NOT IN (SELECT definition FROM jobs) AND id NOT IN (SELECT definition FROM ended)
+         AND id NOT IN (SELECT which FROM seen WHERE kind = 1)",
+        [],
+    )?;
+    tracing::info!(forgotten, of = count, "forgot revisions of definitions that no job was made with");
+    Ok(())
+}
+
+/// Some megabytes. Looking reads every ended job once: a second for some millions of them.
+const REVISIONS_KEPT: i64 = 4_096;
+
+fn restored(connection: &Connection, epoch: Epoch) -> rusqlite::Result<Option<Restored>> {
+    connection
+        .query_row(
+            "SELECT backup_of, after FROM gaps WHERE backup_of IS NOT NULL AND epoch = ?1",
+            [epoch.0.cast_signed()],
+            |row| {
+                let (backup_of, last_job) = (Timestamp(row.get(0)?), row.get::<_, i64>(1)?);
+                Ok(Restored { backup_of, last_job: JobId(last_job.cast_unsigned()) })
+            },
+        )
+        .optional()
 }
 
 fn installation(row: &Row<'_>) -> rusqlite::Result<Loaded> {
@@ -90,6 +145,8 @@ fn installation(row: &Row<'_>) -> rusqlite::Result<Loaded> {
         last_worker: WorkerId(number("last_worker")?),
         workers: Vec::new(),
         definitions: Vec::new(),
+        unconfirmed: Vec::new(),
+        retention_by: row.get::<_, Option<i64>>("retention_by")?.map(Timestamp),
     })
 }
 
@@ -99,16 +156,42 @@ fn definitions(connection: &Connection) -> Result<HashMap<i64, (StoredDefinition
     Ok(found.collect::<rusqlite::Result<_>>()?)
 }
 
+fn unconfirmed(
+    connection: &Connection,
+    definitions: &mut HashMap<i64, (StoredDefinition, bool)>,
+) -> Result<Vec<Unconfirmed>, Failure> {
+    let mut statement = connection.prepare(
+        "SELECT id, fence, nonce, worker, definition FROM ended
+         WHERE state = 8 AND confirmed = 0 AND worker IS NOT NULL ORDER BY worker, id",
+    )?;
+    let mut found = statement.query([])?;
+    let mut list = Vec::new();
+    while let Some(row) = found.next()? {
+        let number = |index: usize| row.get::<_, i64>(index).map(i64::cast_unsigned);
+        let token =
+            Token { job: JobId(number(0)?), fence: Fence(number(1)?), nonce: protocol::Nonce(number(2)?) };
+        if let Some((definition, used)) = definitions.get_mut(&row.get(4)?) {
+            *used = true;
+            list.push(Unconfirmed { token, worker: WorkerId(number(3)?), revision: definition.revision });
+        }
+    }
+    Ok(list)
+}
+
 fn live_job(row: &Row<'_>, revision: Revision) -> Result<LiveJob, Failure> {
     let number = |index: usize| row.get::<_, i64>(index).map(i64::cast_unsigned);
     let instant = |index: usize| row.get::<_, i64>(index).map(Timestamp);
     let job = JobId(number(0)?);
     let state = codes::state(row.get(2)?)?;
     let has_attempt = row.get_ref(10)? != rusqlite::types::ValueRef::Null;
+    let token = || -> Result<Token, Failure> {
+        Ok(Token { job, fence: Fence(number(10)?), nonce: protocol::Nonce(number(11)?) })
+    };
+    let outcome = row.get::<_, Option<i64>>(17)?.map(codes::outcome).transpose()?;
     let attempt =
         if has_attempt && matches!(state, scheduler::job::State::Assigned | scheduler::job::State::Running) {
             Some(LiveAttempt {
-                token: Token { job, fence: Fence(number(10)?), nonce: protocol::Nonce(number(11)?) },
+                token: token()?,
                 worker: WorkerId(number(12)?),
                 session: SessionId(number(13)?),
                 assigned_at: instant(14)?,
@@ -130,6 +213,47 @@ fn live_job(row: &Row<'_>, revision: Revision) -> Result<LiveJob, Failure> {
         losses: rows::losses(row, 8)?,
         attempts: AttemptNo(row.get(9)?),
         last_worker: if has_attempt { Some(WorkerId(number(12)?)) } else { None },
+        lost: if outcome == Some(Outcome::Lost) { Some(token()?) } else { None },
         attempt,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::sqlite::migrate;
+
+    #[test]
+    fn revisions_that_no_job_was_made_with_are_forgotten_once_they_are_many() {
+        let mut connection = Connection::open_in_memory().unwrap();
+        migrate::migrate(&mut connection, Path::new("longshore.db")).unwrap();
+        // 1 to 4 are of one name: 1 stands for it in the index, 2 has an ended job, 3 a waiting one, 4 none. 5 and 6 are of names without jobs.
+        for id in 1..=6 {
+            let name = if id <= 4 { "resize".to_owned() } else { format!("other-{id}") };
+            let sql =
+                "INSERT INTO definitions (id, revision, name, entry) VALUES (?1, randomblob(16), ?2, '')";
+            connection.execute(sql, (id, name)).unwrap();
+        }
+        connection
+            .execute_batch(
+                "INSERT INTO seen (kind, which, block) VALUES (1, 1, 0), (2, 5, 0);
+                 INSERT INTO jobs (id, definition, state, priority, created_at, due_at) VALUES (8, 3, 2, 0, 0, 0);
+                 INSERT INTO ended (id, definition, state, priority, created_at, due_at, details, attempts, ended_at, confirmed)
+                 VALUES (7, 2, 8, 0, 0, 0, 0, 0, 0, 1);",
+            )
+            .unwrap();
+        let left = |connection: &Connection| -> String {
+            connection
+                .query_row(
+                    "SELECT group_concat(id) FROM (SELECT id FROM definitions ORDER BY id)",
+                    [],
+                    |row| row.get(0),
+                )
+                .unwrap()
+        };
+        forget_revisions(&connection, 6).unwrap();
+        assert_eq!(left(&connection), "1,2,3,4,5,6");
+        forget_revisions(&connection, 5).unwrap();
+        assert_eq!(left(&connection), "1,2,3");
+    }
 }

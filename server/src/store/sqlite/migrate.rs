@@ -15,11 +15,38 @@ use crate::store::{LoadError, directory};
 const APPLICATION: i32 = 0x4C53_4852;
 
 /// Every migration, in order; the schema's version is how many were applied.
-const MIGRATIONS: &[(&str, &str)] = &[("first", include_str!("migrations/0001_first.sql"))];
+const MIGRATIONS: &[(&str, &str)] = &[
+    ("first", include_str!("migrations/0001_first.sql")),
+    ("gaps", include_str!("migrations/0002_gaps.sql")),
+    ("drain", include_str!("migrations/0003_drain.sql")),
+    ("retention", include_str!("migrations/0004_retention.sql")),
+    ("forming", include_str!("migrations/0005_forming.sql")),
+    ("confirmed", include_str!("migrations/0006_confirmed.sql")),
+    ("worker_labels", include_str!("migrations/0007_worker_labels.sql")),
+    ("retention_by", include_str!("migrations/0008_retention_by.sql")),
+    ("process", include_str!("migrations/0009_process.sql")),
+];
 
 /// Brings the file behind this connection to the version of this build.
 pub(super) fn migrate(connection: &mut Connection, file: &Path) -> Result<(), LoadError> {
     apply(connection, file, MIGRATIONS)
+}
+
+/// How many migrations made this file what it is: zero if it is empty. Refuses what [`migrate`] refuses, and changes nothing.
+pub(super) fn version(connection: &Connection, file: &Path) -> Result<usize, LoadError> {
+    examine(connection, file, MIGRATIONS)
+}
+
+/// The version of this build.
+#[cfg(test)]
+pub(super) const fn newest() -> usize {
+    MIGRATIONS.len()
+}
+
+/// As an earlier build would have left it.
+#[cfg(test)]
+pub(super) fn migrate_to(connection: &mut Connection, file: &Path, version: usize) {
+    apply(connection, file, &MIGRATIONS[..version]).unwrap();
 }
 
 fn apply(connection: &mut Connection, file: &Path, migrations: &[(&str, &str)]) -> Result<(), LoadError> {
@@ -45,7 +72,8 @@ fn apply(connection: &mut Connection, file: &Path, migrations: &[(&str, &str)]) 
         // The counters begin at zero: the first job, fence, worker and group are 1.
         transaction
             .execute(
-                "INSERT INTO installation VALUES (1, ?1, 0, 0, 0, 0, 0, ?2, 1)",
+                "INSERT INTO installation (id, cluster, epoch, committed, last_job, last_fence, last_worker, boot, clean)
+                 VALUES (1, ?1, 0, 0, 0, 0, 0, ?2, 1)",
                 (rand::random_range(1..=u32::MAX), directory::boot()),
             )
             .map_err(failed)?;
@@ -120,28 +148,55 @@ mod tests {
         apply(connection, Path::new(PLACE), migrations).unwrap_err().to_string()
     }
 
+    fn and_then<'m>(more: &[(&'m str, &'m str)]) -> Vec<(&'m str, &'m str)> {
+        [MIGRATIONS, more].concat()
+    }
+
+    #[test]
+    fn a_store_of_the_first_schema_comes_up_to_date_with_what_it_holds() {
+        let mut connection = Connection::open_in_memory().unwrap();
+        apply(&mut connection, Path::new(PLACE), &MIGRATIONS[..1]).unwrap();
+        let worker = "INSERT INTO workers (id, name, secret_hash, joined_at, seen_at, cordoned) VALUES (1, 'w', zeroblob(32), 1, 1, 1)";
+        connection.execute(worker, []).unwrap();
+        migrate(&mut connection, Path::new(PLACE)).unwrap();
+        let workers = crate::store::sqlite::rows::workers(&connection).unwrap();
+        assert_eq!((workers.len(), workers[0].cordoned, workers[0].drain), (1, true, None));
+    }
+
     #[test]
     fn an_older_store_gets_what_it_lacks_and_a_newer_one_is_refused() {
         let mut connection = Connection::open_in_memory().unwrap();
         migrate(&mut connection, Path::new(PLACE)).unwrap();
         migrate(&mut connection, Path::new(PLACE)).expect("a second start changes nothing");
-        let next = [MIGRATIONS[0], ("second", "CREATE TABLE more (id INTEGER);")];
+        let next = and_then(&[("next", "CREATE TABLE more (id INTEGER);")]);
         apply(&mut connection, Path::new(PLACE), &next).unwrap();
         connection.execute("INSERT INTO more VALUES (1)", []).unwrap();
         let refusal = refusal(&mut connection, MIGRATIONS);
-        assert!(
-            refusal.starts_with("/data/longshore.db has schema 2, written by a newer Longshore"),
-            "{refusal}"
-        );
+        let newer = format!("/data/longshore.db has schema {}, written by a newer Longshore", newest() + 1);
+        assert!(refusal.starts_with(&newer), "{refusal}");
+    }
+
+    #[test]
+    fn what_an_older_store_holds_is_there_afterwards() {
+        for version in 1..MIGRATIONS.len() {
+            let mut connection = Connection::open_in_memory().unwrap();
+            apply(&mut connection, Path::new(PLACE), &MIGRATIONS[..version]).unwrap();
+            let job = "INSERT INTO jobs (id, definition, state, priority, created_at, due_at) VALUES (7, 1, 2, 0, 0, 0)";
+            connection.execute(job, []).unwrap();
+            migrate(&mut connection, Path::new(PLACE)).unwrap();
+            let jobs: i64 =
+                connection.query_row("SELECT sum(id) FROM all_jobs", [], |row| row.get(0)).unwrap();
+            assert_eq!(jobs, 7, "version {version}");
+        }
     }
 
     #[test]
     fn a_failing_migration_leaves_the_file_as_it_was() {
         let mut connection = Connection::open_in_memory().unwrap();
         migrate(&mut connection, Path::new(PLACE)).unwrap();
-        let broken = [MIGRATIONS[0], ("good", "CREATE TABLE more (id INTEGER);"), ("bad", "CREATE TABLE;")];
+        let broken = and_then(&[("good", "CREATE TABLE more (id INTEGER);"), ("bad", "CREATE TABLE;")]);
         refusal(&mut connection, &broken);
-        migrate(&mut connection, Path::new(PLACE)).expect("it is still at version 1");
+        migrate(&mut connection, Path::new(PLACE)).expect("it is still at its version");
         assert!(!connection.table_exists(None, "more").unwrap());
     }
 
@@ -149,7 +204,9 @@ mod tests {
     fn a_migration_that_was_changed_afterwards_is_noticed() {
         let mut connection = Connection::open_in_memory().unwrap();
         migrate(&mut connection, Path::new(PLACE)).unwrap();
-        let refusal = refusal(&mut connection, &[("first", "-- something else")]);
+        let mut changed = MIGRATIONS.to_vec();
+        changed[0].1 = "-- something else";
+        let refusal = refusal(&mut connection, &changed);
         assert!(refusal.contains("migration 1 (first) that differs"), "{refusal}");
     }
 

@@ -8,14 +8,18 @@
 
 mod archive;
 mod codes;
+pub mod copy;
 mod faults;
+mod forming;
 mod list;
 mod load;
+mod log;
 mod migrate;
 mod notes;
 mod rows;
 mod upkeep;
 mod write;
+mod write_back;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -27,8 +31,10 @@ use rusqlite::{Connection, OpenFlags};
 pub use archive::SqliteArchive;
 
 use super::directory::DataDirectory;
-use super::{CommitError, Group, LiveJob, LoadError, Loaded, Store};
+use super::{CommitError, Group, Keep, LiveJob, LoadError, Loaded, Removed, Store};
+use crate::http::view::Time;
 use write::Known;
+use write_back::WriteBack;
 
 /// The write side. See [`open`].
 #[derive(Debug)]
@@ -47,17 +53,20 @@ pub struct SqliteStore {
 /// The file is damaged, is not ours, is newer than this build, or cannot be written: each named with what to do.
 pub fn open(directory: &Arc<DataDirectory>) -> Result<(SqliteStore, SqliteArchive), LoadError> {
     refuse_unsafe_library(rusqlite::version_number())?;
+    upkeep::make_room(directory.path());
     let file = directory.database();
     let failed = |error| faults::of_load(&file, error);
     let mut connection = Connection::open(&file).map_err(failed)?;
     migrate::migrate(&mut connection, &file)?;
     set_up_writer(&connection).map_err(failed)?;
-    let archive = SqliteArchive::open(file.clone(), Arc::clone(directory))?;
+    let archive = SqliteArchive::open(&file, Arc::clone(directory))?;
+    let beside = WriteBack::start(&file, archive.file())?;
+    let log = log::LogKeeper::new(beside, archive.pool());
     let store = SqliteStore {
         connection,
         directory: Arc::clone(directory),
         known: Known::default(),
-        upkeep: upkeep::Upkeep::new(directory.path()),
+        upkeep: upkeep::Upkeep::new(directory.path(), log),
         loaded: None,
     };
     Ok((store, archive))
@@ -66,11 +75,25 @@ pub fn open(directory: &Arc<DataDirectory>) -> Result<(SqliteStore, SqliteArchiv
 impl Store for SqliteStore {
     fn load(&mut self, visit: &mut dyn FnMut(LiveJob)) -> Result<Loaded, LoadError> {
         let file = self.file();
-        let (loaded, crashed) =
+        let removed = forming::remove_unfinished(&mut self.connection)
+            .map_err(|error| faults::of_load(&file, error))?;
+        if removed > 0 {
+            tracing::info!(jobs = removed, "removed what was made of a batch that nobody was promised");
+        }
+        let (loaded, remarks) =
             load::load(&mut self.connection, visit).map_err(|error| error.into_load(&file))?;
-        if crashed {
+        if let Some(restored) = remarks.restored {
+            tracing::warn!(
+                backup_of = %Time(restored.backup_of),
+                last_job = restored.last_job.0,
+                "this store was restored from a backup: jobs accepted after it are not known here, and what ended after it may run again"
+            );
+        }
+        if remarks.crashed {
             upkeep::check_in_background(file);
         }
+        // What was known of rows may have been forgotten with them.
+        self.known = Known::default();
         self.loaded = Some(loaded.epoch);
         Ok(loaded)
     }
@@ -90,8 +113,14 @@ impl Store for SqliteStore {
         result
     }
 
-    fn idle(&mut self) {
-        self.upkeep.idle(&self.connection);
+    fn remove(&mut self, epoch: Epoch, keep: &Keep) -> Result<Removed, CommitError> {
+        let removed = write::remove(&self.connection, &mut self.known, epoch, keep)?;
+        self.upkeep.committed(&self.connection, usize::try_from(removed.jobs).unwrap_or(usize::MAX))?;
+        Ok(removed)
+    }
+
+    fn idle(&mut self) -> Result<(), CommitError> {
+        self.upkeep.idle(&self.connection)
     }
 }
 
@@ -103,7 +132,8 @@ impl SqliteStore {
 
 impl Drop for SqliteStore {
     fn drop(&mut self) {
-        if let Some(epoch) = self.loaded {
+        // If the disk failed, the next start reads what it holds from the log.
+        if let (Some(epoch), Ok(())) = (self.loaded, self.upkeep.log.rest()) {
             upkeep::close(&self.connection, epoch);
         }
     }
@@ -132,10 +162,21 @@ fn set_up_writer(connection: &Connection) -> rusqlite::Result<()> {
     connection.pragma_update(None, "temp_store", "memory")?;
     // In KiB: enough for the upper pages of every index and the part of `jobs` that moves.
     connection.pragma_update(None, "cache_size", -65_536)?;
-    // Checkpoints are ours: when idle, or when the log has grown.
+    // Checkpoints are ours (see `log`). In bytes: what a long backup made of the log is not kept.
     connection.pragma_update(None, "wal_autocheckpoint", 0)?;
+    connection.pragma_update_and_check(None, "journal_size_limit", 256 << 20, |_| Ok(()))?;
     connection.set_prepared_statement_cache_capacity(64);
     Ok(())
+}
+
+/// A connection that may write, for one who only moves the log.
+fn open_writing(file: &Path) -> rusqlite::Result<Connection> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let connection = Connection::open_with_flags(file, flags)?;
+    connection.pragma_update(None, "synchronous", "full")?;
+    connection.pragma_update(None, "mmap_size", 0)?;
+    connection.pragma_update(None, "wal_autocheckpoint", 0)?;
+    Ok(connection)
 }
 
 fn open_reader(file: &Path) -> rusqlite::Result<Connection> {

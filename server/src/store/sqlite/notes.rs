@@ -7,7 +7,7 @@ use scheduler::step::Note;
 use super::{codes, rows};
 use crate::store::late;
 
-/// Writes a note, after the rest of its group. A late report that says nothing new is left out.
+/// Writes a note, after the rest of its group. A late report that says nothing new is left out, and so is one of very many.
 pub(super) fn write(connection: &Connection, job: JobId, at: Timestamp, note: &Note) -> rusqlite::Result<()> {
     if let Note::LateReport { token, worker, said } = note
         && !is_news(connection, *token, *worker, said)?
@@ -18,6 +18,25 @@ pub(super) fn write(connection: &Connection, job: JobId, at: Timestamp, note: &N
     connection
         .prepare_cached("INSERT INTO notes (job, at, kind, fence, nonce, worker, text) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)")?
         .execute(params![job.0.cast_signed(), at.0, kind, fence, nonce, worker, text])?;
+    if matches!(note, Note::LateReport { .. }) {
+        leave_out_surplus(connection, job.0.cast_signed())?;
+    }
+    Ok(())
+}
+
+fn leave_out_surplus(connection: &Connection, job: i64) -> rusqlite::Result<()> {
+    let kept: Vec<i64> = connection
+        .prepare_cached("SELECT id FROM notes WHERE job = ?1 AND kind = 2 ORDER BY id")?
+        .query_map([job], |row| row.get(0))?
+        .collect::<rusqlite::Result<_>>()?;
+    let Some(surplus) = late::surplus(kept.len()).and_then(|at| kept.get(at)) else { return Ok(()) };
+    connection.prepare_cached("DELETE FROM notes WHERE id = ?1")?.execute([surplus])?;
+    connection
+        .prepare_cached(
+            "INSERT INTO left_out (job, late_reports) VALUES (?1, 1)
+             ON CONFLICT (job) DO UPDATE SET late_reports = late_reports + 1",
+        )?
+        .execute([job])?;
     Ok(())
 }
 

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use protocol::container::Body;
 use protocol::report::OutputLengths;
-use protocol::{AttemptNo, Fence, JobId, Nonce, Revision, Timestamp, Token, WorkerId};
+use protocol::{AttemptNo, Fence, Incarnation, JobId, Nonce, Revision, Timestamp, Token, WorkerId};
 use rusqlite::types::FromSqlError;
 use rusqlite::{Connection, OptionalExtension, Row};
-use scheduler::step::{Note, WorkerRow};
+use scheduler::step::{Drain, Note, Process, WorkerRow};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -101,9 +101,16 @@ pub(super) fn definition(row: &Row<'_>, at: usize) -> rusqlite::Result<StoredDef
 /// Every worker that was not forgotten, by id.
 pub(super) fn workers(connection: &Connection) -> rusqlite::Result<Vec<WorkerRow>> {
     let mut statement = connection.prepare_cached(
-        "SELECT id, name, secret_hash, joined_at, seen_at, cordoned, slots FROM workers WHERE NOT forgotten ORDER BY id",
+        "SELECT id, name, secret_hash, joined_at, seen_at, cordoned, slots, drain, drain_process, drain_deadline, labels,
+             incarnation, process
+         FROM workers WHERE NOT forgotten ORDER BY id",
     )?;
     let found = statement.query_map([], |row| {
+        let drain = Drain {
+            process: row.get::<_, Option<i64>>(8)?.map(|start| Incarnation(start.cast_unsigned())),
+            deadline: row.get::<_, Option<i64>>(9)?.map(Timestamp),
+        };
+        let process = row.get::<_, Option<i64>>(11)?.zip(row.get::<_, Option<i64>>(12)?);
         Ok(WorkerRow {
             worker: WorkerId(row.get::<_, i64>(0)?.cast_unsigned()),
             name: row.get::<_, String>(1)?.into(),
@@ -112,6 +119,12 @@ pub(super) fn workers(connection: &Connection) -> rusqlite::Result<Vec<WorkerRow
             seen_at: Timestamp(row.get(4)?),
             cordoned: row.get(5)?,
             slots: row.get(6)?,
+            drain: row.get::<_, bool>(7)?.then_some(drain),
+            labels: json(row, 10)?.unwrap_or_default(),
+            process: process.map(|(incarnation, number)| Process {
+                incarnation: Incarnation(incarnation.cast_unsigned()),
+                number: number.cast_unsigned(),
+            }),
         })
     })?;
     found.collect()
@@ -151,6 +164,8 @@ pub(super) fn note_columns(note: &Note) -> NoteColumns<'_> {
         Note::LateReport { token, worker, said } => (2, of(token, worker), Some(said.as_str())),
         Note::Unreachable { token, worker } => (3, of(token, worker), None),
         Note::Revived { token, worker } => (4, of(token, worker), None),
+        Note::Freed { by } => (5, (None, None, None), Some(by.as_str())),
+        Note::Confirmed { token, worker } => (6, of(token, worker), None),
     };
     (kind, fence, nonce, worker, text)
 }
@@ -166,6 +181,8 @@ pub(super) fn note(row: &Row<'_>, job: JobId) -> rusqlite::Result<(Timestamp, No
         2 => Note::LateReport { token: token()?, worker: worker()?, said: text(row, 5)? },
         3 => Note::Unreachable { token: token()?, worker: worker()? },
         4 => Note::Revived { token: token()?, worker: worker()? },
+        5 => Note::Freed { by: text(row, 5)? },
+        6 => Note::Confirmed { token: token()?, worker: worker()? },
         other => return Err(FromSqlError::OutOfRange(other).into()),
     };
     Ok((Timestamp(row.get(0)?), note))

@@ -14,6 +14,11 @@ use super::*;
 use crate::store::conformance::{Backend, conforms};
 use crate::store::{Archive, JobFilter, StoredDefinition};
 
+mod forming;
+mod log;
+mod power;
+mod remove;
+
 /// A data directory that goes with its test.
 struct Place(TempDir);
 
@@ -130,6 +135,12 @@ fn an_ended_job_is_immutable_even_for_raw_sql() {
         assert!(shell.execute(&format!("UPDATE ended SET {column} = {column}"), []).is_err(), "{column}");
     }
     shell.execute("UPDATE ended SET confirmed = 1", []).expect("the one exception");
+    for again in [0, 1] {
+        assert!(
+            shell.execute(&format!("UPDATE ended SET confirmed = {again}"), []).is_err(),
+            "once, for good"
+        );
+    }
 }
 
 #[test]
@@ -285,27 +296,6 @@ fn a_store_that_somebody_else_holds_keeps_its_reserve() {
     assert!(ballast.exists());
     shell.execute_batch("ROLLBACK").unwrap();
     store.commit(&first).unwrap();
-}
-
-#[test]
-fn the_log_starts_over_although_a_reader_was_in_the_way_of_every_checkpoint() {
-    let place = Place::new();
-    let (mut store, archive) = place.open();
-    let loaded = store.load(&mut |_| {}).unwrap();
-    store.commit(&group(&loaded, 1, (1..2_000).map(added).collect())).unwrap();
-    let log = || fs::metadata(place.0.path().join("longshore.db-wal")).unwrap().len();
-    let before = log();
-    let reader = place.sql();
-    reader.execute_batch("BEGIN; SELECT count(*) FROM jobs").unwrap();
-    upkeep::start_log_over(&store.connection).unwrap();
-    store.commit(&group(&loaded, 2, vec![added(2_000)])).unwrap();
-    assert!(log() > before, "this reader still needs the log");
-    let before = log();
-    reader.execute_batch("COMMIT").unwrap();
-    upkeep::start_log_over(&store.connection).unwrap();
-    store.commit(&group(&loaded, 3, vec![added(2_001)])).unwrap();
-    assert_eq!(log(), before, "the log was begun anew");
-    assert_eq!(list(&archive)[0], 2_001);
 }
 
 #[test]

@@ -1,42 +1,35 @@
-//! What the writer does beside writing: moving the log into the file, room in reserve, closing, checking after a crash.
+//! What the writer does beside writing: room in reserve, closing, checking after a crash. The log has a file of its own.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use protocol::Epoch;
 use rusqlite::Connection;
 use rusqlite::OptionalExtension;
 
-use super::faults;
+use super::log::{self, LogKeeper};
+use crate::storage::START_BYTES;
 use crate::store::CommitError;
 
 /// When upkeep is due.
 #[derive(Debug)]
 pub(super) struct Upkeep {
-    /// Changes since the log was last looked at.
-    unseen: usize,
-    /// Changes since the last checkpoint.
+    pub(super) log: LogKeeper,
+    /// Changes since all of the log was in the file.
     pending: usize,
     ballast: PathBuf,
 }
 
-/// Look at the log after this many changes: each touches a handful of pages of 4 KiB, so the log cannot outgrow its bound by much.
-const LOOK_EVERY: usize = 4_096;
-/// The log is moved into the file when it has this many pages of 4 KiB: 64 MiB.
-const LOG_PAGES_MAX: i64 = 16_384;
-/// Readers that come and go without a pause keep the log from starting over: from this many pages on, new ones are made to wait.
-const LOG_PAGES_FORCE: i64 = 4 * LOG_PAGES_MAX;
-/// How long commits wait for the readers that are in the way then. If one stays longer, that is tried again later.
-const READERS_PATIENCE: Duration = Duration::from_millis(100);
-/// When idle, fewer changes than this are not worth a checkpoint's two syncs.
+/// When idle, fewer changes than this are not worth the two syncs of moving them.
 const IDLE_CHANGES_MIN: usize = 1_000;
 /// Given back to the file system when a commit finds it full, so that what was decided can still be written.
 const BALLAST_BYTES: u64 = 64 << 20;
+/// The name of the file that sets it aside.
+const BALLAST: &str = "ballast";
 
 impl Upkeep {
-    pub(super) fn new(directory: &Path) -> Self {
-        let upkeep = Self { unseen: 0, pending: 0, ballast: directory.join("ballast") };
+    pub(super) fn new(directory: &Path, log: LogKeeper) -> Self {
+        let upkeep = Self { log, pending: 0, ballast: directory.join(BALLAST) };
         upkeep.lay_ballast();
         upkeep
     }
@@ -44,34 +37,27 @@ impl Upkeep {
     /// After a commit of so many changes.
     ///
     /// # Errors
-    /// The disk failed during a checkpoint. The commit itself is done.
+    /// The disk failed while the log was moved into the file. The commit itself is done.
     pub(super) fn committed(&mut self, connection: &Connection, changes: usize) -> Result<(), CommitError> {
-        self.unseen += changes;
         self.pending += changes;
-        if self.unseen < LOOK_EVERY {
-            return Ok(());
-        }
-        self.unseen = 0;
-        let pages = log_pages(connection, "NOOP").map_err(faults::of_commit)?;
-        if pages >= LOG_PAGES_MAX {
-            self.checkpoint(connection)?;
-        }
-        if pages >= LOG_PAGES_FORCE {
-            start_log_over(connection).map_err(faults::of_commit)?;
-        }
-        Ok(())
+        tolerate(self.log.committed(connection))
     }
 
     /// Nothing waits to be committed.
-    pub(super) fn idle(&mut self, connection: &Connection) {
+    ///
+    /// # Errors
+    /// The disk failed while the log was moved into the file.
+    pub(super) fn idle(&mut self, connection: &Connection) -> Result<(), CommitError> {
         if self.pending < IDLE_CHANGES_MIN {
-            return;
+            return Ok(());
         }
-        if let Err(error) = self.checkpoint(connection) {
-            // The next commit meets the same disk and reports it.
-            tracing::error!(%error, "cannot move the log into the store");
-        }
+        tolerate(self.log.idle(connection).map(|moved| {
+            if moved {
+                self.pending = 0;
+            }
+        }))?;
         self.lay_ballast();
+        Ok(())
     }
 
     /// Whether there was any ballast to give back.
@@ -81,12 +67,6 @@ impl Upkeep {
             tracing::warn!("the disk is full: the reserve is in use");
         }
         released
-    }
-
-    fn checkpoint(&mut self, connection: &Connection) -> Result<(), CommitError> {
-        self.pending = 0;
-        // Passive: never waits for a reader. The log starts over once no reader needs it.
-        log_pages(connection, "PASSIVE").map(drop).map_err(faults::of_commit)
     }
 
     /// Sets space aside again, if there is plenty.
@@ -111,24 +91,31 @@ impl Upkeep {
     }
 }
 
-/// Pages in the log after a checkpoint of this kind (`NOOP` moves nothing).
-fn log_pages(connection: &Connection, kind: &str) -> rusqlite::Result<i64> {
-    connection.prepare_cached(&format!("PRAGMA wal_checkpoint({kind})"))?.query_row([], |row| row.get(1))
+/// A start needs some room before it can do anything, even to take in what workers report: it has the reserve, if there is one.
+pub(super) fn make_room(directory: &Path) {
+    let is_short = rustix::fs::statvfs(directory)
+        .is_ok_and(|disk| disk.f_bavail.saturating_mul(disk.f_frsize) < START_BYTES);
+    if is_short && fs::remove_file(directory.join(BALLAST)).is_ok() {
+        tracing::warn!("the disk is full: the reserve is in use");
+    }
 }
 
-/// Waits until no reader needs the log, so that the next commit begins it anew. Readers of the file itself are not in the way.
-pub(super) fn start_log_over(connection: &Connection) -> rusqlite::Result<()> {
-    connection.busy_timeout(READERS_PATIENCE)?;
-    let done = log_pages(connection, "RESTART");
-    connection.busy_timeout(super::WRITER_PATIENCE)?;
-    done.map(drop)
+/// If there is no room to move the log, that has time: what was committed is safe in it.
+fn tolerate(moved: Result<(), CommitError>) -> Result<(), CommitError> {
+    match moved {
+        Err(CommitError::Unavailable(error)) => {
+            tracing::warn!(%error, "cannot move the log into the store");
+            Ok(())
+        }
+        result => result,
+    }
 }
 
 /// Leaves the file in good order, so that the next start need not suspect a crash.
 pub(super) fn close(connection: &Connection, epoch: Epoch) {
     let closed = connection
         .execute("UPDATE installation SET clean = 1 WHERE epoch = ?1", [epoch.0.cast_signed()])
-        .and_then(|_| log_pages(connection, "TRUNCATE"));
+        .and_then(|_| log::begin_anew(connection, "TRUNCATE", super::WRITER_PATIENCE));
     if let Err(error) = closed {
         tracing::warn!(%error, "the store was not closed in good order; the next start recovers it");
     }

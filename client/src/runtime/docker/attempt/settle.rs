@@ -40,10 +40,8 @@ impl Attempt {
             && self.started.get().is_none()
             && cli::unreachable(&chatter).is_some()
         {
-            // A container that was made all the same is never started, and swept away later.
-            let error = CallError::Unreachable(cli::one_line(&chatter));
-            shared.note(&error);
-            return Found::End(unavailable(&error));
+            // The container may have been made, and started, all the same: an engine that is back says so.
+            shared.note(&CallError::Unreachable(cli::one_line(&chatter)));
         }
         let mut replayed = false;
         loop {
@@ -62,8 +60,10 @@ impl Attempt {
                 Meaning::Changing => sleep(LOOK_AGAIN).await,
                 Meaning::Failed(exit) => return Found::End(End::Ended { exit, at: clock::now().up }),
                 Meaning::Unstarted => {
-                    shared.remove_now(&self.name).await;
-                    return self.untouched("a container was made and never started");
+                    if shared.remove_unstarted(&self.name).await {
+                        return self.untouched("a container was made and never started");
+                    }
+                    sleep(REMOVE_AGAIN).await;
                 }
                 Meaning::Running => {
                     self.saw_start(shared, &container.id, container.started_at(clock::now()));
@@ -78,7 +78,7 @@ impl Attempt {
                         replay::complete(shared, self).await;
                     }
                     if let Some(exit) = self.verdict(shared, &container, &chatter).await {
-                        return Found::End(End::Ended { exit, at: container.ended_at(clock::now()) });
+                        return Found::End(End::Ended { exit, at: self.ended_at(&container) });
                     }
                 }
             }
@@ -93,14 +93,18 @@ impl Attempt {
             let code = Some(container.exit_code());
             return Some(Exit::NotStarted { fault: Fault::Definition, code, message });
         }
-        if self.is_stopping() || !container.looks_like_a_dead_engine() {
+        let was_stopping = self.was_stopping(container);
+        if was_stopping || !container.looks_like_a_dead_engine() {
             return Some(exit);
         }
         let lost = Exit::DaemonLost {
             message: "the Docker daemon died under it".into(),
             ran: Some(container.ran()),
         };
-        if container.was_lost_by_the_engine() || shared.health.was_down_within(ENGINE_DEATH) {
+        let is_lost = container.was_lost_by_the_engine()
+            || shared.health.was_down_within(ENGINE_DEATH)
+            || shared.was_restarted_after(container).await;
+        if is_lost {
             return Some(lost);
         }
         // A daemon that is just leaving still answers, or has just stopped to.
@@ -115,6 +119,9 @@ impl Attempt {
         }
         match witness {
             _ if self.is_stopping() => self.untouched(""),
+            Witness::Ended(125) if cli::unreachable(chatter).is_some() => {
+                Found::End(unavailable(&CallError::Unreachable(cli::one_line(chatter))))
+            }
             Witness::Ended(125) if chatter.contains("No such image") => {
                 shared.images.forget(&self.launch.spec);
                 Found::Again(cli::one_line(chatter))
@@ -154,6 +161,9 @@ impl Attempt {
 
 /// An engine that was gone within this time may have taken a container with it.
 const ENGINE_DEATH: Duration = Duration::from_secs(30);
+
+/// What the engine does not let go of is as a rule being started.
+const REMOVE_AGAIN: Duration = Duration::from_secs(1);
 
 /// How long a suspicious end waits for a sign that the engine is leaving.
 const SUSPICION: Duration = Duration::from_secs(1);

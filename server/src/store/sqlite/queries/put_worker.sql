@@ -1,3 +1,7 @@
-INSERT INTO workers (id, name, secret_hash, joined_at, seen_at, cordoned, slots) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)
+INSERT INTO workers (id, name, secret_hash, joined_at, seen_at, cordoned, slots, drain, drain_process, drain_deadline, labels,
+    incarnation, process)
+VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)
 ON CONFLICT (id) DO UPDATE SET name = excluded.name, secret_hash = excluded.secret_hash, joined_at = excluded.joined_at,
-    seen_at = excluded.seen_at, cordoned = excluded.cordoned, slots = excluded.slots, forgotten = 0
+    seen_at = excluded.seen_at, cordoned = excluded.cordoned, slots = excluded.slots, drain = excluded.drain,
+    drain_process = excluded.drain_process, drain_deadline = excluded.drain_deadline, labels = excluded.labels,
+    incarnation = excluded.incarnation, process = excluded.process, forgotten = 0

@@ -3,19 +3,23 @@
 //! Each says in its `WHERE` what the row must have been before; a row count other than one is a refusal, which names what was
 //! expected and what is there.
 
-use protocol::{JobId, Token};
-use rusqlite::{OptionalExtension, params};
+use protocol::{JobId, Timestamp, Token, WorkerId};
+use rusqlite::types::{ToSqlOutput, ValueRef};
+use rusqlite::{OptionalExtension, params, params_from_iter};
 use scheduler::definition::RetryPolicy;
 use scheduler::job::State;
-use scheduler::step::{AddedJob, Assigned, ClosedAttempt, Ended};
+use scheduler::retry::{self, Budget};
+use scheduler::step::{AddedJob, Assigned, ClosedAttempt, Ended, Note};
 
 use super::{BLOCK_SHIFT, Done, Failure, Pen, SEEN_NAME};
 use crate::store::fold::{Expected, Waiting, Write};
-use crate::store::losses;
-use crate::store::sqlite::{codes, rows};
+use crate::store::sqlite::{codes, notes, rows};
 
 impl Pen<'_> {
     pub(super) fn job(&mut self, write: &Write<'_>) -> Done {
+        if write.freed {
+            self.free(write)?;
+        }
         match (write.added, write.assigned) {
             (Some(added), assigned) => self.insert(write, added, assigned)?,
             (None, Some(assigned)) => self.assign(write, assigned)?,
@@ -36,7 +40,7 @@ impl Pen<'_> {
 
     fn insert(&mut self, write: &Write<'_>, added: &AddedJob, assigned: Option<&Assigned>) -> Done {
         let job = added.job.0.cast_signed();
-        if job <= self.last_job {
+        if !self.is_free(job)? {
             return Err(self.refusal(write.job, Expected::Absent)?);
         }
         self.highest.job = self.highest.job.max(job);
@@ -126,6 +130,29 @@ impl Pen<'_> {
         Ok(())
     }
 
+    /// Where it is confirmed already, or not kept any more, nothing changes.
+    pub(super) fn confirm(&self, token: Token, worker: WorkerId, at: Timestamp) -> Done {
+        let changed = self
+            .connection
+            .prepare_cached(
+                "UPDATE ended SET confirmed = 1
+                 WHERE id = ?1 AND fence = ?2 AND nonce = ?3 AND worker = ?4 AND state = 8 AND confirmed = 0",
+            )?
+            .execute([token.job.0, token.fence.0, token.nonce.0, worker.0].map(u64::cast_signed))?;
+        if changed == 1 {
+            notes::write(self.connection, token.job, at, &Note::Confirmed { token, worker })?;
+        }
+        Ok(())
+    }
+
+    fn free(&mut self, write: &Write<'_>) -> Done {
+        let changed = self
+            .connection
+            .prepare_cached("UPDATE jobs SET state = 2, losses = NULL WHERE id = ?1 AND state = 5")?
+            .execute([write.job.0.cast_signed()])?;
+        self.one(changed, write)
+    }
+
     fn due(&mut self, write: &Write<'_>) -> Done {
         let changed = self.statements.due.on(self.connection)?.execute([write.job.0.cast_signed()])?;
         self.one(changed, write)
@@ -148,31 +175,17 @@ impl Pen<'_> {
 
     fn wait(&mut self, write: &Write<'_>, waiting: Waiting<'_>) -> Done {
         let closed = waiting.closed;
-        let held = Held::new(closed.token, write);
-        let (started_at, container) = started(write);
         let own = RetryPolicy::OWN_BUDGET.contains(&closed.outcome);
-        let losses = if losses::counts(closed.outcome) { self.losses(held.job, closed)? } else { None };
-        let changed = self.statements.wait.on(self.connection)?.execute(params![
-            held.job,
-            held.fence,
-            held.nonce,
-            held.highest_state,
-            closed.started_at.map(|at| at.0).or(started_at),
-            container,
-            write.stopping.map(codes::of_stop),
-            codes::of_outcome(closed.outcome),
-            closed.exit_code,
-            some(&closed.message),
-            closed.ended_at.0,
-            closed.output.stdout.cast_signed(),
-            closed.output.stderr.cast_signed(),
-            closed.result,
-            closed.released.map(codes::of_release),
-            codes::of_state(waiting.state),
-            waiting.due_at.0,
-            own,
-            losses,
-        ])?;
+        let is_loss = retry::budget(closed.outcome) == Budget::Platform;
+        let losses = if is_loss { self.losses(write.job, closed)? } else { None };
+        let next = [
+            ValueRef::Integer(codes::of_state(waiting.state)),
+            ValueRef::Integer(waiting.due_at.0),
+            ValueRef::Integer(own.into()),
+            losses.as_deref().into(),
+        ];
+        let values = closing(write, closed).into_iter().chain(next).map(ToSqlOutput::Borrowed);
+        let changed = self.statements.wait.on(self.connection)?.execute(params_from_iter(values))?;
         self.one(changed, write)
     }
 
@@ -193,7 +206,9 @@ impl Pen<'_> {
         }
         self.one(moved, write)?;
         let removed = self.statements.remove.on(self.connection)?.execute([job])?;
-        self.one(removed, write)
+        self.one(removed, write)?;
+        self.ended(job, ended.at);
+        Ok(())
     }
 
     fn end_held(
@@ -202,29 +217,14 @@ impl Pen<'_> {
         ended: &Ended,
         closed: &ClosedAttempt,
     ) -> Result<usize, Failure> {
-        let held = Held::new(closed.token, write);
-        let (started_at, container) = started(write);
-        Ok(self.statements.end_held.on(self.connection)?.execute(params![
-            held.job,
-            held.fence,
-            held.nonce,
-            held.highest_state,
-            closed.started_at.map(|at| at.0).or(started_at),
-            container,
-            write.stopping.map(codes::of_stop),
-            codes::of_outcome(closed.outcome),
-            closed.exit_code,
-            some(&closed.message),
-            closed.ended_at.0,
-            closed.output.stdout.cast_signed(),
-            closed.output.stderr.cast_signed(),
-            closed.result,
-            closed.released.map(codes::of_release),
-            codes::of_state(ended.state),
-            ended.at.0,
-            some(&ended.reason),
-            ended.confirmed,
-        ])?)
+        let end = [
+            ValueRef::Integer(codes::of_state(ended.state)),
+            ValueRef::Integer(ended.at.0),
+            some(&ended.reason).into(),
+            ValueRef::Integer(ended.confirmed.into()),
+        ];
+        let values = closing(write, closed).into_iter().chain(end).map(ToSqlOutput::Borrowed);
+        Ok(self.statements.end_held.on(self.connection)?.execute(params_from_iter(values))?)
     }
 
     /// Whether the job has ended by this very attempt with this very outcome: then there is nothing to do.
@@ -243,10 +243,12 @@ impl Pen<'_> {
     }
 
     /// The job's losses with this one.
-    fn losses(&mut self, job: i64, closed: &ClosedAttempt) -> Result<Option<String>, Failure> {
+    fn losses(&mut self, job: JobId, closed: &ClosedAttempt) -> Result<Option<String>, Failure> {
         let mut statement = self.connection.prepare_cached("SELECT losses FROM jobs WHERE id = ?1")?;
-        let stored = statement.query_row([job], |row| rows::losses(row, 0)).optional()?.unwrap_or_default();
-        let instants: Vec<i64> = losses::with(stored, closed.ended_at).into_iter().map(|at| at.0).collect();
+        let stored = statement.query_row([job.0.cast_signed()], |row| rows::losses(row, 0)).optional()?;
+        let mut losses = stored.unwrap_or_default();
+        retry::note_loss(&mut losses, closed.ended_at);
+        let instants: Vec<i64> = losses.into_iter().map(|at| at.0).collect();
         Ok(rows::json_code(&instants))
     }
 
@@ -289,7 +291,11 @@ impl Held {
     fn of(write: &Write<'_>) -> Option<Self> {
         match write.expected {
             Expected::Unstarted(token) | Expected::Held(token) => Some(Self::new(token, write)),
-            Expected::Absent | Expected::Scheduled | Expected::Queued | Expected::Idle => None,
+            Expected::Absent
+            | Expected::Scheduled
+            | Expected::Queued
+            | Expected::Quarantined
+            | Expected::Idle => None,
         }
     }
 
@@ -302,6 +308,30 @@ impl Held {
             highest_state: codes::of_state(if unstarted { State::Assigned } else { State::Running }),
         }
     }
+}
+
+/// How an attempt came to its end, whatever becomes of its job: the first values of `wait.sql` and `end_held.sql`.
+fn closing<'w>(write: &Write<'w>, closed: &'w ClosedAttempt) -> [ValueRef<'w>; 15] {
+    let held = Held::new(closed.token, write);
+    let (started_at, container) = started(write);
+    let number = |number: Option<i64>| number.map_or(ValueRef::Null, ValueRef::Integer);
+    [
+        ValueRef::Integer(held.job),
+        ValueRef::Integer(held.fence),
+        ValueRef::Integer(held.nonce),
+        ValueRef::Integer(held.highest_state),
+        number(closed.started_at.map(|at| at.0).or(started_at)),
+        container.into(),
+        number(write.stopping.map(codes::of_stop)),
+        ValueRef::Integer(codes::of_outcome(closed.outcome)),
+        number(closed.exit_code.map(i64::from)),
+        some(&closed.message).into(),
+        ValueRef::Integer(closed.ended_at.0),
+        ValueRef::Integer(closed.output.stdout.cast_signed()),
+        ValueRef::Integer(closed.output.stderr.cast_signed()),
+        closed.result.as_deref().into(),
+        number(closed.released.map(codes::of_release)),
+    ]
 }
 
 fn live_state(write: &Write<'_>) -> i64 {

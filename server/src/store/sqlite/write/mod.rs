@@ -1,23 +1,30 @@
 //! A group becomes a transaction: its definitions and workers first, then its jobs, keys and notes, and its number last.
 
 mod jobs;
+mod remove;
 mod statements;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
-use protocol::{Revision, Timestamp, WorkerId};
+use protocol::{Epoch, JobId, Revision, Timestamp, WorkerId};
 use rusqlite::{Connection, OptionalExtension, params};
 use scheduler::input::{Details, GroupNo, KeyHolder};
 use scheduler::step::Assigned;
 
+pub(super) use self::remove::remove;
 use self::statements::Statements;
-use super::{faults, notes, rows};
-use crate::store::fold::{Folded, WorkerChange, fold};
+use super::{faults, forming, notes, rows};
+use crate::store::fold::{Folded, Gap, Remark, WorkerChange, fold};
 use crate::store::{CommitError, Group, StoredDefinition};
 
 /// This many consecutive jobs make a block of the coarse indexes.
 pub(super) const BLOCK_SHIFT: u32 = 12;
+/// The last job that belongs to a block.
+pub(super) const fn last_of(block: i64) -> i64 {
+    ((block + 1) << BLOCK_SHIFT) - 1
+}
+
 /// In `seen`: blocks with jobs of a definition's name.
 pub(super) const SEEN_NAME: i64 = 1;
 /// In `seen`: blocks with attempts on a worker.
@@ -28,6 +35,8 @@ pub(super) const SEEN_WORKER: i64 = 2;
 pub(super) struct Known {
     definitions: HashMap<Revision, DefinitionIds>,
     seen: HashSet<(i64, i64, i64)>,
+    /// An end in each block, at or after the earliest one that the block's row tells.
+    ends: HashMap<i64, i64>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -37,13 +46,23 @@ struct DefinitionIds {
     name: i64,
 }
 
-/// Beyond this many, `Known::seen` is forgotten: it is only there to save writes.
+/// Beyond this many, `Known::seen` and `Known::ends` are forgotten: they are only there to save writes.
 const SEEN_MAX: usize = 65_536;
 
 /// Makes a group durable. Whatever the result, `known` is true of the database afterwards.
 pub(super) fn commit(connection: &Connection, known: &mut Known, group: &Group) -> Result<(), CommitError> {
     let folded = fold(&group.changes).map_err(CommitError::Refused)?;
     let result = in_transaction(connection, known, group, &folded);
+    settle(connection, known, group.epoch, result)
+}
+
+/// What came of a transaction. One that failed is taken back.
+fn settle<T>(
+    connection: &Connection,
+    known: &mut Known,
+    ours: Epoch,
+    result: Result<T, Failure>,
+) -> Result<T, CommitError> {
     if result.is_err() {
         // What this try has put in is not in the database: another try must put it in again.
         *known = Known::default();
@@ -55,7 +74,7 @@ pub(super) fn commit(connection: &Connection, known: &mut Known, group: &Group) 
     result.map_err(|failure| match failure {
         Failure::Sql(error) => faults::of_commit(error),
         Failure::Refused(why) => CommitError::Refused(why),
-        Failure::Fenced => CommitError::Fenced { ours: group.epoch },
+        Failure::Fenced => CommitError::Fenced { ours },
     })
 }
 
@@ -73,31 +92,57 @@ impl From<rusqlite::Error> for Failure {
 
 type Done = Result<(), Failure>;
 
-fn in_transaction(connection: &Connection, known: &mut Known, group: &Group, folded: &Folded<'_>) -> Done {
+/// What a transaction finds.
+struct Found {
+    committed: GroupNo,
+    last_job: i64,
+    /// How many jobs have ended and are kept.
+    ended: i64,
+}
+
+/// Begins a transaction of this epoch.
+fn begin(connection: &Connection, epoch: Epoch) -> Result<Found, Failure> {
     connection.prepare_cached("BEGIN IMMEDIATE")?.execute([])?;
-    let (epoch, committed, last_job) = connection
-        .prepare_cached("SELECT epoch, committed, last_job FROM installation")?
-        .query_row([], |row| Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?, row.get::<_, i64>(2)?)))?;
-    if epoch != group.epoch.0.cast_signed() {
-        return Err(Failure::Fenced);
-    }
-    if group.number <= GroupNo(committed.cast_unsigned()) {
+    let (writing, found) = connection
+        .prepare_cached("SELECT epoch, committed, last_job, ended FROM installation")?
+        .query_row([], |row| {
+            let committed = GroupNo(row.get::<_, i64>(1)?.cast_unsigned());
+            Ok((row.get::<_, i64>(0)?, Found { committed, last_job: row.get(2)?, ended: row.get(3)? }))
+        })?;
+    if writing == epoch.0.cast_signed() { Ok(found) } else { Err(Failure::Fenced) }
+}
+
+fn in_transaction(connection: &Connection, known: &mut Known, group: &Group, folded: &Folded<'_>) -> Done {
+    let found = begin(connection, group.epoch)?;
+    if group.number <= found.committed {
         connection.prepare_cached("ROLLBACK")?.execute([])?;
         return Ok(());
     }
-    let mut pen = Pen::new(connection, known, last_job);
+    let mut pen = Pen::new(connection, known, found.last_job);
     for definition in &group.definitions {
         pen.definition(definition)?;
     }
     pen.workers(&folded.workers)?;
+    for (first, last) in &folded.forming {
+        pen.form(*first, *last)?;
+    }
+    for gap in &folded.gaps {
+        pen.gap(*gap)?;
+    }
     for write in &folded.writes {
         pen.job(write)?;
+    }
+    for first in &folded.formed {
+        pen.formed(*first)?;
     }
     for (key, holder, at) in &folded.keys {
         pen.key(key, *holder, *at)?;
     }
-    for (job, at, note) in &folded.notes {
-        notes::write(connection, *job, *at, note)?;
+    for remark in &folded.remarks {
+        match remark {
+            Remark::Note(job, at, note) => notes::write(connection, *job, *at, note)?,
+            Remark::Confirmed(token, worker, at) => pen.confirm(*token, *worker, *at)?,
+        }
     }
     pen.finish(group.number)?;
     connection.prepare_cached("COMMIT")?.execute([])?;
@@ -111,9 +156,15 @@ struct Pen<'c> {
     statements: Statements<'c>,
     /// The highest job number before this group.
     last_job: i64,
+    /// The batches that are being made, once somebody has asked.
+    forming: Option<Vec<forming::Range>>,
     highest: Highest,
     /// When the jobs that this group added were accepted, by block.
     blocks: BTreeMap<i64, (i64, i64)>,
+    /// How many jobs this group ended.
+    ended: i64,
+    /// The earliest end of those, by block, where the block's row may not tell it.
+    ends: BTreeMap<i64, i64>,
 }
 
 /// The highest numbers of a group.
@@ -129,8 +180,12 @@ impl<'c> Pen<'c> {
         if known.seen.len() > SEEN_MAX {
             known.seen.clear();
         }
+        if known.ends.len() > SEEN_MAX {
+            known.ends.clear();
+        }
         let (statements, highest) = (Statements::default(), Highest::default());
-        Self { connection, known, statements, last_job, highest, blocks: BTreeMap::new() }
+        let (blocks, ends) = (BTreeMap::new(), BTreeMap::new());
+        Self { connection, known, statements, last_job, forming: None, highest, blocks, ended: 0, ends }
     }
 
     fn definition(&mut self, definition: &Arc<StoredDefinition>) -> Done {
@@ -159,6 +214,12 @@ impl<'c> Pen<'c> {
                             row.seen_at.0,
                             row.cordoned,
                             row.slots,
+                            row.drain.is_some(),
+                            row.drain.and_then(|drain| drain.process).map(|process| process.0.cast_signed()),
+                            row.drain.and_then(|drain| drain.deadline).map(|at| at.0),
+                            rows::json_code(&row.labels),
+                            row.process.map(|process| process.incarnation.0.cast_signed()),
+                            row.process.map(|process| process.number.cast_signed()),
                         ],
                     )?;
                 }
@@ -170,6 +231,61 @@ impl<'c> Pen<'c> {
             }
         }
         Ok(())
+    }
+
+    fn gap(&mut self, gap: Gap) -> Done {
+        self.highest.job = self.highest.job.max(gap.until.0.cast_signed());
+        self.highest.fence = self.highest.fence.max(gap.fence.0.cast_signed());
+        if gap.until > gap.after {
+            self.connection
+                .prepare_cached(
+                    "INSERT INTO gaps (after, until, at, epoch) SELECT ?1, ?2, ?3, epoch FROM installation",
+                )?
+                .execute((gap.after.0.cast_signed(), gap.until.0.cast_signed(), gap.at.0))?;
+        }
+        Ok(())
+    }
+
+    /// Sets numbers aside for the members of a large batch.
+    fn form(&mut self, JobId(first): JobId, JobId(last): JobId) -> Done {
+        let (first, last) = (first.cast_signed(), last.cast_signed());
+        if first <= self.last_job {
+            return Err(Failure::Refused(format!(
+                "a batch from {first} on: expected new numbers, but they were given before"
+            )));
+        }
+        self.highest.job = self.highest.job.max(last);
+        self.connection
+            .prepare_cached("INSERT INTO forming (first, last) VALUES (?1, ?2)")?
+            .execute((first, last))?;
+        Ok(())
+    }
+
+    /// From here on the members of this batch are jobs like all others.
+    fn formed(&mut self, JobId(first): JobId) -> Done {
+        let found = self
+            .connection
+            .prepare_cached("DELETE FROM forming WHERE first = ?1 AND last IN (SELECT id FROM jobs)")?
+            .execute([first.cast_signed()])?;
+        match found {
+            1 => Ok(()),
+            _ => Err(Failure::Refused(format!(
+                "a batch from {first} on: expected it to be forming, up to its last member"
+            ))),
+        }
+    }
+
+    /// Whether a job may have this number: it was never given, or was set aside for it.
+    fn is_free(&mut self, job: i64) -> rusqlite::Result<bool> {
+        if job > self.last_job {
+            return Ok(true);
+        }
+        let forming = match self.forming.take() {
+            Some(known) => known,
+            None => forming::ranges(self.connection)?,
+        };
+        let forming = self.forming.insert(forming);
+        Ok(forming.iter().any(|(first, last)| (*first..=*last).contains(&job)))
     }
 
     fn key(&mut self, key: &str, holder: KeyHolder, at: Timestamp) -> Done {
@@ -191,11 +307,20 @@ impl<'c> Pen<'c> {
                 .prepare_cached(include_str!("../queries/put_block.sql"))?
                 .execute((block, oldest, newest))?;
         }
+        for (block, end) in &self.ends {
+            self.connection
+                .prepare_cached(
+                    "UPDATE blocks SET oldest_end = min(coalesce(oldest_end, ?2), ?2) WHERE block = ?1",
+                )?
+                .execute((block, end))?;
+        }
+        self.known.ends.extend(self.ends);
         self.connection.prepare_cached(include_str!("../queries/finish.sql"))?.execute((
             number.0.cast_signed(),
             self.highest.job,
             self.highest.fence,
             self.highest.worker,
+            self.ended,
         ))?;
         Ok(())
     }
@@ -231,6 +356,16 @@ impl<'c> Pen<'c> {
                 .execute((kind, which, block))?;
         }
         Ok(())
+    }
+
+    /// Takes note of an end, for retention.
+    fn ended(&mut self, job: i64, at: Timestamp) {
+        self.ended += 1;
+        let block = job >> BLOCK_SHIFT;
+        if self.known.ends.get(&block).is_none_or(|known| at.0 < *known) {
+            let earliest = self.ends.entry(block).or_insert(at.0);
+            *earliest = at.0.min(*earliest);
+        }
     }
 
     /// Stores what a job has beside its row, and says what that is.

@@ -1,0 +1,208 @@
+//! What jobs have witnessed, against the database: who ran was granted, ran once, and is believed as it truly ended.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use super::Verdict::{
+    Disturbed, Invented, Misnumbered, Overlapped, StaleAccepted, StartDenied, StartedTwice, Ungranted, WentOn,
+};
+use super::{Evidence, Finding, Rows, finding};
+use crate::history::Event;
+use crate::load::jobs;
+use crate::store::Attempt;
+use crate::truth::{Kind, Mark};
+
+/// Fences are given once, and grow with the numbers of attempts, which have no holes; the latest attempt is the job's.
+pub(super) fn numbers(rows: &Rows<'_>, findings: &mut Vec<Finding>) {
+    let mut given = HashSet::new();
+    for (job, attempts) in &rows.attempts {
+        for (attempt, expected) in attempts.iter().zip(1..) {
+            if attempt.number != expected {
+                let text = format!("job {job}: attempt {} where {expected} was due", attempt.number);
+                findings.push(finding(Misnumbered, text));
+            }
+            if !given.insert(attempt.fence) {
+                findings.push(finding(Misnumbered, format!("the fence {} was given twice", attempt.fence)));
+            }
+        }
+        if !attempts.is_sorted_by_key(|attempt| attempt.fence) {
+            findings.push(finding(Misnumbered, format!("job {job}: its fences do not grow")));
+        }
+        let latest = attempts.iter().map(|attempt| attempt.fence).max();
+        let believed = rows.jobs.get(job).and_then(|row| row.fence);
+        if latest != believed {
+            let text =
+                format!("job {job} has the outcome of attempt {believed:?}, and the latest is {latest:?}");
+            findings.push(finding(StaleAccepted, text));
+        }
+    }
+}
+
+/// Each attempt starts once, if it was granted, and two of a job not at once where that is forbidden.
+pub(super) fn marks(evidence: &Evidence, rows: &Rows<'_>, findings: &mut Vec<Finding>) {
+    let truth = &evidence.truth;
+    let mut seen = HashSet::new();
+    for mark in truth {
+        let (job, fence) = (mark.job, mark.fence);
+        if !seen.insert((job, fence, mark.mark == Kind::Start)) {
+            let text = format!(
+                "job {job}, attempt {fence}: a second {:?} (pid {} on {})",
+                mark.mark, mark.pid, mark.host
+            );
+            findings.push(finding(StartedTwice, text));
+        }
+        match rows.attempts(job).iter().find(|attempt| attempt.fence == fence) {
+            None => findings
+                .push(finding(Ungranted, format!("job {job}: attempt {fence} ran, and was never granted"))),
+            Some(attempt) if attempt.outcome.as_deref() == Some("released") && mark.mark == Kind::Start => {
+                let text = format!("job {job}: attempt {fence} was given back as unstarted, and ran");
+                findings.push(finding(StartDenied, text));
+            }
+            Some(_) => {}
+        }
+    }
+    overlaps(evidence, rows, findings);
+}
+
+/// A fence holds as long as there is a worker that can stop its container: one that is not killed or frozen, and has an engine.
+fn fences_hold(history: &[Event]) -> bool {
+    history.iter().all(|event| match event {
+        Event::Fault { kind, .. } => FENCES_HOLD_UNDER.contains(&kind.as_str()),
+        _ => true,
+    })
+}
+
+/// What is done to the server, and to the ways to it.
+const FENCES_HOLD_UNDER: [&str; 5] = ["kill_server", "pause_server", "deploy_server", "cut", "fill_disk"];
+
+/// Who was told that a job is cancelled and its container gone was told the truth: it neither starts nor gets to its own end later.
+pub(super) fn cancels(truth: &[Mark], rows: &Rows<'_>, findings: &mut Vec<Finding>) {
+    for mark in truth {
+        let Some(row) = rows.jobs.get(&mark.job).filter(|row| row.state == "cancelled" && row.confirmed)
+        else {
+            continue;
+        };
+        let is_last = row.fence == Some(mark.fence);
+        if let Some(ended) = row.ended_up_ms.filter(|_| is_last)
+            && i64::try_from(mark.up_ms).unwrap_or(i64::MAX) > ended + CLOCKS_MS
+        {
+            let text = format!(
+                "job {} was cancelled at {ended}, and attempt {}: {:?} at {}",
+                mark.job, mark.fence, mark.mark, mark.up_ms
+            );
+            findings.push(finding(WentOn, text));
+        }
+    }
+}
+
+/// How far the two clocks of a machine may be read apart.
+const CLOCKS_MS: i64 = 100;
+
+fn overlaps(evidence: &Evidence, rows: &Rows<'_>, findings: &mut Vec<Finding>) {
+    let (truth, fences_hold) = (&evidence.truth, fences_hold(&evidence.history));
+    let mut running: BTreeMap<u64, HashSet<u64>> = BTreeMap::new();
+    let is_exclusive = |job| {
+        rows.jobs
+            .get(&job)
+            .is_some_and(|row| jobs::is_exclusive(&row.name) || (fences_hold && jobs::is_fenced(&row.name)))
+    };
+    // One that never stops by itself was killed, nobody knows when.
+    let stopped: HashSet<u64> = truth.iter().filter(|it| it.mark == Kind::Stop).map(|it| it.fence).collect();
+    let is_told = |mark: &&Mark| is_exclusive(mark.job) && stopped.contains(&mark.fence);
+    let mut marks: Vec<&Mark> = truth.iter().filter(is_told).collect();
+    marks.sort_by_key(|mark| mark.up_ms);
+    for mark in marks {
+        let running = running.entry(mark.job).or_default();
+        match mark.mark {
+            Kind::Start => {
+                if let Some(other) = running.iter().find(|fence| **fence != mark.fence) {
+                    let text = format!("job {}: attempt {} started while {other} ran", mark.job, mark.fence);
+                    findings.push(finding(Overlapped, text));
+                }
+                running.insert(mark.fence);
+            }
+            Kind::Stop => {
+                running.remove(&mark.fence);
+            }
+        }
+    }
+}
+
+/// What is believed of an attempt is what it said when it stopped, and the job ends as its latest attempt did.
+pub(super) fn outcomes(truth: &[Mark], rows: &Rows<'_>, findings: &mut Vec<Finding>) {
+    let stops: HashMap<(u64, u64), i64> =
+        truth.iter().filter_map(|mark| Some(((mark.job, mark.fence), mark.code?))).collect();
+    for (job, row) in &rows.jobs {
+        for attempt in rows.attempts(*job).iter().filter(|_| jobs::is_witnessed(&row.name)) {
+            check_outcome(attempt, rows.attempts(*job), &stops, findings);
+        }
+        let latest = rows.attempts(*job).iter().find(|attempt| Some(attempt.fence) == row.fence);
+        let end = latest.and_then(|attempt| attempt.outcome.as_deref());
+        if matches!(row.state.as_str(), "succeeded" | "failed") && end != Some(row.state.as_str()) {
+            findings
+                .push(finding(Invented, format!("job {job} is {}, its latest attempt {end:?}", row.state)));
+        }
+    }
+}
+
+/// A deploy interrupts nobody: if nothing else struck, every attempt that has started stops by itself, and none is called lost.
+pub(super) fn deploys(evidence: &Evidence, rows: &Rows<'_>, findings: &mut Vec<Finding>) {
+    let mut faults = evidence.history.iter().filter_map(|event| match event {
+        Event::Fault { kind, .. } => Some(kind.starts_with("deploy")),
+        _ => None,
+    });
+    if !faults.next().is_some_and(|first| first && faults.all(|it| it)) {
+        return;
+    }
+    let stopped: HashSet<u64> =
+        evidence.truth.iter().filter(|it| it.mark == Kind::Stop).map(|it| it.fence).collect();
+    let cancelled = |mark: &&Mark| {
+        rows.attempts(mark.job)
+            .iter()
+            .any(|it| it.fence == mark.fence && it.outcome.as_deref() == Some("cancelled"))
+    };
+    for mark in evidence.truth.iter().filter(|it| !stopped.contains(&it.fence) && !cancelled(it)) {
+        findings.push(finding(
+            Disturbed,
+            format!("job {}: attempt {} never stopped by itself", mark.job, mark.fence),
+        ));
+    }
+    for (job, row) in rows.jobs.iter().filter(|(_, row)| jobs::is_witnessed(&row.name)) {
+        for attempt in rows.attempts(*job) {
+            if !matches!(attempt.outcome.as_deref(), Some("succeeded" | "failed" | "released" | "cancelled"))
+            {
+                let text =
+                    format!("job {job} ({}): attempt {} is {:?}", row.name, attempt.fence, attempt.outcome);
+                findings.push(finding(Disturbed, text));
+            }
+        }
+    }
+}
+
+fn check_outcome(
+    attempt: &Attempt,
+    all: &[&Attempt],
+    stops: &HashMap<(u64, u64), i64>,
+    findings: &mut Vec<Finding>,
+) {
+    let Some(outcome @ ("succeeded" | "failed")) = attempt.outcome.as_deref() else { return };
+    let (job, fence) = (attempt.job, attempt.fence);
+    let said = stops.get(&(job, fence)).copied();
+    if said.is_some() && said == attempt.exit_code && (said == Some(0)) == (outcome == "succeeded") {
+        return;
+    }
+    let of_another =
+        all.iter().find(|it| it.fence != fence && stops.get(&(job, it.fence)).copied() == attempt.exit_code);
+    let told = attempt.exit_code;
+    match of_another.filter(|_| told.is_some()) {
+        Some(other) => {
+            let text =
+                format!("job {job}: attempt {fence} has the exit code {told:?} of attempt {}", other.fence);
+            findings.push(finding(StaleAccepted, text));
+        }
+        None => {
+            let text =
+                format!("job {job}: attempt {fence} {outcome} with {told:?}, and itself said {said:?}");
+            findings.push(finding(Invented, text));
+        }
+    }
+}

@@ -1,0 +1,134 @@
+//! A worker made by hand, so that it can be as bad as it has to be.
+
+use std::time::Duration;
+
+use futures_util::{SinkExt, StreamExt};
+use protocol::order::Verdict;
+use protocol::report::{Availability, Chunk, ChunkData, Hello, Inventory, Phase, Stream};
+use protocol::wire::{decode_order, encode_report};
+use protocol::{Incarnation, Order, Report, RuntimeKind, SUBPROTOCOL, Token, VERSIONS};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+use tokio_tungstenite::tungstenite::Message;
+use tokio_tungstenite::tungstenite::client::ClientRequestBuilder;
+use tokio_tungstenite::{WebSocketStream, client_async};
+
+pub(crate) struct Peer {
+    socket: WebSocketStream<TcpStream>,
+}
+
+impl Peer {
+    /// Opens a socket, and says nothing.
+    pub(crate) async fn knock(port: u16) -> Self {
+        let address = format!("ws://127.0.0.1:{port}/api/workers/connect");
+        let request = ClientRequestBuilder::new(address.parse().unwrap()).with_sub_protocol(SUBPROTOCOL);
+        let tcp = TcpStream::connect(("127.0.0.1", port)).await.unwrap();
+        let (socket, _) = client_async(request, tcp).await.unwrap();
+        Self { socket }
+    }
+
+    /// Goes through the whole greeting: a worker with much room for fake jobs, and nothing running.
+    pub(crate) async fn join(port: u16, name: &str, secret: u8) -> Self {
+        Self::join_with(port, name, secret, Vec::new()).await.0
+    }
+
+    /// As [`Self::join`], with these attempts running, as it says; also what is to become of each.
+    pub(crate) async fn join_with(
+        port: u16,
+        name: &str,
+        secret: u8,
+        running: Vec<Token>,
+    ) -> (Self, Vec<(Token, Verdict)>) {
+        let mut peer = Self::knock(port).await;
+        // A ping may come at any time, in front of Hello too.
+        peer.send(Message::Ping(Vec::new().into())).await;
+        peer.say(&Report::Hello(hello(name, secret))).await;
+        peer.order(|order| matches!(order, Order::Welcome(_))).await;
+        let runtimes = vec![(RuntimeKind::Fake, Availability::Available)];
+        let attempts = running.into_iter().map(|token| (token, Phase::Running)).collect();
+        peer.say(&Report::Inventory(Inventory { runtimes, attempts, foreign: Vec::new(), last: true })).await;
+        let order = peer.order(|order| matches!(order, Order::Reconciled(_))).await;
+        let Order::Reconciled(reconciled) = order else { unreachable!("it was just asked for") };
+        (peer, reconciled.attempts)
+    }
+
+    pub(crate) async fn say(&mut self, report: &Report) {
+        self.send(Message::Binary(encode_report(report).unwrap().into())).await;
+    }
+
+    /// Says that an attempt has written this, first of all, and waits until the server has taken care of it.
+    pub(crate) async fn write(&mut self, token: Token, text: &str) {
+        let data = ChunkData::Bytes(text.into());
+        self.say(&Report::Output(vec![Chunk { token, stream: Stream::Stdout, offset: 0, data }])).await;
+        let is_end = |offset| offset == text.len() as u64;
+        self.order(|order| {
+            matches!(order, Order::OutputAcknowledge(marks) if marks.iter().any(|it| it.token == token && is_end(it.offset)))
+        })
+        .await;
+    }
+
+    /// As [`Self::say`], where the socket may be gone already.
+    pub(crate) async fn try_say(&mut self, report: &Report) {
+        let _ = self.socket.send(Message::Binary(encode_report(report).unwrap().into())).await;
+    }
+
+    pub(crate) async fn send(&mut self, message: Message) {
+        timeout(PATIENCE, self.socket.send(message)).await.unwrap().unwrap();
+    }
+
+    /// Waits for an order, passing over others.
+    pub(crate) async fn order(&mut self, fits: impl Fn(&Order) -> bool) -> Order {
+        let search = async {
+            loop {
+                if let Message::Binary(frame) = self.socket.next().await.unwrap().unwrap()
+                    && let Some(order) = decode_order(&frame).unwrap().filter(&fits)
+                {
+                    return order;
+                }
+            }
+        };
+        timeout(PATIENCE, search).await.unwrap()
+    }
+
+    /// Waits for an attempt.
+    pub(crate) async fn enqueued(&mut self) -> Token {
+        let order = self.order(|order| matches!(order, Order::Enqueue(_))).await;
+        let Order::Enqueue(assignments) = order else { unreachable!("it was just asked for") };
+        assignments[0].token
+    }
+
+    /// Waits until the server closes; with which code.
+    pub(crate) async fn closed(&mut self) -> Option<u16> {
+        let search = async {
+            loop {
+                match self.socket.next().await {
+                    Some(Ok(Message::Close(frame))) => return frame.map(|frame| frame.code.into()),
+                    Some(Ok(_)) => {}
+                    Some(Err(_)) | None => return None,
+                }
+            }
+        };
+        timeout(PATIENCE, search).await.unwrap()
+    }
+}
+
+pub(crate) fn hello(name: &str, secret: u8) -> Hello {
+    Hello {
+        versions: VERSIONS,
+        name: name.to_owned(),
+        secret: [secret; 32],
+        cluster: None,
+        rejoin: false,
+        incarnation: Incarnation(1),
+        process: 1,
+        engine: None,
+        version: "0".to_owned(),
+        slots: 1_000,
+        backlog: 1_000,
+        labels: Vec::new(),
+        runtimes: vec![(RuntimeKind::Fake, Availability::Available)],
+    }
+}
+
+/// Longer than anything that the server waits for.
+const PATIENCE: Duration = Duration::from_secs(30);

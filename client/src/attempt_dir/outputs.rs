@@ -1,0 +1,56 @@
+//! The files that an attempt's output goes to. Whoever writes them is not us, and may outlive us.
+
+use std::fs::{self, File, OpenOptions};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+
+use protocol::report::{OutputLengths, Stream};
+use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
+
+use super::{AttemptDir, Error, at};
+
+impl AttemptDir {
+    /// One of its outputs, to be appended to.
+    ///
+    /// # Errors
+    /// The file cannot be opened.
+    pub fn output(&self, stream: Stream) -> Result<File, Error> {
+        let path = self.path.join(stream.name());
+        OpenOptions::new().append(true).create(true).mode(0o600).open(&path).map_err(at(&path))
+    }
+
+    /// The standard output, to be written by a program that is about to be started, and locked for as long as that lives: whoever
+    /// starts it may die before it has written down which process that is.
+    ///
+    /// # Errors
+    /// The file cannot be opened, or a program writes it already.
+    pub fn claim_output(&self) -> Result<File, Error> {
+        let file = self.output(Stream::Stdout)?;
+        let path = self.path.join(Stream::Stdout.name());
+        flock(&file, FlockOperation::NonBlockingLockExclusive).map_err(|error| at(&path)(error.into()))?;
+        Ok(file)
+    }
+
+    /// Whether the program lives that was started to write the outputs.
+    #[must_use]
+    pub fn is_being_written(&self) -> bool {
+        let file = self.reader(Stream::Stdout);
+        file.is_ok_and(|it| flock(&it, FlockOperation::NonBlockingLockShared) == Err(Errno::WOULDBLOCK))
+    }
+
+    /// One of its outputs, to be read and to be freed behind the reader.
+    ///
+    /// # Errors
+    /// The file cannot be opened.
+    pub fn reader(&self, stream: Stream) -> Result<File, Error> {
+        let path = self.path.join(stream.name());
+        OpenOptions::new().read(true).write(true).open(&path).map_err(at(&path))
+    }
+
+    /// How much is in the output files, freed parts included.
+    #[must_use]
+    pub fn lengths(&self) -> OutputLengths {
+        let length = |stream: Stream| fs::metadata(self.path.join(stream.name())).map_or(0, |it| it.size());
+        OutputLengths { stdout: length(Stream::Stdout), stderr: length(Stream::Stderr) }
+    }
+}

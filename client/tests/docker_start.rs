@@ -1,0 +1,126 @@
+//! What comes between an image and a container: the word of the brain, and an engine that goes away. A scripted stand-in, no engine needed.
+
+mod support;
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use longshore_client::runtime::Runtime;
+use longshore_client::runtime::docker::Config;
+use protocol::container::PullPolicy;
+use protocol::report::{Availability, ReleaseCause};
+use protocol::{ContainerSpec, RuntimeKind};
+use support::{Desk, Outcome, show_ended, spec, stand_in};
+use worker::input::{Exit, Fault, RuntimeEvent};
+
+fn config(program: impl Into<std::path::PathBuf>) -> Config {
+    Config { program: program.into(), ..Config::default() }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_engine_that_went_away_under_a_start_is_asked_what_became_of_it() {
+    let dir = tempfile::tempdir().expect("a directory");
+    // The engine makes the container, and is gone before it can say so.
+    let script = format!(
+        "cd {0}
+        away() {{ echo 'Cannot connect to the Docker daemon at unix:///x. Is the docker daemon running?' >&2; exit $1; }}
+        case $1 in
+            image) exit 0;;
+            run) echo run >> calls; touch away; away 125;;
+            events) exec sleep 600;;
+        esac
+        [ -e away ] && away 1
+        case $1 in
+            version) echo 1;;
+            inspect) shift 6; [ -e $1 ] && exec cat $1; echo \"Error: No such container: $1\" >&2; exit 1;;
+        esac",
+        dir.path().display()
+    );
+    let mut desk = Desk::without_image(config(stand_in(dir.path(), &script)));
+    let away = |it: &RuntimeEvent| {
+        matches!(it, RuntimeEvent::Availability(_, it) if !it.is_available()).then_some(())
+    };
+    let ran = show_ended(&desk, dir.path(), 1, 1, 0);
+    desk.start(1, spec(&["true"]));
+    desk.event(away).await;
+    std::fs::remove_file(dir.path().join("away")).expect("it is away");
+    let outcome = desk.outcome(ran).await;
+    assert!(matches!(outcome, Outcome::Ended(Exit::Ran { code: 0, .. }, _)), "{outcome:?}");
+
+    // Where it made nothing, the attempt goes back: but only when that is known.
+    desk.seen.clear();
+    let token = desk.start(2, spec(&["true"]));
+    desk.event(away).await;
+    let told = |it: &RuntimeEvent| matches!(it, RuntimeEvent::Refused { .. } | RuntimeEvent::Ended { .. });
+    assert!(!desk.seen.iter().any(told), "nobody can know yet: {:?}", desk.seen);
+    std::fs::remove_file(dir.path().join("away")).expect("it is away");
+    let outcome = desk.outcome(token).await;
+    assert!(matches!(outcome, Outcome::Refused(ReleaseCause::RuntimeUnavailable, _)), "{outcome:?}");
+    let refused = |it: &RuntimeEvent| matches!(it, RuntimeEvent::Refused { .. });
+    let back = RuntimeEvent::Availability(RuntimeKind::Docker, Availability::Available);
+    let (refused, back) = (desk.seen.iter().position(refused), desk.seen.iter().position(|it| *it == back));
+    assert!(back.is_some() && back < refused, "{:?}", desk.seen);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn however_long_a_pull_took_nothing_is_made_without_a_word_of_the_brain() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let script = format!(
+        "cd {0}
+        case $1 in
+            image) exit 1;;
+            run) echo run >> calls;;
+            events) exec sleep 600;;
+            inspect) echo 'Error: No such container: x' >&2; exit 1;;
+        esac",
+        dir.path().display()
+    );
+    let mut desk = Desk::without_image(config(stand_in(dir.path(), &script)));
+    desk.holds.store(true, Ordering::Relaxed);
+    let wanted = || ContainerSpec { pull_policy: PullPolicy::Missing, ..spec(&["true"]) };
+    let [allowed, stopped] = [1, 2].map(|job| desk.start(job, wanted()));
+    for token in [allowed, stopped] {
+        desk.event(|it| (*it == RuntimeEvent::Prepared(token)).then_some(())).await;
+    }
+    desk.ask_to_stop(stopped, Duration::from_secs(1));
+    let outcome = desk.outcome(stopped).await;
+    assert!(
+        matches!(outcome, Outcome::Ended(Exit::NotStarted { fault: Fault::Stopped, .. }, _)),
+        "{outcome:?}"
+    );
+    assert!(!dir.path().join("calls").exists(), "nobody has allowed it");
+
+    desk.docker().run(allowed);
+    desk.outcome(allowed).await;
+    assert!(dir.path().join("calls").exists());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_about_to_start_for_a_dead_command_is_not_taken_for_unstarted() {
+    let dir = tempfile::tempdir().expect("a directory");
+    // The command dies before the engine has started what it made; that it is started shows when it is to be removed.
+    let script = format!(
+        r#"cd {0}
+        case $1 in
+            image) exit 0;;
+            run) kill -9 $$;;
+            events) exec sleep 600;;
+            version) echo 1;;
+            inspect)
+                shift 6
+                [ -e started ] && exec cat $1
+                exec sed -e s/exited/created/ -e s/2026/0001/g $1;;
+            rm)
+                [ "$2" = -f ] && exec rm -f $5
+                touch started
+                echo "Error response from daemon: You cannot remove a running container" >&2
+                exit 1;;
+        esac"#,
+        dir.path().display()
+    );
+    let mut desk = Desk::without_image(config(stand_in(dir.path(), &script)));
+    let token = show_ended(&desk, dir.path(), 1, 1, 0);
+    desk.start(1, spec(&["true"]));
+    let outcome = desk.outcome(token).await;
+    assert!(matches!(outcome, Outcome::Ended(Exit::Ran { code: 0, .. }, _)), "{outcome:?}");
+}

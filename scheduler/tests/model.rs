@@ -1,0 +1,68 @@
+//! The scheduler against a naive model of jobs' life: whatever happens, in whatever order, both decide the same.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a walk that cannot be taken is a failed test")]
+
+mod naive;
+mod walk;
+mod world;
+
+use naive::Model;
+use proptest::prelude::*;
+use walk::{act, cases, take, world};
+use world::World;
+
+/// What the model says of the steps since it was last asked, and of the moment.
+fn compare(world: &World, model: &mut Model, compared: usize) -> Result<(), String> {
+    for (index, input) in world.inputs.iter().enumerate().skip(compared) {
+        let (now, step) = &world.steps[index];
+        model.take(*now, input.clone(), step).map_err(|why| format!("after {input:?}: {why}"))?;
+    }
+    let snapshot = world.scheduler.snapshot();
+    let mut waiting = snapshot.waiting.clone();
+    waiting.sort();
+    if waiting != model.waiting() {
+        return Err(format!("{waiting:?} wait, not {:?}", model.waiting()));
+    }
+    for job in &model.jobs {
+        if world.scheduler.is_live(world::protocol::JobId(job.id)) == job.state().has_ended() {
+            return Err(format!("job {} is {}", job.id, job.state().name()));
+        }
+        let told = world.scheduler.explain(world::protocol::JobId(job.id)).and_then(|why| why.pending);
+        if told != model.pending(job) {
+            return Err(format!("job {} waits for {told:?}, not {:?}", job.id, model.pending(job)));
+        }
+    }
+    for facts in &snapshot.workers {
+        let held = model.held(facts.id).len() as u32;
+        if facts.busy + facts.queued != held {
+            return Err(format!(
+                "worker {} has {held} attempts, not {} and {}",
+                facts.id, facts.busy, facts.queued
+            ));
+        }
+    }
+    let (wake, (utc, up)) = (world.scheduler.wake_at(), model.next());
+    if utc.is_some_and(|at| wake.utc.is_none_or(|wake| wake > at))
+        || up.is_some_and(|at| wake.up.is_none_or(|wake| wake > at))
+    {
+        return Err(format!("it sleeps until {wake:?}, but {utc:?} or {up:?} comes first"));
+    }
+    Ok(())
+}
+
+proptest! {
+    #![proptest_config(cases(300))]
+
+    #[test]
+    fn the_scheduler_decides_what_a_naive_model_decides(acts in prop::collection::vec(act(), 1..120)) {
+        // No batch is a large one: how those are made is another story.
+        let mut world = world(1_000);
+        let mut model = Model::default();
+        let mut compared = 0;
+        for act in acts {
+            take(&mut world, act);
+            compare(&world, &mut model, compared).map_err(TestCaseError::fail)?;
+            compared = world.inputs.len();
+        }
+    }
+}

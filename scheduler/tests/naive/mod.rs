@@ -1,0 +1,286 @@
+//! Jobs' life once more, told as plainly as possible: lists that are searched from end to end, no timers and no indices, and nothing
+//! shared with the scheduler but the words. [`Model::take`] is told what happened and what the scheduler decided about it; whatever
+//! is left to chance (which of equally loaded workers, how long a delay) is taken from the decision, if it is within its bounds, and
+//! everything else must be the same.
+
+mod fleet;
+mod life;
+mod placing;
+mod reports;
+pub(crate) mod said;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::world::protocol::order::{Intervals, StopCause};
+use crate::world::protocol::{Now, SessionId, Timestamp, Token, Uptime, WorkerId};
+use crate::world::scheduler::definition::Definition;
+use crate::world::scheduler::exclusion::Excluded;
+use crate::world::scheduler::input::{Input, Ticket};
+use crate::world::scheduler::job::State;
+use crate::world::scheduler::step::{Assigned, Change, Step};
+
+/// All that a naive mind keeps.
+#[derive(Debug, Default)]
+pub(crate) struct Model {
+    /// Every job that ever was, in the order of their numbers.
+    pub(crate) jobs: Vec<Job>,
+    /// Every worker that was not forgotten, by number.
+    pub(crate) workers: Vec<Worker>,
+    definitions: Vec<Arc<Definition>>,
+    last_worker: u64,
+    last_job: u64,
+    last_fence: u64,
+    /// How often numbers of another life of the database were left out.
+    skips: u32,
+    intervals: Intervals,
+    now: Now,
+    /// What must have been decided, in words.
+    said: Vec<String>,
+    /// What chance has decided: where the next attempts go, and when jobs are due again.
+    assigned: Vec<Assigned>,
+    due_again: Vec<(Token, Timestamp)>,
+    /// Requests that were accepted in this step: the answer tells where the first job stands at its end.
+    accepted: Vec<(Ticket, u64, u32)>,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Job {
+    pub(crate) id: u64,
+    pub(crate) definition: Arc<Definition>,
+    pub(crate) priority: i8,
+    pub(crate) due: Timestamp,
+    pub(crate) standing: Standing,
+    attempts: u32,
+    own_failures: u32,
+    losses: Vec<Timestamp>,
+    last_worker: Option<WorkerId>,
+    /// The last attempt, if it was given up and may be there.
+    in_doubt: Option<Token>,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) enum Standing {
+    Scheduled,
+    Queued { pinned: Option<WorkerId> },
+    Held(Attempt),
+    Quarantined,
+    Ended(State),
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Attempt {
+    token: Token,
+    pub(crate) worker: WorkerId,
+    assigned: Now,
+    pub(crate) started: Option<Timestamp>,
+    stopping: Option<StopCause>,
+    in_backlog: bool,
+    recalled: bool,
+    unsettled: bool,
+    overrun: Option<Uptime>,
+    loss: Option<Uptime>,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Worker {
+    pub(crate) id: WorkerId,
+    secret_hash: [u8; 32],
+    pub(crate) session: Option<SessionId>,
+    /// Whether its inventory has come in on this session.
+    settled: bool,
+    incarnation: u64,
+    /// A later start that was told to wait, since when, and when it was heard last.
+    waiting: Option<(u64, Uptime, Uptime)>,
+    last_report: Option<u64>,
+    heard: Uptime,
+    /// Whether anybody waits for its lease to run out.
+    watched: bool,
+    pub(crate) unreachable: bool,
+    pub(crate) cordoned: bool,
+    leaving: bool,
+    drain: Option<Drain>,
+    slots: u32,
+    slots_ordered: Option<u32>,
+    backlog: u32,
+    offers: bool,
+    told: Vec<u128>,
+    exclusions: Vec<Exclusion>,
+    /// What the archive does not know of the inventory that is coming in.
+    announced: Vec<Token>,
+    /// What was never given here, and goes on.
+    unmanaged: Vec<Token>,
+    /// What was cancelled and given up, within which session: nobody knows whether it is gone.
+    doubts: Vec<(Token, Option<SessionId>)>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Drain {
+    process: Option<u64>,
+    deadline: Option<Timestamp>,
+    is_over: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Exclusion {
+    of: Excluded,
+    until: Option<Uptime>,
+    strikes: u32,
+    active: bool,
+}
+
+impl Model {
+    /// Takes in what happened; says what differs from what was decided.
+    pub(crate) fn take(&mut self, now: Now, input: Input, step: &Step) -> Result<(), String> {
+        self.now = now;
+        self.said.clear();
+        self.due_again.clear();
+        self.assigned.clear();
+        for change in &step.changes {
+            match change {
+                Change::Waiting { closed, due_at, .. } => self.due_again.push((closed.token, *due_at)),
+                Change::Assigned(it) => self.assigned.push(it.clone()),
+                _ => {}
+            }
+        }
+        self.happen(input)?;
+        self.place()?;
+        self.recall();
+        self.answer();
+        let mut decided = said::lines(step);
+        decided.sort();
+        self.said.sort();
+        if decided == self.said {
+            Ok(())
+        } else {
+            let missing: Vec<_> = self.said.iter().filter(|line| !decided.contains(line)).collect();
+            let strange: Vec<_> = decided.iter().filter(|line| !self.said.contains(line)).collect();
+            Err(format!("not decided: {missing:#?}\nnobody expected: {strange:#?}"))
+        }
+    }
+
+    fn happen(&mut self, input: Input) -> Result<(), String> {
+        match input {
+            Input::Define(definitions) => self.definitions = definitions,
+            Input::Submit(it) => self.submit(it),
+            Input::Cancel(it) => self.cancel(it)?,
+            Input::Release(it) => self.release(it),
+            Input::Connected(it) => self.connect(it),
+            Input::Disconnected(session) => {
+                if let Some(worker) = self.by_session(session) {
+                    worker.session = None;
+                }
+            }
+            Input::Reported(session, report) => self.report(session, report)?,
+            Input::Strangers(session, tokens) => {
+                if let Some(worker) = self.by_session(session) {
+                    worker.announced.extend(tokens);
+                }
+            }
+            Input::Heard(list) => {
+                for (session, at) in list {
+                    if let Some(worker) = self.by_session(session) {
+                        worker.hear(at);
+                    }
+                }
+            }
+            Input::Operate(ticket, worker, operation) => self.operate(ticket, worker, operation),
+            Input::Tick => self.tick()?,
+            Input::Learn(_) => return Err("nobody asks for this here".into()),
+        }
+        Ok(())
+    }
+
+    fn say(&mut self, line: String) {
+        self.said.push(line);
+    }
+
+    pub(crate) fn job(&self, id: u64) -> Option<&Job> {
+        self.jobs.iter().find(|job| job.id == id)
+    }
+
+    fn job_mut(&mut self, id: u64) -> Option<&mut Job> {
+        self.jobs.iter_mut().find(|job| job.id == id)
+    }
+
+    fn attempt_mut(&mut self, id: u64) -> Option<&mut Attempt> {
+        self.job_mut(id).and_then(Job::attempt_mut)
+    }
+
+    fn worker(&self, id: WorkerId) -> Option<&Worker> {
+        self.workers.iter().find(|worker| worker.id == id)
+    }
+
+    fn worker_mut(&mut self, id: WorkerId) -> Option<&mut Worker> {
+        self.workers.iter_mut().find(|worker| worker.id == id)
+    }
+
+    fn by_session(&mut self, session: SessionId) -> Option<&mut Worker> {
+        self.workers.iter_mut().find(|worker| worker.session == Some(session))
+    }
+
+    /// The jobs whose attempt this worker has.
+    pub(crate) fn held(&self, worker: WorkerId) -> Vec<u64> {
+        let holds = |job: &&Job| job.attempt().is_some_and(|attempt| attempt.worker == worker);
+        self.jobs.iter().filter(holds).map(|job| job.id).collect()
+    }
+
+    /// The job whose current attempt has this token, and is this worker's.
+    fn bearer(&self, token: Token, worker: WorkerId) -> Option<u64> {
+        let bears = |job: &&Job| job.attempt().is_some_and(|it| it.token == token && it.worker == worker);
+        self.jobs.iter().find(bears).map(|job| job.id)
+    }
+
+    /// A session on which orders may be given.
+    fn ready_session(&self, worker: WorkerId) -> Option<SessionId> {
+        self.worker(worker).filter(|worker| worker.settled)?.session
+    }
+
+    /// By when the scheduler must want to be called again.
+    pub(crate) fn next(&self) -> (Option<Timestamp>, Option<Uptime>) {
+        let due =
+            self.jobs.iter().filter(|job| matches!(job.standing, Standing::Scheduled)).map(|job| job.due);
+        let attempts = self.jobs.iter().filter_map(Job::attempt);
+        let attempts = attempts.flat_map(|it| [it.overrun, it.loss]).flatten();
+        let leases = self.workers.iter().filter(|it| it.watched).map(|it| it.heard + self.intervals.lease);
+        let exclusions = self.workers.iter().flat_map(|it| &it.exclusions);
+        let exclusions = exclusions.filter(|it| it.active).filter_map(|it| it.until);
+        (due.min(), attempts.chain(leases).chain(exclusions).min())
+    }
+}
+
+impl Job {
+    pub(crate) fn attempt(&self) -> Option<&Attempt> {
+        match &self.standing {
+            Standing::Held(attempt) => Some(attempt),
+            _ => None,
+        }
+    }
+
+    fn attempt_mut(&mut self) -> Option<&mut Attempt> {
+        match &mut self.standing {
+            Standing::Held(attempt) => Some(attempt),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn state(&self) -> State {
+        match &self.standing {
+            Standing::Scheduled => State::Scheduled,
+            Standing::Queued { .. } => State::Queued,
+            Standing::Held(attempt) if attempt.started.is_some() => State::Running,
+            Standing::Held(_) => State::Assigned,
+            Standing::Quarantined => State::Quarantined,
+            Standing::Ended(state) => *state,
+        }
+    }
+
+    /// Where it stands among all that wait: priority, then pinned first, then due time, then number.
+    fn order(&self) -> (i16, bool, Timestamp, u64) {
+        let pinned = matches!(self.standing, Standing::Queued { pinned: Some(_) });
+        (-i16::from(self.priority), !pinned, self.due, self.id)
+    }
+}
+
+/// Losses are forgotten after a day.
+const DAY: Duration = Duration::from_secs(24 * 60 * 60);

@@ -1,0 +1,208 @@
+//! Who gets what: every job that waits, in order, against every worker.
+
+use std::time::Duration;
+
+use super::{Attempt, Job, Model, Standing, Worker};
+use crate::world::protocol::{SessionId, Token, WorkerId};
+use crate::world::scheduler::definition::{Definition, RetryOn};
+use crate::world::scheduler::exclusion::Excluded;
+use crate::world::scheduler::snapshot::Waiting;
+use crate::world::scheduler::step::PendingReason;
+
+impl Model {
+    /// As long as anybody waits whom somebody can take: the first of them goes to the least loaded of those. Which of several equally
+    /// loaded ones that is, was drawn.
+    pub(super) fn place(&mut self) -> Result<(), String> {
+        let mut drawn = std::mem::take(&mut self.assigned).into_iter();
+        while let Some((id, takers)) = self.next_to_place() {
+            let Some(assigned) = drawn.next() else {
+                return Err(format!("job {id} waits, but workers {takers:?} could take it"));
+            };
+            if assigned.token.job.0 != id || !takers.contains(&assigned.worker) {
+                return Err(format!(
+                    "{} goes to {}, but it is {id}'s turn, to one of {takers:?}",
+                    assigned.token, assigned.worker
+                ));
+            }
+            if assigned.token.fence.0 != self.last_fence + 1 {
+                return Err(format!("fence {} follows {}", assigned.token.fence, self.last_fence));
+            }
+            self.last_fence += 1;
+            self.grant(id, assigned.worker, assigned.token);
+        }
+        match drawn.next() {
+            Some(assigned) => Err(format!("{} was assigned, but nobody may take it", assigned.token)),
+            None => Ok(()),
+        }
+    }
+
+    fn next_to_place(&self) -> Option<(u64, Vec<WorkerId>)> {
+        let mut waiting: Vec<&Job> =
+            self.jobs.iter().filter(|job| matches!(job.standing, Standing::Queued { .. })).collect();
+        waiting.sort_by_key(|job| job.order());
+        waiting.into_iter().map(|job| (job.id, self.takers(job))).find(|(_, takers)| !takers.is_empty())
+    }
+
+    /// The least loaded of those who may have this job; of the others first, if it should not go where it was.
+    fn takers(&self, job: &Job) -> Vec<WorkerId> {
+        let able = self.workers.iter().filter(|it| self.load(it).is_some() && self.may_run(it, job));
+        let able: Vec<&Worker> = able.collect();
+        let on = job.definition.retry.on;
+        let avoids = on == RetryOn::Other || (on == RetryOn::Any && !job.losses.is_empty());
+        let others: Vec<&Worker> =
+            able.iter().filter(|it| !avoids || job.last_worker != Some(it.id)).copied().collect();
+        let able = if others.is_empty() { able } else { others };
+        let least = able.iter().filter_map(|it| self.load(it)).min();
+        able.into_iter().filter(|it| self.load(it) == least).map(|it| it.id).collect()
+    }
+
+    /// Attempts per thousand slots, if there is room for one more: below a thousand a slot is free.
+    fn load(&self, worker: &Worker) -> Option<u32> {
+        let is_open = worker.session.is_some() && worker.settled && !worker.unreachable;
+        let takes = !worker.cordoned && !worker.leaving && worker.slots() > 0;
+        let held = self.held(worker.id).len() as u32;
+        (is_open && takes && held < worker.slots() + worker.backlog).then(|| held * 1_000 / worker.slots())
+    }
+
+    fn may_run(&self, worker: &Worker, job: &Job) -> bool {
+        let pinned = match job.standing {
+            Standing::Queued { pinned } => pinned,
+            // What sits in a backlog and is asked back would be queued again.
+            _ => job
+                .last_worker
+                .filter(|last| job.definition.retry.on == RetryOn::Same && self.worker(*last).is_some()),
+        };
+        pinned.is_none_or(|only| only == worker.id) && worker.offers && !is_excluded(worker, &job.definition)
+    }
+
+    fn grant(&mut self, id: u64, worker: WorkerId, token: Token) {
+        let now = self.now;
+        let free = self.worker(worker).and_then(|it| self.load(it)).is_some_and(|load| load < 1_000);
+        let session = self.ready_session(worker).expect("only who is settled is given anything");
+        let job = self.job_mut(id).expect("it waits");
+        job.attempts += 1;
+        let number = job.attempts;
+        job.standing = Standing::Held(Attempt {
+            token,
+            worker,
+            assigned: now,
+            started: None,
+            stopping: None,
+            in_backlog: !free,
+            recalled: false,
+            unsettled: false,
+            overrun: None,
+            loss: None,
+        });
+        self.say(format!("j{token} assigned w{worker} attempt {number} on {session}"));
+        self.enqueue(id, session);
+    }
+
+    /// An attempt goes out, after its definition if this session has not heard of it.
+    pub(super) fn enqueue(&mut self, id: u64, session: SessionId) {
+        let job = self.job(id).expect("it is held").clone();
+        let token = job.attempt().expect("it is held").token;
+        let revision = job.definition.revision.0;
+        let worker = self.by_session(session).expect("it is there");
+        if !worker.told.contains(&revision) {
+            worker.told.push(revision);
+            self.say(format!("to {session}: define {}", job.definition.name));
+        }
+        let line =
+            format!("enqueue {token} p{} due {} for {:?}", job.priority, job.due.0, job.definition.timeout);
+        self.say(format!("to {session}: {line}"));
+    }
+
+    /// What sits in a backlog while a slot is free elsewhere is asked back, the last in order first.
+    pub(super) fn recall(&mut self) {
+        let mut wanted: u32 = self.workers.iter().map(|it| self.free_slots(it)).sum();
+        for worker in self.workers.clone() {
+            let Some(session) = self.ready_session(worker.id) else { continue };
+            let queued = (self.held(worker.id).len() as u32).saturating_sub(worker.slots());
+            let mut sitting: Vec<Job> = self
+                .jobs
+                .iter()
+                .filter(|job| job.attempt().is_some_and(|it| it.worker == worker.id && it.in_backlog))
+                .cloned()
+                .collect();
+            sitting.sort_by_key(|job| std::cmp::Reverse((-i16::from(job.priority), job.due, job.id)));
+            for job in sitting.into_iter().take(queued as usize) {
+                let attempt = job.attempt().expect("it is held");
+                let others = self.workers.iter().filter(|it| it.id != worker.id && self.free_slots(it) > 0);
+                let has_takers = others.into_iter().any(|it| self.may_run(it, &job));
+                let is_ripe = attempt.assigned.up + SITTING <= self.now.up;
+                let is_fixed = attempt.recalled || attempt.unsettled || attempt.stopping.is_some();
+                if wanted == 0 || is_fixed || !has_takers || !is_ripe {
+                    continue;
+                }
+                wanted -= 1;
+                self.attempt_mut(job.id).expect("it is held").recalled = true;
+                self.say(format!("to {session}: recall {}", attempt.token));
+            }
+        }
+    }
+
+    fn free_slots(&self, worker: &Worker) -> u32 {
+        let is_free = self.load(worker).is_some_and(|load| load < 1_000);
+        if is_free { worker.slots() - self.held(worker.id).len() as u32 } else { 0 }
+    }
+
+    /// Why jobs wait, by definition and the worker that they are pinned to, and how many.
+    pub(crate) fn waiting(&self) -> Vec<Waiting> {
+        let mut waiting: Vec<Waiting> = Vec::new();
+        for job in &self.jobs {
+            let Standing::Queued { pinned: pinned_to } = job.standing else { continue };
+            let revision = job.definition.revision;
+            match waiting.iter_mut().find(|it| (it.revision, it.pinned_to) == (revision, pinned_to)) {
+                Some(of_its_kind) => of_its_kind.count += 1,
+                None => {
+                    let reason = self.why(&job.definition, pinned_to);
+                    waiting.push(Waiting { revision, pinned_to, reason, count: 1 });
+                }
+            }
+        }
+        waiting.sort();
+        waiting
+    }
+
+    pub(crate) fn pending(&self, job: &Job) -> Option<PendingReason> {
+        match job.standing {
+            Standing::Scheduled => Some(PendingReason::NotDue),
+            Standing::Queued { pinned } => Some(self.why(&job.definition, pinned)),
+            Standing::Quarantined => Some(PendingReason::Quarantined),
+            Standing::Held(_) | Standing::Ended(_) => None,
+        }
+    }
+
+    /// The obstacle of the worker who is the nearest to taking it.
+    fn why(&self, definition: &Definition, pinned: Option<WorkerId>) -> PendingReason {
+        let is_asked = |it: &&Worker| pinned.is_none_or(|only| only == it.id);
+        let connected = || self.workers.iter().filter(|it| it.session.is_some()).filter(is_asked);
+        let offering = || connected().filter(|it| it.offers);
+        let taking = || offering().filter(|it| !it.cordoned && !it.leaving);
+        let willing = || taking().filter(|it| !is_excluded(it, definition));
+        let has_room =
+            |it: &&Worker| (self.held(it.id).len() as u32) < it.slots() + it.backlog && it.slots() > 0;
+        let with_room = || willing().filter(has_room);
+        match () {
+            () if connected().next().is_none() && pinned.is_some() => PendingReason::PinnedWorkerAway,
+            () if connected().next().is_none() => PendingReason::NoWorker,
+            () if offering().next().is_none() => PendingReason::NoRuntime,
+            () if taking().next().is_none() => PendingReason::Cordoned,
+            () if willing().next().is_none() => PendingReason::Excluded,
+            () if with_room().next().is_none() => PendingReason::Busy,
+            () => PendingReason::Soon,
+        }
+    }
+}
+
+fn is_excluded(worker: &Worker, definition: &Definition) -> bool {
+    worker.exclusions.iter().filter(|it| it.active).any(|it| match it.of {
+        Excluded::Anything => true,
+        Excluded::Runtime(kind) => kind == definition.container.runtime,
+        Excluded::Revision(revision) => revision == definition.revision,
+    })
+}
+
+/// What has been in a backlog for less may be on its way into a slot.
+const SITTING: Duration = Duration::from_millis(200);

@@ -1,0 +1,340 @@
+//! What workers say, and who is believed.
+
+use std::time::Duration;
+
+use super::{Exclusion, Model, Standing, fleet};
+use crate::world::protocol::order::{StopCause, Verdict};
+use crate::world::protocol::report::{Foreign, Inventory, Numbered, Outcome, Phase, ReleaseCause};
+use crate::world::protocol::{Report, SessionId, Token, WorkerId};
+use crate::world::scheduler::definition::Definition;
+use crate::world::scheduler::exclusion::Excluded;
+use crate::world::scheduler::job::State;
+
+impl Model {
+    pub(super) fn report(&mut self, session: SessionId, report: Report) -> Result<(), String> {
+        let now = self.now.up;
+        let Some(worker) = self.by_session(session) else { return Ok(()) };
+        worker.hear(now);
+        let id = worker.id;
+        match report {
+            Report::Running(list) => {
+                for it in self.unheard(id, session, list) {
+                    self.running(id, session, it.token, it.ago);
+                }
+            }
+            Report::Success(list) => {
+                for it in self.unheard(id, session, list) {
+                    self.ended(id, it.token, Outcome::Succeeded, Some(0))?;
+                }
+            }
+            Report::Failure(list) => {
+                for it in self.unheard(id, session, list) {
+                    let outcome = if it.outcome == Outcome::Succeeded { Outcome::Failed } else { it.outcome };
+                    self.ended(id, it.token, outcome, it.exit_code)?;
+                }
+            }
+            Report::Released(list) => {
+                for it in self.unheard(id, session, list) {
+                    self.released(id, it.token, it.cause)?;
+                }
+            }
+            Report::Inventory(it) => self.inventory(id, session, it)?,
+            Report::Condition(it) => {
+                let worker = self.worker_mut(id).expect("it speaks");
+                worker.offers = fleet::offers(&it.runtimes);
+                if worker.offers {
+                    worker.exclusions.retain(|it| !matches!(it.of, Excluded::Runtime(_)));
+                }
+                worker.slots = it.slots;
+                worker.leaving = it.draining;
+            }
+            Report::Progress(list) | Report::Status(list) => {
+                for (token, phase) in list {
+                    self.progress(id, session, token, phase)?;
+                }
+            }
+            Report::Foreign(list) => {
+                for Foreign { worker, token } in list {
+                    if self.is_left_behind(worker, token) {
+                        self.say(format!("to {session}: cancel {token} superseded"));
+                    }
+                }
+            }
+            Report::Heartbeat(_) => {}
+            other => return Err(format!("nobody says {other:?} here")),
+        }
+        Ok(())
+    }
+
+    /// Reports are numbered within a process, without gaps, and each is taken in once.
+    fn unheard<T>(&mut self, id: WorkerId, session: SessionId, list: Numbered<T>) -> Vec<T> {
+        let worker = self.worker_mut(id).expect("it speaks");
+        let (first, last) = (list.first.0, worker.last_report.unwrap_or(list.first.0.saturating_sub(1)));
+        if first == 0 || first > last + 1 {
+            self.say(format!("close {session}: Protocol"));
+            return Vec::new();
+        }
+        let highest = last.max(first + list.list.len() as u64 - 1);
+        worker.last_report = Some(highest);
+        self.say(format!("to {session}: acknowledge {highest}"));
+        list.list
+            .into_iter()
+            .enumerate()
+            .filter(|(n, _)| first + *n as u64 > last)
+            .map(|(_, it)| it)
+            .collect()
+    }
+
+    fn running(&mut self, worker: WorkerId, session: SessionId, token: Token, ago: Duration) {
+        let Some(id) = self.bearer(token, worker) else {
+            self.late(worker, token, "running");
+            // What was never given here comes from another life of the database: it is nobody's to stop.
+            if !self.may_be_strange(worker, token) {
+                self.say(format!("to {session}: cancel {token} superseded"));
+            }
+            return;
+        };
+        let (now, lease) = (self.now, self.intervals.lease);
+        let definition = self.job(id).expect("it is held").definition.clone();
+        let attempt = self.attempt_mut(id).expect("it is held");
+        if attempt.started.is_some() {
+            return;
+        }
+        let at = (now.utc - ago).max(attempt.assigned.utc);
+        attempt.started = Some(at);
+        attempt.in_backlog = false;
+        let limit = definition.timeout.map(|timeout| timeout + definition.container.stop_grace + lease * 2);
+        attempt.overrun = limit.map(|limit| now.up + limit.saturating_sub(ago));
+        self.say(format!("j{token} started at {}", at.0));
+        self.pardon(worker, &definition);
+    }
+
+    fn ended(
+        &mut self,
+        worker: WorkerId,
+        token: Token,
+        outcome: Outcome,
+        code: Option<i32>,
+    ) -> Result<(), String> {
+        self.part(worker, token);
+        let Some(id) = self.bearer(token, worker) else {
+            self.late(worker, token, outcome.name());
+            self.confirm(worker, token);
+            return Ok(());
+        };
+        let definition = self.job(id).expect("it is held").definition.clone();
+        match outcome {
+            Outcome::Succeeded => self.pardon(worker, &definition),
+            Outcome::HostFailed => {
+                self.exclude(worker, Excluded::Revision(definition.revision), Some((60, 3_600)))
+            }
+            _ => {}
+        }
+        self.close(id, outcome, code)
+    }
+
+    fn released(&mut self, worker: WorkerId, token: Token, cause: ReleaseCause) -> Result<(), String> {
+        self.part(worker, token);
+        let Some(id) = self.bearer(token, worker) else {
+            self.late(worker, token, "released");
+            self.confirm(worker, token);
+            return Ok(());
+        };
+        let definition = self.job(id).expect("it is held").definition.clone();
+        match cause {
+            ReleaseCause::Recalled => {}
+            ReleaseCause::Full | ReleaseCause::Draining => {
+                self.exclude(worker, Excluded::Anything, Some((1, 60)))
+            }
+            ReleaseCause::RuntimeUnavailable => {
+                self.exclude(worker, Excluded::Runtime(definition.container.runtime), Some((1, 60)));
+            }
+            ReleaseCause::Policy => self.exclude(worker, Excluded::Revision(definition.revision), None),
+        }
+        self.close(id, Outcome::Released, None)
+    }
+
+    /// From so many seconds to so many, doubling with each time in a row; without them, until the worker connects anew.
+    fn exclude(&mut self, worker: WorkerId, of: Excluded, seconds: Option<(u64, u64)>) {
+        let now = self.now.up;
+        let worker = self.worker_mut(worker).expect("it speaks");
+        let before = worker.exclusions.iter().find(|it| it.of == of).copied();
+        if before.is_some_and(|it| it.active) {
+            return;
+        }
+        let strikes = before.map_or(1, |it| it.strikes + 1);
+        let until = seconds
+            .map(|(first, most)| now + Duration::from_secs((first << (strikes - 1).min(20)).min(most)));
+        worker.exclusions.retain(|it| it.of != of);
+        worker.exclusions.push(Exclusion { of, until, strikes, active: true });
+    }
+
+    /// A start worked: what was held against this worker before, and is over, is forgotten.
+    fn pardon(&mut self, worker: WorkerId, definition: &Definition) {
+        let worker = self.worker_mut(worker).expect("it speaks");
+        worker.exclusions.retain(|it| {
+            let is_meant = match it.of {
+                Excluded::Anything => true,
+                Excluded::Runtime(kind) => kind == definition.container.runtime,
+                Excluded::Revision(revision) => revision == definition.revision,
+            };
+            it.active || !is_meant
+        });
+    }
+
+    fn late(&mut self, worker: WorkerId, token: Token, said: &str) {
+        self.say(format!("j{} noted late {token} of w{worker}: {said}", token.job));
+    }
+
+    /// The table of FAULTS.md R14.
+    fn inventory(&mut self, id: WorkerId, session: SessionId, told: Inventory) -> Result<(), String> {
+        let worker = self.worker_mut(id).expect("it speaks");
+        let is_first = !worker.settled;
+        worker.settled = true;
+        worker.offers = fleet::offers(&told.runtimes);
+        let is_complete = worker.offers;
+        let is_back = std::mem::take(&mut worker.unreachable);
+        for job in self.held(id).into_iter().filter(|_| is_back) {
+            let attempt = self.attempt_mut(job).expect("it is held");
+            attempt.loss = None;
+            let token = attempt.token;
+            self.say(format!("j{job} noted {token} revived on w{id}"));
+        }
+        self.meet_strangers(id, &told);
+        for (token, phase) in &told.attempts {
+            let is_current = self.bearer(*token, id).is_some();
+            let keep = is_current || *phase == Phase::Ended || self.may_be_strange(id, *token);
+            let verdict = if keep { Verdict::Keep } else { Verdict::Stop };
+            self.say(format!("to {session}: {verdict:?} {token}"));
+        }
+        for job in self.held(id) {
+            let attempt = self.attempt_mut(job).expect("it is held");
+            // Between two inventories attempts are on their way that the worker could not know of.
+            if !is_first && !attempt.unsettled {
+                continue;
+            }
+            let token = attempt.token;
+            match told.attempts.iter().find(|(known, _)| *known == token) {
+                Some((_, phase)) => {
+                    attempt.recalled = false;
+                    attempt.unsettled = false;
+                    attempt.in_backlog = *phase == Phase::Backlog && attempt.started.is_none();
+                    if let Some(cause) = attempt.stopping {
+                        self.say(format!("to {session}: cancel {token} {}", cause.name()));
+                    }
+                }
+                None if is_complete => self.absent(job, session)?,
+                None => attempt.unsettled = true,
+            }
+        }
+        for (token, since) in self.worker(id).expect("it speaks").doubts.clone() {
+            let is_gone = match told.attempts.iter().find(|(known, _)| *known == token) {
+                // It is told to stop before it may start.
+                Some((_, Phase::Backlog)) => is_first,
+                Some(_) => false,
+                None => is_complete && (is_first || since != Some(session)),
+            };
+            if is_gone {
+                self.confirm(id, token);
+            }
+        }
+        Ok(())
+    }
+
+    /// What was cancelled and given up is gone: so says the worker that had it.
+    fn confirm(&mut self, id: WorkerId, token: Token) {
+        let doubts = &mut self.worker_mut(id).expect("it speaks").doubts;
+        if doubts.iter().any(|(of, _)| *of == token) {
+            doubts.retain(|(of, _)| *of != token);
+            let Some(job) = self.job_mut(token.job.0).filter(|job| job.in_doubt == Some(token)) else {
+                return;
+            };
+            job.in_doubt = None;
+            if matches!(job.standing, Standing::Ended(State::Cancelled)) {
+                self.say(format!("j{token} confirmed by w{id}"));
+            }
+        }
+    }
+
+    /// The worker does not have it, and would know.
+    fn absent(&mut self, job: u64, session: SessionId) -> Result<(), String> {
+        let now = self.now.up;
+        let attempt = self.attempt_mut(job).expect("it is held");
+        match (attempt.started, attempt.stopping) {
+            (Some(_), _) => self.close(job, Outcome::Lost, None),
+            (None, Some(StopCause::Cancel)) => self.close(job, Outcome::Cancelled, None),
+            (None, Some(_)) => self.close(job, Outcome::Interrupted, None),
+            (None, None) => {
+                attempt.recalled = false;
+                attempt.unsettled = false;
+                attempt.assigned.up = now;
+                self.enqueue(job, session);
+                Ok(())
+            }
+        }
+    }
+
+    fn progress(
+        &mut self,
+        worker: WorkerId,
+        session: SessionId,
+        token: Token,
+        phase: Phase,
+    ) -> Result<(), String> {
+        let Some(job) = self.bearer(token, worker) else { return Ok(()) };
+        let attempt = self.attempt_mut(job).expect("it is held");
+        if phase == Phase::Unknown {
+            return if attempt.unsettled { Ok(()) } else { self.absent(job, session) };
+        }
+        if attempt.started.is_none() && phase != Phase::Backlog {
+            attempt.in_backlog = false;
+        }
+        Ok(())
+    }
+
+    /// What was never given here: the archive says so, or its numbers do. They are left out from here on.
+    fn meet_strangers(&mut self, id: WorkerId, told: &Inventory) {
+        let worker = self.worker_mut(id).expect("it speaks");
+        let announced = std::mem::take(&mut worker.announced);
+        let mut strangers = told.attempts.clone();
+        strangers.retain(|(token, _)| {
+            self.bearer(*token, id).is_none() && (announced.contains(token) || self.is_beyond(*token))
+        });
+        let job = strangers.iter().map(|(token, _)| token.job.0).fold(self.last_job, u64::max);
+        let fence = strangers.iter().map(|(token, _)| token.fence.0).fold(self.last_fence, u64::max);
+        // What is claimed here is small; whoever lies is another story.
+        if (job, fence) != (self.last_job, self.last_fence) && self.skips < SKIPS_MAX {
+            self.skips += 1;
+            self.say(format!("numbers {} to {job}, and fences to {fence}, left out", self.last_job));
+            (self.last_job, self.last_fence) = (job, fence);
+        }
+        strangers.retain(|(_, phase)| *phase != Phase::Ended);
+        let worker = self.worker_mut(id).expect("it speaks");
+        worker.unmanaged = strangers.into_iter().map(|(token, _)| token).collect();
+    }
+
+    /// Before its inventory is whole nobody can tell.
+    fn may_be_strange(&self, id: WorkerId, token: Token) -> bool {
+        let worker = self.worker(id).expect("it speaks");
+        self.is_beyond(token) || !worker.settled || worker.unmanaged.contains(&token)
+    }
+
+    fn is_beyond(&self, token: Token) -> bool {
+        token.fence.0 > self.last_fence || token.job.0 > self.last_job
+    }
+
+    /// Nobody wants it any more, and its own worker cannot be told.
+    fn is_left_behind(&self, worker: WorkerId, token: Token) -> bool {
+        let can_be_told = self.worker(worker).is_some_and(|it| it.session.is_some() || it.watched);
+        let was_given = !self.is_beyond(token) && worker.0 <= self.last_worker;
+        was_given && !can_be_told && self.bearer(token, worker).is_none()
+    }
+
+    fn part(&mut self, worker: WorkerId, token: Token) {
+        let worker = self.worker_mut(worker).expect("it speaks");
+        worker.unmanaged.retain(|it| *it != token);
+    }
+}
+
+/// Within a term.
+const SKIPS_MAX: u32 = 64;

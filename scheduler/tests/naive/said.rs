@@ -1,0 +1,83 @@
+//! A decision as a list of sentences: what is compared.
+
+use crate::world::protocol::Order;
+use crate::world::scheduler::step::{Change, Effect, Note, Step};
+
+pub(crate) fn lines(step: &Step) -> Vec<String> {
+    let changes = step.changes.iter().filter_map(change);
+    changes.chain(step.effects.iter().flat_map(effect)).collect()
+}
+
+fn change(change: &Change) -> Option<String> {
+    Some(match change {
+        Change::Added(it) => format!("j{} added {} due {}", it.job, it.state.name(), it.due_at.0),
+        Change::Assigned(it) => {
+            format!("j{} assigned w{} attempt {} on {}", it.token, it.worker, it.number, it.session)
+        }
+        Change::Started { token, at, .. } => format!("j{token} started at {}", at.0),
+        Change::Stopping { token, cause, .. } => format!("j{token} stopping {}", cause.name()),
+        Change::Waiting { closed, due_at, state, .. } => {
+            format!("j{} {}, then {} due {}", closed.token, closed.outcome.name(), state.name(), due_at.0)
+        }
+        Change::Due { job } => format!("j{job} due"),
+        Change::Freed { job } => format!("j{job} freed"),
+        Change::Ended(it) => {
+            let closed = it.closed.as_ref().map(|it| format!("{} {}", it.token, it.outcome.name()));
+            ended(it.job.0, it.state.name(), it.confirmed, closed)
+        }
+        Change::Noted { job, note, .. } => match note {
+            Note::LateReport { token, worker, said } => {
+                format!("j{job} noted late {token} of w{worker}: {said}")
+            }
+            Note::Unreachable { token, worker } => format!("j{job} noted {token} unreachable on w{worker}"),
+            Note::Revived { token, worker } => format!("j{job} noted {token} revived on w{worker}"),
+            Note::CancelRequested { by } => format!("j{job} noted cancel by {by}"),
+            Note::Freed { by } => format!("j{job} noted freed by {by}"),
+            Note::Confirmed { token, .. } => format!("j{job} noted {token} confirmed"),
+        },
+        Change::Confirmed { token, worker, .. } => format!("j{token} confirmed by w{worker}"),
+        Change::Skipped { after, job, fence, .. } => {
+            format!("numbers {after} to {job}, and fences to {fence}, left out")
+        }
+        Change::WorkerForgotten(worker) => format!("w{worker} forgotten"),
+        // Rows of workers are told by what they lead to.
+        Change::Worker(_) | Change::Keyed { .. } => return None,
+        Change::Forming { first, last } => format!("j{first} to j{last} forming"),
+        Change::Formed { first } => format!("j{first} formed"),
+    })
+}
+
+pub(super) fn ended(job: u64, state: &str, confirmed: bool, closed: Option<String>) -> String {
+    let closed = closed.unwrap_or_else(|| "no attempt".into());
+    format!("j{job} ended {state} with {closed}{}", if confirmed { "" } else { ", unconfirmed" })
+}
+
+fn effect(effect: &Effect) -> Vec<String> {
+    match effect {
+        Effect::Reply(ticket, answer) => vec![format!("reply {}: {answer:?}", ticket.0)],
+        Effect::Send(to, order) => match order {
+            Order::Cancel(it) => vec![format!("to {to}: cancel {} {}", it.token, it.cause.name())],
+            Order::Recall(tokens) => tokens.iter().map(|it| format!("to {to}: recall {it}")).collect(),
+            Order::Reconciled(it) => {
+                it.attempts.iter().map(|(token, verdict)| format!("to {to}: {verdict:?} {token}")).collect()
+            }
+            Order::Acknowledge(number) => vec![format!("to {to}: acknowledge {number}")],
+            Order::Welcome(it) => vec![format!("to {to}: welcome w{} after {}", it.worker, it.last_report)],
+            // What a worker is told of itself, and that the server lives.
+            Order::Configure(_) | Order::Pulse(_) => Vec::new(),
+            other => vec![format!("to {to}: {}", other.name())],
+        },
+        Effect::Define(to, definition) => vec![format!("to {to}: define {}", definition.name)],
+        Effect::Enqueue(to, grants) => {
+            let line = |it: &crate::world::scheduler::step::Grant| {
+                format!(
+                    "to {to}: enqueue {} p{} due {} for {:?}",
+                    it.token, it.priority, it.due_at.0, it.time_left
+                )
+            };
+            grants.iter().map(line).collect()
+        }
+        Effect::Close(session, reason) => vec![format!("close {session}: {reason:?}")],
+        Effect::JobEnded(job, state) => vec![format!("tell j{job} {}", state.name())],
+    }
+}

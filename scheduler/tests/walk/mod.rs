@@ -1,0 +1,289 @@
+//! What may happen to a scheduler, in any order: shared by what is proven about all walks.
+
+use std::time::Duration;
+
+use proptest::prelude::*;
+
+use crate::world::protocol::report::{Availability, Foreign, Outcome, Phase, ReleaseCause};
+use crate::world::protocol::{Fence, JobId, Nonce, Token, WorkerId};
+use crate::world::scheduler::definition::{Definition, OnLost, RetryOn};
+use crate::world::scheduler::input::{NewJob, Operation};
+use crate::world::{World, definition};
+
+#[derive(Clone, Debug)]
+pub(crate) enum Act {
+    Submit {
+        definition: u8,
+        count: u8,
+        priority: i8,
+        delay: u8,
+    },
+    Cancel(u8),
+    Release(u8),
+    Pass(u16),
+    Connect {
+        worker: u8,
+        slots: u8,
+        backlog: u8,
+    },
+    Inventory {
+        worker: u8,
+        known: u8,
+        silent: bool,
+        strange: u8,
+    },
+    Disconnect(u8),
+    Mute(u8),
+    /// The end of the old connection may not be told.
+    Restart {
+        worker: u8,
+        told: bool,
+    },
+    Operate(u8, u8),
+    /// Says Hello, has nothing, and everything works.
+    Arrive {
+        worker: u8,
+        slots: u8,
+        backlog: u8,
+    },
+    /// The holder of a current attempt tells about it.
+    Tell {
+        which: u8,
+        kind: u8,
+    },
+    /// Somebody tells about an attempt that may be anybody's.
+    Report {
+        worker: u8,
+        which: u8,
+        kind: u8,
+        forged: bool,
+    },
+    Condition(u8, bool),
+    Foreign {
+        worker: u8,
+        which: u8,
+        owner: u8,
+    },
+    Progress {
+        worker: u8,
+        which: u8,
+        phase: u8,
+    },
+}
+
+pub(crate) fn act() -> impl Strategy<Value = Act> {
+    prop_oneof![
+        4 => (0..4_u8, 1..6_u8, -2..3_i8, 0..3_u8)
+            .prop_map(|(definition, count, priority, delay)| Act::Submit { definition, count, priority, delay }),
+        2 => any::<u8>().prop_map(Act::Cancel),
+        1 => any::<u8>().prop_map(Act::Release),
+        4 => (0..2_000_u16).prop_map(Act::Pass),
+        4 => (0..65_000_u16).prop_map(Act::Pass),
+        2 => (0..4_u8, 0..4_u8, 0..3_u8).prop_map(|(worker, slots, backlog)| Act::Connect { worker, slots, backlog }),
+        3 => (0..4_u8, any::<u8>(), any::<bool>(), prop_oneof![3 => Just(0), 1 => 1..60_u8])
+            .prop_map(|(worker, known, silent, strange)| Act::Inventory { worker, known, silent, strange }),
+        1 => (0..4_u8).prop_map(Act::Disconnect),
+        1 => (0..4_u8).prop_map(Act::Mute),
+        1 => (0..4_u8, any::<bool>()).prop_map(|(worker, told)| Act::Restart { worker, told }),
+        1 => (0..4_u8, 0..6_u8).prop_map(|(worker, what)| Act::Operate(worker, what)),
+        4 => (0..4_u8, 0..4_u8, 0..3_u8).prop_map(|(worker, slots, backlog)| Act::Arrive { worker, slots, backlog }),
+        12 => (any::<u8>(), 0..12_u8).prop_map(|(which, kind)| Act::Tell { which, kind }),
+        4 => (0..4_u8, any::<u8>(), 0..12_u8, prop::bool::weighted(0.1))
+            .prop_map(|(worker, which, kind, forged)| Act::Report { worker, which, kind, forged }),
+        1 => (0..4_u8, any::<bool>()).prop_map(|(worker, up)| Act::Condition(worker, up)),
+        1 => (0..4_u8, any::<u8>(), 0..6_u8)
+            .prop_map(|(worker, which, owner)| Act::Foreign { worker, which, owner }),
+        2 => (0..4_u8, any::<u8>(), 0..4_u8)
+            .prop_map(|(worker, which, phase)| Act::Progress { worker, which, phase }),
+    ]
+}
+
+/// A world in which a batch of more than `slice` members is a large one.
+pub(crate) fn world(slice: usize) -> World {
+    let mut world = World::new(3, slice);
+    for number in 0..NAMES.len() {
+        world.define(kind(number));
+    }
+    world
+}
+
+/// What these definitions are called.
+pub(crate) const NAMES: [&str; 4] = ["a", "b", "c", "d"];
+
+/// One of them.
+pub(crate) fn kind(number: usize) -> Definition {
+    let mut it = definition(NAMES[number]);
+    it.retry.max = number as u32;
+    it.retry.exit_codes = if number == 3 { vec![1, 2] } else { Vec::new() };
+    it.loss.limit = [3, 1, 2, 3][number];
+    it.timeout = number.is_multiple_of(2).then_some(Duration::from_secs(20));
+    it.retry.on = [RetryOn::Any, RetryOn::Same, RetryOn::Other, RetryOn::Any][number];
+    it.loss.on_lost = [OnLost::Retry, OnLost::Fail, OnLost::Wait, OnLost::Retry][number];
+    it
+}
+
+pub(crate) fn take(world: &mut World, act: Act) {
+    let name = |worker: u8| format!("w{worker}");
+    match act {
+        Act::Submit { definition, count, priority, delay } => {
+            let new = NewJob { priority: Some(priority), ..delayed(world, delay) };
+            world.submit(NAMES[usize::from(definition)], usize::from(count), new, None, false);
+        }
+        Act::Cancel(job) => {
+            let job = some_job(world, job);
+            world.cancel(job);
+        }
+        Act::Release(job) => {
+            let job = some_job(world, job);
+            world.release(job);
+        }
+        Act::Pass(millis) => world.pass(Duration::from_millis(u64::from(millis))),
+        Act::Connect { worker, slots, backlog } => {
+            world.hello(&name(worker), u32::from(slots), u32::from(backlog), Some(worker + 1));
+        }
+        Act::Inventory { worker, known, silent, strange } => {
+            let mut attempts: Vec<(Token, Phase)> = tokens(world)
+                .into_iter()
+                .enumerate()
+                .filter(|(index, _)| known >> (index % 8) & 1 == 1)
+                .map(|(index, token)| (token, [Phase::Running, Phase::Ended, Phase::Backlog][index % 3]))
+                .collect();
+            let answer =
+                if silent { Availability::Unavailable("down".into()) } else { Availability::Available };
+            if strange > 0 {
+                let stranger = stranger(strange);
+                world.strangers(&name(worker), vec![stranger]);
+                attempts.push((stranger, Phase::Running));
+            }
+            world.inventory(&name(worker), attempts, answer);
+        }
+        Act::Disconnect(worker) => world.disconnect(&name(worker)),
+        Act::Mute(worker) => {
+            if let Some(member) = world.workers.get_mut(&name(worker)) {
+                member.muted = !member.muted;
+            }
+        }
+        Act::Restart { worker, told } => {
+            if told {
+                world.disconnect(&name(worker));
+            }
+            if let Some(member) = world.workers.get_mut(&name(worker)) {
+                member.incarnation += 1;
+                member.process += 1;
+                member.next_report = 1;
+            }
+        }
+        Act::Operate(worker, what) => {
+            let operation = [
+                Operation::Cordon,
+                Operation::Uncordon,
+                Operation::Drain(None),
+                Operation::Drain(Some(Duration::from_secs(15))),
+                Operation::Slots(u32::from(worker)),
+                Operation::Forget,
+            ][usize::from(what)]
+            .clone();
+            world.operate(WorkerId(u64::from(worker)), operation);
+        }
+        Act::Arrive { worker, slots, backlog } => {
+            world.hello(&name(worker), u32::from(slots), u32::from(backlog), Some(worker + 1));
+            world.inventory(&name(worker), Vec::new(), Availability::Available);
+        }
+        Act::Tell { which, kind } => {
+            let held: Vec<_> = world.held.values().cloned().collect();
+            if let Some((token, worker)) = held.get(usize::from(which) % held.len().max(1)) {
+                report(world, worker, *token, which, kind);
+            }
+        }
+        Act::Report { worker, which, kind, forged } => {
+            let known = tokens(world);
+            let Some(mut token) = known.get(usize::from(which) % known.len().max(1)).copied() else { return };
+            if forged {
+                token.nonce.0 ^= 1;
+            }
+            report(world, &name(worker), token, which, kind);
+        }
+        Act::Foreign { worker, which, owner } => {
+            let known = tokens(world);
+            let found = known.iter().skip(usize::from(which) % known.len().max(1)).take(3);
+            let foreign = found.map(|token| Foreign { worker: WorkerId(u64::from(owner)), token: *token });
+            let foreign = foreign.collect();
+            world.foreign(&name(worker), foreign);
+        }
+        Act::Condition(worker, up) => {
+            let answer = if up { Availability::Available } else { Availability::Unavailable("down".into()) };
+            world.condition(&name(worker), answer, false);
+        }
+        Act::Progress { worker, which, phase } => {
+            let known = tokens(world);
+            let phase = [Phase::Backlog, Phase::Pulling { percent: None }, Phase::Starting, Phase::Unknown]
+                [usize::from(phase)];
+            if let Some(token) = known.get(usize::from(which) % known.len().max(1)) {
+                world.progress(&name(worker), *token, phase);
+            }
+        }
+    }
+}
+
+/// A job that waits for an instant, if it is to.
+pub(crate) fn delayed(world: &World, delay: u8) -> NewJob {
+    let run_at = (delay > 0).then(|| world.now.utc + Duration::from_secs(u64::from(delay) * 7));
+    NewJob { run_at, ..NewJob::default() }
+}
+
+fn report(world: &mut World, worker: &str, token: Token, which: u8, kind: u8) {
+    let code = Some(i32::from(which % 3));
+    match kind {
+        0..=2 => world.running_since(worker, token, Duration::from_secs(u64::from(which % 4))),
+        3 => world.success(worker, token),
+        4 => world.failure(worker, token, Outcome::Failed, code, Duration::ZERO),
+        5 => world.failure(worker, token, Outcome::HostFailed, None, Duration::ZERO),
+        6 => world.failure(worker, token, Outcome::Lost, None, Duration::ZERO),
+        7 => {
+            let outcome = Outcome::ALL[usize::from(which) % Outcome::ALL.len()];
+            world.failure(worker, token, outcome, None, Duration::ZERO);
+        }
+        8 => world.released(worker, token, ReleaseCause::Recalled),
+        9 => world.released(worker, token, ReleaseCause::Full),
+        10 => world.released(worker, token, ReleaseCause::RuntimeUnavailable),
+        _ => world.released(worker, token, ReleaseCause::Policy),
+    }
+}
+
+/// An attempt of another life of the database.
+fn stranger(number: u8) -> Token {
+    let number = u64::from(number);
+    Token { job: JobId(number % 7), fence: Fence(number % 11), nonce: STRANGE }
+}
+
+/// No attempt here ever has it.
+pub(crate) const STRANGE: Nonce = Nonce(0);
+
+/// One that a worker has, or any, or one that never was.
+fn some_job(world: &World, which: u8) -> JobId {
+    let held: Vec<JobId> = world.held.keys().copied().collect();
+    match held.get(usize::from(which / 2) % held.len().max(1)) {
+        Some(job) if which.is_multiple_of(2) => *job,
+        _ => JobId(u64::from(which) % 40),
+    }
+}
+
+/// Tokens ever handed out, the youngest ones first.
+fn tokens(world: &World) -> Vec<Token> {
+    world
+        .nonces
+        .iter()
+        .rev()
+        .take(12)
+        .map(|((job, fence), nonce)| Token { job: *job, fence: *fence, nonce: *nonce })
+        .collect()
+}
+
+/// This many cases, or as many as `PROPTEST_CASES` says.
+#[expect(clippy::disallowed_methods, reason = "the fence is around the brain itself")]
+pub(crate) fn cases(usual: u32) -> ProptestConfig {
+    match std::env::var_os("PROPTEST_CASES") {
+        Some(_) => ProptestConfig::default(),
+        None => ProptestConfig::with_cases(usual),
+    }
+}

@@ -1,0 +1,128 @@
+//! Restoring: a backup takes the place of the store in a data directory that no server has.
+//!
+//! Everything is made ready in `restoring` within the data directory, checked there, and moved to its place last. As long as
+//! `restoring` is there no server starts: a restore that was broken off is seen, and done again.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use protocol::Timestamp;
+
+use super::files::{copy, give_to_owner_of, make_private, sync_names};
+use super::{BackupError, LOGS, Manifest, STORE, io};
+use crate::clock;
+use crate::http::view::Time;
+use crate::store::directory::{DataDirectory, RESTORING};
+use crate::store::sqlite::copy::{self as store, Identity};
+
+/// What was done.
+#[derive(Clone, Debug)]
+pub struct Restored {
+    /// Of what.
+    pub manifest: Manifest,
+    /// What the store says of itself now.
+    pub identity: Identity,
+    /// Where the store is that was there before.
+    pub aside: Option<PathBuf>,
+}
+
+/// Puts the backup `from` into the data directory `data`, so that the next start goes on from it. With `replace`, a store that is
+/// there already is moved aside within the directory; nothing of it is deleted.
+///
+/// # Errors
+/// A server has the directory, there is a store in it, the backup is damaged or newer than this build, or the disk says no. If
+/// anything was moved by then, doing it again finishes it.
+pub fn restore(from: &Path, data: &Path, replace: bool) -> Result<Restored, BackupError> {
+    let manifest = Manifest::read(from)?;
+    let directory = DataDirectory::take_for_restore(data)?;
+    let there = what_is_there(data);
+    if !there.is_empty() && !replace {
+        let text = format!(
+            "{} has a store: choose another directory, or move it aside with --replace (nothing of it is deleted)",
+            data.display()
+        );
+        return Err(BackupError::InTheWay(text));
+    }
+    let draft = data.join(RESTORING);
+    let was_broken_off = draft.exists();
+    let now = clock::now().utc;
+    let identity = make_ready(from, &manifest, &draft, now).inspect_err(|_| {
+        if !was_broken_off {
+            // What was there is as it was: it may be started again.
+            let _ = fs::remove_dir_all(&draft);
+        }
+    })?;
+    give_to_owner_of(data, &draft).map_err(io("give away", &draft))?;
+    sync_names(data).map_err(io("sync", data))?;
+    let aside = if there.is_empty() { None } else { Some(move_aside(data, &there, now)?) };
+    move_in(data, &draft)?;
+    drop(directory);
+    Ok(Restored { manifest, identity, aside })
+}
+
+/// The parts of a store.
+const PARTS: [&str; 4] = [STORE, "longshore.db-wal", "longshore.db-shm", LOGS];
+
+fn what_is_there(data: &Path) -> Vec<&'static str> {
+    PARTS.into_iter().filter(|part| data.join(part).symlink_metadata().is_ok()).collect()
+}
+
+/// Copies the backup, proves that it is what it was, and makes it fit to be gone on with.
+fn make_ready(
+    from: &Path,
+    manifest: &Manifest,
+    draft: &Path,
+    now: Timestamp,
+) -> Result<Identity, BackupError> {
+    let logs = draft.join(LOGS);
+    for directory in [draft, &logs] {
+        if directory.exists() {
+            fs::remove_dir_all(directory).map_err(io("remove", directory))?;
+        }
+        make_private(directory).map_err(io("make", directory))?;
+    }
+    for file in &manifest.files {
+        let source = from.join(&file.name);
+        let copied = copy(&file.name, &source, &draft.join(&file.name)).map_err(io("copy", &source))?;
+        if copied != *file {
+            return Err(BackupError::NoBackup(format!(
+                "{} is not what it was when the backup was made: its size or its SHA-256 differs",
+                source.display()
+            )));
+        }
+    }
+    let database = draft.join(STORE);
+    store::examine(&database)?;
+    let Time(made_at) = manifest.made_at;
+    let identity = store::go_on_from(&database, made_at, now)?;
+    for directory in [&logs, draft] {
+        sync_names(directory).map_err(io("sync", directory))?;
+    }
+    Ok(identity)
+}
+
+/// Moves a store into a directory of its own, beside the new one.
+fn move_aside(data: &Path, parts: &[&str], now: Timestamp) -> Result<PathBuf, BackupError> {
+    let name = format!("replaced-{}", Time(now)).replace(':', "-");
+    let aside = data.join(name);
+    make_private(&aside).map_err(io("make", &aside))?;
+    give_to_owner_of(data, &aside).map_err(io("give away", &aside))?;
+    for part in parts {
+        let (from, to) = (data.join(part), aside.join(part));
+        fs::rename(&from, &to).map_err(io("move", &from))?;
+    }
+    for directory in [&aside, data] {
+        sync_names(directory).map_err(io("sync", directory))?;
+    }
+    Ok(aside)
+}
+
+fn move_in(data: &Path, draft: &Path) -> Result<(), BackupError> {
+    for part in [LOGS, STORE] {
+        let from = draft.join(part);
+        fs::rename(&from, data.join(part)).map_err(io("move", &from))?;
+    }
+    sync_names(data).map_err(io("sync", data))?;
+    fs::remove_dir(draft).map_err(io("remove", draft))?;
+    sync_names(data).map_err(io("sync", data))
+}

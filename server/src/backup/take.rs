@@ -1,0 +1,189 @@
+//! Taking a backup. It is made beside its place and moved there when it is whole, so a name never stands for half of one.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{FlockOperation, RenameFlags, flock};
+
+use super::files::{copy, describe, make_private, sync_names};
+use super::{BackupError, FileEntry, LOGS, Manifest, STORE, io};
+use crate::clock;
+use crate::http::view::Time;
+use crate::store::LoadError;
+use crate::store::sqlite::copy as store;
+
+/// Takes a backup of the store in the data directory `data` into the new directory `to`, and reads the copy through. A server may be
+/// at work there. With `force` a backup that is at `to` already is replaced; it stays whole until the new one is.
+///
+/// # Errors
+/// There is no store that this build can read, `to` is taken, or the disk says no; nothing is left behind at `to`.
+pub fn take(data: &Path, to: &Path, force: bool) -> Result<Manifest, BackupError> {
+    let database = data.join(STORE);
+    if !database.exists() {
+        let text = format!("there is no store in {}", data.display());
+        return Err(LoadError::Unusable(text).into());
+    }
+    let place = Place::find(to, force)?;
+    let draft = Draft::begin(place.draft())?;
+    let made_at = Time(clock::now().utc);
+    let copied = draft.path.join(STORE);
+    let identity = store::copy(&database, &copied)?;
+    let mut files = vec![describe(STORE, &copied).map_err(io("read", &copied))?];
+    files.extend(copy_output(&data.join(LOGS), &draft.path.join(LOGS))?);
+    let seen = store::examine(&copied)?;
+    if seen != identity {
+        let text = format!("the copy at {} is not what was copied", copied.display());
+        return Err(LoadError::Unusable(text).into());
+    }
+    let manifest = Manifest::new(made_at, identity, files);
+    manifest.write(&draft.path)?;
+    draft.finish(&place)?;
+    Ok(manifest)
+}
+
+/// Where a backup is to be.
+struct Place {
+    parent: PathBuf,
+    name: String,
+    /// Whether there is one, which is to be replaced.
+    is_taken: bool,
+}
+
+impl Place {
+    fn find(to: &Path, force: bool) -> Result<Self, BackupError> {
+        let name = to.file_name().and_then(|name| name.to_str());
+        let Some(name) = name.map(str::to_owned) else {
+            let text = format!("{} has no name for a backup: name a new directory", to.display());
+            return Err(BackupError::InTheWay(text));
+        };
+        let parent = to.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        fs::create_dir_all(parent).map_err(io("make", parent))?;
+        let is_taken = to.symlink_metadata().is_ok();
+        if is_taken && Manifest::read(to).is_err() {
+            let text = format!("{} exists and is no backup: name a new directory", to.display());
+            return Err(BackupError::InTheWay(text));
+        }
+        if is_taken && !force {
+            let text = format!(
+                "{} has a backup already: name a new directory, or replace it with --force",
+                to.display()
+            );
+            return Err(BackupError::InTheWay(text));
+        }
+        Ok(Self { parent: parent.to_owned(), name, is_taken })
+    }
+
+    fn path(&self) -> PathBuf {
+        self.parent.join(&self.name)
+    }
+
+    fn draft(&self) -> PathBuf {
+        self.parent.join(format!("{}.unfinished", self.name))
+    }
+}
+
+/// A backup in the making; gone again if it is not finished.
+struct Draft {
+    path: PathBuf,
+    mark: PathBuf,
+    // Held, not read: tells an unfinished backup that somebody works at from one that nobody will finish.
+    _lock: File,
+}
+
+/// In every draft.
+const MARK: &str = "unfinished";
+
+impl Draft {
+    fn begin(path: PathBuf) -> Result<Self, BackupError> {
+        let mark = path.join(MARK);
+        if path.exists() {
+            Self::clear(&path, &mark)?;
+        }
+        make_private(&path).map_err(io("make", &path))?;
+        let lock = File::create_new(&mark).map_err(io("make", &mark))?;
+        flock(&lock, FlockOperation::NonBlockingLockExclusive)
+            .map_err(|error| io("lock", &mark)(error.into()))?;
+        Ok(Self { path, mark, _lock: lock })
+    }
+
+    /// Removes what another backup left behind when it was ended: a draft, or a backup that has been replaced.
+    fn clear(path: &Path, mark: &Path) -> Result<(), BackupError> {
+        let lock = File::open(mark).ok();
+        if lock.is_none() && Manifest::read(path).is_err() {
+            let text = format!("{} is in the way, and is no unfinished backup: move it away", path.display());
+            return Err(BackupError::InTheWay(text));
+        }
+        if lock.is_some_and(|lock| flock(&lock, FlockOperation::NonBlockingLockExclusive).is_err()) {
+            let text = format!("another backup is being made at {}: wait for it", path.display());
+            return Err(BackupError::InTheWay(text));
+        }
+        fs::remove_dir_all(path).map_err(io("remove", path))
+    }
+
+    fn finish(self, place: &Place) -> Result<(), BackupError> {
+        let (path, to) = (&self.path, place.path());
+        fs::remove_file(&self.mark).map_err(io("remove", &self.mark))?;
+        sync_names(path).map_err(io("sync", path))?;
+        if place.is_taken {
+            // One step: at no moment is there no backup.
+            let here = rustix::fs::CWD;
+            rustix::fs::renameat_with(here, path, here, &to, RenameFlags::EXCHANGE)
+                .map_err(|error| io("replace", &to)(error.into()))?;
+        } else {
+            fs::rename(path, &to).map_err(io("make", &to))?;
+        }
+        sync_names(&place.parent).map_err(io("sync", &place.parent))
+        // What was replaced now has the draft's name, and goes with it.
+    }
+}
+
+impl Drop for Draft {
+    fn drop(&mut self) {
+        // Usually it has been moved to its place by now.
+        let _ = fs::remove_dir_all(&self.path);
+    }
+}
+
+/// Copies all segments that there are now, the oldest first.
+fn copy_output(from: &Path, to: &Path) -> Result<Vec<FileEntry>, BackupError> {
+    make_private(to).map_err(io("make", to))?;
+    let mut names = segments(from).map_err(io("list", from))?;
+    names.sort_unstable();
+    let last = names.last().cloned();
+    let mut copied = Vec::new();
+    for segment in names {
+        copied.extend(copy_if_there(from, to, &format!("{segment}.seg"))?);
+        // The last one may just have been sealed, but is copied as it is at this moment: its index would say too much.
+        if Some(&segment) != last.as_ref() {
+            copied.extend(copy_if_there(from, to, &format!("{segment}.idx"))?);
+        }
+    }
+    sync_names(to).map_err(io("sync", to))?;
+    Ok(copied)
+}
+
+/// A segment may be deleted at any time, and an index may be missing: it is made again from its segment.
+fn copy_if_there(from: &Path, to: &Path, name: &str) -> Result<Option<FileEntry>, BackupError> {
+    let (source, target) = (from.join(name), to.join(name));
+    if !source.exists() {
+        return Ok(None);
+    }
+    match copy(&format!("{LOGS}/{name}"), &source, &target) {
+        Ok(entry) => Ok(Some(entry)),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound && !source.exists() => Ok(None),
+        Err(error) => Err(io("copy", &source)(error)),
+    }
+}
+
+fn segments(directory: &Path) -> std::io::Result<Vec<String>> {
+    let mut names = Vec::new();
+    let entries = match fs::read_dir(directory) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(names),
+        entries => entries?,
+    };
+    for entry in entries {
+        let name = entry?.file_name();
+        names.extend(name.to_str().and_then(|name| name.strip_suffix(".seg")).map(str::to_owned));
+    }
+    Ok(names)
+}

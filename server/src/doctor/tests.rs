@@ -1,0 +1,143 @@
+//! Directories with one thing wrong each.
+
+use std::fs;
+use std::os::unix::fs::{FileExt, PermissionsExt};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use protocol::report::{Chunk, ChunkData, Stream};
+use protocol::{Fence, JobId, Nonce, Token};
+use rusqlite::Connection;
+use tempfile::TempDir;
+
+use super::*;
+use crate::logs::{Limits, Logs};
+use crate::store::directory::DataDirectory;
+use crate::store::{Store, sqlite};
+
+/// A store with a few segments of output.
+struct Patient(TempDir);
+
+impl Patient {
+    async fn new() -> Self {
+        let patient = Self(tempfile::tempdir().unwrap());
+        let directory = Arc::new(DataDirectory::take(&patient.data()).unwrap());
+        let (mut store, _archive) = sqlite::open(&directory).unwrap();
+        store.load(&mut |_| {}).unwrap();
+        let logs = Logs::open(&directory.logs(), Limits { segment_bytes: 100, ..Limits::default() }).unwrap();
+        for number in 1..=4 {
+            let token = Token { job: JobId(number), fence: Fence(number), nonce: Nonce(1) };
+            let data = ChunkData::Bytes(vec![b'x'; 200]);
+            logs.append(vec![Chunk { token, stream: Stream::Stdout, offset: 0, data }]).await.unwrap();
+        }
+        patient
+    }
+
+    fn data(&self) -> PathBuf {
+        self.0.path().join("data")
+    }
+
+    fn shell(&self) -> Connection {
+        Connection::open(self.data().join("longshore.db")).unwrap()
+    }
+
+    /// What is not well: what it is about, and what was seen. The disk of whoever runs this may be as full as it likes.
+    fn complaints(&self, deep: bool) -> Vec<(&'static str, Verdict, String)> {
+        let findings = examine(&self.data(), deep);
+        for finding in &findings {
+            assert_eq!(finding.verdict == Verdict::Ok, finding.next.is_empty(), "a next step: {finding:?}");
+        }
+        let wrong = findings.into_iter().filter(|it| it.verdict != Verdict::Ok && it.what != "room");
+        wrong.map(|it| (it.what, it.verdict, it.text)).collect()
+    }
+
+    fn complaint(&self, deep: bool) -> (&'static str, Verdict, String) {
+        let mut complaints = self.complaints(deep);
+        assert_eq!(complaints.len(), 1, "{complaints:?}");
+        complaints.remove(0)
+    }
+}
+
+#[tokio::test]
+async fn a_directory_that_is_well_has_no_complaints_whether_or_not_a_server_has_it() {
+    let patient = Patient::new().await;
+    assert_eq!(patient.complaints(true), []);
+    let directory = Arc::new(DataDirectory::take(&patient.data()).unwrap());
+    let _store = sqlite::open(&directory).unwrap();
+    assert_eq!(patient.complaints(true), []);
+    let lock = examine(&patient.data(), false).into_iter().find(|it| it.what == "lock").unwrap();
+    assert_eq!(lock.text, format!("a server has it: pid {}", std::process::id()));
+}
+
+#[tokio::test]
+async fn a_place_that_is_no_good_is_told_and_nothing_in_it_is_looked_at() {
+    let patient = Patient::new().await;
+    let missing = examine(&patient.0.path().join("elsewhere"), false);
+    assert_eq!((missing.len(), missing[0].verdict), (1, Verdict::Fail));
+    fs::create_dir(patient.data().join("restoring")).unwrap();
+    let (what, verdict, _) = patient.complaint(false);
+    assert_eq!((what, verdict), ("restore", Verdict::Fail));
+}
+
+#[tokio::test]
+async fn whoever_may_look_in_is_told() {
+    let patient = Patient::new().await;
+    fs::set_permissions(patient.data(), fs::Permissions::from_mode(0o755)).unwrap();
+    let (what, verdict, text) = patient.complaint(false);
+    assert_eq!((what, verdict), ("directory", Verdict::Warn));
+    assert!(text.contains("mode 0755"), "{text}");
+}
+
+#[tokio::test]
+async fn a_store_that_is_newer_foreign_or_damaged_is_named() {
+    let patient = Patient::new().await;
+    patient.shell().pragma_update(None, "user_version", 999).unwrap();
+    let (what, verdict, text) = patient.complaint(false);
+    assert_eq!((what, verdict), ("store", Verdict::Fail));
+    assert!(text.contains("written by a newer Longshore"), "{text}");
+
+    let patient = Patient::new().await;
+    patient.shell().pragma_update(None, "application_id", 7).unwrap();
+    assert!(patient.complaint(false).2.contains("not a Longshore store"));
+
+    let patient = Patient::new().await;
+    let file = fs::File::options().write(true).open(patient.data().join("longshore.db")).unwrap();
+    let pages = file.metadata().unwrap().len() / 4_096;
+    for page in 2..pages {
+        file.write_all_at(&[0xFF; 16], page * 4_096).unwrap();
+    }
+    let (what, verdict, text) = patient.complaint(false);
+    assert_eq!((what, verdict), ("store", Verdict::Fail));
+    assert!(text.contains("damaged"), "{text}");
+}
+
+#[tokio::test]
+async fn rows_that_contradict_each_other_are_counted() {
+    let patient = Patient::new().await;
+    patient
+        .shell()
+        .execute_batch(
+            "INSERT INTO definitions VALUES (1, zeroblob(16), 'resize', '{}');
+             INSERT INTO jobs (id, definition, state, priority, created_at, due_at) VALUES (5, 1, 2, 0, 0, 0), (6, 2, 2, 0, 0, 0)",
+        )
+        .unwrap();
+    let (what, verdict, text) = patient.complaint(false);
+    assert_eq!((what, verdict), ("rows", Verdict::Fail));
+    assert_eq!(text, "2 jobs with a number that was never given; 1 jobs without their definition");
+}
+
+#[tokio::test]
+async fn output_without_an_index_and_output_that_is_damaged_is_told() {
+    let patient = Patient::new().await;
+    let segment = |name: &str| patient.data().join("logs").join(name);
+    fs::remove_file(segment("0000000002.idx")).unwrap();
+    let (what, verdict, text) = patient.complaint(false);
+    assert_eq!((what, verdict), ("output", Verdict::Warn));
+    assert!(text.ends_with("without an index: [2]"), "{text}");
+    let file = fs::File::options().write(true).open(segment("0000000003.seg")).unwrap();
+    file.write_all_at(b"?", 100).unwrap();
+    assert_eq!(patient.complaint(false).1, Verdict::Warn, "it is not read");
+    let (_, verdict, text) = patient.complaint(true);
+    assert_eq!(verdict, Verdict::Fail);
+    assert!(text.ends_with("damaged: [3]"), "{text}");
+}

@@ -1,0 +1,88 @@
+//! Doors for `fuzz/`: what reads the bodies of strangers, without a server around it. Each panics where something is found that must
+//! not be.
+
+use std::path::Path;
+use std::sync::LazyLock;
+
+use scheduler::input::NewJob;
+
+use super::batch;
+use super::body::Form;
+use super::problem::Problem;
+use super::wanted;
+use crate::catalogue::Definitions;
+use crate::config::jobs_file;
+
+/// The body of `POST /api/jobs/{name}`.
+pub fn one(text: &[u8]) {
+    match wanted::read_one(text) {
+        Ok(job) => {
+            let is_blank = text.iter().all(u8::is_ascii_whitespace);
+            let other: Result<serde_json::Value, _> = serde_json::from_slice(text);
+            assert!(is_blank || other.is_ok_and(|value| value.is_object()), "another reader sees no object");
+            fits(&job);
+        }
+        Err(problem) => is_shown(&problem),
+    }
+}
+
+/// The body of `POST /api/jobs`, a JSON value per line. As an array it must mean the same.
+pub fn lines(text: &[u8]) {
+    match batch::read_many(text, Form::Lines, &DEFINITIONS) {
+        Ok(jobs) => {
+            jobs.iter().for_each(fits);
+            let entries =
+                text.split(|byte| *byte == b'\n').filter(|line| !line.iter().all(u8::is_ascii_whitespace));
+            let array = [b"[", &*entries.collect::<Vec<_>>().join(&b','), b"]"].concat();
+            let again = batch::read_many(&array, Form::Json, &DEFINITIONS).map_err(|problem| problem.code());
+            assert_eq!(format!("{again:?}"), format!("Ok({jobs:?})"));
+        }
+        Err(problem) => is_shown(&problem),
+    }
+}
+
+/// The body of `POST /api/jobs`, an array.
+pub fn array(text: &[u8]) {
+    match batch::read_many(text, Form::Json, &DEFINITIONS) {
+        Ok(jobs) => jobs.iter().for_each(fits),
+        Err(problem) => is_shown(&problem),
+    }
+}
+
+/// What is accepted can be sent to a worker.
+fn fits(job: &NewJob) {
+    let body = job.details.as_ref().map(|details| &details.body);
+    assert!(body.is_none_or(|body| protocol::wire::body_fits(body).is_ok()));
+}
+
+/// What is refused is the client's mistake, and said in a few words.
+fn is_shown(problem: &Problem) {
+    assert!(problem.code().status().is_client_error(), "{problem:?}");
+    let shown = format!("{problem:?}");
+    assert!(shown.len() < SHOWN_BYTES_MAX, "{} bytes are said about a body", shown.len());
+}
+
+static DEFINITIONS: LazyLock<Definitions> = LazyLock::new(|| {
+    let file = "[{name: a, image: busybox}, {name: b, image: busybox, enabled: false}]";
+    let loaded = jobs_file::parse(file, Path::new("jobs.yaml"), &std::iter::empty().collect());
+    Definitions::new(loaded.expect("two definitions").definitions)
+});
+
+/// Fifty faults, each with what was given, shortened, and a hint.
+const SHOWN_BYTES_MAX: usize = 64 << 10;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_seed_is_answered() {
+        let seeds = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fuzz/seeds/http_bodies");
+        for seed in std::fs::read_dir(seeds).unwrap() {
+            let seed = std::fs::read(seed.unwrap().path()).unwrap();
+            for door in [one, lines, array] {
+                door(&seed[1..]);
+            }
+        }
+    }
+}

@@ -1,0 +1,76 @@
+//! What a row must have been before a change of it.
+
+use protocol::{JobId, Token};
+use scheduler::job::State;
+use scheduler::step::{Change, Ended};
+
+/// What a row must be for a write to be right.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::store) enum Expected {
+    /// Nothing: the job is new.
+    Absent,
+    /// Scheduled.
+    Scheduled,
+    /// Queued.
+    Queued,
+    /// Held back.
+    Quarantined,
+    /// Without a current attempt: scheduled, queued or quarantined.
+    Idle,
+    /// Assigned to this attempt, whose container has not started.
+    Unstarted(Token),
+    /// Assigned to this attempt, or running it.
+    Held(Token),
+}
+
+impl Expected {
+    /// Whether a row in this state, with this current attempt, is as expected.
+    pub(in crate::store) fn accepts(self, state: State, current: Option<Token>) -> bool {
+        match self {
+            Self::Absent => false,
+            Self::Scheduled => state == State::Scheduled,
+            Self::Queued => state == State::Queued,
+            Self::Quarantined => state == State::Quarantined,
+            Self::Idle => matches!(state, State::Scheduled | State::Queued | State::Quarantined),
+            Self::Unstarted(token) => state == State::Assigned && current == Some(token),
+            Self::Held(token) => matches!(state, State::Assigned | State::Running) && current == Some(token),
+        }
+    }
+}
+
+impl std::fmt::Display for Expected {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Absent => f.write_str("no such job"),
+            Self::Scheduled => f.write_str("scheduled"),
+            Self::Queued => f.write_str("queued"),
+            Self::Quarantined => f.write_str("quarantined"),
+            Self::Idle => f.write_str("no current attempt"),
+            Self::Unstarted(token) => write!(f, "assigned to {token}"),
+            Self::Held(token) => write!(f, "assigned to or running {token}"),
+        }
+    }
+}
+
+/// The job that a change is about, and what its row must be before; nothing if the change is not about a row of a job.
+pub(in crate::store) fn expectation(change: &Change) -> Option<(JobId, Expected)> {
+    Some(match change {
+        Change::Added(added) => (added.job, Expected::Absent),
+        Change::Assigned(assigned) => (assigned.token.job, Expected::Queued),
+        Change::Started { token, .. } => (token.job, Expected::Unstarted(*token)),
+        Change::Stopping { token, .. } => (token.job, Expected::Held(*token)),
+        Change::Waiting { job, closed, .. } => (*job, Expected::Held(closed.token)),
+        Change::Due { job } => (*job, Expected::Scheduled),
+        Change::Freed { job } => (*job, Expected::Quarantined),
+        Change::Ended(Ended { job, closed: Some(closed), .. }) => (*job, Expected::Held(closed.token)),
+        Change::Ended(Ended { job, closed: None, .. }) => (*job, Expected::Idle),
+        Change::Confirmed { .. }
+        | Change::Noted { .. }
+        | Change::Keyed { .. }
+        | Change::Skipped { .. }
+        | Change::Forming { .. }
+        | Change::Formed { .. }
+        | Change::Worker(_)
+        | Change::WorkerForgotten(_) => return None,
+    })
+}

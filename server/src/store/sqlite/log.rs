@@ -1,0 +1,178 @@
+//! The way of the log (SQLite's WAL) back into the file, such that commits hardly notice and the log cannot grow for ever.
+//!
+//! ```text
+//! log:  |=== moved and synced ===|~~~ being moved, by the thread beside ~~~|+++ appended meanwhile +++|
+//! ```
+//! While commits go on the thread moves the log a step at a time ([`WriteBack`]). Only a writer can begin the log anew, and only at a
+//! moment when all of it is in the file. So when the log is long and little of it is left to move, the writer's own thread moves that
+//! rest between two commits. An idle store moves everything and gives the log's space back.
+//!
+//! Two things could make the log grow without end, and past a second bound both are met. A disk that is slower than the commits: the
+//! writer waits for it. Readers that come and go without a pause: new ones wait until the log was begun anew. Only a reader that we
+//! have no hold on, such as a backup under way, makes it longer, until it is done.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use rusqlite::Connection;
+
+use super::archive::Pool;
+use super::faults;
+use super::write_back::WriteBack;
+use crate::store::CommitError;
+
+/// How long the log may become, in pages of 4 KiB.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Bounds {
+    /// This many more are worth moving while commits go on.
+    pub(super) step: i64,
+    /// From this many on the log is begun anew as soon as no more than `rest` of it is left to move.
+    pub(super) long: i64,
+    /// So many are moved between two commits: some milliseconds.
+    pub(super) rest: i64,
+    /// From this many on commits and reads wait. A log that was longer is cut to this when it is begun anew.
+    pub(super) most: i64,
+}
+
+impl Default for Bounds {
+    fn default() -> Self {
+        // 16 MiB, 64 MiB (DESIGN.md section 4), 4 MiB and 256 MiB.
+        Self { step: 4_096, long: 16_384, rest: 1_024, most: 65_536 }
+    }
+}
+
+/// Watches over the log.
+#[derive(Debug)]
+pub(super) struct LogKeeper {
+    pub(super) bounds: Bounds,
+    beside: WriteBack,
+    readers: Arc<Pool>,
+    /// How many pages the log had when the thread was last asked to move it.
+    asked_at: i64,
+    /// Readers were in the way of beginning anew: not tried again before the log has this many pages.
+    not_before: i64,
+}
+
+impl LogKeeper {
+    pub(super) fn new(beside: WriteBack, readers: Arc<Pool>) -> Self {
+        Self { bounds: Bounds::default(), beside, readers, asked_at: 0, not_before: 0 }
+    }
+
+    /// After a commit.
+    ///
+    /// # Errors
+    /// The disk failed while the log was moved. The commit itself is done.
+    pub(super) fn committed(&mut self, connection: &Connection) -> Result<(), CommitError> {
+        let Bounds { step, long, rest, most } = self.bounds;
+        let is_at_rest = self.beside.is_at_rest()?;
+        let log = Log::of(connection, "NOOP").map_err(faults::of_commit)?;
+        if log.pages >= most && log.pages >= self.not_before {
+            return self.insist(connection, log, is_at_rest);
+        }
+        if log.pages >= long && log.left() <= rest {
+            return if is_at_rest { self.begin_anew(connection, log) } else { Ok(()) };
+        }
+        if log.left() >= step || log.pages >= long {
+            self.ask(log);
+        }
+        Ok(())
+    }
+
+    /// Nothing waits to be committed. Returns whether all of the log is in the file by now.
+    ///
+    /// # Errors
+    /// The disk failed while the log was moved.
+    pub(super) fn idle(&mut self, connection: &Connection) -> Result<bool, CommitError> {
+        if !self.beside.is_at_rest()? {
+            return Ok(false);
+        }
+        let log = Log::of(connection, "NOOP").map_err(faults::of_commit)?;
+        if log.left() > self.bounds.rest {
+            self.ask(log);
+            return Ok(false);
+        }
+        self.readers.open_again();
+        begin_anew(connection, "TRUNCATE", READERS_PATIENCE).map_err(faults::of_commit)
+    }
+
+    /// Waits until nothing is being moved.
+    ///
+    /// # Errors
+    /// The disk failed while the log was moved.
+    pub(super) fn rest(&mut self) -> Result<(), CommitError> {
+        self.beside.rest()
+    }
+
+    fn ask(&mut self, log: Log) {
+        if self.beside.ask() {
+            self.asked_at = log.pages;
+        }
+    }
+
+    /// The log is longer than it may be: commits wait for the disk, and new reads for the old ones. What a backup has kept from being
+    /// moved may be much: it is moved beside the commits, as long as those do not add as much again.
+    fn insist(&mut self, connection: &Connection, log: Log, is_at_rest: bool) -> Result<(), CommitError> {
+        let most = self.bounds.most;
+        self.ask(log);
+        if (is_at_rest && log.left() > most) || (!is_at_rest && log.pages < self.asked_at + most) {
+            return Ok(());
+        }
+        self.readers.hold();
+        self.beside.rest()?;
+        self.begin_anew(connection, log)?;
+        if self.not_before > 0 && self.readers.are_gone() {
+            let bytes = log.pages * 4_096;
+            tracing::warn!(bytes, "somebody else reads the store, a backup perhaps: its log grows meanwhile");
+            self.readers.open_again();
+            self.not_before = log.pages + self.bounds.long;
+        }
+        Ok(())
+    }
+
+    fn begin_anew(&mut self, connection: &Connection, log: Log) -> Result<(), CommitError> {
+        if log.pages < self.not_before {
+            return Ok(());
+        }
+        if begin_anew(connection, "RESTART", READERS_PATIENCE).map_err(faults::of_commit)? {
+            self.not_before = 0;
+            self.readers.open_again();
+        } else {
+            self.not_before = log.pages + self.bounds.rest;
+        }
+        Ok(())
+    }
+}
+
+/// How much is in the log, and how much of that is in the file as well.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Log {
+    pub(super) pages: i64,
+    pub(super) moved_pages: i64,
+    /// Whether the kind of checkpoint that was asked for could be done.
+    is_done: bool,
+}
+
+impl Log {
+    const fn left(self) -> i64 {
+        self.pages - self.moved_pages
+    }
+
+    /// After a checkpoint of this kind (`NOOP` moves nothing).
+    pub(super) fn of(connection: &Connection, kind: &str) -> rusqlite::Result<Self> {
+        connection.prepare_cached(&format!("PRAGMA wal_checkpoint({kind})"))?.query_row([], |row| {
+            Ok(Self { is_done: row.get::<_, i64>(0)? == 0, pages: row.get(1)?, moved_pages: row.get(2)? })
+        })
+    }
+}
+
+/// Moves all of the log and waits for the readers that need it, so that the next commit begins it anew. Readers of the file itself
+/// are not in the way. Whether that was done in time.
+pub(super) fn begin_anew(connection: &Connection, kind: &str, patience: Duration) -> rusqlite::Result<bool> {
+    connection.busy_timeout(patience)?;
+    let log = Log::of(connection, kind);
+    connection.busy_timeout(super::WRITER_PATIENCE)?;
+    Ok(log?.is_done)
+}
+
+/// How long commits wait for readers that are in the way. Most are done within a millisecond; for the others there is another time.
+const READERS_PATIENCE: Duration = Duration::from_millis(5);

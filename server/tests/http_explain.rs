@@ -1,0 +1,125 @@
+//! Why a job is not running, over HTTP.
+
+mod http_support;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use http_support::Server;
+use http_support::facts::{attempt, snapshot};
+use protocol::report::Availability;
+use protocol::{AttemptNo, Revision, RuntimeKind, WorkerId};
+use scheduler::exclusion::Excluded;
+use scheduler::explain::{Explanation, Obstacle, Verdict, WorkerVerdict};
+use scheduler::job::State;
+use scheduler::step::PendingReason;
+use serde_json::{Value, json};
+
+fn worker(id: u64, name: &str, verdict: Verdict) -> WorkerVerdict {
+    WorkerVerdict { worker: WorkerId(id), name: name.into(), verdict }
+}
+
+fn explanation(state: State, pending: Option<PendingReason>, workers: Vec<WorkerVerdict>) -> Explanation {
+    Explanation { state, pending, runtime: RuntimeKind::Docker, workers }
+}
+
+#[tokio::test]
+async fn each_worker_says_what_keeps_it_from_taking_a_waiting_job() {
+    let server = Server::start().await;
+    server.post("/api/jobs/resize", "").await;
+    let until = longshore_server::clock::now().up + Duration::from_secs(90);
+    let excluded = [
+        Obstacle::Excluded(Excluded::Revision(Revision(1)), Some(until)),
+        Obstacle::Excluded(Excluded::Revision(Revision(1)), None),
+    ];
+    let unable = |obstacles: &[Obstacle]| Verdict::Unable(obstacles.to_vec());
+    let told = explanation(
+        State::Queued,
+        Some(PendingReason::Busy),
+        vec![
+            worker(1, "w1", unable(&[Obstacle::RuntimeUnavailable, Obstacle::Busy])),
+            worker(2, "w2", unable(&[Obstacle::PinnedElsewhere(WorkerId(1)), Obstacle::Offline])),
+            worker(3, "", unable(&excluded)),
+            worker(4, "w4", Verdict::Able),
+            worker(5, "w5", Verdict::LastResort),
+        ],
+    );
+    server.stand.world().explanation = Some(told);
+    let mut facts = snapshot();
+    facts.workers[0].runtimes =
+        vec![(RuntimeKind::Docker, Availability::Unavailable("no such socket".to_owned()))];
+    server.snapshot.send_replace(Arc::new(facts));
+
+    let why = server.get("/api/jobs/1/explain").await.json();
+    assert_eq!((&why["id"], &why["name"], &why["state"]), (&json!(1), &json!("resize"), &json!("queued")));
+    assert_eq!(why["reason"]["code"], "busy");
+    assert_eq!(
+        why["workers"][0],
+        json!({ "worker": { "id": 1, "name": "w1" }, "verdict": "unable",
+            "text": "its runtime docker does not work: no such socket; its slots (4) and its backlog (4) are taken",
+            "obstacles": [
+                { "code": "runtime_unavailable", "text": "its runtime docker does not work: no such socket" },
+                { "code": "busy", "text": "its slots (4) and its backlog (4) are taken" },
+            ] })
+    );
+    let codes: Vec<&Value> =
+        why["workers"][1]["obstacles"].as_array().unwrap().iter().map(|it| &it["code"]).collect();
+    assert_eq!(codes, ["pinned_elsewhere", "offline"]);
+    let excluded = &why["workers"][2]["obstacles"];
+    let end = excluded[0]["until"].as_str().unwrap();
+    assert!(excluded[0]["text"].as_str().unwrap().ends_with(&format!("until {end}")), "{excluded}");
+    assert!(excluded[1]["text"].as_str().unwrap().ends_with("until it connects anew"), "{excluded}");
+    assert_eq!(excluded[1].get("until"), None);
+    let verdicts: Vec<&Value> = why["workers"].as_array().unwrap().iter().map(|it| &it["verdict"]).collect();
+    assert_eq!(verdicts, ["unable", "unable", "unable", "able", "last_resort"]);
+}
+
+#[tokio::test]
+async fn a_job_that_does_not_wait_in_line_has_a_reason_of_its_own() {
+    let server = Server::start().await;
+    for _ in 0..2 {
+        server.post("/api/jobs/resize", "").await;
+    }
+    server.stand.world().start(1);
+    server.stand.world().explanation =
+        Some(explanation(State::Running, None, vec![worker(1, "w1", Verdict::HasIt)]));
+    let held = server.get("/api/jobs/1/explain").await.json();
+    assert_eq!(held["reason"], json!({ "code": "running", "text": "it is running on w1, as its attempt 1" }));
+    assert_eq!(held["workers"][0]["verdict"], "has_it");
+
+    server.stand.world().record(2).row.state = State::Quarantined;
+    server.stand.world().explanation =
+        Some(explanation(State::Quarantined, Some(PendingReason::Quarantined), Vec::new()));
+    assert_eq!(server.get("/api/jobs/2/explain").await.json()["reason"]["code"], "quarantined");
+
+    server.stand.world().end(1, State::Failed, 3);
+    let ended = server.get("/api/jobs/1/explain").await.json();
+    assert_eq!(ended["reason"], json!({ "code": "ended", "text": "it has ended: failed, exit code 3" }));
+    assert_eq!(ended["workers"], json!([]), "whatever the scheduler had said: nobody will take it any more");
+    server.get("/api/jobs/9/explain").await.is_problem(404, "job_not_found");
+    server.get("/api/jobs/1/explain?x=1").await.is_problem(400, "invalid_query");
+    server.post("/api/jobs/1/explain", "").await.is_problem(405, "method_not_allowed");
+}
+
+#[tokio::test]
+async fn a_job_that_is_pinned_to_a_worker_that_is_away_says_so() {
+    let server = Server::start().await;
+    for _ in 0..2 {
+        server.post("/api/jobs/resize", "").await;
+    }
+    {
+        let mut world = server.stand.world();
+        for (job, holder) in [(1, 1), (2, 2)] {
+            let row = &mut world.record(job).row;
+            row.attempts = AttemptNo(1);
+            row.attempt = Some(attempt(1, 100 + job));
+            let last = row.attempt.as_mut().unwrap();
+            (last.worker, last.ended_at) = (WorkerId(holder), Some(protocol::Timestamp(2_000)));
+        }
+    }
+    let reason = async |job: u64| {
+        server.get(&format!("/api/jobs/{job}")).await.json()["pending_reason"]["code"].clone()
+    };
+    assert_eq!(reason(1).await, "busy", "nobody is pinned to worker 1");
+    assert_eq!(reason(2).await, "pinned_worker_away");
+}

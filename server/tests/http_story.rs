@@ -1,0 +1,159 @@
+//! The whole story of a job, as `GET /api/jobs/{id}` tells it: each attempt, why it ended, who asked for what, what was not believed,
+//! and what is waited for.
+
+#![allow(clippy::unwrap_used, reason = "an answer that lacks what is asked for is a failed test")]
+
+mod http_support;
+
+use std::sync::Arc;
+
+use http_support::Server;
+use http_support::facts::{attempt, snapshot};
+use longshore_server::store::AttemptRow;
+use protocol::report::{Outcome, ReleaseCause};
+use protocol::{AttemptNo, Fence, JobId, Nonce, Timestamp, Token, WorkerId};
+use scheduler::job::State;
+use scheduler::snapshot::WorkerState;
+use scheduler::step::Note;
+
+fn ended(number: u32, at: i64, outcome: Outcome, exit_code: Option<i32>, message: &str) -> AttemptRow {
+    AttemptRow {
+        assigned_at: Timestamp(at),
+        started_at: exit_code.map(|_| Timestamp(at + 100)),
+        ended_at: Some(Timestamp(at + 500)),
+        outcome: Some(outcome),
+        exit_code,
+        message: message.into(),
+        ..attempt(number, u64::from(number) + 40)
+    }
+}
+
+/// Time within the story, event, attempt and words, a line each.
+fn told(job: &serde_json::Value) -> Vec<String> {
+    let events = job["timeline"].as_array().unwrap();
+    let line = |event: &serde_json::Value| {
+        let at = event["at"].as_str().unwrap();
+        let of = event["attempt"].as_u64().map(|number| format!(" {number}")).unwrap_or_default();
+        let worker = event["worker"]["name"].as_str().map(|name| format!(" on {name}")).unwrap_or_default();
+        let text = event["text"].as_str().map(|text| format!(": {text}")).unwrap_or_default();
+        format!("{} {}{of}{worker}{text}", &at[17..23], event["event"].as_str().unwrap())
+    };
+    events.iter().map(line).collect()
+}
+
+#[tokio::test]
+async fn every_attempt_is_told_with_why_it_ended_and_every_wish_with_who_had_it() {
+    let server = Server::start().await;
+    server.post("/api/jobs/resize", "").await;
+    {
+        let mut world = server.stand.world();
+        let record = world.record(1);
+        let docker = "3622b2f476fe540b2e1d41a1de2db7dd0fb62220c470a718300c066be94f87f4";
+        record.past = vec![
+            AttemptRow {
+                container: docker.into(),
+                ..ended(1, 2_000, Outcome::TimedOut, Some(143), "stopped because it ran for too long")
+            },
+            AttemptRow {
+                released: Some(ReleaseCause::Policy),
+                ..ended(2, 3_000, Outcome::Released, None, "this worker allows no image `resize:1`")
+            },
+            AttemptRow {
+                container: "pid 7".into(),
+                ..ended(3, 4_000, Outcome::Lost, Some(0), "its worker has not been heard of")
+            },
+            ended(4, 5_000, Outcome::PullFailed, None, "manifest unknown"),
+        ];
+        record.row.attempts = AttemptNo(5);
+        record.row.attempt = Some(AttemptRow {
+            container: "pid 8".into(),
+            ..ended(5, 6_000, Outcome::Cancelled, Some(143), "cancelled; it ended with exit code 143")
+        });
+        record.row.retry_of = Some(JobId(9));
+        let token = Token { job: JobId(1), fence: Fence(43), nonce: Nonce(7) };
+        let worker = WorkerId(1);
+        record.notes = vec![
+            (Timestamp(4_300), Note::Unreachable { token, worker }),
+            (Timestamp(5_000), Note::Freed { by: "ann".into() }),
+            (Timestamp(5_600), Note::LateReport { token, worker, said: "oom_killed".into() }),
+            (Timestamp(6_000), Note::CancelRequested { by: "bob".into() }),
+        ];
+        world.end(1, State::Cancelled, 0);
+        let record = world.record(1);
+        record.row.reason = "cancelled".into();
+        let attempt = record.row.attempt.as_mut().unwrap();
+        (attempt.ended_at, attempt.outcome, attempt.exit_code) =
+            (Some(Timestamp(6_500)), Some(Outcome::Cancelled), Some(143));
+    }
+    let job = server.get("/api/jobs/1").await.json();
+    let expected = [
+        "01.000 accepted: tries job 9 again",
+        "02.000 assigned 1 on w1",
+        "02.100 started 1 on w1: as container 3622b2f476fe",
+        "02.500 attempt_ended 1 on w1: timed out: stopped because it ran for too long (exit code 143)",
+        "03.000 assigned 2 on w1",
+        "03.500 attempt_ended 2 on w1: given back: this worker allows no image `resize:1`",
+        "04.000 assigned 3 on w1",
+        "04.100 started 3 on w1: as pid 7",
+        "04.300 worker_unreachable 3 on w1: its lease ran out",
+        "04.500 attempt_ended 3 on w1: lost: its worker has not been heard of",
+        "05.000 released: by ann",
+        "05.000 assigned 4 on w1",
+        "05.500 attempt_ended 4 on w1: pull failed: manifest unknown",
+        "05.600 late_report 3 on w1: it said \"oom killed\", too late to be believed",
+        "06.000 cancel_requested: by bob",
+        "06.000 assigned 5 on w1",
+        "06.100 started 5 on w1: as pid 8",
+        "06.500 attempt_ended 5 on w1: cancelled; it ended with exit code 143",
+        "09.000 cancelled: cancelled",
+    ];
+    assert_eq!(told(&job), expected);
+    let late = serde_json::json!([{
+        "at": "1970-01-01T00:00:05.600Z", "attempt": 3, "fence": 43, "worker": {"id": 1, "name": "w1"}, "said": "oom_killed",
+    }]);
+    assert_eq!(job["late_reports"], late);
+    assert_eq!(job["attempts"][2]["ran_ms"], serde_json::json!(null), "nobody knows how long a lost one ran");
+}
+
+#[tokio::test]
+async fn what_is_waited_for_is_told_with_when_it_comes_and_who_can_end_it() {
+    let server = Server::start().await;
+    for _ in 0..3 {
+        server.post("/api/jobs/resize", "").await;
+    }
+    {
+        let mut world = server.stand.world();
+        world.start(1);
+        let held = world.record(2);
+        held.row.state = State::Quarantined;
+        held.row.attempts = AttemptNo(1);
+        held.row.attempt = Some(ended(1, 2_000, Outcome::HostFailed, None, "no space left on device"));
+        let scheduled = world.record(3);
+        (scheduled.row.state, scheduled.row.due_at) = (State::Scheduled, Timestamp(61_000));
+    }
+    let mut silent = snapshot();
+    (silent.workers[0].state, silent.workers[0].session) = (WorkerState::Unreachable, None);
+    silent.workers[0].since = Timestamp(40_000);
+    server.snapshot.send_replace(Arc::new(silent));
+
+    let running = server.get("/api/jobs/1").await.json();
+    // A lease of 30 s ran out 40 s into the story: 60 s after the last word is 30 s later.
+    let expected = "its worker has been unreachable since 1970-01-01T00:00:40.000Z; about 1970-01-01T00:01:10.000Z its attempt is given up, \
+         and the job is tried again";
+    assert_eq!(
+        running["pending_reason"],
+        serde_json::json!({ "code": "worker_unreachable", "text": expected })
+    );
+    let held = server.get("/api/jobs/2").await.json();
+    assert_eq!(
+        held["pending_reason"]["text"],
+        "it is held because it kept losing its workers: release it, or cancel it"
+    );
+    let last = told(&held).pop().unwrap();
+    assert_eq!(
+        last,
+        "02.500 quarantined: the platform failed it once: it is held until somebody releases or cancels it"
+    );
+    let scheduled = server.get("/api/jobs/3").await.json();
+    assert_eq!(scheduled["pending_reason"]["text"], "it is not due before 1970-01-01T00:01:01.000Z");
+}

@@ -1,0 +1,257 @@
+//! Large batches in a real engine, before a store that commits a group only when the test lets it: whatever is looked at between two
+//! slices, there is nothing of the batch; and everybody else goes on.
+#![expect(clippy::unwrap_used, reason = "a stage that cannot be set is a failed test")]
+
+use std::collections::HashMap;
+use std::path::Path;
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::Duration;
+
+use longshore_server::catalogue::Definitions;
+use longshore_server::config::jobs_file::{self, Environment};
+use longshore_server::engine::{Busy, Engine, Handle};
+use longshore_server::store::memory::MemoryStore;
+use longshore_server::store::{
+    Archive, CommitError, Group, JobFilter, Keep, LiveJob, LoadError, Loaded, Removed, Store,
+};
+use protocol::order::Intervals;
+use protocol::{Epoch, JobId, Revision};
+use scheduler::input::{Key, NewJob};
+use scheduler::job::State;
+use scheduler::step::{Accepted, Answer, Rejection};
+use tokio::task::JoinHandle;
+use tokio::time::{MissedTickBehavior, interval, timeout};
+use tokio_util::sync::CancellationToken;
+
+/// A dozen slices of the server's own size: whoever comes in between needs two or three groups.
+const MEMBERS: usize = 12_500;
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// How many commits the store may make, and how many it has made.
+#[derive(Debug, Default)]
+struct Gate {
+    counts: Mutex<(u64, u64)>,
+    changed: Condvar,
+}
+
+impl Gate {
+    fn allow(&self, commits: u64) {
+        self.counts.lock().unwrap().0 += commits;
+        self.changed.notify_all();
+    }
+
+    /// Lets one more group through, and waits until it has been committed.
+    async fn pass(&self) {
+        let before = self.done();
+        self.allow(1);
+        until("a group is committed", || self.done() > before).await;
+    }
+
+    fn done(&self) -> u64 {
+        self.counts.lock().unwrap().1
+    }
+
+    fn enter(&self) {
+        let mut counts = self.changed.wait_while(self.counts.lock().unwrap(), |it| it.0 == 0).unwrap();
+        counts.0 -= 1;
+    }
+
+    fn leave(&self) {
+        self.counts.lock().unwrap().1 += 1;
+    }
+}
+
+struct Gated {
+    store: MemoryStore,
+    gate: Arc<Gate>,
+}
+
+impl Store for Gated {
+    fn load(&mut self, visit: &mut dyn FnMut(LiveJob)) -> Result<Loaded, LoadError> {
+        self.store.load(visit)
+    }
+
+    fn commit(&mut self, group: &Group) -> Result<(), CommitError> {
+        self.gate.enter();
+        let result = self.store.commit(group);
+        self.gate.leave();
+        result
+    }
+
+    fn remove(&mut self, epoch: Epoch, keep: &Keep) -> Result<Removed, CommitError> {
+        self.store.remove(epoch, keep)
+    }
+}
+
+/// An engine at work on a store in memory.
+struct Stage {
+    store: MemoryStore,
+    gate: Arc<Gate>,
+    handle: Handle,
+    revisions: HashMap<String, Revision>,
+    stop: CancellationToken,
+    running: JoinHandle<()>,
+}
+
+impl Stage {
+    async fn set(store: MemoryStore) -> Self {
+        let definitions = definitions("{ resize: { image: 'resize:1' }, backup: { image: 'backup:1' } }");
+        let revisions = definitions.iter().map(|it| (it.definition.name.clone(), it.definition.revision));
+        let revisions = revisions.collect();
+        let (gate, stop) = (Arc::<Gate>::default(), CancellationToken::new());
+        let gated = Gated { store: store.clone(), gate: Arc::clone(&gate) };
+        let intervals = Intervals::default();
+        let (engine, ends) =
+            Engine::load(Box::new(gated), &definitions, intervals, std::env::temp_dir()).unwrap();
+        let stopped = stop.clone();
+        let running = tokio::spawn(async move { engine.run(stopped).await.unwrap() });
+        let stage = Self { store, gate, handle: ends.handle, revisions, stop, running };
+        // The definitions.
+        stage.gate.pass().await;
+        stage
+    }
+
+    fn submit(&self, name: &str, count: usize, key: Option<Key>) -> JoinHandle<Result<Answer, Busy>> {
+        let new = NewJob { revision: self.revisions[name], ..NewJob::default() };
+        let (handle, jobs) = (self.handle.clone(), vec![new; count]);
+        tokio::spawn(async move { handle.submit(jobs, count > 1, false, key).await })
+    }
+
+    fn key(&self, digest: u128) -> Option<Key> {
+        let (found, read_at) = self.store.key("http:k").unwrap();
+        Some(Key { key: "http:k".into(), digest, found, read_at })
+    }
+
+    /// The newest ones.
+    fn listed(&self) -> Vec<u64> {
+        let filter = JobFilter { limit: 3, ..JobFilter::default() };
+        self.store.jobs(&filter).unwrap().iter().map(|row| row.job.0).collect()
+    }
+
+    async fn leave(self) -> MemoryStore {
+        self.gate.allow(1_000);
+        self.stop.cancel();
+        self.running.await.unwrap();
+        self.store
+    }
+}
+
+fn definitions(jobs: &str) -> Definitions {
+    let text = format!("jobs: {jobs}");
+    Definitions::new(
+        jobs_file::parse(&text, Path::new("jobs.yaml"), &Environment::default()).unwrap().definitions,
+    )
+}
+
+async fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    let mut looks = interval(Duration::from_millis(1));
+    looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let looking = async {
+        while !holds() {
+            looks.tick().await;
+        }
+    };
+    assert!(timeout(PATIENCE, looking).await.is_ok(), "not within {PATIENCE:?}: {what}");
+}
+
+fn accepted(answer: Result<Answer, Busy>) -> Accepted {
+    match answer {
+        Ok(Answer::Accepted(it)) => it,
+        other => panic!("not accepted: {other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn between_two_slices_there_is_nothing_of_the_batch_and_others_go_on() {
+    let stage = Stage::set(MemoryStore::new()).await;
+    let batch = stage.submit("resize", MEMBERS, None);
+    // The first slice.
+    stage.gate.pass().await;
+    assert!(stage.listed().is_empty());
+    assert_eq!(stage.store.job(JobId(1)).unwrap(), None);
+    let single = stage.submit("backup", 1, None);
+    let handle = stage.handle.clone();
+    let strangers = tokio::spawn(async move {
+        let cancelled = handle.cancel(JobId(1), "ann".into());
+        tokio::join!(cancelled, handle.ended(JobId(1)))
+    });
+    while !(single.is_finished() && strangers.is_finished()) {
+        stage.gate.pass().await;
+        assert!(!batch.is_finished(), "whoever came later was held up");
+        // The answer follows its commit.
+        tokio::task::yield_now().await;
+    }
+    let behind = MEMBERS as u64 + 1;
+    assert_eq!(accepted(single.await.unwrap()).first, JobId(behind));
+    let (cancelled, ended) = strangers.await.unwrap();
+    assert!(matches!(cancelled, Ok(Answer::Rejected(Rejection::NotLive))));
+    assert_eq!(ended.unwrap(), None, "nobody waits for its end");
+    assert_eq!(stage.listed(), [behind]);
+    assert!(stage.handle.snapshot().live_jobs <= 1);
+
+    stage.gate.allow(1_000);
+    let batch = accepted(batch.await.unwrap());
+    assert_eq!((batch.first, batch.count as usize, batch.state), (JobId(1), MEMBERS, State::Queued));
+    assert_eq!(stage.listed(), [behind, behind - 1, behind - 2]);
+    for member in [1, MEMBERS as u64] {
+        let row = stage.store.job(JobId(member)).unwrap().unwrap().row;
+        assert_eq!((row.batch, row.created_at), (Some(JobId(1)), batch.created_at));
+    }
+    stage.leave().await;
+}
+
+#[tokio::test]
+async fn a_request_that_comes_again_meanwhile_is_told_the_same_and_makes_nothing() {
+    let stage = Stage::set(MemoryStore::new()).await;
+    let first = stage.submit("resize", MEMBERS, stage.key(7));
+    stage.gate.pass().await;
+    let again = stage.submit("resize", MEMBERS, stage.key(7));
+    let other = stage.submit("backup", 1, stage.key(8));
+    stage.gate.pass().await;
+    assert!(!again.is_finished() && !other.is_finished(), "nothing is true yet");
+    stage.gate.allow(1_000);
+    let first = accepted(first.await.unwrap());
+    assert_eq!(first.first, JobId(1));
+    let Ok(Answer::Replayed(holder)) = again.await.unwrap() else { panic!("not replayed") };
+    assert_eq!((holder.job, holder.count as usize), (JobId(1), MEMBERS));
+    assert!(matches!(other.await.unwrap(), Ok(Answer::Rejected(Rejection::KeyMismatch(_)))));
+    let late = stage.submit("resize", MEMBERS, stage.key(7)).await.unwrap();
+    assert!(matches!(late, Ok(Answer::Replayed(_))), "{late:?}");
+    assert_eq!(stage.listed()[0], MEMBERS as u64);
+    stage.leave().await;
+}
+
+#[tokio::test]
+async fn jobs_yaml_may_be_read_again_meanwhile() {
+    let stage = Stage::set(MemoryStore::new()).await;
+    let batch = stage.submit("resize", MEMBERS, None);
+    stage.gate.pass().await;
+    for image in ["backup:2", "backup:3"] {
+        let others = definitions(&format!("{{ backup: {{ image: '{image}' }} }}"));
+        stage.handle.define(Arc::new(others)).unwrap();
+        stage.gate.pass().await;
+    }
+    stage.gate.allow(1_000);
+    assert_eq!(accepted(batch.await.unwrap()).count as usize, MEMBERS);
+    let row = stage.store.job(JobId(MEMBERS as u64)).unwrap().unwrap().row;
+    assert_eq!(row.revision, stage.revisions["resize"]);
+    let store = stage.leave().await;
+    let live = Stage::set(store).await.handle.snapshot().live_jobs;
+    assert_eq!(live as usize, MEMBERS, "and its members outlive a restart");
+}
+
+#[tokio::test]
+async fn of_a_batch_that_an_end_interrupts_nothing_is_left() {
+    let stage = Stage::set(MemoryStore::new()).await;
+    let batch = stage.submit("resize", MEMBERS, stage.key(7));
+    stage.gate.pass().await;
+    let store = stage.leave().await;
+    assert!(batch.await.unwrap().is_err(), "nobody can say that it was accepted");
+    let stage = Stage::set(store).await;
+    assert!(stage.listed().is_empty());
+    assert_eq!(stage.handle.snapshot().live_jobs, 0);
+    let again = stage.submit("resize", MEMBERS, stage.key(7));
+    stage.gate.allow(1_000);
+    assert_eq!(accepted(again.await.unwrap()).first, JobId(MEMBERS as u64 + 1), "numbers are given once");
+    stage.leave().await;
+}

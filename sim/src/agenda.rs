@@ -1,0 +1,138 @@
+//! What is going to happen, in the order of true time; what is due at the same moment happens in the order in which it was noted.
+
+use std::cmp::Ordering;
+use std::collections::BinaryHeap;
+
+use worker::input::Leave;
+
+use crate::clock::Moment;
+use crate::network::{ConnectionNo, End};
+
+/// Something that is going to happen. It names the life of the process that it is for: what comes for an earlier one is nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Event {
+    /// The next entry of the script is due.
+    Act,
+    /// The server's engine takes what has piled up.
+    Engine { life: u32 },
+    /// The group under way is durable, and the engine is told so.
+    Committed { life: u32 },
+    /// The server starts.
+    ServerStart,
+    /// The server goes on after a freeze.
+    ServerThaw { life: u32 },
+    /// A client's request arrives.
+    Request { request: u32 },
+    /// The first parcel of a pipe arrives.
+    Arrival { connection: ConnectionNo, end: End },
+    /// An end of a connection has heard nothing for so long that it gives up.
+    Deaf { connection: ConnectionNo, end: End, spell: u32 },
+    /// A worker calls the server.
+    Dial { machine: u16, life: u32, link: u32 },
+    /// A worker's call was not answered.
+    NoAnswer { machine: u16, life: u32, link: u32 },
+    /// A worker's brain wants to be called.
+    WorkerTick { machine: u16, life: u32 },
+    /// A worker's process starts.
+    WorkerStart { machine: u16, life: u32 },
+    /// It has looked at what an earlier one has left.
+    Surveyed { machine: u16, life: u32 },
+    /// A worker goes on after a freeze.
+    WorkerThaw { machine: u16, life: u32 },
+    /// The worker's body does the next thing for an attempt.
+    Task { machine: u16, life: u32, task: u32, turn: u32 },
+    /// The worker's body notices whether its engine answers.
+    Health { machine: u16, life: u32 },
+    /// The worker's body looks for containers of others.
+    LookAround { machine: u16, life: u32 },
+    /// Something like the last start is tried.
+    Probe { machine: u16, life: u32, tries: u32 },
+    /// Output of an ended attempt has arrived.
+    OutputDone { machine: u16, life: u32, task: u32 },
+    /// A `docker run` gets on.
+    Cli { machine: u16, cli: u32, turn: u32 },
+    /// A container ends.
+    Exit { machine: u16, container: u32, turn: u32 },
+    /// The engine of a machine is back.
+    EngineBack { machine: u16, spell: u32 },
+    /// What cut or clogged a machine's network, or all, is over.
+    Mended { fault: u32 },
+    /// A person finds a copy of a state directory in use.
+    CopyFound { machine: u16 },
+    /// A machine is set back to a snapshot.
+    SetBack { snapshot: u32 },
+    /// An old state of the store comes back.
+    Restore { backup: u32 },
+    /// A worker that was told to leave is told so again.
+    LeaveAgain { machine: u16, life: u32, leave: Leave },
+    /// All faults are over.
+    Heal,
+    /// Whether all is as it should be by now.
+    Look,
+}
+
+/// What is going to happen, the next first.
+#[derive(Debug, Default)]
+pub(crate) struct Agenda {
+    heap: BinaryHeap<Entry>,
+    noted: u64,
+}
+
+impl Agenda {
+    pub(crate) fn note(&mut self, at: Moment, event: Event) {
+        self.noted += 1;
+        self.heap.push(Entry { at, order: self.noted, event });
+    }
+
+    pub(crate) fn next(&mut self) -> Option<(Moment, Event)> {
+        self.heap.pop().map(|entry| (entry.at, entry.event))
+    }
+}
+
+#[derive(Debug)]
+struct Entry {
+    at: Moment,
+    order: u64,
+    event: Event,
+}
+
+impl Ord for Entry {
+    fn cmp(&self, other: &Self) -> Ordering {
+        // The heap gives out its greatest entry.
+        (other.at, other.order).cmp(&(self.at, self.order))
+    }
+}
+
+impl PartialOrd for Entry {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Entry {
+    fn eq(&self, other: &Self) -> bool {
+        self.order == other.order
+    }
+}
+
+impl Eq for Entry {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_due_first_happens_first_and_ties_in_the_order_of_noting() {
+        let mut agenda = Agenda::default();
+        for (at, request) in [(5, 1), (3, 2), (5, 3), (3, 4)] {
+            agenda.note(Moment(at), Event::Request { request });
+        }
+        let order: Vec<_> = std::iter::from_fn(|| agenda.next())
+            .map(|(_, event)| match event {
+                Event::Request { request } => request,
+                _ => 0,
+            })
+            .collect();
+        assert_eq!(order, [2, 4, 1, 3]);
+    }
+}

@@ -1,0 +1,308 @@
+//! The store: rows that are durable. A group becomes durable at once or not at all; what was decided and is not in here dies with the
+//! server's process. It checks each change against the row before it as the real stores do, and is told nothing else by anyone.
+
+mod row;
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::Arc;
+
+use protocol::{ClusterId, Epoch, Fence, JobId, Now, Revision, Token, WorkerId};
+use scheduler::definition::Definition;
+use scheduler::input::{GroupNo, KeyHolder};
+use scheduler::step::{AddedJob, Change, WorkerRow};
+use scheduler::{Config, Counters, Scheduler};
+
+pub(crate) use row::{Edge, Row, uses_own_budget, uses_platform_budget};
+
+use crate::clock::Moment;
+
+/// Changes that become durable together.
+#[derive(Debug, Default)]
+pub(crate) struct Group {
+    pub(crate) epoch: Epoch,
+    pub(crate) number: GroupNo,
+    pub(crate) definitions: Vec<Arc<Definition>>,
+    pub(crate) changes: Vec<Change>,
+}
+
+/// Hears of each move of a job: with all rows, and the index of its own.
+pub(crate) type Moved<'h> = dyn FnMut(&Change, &Edge, &[Option<Row>], usize) + 'h;
+
+#[derive(Clone, Debug)]
+pub(crate) struct Disk {
+    pub(crate) cluster: ClusterId,
+    pub(crate) epoch: Epoch,
+    pub(crate) group: GroupNo,
+    pub(crate) workers: BTreeMap<WorkerId, WorkerRow>,
+    pub(crate) keys: BTreeMap<Arc<str>, KeyHolder>,
+    last_fence: Fence,
+    last_worker: WorkerId,
+    definitions: BTreeMap<Revision, Arc<Definition>>,
+    /// Job 1 first. None where a number was set aside: for a batch that is being made, or never was.
+    rows: Vec<Option<Row>>,
+    /// The batch that is being made, where nobody sees it: what was added so far.
+    forming: Option<(Range<u64>, Vec<AddedJob>)>,
+    /// Jobs that have not ended.
+    pub(crate) live: u64,
+    /// The group that was refused last.
+    pub(crate) refused: Option<(Epoch, GroupNo)>,
+    /// Until then commits are not told to have succeeded.
+    pub(crate) stalled_until: Moment,
+    /// Every attempt that was ever given, by its fence.
+    given: Vec<Token>,
+    /// Numbers of jobs that are left out: another life of this store may have given them.
+    gaps: Vec<Range<u64>>,
+    /// Whether it is an old state that has come back.
+    went_back: bool,
+}
+
+impl Disk {
+    pub(crate) const fn new(cluster: ClusterId) -> Self {
+        Self {
+            cluster,
+            epoch: Epoch(0),
+            group: GroupNo(0),
+            workers: BTreeMap::new(),
+            keys: BTreeMap::new(),
+            last_fence: Fence(0),
+            last_worker: WorkerId(0),
+            definitions: BTreeMap::new(),
+            rows: Vec::new(),
+            forming: None,
+            live: 0,
+            refused: None,
+            stalled_until: Moment(0),
+            given: Vec::new(),
+            gaps: Vec::new(),
+            went_back: false,
+        }
+    }
+
+    /// An old state becomes the present one. Unless it is raw, all numbers that may have been given since are left out.
+    pub(crate) fn go_on(&mut self, is_raw: bool, present: &Self) {
+        (self.went_back, self.stalled_until) = (true, present.stalled_until);
+        if is_raw {
+            return;
+        }
+        let last = self.last_job().0;
+        let until = last.max(present.last_job().0) + NUMBERS_LEFT_OUT;
+        self.gaps.push(last + 1..until + 1);
+        self.rows.resize(until as usize, None);
+        self.last_fence = Fence(self.last_fence.max(present.last_fence).0 + NUMBERS_LEFT_OUT);
+        self.last_worker = WorkerId(self.last_worker.max(present.last_worker).0 + NUMBERS_LEFT_OUT);
+        self.epoch = Epoch(self.epoch.max(present.epoch).0 + NUMBERS_LEFT_OUT);
+    }
+
+    /// Whether this attempt was never given by this store, nor by one that has only forgotten its job.
+    pub(crate) fn is_stranger(&self, token: Token) -> bool {
+        let was_given = self.given.binary_search_by_key(&token.fence, |it| it.fence);
+        if was_given.is_ok_and(|index| self.given[index] == token) {
+            return false;
+        }
+        self.row(token.job).is_some()
+            || token.job > self.last_job()
+            || self.gaps.iter().any(|gap| gap.contains(&token.job.0))
+    }
+
+    /// The fences up to this one may have been given by this store.
+    pub(crate) const fn last_fence(&self) -> Fence {
+        self.last_fence
+    }
+
+    /// Removes what was made of a batch that was never finished, raises the epoch, and makes a scheduler of what has not ended.
+    ///
+    /// # Errors
+    /// A live job refers to something that is not here.
+    pub(crate) fn load(&mut self, now: Now, mut config: Config) -> Result<Scheduler, String> {
+        self.forming = None;
+        self.epoch = Epoch(self.epoch.0 + 1);
+        config.epoch = self.epoch;
+        let last = Counters {
+            job: self.last_job(),
+            fence: self.last_fence,
+            worker: self.last_worker,
+            group: self.group,
+        };
+        let mut scheduler = Scheduler::new(config, last);
+        let live = || self.rows().filter(|(_, row)| !row.state.has_ended());
+        for revision in live().map(|(_, row)| row.revision) {
+            if let Some(definition) = self.definitions.get(&revision) {
+                scheduler.restore_definition(definition.clone());
+            }
+        }
+        for row in self.workers.values() {
+            scheduler.restore_worker(now, row.clone());
+        }
+        for (_, row) in self.rows() {
+            if let Some(unconfirmed) = row.unconfirmed() {
+                if let Some(definition) = self.definitions.get(&row.revision) {
+                    scheduler.restore_definition(definition.clone());
+                }
+                scheduler.restore_unconfirmed(unconfirmed);
+            }
+        }
+        for (job, row) in live() {
+            if !scheduler.restore_job(now, row.live(job)) {
+                return Err(format!("job {job} cannot be taken in at a start"));
+            }
+        }
+        Ok(scheduler)
+    }
+
+    /// Makes a group durable, unless it is already. Tells each move of a job.
+    ///
+    /// # Errors
+    /// The brain contradicts a row: a real store would refuse the group.
+    pub(crate) fn apply(&mut self, group: Group, moved: &mut Moved<'_>) -> Result<(), String> {
+        if group.epoch != self.epoch {
+            return Err(format!("epoch {} writes although {} does", group.epoch, self.epoch));
+        }
+        if self.refused == Some((group.epoch, group.number)) {
+            return Err(format!("group {} was refused, and comes again", group.number.0));
+        }
+        if group.number <= self.group {
+            return Ok(());
+        }
+        self.group = group.number;
+        for definition in group.definitions {
+            self.definitions.entry(definition.revision).or_insert(definition);
+        }
+        for change in &group.changes {
+            self.take(change, moved)?;
+        }
+        Ok(())
+    }
+
+    pub(crate) fn last_job(&self) -> JobId {
+        JobId(self.rows.len() as u64)
+    }
+
+    pub(crate) fn row(&self, job: JobId) -> Option<&Row> {
+        self.rows.get(usize::try_from(job.0.checked_sub(1)?).ok()?)?.as_ref()
+    }
+
+    pub(crate) fn rows(&self) -> impl Iterator<Item = (JobId, &Row)> {
+        (1..).map(JobId).zip(&self.rows).filter_map(|(job, row)| Some((job, row.as_ref()?)))
+    }
+
+    /// Whether the members of a batch are being made.
+    pub(crate) const fn is_forming(&self) -> bool {
+        self.forming.is_some()
+    }
+
+    /// Whether this attempt is its job's current one.
+    pub(crate) fn is_current(&self, token: Token) -> bool {
+        self.row(token.job).is_some_and(|row| row.current() == Some(token))
+    }
+
+    fn take(&mut self, change: &Change, moved: &mut Moved<'_>) -> Result<(), String> {
+        let job = match change {
+            Change::Added(added) => {
+                if !self.definitions.contains_key(&added.revision) {
+                    return Err(format!("job {} has a definition that was never stored", added.job));
+                }
+                if let Some((numbers, members)) = &mut self.forming
+                    && added.job.0 == numbers.start + members.len() as u64
+                    && numbers.contains(&added.job.0)
+                {
+                    members.push(added.clone());
+                    return Ok(());
+                }
+                if added.job != JobId(self.last_job().0 + 1) {
+                    return Err(format!("job {} is added behind job {}", added.job, self.last_job()));
+                }
+                self.rows.push(None);
+                self.add(added, moved);
+                return Ok(());
+            }
+            Change::Forming { first, last } => {
+                if self.forming.is_some() || first.0 != self.last_job().0 + 1 || last < first {
+                    return Err(format!(
+                        "jobs {first} to {last} are set aside behind job {}",
+                        self.last_job()
+                    ));
+                }
+                self.rows.resize(last.0 as usize, None);
+                self.forming = Some((first.0..last.0 + 1, Vec::new()));
+                return Ok(());
+            }
+            Change::Formed { first } => {
+                let whole = self.forming.take().filter(|(numbers, members)| {
+                    numbers.start == first.0 && numbers.end - numbers.start == members.len() as u64
+                });
+                let (_, members) = whole.ok_or_else(|| format!("the batch of job {first} is not made"))?;
+                members.iter().for_each(|member| self.add(member, moved));
+                return Ok(());
+            }
+            Change::Keyed { key, holder, .. } => {
+                return match self.keys.insert(key.clone(), *holder) {
+                    None => Ok(()),
+                    Some(_) => Err(format!("the key {key} was given before")),
+                };
+            }
+            Change::Worker(row) => {
+                self.last_worker = self.last_worker.max(row.worker);
+                self.workers.insert(row.worker, row.clone());
+                return Ok(());
+            }
+            Change::WorkerForgotten(worker) => {
+                self.workers.remove(worker);
+                return Ok(());
+            }
+            Change::Noted { .. } => return Ok(()),
+            Change::Skipped { after, job, fence, .. } => {
+                // Until it goes back in time, every number that a worker shows was given by this store.
+                if !self.went_back || *after != self.last_job() || job < after || *fence < self.last_fence {
+                    return Err(format!("numbers up to job {job} and fence {fence} are left out"));
+                }
+                self.gaps.push(after.0 + 1..job.0 + 1);
+                self.rows.resize(job.0 as usize, None);
+                self.last_fence = *fence;
+                return Ok(());
+            }
+            Change::Confirmed { token, .. } => {
+                let index = usize::try_from(token.job.0 - 1).unwrap_or(usize::MAX);
+                let row = self.rows.get_mut(index).and_then(Option::as_mut);
+                return match row.filter(|row| row.is_unconfirmed(*token)) {
+                    Some(row) => {
+                        row.confirmed = true;
+                        Ok(())
+                    }
+                    None => Err(format!("{token} is confirmed, and nobody doubted it")),
+                };
+            }
+            Change::Assigned(it) => {
+                if it.token.fence <= self.last_fence {
+                    return Err(format!("fence {} was given before", it.token.fence));
+                }
+                self.last_fence = it.token.fence;
+                self.given.push(it.token);
+                it.token.job
+            }
+            Change::Started { token, .. } | Change::Stopping { token, .. } => token.job,
+            Change::Waiting { job, .. } | Change::Due { job } | Change::Freed { job } => *job,
+            Change::Ended(it) => it.job,
+        };
+        let index = usize::try_from(job.0 - 1).unwrap_or(usize::MAX);
+        let Some(Some(row)) = self.rows.get_mut(index) else {
+            return Err(format!("job {job} does not exist"));
+        };
+        let edge = row.take(change).map_err(|why| format!("job {job}: {why}"))?;
+        self.live -= u64::from(edge.to.has_ended());
+        moved(change, &edge, &self.rows, index);
+        Ok(())
+    }
+
+    /// Puts a new job in its place.
+    fn add(&mut self, added: &AddedJob, moved: &mut Moved<'_>) {
+        let index = added.job.0 as usize - 1;
+        self.rows[index] = Some(Row::new(added));
+        self.live += 1;
+        let edge = Edge { from: None, to: added.state };
+        moved(&Change::Added(added.clone()), &edge, &self.rows, index);
+    }
+}
+
+/// More than any run here gives; the real restore leaves out more.
+const NUMBERS_LEFT_OUT: u64 = 100;

@@ -1,0 +1,230 @@
+//! One job as it is stored, and the only moves that it may make.
+
+use std::time::Duration;
+
+use protocol::order::StopCause;
+use protocol::report::Outcome;
+use protocol::{AttemptNo, JobId, Revision, SessionId, Timestamp, Token, WorkerId};
+use scheduler::job::State;
+use scheduler::restore::{LiveAttempt, LiveJob, Unconfirmed};
+use scheduler::step::{AddedJob, Change, ClosedAttempt};
+
+/// A job.
+#[derive(Clone, Debug)]
+pub(crate) struct Row {
+    pub(crate) revision: Revision,
+    pub(crate) state: State,
+    pub(crate) priority: i8,
+    pub(crate) due_at: Timestamp,
+    pub(crate) timeout: Option<Option<Duration>>,
+    pub(crate) own_failures: u32,
+    pub(crate) losses: Vec<Timestamp>,
+    pub(crate) attempts: AttemptNo,
+    pub(crate) confirmed: bool,
+    /// The latest attempt, over or not.
+    pub(crate) latest: Option<Tried>,
+    /// The one before, for the story of a failure.
+    pub(crate) before: Option<Token>,
+}
+
+/// An attempt.
+#[derive(Clone, Debug)]
+pub(crate) struct Tried {
+    pub(crate) token: Token,
+    pub(crate) worker: WorkerId,
+    pub(crate) session: SessionId,
+    pub(crate) assigned_at: Timestamp,
+    pub(crate) started_at: Option<Timestamp>,
+    pub(crate) stopping: Option<StopCause>,
+    /// It was to be stopped because its worker leaves, whatever was ordered after that.
+    pub(crate) drained: bool,
+    pub(crate) outcome: Option<Outcome>,
+}
+
+/// A move of a job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Edge {
+    /// Nothing, if it is new.
+    pub(crate) from: Option<State>,
+    pub(crate) to: State,
+}
+
+impl Row {
+    pub(crate) const fn new(added: &AddedJob) -> Self {
+        Self {
+            revision: added.revision,
+            state: added.state,
+            priority: added.priority,
+            due_at: added.due_at,
+            timeout: added.timeout,
+            own_failures: 0,
+            losses: Vec::new(),
+            attempts: AttemptNo(0),
+            confirmed: false,
+            latest: None,
+            before: None,
+        }
+    }
+
+    /// The current attempt.
+    pub(crate) fn current(&self) -> Option<Token> {
+        self.latest.as_ref().filter(|latest| latest.outcome.is_none()).map(|latest| latest.token)
+    }
+
+    /// Makes the move that a change asks for.
+    ///
+    /// # Errors
+    /// It is none that this row may make.
+    pub(crate) fn take(&mut self, change: &Change) -> Result<Edge, String> {
+        let from = Some(self.state);
+        match change {
+            Change::Assigned(it) => {
+                self.expect(self.state == State::Queued, "is assigned")?;
+                self.expect(it.number == AttemptNo(self.attempts.0 + 1), "is tried under a wrong number")?;
+                self.state = State::Assigned;
+                self.attempts = it.number;
+                let tried = Tried {
+                    token: it.token,
+                    worker: it.worker,
+                    session: it.session,
+                    assigned_at: it.at,
+                    started_at: None,
+                    stopping: None,
+                    drained: false,
+                    outcome: None,
+                };
+                self.before = self.latest.replace(tried).map(|before| before.token);
+            }
+            Change::Started { token, at, .. } => {
+                self.expect(self.state == State::Assigned && self.current() == Some(*token), "starts")?;
+                self.state = State::Running;
+                self.update(|latest| latest.started_at = Some(*at));
+            }
+            Change::Stopping { token, cause, .. } => {
+                self.expect(self.current() == Some(*token), "is being stopped")?;
+                // The cause recorded first stays, but a cancel is never dropped.
+                self.update(|latest| {
+                    let first = latest.stopping.filter(|_| *cause != StopCause::Cancel);
+                    latest.stopping = first.or(Some(*cause));
+                    latest.drained |= *cause == StopCause::Drain;
+                });
+            }
+            Change::Waiting { closed, due_at, state, .. } => {
+                self.close(closed, "waits again")?;
+                (self.state, self.due_at) = (*state, *due_at);
+                self.count(closed);
+            }
+            Change::Due { .. } => {
+                self.expect(self.state == State::Scheduled, "is due")?;
+                self.state = State::Queued;
+            }
+            Change::Freed { .. } => {
+                self.expect(self.state == State::Quarantined, "is let go on")?;
+                self.state = State::Queued;
+                self.losses.clear();
+            }
+            Change::Ended(it) => {
+                match &it.closed {
+                    Some(closed) => {
+                        self.close(closed, "ends")?;
+                        self.count(closed);
+                    }
+                    None => self.expect(self.current().is_none() && !self.state.has_ended(), "ends")?,
+                }
+                self.expect(it.state.has_ended(), "ends in a state that is none")?;
+                (self.state, self.confirmed) = (it.state, it.confirmed);
+            }
+            _ => return Err("a change that is not about a row".into()),
+        }
+        Ok(Edge { from, to: self.state })
+    }
+
+    /// The last attempt, if it is known to be lost and no more.
+    fn lost(&self) -> Option<Token> {
+        self.latest.as_ref().filter(|latest| latest.outcome == Some(Outcome::Lost)).map(|latest| latest.token)
+    }
+
+    /// Whether this is the attempt of a cancelled job that nobody knows to be gone.
+    pub(crate) fn is_unconfirmed(&self, token: Token) -> bool {
+        self.unconfirmed().is_some_and(|it| it.token == token)
+    }
+
+    /// The attempt of a cancelled job that nobody knows to be gone.
+    pub(crate) fn unconfirmed(&self) -> Option<Unconfirmed> {
+        let latest = self.latest.as_ref().filter(|_| self.state == State::Cancelled && !self.confirmed)?;
+        Some(Unconfirmed { token: latest.token, worker: latest.worker, revision: self.revision })
+    }
+
+    /// As a start of the server hands it to the scheduler.
+    pub(crate) fn live(&self, job: JobId) -> LiveJob {
+        let current = self.latest.as_ref().filter(|latest| latest.outcome.is_none());
+        LiveJob {
+            job,
+            revision: self.revision,
+            state: self.state,
+            priority: self.priority,
+            due_at: self.due_at,
+            timeout: self.timeout,
+            has_body: false,
+            own_failures: self.own_failures,
+            losses: self.losses.clone(),
+            lost: self.lost(),
+            attempts: self.attempts,
+            last_worker: self.latest.as_ref().map(|latest| latest.worker),
+            attempt: current.map(|latest| LiveAttempt {
+                token: latest.token,
+                worker: latest.worker,
+                session: latest.session,
+                assigned_at: latest.assigned_at,
+                started_at: latest.started_at,
+                stopping: latest.stopping,
+            }),
+        }
+    }
+
+    fn close(&mut self, closed: &ClosedAttempt, what: &str) -> Result<(), String> {
+        let holds = matches!(self.state, State::Assigned | State::Running);
+        self.expect(holds && self.current() == Some(closed.token), what)?;
+        self.update(|latest| {
+            latest.outcome = Some(closed.outcome);
+            latest.started_at = closed.started_at.or(latest.started_at);
+        });
+        Ok(())
+    }
+
+    fn count(&mut self, closed: &ClosedAttempt) {
+        if uses_own_budget(closed.outcome) {
+            self.own_failures += 1;
+        }
+        if uses_platform_budget(closed.outcome) {
+            scheduler::retry::note_loss(&mut self.losses, closed.ended_at);
+        }
+    }
+
+    fn update(&mut self, change: impl FnOnce(&mut Tried)) {
+        if let Some(latest) = &mut self.latest {
+            change(latest);
+        }
+    }
+
+    fn expect(&self, holds: bool, what: &str) -> Result<(), String> {
+        if holds {
+            return Ok(());
+        }
+        let current = self.current().map_or_else(|| "no attempt".to_owned(), |token| token.to_string());
+        Err(format!("it {what}, but it is {} with {current}", self.state.name()))
+    }
+}
+
+/// The user's budget, by DESIGN.md section 3: told here once more, so that the brain's own table is held against something.
+pub(crate) const fn uses_own_budget(outcome: Outcome) -> bool {
+    matches!(
+        outcome,
+        Outcome::Failed | Outcome::OomKilled | Outcome::TimedOut | Outcome::PullFailed | Outcome::StartFailed
+    )
+}
+
+/// The platform's.
+pub(crate) const fn uses_platform_budget(outcome: Outcome) -> bool {
+    matches!(outcome, Outcome::Lost | Outcome::DaemonLost | Outcome::HostFailed)
+}

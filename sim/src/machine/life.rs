@@ -1,0 +1,274 @@
+//! How a worker's process begins, goes on, and ends.
+
+use std::collections::VecDeque;
+
+use protocol::report::Availability;
+use protocol::{Incarnation, RuntimeKind};
+use worker::input::{Leave, RuntimeEvent};
+use worker::{Config, Effect, Input, Worker};
+
+use super::Task;
+use super::task::happened;
+use crate::agenda::Event;
+use crate::clock::Moment;
+use crate::network::{ConnectionNo, End};
+use crate::world::World;
+
+#[derive(Debug)]
+pub(crate) struct Process {
+    /// Absent while it looks at what an earlier process has left.
+    pub(crate) brain: Option<Worker>,
+    /// As it says in Hello.
+    pub(crate) number: u64,
+    pub(crate) link: Option<ConnectionNo>,
+    /// Counts links, so that the timers of an earlier one are known.
+    pub(crate) link_no: u32,
+    pub(crate) tasks: Vec<Task>,
+    pub(crate) tasks_given: u32,
+    /// Whether it believes that its engine answers.
+    pub(crate) trusts_engine: bool,
+    /// Whether the engine was silent when it was asked what an earlier process has left.
+    pub(crate) is_unlisted: bool,
+    /// Whether nothing is started until a probe has worked.
+    pub(crate) is_doubted: bool,
+    /// Events of runtimes that came before there was a brain.
+    pub(crate) early: VecDeque<Input>,
+    /// The tick that counts.
+    pub(crate) wake: Moment,
+    /// Effects that it was frozen in front of.
+    pub(crate) stuck: Vec<Effect>,
+}
+
+/// Where something is to happen to a process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Doom {
+    /// It crashes behind so many further effects.
+    Crash { effects: u32, back_after: std::time::Duration },
+    /// It freezes in front of its next `docker run`.
+    Freeze { lasts: std::time::Duration },
+}
+
+impl World {
+    /// A process begins: it asks its engine and its directories before it says a word.
+    pub(crate) fn start_worker(&mut self, no: u16, life: u32) {
+        let machine = &mut self.machines[usize::from(no)];
+        if machine.life != life || machine.process.is_some() || machine.is_gone {
+            return;
+        }
+        self.trace.say(self.now, || format!("w{no}      starts"));
+        machine.directory.starts += 1;
+        machine.process = Some(Process {
+            brain: None,
+            number: 0,
+            link: None,
+            link_no: 0,
+            tasks: Vec::new(),
+            tasks_given: 0,
+            trusts_engine: machine.engine.answers(),
+            is_unlisted: false,
+            is_doubted: false,
+            early: VecDeque::new(),
+            wake: Moment::NEVER,
+            stuck: Vec::new(),
+        });
+        let takes = if machine.engine.answers() {
+            machine.dice.millis(1, 500)
+        } else {
+            machine.dice.millis(100, 10_000)
+        };
+        self.oracle.worker_started(self.now, no, machine.slots);
+        self.agenda.note(self.now + takes, Event::Surveyed { machine: no, life });
+    }
+
+    /// What is here is known: the brain is made.
+    pub(crate) fn surveyed(&mut self, no: u16, life: u32) {
+        if self.machines[usize::from(no)].process(life).is_none() {
+            return;
+        }
+        let availability = if self.machines[usize::from(no)].engine.answers() {
+            Availability::Available
+        } else {
+            Availability::Unavailable("it does not answer".into())
+        };
+        let first = self.survey(no);
+        let machine = &mut self.machines[usize::from(no)];
+        let config = Config {
+            name: format!("w{no}"),
+            secret: machine.directory.secret,
+            cluster: machine.directory.membership.map(|it| it.cluster),
+            rejoin: machine.rejoins,
+            incarnation: Incarnation(machine.directory.starts),
+            process: machine.dice.any(),
+            engine: None,
+            version: String::new(),
+            slots: machine.slots,
+            backlog: machine.backlog,
+            labels: Vec::new(),
+            runtimes: vec![(RuntimeKind::Docker, availability.clone())],
+        };
+        let (seed, number) = (machine.dice.any(), config.process);
+        let Some(process) = machine.process(life) else { return };
+        process.number = number;
+        process.trusts_engine = availability.is_available();
+        process.is_unlisted = !availability.is_available();
+        process.brain = Some(Worker::new(config, seed));
+        let early = std::mem::take(&mut process.early);
+        self.oracle.process_began(no, number);
+        self.tell_worker(no, first);
+        for input in early {
+            self.tell_worker(no, input);
+        }
+        self.check_health(no, life);
+        self.agenda.note(self.now + LOOK_AROUND_EVERY, Event::LookAround { machine: no, life });
+    }
+
+    /// The body looks for containers of others, and again after a while.
+    pub(crate) fn look_around(&mut self, no: u16, life: u32) {
+        let machine = &mut self.machines[usize::from(no)];
+        let answers = machine.engine.answers();
+        if machine.process(life).is_none() {
+            return;
+        }
+        if answers {
+            let foreign = self.foreign(no);
+            self.tell_worker(no, happened(RuntimeEvent::Foreign(foreign)));
+        }
+        self.agenda.note(self.now + LOOK_AROUND_EVERY, Event::LookAround { machine: no, life });
+    }
+
+    /// Something happened to a worker: its brain decides, what is decided is done, and what there is to say is said.
+    pub(crate) fn tell_worker(&mut self, no: u16, input: Input) {
+        let Some(process) = &mut self.machines[usize::from(no)].process else { return };
+        if process.brain.is_none() {
+            process.early.push_back(input);
+            return;
+        }
+        self.step_worker(no, input);
+        self.settle_worker(no);
+    }
+
+    /// What is due is done, and what there is to say is said: behind a batch of inputs.
+    pub(crate) fn settle_worker(&mut self, no: u16) {
+        let machine = &mut self.machines[usize::from(no)];
+        let up = machine.clock.up(self.now);
+        let Some(brain) = machine.process.as_mut().and_then(|process| process.brain.as_mut()) else { return };
+        if brain.wake_at().is_some_and(|at| at <= up) {
+            self.step_worker(no, Input::Tick);
+        }
+        let machine = &mut self.machines[usize::from(no)];
+        let now = machine.clock.now(self.now);
+        let Some(brain) = machine.process.as_mut().and_then(|process| process.brain.as_mut()) else { return };
+        let effects = brain.flush(now).effects;
+        if !effects.is_empty() {
+            self.transitions += 1;
+            self.trace.mix(effects.len() as u64);
+        }
+        self.do_for_worker(no, effects);
+        self.plan_worker(no);
+    }
+
+    pub(super) fn step_worker(&mut self, no: u16, input: Input) {
+        let machine = &mut self.machines[usize::from(no)];
+        let now = machine.clock.now(self.now);
+        let Some(brain) = machine.process.as_mut().and_then(|process| process.brain.as_mut()) else { return };
+        self.trace.say(self.now, || format!("w{no}      hears {}", crate::trace::worker_input(&input)));
+        let effects = brain.step(now, input).effects;
+        if !effects.is_empty() {
+            self.transitions += 1;
+            self.trace.mix(effects.len() as u64);
+        }
+        self.oracle.worker_decided(self.now, no, brain, &effects);
+        self.do_for_worker(no, effects);
+    }
+
+    /// Notes when the brain wants to be called, if that is not on the agenda already.
+    fn plan_worker(&mut self, no: u16) {
+        let machine = &mut self.machines[usize::from(no)];
+        let life = machine.life;
+        let Some(process) = &mut machine.process else { return };
+        let Some(wake) = process.brain.as_ref().and_then(Worker::wake_at) else { return };
+        let at = machine.clock.when_up(wake).max(self.now);
+        if at < process.wake || process.wake < self.now {
+            process.wake = at;
+            self.agenda.note(at, Event::WorkerTick { machine: no, life });
+        }
+    }
+
+    pub(crate) fn worker_tick(&mut self, no: u16, life: u32) {
+        let now = self.now;
+        if let Some(process) = self.machines[usize::from(no)].process(life)
+            && process.wake == now
+        {
+            process.wake = Moment::NEVER;
+            self.settle_worker(no);
+        }
+    }
+
+    pub(super) fn tell_availability(&mut self, no: u16, answers: bool) {
+        let availability = if answers {
+            Availability::Available
+        } else {
+            Availability::Unavailable("it does not answer".into())
+        };
+        self.tell_worker(no, happened(RuntimeEvent::Availability(RuntimeKind::Docker, availability)));
+    }
+
+    /// An operator, or the system, wants the process to leave; and may lose patience, as often as that is said.
+    pub(crate) fn term_worker(&mut self, no: u16, leave: Leave, patience: &[std::time::Duration]) {
+        let life = self.machines[usize::from(no)].life;
+        self.oracle.interrupted[usize::from(no)] |= leave == Leave::Interrupt;
+        // As the real body counts them: the second signal stops what runs, the third leaves at once.
+        let mut at = self.now;
+        for (wait, leave) in patience.iter().zip([Leave::Interrupt, Leave::Detach]) {
+            at = at + *wait;
+            self.agenda.note(at, Event::LeaveAgain { machine: no, life, leave });
+        }
+        self.tell_worker(no, Input::Leave(leave));
+    }
+
+    pub(crate) fn leave_again(&mut self, no: u16, life: u32, leave: Leave) {
+        if self.machines[usize::from(no)].process(life).is_some() && self.now < self.script.ends {
+            self.oracle.interrupted[usize::from(no)] |= leave == Leave::Interrupt;
+            self.coverage.left_again(leave);
+            self.tell_worker(no, Input::Leave(leave));
+        }
+    }
+
+    /// `kill -9`: the kernel closes the socket. Directories, containers and, unless they die with it, the CLIs stay.
+    pub(crate) fn crash_worker(&mut self, no: u16) {
+        let machine = &mut self.machines[usize::from(no)];
+        machine.doom = None;
+        machine.frozen = None;
+        let Some(process) = machine.process.take() else { return };
+        machine.life += 1;
+        self.trace.say(self.now, || format!("w{no}      crashes"));
+        if let Some(link) = process.link {
+            self.network.close(&mut self.agenda, self.now, link, End::Worker);
+        }
+        if self.swarm.cli_dies {
+            self.kill_clis(no);
+        }
+    }
+
+    /// The process ends in peace.
+    pub(super) fn exit_worker(&mut self, no: u16) {
+        let machine = &mut self.machines[usize::from(no)];
+        let Some(process) = machine.process.take() else { return };
+        machine.life += 1;
+        machine.doom = None;
+        self.trace.say(self.now, || format!("w{no}      has left"));
+        if let Some(link) = process.link {
+            self.network.close(&mut self.agenda, self.now, link, End::Worker);
+        }
+        if self.swarm.cli_dies {
+            self.kill_clis(no);
+        }
+        // Whoever runs it starts it again: a deploy.
+        let machine = &mut self.machines[usize::from(no)];
+        let (life, back_after) = (machine.life, machine.dice.seconds(1, 30));
+        self.agenda.note(self.now + back_after, Event::WorkerStart { machine: no, life });
+    }
+}
+
+/// As the real body does it at last; in the beginning that looks more often.
+const LOOK_AROUND_EVERY: std::time::Duration = std::time::Duration::from_secs(60);

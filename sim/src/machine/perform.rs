@@ -1,0 +1,89 @@
+//! What a worker's brain has decided is done. A crash can come between any two effects, a freeze in front of a start.
+
+use protocol::Report;
+use worker::Effect;
+
+use super::{Doom, Membership};
+use crate::agenda::Event;
+use crate::network::{End, Parcel};
+use crate::world::World;
+
+impl World {
+    pub(crate) fn do_for_worker(&mut self, no: u16, effects: Vec<Effect>) {
+        let mut effects = effects.into_iter();
+        while let Some(effect) = effects.next() {
+            let machine = &mut self.machines[usize::from(no)];
+            if machine.process.is_none() {
+                return;
+            }
+            match &mut machine.doom {
+                Some(Doom::Crash { effects: 0, back_after }) => {
+                    let back_after = *back_after;
+                    self.crash_worker(no);
+                    let life = self.machines[usize::from(no)].life;
+                    return self.agenda.note(self.now + back_after, Event::WorkerStart { machine: no, life });
+                }
+                Some(Doom::Crash { effects: left, .. }) => *left -= 1,
+                Some(Doom::Freeze { lasts }) if matches!(effect, Effect::Run { .. }) => {
+                    let lasts = *lasts;
+                    machine.doom = None;
+                    if let Some(process) = &mut machine.process {
+                        process.stuck.push(effect);
+                        process.stuck.extend(effects);
+                    }
+                    return self.freeze_worker(no, lasts);
+                }
+                _ => {}
+            }
+            self.do_one(no, effect);
+        }
+    }
+
+    fn do_one(&mut self, no: u16, effect: Effect) {
+        self.trace.say(self.now, || format!("w{no}      does {}", crate::trace::worker_effect(&effect)));
+        match effect {
+            Effect::Send(report) => self.say_to_server(no, report),
+            Effect::Contact(at) => {
+                self.oracle.keeps_contact(self.now, no, at);
+                self.machines[usize::from(no)].directory.contact = Some(at);
+            }
+            Effect::Start(launch) => {
+                self.oracle.begins(self.now, &self.server.disk, &self.machines[usize::from(no)], &launch);
+                self.start_task(no, launch);
+            }
+            Effect::Run { token, .. } => {
+                self.oracle.starts(self.now, &self.server.disk, &self.machines[usize::from(no)], token);
+                self.run_task(no, token);
+            }
+            Effect::Stop { token, cause, step, .. } => self.stop_task(no, token, cause, step),
+            Effect::Forget { token, give_up_output, .. } => {
+                self.oracle.forgets(
+                    self.now,
+                    &self.server.disk,
+                    &self.machines[usize::from(no)],
+                    token,
+                    give_up_output,
+                );
+                self.forget_task(no, token);
+            }
+            Effect::Evict(token) => self.evict(no, token),
+            Effect::Probe { .. } => {
+                let life = self.machines[usize::from(no)].life;
+                self.probe(no, life, 0);
+            }
+            Effect::Joined { cluster, worker } => {
+                self.machines[usize::from(no)].directory.membership = Some(Membership { cluster, worker });
+            }
+            Effect::Reconnect { after, .. } => self.reconnect(no, after),
+            Effect::Exit => self.exit_worker(no),
+        }
+    }
+
+    fn say_to_server(&mut self, no: u16, report: Report) {
+        let machine = &self.machines[usize::from(no)];
+        self.oracle.worker_says(no, machine.clock.up(self.now), &report);
+        if let Some(link) = machine.process.as_ref().and_then(|process| process.link) {
+            self.network.send(&mut self.agenda, self.now, link, End::Server, Parcel::Report(report));
+        }
+    }
+}

@@ -1,0 +1,82 @@
+//! What the worker's body does beside single attempts: it looks whether the engine answers, and brings output to the server.
+
+use std::time::Duration;
+
+use protocol::Token;
+use worker::Input;
+
+use super::Stage;
+use crate::agenda::Event;
+use crate::world::World;
+
+impl World {
+    /// The body notices that the engine is gone, or back.
+    pub(crate) fn check_health(&mut self, no: u16, life: u32) {
+        let machine = &mut self.machines[usize::from(no)];
+        let answers = machine.engine.answers();
+        let Some(process) = machine.process(life) else { return };
+        if answers {
+            let stuck: Vec<(u32, Token)> = process.tasks.iter().map(|it| (it.no, it.launch.token)).collect();
+            for (number, token) in stuck {
+                self.poke_task(no, number);
+                self.ask_again(no, token);
+            }
+        }
+        let Some(process) = self.machines[usize::from(no)].process(life) else { return };
+        if process.brain.is_some() && answers && std::mem::take(&mut process.is_unlisted) {
+            self.survey_again(no);
+        }
+        let Some(process) = self.machines[usize::from(no)].process(life) else { return };
+        if process.brain.is_some() && !process.is_doubted && process.trusts_engine != answers {
+            process.trusts_engine = answers;
+            self.tell_availability(no, answers);
+        }
+    }
+
+    /// Something like the last start is tried until it works.
+    pub(crate) fn probe(&mut self, no: u16, life: u32, tries: u32) {
+        let machine = &mut self.machines[usize::from(no)];
+        let works = machine.engine.answers() && machine.engine.broken_until <= self.now;
+        let Some(process) = machine.process(life) else { return };
+        process.is_doubted = !works && tries > 0;
+        if works && tries > 0 {
+            process.trusts_engine = true;
+            return self.tell_availability(no, true);
+        }
+        process.is_doubted = true;
+        let wait = Duration::from_secs((1 << tries.min(6)).min(60));
+        self.agenda.note(self.now + wait, Event::Probe { machine: no, life, tries: tries + 1 });
+    }
+
+    /// All output of an attempt has arrived; if there is a connection.
+    pub(crate) fn output_arrives(&mut self, no: u16, life: u32, number: u32) {
+        let Some(process) = self.machines[usize::from(no)].process(life) else { return };
+        let Some(task) = process.tasks.iter().find(|it| it.no == number && it.stage == Stage::Ended) else {
+            return;
+        };
+        let token = task.launch.token;
+        if process.link.is_none() {
+            return self.plan_output(no, number);
+        }
+        self.oracle.output_arrived(token);
+        self.tell_worker(no, Input::OutputDone(token));
+    }
+
+    pub(super) fn plan_output(&mut self, no: u16, task: u32) {
+        let machine = &mut self.machines[usize::from(no)];
+        let event = Event::OutputDone { machine: no, life: machine.life, task };
+        self.agenda.note(self.now + machine.dice.millis(5, 3_000), event);
+    }
+
+    fn poke_task(&mut self, no: u16, number: u32) {
+        let machine = &mut self.machines[usize::from(no)];
+        let (at, life) = (self.now + machine.dice.millis(0, 500), machine.life);
+        let Some(process) = &mut machine.process else { return };
+        if let Some(task) = process.tasks.iter_mut().find(|it| it.no == number)
+            && matches!(task.stage, Stage::Settling(_) | Stage::Discarding | Stage::Running)
+        {
+            task.turn += 1;
+            self.agenda.note(at, Event::Task { machine: no, life, task: number, turn: task.turn });
+        }
+    }
+}

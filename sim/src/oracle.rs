@@ -1,0 +1,225 @@
+//! Holds what the brains decide against what is true: rows that are durable, containers that ran, words that were said.
+//!
+//! Names of rules are those of the invariants I1 to I24: I1 an accepted job exists · I2 one request per key · I3 to I6 one live attempt,
+//! fences that grow, legal moves, ends that stay (the disk checks these as it takes changes) · I7, I8 stale words change nothing ·
+//! I9, I10 budgets · I11 no start behind the gate · I12 an attempt runs once · I13 never two containers where that was promised ·
+//! I17 what was cancelled does not start · I18 nothing is said that is not durable · I19 nothing is removed that is not durable ·
+//! I21, I23 the brains' own audits · I22 the order of the queue · I24 who is cordoned or drained gets nothing · R18 nobody is let in as a
+//! worker beside another process of it that is heard. Now and then everything is looked at again (`scan`). Schedules and limits on jobs
+//! that run at once are not there yet, and so not I14, I15, I16 and I20.
+//!
+//! Two things make promises void, and only those that rest on them: a store that went back in time (`past`), and copies of a worker that
+//! nobody could tell from a restart (`copies`).
+
+mod copies;
+mod keeping;
+mod past;
+mod rows;
+mod scan;
+mod starts;
+mod truth;
+mod words;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use protocol::order::Verdict;
+use protocol::{Fence, JobId, Order, Token, WorkerId};
+use scheduler::Scheduler;
+use scheduler::input::KeyHolder;
+use scheduler::step::{Change, Effect, Ended, Step, WorkerRow};
+use worker::Worker;
+
+use crate::clock::Moment;
+use crate::disk::Disk;
+use crate::oracle::copies::Homes;
+use crate::oracle::keeping::Promises;
+pub(crate) use crate::oracle::rows::Scene;
+use crate::oracle::scan::Ending;
+use crate::oracle::starts::Gate;
+pub(crate) use crate::oracle::truth::End;
+use crate::oracle::truth::Truth;
+use crate::workload::Workload;
+
+/// Something that must never be, and was.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Violation {
+    pub(crate) at: Moment,
+    pub(crate) rule: &'static str,
+    pub(crate) what: String,
+}
+
+#[derive(Debug)]
+pub(crate) struct Oracle {
+    pub(crate) violation: Option<Violation>,
+    /// When a job last moved.
+    pub(crate) moved_at: Moment,
+    /// Whether clocks on walls were set in this world: what is counted by them cannot be held against anything then.
+    pub(crate) walls_step: bool,
+    /// Whether directories of attempts were lost in this world, and with them why an attempt was stopped.
+    pub(crate) causes_lost: bool,
+    /// What is being done was decided before a freeze.
+    pub(crate) is_excused: bool,
+    steps: u64,
+    decisions: u64,
+    /// By fence: what became of the attempt's container.
+    truths: Vec<Truth>,
+    /// Of attempts whose fence another one has too.
+    namesakes: BTreeMap<Token, Truth>,
+    /// By machine.
+    gates: Vec<Gate>,
+    /// By machine: reports that the server may have to acknowledge.
+    promises: Vec<Promises>,
+    /// By machine: when it was last in trouble.
+    troubles: Vec<Moment>,
+    keys: BTreeMap<Arc<str>, KeyHolder>,
+    cordoned: Vec<WorkerId>,
+    /// Jobs of which a person has given up an attempt.
+    given_up: Vec<JobId>,
+    /// Jobs of which somebody was told that they are being cancelled.
+    cancelled: BTreeSet<JobId>,
+    /// By machine: the most slots that it was ever allowed.
+    slots: Vec<u32>,
+    homes: Homes,
+    /// The first job and the number of jobs of each request that was told to be accepted.
+    accepted: Vec<(JobId, u32)>,
+    /// By job: how it ended, when it was last looked at.
+    endings: Vec<Option<Ending>>,
+    /// Up to this one, fences were given by a life of the store that was undone.
+    undone: Fence,
+    /// By machine: whether somebody has told it to stop its jobs.
+    pub(crate) interrupted: Vec<bool>,
+}
+
+impl Oracle {
+    pub(crate) fn new(machines: usize, walls_step: bool) -> Self {
+        let each = || 0..machines;
+        Self {
+            violation: None,
+            moved_at: Moment(0),
+            walls_step,
+            causes_lost: false,
+            is_excused: false,
+            steps: 0,
+            decisions: 0,
+            truths: Vec::new(),
+            namesakes: BTreeMap::new(),
+            gates: each().map(|_| Gate::default()).collect(),
+            promises: each().map(|_| Promises::default()).collect(),
+            troubles: vec![Moment(0); machines],
+            keys: BTreeMap::new(),
+            cordoned: Vec::new(),
+            given_up: Vec::new(),
+            cancelled: BTreeSet::new(),
+            slots: vec![0; machines],
+            homes: Homes::default(),
+            accepted: Vec::new(),
+            endings: Vec::new(),
+            undone: Fence(0),
+            interrupted: vec![false; machines],
+        }
+    }
+
+    /// Notes a violation; the first one counts.
+    pub(crate) fn fault(&mut self, at: Moment, rule: &'static str, what: String) {
+        if self.violation.is_none() {
+            self.violation = Some(Violation { at, rule, what });
+        }
+    }
+
+    /// The scheduler has decided something.
+    pub(crate) fn decided(
+        &mut self,
+        scene: Scene<'_>,
+        (disk, workload): (&Disk, &Workload),
+        brain: &Scheduler,
+        step: &Step,
+    ) {
+        let now = scene.now;
+        for change in &step.changes {
+            match change {
+                Change::Worker(row) => {
+                    self.row_changed(row);
+                    self.cordoned.retain(|worker| *worker != row.worker);
+                    if row.cordoned {
+                        self.cordoned.push(row.worker);
+                    }
+                }
+                Change::Waiting { closed, .. } | Change::Ended(Ended { closed: Some(closed), .. }) => {
+                    self.is_heard_of(scene, disk, workload, closed);
+                }
+                Change::Assigned(it) if self.cordoned.contains(&it.worker) => {
+                    let what = format!("{} goes to worker {}", it.token, it.worker);
+                    self.fault(now, "I24 a cordoned worker gets nothing", what);
+                }
+                Change::Confirmed { token, worker, .. } => self.is_gone(now, *token, *worker),
+                _ => {}
+            }
+        }
+        for effect in &step.effects {
+            if let Effect::Send(_, Order::Reconciled(told)) = effect {
+                let kept = told.attempts.iter().filter(|(_, verdict)| *verdict == Verdict::Keep);
+                kept.for_each(|(token, _)| self.truth(*token).kept = Some(now));
+            }
+        }
+        self.decisions += 1;
+        if self.decisions.is_multiple_of(SCAN_EVERY) {
+            self.scan(scene, disk, brain);
+        }
+        self.steps += 1;
+        if self.steps.is_multiple_of(AUDIT_EVERY)
+            && let Some(fault) = scheduler::audit::audit(brain).pop()
+        {
+            self.fault(now, "I21 audit of the scheduler", fault);
+        }
+    }
+
+    /// A server has started: what it decides from is what is durable.
+    pub(crate) fn server_started(
+        &mut self,
+        now: Moment,
+        brain: &Scheduler,
+        live: u64,
+        workers: &BTreeMap<WorkerId, WorkerRow>,
+    ) {
+        self.cordoned = workers.values().filter(|row| row.cordoned).map(|row| row.worker).collect();
+        // What was decided and did not become durable never was.
+        workers.values().for_each(|row| self.row_changed(row));
+        if brain.live_jobs() as u64 != live {
+            let what = format!("{} jobs live in the scheduler, {live} on the disk", brain.live_jobs());
+            self.fault(now, "I21 a start takes in what is durable", what);
+        }
+        if let Some(fault) = scheduler::audit::audit(brain).pop() {
+            self.fault(now, "I21 audit of the scheduler", fault);
+        }
+    }
+
+    /// A worker has decided something.
+    pub(crate) fn worker_decided(
+        &mut self,
+        now: Moment,
+        no: u16,
+        brain: &Worker,
+        effects: &[worker::Effect],
+    ) {
+        for effect in effects {
+            if let worker::Effect::Stop { token, .. } = effect {
+                self.truth(*token).stopped.get_or_insert(now);
+            }
+        }
+        self.steps += 1;
+        if self.steps.is_multiple_of(AUDIT_EVERY)
+            && let Some(fault) = brain.audit().pop()
+        {
+            self.fault(now, "I23 audit of the worker", format!("w{no}: {fault}"));
+        }
+    }
+}
+
+/// An audit looks at everything: one step in so many is followed by one. An index that is wrong stays wrong.
+const AUDIT_EVERY: u64 = 64;
+/// Looking at everything that there ever was costs as much as some hundred steps.
+const SCAN_EVERY: u64 = 1_000;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,124 @@
+//! Copies of a worker: who may be let in, and what nobody can promise any more once two have been.
+//!
+//! A copy is not let in beside a process that is heard. One that comes while the original has no connection cannot be told from a restart;
+//! from then on the two are *confused*: what one says about attempts in its directory is believed although the other runs them, and an
+//! attempt that one does not know is handed to it although the other has it. Promises about attempts of that worker are void.
+
+use std::time::Duration;
+
+use protocol::{Order, WorkerId};
+use scheduler::step::{Effect, Step, WorkerRow};
+
+use super::Oracle;
+use crate::clock::Moment;
+use crate::docker::{Container, State};
+use crate::machine::Machine;
+
+/// What is known of workers' processes.
+#[derive(Debug, Default)]
+pub(super) struct Homes {
+    /// By the number of a process: its machine.
+    processes: Vec<(u64, u16)>,
+    last: Vec<LetIn>,
+    confused: Vec<WorkerId>,
+    /// By machine: when something that its present session said was taken in.
+    heard: Vec<Moment>,
+}
+
+/// The process of a worker that was let in last.
+#[derive(Clone, Copy, Debug)]
+struct LetIn {
+    worker: WorkerId,
+    machine: u16,
+    process: u64,
+}
+
+impl Oracle {
+    /// A process has drawn its number.
+    pub(crate) fn process_began(&mut self, no: u16, number: u64) {
+        self.homes.processes.push((number, no));
+        self.homes.heard.resize(self.homes.heard.len().max(usize::from(no) + 1), Moment(0));
+    }
+
+    /// The server has received a report on a session of this machine.
+    pub(crate) fn machine_heard(&mut self, now: Moment, no: u16) {
+        if let Some(heard) = self.homes.heard.get_mut(usize::from(no)) {
+            *heard = now;
+        }
+    }
+
+    /// Whether a machine has said something within what no clock takes for half a lease.
+    pub(crate) fn was_heard(&self, now: Moment, no: u16) -> bool {
+        self.homes.heard.get(usize::from(no)).is_some_and(|at| now.since(*at) < HALF_A_LEASE)
+    }
+
+    /// A worker is let in, or its row changes otherwise.
+    pub(super) fn row_changed(&mut self, row: &WorkerRow) {
+        let Some(process) = row.process else { return };
+        let Some((_, home)) =
+            self.homes.processes.iter().rfind(|(number, _)| *number == process.number).copied()
+        else {
+            return;
+        };
+        let Some(last) = self.homes.last.iter_mut().find(|last| last.worker == row.worker) else {
+            self.homes.last.push(LetIn { worker: row.worker, machine: home, process: process.number });
+            return;
+        };
+        let before = std::mem::replace(&mut last.machine, home);
+        last.process = process.number;
+        if before != home {
+            self.confuse(row.worker);
+        }
+    }
+
+    /// What is done in this worker's name is not to be relied on any more.
+    pub(crate) fn confuse(&mut self, worker: WorkerId) {
+        if !self.is_confused(worker) {
+            self.homes.confused.push(worker);
+        }
+    }
+
+    /// The process of a worker that the scheduler has let in last.
+    pub(crate) fn let_in_last(&self, worker: WorkerId) -> Option<u64> {
+        self.homes.last.iter().find(|last| last.worker == worker).map(|last| last.process)
+    }
+
+    /// R18: nobody is let in beside another process of the same worker that is connected and was heard lately.
+    pub(crate) fn let_in(&mut self, now: Moment, beside: Option<u16>, step: &Step) {
+        let Some(no) = beside else { return };
+        let is_welcome = |effect: &Effect| matches!(effect, Effect::Send(_, Order::Welcome(_)));
+        if step.effects.iter().any(is_welcome) {
+            let what = format!("another process is let in beside that of w{no}");
+            self.fault(now, "R18 nobody is let in beside one that is heard", what);
+        }
+    }
+
+    /// Whether two copies of a worker have been let in by turns.
+    pub(crate) fn is_confused(&self, worker: WorkerId) -> bool {
+        self.homes.confused.contains(&worker)
+    }
+
+    /// How many workers are.
+    pub(crate) fn confused(&self) -> u64 {
+        self.homes.confused.len() as u64
+    }
+
+    /// Whether what a machine does is that of a copy which others cannot be told from.
+    pub(super) fn is_confused_machine(&self, machine: &Machine) -> bool {
+        machine.directory.membership.is_some_and(|it| self.is_confused(it.worker))
+    }
+
+    /// A container is as it was when its machine's disk was kept: nobody there knows what became of it since.
+    pub(crate) fn container_set_back(&mut self, now: Moment, container: &Container) {
+        let truth = self.truth(container.token);
+        truth.removed = true;
+        if let State::Ended { code, oom, by_engine: true, .. } = container.state {
+            truth.runs = truth.runs.max(1);
+            truth.undone = truth.undone.or(truth.end);
+            truth.end = Some(super::End { at: now, code, oom, by_engine: true, by_us: false });
+        }
+    }
+}
+
+/// Half a lease by the fastest clock.
+const HALF_A_LEASE: Duration = Duration::from_secs(14);

@@ -1,0 +1,293 @@
+//! What becomes durable about a job, against its definition and against what its container truly did.
+
+use std::time::Duration;
+
+use protocol::order::StopCause;
+use protocol::report::Outcome;
+use protocol::{JobId, Token, WorkerId};
+use scheduler::definition::{Definition, OnLost, RetryOn};
+use scheduler::job::State;
+use scheduler::step::{Change, ClosedAttempt};
+
+use super::{Oracle, Truth};
+use crate::clock::Moment;
+use crate::disk::{Disk, Row, uses_own_budget, uses_platform_budget};
+use crate::machine::Machine;
+use crate::workload::Workload;
+
+/// What the oracle looks at beside the change itself.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Scene<'w> {
+    pub(crate) now: Moment,
+    pub(crate) machines: &'w [Machine],
+    /// Since when the server has been there without a break.
+    pub(crate) attentive_since: Moment,
+    pub(crate) drift_ppm: u64,
+}
+
+impl Oracle {
+    /// A job has moved on the disk: the row is as it is now.
+    pub(crate) fn moved(
+        &mut self,
+        scene: Scene<'_>,
+        definition: &Definition,
+        change: &Change,
+        rows: &[Option<Row>],
+        index: usize,
+    ) {
+        self.moved_at = scene.now;
+        let Some(row) = &rows[index] else { return };
+        let (closed, job) = match change {
+            Change::Assigned(it) => {
+                if self.cancelled.contains(&it.token.job) {
+                    let what = format!("{} although somebody was told that it is being stopped", it.token);
+                    self.fault(scene.now, "I17 what was cancelled gets no further attempt", what);
+                }
+                return self.is_first(scene.now, rows, index, definition);
+            }
+            Change::Waiting { closed, job, .. } => (closed, *job),
+            Change::Ended(it) => match &it.closed {
+                Some(closed) => {
+                    let worker = row.latest.as_ref().map(|latest| latest.worker);
+                    if it.confirmed && it.state == State::Cancelled {
+                        self.is_gone(scene.now, closed.token, worker.unwrap_or_default());
+                    }
+                    (closed, it.job)
+                }
+                None => return,
+            },
+            _ => return,
+        };
+        self.is_true(scene, definition, closed, row);
+        self.is_paid(scene, definition, closed, job, row);
+    }
+
+    /// I7, promise 3: an end that is believed is what happened.
+    fn is_true(&mut self, scene: Scene<'_>, definition: &Definition, closed: &ClosedAttempt, row: &Row) {
+        let token = closed.token;
+        if row.latest.as_ref().is_some_and(|latest| self.is_confused(latest.worker)) {
+            return;
+        }
+        let truth = *self.truth(token);
+        if closed.outcome == Outcome::Lost {
+            return self.is_lost(scene, definition, closed, row);
+        }
+        let is_lie = |truth: Truth| self.is_lie(scene, definition, closed, row, &truth);
+        let lie = is_lie(truth) && truth.undone.is_none_or(|end| is_lie(Truth { end: Some(end), ..truth }));
+        if lie {
+            let what = format!("{token} {} although its truth is {truth:?}", closed.outcome.name());
+            self.fault(scene.now, "I7 what is believed is true", what);
+        }
+        let blames_us =
+            matches!(closed.outcome, Outcome::Cancelled | Outcome::TimedOut | Outcome::Interrupted);
+        let ended = truth.end.filter(|end| !end.by_engine);
+        let was_over = ended.is_some_and(|end| truth.stopped.is_none_or(|at| end.at + CLOCKS_DIFFER < at));
+        let is_known = !truth.removed && !self.walls_step && !self.causes_lost && !self.is_of_the_past(token);
+        if blames_us && was_over && is_known {
+            let what = format!("{token} {} although its truth is {truth:?}", closed.outcome.name());
+            self.fault(scene.now, "I7 what ended by itself has its own outcome", what);
+        }
+        if self.still_runs(token) {
+            let what = format!("{token} is {} and runs on", closed.outcome.name());
+            self.fault(scene.now, "I7 what is over has ended", what);
+        }
+    }
+
+    /// Whether an end is told that its container did not have.
+    fn is_lie(
+        &self,
+        scene: Scene<'_>,
+        definition: &Definition,
+        closed: &ClosedAttempt,
+        row: &Row,
+        truth: &Truth,
+    ) -> bool {
+        let stopping = row.latest.as_ref().and_then(|latest| latest.stopping);
+        let ended = truth.end.filter(|end| !end.by_engine);
+        let by_us = ended.is_some_and(|end| end.by_us);
+        match closed.outcome {
+            // Which came first, a stop or an end, is told by the wall clock once the process that saw both is gone.
+            Outcome::Succeeded | Outcome::Failed | Outcome::OomKilled if by_us => {
+                !self.walls_step && !self.causes_lost
+            }
+            Outcome::Succeeded => ended.is_none_or(|end| end.code != 0),
+            Outcome::Failed => ended.is_none_or(|end| Some(end.code) != closed.exit_code || end.code == 0),
+            Outcome::OomKilled => ended.is_none_or(|end| !end.oom),
+            // How long it ran is lost with it.
+            Outcome::TimedOut if truth.removed => false,
+            Outcome::TimedOut => {
+                let limit = row.timeout.unwrap_or(definition.timeout);
+                // A clock that is set between an end and a stop turns their order around.
+                let stopped = truth.stopped.filter(|_| self.walls_step);
+                let ran = truth.end.map(|end| end.at.max(stopped.unwrap_or(end.at)).since(truth.since));
+                // Nobody's clock is as fast as that.
+                limit.is_none()
+                    || ran.is_some_and(|ran| Some(ran) < limit.map(|it| shortened(it, scene.drift_ppm)))
+            }
+            // Who asked for it may be among what was undone.
+            Outcome::Cancelled | Outcome::Interrupted if self.is_of_the_past(closed.token) => false,
+            Outcome::Cancelled => stopping != Some(StopCause::Cancel),
+            // What somebody removed while nobody looked was, as far as anybody can tell, never there: it is begun once more.
+            Outcome::PullFailed | Outcome::StartFailed | Outcome::HostFailed | Outcome::Released => {
+                truth.runs > 0 && !truth.removed
+            }
+            Outcome::DaemonLost => truth.end.is_none_or(|end| !end.by_engine),
+            Outcome::Interrupted => {
+                let drained = row.latest.as_ref().is_some_and(|latest| latest.drained);
+                !drained && !self.interrupted.contains(&true)
+            }
+            Outcome::Lost => false,
+        }
+    }
+
+    /// I17: the server says that nothing is left of an attempt.
+    pub(super) fn is_gone(&mut self, now: Moment, token: Token, worker: WorkerId) {
+        if self.still_runs(token) && !self.is_confused(worker) {
+            self.fault(now, "I17 what is confirmed is gone", format!("{token} runs on"));
+        }
+    }
+
+    /// An attempt is given up: nobody could have known its outcome, and the server was there to hear of it.
+    fn is_lost(&mut self, scene: Scene<'_>, definition: &Definition, closed: &ClosedAttempt, row: &Row) {
+        let token = closed.token;
+        let Some(latest) = &row.latest else { return };
+        let message = closed.message.as_str();
+        if message.starts_with(GIVEN_UP) {
+            self.given_up.push(token.job);
+        } else if message.starts_with(UNHEARD) {
+            if definition.loss.on_lost == OnLost::Wait && latest.stopping != Some(StopCause::Cancel) {
+                self.fault(scene.now, "I13 on_lost: wait waits", format!("{token} is given up"));
+            }
+        // A machine that was set back twice may have lost it, and have it again.
+        } else if message.starts_with(UNKNOWN) && !self.is_of_the_past(token) && !self.truth(token).removed {
+            let knows = |machine: &&Machine| {
+                machine.directory.membership.is_some_and(|it| it.worker == latest.worker)
+                    && machine.engine.container(token).is_some()
+            };
+            if let Some(machine) = scene.machines.iter().find(knows) {
+                let what = format!("{token} is lost although w{} has its container", machine.no);
+                self.fault(scene.now, "promise 3 no outcome is lost that somebody knows", what);
+            }
+        }
+    }
+
+    /// Promise 5: whoever is given up as silent was silent while the server was there to hear of it.
+    pub(super) fn is_heard_of(
+        &mut self,
+        scene: Scene<'_>,
+        disk: &Disk,
+        workload: &Workload,
+        closed: &ClosedAttempt,
+    ) {
+        if closed.message.starts_with(UNASKED) && self.truth(closed.token).may_start {
+            let what = format!("{} is given back although it may have started", closed.token);
+            self.fault(scene.now, "I13 who may have started is waited for", what);
+        }
+        let Some(row) = disk.row(closed.token.job).filter(|_| closed.message.starts_with(UNHEARD)) else {
+            return;
+        };
+        let patience = shortened(workload.definition(row.revision).loss.after, scene.drift_ppm);
+        let there_for = scene.now.since(scene.attentive_since);
+        if there_for < patience {
+            let what = format!("{} is lost {there_for:?} after the server came", closed.token);
+            self.fault(scene.now, "promise 5 the server's absence is held against nobody", what);
+        }
+        let definition = workload.definition(row.revision);
+        if definition.container.self_fence.is_some() && scene.drift_ppm <= DRIFT_FENCED {
+            self.is_fenced(scene, closed.token);
+        }
+        let kept_for = self.truth(closed.token).kept.map(|at| scene.now.since(at));
+        if let Some(kept_for) = kept_for.filter(|it| *it < patience) {
+            let what = format!("{} is lost {kept_for:?} after its worker was told to keep it", closed.token);
+            self.fault(scene.now, "promise 5 who comes back keeps what it has", what);
+        }
+    }
+
+    /// I9, I10: the right budget pays, and never more than there is.
+    fn is_paid(
+        &mut self,
+        scene: Scene<'_>,
+        definition: &Definition,
+        closed: &ClosedAttempt,
+        job: JobId,
+        row: &Row,
+    ) {
+        let outcome = closed.outcome;
+        let cancelled = row.latest.as_ref().is_some_and(|it| it.stopping == Some(StopCause::Cancel));
+        let another = row.own_failures <= definition.retry.max
+            && definition.retry.when.contains(&outcome)
+            && (definition.retry.exit_codes.is_empty()
+                || closed.exit_code.is_some_and(|code| definition.retry.exit_codes.contains(&code)));
+        let losses = row.losses.len() as u32;
+        let by_person = closed.message.starts_with(GIVEN_UP);
+        let is_final = outcome == Outcome::Lost && definition.loss.on_lost == OnLost::Fail && !by_person;
+        let wrong = match row.state {
+            State::Scheduled | State::Queued | State::Quarantined if is_final => true,
+            State::Succeeded => outcome != Outcome::Succeeded,
+            State::Failed => !uses_own_budget(outcome) || (another && !cancelled),
+            State::Cancelled => !cancelled && !self.is_of_the_past(closed.token),
+            State::Lost => outcome != Outcome::Lost || definition.loss.on_lost != OnLost::Fail,
+            State::Quarantined => {
+                !uses_platform_budget(outcome) || (losses < definition.loss.limit && !by_person)
+            }
+            State::Scheduled | State::Queued if uses_own_budget(outcome) => !another || cancelled,
+            State::Scheduled | State::Queued if uses_platform_budget(outcome) => {
+                cancelled || losses >= definition.loss.limit
+            }
+            State::Scheduled => true,
+            State::Queued => cancelled,
+            State::Assigned | State::Running | State::Expired => true,
+        };
+        if wrong {
+            let what = format!(
+                "job {job} of {} is {} after {} with {} failures and {losses} losses",
+                definition.name,
+                row.state.name(),
+                outcome.name(),
+                row.own_failures
+            );
+            self.fault(scene.now, "I9 I10 the right budget pays", what);
+        }
+    }
+
+    /// I22: whoever was handed out was the first of its kind.
+    fn is_first(&mut self, now: Moment, rows: &[Option<Row>], index: usize, definition: &Definition) {
+        self.steps += 1;
+        if definition.retry.on == RetryOn::Same || !self.steps.is_multiple_of(ORDER_EVERY) {
+            return;
+        }
+        let Some(row) = &rows[index] else { return };
+        let place = |index: usize, row: &Row| (-i16::from(row.priority), row.due_at, index);
+        let passed_over = rows.iter().enumerate().find(|(other, it)| {
+            it.as_ref().is_some_and(|it| {
+                it.state == State::Queued
+                    && it.revision == row.revision
+                    && place(*other, it) < place(index, row)
+            })
+        });
+        if let Some((other, _)) = passed_over {
+            let what = format!("job {} goes before job {}", index + 1, other + 1);
+            self.fault(now, "I22 the queue has an order", what);
+        }
+    }
+}
+
+/// What a clock that is as fast as possible takes for so long.
+fn shortened(length: Duration, drift_ppm: u64) -> Duration {
+    length.mul_f64(1.0 - 2.1 * drift_ppm as f64 / 1e6).saturating_sub(Duration::from_millis(50))
+}
+
+/// Clocks that run apart by more take the whole margin between the end of a fenced container and its successor.
+const DRIFT_FENCED: u64 = 10_000;
+
+/// Instants that a process puts on disk for the next one are in milliseconds of the clock on the wall.
+const CLOCKS_DIFFER: Duration = Duration::from_millis(10);
+
+/// The beginnings of what the scheduler says of attempts that it gives up.
+const GIVEN_UP: &str = "a person gave it up";
+const UNHEARD: &str = "its worker has not been heard of";
+const UNASKED: &str = "given back: its worker fell silent";
+const UNKNOWN: &str = "its worker does not know";
+
+/// Looking at all that wait costs more than a step.
+const ORDER_EVERY: u64 = 16;

@@ -1,0 +1,244 @@
+//! Starts: who is allowed to, and who runs beside whom.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use protocol::order::Configure;
+use protocol::report::{Numbered, Outcome};
+use protocol::{Order, Report, ReportNo, Revision, Token, Uptime};
+use scheduler::definition::OnLost;
+use scheduler::job::State;
+use worker::step::Launch;
+
+use super::truth::Truth;
+use super::{Oracle, Scene};
+use crate::clock::Moment;
+use crate::disk::Disk;
+use crate::machine::Machine;
+use crate::workload::Workload;
+
+/// The lease as this worker can count it, counted once more.
+#[derive(Debug, Default)]
+pub(super) struct Gate {
+    hello_at: Option<Uptime>,
+    beats: VecDeque<(u64, Uptime)>,
+    lease_from: Option<Uptime>,
+    is_reconciled: bool,
+    /// Attempts about which the server was asked whether they may start, by the number of the report.
+    asked: VecDeque<(ReportNo, Token)>,
+    /// It knows of these.
+    answered: Vec<Token>,
+}
+
+impl Gate {
+    fn is_open(&self, up: Uptime) -> bool {
+        self.is_reconciled && self.lease_from.is_some_and(|from| up < from + OPEN_FOR)
+    }
+
+    fn ask(&mut self, starting: &Numbered<Token>) {
+        for (number, token) in (starting.first.0..).map(ReportNo).zip(&starting.list) {
+            if self.asked.back().is_none_or(|(last, _)| *last < number) {
+                self.asked.push_back((number, *token));
+            }
+        }
+    }
+
+    fn answer(&mut self, number: ReportNo) -> Vec<Token> {
+        let before = self.answered.len();
+        while let Some((_, token)) = self.asked.front().copied().filter(|(at, _)| *at <= number) {
+            self.asked.pop_front();
+            self.answered.push(token);
+        }
+        self.answered[before..].to_vec()
+    }
+}
+
+impl Oracle {
+    pub(crate) fn worker_started(&mut self, now: Moment, no: u16, slots: u32) {
+        let most = &mut self.slots[usize::from(no)];
+        *most = slots.max(*most);
+        self.gates[usize::from(no)] = Gate::default();
+        self.promises[usize::from(no)].begin();
+        self.troubled(now, no);
+    }
+
+    pub(crate) fn worker_says(&mut self, no: u16, up: Uptime, report: &Report) {
+        let gate = &mut self.gates[usize::from(no)];
+        match report {
+            Report::Hello(_) => {
+                gate.hello_at = Some(up);
+                gate.is_reconciled = false;
+                gate.beats.clear();
+            }
+            Report::Heartbeat(beat) => gate.beats.push_back((beat.number, up)),
+            Report::Starting(list) => gate.ask(list),
+            _ => self.promises[usize::from(no)].note(report),
+        }
+    }
+
+    pub(crate) fn worker_hears_order(&mut self, no: u16, order: &Order) {
+        let gate = &mut self.gates[usize::from(no)];
+        let mut allowed = Vec::new();
+        match order {
+            Order::Configure(Configure { slots: Some(slots), .. }) => {
+                let most = &mut self.slots[usize::from(no)];
+                *most = (*slots).max(*most);
+            }
+            Order::Welcome(it) => {
+                gate.lease_from = gate.hello_at;
+                allowed = gate.answer(it.last_report);
+            }
+            Order::Acknowledge(number) => allowed = gate.answer(*number),
+            Order::Reconciled(it) => gate.is_reconciled |= it.last,
+            Order::Pulse(number) => {
+                while let Some((beat, at)) = gate.beats.front().copied().filter(|(beat, _)| beat <= number) {
+                    gate.beats.pop_front();
+                    if beat == *number {
+                        gate.lease_from = gate.lease_from.max(Some(at));
+                    }
+                }
+            }
+            _ => {}
+        }
+        allowed.into_iter().for_each(|token| self.truth(token).may_start = true);
+    }
+
+    /// The connection is gone.
+    pub(crate) fn worker_lost_link(&mut self, no: u16) {
+        self.gates[usize::from(no)].is_reconciled = false;
+    }
+
+    /// I11: a worker writes down since when its lease counts.
+    pub(crate) fn keeps_contact(&mut self, now: Moment, no: u16, at: Uptime) {
+        if Some(at) > self.gates[usize::from(no)].lease_from {
+            self.fault(now, "I11 a lease counts from what was answered", format!("w{no} counts from {at:?}"));
+        }
+    }
+
+    /// I11: a worker begins with an attempt. No more of them hold a slot than there ever were.
+    pub(crate) fn begins(&mut self, now: Moment, disk: &Disk, machine: &Machine, launch: &Launch) {
+        if self.is_excused {
+            return;
+        }
+        let token = launch.token;
+        let answered = &mut self.gates[usize::from(machine.no)].answered;
+        let is_answered =
+            answered.iter().position(|it| *it == token).map(|at| answered.swap_remove(at)).is_some();
+        if launch.spec.ask_before_start && !is_answered {
+            let what = format!("w{} starts {token}", machine.no);
+            self.fault(now, "I13 no start before the answer", what);
+        }
+        let busy = machine.process.as_ref().and_then(|it| it.brain.as_ref()).map_or(0, |it| it.load().0);
+        if busy > self.slots[usize::from(machine.no)] {
+            let what = format!("w{} starts {token} as number {busy}", machine.no);
+            self.fault(now, "I11 no start without a slot", what);
+        }
+        self.starts(now, disk, machine, token);
+    }
+
+    /// I11: a worker begins with an attempt, or runs `docker run` for it.
+    pub(crate) fn starts(&mut self, now: Moment, disk: &Disk, machine: &Machine, token: Token) {
+        if self.is_excused {
+            self.truth(token).is_excused = true;
+            return;
+        }
+        if !self.gates[usize::from(machine.no)].is_open(machine.clock.up(now)) {
+            self.fault(now, "I11 no start behind the gate", format!("w{} starts {token}", machine.no));
+        }
+        if !disk.is_current(token)
+            && !self.given_up.contains(&token.job)
+            && !self.is_confused_machine(machine)
+            && !self.is_of_the_past(token)
+        {
+            self.fault(
+                now,
+                "I11 nothing is started that is not current",
+                format!("w{} starts {token}", machine.no),
+            );
+        }
+    }
+
+    /// I12, I13, I17: a container of an attempt runs.
+    pub(crate) fn ran(
+        &mut self,
+        now: Moment,
+        workload: &Workload,
+        disk: &Disk,
+        machines: &[Machine],
+        (no, token, revision): (u16, Token, Revision),
+    ) {
+        let worker =
+            machines.get(usize::from(no)).and_then(|it| it.engine.container(token)).map(|it| it.worker);
+        let is_confused = worker.is_some_and(|worker| self.is_confused(worker));
+        let truth = self.truth(token);
+        // What somebody removed, and no directory tells of, was never there as far as anybody can know.
+        if truth.runs > 0 && !truth.removed && !is_confused {
+            self.fault(now, "I12 an attempt runs once", format!("{token} on w{no}"));
+        }
+        let truth = self.truth(token);
+        (truth.runs, truth.machine, truth.since, truth.end) = (truth.runs + 1, no, now, None);
+        // One that was given up before its job was cancelled may be with a worker that stood still.
+        let latest = disk.row(token.job).filter(|row| row.state == State::Cancelled && row.confirmed);
+        let latest = latest.and_then(|row| row.latest.as_ref()).filter(|latest| latest.token == token);
+        if !is_confused && latest.is_some_and(|latest| latest.outcome == Some(Outcome::Cancelled)) {
+            self.fault(now, "I17 what was cancelled does not start", format!("{token} on w{no}"));
+        }
+        if revision.0 == 0 || is_confused || disk.is_stranger(token) {
+            return;
+        }
+        let definition = workload.definition(revision);
+        let waits = definition.loss.on_lost == OnLost::Wait;
+        if (!waits && definition.container.self_fence.is_none()) || self.given_up.contains(&token.job) {
+            return;
+        }
+        // It was allowed to run, and its worker stood still before it did: nothing can keep that from happening.
+        if self.truth(token).is_excused {
+            return;
+        }
+        for machine in machines {
+            let others = machine.engine.containers.iter();
+            let other = others.filter(|it| {
+                it.token.job == token.job
+                    && it.token != token
+                    && it.is_running()
+                    && !self.is_confused(it.worker)
+                    && !disk.is_stranger(it.token)
+                    // What was given in a life of the store that was undone goes on beside what is given now.
+                    && !self.is_of_the_past(it.token)
+            });
+            for other in other.map(|it| it.token).collect::<Vec<_>>() {
+                if waits || !self.was_in_trouble(machine, other) {
+                    let what = format!("{token} runs on w{no}, {other} on w{}", machine.no);
+                    self.fault(now, "I13 never two containers of a job", what);
+                }
+            }
+        }
+    }
+
+    /// I13: nobody waits any longer for an attempt whose container was to be gone by now.
+    pub(super) fn is_fenced(&mut self, scene: Scene<'_>, token: Token) {
+        // Where the state directory was lost since, it is a stranger's.
+        let runs = |machine: &&Machine| {
+            let ours = machine.directory.membership.map(|it| it.worker);
+            machine.engine.container(token).is_some_and(|it| it.is_running() && Some(it.worker) == ours)
+        };
+        let Some(machine) = scene.machines.iter().find(runs) else { return };
+        if !self.was_in_trouble(machine, token) {
+            let what = format!("{token} runs on w{} although its worker was silent for too long", machine.no);
+            self.fault(scene.now, "I13 a fenced container does not outlive the contact", what);
+        }
+    }
+
+    /// Whether something kept a worker from stopping this container by itself.
+    fn was_in_trouble(&mut self, machine: &Machine, token: Token) -> bool {
+        let Truth { since, is_excused, .. } = *self.truth(token);
+        is_excused
+            || machine.process.is_none()
+            || machine.frozen.is_some()
+            || !machine.engine.answers()
+            || self.troubles[usize::from(machine.no)] >= since
+    }
+}
+
+/// The lease without the gate in front of its end.
+const OPEN_FOR: Duration = Duration::from_secs(27);

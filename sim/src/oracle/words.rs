@@ -1,0 +1,85 @@
+//! What the server says: never anything that a crash could unsay.
+
+use protocol::{JobId, Order};
+use scheduler::input::KeyHolder;
+use scheduler::job::State;
+use scheduler::step::Answer;
+
+use super::Oracle;
+use crate::clients::{Request, Wish};
+use crate::clock::Moment;
+use crate::disk::Disk;
+
+impl Oracle {
+    /// I1, I2, I18: a client is answered.
+    pub(crate) fn answered(&mut self, now: Moment, disk: &Disk, request: &Request, answer: &Answer) {
+        match answer {
+            Answer::Accepted(it) => self.promised(now, disk, request, it.first, it.count),
+            Answer::Replayed(it) => self.promised(now, disk, request, it.job, it.count),
+            Answer::Cancelling(state) => {
+                let Wish::Cancel(job) = request.wish else { return };
+                self.cancelled.insert(job);
+                let is_durable = disk.row(job).is_some_and(|row| row.state == State::Cancelled);
+                if *state == State::Cancelled && !is_durable {
+                    self.fault(now, "I18 told before it was durable", format!("job {job} is cancelled"));
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn promised(&mut self, now: Moment, disk: &Disk, request: &Request, first: JobId, count: u32) {
+        let Wish::Jobs(order) = &request.wish else { return };
+        let mut jobs = (first.0..first.0 + u64::from(count)).map(JobId);
+        if let Some(missing) = jobs.find(|job| disk.row(*job).is_none()) {
+            self.fault(now, "I1 I18 an accepted job is durable", format!("job {missing}"));
+        }
+        self.accepted.push((first, count));
+        let Some(key) = &request.key else { return };
+        let holder = KeyHolder { job: first, count, digest: order.digest };
+        let before = *self.keys.entry(key.clone()).or_insert(holder);
+        if before != holder {
+            let what = format!("{key} stood for job {}, and now for job {first}", before.job);
+            self.fault(now, "I2 a key stands for one request", what);
+        }
+        if disk.keys.get(key) != Some(&holder) {
+            self.fault(now, "I18 told before it was durable", format!("{key} stands for job {first}"));
+        }
+    }
+
+    /// I18: whoever waits for a job's end is woken.
+    pub(crate) fn told_end(&mut self, now: Moment, disk: &Disk, job: JobId, state: State) {
+        if disk.row(job).is_none_or(|row| row.state != state) {
+            self.fault(now, "I18 told before it was durable", format!("job {job} {}", state.name()));
+        }
+    }
+
+    /// I18, I19: a worker is told something.
+    pub(crate) fn ordered(&mut self, now: Moment, disk: &Disk, no: u16, order: &Order) {
+        match order {
+            Order::Acknowledge(number) => {
+                let broken = self.promises[usize::from(no)].broken(disk, *number);
+                // It may have been durable before the store went back, and its worker knows that by Welcome.
+                if let Some(token) = broken.filter(|token| !self.is_of_the_past(*token)) {
+                    self.fault(now, "I19 acknowledged before it was durable", format!("{token} of w{no}"));
+                }
+            }
+            Order::Enqueue(list) => {
+                if let Some(it) =
+                    list.iter().find(|it| disk.row(it.token.job).is_none_or(|row| row.attempts.0 == 0))
+                {
+                    self.fault(now, "I18 told before it was durable", format!("{} is handed out", it.token));
+                }
+                let has_started = |token: protocol::Token| {
+                    let latest = disk.row(token.job).and_then(|row| row.latest.as_ref());
+                    latest.is_some_and(|latest| latest.token == token && latest.started_at.is_some())
+                };
+                if let Some(it) = list.iter().find(|it| has_started(it.token)) {
+                    let what = format!("{} is handed out although it has started", it.token);
+                    self.fault(now, "I12 an attempt runs once", what);
+                }
+            }
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,44 @@
+//! The store goes back in time: a backup is restored as `longshore restore` does it, which leaves out all numbers that may have been given
+//! since; or an old state comes back as it was, as after a failover that lost commits, and numbers are given a second time.
+//!
+//! What was committed after the backup is gone, and with it what was promised by that: jobs, keys, ends. Everything else holds.
+
+use std::time::Duration;
+
+use crate::agenda::Event;
+use crate::disk::Disk;
+use crate::world::World;
+
+/// A state of the store that may come back.
+#[derive(Debug)]
+pub(crate) struct Backup {
+    disk: Disk,
+    /// Whether it comes back as it was.
+    is_raw: bool,
+    /// How long the server is away then.
+    away: Duration,
+}
+
+impl World {
+    /// The store is kept as it is, and comes back after a while.
+    pub(crate) fn back_up(&mut self, is_raw: bool, back_after: Duration, away: Duration) {
+        let number = self.backups.len() as u32;
+        self.backups.push(Some(Backup { disk: self.server.disk.clone(), is_raw, away }));
+        self.agenda.note(self.now + back_after, Event::Restore { backup: number });
+    }
+
+    pub(crate) fn restore_store(&mut self, number: u32) {
+        let Some(Backup { mut disk, is_raw, away }) = self.backups[number as usize].take() else { return };
+        if self.now >= self.script.ends {
+            return;
+        }
+        self.trace.say(self.now, || format!("disk    is as it was when it had group {}", disk.group.0));
+        if self.server.process.is_some() {
+            self.server.doom = Some((crate::server::Doom::Decided, away));
+            self.crash_server();
+        }
+        disk.go_on(is_raw, &self.server.disk);
+        let present = std::mem::replace(&mut self.server.disk, disk);
+        self.oracle.went_back(&self.server.disk, &present);
+    }
+}

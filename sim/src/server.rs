@@ -1,0 +1,367 @@
+//! The server: a process that owns a scheduler, and the disk that outlives it.
+//!
+//! As in the real body, inputs that have piled up are stepped into the open group; as soon as the writer is free the open group is handed
+//! over and the next one is opened; a group's effects are performed after its commit and those of all earlier groups, also if it has no
+//! changes. A crash can come between any two of these.
+
+mod life;
+mod perform;
+mod sessions;
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use protocol::order::Intervals;
+use protocol::{Epoch, SessionId};
+use scheduler::definition::Definition;
+use scheduler::input::{Connected, GroupNo, Input};
+use scheduler::step::{Change, CloseReason, Effect, Ended};
+use scheduler::{Config, Scheduler, TICK_WITHIN};
+
+pub(crate) use life::Doom;
+
+use crate::agenda::Event;
+use crate::clock::{Clock, Moment};
+use crate::dice::Dice;
+use crate::disk::{Disk, Group};
+use crate::machine::Machine;
+use crate::network::{ConnectionNo, End};
+use crate::oracle::Scene;
+use crate::world::World;
+
+#[derive(Debug)]
+pub(crate) struct Server {
+    pub(crate) clock: Clock,
+    pub(crate) disk: Disk,
+    /// Counts processes.
+    pub(crate) life: u32,
+    pub(crate) process: Option<Process>,
+    /// What came while the process was frozen; absent if it is not.
+    pub(crate) frozen: Option<VecDeque<Event>>,
+    /// Sockets have been read up to then: a process that goes on after a freeze may look at its timers first.
+    pub(crate) read_until: Moment,
+    pub(crate) frozen_at: Moment,
+    /// Where the process is to crash, and when it is back.
+    pub(crate) doom: Option<(Doom, Duration)>,
+    /// Until then the engine takes a while to look at its inbox.
+    pub(crate) slow_until: Moment,
+    /// Since when the server can be heard and answer without a break.
+    pub(crate) attentive_since: Moment,
+    dice: Dice,
+}
+
+#[derive(Debug)]
+pub(crate) struct Process {
+    pub(crate) brain: Scheduler,
+    epoch: Epoch,
+    open: Group,
+    open_effects: Vec<Effect>,
+    under_way: Option<UnderWay>,
+    next_group: GroupNo,
+    pub(crate) inbox: VecDeque<Input>,
+    /// Open sessions, in the order of their numbers.
+    pub(crate) sessions: Vec<(SessionId, ConnectionNo)>,
+    sessions_given: u64,
+    /// The engine's event that counts; earlier ones were replaced.
+    wake: Moment,
+    ticked: Moment,
+    /// It ends as soon as what it has decided is said.
+    leaving: Option<Duration>,
+}
+
+#[derive(Debug)]
+struct UnderWay {
+    group: Option<Group>,
+    effects: Vec<Effect>,
+}
+
+impl Server {
+    pub(crate) fn new(clock: Clock, disk: Disk, dice: Dice) -> Self {
+        Self {
+            clock,
+            disk,
+            life: 0,
+            process: None,
+            frozen: None,
+            read_until: Moment::NEVER,
+            frozen_at: Moment(0),
+            doom: None,
+            slow_until: Moment(0),
+            attentive_since: Moment(0),
+            dice,
+        }
+    }
+
+    fn config(&mut self, slice: usize) -> Config {
+        Config {
+            cluster: self.disk.cluster,
+            epoch: Epoch(0),
+            intervals: Intervals::default(),
+            seed: self.dice.any(),
+            slice,
+        }
+    }
+}
+
+impl Process {
+    /// Definitions that jobs of the open group, or later ones, refer to.
+    pub(crate) fn define(&mut self, definitions: &[Arc<Definition>]) {
+        self.open.definitions.extend(definitions.iter().cloned());
+    }
+}
+
+impl World {
+    /// Something is for the engine: it looks at it at once, or after a while if it is slow.
+    pub(crate) fn hand_in(&mut self, input: Input) {
+        let Some(process) = &mut self.server.process else { return };
+        process.inbox.push_back(input);
+        if self.server.slow_until > self.now {
+            let at = self.now + self.server.dice.millis(1, 3_000);
+            self.wake_engine(at);
+        } else {
+            self.wake_engine(self.now);
+        }
+    }
+
+    /// The engine's turn: what has piled up, and what is due.
+    pub(crate) fn engine_turn(&mut self, life: u32) {
+        let now = self.server.clock.now(self.now);
+        let Some(process) = self.server.process.as_mut().filter(|_| self.server.life == life) else { return };
+        if process.wake != self.now {
+            return;
+        }
+        process.wake = Moment::NEVER;
+        process.brain.begin(process.next_group);
+        let wake = process.brain.wake_at();
+        let is_due = self.now >= process.ticked + TICK_WITHIN
+            || wake.utc.is_some_and(|at| at <= now.utc)
+            || wake.up.is_some_and(|at| at <= now.up);
+        let tick_first = is_due && self.server.dice.permille(250);
+        if tick_first {
+            self.tick_engine();
+        }
+        while let Some(process) = &mut self.server.process
+            && let Some(input) = process.inbox.pop_front()
+        {
+            self.decide(input);
+        }
+        if is_due && !tick_first {
+            self.tick_engine();
+        }
+        self.server.read_until = Moment::NEVER;
+        self.hand_over();
+        self.plan_engine();
+    }
+
+    fn tick_engine(&mut self) {
+        let Some(process) = &mut self.server.process else { return };
+        process.ticked = self.now;
+        let up = self.server.clock.up(self.now);
+        if process.brain.wake_at().up.is_some_and(|at| at <= up) {
+            let (clock, read_until) = (&self.server.clock, self.server.read_until);
+            let heard = |connection| self.network.heard(self.now, connection, End::Server).min(read_until);
+            let sessions = process.sessions.iter();
+            let heard =
+                sessions.map(|(session, connection)| (*session, clock.up(heard(*connection)))).collect();
+            self.decide(Input::Heard(heard));
+        }
+        self.decide(Input::Tick);
+    }
+
+    /// One step of the brain.
+    fn decide(&mut self, input: Input) {
+        let now = self.server.clock.now(self.now);
+        if let Input::Disconnected(session) = input
+            && let Some(process) = &mut self.server.process
+        {
+            process.sessions.retain(|(open, _)| *open != session);
+        }
+        let beside = match &input {
+            Input::Connected(hello) => self.heard_beside(hello),
+            _ => None,
+        };
+        let drift_ppm = self.swarm.drift_ppm;
+        let World { server, machines, workload, oracle, trace, .. } = self;
+        let Some(process) = &mut server.process else { return };
+        trace.say(self.now, || format!("server  hears {}", crate::trace::input(&input)));
+        let step = process.brain.step(now, input);
+        if !step.changes.is_empty() || !step.effects.is_empty() {
+            self.transitions += 1;
+            trace.mix(step.changes.len() as u64 | (step.effects.len() as u64) << 32);
+            for change in &step.changes {
+                trace.say(self.now, || format!("server  decides {}", crate::trace::change(change)));
+            }
+            let scene = Scene { now: self.now, machines, attentive_since: server.attentive_since, drift_ppm };
+            oracle.decided(scene, (&server.disk, workload), &process.brain, &step);
+            oracle.let_in(self.now, beside, &step);
+            let shut_out =
+                step.effects.iter().filter(|it| matches!(it, Effect::Close(_, CloseReason::Refused)));
+            self.coverage.copies_shut_out += u64::from(shut_out.count() > 1);
+        }
+        let has_changes = !step.changes.is_empty();
+        append(&mut process.open.changes, step.changes);
+        append(&mut process.open_effects, step.effects);
+        if has_changes && matches!(server.doom, Some((Doom::Decided, _))) {
+            self.crash_server();
+        }
+    }
+
+    /// The machine of the process that was let in last as the same worker, if it is another one, connected, and was heard lately.
+    fn heard_beside(&self, hello: &Connected) -> Option<u16> {
+        let row = self.server.disk.workers.values().find(|row| row.secret_hash == hello.secret_hash)?;
+        let before = self.oracle.let_in_last(row.worker).filter(|process| *process != hello.process)?;
+        let is_it = |machine: &&Machine| machine.process.as_ref().is_some_and(|it| it.number == before);
+        let no = self.machines.iter().find(is_it)?.no;
+        let process = self.server.process.as_ref()?;
+        let workers = process.brain.snapshot().workers;
+        // One that it has replaced may still be open, and is not looked at any more.
+        let present = workers.iter().find(|it| it.id == row.worker)?.session?;
+        let is_open = process.sessions.iter().any(|(session, connection)| {
+            let it = self.network.at(*connection);
+            *session == present
+                && it.machine == no
+                && it.worker_life == self.machines[usize::from(no)].life
+                && it.is_welcome
+                && self.network.is_held_by(*connection, End::Server)
+        });
+        (is_open && self.oracle.was_heard(self.now, no)).then_some(no)
+    }
+
+    /// Closes the open group if the writer is free.
+    fn hand_over(&mut self) {
+        loop {
+            let Some(process) = self.server.process.as_mut().filter(|it| it.under_way.is_none()) else {
+                return;
+            };
+            if process.open_effects.is_empty()
+                && process.open.changes.is_empty()
+                && process.open.definitions.is_empty()
+            {
+                return self.leave_if_done();
+            }
+            let mut group = std::mem::take(&mut process.open);
+            let effects = std::mem::take(&mut process.open_effects);
+            if group.changes.is_empty() && group.definitions.is_empty() {
+                self.perform(effects);
+                continue;
+            }
+            (group.epoch, group.number) = (process.epoch, process.next_group);
+            process.next_group = GroupNo(process.next_group.0 + 1);
+            process.brain.begin(process.next_group);
+            process.under_way = Some(UnderWay { group: Some(group), effects });
+            let done = self.now + self.server.dice.skewed(self.swarm.sync);
+            let life = self.server.life;
+            self.agenda.note(done, Event::Committed { life });
+            return;
+        }
+    }
+
+    /// The writer is done with the group under way, or finds that it must try once more.
+    pub(crate) fn committed(&mut self, life: u32) {
+        if self.server.life != life {
+            return;
+        }
+        let stalled = self.server.disk.stalled_until;
+        if stalled > self.now {
+            // It may be durable all the same: its number tells so when it is tried again.
+            if self.server.dice.permille(500) {
+                self.sync();
+            }
+            let again = stalled + self.server.dice.millis(0, 1_000);
+            self.agenda.note(again, Event::Committed { life });
+            return;
+        }
+        match self.server.doom {
+            Some((Doom::Undone, _)) => return self.crash_server(),
+            Some((Doom::Refused, _)) => {
+                self.refuse_group();
+                return self.crash_server();
+            }
+            Some((Doom::Untold, _)) => {
+                self.sync();
+                return self.crash_server();
+            }
+            _ => {}
+        }
+        self.sync();
+        let Some(under_way) = self.server.process.as_mut().and_then(|process| process.under_way.take())
+        else {
+            return;
+        };
+        self.perform(under_way.effects);
+        self.hand_over();
+        self.plan_engine();
+    }
+
+    /// The store does not take the group under way.
+    fn refuse_group(&mut self) {
+        let under_way = self.server.process.as_ref().and_then(|process| process.under_way.as_ref());
+        if let Some(group) = under_way.and_then(|it| it.group.as_ref()) {
+            self.trace.say(self.now, || format!("disk    refuses group {}", group.number.0));
+            self.server.disk.refused = Some((group.epoch, group.number));
+        }
+    }
+
+    /// The group under way becomes durable.
+    fn sync(&mut self) {
+        let World { server, machines, oracle, coverage, trace, workload, .. } = self;
+        let Some(under_way) = server.process.as_mut().and_then(|process| process.under_way.as_mut()) else {
+            return;
+        };
+        let Some(group) = under_way.group.take() else { return };
+        trace.say(self.now, || format!("disk    has group {}", group.number.0));
+        let (now, drift_ppm) = (self.now, self.swarm.drift_ppm);
+        let scene = Scene { now, machines, attentive_since: server.attentive_since, drift_ppm };
+        let refused = server.disk.apply(group, &mut |change, edge, rows, index| {
+            coverage.moved(edge);
+            if let Change::Waiting { closed, .. } | Change::Ended(Ended { closed: Some(closed), .. }) = change
+            {
+                coverage.closed(closed.outcome);
+            }
+            let Some(row) = &rows[index] else { return };
+            oracle.moved(scene, workload.definition(row.revision), change, rows, index);
+        });
+        if let Err(why) = refused {
+            oracle.fault(now, "I3 the store would refuse a change", why);
+        }
+    }
+
+    /// Notes when the engine wants to be called, if that is not on the agenda already.
+    pub(crate) fn plan_engine(&mut self) {
+        let Some(process) = &self.server.process else { return };
+        let clock = &self.server.clock;
+        let wake = process.brain.wake_at();
+        let by_wall = wake.utc.map(|at| clock.when_utc(at));
+        let by_uptime = wake.up.map(|at| clock.when_up(at));
+        let at = [by_wall, by_uptime].into_iter().flatten().fold(process.ticked + TICK_WITHIN, Moment::min);
+        self.wake_engine(at.max(self.now));
+    }
+
+    /// Whatever was planned: it looks now.
+    pub(crate) fn wake_engine_again(&mut self) {
+        if let Some(process) = &mut self.server.process {
+            process.wake = Moment::NEVER;
+        }
+        self.wake_engine(self.now);
+    }
+
+    fn wake_engine(&mut self, at: Moment) {
+        let life = self.server.life;
+        if let Some(process) = &mut self.server.process
+            && at < process.wake
+        {
+            process.wake = at;
+            self.agenda.note(at, Event::Engine { life });
+        }
+    }
+}
+
+/// Appends without copying where the target is empty.
+fn append<T>(to: &mut Vec<T>, mut from: Vec<T>) {
+    if to.is_empty() {
+        *to = from;
+    } else {
+        to.append(&mut from);
+    }
+}

@@ -1,0 +1,139 @@
+//! How a server's process begins and ends.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use protocol::order::GoAway;
+use protocol::{Order, SessionId};
+use scheduler::input::{GroupNo, Input};
+
+use super::Process;
+use crate::agenda::Event;
+use crate::clock::Moment;
+use crate::disk::Group;
+use crate::network::{ConnectionNo, End, Parcel};
+use crate::world::World;
+
+/// Where a process is to crash.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Doom {
+    /// Behind the next decision that changes something.
+    Decided,
+    /// While the next group is being synced: nothing of it is durable.
+    Undone,
+    /// When the store refuses the next group: what was decided contradicts it, and only a new start can know better.
+    Refused,
+    /// Behind the sync, before anybody is told.
+    Untold,
+    /// Behind so many further effects.
+    Said(u32),
+}
+
+impl World {
+    /// A process begins: the disk is loaded under a new epoch.
+    pub(crate) fn start_server(&mut self) {
+        if self.server.process.is_some() {
+            return;
+        }
+        self.server.life += 1;
+        let now = self.server.clock.now(self.now);
+        let config = self.server.config(self.swarm.slice);
+        let brain = match self.server.disk.load(now, config) {
+            Ok(brain) => brain,
+            Err(why) => return self.oracle.fault(self.now, "the store cannot be loaded", why),
+        };
+        let disk = &self.server.disk;
+        let definitions = self.workload.current();
+        self.trace.say(self.now, || format!("server  starts, epoch {}", disk.epoch));
+        self.server.process = Some(Process {
+            brain,
+            epoch: disk.epoch,
+            open: Group { definitions: definitions.clone(), ..Group::default() },
+            open_effects: Vec::new(),
+            under_way: None,
+            next_group: GroupNo(disk.group.0 + 1),
+            inbox: VecDeque::new(),
+            sessions: Vec::new(),
+            sessions_given: 0,
+            wake: Moment::NEVER,
+            ticked: self.now,
+            leaving: None,
+        });
+        self.server.attentive_since = self.now;
+        let disk = &self.server.disk;
+        if let Some(process) = &self.server.process {
+            self.oracle.server_started(self.now, &process.brain, disk.live, &disk.workers);
+        }
+        self.hand_in(Input::Define(definitions));
+    }
+
+    /// `kill -9`, or a panic: the kernel closes the sockets; what was not durable is gone.
+    pub(crate) fn crash_server(&mut self) {
+        let back_after = self.server.doom.take().map_or(Duration::ZERO, |(_, back_after)| back_after);
+        let Some(process) = self.server.process.take() else { return };
+        self.agenda.note(self.now + back_after, Event::ServerStart);
+        self.trace.say(self.now, || "server  crashes".to_owned());
+        drop(process);
+        self.server.frozen = None;
+        self.hang_up_all();
+        self.server.life += 1;
+    }
+
+    /// The process is told to leave; it is back after a while.
+    pub(crate) fn stop_server(&mut self, back_after: Duration) {
+        let Some(process) = &mut self.server.process else { return };
+        if process.leaving.is_some() {
+            return;
+        }
+        process.leaving = Some(back_after);
+        let sessions = process.sessions.clone();
+        for (session, connection) in sessions {
+            let reconnect_after = self.server.dice.millis(500, 2_500);
+            let away = Order::GoAway(GoAway { reconnect_after, elsewhere: None });
+            self.network.send(&mut self.agenda, self.now, connection, End::Worker, Parcel::Order(away));
+            self.network.close(&mut self.agenda, self.now, connection, End::Server);
+            self.hand_in(Input::Disconnected(session));
+        }
+        self.hand_in(Input::Tick);
+    }
+
+    /// Ends a process that was told to leave, once everything is said.
+    pub(super) fn leave_if_done(&mut self) {
+        let Some(back_after) = self.server.process.as_ref().and_then(|process| process.leaving) else {
+            return;
+        };
+        if self.server.process.as_ref().is_some_and(|process| !process.inbox.is_empty()) {
+            return;
+        }
+        self.trace.say(self.now, || "server  has left".to_owned());
+        self.server.process = None;
+        self.hang_up_all();
+        self.server.life += 1;
+        self.agenda.note(self.now + back_after, Event::ServerStart);
+    }
+
+    /// Whether a call of a worker is taken.
+    pub(crate) fn server_listens(&self) -> bool {
+        self.server.process.as_ref().is_some_and(|process| process.leaving.is_none())
+    }
+
+    /// A number for a session: unique over all epochs.
+    pub(crate) fn open_session(&mut self, connection: ConnectionNo) -> Option<SessionId> {
+        let process = self.server.process.as_mut()?;
+        process.sessions_given += 1;
+        let session = SessionId((process.epoch.0 << 32) | process.sessions_given);
+        process.sessions.push((session, connection));
+        self.network.at_mut(connection).session = Some(session);
+        Some(session)
+    }
+
+    fn hang_up_all(&mut self) {
+        let life = self.server.life;
+        for number in 0..self.network.connections.len() as u32 {
+            let number = ConnectionNo(number);
+            if self.network.at(number).server_life == life && self.network.is_held_by(number, End::Server) {
+                self.network.close(&mut self.agenda, self.now, number, End::Server);
+            }
+        }
+    }
+}

@@ -1,0 +1,82 @@
+//! The server's ends of connections: the first word must be Hello, and gives the session its number.
+
+use protocol::report::Hello;
+use protocol::{Report, SessionId, Token};
+use scheduler::input::{Connected, Input};
+
+use crate::network::{ConnectionNo, End, Parcel};
+use crate::world::World;
+
+impl World {
+    pub(crate) fn server_receives(&mut self, connection: ConnectionNo, parcel: Parcel) {
+        let it = self.network.at(connection);
+        if it.server_life != self.server.life {
+            return;
+        }
+        match (parcel, it.session) {
+            (Parcel::Report(Report::Hello(hello)), None) => {
+                if let Some(session) = self.open_session(connection) {
+                    self.hand_in(Input::Connected(connected(hello, session)));
+                }
+            }
+            (Parcel::Report(mut report), Some(session)) => {
+                if it.worker_life == self.machines[usize::from(it.machine)].life {
+                    self.oracle.machine_heard(self.now, it.machine);
+                }
+                self.look_for_strangers(session, &mut report);
+                self.hand_in(Input::Reported(session, report));
+            }
+            (Parcel::Goodbye, session) => self.server_loses(connection, session),
+            _ => {}
+        }
+    }
+
+    /// As the real session does: what was never given here is told before the inventory that lists it, and nothing is said of such
+    /// containers of others.
+    fn look_for_strangers(&mut self, session: SessionId, report: &mut Report) {
+        let disk = &self.server.disk;
+        let strangers: Vec<Token> = match report {
+            Report::Inventory(part) => {
+                part.foreign.retain(|it| !disk.is_stranger(it.token));
+                part.attempts.iter().map(|(token, _)| *token).filter(|it| disk.is_stranger(*it)).collect()
+            }
+            Report::Foreign(list) => {
+                list.retain(|it| !disk.is_stranger(it.token));
+                return;
+            }
+            _ => return,
+        };
+        if !strangers.is_empty() {
+            self.coverage.strangers += strangers.len() as u64;
+            self.hand_in(Input::Strangers(session, strangers));
+        }
+    }
+
+    pub(crate) fn server_loses(&mut self, connection: ConnectionNo, session: Option<SessionId>) {
+        self.network.close(&mut self.agenda, self.now, connection, End::Server);
+        if let Some(session) = session {
+            self.hand_in(Input::Disconnected(session));
+        }
+    }
+}
+
+fn connected(hello: Hello, session: SessionId) -> Connected {
+    Connected {
+        session,
+        name: hello.name.into(),
+        // What a hash is good for here is only that it differs where the secret does.
+        secret_hash: hello.secret,
+        cluster: hello.cluster,
+        rejoin: hello.rejoin,
+        incarnation: hello.incarnation,
+        process: hello.process,
+        versions: hello.versions,
+        engine: hello.engine,
+        version: hello.version,
+        slots: hello.slots,
+        backlog: hello.backlog,
+        labels: hello.labels,
+        runtimes: hello.runtimes,
+        address: String::new(),
+    }
+}

@@ -1,0 +1,73 @@
+//! What a seed draws before its run begins: how large its world is, and which faults exist in it, how often.
+//!
+//! A world with all faults at once hides what a single one does; so each seed has some of them only ("swarm testing").
+
+use std::time::Duration;
+
+use crate::dice::Dice;
+use crate::script::Kind;
+
+/// The shape of one world.
+#[derive(Clone, Debug)]
+pub(crate) struct Swarm {
+    pub(crate) machines: usize,
+    pub(crate) slots_max: u64,
+    pub(crate) backlog_max: u64,
+    pub(crate) definitions: usize,
+    /// How long faults and submissions go on.
+    pub(crate) busy_for: Duration,
+    /// By kind: how many acts of it there are.
+    pub(crate) acts: [u64; Kind::COUNT],
+    /// How far a machine's clock may drift, in millionths.
+    pub(crate) drift_ppm: u64,
+    /// The longest time that a message is under way while nothing is wrong.
+    pub(crate) delay: Duration,
+    /// The longest time that a commit takes while nothing is wrong.
+    pub(crate) sync: Duration,
+    /// How many answers in a thousand are lost on their way to a client.
+    pub(crate) answers_lost: u32,
+    /// Whether `docker run` dies with the worker that started it.
+    pub(crate) cli_dies: bool,
+    /// How many members of a large batch are made in one group.
+    pub(crate) slice: usize,
+}
+
+impl Swarm {
+    pub(crate) fn draw(seed: u64) -> Self {
+        let mut dice = Dice::new(seed, STREAM);
+        Self {
+            machines: 1 + dice.index(6),
+            slots_max: dice.between(1, 4),
+            backlog_max: dice.between(0, 3),
+            definitions: 1 + dice.index(6),
+            busy_for: dice.seconds(60, 900),
+            acts: acts(&mut dice),
+            drift_ppm: dice.pick(&[0, 100, 10_000, 50_000]),
+            delay: Duration::from_millis(dice.pick(&[2, 20, 200, 3_000])),
+            sync: Duration::from_millis(dice.pick(&[1, 5, 50, 2_000])),
+            answers_lost: dice.pick(&[0, 0, 100, 500]),
+            cli_dies: dice.permille(200),
+            slice: dice.pick(&[1, 2, 5, 1_000]),
+        }
+    }
+}
+
+fn acts(dice: &mut Dice) -> [u64; Kind::COUNT] {
+    // Half of the seeds have few faults, and rarely two at once.
+    let share = dice.pick(&[100, 300, 500]);
+    let most = dice.pick(&[2, 5, 20]);
+    Kind::ALL.map(|kind| match kind {
+        Kind::Submit => dice.between(5, 120),
+        Kind::Cancel | Kind::Release if dice.permille(500) => dice.between(1, 20),
+        Kind::Operate if dice.permille(share) => dice.between(1, 10),
+        Kind::Redefine if dice.permille(share) => dice.between(1, 5),
+        Kind::Cancel | Kind::Release | Kind::Operate | Kind::Redefine => 0,
+        // What was promised before is void then, so a few seeds must do.
+        Kind::Restore if dice.permille(50) => dice.between(1, 3),
+        Kind::Restore => 0,
+        _ if dice.permille(share) => dice.between(1, most),
+        _ => 0,
+    })
+}
+
+const STREAM: u64 = 1;

@@ -1,0 +1,199 @@
+//! One world: a server, machines with workers, the network between them, and true time, which goes from event to event.
+
+use protocol::ClusterId;
+
+use crate::agenda::{Agenda, Event};
+use crate::clients::Request;
+use crate::clock::{Clock, Moment};
+use crate::copies::Snapshot;
+use crate::coverage::Coverage;
+use crate::dice::Dice;
+use crate::disk::Disk;
+use crate::machine::Machine;
+use crate::network::Network;
+use crate::oracle::{Oracle, Violation};
+use crate::restore::Backup;
+use crate::script::{Act, Kind, Script};
+use crate::server::Server;
+use crate::swarm::Swarm;
+use crate::trace::Trace;
+use crate::workload::Workload;
+
+#[derive(Debug)]
+pub(crate) struct World {
+    pub(crate) now: Moment,
+    pub(crate) agenda: Agenda,
+    pub(crate) swarm: Swarm,
+    pub(crate) script: Script,
+    next_act: usize,
+    pub(crate) server: Server,
+    pub(crate) machines: Vec<Machine>,
+    pub(crate) network: Network,
+    pub(crate) workload: Workload,
+    pub(crate) requests: Vec<Request>,
+    /// What is cut, until it is mended.
+    pub(crate) cuts: Vec<Option<(Option<u16>, [bool; 2])>>,
+    /// Disks of machines as they once were, until they are put back.
+    pub(crate) snapshots: Vec<Option<Snapshot>>,
+    /// States of the store, until they come back.
+    pub(crate) backups: Vec<Option<Backup>>,
+    pub(crate) oracle: Oracle,
+    pub(crate) coverage: Coverage,
+    pub(crate) trace: Trace,
+    pub(crate) dice: Dice,
+    /// All is quiet, as it should be.
+    pub(crate) is_over: bool,
+    /// Steps of a brain that changed something or had an effect.
+    pub(crate) transitions: u64,
+    /// Events that have come at the present moment.
+    at_once: u32,
+}
+
+/// What became of a run.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Outcome {
+    pub(crate) transitions: u64,
+    pub(crate) hash: u64,
+    pub(crate) coverage: Coverage,
+    pub(crate) violation: Option<Violation>,
+    pub(crate) trace: String,
+}
+
+impl World {
+    /// The world of a seed, at its beginning.
+    pub(crate) fn new(seed: u64, swarm: Swarm, script: Script, trace: bool) -> Self {
+        let stream = |number| Dice::new(seed, number);
+        let mut dice = stream(10);
+        let drift = |dice: &mut Dice| {
+            let most = swarm.drift_ppm;
+            dice.between(0, 2 * most) as i64 - most as i64
+        };
+        let mut clock = || Clock::new(dice.seconds(10, 1_000_000), drift(&mut dice));
+        let disk = Disk::new(ClusterId(1));
+        let server = Server::new(clock(), disk, stream(11));
+        let machines = (0..swarm.machines)
+            .map(|no| {
+                let mut dice = stream(100 + no as u64);
+                let slots = dice.between(1, swarm.slots_max) as u32;
+                let backlog = dice.between(0, swarm.backlog_max) as u32;
+                Machine::new(no as u16, clock(), slots, backlog, dice)
+            })
+            .collect();
+        let mut world = Self {
+            now: Moment(0),
+            agenda: Agenda::default(),
+            next_act: 0,
+            server,
+            machines,
+            network: Network::new(swarm.machines, swarm.delay, stream(12)),
+            workload: Workload::new(swarm.definitions, stream(13)),
+            requests: Vec::new(),
+            cuts: Vec::new(),
+            snapshots: Vec::new(),
+            backups: Vec::new(),
+            is_over: false,
+            oracle: Oracle::new(swarm.machines, swarm.acts[Kind::StepClock as usize] > 0),
+            coverage: Coverage::default(),
+            trace: Trace::new(trace),
+            dice: stream(14),
+            transitions: 0,
+            at_once: 0,
+            swarm,
+            script,
+        };
+        world.agenda.note(Moment(0), Event::ServerStart);
+        for no in 0..world.machines.len() as u16 {
+            let at = Moment(0) + world.dice.millis(0, 5_000);
+            world.agenda.note(at, Event::WorkerStart { machine: no, life: 0 });
+        }
+        world.agenda.note(world.script.ends, Event::Heal);
+        world.plan_act();
+        world
+    }
+
+    /// Lets it go on until all is quiet, or something is wrong.
+    pub(crate) fn run(mut self) -> Outcome {
+        while self.oracle.violation.is_none()
+            && !self.is_over
+            && let Some((at, event)) = self.agenda.next()
+        {
+            self.note_progress(at);
+            self.now = at;
+            self.trace.mix(at.0);
+            self.happen(event);
+        }
+        self.coverage.copies_confused += self.oracle.confused();
+        Outcome {
+            transitions: self.transitions,
+            hash: self.trace.hash,
+            coverage: self.coverage,
+            violation: self.oracle.violation,
+            trace: self.trace.into_lines(),
+        }
+    }
+
+    /// Time goes on: nobody wants to be called again and again at the same moment.
+    fn note_progress(&mut self, at: Moment) {
+        self.at_once = if at == self.now { self.at_once + 1 } else { 0 };
+        if self.at_once > AT_ONCE_MAX {
+            self.oracle.fault(
+                at,
+                "liveness",
+                "time stands still: somebody is called again and again".to_owned(),
+            );
+        }
+    }
+
+    fn happen(&mut self, event: Event) {
+        if self.keep_back(event) {
+            return;
+        }
+        match event {
+            Event::Act => self.act(),
+            Event::Engine { life } => self.engine_turn(life),
+            Event::Committed { life } => self.committed(life),
+            Event::ServerStart => self.start_server(),
+            Event::ServerThaw { life } => self.thaw_server(life),
+            Event::Request { request } => self.request(request),
+            Event::Arrival { connection, end } => self.arrival(connection, end),
+            Event::Deaf { connection, end, spell } => self.deaf(connection, end, spell),
+            Event::Dial { machine, life, link } => self.dial(machine, life, link),
+            Event::NoAnswer { machine, life, link } => self.no_answer(machine, life, link),
+            Event::WorkerTick { machine, life } => self.worker_tick(machine, life),
+            Event::WorkerStart { machine, life } => self.start_worker(machine, life),
+            Event::Surveyed { machine, life } => self.surveyed(machine, life),
+            Event::WorkerThaw { machine, life } => self.thaw_worker(machine, life),
+            Event::Task { machine, life, task, turn } => self.task_goes_on(machine, life, task, turn),
+            Event::Health { machine, life } => self.check_health(machine, life),
+            Event::LookAround { machine, life } => self.look_around(machine, life),
+            Event::Probe { machine, life, tries } => self.probe(machine, life, tries),
+            Event::OutputDone { machine, life, task } => self.output_arrives(machine, life, task),
+            Event::Cli { machine, cli, turn } => self.cli_goes_on(machine, cli, turn),
+            Event::Exit { machine, container, turn } => self.container_ends(machine, container, turn),
+            Event::EngineBack { machine, spell } => self.engine_back(machine, spell),
+            Event::Mended { fault } => self.mended(fault),
+            Event::CopyFound { machine } => self.remove_copy(machine),
+            Event::SetBack { snapshot } => self.set_back(snapshot),
+            Event::Restore { backup } => self.restore_store(backup),
+            Event::LeaveAgain { machine, life, leave } => self.leave_again(machine, life, leave),
+            Event::Heal => self.heal(),
+            Event::Look => self.look(),
+        }
+    }
+
+    fn plan_act(&mut self) {
+        if let Some((at, _)) = self.script.acts.get(self.next_act) {
+            self.agenda.note((*at).max(self.now), Event::Act);
+        }
+    }
+
+    pub(crate) fn next_act(&mut self) -> Option<Act> {
+        let (_, act) = self.script.acts.get(self.next_act)?.clone();
+        self.next_act += 1;
+        self.plan_act();
+        Some(act)
+    }
+}
+
+/// So much never happens at once, even where a frozen machine goes on.
+const AT_ONCE_MAX: u32 = 100_000;

@@ -1,0 +1,150 @@
+//! What is said in which frames, and what becomes of numbers.
+
+use alloc::string::ToString;
+
+use protocol::wire::{decode_report, pack_report};
+
+use super::*;
+
+fn token(job: u64) -> Token {
+    Token { job: protocol::JobId(job), ..Token::default() }
+}
+
+fn frames(outbox: &mut Outbox) -> Vec<Report> {
+    let mut frames = Vec::new();
+    outbox.say(Uptime(0), |report| frames.push(report));
+    frames
+}
+
+#[test]
+fn what_is_not_acknowledged_counts_packed_or_not() {
+    let mut outbox = Outbox::default();
+    let success = Verdict::Success { ran: Duration::ZERO, result: None, note: None };
+    let failure = crate::classify::unstarted(protocol::order::StopCause::Cancel);
+    outbox.starting(token(1));
+    outbox.released(token(2), ReleaseCause::Full, String::new());
+    outbox.ended(token(3), Uptime(0), failure, OutputLengths::default());
+    outbox.ended(token(4), Uptime(0), success, OutputLengths::default());
+    assert_eq!(outbox.len(), 4);
+    outbox.pack(core::iter::empty());
+    outbox.starting(token(5));
+    assert_eq!(outbox.len(), 5);
+}
+
+#[test]
+fn a_batch_is_one_frame_per_kind_with_consecutive_numbers() {
+    let mut outbox = Outbox::default();
+    for job in 1..=3 {
+        outbox.released(token(job), ReleaseCause::Full, String::new());
+        outbox.starting(token(job + 10));
+    }
+    outbox.pack(core::iter::empty());
+
+    let said = frames(&mut outbox);
+
+    assert!(matches!(&said[..], [Report::Released(a), Report::Starting(b)]
+        if a.first == ReportNo(1) && a.list.len() == 3 && b.first == ReportNo(4) && b.list.len() == 3));
+    assert!(frames(&mut outbox).is_empty(), "nothing is said twice in a connection");
+}
+
+#[test]
+fn a_new_connection_hears_what_is_unacknowledged_under_the_same_numbers() {
+    let mut outbox = Outbox::default();
+    (1..=4).for_each(|job| outbox.starting(token(job)));
+    outbox.pack(core::iter::empty());
+    frames(&mut outbox);
+    outbox.acknowledge(ReportNo(1), |_| ());
+
+    outbox.begin_again(ReportNo(2), |_| ());
+
+    assert!(
+        matches!(&frames(&mut outbox)[..], [Report::Starting(it)] if it.first == ReportNo(3) && it.list == [token(3), token(4)])
+    );
+}
+
+#[test]
+fn a_process_that_was_set_back_says_everything_behind_what_the_server_has() {
+    let mut outbox = Outbox::default();
+    (1..=3).for_each(|job| outbox.starting(token(job)));
+    outbox.pack(core::iter::empty());
+    frames(&mut outbox);
+    outbox.acknowledge(ReportNo(2), |_| ());
+    outbox.starting(token(4));
+    outbox.pack(core::iter::empty());
+
+    outbox.begin_again(ReportNo(9), |_| panic!("the server cannot know it"));
+
+    assert!(
+        matches!(&frames(&mut outbox)[..], [Report::Starting(it)] if it.first == ReportNo(10) && it.list == [token(3), token(4)])
+    );
+    let mut known = 0;
+    outbox.acknowledge(ReportNo(11), |_| known += 1);
+    assert_eq!((known, outbox.len()), (2, 0));
+}
+
+#[test]
+fn what_was_never_said_is_acknowledged_by_nobody() {
+    let mut outbox = Outbox::default();
+    outbox.starting(token(1));
+    outbox.pack(core::iter::empty());
+
+    outbox.acknowledge(ReportNo(5), |_| panic!("it was not said"));
+    outbox.begin_again(ReportNo(u64::MAX), |_| panic!("it was not said"));
+
+    assert!(matches!(&frames(&mut outbox)[..], [Report::Starting(it)] if it.first == ReportNo(1)));
+}
+
+#[test]
+fn an_acknowledgement_beyond_the_last_number_does_no_harm() {
+    let mut outbox = Outbox::default();
+    outbox.starting(token(1));
+    outbox.pack(core::iter::empty());
+    frames(&mut outbox);
+    outbox.acknowledge(ReportNo(u64::MAX), |_| ());
+    outbox.starting(token(2));
+    outbox.pack(core::iter::empty());
+
+    assert!(matches!(&frames(&mut outbox)[..], [Report::Starting(it)] if it.first == ReportNo(2)));
+}
+
+#[test]
+fn whatever_a_runtime_tells_can_be_carried() {
+    let mut outbox = Outbox::default();
+    let output = OutputLengths { stdout: u64::MAX, stderr: u64::MAX };
+    let ran = Duration::MAX;
+    let success = Verdict::Success { ran, result: None, note: Some("x".repeat(10_000)) };
+    outbox.ended(token(1), Uptime(0), success, output);
+    let failure = Verdict::Failure {
+        outcome: Outcome::Failed,
+        exit_code: Some(1),
+        message: "why".to_string(),
+        ran: Some(ran),
+    };
+    outbox.ended(token(2), Uptime(0), failure, output);
+    let container = "x".repeat(2 << 20);
+    outbox.pack(core::iter::once(Entry::Running { token: token(3), container, at: Uptime(0) }));
+
+    let (mut reports, mut frames) = (Vec::new(), Vec::new());
+    outbox.say(Uptime(u64::MAX), |report| reports.push(report));
+    for report in &reports {
+        pack_report(report, &mut frames).expect("it fits");
+    }
+
+    assert_eq!(frames.len(), 3);
+    assert!(frames.iter().all(|frame| matches!(decode_report(frame), Ok(Some(_)))));
+}
+
+#[test]
+fn long_lists_and_long_results_are_split() {
+    let mut outbox = Outbox::default();
+    (0..2_500).for_each(|job| outbox.starting(token(job)));
+    outbox.pack(core::iter::empty());
+    assert_eq!(frames(&mut outbox).len(), 3);
+
+    for job in 0..4 {
+        let verdict = Verdict::Success { ran: Duration::ZERO, result: Some("x".repeat(60_000)), note: None };
+        outbox.ended(token(job), Uptime(0), verdict, OutputLengths::default());
+    }
+    outbox.pack(core::iter::empty());
+    assert_eq!(frames(&mut outbox).len(), 2);
+}

@@ -1,0 +1,25 @@
+//! What fuzzing tries at length, with its seeds and with random bytes: a server that says anything at any time.
+
+#[path = "../../fuzz/src/acts.rs"]
+mod acts;
+#[path = "../../fuzz/src/strange_server.rs"]
+mod strange_server;
+
+use longshore_worker as worker;
+use proptest::prelude::*;
+
+#[test]
+#[expect(clippy::disallowed_methods, reason = "seeds are files; the fence is around the brain itself")]
+fn every_seed_leaves_the_worker_sound() {
+    let seeds = concat!(env!("CARGO_MANIFEST_DIR"), "/../fuzz/seeds/strange_server");
+    for seed in std::fs::read_dir(seeds).unwrap() {
+        strange_server::walk(&std::fs::read(seed.unwrap().path()).unwrap());
+    }
+}
+
+proptest! {
+    #[test]
+    fn random_bytes_leave_the_worker_sound(bytes in proptest::collection::vec(any::<u8>(), 0..2_000)) {
+        strange_server::walk(&bytes);
+    }
+}

@@ -1,0 +1,40 @@
+//! Every crate takes its lints from the workspace: that is where unsafe code is forbidden.
+
+use super::Complaint;
+use super::tree::Tree;
+
+pub(super) fn check(tree: &Tree) -> Vec<Complaint> {
+    tree.files()
+        .filter(|(file, _)| file.ends_with("/Cargo.toml") && !APART.contains(file))
+        .filter(|(_, text)| !text.contains("\n[lints]\nworkspace = true\n"))
+        .map(|(file, _)| Complaint {
+            file: file.to_owned(),
+            line: 1,
+            what: "a crate with lints of its own".to_owned(),
+            why: "the workspace forbids unsafe code and asks for documentation; a crate that does not inherit that may do anything",
+            instead: "write `[lints]` and `workspace = true`; or argue for a line in APART (xtask/src/tidy/lints.rs)",
+        })
+        .collect()
+}
+
+/// A file system for SQLite is a table of C functions: it cannot do without unsafe code, and only tests lean on it. And what needs another
+/// compiler is a workspace of its own.
+const APART: [&str; 2] = ["baddisk/Cargo.toml", "fuzz/Cargo.toml"];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_crate_that_may_do_anything_is_found() {
+        let good = "[package]\nname = \"a\"\n\n[lints]\nworkspace = true\n";
+        let tree = Tree::of(&[
+            ("Cargo.toml", "[workspace]\n"),
+            ("a/Cargo.toml", good),
+            ("b/Cargo.toml", "[package]\nname = \"b\"\n"),
+            ("baddisk/Cargo.toml", "[lints.rust]\n"),
+        ]);
+        let found: Vec<_> = check(&tree).into_iter().map(|it| it.file).collect();
+        assert_eq!(found, ["b/Cargo.toml"]);
+    }
+}
