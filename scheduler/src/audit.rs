@@ -149,3 +149,69 @@ fn members_fault(it: &Scheduler, batch: &UnderWay) -> Option<&'static str> {
     let complete = it.forming.hidden() as u64 == made.end - made.start && made.clone().all(is_there);
     (!complete).then_some("not all members of a batch are there that were made")
 }
+
+#[cfg(test)]
+mod tests {
+    use alloc::sync::Arc;
+    use alloc::vec;
+
+    use protocol::container::ContainerSpec;
+    use protocol::{ClusterId, Epoch, Now, Revision, Timestamp, Uptime};
+
+    use super::*;
+    use crate::definition::{Definition, LossPolicy, RetryPolicy};
+    use crate::input::{Input, NewJob, Submit, Ticket};
+    use crate::scheduler::{Config, Counters};
+
+    /// One job waits, another is due later.
+    fn scheduler() -> Scheduler {
+        let intervals = protocol::order::Intervals::default();
+        let config = Config { cluster: ClusterId(1), epoch: Epoch(1), intervals, seed: 1, slice: 1_000 };
+        let mut scheduler = Scheduler::new(config, Counters::default());
+        let now = Now { utc: Timestamp(0), up: Uptime(0) };
+        let definition = Definition {
+            name: "job".into(),
+            revision: Revision(1),
+            enabled: true,
+            priority: 0,
+            timeout: None,
+            retry: RetryPolicy::default(),
+            loss: LossPolicy::default(),
+            container: ContainerSpec::default(),
+        };
+        scheduler.step(now, Input::Define(vec![Arc::new(definition)]));
+        let job = NewJob { revision: Revision(1), ..NewJob::default() };
+        let later = NewJob { run_at: Some(Timestamp(1_000)), ..job.clone() };
+        let (jobs, ticket) = (vec![job, later], Ticket(1));
+        scheduler
+            .step(now, Input::Submit(Submit { ticket, jobs, batch: true, require_worker: false, key: None }));
+        scheduler
+    }
+
+    fn after(harm: impl FnOnce(&mut Scheduler)) -> Vec<String> {
+        let mut scheduler = scheduler();
+        assert_eq!(audit(&scheduler), Vec::<String>::new());
+        harm(&mut scheduler);
+        audit(&scheduler)
+    }
+
+    #[test]
+    fn what_does_not_fit_together_is_told_of() {
+        let told = |faults: &[String], what: &str| {
+            assert!(faults.iter().any(|fault| fault.contains(what)), "{what}: {faults:?}");
+        };
+        told(&after(|it| it.last.job = JobId(1)), "job 2: its number was never given");
+        told(
+            &after(|it| it.timers.clear_date(Timestamp(1_000), Date::Due(JobId(2)))),
+            "job 2: scheduled without a timer",
+        );
+        let unplaced = after(|it| {
+            let job = &it.jobs[&JobId(1)];
+            let Standing::Queued(lane) = job.standing else { panic!("{job:?}") };
+            it.ready.remove(lane, job.place(JobId(1)));
+        });
+        told(&unplaced, "job 1: queued without a place in its lane");
+        told(&unplaced, "somebody waits in a lane who is not queued");
+        told(&after(|it| drop(it.jobs.remove(&JobId(2)))), "a definition is kept for nobody");
+    }
+}

@@ -216,6 +216,16 @@ mod tests {
     }
 
     #[test]
+    fn a_member_weighs_as_much_as_all_that_it_brings_along() {
+        let some = "x".repeat(BYTES_PER_WEIGHT);
+        let pairs = vec![(some.clone(), some.clone())];
+        let body = Body { environment: pairs.clone(), args: vec![some.clone(); 2], input: Some(some) };
+        let details = Details { labels: pairs, body };
+        assert_eq!(weight(&NewJob { details: Some(details.into()), ..NewJob::default() }), 1 + 2 + 2 + 2 + 1);
+        assert_eq!(weight(&NewJob::default()), 1);
+    }
+
+    #[test]
     fn only_so_many_members_wait_to_be_made() {
         let mut forming = Forming::default();
         assert!(forming.has_room(MEMBERS_MAX) && !forming.has_room(MEMBERS_MAX + 1));
