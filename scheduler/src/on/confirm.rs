@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 use protocol::report::Phase;
 use protocol::{JobId, Now, RuntimeKind, Token, WorkerId};
 
-use crate::fleet::Doubt;
+use crate::fleet::{Doubt, Link};
 use crate::job::{Attempt, Job};
 use crate::on::inventory::Told;
 use crate::scheduler::Scheduler;
@@ -16,10 +16,14 @@ use crate::step::Change;
 /// As many as a worker may hold at once, and some: who stays away for longer is asked about the latest.
 const DOUBTS_MAX: usize = 32_768;
 
-/// Nobody knows whether the container of this attempt is gone. One that is `unsettled` was not sent to its worker within this session.
+/// Nobody knows whether the container of this attempt is gone. One that is `unsettled` was not sent to its worker within this session, and
+/// before a worker has told what it has nothing is sent to it at all.
 pub(crate) fn doubt(it: &mut Scheduler, id: WorkerId, token: Token, runtime: RuntimeKind, unsettled: bool) {
     let Some(worker) = it.fleet.worker_mut(id) else { return };
-    let session = worker.link.session().filter(|_| !unsettled);
+    let session = match worker.link {
+        Link::Ready(session) if !unsettled => Some(session),
+        _ => None,
+    };
     worker.doubts.insert(token, Doubt { runtime, session });
     if worker.doubts.len() > DOUBTS_MAX {
         worker.doubts.pop_first();
