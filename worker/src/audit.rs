@@ -125,3 +125,94 @@ impl Worker {
         self.attempts.get(&token).is_some_and(what)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use alloc::vec;
+    use core::time::Duration;
+
+    use protocol::order::{Assignment, Definition, Intervals, Reconciled, Welcome};
+    use protocol::report::Availability;
+    use protocol::{
+        ClusterId, ContainerSpec, Epoch, Fence, Incarnation, JobId, Nonce, Now, Order, ReportNo, Revision,
+        RuntimeKind, SessionId, Timestamp, Uptime, WorkerId,
+    };
+
+    use super::*;
+    use crate::backlog::Backlog;
+    use crate::input::Input;
+    use crate::slots::Slots;
+    use crate::worker::Config;
+
+    /// One attempt has the only slot, another waits.
+    fn worker() -> Worker {
+        let config = Config {
+            name: "w1".into(),
+            secret: [7; 32],
+            cluster: None,
+            rejoin: false,
+            incarnation: Incarnation(1),
+            process: 1,
+            engine: None,
+            version: "0.1.0".into(),
+            slots: 1,
+            backlog: 1,
+            labels: Vec::new(),
+            runtimes: vec![(RuntimeKind::Docker, Availability::Available)],
+        };
+        let welcome = Welcome {
+            version: 1,
+            session: SessionId(1),
+            epoch: Epoch(1),
+            cluster: ClusterId(1),
+            worker: WorkerId(7),
+            intervals: Intervals::default(),
+            last_report: ReportNo(0),
+        };
+        let revision = Revision(1);
+        let definition = Definition { revision, name: "job".into(), container: ContainerSpec::default() };
+        let assignment = |token| Assignment {
+            token,
+            priority: 0,
+            waited: Duration::ZERO,
+            revision,
+            body: None,
+            time_left: None,
+        };
+        let orders = [
+            Order::Welcome(welcome),
+            Order::Reconciled(Reconciled { attempts: Vec::new(), last: true }),
+            Order::Definitions(vec![definition]),
+            Order::Enqueue(vec![assignment(token(1)), assignment(token(2))]),
+        ];
+        let mut worker = Worker::new(config, 1);
+        for input in [Input::Connected].into_iter().chain(orders.map(Input::Ordered)) {
+            worker.step(Now { utc: Timestamp(0), up: Uptime(0) }, input);
+        }
+        worker
+    }
+
+    fn token(job: u64) -> Token {
+        Token { job: JobId(job), fence: Fence(job), nonce: Nonce(1) }
+    }
+
+    fn after(harm: impl FnOnce(&mut Worker)) -> Vec<String> {
+        let mut worker = worker();
+        assert_eq!(worker.audit(), Vec::<String>::new());
+        harm(&mut worker);
+        worker.audit()
+    }
+
+    #[test]
+    fn what_does_not_fit_together_is_told_of() {
+        let told = |faults: &[String], what: &str| {
+            assert!(faults.iter().any(|fault| fault.contains(what)), "{what}: {faults:?}");
+        };
+        told(&after(|it| it.slots = Slots::new(1)), "1 attempts hold a slot, 0 slots are counted busy");
+        told(&after(|it| it.cleared.extend([token(1)])), "is cleared and does not ask");
+        told(&after(|it| it.alarms.extend([(Uptime(1), token(2))])), "alarms are set");
+        let lost = after(|it| it.backlog = Backlog::default());
+        told(&lost, "waits and is nowhere");
+        told(&lost, "1 attempts wait, the backlog holds 0");
+    }
+}

@@ -231,5 +231,14 @@ mod tests {
         });
         assert!(link.intervals.heartbeat >= INTERVAL_MIN);
         assert!(link.intervals.start_gate < link.intervals.lease);
+
+        link.set_intervals(Intervals {
+            heartbeat: Duration::MAX,
+            lease: Duration::ZERO,
+            start_gate: Duration::MAX,
+        });
+        assert!(link.intervals.heartbeat * 2 <= link.intervals.lease, "one may be lost");
+        assert!(link.intervals.heartbeat >= INTERVAL_MIN);
+        assert!(link.intervals.start_gate < link.intervals.lease);
     }
 }
