@@ -43,7 +43,7 @@ impl Dev {
 
     /// Asks until the answer holds this: what workers are doing is shown a moment later than it is decided.
     fn until_said(&self, arguments: &[&str], expected: &str) {
-        let deadline = Instant::now() + Duration::from_secs(60);
+        let deadline = Instant::now() + Duration::from_secs(20);
         while !said(&mut self.longshore(arguments)).out.contains(expected) {
             assert!(Instant::now() < deadline, "{arguments:?} never said {expected:?}");
         }

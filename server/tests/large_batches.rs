@@ -25,7 +25,7 @@ use tokio_util::sync::CancellationToken;
 
 /// A dozen slices of the server's own size: whoever comes in between needs two or three groups.
 const MEMBERS: usize = 12_500;
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// How many commits the store may make, and how many it has made.
 #[derive(Debug, Default)]

@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 
 /// More than fit between two snapshots that nobody waits for.
 const TIMES: u64 = 20;
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(30);
 
 #[tokio::test]
 async fn who_joins_and_what_is_ordered_is_shown_with_the_answer() {

@@ -119,8 +119,7 @@ fn attempts(job: &Value) -> &Vec<Value> {
     job["attempts"].as_array().unwrap()
 }
 
-/// Long for a loaded machine, and less than anybody there waits for.
-const LEAVES_WITHIN: Duration = Duration::from_secs(30);
+const LEAVES_WITHIN: Duration = Duration::from_secs(5);
 const FAKE: &[&str] =
     &["--no-docker", "--allow-fake", "--slots", "2", "--backlog", "4", "--on-term", "drain"];
 const JOBS: &str = "\

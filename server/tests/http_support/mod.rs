@@ -230,5 +230,5 @@ fn unchunked(mut body: &str) -> String {
 
 /// Nothing in a test may hang.
 pub async fn within<T>(future: impl Future<Output = T>) -> T {
-    tokio::time::timeout(Duration::from_secs(60), future).await.expect("it should not take this long")
+    tokio::time::timeout(Duration::from_secs(20), future).await.expect("it should not take this long")
 }

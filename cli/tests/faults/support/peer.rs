@@ -131,4 +131,4 @@ pub(crate) fn hello(name: &str, secret: u8) -> Hello {
 }
 
 /// Longer than anything that the server waits for.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(30);
