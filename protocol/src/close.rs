@@ -41,7 +41,7 @@ close_codes! {
     PROTOCOL_ERROR = 1002 "protocol_error";
     /// A text message came; all messages are binary.
     TEXT_FRAME = 1003 "text_frame";
-    /// A message, a list in it, or the memory that it asks for is over the limit.
+    /// A message, its fragments, a list in it, or the memory that it asks for is over the limit.
     TOO_LARGE = 1009 "too_large";
     /// A fault of the server's own. Reconnect with backoff.
     INTERNAL_ERROR = 1011 "internal_error";

@@ -55,6 +55,22 @@ async fn every_broken_peer_hears_why_and_nobody_else_notices() {
     assert!(server.is_alive());
 }
 
+/// What `docs/protocol.md` promises: BAD-INPUTS.md row 86.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_message_may_come_in_pieces_but_not_in_too_many() {
+    let stage = Stage::new(JOBS);
+    let mut server = stage.server(&[]).await;
+    let mut peer = Peer::join(stage.port(), "piecemeal", 1).await;
+    for number in [1, 2] {
+        let beat = Report::Heartbeat(Heartbeat { number, ..Heartbeat::default() });
+        peer.say_in_pieces(&beat, 1_024).await;
+        peer.order(|order| matches!(order, Order::Pulse(n) if *n == number)).await;
+    }
+    peer.say_in_pieces(&Report::Heartbeat(Heartbeat::default()), 1_025).await;
+    assert_eq!(peer.closed().await, Some(close::TOO_LARGE.code));
+    assert!(server.is_alive());
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn whoever_says_nothing_is_shown_out() {
     let stage = Stage::new(JOBS);

@@ -6,20 +6,23 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use axum::extract::State;
-use axum::extract::ws::{Message, WebSocket, WebSocketUpgrade};
 use axum::response::Response;
 use axum::routing::get;
 use axum::{Extension, Router};
+use futures_util::StreamExt;
 use protocol::close::{self, Close};
 use protocol::order::Intervals;
 use protocol::report::Hello;
 use protocol::wire::{self, FRAME_BYTES_MAX};
-use protocol::{Report, SUBPROTOCOL, SessionId};
+use protocol::{Report, SessionId};
 use scheduler::input::Connected;
 use sha2::{Digest, Sha256};
+use tokio_tungstenite::tungstenite::protocol::WebSocketConfig;
+use tokio_tungstenite::tungstenite::{Error as WireError, Message};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use super::upgrade::{Socket, Upgrade};
 use super::{reader, session};
 use crate::engine::{Bodies, Gate};
 use crate::listener::Peer;
@@ -102,25 +105,27 @@ pub fn router(door: Door) -> Router {
     Router::new().route("/api/workers/connect", get(connect)).with_state(door)
 }
 
-async fn connect(
-    State(door): State<Door>,
-    Extension(peer): Extension<Peer>,
-    upgrade: WebSocketUpgrade,
-) -> Response {
-    upgrade
-        .protocols([SUBPROTOCOL])
+async fn connect(State(door): State<Door>, Extension(peer): Extension<Peer>, upgrade: Upgrade) -> Response {
+    let answer = upgrade.answer();
+    let open = door.open.clone();
+    open.spawn(async move {
+        if let Some(socket) = upgrade.socket(limits()).await {
+            greet(door, socket, peer.address).await;
+        }
+    });
+    answer
+}
+
+fn limits() -> WebSocketConfig {
+    WebSocketConfig::default()
         .read_buffer_size(READ_BUFFER_BYTES)
         .write_buffer_size(WRITE_BUFFER_BYTES)
         .max_write_buffer_size(WRITE_BUFFER_BYTES_MAX)
-        .max_message_size(FRAME_BYTES_MAX)
-        .max_frame_size(FRAME_BYTES_MAX)
-        .on_upgrade(move |socket| {
-            let open = door.open.clone();
-            open.track_future(greet(door, socket, peer.address))
-        })
+        .max_message_size(Some(FRAME_BYTES_MAX))
+        .max_frame_size(Some(FRAME_BYTES_MAX))
 }
 
-async fn greet(door: Door, mut socket: WebSocket, peer: SocketAddr) {
+async fn greet(door: Door, mut socket: Socket, peer: SocketAddr) {
     let first = tokio::time::timeout(HELLO_WITHIN, first_message(&mut socket)).await;
     match read_hello(first.ok().flatten()) {
         Ok(hello) => {
@@ -136,16 +141,16 @@ async fn greet(door: Door, mut socket: WebSocket, peer: SocketAddr) {
 }
 
 /// The first message that says something: a ping may come at any time.
-async fn first_message(socket: &mut WebSocket) -> Option<Result<Message, axum::Error>> {
+async fn first_message(socket: &mut Socket) -> Option<Result<Message, WireError>> {
     loop {
-        match socket.recv().await {
+        match socket.next().await {
             Some(Ok(Message::Ping(_) | Message::Pong(_))) => {}
             first => return first,
         }
     }
 }
 
-fn read_hello(first: Option<Result<Message, axum::Error>>) -> Result<Box<Hello>, Close> {
+fn read_hello(first: Option<Result<Message, WireError>>) -> Result<Box<Hello>, Close> {
     match first {
         Some(Ok(Message::Binary(frame))) => match wire::decode_report(&frame) {
             Ok(Some(Report::Hello(hello))) => Ok(Box::new(hello)),

@@ -1,4 +1,4 @@
-//! Workers' connections: `accept` upgrades and checks the Hello, `session` turns frames into reports and orders into frames.
+//! Workers' connections: `upgrade` makes a socket of a request, `accept` checks the Hello, `session` turns frames into reports and orders into frames.
 //!
 //! Nothing here decides about jobs: a session reports to the engine, and says what the engine lets it say.
 
@@ -7,8 +7,10 @@ mod chatter;
 mod grants;
 mod orders;
 mod output;
+mod pieces;
 mod reader;
 mod session;
 mod strangers;
+mod upgrade;
 
 pub use accept::{Door, router};

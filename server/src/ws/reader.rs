@@ -4,18 +4,18 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::extract::ws::Message;
 use futures_util::{FutureExt, Stream, StreamExt};
 use protocol::close::{self, Close};
 use protocol::report::{Chunk, Foreign, Inventory};
 use protocol::{Report, SessionId, wire};
 use tokio::sync::mpsc;
 use tokio::time::timeout;
-use tokio_tungstenite::tungstenite::{Error as WireError, error::ProtocolError};
+use tokio_tungstenite::tungstenite::{Error as WireError, Message, error::ProtocolError};
 
 use super::chatter::{Chatter, says_nothing};
 use super::grants::Grants;
 use super::output;
+use super::pieces::TooManyPieces;
 use super::strangers::{self, Strangers};
 use crate::clock;
 use crate::engine::{FromSession, Heard};
@@ -45,7 +45,7 @@ pub(super) struct Reader<S> {
     pub(super) chatter: Chatter,
 }
 
-impl<S: Stream<Item = Result<Message, axum::Error>> + Unpin> Reader<S> {
+impl<S: Stream<Item = Result<Message, WireError>> + Unpin> Reader<S> {
     /// Reads until the end; says why it ended, if that is the worker's doing.
     pub(super) async fn run(&mut self) -> Option<Close> {
         loop {
@@ -69,7 +69,7 @@ impl<S: Stream<Item = Result<Message, axum::Error>> + Unpin> Reader<S> {
     /// Takes what has arrived by now: waiting for more is not its part.
     async fn read_turn(
         &mut self,
-        first: Result<Message, axum::Error>,
+        first: Result<Message, WireError>,
         reports: &mut Vec<Report>,
     ) -> Result<(), Ended> {
         let mut next = Some(first);
@@ -91,7 +91,8 @@ impl<S: Stream<Item = Result<Message, axum::Error>> + Unpin> Reader<S> {
             Message::Binary(frame) => frame,
             Message::Text(_) => return Err(Some(close::TEXT_FRAME.plain())),
             Message::Close(_) => return Err(Some(close::NORMAL.plain())),
-            Message::Ping(_) | Message::Pong(_) => return self.endure(),
+            // Single frames are never read.
+            Message::Ping(_) | Message::Pong(_) | Message::Frame(_) => return self.endure(),
         };
         match wire::decode_report(&frame) {
             Ok(Some(report)) if says_nothing(&report) => self.endure(),
@@ -208,12 +209,15 @@ fn size_of(message: &Message) -> usize {
 }
 
 /// What to tell a peer whose bytes were no WebSocket messages, or too many of them.
-pub(super) fn broken(error: &axum::Error) -> Option<Close> {
-    let cause = std::error::Error::source(error).and_then(|cause| cause.downcast_ref::<WireError>());
-    match cause {
-        Some(WireError::Capacity(limit)) => Some(close::TOO_LARGE.because(limit)),
-        Some(WireError::Protocol(ProtocolError::ResetWithoutClosingHandshake)) => None,
-        Some(WireError::Protocol(fault)) => Some(close::PROTOCOL_ERROR.because(fault)),
+pub(super) fn broken(error: &WireError) -> Option<Close> {
+    match error {
+        WireError::Capacity(limit) => Some(close::TOO_LARGE.because(limit)),
+        WireError::Protocol(ProtocolError::ResetWithoutClosingHandshake) => None,
+        WireError::Protocol(fault) => Some(close::PROTOCOL_ERROR.because(fault)),
+        WireError::Io(error) => {
+            let many = error.get_ref().and_then(|cause| cause.downcast_ref::<TooManyPieces>());
+            many.map(|many| close::TOO_LARGE.because(many))
+        }
         _ => None,
     }
 }
@@ -229,11 +233,11 @@ mod tests {
 
     const SILENCE_MAX: Duration = Duration::from_millis(1_500);
 
-    fn frame(report: &Report) -> Result<Message, axum::Error> {
+    fn frame(report: &Report) -> Result<Message, WireError> {
         Ok(Message::Binary(wire::encode_report(report).unwrap().into()))
     }
 
-    fn written(bytes: usize) -> Result<Message, axum::Error> {
+    fn written(bytes: usize) -> Result<Message, WireError> {
         let data = ChunkData::Bytes(vec![b'x'; bytes]);
         frame(&Report::Output(vec![Chunk {
             token: Token::default(),
@@ -266,7 +270,7 @@ mod tests {
         }
     }
 
-    fn heartbeat() -> Result<Message, axum::Error> {
+    fn heartbeat() -> Result<Message, WireError> {
         frame(&Report::Heartbeat(Heartbeat::default()))
     }
 

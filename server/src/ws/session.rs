@@ -6,7 +6,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::extract::ws::{CloseFrame, Message, WebSocket};
 use bytes::Bytes;
 use futures_util::stream::SplitSink;
 use futures_util::{SinkExt, StreamExt};
@@ -15,6 +14,8 @@ use protocol::order::{GoAway, Intervals};
 use protocol::{Order, wire};
 use scheduler::input::Connected;
 use tokio::time::{Instant, interval_at, timeout};
+use tokio_tungstenite::tungstenite::Message;
+use tokio_tungstenite::tungstenite::protocol::CloseFrame;
 
 use super::accept::Door;
 use super::chatter::Chatter;
@@ -23,6 +24,7 @@ use super::orders::{Orders, Said};
 use super::output;
 use super::reader::Reader;
 use super::strangers::Strangers;
+use super::upgrade::Socket;
 use crate::clock;
 use crate::engine::{FromSession, Heard, Inlet, queue};
 
@@ -36,7 +38,7 @@ const AWAYS_PER_LEASE: u32 = 60;
 const MESSAGES_PER_FLUSH: usize = 1_024;
 
 /// Serves a session until its socket closes, its worker falls silent, or the engine lets go of it.
-pub(super) async fn serve(door: Door, socket: WebSocket, hello: Connected) {
+pub(super) async fn serve(door: Door, socket: Socket, hello: Connected) {
     let session = hello.session;
     let heard = Heard::at(clock::now().up);
     let (outbox, inlet) = queue();
@@ -87,16 +89,16 @@ fn least_away(lease: Duration) -> Duration {
 }
 
 /// Sends a close frame, if the peer still takes it.
-pub(super) async fn say_goodbye(socket: &mut WebSocket, close: Close) {
+pub(super) async fn say_goodbye(socket: &mut Socket, close: Close) {
     let _ = timeout(Duration::from_secs(1), socket.send(close_frame(close))).await;
 }
 
 fn close_frame(close: Close) -> Message {
-    Message::Close(Some(CloseFrame { code: close.code, reason: close.reason.into() }))
+    Message::Close(Some(CloseFrame { code: close.code.into(), reason: close.reason.into() }))
 }
 
 struct Writer {
-    sink: SplitSink<WebSocket, Message>,
+    sink: SplitSink<Socket, Message>,
     intervals: Intervals,
     orders: Orders,
 }

@@ -11,6 +11,8 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::tungstenite::client::ClientRequestBuilder;
+use tokio_tungstenite::tungstenite::protocol::frame::Frame;
+use tokio_tungstenite::tungstenite::protocol::frame::coding::{Data, OpCode};
 use tokio_tungstenite::{WebSocketStream, client_async};
 
 pub(crate) struct Peer {
@@ -65,6 +67,19 @@ impl Peer {
             matches!(order, Order::OutputAcknowledge(marks) if marks.iter().any(|it| it.token == token && is_end(it.offset)))
         })
         .await;
+    }
+
+    /// Says something in so many frames: a byte in each, and nothing in those that are left.
+    pub(crate) async fn say_in_pieces(&mut self, report: &Report, pieces: usize) {
+        let said = encode_report(report).unwrap();
+        let mut bytes = said.chunks(1);
+        for piece in 1..=pieces {
+            let kind = if piece == 1 { Data::Binary } else { Data::Continue };
+            let bytes = bytes.next().unwrap_or_default().to_vec();
+            let frame = Frame::message(bytes, OpCode::Data(kind), piece == pieces);
+            self.send(Message::Frame(frame)).await;
+        }
+        assert!(bytes.next().is_none(), "{pieces} pieces are too few");
     }
 
     /// As [`Self::say`], where the socket may be gone already.
