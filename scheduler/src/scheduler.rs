@@ -77,6 +77,7 @@ pub struct Scheduler {
     pub(crate) rng: SmallRng,
     /// When it was last stepped, or made.
     pub(crate) stepped_at: Option<Uptime>,
+    pub(crate) commits: on::Commits,
     /// What workers have said about attempts that are neither waiting nor running there.
     pub(crate) phases: BTreeMap<JobId, Phase>,
     /// How often the counters were moved on because of numbers that were never given here.
@@ -107,6 +108,7 @@ impl Scheduler {
             forming: Forming::default(),
             rng,
             stepped_at: None,
+            commits: on::Commits::default(),
             phases: BTreeMap::new(),
             skips: 0,
             changed: true,
@@ -211,6 +213,16 @@ impl Scheduler {
     pub fn begin(&mut self, group: GroupNo) {
         self.last.group = group;
         self.keys.begin(group);
+    }
+
+    /// A group is being committed from now on. Nothing can be said until that ends, so nobody's silence counts if it takes long.
+    pub const fn commit_began(&mut self, at: Uptime) {
+        self.commits.begin(at);
+    }
+
+    /// What was being committed is durable.
+    pub fn commit_ended(&mut self, at: Uptime) {
+        self.commits.end(at, self.config.intervals.lease);
     }
 
     /// Decides. The caller commits the changes, and only then performs the effects, in order.

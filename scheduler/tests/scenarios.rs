@@ -180,6 +180,8 @@ fn happen(world: &mut World, words: &[&str]) {
             world.restart_server(SLICE, ahead, option("behind").map_or(Duration::ZERO, seconds));
         }
         ["freeze", time] => world.stand_still(seconds(time)),
+        ["store", "stalls"] => world.scheduler.commit_began(world.now.up),
+        ["store", "goes_on"] => world.scheduler.commit_ended(world.now.up),
         ["mute", name] => world.workers.get_mut(name).unwrap().muted = true,
         ["restart", name] => {
             let member = world.workers.get_mut(name).unwrap();

@@ -74,6 +74,7 @@ pub(crate) struct Process {
 struct UnderWay {
     group: Option<Group>,
     effects: Vec<Effect>,
+    began: Moment,
 }
 
 impl Server {
@@ -91,6 +92,13 @@ impl Server {
             attentive_since: Moment(0),
             dice,
         }
+    }
+
+    /// Since when the server can be heard and answer without a break: not while a commit takes long.
+    fn attentive_since(&self, now: Moment) -> Moment {
+        let under_way = self.process.as_ref().and_then(|process| process.under_way.as_ref());
+        let is_stalled = under_way.is_some_and(|it| now.since(it.began) > UNANSWERED_MAX);
+        if is_stalled { now } else { self.attentive_since }
     }
 
     fn config(&mut self, slice: usize) -> Config {
@@ -181,7 +189,7 @@ impl World {
             Input::Connected(hello) => self.heard_beside(hello),
             _ => None,
         };
-        let drift_ppm = self.swarm.drift_ppm;
+        let (attentive_since, drift_ppm) = (self.server.attentive_since(self.now), self.swarm.drift_ppm);
         let World { server, machines, workload, oracle, trace, .. } = self;
         let Some(process) = &mut server.process else { return };
         trace.say(self.now, || format!("server  hears {}", crate::trace::input(&input)));
@@ -192,7 +200,7 @@ impl World {
             for change in &step.changes {
                 trace.say(self.now, || format!("server  decides {}", crate::trace::change(change)));
             }
-            let scene = Scene { now: self.now, machines, attentive_since: server.attentive_since, drift_ppm };
+            let scene = Scene { now: self.now, machines, attentive_since, drift_ppm };
             oracle.decided(scene, (&server.disk, workload), &process.brain, &step);
             oracle.let_in(self.now, beside, &step);
             let shut_out =
@@ -249,7 +257,8 @@ impl World {
             (group.epoch, group.number) = (process.epoch, process.next_group);
             process.next_group = GroupNo(process.next_group.0 + 1);
             process.brain.begin(process.next_group);
-            process.under_way = Some(UnderWay { group: Some(group), effects });
+            process.brain.commit_began(self.server.clock.up(self.now));
+            process.under_way = Some(UnderWay { group: Some(group), effects, began: self.now });
             let done = self.now + self.server.dice.skewed(self.swarm.sync);
             let life = self.server.life;
             self.agenda.note(done, Event::Committed { life });
@@ -285,10 +294,11 @@ impl World {
             _ => {}
         }
         self.sync();
-        let Some(under_way) = self.server.process.as_mut().and_then(|process| process.under_way.take())
-        else {
-            return;
-        };
+        let attentive_since = self.server.attentive_since(self.now);
+        let Some(process) = &mut self.server.process else { return };
+        let Some(under_way) = process.under_way.take() else { return };
+        process.brain.commit_ended(self.server.clock.up(self.now));
+        self.server.attentive_since = attentive_since;
         self.perform(under_way.effects);
         self.hand_over();
         self.plan_engine();
@@ -305,6 +315,7 @@ impl World {
 
     /// The group under way becomes durable.
     fn sync(&mut self) {
+        let attentive_since = self.server.attentive_since(self.now);
         let World { server, machines, oracle, coverage, trace, workload, .. } = self;
         let Some(under_way) = server.process.as_mut().and_then(|process| process.under_way.as_mut()) else {
             return;
@@ -312,7 +323,7 @@ impl World {
         let Some(group) = under_way.group.take() else { return };
         trace.say(self.now, || format!("disk    has group {}", group.number.0));
         let (now, drift_ppm) = (self.now, self.swarm.drift_ppm);
-        let scene = Scene { now, machines, attentive_since: server.attentive_since, drift_ppm };
+        let scene = Scene { now, machines, attentive_since, drift_ppm };
         let refused = server.disk.apply(group, &mut |change, edge, rows, index| {
             coverage.moved(edge);
             if let Change::Waiting { closed, .. } | Change::Ended(Ended { closed: Some(closed), .. }) = change
@@ -356,6 +367,9 @@ impl World {
         }
     }
 }
+
+/// A commit that takes longer counts as an absence of the server: what the scheduler bears, by any clock.
+const UNANSWERED_MAX: Duration = Duration::from_secs(12);
 
 /// Appends without copying where the target is empty.
 fn append<T>(to: &mut Vec<T>, mut from: Vec<T>) {

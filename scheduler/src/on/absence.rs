@@ -1,11 +1,13 @@
 //! We were not there: the process stood still, or the machine slept. What workers said meanwhile may still be on its way to us, so nobody
 //! is held to have been silent: every lease counts as renewed, as at a start (DESIGN.md section 5).
+//!
+//! The same holds while a commit takes long: whoever comes back meanwhile cannot be answered (FAULTS.md R16, F11).
 
 use core::time::Duration;
 
 use alloc::vec::Vec;
 
-use protocol::{JobId, Now, WorkerId};
+use protocol::{JobId, Now, Uptime, WorkerId};
 
 use crate::TICK_WITHIN;
 use crate::job::Job;
@@ -15,10 +17,36 @@ use crate::timers::Alarm;
 /// Twice as long as a body may let pass between two steps.
 const ABSENT_AFTER: Duration = TICK_WITHIN.saturating_mul(2);
 
+/// The store's part in whether we are there.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Commits {
+    /// When the commit under way began.
+    since: Option<Uptime>,
+    /// One that has ended since the last step took too long.
+    stalled: bool,
+}
+
+impl Commits {
+    pub(crate) const fn begin(&mut self, at: Uptime) {
+        self.since = Some(at);
+    }
+
+    pub(crate) fn end(&mut self, at: Uptime, lease: Duration) {
+        self.stalled |= self.is_stalled(at, lease);
+        self.since = None;
+    }
+
+    fn is_stalled(self, now: Uptime, lease: Duration) -> bool {
+        self.since.is_some_and(|since| now.since(since) > ABSENT_AFTER.min(lease / 3))
+    }
+}
+
 /// Finds out whether we were away, and makes up for it before anything else is decided.
 pub(crate) fn notice_absence(it: &mut Scheduler, now: Now) {
     let last = it.stepped_at.replace(now.up);
-    if last.is_some_and(|last| now.up.since(last) > ABSENT_AFTER) {
+    let was_away = last.is_some_and(|last| now.up.since(last) > ABSENT_AFTER);
+    let is_stalled = it.commits.is_stalled(now.up, it.config.intervals.lease);
+    if core::mem::take(&mut it.commits.stalled) || is_stalled || was_away {
         renew_leases(it, now);
     }
 }

@@ -18,7 +18,7 @@ mod strangers;
 mod submit;
 mod tick;
 
-pub(crate) use absence::notice_absence;
+pub(crate) use absence::{Commits, notice_absence};
 pub(crate) use cancel::cancel;
 pub(crate) use close::queue;
 pub(crate) use confirm::doubt;

@@ -2,7 +2,7 @@
 
 use protocol::order::StopCause;
 use protocol::report::Outcome;
-use protocol::{Fence, JobId, Now, Token, WorkerId};
+use protocol::{Fence, JobId, Now, Token, Uptime, WorkerId};
 
 use crate::definition::OnLost;
 use crate::fleet::Link;
@@ -91,11 +91,7 @@ fn lease_end(it: &mut Scheduler, now: Now, id: WorkerId) {
             continue;
         }
         if definition.loss.on_lost != OnLost::Wait || attempt.stopping == Some(StopCause::Cancel) {
-            let at = (heard + definition.patience()).max(now.up);
-            if let Some(old) = attempt.loss_at.replace(at) {
-                it.timers.clear_alarm(old, Alarm::Loss(job, token.fence));
-            }
-            it.timers.set_alarm(at, Alarm::Loss(job, token.fence));
+            give_up_at(it, job, (heard + definition.patience()).max(now.up));
         }
         it.change(Change::Noted { job, at: now.utc, note: Note::Unreachable { token, worker: id } });
     }
@@ -117,7 +113,32 @@ fn lose(it: &mut Scheduler, now: Now, id: JobId, fence: Fence) {
     }
     attempt.loss_at = None;
     let (token, started_at) = (attempt.token(id), attempt.started_at);
-    close::lose(it, now, id, inventory::gone(now, token, started_at, "its worker has not been heard of"));
+    match returns(it, id).filter(|at| *at > now.up) {
+        Some(at) => give_up_at(it, id, at),
+        None => {
+            let gone = inventory::gone(now, token, started_at, "its worker has not been heard of");
+            close::lose(it, now, id, gone);
+        }
+    }
+}
+
+fn give_up_at(it: &mut Scheduler, id: JobId, at: Uptime) {
+    let Some(attempt) = it.jobs.get_mut(&id).and_then(Job::attempt_mut) else {
+        return;
+    };
+    let alarm = Alarm::Loss(id, attempt.fence);
+    if let Some(old) = attempt.loss_at.replace(at) {
+        it.timers.clear_alarm(old, alarm);
+    }
+    it.timers.set_alarm(at, alarm);
+}
+
+/// Until when an attempt is left to a worker that is back, and about to tell what it still has.
+fn returns(it: &Scheduler, id: JobId) -> Option<Uptime> {
+    let job = it.jobs.get(&id)?;
+    let worker = it.fleet.worker(job.attempt()?.worker)?;
+    let definition = it.definition(job)?;
+    matches!(worker.link, Link::Joining(_)).then(|| worker.heard + definition.patience())
 }
 
 /// The worker should have stopped it long ago.

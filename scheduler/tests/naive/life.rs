@@ -288,6 +288,15 @@ impl Model {
         match alarm {
             Alarm::Lease(worker) => self.fall_silent(worker),
             Alarm::Loss(id) => {
+                let job = self.job(id).expect("it is held");
+                let attempt = job.attempt().expect("it is held");
+                let worker = self.worker(attempt.worker).expect("who holds something is not forgotten");
+                let until = worker.heard + job.definition.loss.after;
+                // It is back, and about to tell what it still has.
+                if worker.session.is_some() && until > self.now.up {
+                    self.attempt_mut(id).expect("it is held").loss = Some(until);
+                    return Ok(());
+                }
                 self.doubt(id);
                 self.close(id, Outcome::Lost, None)?;
             }

@@ -299,6 +299,7 @@ impl Engine {
         let carried = self.carried.iter().map(|(_, mark)| *mark).collect();
         let now = clock::now();
         self.commit.begin(now.up);
+        self.scheduler.commit_began(now.up);
         let group = Group {
             epoch: self.epoch,
             number: self.next_group,
@@ -313,6 +314,7 @@ impl Engine {
 
     fn perform_under_way(&mut self) {
         self.commit.end();
+        self.scheduler.commit_ended(clock::now().up);
         if let Some(effects) = self.under_way.take() {
             self.performer.perform(effects);
         }
