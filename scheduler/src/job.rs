@@ -150,6 +150,8 @@ pub struct Attempt {
     pub may_run: bool,
     /// Whether its worker came back without it while its runtime was silent: nothing could be concluded.
     pub unsettled: bool,
+    /// Its worker has said that it is being started: where it is gone from there, this token is not handed out again.
+    pub begun: bool,
     /// When it will have run for too long, if its container has started and it has a timeout.
     pub overrun_at: Option<Uptime>,
     /// When it will be given up, if its worker is unreachable.

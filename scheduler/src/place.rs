@@ -203,6 +203,7 @@ fn grant(it: &mut Scheduler, now: Now, lane: LaneKey, id: JobId, to: WorkerId, f
         prefetched: !free,
         may_run: !asks_first,
         unsettled: false,
+        begun: false,
         overrun_at: None,
         loss_at: None,
     }));

@@ -134,6 +134,7 @@ fn found(it: &mut Scheduler, now: Now, id: WorkerId, job: JobId, phase: Phase, s
     attempt.recalled = false;
     attempt.unsettled = false;
     attempt.may_run |= phase != Phase::Backlog;
+    attempt.begun |= is_begun(phase);
     attempt.prefetched = phase == Phase::Backlog && attempt.started_at.is_none();
     let (prefetched, stopping) = (attempt.prefetched, attempt.stopping);
     if attempt.is_unwatched() {
@@ -150,11 +151,16 @@ fn found(it: &mut Scheduler, now: Now, id: WorkerId, job: JobId, phase: Phase, s
     }
 }
 
-/// The worker does not have this attempt, and it would know: never started, the same token goes out again; started, it is lost.
+/// Whether a worker that says this may have started the container.
+pub(crate) const fn is_begun(phase: Phase) -> bool {
+    matches!(phase, Phase::Starting | Phase::Running)
+}
+
+/// The worker does not have this attempt, and it would know: never begun, the same token goes out again; else it is lost.
 pub(crate) fn absent(it: &mut Scheduler, now: Now, job: JobId, session: SessionId) {
     let Some(attempt) = it.jobs.get(&job).and_then(Job::attempt) else { return };
     let (token, started_at) = (attempt.token(job), attempt.started_at);
-    if started_at.is_some() {
+    if started_at.is_some() || (attempt.begun && attempt.stopping.is_none()) {
         close::close(it, now, job, gone(now, token, started_at, "its worker does not know of it any more"));
     } else if attempt.stopping.is_some() {
         let outcome = match attempt.stopping {

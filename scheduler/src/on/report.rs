@@ -242,7 +242,7 @@ fn exclude(it: &mut Scheduler, now: Now, id: WorkerId, of: Excluded, sentence: S
 fn starting(it: &mut Scheduler, now: Now, session: SessionId, id: WorkerId, token: Token) {
     match it.held(token, id).and_then(|job| job.attempt_mut()) {
         // From the acknowledgement on its container may exist.
-        Some(attempt) => attempt.may_run = true,
+        Some(attempt) => (attempt.may_run, attempt.begun) = (true, true),
         None => supersede(it, session, token),
     }
     progress(it, now, session, id, token, Phase::Starting);
@@ -267,6 +267,7 @@ fn progress(it: &mut Scheduler, now: Now, session: SessionId, id: WorkerId, toke
     if attempt.started_at.is_some() {
         return;
     }
+    attempt.begun |= inventory::is_begun(phase);
     // What has left the backlog is not asked back any more.
     if phase != Phase::Backlog && core::mem::take(&mut attempt.prefetched) {
         it.fleet.fetch(id, place);

@@ -78,6 +78,7 @@ pub(crate) struct Attempt {
     in_backlog: bool,
     recalled: bool,
     unsettled: bool,
+    begun: bool,
     overrun: Option<Uptime>,
     loss: Option<Uptime>,
 }

@@ -91,6 +91,7 @@ impl Model {
             in_backlog: !free,
             recalled: false,
             unsettled: false,
+            begun: false,
             overrun: None,
             loss: None,
         });

@@ -219,6 +219,7 @@ impl Model {
                     attempt.recalled = false;
                     attempt.unsettled = false;
                     attempt.in_backlog = *phase == Phase::Backlog && attempt.started.is_none();
+                    attempt.begun |= matches!(phase, Phase::Starting | Phase::Running);
                     if let Some(cause) = attempt.stopping {
                         self.say(format!("to {session}: cancel {token} {}", cause.name()));
                     }
@@ -264,6 +265,7 @@ impl Model {
             (Some(_), _) => self.close(job, Outcome::Lost, None),
             (None, Some(StopCause::Cancel)) => self.close(job, Outcome::Cancelled, None),
             (None, Some(_)) => self.close(job, Outcome::Interrupted, None),
+            (None, None) if attempt.begun => self.close(job, Outcome::Lost, None),
             (None, None) => {
                 attempt.recalled = false;
                 attempt.unsettled = false;
@@ -289,6 +291,7 @@ impl Model {
         if attempt.started.is_none() && phase != Phase::Backlog {
             attempt.in_backlog = false;
         }
+        attempt.begun |= matches!(phase, Phase::Starting | Phase::Running);
         Ok(())
     }
 
