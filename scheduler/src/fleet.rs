@@ -218,8 +218,8 @@ pub struct Fleet {
     open: BTreeSet<(u32, u32, WorkerId)>,
     ties: SmallRng,
     grew: bool,
-    /// How many attempts sit in backlogs, over all workers.
-    prefetched: usize,
+    /// How many attempts of each priority sit in backlogs, over all workers.
+    prefetched: BTreeMap<i8, usize>,
 }
 
 impl Fleet {
@@ -232,7 +232,7 @@ impl Fleet {
             open: BTreeSet::new(),
             ties,
             grew: false,
-            prefetched: 0,
+            prefetched: BTreeMap::new(),
         }
     }
 
@@ -312,7 +312,7 @@ impl Fleet {
         if let Some(worker) = self.workers.get_mut(&id)
             && worker.prefetched.insert(place)
         {
-            self.prefetched += 1;
+            *self.prefetched.entry(place.priority()).or_default() += 1;
         }
     }
 
@@ -320,15 +320,25 @@ impl Fleet {
     pub fn fetch(&mut self, id: WorkerId, place: Place) {
         if let Some(worker) = self.workers.get_mut(&id)
             && worker.prefetched.remove(&place)
+            && let Some(count) = self.prefetched.get_mut(&place.priority())
         {
-            self.prefetched -= 1;
+            *count -= 1;
+            if *count == 0 {
+                self.prefetched.remove(&place.priority());
+            }
         }
     }
 
     /// Whether anything sits in a backlog.
     #[must_use]
-    pub const fn has_prefetched(&self) -> bool {
-        self.prefetched > 0
+    pub fn has_prefetched(&self) -> bool {
+        !self.prefetched.is_empty()
+    }
+
+    /// The lowest priority of what sits in backlogs.
+    #[must_use]
+    pub fn lowest_prefetched(&self) -> Option<i8> {
+        self.prefetched.first_key_value().map(|(priority, _)| *priority)
     }
 
     /// Brings the order by load up to date with a worker.
@@ -386,7 +396,11 @@ impl Fleet {
                 faults.push("a worker's session is not known as its own");
             }
         }
-        if self.prefetched != self.workers.values().map(|worker| worker.prefetched.len()).sum::<usize>() {
+        let mut prefetched = BTreeMap::<i8, usize>::new();
+        for place in self.workers.values().flat_map(|worker| &worker.prefetched) {
+            *prefetched.entry(place.priority()).or_default() += 1;
+        }
+        if self.prefetched != prefetched {
             faults.push("the count of prefetched attempts is wrong");
         }
         if self.open.len() > self.workers.len() || self.sessions.len() > self.workers.len() {

@@ -46,6 +46,7 @@ pub mod keys;
 mod on;
 mod place;
 pub mod ready;
+mod recall;
 pub mod restore;
 pub mod retry;
 mod scheduler;

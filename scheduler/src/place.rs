@@ -1,4 +1,4 @@
-//! Waiting jobs × room on workers → attempts. And back: what sits in one worker's backlog while another has a free slot.
+//! Waiting jobs × room on workers → attempts. The way back is in `recall`.
 //!
 //! ```text
 //! next job in order ──▶ a lane nobody can take now is parked, the next lane has its turn
@@ -11,27 +11,19 @@
 //! ```
 //!
 //! A backlog is filled ahead only when no slot is free anywhere, so that its worker never waits for the network between two jobs.
-//! When a slot becomes free elsewhere, what has sat for [`SITTING_MIN`] is asked back, the last in order first.
-
-use core::time::Duration;
 
 use alloc::boxed::Box;
-use alloc::vec::Vec;
 
-use protocol::{AttemptNo, Fence, JobId, Nonce, Now, Order, Token, Uptime, WorkerId};
+use protocol::{AttemptNo, Fence, JobId, Nonce, Now, Token, WorkerId};
 use rand::Rng;
 
 use crate::definition::{Definition, RetryOn};
 use crate::explain;
-use crate::fleet::{Link, Worker};
+use crate::fleet::Worker;
 use crate::job::{Attempt, Job, Standing, State};
 use crate::ready::LaneKey;
 use crate::scheduler::{Scheduler, timeout_of};
 use crate::step::{Assigned, Change, Grant, PendingReason};
-use crate::timers::Alarm;
-
-/// What has been in a backlog for less than this is not asked back: it may be on its way into a slot (DESIGN.md section 8).
-const SITTING_MIN: Duration = Duration::from_millis(200);
 
 /// Hands out attempts until nobody waits or nobody has room.
 pub(crate) fn fill_slots(it: &mut Scheduler, now: Now) {
@@ -60,65 +52,6 @@ pub(crate) fn lane_of(it: &Scheduler, job: &Job) -> LaneKey {
     match pinned {
         Some(only) => LaneKey::Pinned(only, job.definition),
         None => LaneKey::Definition(job.definition),
-    }
-}
-
-/// Asks back what sits in backlogs while slots are free elsewhere and nobody else waits.
-pub(crate) fn recall_idle(it: &mut Scheduler, now: Now) {
-    if !it.fleet.has_prefetched() || it.ready.first().is_some() {
-        return;
-    }
-    let free: u32 = it
-        .fleet
-        .open()
-        .take_while(|(_, free)| *free)
-        .map(|(worker, _)| worker.slots().saturating_sub(worker.held_count()))
-        .sum();
-    if free == 0 {
-        return;
-    }
-    let mut wanted = free as usize;
-    let mut soonest: Option<Uptime> = None;
-    let mut recalls = Vec::new();
-    for (id, worker) in it.fleet.iter().filter(|(_, worker)| worker.queued() > 0) {
-        let Link::Ready(session) = worker.link else {
-            continue;
-        };
-        let mut tokens = Vec::new();
-        for place in worker.prefetched.iter().rev().take(worker.queued() as usize) {
-            let Some(attempt) = it.jobs.get(&place.job()).and_then(Job::attempt) else {
-                continue;
-            };
-            let ripe = attempt.assigned_up + SITTING_MIN;
-            let takers = || {
-                it.fleet
-                    .open()
-                    .any(|(other, free)| free && other.row.worker != id && suits(it, other, place.job()))
-            };
-            // One that its worker could not tell about may not be there: asked for, it would be "unknown" after it was sent again.
-            let is_fixed = attempt.recalled || attempt.unsettled || attempt.stopping.is_some();
-            if is_fixed || wanted == tokens.len() || !takers() {
-                continue;
-            }
-            if ripe <= now.up {
-                tokens.push(attempt.token(place.job()));
-            } else {
-                soonest = Some(soonest.map_or(ripe, |soonest| soonest.min(ripe)));
-            }
-        }
-        wanted -= tokens.len();
-        recalls.push((session, tokens));
-    }
-    for (session, tokens) in recalls.into_iter().filter(|(_, tokens)| !tokens.is_empty()) {
-        for token in &tokens {
-            if let Some(attempt) = it.jobs.get_mut(&token.job).and_then(Job::attempt_mut) {
-                attempt.recalled = true;
-            }
-        }
-        it.send(session, Order::Recall(tokens));
-    }
-    if let Some(soonest) = soonest {
-        it.timers.set_alarm(soonest, Alarm::Recall);
     }
 }
 
@@ -159,16 +92,9 @@ fn choose(it: &Scheduler, lane: LaneKey, id: JobId) -> Option<(WorkerId, bool)> 
 }
 
 /// Whether a worker with room may have it: of all [obstacles](explain::obstacles) only these are left.
-fn may_run(worker: &Worker, lane: LaneKey, definition: &Definition) -> bool {
+pub(crate) fn may_run(worker: &Worker, lane: LaneKey, definition: &Definition) -> bool {
     let is_allowed = lane.pinned_to().is_none_or(|only| only == worker.row.worker);
     is_allowed && worker.offers(definition.runtime()) && !worker.exclusions.cover(definition)
-}
-
-fn suits(it: &Scheduler, worker: &Worker, id: JobId) -> bool {
-    let Some(job) = it.jobs.get(&id) else {
-        return false;
-    };
-    it.definitions.at(job.definition).is_some_and(|definition| may_run(worker, lane_of(it, job), definition))
 }
 
 /// Whether the next attempt should not go to this worker, where the last one was: the user says so, or the platform failed there.

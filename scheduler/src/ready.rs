@@ -39,6 +39,12 @@ impl Place {
         Self { priority: Reverse(priority), unpinned: !pinned, due, job }
     }
 
+    /// The priority of the job.
+    #[must_use]
+    pub const fn priority(&self) -> i8 {
+        self.priority.0
+    }
+
     /// Whose place it is.
     #[must_use]
     pub const fn job(&self) -> JobId {
@@ -95,6 +101,26 @@ impl Ready {
     #[must_use]
     pub fn first(&self) -> Option<(LaneKey, JobId)> {
         self.heads.first().map(|(place, lane)| (*lane, place.job))
+    }
+
+    /// The highest priority of all that wait, parked or not.
+    #[must_use]
+    pub fn highest_priority(&self) -> Option<i8> {
+        let parked = self.parked.iter().filter_map(|lane| self.lanes.get(lane)?.first());
+        let first = self.heads.first().map(|(place, _)| *place);
+        first.into_iter().chain(parked).map(|place| place.priority()).max()
+    }
+
+    /// The first of all that wait, parked or not, in order: at most so many of each lane.
+    #[must_use]
+    pub fn firsts_of_lanes(&self, count: usize) -> Vec<(LaneKey, Place)> {
+        let of_lane = |(lane, queue): (&LaneKey, &Lane)| {
+            let lane = *lane;
+            queue.firsts(count).into_iter().map(move |place| (lane, place))
+        };
+        let mut firsts: Vec<(LaneKey, Place)> = self.lanes.iter().flat_map(of_lane).collect();
+        firsts.sort_unstable_by_key(|(_, place)| *place);
+        firsts
     }
 
     /// Sets a lane aside until [`Self::unpark`].

@@ -26,6 +26,7 @@ use crate::keys::RecentKeys;
 use crate::on;
 use crate::place;
 use crate::ready::Ready;
+use crate::recall;
 use crate::restore::{LiveAttempt, LiveJob, Unconfirmed};
 use crate::step::{Accepted, Answer, Change, Effect, Grant, Step, WakeAt, WorkerRow};
 use crate::table::{Seed, Table};
@@ -78,6 +79,8 @@ pub struct Scheduler {
     /// When it was last stepped, or made.
     pub(crate) stepped_at: Option<Uptime>,
     pub(crate) commits: on::Commits,
+    /// When all backlogs were last searched for what has to give way.
+    pub(crate) searched_at: Option<Uptime>,
     /// What workers have said about attempts that are neither waiting nor running there.
     pub(crate) phases: BTreeMap<JobId, Phase>,
     /// How often the counters were moved on because of numbers that were never given here.
@@ -109,6 +112,7 @@ impl Scheduler {
             rng,
             stepped_at: None,
             commits: on::Commits::default(),
+            searched_at: None,
             phases: BTreeMap::new(),
             skips: 0,
             changed: true,
@@ -246,7 +250,8 @@ impl Scheduler {
             Input::Tick => on::tick(self, now),
         }
         place::fill_slots(self, now);
-        place::recall_idle(self, now);
+        recall::recall_for_higher(self, now);
+        recall::recall_idle(self, now);
         self.hand_over();
         mem::take(&mut self.out)
     }

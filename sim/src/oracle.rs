@@ -147,6 +147,7 @@ impl Oracle {
                 }
                 Change::Waiting { closed, .. } | Change::Ended(Ended { closed: Some(closed), .. }) => {
                     self.is_heard_of(scene, disk, workload, closed);
+                    self.is_away(now, disk, brain, closed);
                 }
                 Change::Assigned(it) if self.cordoned.contains(&it.worker) => {
                     let what = format!("{} goes to worker {}", it.token, it.worker);

@@ -35,6 +35,16 @@ impl Lane {
         single.into_iter().chain(run).min()
     }
 
+    /// The first ones in order, and at most so many.
+    pub(super) fn firsts(&self, count: usize) -> Vec<Place> {
+        let singles = self.singles.iter().take(count);
+        let runs = self.runs.values().take(count).flat_map(|run| run.iter().take(count));
+        let mut firsts: Vec<Place> = singles.chain(runs).copied().collect();
+        firsts.sort_unstable();
+        firsts.truncate(count);
+        firsts
+    }
+
     pub(super) fn contains(&self, place: Place) -> bool {
         self.singles.contains(&place) || self.run_of(place).is_some()
     }

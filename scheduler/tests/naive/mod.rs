@@ -33,6 +33,8 @@ pub(crate) struct Model {
     last_fence: u64,
     /// How often numbers of another life of the database were left out.
     skips: u32,
+    /// When all backlogs were last searched for what has to give way.
+    searched: Option<Uptime>,
     intervals: Intervals,
     now: Now,
     /// What must have been decided, in words.
@@ -146,6 +148,7 @@ impl Model {
         }
         self.happen(input)?;
         self.place()?;
+        self.recall_for_higher();
         self.recall();
         self.answer();
         let mut decided = said::lines(step);

@@ -119,15 +119,7 @@ impl Model {
         let mut wanted: u32 = self.workers.iter().map(|it| self.free_slots(it)).sum();
         for worker in self.workers.clone() {
             let Some(session) = self.ready_session(worker.id) else { continue };
-            let queued = (self.held(worker.id).len() as u32).saturating_sub(worker.slots());
-            let mut sitting: Vec<Job> = self
-                .jobs
-                .iter()
-                .filter(|job| job.attempt().is_some_and(|it| it.worker == worker.id && it.in_backlog))
-                .cloned()
-                .collect();
-            sitting.sort_by_key(|job| std::cmp::Reverse((-i16::from(job.priority), job.due, job.id)));
-            for job in sitting.into_iter().take(queued as usize) {
+            for job in self.sitting(&worker) {
                 let attempt = job.attempt().expect("it is held");
                 let others = self.workers.iter().filter(|it| it.id != worker.id && self.free_slots(it) > 0);
                 let has_takers = others.into_iter().any(|it| self.may_run(it, &job));
@@ -141,6 +133,77 @@ impl Model {
                 self.say(format!("to {session}: recall {}", attempt.token));
             }
         }
+    }
+
+    /// Who waits in vain takes the place of the last of those with a lower priority that sit in a backlog where it may go.
+    pub(super) fn recall_for_higher(&mut self) {
+        let mut waiting: Vec<Job> =
+            self.jobs.iter().filter(|it| matches!(it.standing, Standing::Queued { .. })).cloned().collect();
+        let order = |job: &Job| {
+            let pinned = matches!(job.standing, Standing::Queued { pinned: Some(_) });
+            (-i16::from(job.priority), !pinned, job.due, job.id)
+        };
+        waiting.sort_by_key(order);
+        let in_backlogs = self.jobs.iter().filter(|job| job.attempt().is_some_and(|it| it.in_backlog));
+        let lowest = in_backlogs.map(|job| job.priority).min();
+        let (Some(highest), Some(lowest)) = (waiting.first().map(|job| job.priority), lowest) else { return };
+        if highest <= lowest || self.searched.is_some_and(|at| at + SEARCH > self.now.up) {
+            return;
+        }
+        self.searched = Some(self.now.up);
+        let mut givers: Vec<Job> = Vec::new();
+        for worker in self.workers.iter().filter(|it| self.ready_session(it.id).is_some()) {
+            if worker.cordoned || worker.leaving || worker.unreachable {
+                continue;
+            }
+            let sitting = self.sitting(worker);
+            givers.extend(sitting);
+        }
+        givers.sort_by_key(|job| std::cmp::Reverse((-i16::from(job.priority), job.due, job.id)));
+        // Where a place is being made already.
+        let mut coming = givers.clone();
+        coming.retain(|job| job.attempt().expect("it is held").recalled);
+        givers.retain(|job| {
+            let attempt = job.attempt().expect("it is held");
+            !(attempt.recalled || attempt.unsettled || attempt.stopping.is_some())
+        });
+        let mut recalled: Vec<Job> = Vec::new();
+        for job in waiting.iter().filter(|job| job.priority > lowest) {
+            let may_follow = |it: &Job| {
+                let worker = it.attempt().expect("it is held").worker;
+                self.may_run(self.worker(worker).expect("who holds something is not forgotten"), job)
+            };
+            if let Some(at) = coming.iter().position(may_follow) {
+                coming.remove(at);
+            } else if let Some(at) = givers.iter().position(|it| it.priority < job.priority && may_follow(it))
+            {
+                let it = givers.remove(at);
+                if it.attempt().expect("it is held").assigned.up + SITTING <= self.now.up {
+                    recalled.push(it);
+                }
+            }
+        }
+        for job in recalled {
+            let attempt = self.attempt_mut(job.id).expect("it is held");
+            attempt.recalled = true;
+            let (token, worker) = (attempt.token, attempt.worker);
+            let session = self.ready_session(worker).expect("it was asked for");
+            self.say(format!("to {session}: recall {token}"));
+        }
+    }
+
+    /// What sits in a worker's backlog, the last in order first.
+    fn sitting(&self, worker: &Worker) -> Vec<Job> {
+        let queued = (self.held(worker.id).len() as u32).saturating_sub(worker.slots());
+        let mut sitting: Vec<Job> = self
+            .jobs
+            .iter()
+            .filter(|job| job.attempt().is_some_and(|it| it.worker == worker.id && it.in_backlog))
+            .cloned()
+            .collect();
+        sitting.sort_by_key(|job| std::cmp::Reverse((-i16::from(job.priority), job.due, job.id)));
+        sitting.truncate(queued as usize);
+        sitting
     }
 
     fn free_slots(&self, worker: &Worker) -> u32 {
@@ -207,3 +270,6 @@ fn is_excluded(worker: &Worker, definition: &Definition) -> bool {
 
 /// What has been in a backlog for less may be on its way into a slot.
 const SITTING: Duration = Duration::from_millis(200);
+
+/// All backlogs are searched no more often.
+const SEARCH: Duration = Duration::from_millis(100);

@@ -5,6 +5,7 @@ use std::time::Duration;
 use protocol::order::StopCause;
 use protocol::report::Outcome;
 use protocol::{JobId, Token, WorkerId};
+use scheduler::Scheduler;
 use scheduler::definition::{Definition, OnLost, RetryOn};
 use scheduler::job::State;
 use scheduler::step::{Change, ClosedAttempt};
@@ -200,6 +201,17 @@ impl Oracle {
         if let Some(kept_for) = kept_for.filter(|it| *it < patience) {
             let what = format!("{} is lost {kept_for:?} after its worker was told to keep it", closed.token);
             self.fault(scene.now, "promise 5 who comes back keeps what it has", what);
+        }
+    }
+
+    /// Promise 5: nobody is given up as silent who is connected, even if it has not told yet what it has.
+    pub(super) fn is_away(&mut self, now: Moment, disk: &Disk, brain: &Scheduler, closed: &ClosedAttempt) {
+        let row = disk.row(closed.token.job).filter(|_| closed.message.starts_with(UNHEARD));
+        let Some(latest) = row.and_then(|row| row.latest.as_ref()) else { return };
+        let workers = brain.snapshot().workers;
+        if workers.iter().any(|it| it.id == latest.worker && it.session.is_some()) {
+            let what = format!("{} is lost although worker {} is connected", closed.token, latest.worker);
+            self.fault(now, "promise 5 who comes back keeps what it has", what);
         }
     }
 
