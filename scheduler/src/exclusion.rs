@@ -40,7 +40,7 @@ pub struct Sentence {
 }
 
 impl Sentence {
-    /// Until the worker connects anew.
+    /// Until another process of the worker connects.
     pub const FOR_GOOD: Self = Self { first: Duration::MAX, max: Duration::MAX };
 }
 
@@ -53,7 +53,7 @@ pub struct Exclusions {
 #[derive(Clone, Copy, Debug)]
 struct Exclusion {
     of: Excluded,
-    /// Until then; absent: until it connects anew.
+    /// Until then; absent: until another process of the worker connects.
     until: Option<Uptime>,
     strikes: u32,
     /// Whether it is still in force; kept after its end so that the next one is longer.
@@ -67,7 +67,7 @@ impl Exclusions {
         self.list.iter().any(|it| it.active && it.of.covers(definition))
     }
 
-    /// The exclusion that keeps jobs of this definition away for longest, and until when; `None`: until the worker connects anew.
+    /// The exclusion that keeps jobs of this definition away for longest, and until when; `None`: until the worker starts anew.
     #[must_use]
     pub fn covering(&self, definition: &Definition) -> Option<(Excluded, Option<Uptime>)> {
         let covering = self.list.iter().filter(|it| it.active && it.of.covers(definition));

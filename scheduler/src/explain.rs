@@ -70,7 +70,7 @@ pub enum Obstacle {
     Draining,
     /// An operator lets it take nothing new.
     Cordoned,
-    /// It gave back or failed to start what it was offered, and is not offered this until then; `None`: until it connects anew.
+    /// It gave back or failed to start what it was offered, and is not offered this until then; `None`: until it starts anew.
     Excluded(Excluded, Option<Uptime>),
     /// Its slots and its backlog are taken.
     Busy,

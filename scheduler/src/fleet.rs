@@ -180,6 +180,15 @@ impl Worker {
         self.runtimes.iter().any(|(kind, _)| *kind == runtime)
     }
 
+    /// A runtime that it says is there is not kept from it any longer.
+    pub fn lift_exclusions(&mut self) {
+        for runtime in RuntimeKind::ALL {
+            if self.offers(runtime) {
+                self.exclusions.lift(runtime);
+            }
+        }
+    }
+
     /// Whether one more attempt would find room in its slots or its backlog.
     #[must_use]
     pub fn has_room(&self) -> bool {

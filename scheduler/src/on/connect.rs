@@ -112,6 +112,8 @@ fn welcome(it: &mut Scheduler, now: Now, id: WorkerId, version: u16, hello: Conn
         // Another process numbers its reports anew; after a start of the server, nobody here knows where it is.
         worker.last_report = None;
         worker.leaving = false;
+        // What kept jobs away from the one before may have been mended.
+        worker.exclusions.clear();
     }
     worker.row.name = hello.name;
     worker.row.seen_at = now.utc;
@@ -122,7 +124,6 @@ fn welcome(it: &mut Scheduler, now: Now, id: WorkerId, version: u16, hello: Conn
     worker.card = Card { labels: hello.labels, version: hello.version, address: hello.address };
     worker.told.clear();
     worker.heartbeat = None;
-    worker.exclusions.clear();
     let last_report = worker.last_report.unwrap_or_default();
     drain::greet(it, id, hello.incarnation);
     if let Some(row) = it.fleet.worker(id).map(|worker| worker.row.clone()) {

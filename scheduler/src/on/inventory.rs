@@ -39,6 +39,7 @@ pub(crate) fn inventory(it: &mut Scheduler, now: Now, session: SessionId, id: Wo
     let Some(worker) = it.fleet.worker_mut(id) else { return };
     let known = core::mem::take(&mut worker.inventory);
     worker.runtimes.clone_from(&part.runtimes);
+    worker.lift_exclusions();
     let is_first = matches!(worker.link, Link::Joining(_));
     worker.link = Link::Ready(session);
     let (settings, leaving) = (worker.settings(), worker.leaving);

@@ -9,7 +9,7 @@ use protocol::report::{
     Condition, Failed, Heartbeat, Numbered, Outcome, OutputLengths, Phase, ReleaseCause, Released, Started,
     Succeeded, Timing,
 };
-use protocol::{Now, Order, Report, ReportNo, Revision, RuntimeKind, SessionId, Timestamp, Token, WorkerId};
+use protocol::{Now, Order, Report, ReportNo, Revision, SessionId, Timestamp, Token, WorkerId};
 
 use crate::definition::Definition;
 use crate::exclusion::{Excluded, Sentence};
@@ -281,11 +281,7 @@ fn changed(it: &mut Scheduler, id: WorkerId, condition: Condition) {
         return;
     };
     worker.runtimes = condition.runtimes;
-    for runtime in RuntimeKind::ALL {
-        if worker.offers(runtime) {
-            worker.exclusions.lift(runtime);
-        }
-    }
+    worker.lift_exclusions();
     worker.slots = condition.slots;
     worker.leaving = condition.draining;
     it.fleet.refresh(id);

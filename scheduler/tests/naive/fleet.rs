@@ -55,12 +55,12 @@ impl Model {
             worker.incarnation = hello.incarnation.0;
             worker.last_report = None;
             worker.leaving = false;
+            worker.exclusions.clear();
         }
         worker.slots = hello.slots;
         worker.backlog = hello.backlog;
         worker.offers = offers(&hello.runtimes);
         worker.told.clear();
-        worker.exclusions.clear();
         worker.announced.clear();
         // A drain is an order to one process: if that has left with nothing, the next one is to stay.
         if let Some(drain) = worker.drain.filter(|it| it.process != Some(worker.incarnation)) {

@@ -192,6 +192,9 @@ impl Model {
         let is_first = !worker.settled;
         worker.settled = true;
         worker.offers = fleet::offers(&told.runtimes);
+        if worker.offers {
+            worker.exclusions.retain(|it| !matches!(it.of, Excluded::Runtime(_)));
+        }
         let is_complete = worker.offers;
         let is_back = std::mem::take(&mut worker.unreachable);
         for job in self.held(id).into_iter().filter(|_| is_back) {

@@ -132,7 +132,7 @@ impl Words<'_> {
             Obstacle::Draining => "it is draining: it finishes what it has, and leaves".into(),
             Obstacle::Cordoned => "it is cordoned".into(),
             Obstacle::Excluded(of, _) => {
-                let end = until.map_or("until it connects anew".to_owned(), |until| format!("until {until}"));
+                let end = until.map_or("until it starts anew".to_owned(), |until| format!("until {until}"));
                 format!("it is not offered {} {end}", excluded(of))
             }
             Obstacle::Busy => match self.facts {
