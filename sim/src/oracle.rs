@@ -60,7 +60,6 @@ pub(crate) struct Oracle {
     pub(crate) causes_lost: bool,
     /// What is being done was decided before a freeze.
     pub(crate) is_excused: bool,
-    steps: u64,
     decisions: u64,
     /// By fence: what became of the attempt's container.
     truths: Vec<Truth>,
@@ -100,7 +99,6 @@ impl Oracle {
             walls_step,
             causes_lost: false,
             is_excused: false,
-            steps: 0,
             decisions: 0,
             truths: Vec::new(),
             namesakes: BTreeMap::new(),
@@ -167,10 +165,7 @@ impl Oracle {
         if self.decisions.is_multiple_of(SCAN_EVERY) {
             self.scan(scene, disk, brain);
         }
-        self.steps += 1;
-        if self.steps.is_multiple_of(AUDIT_EVERY)
-            && let Some(fault) = scheduler::audit::audit(brain).pop()
-        {
+        if let Some(fault) = scheduler::audit::audit(brain).pop() {
             self.fault(now, "I21 audit of the scheduler", fault);
         }
     }
@@ -208,17 +203,12 @@ impl Oracle {
                 self.truth(*token).stopped.get_or_insert(now);
             }
         }
-        self.steps += 1;
-        if self.steps.is_multiple_of(AUDIT_EVERY)
-            && let Some(fault) = brain.audit().pop()
-        {
+        if let Some(fault) = brain.audit().pop() {
             self.fault(now, "I23 audit of the worker", format!("w{no}: {fault}"));
         }
     }
 }
 
-/// An audit looks at everything: one step in so many is followed by one. An index that is wrong stays wrong.
-const AUDIT_EVERY: u64 = 64;
 /// Looking at everything that there ever was costs as much as some hundred steps.
 const SCAN_EVERY: u64 = 1_000;
 

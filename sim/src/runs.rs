@@ -154,6 +154,17 @@ mod tests {
         assert_ne!(hash(1), hash(2));
     }
 
+    /// The hash is of when, and how much; what is told is all of it.
+    #[test]
+    fn what_is_told_of_a_seed_is_the_same_again() {
+        for seed in 1..=20 {
+            let swarm = Swarm::draw(seed);
+            let script = Script::draw(seed, &swarm);
+            let [one, other] = [(); 2].map(|()| run(seed, &swarm, script.clone(), true).trace);
+            assert!(one == other, "seed {seed}");
+        }
+    }
+
     #[test]
     fn whether_it_is_put_into_words_changes_nothing() {
         let swarm = Swarm::draw(3);

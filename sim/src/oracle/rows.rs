@@ -264,8 +264,7 @@ impl Oracle {
 
     /// I22: whoever was handed out was the first of its kind.
     fn is_first(&mut self, now: Moment, rows: &[Option<Row>], index: usize, definition: &Definition) {
-        self.steps += 1;
-        if definition.retry.on == RetryOn::Same || !self.steps.is_multiple_of(ORDER_EVERY) {
+        if definition.retry.on == RetryOn::Same {
             return;
         }
         let Some(row) = &rows[index] else { return };
@@ -300,6 +299,3 @@ const GIVEN_UP: &str = "a person gave it up";
 const UNHEARD: &str = "its worker has not been heard of";
 const UNASKED: &str = "given back: its worker fell silent";
 const UNKNOWN: &str = "its worker does not know";
-
-/// Looking at all that wait costs more than a step.
-const ORDER_EVERY: u64 = 16;
