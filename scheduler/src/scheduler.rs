@@ -246,6 +246,7 @@ impl Scheduler {
             Input::Reported(session, report) => on::report(self, now, session, report),
             Input::Strangers(session, tokens) => on::announce(self, session, &tokens),
             Input::Heard(heard) => on::hear(self, &heard),
+            Input::Unsent(tokens) => on::take_back(self, now, &tokens),
             Input::Operate(ticket, worker, operation) => on::operate(self, now, ticket, worker, operation),
             Input::Tick => on::tick(self, now),
         }

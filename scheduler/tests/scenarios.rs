@@ -202,6 +202,10 @@ fn happen(world: &mut World, words: &[&str]) {
             world.workers.insert(name.into(), copy);
         }
         ["disconnect", name] => world.disconnect(name),
+        ["unsent", token] => {
+            let token = parse_token(world, token);
+            world.unsent(token);
+        }
         ["cordon", worker] => world.operate(WorkerId(worker.parse().unwrap()), Operation::Cordon),
         ["drain", worker, ..] => {
             let operation = Operation::Drain(option("deadline").map(seconds));

@@ -15,6 +15,7 @@ pub(crate) struct Coverage {
     /// By how: workers that were told to leave once more.
     left_again: [u64; 3],
     pub(crate) strangers: u64,
+    pub(crate) unsent: u64,
     pub(crate) copies_shut_out: u64,
     pub(crate) copies_confused: u64,
 }
@@ -27,6 +28,7 @@ impl Default for Coverage {
             acts: [0; Kind::COUNT],
             left_again: [0; 3],
             strangers: 0,
+            unsent: 0,
             copies_shut_out: 0,
             copies_confused: 0,
         }
@@ -55,11 +57,12 @@ impl Coverage {
     }
 
     /// What is neither a move nor an end nor an act.
-    fn others(&self) -> [(&'static str, u64); 5] {
+    fn others(&self) -> [(&'static str, u64); 6] {
         [
             ("leave at the second signal", self.left_again[Leave::Interrupt as usize]),
             ("leave at the third signal", self.left_again[Leave::Detach as usize]),
             ("strangers", self.strangers),
+            ("enqueues that could not be sent", self.unsent),
             ("copies shut out", self.copies_shut_out),
             ("copies confused", self.copies_confused),
         ]
@@ -73,6 +76,7 @@ impl Coverage {
         self.acts.iter_mut().zip(&other.acts).for_each(|(count, more)| *count += more);
         self.left_again.iter_mut().zip(&other.left_again).for_each(|(count, more)| *count += more);
         self.strangers += other.strangers;
+        self.unsent += other.unsent;
         self.copies_shut_out += other.copies_shut_out;
         self.copies_confused += other.copies_confused;
     }

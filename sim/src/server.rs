@@ -178,7 +178,7 @@ impl World {
     }
 
     /// One step of the brain.
-    fn decide(&mut self, input: Input) {
+    pub(super) fn decide(&mut self, input: Input) {
         let now = self.server.clock.now(self.now);
         if let Input::Disconnected(session) = input
             && let Some(process) = &mut self.server.process

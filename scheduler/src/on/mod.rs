@@ -17,6 +17,7 @@ mod report;
 mod strangers;
 mod submit;
 mod tick;
+mod unsent;
 
 pub(crate) use absence::{Commits, notice_absence};
 pub(crate) use cancel::cancel;
@@ -32,3 +33,4 @@ pub(crate) use report::report;
 pub(crate) use strangers::announce;
 pub(crate) use submit::submit;
 pub(crate) use tick::tick;
+pub(crate) use unsent::take_back;

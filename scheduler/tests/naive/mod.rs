@@ -188,6 +188,11 @@ impl Model {
                     }
                 }
             }
+            Input::Unsent(tokens) => {
+                for token in tokens {
+                    self.take_back_unsent(token)?;
+                }
+            }
             Input::Operate(ticket, worker, operation) => self.operate(ticket, worker, operation),
             Input::Tick => self.tick()?,
             Input::Learn(_) => return Err("nobody asks for this here".into()),

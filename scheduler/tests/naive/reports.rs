@@ -279,6 +279,22 @@ impl Model {
         }
     }
 
+    /// Its worker was gone before it could be sent.
+    pub(super) fn take_back_unsent(&mut self, token: Token) -> Result<(), String> {
+        let id = token.job.0;
+        let Some(attempt) = self.job(id).and_then(|job| job.attempt()) else { return Ok(()) };
+        let is_away = self.worker(attempt.worker).is_some_and(|it| it.session.is_none());
+        if attempt.token != token || !is_away || attempt.started.is_some() || attempt.begun {
+            return Ok(());
+        }
+        let outcome = match attempt.stopping {
+            None => Outcome::Released,
+            Some(StopCause::Cancel) => Outcome::Cancelled,
+            Some(_) => Outcome::Interrupted,
+        };
+        self.close(id, outcome, None)
+    }
+
     fn progress(
         &mut self,
         worker: WorkerId,

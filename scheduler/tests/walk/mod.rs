@@ -33,6 +33,8 @@ pub(crate) enum Act {
         strange: u8,
     },
     Disconnect(u8),
+    /// An attempt, and whether its connection breaks before, was not sent.
+    Unsent(u8, bool),
     Mute(u8),
     /// The end of the old connection may not be told.
     Restart {
@@ -83,6 +85,7 @@ pub(crate) fn act() -> impl Strategy<Value = Act> {
         3 => (0..4_u8, any::<u8>(), any::<bool>(), prop_oneof![3 => Just(0), 1 => 1..60_u8])
             .prop_map(|(worker, known, silent, strange)| Act::Inventory { worker, known, silent, strange }),
         1 => (0..4_u8).prop_map(Act::Disconnect),
+        1 => (any::<u8>(), prop::bool::weighted(0.8)).prop_map(|(which, breaks)| Act::Unsent(which, breaks)),
         1 => (0..4_u8).prop_map(Act::Mute),
         1 => (0..4_u8, any::<bool>()).prop_map(|(worker, told)| Act::Restart { worker, told }),
         1 => (0..4_u8, 0..6_u8).prop_map(|(worker, what)| Act::Operate(worker, what)),
@@ -158,6 +161,15 @@ pub(crate) fn take(world: &mut World, act: Act) {
             world.inventory(&name(worker), attempts, answer);
         }
         Act::Disconnect(worker) => world.disconnect(&name(worker)),
+        Act::Unsent(which, breaks) => {
+            let held: Vec<_> = world.held.values().cloned().collect();
+            if let Some((token, worker)) = held.get(usize::from(which) % held.len().max(1)) {
+                if breaks {
+                    world.disconnect(worker);
+                }
+                world.unsent(*token);
+            }
+        }
         Act::Mute(worker) => {
             if let Some(member) = world.workers.get_mut(&name(worker)) {
                 member.muted = !member.muted;

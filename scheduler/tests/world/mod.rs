@@ -256,6 +256,10 @@ impl World {
         }
     }
 
+    pub fn unsent(&mut self, token: Token) {
+        self.step(Input::Unsent(vec![token]));
+    }
+
     pub fn report(&mut self, name: &str, report: Report) {
         if let Some(session) = self.workers.get(name).and_then(|member| member.session) {
             self.step(Input::Reported(session, report));

@@ -23,6 +23,9 @@ pub(crate) fn input(input: &Input) -> String {
         }
         Input::Disconnected(session) => format!("{} is gone", short(*session)),
         Input::Reported(session, it) => format!("{} {}", short(*session), report(it)),
+        Input::Unsent(tokens) => {
+            format!("unsent {}", tokens.iter().map(ToString::to_string).collect::<Vec<_>>().join(" "))
+        }
         Input::Heard(list) => {
             let each =
                 list.iter().map(|(session, up)| format!("{} at {} ms", short(*session), up.0 / 1_000_000));
