@@ -11,6 +11,7 @@ mod files;
 mod queue;
 mod stream;
 mod watch;
+mod window;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -24,12 +25,6 @@ use crate::attempt_dir::{self, AttemptDir};
 
 use files::Files;
 use queue::{Queue, Turn};
-
-/// Bytes of output in one frame.
-pub const FRAME_BYTES_MAX: usize = 64 * 1024;
-
-/// Bytes sent in a session and not yet acknowledged, above which nothing more is sent: so that heartbeats never wait behind output.
-pub const UNACKNOWLEDGED_BYTES_MAX: usize = 256 * 1024;
 
 /// Bytes pushed without a file that may wait for the server, of all attempts together; above it they are given up and marked.
 pub const MEMORY_BYTES_MAX: usize = 64 * 1024 * 1024;
@@ -106,7 +101,8 @@ impl Logs {
         self.shared.wake.notify_one();
     }
 
-    /// Gives up whatever of this attempt is not acknowledged yet: the server is told how many bytes that is, once, if it listens.
+    /// Gives up whatever of this attempt is not acknowledged yet: the server is told how many bytes that is, once, as soon as
+    /// it has room for that.
     pub fn abandon(&self, token: Token) {
         self.shared.watch.forget(token);
         let done = self.queue().abandon(token);
@@ -120,8 +116,8 @@ impl Logs {
         self.shared.wake.notify_one();
     }
 
-    /// The next frame, as soon as there is something to say and the session has room for it: at most [`FRAME_BYTES_MAX`] in a frame
-    /// and [`UNACKNOWLEDGED_BYTES_MAX`] in the session. To be called by one caller at a time, while connected.
+    /// The next frame, as soon as there is something to say and the session has room for it: at most
+    /// [`OUTPUT_BYTES_MAX`](protocol::wire::OUTPUT_BYTES_MAX) in a frame and [`OUTPUT_WINDOW`](protocol::wire::OUTPUT_WINDOW) in the session. To be called by one caller at a time, while connected.
     ///
     /// # Cancel safety
     /// What was not returned counts as not sent.

@@ -55,7 +55,7 @@ close_codes! {
     UNSUPPORTED_VERSION = 4005 "unsupported_version";
     /// A field of the Hello is not acceptable.
     INVALID_HELLO = 4006 "invalid_hello";
-    /// More messages within a second said nothing than a worker can have a reason for.
+    /// More messages within a second said nothing than a worker can have a reason for, or more output came than its window allows.
     RATE_LIMITED = 4008 "rate_limited";
     /// Another live worker has this name or this identity.
     DUPLICATE_WORKER = 4009 "duplicate_worker";

@@ -5,6 +5,7 @@ use alloc::vec::Vec;
 use bincode::{Decode, Encode};
 
 use crate::ids::Token;
+use crate::wire::CHUNK_WEIGHT;
 
 /// Bytes that a container wrote.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
@@ -28,6 +29,12 @@ impl Chunk {
             ChunkData::Gap(bytes) => *bytes,
         })
     }
+
+    /// What it takes of a session's window, in bytes: what it carries, and [`CHUNK_WEIGHT`]. Both sides count so.
+    #[must_use]
+    pub const fn weight(&self) -> usize {
+        self.data.bytes_len() + CHUNK_WEIGHT
+    }
 }
 
 /// What a chunk holds.
@@ -39,6 +46,17 @@ pub enum ChunkData {
     Replayed(Vec<u8>),
     /// This many bytes were given up.
     Gap(u64),
+}
+
+impl ChunkData {
+    /// How many bytes it carries; a gap carries none.
+    #[must_use]
+    pub const fn bytes_len(&self) -> usize {
+        match self {
+            Self::Bytes(bytes) | Self::Replayed(bytes) => bytes.len(),
+            Self::Gap(_) => 0,
+        }
+    }
 }
 
 /// Where a program writes.

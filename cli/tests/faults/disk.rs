@@ -72,7 +72,7 @@ async fn a_full_disk_refuses_jobs_and_takes_what_workers_report() {
     api.job(running, |job| job["state"] == "running").await;
 
     let filler = Filler::of(&server, data);
-    filler.fill();
+    filler.fill_but(LEFT);
     let refusal = eventually("jobs are refused", async || {
         let answer = api.ask(Method::POST, "/api/jobs/wait", None, None).await.unwrap();
         (answer.status == 507).then_some(answer.body)
@@ -90,6 +90,39 @@ async fn a_full_disk_refuses_jobs_and_takes_what_workers_report() {
     .await;
     assert!(server.is_alive(), "it needed no restart");
     api.all_ended().await;
+    worker.leave().await;
+    server.leave().await;
+}
+
+/// By now most of it waits in the worker: what the server has room for is less than the jobs write.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_jobs_write_onto_a_full_disk_does_not_hold_up_what_their_worker_reports() {
+    let stage = Stage::new(
+        "version: 1\njobs: { talk: { runtime: fake, environment: { FAKE_OUTPUT_BYTES: '20' } } }\n",
+    );
+    let logs = stage.path("data/logs");
+    std::fs::create_dir_all(&logs).unwrap();
+    let Some(mut through) = own_mounts() else { return };
+    let mount = format!("mount -t tmpfs -o size={SMALL} none {} && exec \"$@\"", logs.display());
+    through.extend(["sh", "-c", &mount, "sh"].map(str::to_owned));
+    let mut server = Launch { through, ..stage.server_launch(&[]) }.start();
+    let api = stage.api();
+    api.ready().await;
+    let filler = Filler::of(&server, logs);
+    filler.fill_but(0);
+    let mut worker = stage.worker("only", &["--no-docker", "--allow-fake", "--slots", "64"]);
+    api.worker_ready("only").await;
+
+    let talk = serde_json::json!({ "name": "talk" });
+    let batch = api.post("/api/jobs", Some(&Value::Array(vec![talk; SHORT_OUTPUTS]))).await;
+    api.all_ended().await;
+    assert!(server.said().contains("output cannot be stored"), "{}", server.said());
+    assert!(!server.said().contains("rate_limited") && !worker.said().contains("rate_limited"));
+
+    filler.empty();
+    let last = batch["last"].as_u64().unwrap();
+    let path = format!("/api/jobs/{last}/logs");
+    holds("its output follows", async || api.bytes(&path).await.len() == 20).await;
     worker.leave().await;
     server.leave().await;
 }
@@ -155,17 +188,17 @@ fn own_mounts() -> Option<Vec<String>> {
 struct Filler(PathBuf);
 
 impl Filler {
-    /// The server's data directory, as the server sees it.
-    fn of(server: &Process, data: PathBuf) -> Self {
-        let inside = data.strip_prefix("/").unwrap();
+    /// Of the disk that the server sees in this directory.
+    fn of(server: &Process, directory: PathBuf) -> Self {
+        let inside = directory.strip_prefix("/").unwrap();
         Self(server.root().join(inside).join("filler"))
     }
 
-    /// Leaves a little, for what running jobs report.
-    fn fill(&self) {
+    /// Leaves so many bytes.
+    fn fill_but(&self, left: u64) {
         let disk = rustix::fs::statvfs(self.0.parent().unwrap()).unwrap();
         let free = disk.f_bavail * disk.f_frsize;
-        std::fs::write(&self.0, vec![0; usize::try_from(free - LEFT).unwrap()]).unwrap();
+        std::fs::write(&self.0, vec![0; usize::try_from(free - left).unwrap()]).unwrap();
     }
 
     fn empty(&self) {
@@ -175,9 +208,11 @@ impl Filler {
 
 /// Above what a server says in a test, and far below what its store's log becomes.
 const LIMIT: u64 = 512 << 10;
+/// More chunks of output than a session has room for, at 20 bytes each.
+const SHORT_OUTPUTS: usize = 15_000;
 /// The size of a disk on which nothing starts.
 const SMALL: u64 = 4 << 20;
 /// The size of the small disk; five percent of it are the mark below which no jobs are taken.
 const DISK: u64 = 256 << 20;
-/// Below that mark, and more than what is asked for until the server has seen how little it is.
+/// For what running jobs report: below that mark, and more than what is asked for until the server has seen how little it is.
 const LEFT: u64 = 10 << 20;

@@ -9,13 +9,15 @@ use std::sync::Arc;
 use protocol::Token;
 use protocol::order::OutputMark;
 use protocol::report::{Chunk, ChunkData, OutputLengths, Stream};
+use protocol::wire::OUTPUT_BYTES_MAX;
 use tokio::time::Instant;
 
 use super::files::{Files, Freeing, Limits, Part};
 use super::stream::StreamState;
 use crate::attempt_dir::Progress;
 
-use super::{FRAME_BYTES_MAX, MEMORY_BYTES_MAX, PATIENCE, UNACKNOWLEDGED_BYTES_MAX};
+use super::window::Window;
+use super::{MEMORY_BYTES_MAX, PATIENCE};
 
 /// The output of all attempts.
 #[derive(Debug, Default)]
@@ -27,8 +29,8 @@ pub(super) struct Queue {
     farewells: VecDeque<Chunk>,
     /// Ended attempts in the order in which their patience ends, which moves on with every acknowledgement: checked when due.
     waiting: VecDeque<(Instant, Token)>,
-    /// Bytes sent in this session and not acknowledged.
-    in_flight: usize,
+    /// What was sent in this session and is not acknowledged.
+    window: Window,
     /// Bytes held in memory.
     memory: usize,
 }
@@ -136,8 +138,7 @@ impl Queue {
         };
         let chunk = Chunk { token: read.token, stream: read.stream, offset: read.offset, data };
         state.sent = chunk.end();
-        state.in_flight += payload(&chunk);
-        self.in_flight += payload(&chunk);
+        self.window.sent(&chunk);
         self.line.rotate_left(1);
         Some(chunk)
     }
@@ -192,12 +193,11 @@ impl Queue {
     }
 
     pub(super) fn reconnected(&mut self, now: Instant) {
-        self.in_flight = 0;
+        self.window = Window::default();
         self.line.clear();
         for (token, attempt) in &mut self.attempts {
             for state in &mut attempt.streams {
                 state.sent = state.acknowledged;
-                state.in_flight = 0;
             }
             attempt.in_line = true;
             attempt.quiet_since = attempt.quiet_since.map(|_| now);
@@ -211,16 +211,20 @@ impl Queue {
             return Turn::GiveUp(overdue);
         }
         let mut chunks = Vec::new();
-        let window = UNACKNOWLEDGED_BYTES_MAX.saturating_sub(self.in_flight);
-        let mut room = FRAME_BYTES_MAX.min(window);
-        while room > 0 {
+        let mut frame = OUTPUT_BYTES_MAX;
+        loop {
+            let room = frame.min(self.window.room());
+            if room == 0 {
+                break;
+            }
             let chunk = match self.farewells.pop_front().map(Next::Chunk).or_else(|| self.next(room)) {
                 Some(Next::Chunk(chunk)) => chunk,
                 Some(Next::Read(read)) if chunks.is_empty() => return Turn::Read(read),
                 // It comes with the next frame: what is in memory need not wait for the disk.
                 Some(Next::Read(_)) | None => break,
             };
-            room = room.saturating_sub(payload(&chunk) + CHUNK_OVERHEAD_BYTES);
+            frame = frame.saturating_sub(chunk.data.bytes_len() + BESIDE_BYTES);
+            self.window.sent(&chunk);
             chunks.push(chunk);
         }
         if chunks.is_empty() {
@@ -236,11 +240,10 @@ impl Queue {
         mark: &OutputMark,
         now: Instant,
     ) -> (Option<Token>, Option<(Arc<Files>, Freeing)>) {
+        self.window.acknowledge(mark);
         let Some(attempt) = self.attempts.get_mut(&mark.token) else { return (None, None) };
-        let freed = attempt.streams[index(mark.stream)].acknowledge(mark.offset);
+        self.memory -= attempt.streams[index(mark.stream)].acknowledge(mark.offset);
         attempt.quiet_since = attempt.quiet_since.map(|_| now);
-        self.memory -= freed.memory;
-        self.in_flight -= freed.window;
         let freeing = attempt.files.as_mut().and_then(|(files, limits)| {
             limits.acknowledged(mark.token, &attempt.streams).map(|it| (Arc::clone(files), it))
         });
@@ -272,7 +275,6 @@ impl Queue {
             };
             match next {
                 Some(Next::Chunk(chunk)) => {
-                    self.in_flight += payload(&chunk);
                     self.line.rotate_left(1);
                     return Some(Next::Chunk(chunk));
                 }
@@ -306,7 +308,6 @@ impl Queue {
             let data = state.pending(room)?;
             let chunk = Chunk { token, stream, offset: state.sent, data };
             state.sent = chunk.end();
-            state.in_flight += payload(&chunk);
             Some(chunk)
         })
     }
@@ -322,7 +323,6 @@ impl Queue {
         let attempt = self.attempts.remove(&token)?;
         for state in &attempt.streams {
             self.memory -= state.kept();
-            self.in_flight -= state.in_flight;
         }
         Some(attempt)
     }
@@ -350,12 +350,5 @@ fn index(stream: Stream) -> usize {
     }
 }
 
-fn payload(chunk: &Chunk) -> usize {
-    match &chunk.data {
-        ChunkData::Bytes(bytes) | ChunkData::Replayed(bytes) => bytes.len(),
-        ChunkData::Gap(_) => 0,
-    }
-}
-
-/// What a chunk weighs on the wire beside its bytes, at most: token, stream, offset, tags.
-const CHUNK_OVERHEAD_BYTES: usize = 48;
+/// What a chunk takes on the wire beside its bytes, at most: token, stream, offset, tags.
+const BESIDE_BYTES: usize = 48;

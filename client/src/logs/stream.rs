@@ -13,8 +13,6 @@ pub(super) struct StreamState {
     pub(super) sent: u64,
     /// Written so far.
     pub(super) written: u64,
-    /// Bytes sent in this session and not acknowledged.
-    pub(super) in_flight: usize,
     /// What was pushed and is not acknowledged, in order and without holes. Empty if the bytes are in a file.
     pieces: VecDeque<Piece>,
 }
@@ -76,36 +74,26 @@ impl StreamState {
         })
     }
 
-    /// Everything up to `offset` is on the server; gives the number of bytes of memory and of window that this frees.
-    pub(super) fn acknowledge(&mut self, offset: u64) -> Freed {
+    /// Everything up to `offset` is on the server; gives the number of bytes of memory that this frees.
+    pub(super) fn acknowledge(&mut self, offset: u64) -> usize {
         let offset = offset.min(self.written);
         if offset <= self.acknowledged {
-            return Freed::default();
+            return 0;
         }
-        let newly = usize::try_from(offset - self.acknowledged).unwrap_or(usize::MAX);
         self.acknowledged = offset;
         self.sent = self.sent.max(offset);
-        let window = if self.sent == offset { self.in_flight } else { self.in_flight.min(newly) };
-        self.in_flight -= window;
-        let mut memory = 0;
+        let mut freed = 0;
         while let Some(piece) = self.pieces.front().filter(|piece| piece.end() <= offset) {
-            memory += piece.kept();
+            freed += piece.kept();
             self.pieces.pop_front();
         }
-        Freed { memory, window }
+        freed
     }
 
     /// Bytes of memory that this stream holds.
     pub(super) fn kept(&self) -> usize {
         self.pieces.iter().map(Piece::kept).sum()
     }
-}
-
-/// What an acknowledgement frees, in bytes.
-#[derive(Debug, Default)]
-pub(super) struct Freed {
-    pub(super) memory: usize,
-    pub(super) window: usize,
 }
 
 impl Piece {

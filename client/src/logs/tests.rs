@@ -1,6 +1,7 @@
 //! Nothing is lost silently, nothing waits for another, and a restart goes on where it was.
 
 use protocol::report::ChunkData;
+use protocol::wire::{CHUNK_WEIGHT, OUTPUT_BYTES_MAX, OUTPUT_WINDOW};
 use protocol::{Fence, JobId, Nonce};
 
 use super::*;
@@ -47,7 +48,7 @@ async fn small_outputs_of_many_attempts_share_a_frame() {
         logs.push(token(job), Stream::Stderr, &[b'x'; 100]);
     }
     let frame = logs.next().await;
-    assert!(frame.len() > 400 && size(&frame) <= FRAME_BYTES_MAX, "{} chunks", frame.len());
+    assert!(frame.len() > 400 && size(&frame) <= OUTPUT_BYTES_MAX, "{} chunks", frame.len());
 }
 
 #[tokio::test(start_paused = true)]
@@ -56,10 +57,10 @@ async fn a_session_has_a_window_and_a_new_one_starts_at_the_last_mark() {
     logs.push(token(1), Stream::Stdout, &vec![1; 1_000_000]);
     let mut sent = 0;
     while let Ok(frame) = tokio::time::timeout(Duration::from_secs(1), logs.next()).await {
-        assert!(size(&frame) <= FRAME_BYTES_MAX);
+        assert!(size(&frame) <= OUTPUT_BYTES_MAX);
         sent += size(&frame);
     }
-    assert!(sent <= UNACKNOWLEDGED_BYTES_MAX && sent > UNACKNOWLEDGED_BYTES_MAX - 4096, "{sent}");
+    assert!(sent <= OUTPUT_WINDOW && sent > OUTPUT_WINDOW - 4096, "{sent}");
     logs.acknowledge(&[mark(token(1), 100_000)]);
     assert_eq!(logs.next().await[0].offset, sent as u64);
     logs.reconnected();
@@ -87,21 +88,40 @@ async fn what_was_never_seen_is_a_marked_gap() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_never_acknowledges_is_told_of_a_gap_and_not_waited_for() {
+async fn a_server_that_never_acknowledges_is_not_waited_for_and_is_told_of_a_gap_when_it_does() {
     let (logs, mut done) = Logs::new();
     logs.push(token(1), Stream::Stdout, &vec![0; 300_000]);
     logs.finish(token(1), stdout(300_000));
-    let mut last = None;
+    let mut sent = Vec::new();
     while done.try_recv().is_err() {
         if let Ok(frame) = tokio::time::timeout(PATIENCE, logs.next()).await {
-            last = frame.into_iter().next_back();
+            sent.extend(frame);
         }
     }
-    let last = match last {
-        Some(Chunk { data: ChunkData::Gap(_), .. }) => last,
-        _ => logs.next().await.pop(),
-    };
+    let more = tokio::time::timeout(PATIENCE, logs.next()).await;
+    assert!(more.is_err(), "the server keeps what was given up here, and has room for no more: {more:?}");
+    logs.acknowledge(&[mark(token(1), sent[0].end())]);
+    let last = logs.next().await.pop();
     assert!(last.is_some_and(|it| matches!(it.data, ChunkData::Gap(_)) && it.end() == 300_000));
+}
+
+/// A worker whose server stores nothing: what it sends before it stops.
+#[tokio::test(start_paused = true)]
+async fn short_lines_fill_the_window_by_what_they_weigh_with_the_server() {
+    let (logs, _done) = Logs::new();
+    let (mut weight, mut chunks) = (0, 0);
+    loop {
+        logs.push(token(1), Stream::Stdout, b"a line of 20 bytes.\n");
+        match tokio::time::timeout(Duration::from_secs(1), logs.next()).await {
+            Ok(frame) => {
+                weight += frame.iter().map(Chunk::weight).sum::<usize>();
+                chunks += frame.len();
+            }
+            Err(_) => break,
+        }
+    }
+    assert!(weight <= OUTPUT_WINDOW, "{weight}");
+    assert!(chunks >= OUTPUT_WINDOW / (20 + CHUNK_WEIGHT), "{chunks}");
 }
 
 #[tokio::test]

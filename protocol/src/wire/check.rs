@@ -16,8 +16,7 @@ use crate::container::{Body, ContainerSpec, RuntimeKind};
 use crate::ids::{ReportNo, Token};
 use crate::order::{Intervals, Order};
 use crate::report::{
-    Availability, Chunk, ChunkData, Failed, Numbered, Outcome, OutputLengths, Phase, Report, Succeeded,
-    Timing,
+    Availability, Chunk, Failed, Numbered, Outcome, OutputLengths, Phase, Report, Succeeded, Timing,
 };
 
 pub(super) type Checked = Result<(), Misfit>;
@@ -148,16 +147,6 @@ pub(super) fn report(report: &mut Report) -> Checked {
         }
         Report::Starting(it) => numbered(it, |it| token(*it)),
         Report::Heartbeat(_) | Report::Wanted(_) => Ok(()),
-    }
-}
-
-impl ChunkData {
-    /// How many bytes it carries; a gap carries none.
-    pub(super) const fn bytes_len(&self) -> usize {
-        match self {
-            Self::Bytes(bytes) | Self::Replayed(bytes) => bytes.len(),
-            Self::Gap(_) => 0,
-        }
     }
 }
 

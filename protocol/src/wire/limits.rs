@@ -25,8 +25,12 @@ pub const ENTRIES_MAX: usize = 4_096;
 /// How many bytes of output one Output frame may carry: small enough that heartbeats never wait for long behind it.
 pub const OUTPUT_BYTES_MAX: usize = 64 << 10;
 
-/// How many bytes of output a session may have sent without an OutputAcknowledge.
-pub const OUTPUT_WINDOW: u64 = 256 << 10;
+/// How much output a session may have sent without an OutputAcknowledge, as the weights of its chunks. The server holds as much for
+/// each session while its disk is slow, and not more.
+pub const OUTPUT_WINDOW: usize = 256 << 10;
+
+/// What a chunk weighs beside the bytes that it carries: about what it takes in memory on either side, however short it is.
+pub const CHUNK_WEIGHT: usize = 64;
 
 /// How long anything on the wire may take: ten years. A longer time is a broken clock, and sums of them would overflow.
 pub const DURATION_MAX: Duration = Duration::from_secs(10 * 366 * 86_400);

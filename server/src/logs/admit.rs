@@ -101,7 +101,7 @@ impl Marks {
         let next = self.marks.len();
         let place = *self.places.entry((mark.token, mark.stream)).or_insert(next);
         match self.marks.get_mut(place) {
-            Some(known) => known.offset = mark.offset,
+            Some(known) => known.offset = known.offset.max(mark.offset),
             None => self.marks.push(mark),
         }
     }

@@ -27,7 +27,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use protocol::order::OutputMark;
-use protocol::report::{Chunk, ChunkData, OutputLengths, Stream};
+use protocol::report::{Chunk, OutputLengths, Stream};
 use protocol::{Fence, JobId, Token};
 use tokio::sync::{Semaphore, oneshot, watch};
 
@@ -204,7 +204,8 @@ impl Logs {
         }))
     }
 
-    /// Stores output, in order. Once this returns it is synced, and the marks say for each (attempt, stream) of `chunks` how far.
+    /// Stores output, in order. Once this returns it is synced, and the marks say for each (attempt, stream) of `chunks` how far,
+    /// never beyond what is in them: a mark is about these, and about nothing that still waits.
     /// Bytes that are already there are skipped; a hole in front of a chunk becomes a gap. On a full disk this waits for room.
     ///
     /// # Errors
@@ -216,7 +217,7 @@ impl Logs {
         if chunks.is_empty() {
             return Ok(Vec::new());
         }
-        let bytes = chunks.iter().map(memory_of).fold(0, usize::saturating_add);
+        let bytes = chunks.iter().map(Chunk::weight).fold(0, usize::saturating_add);
         let bytes = u32::try_from(bytes).map_or(self.room_bytes, |bytes| bytes.min(self.room_bytes));
         let room = Arc::clone(&self.room).acquire_many_owned(bytes).await.map_err(|_| LogsError::Stopped)?;
         let (reply, answer) = oneshot::channel();
@@ -349,15 +350,6 @@ impl Drop for Follow {
             followed.remove(&self.attempt);
         }
     }
-}
-
-/// What a chunk takes while it waits: its bytes, and as many as it takes beside them.
-pub(crate) fn memory_of(chunk: &Chunk) -> usize {
-    let bytes = match &chunk.data {
-        ChunkData::Bytes(bytes) | ChunkData::Replayed(bytes) => bytes.len(),
-        ChunkData::Gap(_) => 0,
-    };
-    bytes + size_of::<Chunk>()
 }
 
 /// Positions within a segment have 32 bits; a batch may still go beyond this limit.

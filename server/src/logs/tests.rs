@@ -12,6 +12,8 @@ use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use tempfile::TempDir;
 
+use protocol::report::ChunkData;
+
 use super::*;
 
 /// Small segments, so that little output needs many.

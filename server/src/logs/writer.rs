@@ -155,7 +155,8 @@ impl Writer<'_> {
     ) -> Result<Vec<OutputMark>, LogsError> {
         let mut marks = Marks::default();
         for chunk in chunks {
-            let (token, stream, attempt) = (chunk.token, chunk.stream, Attempt::from(chunk.token));
+            let (token, stream, attempt, end) =
+                (chunk.token, chunk.stream, Attempt::from(chunk.token), chunk.end());
             let head = self.heads.of(attempt, || self.shared.shelf().lengths(attempt))?;
             let mut before = *head;
             for (_, data) in admit::admit(head, chunk) {
@@ -163,7 +164,7 @@ impl Writer<'_> {
                 before = place.after();
                 records.push((attempt, place));
             }
-            marks.put(OutputMark { token, stream, offset: admit::length(head, stream) });
+            marks.put(OutputMark { token, stream, offset: admit::length(head, stream).min(end) });
         }
         Ok(marks.into_vec())
     }

@@ -5,21 +5,19 @@ use std::sync::Arc;
 use protocol::Order;
 use protocol::order::OutputMark;
 use protocol::report::Chunk;
+use protocol::wire::OUTPUT_WINDOW;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, TryAcquireError};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinHandle;
 
 use crate::engine::{ToSession, WeakOutbox};
-use crate::logs::{self, Logs};
-
-/// How many bytes of output may wait for the disk, counted as they lie in memory. A worker has at most 256 KiB unacknowledged, so a slow
-/// disk fills its window first; the rest is for what chunks take beside their bytes.
-const WAITING_BYTES: usize = 512 << 10;
+use crate::logs::Logs;
 
 /// How many frames are written by one call.
 const FRAMES_TOGETHER: usize = 64;
 
-/// Where the reader puts output.
+/// Where the reader puts output. Its room is the worker's window, counted as the worker counts it and given back before the
+/// acknowledgement: what was sent and not acknowledged always fits, however slow the disk is.
 #[derive(Debug)]
 pub(super) struct Inbox {
     queue: UnboundedSender<Frame>,
@@ -34,25 +32,17 @@ pub(super) type Frame = (Vec<Chunk>, OwnedSemaphorePermit);
 impl Inbox {
     fn new(outbox: WeakOutbox) -> (Self, UnboundedReceiver<Frame>) {
         let (queue, waiting) = unbounded_channel();
-        (Self { queue, room: Arc::new(Semaphore::new(WAITING_BYTES)), outbox }, waiting)
+        (Self { queue, room: Arc::new(Semaphore::new(OUTPUT_WINDOW)), outbox }, waiting)
     }
 
-    /// Gives the chunks back if there is no room for them now. Output that nobody will write is dropped: it was not acknowledged, so
-    /// its worker sends it again.
-    pub(super) fn try_put(&self, chunks: Vec<Chunk>) -> Result<(), Vec<Chunk>> {
-        match self.room.clone().try_acquire_many_owned(memory_of(&chunks)) {
-            Ok(room) => self.queue_up(chunks, room),
-            Err(TryAcquireError::NoPermits) => return Err(chunks),
-            Err(TryAcquireError::Closed) => {}
-        }
+    /// Takes output, or says that it is more than a worker may send. Never waits. Output that nobody will write is dropped: it was not
+    /// acknowledged, so its worker sends it again.
+    pub(super) fn put(&self, chunks: Vec<Chunk>) -> Result<(), TooMuch> {
+        let weight = chunks.iter().map(Chunk::weight).sum::<usize>();
+        let room =
+            u32::try_from(weight).ok().and_then(|it| self.room.clone().try_acquire_many_owned(it).ok());
+        let _ = self.queue.send((chunks, room.ok_or(TooMuch)?));
         Ok(())
-    }
-
-    /// Waits for room.
-    pub(super) async fn put(&self, chunks: Vec<Chunk>) {
-        if let Ok(room) = self.room.clone().acquire_many_owned(memory_of(&chunks)).await {
-            self.queue_up(chunks, room);
-        }
     }
 
     /// Tells the worker that nobody wants this: what it waits for with these would else wait for ever.
@@ -61,17 +51,12 @@ impl Inbox {
             |chunk: &Chunk| OutputMark { token: chunk.token, stream: chunk.stream, offset: chunk.end() };
         self.outbox.send(ToSession::Order(Order::OutputAcknowledge(chunks.iter().map(mark).collect())));
     }
-
-    fn queue_up(&self, chunks: Vec<Chunk>, room: OwnedSemaphorePermit) {
-        let _ = self.queue.send((chunks, room));
-    }
 }
 
-/// No message is larger than the room there is: its bytes and the number of its chunks are limited.
-fn memory_of(chunks: &[Chunk]) -> u32 {
-    let bytes: usize = chunks.iter().map(logs::memory_of).sum();
-    u32::try_from(bytes.min(WAITING_BYTES)).unwrap_or(u32::MAX)
-}
+/// A worker has not waited for acknowledgements.
+#[derive(Debug, thiserror::Error)]
+#[error("more than {OUTPUT_WINDOW} bytes of output wait for their acknowledgement")]
+pub(super) struct TooMuch;
 
 /// Starts to write one session's output and to acknowledge what is synced. The task ends with its inbox, or before that if output can
 /// no longer be kept: then the session must end too, so that its worker comes back and sends again what was not acknowledged.
@@ -80,9 +65,11 @@ pub(super) fn start(logs: Arc<Logs>, outbox: WeakOutbox) -> (Inbox, JoinHandle<(
     let task = tokio::spawn(async move {
         let mut frames = Vec::new();
         while waiting.recv_many(&mut frames, FRAMES_TOGETHER).await > 0 {
-            // Their room is given back when they are written.
-            let (chunks, _rooms): (Vec<_>, Vec<_>) = frames.drain(..).unzip();
-            match logs.append(chunks.into_iter().flatten().collect()).await {
+            let (chunks, rooms): (Vec<_>, Vec<_>) = frames.drain(..).unzip();
+            let written = logs.append(chunks.into_iter().flatten().collect()).await;
+            // Before the worker hears of it, so that there is room for what it then sends.
+            drop(rooms);
+            match written {
                 Ok(marks) if marks.is_empty() => {}
                 Ok(marks) => {
                     // If the engine has let go of the session, the writer knows it too, and ends it.
@@ -109,6 +96,7 @@ pub(super) fn unwritten() -> (Inbox, UnboundedReceiver<Frame>) {
 mod tests {
     use protocol::Token;
     use protocol::report::{ChunkData, Stream};
+    use protocol::wire::{CHUNK_WEIGHT, OUTPUT_BYTES_MAX};
 
     use super::*;
 
@@ -119,15 +107,12 @@ mod tests {
 
     #[tokio::test]
     async fn what_waits_is_bounded_by_its_bytes_however_many_frames_it_comes_in() {
-        let (inbox, mut waiting) = unwritten();
-        let whole = || frame(64 << 10);
-        let taken = (0..100).take_while(|_| inbox.try_put(whole()).is_ok()).count();
-        assert_eq!(taken, 7, "of 64 KiB and a little more each");
-        drop(waiting.recv().await);
-        assert!(inbox.try_put(whole()).is_ok(), "what is written makes room");
-
-        let (inbox, _waiting) = unwritten();
-        let taken = (0..100_000).take_while(|_| inbox.try_put(frame(1)).is_ok()).count();
-        assert!((1_000..100_000).contains(&taken), "{taken} small ones");
+        for bytes in [0, 1, 20, 1_000, OUTPUT_BYTES_MAX] {
+            let (inbox, mut waiting) = unwritten();
+            let taken = (0..100_000).take_while(|_| inbox.put(frame(bytes)).is_ok()).count();
+            assert_eq!(taken, OUTPUT_WINDOW / (bytes + CHUNK_WEIGHT), "of {bytes} bytes each");
+            drop(waiting.recv().await);
+            assert!(inbox.put(frame(bytes)).is_ok(), "what is written makes room");
+        }
     }
 }

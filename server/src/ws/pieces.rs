@@ -107,7 +107,6 @@ impl Pieces {
 #[cfg(test)]
 mod tests {
     use tokio_tungstenite::tungstenite::protocol::frame::Frame;
-    use tokio_tungstenite::tungstenite::protocol::frame::coding::Control;
 
     use super::*;
 
@@ -118,7 +117,7 @@ mod tests {
             let kind = if piece == 1 { Data::Binary } else { Data::Continue };
             let part = Frame::message(vec![0x82; bytes], OpCode::Data(kind), piece == pieces);
             part.format(&mut written).unwrap();
-            Frame::message(vec![0; 3], OpCode::Control(Control::Ping), true).format(&mut written).unwrap();
+            Frame::ping(vec![0; 3]).format(&mut written).unwrap();
         }
         written
     }

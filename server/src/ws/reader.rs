@@ -96,7 +96,7 @@ impl<S: Stream<Item = Result<Message, WireError>> + Unpin> Reader<S> {
         };
         match wire::decode_report(&frame) {
             Ok(Some(report)) if says_nothing(&report) => self.endure(),
-            Ok(Some(Report::Output(chunks))) => self.write(chunks, reports).await,
+            Ok(Some(Report::Output(chunks))) => self.write(chunks).await,
             Ok(Some(Report::Inventory(part))) => self.bring(part, reports).await,
             Ok(Some(Report::Foreign(foreign))) => {
                 reports.push(Report::Foreign(self.known(foreign).await?));
@@ -148,8 +148,8 @@ impl<S: Stream<Item = Result<Message, WireError>> + Unpin> Reader<S> {
         if self.chatter.note(clock::now().up) { Ok(()) } else { Err(Some(close::RATE_LIMITED.plain())) }
     }
 
-    /// Passes output on. What was reported before it does not wait with it for a slow disk.
-    async fn write(&mut self, chunks: Vec<Chunk>, reports: &mut Vec<Report>) -> Result<(), Ended> {
+    /// Passes output on, which never waits for the disk: what comes behind it may be a report.
+    async fn write(&mut self, chunks: Vec<Chunk>) -> Result<(), Ended> {
         let sifted = self.heard_while(self.grants.sift(chunks)).await;
         let (chunks, foreign) = sifted.map_err(|error| {
             tracing::error!(session = self.session.0, %error, "cannot tell whose output this is");
@@ -166,12 +166,7 @@ impl<S: Stream<Item = Result<Message, WireError>> + Unpin> Reader<S> {
         if chunks.is_empty() {
             return Ok(());
         }
-        let Err(chunks) = self.output.try_put(chunks) else { return Ok(()) };
-        if !self.hand_over(std::mem::take(reports)).await {
-            return Err(None);
-        }
-        self.heard_while(self.output.put(chunks)).await;
-        Ok(())
+        self.output.put(chunks).map_err(|error| Some(close::RATE_LIMITED.because(error)))
     }
 
     /// Waits for room in the engine's inbox.
@@ -226,6 +221,7 @@ pub(super) fn broken(error: &WireError) -> Option<Close> {
 mod tests {
     use futures_util::stream;
     use protocol::report::{ChunkData, Heartbeat, Stream as Which};
+    use protocol::wire::{CHUNK_WEIGHT, OUTPUT_BYTES_MAX, OUTPUT_WINDOW};
     use protocol::{Token, Uptime};
 
     use super::*;
@@ -284,19 +280,50 @@ mod tests {
         assert_eq!(begun.elapsed(), SILENCE_MAX);
     }
 
-    /// The engine hears what `messages` report although nobody writes output.
+    /// The output that a worker may have under way, in chunks of so many bytes.
+    fn whole_window(bytes: usize) -> impl Iterator<Item = Result<Message, WireError>> {
+        (0..OUTPUT_WINDOW / (bytes + CHUNK_WEIGHT)).map(move |_| written(bytes))
+    }
+
     #[tokio::test(start_paused = true)]
-    async fn reports_do_not_wait_for_output_and_a_slow_disk_does_not_silence_a_worker() {
+    async fn what_is_reported_behind_a_whole_window_of_output_that_nobody_writes_is_heard() {
+        for bytes in [1, 20, 1_000, OUTPUT_BYTES_MAX] {
+            let (output, _nobody_writes) = output::unwritten();
+            let (inbox, mut engine) = mpsc::channel(10);
+            let messages = stream::iter(whole_window(bytes).chain([heartbeat()])).chain(stream::pending());
+            let mut reader = reader(messages, inbox, output, Heard::at(Uptime(0)));
+            let reading = tokio::spawn(async move { reader.run().await });
+            let said = timeout(SILENCE_MAX / 2, engine.recv()).await;
+            let Ok(Some(FromSession::Said(SessionId(1), reports))) = said else {
+                panic!("chunks of {bytes} bytes: {said:?}")
+            };
+            assert_eq!(reports, [Report::Heartbeat(Heartbeat::default())]);
+            reading.abort();
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn whoever_sends_more_output_than_its_window_is_closed_and_its_reports_are_heard() {
         let (output, _nobody_writes) = output::unwritten();
         let (inbox, mut engine) = mpsc::channel(10);
-        let heard = Heard::at(Uptime(0));
-        let mut messages = vec![heartbeat()];
-        messages.extend((0..20).map(|_| written(64 << 10)));
-        let stream = stream::iter(messages).chain(stream::pending());
-        let mut reader = reader(stream, inbox, output, heard.clone());
-        let reading = tokio::spawn(async move { reader.run().await });
+        let messages = stream::iter([heartbeat()].into_iter().chain(whole_window(20)).chain([written(20)]));
+        let mut reader = reader(messages.chain(stream::pending()), inbox, output, Heard::at(Uptime(0)));
+        let end = reader.run().await.expect("it is closed");
+        assert_eq!(end.code, close::RATE_LIMITED.code, "{end}");
         let Some(FromSession::Said(SessionId(1), reports)) = engine.recv().await else { panic!() };
         assert_eq!(reports, [Report::Heartbeat(Heartbeat::default())]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_busy_engine_does_not_silence_a_worker() {
+        let (output, _nobody_writes) = output::unwritten();
+        let (inbox, _busy) = mpsc::channel(1);
+        inbox.try_send(FromSession::Closed(SessionId(2))).expect("there is room for one");
+        let heard = Heard::at(Uptime(0));
+        let messages = stream::iter([heartbeat()]).chain(stream::pending());
+        let mut reader = reader(messages, inbox, output, heard.clone());
+        let reading = tokio::spawn(async move { reader.run().await });
+        tokio::task::yield_now().await;
         heard.note(Uptime(0));
         tokio::time::sleep(SILENCE_MAX).await;
         assert!(heard.last() > Uptime(0), "it is not read: it cannot be silent");
