@@ -16,7 +16,8 @@ use crate::server::Data;
   longshore restore --from /backup/longshore-2026-11-20 --data /var/lib/longshore --replace
 
 What was accepted after the backup is not in it, and what ended after it may run again. Containers
-of jobs that the backup does not know are left alone.")]
+of jobs that the backup does not know are left alone. Numbers of jobs go on beyond those of the store
+that is replaced; where there is none that can be read, by as many as the time since the backup allows.")]
 pub(crate) struct Flags {
     /// The backup.
     #[arg(long, value_name = "DIR")]
@@ -51,6 +52,12 @@ pub(crate) fn restore(flags: Flags) -> anyhow::Result<()> {
                     screen::visible(&aside.display().to_string())
                 ))?;
             }
+            if let Some(why) = &restored.unread {
+                screen::line(&format!(
+                    "it cannot be read, so numbers go on by as many as the time since the backup allows: {}",
+                    screen::visible(why)
+                ))?;
+            }
             Ok(())
         }
     }
@@ -65,6 +72,9 @@ fn as_json(restored: &Restored) -> serde_json::Value {
     });
     if let Some(aside) = &restored.aside {
         json["aside"] = aside.display().to_string().into();
+    }
+    if let Some(why) = &restored.unread {
+        json["unread"] = why.as_str().into();
     }
     json
 }

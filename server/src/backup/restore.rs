@@ -24,10 +24,13 @@ pub struct Restored {
     pub identity: Identity,
     /// Where the store is that was there before.
     pub aside: Option<PathBuf>,
+    /// Why nobody knows which numbers the store has given that was there before.
+    pub unread: Option<String>,
 }
 
 /// Puts the backup `from` into the data directory `data`, so that the next start goes on from it. With `replace`, a store that is
-/// there already is moved aside within the directory; nothing of it is deleted.
+/// there already is moved aside within the directory; nothing of it is deleted. No number is given again that it has given, nor one that
+/// was given after an earlier restore of the same backup: as far as that store tells, or else the time that has passed since.
 ///
 /// # Errors
 /// A server has the directory, there is a store in it, the backup is damaged or newer than this build, or the disk says no. If
@@ -43,10 +46,17 @@ pub fn restore(from: &Path, data: &Path, replace: bool) -> Result<Restored, Back
         );
         return Err(BackupError::InTheWay(text));
     }
+    let (present, unread) = match data.join(STORE) {
+        store if !store.exists() => (None, None),
+        store => store::identity(&store)
+            .map_or_else(|error| (None, Some(error.to_string())), |it| (Some(it), None)),
+    };
+    // Reading a store may leave files beside it.
+    let there = what_is_there(data);
     let draft = data.join(RESTORING);
     let was_broken_off = draft.exists();
     let now = clock::now().utc;
-    let identity = make_ready(from, &manifest, &draft, now).inspect_err(|_| {
+    let identity = make_ready(from, &manifest, &draft, now, present.as_ref()).inspect_err(|_| {
         if !was_broken_off {
             // What was there is as it was: it may be started again.
             let _ = fs::remove_dir_all(&draft);
@@ -57,7 +67,7 @@ pub fn restore(from: &Path, data: &Path, replace: bool) -> Result<Restored, Back
     let aside = if there.is_empty() { None } else { Some(move_aside(data, &there, now)?) };
     move_in(data, &draft)?;
     drop(directory);
-    Ok(Restored { manifest, identity, aside })
+    Ok(Restored { manifest, identity, aside, unread })
 }
 
 /// The parts of a store.
@@ -73,6 +83,7 @@ fn make_ready(
     manifest: &Manifest,
     draft: &Path,
     now: Timestamp,
+    present: Option<&Identity>,
 ) -> Result<Identity, BackupError> {
     let logs = draft.join(LOGS);
     for directory in [draft, &logs] {
@@ -94,7 +105,7 @@ fn make_ready(
     let database = draft.join(STORE);
     store::examine(&database)?;
     let Time(made_at) = manifest.made_at;
-    let identity = store::go_on_from(&database, made_at, now)?;
+    let identity = store::go_on_from(&database, made_at, now, present)?;
     for directory in [&logs, draft] {
         sync_names(directory).map_err(io("sync", directory))?;
     }

@@ -41,6 +41,11 @@ pub struct Identity {
 pub const NUMBERS_LEFT_OUT: u64 = 1 << 24;
 /// How far the epoch and the numbers of workers are moved on: each counts starts, of the server or of new workers.
 pub const STARTS_LEFT_OUT: u64 = 1 << 16;
+/// How much further for each second since the backup, where nobody knows who has gone on from it: as many as a server gives in that
+/// time, so that restoring the same backup once more does not give the same numbers again.
+const NUMBERS_A_SECOND: u64 = 1 << 17;
+/// Likewise of starts.
+const STARTS_A_SECOND: u64 = 1 << 6;
 
 /// Pages of 4 KiB in a step: short enough that a server on the same disk hardly notices it.
 const STEP_PAGES: i32 = 256;
@@ -112,6 +117,15 @@ pub fn examine(file: &Path) -> Result<Identity, LoadError> {
     }
 }
 
+/// What a store says of itself that nobody writes. It is not read through.
+///
+/// # Errors
+/// It is damaged, is not ours, is newer than this build, or cannot be read.
+pub fn identity(file: &Path) -> Result<Identity, LoadError> {
+    let connection = open_reader(file).map_err(|error| faults::of_load(file, error))?;
+    identify(&connection, file)
+}
+
 fn identify(connection: &Connection, file: &Path) -> Result<Identity, LoadError> {
     let failed = |error| faults::of_load(file, error);
     let schema = migrate::version(connection, file)?;
@@ -135,31 +149,116 @@ fn identify(connection: &Connection, file: &Path) -> Result<Identity, LoadError>
         .map_err(failed)
 }
 
+impl Identity {
+    /// Whether it may have given every number that `earlier` has given, and more.
+    fn has_gone_on_from(&self, earlier: &Self) -> bool {
+        self.cluster == earlier.cluster
+            && self.epoch >= earlier.epoch
+            && self.last_job >= earlier.last_job
+            && self.last_fence >= earlier.last_fence
+            && self.last_worker >= earlier.last_worker
+    }
+
+    /// Moves all counters beyond what a store that went on from this one, of this age, has given: beyond `present` if that is such a
+    /// one, else beyond all that can have been given in that time.
+    fn go_beyond(&mut self, present: Option<&Self>, age: Duration) {
+        let present = present.filter(|present| present.has_gone_on_from(self));
+        let unseen = if present.is_some() { 0 } else { age.as_secs() };
+        let numbers = NUMBERS_LEFT_OUT.saturating_add(unseen.saturating_mul(NUMBERS_A_SECOND));
+        let starts = STARTS_LEFT_OUT.saturating_add(unseen.saturating_mul(STARTS_A_SECOND));
+        let from = *present.unwrap_or(self);
+        let beyond = |last: u64, by: u64| last.saturating_add(by).min(i64::MAX.cast_unsigned());
+        self.last_job = JobId(beyond(from.last_job.0, numbers));
+        self.last_fence = Fence(beyond(from.last_fence.0, numbers));
+        self.last_worker = WorkerId(beyond(from.last_worker.0, starts));
+        self.epoch = Epoch(beyond(from.epoch.0, starts));
+    }
+}
+
 /// Makes a copy from `made_at` fit to be gone on with: brings it to the schema of this build, raises its epoch, and leaves out all
-/// numbers that may have been given since. What it says of itself then.
+/// numbers that may have been given since, by the store whose place it takes (`present`) or, if there is none that has gone on from
+/// it, by anyone. What it says of itself then.
 ///
 /// # Errors
 /// It is damaged, is not ours, is newer than this build, or cannot be written.
-pub fn go_on_from(file: &Path, made_at: Timestamp, now: Timestamp) -> Result<Identity, LoadError> {
+pub fn go_on_from(
+    file: &Path,
+    made_at: Timestamp,
+    now: Timestamp,
+    present: Option<&Identity>,
+) -> Result<Identity, LoadError> {
     let failed = |error| faults::of_load(file, error);
     let mut connection = Connection::open(file).map_err(failed)?;
     migrate::migrate(&mut connection, file)?;
+    let mut next = identify(&connection, file)?;
+    next.go_beyond(present, Duration::from_millis(now.0.saturating_sub(made_at.0).try_into().unwrap_or(0)));
+    let (epoch, last_job) = (next.epoch.0.cast_signed(), next.last_job.0.cast_signed());
     let transaction = connection.transaction().map_err(failed)?;
-    let numbers = NUMBERS_LEFT_OUT.cast_signed();
     transaction
         .execute(
             "INSERT INTO gaps (after, until, at, backup_of, epoch)
-             SELECT last_job, last_job + ?1, ?2, ?3, epoch + ?4 FROM installation",
-            (numbers, now.0, made_at.0, STARTS_LEFT_OUT.cast_signed()),
+             SELECT last_job, ?1, ?2, ?3, ?4 FROM installation",
+            (last_job, now.0, made_at.0, epoch),
         )
         .map_err(failed)?;
     transaction
         .execute(
-            "UPDATE installation SET epoch = epoch + ?2, last_job = last_job + ?1, last_fence = last_fence + ?1,
-                 last_worker = last_worker + ?2, boot = '', clean = 1",
-            (numbers, STARTS_LEFT_OUT.cast_signed()),
+            "UPDATE installation SET epoch = ?1, last_job = ?2, last_fence = ?3, last_worker = ?4, boot = '', clean = 1",
+            (epoch, last_job, next.last_fence.0.cast_signed(), next.last_worker.0.cast_signed()),
         )
         .map_err(failed)?;
     transaction.commit().map_err(failed)?;
     identify(&connection, file)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DAY: Duration = Duration::from_secs(86_400);
+
+    fn identity(cluster: u32, given: u64) -> Identity {
+        Identity {
+            schema: 1,
+            cluster: ClusterId(cluster),
+            epoch: Epoch(given),
+            group: GroupNo(given),
+            last_job: JobId(given),
+            last_fence: Fence(given),
+            last_worker: WorkerId(given),
+            live_jobs: 0,
+        }
+    }
+
+    /// Jobs, fences, workers, epochs.
+    fn beyond(mut backup: Identity, present: Option<Identity>, age: Duration) -> [u64; 4] {
+        backup.go_beyond(present.as_ref(), age);
+        [backup.last_job.0, backup.last_fence.0, backup.last_worker.0, backup.epoch.0]
+    }
+
+    #[test]
+    fn numbers_go_on_beyond_those_of_the_store_that_is_replaced() {
+        let (numbers, starts) = (NUMBERS_LEFT_OUT, STARTS_LEFT_OUT);
+        let present = identity(1, 20_000_000);
+        let expected = [20_000_000 + numbers, 20_000_000 + numbers, 20_000_000 + starts, 20_000_000 + starts];
+        assert_eq!(beyond(identity(1, 5), Some(present), DAY), expected, "however old the backup is");
+    }
+
+    #[test]
+    fn where_nobody_knows_who_went_on_from_a_backup_each_restore_goes_further_than_the_one_before() {
+        let first = beyond(identity(1, 5), None, DAY);
+        let given_meanwhile = 1_000 * 60;
+        let second = beyond(identity(1, 5), None, DAY + Duration::from_secs(60));
+        assert!(second[0] > first[0] + given_meanwhile && second[1] > first[1] + given_meanwhile);
+        assert!(second[2] > first[2] + 60 && second[3] > first[3] + 60, "{first:?}, {second:?}");
+        for other in [identity(2, 20_000_000), identity(1, 4)] {
+            assert_eq!(beyond(identity(1, 5), Some(other), DAY), first, "{other:?} is no successor of it");
+        }
+    }
+
+    #[test]
+    fn no_number_leaves_what_a_store_can_hold() {
+        let last = i64::MAX.cast_unsigned();
+        assert_eq!(beyond(identity(1, last - 5), None, Duration::MAX), [last; 4]);
+    }
 }
