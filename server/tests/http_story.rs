@@ -10,8 +10,9 @@ use std::sync::Arc;
 use http_support::Server;
 use http_support::facts::{attempt, snapshot};
 use longshore_server::store::AttemptRow;
-use protocol::report::{Outcome, ReleaseCause};
-use protocol::{AttemptNo, Fence, JobId, Nonce, Timestamp, Token, WorkerId};
+use protocol::order::StopCause;
+use protocol::report::{Availability, Outcome, ReleaseCause};
+use protocol::{AttemptNo, Fence, JobId, Nonce, RuntimeKind, Timestamp, Token, WorkerId};
 use scheduler::job::State;
 use scheduler::snapshot::WorkerState;
 use scheduler::step::Note;
@@ -156,4 +157,37 @@ async fn what_is_waited_for_is_told_with_when_it_comes_and_who_can_end_it() {
     );
     let scheduled = server.get("/api/jobs/3").await.json();
     assert_eq!(scheduled["pending_reason"]["text"], "it is not due before 1970-01-01T00:01:01.000Z");
+}
+
+#[tokio::test]
+async fn a_job_whose_runtime_is_silent_says_so_and_who_can_end_it() {
+    let server = Server::start().await;
+    server.post("/api/jobs/resize", "").await;
+    server.stand.world().start(1);
+    let runtimes = |docker: Availability| {
+        let mut facts = snapshot();
+        facts.workers[0].runtimes =
+            vec![(RuntimeKind::Process, Availability::Available), (RuntimeKind::Docker, docker)];
+        server.snapshot.send_replace(Arc::new(facts));
+    };
+    let reason = async |path: &str, field: &str| server.get(path).await.json()[field].clone();
+
+    runtimes(Availability::Available);
+    assert_eq!(reason("/api/jobs/1", "pending_reason").await, serde_json::json!(null));
+    assert_eq!(reason("/api/jobs/1/explain", "reason").await["code"], "running");
+
+    runtimes(Availability::Unavailable("Is the docker daemon running?".into()));
+    let expected = serde_json::json!({
+        "code": "runtime_unavailable",
+        "text": "its runtime docker does not answer its worker (Is the docker daemon running?): nobody can say whether it still runs, \
+                 and it is waited for, until the runtime is back or somebody releases the job (longshore release 1)",
+    });
+    assert_eq!(reason("/api/jobs/1", "pending_reason").await, expected);
+    assert_eq!(reason("/api/jobs/1/explain", "reason").await, expected);
+
+    server.stand.world().record(1).row.attempt.as_mut().unwrap().stopping = Some(StopCause::Cancel);
+    let cancelled = reason("/api/jobs/1", "pending_reason").await;
+    assert_eq!(cancelled["code"], "runtime_unavailable");
+    let text = cancelled["text"].as_str().unwrap();
+    assert!(text.contains("whether it is stopped") && text.contains("longshore release 1"), "{text}");
 }

@@ -106,6 +106,7 @@ async fn docker_that_was_away_when_its_worker_began_tells_what_became_of_its_job
     for job in [kept, gone] {
         let job = api.get(&format!("/api/jobs/{job}")).await;
         assert_eq!((&job["state"], &job["attempt_count"]), (&json!("running"), &json!(1)), "{job}");
+        assert_eq!(job["pending_reason"]["code"], "runtime_unavailable", "{job}");
     }
 
     stand_in(&stage.path(""), "exec docker \"$@\"");

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use protocol::order::StopCause;
-use protocol::report::Phase;
+use protocol::report::{Availability, Phase};
 use protocol::{JobId, Revision, WorkerId};
 use scheduler::definition::OnLost;
 use scheduler::job::State;
-use scheduler::snapshot::{Snapshot, WorkerState};
+use scheduler::snapshot::{Snapshot, WorkerFacts, WorkerState};
 use scheduler::step::PendingReason;
 
 use super::desk::Desk;
@@ -88,7 +88,7 @@ impl Show {
         }
     }
 
-    /// What it waits for: its time, a place, a person, or a worker that does not answer.
+    /// What it waits for: its time, a place, a person, or a worker or a runtime that does not answer.
     pub(super) fn waits_for(&self, row: &JobRow) -> Option<view::Reason> {
         match self.pending(row) {
             Some(PendingReason::NotDue) => {
@@ -100,7 +100,10 @@ impl Show {
                 Some(view::Reason { text, ..pending(PendingReason::NotDue) })
             }
             Some(reason) => Some(pending(reason)),
-            None => self.absence(row, live(row)?),
+            None => {
+                let attempt = live(row)?;
+                self.absence(row, attempt).or_else(|| self.silence(row, attempt))
+            }
         }
     }
 
@@ -116,7 +119,11 @@ impl Show {
                 OnLost::Retry => "is tried again",
                 OnLost::Fail => "ends as lost",
                 OnLost::Wait => {
-                    return "; it is waited for, until it is back or somebody releases the job".into();
+                    return format!(
+                        "; it is waited for, until it is back or somebody \
+             releases the job (longshore release {})",
+                        row.job
+                    );
                 }
             };
             format!("; about {given_up} its attempt is given up, and the job {becomes}")
@@ -124,6 +131,31 @@ impl Show {
         let text =
             format!("its worker has been unreachable since {since}{}", then.unwrap_or_default()).into();
         Some(view::Reason { code: "worker_unreachable".into(), text })
+    }
+
+    /// That its runtime does not answer its worker: nobody can say what its container does, or stop it, until it does.
+    fn silence(&self, row: &JobRow, attempt: &AttemptRow) -> Option<view::Reason> {
+        let worker = self.worker(attempt)?;
+        if !matches!(worker.state, WorkerState::Ready | WorkerState::Draining) {
+            return None;
+        }
+        let entry = self.definitions.find_revision(row.revision)?;
+        let kind = entry.definition.runtime();
+        let Availability::Unavailable(why) = &worker.runtimes.iter().find(|(it, _)| *it == kind)?.1 else {
+            return None;
+        };
+        let why = if why.is_empty() { String::new() } else { format!(" ({why})") };
+        let waits = match attempt.stopping {
+            Some(_) => "nobody can say whether it is stopped",
+            None => "nobody can say whether it still runs",
+        };
+        let text = format!(
+            "its runtime {} does not answer its worker{why}: {waits}, and it is waited for, until the runtime is back or somebody \
+             releases the job (longshore release {})",
+            kind.name(),
+            row.job
+        );
+        Some(view::Reason { code: "runtime_unavailable".into(), text: text.into() })
     }
 
     fn pending(&self, row: &JobRow) -> Option<PendingReason> {
@@ -145,8 +177,12 @@ impl Show {
         phase(*self.phases.get(&job)?)
     }
 
+    fn worker(&self, attempt: &AttemptRow) -> Option<&WorkerFacts> {
+        self.snapshot.workers.iter().find(|worker| worker.id == attempt.worker)
+    }
+
     fn unreachable_since(&self, attempt: &AttemptRow) -> Option<Time> {
-        let worker = self.snapshot.workers.iter().find(|worker| worker.id == attempt.worker)?;
+        let worker = self.worker(attempt)?;
         matches!(worker.state, WorkerState::Unreachable | WorkerState::Cloned).then_some(Time(worker.since))
     }
 }
