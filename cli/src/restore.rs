@@ -16,8 +16,9 @@ use crate::server::Data;
   longshore restore --from /backup/longshore-2026-11-20 --data /var/lib/longshore --replace
 
 What was accepted after the backup is not in it, and what ended after it may run again. Containers
-of jobs that the backup does not know are left alone. Numbers of jobs go on beyond those of the store
-that is replaced; where there is none that can be read, by as many as the time since the backup allows.")]
+of jobs that the backup does not know are left alone. Numbers of jobs go on beyond those of the
+store that is replaced; where there is none that can be read, beyond as many as can have been given
+since the backup.")]
 pub(crate) struct Flags {
     /// The backup.
     #[arg(long, value_name = "DIR")]
@@ -54,7 +55,7 @@ pub(crate) fn restore(flags: Flags) -> anyhow::Result<()> {
             }
             if let Some(why) = &restored.unread {
                 screen::line(&format!(
-                    "it cannot be read, so numbers go on by as many as the time since the backup allows: {}",
+                    "it cannot be read, so numbers go on beyond as many as can have been given since the backup: {}",
                     screen::visible(why)
                 ))?;
             }

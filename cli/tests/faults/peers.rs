@@ -9,6 +9,8 @@ use protocol::{JobId, Nonce, Order, Report, ReportNo, Token};
 use serde_json::json;
 use tokio::time::interval;
 use tokio_tungstenite::tungstenite::Message;
+use tokio_tungstenite::tungstenite::protocol::frame::Frame;
+use tokio_tungstenite::tungstenite::protocol::frame::coding::{Data, OpCode};
 
 use crate::support::peer::{Peer, hello};
 use crate::support::{Stage, holds};
@@ -50,8 +52,63 @@ async fn every_broken_peer_hears_why_and_nobody_else_notices() {
         peer.send(message).await;
         assert_eq!(peer.closed().await, Some(code.code), "{why} in a session");
     }
+    for (field, message) in impossible_values() {
+        let mut peer = Peer::join(stage.port(), "bad", 1).await;
+        peer.send(binary(&message)).await;
+        let (code, why) = peer.goodbye().await.unwrap();
+        assert_eq!(code, close::MALFORMED.code, "{field}: {why}");
+        assert!(why.contains(field), "{field}: {why}");
+    }
+    let mut reserved = Frame::message(beat.clone(), OpCode::Data(Data::Binary), true);
+    reserved.header_mut().rsv1 = true;
+    let mut peer = Peer::join(stage.port(), "bad", 1).await;
+    peer.send(Message::Frame(reserved)).await;
+    assert_eq!(peer.closed().await, Some(close::PROTOCOL_ERROR.code), "a reserved bit");
+
     let job = stage.api().post("/api/jobs/quick?wait=30s", None).await;
     assert_eq!(job["state"], "succeeded", "{job}");
+    assert!(server.is_alive());
+}
+
+/// Reports with a value that nothing can have, each right but for it: BAD-INPUTS.md row 80.
+fn impossible_values() -> Vec<(&'static str, Vec<u8>)> {
+    // Number 1, one entry, the attempt 1#1 with the nonce 1.
+    let entry = [1, 1, 1, 1, 1];
+    let token = [1, 1, 1, 1];
+    // What comes before the value that is wrong, and what comes behind it.
+    let report = |tag: u8, head: &[u8], before: &[u8], wrong: &[u8], behind: &[u8]| {
+        [&[tag], head, before, wrong, behind].concat()
+    };
+    let million: &[u8] = &[0xfc, 0x80, 0x84, 0x1e, 0x00];
+    let below_a_byte: &[u8] = &[0xfb, 0x2b, 0x01];
+    let negative: &[u8] = &[0xfd, 255, 255, 255, 255, 255, 255, 255, 255];
+    let huge: &[u8] = &[0xfd, 1, 0, 0, 0, 0, 0, 0x20, 0];
+    let in_the_year_3000: &[u8] = &[0xfd, 0, 0xce, 0x3a, 0x29, 7, 0, 0, 0, 0];
+    vec![
+        ("exit_code", report(3, &entry, &[1, 1], million, &[0, 0, 0, 0, 0, 0])),
+        ("exit_code", report(3, &entry, &[1, 1], below_a_byte, &[0, 0, 0, 0, 0, 0])),
+        ("offset", report(7, &token, &[0], negative, &[0, 1, b'x'])),
+        ("offset", report(7, &token, &[0], huge, &[0, 1, b'x'])),
+        ("stdout", report(2, &entry, &[0, 0, 0], huge, &[0, 0, 0])),
+        ("ago", report(1, &entry, &[0], in_the_year_3000, &[])),
+    ]
+}
+
+/// BAD-INPUTS.md row 82: what says nothing is borne, but not a flood of it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_flood_of_junk_is_closed() {
+    let stage = Stage::new(JOBS);
+    let mut server = stage.server(&[]).await;
+    let nothing = protocol::wire::encode_report(&Report::Progress(Vec::new())).unwrap();
+    for (what, junk) in [
+        ("tags that may be skipped", Message::Binary(vec![200, 1, 2].into())),
+        ("empty lists", Message::Binary(nothing.into())),
+        ("pings", Message::Ping(Vec::new().into())),
+    ] {
+        let mut peer = Peer::join(stage.port(), "junk", 1).await;
+        peer.flood(&junk, 5_000).await;
+        assert_eq!(peer.closed().await, Some(close::RATE_LIMITED.code), "{what}");
+    }
     assert!(server.is_alive());
 }
 

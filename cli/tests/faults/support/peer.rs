@@ -7,6 +7,7 @@ use protocol::order::Verdict;
 use protocol::report::{Availability, Chunk, ChunkData, Hello, Inventory, Phase, Stream};
 use protocol::wire::{decode_order, encode_report};
 use protocol::{Incarnation, Order, Report, RuntimeKind, SUBPROTOCOL, Token, VERSIONS};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_tungstenite::tungstenite::Message;
@@ -112,12 +113,30 @@ impl Peer {
         assignments[0].token
     }
 
+    /// Sends the same message so many times, as fast as it goes; the socket may close meanwhile.
+    pub(crate) async fn flood(&mut self, message: &Message, times: usize) {
+        let flood = async {
+            for _ in 0..times {
+                self.socket.feed(message.clone()).await?;
+            }
+            self.socket.flush().await
+        };
+        let _ = timeout(PATIENCE, flood).await.unwrap();
+    }
+
     /// Waits until the server closes; with which code.
     pub(crate) async fn closed(&mut self) -> Option<u16> {
+        self.goodbye().await.map(|(code, _)| code)
+    }
+
+    /// Waits until the server closes; with which code and reason.
+    pub(crate) async fn goodbye(&mut self) -> Option<(u16, String)> {
         let search = async {
             loop {
                 match self.socket.next().await {
-                    Some(Ok(Message::Close(frame))) => return frame.map(|frame| frame.code.into()),
+                    Some(Ok(Message::Close(frame))) => {
+                        return frame.map(|frame| (frame.code.into(), frame.reason.to_string()));
+                    }
                     Some(Ok(_)) => {}
                     Some(Err(_)) | None => return None,
                 }
@@ -125,6 +144,26 @@ impl Peer {
         };
         timeout(PATIENCE, search).await.unwrap()
     }
+}
+
+/// Asks for a socket as a worker does, with these headers too: the head of the answer, in lower case.
+pub(crate) async fn ask_for_socket(port: u16, headers: &[(&str, &str)]) -> String {
+    let mut tcp = TcpStream::connect(("127.0.0.1", port)).await.unwrap();
+    let more: String = headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
+    let request = format!(
+        "GET /api/workers/connect HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
+         Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\
+         Sec-WebSocket-Protocol: {SUBPROTOCOL}\r\n{more}\r\n"
+    );
+    tcp.write_all(request.as_bytes()).await.unwrap();
+    let mut head = Vec::new();
+    let whole = async {
+        while !head.ends_with(b"\r\n\r\n") {
+            head.push(tcp.read_u8().await.unwrap());
+        }
+    };
+    timeout(PATIENCE, whole).await.unwrap();
+    String::from_utf8(head).unwrap().to_lowercase()
 }
 
 pub(crate) fn hello(name: &str, secret: u8) -> Hello {
