@@ -1,7 +1,7 @@
 //! (e) What Longshore adds to `docker run`: the same containers, by Longshore and by the bare command line, in turns.
 //!
-//! The bare ones get the very words that a worker would use. Turns are interleaved, so that a slow minute of the engine's is nobody's
-//! advantage. Longshore's turn ends when all jobs have ended; that it then also removes the containers is waited for, and told beside.
+//! The bare ones get the very words that a worker would use. Turns are interleaved, and each turn begins with another of the three ways, so that neither a slow
+//! minute of the engine's nor what comes before is anybody's advantage. Longshore's turn ends when all jobs have ended; that it then also removes the containers is waited for, and told beside.
 
 use std::process::Stdio;
 use std::sync::Arc;
@@ -45,12 +45,20 @@ async fn take(place: &Place, jobs: u64, parallel: u32, image: &str) -> anyhow::R
     let (mut ours, mut removed, mut with_inspect, mut alone) =
         (Duration::ZERO, Duration::ZERO, Duration::ZERO, Duration::ZERO);
     for turn in 0..TURNS {
-        let began = load.submit(server.address).await?.began;
-        ours += waiting::until_all_ended(&server).await?.duration_since(began);
-        until_removed().await?;
-        removed += began.elapsed();
-        with_inspect += by_hand(turn * 2, batch, parallel, image, true).await?;
-        alone += by_hand(turn * 2 + 1, batch, parallel, image, false).await?;
+        for way in order(turn) {
+            match way {
+                Way::Longshore => {
+                    let began = load.submit(server.address).await?.began;
+                    ours += waiting::until_all_ended(&server).await?.duration_since(began);
+                    until_removed().await?;
+                    removed += began.elapsed();
+                }
+                Way::RunInspectRemove => {
+                    with_inspect += by_hand(turn * 2, batch, parallel, image, true).await?;
+                }
+                Way::Run => alone += by_hand(turn * 2 + 1, batch, parallel, image, false).await?,
+            }
+        }
     }
     for worker in workers {
         worker.stop().await?;
@@ -72,6 +80,21 @@ async fn take(place: &Place, jobs: u64, parallel: u32, image: &str) -> anyhow::R
     record.set("verified", counts);
     record.print();
     Ok(())
+}
+
+/// Who runs the containers of a part of a turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    Longshore,
+    RunInspectRemove,
+    Run,
+}
+
+/// In which order they come in this turn.
+fn order(turn: u64) -> [Way; 3] {
+    let mut ways = [Way::Longshore, Way::RunInspectRemove, Way::Run];
+    ways.rotate_left((turn % 3) as usize);
+    ways
 }
 
 /// Runs containers with the bare command line, so many at once; how long that takes. What `run` alone leaves behind is removed
@@ -175,4 +198,20 @@ async fn docker(words: &[&str]) -> anyhow::Result<Vec<u8>> {
 /// Our definition, by which our containers are told from those of others on the same engine.
 const NAME: &str = "bench-container";
 const OURS: &str = "label=longshore.definition=bench-container";
-const TURNS: u64 = 4;
+/// Each of the three ways is first, second and last equally often.
+const TURNS: u64 = 6;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_way_comes_at_each_place_equally_often() {
+        for way in order(0) {
+            for place in 0..3 {
+                let times = (0..TURNS).filter(|turn| order(*turn)[place] == way).count() as u64;
+                assert_eq!(times, TURNS / 3, "{way:?} at place {place}");
+            }
+        }
+    }
+}

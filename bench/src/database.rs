@@ -18,7 +18,7 @@ pub(crate) struct Counts {
     pub(crate) attempts_succeeded: u64,
     /// All other attempts.
     pub(crate) attempts_otherwise: u64,
-    /// Bytes that attempts wrote, by their final reports.
+    /// Bytes that attempts wrote, by their final reports. Whether they are stored is for `output` to say.
     pub(crate) output_bytes: u64,
 }
 

@@ -1,7 +1,8 @@
 //! Measures Longshore as its users meet it: real server and worker processes, HTTP and WebSocket on loopback, SQLite on disk.
 //!
 //! Each result is one line of JSON on standard output, with every parameter that it depends on; what goes on meanwhile is told on
-//! standard error. After each run the database is read again and every job and attempt is counted: a figure without that is none.
+//! standard error. After each run the database is read again and every job and attempt is counted, and the output that is
+//! stored: a figure without that is none.
 //! `docs/performance.md` quotes what this prints.
 
 mod backlog;
@@ -9,6 +10,7 @@ mod containers;
 mod database;
 mod latency;
 mod load;
+mod output;
 mod probe;
 mod processes;
 mod record;
@@ -104,7 +106,7 @@ async fn measure(flags: &Flags, place: &Place) -> anyhow::Result<()> {
             restart::measure(place, flags.jobs.unwrap_or(1_000_000)).await?;
         }
         if wanted(What::Containers) {
-            containers::measure(place, flags.jobs.unwrap_or(40), &flags.image).await?;
+            containers::measure(place, flags.jobs.unwrap_or(42), &flags.image).await?;
         }
         if wanted(What::Processes) {
             processes::measure(place, flags.jobs.unwrap_or(4_000)).await?;

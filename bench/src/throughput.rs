@@ -1,9 +1,12 @@
-//! (a) Batches of 1,000 jobs through two workers, from the first request to the last end: durably accepted, durably ended.
+//! (a) Batches of 1,000 jobs through two workers, from the first request to the last end: durably accepted, durably
+//! ended. What they write is waited for too, and told beside.
 
 use anyhow::Context as _;
+use server::logs::Tally;
 
 use crate::database::{self, Counts};
 use crate::load::Load;
+use crate::output;
 use crate::record::{Record, tell};
 use crate::stage::{Crew, Place, Process, Server, Stage};
 use crate::waiting;
@@ -61,6 +64,8 @@ pub(crate) async fn take(place: &Place, run: Run) -> anyhow::Result<()> {
     let used = Used::now(&server, &workers)?;
     let submitted = load.submit(server.address).await?;
     let ended = waiting::until_all_ended(&server).await?;
+    let written = written(run.output, load.total())?;
+    let stored = if run.output { Some(output::until_stored(&stage.data(), written).await?) } else { None };
     let used = Used::now(&server, &workers)?.since(used);
 
     let seconds = ended.duration_since(submitted.began).as_secs_f64();
@@ -78,6 +83,10 @@ pub(crate) async fn take(place: &Place, run: Run) -> anyhow::Result<()> {
     record.set("output_bytes", if run.output { OUTPUT_BYTES } else { 0 });
     record.set("history", before);
     record.figure("seconds", seconds);
+    if let Some(stored) = stored {
+        // Jobs do not wait for their output: it may be there before the last of them has ended.
+        record.figure("output_seconds", stored.duration_since(submitted.began).as_secs_f64());
+    }
     record.figure("jobs_per_s", total / seconds);
     record.figure("accepted_per_s", total / submitted.took.as_secs_f64());
     record.figure("server_cpu_us_per_job", used.server / total);
@@ -85,7 +94,7 @@ pub(crate) async fn take(place: &Place, run: Run) -> anyhow::Result<()> {
     record.figure("load_cpu_us_per_job", used.load / total);
     record.set("requests_sent_again", submitted.retries);
     record.figure("server_memory_mib", server.process.memory_bytes()? as f64 / 1_048_576.0);
-    close(&stage, server, workers, before, &load, run.output, record).await
+    close(&stage, server, workers, before, &load, written, record).await
 }
 
 /// Stops everything, asks the database, and prints the result if it is true.
@@ -95,7 +104,7 @@ async fn close(
     workers: Vec<Process>,
     before: u64,
     load: &Load,
-    output: bool,
+    written: Tally,
     mut record: Record,
 ) -> anyhow::Result<()> {
     for worker in workers {
@@ -104,16 +113,27 @@ async fn close(
     server.process.stop().await?;
     let counts = Counts::read(&stage.data(), before)?;
     counts.require_success(load.total())?;
-    let written = if output { load.total() * OUTPUT_BYTES } else { 0 };
     anyhow::ensure!(
-        counts.output_bytes == written,
-        "{} bytes of output instead of {written}",
-        counts.output_bytes
+        counts.output_bytes == written.bytes,
+        "{} bytes of output instead of {}, by the final reports",
+        counts.output_bytes,
+        written.bytes
     );
+    output::require(&stage.data(), written)?;
     record.set("verified", counts);
+    record.set("stored_bytes", written.bytes);
     record.figure("database_mib", database::bytes(&stage.data())? as f64 / 1_048_576.0);
     record.print();
     Ok(())
+}
+
+/// What so many jobs write.
+fn written(output: bool, jobs: u64) -> anyhow::Result<Tally> {
+    Ok(if output {
+        Tally { attempts: usize::try_from(jobs)?, bytes: jobs * OUTPUT_BYTES }
+    } else {
+        Tally::default()
+    })
 }
 
 /// Fills a store with ended jobs, by running them; the number of the last one.

@@ -1,10 +1,12 @@
 //! A look at the segments from outside, without changing anything.
 
+use std::collections::HashSet;
 use std::fs::File;
 use std::io;
 use std::path::Path;
 
 use super::index::Summary;
+use super::record::Kind;
 use super::shelf;
 
 /// What was seen.
@@ -53,4 +55,33 @@ pub fn examine(directory: &Path, deep: bool) -> io::Result<Examined> {
         }
     }
     Ok(seen)
+}
+
+/// How much output is stored.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// How many attempts there is any of.
+    pub attempts: usize,
+    /// How many bytes of it there are; gaps have none.
+    pub bytes: u64,
+}
+
+/// Reads all segments in this directory, and counts what is in whole records. It may be called while they grow.
+///
+/// # Errors
+/// A file cannot be read.
+pub fn tally(directory: &Path) -> io::Result<Tally> {
+    let numbers = match shelf::numbers(directory) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Tally::default()),
+        numbers => numbers?,
+    };
+    let (mut attempts, mut bytes) = (HashSet::new(), 0);
+    for number in numbers {
+        let (contents, _) = shelf::scan(&File::open(shelf::segment_path(directory, number))?)?;
+        for (attempt, place) in contents.all().filter(|(_, place)| place.kind != Kind::Gap) {
+            attempts.insert(attempt);
+            bytes += u64::from(place.payload);
+        }
+    }
+    Ok(Tally { attempts: attempts.len(), bytes })
 }

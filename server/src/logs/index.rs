@@ -39,6 +39,10 @@ impl Contents {
         self.by_attempt.get(&attempt).map_or(&[], Vec::as_slice)
     }
 
+    pub(super) fn all(&self) -> impl Iterator<Item = (Attempt, &Place)> {
+        self.by_attempt.iter().flat_map(|(attempt, places)| places.iter().map(|place| (*attempt, place)))
+    }
+
     /// Writes the index of a sealed segment: whole or not at all.
     pub(super) fn write(&self, path: &Path) -> io::Result<()> {
         let mut bytes = Vec::with_capacity(

@@ -31,7 +31,7 @@ use protocol::report::{Chunk, OutputLengths, Stream};
 use protocol::{Fence, JobId, Token};
 use tokio::sync::{Semaphore, oneshot, watch};
 
-pub use examine::{Examined, examine};
+pub use examine::{Examined, Tally, examine, tally};
 use shelf::Shelf;
 use writer::Request;
 

@@ -147,6 +147,21 @@ async fn output_survives_restarts_over_many_segments() {
 }
 
 #[tokio::test]
+async fn what_is_stored_is_counted_without_gaps_over_all_segments() {
+    let place = tempfile::tempdir().unwrap();
+    assert_eq!(examine::tally(&place.path().join("none")).unwrap(), examine::Tally::default());
+    let logs = Logs::open(place.path(), SMALL).unwrap();
+    for at in 0..20 {
+        logs.append(vec![out(1, at * 10, "0123456789"), err(2, at * 12, "0123456789")]).await.unwrap();
+    }
+    assert!(logs.segments().len() > 1);
+    let expected = examine::Tally { attempts: 2, bytes: 400 };
+    assert_eq!(examine::tally(place.path()).unwrap(), expected, "while it is open");
+    drop(logs);
+    assert_eq!(examine::tally(place.path()).unwrap(), expected);
+}
+
+#[tokio::test]
 async fn a_torn_end_is_cut_off_and_written_anew() {
     let place = tempfile::tempdir().unwrap();
     let logs = Logs::open(place.path(), Limits::default()).unwrap();
