@@ -7,10 +7,9 @@ use std::time::Duration;
 use longshore_client::attempt_dir::{AttemptDir, Ledger, Pid};
 use longshore_client::runtime::docker::Config;
 use longshore_client::runtime::{Found, Runtime};
-use protocol::container::PullPolicy;
 use protocol::order::StopCause;
-use protocol::report::{Availability, Foreign, Phase, ReleaseCause};
-use protocol::{ContainerSpec, RuntimeKind, WorkerId};
+use protocol::report::{Availability, Foreign, ReleaseCause};
+use protocol::{RuntimeKind, WorkerId};
 use support::{Desk, Outcome, launch, show_ended, spec, stand_in};
 use worker::input::{Exit, Fault, Restored, RuntimeEvent};
 use worker::step::{Launch, StopStep};
@@ -113,42 +112,6 @@ async fn a_container_that_cannot_be_removed_keeps_no_other() {
     assert!(is_there(&stuck), "a directory does not go before its container");
     std::fs::write(dir.path().join("free"), "").expect("written");
     desk.until("it is removed too", || !is_there(&stuck)).await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn whoever_waits_for_a_pull_that_fails_shares_its_failure() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let script = format!(
-        "cd {0}
-        case $1 in
-            image) exit 1;;
-            pull) echo pull >> calls; while [ ! -e go ]; do sleep 0.05; done; echo 'received unexpected HTTP status: 500' >&2; exit 1;;
-            events) exec sleep 600;;
-        esac",
-        dir.path().display()
-    );
-    let retries = Config { pull_retries: vec![Duration::from_millis(10)], ..Config::default() };
-    let mut desk = Desk::without_image(Config { program: stand_in(dir.path(), &script), ..retries });
-    let wanted = || ContainerSpec { pull_policy: PullPolicy::Missing, ..spec(&["true"]) };
-    let tokens = [1, 2, 3].map(|job| desk.start(job, wanted()));
-    for token in tokens {
-        let pulling = RuntimeEvent::Progressed(token, Phase::Pulling { percent: None });
-        desk.event(|it| (*it == pulling).then_some(())).await;
-    }
-    std::fs::write(dir.path().join("go"), "").expect("written");
-    for token in tokens {
-        let outcome = desk.outcome(token).await;
-        let Outcome::Ended(Exit::NotStarted { fault: Fault::Pull, message, .. }, _) = outcome else {
-            panic!("{outcome:?}")
-        };
-        assert!(message.contains("500"), "{message}");
-    }
-    let calls = std::fs::read_to_string(dir.path().join("calls")).expect("it was called");
-    assert_eq!(calls.lines().count(), 2, "one pull and its one retry");
-    // Whoever comes later tries anew.
-    desk.run(4, wanted()).await;
-    let calls = std::fs::read_to_string(dir.path().join("calls")).expect("it was called");
-    assert_eq!(calls.lines().count(), 4);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -289,6 +252,40 @@ async fn ends_that_nobody_saw_are_asked_for_together() {
             "{restored:?}"
         );
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_never_begun_when_the_engine_went_silent_goes_back_and_costs_nothing() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let script = format!(
+        "cd {0}
+        [ -e up ] || {{ echo 'Cannot connect to the Docker daemon at unix:///x. Is the docker daemon running?' >&2; exit 1; }}
+        case $1 in
+            version) echo 1;;
+            inspect) echo 'Error: No such container: x' >&2; exit 1;;
+            events) exec sleep 600;;
+        esac",
+        dir.path().display()
+    );
+    let mut desk = Desk::without_image(config(stand_in(dir.path(), &script)));
+    let ledger = Ledger::open(desk.state.path()).expect("a ledger");
+    let [prepared, begun] = [1, 2].map(|job| launch(job, spec(&["true"])));
+    for launch in [&prepared, &begun] {
+        ledger.create(launch).expect("a directory");
+    }
+    let pid = Pid { pid: u32::MAX, started: 1 };
+    AttemptDir::at(&desk.dir(begun.token)).record_watcher(pid).expect("written");
+    let survey = desk.docker().survey().await;
+    assert!(survey.restored.iter().all(|it| it.found == Found::Unknown), "{survey:?}");
+
+    std::fs::write(dir.path().join("up"), "").expect("written");
+    let outcome = desk.outcome(prepared.token).await;
+    assert!(matches!(outcome, Outcome::Refused(ReleaseCause::RuntimeUnavailable, _)), "{outcome:?}");
+    let outcome = desk.outcome(begun.token).await;
+    assert!(
+        matches!(outcome, Outcome::Ended(Exit::NotStarted { fault: Fault::Host, .. }, _)),
+        "its container may have been made: {outcome:?}"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]

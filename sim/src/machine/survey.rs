@@ -80,7 +80,7 @@ impl World {
         };
         machine.add_task(kept.launch.clone(), stage, kept.stopping.map(|(cause, _)| cause));
         let Some(task) = machine.task(token) else { return found };
-        task.tries = TRIES;
+        task.tries = if kept.spawned { TRIES } else { 0 };
         task.started = matches!(found, Found::Running { .. });
         let number = task.no;
         match &found {

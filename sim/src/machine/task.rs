@@ -278,7 +278,12 @@ impl World {
 
     fn try_again(&mut self, no: u16, token: Token) {
         let tries = self.machines[usize::from(no)].task(token).map_or(0, |task| task.tries);
-        if tries < TRIES { self.ask_for_word(no, token) } else { self.end_unstarted(no, token, Fault::Host) }
+        match tries {
+            // An earlier process got no further, and nobody could say so until the engine answered.
+            0 => self.refuse(no, token, ReleaseCause::RuntimeUnavailable),
+            1..TRIES => self.ask_for_word(no, token),
+            _ => self.end_unstarted(no, token, Fault::Host),
+        }
     }
 
     fn end_unstarted(&mut self, no: u16, token: Token, fault: Fault) {

@@ -148,9 +148,19 @@ impl Attempt {
         let witness = if has_cli { Witness::Finished } else { Witness::Gone };
         let end = match self.settle(shared, witness).await {
             Found::End(end) => end,
+            // An earlier process got no further: nobody's fault, and it costs nobody anything.
+            Found::Again(why) if self.was_never_begun().await => {
+                End::Refused { cause: ReleaseCause::RuntimeUnavailable, why }
+            }
             Found::Again(why) => not_started(Fault::Host, why),
         };
         self.leave(shared, end).await;
+    }
+
+    /// Whether no CLI was ever started for it.
+    async fn was_never_begun(&self) -> bool {
+        let dir = self.dir.clone();
+        super::blocking(move || dir.watcher()).await.is_some_and(|it| it.is_none())
     }
 
     /// The end of a container that has ended while nobody looked; nothing if that takes longer than a survey may.
