@@ -7,6 +7,7 @@
 
 mod ask;
 mod attempt;
+mod blame;
 mod cli;
 mod container;
 mod events;

@@ -10,6 +10,8 @@ use protocol::{ClusterId, Fence, JobId, Nonce, Now, Timestamp, Token, Uptime, Wo
 use serde::Deserialize;
 use worker::input::{Exit, Fault};
 
+use super::blame;
+pub(super) use super::blame::fault_of;
 use crate::runtime::argv::LABEL_PREFIX;
 
 /// The format to ask for: one line of JSON per container.
@@ -188,17 +190,11 @@ pub(super) fn init_failure(init: bool, code: i32, stderr: &str) -> Option<String
     (failed && said.contains(" failed: ")).then(|| format!("exec {said}"))
 }
 
-/// Whether Docker's words prove that the definition is to blame: the same on every machine.
-pub(super) fn fault_of(message: &str) -> Fault {
-    let blamed = DEFINITION_FAULTS.iter().any(|phrase| message.contains(phrase));
-    if blamed { Fault::Definition } else { Fault::Host }
-}
-
 fn not_started(state: &State) -> Exit {
     let message = super::cli::one_line(&state.error);
-    let proven = matches!(state.exit_code, 126 | 127);
+    let proven = matches!(state.exit_code, 126 | 127) || blame::is_proven(&message);
     Exit::NotStarted {
-        fault: if proven { Fault::Definition } else { fault_of(&message) },
+        fault: if proven { Fault::Definition } else { Fault::Host },
         code: Some(state.exit_code).filter(|code| *code != 0),
         message: if message.is_empty() { "the container could not be started".into() } else { message },
     }
@@ -214,23 +210,6 @@ fn on_our_clock(at: Option<jiff::Timestamp>, now: Now) -> Uptime {
 fn instant(text: &str) -> Option<jiff::Timestamp> {
     text.parse::<jiff::Timestamp>().ok().filter(|at| at.as_second() > 0)
 }
-
-/// Words of Docker and its runtime about what no machine could start. A missing mount source or network is none of them: it may
-/// exist elsewhere.
-const DEFINITION_FAULTS: [&str; 12] = [
-    "executable file not found",
-    "no such file or directory: unknown",
-    "permission denied: unknown",
-    "unable to find user",
-    "unable to find group",
-    "no matching entries in passwd file",
-    "no matching entries in group file",
-    "invalid reference format",
-    "Minimum memory limit",
-    "invalid argument",
-    "No command specified",
-    "is not an absolute path",
-];
 
 #[cfg(test)]
 mod tests {
