@@ -8,7 +8,7 @@ use longshore_client::runtime::Runtime;
 use longshore_client::runtime::docker::Config;
 use longshore_client::runtime::policy::Allow;
 use protocol::ContainerSpec;
-use protocol::container::{PullPolicy, Resources, Volume};
+use protocol::container::{Resources, Volume};
 use protocol::order::StopCause;
 use protocol::report::{OutputLengths, ReleaseCause};
 use support::{Desk, IMAGE, Outcome, docker, launch, shell, spec};
@@ -73,6 +73,17 @@ async fn what_cannot_start_says_whose_fault_it_is() {
             ContainerSpec { environment: vec![("A B".into(), "1".into())], ..spec(&["true"]) },
             Fault::Definition,
             "A B",
+        ),
+        (
+            ContainerSpec { stop_signal: Some("NOSUCH".into()), ..spec(&["true"]) },
+            Fault::Definition,
+            "NOSUCH",
+        ),
+        (ContainerSpec { tmpfs: vec!["relative".into()], ..spec(&["true"]) }, Fault::Definition, "relative"),
+        (
+            ContainerSpec { cap_drop: vec!["NOSUCH".into()], ..spec(&["true"]) },
+            Fault::Definition,
+            "unknown capability",
         ),
     ];
     for (job, (spec, fault, text)) in cases.into_iter().enumerate() {
@@ -331,24 +342,6 @@ async fn a_taken_name_is_adopted_only_from_the_same_attempt() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_image_that_cannot_be_had_fails_the_pull_and_nothing_else() {
-    let Some(mut desk) =
-        Desk::with(Config { pull_retries: vec![Duration::from_millis(10)], ..Config::default() })
-    else {
-        return;
-    };
-    let image = |policy| ContainerSpec {
-        image: "127.0.0.1:1/nosuch:1".into(),
-        pull_policy: policy,
-        ..spec(&["true"])
-    };
-    for (job, policy) in [(1, PullPolicy::Missing), (2, PullPolicy::Never), (3, PullPolicy::Always)] {
-        assert_eq!(not_started(&desk.run(job, image(policy)).await).0, Fault::Pull);
-    }
-    assert_eq!(code(&desk.run(4, spec(&["true"])).await), 0);
-}
-
-#[tokio::test(flavor = "multi_thread")]
 async fn what_the_worker_does_not_allow_is_given_back() {
     let Some(mut desk) = Desk::with(Config {
         allow: Allow { images: vec!["longshore-*".into()], ..Allow::default() },
@@ -362,6 +355,10 @@ async fn what_the_worker_does_not_allow_is_given_back() {
         ContainerSpec { cap_add: vec!["SYS_ADMIN".into()], ..spec(&["true"]) },
         ContainerSpec { volumes: vec![socket], ..spec(&["true"]) },
         ContainerSpec { image: "busybox".into(), ..spec(&["true"]) },
+        ContainerSpec {
+            resources: Resources { cpus_milli: Some(4_000_000), ..Resources::default() },
+            ..spec(&["true"])
+        },
     ];
     for (job, spec) in cases.into_iter().enumerate() {
         let outcome = desk.run(job as u64, spec).await;

@@ -27,7 +27,7 @@ use std::collections::{HashMap, HashSet};
 use std::future::Future;
 use std::path::PathBuf;
 use std::pin::Pin;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -85,6 +85,8 @@ struct Shared {
     events: Events,
     health: Health,
     images: Images,
+    /// How many processors the engine has; zero as long as nobody has asked it.
+    processors: AtomicU32,
     membership: Mutex<Option<Membership>>,
     attempts: Mutex<HashMap<Token, Arc<Attempt>>>,
     removals: Removals,
@@ -108,6 +110,7 @@ impl Docker {
             health: Health::new(events.clone()),
             events,
             images: Images::default(),
+            processors: AtomicU32::new(0),
             membership: Mutex::default(),
             attempts: Mutex::default(),
             removals: Removals::default(),
@@ -123,9 +126,7 @@ impl Docker {
 
     /// The engine's own id, by which workers that share it are known. None if it does not answer.
     pub async fn engine_id(&self) -> Option<String> {
-        let answer = self.shared.call(["info", "--format", "{{.ID}}"]).await.ok()?;
-        let id = answer.stdout.trim();
-        (answer.ok && !id.is_empty()).then(|| id.to_owned())
+        self.shared.info().await
     }
 
     /// Whether the engine answers now.
@@ -244,6 +245,9 @@ impl Shared {
         if let Some(why) = self.config.allow.refuses(&attempt.launch.spec, |path| path.canonicalize().ok()) {
             return Err((ReleaseCause::Policy, why));
         }
+        if let Some(why) = self.is_too_small_for(&attempt.launch.spec).await {
+            return Err((ReleaseCause::Policy, why));
+        }
         let unavailable = |why: String| (ReleaseCause::RuntimeUnavailable, why);
         let (ledger, launch) = (self.ledger.clone(), attempt.launch.clone());
         let made = tokio::task::spawn_blocking(move || ledger.create(&launch)?.stopping()).await;
@@ -254,6 +258,30 @@ impl Shared {
             attempt.stopping.send_replace(stopping);
         }
         Ok(())
+    }
+
+    /// Why this engine would not take its limits, while another one may.
+    async fn is_too_small_for(&self, spec: &ContainerSpec) -> Option<String> {
+        let wanted = spec.resources.cpus_milli?;
+        let exceeds = || wanted > self.processors.load(Ordering::Relaxed).saturating_mul(1000);
+        if exceeds() {
+            // It may have more by now. An engine that does not answer is found out soon enough.
+            self.info().await?;
+        }
+        let there = self.processors.load(Ordering::Relaxed);
+        let (cores, thousandths) = (wanted / 1000, wanted % 1000);
+        (there > 0 && exceeds()).then(|| {
+            format!("this worker's engine has {there} cores, fewer than cpus: {cores}.{thousandths:03}")
+        })
+    }
+
+    /// The engine's own id, if it answers. Learns how many processors it has.
+    async fn info(&self) -> Option<String> {
+        let answer = self.call(["info", "--format", "{{.ID}} {{.NCPU}}"]).await.ok().filter(|it| it.ok)?;
+        let mut words = answer.stdout.split_whitespace();
+        let id = words.next()?;
+        self.processors.store(words.next().and_then(|it| it.parse().ok()).unwrap_or(0), Ordering::Relaxed);
+        Some(id.to_owned())
     }
 
     /// Goes on with an attempt that was begun earlier.
