@@ -47,6 +47,22 @@ impl AttemptDir {
         OpenOptions::new().read(true).write(true).open(&path).map_err(at(&path))
     }
 
+    /// Takes back what was written after these lengths. Nobody may be writing, or have told of it.
+    ///
+    /// # Errors
+    /// The files cannot be changed.
+    pub fn cut_output(&self, to: OutputLengths) -> Result<(), Error> {
+        let now = self.lengths();
+        for (stream, to, now) in
+            [(Stream::Stdout, to.stdout, now.stdout), (Stream::Stderr, to.stderr, now.stderr)]
+        {
+            if to < now {
+                self.reader(stream)?.set_len(to).map_err(at(&self.path.join(stream.name())))?;
+            }
+        }
+        Ok(())
+    }
+
     /// How much is in the output files, freed parts included.
     #[must_use]
     pub fn lengths(&self) -> OutputLengths {

@@ -60,6 +60,8 @@ pub struct Config {
     pub allow: Allow,
     /// How long to wait before each further try of a pull that failed for a reason that may pass.
     pub pull_retries: Vec<Duration>,
+    /// For how long a registry that does not answer as it should is nobody's fault.
+    pub registry_away_max: Duration,
 }
 
 impl Default for Config {
@@ -68,6 +70,7 @@ impl Default for Config {
             program: "docker".into(),
             allow: Allow::default(),
             pull_retries: [10, 60, 300].map(Duration::from_secs).into(),
+            registry_away_max: Duration::from_secs(3600),
         }
     }
 }

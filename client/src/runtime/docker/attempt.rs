@@ -24,7 +24,7 @@ use self::settle::{Found, Witness};
 use super::Shared;
 use super::cli::CallError;
 use super::container::Container;
-use super::images::PullError;
+use super::images::{self, Blame, PullError, Refusal};
 use crate::attempt_dir::{AttemptDir, Ending, Pid, Stopping, describe};
 use crate::clock;
 use crate::runtime::argv::{self, CommandLine};
@@ -215,7 +215,7 @@ impl Attempt {
             };
             match image {
                 Ok(()) => {}
-                Err(PullError::Failed(problem)) => return not_started(Fault::Pull, problem),
+                Err(PullError::Refused(refusal)) => return without_image(refusal),
                 Err(PullError::Engine(error)) => return unavailable(&error),
             }
             self.progress(shared, Phase::Starting);
@@ -227,16 +227,28 @@ impl Attempt {
                 Ok(line) => line,
                 Err(invalid) => return not_started(Fault::Definition, invalid.to_string()),
             };
+            let before = self.dir.lengths();
             let code = match self.run_cli(shared, &line).await {
                 Ok(code) => code,
                 Err(error) => return unavailable(&error),
             };
-            match self.settle(shared, code.map_or(Witness::Gone, Witness::Ended)).await {
-                Found::End(end) => return end,
-                Found::Again(why) => problem = why,
-            }
+            problem = match self.settle(shared, code.map_or(Witness::Gone, Witness::Ended)).await {
+                Found::Again(why) => why,
+                Found::End(end) => match wants_another_image(end) {
+                    Ok(why) => {
+                        shared.images.forget(&self.launch.spec);
+                        why
+                    }
+                    Err(end) => return end,
+                },
+            };
+            // Nothing has run: what was written are Docker's own words, and whatever runs next is not to have said them.
+            let dir = self.dir.clone();
+            super::blocking(move || dir.cut_output(before)).await;
         }
-        not_started(Fault::Host, problem)
+        // What was pulled for this platform is for another one still: there is none for this.
+        let fault = if images::is_for_another_platform(&problem) { Fault::Pull } else { Fault::Host };
+        not_started(fault, problem)
     }
 
     /// The CLI's exit code; none if it was killed.
@@ -307,6 +319,30 @@ impl Attempt {
 
 fn not_started(fault: Fault, message: String) -> End {
     End::Ended { exit: Exit::NotStarted { fault, code: None, message }, at: clock::now().up }
+}
+
+/// Without its image nothing was made.
+fn without_image(Refusal { blame, problem }: Refusal) -> End {
+    match blame {
+        Blame::Definition | Blame::Denied => not_started(Fault::Pull, problem),
+        Blame::Host => not_started(Fault::Host, problem),
+        Blame::Registry => End::Refused {
+            cause: ReleaseCause::RuntimeUnavailable,
+            why: format!("the registry does not give the image: {problem}"),
+        },
+    }
+}
+
+/// Whether nothing but an image for another platform was in the way, and Docker's words; the end itself if not.
+fn wants_another_image(end: End) -> Result<String, End> {
+    match end {
+        End::Ended { exit: Exit::NotStarted { message, .. }, .. }
+            if images::is_for_another_platform(&message) =>
+        {
+            Ok(message)
+        }
+        end => Err(end),
+    }
 }
 
 fn unavailable(error: &CallError) -> End {

@@ -1,5 +1,7 @@
 //! Having an image before a container is made: a phase of its own, with its own time limit, one pull per image at a time.
 
+mod refusal;
+
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -8,14 +10,16 @@ use std::time::Duration;
 use protocol::container::{ContainerSpec, PullPolicy};
 use tokio::time::Instant;
 
+pub(super) use self::refusal::{Blame, Refusal};
 use super::Shared;
 use super::cli::CallError;
 
-/// Images that were there lately, and pulls under way.
+/// Images that were there lately, pulls under way, and registries that are away.
 #[derive(Default)]
 pub(super) struct Images {
     seen: Mutex<HashMap<Wanted, Instant>>,
     pulls: Mutex<HashMap<Wanted, Arc<Turn>>>,
+    outages: Mutex<HashMap<Wanted, Outage>>,
 }
 
 /// An image for a platform.
@@ -26,16 +30,23 @@ type Wanted = (String, Option<String>);
 #[derive(Default)]
 struct Turn {
     failures: AtomicU64,
-    last: tokio::sync::Mutex<String>,
+    last: tokio::sync::Mutex<Refusal>,
+}
+
+/// An image has not been had from its registry for as long as this.
+#[derive(Clone, Copy)]
+struct Outage {
+    since: Instant,
+    last: Instant,
 }
 
 /// Why an image cannot be had.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum PullError {
-    /// The registry, or the definition, is to blame.
-    #[error("{0}")]
-    Failed(String),
-    /// The engine is.
+    /// It was asked for, in vain.
+    #[error("{}", .0.problem)]
+    Refused(Refusal),
+    /// The engine does not answer.
     #[error(transparent)]
     Engine(#[from] CallError),
 }
@@ -56,8 +67,11 @@ impl Images {
             return Ok(());
         }
         if spec.pull_policy == PullPolicy::Never {
-            let text = format!("the image `{}` is not on this worker and pull_policy is never", wanted.0);
-            return Err(PullError::Failed(text));
+            let platform = wanted.1.map(|it| format!(" for {it}")).unwrap_or_default();
+            let (image, blame) = (wanted.0, Blame::Definition);
+            let problem =
+                format!("the image `{image}` is not on this worker{platform} and pull_policy is never");
+            return Err(PullError::Refused(Refusal { blame, problem }));
         }
         pulling();
         let turn = Arc::clone(self.pulls().entry(wanted.clone()).or_default());
@@ -76,11 +90,14 @@ impl Images {
         if self.seen().get(wanted).is_some_and(|at| at.elapsed() < TRUSTED_FOR) {
             return Ok(true);
         }
-        let answer = shared.call(["image", "inspect", "--format", "{{.Id}}", "--", &wanted.0]).await?;
-        if answer.ok {
+        let (image, platform) = wanted;
+        let format = if platform.is_some() { "{{.Os}}/{{.Architecture}}/{{.Variant}}" } else { "{{.Id}}" };
+        let answer = shared.call(["image", "inspect", "--format", format, "--", image]).await?;
+        let is_there = answer.ok && platform.as_ref().is_none_or(|it| fits(it, answer.stdout.trim()));
+        if is_there {
             self.saw(wanted);
         }
-        Ok(answer.ok)
+        Ok(is_there)
     }
 
     async fn pull_in_turn(
@@ -93,15 +110,15 @@ impl Images {
         let failures = turn.failures.load(Ordering::Acquire);
         let mut last = turn.last.lock().await;
         if turn.failures.load(Ordering::Acquire) != failures {
-            return Err(PullError::Failed(last.clone()));
+            return Err(PullError::Refused(last.clone()));
         }
         // Somebody else may have pulled it while we waited for our turn.
         if spec.pull_policy != PullPolicy::Always && self.is_there(shared, wanted).await? {
             return Ok(());
         }
         let pulled = self.pull(shared, wanted, spec.pull_timeout).await;
-        if let Err(PullError::Failed(problem)) = &pulled {
-            last.clone_from(problem);
+        if let Err(PullError::Refused(refusal)) = &pulled {
+            last.clone_from(refusal);
             turn.failures.fetch_add(1, Ordering::Release);
         }
         pulled
@@ -109,19 +126,24 @@ impl Images {
 
     async fn pull(&self, shared: &Shared, wanted: &Wanted, limit: Duration) -> Result<(), PullError> {
         let limit = if limit.is_zero() { LIMIT } else { limit };
-        let mut waits = shared.config.pull_retries.iter();
+        let mut tries = 0;
         loop {
-            let problem = match self.pull_once(shared, wanted, limit).await {
-                Ok(()) => return Ok(()),
-                Err(PullError::Failed(problem)) if is_final(&problem) => {
-                    return Err(PullError::Failed(problem));
-                }
-                Err(PullError::Failed(problem)) => problem,
-                Err(error) => return Err(error),
+            let began = Instant::now();
+            let refusal = match self.pull_once(shared, wanted, limit).await {
+                Err(PullError::Refused(refusal)) => refusal,
+                pulled => return pulled,
             };
-            let Some(wait) = waits.next() else { return Err(PullError::Failed(problem)) };
-            tracing::warn!(image = wanted.0, problem, ?wait, "a pull failed and will be tried again");
-            tokio::time::sleep(*wait).await;
+            tries += 1;
+            let is_over = refusal.blame == Blame::Registry
+                && self.has_been_away(wanted, began) >= shared.config.registry_away_max;
+            let wait = refusal.wait(tries, &shared.config.pull_retries).filter(|_| !is_over);
+            let Some(wait) = wait else {
+                let blame = if is_over { Blame::Denied } else { refusal.blame };
+                return Err(PullError::Refused(Refusal { blame, ..refusal }));
+            };
+            let (image, problem) = (&wanted.0, refusal.problem);
+            tracing::warn!(image, problem, ?wait, "a pull failed and will be tried again");
+            tokio::time::sleep(wait).await;
         }
     }
 
@@ -132,18 +154,31 @@ impl Images {
         args.extend(["--".into(), image.clone()]);
         match shared.cli.call(&args, limit).await {
             Ok(answer) if answer.ok => {
+                self.outages().remove(wanted);
+                // What was there under this name for another platform is so no longer.
+                self.seen().retain(|(it, _), _| it != image);
                 self.saw(wanted);
                 Ok(())
             }
-            Ok(answer) => Err(PullError::Failed(answer.complaint())),
+            Ok(answer) => Err(PullError::Refused(Refusal::of(answer.complaint()))),
             Err(CallError::Slow(limit)) => {
-                Err(PullError::Failed(format!("the pull took longer than {} s", limit.as_secs())))
+                let problem = format!("the pull took longer than {} s", limit.as_secs());
+                Err(PullError::Refused(Refusal { blame: Blame::Registry, problem }))
             }
             Err(error) => {
                 shared.note(&error);
                 Err(error.into())
             }
         }
+    }
+
+    /// For how long this image has not been had, now that a try that began then was in vain too. Tries of long before say nothing.
+    fn has_been_away(&self, wanted: &Wanted, began: Instant) -> Duration {
+        let mut outages = self.outages();
+        outages.retain(|_, it| began.saturating_duration_since(it.last) < OUTAGE_FORGOTTEN_AFTER);
+        let outage = outages.entry(wanted.clone()).or_insert(Outage { since: began, last: began });
+        outage.last = Instant::now();
+        outage.since.elapsed()
     }
 
     fn saw(&self, wanted: &Wanted) {
@@ -156,27 +191,42 @@ impl Images {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn outages(&self) -> MutexGuard<'_, HashMap<Wanted, Outage>> {
+        self.outages.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn pulls(&self) -> MutexGuard<'_, HashMap<Wanted, Arc<Turn>>> {
         self.pulls.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Whether trying again cannot help.
-fn is_final(problem: &str) -> bool {
-    let problem = problem.to_lowercase();
-    FINAL.iter().any(|phrase| problem.contains(phrase))
+/// Whether Docker refuses to run an image because the one it has is for another platform.
+pub(super) fn is_for_another_platform(message: &str) -> bool {
+    message.contains("does not match the specified platform")
 }
 
-const FINAL: [&str; 8] = [
-    "manifest unknown",
-    "not found",
-    "does not exist",
-    "access denied",
-    "unauthorized",
-    "denied:",
-    "invalid reference format",
-    "no matching manifest",
-];
+/// Whether an image for this platform, as Docker tells it, is good for what is wanted. Variants count upwards, and a processor runs
+/// what is for a lower one; an image that names none is for all of them.
+fn fits(wanted: &str, platform: &str) -> bool {
+    let [os, architecture, variant] = parts(wanted);
+    let [its_os, its_architecture, its_variant] = parts(platform);
+    let number = |variant: &str| variant.trim_start_matches('v').parse::<u32>().ok();
+    let runs = match (number(variant), number(its_variant)) {
+        (Some(wanted), Some(its)) => its <= wanted,
+        _ => variant.is_empty() || its_variant.is_empty() || variant == its_variant,
+    };
+    os == its_os && architecture == its_architecture && runs
+}
+
+/// System, architecture, variant: in the names by which images go.
+fn parts(platform: &str) -> [&str; 3] {
+    let mut parts = platform.split('/').map(|part| match part {
+        "x86_64" => "amd64",
+        "aarch64" => "arm64",
+        part => part,
+    });
+    std::array::from_fn(|_| parts.next().unwrap_or_default())
+}
 
 /// How long an image that was seen counts as there: saves 12 ms of CPU for each job in a row. If it goes meanwhile, the start fails and
 /// asks again.
@@ -185,18 +235,43 @@ const TRUSTED_FOR: Duration = Duration::from_secs(60);
 /// For definitions that name no time limit.
 const LIMIT: Duration = Duration::from_secs(600);
 
+/// Longer than any wait between two pulls of a job that waits for its image.
+const OUTAGE_FORGOTTEN_AFTER: Duration = Duration::from_secs(1800);
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    #[tokio::test(start_paused = true)]
+    async fn a_registry_is_away_from_the_first_try_in_vain_to_the_last() {
+        let (images, wanted) = (Images::default(), ("app".to_owned(), None));
+        let minutes = |it: u64| Duration::from_secs(60 * it);
+        let in_vain = async |waits: u64, takes: u64| {
+            tokio::time::advance(minutes(waits)).await;
+            let began = Instant::now();
+            tokio::time::advance(minutes(takes)).await;
+            images.has_been_away(&wanted, began)
+        };
+        assert_eq!(in_vain(0, 0).await, minutes(0));
+        assert_eq!(in_vain(5, 1).await, minutes(6));
+        assert_eq!(in_vain(1, 90).await, minutes(97), "one try took long");
+        assert_eq!(in_vain(600, 2).await, minutes(2), "it was there in between, for all that is known");
+    }
+
     #[test]
-    fn a_registry_that_says_no_is_not_asked_again() {
-        assert!(is_final("manifest for app:9 not found: manifest unknown: manifest unknown"));
-        assert!(is_final(
-            "pull access denied for app, repository does not exist or may require 'docker login'"
-        ));
-        assert!(!is_final("received unexpected HTTP status: 500 Internal Server Error"));
-        assert!(!is_final("toomanyrequests: You have reached your pull rate limit"));
-        assert!(!is_final("Get \"https://registry/v2/\": dial tcp: lookup registry: no such host"));
+    fn an_image_is_there_only_for_its_platform() {
+        for (wanted, image, is_there) in [
+            ("linux/amd64", "linux/amd64/", true),
+            ("linux/x86_64", "linux/amd64/", true),
+            ("linux/arm64", "linux/amd64/", false),
+            ("linux/aarch64", "linux/arm64/v8", true),
+            ("linux/arm64/v8", "linux/arm64/", true),
+            ("linux/arm", "linux/arm/v7", true),
+            ("linux/arm/v7", "linux/arm/v6", true),
+            ("linux/arm/v6", "linux/arm/v7", false),
+            ("windows/amd64", "linux/amd64/", false),
+        ] {
+            assert_eq!(fits(wanted, image), is_there, "{wanted} {image}");
+        }
     }
 }

@@ -1,0 +1,231 @@
+//! Images: for which platform they are there, what a registry says, and what that costs the job.
+
+mod support;
+
+use std::io::{BufRead, BufReader, Write};
+use std::net::{TcpListener, TcpStream};
+use std::path::Path;
+use std::time::Duration;
+
+use longshore_client::runtime::docker::Config;
+use protocol::ContainerSpec;
+use protocol::container::PullPolicy;
+use protocol::report::{Phase, ReleaseCause};
+use support::{Desk, Outcome, shell, spec, stand_in};
+use worker::input::{Exit, Fault, RuntimeEvent};
+
+/// Tries soon again, three times at most.
+fn quick() -> Config {
+    Config { pull_retries: vec![Duration::from_millis(10); 3], ..Config::default() }
+}
+
+fn wanted(policy: PullPolicy) -> ContainerSpec {
+    ContainerSpec { pull_policy: policy, ..spec(&["true"]) }
+}
+
+fn not_started(outcome: &Outcome) -> (Fault, &str) {
+    match outcome {
+        Outcome::Ended(Exit::NotStarted { fault, message, .. }, _) => (*fault, message),
+        other => panic!("it started: {other:?}"),
+    }
+}
+
+fn calls(dir: &Path, what: &str) -> usize {
+    let calls = std::fs::read_to_string(dir.join("calls")).unwrap_or_default();
+    calls.lines().filter(|it| it.starts_with(what)).count()
+}
+
+/// A stand-in that puts down how it is called, and nothing of which is there afterwards.
+fn script(dir: &Path, cases: &str) -> Config {
+    let script = format!(
+        "cd {0}
+        case $1 in
+            image | pull | run) echo $* >> calls;;
+            version) echo 1; exit;;
+            events) exec sleep 600;;
+        esac
+        case $1 in
+            inspect) echo 'Error: No such container: x' >&2; exit 1;;
+            {cases}
+        esac",
+        dir.display()
+    );
+    Config { program: stand_in(dir, &script), ..quick() }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_image_for_another_platform_is_pulled_for_the_one_that_is_wanted() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let config = script(
+        dir.path(),
+        "image) [ -e pulled ] && echo linux/arm64/v8 || echo linux/amd64/;;
+        pull) touch pulled;;",
+    );
+    let mut desk = Desk::without_image(config);
+    let arm = |policy| ContainerSpec { platform: Some("linux/arm64".into()), ..wanted(policy) };
+    let outcome = desk.run(1, arm(PullPolicy::Never)).await;
+    let (fault, message) = not_started(&outcome);
+    assert!(fault == Fault::Pull && message.contains("for linux/arm64"), "{message}");
+    assert_eq!((calls(dir.path(), "pull"), calls(dir.path(), "run")), (0, 0));
+
+    desk.run(2, arm(PullPolicy::Missing)).await;
+    assert_eq!(calls(dir.path(), "pull -q --platform=linux/arm64"), 1);
+    assert_eq!(calls(dir.path(), "run"), 1);
+    // It is there now.
+    desk.run(3, arm(PullPolicy::Missing)).await;
+    assert_eq!((calls(dir.path(), "pull"), calls(dir.path(), "run")), (1, 2));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_registry_that_has_an_image_for_no_such_platform_is_not_the_hosts_fault() {
+    let dir = tempfile::tempdir().expect("a directory");
+    // It gives what it has.
+    let config = script(
+        dir.path(),
+        "image) echo linux/amd64/;;
+        run) echo 'docker: Error response from daemon: image with reference x was found but does not match the specified platform: wanted linux/arm64, actual: linux/amd64' >&2; exit 125;;",
+    );
+    let mut desk = Desk::without_image(config);
+    let arm = ContainerSpec { platform: Some("linux/arm64".into()), ..wanted(PullPolicy::Missing) };
+    let outcome = desk.run(1, arm).await;
+    let (fault, message) = not_started(&outcome);
+    assert!(fault == Fault::Pull && message.contains("wanted linux/arm64"), "{fault:?} {message}");
+    assert_eq!(calls(dir.path(), "pull"), calls(dir.path(), "run"), "it was looked for again each time");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_docker_said_about_a_try_is_not_what_the_next_one_wrote() {
+    let dir = tempfile::tempdir().expect("a directory");
+    // The image is removed between a look at it and the first try.
+    let script = format!(
+        "cd {0}
+        case $1 in
+            pull) exit 0;;
+            run) [ -e tried ] || {{ touch tried; echo 'docker: Error response from daemon: No such image: x.' >&2; exit 125; }};;
+        esac
+        exec docker \"$@\"",
+        dir.path().display()
+    );
+    let config = Config { program: stand_in(dir.path(), &script), ..Config::default() };
+    let Some(mut desk) = Desk::with(config) else { return };
+    let token = desk.start(1, shell("echo out; echo err >&2"));
+    let outcome = desk.outcome(token).await;
+    assert!(matches!(outcome, Outcome::Ended(Exit::Ran { code: 0, .. }, _)), "{outcome:?}");
+    assert!(dir.path().join("tried").exists());
+    assert_eq!(desk.output(token).await, (b"out\n".to_vec(), b"err\n".to_vec(), false));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_disk_that_cannot_keep_an_image_is_the_hosts_fault() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let config = script(
+        dir.path(),
+        "image) exit 1;;
+        pull) echo 'write /var/lib/docker/tmp/GetImageBlob1: no space left on device' >&2; exit 1;;",
+    );
+    let mut desk = Desk::without_image(config);
+    let outcome = desk.run(1, wanted(PullPolicy::Missing)).await;
+    let (fault, message) = not_started(&outcome);
+    assert!(fault == Fault::Host && message.contains("no space left"), "{message}");
+    assert_eq!(calls(dir.path(), "pull"), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn whoever_waits_for_a_pull_that_fails_shares_its_failure() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let script = format!(
+        "cd {0}
+        case $1 in
+            image) exit 1;;
+            pull) echo pull >> calls; while [ ! -e go ]; do sleep 0.05; done; echo 'manifest unknown' >&2; exit 1;;
+            events) exec sleep 600;;
+        esac",
+        dir.path().display()
+    );
+    let retries = Config { pull_retries: vec![Duration::from_millis(10)], ..Config::default() };
+    let mut desk = Desk::without_image(Config { program: stand_in(dir.path(), &script), ..retries });
+    let tokens = [1, 2, 3].map(|job| desk.start(job, wanted(PullPolicy::Missing)));
+    for token in tokens {
+        let pulling = RuntimeEvent::Progressed(token, Phase::Pulling { percent: None });
+        desk.event(|it| (*it == pulling).then_some(())).await;
+    }
+    std::fs::write(dir.path().join("go"), "").expect("written");
+    for token in tokens {
+        let outcome = desk.outcome(token).await;
+        let Outcome::Ended(Exit::NotStarted { fault: Fault::Pull, message, .. }, _) = outcome else {
+            panic!("{outcome:?}")
+        };
+        assert!(message.contains("manifest unknown"), "{message}");
+    }
+    let calls = std::fs::read_to_string(dir.path().join("calls")).expect("it was called");
+    assert_eq!(calls.lines().count(), 2, "one pull and its one retry");
+    // Whoever comes later tries anew.
+    desk.run(4, wanted(PullPolicy::Missing)).await;
+    let calls = std::fs::read_to_string(dir.path().join("calls")).expect("it was called");
+    assert_eq!(calls.lines().count(), 4);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_registry_that_says_no_fails_the_pull_after_three_tries() {
+    let Some(mut desk) = Desk::with(quick()) else { return };
+    let registry =
+        registry("404 Not Found", r#"{"errors":[{"code":"MANIFEST_UNKNOWN","message":"manifest unknown"}]}"#);
+    for (job, policy) in [(1, PullPolicy::Missing), (2, PullPolicy::Never), (3, PullPolicy::Always)] {
+        let image = format!("{registry}/nosuch:1");
+        let outcome = desk.run(job, ContainerSpec { image, ..wanted(policy) }).await;
+        assert_eq!(not_started(&outcome).0, Fault::Pull, "{outcome:?}");
+    }
+    let outcome = desk.run(4, spec(&["true"])).await;
+    assert!(matches!(outcome, Outcome::Ended(Exit::Ran { code: 0, .. }, _)), "{outcome:?}");
+
+    let dir = tempfile::tempdir().expect("a directory");
+    let no = "image) exit 1;;
+        pull) echo 'manifest for app:9 not found: manifest unknown' >&2; exit 1;;";
+    let mut desk = Desk::without_image(script(dir.path(), no));
+    let outcome = desk.run(1, wanted(PullPolicy::Missing)).await;
+    assert_eq!((not_started(&outcome).0, calls(dir.path(), "pull")), (Fault::Pull, 3));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_registry_that_is_away_costs_the_job_nothing_until_it_has_been_so_for_too_long() {
+    let Some(mut desk) = Desk::with(quick()) else { return };
+    for (job, image) in [
+        (1, format!("{}/app:1", registry("500 Internal Server Error", ""))),
+        (2, format!("{}/app:1", registry("503 Service Unavailable", ""))),
+        (3, "127.0.0.1:1/app:1".into()),
+    ] {
+        let outcome = desk.run(job, ContainerSpec { image, ..wanted(PullPolicy::Missing) }).await;
+        let Outcome::Refused(ReleaseCause::RuntimeUnavailable, why) = &outcome else { panic!("{outcome:?}") };
+        assert!(why.contains("registry"), "{why}");
+    }
+    let mut desk = Desk::without_image(Config { registry_away_max: Duration::ZERO, ..quick() });
+    let image = "127.0.0.1:1/app:1".into();
+    let outcome = desk.run(1, ContainerSpec { image, ..wanted(PullPolicy::Missing) }).await;
+    assert_eq!(not_started(&outcome).0, Fault::Pull, "{outcome:?}");
+}
+
+/// A registry that is there, and has this answer to whatever else it is asked.
+fn registry(status: &'static str, body: &'static str) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = listener.local_addr().expect("an address").to_string();
+    std::thread::spawn(move || {
+        for asker in listener.incoming().flatten() {
+            // Whoever speaks TLS to it goes away again.
+            drop(answer(asker, status, body));
+        }
+    });
+    address
+}
+
+fn answer(asker: TcpStream, status: &str, body: &str) -> std::io::Result<()> {
+    let mut lines = BufReader::new(&asker).lines();
+    let request = lines.next().transpose()?.unwrap_or_default();
+    while lines.next().transpose()?.is_some_and(|it| !it.is_empty()) {}
+    let (status, body) =
+        if request.contains(" /v2/ ") && status.starts_with('4') { ("200 OK", "") } else { (status, body) };
+    let (length, kind) = (body.len(), "application/json");
+    write!(
+        &asker,
+        "HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n{body}"
+    )
+}
