@@ -113,9 +113,11 @@ impl Container {
         match state.status {
             Status::Running | Status::Paused | Status::Restarting => Meaning::Running,
             Status::Removing | Status::Unknown => Meaning::Changing,
+            // What the engine has half removed is not to be relied on, whatever it still says.
+            Status::Dead => Meaning::Failed(not_started(state)),
             _ if self.started().is_some() => Meaning::Ended,
             Status::Created if state.error.is_empty() && state.exit_code == 0 => Meaning::Unstarted,
-            Status::Created | Status::Exited | Status::Dead => Meaning::Failed(not_started(state)),
+            Status::Created | Status::Exited => Meaning::Failed(not_started(state)),
         }
     }
 
@@ -192,11 +194,14 @@ pub(super) fn init_failure(init: bool, code: i32, stderr: &str) -> Option<String
 
 fn not_started(state: &State) -> Exit {
     let message = super::cli::one_line(&state.error);
-    let proven = matches!(state.exit_code, 126 | 127) || blame::is_proven(&message);
+    let is_dead = state.status == Status::Dead;
+    let proven = !is_dead && (matches!(state.exit_code, 126 | 127) || blame::is_proven(&message));
+    let unsaid =
+        if is_dead { "the engine has half removed it" } else { "the container could not be started" };
     Exit::NotStarted {
         fault: if proven { Fault::Definition } else { Fault::Host },
         code: Some(state.exit_code).filter(|code| *code != 0),
-        message: if message.is_empty() { "the container could not be started".into() } else { message },
+        message: if message.is_empty() { unsaid.into() } else { message },
     }
 }
 
@@ -304,9 +309,10 @@ mod tests {
             container.state.status = serde_json::from_str(&format!("{status:?}")).expect("any word");
             assert_eq!(container.meaning(), meaning, "{status}");
         }
-        let mut dead = created(0, "");
-        dead.state.status = Status::Dead;
-        assert_eq!(fault(&dead), Fault::Host);
+        for mut dead in [created(0, ""), ended(0, false), ended(127, false)] {
+            dead.state.status = Status::Dead;
+            assert_eq!(fault(&dead), Fault::Host);
+        }
     }
 
     #[test]
