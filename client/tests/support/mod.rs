@@ -14,7 +14,7 @@ use longshore_client::logs::Logs;
 use longshore_client::runtime::docker::{Config, Docker};
 use longshore_client::runtime::{Events, Membership, Runtime, Survey};
 use protocol::order::{OutputMark, StopCause};
-use protocol::report::{ChunkData, OutputLengths, ReleaseCause};
+use protocol::report::{ChunkData, OutputLengths, ReleaseCause, Stream};
 use protocol::{ClusterId, ContainerSpec, Fence, JobId, Nonce, Revision, Token, WorkerId};
 use tokio::sync::mpsc;
 use worker::input::{Exit, RuntimeEvent};
@@ -161,8 +161,16 @@ impl Desk {
 
     /// Takes all output until it is done: of each attempt what the server would have, and whether some was read again.
     pub async fn output(&mut self, token: Token) -> (Vec<u8>, Vec<u8>, bool) {
+        let (outputs, replayed, gaps) = self.output_and_gaps(token).await;
+        assert_eq!(gaps, [], "as (stream, offset, bytes)");
+        let [stdout, stderr] = outputs;
+        (stdout, stderr, replayed)
+    }
+
+    /// As [`Desk::output`]; each gap is a stream, an offset and a number of bytes, in whose place there are underscores.
+    pub async fn output_and_gaps(&mut self, token: Token) -> ([Vec<u8>; 2], bool, Vec<(Stream, u64, u64)>) {
         let mut got: HashMap<Token, [Vec<u8>; 2]> = HashMap::new();
-        let mut replayed = false;
+        let (mut replayed, mut gaps) = (false, Vec::new());
         let all = async {
             loop {
                 tokio::select! {
@@ -177,7 +185,10 @@ impl Desk {
                                 replayed = true;
                                 stream.extend(bytes);
                             }
-                            ChunkData::Gap(bytes) => panic!("{bytes} bytes are lost at {}", chunk.offset),
+                            ChunkData::Gap(bytes) => {
+                                gaps.push((chunk.stream, chunk.offset, bytes));
+                                stream.resize(stream.len() + usize::try_from(bytes).expect("a size"), b'_');
+                            }
                         }
                         self.logs.acknowledge(&[mark]);
                     }
@@ -185,8 +196,7 @@ impl Desk {
             }
         };
         tokio::time::timeout(SOON, all).await.expect("the output ends");
-        let [stdout, stderr] = got.remove(&token).unwrap_or_default();
-        (stdout, stderr, replayed)
+        (got.remove(&token).unwrap_or_default(), replayed, gaps)
     }
 
     /// Waits until something is true of the world outside.

@@ -46,6 +46,8 @@ pub(super) struct Attempt {
     /// Whether its removal by force is under way.
     pub(super) being_removed: AtomicBool,
     pub(super) word: Word,
+    /// How much is known to be missing at the end of its output.
+    missing: Mutex<OutputLengths>,
     started: OnceLock<String>,
     oom: AtomicBool,
 }
@@ -73,6 +75,7 @@ impl Attempt {
             being_asked: AtomicBool::new(false),
             being_removed: AtomicBool::new(false),
             word: Word::default(),
+            missing: Mutex::default(),
             started: OnceLock::new(),
             oom: AtomicBool::new(false),
         }
@@ -305,11 +308,23 @@ impl Attempt {
     /// Puts the end on disk before anybody hears of it.
     async fn keep_ending(&self, exit: &Exit, at: Uptime) -> OutputLengths {
         let now = clock::now();
-        let output = if self.started.get().is_some() { self.dir.lengths() } else { OutputLengths::default() };
+        let output =
+            if self.started.get().is_some() { self.output_lengths() } else { OutputLengths::default() };
         let ending = Ending { exit: exit.clone(), output, at: now.utc - now.up.since(at) };
         let dir = self.dir.clone();
         super::blocking(move || dir.record_ending(&ending)).await;
         output
+    }
+
+    /// How much it wrote: what is in the files, and what is known to be missing there, which is told as a gap.
+    fn output_lengths(&self) -> OutputLengths {
+        let (there, missing) = (self.dir.lengths(), *self.missing());
+        let sum = |of: fn(OutputLengths) -> u64| of(there).saturating_add(of(missing));
+        OutputLengths { stdout: sum(|it| it.stdout), stderr: sum(|it| it.stderr) }
+    }
+
+    pub(super) fn missing(&self) -> std::sync::MutexGuard<'_, OutputLengths> {
+        self.missing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(super) fn watcher(&self) -> std::sync::MutexGuard<'_, Option<Pid>> {

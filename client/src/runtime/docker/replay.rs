@@ -2,7 +2,7 @@
 //!
 //! Needed where the CLI died and the container did not: a worker within a container, a daemon that was restarted under live-restore. The
 //! log holds the same bytes for text; binary comes back changed, so what is read again is labelled as such. `docker logs -f` loses the
-//! tail on old engines: after the end everything is read once more.
+//! tail on old engines: after the end everything is read once more. What cannot be read, or not be kept, is missing at the end, and told.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -30,19 +30,44 @@ pub(super) async fn follow(shared: &Shared, attempt: &Attempt) {
             let _ = waiter.wait().await;
             copied
         }
-        _ = waiter.wait() => tokio::time::timeout(LAST_BYTES, copying).await.unwrap_or(Ok(())),
+        _ = waiter.wait() => match tokio::time::timeout(LAST_BYTES, copying).await {
+            Ok(copied) => copied,
+            // All of it is read once more.
+            Err(_) => return,
+        },
     };
-    report(attempt, copied);
+    if let Err(error) = copied {
+        tracing::warn!(attempt = %attempt.token(), %error, "output is not followed any longer");
+    }
 }
 
-/// Writes down what is missing of the output of a container that has ended.
+/// Writes down what is missing of the output of a container that has ended. An engine that goes away over it is waited for.
 pub(super) async fn complete(shared: &Shared, attempt: &Attempt) {
-    let Ok(mut reader) = shared.cli.spawn(["logs", "--", &attempt.name]) else { return };
-    // Where nothing is known to be missing, a log that differs is one that was changed by its encoding.
-    let unequal =
-        if attempt.dir.replayed().is_ok_and(|it| it.is_some()) { Unequal::Count } else { Unequal::Trust };
-    let copied = tokio::time::timeout(COMPLETE_LIMIT, copy(shared, attempt, &mut reader, unequal)).await;
-    report(attempt, copied.unwrap_or(Ok(())));
+    for _ in 0..TRIES {
+        // Where nothing is known to be missing, a log that differs is one that was changed by its encoding.
+        let unequal =
+            if attempt.dir.replayed().is_ok_and(|it| it.is_some()) { Unequal::Count } else { Unequal::Trust };
+        let reading = async {
+            let mut reader = shared.cli.spawn(["logs", "--", &attempt.name]).map_err(io::Error::other)?;
+            copy(shared, attempt, &mut reader, unequal).await?;
+            // A daemon that leaves may end a log in good order before its end.
+            shared.ping().await.map_err(io::Error::other)
+        };
+        let read = tokio::time::timeout(COMPLETE_LIMIT, reading).await;
+        match read.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())) {
+            Ok(()) => return,
+            Err(error) => {
+                tracing::warn!(attempt = %attempt.token(), %error, "output cannot be read again from the engine's log")
+            }
+        }
+        tokio::time::sleep(TRY_AGAIN).await;
+        // Its answer is noted, and waited for.
+        let _ = shared.ping().await;
+        shared.health.wait_until_up().await;
+    }
+    let mut missing = attempt.missing();
+    missing.stdout = missing.stdout.max(UNKNOWN_BYTES);
+    missing.stderr = missing.stderr.max(UNKNOWN_BYTES);
 }
 
 /// The end of an attempt's standard error, as text.
@@ -60,58 +85,129 @@ enum Unequal {
     Trust,
 }
 
-fn report(attempt: &Attempt, copied: io::Result<()>) {
-    if let Err(error) = copied {
-        tracing::warn!(attempt = %attempt.token(), %error, "output cannot be read again from the engine's log");
-    }
+/// What became of one stream of the log.
+struct Copied {
+    /// Bytes that could not be kept.
+    lost: u64,
+    /// What may be the program's last words or the CLI's own: its exit code tells.
+    held: Vec<u8>,
 }
 
+/// Copies both streams to their end.
+///
+/// # Errors
+/// The CLI says that this was not all, or the files cannot be read.
 async fn copy(shared: &Shared, attempt: &Attempt, logs: &mut Child, unequal: Unequal) -> io::Result<()> {
     let (Some(stdout), Some(stderr)) = (logs.stdout.take(), logs.stderr.take()) else { return Ok(()) };
     let stdout = append(shared, attempt, Stream::Stdout, stdout, unequal);
     let stderr = append(shared, attempt, Stream::Stderr, stderr, unequal);
-    tokio::try_join!(stdout, stderr).map(drop)
+    let (stdout, mut stderr) = tokio::try_join!(stdout, stderr)?;
+    let status = logs.wait().await?;
+    if status.success() && !stderr.held.is_empty() {
+        let mut sink = Sink::new(shared, attempt, Stream::Stderr)?;
+        sink.lost = stderr.lost;
+        sink.take(&stderr.held);
+        stderr.lost = sink.lost;
+    }
+    *attempt.missing() = OutputLengths { stdout: stdout.lost, stderr: stderr.lost };
+    if !status.success() {
+        let words = String::from_utf8_lossy(&stderr.held);
+        return Err(io::Error::other(format!("`docker logs` ended with {status}: {}", words.trim())));
+    }
+    Ok(())
 }
 
-/// Appends what comes after the bytes that the file holds already.
+/// Appends what comes after the bytes that the file holds already. The log is always read to its end, so that how it ends is known.
 async fn append(
     shared: &Shared,
     attempt: &Attempt,
     stream: Stream,
     mut log: impl AsyncRead + Unpin,
     unequal: Unequal,
-) -> io::Result<()> {
+) -> io::Result<Copied> {
     let dir = &attempt.dir;
     let other = |error: Error| io::Error::other(describe(&error));
-    let (known, mut file) = (dir.reader(stream).map_err(other)?, dir.output(stream).map_err(other)?);
+    let known = dir.reader(stream).map_err(other)?;
     let length = of(dir.lengths(), stream);
     let first_time = dir.replayed().map_err(other)?.map_or(length, |from| of(from, stream));
     // The CLI's own last words about a daemon that died are in the file and not in the log.
     let foreign = if stream == Stream::Stderr { last_words(&known, first_time) } else { 0 };
     let skip = length - foreign;
     let freed = of(dir.progress().map_err(other)?.acknowledged, stream);
-    let (mut at, mut marked) = (0, false);
+    let mut sink = Sink::new(shared, attempt, stream)?;
+    let (mut at, mut believes_file, mut held) = (0, false, Vec::new());
     let mut buffer = vec![0; BUFFER_BYTES];
     loop {
         let read = log.read(&mut buffer).await?;
         if read == 0 {
-            return Ok(());
+            return Ok(Copied { lost: sink.lost, held });
         }
         let skipped = usize::try_from(skip.saturating_sub(at)).unwrap_or(usize::MAX).min(read);
         let comparable = at >= freed && at + skipped as u64 <= first_time - foreign;
         if unequal == Unequal::Trust && comparable && !holds(&known, at, &buffer[..skipped])? {
-            return Ok(());
+            believes_file = true;
         }
         at += read as u64;
-        if skipped < read {
-            if !marked {
-                let from = dir.record_replayed(dir.lengths()).map_err(other)?;
-                shared.logs.replaying(attempt.token(), from);
-                marked = true;
-            }
-            file.write_all(&buffer[skipped..read])?;
+        if skipped < read && !believes_file {
+            held.extend_from_slice(&buffer[skipped..read]);
+            let certain = if stream == Stream::Stderr { before_complaint(&held) } else { held.len() };
+            sink.take(&held[..certain]);
+            held.drain(..certain);
         }
     }
+}
+
+/// Where what was read again is written to.
+struct Sink<'a> {
+    shared: &'a Shared,
+    attempt: &'a Attempt,
+    file: File,
+    is_marked: bool,
+    /// Bytes that could not be written. After the first of them nothing is, so that they are at the end.
+    lost: u64,
+}
+
+impl<'a> Sink<'a> {
+    fn new(shared: &'a Shared, attempt: &'a Attempt, stream: Stream) -> io::Result<Self> {
+        let file = attempt.dir.output(stream).map_err(|error| io::Error::other(describe(&error)))?;
+        Ok(Self { shared, attempt, file, is_marked: false, lost: 0 })
+    }
+
+    fn take(&mut self, mut bytes: &[u8]) {
+        while !bytes.is_empty() && self.lost == 0 {
+            match self.mark().and_then(|()| self.file.write(bytes)) {
+                Ok(written) if written > 0 => bytes = &bytes[written..],
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Ok(_) => break,
+                Err(error) => {
+                    tracing::error!(attempt = %self.attempt.token(), %error, "output cannot be kept; the rest of it will be missing");
+                    break;
+                }
+            }
+        }
+        self.lost += bytes.len() as u64;
+    }
+
+    /// From here on the files hold what was read again: on disk before they do.
+    fn mark(&mut self) -> io::Result<()> {
+        if !self.is_marked {
+            let dir = &self.attempt.dir;
+            let from =
+                dir.record_replayed(dir.lengths()).map_err(|error| io::Error::other(describe(&error)))?;
+            self.shared.logs.replaying(self.attempt.token(), from);
+            self.is_marked = true;
+        }
+        Ok(())
+    }
+}
+
+/// Where the last line of this begins to sound like the CLI's own complaint; its length if it does not.
+fn before_complaint(bytes: &[u8]) -> usize {
+    let text = bytes.strip_suffix(b"\n").unwrap_or(bytes);
+    let line = text.iter().rposition(|it| *it == b'\n').map_or(0, |at| at + 1);
+    let line_bytes = &text[line..];
+    let finds = |phrase: &&str| line_bytes.windows(phrase.len()).position(|it| it == phrase.as_bytes());
+    COMPLAINTS.iter().filter_map(finds).min().map_or(bytes.len(), |at| line + at)
 }
 
 fn holds(file: &File, at: u64, bytes: &[u8]) -> io::Result<bool> {
@@ -149,7 +245,45 @@ fn of(lengths: OutputLengths, stream: Stream) -> u64 {
 /// How long the last bytes may take to arrive after the container has ended.
 const LAST_BYTES: Duration = Duration::from_secs(2);
 
+/// How the CLI begins to say that it could not read all of a log.
+const COMPLAINTS: [&str; 6] = [
+    "unexpected EOF",
+    "error from daemon in stream",
+    "Error response from daemon",
+    "Error: No such container",
+    "error during connect",
+    "Cannot connect to the Docker daemon",
+];
+
+/// How often a log is read that does not come to its end; each time goes on where the one before it ended.
+const TRIES: u32 = 3;
+
+/// Before it is read again.
+const TRY_AGAIN: Duration = Duration::from_secs(1);
+
+/// What is missing of a log that cannot be read, as far as anybody knows: nobody knows how much.
+const UNKNOWN_BYTES: u64 = 1;
+
 /// A log of 128 MiB is read in a few seconds; what takes longer hangs.
 const COMPLETE_LIMIT: Duration = Duration::from_secs(60);
 
 const BUFFER_BYTES: usize = 64 * 1024;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_sounds_like_the_cli_is_held_back_and_nothing_before_it() {
+        for (bytes, before) in [
+            ("one\ntwo\n", "one\ntwo\n"),
+            ("one\nunexpected EOF\n", "one\n"),
+            ("no line endunexpected EOF\n", "no line end"),
+            ("one\nunexpected EOF\nof the program\n", "one\nunexpected EOF\nof the program\n"),
+            ("error from daemon in stream: Error grabbing logs: unexpected EOF\n", ""),
+            ("", ""),
+        ] {
+            assert_eq!(&bytes[..before_complaint(bytes.as_bytes())], before, "{bytes:?}");
+        }
+    }
+}
