@@ -72,6 +72,15 @@ pub struct Progress {
     pub hollow: Option<(OutputLengths, OutputLengths)>,
 }
 
+/// From where on the files hold what was read again from the engine's log.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Replayed {
+    /// Here it begins.
+    pub from: OutputLengths,
+    /// The first bytes of it are none: in their place something is missing that the log had no longer, and it is told as a gap.
+    pub missing: OutputLengths,
+}
+
 /// A process, told apart from later ones with the same number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Pid {
@@ -212,20 +221,20 @@ impl AttemptDir {
     ///
     /// # Errors
     /// The disk is full.
-    pub fn record_replayed(&self, from: OutputLengths) -> Result<OutputLengths, Error> {
+    pub fn record_replayed(&self, replayed: Replayed) -> Result<Replayed, Error> {
         if let Some(first) = self.replayed()? {
             return Ok(first);
         }
-        self.replace(REPLAYED, &record::Lengths::from(from))?;
-        Ok(from)
+        self.replace(REPLAYED, &record::Again::from(replayed))?;
+        Ok(replayed)
     }
 
     /// From where on the files hold what was read again.
     ///
     /// # Errors
     /// The file cannot be read.
-    pub fn replayed(&self) -> Result<Option<OutputLengths>, Error> {
-        Ok(self.read_if_any::<record::Lengths>(REPLAYED)?.map(OutputLengths::from))
+    pub fn replayed(&self) -> Result<Option<Replayed>, Error> {
+        Ok(self.read_if_any::<record::Again>(REPLAYED)?.map(Replayed::from))
     }
 
     /// Keeps which process writes the output files.

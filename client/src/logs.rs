@@ -21,7 +21,7 @@ use protocol::report::{Chunk, OutputLengths, Stream};
 use tokio::sync::{Notify, mpsc};
 use tokio::time::{Duration, Instant};
 
-use crate::attempt_dir::{self, AttemptDir};
+use crate::attempt_dir::{self, AttemptDir, Replayed};
 
 use files::Files;
 use queue::{Queue, Turn};
@@ -89,8 +89,8 @@ impl Logs {
     }
 
     /// From here on the files of an attempt will hold what is read again from the engine's log.
-    pub fn replaying(&self, token: Token, from: OutputLengths) {
-        self.queue().replaying(token, from);
+    pub fn replaying(&self, token: Token, replayed: Replayed) {
+        self.queue().replaying(token, replayed);
     }
 
     /// Tells that nothing more will be written, and how much was: what cannot be found of it will be marked as a gap.

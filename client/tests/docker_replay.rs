@@ -12,13 +12,17 @@ use protocol::report::{OutputLengths, Stream};
 use support::{Desk, Outcome, show_ended, spec, stand_in};
 use worker::input::Exit;
 
-/// A stand-in whose command does not see the container end, and whose log is this.
 fn config(dir: &Path, logs: &str) -> Config {
+    config_with(dir, RUN, logs)
+}
+
+/// A stand-in whose command does not see the container end, and whose log is this.
+fn config_with(dir: &Path, run: &str, logs: &str) -> Config {
     let script = format!(
         "cd {0}
         case $1 in
             image) exit 0;;
-            run) {RUN};;
+            run) {run};;
             version) echo 1;;
             inspect) shift 6; exec cat $1;;
             logs) {logs};;
@@ -72,6 +76,40 @@ async fn a_log_that_cannot_be_had_leaves_a_gap() {
     assert_eq!(gaps, [(Stream::Stdout, 4, 1), (Stream::Stderr, 0, 1)]);
     assert_eq!(output(&outcome), OutputLengths { stdout: 5, stderr: 1 });
     assert!(std::fs::read_to_string(dir.path().join("calls")).expect("it was read").lines().count() > 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_log_whose_beginning_the_engine_has_dropped_goes_on_where_the_file_ends() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let config = config_with(dir.path(), "seq 2000; exit 5", "seq 1000 3000");
+    let mut desk = Desk::without_image(config);
+    let (token, outcome) = run(&mut desk, dir.path()).await;
+    let (stdout, _, replayed) = desk.output(token).await;
+    assert_eq!(stdout, seq(1, 3000));
+    assert!(replayed);
+    assert_eq!(output(&outcome).stdout, stdout.len() as u64);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_the_engine_has_dropped_of_a_log_before_anybody_read_it_is_a_gap() {
+    let dir = tempfile::tempdir().expect("a directory");
+    // Where it goes on is found, the reading of it breaks off, and the next one goes on behind that.
+    let logs = "echo read >> reads; reads=$(wc -l < reads)
+                [ $reads -gt 2 ] || { seq 5001 5500; [ $reads = 1 ]; exit; }
+                seq 5001 6000; echo err >&2";
+    let mut desk = Desk::without_image(config_with(dir.path(), "seq 2000; exit 5", logs));
+    let (token, outcome) = run(&mut desk, dir.path()).await;
+    let ([stdout, stderr], replayed, gaps) = desk.output_and_gaps(token).await;
+    let known = seq(1, 2000);
+    assert_eq!(gaps, [(Stream::Stdout, known.len() as u64, 1)]);
+    assert_eq!(stdout, [known, b"_".to_vec(), seq(5001, 6000)].concat());
+    assert_eq!(stderr, b"err\n");
+    assert!(replayed);
+    assert_eq!(output(&outcome), OutputLengths { stdout: stdout.len() as u64, stderr: 4 });
+}
+
+fn seq(from: u32, to: u32) -> Vec<u8> {
+    (from..=to).flat_map(|it| format!("{it}\n").into_bytes()).collect()
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use worker::input::{Exit, Fault};
 use worker::step::Launch;
 
-use super::{Ending, Progress, Stopping};
+use super::{Ending, Progress, Replayed, Stopping};
 
 /// `attempt.json`.
 #[derive(Serialize, Deserialize)]
@@ -103,7 +103,16 @@ pub(super) struct Sent {
     hollow: Option<(Lengths, Lengths)>,
 }
 
-/// `replayed`, and part of others.
+/// `replayed`.
+#[derive(Serialize, Deserialize)]
+pub(super) struct Again {
+    #[serde(flatten)]
+    from: Lengths,
+    #[serde(default)]
+    missing: Lengths,
+}
+
+/// Part of others.
 #[derive(Clone, Copy, Default, Serialize, Deserialize)]
 pub(super) struct Lengths {
     stdout: u64,
@@ -306,6 +315,18 @@ impl From<OutputLengths> for Lengths {
 impl From<Lengths> for OutputLengths {
     fn from(lengths: Lengths) -> Self {
         Self { stdout: lengths.stdout, stderr: lengths.stderr }
+    }
+}
+
+impl From<Replayed> for Again {
+    fn from(replayed: Replayed) -> Self {
+        Self { from: replayed.from.into(), missing: replayed.missing.into() }
+    }
+}
+
+impl From<Again> for Replayed {
+    fn from(again: Again) -> Self {
+        Self { from: again.from.into(), missing: again.missing.into() }
     }
 }
 

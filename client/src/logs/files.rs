@@ -17,7 +17,7 @@ use protocol::report::{ChunkData, OutputLengths, Stream};
 use rustix::fs::FallocateFlags;
 
 use super::stream::StreamState;
-use crate::attempt_dir::{AttemptDir, Error, Progress};
+use crate::attempt_dir::{AttemptDir, Error, Progress, Replayed};
 
 /// The output files of one attempt, open.
 #[derive(Debug)]
@@ -44,7 +44,9 @@ pub(super) struct Limits {
     /// Where the heads end, once it is known that not everything will be kept live.
     heads: Option<[u64; 2]>,
     /// From where on the files hold what was read again from the engine's log.
-    pub(super) replayed: [u64; 2],
+    replayed: [u64; 2],
+    /// Up to where they hold nothing instead, because the log had it no longer.
+    missing: [u64; 2],
     /// The files are freed up to here.
     freed: [u64; 2],
     /// Their middles are freed from the end of the heads up to here.
@@ -111,16 +113,27 @@ impl Files {
 }
 
 impl Limits {
-    pub(super) fn new(bytes_max: u64, progress: Progress, replayed: Option<OutputLengths>) -> Self {
-        let pair = |it: OutputLengths| [it.stdout, it.stderr];
+    pub(super) fn new(bytes_max: u64, progress: Progress, replayed: Option<Replayed>) -> Self {
         let acknowledged = pair(progress.acknowledged);
-        Self {
+        let mut limits = Self {
             bytes_max: if bytes_max == 0 { BYTES_MAX } else { bytes_max },
             heads: progress.hollow.map(|(from, _)| pair(from)),
-            replayed: replayed.map_or([u64::MAX; 2], pair),
+            replayed: [u64::MAX; 2],
+            missing: [0; 2],
             freed: acknowledged.map(|it| it - it % BLOCK_BYTES),
             hollow: progress.hollow.map_or([0; 2], |(_, to)| pair(to)),
+        };
+        if let Some(replayed) = replayed {
+            limits.replaying(replayed);
         }
+        limits
+    }
+
+    /// From here on the files hold what was read again.
+    pub(super) fn replaying(&mut self, replayed: Replayed) {
+        let (from, missing) = (pair(replayed.from), pair(replayed.missing));
+        self.replayed = from;
+        self.missing = [0, 1].map(|stream| from[stream].saturating_add(missing[stream]));
     }
 
     /// What of a stream may be sent now.
@@ -145,6 +158,9 @@ impl Limits {
         };
         // What was written and what was read again are told apart, so a chunk never holds both.
         let until = if state.sent < self.replayed[index] { until.min(self.replayed[index]) } else { until };
+        if state.sent >= self.replayed[index] && state.sent < self.missing[index].min(until) {
+            return Some(Part::Gap(self.missing[index].min(until) - state.sent));
+        }
         let bytes = usize::try_from(until.saturating_sub(state.sent)).unwrap_or(usize::MAX);
         (bytes > 0).then(|| Part::Bytes(bytes.min(room)))
     }
@@ -218,6 +234,10 @@ impl Limits {
                 .map(|heads| (pair(heads), pair(self.hollow))),
         }
     }
+}
+
+fn pair(lengths: OutputLengths) -> [u64; 2] {
+    [lengths.stdout, lengths.stderr]
 }
 
 /// How much is kept of the output of an attempt whose definition does not say.

@@ -14,7 +14,7 @@ use tokio::time::Instant;
 
 use super::files::{Files, Freeing, Limits, Part};
 use super::stream::StreamState;
-use crate::attempt_dir::Progress;
+use crate::attempt_dir::{Progress, Replayed};
 
 use super::window::Window;
 use super::{MEMORY_BYTES_MAX, PATIENCE};
@@ -106,9 +106,9 @@ impl Queue {
         self.line_up(token);
     }
 
-    pub(super) fn replaying(&mut self, token: Token, from: OutputLengths) {
+    pub(super) fn replaying(&mut self, token: Token, replayed: Replayed) {
         if let Some((_, limits)) = self.attempts.get_mut(&token).and_then(|it| it.files.as_mut()) {
-            limits.replayed = [from.stdout, from.stderr];
+            limits.replaying(replayed);
         }
     }
 

@@ -313,7 +313,8 @@ mod in_files {
     async fn what_was_read_again_is_labelled_from_its_first_byte() {
         let mut desk = desk();
         desk.write(Stream::Stdout, b"livereplayed");
-        desk.dir.record_replayed(OutputLengths { stdout: 4, stderr: 0 }).expect("kept");
+        let from = OutputLengths { stdout: 4, stderr: 0 };
+        desk.dir.record_replayed(Replayed { from, ..Replayed::default() }).expect("kept");
         desk.logs.follow(token(1), &desk.dir, 0).expect("followed");
         let frames = [desk.logs.next().await, desk.logs.next().await].concat();
         assert_eq!(frames[0].data, ChunkData::Bytes(b"live".to_vec()));
@@ -321,6 +322,33 @@ mod in_files {
         desk.logs.finish(token(1), stdout(12));
         desk.logs.acknowledge(&[mark(token(1), 12)]);
         assert_eq!(desk.done.recv().await, Some(token(1)));
+    }
+
+    #[tokio::test]
+    async fn what_the_log_had_no_longer_is_a_gap_before_what_was_read_again() {
+        for is_told_later in [false, true] {
+            let desk = desk();
+            desk.write(Stream::Stdout, b"live");
+            let replayed = Replayed { from: stdout(4), missing: stdout(3) };
+            if is_told_later {
+                desk.logs.follow(token(1), &desk.dir, 0).expect("followed");
+            }
+            desk.dir.record_replayed(replayed).expect("kept");
+            desk.logs.replaying(token(1), replayed);
+            desk.write(Stream::Stdout, b"\0\0\0replayed");
+            desk.logs.follow(token(1), &desk.dir, 0).expect("followed");
+            desk.logs.finish(token(1), stdout(15));
+            let mut told = Vec::new();
+            while told.len() < 3 {
+                told.extend(desk.logs.next().await.into_iter().map(|chunk| chunk.data));
+            }
+            let expected = [
+                ChunkData::Bytes(b"live".to_vec()),
+                ChunkData::Gap(3),
+                ChunkData::Replayed(b"replayed".to_vec()),
+            ];
+            assert_eq!(told, expected);
+        }
     }
 
     /// This many cases, or as many as `PROPTEST_CASES` says.

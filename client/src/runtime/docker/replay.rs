@@ -2,7 +2,10 @@
 //!
 //! Needed where the CLI died and the container did not: a worker within a container, a daemon that was restarted under live-restore. The
 //! log holds the same bytes for text; binary comes back changed, so what is read again is labelled as such. `docker logs -f` loses the
-//! tail on old engines: after the end everything is read once more. What cannot be read, or not be kept, is missing at the end, and told.
+//! tail on old engines: after the end everything is read once more. What cannot be read, or not be kept, is missing at the end, and told;
+//! what the log has no longer (`place`) is a gap before what it has.
+
+mod place;
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -11,18 +14,18 @@ use std::time::Duration;
 
 use protocol::report::{OutputLengths, Stream};
 use tokio::io::{AsyncRead, AsyncReadExt};
-use tokio::process::Child;
+use tokio::process::{Child, ChildStderr, ChildStdout};
 
+use self::place::{Known, Place};
 use super::Shared;
 use super::attempt::Attempt;
-use crate::attempt_dir::{AttemptDir, Error, describe};
+use crate::attempt_dir::{AttemptDir, Error, Replayed, describe};
 
 /// Goes on writing down what a running container writes, until it has ended or the engine is gone.
 pub(super) async fn follow(shared: &Shared, attempt: &Attempt) {
-    let follower = shared.cli.spawn(["logs", "-f", "--", &attempt.name]);
-    let waiter = shared.cli.spawn(["wait", "--", &attempt.name]);
-    let (Ok(mut follower), Ok(mut waiter)) = (follower, waiter) else { return };
-    let copying = copy(shared, attempt, &mut follower, Unequal::Count);
+    let Ok(mut waiter) = shared.cli.spawn(["wait", "--", &attempt.name]) else { return };
+    let args = ["logs", "-f", "--", &attempt.name];
+    let copying = copy(shared, attempt, &args, Unequal::Count);
     tokio::pin!(copying);
     let copied = tokio::select! {
         // An old engine may end it while the container still runs.
@@ -48,8 +51,7 @@ pub(super) async fn complete(shared: &Shared, attempt: &Attempt) {
         let unequal =
             if attempt.dir.replayed().is_ok_and(|it| it.is_some()) { Unequal::Count } else { Unequal::Trust };
         let reading = async {
-            let mut reader = shared.cli.spawn(["logs", "--", &attempt.name]).map_err(io::Error::other)?;
-            copy(shared, attempt, &mut reader, unequal).await?;
+            copy(shared, attempt, &["logs", "--", &attempt.name], unequal).await?;
             // A daemon that leaves may end a log in good order before its end.
             shared.ping().await.map_err(io::Error::other)
         };
@@ -93,14 +95,60 @@ struct Copied {
     held: Vec<u8>,
 }
 
-/// Copies both streams to their end.
+/// What the file of a stream holds, and where its log goes on.
+struct Output {
+    stream: Stream,
+    file: File,
+    /// What of the file the log holds, if nothing was lost.
+    known: Known,
+    /// Up to here it was written as it came, without the CLI's own last words.
+    first_time: u64,
+    place: Place,
+}
+
+impl Output {
+    fn of(dir: &AttemptDir, stream: Stream) -> io::Result<Self> {
+        let (file, replayed) = (dir.reader(stream).map_err(other)?, dir.replayed().map_err(other)?);
+        let length = of(dir.lengths(), stream);
+        let from = replayed.map_or(length, |it| of(it.from, stream));
+        let base = replayed.map_or(0, |it| of(it.from, stream) + of(it.missing, stream));
+        let is_cut = replayed.is_some_and(|it| of(it.missing, stream) > 0);
+        // The CLI's own last words about a daemon that died are in the file and not in the log.
+        let foreign = if stream == Stream::Stderr { last_words(&file, from) } else { 0 };
+        let first_time = from - foreign;
+        let acknowledged = of(dir.progress().map_err(other)?.acknowledged, stream);
+        let kept = acknowledged - acknowledged % FREED_BYTES;
+        let known = match () {
+            () if is_cut && length > base => Known::read(&file, kept.max(base), length, length - base),
+            () if is_cut || length == from => Known::read(&file, kept, first_time, first_time),
+            () if foreign > 0 => Known::read(&file, kept.max(from), length, length - foreign),
+            () => Known::read(&file, kept, length, length),
+        };
+        Ok(Self { stream, file, known: known?, first_time, place: Place::After(0) })
+    }
+
+    /// Whether these bytes of the log are what the file holds there.
+    fn holds(&self, at: u64, bytes: &[u8]) -> io::Result<bool> {
+        if at + bytes.len() as u64 > self.first_time {
+            return Ok(true);
+        }
+        let mut known = vec![0; bytes.len()];
+        self.file.read_exact_at(&mut known, at)?;
+        Ok(known == bytes)
+    }
+}
+
+/// Copies both streams from where their files end to the end of the log.
 ///
 /// # Errors
 /// The CLI says that this was not all, or the files cannot be read.
-async fn copy(shared: &Shared, attempt: &Attempt, logs: &mut Child, unequal: Unequal) -> io::Result<()> {
-    let (Some(stdout), Some(stderr)) = (logs.stdout.take(), logs.stderr.take()) else { return Ok(()) };
-    let stdout = append(shared, attempt, Stream::Stdout, stdout, unequal);
-    let stderr = append(shared, attempt, Stream::Stderr, stderr, unequal);
+async fn copy(shared: &Shared, attempt: &Attempt, args: &[&str], unequal: Unequal) -> io::Result<()> {
+    let [stdout, stderr] = locate(shared, attempt).await?;
+    let unplaced = open_gaps(shared, attempt, [&stdout, &stderr])?;
+    let mut logs = shared.cli.spawn(args).map_err(io::Error::other)?;
+    let (out, err) = outputs(&mut logs)?;
+    let stdout = append(shared, attempt, &stdout, out, unequal);
+    let stderr = append(shared, attempt, &stderr, err, unequal);
     let (stdout, mut stderr) = tokio::try_join!(stdout, stderr)?;
     let status = logs.wait().await?;
     if status.success() && !stderr.held.is_empty() {
@@ -109,7 +157,9 @@ async fn copy(shared: &Shared, attempt: &Attempt, logs: &mut Child, unequal: Une
         sink.take(&stderr.held);
         stderr.lost = sink.lost;
     }
-    *attempt.missing() = OutputLengths { stdout: stdout.lost, stderr: stderr.lost };
+    let missing =
+        OutputLengths { stdout: stdout.lost + unplaced.stdout, stderr: stderr.lost + unplaced.stderr };
+    *attempt.missing() = missing;
     if !status.success() {
         let words = String::from_utf8_lossy(&stderr.held);
         return Err(io::Error::other(format!("`docker logs` ended with {status}: {}", words.trim())));
@@ -117,24 +167,61 @@ async fn copy(shared: &Shared, attempt: &Attempt, logs: &mut Child, unequal: Une
     Ok(())
 }
 
+/// Finds where the log goes on, by reading what there is of it until now.
+async fn locate(shared: &Shared, attempt: &Attempt) -> io::Result<[Output; 2]> {
+    let mut found = [Output::of(&attempt.dir, Stream::Stdout)?, Output::of(&attempt.dir, Stream::Stderr)?];
+    if found.iter().any(|it| it.known.bytes > 0) {
+        let mut logs = shared.cli.spawn(["logs", "--", &attempt.name]).map_err(io::Error::other)?;
+        let (stdout, stderr) = outputs(&mut logs)?;
+        let places = tokio::try_join!(found[0].known.find(stdout), found[1].known.find(stderr))?;
+        let status = logs.wait().await?;
+        if !status.success() {
+            return Err(io::Error::other(format!("`docker logs` ended with {status}")));
+        }
+        [found[0].place, found[1].place] = places.into();
+    }
+    Ok(found)
+}
+
+/// Makes room in the files for what the log has no longer. Gives back what found no room, because there is a gap already.
+fn open_gaps(shared: &Shared, attempt: &Attempt, outputs: [&Output; 2]) -> io::Result<OutputLengths> {
+    let dir = &attempt.dir;
+    let [stdout, stderr] = outputs.map(|it| if it.place == Place::Beyond { UNKNOWN_BYTES } else { 0 });
+    let missing = OutputLengths { stdout, stderr };
+    if missing == OutputLengths::default() {
+        return Ok(missing);
+    }
+    tracing::warn!(attempt = %attempt.token(), "the engine's log begins after what is known of its output");
+    let lengths = dir.lengths();
+    let kept = dir.record_replayed(Replayed { from: lengths, missing }).map_err(other)?;
+    shared.logs.replaying(attempt.token(), kept);
+    let room = |output: &Output, wanted: u64| -> io::Result<u64> {
+        let (stream, there) = (output.stream, of(lengths, output.stream));
+        let ends = of(kept.from, stream) + of(kept.missing, stream);
+        let is_free = of(kept.missing, stream) > 0 && there <= ends;
+        if is_free && there < ends {
+            output.file.set_len(ends)?;
+        }
+        Ok(if is_free { 0 } else { wanted })
+    };
+    Ok(OutputLengths { stdout: room(outputs[0], stdout)?, stderr: room(outputs[1], stderr)? })
+}
+
 /// Appends what comes after the bytes that the file holds already. The log is always read to its end, so that how it ends is known.
 async fn append(
     shared: &Shared,
     attempt: &Attempt,
-    stream: Stream,
+    output: &Output,
     mut log: impl AsyncRead + Unpin,
     unequal: Unequal,
 ) -> io::Result<Copied> {
-    let dir = &attempt.dir;
-    let other = |error: Error| io::Error::other(describe(&error));
-    let known = dir.reader(stream).map_err(other)?;
-    let length = of(dir.lengths(), stream);
-    let first_time = dir.replayed().map_err(other)?.map_or(length, |from| of(from, stream));
-    // The CLI's own last words about a daemon that died are in the file and not in the log.
-    let foreign = if stream == Stream::Stderr { last_words(&known, first_time) } else { 0 };
-    let skip = length - foreign;
-    let freed = of(dir.progress().map_err(other)?.acknowledged, stream);
-    let mut sink = Sink::new(shared, attempt, stream)?;
+    let freed = of(attempt.dir.progress().map_err(other)?.acknowledged, output.stream);
+    let (skip, is_unsure) = match output.place {
+        Place::After(bytes) => (bytes, false),
+        Place::Unsure(bytes) => (bytes, true),
+        Place::Beyond => (0, false),
+    };
+    let mut sink = Sink::new(shared, attempt, output.stream)?;
     let (mut at, mut believes_file, mut held) = (0, false, Vec::new());
     let mut buffer = vec![0; BUFFER_BYTES];
     loop {
@@ -143,14 +230,13 @@ async fn append(
             return Ok(Copied { lost: sink.lost, held });
         }
         let skipped = usize::try_from(skip.saturating_sub(at)).unwrap_or(usize::MAX).min(read);
-        let comparable = at >= freed && at + skipped as u64 <= first_time - foreign;
-        if unequal == Unequal::Trust && comparable && !holds(&known, at, &buffer[..skipped])? {
+        if is_unsure && unequal == Unequal::Trust && at >= freed && !output.holds(at, &buffer[..skipped])? {
             believes_file = true;
         }
         at += read as u64;
         if skipped < read && !believes_file {
             held.extend_from_slice(&buffer[skipped..read]);
-            let certain = if stream == Stream::Stderr { before_complaint(&held) } else { held.len() };
+            let certain = if output.stream == Stream::Stderr { before_complaint(&held) } else { held.len() };
             sink.take(&held[..certain]);
             held.drain(..certain);
         }
@@ -169,7 +255,7 @@ struct Sink<'a> {
 
 impl<'a> Sink<'a> {
     fn new(shared: &'a Shared, attempt: &'a Attempt, stream: Stream) -> io::Result<Self> {
-        let file = attempt.dir.output(stream).map_err(|error| io::Error::other(describe(&error)))?;
+        let file = attempt.dir.output(stream).map_err(other)?;
         Ok(Self { shared, attempt, file, is_marked: false, lost: 0 })
     }
 
@@ -192,9 +278,9 @@ impl<'a> Sink<'a> {
     fn mark(&mut self) -> io::Result<()> {
         if !self.is_marked {
             let dir = &self.attempt.dir;
-            let from =
-                dir.record_replayed(dir.lengths()).map_err(|error| io::Error::other(describe(&error)))?;
-            self.shared.logs.replaying(self.attempt.token(), from);
+            let replayed = Replayed { from: dir.lengths(), ..Replayed::default() };
+            let replayed = dir.record_replayed(replayed).map_err(other)?;
+            self.shared.logs.replaying(self.attempt.token(), replayed);
             self.is_marked = true;
         }
         Ok(())
@@ -208,12 +294,6 @@ fn before_complaint(bytes: &[u8]) -> usize {
     let line_bytes = &text[line..];
     let finds = |phrase: &&str| line_bytes.windows(phrase.len()).position(|it| it == phrase.as_bytes());
     COMPLAINTS.iter().filter_map(finds).min().map_or(bytes.len(), |at| line + at)
-}
-
-fn holds(file: &File, at: u64, bytes: &[u8]) -> io::Result<bool> {
-    let mut known = vec![0; bytes.len()];
-    file.read_exact_at(&mut known, at)?;
-    Ok(known == bytes)
 }
 
 /// How long the line is that the CLI leaves before `end` when the daemon dies under it.
@@ -233,6 +313,15 @@ fn text_before(file: &File, end: u64, bytes: u64) -> io::Result<String> {
     let mut tail = vec![0; usize::try_from(end - from).unwrap_or(0)];
     file.read_exact_at(&mut tail, from)?;
     Ok(String::from_utf8_lossy(&tail).into_owned())
+}
+
+/// Both outputs of a CLI, which it has as long as nobody has taken them.
+fn outputs(logs: &mut Child) -> io::Result<(ChildStdout, ChildStderr)> {
+    logs.stdout.take().zip(logs.stderr.take()).ok_or_else(|| io::ErrorKind::BrokenPipe.into())
+}
+
+fn other(error: Error) -> io::Error {
+    io::Error::other(describe(&error))
 }
 
 fn of(lengths: OutputLengths, stream: Stream) -> u64 {
@@ -260,6 +349,9 @@ const TRIES: u32 = 3;
 
 /// Before it is read again.
 const TRY_AGAIN: Duration = Duration::from_secs(1);
+
+/// What is acknowledged is freed in multiples of this.
+const FREED_BYTES: u64 = 64 * 1024;
 
 /// What is missing of a log that cannot be read, as far as anybody knows: nobody knows how much.
 const UNKNOWN_BYTES: u64 = 1;
