@@ -25,7 +25,7 @@ async fn each_end_of_an_attempt_is_told_in_words() {
     assert_eq!(ends(&job), [timed_out], "{job}");
 
     let job = ended(&api, "nowhere", "failed").await;
-    assert_eq!(ends(&job), ["pull failed: manifest unknown"], "{job}");
+    assert_eq!(ends(&job), ["pull failed: no matching manifest for linux/amd64"], "{job}");
 
     // Whoever refuses says what is in the way, and the job goes on waiting.
     let job = make(&api, "mounts").await;
@@ -84,14 +84,14 @@ fn ends(job: &Value) -> Vec<String> {
     ends.collect()
 }
 
-/// It is there, has no image, and its registry knows none.
+/// It is there, has no image, and its registry has none for this machine.
 const ENGINE: &str = r#"
 case "$1" in
   version) echo 28.0.0 ;;
   info) echo engine ;;
   ps) ;;
   events) sleep 30 ;;
-  pull) echo "Error response from daemon: manifest unknown" >&2; exit 1 ;;
+  pull) echo "Error response from daemon: no matching manifest for linux/amd64" >&2; exit 1 ;;
   *) echo "Error: no such thing" >&2; exit 1 ;;
 esac
 "#;
