@@ -200,6 +200,26 @@ fn a_number_of_retries_stands_for_a_policy() {
 }
 
 #[test]
+fn retry_is_merged_key_by_key_and_a_number_is_its_max() {
+    let retry = |defaults: &str, own: &str| {
+        only(&format!("defaults: {{image: busybox, retry: {defaults}}}\njobs: {{a: {{{own}}}}}")).retry
+    };
+    let first = |policy: &RetryPolicy| policy.backoff.initial.as_secs();
+
+    let merged = retry("2", "retry: {backoff: {initial: 5s}}");
+    assert_eq!((merged.max, first(&merged)), (2, 5));
+
+    let whole = "{max: 2, when: [failed], exit_codes: 3, on: other, backoff: {initial: 5s, factor: 3}}";
+    let merged = retry(whole, "retry: 5");
+    assert_eq!(merged, RetryPolicy { max: 5, ..retry(whole, "") });
+    assert_eq!((merged.when, merged.exit_codes, merged.on), (vec![Outcome::Failed], vec![3], RetryOn::Other));
+
+    assert_eq!(retry("2", "retry: {max: 7}").max, 7);
+    assert_eq!(retry("2", "retry: 0").max, 0);
+    assert_eq!(retry("2", "").max, 2);
+}
+
+#[test]
 fn defaults_are_laid_under_every_job() {
     let text = "defaults:
   image: busybox

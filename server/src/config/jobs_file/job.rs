@@ -78,13 +78,7 @@ fn timeout(scope: Scope<'_>, reader: &mut Reader<'_>) -> Option<Duration> {
 
 fn retry_policy(scope: Scope<'_>, reader: &mut Reader<'_>) -> RetryPolicy {
     let mut policy = RetryPolicy::default();
-    if let Some(node) = scope.find("retry")
-        && matches!(node.value, Value::Scalar(_))
-    {
-        policy.max = reader.integer(node, keys::RETRIES).and_then(|max| u32::try_from(max).ok()).unwrap_or(0);
-        return policy;
-    }
-    let part = scope.part("retry", keys::RETRY, reader);
+    let part = scope.part_or_first("retry", keys::RETRY, reader);
     if let Some(max) = part.find("max").and_then(|node| reader.integer(node, keys::RETRIES)) {
         policy.max = u32::try_from(max).unwrap_or(0);
     }

@@ -8,13 +8,21 @@ use super::tree::{Map, Node, Value};
 /// The keys of a job, or of a part of one, with the defaults behind them.
 #[derive(Clone, Copy)]
 pub(super) struct Scope<'a> {
-    own: Option<&'a Map>,
-    defaults: Option<&'a Map>,
+    own: Option<Layer<'a>>,
+    defaults: Option<Layer<'a>>,
+}
+
+/// What one level says of a part.
+#[derive(Clone, Copy)]
+enum Layer<'a> {
+    Map(&'a Map),
+    /// A bare value, and the key that it stands for.
+    Short(&'static str, &'a Node),
 }
 
 impl<'a> Scope<'a> {
     pub(super) fn new(own: &'a Map, defaults: Option<&'a Map>) -> Self {
-        Self { own: Some(own), defaults }
+        Self { own: Some(Layer::Map(own)), defaults: defaults.map(Layer::Map) }
     }
 
     /// The value for a key: the job's own, else that of the defaults.
@@ -29,42 +37,64 @@ impl<'a> Scope<'a> {
 
     /// The part behind a key, merged key by key. A value of another kind is noted as a fault.
     pub(super) fn part(&self, name: &str, keys: &[Key], reader: &mut Reader<'_>) -> Self {
+        self.layers(name, |node| match &node.value {
+            Value::Map(map) => Some(checked_map(map, keys, reader)),
+            _ => {
+                reader.wrong_type(node, "a map");
+                None
+            }
+        })
+    }
+
+    /// As [`Self::part`], where a bare value stands for the first of the keys.
+    pub(super) fn part_or_first(&self, name: &str, keys: &[Key], reader: &mut Reader<'_>) -> Self {
+        self.layers(name, |node| match &node.value {
+            Value::Map(map) => Some(checked_map(map, keys, reader)),
+            Value::Scalar(_) => keys.first().map(|first| Layer::Short(first.name, node)),
+            Value::List(_) => {
+                reader.wrong_type(node, "a map or a whole number");
+                None
+            }
+        })
+    }
+
+    fn layers(&self, name: &str, mut read: impl FnMut(&'a Node) -> Option<Layer<'a>>) -> Self {
         Self {
-            own: self.own_value(name).and_then(|node| part_of(node, keys, reader)),
-            defaults: self.default_value(name).and_then(|node| part_of(node, keys, reader)),
+            own: self.own_value(name).and_then(&mut read),
+            defaults: self.default_value(name).and_then(&mut read),
         }
     }
 
     /// Whether there is a key that is probably meant to be this one: its absence need not be told, too.
     pub(super) fn has_misspelt(&self, name: &str) -> bool {
-        self.own
-            .is_some_and(|map| map.pairs.iter().any(|pair| strsim::damerau_levenshtein(&pair.key, name) <= 2))
+        let Some(Layer::Map(own)) = self.own else { return false };
+        own.pairs.iter().any(|pair| strsim::damerau_levenshtein(&pair.key, name) <= 2)
     }
 
-    fn own_value(&self, name: &str) -> Option<&'a Node> {
-        self.own.and_then(|map| find_in(map, name))
+    /// The job's own value for a key, whatever the defaults say.
+    pub(super) fn own_value(&self, name: &str) -> Option<&'a Node> {
+        self.own.and_then(|layer| layer.find(name))
     }
 
     fn default_value(&self, name: &str) -> Option<&'a Node> {
-        self.defaults.and_then(|map| find_in(map, name))
+        self.defaults.and_then(|layer| layer.find(name))
     }
 }
 
-fn find_in<'a>(map: &'a Map, name: &str) -> Option<&'a Node> {
-    map.pairs.iter().find(|pair| keys::canonical(&pair.key) == name).map(|pair| &pair.value)
-}
-
-fn part_of<'a>(node: &'a Node, keys: &[Key], reader: &mut Reader<'_>) -> Option<&'a Map> {
-    match &node.value {
-        Value::Map(map) => {
-            check_keys(map, keys, &[], reader);
-            Some(map)
-        }
-        _ => {
-            reader.wrong_type(node, "a map");
-            None
+impl<'a> Layer<'a> {
+    fn find(self, name: &str) -> Option<&'a Node> {
+        match self {
+            Self::Map(map) => {
+                map.pairs.iter().find(|pair| keys::canonical(&pair.key) == name).map(|pair| &pair.value)
+            }
+            Self::Short(key, node) => (key == name).then_some(node),
         }
     }
+}
+
+fn checked_map<'a>(map: &'a Map, keys: &[Key], reader: &mut Reader<'_>) -> Layer<'a> {
+    check_keys(map, keys, &[], reader);
+    Layer::Map(map)
 }
 
 /// Notes every key of a map that does not belong there. Keys in `extra` do, too; `x-*` among them is every key that begins so.
