@@ -3,7 +3,7 @@
 //! A worker opens a WebSocket (subprotocol [`SUBPROTOCOL`]) and says `Hello`; the server answers `Welcome` or `Refused`. From then
 //! on the server says [`Order`]s and the worker says [`Report`]s, one frame per binary message. `docs/protocol.md` specifies every byte.
 //!
-//! What lives here is meaning ([`order`], [`report`], [`container`]) and its bytes ([`wire`]). What deliberately does not: sockets,
+//! What lives here is meaning ([`order`], [`report`], [`container`], [`signal`]) and its bytes ([`wire`]). What deliberately does not: sockets,
 //! clocks, JSON, SQL. Both brains build on this crate, hence `no_std`.
 //!
 //! Version rule: nothing is frozen before the first tagged release. After it a body never changes; a change is a new tag, and
@@ -18,6 +18,7 @@ pub mod ids;
 pub mod order;
 pub mod output;
 pub mod report;
+pub mod signal;
 pub mod time;
 pub mod wire;
 

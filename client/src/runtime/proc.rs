@@ -68,18 +68,10 @@ const CLOCK_TICKS: u64 = 100;
 /// Between two looks at a process that an earlier worker has started: there is no other way to be told without being its parent.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
-/// A signal by name or number, as definitions write it; SIGTERM if they do not, or if there is none of that name.
+/// A signal by name or number, as definitions write it; SIGTERM if they do not, or if it is none that has a name of its own.
 pub(super) fn stop_signal(name: Option<&str>) -> Signal {
-    let name = name.unwrap_or_default().to_ascii_uppercase();
-    match name.trim_start_matches("SIG") {
-        "HUP" | "1" => Signal::HUP,
-        "INT" | "2" => Signal::INT,
-        "QUIT" | "3" => Signal::QUIT,
-        "KILL" | "9" => Signal::KILL,
-        "USR1" | "10" => Signal::USR1,
-        "USR2" | "12" => Signal::USR2,
-        _ => Signal::TERM,
-    }
+    let number = name.and_then(protocol::signal::number);
+    number.and_then(|number| Signal::from_named_raw(number.into())).unwrap_or(Signal::TERM)
 }
 
 #[cfg(test)]
@@ -92,6 +84,18 @@ mod tests {
         assert!(is_alive(own));
         assert!(!is_alive(Pid { started: own.started + 1, ..own }));
         assert_eq!(identify(u32::MAX), None);
+    }
+
+    #[test]
+    fn every_signal_with_a_name_is_the_one_that_is_sent() {
+        for (name, number) in protocol::signal::NAMES {
+            assert_eq!(stop_signal(Some(name)).as_raw(), i32::from(number), "{name}");
+            assert!(number <= protocol::signal::NAMED_MAX, "{name}");
+        }
+        assert_eq!(stop_signal(Some("sigwinch")), Signal::WINCH);
+        for other in [None, Some("SIGRTMIN+3"), Some("no such signal")] {
+            assert_eq!(stop_signal(other), Signal::TERM, "{other:?}");
+        }
     }
 
     #[tokio::test]

@@ -1,5 +1,7 @@
 //! What single values must look like: pure functions from text to a value, or to what is wrong with it.
 
+use protocol::signal;
+
 use super::fault::{Code, quoted};
 
 /// What is wrong with a value.
@@ -143,13 +145,23 @@ pub(super) fn platform(text: &str) -> Checked<()> {
 
 /// `SIGTERM`, `TERM`, `SIGRTMIN+3` or a number.
 pub(super) fn signal(text: &str) -> Checked<()> {
-    let by_number = text.parse::<u8>().is_ok_and(|number| (1..=64).contains(&number));
-    let by_name = text.bytes().next().is_some_and(|byte| byte.is_ascii_uppercase())
-        && text
-            .bytes()
-            .all(|byte| byte.is_ascii_uppercase() || byte.is_ascii_digit() || b"+-".contains(&byte))
-        && text.len() <= 16;
-    matches_form(text, by_number || by_name, "a signal, such as SIGINT or 2")
+    if signal::number(text).is_some() {
+        return Ok(());
+    }
+    let upper = text.to_ascii_uppercase();
+    let name = upper.strip_prefix("SIG").unwrap_or(&upper);
+    let form = match nearest(name, signal::NAMES.iter().map(|(known, _)| *known)) {
+        Some(near) => format!("is not a signal: did you mean \"SIG{near}\"?"),
+        None => "is not a signal, such as SIGINT or 2".to_owned(),
+    };
+    Err(Wrong::input(Code::InvalidValue, text, form))
+}
+
+/// The known word that was probably meant, if there is one: two slips away, in a short word fewer.
+pub(super) fn nearest<'k>(word: &str, known: impl Iterator<Item = &'k str>) -> Option<&'k str> {
+    let slips_max = 2.min(word.chars().count() / 2);
+    let (slips, near) = known.map(|it| (strsim::damerau_levenshtein(word, it), it)).min()?;
+    (slips <= slips_max).then_some(near)
 }
 
 /// A capability, as Docker names it: without `CAP_`.
@@ -220,6 +232,21 @@ mod tests {
             (wrong.code, wrong.text.as_str()),
             (Code::BadQuoting, "the quote \" at character 6 is never closed")
         );
+    }
+
+    #[test]
+    fn a_signal_that_does_not_exist_is_refused_with_the_one_that_was_meant() {
+        for (text, said) in [
+            ("SIGFOO", "\"SIGFOO\" is not a signal, such as SIGINT or 2"),
+            ("SIGTREM", "\"SIGTREM\" is not a signal: did you mean \"SIGTERM\"?"),
+            ("kil", "\"kil\" is not a signal: did you mean \"SIGKILL\"?"),
+            ("0", "\"0\" is not a signal, such as SIGINT or 2"),
+        ] {
+            assert_eq!(signal(text).map_err(|wrong| wrong.to_string()), Err(said.to_owned()));
+        }
+        for text in ["SIGTERM", "term", "RTMIN+15", "64"] {
+            assert_eq!(signal(text), Ok(()), "{text}");
+        }
     }
 
     proptest! {

@@ -1,6 +1,7 @@
 //! A map of the file laid over the same map of `defaults`: a key is looked up in the job first, then there.
 
 use super::fault::{Code, quoted};
+use super::grammar;
 use super::keys::{self, Key};
 use super::reader::Reader;
 use super::tree::{Map, Node, Value};
@@ -133,14 +134,12 @@ fn refusal(name: &str, keys: &[Key], extra: &[&str]) -> (Code, String) {
         return (Code::ForbiddenOption, format!("{shown} is not supported; see worker policy"));
     }
     let known = || keys.iter().map(|key| key.name).chain(extra.iter().copied());
-    let nearest = known().map(|key| (strsim::damerau_levenshtein(name, key), key)).min();
+    let nearest = grammar::nearest(name, known());
     let text = match (keys::MISNOMERS.iter().find(|(word, _)| *word == name), nearest) {
         (Some((_, meant)), _) if !known().any(|key| key == "target") => {
             format!("unknown field {shown}: did you mean \"{meant}\"?")
         }
-        (_, Some((distance, key))) if distance <= 2.min(name.chars().count() / 2) => {
-            format!("unknown field {shown}: did you mean \"{key}\"?")
-        }
+        (_, Some(key)) => format!("unknown field {shown}: did you mean \"{key}\"?"),
         _ => format!("unknown field {shown}; known here are {}", known().collect::<Vec<_>>().join(", ")),
     };
     (Code::UnknownField, text)
