@@ -300,6 +300,31 @@ fn a_process_needs_a_command_but_no_image() {
     assert_eq!(only("- {name: a, runtime: fake}").container.image, "");
 }
 
+#[test]
+fn what_defaults_say_of_containers_does_not_reach_a_process() {
+    let own = "runtime: process, command: [date], working_dir: /srv, stop_signal: INT, log: {max_bytes: 1m}";
+    let defaults = "defaults:
+  image: busybox
+  user: 1000:1000
+  volumes: [/srv:/srv]
+  network: none
+  tmpfs: /tmp
+  read_only: true
+  cap_add: NET_ADMIN
+  cap_drop: ALL
+  init: false
+  platform: linux/arm64
+  labels: {team: a}
+  pull_policy: never
+  pull_timeout: 1m
+  resources: {memory: 64m}
+";
+    let text = format!("{defaults}  stop_grace_period: 3s\njobs: {{a: {{{own}}}}}");
+    assert_eq!(only(&text), only(&format!("- {{name: a, {own}, stop_grace_period: 3s}}")));
+    let by_default = format!("{defaults}  runtime: process\njobs: {{a: {{command: [date]}}}}");
+    assert_eq!(only(&by_default), only("- {name: a, runtime: process, command: [date]}"));
+}
+
 fn only(text: &str) -> Definition {
     let loaded = parse(text, Path::new("jobs.yaml"), &environment())
         .unwrap_or_else(|faults| panic!("{text}\n{faults}"));

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use protocol::container::{ContainerSpec, Resources, RuntimeKind};
+use protocol::signal;
 
 use super::fault::{Code, Place};
 use super::grammar::{self, Wrong};
@@ -14,11 +15,12 @@ use super::{image, pairs, volume};
 
 /// Reads it. What depends on the policy after a loss (`ask_before_start`, `self_fence`) is left for the caller.
 pub(super) fn read(scope: Scope<'_>, name_at: Place, is_job: bool, reader: &mut Reader<'_>) -> ContainerSpec {
+    let runtime =
+        scope.find("runtime").and_then(|node| reader.choice(node, &keys::RUNTIMES)).unwrap_or_default();
+    let is_process = is_job && runtime == RuntimeKind::Process;
+    let scope = if is_process { scope.without_container(reader) } else { scope };
     let spec = ContainerSpec {
-        runtime: scope
-            .find("runtime")
-            .and_then(|node| reader.choice(node, &keys::RUNTIMES))
-            .unwrap_or_default(),
+        runtime,
         image: text(scope, "image", image::check, reader).unwrap_or_default(),
         entrypoint: entrypoint(scope, reader),
         command: scope.find("command").and_then(|node| reader.words(node)).unwrap_or_default(),
@@ -63,6 +65,20 @@ fn check_what_runs(spec: &ContainerSpec, scope: Scope<'_>, name_at: Place, reade
             reader.fault(name_at, Code::MissingField, text);
         }
         _ => {}
+    }
+    if spec.runtime == RuntimeKind::Process {
+        check_process_signal(spec, scope, reader);
+    }
+}
+
+fn check_process_signal(spec: &ContainerSpec, scope: Scope<'_>, reader: &mut Reader<'_>) {
+    let (Some(name), Some(node)) = (&spec.stop_signal, scope.find("stop_signal")) else { return };
+    if signal::number(name).is_some_and(|number| number > signal::NAMED_MAX) {
+        let text = format!(
+            "a job with runtime process can be sent the signals 1 to {} only, those with a name of their own",
+            signal::NAMED_MAX
+        );
+        reader.fault(node.at, Code::InvalidValue, text);
     }
 }
 

@@ -73,7 +73,7 @@ codes! {
     UnsupportedVersion = "unsupported_version";
     /// A key that nobody knows.
     UnknownField = "unknown_field";
-    /// A key that is planned.
+    /// A key that is planned, or that the job's runtime cannot honour.
     UnsupportedField = "unsupported_field";
     /// A key that Longshore refuses on purpose.
     ForbiddenOption = "forbidden_option";

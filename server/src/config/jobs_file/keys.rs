@@ -260,6 +260,27 @@ pub(super) const FORBIDDEN: &[&str] = &[
     "sysctls",
 ];
 
+/// Keys that mean nothing to a plain process, and why.
+pub(super) const CONTAINER_ONLY: &[(&str, &str)] = &[
+    ("image", NO_IMAGE),
+    ("user", "it runs as the worker's user"),
+    ("volumes", NO_FILES),
+    ("network", "it has the network of the worker's machine"),
+    ("tmpfs", NO_FILES),
+    ("read_only", NO_FILES),
+    ("cap_add", NO_RIGHTS),
+    ("cap_drop", NO_RIGHTS),
+    ("init", "there is no container that it would be process 1 of"),
+    ("platform", NO_IMAGE),
+    ("labels", "there is no container to label"),
+    ("pull_policy", NO_IMAGE),
+    ("pull_timeout", NO_IMAGE),
+    ("resources", "nothing bounds what it uses"),
+];
+const NO_IMAGE: &str = "it has no image, but is a program of the worker's machine";
+const NO_FILES: &str = "it has the files of the worker's machine";
+const NO_RIGHTS: &str = "it has the rights of the worker's user";
+
 /// What people write who come from elsewhere.
 pub(super) const MISNOMERS: &[(&str, &str)] = &[
     ("env", "environment"),

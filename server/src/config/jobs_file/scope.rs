@@ -11,6 +11,8 @@ use super::tree::{Map, Node, Value};
 pub(super) struct Scope<'a> {
     own: Option<Layer<'a>>,
     defaults: Option<Layer<'a>>,
+    /// What is not taken from the defaults.
+    own_only: &'static [(&'static str, &'static str)],
 }
 
 /// What one level says of a part.
@@ -23,7 +25,23 @@ enum Layer<'a> {
 
 impl<'a> Scope<'a> {
     pub(super) fn new(own: &'a Map, defaults: Option<&'a Map>) -> Self {
-        Self { own: Some(Layer::Map(own)), defaults: defaults.map(Layer::Map) }
+        Self { own: Some(Layer::Map(own)), defaults: defaults.map(Layer::Map), own_only: &[] }
+    }
+
+    /// For a job that is carried out as a plain process: what only a container can have is a fault of the job, and is not taken from
+    /// the defaults, which are for other jobs, too.
+    pub(super) fn without_container(self, reader: &mut Reader<'_>) -> Self {
+        let Some(Layer::Map(own)) = self.own else { return self };
+        for pair in &own.pairs {
+            if let Some((name, reason)) = keys::CONTAINER_ONLY.iter().find(|(name, _)| *name == pair.key) {
+                let text = format!(
+                    "{} cannot be had with runtime process: {reason}; remove it, or use runtime docker",
+                    quoted(name)
+                );
+                reader.fault(pair.key_at, Code::UnsupportedField, text);
+            }
+        }
+        Self { own_only: keys::CONTAINER_ONLY, ..self }
     }
 
     /// The value for a key: the job's own, else that of the defaults.
@@ -63,6 +81,7 @@ impl<'a> Scope<'a> {
         Self {
             own: self.own_value(name).and_then(&mut read),
             defaults: self.default_value(name).and_then(&mut read),
+            own_only: &[],
         }
     }
 
@@ -78,7 +97,8 @@ impl<'a> Scope<'a> {
     }
 
     fn default_value(&self, name: &str) -> Option<&'a Node> {
-        self.defaults.and_then(|layer| layer.find(name))
+        let is_own_only = self.own_only.iter().any(|(key, _)| *key == name);
+        self.defaults.filter(|_| !is_own_only).and_then(|layer| layer.find(name))
     }
 }
 
