@@ -268,6 +268,35 @@ fn environment_files_are_read_beside_the_jobs_file() {
 }
 
 #[test]
+fn what_a_job_says_of_its_environment_beats_what_the_defaults_say() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let write = |name: &str, text: &str| fs::write(directory.path().join(name), text).expect("written");
+    write("default.env", "A=default file\nB=default file\nC=default file\nD=default file\n");
+    write("own.env", "B=own file\nC=own file\nE=own file\n");
+    write(
+        "jobs.yaml",
+        "defaults: {image: busybox, env_file: default.env, environment: {A: default, B: default, E: default}}
+jobs:
+  inherits: {}
+  adds: {environment: {A: own}}
+  replaces: {env_file: own.env, environment: {C: own}}
+",
+    );
+    let loaded =
+        load(&directory.path().join("jobs.yaml"), &environment()).unwrap_or_else(|faults| panic!("{faults}"));
+    let environments = loaded.definitions.iter().map(|entry| {
+        let variables = &entry.definition.container.environment;
+        variables.iter().map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>()
+    });
+    let expected = [
+        ["A=default", "B=default", "C=default file", "D=default file", "E=default"].to_vec(),
+        ["A=own", "B=default", "C=default file", "D=default file", "E=default"].to_vec(),
+        ["A=default", "B=own file", "C=own", "E=own file"].to_vec(),
+    ];
+    assert_eq!(environments.collect::<Vec<_>>(), expected);
+}
+
+#[test]
 fn the_value_of_a_variable_never_becomes_two_words() {
     let container =
         only("- {name: a, image: busybox, command: 'echo ${PHRASE} \"x ${PHRASE}\" $$HOME'}").container;

@@ -10,22 +10,30 @@ use super::scope::Scope;
 use super::substitute;
 use super::tree::{Meaning, Node, Value};
 
-/// The environment: files first, then the variables of the defaults, then the job's own. Sorted by name: the order means nothing.
+/// The environment: of the defaults, then of the job; of each, files first, then variables. The job's own files replace those of the
+/// defaults. Sorted by name: the order means nothing.
 pub(super) fn environment(scope: Scope<'_>, reader: &mut Reader<'_>) -> Vec<(String, String)> {
     let mut variables = BTreeMap::new();
-    if let Some(files) = scope.find("env_file") {
-        for (at, file) in reader.texts(files) {
-            read_file(at, &file, &mut variables, reader);
-        }
+    let own_files = scope.own_value("env_file");
+    if own_files.is_none() {
+        read_files(scope.default_value("env_file"), &mut variables, reader);
     }
-    for node in scope.find_both("environment") {
-        for pair in read(node, reader) {
-            if let Some((name, value)) = check_variable(pair, reader) {
-                variables.insert(name, value);
-            }
-        }
-    }
+    read_variables(scope.default_value("environment"), &mut variables, reader);
+    read_files(own_files, &mut variables, reader);
+    read_variables(scope.own_value("environment"), &mut variables, reader);
     variables.into_iter().collect()
+}
+
+fn read_files(node: Option<&Node>, variables: &mut BTreeMap<String, String>, reader: &mut Reader<'_>) {
+    let Some(node) = node else { return };
+    for (at, file) in reader.texts(node) {
+        read_file(at, &file, variables, reader);
+    }
+}
+
+fn read_variables(node: Option<&Node>, variables: &mut BTreeMap<String, String>, reader: &mut Reader<'_>) {
+    let Some(node) = node else { return };
+    variables.extend(read(node, reader).into_iter().filter_map(|pair| check_variable(pair, reader)));
 }
 
 /// The labels: the defaults', then the job's own. Sorted by name.

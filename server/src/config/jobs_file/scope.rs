@@ -96,7 +96,8 @@ impl<'a> Scope<'a> {
         self.own.and_then(|layer| layer.find(name))
     }
 
-    fn default_value(&self, name: &str) -> Option<&'a Node> {
+    /// What the defaults say of it, whatever the job does.
+    pub(super) fn default_value(&self, name: &str) -> Option<&'a Node> {
         let is_own_only = self.own_only.iter().any(|(key, _)| *key == name);
         self.defaults.filter(|_| !is_own_only).and_then(|layer| layer.find(name))
     }
