@@ -82,6 +82,24 @@ fn what_is_not_utf8_is_told_with_its_offset() {
 }
 
 #[test]
+fn a_nul_character_is_told_with_its_place_wherever_it_stands() {
+    for (text, line, column) in [
+        ("\0- {name: a, image: busybox}\n", 1, 1),
+        ("- {name: a, image: busybox} # \0\n", 1, 31),
+        ("- name: a\n  image: 'bü\0box'\n", 2, 13),
+        ("- name: a\r\n  im\0age: busybox\r\n", 2, 5),
+        ("- name: a\n  image: busybox\n  environment:\n    A: swordfish\0\n", 4, 17),
+    ] {
+        let faults = parse(text, Path::new("jobs.yaml"), &environment()).expect_err("a NUL");
+        let at = faults.list[0].at;
+        assert_eq!((at.line, at.column), (line, column), "{text:?}");
+        let said = faults.to_string();
+        assert!(!said.contains(['\0', '\r']) && !said.contains("swordfish"), "{said}");
+        assert_eq!(only_code(faults), Code::NulByte, "{text:?}");
+    }
+}
+
+#[test]
 fn what_cannot_be_read_is_told_with_the_reason() {
     let directory = tempfile::tempdir().expect("a directory");
     let said = |path: &Path| load(path, &environment()).expect_err("unreadable").to_string();

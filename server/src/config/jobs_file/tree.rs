@@ -111,6 +111,11 @@ impl Map {
 
 /// Reads the one document of `text`; nothing if it is empty or its YAML is broken, which the collector then knows.
 pub(super) fn read(text: &str, collector: &mut Collector) -> Option<Node> {
+    if let Some((before, _)) = text.split_once('\0') {
+        let text = "a NUL character cannot be passed on; remove it, and save the file as UTF-8 text";
+        collector.fault(place_after(before), Code::NulByte, text);
+        return None;
+    }
     let mut options = Options::default();
     options.set_emit_comments(false);
     let mut builder =
@@ -323,6 +328,13 @@ fn is_number(word: &str) -> bool {
         || by_prefix("0x", 16)
         || by_prefix("0o", 8)
         || [".inf", ".nan"].iter().any(|known| digits.eq_ignore_ascii_case(known))
+}
+
+/// Where the text goes on after this part of it.
+fn place_after(before: &str) -> Place {
+    let (lines, line) =
+        before.rsplit_once('\n').map_or((0, before), |(lines, line)| (1 + lines.matches('\n').count(), line));
+    Place { line: number(lines + 1), column: number(line.chars().count() + 1) }
 }
 
 fn start_of(span: Span) -> Place {
