@@ -159,6 +159,22 @@ fn a_token_in_the_file_is_a_warning_that_does_not_repeat_it() {
     assert!(loaded.warnings.is_empty(), "{:?}", loaded.warnings);
 }
 
+#[test]
+fn a_user_by_number_alone_is_a_warning() {
+    let warnings = |keys: &str| {
+        let text = format!("defaults: {{user: 1000}}\njobs:\n  a: {{image: busybox{keys}}}\n");
+        parse(&text, Path::new("jobs.yaml"), &environment()).expect("a good file").warnings
+    };
+    let [warning] = &warnings("")[..] else { panic!("one warning") };
+    assert_eq!((warning.code, warning.at.line, warning.at.column), (Code::RootGroup, 1, 18));
+    assert!(warning.text.contains("such as 1000:1000"), "{warning}");
+    let [own] = &warnings(", user: '1001'")[..] else { panic!("one warning") };
+    assert_eq!(own.at.line, 3);
+    for keys in [", user: 1000:1000", ", user: sailor", ", user: 0", ", user: root", ", runtime: fake"] {
+        assert_eq!(warnings(keys), [], "{keys}");
+    }
+}
+
 fn only_code(faults: Faults) -> Code {
     assert_eq!(faults.list.len(), 1, "{faults}");
     faults.list[0].code

@@ -66,8 +66,20 @@ fn check_what_runs(spec: &ContainerSpec, scope: Scope<'_>, name_at: Place, reade
         }
         _ => {}
     }
-    if spec.runtime == RuntimeKind::Process {
-        check_process_signal(spec, scope, reader);
+    match spec.runtime {
+        RuntimeKind::Docker => warn_of_group(spec, scope, reader),
+        RuntimeKind::Process => check_process_signal(spec, scope, reader),
+        RuntimeKind::Fake => {}
+    }
+}
+
+/// Docker looks a bare number up in the image, where mostly nobody has it; what is left is the group of root.
+fn warn_of_group(spec: &ContainerSpec, scope: Scope<'_>, reader: &mut Reader<'_>) {
+    let (Some(user), Some(node)) = (&spec.user, scope.find("user")) else { return };
+    if user.parse::<u32>().is_ok_and(|number| number != 0) {
+        let text = "a number alone runs with group 0, that of root, unless the image names a user of this number; \
+                    name a group, too, such as 1000:1000";
+        reader.collector.warning(node.at, Code::RootGroup, text);
     }
 }
 

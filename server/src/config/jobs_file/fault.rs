@@ -121,6 +121,8 @@ codes! {
     LostAfterTooShort = "lost_after_too_short";
     /// A warning: a literal that looks like a password or a token.
     LooksLikeSecret = "looks_like_secret";
+    /// A warning: a user by number, whose group will be that of root.
+    RootGroup = "root_group";
 }
 
 impl fmt::Display for Code {
