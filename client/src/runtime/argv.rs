@@ -48,7 +48,7 @@ pub fn docker_run(
     args.extend(["--name".into(), launch.token.container_name(membership.cluster)]);
     args.extend(labels(launch, membership, deadline)?);
     args.extend(["--stop-timeout".into(), seconds(spec.stop_grace).to_string()]);
-    args.extend(LOGGING.map(String::from));
+    args.extend(logging(spec.log_bytes_max));
     args.extend(["--security-opt", "no-new-privileges"].map(String::from));
     args.push(format!("--pids-limit={}", spec.resources.pids.unwrap_or(PIDS_MAX)));
     args.extend(["--ulimit", "core=0", "--env-file", "/dev/stdin"].map(String::from));
@@ -118,6 +118,14 @@ fn labels(launch: &Launch, membership: Membership, deadline: Option<i64>) -> Res
         own.into_iter().chain(deadline).map(|(key, value)| format!("--label={LABEL_PREFIX}{key}={value}")),
     );
     Ok(labels)
+}
+
+/// The engine's own copy of the output, which is only read where the attempt's files are not complete. It is bounded, but two files of
+/// this size hold more than is kept of the output, even as lines of JSON: what is kept must not be gone there.
+fn logging(log_bytes_max: u64) -> [String; 6] {
+    let file_bytes = log_bytes_max.clamp(LOG_FILE_BYTES_MIN, LOG_FILE_BYTES_MAX);
+    let size = format!("max-size={file_bytes}");
+    ["--log-driver", "json-file", "--log-opt", &size, "--log-opt", "max-file=2"].map(String::from)
 }
 
 fn options(spec: &ContainerSpec) -> Result<Vec<String>, Invalid> {
@@ -264,9 +272,10 @@ pub(super) fn seconds(grace: Duration) -> u64 {
 /// Labels of ours; a definition cannot set them.
 pub(super) const LABEL_PREFIX: &str = "longshore.";
 
-/// The engine's own copy of the output, bounded; it is only read where the attempt's files are not complete.
-const LOGGING: [&str; 6] =
-    ["--log-driver", "json-file", "--log-opt", "max-size=64m", "--log-opt", "max-file=2"];
+/// What a definition keeps if it does not say.
+const LOG_FILE_BYTES_MIN: u64 = 64 << 20;
+/// What a definition can keep at most: it is what an engine tells again within a minute.
+const LOG_FILE_BYTES_MAX: u64 = 512 << 20;
 
 /// Processes and threads of a container whose definition names no number: room for anything but a fork bomb.
 const PIDS_MAX: u32 = 4096;

@@ -58,13 +58,24 @@ fn the_whole_line_is_as_documented() {
     let expected = "run --pull never --init --name longshore-00c0ffee-12-34 --label=team=a=b --label=longshore.managed=true \
         --label=longshore.cluster=00c0ffee --label=longshore.worker=4 --label=longshore.job=12 --label=longshore.fence=34 \
         --label=longshore.nonce=00000000000000ab --label=longshore.definition=resize --label=longshore.deadline=1700000000 \
-        --stop-timeout 2 --log-driver json-file --log-opt max-size=64m --log-opt max-file=2 --security-opt no-new-privileges \
+        --stop-timeout 2 --log-driver json-file --log-opt max-size=67108864 --log-opt max-file=2 --security-opt no-new-privileges \
         --pids-limit=99 --ulimit core=0 --env-file /dev/stdin --network=none --workdir=/srv --user=7:8 --stop-signal=SIGINT \
         --tmpfs=/tmp:rw,exec --cap-drop=ALL --mount=type=bind,\"source=/a,b\",target=/c,readonly \
         --mount=type=volume,source=cache,target=/d --memory=67108864 --memory-swap=67108864 --cpus=1.050 --read-only \
         --entrypoint=/app -- app:1 -v --privileged a b --";
     assert_eq!(line.args.join(" "), expected);
     assert_eq!(line.environment, b"LONGSHORE_JOB=12\nLONGSHORE_ATTEMPT=34\n");
+}
+
+#[test]
+fn the_engines_own_log_holds_what_is_kept_of_the_output() {
+    for (kept, file) in
+        [(0, 64 << 20), (64 << 10, 64 << 20), (200 << 20, 200 << 20), (1_u64 << 40, 512 << 20)]
+    {
+        let spec = ContainerSpec { log_bytes_max: kept, ..spec() };
+        let line = docker_run(&launch(spec, None), MEMBERSHIP, None).expect("valid").args.join(" ");
+        assert!(line.contains(&format!("--log-opt max-size={file} --log-opt max-file=2")), "{line}");
+    }
 }
 
 #[test]

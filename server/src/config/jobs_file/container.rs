@@ -187,4 +187,5 @@ const MEMORY_BYTES_MAX: u64 = 1 << 50;
 const LOG_BYTES: u64 = 64 << 20;
 /// Head and tail are kept; less than this would be neither.
 const LOG_BYTES_MIN: u64 = 64 << 10;
-const LOG_BYTES_MAX: u64 = 1 << 40;
+/// The engine keeps up to twice as much beside it for a worker that must read the output again, which it can do at some 12 MB/s.
+const LOG_BYTES_MAX: u64 = 512 << 20;

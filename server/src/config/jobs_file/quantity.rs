@@ -33,10 +33,11 @@ pub(in crate::config) fn duration(text: &str, from: Duration, to: Duration) -> C
 
 /// A size in bytes, not below `from` and not above `to`: `512m`, `1g`, `1048576`. A kibibyte is `k`, `kb` or `kib`.
 pub(in crate::config) fn size(text: &str, from: u64, to: u64) -> Checked<u64> {
-    let wrong = || {
-        let limits = format!("(min {}, max {})", bytes(from), bytes(to));
-        Wrong::input(Code::InvalidSize, text, format!("is not a size such as 512m or 2g {limits}"))
+    let refused = |reason: &str| {
+        let told = format!("{reason} (min {}, max {})", bytes(from), bytes(to));
+        Wrong::input(Code::InvalidSize, text, told)
     };
+    let wrong = || refused("is not a size such as 64m or 512m");
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
     let amount: u64 = text[..digits].parse().map_err(|_| wrong())?;
     let unit = text[digits..].trim_start().to_ascii_lowercase();
@@ -48,7 +49,11 @@ pub(in crate::config) fn size(text: &str, from: u64, to: u64) -> Checked<u64> {
         "t" | "tb" | "tib" => 4,
         _ => return Err(wrong()),
     };
-    amount.checked_mul(1024_u64.pow(power)).filter(|size| (from..=to).contains(size)).ok_or_else(wrong)
+    match amount.checked_mul(1024_u64.pow(power)) {
+        Some(size) if size < from => Err(refused("is too small")),
+        Some(size) if size <= to => Ok(size),
+        _ => Err(refused("is too large")),
+    }
 }
 
 /// A size as it is written in the file.
