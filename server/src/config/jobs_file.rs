@@ -152,8 +152,13 @@ fn read_map(map: &Map, reader: &mut Reader<'_>) -> Vec<Entry> {
             "defaults" | "jobs" => {}
             key if key.starts_with("x-") => {}
             key => {
-                let text =
-                    format!("unknown field {}; at the top are version, defaults, jobs and x-*", quoted(key));
+                let text = match grammar::nearest(key, ["version", "defaults", "jobs"].into_iter()) {
+                    Some(near) => format!("unknown field {}: did you mean \"{near}\"?", quoted(key)),
+                    None => format!(
+                        "unknown field {}; at the top are version, defaults, jobs and x-*",
+                        quoted(key)
+                    ),
+                };
                 reader.fault(pair.key_at, Code::UnknownField, text);
             }
         }

@@ -108,7 +108,7 @@ fn tmpfs(scope: Scope<'_>, reader: &mut Reader<'_>) -> Vec<String> {
     let Some(node) = scope.find("tmpfs") else { return Vec::new() };
     let mounts = reader.texts(node);
     for (at, mount) in &mounts {
-        reader.accept(*at, grammar::tmpfs(mount));
+        reader.accept(*at, grammar::tmpfs(mount).and_then(|()| volume::check_tmpfs(mount)));
     }
     mounts.into_iter().map(|(_, mount)| mount).collect()
 }

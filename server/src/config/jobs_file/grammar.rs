@@ -111,15 +111,18 @@ fn open_quote(text: &str) -> Option<(char, usize)> {
 
 /// `user[:group]`, by name or number.
 pub(super) fn user(text: &str) -> Checked<()> {
+    let is_number = |name: &str| name.bytes().all(|byte| byte.is_ascii_digit());
     let is_name = |name: &str| {
         !name.is_empty()
             && !name.starts_with(['-', '.'])
             && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte))
+            // Docker's own limit.
+            && (!is_number(name) || name.parse::<i32>().is_ok())
     };
     matches_form(
         text,
         text.split(':').count() <= 2 && text.split(':').all(is_name),
-        "user or user:group, by name or number",
+        "user or user:group, by name or a number up to 2147483647",
     )
 }
 
@@ -167,11 +170,14 @@ pub(super) fn nearest<'k>(word: &str, known: impl Iterator<Item = &'k str>) -> O
 /// A capability, as Docker names it: without `CAP_`.
 pub(super) fn capability(text: &str) -> Checked<String> {
     let name = text.strip_prefix("CAP_").unwrap_or(text);
-    let fits = !name.is_empty()
-        && name.len() <= 32
-        && name.bytes().all(|byte| byte.is_ascii_uppercase() || byte == b'_');
-    matches_form(text, fits, "a capability in capitals, such as NET_BIND_SERVICE or ALL")?;
-    Ok(name.to_owned())
+    if CAPABILITIES.contains(&name) {
+        return Ok(name.to_owned());
+    }
+    let form = match nearest(&name.to_ascii_uppercase(), CAPABILITIES.into_iter()) {
+        Some(near) => format!("is not a capability: did you mean \"{near}\"?"),
+        None => "is not a capability in capitals, such as NET_BIND_SERVICE or ALL".to_owned(),
+    };
+    Err(Wrong::input(Code::InvalidValue, text, form))
 }
 
 /// A path and, after a colon, options for a memory file system.
@@ -203,6 +209,51 @@ const NAME_BYTES_MAX: usize = 63;
 const ENV_VALUE_BYTES_MAX: usize = 32 * 1024;
 /// Linux's PATH_MAX.
 pub(super) const PATH_BYTES_MAX: usize = 4096;
+/// Those of Linux (capabilities(7)), and all of them.
+const CAPABILITIES: [&str; 42] = [
+    "ALL",
+    "AUDIT_CONTROL",
+    "AUDIT_READ",
+    "AUDIT_WRITE",
+    "BLOCK_SUSPEND",
+    "BPF",
+    "CHECKPOINT_RESTORE",
+    "CHOWN",
+    "DAC_OVERRIDE",
+    "DAC_READ_SEARCH",
+    "FOWNER",
+    "FSETID",
+    "IPC_LOCK",
+    "IPC_OWNER",
+    "KILL",
+    "LEASE",
+    "LINUX_IMMUTABLE",
+    "MAC_ADMIN",
+    "MAC_OVERRIDE",
+    "MKNOD",
+    "NET_ADMIN",
+    "NET_BIND_SERVICE",
+    "NET_BROADCAST",
+    "NET_RAW",
+    "PERFMON",
+    "SETFCAP",
+    "SETGID",
+    "SETPCAP",
+    "SETUID",
+    "SYSLOG",
+    "SYS_ADMIN",
+    "SYS_BOOT",
+    "SYS_CHROOT",
+    "SYS_MODULE",
+    "SYS_NICE",
+    "SYS_PACCT",
+    "SYS_PTRACE",
+    "SYS_RAWIO",
+    "SYS_RESOURCE",
+    "SYS_TIME",
+    "SYS_TTY_CONFIG",
+    "WAKE_ALARM",
+];
 const SECRET_PREFIXES: [&str; 12] = [
     "AKIA",
     "ASIA",

@@ -117,7 +117,7 @@ fn backoff(scope: Scope<'_>, reader: &mut Reader<'_>) -> Backoff {
     let highest = max.map_or(standard.max.max(first), |(_, max)| max);
     if let Some((at, max)) = max.filter(|(_, max)| *max < first) {
         let text = format!("the highest wait {} is shorter than the first one, {}", Shown(max), Shown(first));
-        reader.fault(at, Code::OutOfRange, text);
+        reader.fault(part.own_place(&["max", "initial"], at), Code::OutOfRange, text);
     }
     let factor = part.find("factor").and_then(|node| reader.thousandths(node, 1_000, FACTOR_MILLI_MAX));
     Backoff { initial: first, max: highest, factor_milli: factor.unwrap_or(standard.factor_milli) }
@@ -139,13 +139,14 @@ fn loss_policy(
         let after = reader.duration(node, keys::DURATION_MIN, keys::DURATION_MAX)?;
         if after < shortest {
             let text = format!(
-                "{} is too short: at least {} and the stop grace period plus {}, here {}",
+                "lost_after {} is too short: at least {} and the stop grace period plus {}, here {}",
                 Shown(after),
                 Shown(lease),
                 Shown(stop_margin),
                 Shown(shortest),
             );
-            reader.fault(node.at, Code::LostAfterTooShort, text);
+            let at = scope.own_place(&["lost_after", "stop_grace_period", "self_fence"], node.at);
+            reader.fault(at, Code::LostAfterTooShort, text);
         }
         Some(after)
     });

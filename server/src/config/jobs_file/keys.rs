@@ -281,7 +281,7 @@ const NO_IMAGE: &str = "it has no image, but is a program of the worker's machin
 const NO_FILES: &str = "it has the files of the worker's machine";
 const NO_RIGHTS: &str = "it has the rights of the worker's user";
 
-/// What people write who come from elsewhere.
+/// What people write who come from elsewhere, and the key that is meant, where that key or what it is a part of is known.
 pub(super) const MISNOMERS: &[(&str, &str)] = &[
     ("env", "environment"),
     ("cmd", "command"),
@@ -301,6 +301,19 @@ pub(super) const MISNOMERS: &[(&str, &str)] = &[
     ("restart", "retry"),
     ("grace_period", "stop_grace_period"),
     ("executor", "runtime"),
+    ("attempts", "max"),
+    ("retries", "max"),
+    ("limit", "max"),
+    ("delay", "backoff.initial"),
+    ("delay", "initial"),
+    ("cpu", "cpus"),
+    ("mem", "memory"),
+    ("mem_limit", "memory"),
+    ("pids_limit", "pids"),
+    ("max_size", "max_bytes"),
+    ("src", "source"),
+    ("dst", "target"),
+    ("destination", "target"),
 ];
 
 pub(super) const PULL_POLICIES: [(&str, PullPolicy); 3] =

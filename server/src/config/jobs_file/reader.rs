@@ -216,7 +216,9 @@ impl<'a> Reader<'a> {
                 self.fault(node.at, Code::AmbiguousScalar, text);
             }
             Meaning::Null => {
-                self.fault(node.at, Code::ExpectedString, "expected a string, found nothing: quote it")
+                let text = "expected a string, found nothing: write one, or remove it; \
+                            a word such as null is one if you quote it";
+                self.fault(node.at, Code::ExpectedString, text);
             }
             Meaning::Number => {
                 self.fault(node.at, Code::ExpectedString, "expected a string, found a number: quote it")

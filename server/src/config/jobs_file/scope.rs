@@ -1,6 +1,6 @@
 //! A map of the file laid over the same map of `defaults`: a key is looked up in the job first, then there.
 
-use super::fault::{Code, quoted};
+use super::fault::{Code, Place, quoted};
 use super::grammar;
 use super::keys::{self, Key};
 use super::reader::Reader;
@@ -96,6 +96,11 @@ impl<'a> Scope<'a> {
         self.own.and_then(|layer| layer.find(name))
     }
 
+    /// Where a fault of several keys together belongs: at the first of them that the job itself says, else at `otherwise`.
+    pub(super) fn own_place(&self, names: &[&str], otherwise: Place) -> Place {
+        names.iter().find_map(|name| self.own_value(name)).map_or(otherwise, |node| node.at)
+    }
+
     /// What the defaults say of it, whatever the job does.
     pub(super) fn default_value(&self, name: &str) -> Option<&'a Node> {
         let is_own_only = self.own_only.iter().any(|(key, _)| *key == name);
@@ -155,13 +160,12 @@ fn refusal(name: &str, keys: &[Key], extra: &[&str]) -> (Code, String) {
         return (Code::ForbiddenOption, format!("{shown} is not supported; see worker policy"));
     }
     let known = || keys.iter().map(|key| key.name).chain(extra.iter().copied());
-    let nearest = grammar::nearest(name, known());
-    let text = match (keys::MISNOMERS.iter().find(|(word, _)| *word == name), nearest) {
-        (Some((_, meant)), _) if !known().any(|key| key == "target") => {
-            format!("unknown field {shown}: did you mean \"{meant}\"?")
-        }
-        (_, Some(key)) => format!("unknown field {shown}: did you mean \"{key}\"?"),
-        _ => format!("unknown field {shown}; known here are {}", known().collect::<Vec<_>>().join(", ")),
+    let is_known = |meant: &str| known().any(|key| Some(key) == meant.split('.').next());
+    let misnomer = keys::MISNOMERS.iter().find(|(word, meant)| *word == name && is_known(meant));
+    let meant = misnomer.map(|(_, meant)| *meant).or_else(|| grammar::nearest(name, known()));
+    let text = match meant {
+        Some(key) => format!("unknown field {shown}: did you mean \"{key}\"?"),
+        None => format!("unknown field {shown}; known here are {}", known().collect::<Vec<_>>().join(", ")),
     };
     (Code::UnknownField, text)
 }

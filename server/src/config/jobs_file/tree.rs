@@ -291,8 +291,31 @@ impl Builder<'_> {
         let at = place_of(*error.marker());
         match error.kind() {
             ErrorKind::RecursionLimitExceeded => self.too_deep(at),
-            _ => self.collector.fault(at, Code::YamlSyntax, error.info()),
+            kind => {
+                let advice = advice(kind).map_or_else(String::new, |advice| format!("; {advice}"));
+                self.collector.fault(at, Code::YamlSyntax, format!("{}{advice}", error.info()));
+            }
         }
+    }
+}
+
+/// What mostly helps, where the parser's own words are about its inside.
+fn advice(kind: &ErrorKind) -> Option<&'static str> {
+    match kind {
+        ErrorKind::MappingValueNotAllowed | ErrorKind::InvalidColonPlacement => {
+            Some("quote a value that holds a colon")
+        }
+        ErrorKind::ExpectedFlowMappingSeparator | ErrorKind::ExpectedFlowSequenceSeparator => {
+            Some("between { } or [ ] a value such as \"${NAME}\" needs quotes")
+        }
+        ErrorKind::ExpectedBlockMappingKey => Some("keys of one map begin in the same column"),
+        ErrorKind::TabInPlainScalar => Some("indent the lines below with blanks"),
+        ErrorKind::TabInBlockIndentation | ErrorKind::TabInIndentation => Some("indent with blanks"),
+        ErrorKind::UnclosedQuotedScalar | ErrorKind::InvalidQuotedScalarIndent => {
+            Some("is the quote closed that was opened above?")
+        }
+        ErrorKind::UnknownAnchor => Some("an anchor (&name) must stand above its alias (*name)"),
+        _ => None,
     }
 }
 

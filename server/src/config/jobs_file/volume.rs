@@ -18,7 +18,8 @@ pub(super) fn read(scope: Scope<'_>, reader: &mut Reader<'_>) -> Vec<Volume> {
     };
     let volumes: Vec<_> = items.iter().filter_map(|item| Some((item.at, read_one(item, reader)?))).collect();
     for (position, (at, volume)) in volumes.iter().enumerate() {
-        if volumes[..position].iter().any(|(_, other)| other.target == volume.target) {
+        let target = plain_path(&volume.target);
+        if volumes[..position].iter().any(|(_, other)| plain_path(&other.target) == target) {
             reader.fault(*at, Code::InvalidMount, format!("{} is mounted twice", quoted(&volume.target)));
         }
     }
@@ -105,6 +106,15 @@ fn check(volume: Volume) -> Result<Volume, Wrong> {
         return Err(invalid(source, "is no source, which is an absolute path or the name of a volume"));
     }
     Ok(volume)
+}
+
+/// A memory file system, too, cannot take the place of everything.
+pub(super) fn check_tmpfs(mount: &str) -> Result<(), Wrong> {
+    let target = mount.split_once(':').map_or(mount, |(target, _)| target);
+    if target.split('/').any(|part| part == "..") {
+        return Err(forbidden(target, "must not contain \"..\""));
+    }
+    if plain_path(target) == "/" { Err(forbidden(target, "cannot be mounted over")) } else { Ok(()) }
 }
 
 fn check_host_path(path: &str) -> Result<(), Wrong> {
