@@ -190,10 +190,11 @@ fn check_label(pair: &Named, reader: &mut Reader<'_>) {
 
 /// Lines `NAME=value`; blank lines and lines that begin with `#` are skipped; a pair of quotes around a whole value is removed.
 fn read_file(at: Place, file: &str, variables: &mut BTreeMap<String, String>, reader: &mut Reader<'_>) {
+    let shown = reader.as_written(at, file);
     let text = match reader.file(file, FILE_BYTES_MAX) {
         Ok(text) => text,
         Err(unreadable) => {
-            reader.fault(at, unreadable.code, format!("{}: {}", quoted(file), unreadable.text));
+            reader.fault(at, unreadable.code, format!("{}: {}", quoted(&shown), unreadable.text));
             return;
         }
     };
@@ -205,14 +206,14 @@ fn read_file(at: Place, file: &str, variables: &mut BTreeMap<String, String>, re
         }
         let Some((name, value)) = trimmed.split_once('=') else {
             let text = "expected NAME=value; a name without a value is not taken from anywhere";
-            reader.collector.foreign_fault(file, at, Code::InvalidValue, text);
+            reader.collector.foreign_fault(&shown, at, Code::InvalidValue, text);
             continue;
         };
         let value = unquoted(value.trim());
         match grammar::env_name(name).and_then(|()| grammar::env_value(value)) {
             Ok(()) if value.contains('\0') => {
                 reader.collector.foreign_fault(
-                    file,
+                    &shown,
                     at,
                     Code::NulByte,
                     "a NUL character cannot be passed on",
@@ -221,7 +222,7 @@ fn read_file(at: Place, file: &str, variables: &mut BTreeMap<String, String>, re
             Ok(()) => {
                 variables.insert(name.to_owned(), value.to_owned());
             }
-            Err(wrong) => reader.collector.foreign_fault(file, at, wrong.code, wrong.to_string()),
+            Err(wrong) => reader.collector.foreign_fault(&shown, at, wrong.code, wrong.to_string()),
         }
     }
 }

@@ -59,10 +59,13 @@ impl<'a> Reader<'a> {
 
     /// Notes what is wrong. An input that came from a variable is shown as it is written in the file: its value may be secret.
     fn refuse(&mut self, at: Place, mut wrong: Wrong) {
-        if let (Some(input), Some(written)) = (&mut wrong.input, self.substituted.get(&at)) {
-            input.clone_from(written);
-        }
+        wrong.input = wrong.input.map(|input| self.as_written(at, &input));
         self.fault(at, wrong.code, wrong.to_string());
+    }
+
+    /// A value as it is to be shown: what came from a variable stays in it.
+    pub(super) fn as_written(&self, at: Place, value: &str) -> String {
+        self.substituted.get(&at).map_or(value, String::as_str).to_owned()
     }
 
     /// Text: a number, a boolean or nothing at all must be quoted to be one.

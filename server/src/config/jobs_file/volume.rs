@@ -1,8 +1,10 @@
 //! Mounts: `source:target[:ro]`, or a map. What would give away the machine is refused here, whatever a worker allows.
 
+use std::collections::HashSet;
+
 use protocol::container::Volume;
 
-use super::fault::{Code, Place, quoted};
+use super::fault::{Code, Place};
 use super::grammar::{self, Wrong};
 use super::keys;
 use super::reader::Reader;
@@ -16,32 +18,42 @@ pub(super) fn read(scope: Scope<'_>, reader: &mut Reader<'_>) -> Vec<Volume> {
         reader.wrong_type(node, "a list of mounts");
         return Vec::new();
     };
-    let volumes: Vec<_> = items.iter().filter_map(|item| Some((item.at, read_one(item, reader)?))).collect();
-    for (position, (at, volume)) in volumes.iter().enumerate() {
-        let target = plain_path(&volume.target);
-        if volumes[..position].iter().any(|(_, other)| plain_path(&other.target) == target) {
-            reader.fault(*at, Code::InvalidMount, format!("{} is mounted twice", quoted(&volume.target)));
+    let volumes: Vec<_> = items.iter().filter_map(|item| read_one(item, reader)).collect();
+    let mut targets = HashSet::new();
+    for Written { volume, target_at, .. } in &volumes {
+        if !targets.insert(plain_path(&volume.target)) {
+            reader.accept::<()>(*target_at, Err(invalid(&volume.target, "is mounted twice")));
         }
     }
-    volumes.into_iter().map(|(_, volume)| volume).collect()
+    volumes.into_iter().map(|written| written.volume).collect()
 }
 
-fn read_one(node: &Node, reader: &mut Reader<'_>) -> Option<Volume> {
-    let volume = match &node.value {
+/// A mount, and where its halves stand: what is wrong with one is told there, as it is written there.
+struct Written {
+    volume: Volume,
+    source_at: Place,
+    target_at: Place,
+}
+
+fn read_one(node: &Node, reader: &mut Reader<'_>) -> Option<Written> {
+    let written = match &node.value {
         Value::Map(map) => {
             scope::check_keys(map, keys::VOLUME, &[], reader);
             read_long(node.at, Scope::new(map, None), reader)?
         }
         Value::Scalar(_) => {
             let text = reader.text(node)?;
-            reader.accept(node.at, read_short(&text))?
+            let volume = reader.accept(node.at, read_short(&text))?;
+            Written { volume, source_at: node.at, target_at: node.at }
         }
         Value::List(_) => {
             reader.wrong_type(node, "source:target, or a map");
             return None;
         }
     };
-    reader.accept(node.at, check(volume))
+    let source = reader.accept(written.source_at, check_source(&written.volume));
+    let target = reader.accept(written.target_at, check_target(&written.volume.target));
+    source.and(target).map(|()| written)
 }
 
 fn read_short(text: &str) -> Result<Volume, Wrong> {
@@ -59,62 +71,75 @@ fn read_short(text: &str) -> Result<Volume, Wrong> {
     Ok(Volume { source: source.to_owned(), target: target.to_owned(), read_only })
 }
 
-fn read_long(at: Place, scope: Scope<'_>, reader: &mut Reader<'_>) -> Option<Volume> {
+fn read_long(at: Place, scope: Scope<'_>, reader: &mut Reader<'_>) -> Option<Written> {
     let kind = scope.find("type").and_then(|node| reader.choice(node, &[("bind", true), ("volume", false)]));
     let read_only = scope.find("read_only").and_then(|node| reader.bool(node)).unwrap_or(false);
     let mut required = |name: &str| match scope.find(name) {
-        Some(node) => reader.text(node),
+        Some(node) => Some((node.at, reader.text(node)?)),
         None => {
             reader.fault(at, Code::MissingField, format!("a mount needs \"{name}\""));
             None
         }
     };
     let (source, target) = (required("source"), required("target"));
-    let volume = Volume { source: source?, target: target?, read_only };
+    let ((source_at, source), (target_at, target)) = (source?, target?);
+    let volume = Volume { source, target, read_only };
     if kind.is_some_and(|is_bind| is_bind != volume.is_bind()) {
         let text = "the type does not fit the source: a bind has an absolute path, a volume has a name";
         reader.fault(at, Code::InvalidMount, text);
     }
-    Some(volume)
+    Some(Written { volume, source_at, target_at })
 }
 
-fn check(volume: Volume) -> Result<Volume, Wrong> {
-    let Volume { source, target, .. } = &volume;
-    for path in [source, target] {
-        if path.split('/').any(|part| part == "..") {
-            return Err(forbidden(path, "must not contain \"..\""));
-        }
-        if path.contains([',', ':', '"']) || path.chars().any(char::is_control) {
-            return Err(invalid(path, "must not contain a comma, a colon, a quote or a control character"));
-        }
-        if path.len() > grammar::PATH_BYTES_MAX {
-            return Err(Wrong::new(
-                Code::TooLong,
-                format!("a path is too long (max {})", grammar::PATH_BYTES_MAX),
-            ));
-        }
+fn check_source(volume: &Volume) -> Result<(), Wrong> {
+    let source = &volume.source;
+    check_path(source)?;
+    if volume.is_bind() {
+        check_host_path(&plain_path(source))
+    } else if grammar::is_docker_name(source) {
+        Ok(())
+    } else {
+        Err(invalid(source, "is no source, which is an absolute path or the name of a volume"))
     }
+}
+
+fn check_target(target: &str) -> Result<(), Wrong> {
+    check_path(target)?;
     if !target.starts_with('/') {
         return Err(invalid(target, "is no target, which is an absolute path"));
     }
-    if plain_path(target) == "/" {
-        return Err(forbidden(target, "cannot be mounted over"));
+    check_not_root(target)
+}
+
+fn check_path(path: &str) -> Result<(), Wrong> {
+    check_no_parent(path)?;
+    if path.contains([',', ':', '"']) || path.chars().any(char::is_control) {
+        return Err(invalid(path, "must not contain a comma, a colon, a quote or a control character"));
     }
-    if volume.is_bind() {
-        check_host_path(&plain_path(source))?;
-    } else if !grammar::is_docker_name(source) {
-        return Err(invalid(source, "is no source, which is an absolute path or the name of a volume"));
+    if path.len() > grammar::PATH_BYTES_MAX {
+        return Err(Wrong::new(
+            Code::TooLong,
+            format!("a path is too long (max {})", grammar::PATH_BYTES_MAX),
+        ));
     }
-    Ok(volume)
+    Ok(())
+}
+
+fn check_no_parent(path: &str) -> Result<(), Wrong> {
+    if path.split('/').any(|part| part == "..") {
+        return Err(forbidden(path, "must not contain \"..\""));
+    }
+    Ok(())
+}
+
+fn check_not_root(target: &str) -> Result<(), Wrong> {
+    if plain_path(target) == "/" { Err(forbidden(target, "cannot be mounted over")) } else { Ok(()) }
 }
 
 /// A memory file system, too, cannot take the place of everything.
 pub(super) fn check_tmpfs(mount: &str) -> Result<(), Wrong> {
     let target = mount.split_once(':').map_or(mount, |(target, _)| target);
-    if target.split('/').any(|part| part == "..") {
-        return Err(forbidden(target, "must not contain \"..\""));
-    }
-    if plain_path(target) == "/" { Err(forbidden(target, "cannot be mounted over")) } else { Ok(()) }
+    check_no_parent(target).and_then(|()| check_not_root(target))
 }
 
 fn check_host_path(path: &str) -> Result<(), Wrong> {
