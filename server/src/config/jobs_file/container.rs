@@ -15,12 +15,14 @@ use super::{image, pairs, volume};
 
 /// Reads it. What depends on the policy after a loss (`ask_before_start`, `self_fence`) is left for the caller.
 pub(super) fn read(scope: Scope<'_>, name_at: Place, is_job: bool, reader: &mut Reader<'_>) -> ContainerSpec {
-    let runtime =
-        scope.find("runtime").and_then(|node| reader.choice(node, &keys::RUNTIMES)).unwrap_or_default();
-    let is_process = is_job && runtime == RuntimeKind::Process;
+    let runtime = match scope.find("runtime") {
+        Some(node) => reader.choice(node, &keys::RUNTIMES),
+        None => Some(RuntimeKind::default()),
+    };
+    let is_process = is_job && runtime == Some(RuntimeKind::Process);
     let scope = if is_process { scope.without_container(reader) } else { scope };
     let spec = ContainerSpec {
-        runtime,
+        runtime: runtime.unwrap_or_default(),
         image: text(scope, "image", image::check, reader).unwrap_or_default(),
         entrypoint: entrypoint(scope, reader),
         command: scope.find("command").and_then(|node| reader.words(node)).unwrap_or_default(),
@@ -48,28 +50,42 @@ pub(super) fn read(scope: Scope<'_>, name_at: Place, is_job: bool, reader: &mut 
         self_fence: None,
         log_bytes_max: log_bytes_max(scope, reader),
     };
-    if is_job {
+    // What an unknown runtime needs is unknown, too.
+    if is_job && runtime.is_some() {
         check_what_runs(&spec, scope, name_at, reader);
     }
     spec
 }
 
 fn check_what_runs(spec: &ContainerSpec, scope: Scope<'_>, name_at: Place, reader: &mut Reader<'_>) {
-    let runs_nothing = spec.command.is_empty() && scope.find("command").is_none_or(Node::is_empty);
     match spec.runtime {
-        RuntimeKind::Docker if scope.find("image").is_none() && !scope.has_misspelt("image") => {
-            reader.fault(name_at, Code::MissingField, "the job needs \"image\"");
+        RuntimeKind::Docker => {
+            if scope.find("image").is_none() && !scope.has_misspelt("image") {
+                reader.fault(name_at, Code::MissingField, "the job needs \"image\"");
+            }
+            warn_of_group(spec, scope, reader);
         }
-        RuntimeKind::Process if runs_nothing && spec.entrypoint.is_none() => {
+        RuntimeKind::Process => {
+            check_program(spec, scope, name_at, reader);
+            check_process_signal(spec, scope, reader);
+        }
+        RuntimeKind::Fake => {}
+    }
+}
+
+fn check_program(spec: &ContainerSpec, scope: Scope<'_>, name_at: Place, reader: &mut Reader<'_>) {
+    if spec.entrypoint.is_some() {
+        return;
+    }
+    match scope.find("command") {
+        Some(node) if spec.command.first().is_some_and(String::is_empty) => {
+            reader.fault(node.at, Code::InvalidValue, "the command must name a program");
+        }
+        command if spec.command.is_empty() && command.is_none_or(Node::is_empty) => {
             let text = "the job needs \"command\", because its runtime is process";
             reader.fault(name_at, Code::MissingField, text);
         }
         _ => {}
-    }
-    match spec.runtime {
-        RuntimeKind::Docker => warn_of_group(spec, scope, reader),
-        RuntimeKind::Process => check_process_signal(spec, scope, reader),
-        RuntimeKind::Fake => {}
     }
 }
 
