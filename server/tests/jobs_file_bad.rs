@@ -139,6 +139,20 @@ fn a_job_with_everything_resolved_has_a_limit() {
 }
 
 #[test]
+fn what_is_long_without_end_is_refused_before_long() {
+    let mounts: String = (0..80_000).map(|n| format!("  - v:/{n}\n")).collect();
+    let text = format!("- name: a\n  image: busybox\n  volumes:\n{mounts}");
+    let faults = parse(&text, Path::new("jobs.yaml"), &environment()).expect_err("too long");
+    assert!(faults.list.iter().all(|fault| fault.code == Code::TooLong), "{faults}");
+
+    let long = "k".repeat(900_000);
+    let text = format!("- name: a\n  image: busybox\n  stop_signal: {long}\n  ? {long}\n  : 1\n");
+    let faults = parse(&text, Path::new("jobs.yaml"), &environment()).expect_err("unknown");
+    let codes: Vec<_> = faults.list.iter().map(|fault| fault.code).collect();
+    assert_eq!(codes, [Code::InvalidValue, Code::UnknownField], "{faults}");
+}
+
+#[test]
 fn beyond_fifty_faults_are_only_counted() {
     let text: String = (0..70).map(|n| format!("- {{name: j{n}, imgae: x, image: busybox}}\n")).collect();
     let faults = parse(&text, Path::new("jobs.yaml"), &environment()).expect_err("faults");

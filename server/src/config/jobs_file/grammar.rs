@@ -162,6 +162,10 @@ pub(super) fn signal(text: &str) -> Checked<()> {
 
 /// The known word that was probably meant, if there is one: two slips away, in a short word fewer.
 pub(super) fn nearest<'k>(word: &str, known: impl Iterator<Item = &'k str>) -> Option<&'k str> {
+    // The search costs time and memory by the length of the word.
+    if word.len() > KNOWN_BYTES_MAX {
+        return None;
+    }
     let slips_max = 2.min(word.chars().count() / 2);
     let (slips, near) = known.map(|it| (strsim::damerau_levenshtein(word, it), it)).min()?;
     (slips <= slips_max).then_some(near)
@@ -205,6 +209,8 @@ fn matches_form(text: &str, fits: bool, form: &str) -> Checked<()> {
 }
 
 const NAME_BYTES_MAX: usize = 63;
+/// No known word is longer.
+const KNOWN_BYTES_MAX: usize = 32;
 /// A line of Docker's environment file may hold 64 KiB; half of it leaves room for the name and for Docker's changes of mind.
 const ENV_VALUE_BYTES_MAX: usize = 32 * 1024;
 /// Linux's PATH_MAX.

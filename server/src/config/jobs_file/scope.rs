@@ -88,7 +88,7 @@ impl<'a> Scope<'a> {
     /// Whether there is a key that is probably meant to be this one: its absence need not be told, too.
     pub(super) fn has_misspelt(&self, name: &str) -> bool {
         let Some(Layer::Map(own)) = self.own else { return false };
-        own.pairs.iter().any(|pair| strsim::damerau_levenshtein(&pair.key, name) <= 2)
+        own.pairs.iter().any(|pair| grammar::nearest(&pair.key, std::iter::once(name)).is_some())
     }
 
     /// The job's own value for a key, whatever the defaults say.
