@@ -140,12 +140,20 @@ fn a_job_with_everything_resolved_has_a_limit() {
 
 #[test]
 fn what_is_long_without_end_is_refused_before_long() {
-    let mounts: String = (0..80_000).map(|n| format!("  - v:/{n}\n")).collect();
+    let mounts: String = (0..40_000).map(|n| format!("  - v:/{n}\n")).collect();
     let text = format!("- name: a\n  image: busybox\n  volumes:\n{mounts}");
     let faults = parse(&text, Path::new("jobs.yaml"), &environment()).expect_err("too long");
     assert!(faults.list.iter().all(|fault| fault.code == Code::TooLong), "{faults}");
 
+    let jobs: String = (0..40_000).map(|n| format!("  j{n}: {{}}\n")).collect();
+    let text = format!("defaults:\n  image: busybox\n  volumes:\n{mounts}jobs:\n{jobs}");
+    let faults = parse(&text, Path::new("jobs.yaml"), &environment()).expect_err("too long");
+    assert_eq!((only_code(faults.clone()), faults.list[0].at.line), (Code::TooLong, 2));
+
     let long = "k".repeat(900_000);
+    let text = format!("x-a: &a {long}\nx-b: [{}]\njobs: {{}}\n", "*a, ".repeat(200_000));
+    let faults = parse(&text, Path::new("jobs.yaml"), &environment()).expect_err("repeated too often");
+    assert_eq!(only_code(faults), Code::YamlBudget);
     let text = format!("- name: a\n  image: busybox\n  stop_signal: {long}\n  ? {long}\n  : 1\n");
     let faults = parse(&text, Path::new("jobs.yaml"), &environment()).expect_err("unknown");
     let codes: Vec<_> = faults.list.iter().map(|fault| fault.code).collect();

@@ -7,6 +7,7 @@
 //! `keys` is the one table of keys; the JSON Schema ([`schema`]) is made from it. `stored` is the resolved entry as it is kept
 //! with its jobs, whose hash is the revision.
 
+mod advice;
 mod container;
 mod fault;
 mod grammar;
@@ -165,9 +166,7 @@ fn read_map(map: &Map, reader: &mut Reader<'_>) -> Vec<Entry> {
     }
     let defaults =
         map.find("defaults").filter(|pair| !pair.value.is_null()).and_then(|pair| as_map(pair, reader));
-    if let Some(defaults) = defaults {
-        job::check_defaults(defaults, reader);
-    }
+    let defaults_fit = defaults.is_none_or(|defaults| check_defaults(defaults, reader));
     let Some(jobs) = map.find("jobs") else {
         let at = map.pairs.first().map_or(Place::FILE, |pair| pair.key_at);
         reader.fault(
@@ -185,8 +184,27 @@ fn read_map(map: &Map, reader: &mut Reader<'_>) -> Vec<Entry> {
         reader.fault(jobs.value.at, Code::ExpectedJobs, text);
         return Vec::new();
     }
-    let Some(jobs) = as_map(jobs, reader) else { return Vec::new() };
-    jobs.pairs.iter().filter_map(|pair| read_named(pair, defaults, reader)).collect()
+    let Some(jobs) = as_map(jobs, reader).filter(|_| defaults_fit) else { return Vec::new() };
+    let mut entries = Vec::with_capacity(jobs.pairs.len());
+    for pair in &jobs.pairs {
+        entries.extend(read_named(pair, defaults, reader));
+        if reader.resolved_bytes > reader.resolved_bytes_max {
+            break;
+        }
+    }
+    entries
+}
+
+/// Whether they are short enough to be laid under jobs: reading them with each would take its time.
+fn check_defaults(defaults: &Map, reader: &mut Reader<'_>) -> bool {
+    let Job { mut definition, .. } = job::read_defaults(defaults, reader);
+    let length = stored::store(&mut definition).entry.len();
+    if length > ENTRY_BYTES_MAX {
+        let at = defaults.pairs.first().map_or(Place::FILE, |pair| pair.key_at);
+        let text = format!("the defaults are too long with {length} bytes (max {ENTRY_BYTES_MAX})");
+        reader.fault(at, Code::TooLong, text);
+    }
+    length <= ENTRY_BYTES_MAX
 }
 
 fn read_named(pair: &Pair, defaults: Option<&Map>, reader: &mut Reader<'_>) -> Option<Entry> {
@@ -196,11 +214,8 @@ fn read_named(pair: &Pair, defaults: Option<&Map>, reader: &mut Reader<'_>) -> O
     finish(job, pair.key_at, reader)
 }
 
-/// Makes the entry, unless the file is refused anyway.
+/// Makes the entry, unless the file is refused. How long it is counts in any case: that bounds what is read.
 fn finish(job: Job, at: Place, reader: &mut Reader<'_>) -> Option<Entry> {
-    if !reader.collector.is_clean() {
-        return None;
-    }
     let Job { mut definition, description, owner, tags } = job;
     let stored = stored::store(&mut definition);
     if stored.entry.len() > ENTRY_BYTES_MAX {
@@ -216,7 +231,9 @@ fn finish(job: Job, at: Place, reader: &mut Reader<'_>) -> Option<Entry> {
     if let Err(misfit) = protocol::wire::container_fits(&definition.container) {
         reader.fault(at, Code::TooLong, misfit.to_string());
     }
-    Some(Entry { definition: Arc::new(definition), stored: Arc::new(stored), description, owner, tags })
+    let entry =
+        Entry { definition: Arc::new(definition), stored: Arc::new(stored), description, owner, tags };
+    reader.collector.is_clean().then_some(entry)
 }
 
 fn check_version(node: &Node, reader: &mut Reader<'_>) {
@@ -272,9 +289,17 @@ mod tests {
     fn what_defaults_repeat_in_every_job_has_a_limit() {
         let jobs: String = (0..20).map(|n| format!("  j{n}: {{}}\n")).collect();
         let text = format!("defaults: {{image: busybox, command: [{}]}}\njobs:\n{jobs}", "x".repeat(2_000));
-        let parse = |limit| parse_within(&text, Path::new("jobs.yaml"), &Environment::default(), limit);
-        assert!(parse(100_000).is_ok());
-        let faults = parse(30_000).expect_err("too long");
-        assert_eq!(faults.list.iter().map(|fault| fault.code).collect::<Vec<_>>(), [Code::TooLong]);
+        let parse =
+            |text: &str, limit| parse_within(text, Path::new("jobs.yaml"), &Environment::default(), limit);
+        let codes = |text: &str| {
+            let faults = parse(text, 30_000).expect_err("too long");
+            faults.list.iter().map(|fault| fault.code).collect::<Vec<_>>()
+        };
+        assert!(parse(&text, 100_000).is_ok());
+        assert_eq!(codes(&text), [Code::TooLong]);
+        let with_another_fault = format!("{text}  last: {{imagee: x}}\n");
+        assert_eq!(codes(&with_another_fault), [Code::TooLong], "nobody reads on to the last one");
+        let with_a_fault_before = format!("versio: 1\n{text}");
+        assert_eq!(codes(&with_a_fault_before), [Code::UnknownField, Code::TooLong]);
     }
 }

@@ -37,10 +37,10 @@ pub(super) fn read(
     read_checked(name, name_at, Scope::new(own, defaults), true, reader)
 }
 
-/// Notes what is wrong with `defaults` themselves: they are a job that need not be whole.
-pub(super) fn check_defaults(defaults: &Map, reader: &mut Reader<'_>) {
+/// Reads `defaults` themselves, for what is wrong with them: they are a job that need not be whole.
+pub(super) fn read_defaults(defaults: &Map, reader: &mut Reader<'_>) -> Job {
     scope::check_keys(defaults, keys::JOB, &["x-*"], reader);
-    read_checked("defaults", Place::FILE, Scope::new(defaults, None), false, reader);
+    read_checked("defaults", Place::FILE, Scope::new(defaults, None), false, reader)
 }
 
 fn read_checked(name: &str, name_at: Place, scope: Scope<'_>, is_job: bool, reader: &mut Reader<'_>) -> Job {

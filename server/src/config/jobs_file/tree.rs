@@ -9,6 +9,7 @@ use serde_yaml::granit_parser::{
     ErrorKind, Event, Marker, Options, Parser, ScalarStyle, ScanError, Span, StrInput, Tag,
 };
 
+use super::advice;
 use super::fault::{Code, Collector, Place, quoted};
 
 /// A value and where it begins.
@@ -118,8 +119,13 @@ pub(super) fn read(text: &str, collector: &mut Collector) -> Option<Node> {
     }
     let mut options = Options::default();
     options.set_emit_comments(false);
-    let mut builder =
-        Builder { collector, frames: Vec::new(), anchors: HashMap::new(), copied: 0, root: None };
+    let mut builder = Builder {
+        collector,
+        frames: Vec::new(),
+        anchors: HashMap::new(),
+        copied: Size::default(),
+        root: None,
+    };
     for event in Parser::<StrInput<'_>>::new_from_str_with_options(text, options) {
         match event {
             Ok((Event::DocumentStart(..), span)) if builder.root.is_some() => {
@@ -141,7 +147,7 @@ struct Builder<'a> {
     collector: &'a mut Collector,
     frames: Vec<Frame>,
     anchors: HashMap<usize, Built>,
-    copied: usize,
+    copied: Size,
     root: Option<Node>,
 }
 
@@ -149,7 +155,7 @@ struct Builder<'a> {
 struct Frame {
     at: Place,
     anchor: usize,
-    nodes: usize,
+    size: Size,
     height: usize,
     content: Content,
 }
@@ -169,8 +175,22 @@ enum Key {
 #[derive(Clone)]
 struct Built {
     node: Node,
-    nodes: usize,
+    size: Size,
     height: usize,
+}
+
+/// How many values there are, and how long their texts are together.
+#[derive(Clone, Copy, Default)]
+struct Size {
+    nodes: usize,
+    bytes: usize,
+}
+
+impl std::ops::AddAssign for Size {
+    fn add_assign(&mut self, more: Self) {
+        self.nodes += more.nodes;
+        self.bytes += more.bytes;
+    }
 }
 
 impl Builder<'_> {
@@ -185,8 +205,9 @@ impl Builder<'_> {
                     self.collector.fault(at, Code::NulByte, "a NUL character cannot be passed on");
                 }
                 let plain = style == ScalarStyle::Plain && !forced_text;
+                let size = Size { nodes: 1, bytes: text.len() };
                 let value = Value::Scalar(Scalar { text: text.into_owned(), plain });
-                self.finish(Built { node: Node { at, value }, nodes: 1, height: 0 }, anchor)
+                self.finish(Built { node: Node { at, value }, size, height: 0 }, anchor)
             }
             Event::SequenceStart(_, anchor, tag) => {
                 self.check_tag(tag.as_deref(), tag_at);
@@ -207,7 +228,8 @@ impl Builder<'_> {
             self.too_deep(at);
             return None;
         }
-        self.frames.push(Frame { at, anchor, nodes: 1, height: 1, content });
+        let size = Size { nodes: 1, bytes: 0 };
+        self.frames.push(Frame { at, anchor, size, height: 1, content });
         Some(())
     }
 
@@ -217,7 +239,7 @@ impl Builder<'_> {
             Content::List(items) => Value::List(items),
             Content::Map { map, .. } => Value::Map(map),
         };
-        let built = Built { node: Node { at: frame.at, value }, nodes: frame.nodes, height: frame.height };
+        let built = Built { node: Node { at: frame.at, value }, size: frame.size, height: frame.height };
         self.finish(built, frame.anchor)
     }
 
@@ -230,14 +252,14 @@ impl Builder<'_> {
             self.too_deep(at);
             return None;
         }
-        self.count_copies(built.nodes, at)?;
+        self.count_copies(built.size, at)?;
         let built = self.anchors.get(&anchor)?.clone();
         self.attach(built)
     }
 
     fn finish(&mut self, built: Built, anchor: usize) -> Option<()> {
         if anchor != 0 {
-            self.count_copies(built.nodes, built.node.at)?;
+            self.count_copies(built.size, built.node.at)?;
             self.anchors.insert(anchor, built.clone());
         }
         self.attach(built)
@@ -248,7 +270,7 @@ impl Builder<'_> {
             self.root = Some(built.node);
             return Some(());
         };
-        frame.nodes += built.nodes;
+        frame.size += built.size;
         frame.height = frame.height.max(built.height + 1);
         match &mut frame.content {
             Content::List(items) => items.push(built.node),
@@ -261,11 +283,13 @@ impl Builder<'_> {
         Some(())
     }
 
-    fn count_copies(&mut self, nodes: usize, at: Place) -> Option<()> {
-        self.copied += nodes;
-        if self.copied > COPIES_MAX {
-            let text =
-                format!("alias expansion over limit: aliases may repeat at most {COPIES_MAX} values in all");
+    fn count_copies(&mut self, size: Size, at: Place) -> Option<()> {
+        self.copied += size;
+        if self.copied.nodes > COPIES_MAX || self.copied.bytes > COPIED_BYTES_MAX {
+            let text = format!(
+                "alias expansion over limit: aliases may repeat at most {COPIES_MAX} values and {} MiB in all",
+                COPIED_BYTES_MAX >> 20
+            );
             self.collector.fault(at, Code::YamlBudget, text);
             return None;
         }
@@ -292,30 +316,10 @@ impl Builder<'_> {
         match error.kind() {
             ErrorKind::RecursionLimitExceeded => self.too_deep(at),
             kind => {
-                let advice = advice(kind).map_or_else(String::new, |advice| format!("; {advice}"));
+                let advice = advice::on(kind).map_or_else(String::new, |advice| format!("; {advice}"));
                 self.collector.fault(at, Code::YamlSyntax, format!("{}{advice}", error.info()));
             }
         }
-    }
-}
-
-/// What mostly helps, where the parser's own words are about its inside.
-fn advice(kind: &ErrorKind) -> Option<&'static str> {
-    match kind {
-        ErrorKind::MappingValueNotAllowed | ErrorKind::InvalidColonPlacement => {
-            Some("quote a value that holds a colon")
-        }
-        ErrorKind::ExpectedFlowMappingSeparator | ErrorKind::ExpectedFlowSequenceSeparator => {
-            Some("between { } or [ ] a value such as \"${NAME}\" needs quotes")
-        }
-        ErrorKind::ExpectedBlockMappingKey => Some("keys of one map begin in the same column"),
-        ErrorKind::TabInPlainScalar => Some("indent the lines below with blanks"),
-        ErrorKind::TabInBlockIndentation | ErrorKind::TabInIndentation => Some("indent with blanks"),
-        ErrorKind::UnclosedQuotedScalar | ErrorKind::InvalidQuotedScalarIndent => {
-            Some("is the quote closed that was opened above?")
-        }
-        ErrorKind::UnknownAnchor => Some("an anchor (&name) must stand above its alias (*name)"),
-        _ => None,
     }
 }
 
@@ -376,3 +380,5 @@ fn number(position: usize) -> u32 {
 const DEPTH_MAX: usize = 32;
 /// How many values anchors and aliases may copy in all.
 const COPIES_MAX: usize = 200_000;
+/// How long what they copy may be in all, in bytes.
+const COPIED_BYTES_MAX: usize = 32 << 20;
