@@ -41,7 +41,7 @@ pub enum Event {
     Seen {
         /// Which.
         job: u64,
-        /// The status of the answer: 404 if there was no such job.
+        /// The status of the answer: 404 if there was no such job, 410 if there was one.
         status: u16,
         /// Its state.
         state: String,

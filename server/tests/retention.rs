@@ -68,7 +68,7 @@ impl Running {
             loop {
                 looks.tick().await;
                 let (status, answer) = self.ask("GET", &format!("/api/jobs/{id}"), "").await;
-                if status == 404 {
+                if status == 410 {
                     return answer;
                 }
             }
@@ -92,20 +92,30 @@ async fn ended_jobs_go_and_their_numbers_with_them() {
     // The next one keeps nothing but keys.
     let server = Running::start(home.path(), |config| config.retention.jobs = Some(Duration::ZERO)).await;
     let problem = server.until_gone(ended).await;
-    assert_eq!(problem["code"], "job_not_found");
+    assert_eq!(problem["code"], "pruned");
     assert!(problem["hint"].as_str().is_some_and(|hint| hint.contains("--keep-jobs")), "{problem}");
     let (status, listed) = server.ask("GET", "/api/jobs", "").await;
     let ids: Vec<u64> =
         listed.as_array().into_iter().flatten().filter_map(|job| job["id"].as_u64()).collect();
     assert_eq!((status, ids), (200, vec![3, waiting]), "what waits stays");
-    for (method, path) in [("POST", "cancel"), ("POST", "retry"), ("GET", "logs")] {
-        let (status, _) = server.ask(method, &format!("/api/jobs/{ended}/{path}"), "").await;
-        assert_eq!(status, 404, "{path}");
+    let of_a_job = [
+        ("GET", "?wait=1s"),
+        ("GET", "/explain"),
+        ("POST", "/cancel"),
+        ("POST", "/release"),
+        ("POST", "/retry"),
+        ("GET", "/logs"),
+    ];
+    for (method, path) in of_a_job {
+        let (status, problem) = server.ask(method, &format!("/api/jobs/{ended}{path}"), "").await;
+        assert_eq!((status, problem["code"].as_str()), (410, Some("pruned")), "{path}");
+        let (status, problem) = server.ask(method, &format!("/api/jobs/4{path}"), "").await;
+        assert_eq!((status, problem["code"].as_str()), (404, Some("job_not_found")), "{path}");
     }
     let (_, retry) = server.ask("GET", "/api/jobs/3", "").await;
     assert_eq!((&retry["retry_of"], &retry["retry_of_removed"]), (&ended.into(), &true.into()));
     let (status, problem) = server.ask("POST", "/api/jobs/resize", key).await;
-    assert_eq!((status, problem["code"].as_str()), (404, Some("job_not_found")));
+    assert_eq!((status, problem["code"].as_str()), (410, Some("pruned")));
     assert_eq!(problem["detail"], "this request was accepted before, as job 1, which has been removed since");
     server.stop().await;
 

@@ -102,7 +102,7 @@ pub(super) fn sights(evidence: &Evidence, rows: &Rows<'_>, findings: &mut Vec<Fi
     let mut newest: HashMap<u64, u64> = HashMap::new();
     for event in &evidence.history {
         let Event::Seen { job, status, state, fence, exit_code } = event else { continue };
-        if *status == 404 {
+        if matches!(*status, 404 | 410) {
             findings.push(finding(Lost, format!("job {job} was accepted, and later there was no such job")));
         } else if *status >= 500 && *status != 503 {
             findings.push(finding(Misanswered, format!("job {job}: {status}")));

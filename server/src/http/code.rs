@@ -75,6 +75,7 @@ codes! {
     WorkerAway "worker_away" 409 "the worker is not connected";
     WorkerConnected "worker_connected" 409 "the worker is connected, or has attempts";
     OutputRemoved "output_removed" 410 "the output is no longer kept";
+    Pruned "pruned" 410 "the job is no longer kept";
     BodyTooLarge "body_too_large" 413 "the body is too large";
     TooManyJobs "too_many_jobs" 413 "the request asks for too many jobs";
     UriTooLong "uri_too_long" 414 "the address is too long";

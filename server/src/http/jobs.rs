@@ -110,13 +110,17 @@ pub(super) async fn until_ended(desk: &Desk, job: JobId, patience: Duration) {
 /// A job with its whole story.
 ///
 /// # Errors
-/// `job_not_found`.
+/// `job_not_found`, or `pruned` if there was one.
 pub(super) async fn find(desk: &Desk, job: JobId) -> Result<JobRecord, Problem> {
-    desk.read(move |archive| archive.job(job)).await?.ok_or_else(|| {
-        Problem::new(Code::JobNotFound, format!("there is no job {job}")).hint(
-            "if there was one, it has been removed: ended jobs are kept for a limited time (--keep-jobs)",
-        )
-    })
+    if let Some(record) = desk.read(move |archive| archive.job(job)).await? {
+        return Ok(record);
+    }
+    match desk.read(move |archive| archive.was_removed(job)).await? {
+        true => Err(Problem::new(Code::Pruned, format!("job {job} has ended, and has been removed since"))
+            .hint("ended jobs are kept for a limited time, and in a limited number (--keep-jobs, --keep-jobs-max)")),
+        false => Err(Problem::new(Code::JobNotFound, format!("there is no job {job}"))
+            .hint("GET /api/jobs lists the jobs")),
+    }
 }
 
 /// The engine said something that makes no sense here.

@@ -60,8 +60,8 @@ pub(super) async fn ask(
 /// A key may be kept for longer than its job.
 pub(super) fn removed_since(problem: Problem, holder: &KeyHolder) -> Problem {
     match problem.code() {
-        Code::JobNotFound => Problem::new(
-            Code::JobNotFound,
+        Code::Pruned => Problem::new(
+            Code::Pruned,
             format!("this request was accepted before, as job {}, which has been removed since", holder.job),
         )
         .hint("to run it again, use another Idempotency-Key"),

@@ -125,6 +125,13 @@ pub trait Archive: Send + Sync {
     /// The store cannot be read.
     fn first_kept(&self, ids: &[JobId]) -> Result<Option<JobId>, ReadError>;
 
+    /// Whether a job of this number was made here and has been deleted since. Numbers that were left out, or set aside for a batch
+    /// that was never finished, had no job.
+    ///
+    /// # Errors
+    /// The store cannot be read.
+    fn was_removed(&self, id: JobId) -> Result<bool, ReadError>;
+
     /// The newest job of a definition that has ended.
     ///
     /// # Errors

@@ -166,6 +166,10 @@ impl Archive for Stand {
         Ok(ids.iter().copied().find(|id| world.jobs.iter().any(|record| record.row.job == *id)))
     }
 
+    fn was_removed(&self, _id: JobId) -> Result<bool, ReadError> {
+        Ok(false)
+    }
+
     fn last_ended(&self, definition: &str) -> Result<Option<JobRow>, ReadError> {
         let world = self.read()?;
         let ended = |row: &&JobRow| row.definition == definition && row.state.has_ended();

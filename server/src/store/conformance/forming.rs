@@ -57,6 +57,7 @@ pub(in crate::store) fn a_batch_is_hidden_until_its_last_member_is_made(backend:
     assert!(of_batch(&desk, 2).is_empty() && labelled(&desk).is_empty());
     for hidden in 2..=5 {
         assert_eq!(desk.archive().job(JobId(hidden)).unwrap(), None);
+        assert!(!desk.archive().was_removed(JobId(hidden)).unwrap());
     }
     assert_eq!(desk.archive().bodies(&[JobId(2), JobId(3)]).unwrap(), []);
     // Somebody who makes up tokens finds nobody there.
@@ -88,6 +89,9 @@ pub(in crate::store) fn what_was_made_of_a_batch_is_gone_after_a_restart(backend
         assert!(of_batch(&desk, 2).is_empty() && labelled(&desk).is_empty());
         desk.refused(vec![member(4, 2)]);
         desk.refused(vec![formed(2)]);
+        for number in 1..=7 {
+            assert!(!desk.archive().was_removed(JobId(number)).unwrap(), "nobody was promised {number}");
+        }
     }
     let holder = KeyHolder { job: JobId(7), count: 2, digest: 1 };
     let keyed = Change::Keyed { key: "k".into(), holder, at: Timestamp(1) };

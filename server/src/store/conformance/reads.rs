@@ -141,6 +141,9 @@ pub(in crate::store) fn strangers_are_told_from_what_was_given(backend: &mut dyn
     let strange = [token(4, 4), token(9, 40), token(10, 45), token(11, 1)];
     assert_eq!(desk.archive().strangers(&strange).unwrap(), strange);
     desk.refused(vec![added(9)]);
+    for number in [0, 4, 9, 10, 11, u64::MAX] {
+        assert!(!desk.archive().was_removed(JobId(number)).unwrap(), "job {number} is here, or never was");
+    }
 }
 
 pub(in crate::store) fn bodies_and_labels_come_back(backend: &mut dyn Backend) {

@@ -37,6 +37,8 @@ pub(in crate::store) fn what_ended_long_ago_goes_with_all_that_belongs_to_it(bac
     assert_eq!(desk.remove_all(Keep { ended_since: Timestamp(5_002), ..KEEP }), 1);
     for _ in 0..2 {
         assert_eq!(desk.archive().job(JobId(1)).unwrap(), None);
+        let removed = [0, 1, 2, 3, 4].map(|number| desk.archive().was_removed(JobId(number)).unwrap());
+        assert_eq!(removed, [false, true, false, false, false]);
         assert_eq!(desk.list(JobFilter::default()), [3, 2]);
         let blue = JobFilter { label: Some(("team".into(), "blue".into())), ..JobFilter::default() };
         assert_eq!(desk.list(blue), [2]);

@@ -82,9 +82,7 @@ impl Archive for MemoryStore {
         let world = self.world();
         let is_strange = |token: &&Token| {
             let Some(kept) = world.jobs.get(&token.job) else {
-                let is_left_out = |(after, until): &(JobId, JobId)| *after < token.job && token.job <= *until;
-                let was_given = (JobId(1)..=world.loaded.last_job).contains(&token.job);
-                return !was_given || world.gaps.iter().any(is_left_out);
+                return !world.was_given(token.job);
             };
             let mut attempts = kept.record.past.iter().chain(&kept.record.row.attempt);
             !attempts.any(|it| (it.fence, it.nonce) == (token.fence, token.nonce))
@@ -103,6 +101,13 @@ impl Archive for MemoryStore {
     fn first_kept(&self, ids: &[JobId]) -> Result<Option<JobId>, ReadError> {
         let world = self.world();
         Ok(ids.iter().copied().find(|id| world.jobs.contains_key(id)))
+    }
+
+    fn was_removed(&self, id: JobId) -> Result<bool, ReadError> {
+        let world = self.world();
+        let mut forming = world.forming.iter();
+        let is_forming = forming.any(|(first, batch)| (*first..=batch.last).contains(&id));
+        Ok(world.was_given(id) && !is_forming && !world.jobs.contains_key(&id))
     }
 
     fn last_ended(&self, definition: &str) -> Result<Option<JobRow>, ReadError> {

@@ -67,7 +67,8 @@ impl Store for MemoryStore {
         let mut world = self.world();
         world.loaded.epoch = Epoch(world.loaded.epoch.0 + 1);
         // Nobody was promised what was not finished.
-        world.forming.clear();
+        let unfinished = std::mem::take(&mut world.forming);
+        world.gaps.extend(unfinished.iter().map(|(first, batch)| (JobId(first.0 - 1), batch.last)));
         let live: Vec<&Kept> =
             world.jobs.values().filter(|kept| !kept.record.row.state.has_ended()).collect();
         live.iter().for_each(|kept| visit(kept.live()));
@@ -293,6 +294,12 @@ impl Draft<'_> {
 }
 
 impl World {
+    /// Whether this is the number of a job that is or was here.
+    fn was_given(&self, job: JobId) -> bool {
+        let is_left_out = |(after, until): &(JobId, JobId)| *after < job && job <= *until;
+        (JobId(1)..=self.loaded.last_job).contains(&job) && !self.gaps.iter().any(is_left_out)
+    }
+
     fn accept(
         &mut self,
         group: &Group,

@@ -230,6 +230,14 @@ impl Archive for SqliteArchive {
         })
     }
 
+    fn was_removed(&self, id: JobId) -> Result<bool, ReadError> {
+        self.read(|connection| {
+            connection
+                .prepare_cached(include_str!("queries/was_removed.sql"))?
+                .query_row([id.0.cast_signed()], |row| row.get(0))
+        })
+    }
+
     fn last_ended(&self, definition: &str) -> Result<Option<JobRow>, ReadError> {
         self.read(|connection| list::last_ended(connection, definition))
     }

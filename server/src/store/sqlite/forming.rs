@@ -2,6 +2,8 @@
 
 use rusqlite::{Connection, TransactionBehavior};
 
+use crate::clock;
+
 /// The numbers of a batch's members: the first and the last.
 pub(super) type Range = (i64, i64);
 
@@ -24,7 +26,7 @@ pub(super) fn without(hidden: &[Range], (lowest, mut highest): Range) -> Vec<Ran
 }
 
 /// Removes what a crash has left of batches that were never made, and returns how many members that were. Numbers that were set
-/// aside for them are not given again.
+/// aside for them are not given again, and are written down as left out.
 pub(super) fn remove_unfinished(connection: &mut Connection) -> rusqlite::Result<usize> {
     let mut removed = 0;
     for (first, last) in ranges(connection)? {
@@ -39,7 +41,13 @@ pub(super) fn remove_unfinished(connection: &mut Connection) -> rusqlite::Result
             from = to + 1;
         }
         // Last of all: whatever stops us before it, the next start goes on.
-        connection.execute("DELETE FROM forming WHERE first = ?1", [first])?;
+        let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        transaction.execute("DELETE FROM forming WHERE first = ?1", [first])?;
+        transaction.execute(
+            "INSERT INTO gaps (after, until, at, epoch) SELECT ?1, ?2, ?3, epoch FROM installation",
+            (first - 1, last, clock::now().utc.0),
+        )?;
+        transaction.commit()?;
     }
     Ok(removed)
 }
