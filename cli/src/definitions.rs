@@ -65,6 +65,8 @@ pub(crate) async fn definitions(flags: Flags) -> anyhow::Result<()> {
 
 /// Every key of a definition, a line each.
 fn in_full(json: &Value) -> anyhow::Result<()> {
+    let keys = || json.as_object().into_iter().flatten().map(|(key, _)| key.trim_end_matches("_ms"));
+    let width = keys().map(str::len).max().unwrap_or_default();
     for (key, value) in json.as_object().into_iter().flatten() {
         let text = match value {
             Value::String(text) => text.clone(),
@@ -77,7 +79,7 @@ fn in_full(json: &Value) -> anyhow::Result<()> {
             other => other.to_string(),
         };
         screen::line(&format!(
-            "{:<16} {}",
+            "{:<width$} {}",
             screen::visible(key.trim_end_matches("_ms")),
             screen::visible(&text)
         ))?;

@@ -2,7 +2,6 @@
 //!
 //! `LONGSHORE_BLESS=1 cargo test -p longshore-cli --test usage` writes `tests/help/*.txt` anew; the reviewer reads the difference.
 
-#[expect(dead_code, reason = "the server of prepared answers is for the other test")]
 mod stub;
 
 use std::path::Path;

@@ -2,70 +2,9 @@
 
 mod stub;
 
-use stub::{Said, Stub, longshore, said};
+use stub::{JSON, Said, Stub, job, longshore, said};
 
-const JSON: &str = "application/json";
 const PROBLEM: &str = "application/problem+json";
-
-fn job(id: u64, more: &str) -> String {
-    format!(
-        r#"{{"id":{id},"name":"resize","revision":"5c1e","created_at":"2026-03-01T09:30:00.000Z",{more}}}"#
-    )
-}
-
-#[test]
-fn run_sends_what_it_was_given_and_says_how_to_go_on() {
-    let stub = Stub::new();
-    stub.on("POST /api/jobs/resize", "201 Created", JSON, &job(12, r#""state":"queued""#));
-    let arguments =
-        ["run", "resize", "-e", "A=1=2", "--env", "FROM_HERE", "--label", "team=web", "--priority", "-5"];
-    let mut command = stub.longshore(&arguments);
-    command.args(["--timeout", "90s", "--key", "k1", "--", "--size", "640"]).env("FROM_HERE", "yes");
-    let said = said(&mut command);
-    assert_eq!((said.code, said.err.as_str()), (0, ""));
-    assert_eq!(said.out, "job 12 is queued; follow it with: longshore logs -f 12\n");
-    let asked = stub.asked();
-    assert_eq!(asked.iter().map(|asked| asked.line.as_str()).collect::<Vec<_>>(), ["POST /api/jobs/resize"]);
-    assert!(asked[0].head.contains(&"idempotency-key: k1".to_owned()), "{asked:?}");
-    let body: serde_json::Value = serde_json::from_str(&asked[0].body).unwrap();
-    let expected = serde_json::json!({"environment": {"A": "1=2", "FROM_HERE": "yes"}, "labels": {"team": "web"},
-        "args": ["--size", "640"], "priority": -5, "timeout": "90s"});
-    assert_eq!(body, expected);
-}
-
-#[test]
-fn run_wait_ends_as_the_container_did() {
-    let stub = Stub::new();
-    stub.on("POST /api/jobs/resize", "201 Created", JSON, &job(12, r#""state":"queued""#))
-        .on("GET /api/jobs/12?wait=60s", "200 OK", JSON, &job(12, r#""state":"running","attempt_count":1"#))
-        .on(
-            "GET /api/jobs/12?wait=60s",
-            "200 OK",
-            JSON,
-            &job(12, r#""state":"failed","outcome":"failed","exit_code":37,"attempt_count":1"#),
-        );
-    let said = said(&mut stub.longshore(&["run", "resize", "--wait"]));
-    assert_eq!(said.code, 37);
-    assert_eq!(said.err, "longshore: job 12 is queued\nlongshore: job 12 failed, exit 37\n");
-    assert_eq!(said.out, "");
-}
-
-#[test]
-fn run_wait_gives_up_when_its_time_is_over_and_the_job_goes_on() {
-    let stub = Stub::new();
-    stub.on("POST /api/jobs/resize", "201 Created", JSON, &job(12, r#""state":"queued""#)).on(
-        "GET /api/jobs/12?wait=60s",
-        "200 OK",
-        JSON,
-        &job(12, r#""state":"queued""#),
-    );
-    let said = said(&mut stub.longshore(&["run", "resize", "--wait=50ms"]));
-    assert_eq!(said.code, 1);
-    assert!(
-        said.err.ends_with("error: job 12 has not ended after 50ms, and goes on; see 'longshore show 12'\n"),
-        "{said:?}"
-    );
-}
 
 #[test]
 fn run_follow_keeps_the_streams_apart_and_shows_every_attempt() {
@@ -148,32 +87,6 @@ const EVENTS: &str = "text/event-stream";
 const END: &str = "event: end\ndata: {\"job\":12}\n\n";
 const FOLLOW: &str = "GET /api/jobs/12/logs?encoding=base64&follow=1";
 const FOLLOW_TAIL: &str = "GET /api/jobs/12/logs?encoding=base64&follow=1&tail=9";
-
-#[test]
-fn ls_pages_until_there_are_enough_and_makes_foreign_text_harmless() {
-    let stub = Stub::new();
-    let link = "link: </api/jobs?limit=500&cursor=c2>; rel=\"next\"";
-    let page = |from: u64, count: u64, reason: &str| {
-        let more = format!(r#""state":"failed","reason":"{reason}""#);
-        (0..count).map(|n| job(from - n, &more)).collect::<Vec<_>>().join(",")
-    };
-    let (first, second) = (page(900, 500, "x"), page(400, 1, "\\u001b[2Jgone"));
-    let text = format!(
-        "HTTP/1.1 200 OK\r\n{link}\r\nconnection: close\r\ncontent-length: {}\r\n\r\n[{first}]",
-        first.len() + 2
-    );
-    stub.on_raw("GET /api/jobs?state=failed%2Clost&name=resize&limit=500", text.as_bytes());
-    stub.on(
-        "GET /api/jobs?state=failed%2Clost&name=resize&limit=1&cursor=c2",
-        "200 OK",
-        JSON,
-        &format!("[{second}]"),
-    );
-    let arguments = ["ls", "--state", "failed", "--state", "lost", "--name", "resize", "-n", "501"];
-    let said = said(&mut stub.longshore(&arguments));
-    assert_eq!((said.code, said.out.lines().count()), (0, 502), "{}", said.err);
-    assert!(said.out.lines().last().unwrap().ends_with("␛[2Jgone"), "{}", said.out);
-}
 
 #[test]
 fn a_refusal_is_one_line_with_the_next_step_and_a_code_for_scripts() {
@@ -261,16 +174,6 @@ fn a_worker_may_be_named() {
     let unknown = said(&mut stub.longshore(&["drain", "bert"]));
     assert_eq!(unknown.code, 4);
     assert_eq!(unknown.err, "error: no worker is called \"bert\"; 'longshore workers --all' lists them\n");
-}
-
-#[test]
-fn reload_tells_what_has_changed() {
-    let stub = Stub::new();
-    let changed = r#"{"definitions":2,"added":["backup"],"changed":["resize"],"removed":[],"warnings":["jobs.yaml:3:1: odd"]}"#;
-    stub.on("POST /api/definitions/reload", "200 OK", JSON, changed);
-    let reloaded = said(&mut stub.longshore(&["reload"]));
-    assert_eq!(reloaded.out, "2 definitions; added: backup; changed: resize\n");
-    assert_eq!((reloaded.code, reloaded.err.as_str()), (0, "warning: jobs.yaml:3:1: odd\n"));
 }
 
 #[test]

@@ -146,6 +146,57 @@ async fn definitions_are_shown_without_their_values() {
 }
 
 #[tokio::test]
+async fn a_definition_is_shown_with_all_that_is_in_force() {
+    let server = Server::start().await;
+    let file = r#"
+jobs:
+  plain: { image: busybox }
+  full:
+    image: busybox
+    tmpfs: ["/tmp:size=1m"]
+    read_only: true
+    cap_add: [NET_ADMIN]
+    cap_drop: [ALL]
+    init: false
+    platform: linux/amd64
+    labels: { team: web }
+    pull_policy: always
+    pull_timeout: 3m
+    stop_signal: SIGINT
+    retry: { max: 2, backoff: { factor: 1.5 } }
+    lost_limit: 5
+    lost_after: 2m
+    on_lost: wait
+    self_fence: true
+    ping_interval: 2s
+    unexpected_retry_delay: 7s
+    log: { max_bytes: 1m }
+"#;
+    std::fs::write(&server.jobs_file, file).unwrap();
+    assert_eq!(server.ask("POST", "/api/definitions/reload", &[], "").await.status, 200);
+    let full = serde_json::json!({
+        "tmpfs": ["/tmp:size=1m"], "read_only": true, "cap_add": ["NET_ADMIN"], "cap_drop": ["ALL"], "init": false,
+        "platform": "linux/amd64", "labels": {"team": "web"}, "pull_policy": "always", "pull_timeout_ms": 180_000,
+        "stop_signal": "SIGINT", "lost_limit": 5, "lost_after_ms": 120_000, "on_lost": "wait",
+        "ping_interval_ms": 2_000, "unexpected_retry_delay_ms": 7_000, "log_max_bytes": 1 << 20,
+    });
+    let usual = serde_json::json!({
+        "tmpfs": null, "read_only": false, "cap_add": null, "cap_drop": null, "init": true,
+        "platform": null, "labels": null, "pull_policy": "missing", "pull_timeout_ms": 900_000,
+        "stop_signal": null, "lost_limit": 3, "lost_after_ms": 60_000, "on_lost": "retry", "self_fence_ms": null,
+        "ping_interval_ms": null, "unexpected_retry_delay_ms": null, "log_max_bytes": 64 << 20,
+    });
+    for (name, expected, factor) in [("full", full, 1_500), ("plain", usual, 2_000)] {
+        let shown = server.get(&format!("/api/definitions/{name}")).await.json();
+        for (key, value) in expected.as_object().unwrap() {
+            assert_eq!(&shown[key], value, "{name}: {key}");
+        }
+        assert_eq!(shown["retry"]["backoff_factor_milli"], factor);
+        assert_eq!(shown["self_fence_ms"].is_u64(), name == "full");
+    }
+}
+
+#[tokio::test]
 async fn the_server_tells_how_it_is_and_what() {
     let server = Server::start().await;
     assert_eq!(server.get("/healthz").await.body, "ok\n");

@@ -1,12 +1,22 @@
 //! A server of prepared answers: each request line gets the answers given for it, the last one again and again.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot set its stage fails")]
+#![allow(dead_code, reason = "each test file uses its part")]
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::process::{Command, Output};
 use std::sync::{Arc, Mutex};
+
+pub(crate) const JSON: &str = "application/json";
+
+/// A job, as the server shows it, with what is between its braces beside the usual.
+pub(crate) fn job(id: u64, more: &str) -> String {
+    format!(
+        r#"{{"id":{id},"name":"resize","revision":"5c1e","created_at":"2026-03-01T09:30:00.000Z",{more}}}"#
+    )
+}
 
 /// What was asked, in order: `POST /api/jobs/x`, then the head's lines, then the body.
 #[derive(Clone, Debug, Default)]

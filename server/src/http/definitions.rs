@@ -5,10 +5,9 @@ use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::State;
-use axum::http::Uri;
 use protocol::Revision;
-use protocol::container::Volume;
-use scheduler::definition::{RetryOn, RetryPolicy};
+use protocol::container::{PullPolicy, Volume};
+use scheduler::definition::{OnLost, RetryOn, RetryPolicy};
 use scheduler::snapshot::Snapshot;
 use scheduler::step::PendingReason;
 
@@ -16,18 +15,14 @@ use super::code::Code;
 use super::desk::Desk;
 use super::path::Name;
 use super::problem::{Problem, shown};
-use super::query::{Query, nearest};
+use super::query::nearest;
 use super::show;
 use super::view;
 use crate::catalogue::{Definitions, Entry};
 
-pub(super) async fn list(
-    State(desk): State<Arc<Desk>>,
-    uri: Uri,
-) -> Result<Json<Vec<view::Definition>>, Problem> {
-    Query::of(&uri)?.finish()?;
+pub(super) async fn list(State(desk): State<Arc<Desk>>) -> Json<Vec<view::Definition>> {
     let snapshot = desk.app.engine.snapshot();
-    Ok(Json(desk.app.catalogue.current().iter().map(|entry| definition(entry, &snapshot)).collect()))
+    Json(desk.app.catalogue.current().iter().map(|entry| definition(entry, &snapshot)).collect())
 }
 
 pub(super) async fn one(
@@ -60,7 +55,7 @@ pub(super) fn find<'d>(definitions: &'d Definitions, name: &str) -> Result<&'d A
 
 fn definition(entry: &Entry, snapshot: &Snapshot) -> view::Definition {
     let definition = &entry.definition;
-    let container = &definition.container;
+    let (container, loss) = (&definition.container, &definition.loss);
     view::Definition {
         name: definition.name.clone(),
         revision: definition.revision.to_string(),
@@ -77,13 +72,30 @@ fn definition(entry: &Entry, snapshot: &Snapshot) -> view::Definition {
         user: container.user.clone(),
         volumes: container.volumes.iter().map(volume).collect(),
         network: container.network.clone(),
+        tmpfs: container.tmpfs.clone(),
+        read_only: container.read_only,
+        cap_add: container.cap_add.clone(),
+        cap_drop: container.cap_drop.clone(),
+        init: container.init,
+        platform: container.platform.clone(),
+        labels: container.labels.iter().cloned().collect(),
+        pull_policy: pull_policy(container.pull_policy).into(),
+        pull_timeout_ms: view::millis(container.pull_timeout),
         cpus_milli: container.resources.cpus_milli,
         memory_bytes: container.resources.memory_bytes,
         pids: container.resources.pids,
         priority: definition.priority,
         timeout_ms: definition.timeout.map(view::millis),
+        stop_signal: container.stop_signal.clone(),
         stop_grace_ms: view::millis(container.stop_grace),
         retry: retry(&definition.retry),
+        lost_limit: loss.limit,
+        lost_after_ms: view::millis(loss.after),
+        on_lost: on_lost(loss.on_lost).into(),
+        self_fence_ms: container.self_fence.map(view::millis),
+        ping_interval_ms: loss.ping.map(view::millis),
+        unexpected_retry_delay_ms: loss.delay.map(view::millis),
+        log_max_bytes: container.log_bytes_max,
         waiting: waiting(definition.revision, snapshot),
         last_ended: None,
     }
@@ -92,6 +104,22 @@ fn definition(entry: &Entry, snapshot: &Snapshot) -> view::Definition {
 fn volume(volume: &Volume) -> String {
     let suffix = if volume.read_only { ":ro" } else { "" };
     format!("{}:{}{suffix}", volume.source, volume.target)
+}
+
+const fn pull_policy(policy: PullPolicy) -> &'static str {
+    match policy {
+        PullPolicy::Always => "always",
+        PullPolicy::Missing => "missing",
+        PullPolicy::Never => "never",
+    }
+}
+
+const fn on_lost(on_lost: OnLost) -> &'static str {
+    match on_lost {
+        OnLost::Retry => "retry",
+        OnLost::Fail => "fail",
+        OnLost::Wait => "wait",
+    }
 }
 
 fn retry(policy: &RetryPolicy) -> view::Retry {
@@ -107,6 +135,7 @@ fn retry(policy: &RetryPolicy) -> view::Retry {
         .into(),
         backoff_initial_ms: view::millis(policy.backoff.initial),
         backoff_max_ms: view::millis(policy.backoff.max),
+        backoff_factor_milli: policy.backoff.factor_milli,
     }
 }
 

@@ -1,5 +1,7 @@
 //! Definitions.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 use super::{Job, Reason, Word};
@@ -45,16 +47,39 @@ pub struct Definition {
     /// Its mounts, as `source:target[:ro]`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub volumes: Vec<String>,
-    /// The network that it joins.
+    /// The network that it joins; absent: the bridge.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub network: Option<String>,
+    /// Memory file systems: a path, with options after a colon.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tmpfs: Vec<String>,
+    /// Whether its root file system is read-only.
+    pub read_only: bool,
+    /// Capabilities added to Docker's own.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub cap_add: Vec<String>,
+    /// Capabilities taken from them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub cap_drop: Vec<String>,
+    /// Whether a small init is process 1.
+    pub init: bool,
+    /// `os/arch[/variant]`; absent: the engine's own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub platform: Option<String>,
+    /// Labels of the container beside Longshore's own.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub labels: BTreeMap<String, String>,
+    /// When the image is pulled: `always`, `missing` or `never`.
+    pub pull_policy: Word,
+    /// How long one pull may take.
+    pub pull_timeout_ms: u64,
     /// Thousandths of a core.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cpus_milli: Option<u32>,
     /// Memory without swap.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub memory_bytes: Option<u64>,
-    /// Processes and threads.
+    /// Processes and threads; absent: the worker's default.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pids: Option<u32>,
     /// Higher goes first; −100 to 100.
@@ -62,10 +87,30 @@ pub struct Definition {
     /// How long one attempt may run; absent: for ever.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timeout_ms: Option<u64>,
+    /// The signal that asks it to stop; absent: the image's own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stop_signal: Option<String>,
     /// How long it may take to stop before it is killed.
     pub stop_grace_ms: u64,
     /// What happens after a failure that is the job's own.
     pub retry: Retry,
+    /// After so many lost attempts within a day a job is quarantined.
+    pub lost_limit: u32,
+    /// How long a silent worker keeps a job.
+    pub lost_after_ms: u64,
+    /// What becomes of a job whose worker is lost: `retry`, `fail` or `wait`.
+    pub on_lost: Word,
+    /// So long after the last heartbeat of its worker that the server answered, its container is gone; absent: it goes on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub self_fence_ms: Option<u64>,
+    /// How often a worker that has a job of it says at least that it lives; absent: as the server asks of all.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ping_interval_ms: Option<u64>,
+    /// How long the next attempt waits after a failure that is not the job's own; absent: up to a second, doubling to a minute.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub unexpected_retry_delay_ms: Option<u64>,
+    /// How much output of one attempt is kept.
+    pub log_max_bytes: u64,
     /// How many of its jobs wait, by the reason why.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub waiting: Vec<Waiting>,
@@ -90,6 +135,8 @@ pub struct Retry {
     pub backoff_initial_ms: u64,
     /// The highest ceiling.
     pub backoff_max_ms: u64,
+    /// How much the ceiling grows with each failure, in thousandths.
+    pub backoff_factor_milli: u32,
 }
 
 /// Jobs of a definition that wait for the same reason.
