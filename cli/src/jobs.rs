@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::api::{self, Api};
 use crate::screen::{self, Format};
-use crate::{Asking, failure, view, workers};
+use crate::{Asking, failure, view};
 
 /// List jobs, newest first.
 #[derive(Debug, clap::Args)]
@@ -159,7 +159,7 @@ pub(crate) async fn retry(flags: RetryFlags) -> anyhow::Result<()> {
 
 /// Pages through the list until there are enough.
 async fn gather(api: &Api, flags: &ListFlags) -> anyhow::Result<Vec<Value>> {
-    let query = query(api, flags).await?;
+    let query = query(flags);
     let mut jobs: Vec<Value> = Vec::new();
     let mut cursor: Option<String> = None;
     loop {
@@ -179,21 +179,17 @@ async fn gather(api: &Api, flags: &ListFlags) -> anyhow::Result<Vec<Value>> {
 }
 
 /// The filters, as the server takes them.
-async fn query(api: &Api, flags: &ListFlags) -> anyhow::Result<Vec<(&'static str, String)>> {
-    let worker = match &flags.worker {
-        Some(worker) => Some(workers::find(api, worker).await?.to_string()),
-        None => None,
-    };
+fn query(flags: &ListFlags) -> Vec<(&'static str, String)> {
     let filters = [
         ("state", (!flags.state.is_empty()).then(|| flags.state.join(","))),
         ("name", flags.name.clone()),
-        ("worker", worker),
+        ("worker", flags.worker.clone()),
         ("label", flags.label.clone()),
         ("batch", flags.batch.map(|id| id.to_string())),
         ("since", flags.since.clone()),
         ("until", flags.until.clone()),
     ];
-    Ok(filters.into_iter().filter_map(|(key, value)| Some((key, value?))).collect())
+    filters.into_iter().filter_map(|(key, value)| Some((key, value?))).collect()
 }
 
 /// The cursor in a `Link` header's `rel="next"`, if there is a next page.

@@ -231,7 +231,7 @@ async fn operate(target: &Target, verb: &str, query: &[(&str, &str)], effect: &s
 }
 
 /// The number of a worker that is given by number or by name.
-pub(crate) async fn find(api: &Api, worker: &str) -> anyhow::Result<u64> {
+async fn find(api: &Api, worker: &str) -> anyhow::Result<u64> {
     if let Ok(id) = worker.parse() {
         return Ok(id);
     }

@@ -154,6 +154,47 @@ async fn foreign_hosts_and_sites_are_kept_out() {
 }
 
 #[tokio::test]
+async fn a_parameter_that_is_not_known_is_refused_everywhere_and_nothing_is_done() {
+    let server = Server::start().await;
+    server.post("/api/jobs/resize", "").await;
+    for (method, path) in [
+        ("POST", "/api/jobs/resize"),
+        ("GET", "/api/jobs/1"),
+        ("GET", "/api/jobs/1/explain"),
+        ("POST", "/api/jobs/1/cancel"),
+        ("POST", "/api/jobs/1/release"),
+        ("POST", "/api/jobs/1/retry"),
+        ("GET", "/api/jobs/1/logs"),
+        ("GET", "/api/jobs"),
+        ("POST", "/api/jobs"),
+        ("GET", "/api/workers"),
+        ("GET", "/api/workers/1"),
+        ("PATCH", "/api/workers/1"),
+        ("GET", "/api/workers/connect"),
+        ("POST", "/api/workers/1/cordon"),
+        ("POST", "/api/workers/1/drain"),
+        ("POST", "/api/workers/1/stop-unmanaged"),
+        ("POST", "/api/workers/2/forget"),
+        ("GET", "/api/definitions"),
+        ("GET", "/api/definitions/resize"),
+        ("GET", "/api/definitions/reload"),
+        ("POST", "/api/definitions/reload"),
+        ("GET", "/healthz"),
+        ("GET", "/readyz"),
+        ("GET", "/version"),
+        ("GET", "/problems/busy"),
+    ] {
+        let refused = server.ask(method, &format!("{path}?grace=0s"), &[], "").await;
+        assert_eq!(refused.is_problem(400, "invalid_query")["field"], "?grace", "{method} {path}");
+        let bare = server.ask(method, &format!("{path}?"), &[], "").await;
+        assert!(!bare.body.contains("\"invalid_query\""), "{method} {path}: {bare:?}");
+    }
+    server.post("/api/jobs/resize", "").await;
+    server.ask("POST", "/api/jobs/2/cancel?grace=0s", &[], "").await.is_problem(400, "invalid_query");
+    assert_eq!(server.get("/api/jobs/2").await.json()["state"], "queued");
+}
+
+#[tokio::test]
 async fn tokens_open_what_they_are_for_and_nothing_else() {
     let guard = |access: longshore_server::auth::Access| access.api_token("people").worker_token("machines");
     let server = Server::with(guard, "", Limits::default()).await;

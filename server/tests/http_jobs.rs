@@ -190,7 +190,9 @@ async fn the_list_is_filtered() {
     assert_eq!(ids("state=queued,running").await, [2, 1]);
     assert_eq!(ids("name=resize").await, [1]);
     assert_eq!(ids("label=team=web").await, [1]);
-    assert_eq!(ids("worker=w1&since=2026-01-01T00:00:00Z").await, [2, 1]);
+    assert_eq!(ids("worker=w1&since=2026-01-01T00:00:00Z").await, [2]);
+    assert_eq!(ids("worker=1").await, [2]);
+    assert_eq!(ids("worker=w2").await, Vec::<u64>::new(), "one that has left");
 }
 
 #[tokio::test]
@@ -210,6 +212,8 @@ async fn questions_that_make_no_sense_are_answered_with_what_would() {
     ] {
         server.get(&format!("/api/jobs?{query}")).await.is_problem(400, code);
     }
+    let unknown = server.get("/api/jobs?worker=nobody").await.json();
+    assert_eq!(unknown["detail"], "no worker was ever called \"nobody\"");
     let states = server.get("/api/jobs?state=banana").await.json()["hint"].clone();
     assert!(states.as_str().unwrap().contains("succeeded"));
 }

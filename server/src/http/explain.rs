@@ -7,7 +7,6 @@ use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::State;
-use axum::http::Uri;
 use protocol::report::Availability;
 use protocol::{JobId, Now, RuntimeKind, Uptime};
 use scheduler::exclusion::Excluded;
@@ -19,7 +18,6 @@ use super::desk::Desk;
 use super::jobs::find;
 use super::path::Id;
 use super::problem::Problem;
-use super::query::Query;
 use super::show::{self, Show};
 use super::story::worker_of;
 use super::view::{self, Reason, Time, WorkerRef};
@@ -29,9 +27,7 @@ use crate::store::JobRow;
 pub(super) async fn job(
     State(desk): State<Arc<Desk>>,
     Id(id): Id,
-    uri: Uri,
 ) -> Result<Json<view::Explanation>, Problem> {
-    Query::of(&uri)?.finish()?;
     let explanation = desk.app.engine.explain(JobId(id)).await?;
     // Read after the answer, which came only when all that it says was durable: who has left the scheduler has ended here.
     let row = find(&desk, JobId(id)).await?.row;

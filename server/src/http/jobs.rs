@@ -22,7 +22,7 @@ use crate::listener::Peer;
 use crate::store::{JOBS_MAX, JobFilter, JobRecord};
 
 pub(super) async fn list(State(desk): State<Arc<Desk>>, uri: Uri) -> Result<Response, Problem> {
-    let mut filter = filter(&desk, Query::of(&uri)?)?;
+    let mut filter = filter(&desk, Query::of(&uri)?).await?;
     let limit = filter.limit;
     // One more than is shown tells whether there is a next page.
     filter.limit += 1;
@@ -148,11 +148,12 @@ fn finished(record: &JobRecord) -> Problem {
     Problem::new(Code::AlreadyFinished, format!("job {job} has ended as {state}")).state(state)
 }
 
-fn filter(desk: &Desk, mut query: Query) -> Result<JobFilter, Problem> {
+async fn filter(desk: &Desk, mut query: Query) -> Result<JobFilter, Problem> {
+    let worker = query.text("worker")?;
     let filter = JobFilter {
         states: query.text("state")?.as_deref().map_or(Ok(Vec::new()), states)?,
         name: query.text("name")?,
-        worker: query.text("worker")?.map(|worker| worker_named(desk, &worker)).transpose()?,
+        worker: None,
         label: query.text("label")?.as_deref().map(label).transpose()?,
         batch: query.number("batch")?.map(JobId),
         since: query.instant("since")?,
@@ -161,7 +162,10 @@ fn filter(desk: &Desk, mut query: Query) -> Result<JobFilter, Problem> {
         limit: query.text("limit")?.as_deref().map_or(Ok(LIMIT), limit)?,
     };
     query.finish()?;
-    Ok(filter)
+    match worker {
+        Some(worker) => Ok(JobFilter { worker: Some(worker_named(desk, worker).await?), ..filter }),
+        None => Ok(filter),
+    }
 }
 
 fn states(text: &str) -> Result<Vec<JobState>, Problem> {
@@ -176,15 +180,19 @@ fn states(text: &str) -> Result<Vec<JobState>, Problem> {
     text.split(',').map(state).collect()
 }
 
-fn worker_named(desk: &Desk, text: &str) -> Result<WorkerId, Problem> {
+/// A worker by its number or its name: who bears it now, or else who did.
+async fn worker_named(desk: &Desk, text: String) -> Result<WorkerId, Problem> {
     if let Ok(id) = text.parse() {
         return Ok(WorkerId(id));
     }
     let snapshot = desk.app.engine.snapshot();
-    let named = snapshot.workers.iter().find(|worker| &*worker.name == text);
+    if let Some(named) = snapshot.workers.iter().find(|worker| *worker.name == *text) {
+        return Ok(named.id);
+    }
+    let unknown = format!("no worker was ever called \"{}\"", shown(&text));
+    let named = desk.read(move |archive| archive.worker_named(&text)).await?;
     named
-        .map(|worker| worker.id)
-        .ok_or_else(|| wrong("worker", "it is a worker's number, or the name of one at work"))
+        .ok_or_else(|| wrong("worker", &unknown).hint("give a name from GET /api/workers?all=1, or a number"))
 }
 
 fn label(text: &str) -> Result<(String, String), Problem> {

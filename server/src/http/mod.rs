@@ -33,7 +33,7 @@ mod workers;
 use std::sync::Arc;
 
 use axum::Router;
-use axum::middleware::from_fn_with_state;
+use axum::middleware::{from_fn, from_fn_with_state};
 use axum::routing::{get, post};
 
 pub use desk::App;
@@ -41,30 +41,36 @@ use desk::Desk;
 
 /// Everything that the server answers to over HTTP, but for the socket of workers, which `workers` brings along
 /// (`GET /api/workers/connect`; its requests have passed the guards already).
+///
+/// What takes parameters behind the question mark reads them and refuses those that it does not know; everything else is `plain` and
+/// refuses them all.
 pub fn router(app: App, workers: Router) -> Router {
     let base_path = app.base_path.clone();
     let desk = Arc::new(Desk::new(app));
-    let inner = Router::new()
+    let asked = Router::new()
         .route("/api/jobs/{name}", post(submit::one).get(jobs::one))
         .route("/api/jobs", post(batch::many).get(jobs::list))
-        .route("/api/jobs/{id}/explain", get(explain::job))
-        .route("/api/jobs/{id}/cancel", post(jobs::cancel))
-        .route("/api/jobs/{id}/release", post(jobs::release))
         .route("/api/jobs/{id}/retry", post(submit::again))
         .route("/api/jobs/{id}/logs", get(output::of_job))
         .route("/api/workers", get(workers::list))
+        .route("/api/workers/{id}/{verb}", post(workers::operate));
+    let plain = Router::new()
+        .route("/api/jobs/{id}/explain", get(explain::job))
+        .route("/api/jobs/{id}/cancel", post(jobs::cancel))
+        .route("/api/jobs/{id}/release", post(jobs::release))
         .route("/api/workers/{id}", get(workers::one).patch(workers::change))
-        .route("/api/workers/{id}/{verb}", post(workers::operate))
         .route("/api/definitions", get(definitions::list))
         .route("/api/definitions/{name}", get(definitions::one))
         .route("/api/definitions/reload", post(reload::reload).get(reload::one_of_that_name))
         .route("/healthz", get(health::alive))
         .route("/readyz", get(health::ready))
         .route("/version", get(health::version))
-        .route("/problems/{code}", get(health::problem))
+        .route("/problems/{code}", get(health::problem));
+    let inner = asked
+        .merge(plain.route_layer(from_fn(query::none)))
         .fallback(health::nothing_here)
         .with_state(Arc::clone(&desk))
-        .merge(workers)
+        .merge(workers.route_layer(from_fn(query::none)))
         .layer(from_fn_with_state(Arc::clone(&desk), front::serve));
     if base_path.is_empty() {
         return inner;

@@ -2,8 +2,10 @@
 
 use std::time::Duration;
 
-use axum::extract::Query as Decoded;
+use axum::extract::{Query as Decoded, Request};
 use axum::http::Uri;
+use axum::middleware::Next;
+use axum::response::Response;
 use jiff::SpanRelativeTo;
 use jiff::fmt::friendly::SpanParser;
 use protocol::Timestamp;
@@ -110,6 +112,15 @@ impl Query {
                 .field(format!("?{}", shown(name)));
         Err(if near.is_empty() { problem } else { problem.near(near) })
     }
+}
+
+/// Lets requests without parameters through: in front of everything that takes none.
+///
+/// # Errors
+/// `invalid_query`.
+pub(super) async fn none(request: Request, next: Next) -> Result<Response, Problem> {
+    Query::of(request.uri())?.finish()?;
+    Ok(next.run(request).await)
 }
 
 /// A parameter's value is not what it should be.

@@ -11,7 +11,6 @@ use super::definitions;
 use super::desk::Desk;
 use super::path::Name;
 use super::problem::Problem;
-use super::query::Query;
 use super::view;
 use crate::catalogue::Definitions;
 use crate::config::jobs_file::{self, Environment, Fault, Faults, LoadedFile, Place};
@@ -22,9 +21,7 @@ pub(super) async fn reload(
     request: Request,
 ) -> Result<Json<view::Reloaded>, Problem> {
     desk.must_stay()?;
-    let (parts, body) = request.into_parts();
-    Query::of(&parts.uri)?.finish()?;
-    body::read(body, 0, body::PATIENCE).await?;
+    body::read(request.into_body(), 0, body::PATIENCE).await?;
     let _turn = desk.reloading.lock().await;
     let (file, intervals) = (desk.app.jobs_file.clone(), desk.app.intervals);
     let loaded = desk

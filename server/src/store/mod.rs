@@ -119,6 +119,13 @@ pub trait Archive: Send + Sync {
     /// The store cannot be read.
     fn workers(&self) -> Result<Vec<WorkerRow>, ReadError>;
 
+    /// The worker that is called so, also if it was forgotten. If there were several, one that was not forgotten, and of those the one
+    /// that joined last.
+    ///
+    /// # Errors
+    /// The store cannot be read.
+    fn worker_named(&self, name: &str) -> Result<Option<WorkerId>, ReadError>;
+
     /// The first of these jobs that is kept, ended or not.
     ///
     /// # Errors

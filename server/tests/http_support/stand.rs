@@ -121,6 +121,9 @@ impl Archive for Stand {
         let fits = |row: &&JobRow| {
             (filter.states.is_empty() || filter.states.contains(&row.state))
                 && filter.name.as_ref().is_none_or(|name| *name == row.definition)
+                && filter
+                    .worker
+                    .is_none_or(|worker| row.attempt.as_ref().is_some_and(|it| it.worker == worker))
                 && filter.batch.is_none_or(|batch| row.batch == Some(batch))
                 && filter.label.as_ref().is_none_or(|label| row.labels.contains(label))
                 && filter.before.is_none_or(|before| row.job < before)
@@ -159,6 +162,10 @@ impl Archive for Stand {
 
     fn workers(&self) -> Result<Vec<WorkerRow>, ReadError> {
         Ok(self.read()?.workers.clone())
+    }
+
+    fn worker_named(&self, name: &str) -> Result<Option<WorkerId>, ReadError> {
+        Ok(self.read()?.workers.iter().find(|row| &*row.name == name).map(|row| row.worker))
     }
 
     fn first_kept(&self, ids: &[JobId]) -> Result<Option<JobId>, ReadError> {

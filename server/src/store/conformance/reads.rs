@@ -103,6 +103,15 @@ pub(in crate::store) fn workers_are_kept_until_forgotten(backend: &mut dyn Backe
     assert_eq!(loaded.last_worker, WorkerId(2), "its number is not given again");
     let attempt = desk.archive().job(JobId(1)).unwrap().unwrap().row.attempt.unwrap();
     assert_eq!(&*attempt.worker_name, "zwei", "its attempts keep its name");
+    let named = |desk: &Desk<'_>, name| desk.archive().worker_named(name).unwrap().map(|worker| worker.0);
+    assert_eq!(["one", "zwei", "two"].map(|name| named(&desk, name)), [Some(1), Some(2), None]);
+    desk.commit(vec![worker(3, "zwei"), worker(4, "zwei"), worker(5, "one")]);
+    desk.commit(vec![Change::WorkerForgotten(WorkerId(4)), Change::WorkerForgotten(WorkerId(5))]);
+    assert_eq!(
+        ["one", "zwei"].map(|name| named(&desk, name)),
+        [Some(1), Some(3)],
+        "the last that was not forgotten"
+    );
 }
 
 pub(in crate::store) fn an_attempt_is_known_by_its_worker(backend: &mut dyn Backend) {

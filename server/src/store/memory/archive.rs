@@ -98,6 +98,12 @@ impl Archive for MemoryStore {
         Ok(self.world().workers.values().cloned().collect())
     }
 
+    fn worker_named(&self, name: &str) -> Result<Option<WorkerId>, ReadError> {
+        let world = self.world();
+        let named = world.names.iter().filter(|(_, known)| &***known == name).map(|(id, _)| *id);
+        Ok(named.max_by_key(|id| (world.workers.contains_key(id), *id)))
+    }
+
     fn first_kept(&self, ids: &[JobId]) -> Result<Option<JobId>, ReadError> {
         let world = self.world();
         Ok(ids.iter().copied().find(|id| world.jobs.contains_key(id)))

@@ -219,6 +219,16 @@ impl Archive for SqliteArchive {
         self.read(rows::workers)
     }
 
+    fn worker_named(&self, name: &str) -> Result<Option<WorkerId>, ReadError> {
+        self.read(|connection| {
+            connection
+                .prepare_cached("SELECT id FROM workers WHERE name = ?1 ORDER BY forgotten, id DESC LIMIT 1")?
+                .query_row([name], |row| row.get(0))
+                .optional()
+                .map(|found| found.map(|id: i64| WorkerId(id.cast_unsigned())))
+        })
+    }
+
     fn first_kept(&self, ids: &[JobId]) -> Result<Option<JobId>, ReadError> {
         self.read(|connection| {
             for id in ids {
