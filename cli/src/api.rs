@@ -1,14 +1,14 @@
 //! The client's side of the public HTTP API: one [`Api`] per call of the program.
 //!
-//! Everything that is not a success becomes a [`Failure`] here, with the server's own words and hint. Nothing is retried: whoever calls
-//! the program decides that.
+//! Everything that is not a success becomes a [`Failure`] here, with the server's own words and hint. Nothing is sent again but what makes
+//! jobs, under a key: whoever calls the program decides about the rest.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::Context as _;
 use client::ws::Address;
-use reqwest::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderValue};
+use reqwest::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderName, HeaderValue};
 use reqwest::{Method, RequestBuilder, Response, Url};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -87,7 +87,51 @@ impl Api {
 
     /// Asks, and reads the answer's JSON.
     pub(crate) async fn json(&self, request: RequestBuilder) -> anyhow::Result<Value> {
-        self.decode(self.send(request).await?).await
+        self.try_json(request).await.unwrap_or_else(|error| Err(self.unreachable(&error).into()))
+    }
+
+    /// Asks for a new job and reads it. If the connection breaks before the answer is here, asks again, at most twice: the key makes sure
+    /// that there is one job.
+    ///
+    /// # Errors
+    /// Those of [`Self::json`]. If nobody knows whether the job was made, the hint is to give `key` again.
+    pub(crate) async fn make(&self, request: RequestBuilder, key: &HeaderValue) -> anyhow::Result<Value> {
+        let request = request.header(IDEMPOTENCY_KEY, key);
+        let mut lost = None;
+        for pause in PAUSES {
+            tokio::time::sleep(pause).await;
+            let Some(copy) = request.try_clone() else { return self.json(request).await };
+            match self.try_json(copy).await {
+                Ok(answer) => return answer,
+                Err(error) if lost.is_none() && (error.is_connect() || is_no_http(&error)) => {
+                    return Err(self.unreachable(&error).into());
+                }
+                Err(error) => {
+                    let is_silent = error.is_timeout();
+                    lost = Some(error);
+                    if is_silent {
+                        break;
+                    }
+                }
+            }
+        }
+        let why = lost.map_or_else(String::new, |error| innermost(&error));
+        let key = key.to_str().unwrap_or_default();
+        Err(Failure::new(Exit::Unavailable, format!("no answer from {}: {why}", self.base))
+            .hint(format!(
+                "the job may have been made: try again with --key {key}, which makes no second one"
+            ))
+            .into())
+    }
+
+    /// Asks, and reads the answer's JSON; the outer error is that of a connection.
+    async fn try_json(&self, request: RequestBuilder) -> Result<anyhow::Result<Value>, reqwest::Error> {
+        let response = request.send().await?;
+        if !response.status().is_success() {
+            return Ok(Err(refusal(response).await.into()));
+        }
+        let body = response.bytes().await?;
+        Ok(serde_json::from_slice(&body).map_err(|_| self.stranger().into()))
     }
 
     /// Asks, and takes the answer's head if it is a success.
@@ -107,6 +151,10 @@ impl Api {
 
     /// The connection failed, or broke.
     pub(crate) fn unreachable(&self, error: &reqwest::Error) -> Failure {
+        if is_no_http(error) {
+            return Failure::new(Exit::Failed, format!("{} did not answer in HTTP", self.base))
+                .hint("is it another service, or does it want TLS?");
+        }
         let hint = if error.is_connect() {
             "is it running? 'longshore server' and 'longshore dev' start one, --server or LONGSHORE_SERVER names another"
         } else {
@@ -187,6 +235,12 @@ async fn refusal(response: Response) -> Failure {
     }
 }
 
+/// Whether something has answered that is no HTTP.
+fn is_no_http(error: &reqwest::Error) -> bool {
+    let mut causes = std::iter::successors(Some(error as &dyn std::error::Error), |cause| cause.source());
+    causes.any(|cause| cause.downcast_ref::<hyper::Error>().is_some_and(hyper::Error::is_parse))
+}
+
 /// The last cause of an error: the one that tells something.
 fn innermost(error: &dyn std::error::Error) -> String {
     let mut cause = error;
@@ -196,6 +250,10 @@ fn innermost(error: &dyn std::error::Error) -> String {
     cause.to_string()
 }
 
+/// Names a request, so that it makes its jobs once.
+const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
+/// Before each time that a job is asked for. A server that is started again takes a second or two.
+const PAUSES: [Duration; 3] = [Duration::ZERO, Duration::from_millis(500), Duration::from_secs(2)];
 /// A server on the same network answers within milliseconds; one that is down does not answer at all.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// More than the server is ever asked to wait here (60 s); events are kept alive by a comment every 15 s.

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::api::{self, Api};
 use crate::screen::{self, Format};
-use crate::{Asking, failure, view};
+use crate::{Asking, failure, run, view};
 
 /// List jobs, newest first.
 #[derive(Debug, clap::Args)]
@@ -83,6 +83,9 @@ pub(crate) struct RetryFlags {
     /// Which job.
     #[arg(value_name = "ID")]
     id: u64,
+    /// Make no second job if one was made with this key [default: a new one, for sending the request again].
+    #[arg(long, value_name = "KEY")]
+    key: Option<String>,
 }
 
 /// Lists jobs.
@@ -146,7 +149,8 @@ async fn each(
 /// Makes a new job like an ended one.
 pub(crate) async fn retry(flags: RetryFlags) -> anyhow::Result<()> {
     let api = Api::new(&flags.asking.door)?;
-    let job = api.json(api.request(Method::POST, &["api", "jobs", &flags.id.to_string(), "retry"])).await?;
+    let request = api.request(Method::POST, &["api", "jobs", &flags.id.to_string(), "retry"]);
+    let job = api.make(request, &run::key(flags.key.as_deref())?).await?;
     if flags.asking.format == Format::Json {
         return screen::json(&job);
     }

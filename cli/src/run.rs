@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use reqwest::Method;
+use reqwest::header::HeaderValue;
 use serde_json::{Map, Value, json};
 
 use crate::api::{Api, read};
@@ -39,7 +40,7 @@ pub(crate) struct Flags {
     /// How long an attempt may run (90s, 1h30m, none); instead of the definition's.
     #[arg(long, value_name = "DURATION", value_parser = timeout)]
     timeout: Option<String>,
-    /// Make no second job if one was made with this key.
+    /// Make no second job if one was made with this key [default: a new one, for sending the request again].
     #[arg(long, value_name = "KEY")]
     key: Option<String>,
     /// Fail if no connected worker could run it now.
@@ -101,16 +102,19 @@ pub(crate) fn job_name(text: &str) -> Result<String, String> {
 
 async fn submit(api: &Api, flags: &Flags) -> anyhow::Result<Value> {
     let mut request = api.request(Method::POST, &["api", "jobs", &flags.name]);
-    if let Some(key) = &flags.key {
-        let key = reqwest::header::HeaderValue::from_str(key)
-            .map_err(|_| Failure::new(Exit::Usage, "--key must be visible ASCII characters"))?;
-        request = request.header("idempotency-key", key);
-    }
     if flags.require_worker {
         request = request.query(&[("require_worker", "1")]);
     }
     let body = body(flags);
-    api.json(if body.is_empty() { request } else { request.json(&body) }).await
+    api.make(if body.is_empty() { request } else { request.json(&body) }, &key(flags.key.as_deref())?).await
+}
+
+/// The key that was given, or one that nobody has used: so a request that got no answer can be sent again.
+pub(crate) fn key(given: Option<&str>) -> Result<HeaderValue, Failure> {
+    let new = || format!("longshore-{:032x}", rand::random::<u128>());
+    let key = given.map_or_else(new, str::to_owned);
+    HeaderValue::try_from(key)
+        .map_err(|_| Failure::new(Exit::Usage, "--key must be visible ASCII characters"))
 }
 
 /// What the job adds to its definition.

@@ -133,6 +133,10 @@ impl Room {
 pub(crate) fn told(error: client::Error) -> anyhow::Error {
     match error {
         client::Error::Config(wrong) => usage(wrong),
+        client::Error::Token(_) => {
+            let text = format!("{:#}", anyhow::Error::new(error));
+            Failure::new(Exit::Usage, text).hint("check --token-file").into()
+        }
         other => other.into(),
     }
 }

@@ -107,6 +107,19 @@ fn a_bad_value_from_the_environment_names_its_variable() {
 }
 
 #[test]
+fn a_workers_token_that_others_may_read_is_wrong_usage() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let directory = tempfile::tempdir().unwrap();
+    let token = directory.path().join("token");
+    std::fs::write(&token, "secret").unwrap();
+    std::fs::set_permissions(&token, std::fs::Permissions::from_mode(0o644)).unwrap();
+    let mut worker = longshore(&["worker", "--no-docker", "--allow-fake", "--token-file"]);
+    let said = said(worker.arg(&token).arg("--state-dir").arg(directory.path().join("w")));
+    assert_eq!((said.code, said.out.as_str()), (2, ""), "{said:?}");
+    assert!(said.err.contains("run: chmod 600") && !said.err.contains("secret"), "{said:?}");
+}
+
+#[test]
 fn an_argument_that_is_no_text_is_shown_by_its_bytes() {
     use std::os::unix::ffi::OsStrExt as _;
     let said = said(longshore(&["run"]).arg(std::ffi::OsStr::from_bytes(b"a\xff\x1b")));

@@ -2,7 +2,6 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot set its stage fails")]
 
-#[expect(dead_code, reason = "the server of prepared answers is for the other tests")]
 mod stub;
 
 use std::io::{BufRead as _, BufReader};
