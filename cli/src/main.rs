@@ -21,6 +21,7 @@ mod run;
 mod schema;
 mod screen;
 mod server;
+mod settings;
 mod show;
 mod telemetry;
 mod usage;
@@ -35,6 +36,7 @@ use clap::{Parser, Subcommand};
 
 use crate::api::Door;
 use crate::screen::Format;
+use crate::settings::Wrong;
 
 /// A job server with remote workers.
 ///
@@ -107,13 +109,20 @@ fn main() -> ExitCode {
     if std::env::args_os().nth(1).is_some_and(|verb| verb == "shim") {
         return client::runtime::shim::run(std::env::args_os().skip(2));
     }
-    let program = match Program::try_parse() {
-        Ok(program) => program,
-        Err(error) => return usage::explain(&error),
+    let (program, origins) = match settings::parse(std::env::args_os()) {
+        Ok(parsed) => parsed,
+        Err(Wrong::Words(error)) => return usage::explain(&error),
+        Err(Wrong::File(failure)) => return failure::report(&failure.into()),
     };
     match perform(program.verb) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(error) => failure::report(&error),
+        Err(error) => {
+            let end = failure::report(&error);
+            if let Some(origin) = origins.of(&error.to_string()) {
+                screen::note(&format!("note: the value comes from {origin}"));
+            }
+            end
+        }
     }
 }
 

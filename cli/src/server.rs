@@ -8,7 +8,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::failure::{Exit, Failure};
 use crate::telemetry::{self, Logging};
-use crate::validate;
+use crate::{settings, validate};
 
 /// Run a server: accept jobs, hand them to workers, remember everything.
 #[derive(Debug, clap::Args)]
@@ -44,6 +44,8 @@ pub(crate) struct Flags {
     lease: String,
     #[command(flatten)]
     logging: Logging,
+    #[command(flatten)]
+    file: settings::Settings,
     // Groups with a heading come last: the heading stands over all that follows.
     #[command(flatten)]
     access: Access,
@@ -126,6 +128,7 @@ impl From<Retention> for RetentionSettings {
 /// Runs the server until it is told to leave.
 pub(crate) fn server(flags: Flags) -> anyhow::Result<()> {
     telemetry::start(&flags.logging)?;
+    flags.file.tell();
     let config = config(Settings {
         listen: flags.listen,
         data_dir: flags.data.directory(),

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use client::config::{Config, OnTerm, parse_label};
 
 use crate::failure::{Exit, Failure};
+use crate::settings::Settings;
 use crate::telemetry::{self, Logging};
 
 /// Run a worker: take jobs from a server and run them in containers.
@@ -25,12 +26,14 @@ pub(crate) struct Flags {
     #[arg(long, env = "LONGSHORE_WORKER_TOKEN_FILE", value_name = "FILE")]
     token_file: Option<PathBuf>,
     /// Join although the server does not know this state directory (it was lost, or the server's data was).
-    #[arg(long)]
+    #[arg(long, env = "LONGSHORE_REJOIN")]
     rejoin: bool,
     #[command(flatten)]
     room: Room,
     #[command(flatten)]
     logging: Logging,
+    #[command(flatten)]
+    file: Settings,
     #[command(flatten)]
     runtimes: Runtimes,
 }
@@ -45,7 +48,7 @@ pub(crate) struct Room {
     #[arg(long, env = "LONGSHORE_STATE_DIR", value_name = "DIR")]
     state_dir: Option<PathBuf>,
     /// Several workers share the state directory: each takes the first free slot-N in it [default in a container].
-    #[arg(long)]
+    #[arg(long, env = "LONGSHORE_SHARE_STATE_DIR")]
     share_state_dir: bool,
     /// How many containers may run at once [default: the number of cores].
     #[arg(long, env = "LONGSHORE_SLOTS", value_name = "N")]
@@ -69,13 +72,13 @@ pub(crate) struct Runtimes {
     #[arg(long, env = "LONGSHORE_DOCKER", default_value = "docker", value_name = "PROGRAM")]
     docker: PathBuf,
     /// Run no containers.
-    #[arg(long, conflicts_with = "docker")]
+    #[arg(long, env = "LONGSHORE_NO_DOCKER", conflicts_with = "docker")]
     no_docker: bool,
     /// Let definitions with `runtime: process` run as plain processes of this worker's user.
     #[arg(long, env = "LONGSHORE_ALLOW_PROCESS")]
     allow_process: bool,
     /// Pretend to run definitions with `runtime: fake`: for tests and benchmarks.
-    #[arg(long)]
+    #[arg(long, env = "LONGSHORE_ALLOW_FAKE")]
     allow_fake: bool,
     /// Allow bind mounts from below this directory. May be repeated.
     #[arg(long, env = "LONGSHORE_ALLOW_MOUNT", value_name = "DIR", value_delimiter = ',')]
@@ -84,13 +87,13 @@ pub(crate) struct Runtimes {
     #[arg(long, env = "LONGSHORE_ALLOW_IMAGE", value_name = "PATTERN", value_delimiter = ',')]
     allow_image: Vec<String>,
     /// Allow a capability to be added. May be repeated.
-    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    #[arg(long, env = "LONGSHORE_ALLOW_CAPABILITY", value_name = "NAME", value_delimiter = ',')]
     allow_capability: Vec<String>,
     /// Allow the host's network.
-    #[arg(long)]
+    #[arg(long, env = "LONGSHORE_ALLOW_HOST_NETWORK")]
     allow_host_network: bool,
     /// Allow the engine's socket to be mounted: that makes a job root on this machine.
-    #[arg(long)]
+    #[arg(long, env = "LONGSHORE_ALLOW_DOCKER_SOCKET")]
     allow_docker_socket: bool,
 }
 
@@ -105,6 +108,7 @@ enum Leaving {
 /// Runs the worker until it has left.
 pub(crate) fn worker(flags: Flags) -> anyhow::Result<()> {
     telemetry::start(&flags.logging)?;
+    flags.file.tell();
     let mut config = config(&flags.server, flags.room, flags.runtimes)?;
     config.token_file = flags.token_file;
     config.rejoin = flags.rejoin;

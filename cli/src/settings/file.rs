@@ -1,0 +1,187 @@
+//! A settings file as text: a map of words and lists of words, each with the line that it stands on.
+//!
+//! What the keys and the words mean is not known here. Of broken YAML only the first fault is told: what follows it is guesswork.
+
+use std::collections::HashMap;
+use std::fmt;
+
+use serde_yaml::granit_parser::{Event, Marker, Options, Parser, ScalarStyle, StrInput};
+
+/// A line of the file, from 1, and a column.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Place {
+    pub(super) line: usize,
+    column: usize,
+}
+
+/// Something wrong, and where.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Fault {
+    pub(super) at: Place,
+    pub(super) code: &'static str,
+    pub(super) text: String,
+}
+
+/// A key with its value.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Setting {
+    pub(super) key: String,
+    pub(super) at: Place,
+    pub(super) value: Value,
+    pub(super) value_at: Place,
+}
+
+/// Words are kept as they are written: a number has no other form than its own.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Value {
+    Word(String),
+    List(Vec<String>),
+}
+
+/// Reads a file's text.
+///
+/// # Errors
+/// It is not YAML, or no flat map.
+pub(super) fn read(text: &str) -> Result<Vec<Setting>, Fault> {
+    let mut options = Options::default();
+    options.set_emit_comments(false);
+    let mut events = Events { parser: Parser::new_from_str_with_options(text, options) };
+    let settings = match events.next()? {
+        None => Vec::new(),
+        Some((Event::MappingStart(..), _)) => events.settings()?,
+        Some((Event::Scalar(text, ScalarStyle::Plain, ..), _)) if is_nothing(&text) => Vec::new(),
+        Some((_, at)) => {
+            return Err(fault(at, "expected_map", "write settings as \"name: value\", a line each"));
+        }
+    };
+    match events.next()? {
+        None => Ok(settings),
+        Some((_, at)) => Err(fault(at, "yaml_syntax", "the file must hold one YAML document")),
+    }
+}
+
+struct Events<'t> {
+    parser: Parser<'t, StrInput<'t>>,
+}
+
+impl<'t> Events<'t> {
+    /// The next event that says something.
+    fn next(&mut self) -> Result<Option<(Event<'t>, Place)>, Fault> {
+        for event in &mut self.parser {
+            let (event, span) =
+                event.map_err(|error| fault(Place::of(*error.marker()), "yaml_syntax", error.info()))?;
+            match event {
+                Event::StreamStart | Event::DocumentStart(..) | Event::DocumentEnd | Event::StreamEnd => {}
+                event => return Ok(Some((event, Place::of(span.start)))),
+            }
+        }
+        Ok(None)
+    }
+
+    fn settings(&mut self) -> Result<Vec<Setting>, Fault> {
+        let mut settings = Vec::new();
+        let mut lines: HashMap<String, usize> = HashMap::new();
+        while let Some((event, at)) = self.next()? {
+            let key = match event {
+                Event::MappingEnd => break,
+                Event::Scalar(key, ..) => key.into_owned(),
+                _ => return Err(fault(at, "yaml_syntax", "a key must be a word")),
+            };
+            if let Some(line) = lines.insert(key.clone(), at.line) {
+                return Err(fault(at, "duplicate_key", format!("it was first defined at line {line}")));
+            }
+            let (value, value_at) = self.value(at)?;
+            settings.push(Setting { key, at, value, value_at });
+        }
+        Ok(settings)
+    }
+
+    fn value(&mut self, key_at: Place) -> Result<(Value, Place), Fault> {
+        match self.next()? {
+            Some((Event::Scalar(text, style, ..), at)) => match style {
+                ScalarStyle::Plain if is_nothing(&text) => Err(fault(
+                    key_at,
+                    "missing_value",
+                    "it has no value; remove the line to leave it as it is",
+                )),
+                _ => Ok((Value::Word(text.into_owned()), at)),
+            },
+            Some((Event::SequenceStart(..), at)) => Ok((Value::List(self.words()?), at)),
+            Some((_, at)) => Err(fault(at, "invalid_value", NEITHER)),
+            None => Err(fault(key_at, "invalid_value", NEITHER)),
+        }
+    }
+
+    fn words(&mut self) -> Result<Vec<String>, Fault> {
+        let mut words = Vec::new();
+        while let Some((event, at)) = self.next()? {
+            match event {
+                Event::SequenceEnd => break,
+                Event::Scalar(text, ..) => words.push(text.into_owned()),
+                _ => return Err(fault(at, "invalid_value", NEITHER)),
+            }
+        }
+        Ok(words)
+    }
+}
+
+impl Place {
+    fn of(marker: Marker) -> Self {
+        Self { line: marker.line(), column: marker.col() + 1 }
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.line, self.column)
+    }
+}
+
+pub(super) fn fault(at: Place, code: &'static str, text: impl Into<String>) -> Fault {
+    Fault { at, code, text: text.into() }
+}
+
+fn is_nothing(text: &str) -> bool {
+    matches!(text, "" | "~" | "null")
+}
+
+const NEITHER: &str = "a setting is a word or a list of words";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn told(text: &str) -> String {
+        read(text).map_or_else(|it| format!("{} {}", it.at, it.code), |it| format!("{} settings", it.len()))
+    }
+
+    #[test]
+    fn words_are_taken_as_they_are_written_and_keep_their_lines() {
+        let settings = read("# ours\nslots: 08\nlabel: [a=1, 'b=2']\nlog: \"\"\n").unwrap();
+        let shown: Vec<_> = settings.iter().map(|it| (&*it.key, it.at.line, &it.value)).collect();
+        let list = Value::List(vec!["a=1".to_owned(), "b=2".to_owned()]);
+        let (word, empty) = (Value::Word("08".to_owned()), Value::Word(String::new()));
+        assert_eq!(shown, [("slots", 2, &word), ("label", 3, &list), ("log", 4, &empty)]);
+    }
+
+    #[test]
+    fn what_is_no_flat_map_is_refused_where_that_shows() {
+        for (text, expected) in [
+            ("", "0 settings"),
+            ("# nothing\n", "0 settings"),
+            ("~", "0 settings"),
+            ("slots", "1:1 expected_map"),
+            ("- slots", "1:1 expected_map"),
+            ("slots: 1\nslots: 2", "2:1 duplicate_key"),
+            ("slots:\n", "1:1 missing_value"),
+            ("a: { b: c }", "1:4 invalid_value"),
+            ("a: [[b]]", "1:5 invalid_value"),
+            ("[a]: b", "1:1 yaml_syntax"),
+            ("a: 1\n---\nb: 2", "3:1 yaml_syntax"),
+            ("a: [1", "1:4 yaml_syntax"),
+            ("a: *b", "1:4 yaml_syntax"),
+        ] {
+            assert_eq!(told(text), expected, "{text}");
+        }
+    }
+}
