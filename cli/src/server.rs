@@ -1,6 +1,6 @@
 //! `longshore server`: a server's settings from flags, and its life.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use server::config::{Config, RetentionSettings, Settings};
 use server::{Server, ServerError};
@@ -164,9 +164,21 @@ pub(crate) async fn start(config: Config, leaving: CancellationToken) -> anyhow:
     if config.is_plain_beyond_loopback() {
         tracing::warn!("plain HTTP beyond loopback: tokens and output can be read on the way");
     }
-    let server = Server::start(config, leaving).await.map_err(told)?;
+    let data = config.data_dir.clone();
+    let server = Server::start(config, leaving).await.map_err(|error| cannot_start(error, &data))?;
     tracing::info!("listening on http://{}", server.address());
     Ok(server)
+}
+
+/// Likewise [`told`]; what is wrong with a store is better looked at than guessed.
+fn cannot_start(error: ServerError, data: &Path) -> anyhow::Error {
+    match error {
+        ServerError::Store(error) => {
+            let hint = format!("'longshore doctor --data {}' tells more", data.display());
+            Failure::new(Exit::Failed, format!("{:#}", anyhow::Error::new(error))).hint(hint).into()
+        }
+        other => told(other),
+    }
 }
 
 /// An error of the server's as the end of a verb.

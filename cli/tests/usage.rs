@@ -173,3 +173,21 @@ fn the_schema_is_json_that_knows_the_keys() {
     let schema: serde_json::Value = serde_json::from_str(&said.out).unwrap();
     assert!(schema["$schema"].is_string() && said.out.contains("\"stop_grace_period\""), "{}", said.out);
 }
+
+#[test]
+fn a_server_whose_store_cannot_be_used_says_why_and_who_tells_more() {
+    let directory = tempfile::tempdir().unwrap();
+    let data = directory.path().join("data");
+    std::fs::create_dir(&data).unwrap();
+    std::fs::write(data.join("longshore.db"), "a letter, longer than the head of a database ".repeat(99))
+        .unwrap();
+    std::fs::write(directory.path().join("jobs.yaml"), "jobs: { a: { image: busybox } }").unwrap();
+    let mut server = longshore(&["server", "--listen", "127.0.0.1:0", "--data"]);
+    let said = said(server.arg(&data).arg("--jobs").arg(directory.path().join("jobs.yaml")));
+    let hint = format!("; 'longshore doctor --data {}' tells more\n", data.display());
+    assert_eq!(said.code, 1, "{said:?}");
+    assert!(
+        said.err.contains("longshore.db is not a Longshore store") && said.err.ends_with(&hint),
+        "{said:?}"
+    );
+}

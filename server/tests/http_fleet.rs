@@ -43,6 +43,8 @@ async fn an_operator_changes_what_a_worker_takes() {
     let json = [("content-type", "application/json")];
     let patched = server.ask("PATCH", "/api/workers/1", &json, r#"{"slots":8}"#).await;
     assert_eq!((patched.status, patched.json()["slots"].as_u64()), (200, Some(8)));
+    let broken = server.ask("PATCH", "/api/workers/1", &json, "{\n  \"slots\": 8,\n  x\n}").await;
+    assert_eq!(broken.is_problem(400, "invalid_json")["detail"], "not JSON at byte 18");
     let cordoned = server.ask("POST", "/api/workers/1/cordon", &[], "").await;
     assert_eq!(cordoned.json()["cordoned"], true);
     assert_eq!(server.ask("POST", "/api/workers/1/uncordon", &[], "").await.json()["cordoned"], false);

@@ -344,7 +344,9 @@ async fn while_the_disk_does_not_answer_new_jobs_are_refused_instead_of_left_wai
     let refusal = server.post("/api/jobs/resize", "").await;
     refusal.is_problem(503, "busy");
     assert_eq!(refusal.header("retry-after"), "5");
-    assert_eq!(server.get("/readyz").await.status, 503);
+    let unready = server.ask("GET", "/readyz", &[("accept", "text/plain")], "").await;
+    unready.is_problem(503, "busy");
+    assert_eq!(unready.header("retry-after"), "5");
     assert_eq!(server.post("/api/jobs/1/cancel", "").await.status, 200);
     server.commit.end();
     assert_eq!(server.post("/api/jobs/resize", "").await.status, 201);

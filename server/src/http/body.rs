@@ -97,7 +97,7 @@ pub(super) async fn json<T: DeserializeOwned>(headers: &HeaderMap, body: Body) -
         if !error.is_data() {
             return Problem::new(
                 Code::InvalidJson,
-                format!("not JSON at byte {}", error.column().saturating_sub(1)),
+                format!("not JSON at byte {}", offset(&text, error.line(), error.column())),
             );
         }
         let message = error.to_string();
@@ -110,6 +110,13 @@ pub(super) async fn json<T: DeserializeOwned>(headers: &HeaderMap, body: Body) -
         };
         Problem::new(code, shown(what))
     })
+}
+
+/// The offset of a line and column of a text, both from 1.
+pub(super) fn offset(text: &[u8], line: usize, column: usize) -> usize {
+    let before: usize =
+        text.split_inclusive(|byte| *byte == b'\n').take(line.saturating_sub(1)).map(<[u8]>::len).sum();
+    before + column.saturating_sub(1)
 }
 
 const LINES: [&str; 4] =

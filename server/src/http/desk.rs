@@ -158,10 +158,18 @@ impl Desk {
     pub(super) fn may_accept(&self) -> Result<(), Problem> {
         self.must_stay()?;
         self.must_have_room()?;
-        if self.app.engine.is_stalled() {
-            return Err(Problem::new(Code::Busy, "the disk has not answered for seconds").retry_after(5));
+        self.must_keep_up()
+    }
+
+    /// Refuses what would wait for a disk that does not answer.
+    ///
+    /// # Errors
+    /// `busy`.
+    pub(super) fn must_keep_up(&self) -> Result<(), Problem> {
+        match self.app.engine.is_stalled() {
+            true => Err(Problem::new(Code::Busy, "the disk has not answered for seconds").retry_after(5)),
+            false => Ok(()),
         }
-        Ok(())
     }
 
     /// A name for a request that brought none: unique among the lives of this server.

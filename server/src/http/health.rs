@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::State;
-use axum::http::{StatusCode, header};
+use axum::http::header;
 use axum::response::{IntoResponse, Response};
 
 use super::code::Code;
@@ -17,15 +17,10 @@ pub(super) async fn alive() -> &'static str {
     "ok\n"
 }
 
-pub(super) async fn ready(State(desk): State<Arc<Desk>>) -> Response {
-    let unready = |why| (StatusCode::SERVICE_UNAVAILABLE, [(header::RETRY_AFTER, "5")], why).into_response();
-    if desk.app.leaving.is_cancelled() {
-        return unready("leaving\n");
-    }
-    if desk.app.engine.is_stalled() {
-        return unready("the disk does not answer\n");
-    }
-    "ready\n".into_response()
+pub(super) async fn ready(State(desk): State<Arc<Desk>>) -> Result<&'static str, Problem> {
+    desk.must_stay()?;
+    desk.must_keep_up()?;
+    Ok("ready\n")
 }
 
 pub(super) async fn version() -> Json<view::Version> {

@@ -70,7 +70,7 @@ pub fn router(app: App, workers: Router) -> Router {
         .merge(plain.route_layer(from_fn(query::none)))
         .fallback(health::nothing_here)
         .with_state(Arc::clone(&desk))
-        .merge(workers.route_layer(from_fn(query::none)))
+        .merge(workers.layer(from_fn(query::none)))
         .layer(from_fn_with_state(Arc::clone(&desk), front::serve));
     if base_path.is_empty() {
         return inner;

@@ -5,6 +5,7 @@ use std::cell::RefCell;
 
 use serde_json::error::Category;
 
+use super::super::body::offset;
 use super::super::code::Code;
 use super::super::problem::{Problem, shown};
 use super::super::view::Fault;
@@ -99,13 +100,6 @@ impl Notes {
             Some((index, line)) => problem.within(&format!("jobs[{index}]"), line),
         }
     }
-}
-
-/// The offset of a line and column, both from 1.
-fn offset(text: &[u8], line: usize, column: usize) -> usize {
-    let before: usize =
-        text.split_inclusive(|byte| *byte == b'\n').take(line.saturating_sub(1)).map(<[u8]>::len).sum();
-    before + column.saturating_sub(1)
 }
 
 /// More help nobody.

@@ -34,7 +34,7 @@ pub(super) fn is_full(error: &CommitError) -> bool {
 pub(super) fn of_load(file: &Path, error: Error) -> LoadError {
     match error.sqlite_error_code() {
         Some(ErrorCode::DatabaseCorrupt) => LoadError::Unusable(format!(
-            "{} is damaged ({error}): see longshore doctor, and restore a backup; nothing was changed",
+            "{} is damaged ({error}): restore a backup; nothing was changed",
             file.display()
         )),
         Some(ErrorCode::NotADatabase) => LoadError::Unusable(format!(
