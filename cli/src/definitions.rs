@@ -18,6 +18,9 @@ pub(crate) struct Flags {
     /// Only this one, in full.
     #[arg(value_name = "NAME", value_parser = crate::run::job_name)]
     name: Option<String>,
+    /// Only those with this tag.
+    #[arg(long, value_name = "TAG", conflicts_with = "name")]
+    tag: Option<String>,
 }
 
 /// Let the server read its jobs.yaml again; a file with faults changes nothing.
@@ -50,7 +53,7 @@ pub(crate) async fn definitions(flags: Flags) -> anyhow::Result<()> {
         Some(name) => &["api", "definitions", name],
         None => &["api", "definitions"],
     };
-    let json = api.json(api.fetch(path)).await?;
+    let json = api.json(api.fetch(path).query(&flags.tag.as_ref().map(|tag| [("tag", tag)]))).await?;
     if flags.asking.format == Format::Json {
         return screen::json(&json);
     }

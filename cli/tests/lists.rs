@@ -61,6 +61,15 @@ fn a_definition_is_shown_key_by_key_in_two_columns() {
 }
 
 #[test]
+fn definitions_are_asked_for_by_a_tag() {
+    let stub = Stub::new();
+    let list = r#"[{"name":"resize","revision":"5c1e","enabled":true,"runtime":"docker"}]"#;
+    stub.on("GET /api/definitions?tag=nightly", "200 OK", JSON, list);
+    let said = said(&mut stub.longshore(&["definitions", "--tag", "nightly"]));
+    assert_eq!((said.code, said.out.lines().count()), (0, 2), "{said:?}");
+}
+
+#[test]
 fn reload_tells_what_has_changed() {
     let stub = Stub::new();
     let changed = r#"{"definitions":2,"added":["backup"],"changed":["resize"],"removed":[],"warnings":["jobs.yaml:3:1: odd"]}"#;

@@ -199,6 +199,22 @@ jobs:
 }
 
 #[tokio::test]
+async fn definitions_are_found_by_their_tags() {
+    let server = Server::start().await;
+    let file = "jobs:\n  a: { image: x, tags: [report, nightly] }\n  b: { image: x, tags: report }\n  c: { image: x }\n";
+    std::fs::write(&server.jobs_file, file).unwrap();
+    assert_eq!(server.ask("POST", "/api/definitions/reload", &[], "").await.status, 200);
+    let names = async |query: &str| {
+        let list = server.get(&format!("/api/definitions{query}")).await.json();
+        list.as_array().unwrap().iter().map(|it| it["name"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!(names("").await, ["a", "b", "c"]);
+    assert_eq!(names("?tag=report").await, ["a", "b"]);
+    assert_eq!(names("?tag=nightly").await, ["a"]);
+    assert_eq!(names("?tag=repor").await, Vec::<String>::new());
+}
+
+#[tokio::test]
 async fn the_server_tells_how_it_is_and_what() {
     let server = Server::start().await;
     assert_eq!(server.get("/healthz").await.body, "ok\n");

@@ -17,6 +17,11 @@ async fn a_worker_without_docker_stays_and_says_why_its_jobs_wait() {
     assert!(reason(&worker).contains("/nonexistent/docker"), "{worker}");
     let worker = api.worker("away", is_without_docker).await;
     assert!(reason(&worker).contains("Is the docker daemon running?"), "{worker}");
+    assert!(reason(&worker).starts_with("docker_unavailable: "), "{worker}");
+    assert!(
+        reason(&worker).ends_with("; start the engine (systemctl start docker), or correct DOCKER_HOST"),
+        "{worker}"
+    );
 
     let job = api.post("/api/jobs/lone", None).await;
     assert_eq!(

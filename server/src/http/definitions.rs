@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::State;
+use axum::http::Uri;
 use protocol::Revision;
 use protocol::container::{PullPolicy, Volume};
 use scheduler::definition::{OnLost, RetryOn, RetryPolicy};
@@ -15,14 +16,22 @@ use super::code::Code;
 use super::desk::Desk;
 use super::path::Name;
 use super::problem::{Problem, shown};
-use super::query::nearest;
+use super::query::{Query, nearest};
 use super::show;
 use super::view;
 use crate::catalogue::{Definitions, Entry};
 
-pub(super) async fn list(State(desk): State<Arc<Desk>>) -> Json<Vec<view::Definition>> {
+pub(super) async fn list(
+    State(desk): State<Arc<Desk>>,
+    uri: Uri,
+) -> Result<Json<Vec<view::Definition>>, Problem> {
+    let mut query = Query::of(&uri)?;
+    let tag = query.text("tag")?;
+    query.finish()?;
     let snapshot = desk.app.engine.snapshot();
-    Json(desk.app.catalogue.current().iter().map(|entry| definition(entry, &snapshot)).collect())
+    let definitions = desk.app.catalogue.current();
+    let fitting = definitions.iter().filter(|entry| tag.as_ref().is_none_or(|tag| entry.tags.contains(tag)));
+    Ok(Json(fitting.map(|entry| definition(entry, &snapshot)).collect()))
 }
 
 pub(super) async fn one(

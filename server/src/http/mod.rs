@@ -53,13 +53,13 @@ pub fn router(app: App, workers: Router) -> Router {
         .route("/api/jobs/{id}/retry", post(submit::again))
         .route("/api/jobs/{id}/logs", get(output::of_job))
         .route("/api/workers", get(workers::list))
-        .route("/api/workers/{id}/{verb}", post(workers::operate));
+        .route("/api/workers/{id}/{verb}", post(workers::operate))
+        .route("/api/definitions", get(definitions::list));
     let plain = Router::new()
         .route("/api/jobs/{id}/explain", get(explain::job))
         .route("/api/jobs/{id}/cancel", post(jobs::cancel))
         .route("/api/jobs/{id}/release", post(jobs::release))
         .route("/api/workers/{id}", get(workers::one).patch(workers::change))
-        .route("/api/definitions", get(definitions::list))
         .route("/api/definitions/{name}", get(definitions::one))
         .route("/api/definitions/reload", post(reload::reload).get(reload::one_of_that_name))
         .route("/healthz", get(health::alive))

@@ -9,7 +9,6 @@ use super::Shared;
 use super::cli::{Answer, CallError};
 use super::container::{self, Container};
 use super::remove::tells_gone;
-use crate::attempt_dir::describe;
 
 impl Shared {
     /// Asks an engine that does not answer until it does.
@@ -99,8 +98,8 @@ impl Shared {
 
     /// The engine did not answer: from now on it is asked until it does.
     pub(super) fn note(&self, error: &CallError) {
-        if self.health.down(&describe(error)) {
-            tracing::warn!(error = describe(error), "the engine cannot be used");
+        if self.health.down(&error.told()) {
+            tracing::warn!(error = error.told(), "the engine cannot be used");
         }
     }
 }

@@ -361,7 +361,7 @@ fn wants_another_image(end: End) -> Result<String, End> {
 }
 
 fn unavailable(error: &CallError) -> End {
-    End::Refused { cause: ReleaseCause::RuntimeUnavailable, why: describe(error) }
+    End::Refused { cause: ReleaseCause::RuntimeUnavailable, why: error.told() }
 }
 
 /// How often a start is tried when nothing was started and nobody knows why.

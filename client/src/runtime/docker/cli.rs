@@ -13,6 +13,7 @@ use std::time::Duration;
 use rustix::fs::MemfdFlags;
 use tokio::process::{Child, Command};
 
+use crate::attempt_dir::describe;
 use crate::runtime::argv::CommandLine;
 
 /// The program and the environment that it is called with.
@@ -46,6 +47,22 @@ pub(super) enum CallError {
     /// No answer within the time limit.
     #[error("no answer within {} s", .0.as_secs())]
     Slow(Duration),
+}
+
+impl CallError {
+    /// For people: that Docker cannot be used, why, and what to do about it where that is known.
+    pub(super) fn told(&self) -> String {
+        let why = describe(self);
+        let remedy = match self {
+            Self::Program { .. } => Some("install it, name it with --docker, or start with --no-docker"),
+            Self::Unreachable(_) => {
+                UNREACHABLE.iter().find(|(phrase, _)| why.contains(phrase)).map(|(_, remedy)| *remedy)
+            }
+            Self::Slow(_) => Some("the engine hangs: look into its log (journalctl -u docker)"),
+        };
+        let remedy = remedy.map_or_else(String::new, |remedy| format!("; {remedy}"));
+        format!("docker_unavailable: {why}{remedy}")
+    }
 }
 
 impl Cli {
@@ -125,7 +142,7 @@ impl Answer {
 
 /// Docker's complaint that the engine is not there, if it is that.
 pub(super) fn unreachable(stderr: &str) -> Option<String> {
-    let said = |it: &&str| UNREACHABLE.iter().any(|phrase| it.contains(phrase));
+    let said = |it: &&str| UNREACHABLE.iter().any(|(phrase, _)| it.contains(phrase));
     stderr.lines().find(said).map(one_line)
 }
 
@@ -150,14 +167,20 @@ fn in_memory(bytes: &[u8]) -> io::Result<File> {
 /// Beside `DOCKER_*`. What a job's environment names must never steer the program.
 const PASSED_ON: [&str; 4] = ["PATH", "HOME", "XDG_RUNTIME_DIR", "SSH_AUTH_SOCK"];
 
-const UNREACHABLE: [&str; 6] = [
-    "Cannot connect to the Docker daemon",
-    "permission denied while trying to connect",
-    "error during connect",
-    "failed to connect to the docker API",
-    "client version",
-    "unable to resolve docker endpoint",
+/// What Docker says when its engine is not there for us, and what helps. What is more special stands first.
+const UNREACHABLE: [(&str, &str); 6] = [
+    (
+        "permission denied while trying to connect",
+        "let this worker's user use the socket (usermod -aG docker USER), which makes it root on this machine",
+    ),
+    ("client version", "install a docker command and an engine of versions that know each other"),
+    ("unable to resolve docker endpoint", "correct DOCKER_HOST or DOCKER_CONTEXT"),
+    ("Cannot connect to the Docker daemon", START),
+    ("failed to connect to the docker API", START),
+    ("error during connect", START),
 ];
+
+const START: &str = "start the engine (systemctl start docker), or correct DOCKER_HOST";
 
 const MESSAGE_CHARS_MAX: usize = 500;
 
@@ -173,6 +196,25 @@ mod tests {
         let down = "docker: Cannot connect to the Docker daemon at unix:///x. Is the docker daemon running?\n\nRun 'docker run --help' for more information\n";
         assert!(unreachable(down).is_some_and(|it| it.starts_with("Cannot connect")));
         assert_eq!(unreachable("Error: No such container: x"), None);
+    }
+
+    #[test]
+    fn who_reads_that_docker_is_away_learns_what_to_do() {
+        let away = |said: &str| CallError::Unreachable(said.to_owned()).told();
+        let down = away("Cannot connect to the Docker daemon at unix:///x. Is the docker daemon running?");
+        assert!(down.starts_with("docker_unavailable: Cannot connect") && down.ends_with(START), "{down}");
+        let denied =
+            away("permission denied while trying to connect to the Docker daemon socket at unix:///x");
+        assert!(denied.contains("; let this worker's user use the socket"), "{denied}");
+        assert_eq!(
+            away("no space left"),
+            "docker_unavailable: no space left",
+            "no advice where none is known"
+        );
+        let missing =
+            CallError::Program { program: "x".into(), source: io::ErrorKind::NotFound.into() }.told();
+        assert!(missing.contains("cannot run `x`: ") && missing.contains("--docker"), "{missing}");
+        assert!(CallError::Slow(Duration::from_secs(5)).told().contains("within 5 s; the engine hangs"));
     }
 
     #[tokio::test]

@@ -217,7 +217,7 @@ async fn find(
 pub(super) fn availability(answer: Result<(), CallError>) -> Availability {
     match answer {
         Ok(()) => Availability::Available,
-        Err(error) => Availability::Unavailable(describe(&error)),
+        Err(error) => Availability::Unavailable(error.told()),
     }
 }
 
