@@ -102,22 +102,22 @@ impl Api {
             tokio::time::sleep(pause).await;
             let Some(copy) = request.try_clone() else { return self.json(request).await };
             match self.try_json(copy).await {
+                // A server that leaves or begins says nothing about the request before.
+                Ok(Err(error)) if lost.is_some() && is_unavailable(&error) => lost = Some(error.to_string()),
                 Ok(answer) => return answer,
                 Err(error) if lost.is_none() && (error.is_connect() || is_no_http(&error)) => {
                     return Err(self.unreachable(&error).into());
                 }
                 Err(error) => {
-                    let is_silent = error.is_timeout();
-                    lost = Some(error);
-                    if is_silent {
+                    lost = Some(format!("no answer from {}: {}", self.base, innermost(&error)));
+                    if error.is_timeout() {
                         break;
                     }
                 }
             }
         }
-        let why = lost.map_or_else(String::new, |error| innermost(&error));
         let key = key.to_str().unwrap_or_default();
-        Err(Failure::new(Exit::Unavailable, format!("no answer from {}: {why}", self.base))
+        Err(Failure::new(Exit::Unavailable, lost.unwrap_or_default())
             .hint(format!(
                 "the job may have been made: try again with --key {key}, which makes no second one"
             ))
@@ -233,6 +233,10 @@ async fn refusal(response: Response) -> Failure {
         ("", Exit::Unavailable) => failure.hint("try again later"),
         (hint, _) => failure.hint(hint),
     }
+}
+
+fn is_unavailable(error: &anyhow::Error) -> bool {
+    error.downcast_ref::<Failure>().is_some_and(|failure| failure.exit == Exit::Unavailable)
 }
 
 /// Whether something has answered that is no HTTP.

@@ -89,13 +89,18 @@ fn every_run_has_a_key_of_its_own() {
 
 #[test]
 fn who_gets_no_answer_at_all_learns_how_to_ask_again_without_making_a_second_job() {
-    let stub = Stub::new();
-    stub.on_raw("POST /api/jobs/resize", b"");
-    let said = said(&mut stub.longshore(&["run", "resize"]));
-    let asked = stub.asked();
-    let hint = format!("try again with --key {}, which makes no second one\n", key(&asked[0]));
-    assert_eq!((said.code, asked.len()), (6, 3), "{said:?}");
-    assert!(said.err.ends_with(&hint), "{said:?}");
+    for later in [None, Some("503 Service Unavailable")] {
+        let stub = Stub::new();
+        stub.on_raw("POST /api/jobs/resize", b"");
+        if let Some(status) = later {
+            stub.on("POST /api/jobs/resize", status, "application/problem+json", r#"{"code":"draining"}"#);
+        }
+        let said = said(&mut stub.longshore(&["run", "resize"]));
+        let asked = stub.asked();
+        let hint = format!("try again with --key {}, which makes no second one\n", key(&asked[0]));
+        assert_eq!((said.code, asked.len()), (6, 3), "{said:?}");
+        assert!(said.err.ends_with(&hint), "{said:?}");
+    }
 }
 
 #[test]
