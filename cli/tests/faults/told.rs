@@ -42,7 +42,7 @@ async fn each_end_of_an_attempt_is_told_in_words() {
 
     let (code, why) = stage.verb(&["explain", &id, "--server", &stage.address()]);
     let in_the_way =
-        "it is not offered this revision, which it could not start or does not allow, until it connects anew";
+        "it is not offered this revision, which it could not start or does not allow, until it starts anew";
     assert!(code == 0 && why.contains("(mounts) is queued") && why.contains(in_the_way), "{why}");
 
     let job = make(&api, "long").await;

@@ -25,7 +25,7 @@ mod writer;
 use std::sync::Arc;
 use std::time::Duration;
 
-use protocol::{ClusterId, Epoch, Now, SessionId, Timestamp};
+use protocol::{ClusterId, Epoch, Now, SessionId, Timestamp, Token};
 use scheduler::explain::Explanation;
 use scheduler::input::{CancelRequest, GroupNo, Input, ReleaseRequest, Submit, Ticket};
 use scheduler::snapshot::Snapshot;
@@ -237,9 +237,17 @@ impl Engine {
         }
     }
 
-    fn closed(&mut self, now: Now, session: SessionId) {
-        self.performer.sessions.remove(session);
+    fn closed(&mut self, now: Now, session: SessionId, unsent: Vec<Token>) {
+        self.performer.sessions.remove(session, unsent);
         self.step(now, Input::Disconnected(session));
+        self.take_back_unsent(now);
+    }
+
+    fn take_back_unsent(&mut self, now: Now) {
+        let unsent = self.performer.sessions.take_unsent();
+        if !unsent.is_empty() {
+            self.step(now, Input::Unsent(unsent));
+        }
     }
 
     /// What the clocks say. Due times and backoff follow the wall clock wherever it is set; leases and run timeouts do not.
@@ -294,7 +302,8 @@ impl Engine {
         if open.changes.is_empty() && open.definitions.is_empty() {
             self.refused.pardon(&open.marks);
             self.perform_under_way();
-            return;
+            // What could not be said may have been taken back.
+            return self.hand_over();
         }
         let carried = self.carried.iter().map(|(_, mark)| *mark).collect();
         let now = clock::now();
@@ -318,6 +327,7 @@ impl Engine {
         if let Some(effects) = self.under_way.take() {
             self.performer.perform(effects);
         }
+        self.take_back_unsent(clock::now());
         self.settle_carried();
     }
 

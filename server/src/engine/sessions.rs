@@ -26,8 +26,8 @@ pub enum FromSession {
     Said(SessionId, Vec<Report>),
     /// It is about to list these attempts, which the archive does not have.
     Brought(SessionId, Vec<Token>),
-    /// Its socket is gone.
-    Closed(SessionId),
+    /// Its socket is gone, and these were to be enqueued there and never were.
+    Closed(SessionId, Vec<Token>),
 }
 
 /// What the engine tells a session, in order.
@@ -77,9 +77,15 @@ pub fn queue() -> (Outbox, Inlet) {
 }
 
 impl Outbox {
-    /// Queues a message. Returns whether the session still keeps up.
-    pub fn send(&self, message: ToSession) -> bool {
-        self.waiting.fetch_add(1, Ordering::Relaxed) < WAITING_MAX && self.queue.send(message).is_ok()
+    /// Queues a message.
+    ///
+    /// # Errors
+    /// The message, if the session does not keep up, or has ended.
+    pub fn send(&self, message: ToSession) -> Result<(), ToSession> {
+        if self.waiting.fetch_add(1, Ordering::Relaxed) >= WAITING_MAX {
+            return Err(message);
+        }
+        self.queue.send(message).map_err(|refused| refused.0)
     }
 
     /// An end that does not keep the queue open.
@@ -93,7 +99,7 @@ impl WeakOutbox {
     /// Queues a message, unless the engine has let go of the session. Returns whether the session still keeps up.
     pub fn send(&self, message: ToSession) -> bool {
         let Some(queue) = self.queue.upgrade() else { return false };
-        Outbox { queue, waiting: self.waiting.clone() }.send(message)
+        Outbox { queue, waiting: self.waiting.clone() }.send(message).is_ok()
     }
 }
 
@@ -106,6 +112,25 @@ impl Inlet {
         let taken = self.queue.recv_many(messages, limit).await;
         self.waiting.fetch_sub(taken, Ordering::Relaxed);
         taken
+    }
+}
+
+impl Inlet {
+    /// The attempts of which the session has taken no notice, and will not: nothing more can be queued.
+    pub fn into_unsent(mut self) -> Vec<Token> {
+        self.queue.close();
+        let mut unsent = Vec::new();
+        while let Ok(message) = self.queue.try_recv() {
+            unsent.extend(message.into_enqueued());
+        }
+        unsent
+    }
+}
+
+impl ToSession {
+    fn into_enqueued(self) -> impl Iterator<Item = Token> {
+        let grants = if let Self::Enqueue(grants) = self { grants } else { Vec::new() };
+        grants.into_iter().map(|grant| grant.token)
     }
 }
 
@@ -136,6 +161,10 @@ impl Heard {
 #[derive(Debug, Default)]
 pub(super) struct Sessions {
     open: HashMap<SessionId, (Outbox, Heard)>,
+    /// What could not be sent to sessions that were let go, until the scheduler knows that they are gone.
+    held_back: HashMap<SessionId, Vec<Token>>,
+    /// What could not be sent to sessions that are gone.
+    unsent: Vec<Token>,
 }
 
 impl Sessions {
@@ -144,18 +173,37 @@ impl Sessions {
         self.open.insert(session, (outbox, heard));
     }
 
-    /// A session's socket is gone.
-    pub(super) fn remove(&mut self, session: SessionId) {
+    /// A session's socket is gone, and these were never sent there.
+    pub(super) fn remove(&mut self, session: SessionId, unsent: Vec<Token>) {
         self.open.remove(&session);
+        self.unsent.extend(unsent);
+        self.unsent.extend(self.held_back.remove(&session).unwrap_or_default());
+    }
+
+    /// Takes out what could not be sent, of sessions that are gone.
+    pub(super) fn take_unsent(&mut self) -> Vec<Token> {
+        std::mem::take(&mut self.unsent)
     }
 
     /// Sends a message to a session, if it is still there. One that does not keep up is let go: its socket closes, its worker comes
     /// back and is told everything anew.
     pub(super) fn send(&mut self, session: SessionId, message: ToSession) {
-        if self.open.get(&session).is_some_and(|(outbox, _)| !outbox.send(message)) {
-            tracing::warn!(session = session.0, "worker does not read what it is sent; closing its session");
-            self.open.remove(&session);
-        }
+        let refused = match self.open.get(&session) {
+            None => message,
+            Some((outbox, _)) => match outbox.send(message) {
+                Ok(()) => return,
+                Err(refused) => {
+                    tracing::warn!(
+                        session = session.0,
+                        "worker does not read what it is sent; closing its session"
+                    );
+                    self.open.remove(&session);
+                    self.held_back.insert(session, Vec::new());
+                    refused
+                }
+            },
+        };
+        self.held_back.get_mut(&session).unwrap_or(&mut self.unsent).extend(refused.into_enqueued());
     }
 
     /// When each was last heard of.
@@ -170,6 +218,8 @@ impl Sessions {
 
 #[cfg(test)]
 mod tests {
+    use protocol::{JobId, Revision, Timestamp};
+
     use super::*;
 
     #[tokio::test]
@@ -179,10 +229,41 @@ mod tests {
         let mut sessions = Sessions::default();
         sessions.add(SessionId(1), outbox, Heard::at(Uptime(1)));
         assert!(output.send(ToSession::Order(Order::Pulse(1))));
-        sessions.remove(SessionId(1));
+        sessions.remove(SessionId(1), Vec::new());
         let mut messages = Vec::new();
         assert_eq!(inlet.take(&mut messages, 10).await, 1, "what was said before is said");
         assert_eq!(inlet.take(&mut messages, 10).await, 0);
         assert!(!output.send(ToSession::Order(Order::Pulse(2))));
+    }
+
+    #[tokio::test]
+    async fn what_was_not_sent_is_told_once_its_session_is_gone() {
+        let grants =
+            |numbers: &[u64]| ToSession::Enqueue(numbers.iter().map(|job| grant(token(*job))).collect());
+        let mut sessions = Sessions::default();
+        sessions.send(SessionId(9), grants(&[1, 2]));
+        assert_eq!(sessions.take_unsent(), [token(1), token(2)], "nobody is there");
+
+        let (outbox, mut inlet) = queue();
+        sessions.add(SessionId(1), outbox, Heard::at(Uptime(1)));
+        sessions.send(SessionId(1), grants(&[3]));
+        assert_eq!(inlet.take(&mut Vec::new(), 10).await, 1);
+        sessions.send(SessionId(1), grants(&[4]));
+        let left = inlet.into_unsent();
+        assert_eq!(left, [token(4)]);
+        sessions.send(SessionId(1), grants(&[5]));
+        sessions.send(SessionId(1), grants(&[6]));
+        assert_eq!(sessions.take_unsent(), [], "the scheduler does not know yet that it is gone");
+        sessions.remove(SessionId(1), left);
+        assert_eq!(sessions.take_unsent(), [4, 5, 6].map(token));
+    }
+
+    fn grant(token: Token) -> Grant {
+        let (due_at, revision) = (Timestamp(0), Revision(0));
+        Grant { token, priority: 0, due_at, revision, has_body: false, time_left: None }
+    }
+
+    fn token(job: u64) -> Token {
+        Token { job: JobId(job), ..Token::default() }
     }
 }

@@ -90,7 +90,7 @@ impl Engine {
                 self.settle();
             }
             FromSession::Brought(session, strangers) => self.step(now, Input::Strangers(session, strangers)),
-            FromSession::Closed(session) => self.closed(now, session),
+            FromSession::Closed(session, unsent) => self.closed(now, session, unsent),
         }
         None
     }
@@ -107,7 +107,7 @@ impl Engine {
                 Way::Out => {
                     // Nothing that it says later may be acknowledged before this: it ends here.
                     tell_closed(session);
-                    self.closed(now, session);
+                    self.closed(now, session, Vec::new());
                     return None;
                 }
             }

@@ -318,7 +318,7 @@ mod tests {
     async fn a_busy_engine_does_not_silence_a_worker() {
         let (output, _nobody_writes) = output::unwritten();
         let (inbox, _busy) = mpsc::channel(1);
-        inbox.try_send(FromSession::Closed(SessionId(2))).expect("there is room for one");
+        inbox.try_send(FromSession::Closed(SessionId(2), Vec::new())).expect("there is room for one");
         let heard = Heard::at(Uptime(0));
         let messages = stream::iter([heartbeat()]).chain(stream::pending());
         let mut reader = reader(messages, inbox, output, heard.clone());

@@ -41,7 +41,7 @@ const MESSAGES_PER_FLUSH: usize = 1_024;
 pub(super) async fn serve(door: Door, socket: Socket, hello: Connected) {
     let session = hello.session;
     let heard = Heard::at(clock::now().up);
-    let (outbox, inlet) = queue();
+    let (outbox, mut inlet) = queue();
     let (output, mut written) = output::start(door.logs.clone(), outbox.downgrade());
     let name = hello.name.clone();
     let opened = FromSession::Opened { hello: Box::new(hello), outbox, heard: heard.clone() };
@@ -65,7 +65,7 @@ pub(super) async fn serve(door: Door, socket: Socket, hello: Connected) {
     };
     let mut writer = Writer { sink, intervals: door.intervals, orders: Orders::new(door.clone(), grants) };
     let close = tokio::select! {
-        close = writer.run(inlet) => Some(close),
+        close = writer.run(&mut inlet) => Some(close),
         close = reader.run() => close,
         _ = &mut written => Some(close::INTERNAL_ERROR.because("output cannot be kept")),
         () = door.leaving.cancelled() => Some(close::GOING_AWAY.plain()),
@@ -80,7 +80,7 @@ pub(super) async fn serve(door: Door, socket: Socket, hello: Connected) {
     }
     written.abort();
     // The engine outlives its sessions; if it is gone, so is whom this concerns.
-    let _ = door.gate.inbox.send(FromSession::Closed(session)).await;
+    let _ = door.gate.inbox.send(FromSession::Closed(session, inlet.into_unsent())).await;
 }
 
 /// The least that a worker is told to stay away.
@@ -108,7 +108,7 @@ impl Writer {
     ///
     /// # Cancel safety
     /// A message may have been written in part: after dropping the future only a goodbye may follow, and the peer may not get it.
-    async fn run(&mut self, mut inlet: Inlet) -> Close {
+    async fn run(&mut self, inlet: &mut Inlet) -> Close {
         let mut messages = Vec::with_capacity(64);
         let mut ping = interval_at(Instant::now() + self.intervals.ping(), self.intervals.ping());
         loop {
