@@ -68,7 +68,7 @@ async fn each_worker_says_what_keeps_it_from_taking_a_waiting_job() {
     let excluded = &why["workers"][2]["obstacles"];
     let end = excluded[0]["until"].as_str().unwrap();
     assert!(excluded[0]["text"].as_str().unwrap().ends_with(&format!("until {end}")), "{excluded}");
-    assert!(excluded[1]["text"].as_str().unwrap().ends_with("until it connects anew"), "{excluded}");
+    assert!(excluded[1]["text"].as_str().unwrap().ends_with("until it starts anew"), "{excluded}");
     assert_eq!(excluded[1].get("until"), None);
     let verdicts: Vec<&Value> = why["workers"].as_array().unwrap().iter().map(|it| &it["verdict"]).collect();
     assert_eq!(verdicts, ["unable", "unable", "unable", "able", "last_resort"]);

@@ -154,7 +154,7 @@ impl Model {
         self.close(id, Outcome::Released, None)
     }
 
-    /// From so many seconds to so many, doubling with each time in a row; without them, until the worker connects anew.
+    /// From so many seconds to so many, doubling with each time in a row; without them, until the worker starts anew.
     fn exclude(&mut self, worker: WorkerId, of: Excluded, seconds: Option<(u64, u64)>) {
         let now = self.now.up;
         let worker = self.worker_mut(worker).expect("it speaks");
