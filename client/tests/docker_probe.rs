@@ -28,7 +28,7 @@ async fn a_probe_of_an_engine_that_is_well_makes_it_available_and_leaves_nothing
 #[tokio::test(flavor = "multi_thread")]
 async fn an_engine_that_starts_nothing_is_tried_until_it_does() {
     let dir = tempfile::tempdir().expect("a directory");
-    let container = r#"{"Id":"abc","Name":"/probe","Created":"2026-01-01T00:00:00Z","Image":"app","Labels":{},"State":{"Status":"created",
+    let container = r#"{"Id":"abc","Name":"/NAME","Created":"2026-01-01T00:00:00Z","Image":"app","Labels":{},"State":{"Status":"created",
         "ExitCode":127,"Error":"exec: no such file or directory: unknown","StartedAt":"0001-01-01T00:00:00Z","FinishedAt":"0001-01-01T00:00:00Z"}}"#;
     std::fs::write(dir.path().join("container"), container.replace('\n', "")).expect("written");
     // The first try fails as the jobs before it did; the second gets as far as the program.
@@ -38,7 +38,7 @@ async fn an_engine_that_starts_nothing_is_tried_until_it_does() {
             run) echo \"$*\" >> tries
                 [ $(wc -l < tries) = 1 ] && {{ echo 'docker: Error response from daemon: no space left on device' >&2; exit 125; }}
                 exit 127;;
-            inspect) [ $(wc -l < tries) = 2 ] && cat container || {{ echo 'Error: No such container: x' >&2; exit 1; }};;
+            inspect) [ $(wc -l < tries) = 2 ] && sed s/NAME/$7/ container || {{ echo \"Error: No such container: $7\" >&2; exit 1; }};;
             events) exec sleep 600;;
         esac",
         dir.path().display()

@@ -71,7 +71,7 @@ async fn however_long_a_pull_took_nothing_is_made_without_a_word_of_the_brain() 
             image) exit 1;;
             run) echo run >> calls;;
             events) exec sleep 600;;
-            inspect) echo 'Error: No such container: x' >&2; exit 1;;
+            inspect) echo \"Error: No such container: $7\" >&2; exit 1;;
         esac",
         dir.path().display()
     );
@@ -122,5 +122,28 @@ async fn what_is_about_to_start_for_a_dead_command_is_not_taken_for_unstarted() 
     let token = show_ended(&desk, dir.path(), 1, 1, 0);
     desk.start(1, spec(&["true"]));
     let outcome = desk.outcome(token).await;
+    assert!(matches!(outcome, Outcome::Ended(Exit::Ran { code: 0, .. }, _)), "{outcome:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_question_whose_answer_was_cut_off_is_asked_again() {
+    let dir = tempfile::tempdir().expect("a directory");
+    // The program is killed before it has said anything, as by a machine without memory.
+    let script = format!(
+        "cd {0}
+        case $1 in
+            image) exit 0;;
+            run) exit 0;;
+            events) exec sleep 600;;
+            version) echo 1;;
+            inspect) [ -e asked ] || {{ touch asked; kill -9 $$; }}; exec cat $7;;
+        esac",
+        dir.path().display()
+    );
+    let mut desk = Desk::without_image(config(stand_in(dir.path(), &script)));
+    let token = show_ended(&desk, dir.path(), 1, 1, 0);
+    desk.start(1, spec(&["true"]));
+    let outcome = desk.outcome(token).await;
+    assert!(dir.path().join("asked").exists());
     assert!(matches!(outcome, Outcome::Ended(Exit::Ran { code: 0, .. }, _)), "{outcome:?}");
 }

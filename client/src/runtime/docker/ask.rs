@@ -24,29 +24,28 @@ impl Shared {
     /// Every container of the cluster on this engine.
     pub(super) async fn list(&self, cluster: ClusterId) -> Result<Vec<Container>, CallError> {
         let filter = format!("label=longshore.cluster={cluster}");
+        // Not by their names: a container to which others have links has more than one.
         let answer =
-            self.call(["ps", "-a", "--no-trunc", "--filter", &filter, "--format", "{{.Names}}"]).await?;
+            self.call(["ps", "-a", "--no-trunc", "--filter", &filter, "--format", "{{.ID}}"]).await?;
         if !answer.ok {
             return Err(CallError::Unreachable(answer.complaint()));
         }
-        let names: Vec<&str> = answer.stdout.lines().collect();
-        let mut containers = Vec::with_capacity(names.len());
-        for names in names.chunks(INSPECT_MAX) {
-            containers.extend(self.inspect(names).await?);
+        let ids: Vec<&str> = answer.stdout.lines().collect();
+        let mut containers = Vec::with_capacity(ids.len());
+        for ids in ids.chunks(INSPECT_MAX) {
+            containers.extend(self.inspect(ids).await?);
         }
         Ok(containers)
     }
 
-    /// What the engine says of these, without those that it does not know.
+    /// What the engine says of these names or ids, without those that it says it does not have.
+    ///
+    /// # Errors
+    /// It does not answer, or not about all of them.
     pub(super) async fn inspect<S: AsRef<str>>(&self, names: &[S]) -> Result<Vec<Container>, CallError> {
         let args = ["inspect", "--type", "container", "-f", container::FORMAT, "--"];
         let answer = self.call(args.into_iter().chain(names.iter().map(AsRef::as_ref))).await?;
-        let unknown =
-            |line: &str| line.to_lowercase().contains("no such container") || line.trim().is_empty();
-        if !answer.ok && !answer.stderr.lines().all(unknown) {
-            return Err(CallError::Unreachable(answer.complaint()));
-        }
-        Ok(answer.stdout.lines().filter(|it| !it.trim().is_empty()).filter_map(Container::parse).collect())
+        told_of(&answer, names)
     }
 
     /// Removes a container whatever its state; its absence is success.
@@ -104,6 +103,22 @@ impl Shared {
     }
 }
 
+/// What an answer says of these. That one is absent has to be said: a program that was killed, or whose answer cannot be understood, has
+/// said nothing of it.
+fn told_of<S: AsRef<str>>(answer: &Answer, names: &[S]) -> Result<Vec<Container>, CallError> {
+    let lines = answer.stdout.lines().filter(|it| !it.trim().is_empty());
+    let found: Vec<Container> = lines.filter_map(Container::parse).collect();
+    let is_told =
+        |name: &str| found.iter().any(|it| it.name() == name || it.id == name) || answer.tells_absent(name);
+    match names.iter().map(AsRef::as_ref).find(|name| !is_told(name)) {
+        None => Ok(found),
+        Some(name) => Err(CallError::Unreachable(format!(
+            "`docker inspect` says neither what {name} is nor that there is none: {}",
+            answer.complaint()
+        ))),
+    }
+}
+
 /// An engine that answers does so within milliseconds; under load within a second or two.
 const CALL_LIMIT: Duration = Duration::from_secs(10);
 const PING_LIMIT: Duration = Duration::from_secs(5);
@@ -113,3 +128,46 @@ const ASK_EVERY: Duration = Duration::from_secs(2);
 
 /// Containers asked for by one call.
 const INSPECT_MAX: usize = 100;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn answer(ok: bool, stdout: &str, stderr: &str) -> Answer {
+        Answer { ok, stdout: stdout.into(), stderr: stderr.into() }
+    }
+
+    fn line(id: &str, name: &str) -> String {
+        format!(
+            r#"{{"Id":"{id}","Name":"/{name}","Created":"2026-01-01T00:00:00Z","State":{{"Status":"running","ExitCode":0,"StartedAt":"2026-01-01T00:00:00Z","FinishedAt":""}},"Labels":null,"Image":"app"}}"#
+        )
+    }
+
+    #[test]
+    fn a_container_is_absent_only_where_that_was_said() {
+        let names = ["job-1", "job-12"];
+        let both = format!("{}\n{}\n", line("a", "job-1"), line("b", "job-12"));
+        assert_eq!(told_of(&answer(true, &both, ""), &names).map(|it| it.len()).ok(), Some(2));
+        assert_eq!(told_of(&answer(true, &both, ""), &["a", "b"]).map(|it| it.len()).ok(), Some(2));
+        for absent in [
+            "Error: No such container: job-1\nError response from daemon: No such container: job-12\n",
+            "Error: no such object: \"job-1\"\nError: no such container job-12\nWARNING: old\n",
+        ] {
+            assert_eq!(told_of(&answer(false, "\n", absent), &names).map(|it| it.len()).ok(), Some(0));
+        }
+        let one = line("a", "job-1");
+        for (stdout, stderr) in [
+            ("", ""),
+            (one.as_str(), ""),
+            (one.as_str(), "Error: No such container: job-1\n"),
+            (&both[..both.len() - 9], ""),
+            ("{}", "Error: No such container: job-1\n"),
+            ("", "Error: No such container: job-1\nError response from daemon: i/o timeout\n"),
+        ] {
+            for ok in [true, false] {
+                let told = told_of(&answer(ok, stdout, stderr), &names);
+                assert!(matches!(told, Err(CallError::Unreachable(_))), "{stdout} {stderr}");
+            }
+        }
+    }
+}

@@ -138,6 +138,15 @@ impl Answer {
     pub(super) fn complaint(&self) -> String {
         one_line(&self.stderr)
     }
+
+    /// Whether it says that there is no such container.
+    pub(super) fn tells_absent(&self, name: &str) -> bool {
+        self.stderr.lines().any(|line| {
+            let says = line.to_lowercase();
+            (says.contains("no such container") || says.contains("no such object"))
+                && line.split_whitespace().next_back().is_some_and(|it| it.trim_matches('"') == name)
+        })
+    }
 }
 
 /// Docker's complaint that the engine is not there, if it is that.

@@ -54,10 +54,11 @@ async fn insist(shared: Arc<Shared>, stuck: Leftover) {
     }
 }
 
-/// Removes what the engine lets go of; gives back what it does not. An engine that is not there is waited for.
+/// Removes what the engine lets go of; gives back what it does not. An engine that is not there is waited for. Without force: one that
+/// runs after all, whatever was said of it, is nobody's to kill here.
 async fn try_to_remove(shared: &Shared, batch: Vec<Leftover>) -> Vec<Leftover> {
     let names = batch.iter().map(|it| it.name.as_str());
-    let args: Vec<&str> = ["rm", "-f", "-v", "--"].into_iter().chain(names).collect();
+    let args: Vec<&str> = ["rm", "-v", "--"].into_iter().chain(names).collect();
     let answer = loop {
         shared.health.wait_until_up().await;
         match shared.call(&args).await {
@@ -85,8 +86,7 @@ async fn try_to_remove(shared: &Shared, batch: Vec<Leftover>) -> Vec<Leftover> {
 
 /// Whether this one was removed, or was not there.
 pub(super) fn tells_gone(answer: &Answer, name: &str) -> bool {
-    answer.stdout.lines().any(|line| line == name)
-        || answer.stderr.lines().any(|line| line.contains("No such container") && line.ends_with(name))
+    answer.stdout.lines().any(|line| line == name) || answer.tells_absent(name)
 }
 
 /// Removing costs 20 ms alone and 5 ms each in a batch.
