@@ -123,6 +123,8 @@ pub enum RuntimeEvent {
         /// When.
         at: Uptime,
     },
+    /// It runs, and nobody wants that any more: its time was up long ago.
+    Overdue(Token),
     /// It was not started, and that is not the job's fault.
     Refused {
         /// Which.
@@ -132,8 +134,8 @@ pub enum RuntimeEvent {
         /// For people.
         why: String,
     },
-    /// A runtime that could not be asked at the start was asked now, before anything else is told of it: what it knows from before this
-    /// process and no directory does.
+    /// More of what a runtime knows from before this process: what could not be seen at the start, told before the runtime is said to be
+    /// available; or what it has found since.
     Surveyed {
         /// Attempts of this worker.
         attempts: Vec<Restored>,

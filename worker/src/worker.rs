@@ -206,6 +206,7 @@ impl Worker {
                 on::run::started(self, now, token, container, at)
             }
             RuntimeEvent::Ended { token, exit, output, at } => on::end::ended(self, token, exit, output, at),
+            RuntimeEvent::Overdue(token) => on::stop::overdue(self, now, token),
             RuntimeEvent::Refused { token, cause, why } => on::end::refused(self, now, token, cause, why),
             RuntimeEvent::Surveyed { attempts, foreign } => {
                 on::restore::surveyed(self, now, attempts, foreign)

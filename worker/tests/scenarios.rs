@@ -226,6 +226,7 @@ impl Story {
                     protocol::Uptime(at().0 - (elapsed - duration(it)).as_nanos() as u64)
                 }),
             },
+            "overdue" => RuntimeEvent::Overdue(token_of(which)),
             "refused" => RuntimeEvent::Refused {
                 token: token_of(which),
                 cause: if words[3] == "policy" {

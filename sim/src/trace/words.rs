@@ -155,6 +155,7 @@ pub(crate) fn worker_input(input: &worker::Input) -> String {
             RuntimeEvent::Prepared(token) => format!("{token} is prepared"),
             RuntimeEvent::Started { token, .. } => format!("{token} has started"),
             RuntimeEvent::Ended { token, exit, .. } => format!("{token} has ended: {exit:?}"),
+            RuntimeEvent::Overdue(token) => format!("{token} is overdue"),
             RuntimeEvent::Refused { token, cause, .. } => format!("{token} refused: {}", cause.name()),
             RuntimeEvent::Surveyed { attempts, .. } => {
                 format!("surveyed [{}]", tokens(attempts.iter().map(|it| it.launch.token)))

@@ -63,6 +63,13 @@ pub(crate) fn supersede(worker: &mut Worker, now: Uptime, token: Token) {
     }
 }
 
+/// Its runtime has seen that it still runs, and its deadline was long ago: our own alarm has not stopped it.
+pub(crate) fn overdue(worker: &mut Worker, now: Uptime, token: Token) {
+    if worker.attempts.get(&token).is_some_and(|attempt| attempt.is_live() && attempt.stop.is_none()) {
+        ask(worker, now, token, StopCause::Timeout, None);
+    }
+}
+
 /// The first rung of the kill ladder.
 pub(crate) fn ask(worker: &mut Worker, now: Uptime, token: Token, cause: StopCause, grace: Option<Duration>) {
     let Some(attempt) = worker.attempts.get_mut(&token) else {

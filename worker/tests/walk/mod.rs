@@ -90,6 +90,7 @@ fn any_event() -> impl Strategy<Value = RuntimeEvent> {
                 at: protocol::Uptime(at),
             }
         }),
+        any_token().prop_map(RuntimeEvent::Overdue),
         any_token().prop_map(|token| RuntimeEvent::Refused {
             token,
             cause: ReleaseCause::Policy,
