@@ -1,18 +1,19 @@
 //! The process runtime with real processes, each under the shim of the real program.
 
 use std::collections::HashMap;
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
-use client::attempt_dir::Ledger;
+use client::attempt_dir::{AttemptDir, Ledger, Program};
 use client::logs::Logs;
 use client::runtime::process::{Config, Process};
-use client::runtime::{Exit, Fault, Found, Launch, Runtime, RuntimeEvent, StopStep, Survey};
+use client::runtime::{Exit, Fault, Found, Launch, Restored, Runtime, RuntimeEvent, StopStep, Survey};
 use protocol::container::Body;
 use protocol::order::{OutputMark, StopCause};
-use protocol::report::ChunkData;
+use protocol::report::{Availability, ChunkData};
 use protocol::{ContainerSpec, Fence, JobId, Nonce, Revision, RuntimeKind, Token};
 use tokio::sync::mpsc;
 
@@ -31,16 +32,16 @@ impl Desk {
     }
 
     fn at(state: Arc<tempfile::TempDir>) -> Self {
+        let config = Config { program: env!("CARGO_BIN_EXE_longshore").into(), words: vec!["shim".into()] };
+        Self::with(config, state)
+    }
+
+    fn with(config: Config, state: Arc<tempfile::TempDir>) -> Self {
         let (logs, done) = Logs::new();
         let (events, mut happened) = mpsc::unbounded_channel();
         let (tell, told) = mpsc::unbounded_channel();
         let ledger = Ledger::open(state.path()).expect("a ledger");
-        let process = Arc::new(Process::new(
-            Config { program: env!("CARGO_BIN_EXE_longshore").into(), words: vec!["shim".into()] },
-            ledger,
-            logs.clone(),
-            events,
-        ));
+        let process = Arc::new(Process::new(config, ledger, logs.clone(), events));
         let allows = Arc::downgrade(&process);
         tokio::spawn(async move {
             while let Some(event) = happened.recv().await {
@@ -249,6 +250,65 @@ async fn a_restarted_worker_adopts_what_runs_and_reads_what_ended() {
     std::fs::write(go, "").expect("written");
     assert!(matches!(desk.exit(running).await, Exit::Ran { code: 4, .. }));
     assert_eq!(desk.output(running).await[0], b"before\nafter\n");
+}
+
+#[tokio::test]
+async fn directories_that_cannot_be_read_are_no_empty_survey() {
+    let mut desk = Desk::new();
+    let token = desk.start(1, shell("sleep 600"));
+    let pid = desk.started(token).await;
+    // A link to itself can be read by nobody, whoever asks.
+    let link = desk.state.path().join("attempts/1-1/exit");
+    std::os::unix::fs::symlink("exit", &link).expect("a link");
+
+    let (mut desk, survey) = desk.restart().await;
+
+    assert!(survey.restored.is_empty() && !survey.availability.is_available(), "{survey:?}");
+    std::fs::remove_file(link).expect("gone");
+    let RuntimeEvent::Surveyed { attempts, .. } = desk.event().await else { panic!("it was told too early") };
+    let [restored] = attempts.as_slice() else { panic!("{attempts:?}") };
+    assert!(matches!(restored.found, Found::Running { .. }), "{restored:?}");
+    let available = RuntimeEvent::Availability(RuntimeKind::Process, Availability::Available);
+    assert_eq!(desk.event().await, available);
+    signal(&pid.to_string());
+    assert!(matches!(desk.exit(token).await, Exit::Ran { code: 137, .. }));
+}
+
+#[tokio::test]
+async fn a_shim_that_its_worker_died_over_is_waited_for_and_not_repeated() {
+    let state = Arc::new(tempfile::tempdir().expect("a directory"));
+    // It says that it lives long before it has written down which process it is.
+    let script = format!(
+        "echo shim >> {0}/shims; while [ ! -e {0}/go ]; do sleep 0.02; done; exec \"$@\"",
+        state.path().display()
+    );
+    let words = ["-c", &script, "sh", env!("CARGO_BIN_EXE_longshore"), "shim"].map(OsString::from);
+    let slow = Config { program: "/bin/sh".into(), words: words.into() };
+    let desk = Desk::with(slow, Arc::clone(&state));
+    let token = desk.start(1, shell("exit 7"));
+    let shims = state.path().join("shims");
+    until(|| shims.exists()).await;
+
+    let (mut desk, survey) = desk.restart().await;
+
+    assert!(matches!(survey.restored.as_slice(), [Restored { found: Found::Unknown, .. }]), "{survey:?}");
+    std::fs::write(state.path().join("go"), "").expect("written");
+    assert!(matches!(desk.exit(token).await, Exit::Ran { code: 7, .. }));
+    assert_eq!(std::fs::read_to_string(shims).expect("written").lines().count(), 1);
+}
+
+#[tokio::test]
+async fn a_shim_that_was_killed_over_a_start_does_not_say_that_nothing_started() {
+    let mut desk = Desk::new();
+    let token = desk.start(1, shell("sleep 600"));
+    let pid = desk.started(token).await;
+    let dir = AttemptDir::at(&desk.state.path().join("attempts/1-1"));
+    let shim = dir.watcher().expect("read").expect("kept").pid.to_string();
+    // As it is in the moment between the start and its being written down.
+    dir.record_program(Program::Begun).expect("kept");
+    signal(&shim);
+    assert!(matches!(desk.exit(token).await, Exit::Vanished));
+    signal(&pid.to_string());
 }
 
 #[tokio::test]

@@ -4,7 +4,8 @@
 //! attempt.json   what is run, synced before anything may exist that runs      stopping       why it is being stopped, synced before it is
 //! stdout stderr  what it wrote; the offset in the file is the offset told     exit           how it ended, synced as soon as that is known
 //! acknowledged   how far the server has its output (may lag behind)           replayed       from where on output was read a second time
-//! watcher        the process that writes the files: its pid and start time                program        the one it watches, if it is no container
+//! watcher        the process that writes the files: its pid and start time                program        the one it watches, if it is no container;
+//!                                                                                `null` as long as it is only about to be started
 //! ```
 //! Each file but the two outputs is replaced as a whole, so a crash leaves the old one or the new one. The one idea: whatever is
 //! found here after a crash is true; what is missing had not happened, and what is torn counts as missing. A directory that does not
@@ -50,6 +51,19 @@ pub struct Entry {
     pub stopping: Option<Stopping>,
     /// How it ended.
     pub ending: Option<Ending>,
+    /// Which process writes, or wrote, the output files.
+    pub watcher: Option<Pid>,
+    /// What is known of the process that is the attempt itself.
+    pub program: Option<Program>,
+}
+
+/// The process that is an attempt itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Program {
+    /// It was about to be started: it may be there, and nobody has written down which it is.
+    Begun,
+    /// This one.
+    Is(Pid),
 }
 
 /// How an attempt ended, as it is kept.
@@ -258,20 +272,25 @@ impl AttemptDir {
         }
     }
 
-    /// Keeps which process is the attempt itself.
+    /// Keeps what is known of the process that is the attempt itself.
     ///
     /// # Errors
     /// The disk is full.
-    pub fn record_program(&self, pid: Pid) -> Result<(), Error> {
+    pub fn record_program(&self, program: Program) -> Result<(), Error> {
+        let pid = match program {
+            Program::Begun => None,
+            Program::Is(pid) => Some(pid),
+        };
         self.put(PROGRAM, &pid)
     }
 
-    /// Which process is, or was, the attempt itself.
+    /// Which process is, or was, the attempt itself; nothing if none was about to be started.
     ///
     /// # Errors
     /// The file cannot be read.
-    pub fn program(&self) -> Result<Option<Pid>, Error> {
-        self.read_if_any(PROGRAM)
+    pub fn program(&self) -> Result<Option<Program>, Error> {
+        let kept: Option<Option<Pid>> = self.read_if_any(PROGRAM)?;
+        Ok(kept.map(|pid| pid.map_or(Program::Begun, Program::Is)))
     }
 
     /// Which process writes, or wrote, the output files.
@@ -297,7 +316,8 @@ impl AttemptDir {
         let (stopping, ending) = (self.stopping()?, self.ending()?);
         // Both are kept by the same clock: if that was set back since, both are of the future, and their order is all that is left.
         let stopping = stopping.filter(|stop| ending.as_ref().is_none_or(|ending| ending.at >= stop.at));
-        Ok(Entry { launch: self.launch()?, stopping, ending, dir: self })
+        let (watcher, program) = (self.watcher()?, self.program()?);
+        Ok(Entry { launch: self.launch()?, stopping, ending, watcher, program, dir: self })
     }
 
     fn read<T: DeserializeOwned>(&self, name: &str) -> Result<T, Error> {

@@ -132,45 +132,6 @@ async fn five_megabytes_of_binary_on_both_streams_arrive_exactly() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_runs_is_not_removed_although_it_is_forgotten() {
-    let Some(mut desk) = Desk::new() else { return };
-    let running = desk.start(1, spec(&["sleep", "600"]));
-    desk.started(running).await;
-    let ended = desk.start(2, spec(&["true"]));
-    desk.outcome(ended).await;
-
-    desk.docker().forget(running);
-    desk.docker().forget(ended);
-
-    // They are removed in this order.
-    desk.until("the other one is removed", || !desk.dir(ended).exists()).await;
-    let name = desk.name(running);
-    let state = docker(["inspect", "--type", "container", "-f", "{{.State.Status}}", "--", &name]);
-    assert_eq!(String::from_utf8_lossy(&state.stdout).trim(), "running");
-    assert!(desk.dir(running).exists(), "a directory does not go before its container");
-    assert!(docker(["stop", "-t", "1", "--", &name]).status.success());
-    desk.until("it is removed too", || !desk.dir(running).exists()).await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_container_that_others_have_links_to_is_found() {
-    let Some(mut desk) = Desk::new() else { return };
-    let token = desk.start(1, ContainerSpec { network: None, ..spec(&["sleep", "600"]) });
-    desk.started(token).await;
-    let name = desk.name(token);
-    let cluster = format!("longshore.cluster={}", desk.membership.cluster);
-    let link = format!("{name}:job");
-    let linked = docker(["run", "-d", "--label", &cluster, "--link", &link, IMAGE, "sleep", "600"]);
-    assert!(linked.status.success(), "{linked:?}");
-
-    let survey = desk.restart().await;
-
-    assert!(survey.availability.is_available(), "{survey:?}");
-    assert_eq!(survey.restored.len(), 1);
-    assert!(matches!(survey.restored[0].found, worker::input::Found::Running { .. }), "{survey:?}");
-}
-
-#[tokio::test(flavor = "multi_thread")]
 async fn environment_arguments_and_names_arrive_as_they_were_written() {
     let Some(mut desk) = Desk::new() else { return };
     let spec = ContainerSpec {

@@ -336,36 +336,3 @@ async fn an_engine_that_was_silent_at_the_start_is_asked_for_what_no_directory_t
     assert_eq!(*foreign, [Foreign { worker: WorkerId(2), token: stranger }]);
     let Outcome::Ended(Exit::Ran { code: 0, .. }, _) = desk.outcome(known).await else { panic!() };
 }
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_list_of_which_a_part_is_missing_is_no_list() {
-    let dir = tempfile::tempdir().expect("a directory");
-    // Half of the answer, from a program that was killed over it.
-    let script = format!(
-        "cd {}
-        case $1 in
-            version) echo 1;;
-            ps) ls | grep ^longshore-;;
-            inspect) shift 6; [ -e whole ] || {{ cat $1; kill -9 $$; }}; cat $*;;
-            events) exec sleep 600;;
-        esac",
-        dir.path().display()
-    );
-    let mut desk = Desk::without_image(config(stand_in(dir.path(), &script)));
-    let mut tokens = [1, 2].map(|job| show_ended(&desk, dir.path(), job, 1, 0));
-
-    let survey = desk.docker().survey().await;
-
-    assert!(!survey.availability.is_available(), "{survey:?}");
-    std::fs::write(dir.path().join("whole"), "").expect("written");
-    let surveyed = |it: &RuntimeEvent| match it {
-        RuntimeEvent::Surveyed { attempts, .. } => {
-            Some(attempts.iter().map(|it| it.launch.token).collect::<Vec<_>>())
-        }
-        _ => None,
-    };
-    let mut found = desk.event(surveyed).await;
-    found.sort_unstable();
-    tokens.sort_unstable();
-    assert_eq!(found, tokens);
-}

@@ -63,10 +63,10 @@ impl Ledger {
         AttemptDir { path: self.root.join(format!("{}-{}", token.job, token.fence)).into() }
     }
 
-    /// Every attempt that an earlier process has left. What cannot be read is moved to `<state>/unreadable` and logged.
+    /// Every attempt that an earlier process has left. What makes no sense is moved to `<state>/unreadable` and logged.
     ///
     /// # Errors
-    /// The directory of directories cannot be read.
+    /// The system does not let us read one of them, or the directory of directories: then nobody knows what there is.
     pub fn entries(&self) -> Result<Vec<Entry>, Error> {
         let listing = fs::read_dir(&self.root).map_err(at(&self.root))?;
         let mut entries = Vec::new();
@@ -79,9 +79,12 @@ impl Ledger {
                 Err(Error::Io { source, .. })
                     if source.kind() == io::ErrorKind::NotFound && is_blank(&path) =>
                 {
-                    AttemptDir { path: path.into() }.remove()?;
+                    if let Err(error) = (AttemptDir { path: path.as_path().into() }).remove() {
+                        self.set_aside(&path, &describe(&error));
+                    }
                 }
-                Err(error) => self.set_aside(&path, &describe(&error)),
+                Err(error) if error.is_about_what_is_there() => self.set_aside(&path, &describe(&error)),
+                Err(error) => return Err(error),
             }
         }
         Ok(entries)
@@ -106,6 +109,17 @@ impl Ledger {
             Err(error) => {
                 tracing::error!(path = %path.display(), why, error, "an attempt directory can neither be read nor set aside")
             }
+        }
+    }
+}
+
+impl Error {
+    /// Whether it is because of what is there, and not because the system could not look.
+    fn is_about_what_is_there(&self) -> bool {
+        use io::ErrorKind::{IsADirectory, NotADirectory, NotFound};
+        match self {
+            Self::Io { source, .. } => matches!(source.kind(), NotFound | NotADirectory | IsADirectory),
+            Self::Taken { .. } | Self::Malformed { .. } => true,
         }
     }
 }

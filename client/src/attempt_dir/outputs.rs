@@ -1,11 +1,11 @@
 //! The files that an attempt's output goes to. Whoever writes them is not us, and may outlive us.
 
 use std::fs::{self, File, OpenOptions};
+use std::io;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 
 use protocol::report::{OutputLengths, Stream};
 use rustix::fs::{FlockOperation, flock};
-use rustix::io::Errno;
 
 use super::{AttemptDir, Error, at};
 
@@ -31,11 +31,14 @@ impl AttemptDir {
         Ok(file)
     }
 
-    /// Whether the program lives that was started to write the outputs.
+    /// Whether the program lives that was started to write the outputs; also as long as that cannot be told.
     #[must_use]
     pub fn is_being_written(&self) -> bool {
-        let file = self.reader(Stream::Stdout);
-        file.is_ok_and(|it| flock(&it, FlockOperation::NonBlockingLockShared) == Err(Errno::WOULDBLOCK))
+        match self.reader(Stream::Stdout) {
+            Ok(file) => flock(&file, FlockOperation::NonBlockingLockShared).is_err(),
+            Err(Error::Io { source, .. }) => source.kind() != io::ErrorKind::NotFound,
+            Err(_) => true,
+        }
     }
 
     /// One of its outputs, to be read and to be freed behind the reader.

@@ -133,6 +133,55 @@ fn torn_directories_are_set_aside_and_hide_no_other() {
 }
 
 #[test]
+fn what_the_system_does_not_let_us_read_is_no_empty_ledger() {
+    let (_state, ledger) = ledger();
+    ledger.create(&launch(1)).expect("made");
+    let known = ledger.create(&launch(2)).expect("made");
+    for file in [ATTEMPT, EXIT, STOPPING, WATCHER, PROGRAM] {
+        let (path, aside) = (known.path().join(file), known.path().join("aside"));
+        // A link to itself can be read by nobody, whoever asks.
+        let kept = fs::rename(&path, &aside).is_ok();
+        std::os::unix::fs::symlink(file, &path).expect("a link");
+        assert!(matches!(ledger.entries(), Err(Error::Io { .. })), "{file}");
+        fs::remove_file(&path).expect("gone");
+        if kept {
+            fs::rename(&aside, &path).expect("back");
+        }
+        assert_eq!(ledger.entries().expect("read").len(), 2, "nothing was lost over {file}");
+    }
+}
+
+#[test]
+fn a_program_that_was_about_to_start_is_told_from_none() {
+    let (_state, ledger) = ledger();
+    let dir = ledger.create(&launch(1)).expect("made");
+    let pid = Pid { pid: 12, started: 34 };
+    assert_eq!(dir.program().expect("read"), None);
+    for program in [Program::Begun, Program::Is(pid)] {
+        dir.record_program(program).expect("kept");
+        assert_eq!(dir.program().expect("read"), Some(program));
+    }
+    // As every worker has written it.
+    assert_eq!(fs::read(dir.path().join(PROGRAM)).expect("kept"), br#"{"pid":12,"started":34}"#);
+}
+
+#[test]
+fn an_output_that_cannot_be_looked_at_may_be_being_written() {
+    let (_state, ledger) = ledger();
+    let dir = ledger.create(&launch(1)).expect("made");
+    assert!(!dir.is_being_written());
+    let claim = dir.claim_output().expect("claimed");
+    assert!(dir.is_being_written() && dir.claim_output().is_err());
+    drop(claim);
+    assert!(!dir.is_being_written());
+    let path = dir.path().join("stdout");
+    fs::remove_file(&path).expect("gone");
+    assert!(!dir.is_being_written());
+    std::os::unix::fs::symlink("stdout", &path).expect("a link");
+    assert!(dir.is_being_written());
+}
+
+#[test]
 fn nobody_else_can_read_what_holds_values() {
     let (_state, ledger) = ledger();
     let dir = ledger.create(&launch(1)).expect("made");

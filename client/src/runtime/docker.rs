@@ -16,6 +16,7 @@ mod evict;
 pub mod fuzz;
 mod health;
 mod images;
+mod made;
 mod probe;
 mod remove;
 mod replay;
@@ -45,10 +46,11 @@ use self::evict::Evictions;
 use self::health::Health;
 use self::images::Images;
 use self::remove::Leftover;
+use super::elsewhere::{blocking, tried};
 use super::policy::Allow;
 use super::removals::{Removal, Removals};
 use super::{Events, Membership, Runtime, Survey};
-use crate::attempt_dir::{self, AttemptDir, Ledger, describe};
+use crate::attempt_dir::{AttemptDir, Ledger};
 use crate::logs::Logs;
 
 /// How this worker uses Docker.
@@ -251,12 +253,10 @@ impl Shared {
         if let Some(why) = self.is_too_small_for(&attempt.launch.spec).await {
             return Err((ReleaseCause::Policy, why));
         }
-        let unavailable = |why: String| (ReleaseCause::RuntimeUnavailable, why);
         let (ledger, launch) = (self.ledger.clone(), attempt.launch.clone());
-        let made = tokio::task::spawn_blocking(move || ledger.create(&launch)?.stopping()).await;
-        let stopping = made
-            .map_err(|error| unavailable(error.to_string()))?
-            .map_err(|error| unavailable(describe(&error)))?;
+        let stopping = tried(move || ledger.create(&launch)?.stopping())
+            .await
+            .map_err(|why| (ReleaseCause::RuntimeUnavailable, why))?;
         if stopping.is_some() {
             attempt.stopping.send_replace(stopping);
         }
@@ -349,15 +349,4 @@ impl Shared {
     fn attempts(&self) -> MutexGuard<'_, HashMap<Token, Arc<Attempt>>> {
         self.attempts.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-/// Does something that blocks, such as a sync, elsewhere. What fails is logged: there is nobody who could do better.
-async fn blocking<T: Send + 'static>(
-    work: impl FnOnce() -> Result<T, attempt_dir::Error> + Send + 'static,
-) -> Option<T> {
-    let done = tokio::task::spawn_blocking(work).await.ok()?;
-    done.inspect_err(|error| {
-        tracing::error!(error = describe(error), "the attempt's directory cannot be used")
-    })
-    .ok()
 }

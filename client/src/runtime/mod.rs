@@ -10,6 +10,7 @@
 
 pub mod argv;
 pub mod docker;
+mod elsewhere;
 pub mod fake;
 pub mod policy;
 mod proc;

@@ -45,8 +45,8 @@ pub(super) fn wait_without_reaping(child: u32) {
     while matches!(waitid(WaitId::Pid(child), options), Err(rustix::io::Errno::INTR)) {}
 }
 
-/// Signals what is left of the group of our child, which has ended and was not waited for.
-pub(super) fn signal_remains(child: u32, signal: Signal) {
+/// Signals all of the group of our child, or what is left of it. It was not waited for, so nobody else has its number.
+pub(super) fn signal_group_of_child(child: u32, signal: Signal) {
     if let Some(group) = raw(child) {
         // Mostly nothing is left.
         let _ = kill_process_group(group, signal);

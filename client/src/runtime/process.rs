@@ -5,7 +5,7 @@
 
 mod attempt;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ffi::OsString;
 use std::future::Future;
 use std::path::PathBuf;
@@ -13,6 +13,7 @@ use std::pin::Pin;
 use std::process::Stdio;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use protocol::order::StopCause;
 use protocol::report::{Availability, OutputLengths, Phase, ReleaseCause};
@@ -24,9 +25,10 @@ use worker::input::{Exit, Fault, Found, Restored, RuntimeEvent};
 use worker::step::{Launch, StopStep};
 
 use self::attempt::Attempt;
+use super::elsewhere::{blocking, tried};
 use super::removals::Removals;
 use super::{Events, Membership, Runtime, Survey, proc, shim};
-use crate::attempt_dir::{AttemptDir, Ending, Entry, Error, Ledger, Pid, describe};
+use crate::attempt_dir::{AttemptDir, Ending, Entry, Error, Ledger, Pid, Program, describe};
 use crate::clock;
 use crate::logs::Logs;
 
@@ -88,11 +90,15 @@ impl Runtime for Process {
 
     fn survey(&self) -> Pin<Box<dyn Future<Output = Survey> + Send + '_>> {
         Box::pin(async {
-            let ledger = self.shared.ledger.clone();
-            let entries = blocking(move || ledger.entries()).await.unwrap_or_default();
-            let own = entries.into_iter().filter(|it| it.launch.spec.runtime == RuntimeKind::Process);
-            let restored = own.map(|entry| self.shared.restore(entry)).collect();
-            Survey { availability: Availability::Available, restored, foreign: Vec::new() }
+            let (availability, restored) = match self.shared.look().await {
+                Ok(restored) => (Availability::Available, restored),
+                Err(why) => {
+                    let shared = Arc::clone(&self.shared);
+                    self.shared.spawn(async move { shared.survey_again().await });
+                    (Availability::Unavailable(why), Vec::new())
+                }
+            };
+            Survey { availability, restored, foreign: Vec::new() }
         })
     }
 
@@ -125,8 +131,9 @@ impl Runtime for Process {
     }
 
     fn forget(&self, token: Token) {
-        self.shared.attempts().remove(&token);
+        // In this order: it is known until it is removed.
         let (dir, removal) = (self.shared.ledger.dir(token), self.shared.removals.begin(token));
+        self.shared.attempts().remove(&token);
         // A directory of another attempt with the same number stays.
         let remove =
             move || if dir.launch().is_ok_and(|it| it.token == token) { dir.remove() } else { Ok(()) };
@@ -138,16 +145,37 @@ impl Runtime for Process {
 }
 
 impl Shared {
+    /// What an earlier process has left and is not in the books. It is now.
+    async fn look(self: &Arc<Self>) -> Result<Vec<Restored>, String> {
+        // Who is in the books before the list is made, or after, is no leftover, although it may end and be forgotten in between.
+        let before = self.known();
+        let ledger = self.ledger.clone();
+        let entries = tried(move || ledger.entries()).await?;
+        let after = self.known();
+        let own = entries.into_iter().filter(|it| it.launch.spec.runtime == RuntimeKind::Process);
+        let new = own.filter(|it| !before.contains(&it.launch.token) && !after.contains(&it.launch.token));
+        Ok(new.map(|entry| self.restore(entry)).collect())
+    }
+
+    /// What there is could not be read: it is tried until it can.
+    async fn survey_again(self: Arc<Self>) {
+        loop {
+            tokio::time::sleep(LOOK_AGAIN).await;
+            match self.look().await {
+                Ok(attempts) => {
+                    self.tell(RuntimeEvent::Surveyed { attempts, foreign: Vec::new() });
+                    self.tell(RuntimeEvent::Availability(RuntimeKind::Process, Availability::Available));
+                    return;
+                }
+                Err(why) => tracing::warn!(why, "what an earlier process has left cannot be seen yet"),
+            }
+        }
+    }
+
     async fn run(self: &Arc<Self>, attempt: &Arc<Attempt>) {
         self.removals.wait_for(attempt.token()).await;
         let (ledger, launch) = (self.ledger.clone(), attempt.launch.clone());
-        let made = tokio::task::spawn_blocking(move || ledger.create(&launch)).await;
-        let problem = match made {
-            Ok(Ok(_)) => None,
-            Ok(Err(error)) => Some(describe(&error)),
-            Err(error) => Some(error.to_string()),
-        };
-        if let Some(why) = problem {
+        if let Err(why) = tried(move || ledger.create(&launch)).await {
             self.attempts().remove(&attempt.token());
             let cause = ReleaseCause::RuntimeUnavailable;
             return self.tell(RuntimeEvent::Refused { token: attempt.token(), cause, why });
@@ -156,17 +184,22 @@ impl Shared {
         if !attempt.word.ask(attempt.token(), &self.events, &attempt.stopping).await {
             return self.end(attempt, not_started(Fault::Stopped, "stopped before it started")).await;
         }
-        match self.spawn_shim(&attempt.dir) {
+        let dir = attempt.dir.clone();
+        // Held by the shim as long as it lives: whoever starts it may die before either of them has written down which process it is.
+        let shim = tried(move || dir.claim_output()).await.and_then(|claim| {
+            let spawned = self.spawn_shim(&attempt.dir, claim.into());
+            spawned.map_err(|error| format!("the shim cannot be started: {error}"))
+        });
+        match shim {
             Ok(mut child) => {
                 self.listen(attempt, &mut child).await;
                 // Whatever it says: the directory has the verdict.
                 let _ = child.wait().await;
                 self.settle(attempt).await;
             }
-            Err(error) => {
-                self.end(attempt, not_started(Fault::Host, &format!("the shim cannot be started: {error}")))
-                    .await;
-            }
+            // By an earlier process, whose shim lives.
+            Err(_) if attempt.dir.is_being_written() => self.settle(attempt).await,
+            Err(why) => self.end(attempt, not_started(Fault::Host, &why)).await,
         }
     }
 
@@ -174,7 +207,7 @@ impl Shared {
     async fn probe(&self) {
         for wait in super::probe_waits() {
             tokio::time::sleep(wait).await;
-            match self.spawn_shim(&self.ledger.dir(Token::default())) {
+            match self.spawn_shim(&self.ledger.dir(Token::default()), Stdio::null()) {
                 Ok(mut shim) => {
                     let _ = shim.wait().await;
                     break;
@@ -186,10 +219,10 @@ impl Shared {
         self.tell(RuntimeEvent::Availability(RuntimeKind::Process, Availability::Available));
     }
 
-    fn spawn_shim(&self, dir: &AttemptDir) -> std::io::Result<Child> {
+    fn spawn_shim(&self, dir: &AttemptDir, stdin: Stdio) -> std::io::Result<Child> {
         let mut command = Command::new(&self.config.program);
         command.args(&self.config.words).arg(dir.path());
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::inherit()).process_group(0).spawn()
+        command.stdin(stdin).stdout(Stdio::piped()).stderr(Stdio::inherit()).process_group(0).spawn()
     }
 
     /// Hears from the shim that the program has started, until it has nothing more to say.
@@ -223,21 +256,23 @@ impl Shared {
 
     /// The shim is gone, or is not our child: waits for what is left, and tells the end.
     async fn settle(&self, attempt: &Attempt) {
-        let dir = attempt.dir.clone();
-        let left = blocking(move || Ok((dir.watcher()?, dir.program()?))).await;
-        let (watcher, program) = left.unwrap_or_default();
-        for pid in watcher.into_iter().chain(program) {
-            proc::wait(pid).await;
+        let mut looks = tokio::time::interval(LOOK_EVERY);
+        while attempt.has_shim() {
+            if let Ok(Some(Program::Is(program))) = attempt.dir.program() {
+                self.saw_start(attempt, format!("pid {}", program.pid), proc::started_at(program));
+            }
+            looks.tick().await;
         }
-        if let Some(program) = program {
+        let program = certain(&attempt.dir, AttemptDir::program).await;
+        if let Some(Program::Is(program)) = program {
             self.saw_start(attempt, format!("pid {}", program.pid), proc::started_at(program));
+            proc::wait(program).await;
         }
-        let dir = attempt.dir.clone();
-        let exit = match blocking(move || dir.ending()).await.flatten() {
+        let exit = match certain(&attempt.dir, AttemptDir::ending).await {
             Some(ending) => ending.exit,
             // Its shim was killed: nobody saw the end.
             None if program.is_some() => Exit::Vanished,
-            None => not_started(Fault::Host, "the shim was killed before it started anything"),
+            None => not_started(Fault::Host, "the shim ended before it started anything"),
         };
         self.end(attempt, exit).await;
     }
@@ -255,11 +290,11 @@ impl Shared {
     }
 
     fn restore(self: &Arc<Self>, entry: Entry) -> Restored {
-        let Entry { dir, launch, stopping, ending } = entry;
+        let Entry { dir, launch, stopping, ending, watcher, program } = entry;
         let attempt = Arc::new(Attempt::new(dir, launch.clone(), stopping));
         let found = match ending {
             Some(ending) => self.ended(&attempt, ending),
-            None => self.find(&attempt),
+            None => self.find(&attempt, watcher, program),
         };
         if found != Found::Unstarted {
             self.know(&attempt);
@@ -277,18 +312,21 @@ impl Shared {
         Found::Ended { exit, output, at: now.up - now.utc.since(at) }
     }
 
-    fn find(self: &Arc<Self>, attempt: &Arc<Attempt>) -> Found {
-        let (watcher, program) = (attempt.dir.watcher().ok().flatten(), attempt.dir.program().ok().flatten());
-        let alive = |pid: Option<Pid>| pid.filter(|it| proc::is_alive(*it));
-        let found = match (alive(watcher), alive(program)) {
-            (_, Some(program)) => {
+    fn find(
+        self: &Arc<Self>,
+        attempt: &Arc<Attempt>,
+        watcher: Option<Pid>,
+        program: Option<Program>,
+    ) -> Found {
+        let found = match program {
+            Some(Program::Is(program)) if proc::is_alive(program) => {
                 self.adopt_start(attempt);
                 Found::Running { container: format!("pid {}", program.pid), at: proc::started_at(program) }
             }
-            // About to start it, or to write down how it ended.
-            (Some(_), None) => Found::Unknown,
-            (None, None) if watcher.is_none() => return Found::Unstarted,
-            (None, None) => {
+            // About to start it, or to write down how it ended; or it has, since the directory was read.
+            _ if attempt.has_shim() || attempt.dir.ending().map_or(true, |it| it.is_some()) => Found::Unknown,
+            None if watcher.is_none() => return Found::Unstarted,
+            _ => {
                 let output = attempt.dir.lengths();
                 return self.ended(attempt, Ending { exit: Exit::Vanished, output, at: clock::now().utc });
             }
@@ -296,6 +334,13 @@ impl Shared {
         let (shared, watched) = (Arc::clone(self), Arc::clone(attempt));
         self.spawn(async move { shared.settle(&watched).await });
         found
+    }
+
+    /// The attempts in the books, and those that have left them and are being removed.
+    fn known(&self) -> HashSet<Token> {
+        // In this order: what leaves the books in between is in both.
+        let known: HashSet<Token> = self.attempts().keys().copied().collect();
+        self.removals.pending().into_iter().chain(known).collect()
     }
 
     fn know(&self, attempt: &Arc<Attempt>) -> bool {
@@ -323,10 +368,23 @@ fn not_started(fault: Fault, message: &str) -> Exit {
     Exit::NotStarted { fault, code: None, message: message.into() }
 }
 
-async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T, Error> + Send + 'static) -> Option<T> {
-    let done = tokio::task::spawn_blocking(work).await.ok()?;
-    done.inspect_err(|error| {
-        tracing::error!(error = describe(error), "the attempt's directory cannot be used")
-    })
-    .ok()
+/// What is in the directory, as soon as it can be read.
+async fn certain<T: Send + 'static>(
+    dir: &AttemptDir,
+    read: impl Fn(&AttemptDir) -> Result<T, Error> + Copy + Send + 'static,
+) -> T {
+    loop {
+        let dir = dir.clone();
+        match tried(move || read(&dir)).await {
+            Ok(found) => return found,
+            Err(why) => tracing::error!(why, "what became of an attempt cannot be read yet"),
+        }
+        tokio::time::sleep(LOOK_AGAIN).await;
+    }
 }
+
+/// Between two looks at what the system does not let us read.
+const LOOK_AGAIN: Duration = Duration::from_secs(2);
+
+/// Between two looks at a shim that is not our child.
+const LOOK_EVERY: Duration = Duration::from_millis(100);

@@ -10,6 +10,7 @@ use std::io::{self, Write};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
 use std::process::{Command, ExitCode, ExitStatus, Stdio};
+use std::time::Duration;
 
 use protocol::Now;
 use protocol::report::{OutputLengths, Stream};
@@ -18,7 +19,7 @@ use worker::input::{Exit, Fault};
 use worker::step::Launch;
 
 use super::{argv, proc};
-use crate::attempt_dir::{AttemptDir, Ending, Error, describe};
+use crate::attempt_dir::{AttemptDir, Ending, Error, Program, describe};
 use crate::clock;
 
 /// What the worker reads when the program has started.
@@ -52,7 +53,24 @@ fn carry_out(dir: &AttemptDir) -> Result<(), Error> {
     };
     let output =
         if matches!(exit, Exit::NotStarted { .. }) { OutputLengths::default() } else { dir.lengths() };
-    dir.record_ending(&Ending { exit, output, at: clock::now().utc })
+    keep(dir, &Ending { exit, output, at: clock::now().utc })
+}
+
+/// Writes down how it ended: nobody else knows. While the disk is full that is tried again, until there is room or nobody wants to know.
+fn keep(dir: &AttemptDir, ending: &Ending) -> Result<(), Error> {
+    let mut complained = false;
+    loop {
+        match dir.record_ending(ending) {
+            Err(error) if dir.path().exists() => {
+                if !complained {
+                    complain(&format!("cannot write down how the program ended yet: {}", describe(&error)));
+                    complained = true;
+                }
+                std::thread::sleep(TRY_AGAIN);
+            }
+            done => return done,
+        }
+    }
 }
 
 fn command(dir: &AttemptDir, launch: &Launch) -> Result<Result<Command, argv::Invalid>, Error> {
@@ -86,18 +104,27 @@ fn command(dir: &AttemptDir, launch: &Launch) -> Result<Result<Command, argv::In
 
 fn run_to_end(dir: &AttemptDir, mut command: Command) -> Result<Exit, Error> {
     let began = clock::now();
+    // Where not even this can be written nothing is started; and if we are killed after this, nobody says that nothing was.
+    dir.record_program(Program::Begun)?;
     let mut child = match command.spawn() {
         Ok(child) => child,
         Err(error) => return Ok(refused(&error)),
     };
-    if let Some(program) = proc::identify(child.id()) {
-        dir.record_program(program)?;
+    if let Some(program) = proc::identify(child.id())
+        && let Err(error) = dir.record_program(Program::Is(program))
+    {
+        // Nobody could stop it, or find it again.
+        proc::signal_group_of_child(child.id(), Signal::KILL);
+        // It is our child, so this is how it ended, and no more is known of it.
+        let _ = child.wait();
+        complain(&format!("stopped a program that could not be written down: {}", describe(&error)));
+        return Ok(Exit::Vanished);
     }
     // Nobody listens if the worker has died.
     let _ = writeln!(io::stdout(), "{STARTED} {}", child.id());
     proc::wait_without_reaping(child.id());
     // What it left behind in its group ends with it. Until it is reaped nobody else gets its number.
-    proc::signal_remains(child.id(), Signal::KILL);
+    proc::signal_group_of_child(child.id(), Signal::KILL);
     let status = child.wait();
     Ok(status.map_or(Exit::Vanished, |status| ended(status, began)))
 }
@@ -128,6 +155,9 @@ fn complain(text: &str) -> ExitCode {
     let _ = writeln!(io::stderr(), "longshore shim: {text}");
     ExitCode::FAILURE
 }
+
+/// Between two times of writing down how it ended.
+const TRY_AGAIN: Duration = Duration::from_secs(1);
 
 /// What a program gets of the worker's own environment.
 const PASSED_ON: [&str; 5] = ["PATH", "HOME", "LANG", "TZ", "TMPDIR"];

@@ -17,7 +17,7 @@ use protocol::order::{OutputMark, StopCause};
 use protocol::report::{ChunkData, OutputLengths, ReleaseCause, Stream};
 use protocol::{ClusterId, ContainerSpec, Fence, JobId, Nonce, Revision, Token, WorkerId};
 use tokio::sync::mpsc;
-use worker::input::{Exit, RuntimeEvent};
+use worker::input::{Exit, Restored, RuntimeEvent};
 use worker::step::{Launch, StopStep};
 
 pub const IMAGE: &str = "longshore-test:local";
@@ -297,6 +297,16 @@ pub fn show_ended(desk: &Desk, dir: &Path, job: u64, worker: u64, code: i32) -> 
     });
     std::fs::write(dir.join(name), format!("{container}\n")).expect("written");
     token
+}
+
+/// What a later look has found of this attempt.
+pub fn surveyed(event: &RuntimeEvent, token: Token) -> Option<Restored> {
+    match event {
+        RuntimeEvent::Surveyed { attempts, .. } => {
+            attempts.iter().find(|it| it.launch.token == token).cloned()
+        }
+        _ => None,
+    }
 }
 
 /// Whether the tests against a real engine are wanted. If not, one line says so.

@@ -108,6 +108,17 @@ impl Container {
         self.labels.as_ref()?.get(&format!("{LABEL_PREFIX}{key}")).map(String::as_str)
     }
 
+    /// How long it was to run when it was made; without limit if absent.
+    pub(super) fn time_left(&self) -> Option<Duration> {
+        let left = self.deadline()?.saturating_sub(instant(&self.created)?.as_second());
+        Some(Duration::from_secs(u64::try_from(left).unwrap_or(0)))
+    }
+
+    /// The second since 1970 after which nobody wants it to run any more.
+    pub(super) fn deadline(&self) -> Option<i64> {
+        self.label("deadline")?.parse().ok()
+    }
+
     pub(super) fn meaning(&self) -> Meaning {
         let state = &self.state;
         match state.status {
@@ -333,6 +344,21 @@ mod tests {
         let mut strange = ended(0, false);
         strange.labels = None;
         assert_eq!(strange.owner(), None);
+    }
+
+    #[test]
+    fn the_time_it_was_given_counts_from_when_it_was_made() {
+        let mut container = ended(0, false);
+        assert_eq!((container.deadline(), container.time_left()), (None, None));
+        let mut given = |deadline: &str| {
+            let labels = container.labels.as_mut().expect("labels");
+            labels.insert("longshore.deadline".into(), deadline.into());
+            container.time_left()
+        };
+        assert_eq!(given("1767225690"), Some(Duration::from_secs(90)));
+        // By a clock that was wrong, or another hand.
+        assert_eq!(given("5"), Some(Duration::ZERO));
+        assert_eq!(given("soon"), None);
     }
 
     #[test]

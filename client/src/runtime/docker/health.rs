@@ -22,8 +22,8 @@ pub(super) struct Health {
 struct Facts {
     /// Whether it answers; nothing is known before the first call.
     engine: Option<Availability>,
-    /// It could not be asked at our start what it has of ours, and has not been since.
-    unlisted: bool,
+    /// Why it is not known what it has of ours from before this process, as long as it is not.
+    unlisted: Option<String>,
     /// It answers, and starts nothing.
     doubt: Option<String>,
     /// What the brain knows.
@@ -61,13 +61,13 @@ impl Health {
     }
 
     /// What it has of ours from before this process is not known: until it is, no jobs may come.
-    pub(super) fn unlisted(&self) {
-        self.change(|facts| !std::mem::replace(&mut facts.unlisted, true));
+    pub(super) fn unlisted(&self, why: String) {
+        self.change(|facts| facts.unlisted.replace(why.clone()) != Some(why));
     }
 
     /// Now it is known.
     pub(super) fn listed(&self) {
-        self.change(|facts| std::mem::take(&mut facts.unlisted));
+        self.change(|facts| facts.unlisted.take().is_some());
     }
 
     /// Nothing can be started there. Whether that is new: then somebody must find out when it can.
@@ -124,16 +124,12 @@ impl Facts {
 
     /// Whether jobs may come.
     fn availability(&self) -> Option<Availability> {
-        match (&self.engine, &self.doubt) {
-            (Some(Availability::Unavailable(_)), _) => self.engine.clone(),
-            _ if self.unlisted => Some(Availability::Unavailable(UNLISTED.into())),
-            (_, None) => self.engine.clone(),
+        match (&self.engine, self.unlisted.as_ref().or(self.doubt.as_ref())) {
+            (Some(Availability::Unavailable(_)), _) | (_, None) => self.engine.clone(),
             (_, Some(why)) => Some(Availability::Unavailable(why.clone())),
         }
     }
 }
-
-const UNLISTED: &str = "it answers again, and is being asked what it has of this worker's containers";
 
 #[cfg(test)]
 mod tests {

@@ -10,8 +10,9 @@ use protocol::ContainerSpec;
 use worker::input::{Exit, Fault};
 
 use super::Shared;
-use super::container::Meaning;
+use super::container::{Container, Meaning};
 use crate::attempt_dir::describe;
+use crate::runtime::argv::LABEL_PREFIX;
 use crate::runtime::{Membership, probe_waits};
 
 /// Tries until it works.
@@ -33,12 +34,21 @@ async fn try_once(shared: &Shared, like: &ContainerSpec, membership: Membership)
         // Nothing to try with: the next job finds out.
         return Ok(());
     };
-    let Membership { cluster, worker } = membership;
-    let name = format!("longshore-{cluster}-probe-{worker}");
+    let name = format!("longshore-{}-probe-{}", membership.cluster, membership.worker);
     shared.remove_now(&name).await;
-    let made = start(shared, &name, &image).await;
+    let made = start(shared, &name, &image, membership).await;
     shared.remove_now(&name).await;
     made
+}
+
+/// Whether it is a probe of this worker.
+pub(super) fn is_own(container: &Container, membership: Membership) -> bool {
+    is_probe(container) && container.label("worker") == Some(&membership.worker.to_string())
+}
+
+/// Whether it is a probe, and so nobody's attempt.
+pub(super) fn is_probe(container: &Container) -> bool {
+    container.label("probe").is_some()
 }
 
 /// The image that the last attempt wanted, or whatever there is.
@@ -52,13 +62,20 @@ async fn image(shared: &Shared, like: &ContainerSpec) -> Result<Option<String>, 
     Ok(any.stdout.lines().next().map(str::to_owned))
 }
 
-async fn start(shared: &Shared, name: &str, image: &str) -> Result<(), String> {
-    let entrypoint = ["--entrypoint", PROGRAM];
-    let options = ["run", "--detach", "--pull", "never", "--name", name, "--label", "longshore.managed=true"];
-    let args = options.into_iter().chain(entrypoint).chain(["--", image]);
+async fn start(shared: &Shared, name: &str, image: &str, membership: Membership) -> Result<(), String> {
+    // By them it is found if this process dies over it.
+    let own = [
+        ("managed", "true".to_owned()),
+        ("cluster", membership.cluster.to_string()),
+        ("worker", membership.worker.to_string()),
+        ("probe", "true".to_owned()),
+    ];
+    let labels = own.map(|(key, value)| format!("--label={LABEL_PREFIX}{key}={value}"));
+    let options = ["run", "--detach", "--pull", "never", "--name", name, "--entrypoint", PROGRAM];
+    let args = options.into_iter().chain(labels.iter().map(String::as_str)).chain(["--", image]);
     let answer = shared.cli.call(args, LIMIT).await.map_err(|error| describe(&error))?;
     let found = shared.inspect(&[name]).await.map_err(|error| describe(&error))?;
-    match found.first().map(super::container::Container::meaning) {
+    match found.first().map(Container::meaning) {
         Some(Meaning::Failed(Exit::NotStarted { fault: Fault::Definition, .. })) => Ok(()),
         // An image that has this very program.
         Some(Meaning::Running | Meaning::Ended) => Ok(()),

@@ -9,8 +9,9 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use futures_util::{StreamExt, stream};
+use protocol::order::StopCause;
 use protocol::report::{Availability, Foreign, OutputLengths};
-use protocol::{ContainerSpec, Revision, RuntimeKind, Token};
+use protocol::{Revision, RuntimeKind, Token};
 use tokio::time::Instant;
 use worker::input::{Exit, Found, Restored, RuntimeEvent};
 use worker::step::Launch;
@@ -18,9 +19,10 @@ use worker::step::Launch;
 use super::attempt::Attempt;
 use super::cli::CallError;
 use super::container::{Container, Meaning};
-use super::{Shared, blocking};
-use crate::attempt_dir::{Ending, Entry, describe};
+use super::{Shared, probe};
+use crate::attempt_dir::{Ending, Entry, Pid, Stopping, describe};
 use crate::clock;
+use crate::runtime::elsewhere::tried;
 use crate::runtime::{Membership, Survey, proc};
 
 /// Looks at everything once, and goes on watching what still runs.
@@ -30,52 +32,128 @@ pub(super) async fn survey(shared: &Arc<Shared>) -> Survey {
         let availability = availability(shared.ping().await.map(drop));
         return Survey { availability, restored: Vec::new(), foreign: Vec::new() };
     };
-    let (availability, containers) = match shared.list(membership.cluster).await {
-        Ok(containers) => (Availability::Available, containers),
-        Err(error) => {
-            shared.health.unlisted();
+    let Look { attempts: restored, foreign, problem } = look(shared, membership).await;
+    shared.surveyed.store(problem.is_none(), Ordering::Release);
+    let availability = match problem {
+        None => Availability::Available,
+        Some(problem) => {
+            shared.health.unlisted(problem.while_it_answers());
             shared.spawn(survey_again(Arc::clone(shared)));
-            (availability(Err(error)), Vec::new())
+            Availability::Unavailable(problem.why())
         }
     };
-    let (mut ours, foreign) = sort(containers, membership);
-    let ledger = shared.ledger.clone();
-    let entries = blocking(move || ledger.entries()).await.unwrap_or_default();
-    let mut begun = Vec::new();
-    for entry in entries.into_iter().filter(|it| it.launch.spec.runtime == RuntimeKind::Docker) {
-        let container = ours.remove(&entry.launch.token);
-        begun.push((entry, container, availability.is_available()));
-    }
-    begun.extend(entries_for(shared, ours).await);
-    let restored = restore_all(shared, membership, begun).await;
-    shared.surveyed.store(availability.is_available(), Ordering::Release);
     Survey { availability, restored, foreign }
 }
 
-/// The engine was silent when everything was looked at. As soon as it answers it is asked for what no directory has told; what they
-/// have told is watched already.
+/// When everything was looked at, not everything could be seen: it is looked for until it is. What was seen is watched already.
 async fn survey_again(shared: Arc<Shared>) {
     loop {
         shared.health.wait_until_up().await;
-        // Who is in the books before the list is made, or after, is no leftover, although it may end and be forgotten in between.
-        let before = shared.known();
         let Some(membership) = shared.membership() else { break };
-        match shared.list(membership.cluster).await {
-            Ok(containers) => {
-                let (mut ours, foreign) = sort(containers, membership);
-                let after = shared.known();
-                ours.retain(|token, _| !before.contains(token) && !after.contains(token));
-                let begun = entries_for(&shared, ours).await;
-                let attempts = restore_all(&shared, membership, begun).await;
-                shared.tell(RuntimeEvent::Surveyed { attempts, foreign });
-                break;
-            }
-            Err(error) => tracing::warn!(error = describe(&error), "the engine cannot be asked yet"),
+        let Look { attempts, foreign, problem } = look(&shared, membership).await;
+        if problem.is_none() || !attempts.is_empty() {
+            shared.tell(RuntimeEvent::Surveyed { attempts, foreign });
         }
+        let Some(problem) = problem else { break };
+        tracing::warn!(error = problem.why(), "what an earlier process has left cannot be seen yet");
+        shared.health.unlisted(problem.while_it_answers());
         tokio::time::sleep(ASK_AGAIN).await;
     }
     shared.surveyed.store(true, Ordering::Release);
     shared.health.listed();
+}
+
+/// What is there and was not in the books. It is now.
+struct Look {
+    attempts: Vec<Restored>,
+    foreign: Vec<Foreign>,
+    /// Why there may be more.
+    problem: Option<Problem>,
+}
+
+/// Why not everything can be seen.
+enum Problem {
+    Engine(CallError),
+    Ledger(String),
+}
+
+impl Problem {
+    fn why(&self) -> String {
+        match self {
+            Self::Engine(error) => describe(error),
+            Self::Ledger(why) => why.clone(),
+        }
+    }
+
+    /// What is the matter as soon as the engine answers.
+    fn while_it_answers(&self) -> String {
+        match self {
+            Self::Engine(_) => UNLISTED.into(),
+            Self::Ledger(why) => why.clone(),
+        }
+    }
+}
+
+async fn look(shared: &Arc<Shared>, membership: Membership) -> Look {
+    // Who is in the books before the lists are made, or after, is no leftover, although it may end and be forgotten in between.
+    let before = shared.known();
+    let containers = shared.list(membership.cluster).await;
+    let ledger = shared.ledger.clone();
+    let entries = tried(move || ledger.entries()).await;
+    let after = shared.known();
+    let is_new = |token: &Token| !before.contains(token) && !after.contains(token);
+
+    let is_listed = containers.is_ok();
+    let (containers, mut problem) = match containers {
+        Ok(containers) => (containers, None),
+        Err(error) => (Vec::new(), Some(Problem::Engine(error))),
+    };
+    let (mut ours, foreign) = sort(containers, membership);
+    ours.retain(|token, _| is_new(token));
+    let mut begun = Vec::new();
+    match entries {
+        Ok(entries) => {
+            let is_docker = |it: &Entry| it.launch.spec.runtime == RuntimeKind::Docker;
+            for entry in entries.into_iter().filter(|it| is_docker(it) && is_new(&it.launch.token)) {
+                let container = ours.remove(&entry.launch.token);
+                begun.push((entry, container, is_listed));
+            }
+            let bare = ours.into_iter().map(|(token, container)| entry_for(shared, token, container, None));
+            let made: Vec<_> = stream::iter(bare).buffer_unordered(AT_ONCE).collect().await;
+            for made in made {
+                match made {
+                    Ok(it) => begun.push(it),
+                    Err(error) => problem = Some(error),
+                }
+            }
+        }
+        // Without their directories, containers would be taken for others than they are.
+        Err(why) => problem = problem.or(Some(Problem::Ledger(why))),
+    }
+    Look { attempts: restore_all(shared, membership, begun).await, foreign, problem }
+}
+
+/// Takes containers of this worker into the books that nobody knew of, and tells of them. Those that run are stopped: the server has heard
+/// that they are not here, and may have started another attempt.
+pub(super) async fn adopt(
+    shared: &Arc<Shared>,
+    membership: Membership,
+    leftovers: Vec<(Token, Container)>,
+    foreign: Vec<Foreign>,
+) {
+    let mut begun = Vec::new();
+    for (token, container) in leftovers {
+        let runs = container.meaning() == Meaning::Running;
+        let stopping = runs.then(|| Stopping { cause: StopCause::Superseded, at: clock::now().utc });
+        match entry_for(shared, token, container, stopping).await {
+            Ok(it) => begun.push(it),
+            Err(problem) => tracing::error!(attempt = %token, error = problem.why(), "cannot be adopted"),
+        }
+    }
+    let attempts = restore_all(shared, membership, begun).await;
+    if !attempts.is_empty() {
+        shared.tell(RuntimeEvent::Surveyed { attempts, foreign });
+    }
 }
 
 /// Together, and no longer than one of them may take: nobody hears of this engine before.
@@ -90,22 +168,13 @@ async fn restore_all(shared: &Arc<Shared>, membership: Membership, begun: Vec<Be
 /// An attempt that was begun: its directory, its container if there is one, and whether that is known for certain.
 type Begun = (Entry, Option<Container>, bool);
 
-async fn entries_for(shared: &Arc<Shared>, containers: HashMap<Token, Container>) -> Vec<Begun> {
-    let mut begun = Vec::new();
-    for (token, container) in containers {
-        if let Some(entry) = entry_for(shared, token, &container).await {
-            begun.push((entry, Some(container), true));
-        }
-    }
-    begun
-}
-
 fn sort(containers: Vec<Container>, membership: Membership) -> (HashMap<Token, Container>, Vec<Foreign>) {
     let (mut ours, mut foreign) = (HashMap::new(), Vec::new());
     for container in containers {
         match container.owner() {
             Some((_, worker, token)) if worker == membership.worker => drop(ours.insert(token, container)),
             Some((_, worker, token)) => foreign.push(Foreign { worker, token }),
+            None if probe::is_probe(&container) => {}
             None => tracing::warn!(container = container.name(), "has labels of ours that cannot be read"),
         }
     }
@@ -113,22 +182,32 @@ fn sort(containers: Vec<Container>, membership: Membership) -> (HashMap<Token, C
 }
 
 /// Gives a container its directory back.
-async fn entry_for(shared: &Arc<Shared>, token: Token, container: &Container) -> Option<Entry> {
+async fn entry_for(
+    shared: &Shared,
+    token: Token,
+    container: Container,
+    stopping: Option<Stopping>,
+) -> Result<Begun, Problem> {
     tracing::warn!(container = container.name(), "has no attempt directory: it is adopted by its labels");
-    let spec =
-        ContainerSpec { image: container.image.clone(), stop_grace: STOP_GRACE, ..ContainerSpec::default() };
+    let spec = shared.spec_of(&container).await.map_err(Problem::Engine)?;
     let launch = Launch {
         token,
         revision: Revision::default(),
         name: container.label("definition").unwrap_or_default().into(),
         spec: spec.into(),
         body: None,
-        time_left: None,
+        time_left: container.time_left(),
     };
     let ledger = shared.ledger.clone();
     let made = launch.clone();
-    let dir = blocking(move || ledger.create(&made)).await?;
-    Some(Entry { dir, launch, stopping: None, ending: None })
+    let make = move || {
+        let dir = ledger.create(&made)?;
+        let stopping = stopping.map(|stopping| dir.record_stopping(stopping)).transpose()?;
+        Ok((dir, stopping))
+    };
+    let (dir, stopping) = tried(make).await.map_err(Problem::Ledger)?;
+    let entry = Entry { dir, launch, stopping, ending: None, watcher: None, program: None };
+    Ok((entry, Some(container), true))
 }
 
 async fn restore(
@@ -139,12 +218,12 @@ async fn restore(
     complete: bool,
     until: Instant,
 ) -> Restored {
-    let Entry { dir, launch, stopping, ending } = entry;
+    let Entry { dir, launch, stopping, ending, watcher, .. } = entry;
     let attempt = Arc::new(Attempt::new(launch.clone(), membership, dir, stopping));
     shared.know(&attempt);
     let found = match ending {
         Some(ending) => ended(&shared, &attempt, ending),
-        None => find(&shared, &attempt, container, complete, until).await,
+        None => find(&shared, &attempt, watcher, container, complete, until).await,
     };
     if found == Found::Unstarted {
         // It may be started again, under the same token.
@@ -167,12 +246,11 @@ fn ended(shared: &Shared, attempt: &Attempt, ending: Ending) -> Found {
 async fn find(
     shared: &Arc<Shared>,
     attempt: &Arc<Attempt>,
+    spawned: Option<Pid>,
     container: Option<Container>,
     complete: bool,
     until: Instant,
 ) -> Found {
-    let dir = attempt.dir.clone();
-    let spawned = blocking(move || dir.watcher()).await.flatten();
     *attempt.watcher() = spawned.filter(|pid| proc::is_alive(*pid));
     // One that was started, and its starter died before it could write that down, is about to make a container.
     let has_cli = attempt.watcher().is_some() || attempt.dir.is_being_written();
@@ -230,5 +308,4 @@ const CONCLUDE_LIMIT: Duration = Duration::from_secs(20);
 /// Verdicts that are asked for at the same time: each is a few processes.
 const AT_ONCE: usize = 32;
 
-/// For containers whose definition is not known any more: Docker's own default.
-const STOP_GRACE: Duration = Duration::from_secs(10);
+const UNLISTED: &str = "it answers again, and is being asked what it has of this worker's containers";

@@ -1,19 +1,20 @@
 //! Looks again and again for containers that nobody knows of or wants any more.
 //!
-//! Of this worker's own it stops what is older than two minutes, and removes only what never started: an outcome is removed when it is
-//! acknowledged. Those of the cluster's other workers it only tells of; the server knows which of them somebody will come back for.
+//! Of this worker's own it looks at what is older than two minutes. What nobody knows of it takes into the books, so that it is stopped,
+//! reported, and removed when that is acknowledged; it removes only what never started. Those of the cluster's other workers it only
+//! tells of; the server knows which of them somebody will come back for.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use protocol::order::StopCause;
 use protocol::report::Foreign;
+use protocol::{Now, Token};
 use worker::input::RuntimeEvent;
-use worker::step::StopStep;
 
 use super::container::{Container, Meaning};
-use super::{Shared, stop};
+use super::{Shared, probe, survey};
 use crate::clock;
 use crate::runtime::Membership;
 
@@ -28,17 +29,24 @@ pub(super) async fn run(shared: Arc<Shared>, membership: Membership) {
         if shared.membership() != Some(membership) {
             return;
         }
+        // Who is in the books before the list is made, or after, is no leftover, although it may end and be forgotten in between.
+        let before = shared.known();
         match shared.list(membership.cluster).await {
             Ok(containers) => {
-                let (ours, foreign) = sort(containers, membership);
+                let Sorted { ours, probes, foreign } = sort(containers, membership);
                 let sees_foreign = !foreign.is_empty();
                 if sees_foreign || saw_foreign {
-                    shared.tell(RuntimeEvent::Foreign(foreign));
+                    shared.tell(RuntimeEvent::Foreign(foreign.clone()));
                 }
                 saw_foreign = sees_foreign;
+                for probe in probes {
+                    tracing::info!(container = probe.name(), "was left by a probe: it is removed");
+                    shared.remove_now(probe.name()).await;
+                }
                 // Before that, what an earlier process has left is not in the books.
                 if shared.surveyed.load(Ordering::Acquire) {
-                    sweep(&shared, ours).await;
+                    let unknown = sweep(&shared, ours, &before).await;
+                    survey::adopt(&shared, membership, unknown, foreign).await;
                 }
             }
             Err(error) => tracing::warn!(%error, "the sweeper gets no answer"),
@@ -46,62 +54,71 @@ pub(super) async fn run(shared: Arc<Shared>, membership: Membership) {
     }
 }
 
-fn sort(containers: Vec<Container>, membership: Membership) -> (Vec<Container>, Vec<Foreign>) {
-    let (mut ours, mut foreign) = (Vec::new(), Vec::new());
+#[derive(Default)]
+struct Sorted {
+    /// This worker's own, but for what is too young to be looked at.
+    ours: Vec<(Token, Container)>,
+    probes: Vec<Container>,
+    foreign: Vec<Foreign>,
+}
+
+fn sort(containers: Vec<Container>, membership: Membership) -> Sorted {
+    let (mut sorted, now) = (Sorted::default(), clock::now());
     for container in containers {
+        let is_settled = container.age(now) >= UNTOUCHED_FOR;
         match container.owner() {
-            Some((_, worker, _)) if worker == membership.worker => ours.push(container),
-            Some((_, worker, token)) => foreign.push(Foreign { worker, token }),
+            Some((_, worker, token)) if worker == membership.worker => {
+                sorted.ours.extend(is_settled.then_some((token, container)));
+            }
+            Some((_, worker, token)) => sorted.foreign.push(Foreign { worker, token }),
+            None if is_settled && probe::is_own(&container, membership) => sorted.probes.push(container),
             None => {}
         }
     }
-    (ours, foreign)
+    sorted
 }
 
-async fn sweep(shared: &Arc<Shared>, ours: Vec<Container>) {
-    let now = clock::now();
-    for container in ours {
-        if container.age(now) < UNTOUCHED_FOR {
-            continue;
-        }
-        match shared.attempt_named(container.name()) {
-            Some(attempt) => {
-                let deadline = container.label("deadline").and_then(|it| it.parse::<i64>().ok());
-                let overdue =
-                    deadline.is_some_and(|at| now.utc.0 / 1000 > at.saturating_add(OVERDUE_SECONDS));
-                if overdue && container.meaning() == Meaning::Running && !attempt.is_stopping() {
-                    tracing::warn!(container = container.name(), "is past its deadline and is stopped");
-                    let grace = attempt.launch.spec.stop_grace;
-                    shared.spawn(stop::step(
-                        Arc::clone(shared),
-                        attempt,
-                        StopCause::Timeout,
-                        StopStep::Ask { grace },
-                    ));
-                }
+/// Looks after this worker's own containers; gives back those that are there and that nobody knows of.
+async fn sweep(
+    shared: &Shared,
+    ours: Vec<(Token, Container)>,
+    before: &HashSet<Token>,
+) -> Vec<(Token, Container)> {
+    let (now, after) = (clock::now(), shared.known());
+    let mut unknown = Vec::new();
+    for (token, container) in ours {
+        let (name, meaning) = (container.name(), container.meaning());
+        let is_known = before.contains(&token) || after.contains(&token);
+        match (shared.attempt(token), meaning) {
+            (Some(attempt), Meaning::Running) if is_overdue(&container, now) && !attempt.is_stopping() => {
+                tracing::warn!(container = name, "is past its deadline");
+                shared.tell(RuntimeEvent::Overdue(token));
             }
-            None => leftover(shared, &container).await,
+            (None, Meaning::Running) if shared.removals.pending().contains(&token) => {
+                stop(shared, name).await
+            }
+            (None, Meaning::Unstarted) if !is_known => {
+                tracing::info!(container = name, "was made and never started: it is removed");
+                shared.remove_unstarted(name).await;
+            }
+            (None, Meaning::Running | Meaning::Failed(_) | Meaning::Ended) if !is_known => {
+                unknown.push((token, container));
+            }
+            _ => {}
         }
     }
+    unknown
 }
 
-async fn leftover(shared: &Shared, container: &Container) {
-    let name = container.name();
-    match container.meaning() {
-        Meaning::Running => {
-            tracing::warn!(
-                container = name,
-                "nobody knows of it: it is stopped, and reported at the next start"
-            );
-            if let Err(error) = shared.cli.call(["stop", "--", name], STOP_LIMIT).await {
-                tracing::warn!(container = name, %error, "cannot be stopped");
-            }
-        }
-        Meaning::Unstarted => {
-            tracing::info!(container = name, "was made and never started: it is removed");
-            shared.remove_unstarted(name).await;
-        }
-        Meaning::Changing | Meaning::Failed(_) | Meaning::Ended => {}
+fn is_overdue(container: &Container, now: Now) -> bool {
+    container.deadline().is_some_and(|at| now.utc.0 / 1000 > at.saturating_add(OVERDUE_SECONDS))
+}
+
+/// Stops what runs although everything about it is over: what is left of it is removed as soon as it has ended.
+async fn stop(shared: &Shared, name: &str) {
+    tracing::warn!(container = name, "runs although its end was reported: it is stopped");
+    if let Err(error) = shared.cli.call(["stop", "--", name], STOP_LIMIT).await {
+        tracing::warn!(container = name, %error, "cannot be stopped");
     }
 }
 

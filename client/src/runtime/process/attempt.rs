@@ -9,9 +9,9 @@ use rustix::process::Signal;
 use tokio::sync::watch;
 use worker::step::{Launch, StopStep};
 
-use super::blocking;
-use crate::attempt_dir::{AttemptDir, Stopping};
+use crate::attempt_dir::{AttemptDir, Program, Stopping};
 use crate::clock;
+use crate::runtime::elsewhere::blocking;
 use crate::runtime::proc;
 use crate::runtime::word::Word;
 
@@ -33,6 +33,13 @@ impl Attempt {
 
     pub(super) fn token(&self) -> Token {
         self.launch.token
+    }
+
+    /// Whether its shim lives.
+    pub(super) fn has_shim(&self) -> bool {
+        // The shim of a worker before this one may hold no lock.
+        let is_written_down = || self.dir.watcher().is_ok_and(|it| it.is_some_and(proc::is_alive));
+        self.dir.is_being_written() || is_written_down()
     }
 
     /// Takes one step. The cause is on disk before anything is done; the one that was there first stays.
@@ -74,7 +81,7 @@ impl Attempt {
     async fn signal_once_started(&self, signal: Signal) {
         let mut looks = tokio::time::interval(LOOK_EVERY);
         while !*self.ended.borrow() {
-            if let Ok(Some(program)) = self.dir.program() {
+            if let Ok(Some(Program::Is(program))) = self.dir.program() {
                 return proc::signal_group(program, signal);
             }
             looks.tick().await;
