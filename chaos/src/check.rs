@@ -48,7 +48,7 @@ pub enum Verdict {
     StartedTwice,
     /// An attempt ran that was never granted.
     Ungranted,
-    /// An attempt was given back as unstarted, and had started.
+    /// An attempt was given back as unstarted, or is said to have failed to start, and had started.
     StartDenied,
     /// Two attempts of a job ran at once whose definition forbids it.
     Overlapped,

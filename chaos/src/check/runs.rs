@@ -53,15 +53,21 @@ pub(super) fn marks(evidence: &Evidence, rows: &Rows<'_>, findings: &mut Vec<Fin
         match rows.attempts(job).iter().find(|attempt| attempt.fence == fence) {
             None => findings
                 .push(finding(Ungranted, format!("job {job}: attempt {fence} ran, and was never granted"))),
-            Some(attempt) if attempt.outcome.as_deref() == Some("released") && mark.mark == Kind::Start => {
-                let text = format!("job {job}: attempt {fence} was given back as unstarted, and ran");
-                findings.push(finding(StartDenied, text));
+            Some(attempt) => {
+                let outcome = attempt.outcome.as_deref().filter(|it| DENIES_A_START.contains(it));
+                if let Some(outcome) = outcome.filter(|_| mark.mark == Kind::Start) {
+                    let text = format!("job {job}: attempt {fence} ran, and is {outcome}: never started");
+                    findings.push(finding(StartDenied, text));
+                }
             }
-            Some(_) => {}
         }
     }
     overlaps(evidence, rows, findings);
 }
+
+/// What is only said of attempts that never started. Not `lost` and `daemon_lost`, of which nobody knows; nor `cancelled`, `timed_out` and
+/// `interrupted`, which leave it open.
+const DENIES_A_START: [&str; 4] = ["released", "pull_failed", "start_failed", "host_failed"];
 
 /// A fence holds as long as there is a worker that can stop its container: one that is not killed or frozen, and has an engine.
 fn fences_hold(history: &[Event]) -> bool {

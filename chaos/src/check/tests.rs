@@ -191,7 +191,25 @@ fn an_attempt_starts_once_and_only_if_it_was_granted() {
     is_found(Verdict::StartedTwice, |it| it.truth.push(mark(1, 15, Kind::Stop, 500)));
     is_found(Verdict::Ungranted, |it| it.truth.push(mark(1, 16, Kind::Start, 500)));
     is_found(Verdict::Ungranted, |it| it.truth.push(mark(77, 78, Kind::Start, 500)));
-    is_found(Verdict::StartDenied, |it| it.truth.push(mark(5, 51, Kind::Start, 250)));
+}
+
+#[test]
+fn what_is_said_never_to_have_started_has_not() {
+    let saying = |outcome: &str, denies: bool| {
+        let mut evidence = good();
+        let attempt = evidence.kept.attempts.iter_mut().find(|it| it.fence == 51).unwrap();
+        attempt.outcome = Some(outcome.to_owned());
+        assert_eq!(check(&evidence), [], "{outcome}: and it has not");
+        evidence.truth.push(mark(5, 51, Kind::Start, 120));
+        let found = check(&evidence).iter().any(|it| it.verdict == Verdict::StartDenied);
+        assert_eq!(found, denies, "{outcome}");
+    };
+    for outcome in ["released", "pull_failed", "start_failed", "host_failed"] {
+        saying(outcome, true);
+    }
+    for outcome in ["lost", "daemon_lost", "cancelled", "timed_out", "interrupted"] {
+        saying(outcome, false);
+    }
 }
 
 #[test]
