@@ -1,13 +1,12 @@
 //! A disk that fails or is full, under a real server.
 
 use std::path::PathBuf;
-use std::process::Command;
 
 use chaos::stage::Launch;
 use reqwest::Method;
 use serde_json::Value;
 
-use crate::support::{Api, Process, Stage, eventually, holds};
+use crate::support::{Api, Process, Stage, eventually, holds, own_mounts};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_disk_that_fails_ends_the_server_and_the_next_one_has_all_that_was_told() {
@@ -168,20 +167,6 @@ async fn submit(api: &Api) -> Option<u64> {
 /// So that the log grows fast.
 fn long() -> Value {
     serde_json::json!({ "environment": { "LONG": "x".repeat(20_000) } })
-}
-
-/// A command that gives its program mounts of its own, if there is one here.
-fn own_mounts() -> Option<Vec<String>> {
-    [&["unshare", "--mount"][..], &["unshare", "--user", "--map-root-user", "--mount"]]
-        .into_iter()
-        .find(|words| {
-            let tried = Command::new(words[0])
-                .args(&words[1..])
-                .args(["mount", "-t", "tmpfs", "none", "/mnt"])
-                .output();
-            tried.is_ok_and(|tried| tried.status.success())
-        })
-        .map(|words| words.iter().map(|word| (*word).to_owned()).collect())
 }
 
 /// Takes up what is left of a disk.

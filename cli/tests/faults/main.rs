@@ -22,4 +22,5 @@ mod restored;
 mod support;
 mod tokens;
 mod told;
+mod worker_disk;
 mod worker_kill;

@@ -1,6 +1,7 @@
 //! A stage for one test: processes of the real program in a directory of their own, and what is needed to ask and to wait.
 
 use std::ops::Deref;
+use std::process::Command;
 
 pub(crate) mod peer;
 
@@ -22,4 +23,18 @@ impl Deref for Stage {
     fn deref(&self) -> &Self::Target {
         &self.0
     }
+}
+
+/// A command that gives its program mounts of its own, if there is one here.
+pub(crate) fn own_mounts() -> Option<Vec<String>> {
+    [&["unshare", "--mount"][..], &["unshare", "--user", "--map-root-user", "--mount"]]
+        .into_iter()
+        .find(|words| {
+            let tried = Command::new(words[0])
+                .args(&words[1..])
+                .args(["mount", "-t", "tmpfs", "none", "/mnt"])
+                .output();
+            tried.is_ok_and(|tried| tried.status.success())
+        })
+        .map(|words| words.iter().map(|word| (*word).to_owned()).collect())
 }
