@@ -255,7 +255,7 @@ async fn a_restarted_worker_adopts_what_runs_and_reads_what_ended() {
 #[tokio::test]
 async fn directories_that_cannot_be_read_are_no_empty_survey() {
     let mut desk = Desk::new();
-    let token = desk.start(1, shell("sleep 600"));
+    let token = desk.start(1, spec(&["sleep", "600"]));
     let pid = desk.started(token).await;
     // A link to itself can be read by nobody, whoever asks.
     let link = desk.state.path().join("attempts/1-1/exit");
@@ -300,7 +300,7 @@ async fn a_shim_that_its_worker_died_over_is_waited_for_and_not_repeated() {
 #[tokio::test]
 async fn a_shim_that_was_killed_over_a_start_does_not_say_that_nothing_started() {
     let mut desk = Desk::new();
-    let token = desk.start(1, shell("sleep 600"));
+    let token = desk.start(1, spec(&["sleep", "600"]));
     let pid = desk.started(token).await;
     let dir = AttemptDir::at(&desk.state.path().join("attempts/1-1"));
     let shim = dir.watcher().expect("read").expect("kept").pid.to_string();
@@ -314,7 +314,7 @@ async fn a_shim_that_was_killed_over_a_start_does_not_say_that_nothing_started()
 #[tokio::test]
 async fn a_killed_shim_is_no_success() {
     let mut desk = Desk::new();
-    let token = desk.start(1, shell("sleep 600"));
+    let token = desk.start(1, spec(&["sleep", "600"]));
     let pid = desk.started(token).await;
     let kept = std::fs::read(desk.state.path().join("attempts/1-1/watcher")).expect("kept");
     let shim: serde_json::Value = serde_json::from_slice(&kept).expect("json");

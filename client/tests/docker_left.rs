@@ -24,10 +24,12 @@ fn engine(dir: &Path) -> Config {
             image) exit 0;;
             ps) ls | grep ^longshore- || true;;
             inspect) shift 6; cat $*;;
-            rm) echo \"$*\" >> removals; shift 3; rm -f $*; echo $*;;
+            rm) echo \"$*\" >> removals; shift 3
+                grep running $* && {{ echo 'You cannot remove a running container' >&2; exit 1; }}
+                rm -f $*; echo $*;;
             logs) [ \"$2\" != -f ] || exec sleep 600;;
             wait) exec sleep 600;;
-            stop | kill) echo \"$*\" >> stops;;
+            stop) echo \"$*\" >> stops; shift 2; sed -i s/running/exited/ $1;;
             events) exec sleep 600;;
         esac",
         dir.display()
@@ -69,6 +71,25 @@ async fn what_nobody_knows_of_is_stopped_and_told_and_stays_until_that_is_acknow
     desk.until("it is removed", || !desk.dir(ended).exists()).await;
     assert!(!dir.path().join(desk.name(ended)).exists());
     assert!(dir.path().join(desk.name(running)).exists());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_runs_although_its_end_was_acknowledged_is_stopped_and_then_removed() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let desk = Desk::without_image(engine(dir.path()));
+    let token = show_ended(&desk, dir.path(), 1, 1, 0);
+    let_run(&desk, dir.path(), token, u64::MAX);
+    let survey = desk.docker().survey().await;
+    assert!(
+        matches!(survey.restored.as_slice(), [Restored { found: Found::Running { .. }, .. }]),
+        "{survey:?}"
+    );
+
+    desk.docker().forget(token);
+
+    desk.until("it is removed", || !desk.dir(token).exists()).await;
+    let stops = std::fs::read_to_string(dir.path().join("stops")).expect("it is stopped");
+    assert_eq!(stops, format!("stop -- {}\n", desk.name(token)));
 }
 
 #[tokio::test(flavor = "multi_thread")]
