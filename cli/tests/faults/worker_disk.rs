@@ -54,7 +54,7 @@ async fn a_program_that_cannot_be_written_down_is_stopped() {
     let place = state.path().display().to_string();
     let spec = ContainerSpec {
         runtime: RuntimeKind::Process,
-        command: ["sh", "-c", "echo it ran; sleep 600; exit", &place].map(str::to_owned).into(),
+        command: ["sh", "-c", "echo it ran; sleep 60; exit", &place].map(str::to_owned).into(),
         ..ContainerSpec::default()
     };
     let token = Token { job: JobId(1), fence: Fence(1), nonce: Nonce(1) };
