@@ -9,8 +9,8 @@ use longshore_client::runtime::docker::Config;
 use longshore_client::runtime::{Found, Runtime};
 use protocol::order::StopCause;
 use protocol::report::{Availability, Foreign, ReleaseCause};
-use protocol::{RuntimeKind, WorkerId};
-use support::{Desk, Outcome, launch, show_ended, spec, stand_in};
+use protocol::{RuntimeKind, Token, WorkerId};
+use support::{Desk, Outcome, launch, show_ended, show_ended_at, spec, stand_in};
 use worker::input::{Exit, Fault, Restored, RuntimeEvent};
 use worker::step::{Launch, StopStep};
 
@@ -213,16 +213,44 @@ async fn a_container_that_died_with_its_engine_is_known_by_what_the_engine_has_f
         );
         let mut desk = Desk::without_image(config(stand_in(dir.path(), &script)));
         let token = show_ended(&desk, dir.path(), 1, 1, 143);
-        let survey = desk.docker().survey().await;
-        let exit = match survey.restored.as_slice() {
-            [Restored { found: Found::Ended { exit, .. }, .. }] => exit.clone(),
-            _ => match desk.outcome(token).await {
-                Outcome::Ended(exit, _) => exit,
-                refused => panic!("{refused:?}"),
-            },
-        };
+        let exit = found_out(&mut desk, token).await;
         assert_eq!(matches!(exit, Exit::DaemonLost { .. }), is_lost, "{exit:?}");
         assert_eq!(matches!(exit, Exit::Ran { code: 143, .. }), !is_lost, "{exit:?}");
+    }
+}
+
+/// How the only container ended, in the survey or after it.
+async fn found_out(desk: &mut Desk, token: Token) -> Exit {
+    let survey = desk.docker().survey().await;
+    match survey.restored.as_slice() {
+        [Restored { found: Found::Ended { exit, .. }, .. }] => exit.clone(),
+        _ => match desk.outcome(token).await {
+            Outcome::Ended(exit, _) => exit,
+            refused => panic!("{refused:?}"),
+        },
+    }
+}
+
+/// As an engine shows one whose end it had not noted when it died.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_success_of_just_now_that_the_engine_does_not_remember_is_not_believed() {
+    for (remembered, is_lost) in [("start abc", true), ("die abc", false)] {
+        let dir = tempfile::tempdir().expect("a directory");
+        let script = format!(
+            "cd {}
+            case $1 in
+                ps) ls | grep ^longshore-;;
+                inspect) cat longshore-*;;
+                events) [ \"$3\" = '{{{{json .}}}}' ] && exec sleep 600; echo {remembered};;
+            esac",
+            dir.path().display()
+        );
+        let mut desk = Desk::without_image(config(stand_in(dir.path(), &script)));
+        let now = jiff::Timestamp::now().to_string();
+        let token = show_ended_at(&desk, dir.path(), (1, 1, 0), &now);
+        let exit = found_out(&mut desk, token).await;
+        assert_eq!(matches!(exit, Exit::DaemonLost { .. }), is_lost, "{exit:?}");
+        assert_eq!(matches!(exit, Exit::Ran { code: 0, .. }), !is_lost, "{exit:?}");
     }
 }
 

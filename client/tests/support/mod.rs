@@ -282,6 +282,16 @@ pub fn stand_in(dir: &Path, script: &str) -> PathBuf {
 
 /// Lets a stand-in have a container that has ended well, of this attempt and worker.
 pub fn show_ended(desk: &Desk, dir: &Path, job: u64, worker: u64, code: i32) -> Token {
+    show_ended_at(desk, dir, (job, worker, code), "2026-01-01T00:00:01Z")
+}
+
+/// As [`show_ended`], with this end; all of them started with the year 2026.
+pub fn show_ended_at(
+    desk: &Desk,
+    dir: &Path,
+    (job, worker, code): (u64, u64, i32),
+    finished_at: &str,
+) -> Token {
     let token = launch(job, spec(&[])).token;
     let name = desk.name(token);
     let container = serde_json::json!({
@@ -292,7 +302,7 @@ pub fn show_ended(desk: &Desk, dir: &Path, job: u64, worker: u64, code: i32) -> 
             "longshore.nonce": token.nonce.to_string(),
         },
         "State": {
-            "Status": "exited", "ExitCode": code, "StartedAt": "2026-01-01T00:00:00Z", "FinishedAt": "2026-01-01T00:00:01Z",
+            "Status": "exited", "ExitCode": code, "StartedAt": "2026-01-01T00:00:00Z", "FinishedAt": finished_at,
         },
     });
     std::fs::write(dir.join(name), format!("{container}\n")).expect("written");

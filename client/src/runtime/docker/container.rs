@@ -152,6 +152,18 @@ impl Container {
         !self.state.oom_killed && [137, 143, 255].contains(&self.state.exit_code)
     }
 
+    /// Whether its success may be made up. An engine that dies between the end of a container and its own note of it finds nothing where
+    /// the container was, when it is back, and shows it as ended with 0, just now (Docker up to 24.0.2, moby pull request 45800). Then it
+    /// ended after `since`, when whoever looked on saw no more of it; or, after a start of the machine, it ran on from before that.
+    pub(super) fn may_be_a_forged_success(&self, since: Uptime, now: Now) -> bool {
+        let (Some(started), Some(finished)) = (self.started(), instant(&self.state.finished_at)) else {
+            return false;
+        };
+        let booted = now.utc - Duration::from_nanos(now.up.0);
+        let spans_boot = started.as_millisecond() < booted.0 && finished.as_millisecond() > booted.0;
+        self.state.exit_code == 0 && (spans_boot || self.ended_at(now) > since)
+    }
+
     /// Whether the engine itself lost track of it.
     pub(super) fn was_lost_by_the_engine(&self) -> bool {
         self.state.exit_code == 255 && !self.state.error.is_empty()
@@ -260,6 +272,19 @@ mod tests {
             Meaning::Failed(Exit::NotStarted { fault, .. }) => fault,
             other => panic!("{other:?}"),
         }
+    }
+
+    #[test]
+    fn a_success_may_be_made_up_if_it_came_later_than_anybody_looked() {
+        // It ended 3.5 s into the year, when this machine had been up for 100 s.
+        let now = Now { utc: Timestamp(1_767_225_605_000), up: Uptime(101_500_000_000) };
+        let after = |millis: u64| Uptime(millis * 1_000_000);
+        assert!(ended(0, false).may_be_a_forged_success(after(99_999), now));
+        assert!(!ended(0, false).may_be_a_forged_success(after(100_001), now), "somebody looked on");
+        assert!(!ended(1, false).may_be_a_forged_success(after(99_999), now));
+        // And when it had been up for a second: it was started before.
+        let booted = Now { up: Uptime(2_500_000_000), ..now };
+        assert!(ended(0, false).may_be_a_forged_success(after(2_000), booted));
     }
 
     #[test]

@@ -10,6 +10,7 @@ use serde::Deserialize;
 use tokio::io::{AsyncBufReadExt, BufReader};
 
 use super::Shared;
+use super::cli::CallError;
 use super::container::Container;
 use crate::clock;
 use crate::runtime::Membership;
@@ -105,15 +106,18 @@ impl Shared {
     /// Whether the engine was restarted after this container had ended: then it has forgotten the end, although it could remember more
     /// than it does. That is all there is to go by for a worker that was away, too. Where it cannot be told, it was not.
     pub(super) async fn was_restarted_after(&self, container: &Container) -> bool {
-        let Some(ended) = container.finished_second() else { return false };
-        let until = seconds();
-        if until < ended + JUST_NOW_SECONDS {
-            return false;
-        }
+        let ended = container.finished_second();
+        let is_told = ended.is_some_and(|ended| seconds() >= ended + JUST_NOW.as_secs().cast_signed());
+        is_told && self.forgot_the_end_of(container).await.unwrap_or(false)
+    }
+
+    /// Whether the engine does not remember the end of a container, although it could.
+    pub(super) async fn forgot_the_end_of(&self, container: &Container) -> Result<bool, CallError> {
+        let (ended, until) = (container.finished_second().unwrap_or_default(), seconds());
         let (since, until) = ((ended - 1).to_string(), until.to_string());
         let format = "{{.Action}} {{.Actor.ID}}";
-        let answer = self.call(["events", "--format", format, "--since", &since, "--until", &until]).await;
-        answer.is_ok_and(|answer| answer.ok && has_forgotten(&answer.stdout, &container.id))
+        let answer = self.call(["events", "--format", format, "--since", &since, "--until", &until]).await?;
+        Ok(answer.ok && has_forgotten(&answer.stdout, &container.id))
     }
 }
 
@@ -136,7 +140,7 @@ fn heard(shared: &Shared, event: &Event) {
 const LISTEN_SECONDS: i64 = 30;
 
 /// What has just happened need not be told yet, and two clocks need not agree so well.
-const JUST_NOW_SECONDS: i64 = 2;
+pub(super) const JUST_NOW: Duration = Duration::from_secs(2);
 
 /// How many events an engine remembers (`eventsLimit` of the Docker daemon).
 const REMEMBERED: usize = 256;

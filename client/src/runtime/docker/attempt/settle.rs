@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use protocol::Uptime;
 use protocol::report::ReleaseCause;
 use tokio::time::sleep;
 use worker::input::{Exit, Fault};
@@ -12,7 +13,7 @@ use super::{Attempt, End, LOOK_AGAIN, not_started, unavailable};
 use crate::clock;
 use crate::runtime::docker::cli::{self, CallError};
 use crate::runtime::docker::container::{self, Container, Meaning};
-use crate::runtime::docker::{Shared, blocking, replay};
+use crate::runtime::docker::{Shared, blocking, events, replay};
 
 /// How the CLI of an attempt ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,7 +36,7 @@ pub(super) enum Found {
 impl Attempt {
     /// Finds out what became of it. The CLI is gone.
     pub(super) async fn settle(&self, shared: &Arc<Shared>, witness: Witness) -> Found {
-        let chatter = self.chatter().await;
+        let (since, chatter) = (clock::now().up, self.chatter().await);
         if witness == Witness::Ended(125)
             && self.started.get().is_none()
             && cli::unreachable(&chatter).is_some()
@@ -77,7 +78,7 @@ impl Attempt {
                     if replayed || !saw_all {
                         replay::complete(shared, self).await;
                     }
-                    if let Some(exit) = self.verdict(shared, &container, &chatter).await {
+                    if let Some(exit) = self.verdict(shared, &container, (witness, since), &chatter).await {
                         return Found::End(End::Ended { exit, at: self.ended_at(&container) });
                     }
                 }
@@ -86,21 +87,36 @@ impl Attempt {
     }
 
     /// What the end of a container that ran means; nothing if the engine must be asked once more.
-    async fn verdict(&self, shared: &Shared, container: &Container, chatter: &str) -> Option<Exit> {
+    async fn verdict(
+        &self,
+        shared: &Shared,
+        container: &Container,
+        (witness, since): (Witness, Uptime),
+        chatter: &str,
+    ) -> Option<Exit> {
         let spec = &self.launch.spec;
         let exit = container.exit(spec.resources.memory_bytes.is_some(), self.oom.load(Ordering::Relaxed));
         if let Some(message) = container::init_failure(spec.init, container.exit_code(), chatter) {
             let code = Some(container.exit_code());
             return Some(Exit::NotStarted { fault: Fault::Definition, code, message });
         }
-        let was_stopping = self.was_stopping(container);
-        if was_stopping || !container.looks_like_a_dead_engine() {
-            return Some(exit);
-        }
         let lost = Exit::DaemonLost {
             message: "the Docker daemon died under it".into(),
             ran: Some(container.ran()),
         };
+        if witness != Witness::Ended(0) && container.may_be_a_forged_success(since, clock::now()) {
+            // What has just happened need not be told yet.
+            sleep(events::JUST_NOW).await;
+            return shared
+                .forgot_the_end_of(container)
+                .await
+                .ok()
+                .map(|forgot| if forgot { lost } else { exit });
+        }
+        let was_stopping = self.was_stopping(container);
+        if was_stopping || !container.looks_like_a_dead_engine() {
+            return Some(exit);
+        }
         let is_lost = container.was_lost_by_the_engine()
             || shared.health.was_down_within(ENGINE_DEATH)
             || shared.was_restarted_after(container).await;
