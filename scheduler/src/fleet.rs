@@ -3,6 +3,9 @@
 //! Workers that could take one more attempt are kept ordered by load, so that the least loaded one is found without looking at the
 //! others. Load below 1,000 means that a slot is free; above, the backlog is being filled.
 
+mod backlogs;
+mod link;
+
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::string::String;
 use alloc::sync::Arc;
@@ -14,6 +17,9 @@ use protocol::report::{Availability, Phase};
 use protocol::{JobId, ReportNo, RuntimeKind, SessionId, Timestamp, Token, Uptime, WorkerId};
 use rand::Rng;
 use rand::rngs::SmallRng;
+
+use backlogs::Backlogs;
+pub use link::Link;
 
 use crate::claims::Claims;
 use crate::definitions::DefinitionNo;
@@ -78,28 +84,6 @@ pub struct Doubt {
     pub runtime: RuntimeKind,
     /// The session during which it was given up, if it may have been sent within that.
     pub session: Option<SessionId>,
-}
-
-/// A worker's connection.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Link {
-    /// None.
-    Away,
-    /// Welcomed; its inventory is coming in.
-    Joining(SessionId),
-    /// Reconciled.
-    Ready(SessionId),
-}
-
-impl Link {
-    /// The session, if there is one.
-    #[must_use]
-    pub const fn session(&self) -> Option<SessionId> {
-        match self {
-            Self::Away => None,
-            Self::Joining(session) | Self::Ready(session) => Some(*session),
-        }
-    }
 }
 
 /// What a worker says of itself and only people look at.
@@ -227,8 +211,7 @@ pub struct Fleet {
     open: BTreeSet<(u32, u32, WorkerId)>,
     ties: SmallRng,
     grew: bool,
-    /// How many attempts of each priority sit in backlogs, over all workers.
-    prefetched: BTreeMap<i8, usize>,
+    backlogs: Backlogs,
 }
 
 impl Fleet {
@@ -241,7 +224,7 @@ impl Fleet {
             open: BTreeSet::new(),
             ties,
             grew: false,
-            prefetched: BTreeMap::new(),
+            backlogs: Backlogs::new(),
         }
     }
 
@@ -321,7 +304,7 @@ impl Fleet {
         if let Some(worker) = self.workers.get_mut(&id)
             && worker.prefetched.insert(place)
         {
-            *self.prefetched.entry(place.priority()).or_default() += 1;
+            self.backlogs.add(place);
         }
     }
 
@@ -329,25 +312,15 @@ impl Fleet {
     pub fn fetch(&mut self, id: WorkerId, place: Place) {
         if let Some(worker) = self.workers.get_mut(&id)
             && worker.prefetched.remove(&place)
-            && let Some(count) = self.prefetched.get_mut(&place.priority())
         {
-            *count -= 1;
-            if *count == 0 {
-                self.prefetched.remove(&place.priority());
-            }
+            self.backlogs.remove(place);
         }
     }
 
-    /// Whether anything sits in a backlog.
-    #[must_use]
-    pub fn has_prefetched(&self) -> bool {
-        !self.prefetched.is_empty()
-    }
-
-    /// The lowest priority of what sits in backlogs.
+    /// The lowest priority of what sits in backlogs, if anything does.
     #[must_use]
     pub fn lowest_prefetched(&self) -> Option<i8> {
-        self.prefetched.first_key_value().map(|(priority, _)| *priority)
+        self.backlogs.lowest()
     }
 
     /// Brings the order by load up to date with a worker.
@@ -405,11 +378,7 @@ impl Fleet {
                 faults.push("a worker's session is not known as its own");
             }
         }
-        let mut prefetched = BTreeMap::<i8, usize>::new();
-        for place in self.workers.values().flat_map(|worker| &worker.prefetched) {
-            *prefetched.entry(place.priority()).or_default() += 1;
-        }
-        if self.prefetched != prefetched {
+        if self.backlogs != self.workers.values().flat_map(|worker| &worker.prefetched).collect() {
             faults.push("the count of prefetched attempts is wrong");
         }
         if self.open.len() > self.workers.len() || self.sessions.len() > self.workers.len() {

@@ -107,18 +107,16 @@ impl Ready {
     #[must_use]
     pub fn highest_priority(&self) -> Option<i8> {
         let parked = self.parked.iter().filter_map(|lane| self.lanes.get(lane)?.first());
-        let first = self.heads.first().map(|(place, _)| *place);
-        first.into_iter().chain(parked).map(|place| place.priority()).max()
+        parked.chain(self.heads.first().map(|(place, _)| *place)).map(|place| place.priority()).max()
     }
 
     /// The first of all that wait, parked or not, in order: at most so many of each lane.
     #[must_use]
     pub fn firsts_of_lanes(&self, count: usize) -> Vec<(LaneKey, Place)> {
-        let of_lane = |(lane, queue): (&LaneKey, &Lane)| {
-            let lane = *lane;
-            queue.firsts(count).into_iter().map(move |place| (lane, place))
-        };
-        let mut firsts: Vec<(LaneKey, Place)> = self.lanes.iter().flat_map(of_lane).collect();
+        let lanes = self.lanes.iter();
+        let mut firsts: Vec<(LaneKey, Place)> = lanes
+            .flat_map(|(lane, queue)| queue.firsts(count).into_iter().map(|place| (*lane, place)))
+            .collect();
         firsts.sort_unstable_by_key(|(_, place)| *place);
         firsts
     }

@@ -23,7 +23,7 @@ const SEARCH_EVERY: Duration = Duration::from_millis(100);
 
 /// Asks back what sits in backlogs while slots are free elsewhere and nobody else waits.
 pub(crate) fn recall_idle(it: &mut Scheduler, now: Now) {
-    if !it.fleet.has_prefetched() || it.ready.first().is_some() {
+    if it.fleet.lowest_prefetched().is_none() || it.ready.first().is_some() {
         return;
     }
     let mut wanted: u32 = it
