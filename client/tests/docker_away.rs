@@ -311,8 +311,8 @@ async fn what_was_never_begun_when_the_engine_went_silent_goes_back_and_costs_no
     assert!(matches!(outcome, Outcome::Refused(ReleaseCause::RuntimeUnavailable, _)), "{outcome:?}");
     let outcome = desk.outcome(begun.token).await;
     assert!(
-        matches!(outcome, Outcome::Ended(Exit::NotStarted { fault: Fault::Host, .. }, _)),
-        "its container may have been made: {outcome:?}"
+        matches!(outcome, Outcome::Ended(Exit::Vanished, _)),
+        "its container may have run, and is gone: {outcome:?}"
     );
 }
 

@@ -155,7 +155,8 @@ impl Attempt {
             Found::Again(why) if self.was_never_begun().await => {
                 End::Refused { cause: ReleaseCause::RuntimeUnavailable, why }
             }
-            Found::Again(why) => not_started(Fault::Host, why),
+            // It may have made a container, which ran, and was removed.
+            Found::Again(_) => End::Ended { exit: Exit::Vanished, at: clock::now().up },
         };
         self.leave(shared, end).await;
     }
