@@ -2,6 +2,7 @@
 
 mod support;
 
+use std::path::Path;
 use std::time::Duration;
 
 use longshore_client::attempt_dir::{AttemptDir, Ledger, Pid};
@@ -202,21 +203,26 @@ async fn a_container_that_died_with_its_engine_is_known_by_what_the_engine_has_f
     // Worker and engine were away together; the same end, of an engine that remembers it, is the job's own.
     for (remembered, is_lost) in [("start abc", true), ("die abc", false)] {
         let dir = tempfile::tempdir().expect("a directory");
-        let script = format!(
-            "cd {}
-            case $1 in
-                ps) ls | grep ^longshore-;;
-                inspect) cat longshore-*;;
-                events) [ \"$3\" = '{{{{json .}}}}' ] && exec sleep 600; echo {remembered};;
-            esac",
-            dir.path().display()
-        );
-        let mut desk = Desk::without_image(config(stand_in(dir.path(), &script)));
+        let mut desk = engine_that_remembers(dir.path(), remembered);
         let token = show_ended(&desk, dir.path(), 1, 1, 143);
         let exit = found_out(&mut desk, token).await;
         assert_eq!(matches!(exit, Exit::DaemonLost { .. }), is_lost, "{exit:?}");
         assert_eq!(matches!(exit, Exit::Ran { code: 143, .. }), !is_lost, "{exit:?}");
     }
+}
+
+/// An engine with the containers that are shown in this directory, and this event.
+fn engine_that_remembers(dir: &Path, event: &str) -> Desk {
+    let script = format!(
+        "cd {}
+        case $1 in
+            ps) ls | grep ^longshore-;;
+            inspect) cat longshore-*;;
+            events) [ \"$3\" = '{{{{json .}}}}' ] && exec sleep 600; echo {event};;
+        esac",
+        dir.display()
+    );
+    Desk::without_image(config(stand_in(dir, &script)))
 }
 
 /// How the only container ended, in the survey or after it.
@@ -236,16 +242,7 @@ async fn found_out(desk: &mut Desk, token: Token) -> Exit {
 async fn a_success_of_just_now_that_the_engine_does_not_remember_is_not_believed() {
     for (remembered, is_lost) in [("start abc", true), ("die abc", false)] {
         let dir = tempfile::tempdir().expect("a directory");
-        let script = format!(
-            "cd {}
-            case $1 in
-                ps) ls | grep ^longshore-;;
-                inspect) cat longshore-*;;
-                events) [ \"$3\" = '{{{{json .}}}}' ] && exec sleep 600; echo {remembered};;
-            esac",
-            dir.path().display()
-        );
-        let mut desk = Desk::without_image(config(stand_in(dir.path(), &script)));
+        let mut desk = engine_that_remembers(dir.path(), remembered);
         let now = jiff::Timestamp::now().to_string();
         let token = show_ended_at(&desk, dir.path(), (1, 1, 0), &now);
         let exit = found_out(&mut desk, token).await;
@@ -290,7 +287,7 @@ async fn what_was_never_begun_when_the_engine_went_silent_goes_back_and_costs_no
         [ -e up ] || {{ echo 'Cannot connect to the Docker daemon at unix:///x. Is the docker daemon running?' >&2; exit 1; }}
         case $1 in
             version) echo 1;;
-            inspect) echo 'Error: No such container: x' >&2; exit 1;;
+            inspect) shift 6; for name; do echo \"Error: No such container: $name\" >&2; done; exit 1;;
             events) exec sleep 600;;
         esac",
         dir.path().display()

@@ -45,7 +45,7 @@ fn script(dir: &Path, cases: &str) -> Config {
             events) exec sleep 600;;
         esac
         case $1 in
-            inspect) echo 'Error: No such container: x' >&2; exit 1;;
+            inspect) echo \"Error: No such container: $7\" >&2; exit 1;;
             {cases}
         esac",
         dir.display()
