@@ -12,7 +12,7 @@ use protocol::order::StopCause;
 use protocol::report::{Availability, Foreign, ReleaseCause};
 use protocol::{RuntimeKind, Token, WorkerId};
 use support::{Desk, Outcome, launch, show_ended, show_ended_at, spec, stand_in};
-use worker::input::{Exit, Fault, Restored, RuntimeEvent};
+use worker::input::{Exit, Restored, RuntimeEvent};
 use worker::step::{Launch, StopStep};
 
 fn config(program: impl Into<std::path::PathBuf>) -> Config {
