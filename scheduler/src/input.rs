@@ -40,8 +40,8 @@ pub enum Input {
     Strangers(SessionId, Vec<Token>),
     /// Frames were received on these sessions, the last one at this instant: noted outside of the inbox, told before a Tick.
     Heard(Vec<(SessionId, Uptime)>),
-    /// These attempts were to be enqueued, and could not be sent: their session was gone.
-    Unsent(Vec<Token>),
+    /// These attempts were to be enqueued on this session, and could not be sent: it was gone.
+    Unsent(SessionId, Vec<Token>),
     /// An operator changed what a worker may take.
     Operate(Ticket, WorkerId, Operation),
     /// Time has passed: what is due is done.

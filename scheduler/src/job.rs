@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 use core::time::Duration;
 
 use protocol::order::StopCause;
-use protocol::{AttemptNo, Fence, JobId, Nonce, Timestamp, Token, Uptime, WorkerId};
+use protocol::{AttemptNo, Fence, JobId, Nonce, SessionId, Timestamp, Token, Uptime, WorkerId};
 
 use crate::definitions::DefinitionNo;
 use crate::ready::{LaneKey, Place};
@@ -142,6 +142,8 @@ pub struct Attempt {
     pub started_at: Option<Timestamp>,
     /// Why it is being stopped, if it is: the cause recorded first.
     pub stopping: Option<StopCause>,
+    /// The session on which it was handed over last, if that was within this life of the server.
+    pub session: Option<SessionId>,
     /// Whether it has been asked back.
     pub recalled: bool,
     /// Whether it went into a backlog rather than a free slot.

@@ -109,6 +109,7 @@ fn grant(it: &mut Scheduler, now: Now, lane: LaneKey, id: JobId, to: WorkerId, f
     it.last.fence = Fence(it.last.fence.0 + 1);
     let fence = it.last.fence;
     let nonce = Nonce(it.rng.next_u64());
+    let session = it.ready_session(to);
     let Some(job) = it.jobs.get_mut(&id) else {
         return;
     };
@@ -125,6 +126,7 @@ fn grant(it: &mut Scheduler, now: Now, lane: LaneKey, id: JobId, to: WorkerId, f
         assigned_up: now.up,
         started_at: None,
         stopping: None,
+        session,
         recalled: false,
         prefetched: !free,
         may_run: !asks_first,
@@ -150,7 +152,7 @@ fn grant(it: &mut Scheduler, now: Now, lane: LaneKey, id: JobId, to: WorkerId, f
     if !free {
         it.fleet.prefetch(to, place);
     }
-    let Some(session) = it.ready_session(to) else {
+    let Some(session) = session else {
         return;
     };
     it.change(Change::Assigned(Assigned { token: grant.token, number, worker: to, session, at: now.utc }));

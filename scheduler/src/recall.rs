@@ -5,6 +5,7 @@
 use core::cmp::Reverse;
 use core::time::Duration;
 
+use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 
 use protocol::{JobId, Now, Order, SessionId, Token, Uptime, WorkerId};
@@ -20,6 +21,8 @@ use crate::timers::Alarm;
 const SITTING_MIN: Duration = Duration::from_millis(200);
 /// How often all backlogs are searched for what has to give way.
 const SEARCH_EVERY: Duration = Duration::from_millis(100);
+/// For so many of a lane at once.
+const OF_A_LANE_MAX: usize = 256;
 
 /// Asks back what sits in backlogs while slots are free elsewhere and nobody else waits.
 pub(crate) fn recall_idle(it: &mut Scheduler, now: Now) {
@@ -53,15 +56,18 @@ pub(crate) fn recall_idle(it: &mut Scheduler, now: Now) {
 
 /// Asks the last ones in backlogs back for the sake of waiting jobs with a higher priority that find no room: one for each.
 pub(crate) fn recall_for_higher(it: &mut Scheduler, now: Now) {
-    let (Some(lowest), Some(highest)) = (it.fleet.lowest_prefetched(), it.ready.highest_priority()) else {
+    let Some(lowest) = it.fleet.lowest_prefetched() else {
         return;
     };
-    if highest <= lowest {
+    if it.ready.highest_priority().is_none_or(|highest| highest <= lowest) {
         return;
     }
     let next_search = it.searched_at.map(|at| at + SEARCH_EVERY);
     if let Some(at) = next_search.filter(|at| *at > now.up) {
-        it.timers.set_alarm(at, Alarm::Recall);
+        // What came after the last search is for the next one; whoever found nothing then is not asked again for that alone.
+        if it.searched_at != Some(now.up) {
+            it.timers.set_alarm(at, Alarm::Recall);
+        }
         return;
     }
     it.searched_at = Some(now.up);
@@ -76,9 +82,14 @@ pub(crate) fn recall_for_higher(it: &mut Scheduler, now: Now) {
     givers.retain(|(_, sitting)| !sitting.is_fixed());
 
     let mut recalls = Recalls::default();
-    for (lane, place) in it.ready.firsts_of_lanes(givers.len() + coming.len()) {
+    // For whoever comes later in such a lane there is nothing either.
+    let mut vain: BTreeSet<LaneKey> = BTreeSet::new();
+    for (lane, place) in it.ready.firsts_of_lanes((givers.len() + coming.len()).min(OF_A_LANE_MAX)) {
         if place.priority() <= lowest || givers.is_empty() {
             break;
+        }
+        if vain.contains(&lane) {
+            continue;
         }
         if let Some(at) = coming.iter().position(|id| may_run(it, lane, *id)) {
             coming.remove(at);
@@ -89,6 +100,8 @@ pub(crate) fn recall_for_higher(it: &mut Scheduler, now: Now) {
         };
         if let Some(at) = givers.iter().position(gives_way) {
             recalls.add(&givers.remove(at).1, now);
+        } else {
+            vain.insert(lane);
         }
     }
     recalls.send(it);

@@ -198,6 +198,7 @@ impl Scheduler {
             assigned_up: now.up,
             started_at: live.started_at,
             stopping: live.stopping,
+            session: None,
             recalled: false,
             prefetched: false,
             // What was asked of the server before is not known any more.
@@ -246,7 +247,7 @@ impl Scheduler {
             Input::Reported(session, report) => on::report(self, now, session, report),
             Input::Strangers(session, tokens) => on::announce(self, session, &tokens),
             Input::Heard(heard) => on::hear(self, &heard),
-            Input::Unsent(tokens) => on::take_back(self, now, &tokens),
+            Input::Unsent(session, tokens) => on::take_back(self, now, session, &tokens),
             Input::Operate(ticket, worker, operation) => on::operate(self, now, ticket, worker, operation),
             Input::Tick => on::tick(self, now),
         }

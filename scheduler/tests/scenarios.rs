@@ -15,7 +15,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use world::protocol::report::{Availability, Foreign, Outcome, Phase, ReleaseCause};
-use world::protocol::{Fence, JobId, Revision, Timestamp, Token, WorkerId};
+use world::protocol::{Fence, JobId, Revision, SessionId, Timestamp, Token, WorkerId};
 use world::scheduler::definition::{OnLost, RetryOn};
 use world::scheduler::exclusion::Excluded;
 use world::scheduler::explain::{Obstacle, Verdict};
@@ -202,9 +202,9 @@ fn happen(world: &mut World, words: &[&str]) {
             world.workers.insert(name.into(), copy);
         }
         ["disconnect", name] => world.disconnect(name),
-        ["unsent", token] => {
+        ["unsent", session, token] => {
             let token = parse_token(world, token);
-            world.unsent(token);
+            world.unsent(SessionId(session.parse().unwrap()), token);
         }
         ["cordon", worker] => world.operate(WorkerId(worker.parse().unwrap()), Operation::Cordon),
         ["drain", worker, ..] => {

@@ -188,6 +188,7 @@ fn enqueue_again(it: &mut Scheduler, now: Now, id: JobId, session: SessionId) {
     attempt.unsettled = false;
     // It has not sat there yet: a recall now would overtake it.
     attempt.assigned_up = now.up;
+    attempt.session = Some(session);
     let (token, worker) = (attempt.token(id), attempt.worker);
     let Some(definition) = it.definitions.at(number).cloned() else {
         return;

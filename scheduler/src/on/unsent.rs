@@ -2,7 +2,7 @@
 
 use protocol::order::StopCause;
 use protocol::report::Outcome;
-use protocol::{Now, Token};
+use protocol::{Now, SessionId, Token};
 
 use crate::fleet::Link;
 use crate::job::{Attempt, Job};
@@ -10,10 +10,12 @@ use crate::on::{close, inventory};
 use crate::scheduler::Scheduler;
 use crate::step::ClosedAttempt;
 
-pub(crate) fn take_back(it: &mut Scheduler, now: Now, unsent: &[Token]) {
+pub(crate) fn take_back(it: &mut Scheduler, now: Now, session: SessionId, unsent: &[Token]) {
     for token in unsent {
         let Some(attempt) = it.jobs.get(&token.job).and_then(Job::attempt) else { continue };
-        if attempt.token(token.job) != *token || !is_untouched(it, attempt) {
+        // On a later session it may have been sent once more.
+        let is_the_last = attempt.token(token.job) == *token && attempt.session == Some(session);
+        if !is_the_last || !is_untouched(it, attempt) {
             continue;
         }
         let (outcome, message) = match attempt.stopping {
@@ -26,7 +28,7 @@ pub(crate) fn take_back(it: &mut Scheduler, now: Now, unsent: &[Token]) {
     }
 }
 
-/// Whether its worker can know nothing of it. One that is back says itself what it has, and may have been sent it again.
+/// Whether its worker can know nothing of it. One that is back says itself what it has.
 fn is_untouched(it: &Scheduler, attempt: &Attempt) -> bool {
     let is_away = it.fleet.worker(attempt.worker).is_some_and(|worker| worker.link == Link::Away);
     is_away && attempt.started_at.is_none() && !attempt.begun

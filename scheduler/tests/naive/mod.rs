@@ -80,6 +80,8 @@ pub(crate) struct Attempt {
     in_backlog: bool,
     recalled: bool,
     unsettled: bool,
+    /// On which it was handed over last.
+    session: Option<SessionId>,
     begun: bool,
     overrun: Option<Uptime>,
     loss: Option<Uptime>,
@@ -188,9 +190,9 @@ impl Model {
                     }
                 }
             }
-            Input::Unsent(tokens) => {
+            Input::Unsent(session, tokens) => {
                 for token in tokens {
-                    self.take_back_unsent(token)?;
+                    self.take_back_unsent(session, token)?;
                 }
             }
             Input::Operate(ticket, worker, operation) => self.operate(ticket, worker, operation),

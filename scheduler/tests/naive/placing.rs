@@ -91,6 +91,7 @@ impl Model {
             in_backlog: !free,
             recalled: false,
             unsettled: false,
+            session: Some(session),
             begun: false,
             overrun: None,
             loss: None,

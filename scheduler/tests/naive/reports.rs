@@ -273,6 +273,7 @@ impl Model {
                 attempt.recalled = false;
                 attempt.unsettled = false;
                 attempt.assigned.up = now;
+                attempt.session = Some(session);
                 self.enqueue(job, session);
                 Ok(())
             }
@@ -280,11 +281,12 @@ impl Model {
     }
 
     /// Its worker was gone before it could be sent.
-    pub(super) fn take_back_unsent(&mut self, token: Token) -> Result<(), String> {
+    pub(super) fn take_back_unsent(&mut self, session: SessionId, token: Token) -> Result<(), String> {
         let id = token.job.0;
         let Some(attempt) = self.job(id).and_then(|job| job.attempt()) else { return Ok(()) };
         let is_away = self.worker(attempt.worker).is_some_and(|it| it.session.is_none());
-        if attempt.token != token || !is_away || attempt.started.is_some() || attempt.begun {
+        let is_another = attempt.token != token || attempt.session != Some(session);
+        if is_another || !is_away || attempt.started.is_some() || attempt.begun {
             return Ok(());
         }
         let outcome = match attempt.stopping {

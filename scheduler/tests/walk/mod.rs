@@ -5,7 +5,7 @@ use std::time::Duration;
 use proptest::prelude::*;
 
 use crate::world::protocol::report::{Availability, Foreign, Outcome, Phase, ReleaseCause};
-use crate::world::protocol::{Fence, JobId, Nonce, Token, WorkerId};
+use crate::world::protocol::{Fence, JobId, Nonce, SessionId, Token, WorkerId};
 use crate::world::scheduler::definition::{Definition, OnLost, RetryOn};
 use crate::world::scheduler::input::{NewJob, Operation};
 use crate::world::{World, definition};
@@ -164,10 +164,11 @@ pub(crate) fn take(world: &mut World, act: Act) {
         Act::Unsent(which, breaks) => {
             let held: Vec<_> = world.held.values().cloned().collect();
             if let Some((token, worker)) = held.get(usize::from(which) % held.len().max(1)) {
+                let session = world.workers[worker].session.unwrap_or(SessionId(u64::from(which)));
                 if breaks {
                     world.disconnect(worker);
                 }
-                world.unsent(*token);
+                world.unsent(session, *token);
             }
         }
         Act::Mute(worker) => {

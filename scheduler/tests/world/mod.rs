@@ -256,8 +256,8 @@ impl World {
         }
     }
 
-    pub fn unsent(&mut self, token: Token) {
-        self.step(Input::Unsent(vec![token]));
+    pub fn unsent(&mut self, session: SessionId, token: Token) {
+        self.step(Input::Unsent(session, vec![token]));
     }
 
     pub fn report(&mut self, name: &str, report: Report) {

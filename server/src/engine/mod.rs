@@ -244,9 +244,8 @@ impl Engine {
     }
 
     fn take_back_unsent(&mut self, now: Now) {
-        let unsent = self.performer.sessions.take_unsent();
-        if !unsent.is_empty() {
-            self.step(now, Input::Unsent(unsent));
+        for (session, unsent) in self.performer.sessions.take_unsent() {
+            self.step(now, Input::Unsent(session, unsent));
         }
     }
 

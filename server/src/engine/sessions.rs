@@ -1,6 +1,6 @@
 //! The engine's view of sessions: where to send, and when each was last heard of.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
@@ -164,7 +164,7 @@ pub(super) struct Sessions {
     /// What could not be sent to sessions that were let go, until the scheduler knows that they are gone.
     held_back: HashMap<SessionId, Vec<Token>>,
     /// What could not be sent to sessions that are gone.
-    unsent: Vec<Token>,
+    unsent: BTreeMap<SessionId, Vec<Token>>,
 }
 
 impl Sessions {
@@ -176,12 +176,15 @@ impl Sessions {
     /// A session's socket is gone, and these were never sent there.
     pub(super) fn remove(&mut self, session: SessionId, unsent: Vec<Token>) {
         self.open.remove(&session);
-        self.unsent.extend(unsent);
-        self.unsent.extend(self.held_back.remove(&session).unwrap_or_default());
+        let unsent: Vec<Token> =
+            unsent.into_iter().chain(self.held_back.remove(&session).unwrap_or_default()).collect();
+        if !unsent.is_empty() {
+            self.unsent.entry(session).or_default().extend(unsent);
+        }
     }
 
     /// Takes out what could not be sent, of sessions that are gone.
-    pub(super) fn take_unsent(&mut self) -> Vec<Token> {
+    pub(super) fn take_unsent(&mut self) -> BTreeMap<SessionId, Vec<Token>> {
         std::mem::take(&mut self.unsent)
     }
 
@@ -203,7 +206,11 @@ impl Sessions {
                 }
             },
         };
-        self.held_back.get_mut(&session).unwrap_or(&mut self.unsent).extend(refused.into_enqueued());
+        let mut refused = refused.into_enqueued().peekable();
+        if refused.peek().is_some() {
+            let unsent = self.held_back.get_mut(&session);
+            unsent.unwrap_or_else(|| self.unsent.entry(session).or_default()).extend(refused);
+        }
     }
 
     /// When each was last heard of.
@@ -242,7 +249,11 @@ mod tests {
             |numbers: &[u64]| ToSession::Enqueue(numbers.iter().map(|job| grant(token(*job))).collect());
         let mut sessions = Sessions::default();
         sessions.send(SessionId(9), grants(&[1, 2]));
-        assert_eq!(sessions.take_unsent(), [token(1), token(2)], "nobody is there");
+        assert_eq!(
+            sessions.take_unsent(),
+            [(SessionId(9), vec![token(1), token(2)])].into(),
+            "nobody is there"
+        );
 
         let (outbox, mut inlet) = queue();
         sessions.add(SessionId(1), outbox, Heard::at(Uptime(1)));
@@ -253,9 +264,9 @@ mod tests {
         assert_eq!(left, [token(4)]);
         sessions.send(SessionId(1), grants(&[5]));
         sessions.send(SessionId(1), grants(&[6]));
-        assert_eq!(sessions.take_unsent(), [], "the scheduler does not know yet that it is gone");
+        assert_eq!(sessions.take_unsent(), [].into(), "the scheduler does not know yet that it is gone");
         sessions.remove(SessionId(1), left);
-        assert_eq!(sessions.take_unsent(), [4, 5, 6].map(token));
+        assert_eq!(sessions.take_unsent(), [(SessionId(1), [4, 5, 6].map(token).to_vec())].into());
     }
 
     fn grant(token: Token) -> Grant {

@@ -34,7 +34,8 @@ impl World {
             Effect::Enqueue(session, grants) => {
                 if self.connection_of(session).is_none() {
                     self.coverage.unsent += 1;
-                    return self.decide(Input::Unsent(grants.iter().map(|grant| grant.token).collect()));
+                    return self
+                        .decide(Input::Unsent(session, grants.iter().map(|grant| grant.token).collect()));
                 }
                 let now = self.server.clock.utc(self.now);
                 let assignment = |grant: Grant| Assignment {

@@ -23,7 +23,7 @@ pub(crate) fn input(input: &Input) -> String {
         }
         Input::Disconnected(session) => format!("{} is gone", short(*session)),
         Input::Reported(session, it) => format!("{} {}", short(*session), report(it)),
-        Input::Unsent(tokens) => {
+        Input::Unsent(_, tokens) => {
             format!("unsent {}", tokens.iter().map(ToString::to_string).collect::<Vec<_>>().join(" "))
         }
         Input::Heard(list) => {

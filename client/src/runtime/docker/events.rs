@@ -111,15 +111,36 @@ impl Shared {
         is_told && self.forgot_the_end_of(container).await.unwrap_or(false)
     }
 
+    /// Whether this engine is one that makes successes up; also if it does not say which it is.
+    pub(super) async fn may_forge_successes(&self) -> bool {
+        let answer = self.call(["version", "--format", "{{.Server.Version}}"]).await;
+        answer.ok().filter(|answer| answer.ok).is_none_or(|answer| forges_successes(&answer.stdout))
+    }
+
     /// Whether the engine does not remember the end of a container, although it could.
     pub(super) async fn forgot_the_end_of(&self, container: &Container) -> Result<bool, CallError> {
-        let (ended, until) = (container.finished_second().unwrap_or_default(), seconds());
+        let ended = container.finished_second().unwrap_or_default();
+        // By the engine's clock, too, if that is ahead of ours.
+        let until = seconds().max(ended + JUST_NOW.as_secs().cast_signed());
         let (since, until) = ((ended - 1).to_string(), until.to_string());
         let format = "{{.Action}} {{.Actor.ID}}";
         let answer = self.call(["events", "--format", format, "--since", &since, "--until", &until]).await?;
         Ok(answer.ok && has_forgotten(&answer.stdout, &container.id))
     }
 }
+
+/// Whether an engine of this version shows a container as ended well whose end it had not noted when it died.
+fn forges_successes(version: &str) -> bool {
+    let mut numbers = version.trim().split(['.', '-', '+', '~']).map(str::parse::<u32>);
+    let mut next = || numbers.next().and_then(Result::ok);
+    match (next(), next(), next()) {
+        (Some(major), Some(minor), patch) => (major, minor, patch.unwrap_or(0)) < FORGES_NO_MORE,
+        _ => true,
+    }
+}
+
+/// The end of a container is noted in time from this version of Docker on (moby pull request 45801).
+const FORGES_NO_MORE: (u32, u32, u32) = (24, 0, 3);
 
 /// Whether the end of a container is missing in all that an engine remembers since, and that is not for want of room.
 fn has_forgotten(events: &str, id: &str) -> bool {
@@ -164,6 +185,16 @@ mod tests {
         assert!(has_forgotten(other, "abc"));
         assert!(!has_forgotten(&format!("{other}die abc\n"), "abc"));
         assert!(!has_forgotten(&other.repeat(REMEMBERED / 2), "abc"), "it may have been pushed out");
+    }
+
+    #[test]
+    fn engines_that_are_mended_are_believed() {
+        for version in ["20.10.24+dfsg1\n", "23.0.6", "24.0.2", "24.0", "4.9.3", "", "dev"] {
+            assert!(forges_successes(version), "{version}");
+        }
+        for version in ["24.0.3\n", "24.0.7-1", "25.0.0-rc.1", "28.2.2"] {
+            assert!(!forges_successes(version), "{version}");
+        }
     }
 
     #[test]
