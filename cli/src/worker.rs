@@ -28,6 +28,9 @@ pub(crate) struct Flags {
     /// Join although the server does not know this state directory (it was lost, or the server's data was).
     #[arg(long, env = "LONGSHORE_REJOIN")]
     rejoin: bool,
+    /// Keep a file that says until when it counts as connected, for `longshore health --file`.
+    #[arg(long, env = "LONGSHORE_HEALTH_FILE", value_name = "FILE")]
+    health_file: Option<PathBuf>,
     #[command(flatten)]
     room: Room,
     #[command(flatten)]
@@ -112,6 +115,7 @@ pub(crate) fn worker(flags: Flags) -> anyhow::Result<()> {
     let mut config = config(&flags.server, flags.room, flags.runtimes)?;
     config.token_file = flags.token_file;
     config.rejoin = flags.rejoin;
+    config.health_file = flags.health_file;
     tokio::runtime::Builder::new_multi_thread().enable_all().build()?.block_on(async {
         let terms = client::terms()?;
         client::run(config, terms).await.map_err(told)

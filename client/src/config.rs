@@ -32,6 +32,8 @@ pub struct Config {
     pub runtimes: Runtimes,
     /// What SIGTERM means.
     pub on_term: OnTerm,
+    /// Where to leave until when it counts as connected: see [`health`](crate::health).
+    pub health_file: Option<PathBuf>,
 }
 
 /// Which runtimes a worker offers.
@@ -114,6 +116,7 @@ impl Config {
                 fake: false,
             },
             on_term: OnTerm::default(),
+            health_file: None,
         })
     }
 

@@ -7,13 +7,16 @@ use std::time::Duration;
 
 use protocol::{Report, RuntimeKind, Token, Uptime};
 use tokio::sync::mpsc;
+use tokio::time::Instant;
 use worker::input::{Leave, RuntimeEvent};
 use worker::{Effect, Input, Worker};
 
 use crate::clock;
 use crate::config::OnTerm;
+use crate::health::HealthFile;
 use crate::identity::Identity;
 use crate::logs::Logs;
+use crate::machine::{self, Room};
 use crate::runtime::{Membership, Runtime};
 use crate::ws::{Address, Dialer, Link, LinkEvent};
 
@@ -29,6 +32,8 @@ pub(crate) struct Engine {
     pub(crate) link: Option<Link>,
     pub(crate) terms: u32,
     pub(crate) exit: bool,
+    pub(crate) room: Room,
+    pub(crate) health: Option<HealthFile>,
 }
 
 /// Where inputs come from, beside the link.
@@ -48,6 +53,9 @@ impl Engine {
             self.tick();
             let said = self.worker.flush(clock::now());
             self.perform(said.effects);
+            if let Some(file) = &mut self.health {
+                file.keep(self.worker.lease_end());
+            }
             if self.exit {
                 break;
             }
@@ -96,6 +104,9 @@ impl Engine {
     }
 
     fn tick(&mut self) {
+        if let Some(is_low) = self.room.changed(Instant::now()) {
+            self.step(Input::DiskIsLow(is_low));
+        }
         if self.worker.wake_at().is_some_and(|at| at <= clock::now().up) {
             self.step(Input::Tick);
         }
@@ -184,7 +195,7 @@ impl Engine {
 
     fn say(&self, mut report: Report) {
         if let Report::Heartbeat(beat) = &mut report {
-            let machine = crate::machine::measure(self.identity.dir());
+            let machine = machine::measure(self.identity.dir());
             beat.load_milli = machine.load_milli;
             beat.disk_free_bytes = machine.disk_free_bytes;
         }

@@ -148,9 +148,7 @@ impl Identity {
     /// What [`Identity::note_contact`] has kept, if the machine was not booted since.
     #[must_use]
     pub fn contact(&self) -> Option<Uptime> {
-        let text = fs::read_to_string(self.dir.join(CONTACT)).ok()?;
-        let (boot, nanos) = text.trim().split_once(' ')?;
-        (boot == this_boot()).then(|| nanos.parse().ok().map(Uptime)).flatten()
+        moment(&self.dir.join(CONTACT)).ok()?
     }
 
     /// Keeps this for the next process. It need not survive the machine: nothing that depends on it does.
@@ -159,9 +157,20 @@ impl Identity {
     /// It cannot be written.
     pub fn note_contact(&self, at: Uptime) -> Result<(), IdentityError> {
         let path = self.dir.join(CONTACT);
-        let text = format!("{} {}\n", this_boot(), at.0);
-        put(&path, text.as_bytes(), |_| Ok(())).map_err(|cause| io_error(&path, cause))
+        put_moment(&path, at).map_err(|cause| io_error(&path, cause))
     }
+}
+
+/// A moment that [`put_moment`] has left in a file, if the machine was not booted since.
+pub(crate) fn moment(path: &Path) -> io::Result<Option<Uptime>> {
+    let text = fs::read_to_string(path)?;
+    let kept = text.trim().split_once(' ').filter(|(boot, _)| *boot == this_boot());
+    Ok(kept.and_then(|(_, nanos)| nanos.parse().ok()).map(Uptime))
+}
+
+/// Leaves a moment in a file, in place of an older one. It does not survive the machine, and means nothing to another boot of it.
+pub(crate) fn put_moment(path: &Path, at: Uptime) -> io::Result<()> {
+    put(path, format!("{} {}\n", this_boot(), at.0).as_bytes(), |_| Ok(()))
 }
 
 /// Each boot of a machine has another one.

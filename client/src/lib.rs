@@ -7,6 +7,7 @@ pub mod attempt_dir;
 pub mod clock;
 pub mod config;
 mod engine;
+pub mod health;
 pub mod identity;
 pub mod logs;
 mod machine;
@@ -27,8 +28,10 @@ use worker::{Input, Worker};
 use attempt_dir::Ledger;
 pub use config::{Config, ConfigError, OnTerm};
 use engine::{Engine, Inbox};
+use health::HealthFile;
 use identity::{Identity, IdentityError};
 use logs::Logs;
+use machine::Room;
 use runtime::docker::{self, Docker};
 use runtime::fake::Fake;
 use runtime::process::{self, Process};
@@ -74,6 +77,7 @@ pub async fn run(config: Config, terms: mpsc::Receiver<()>) -> Result<(), Error>
     let ledger = Ledger::open(identity.dir())?;
     let Offered { runtimes, engine } = offer(&config, &ledger, &events, &logs).await;
     let (first, availabilities) = survey(&runtimes, &identity).await;
+    let room = Room::of(identity.dir());
     let engine = Engine {
         worker: brain(&config, &identity, engine, availabilities)?,
         identity,
@@ -85,6 +89,8 @@ pub async fn run(config: Config, terms: mpsc::Receiver<()>) -> Result<(), Error>
         link: None,
         terms: 0,
         exit: false,
+        room,
+        health: config.health_file.map(HealthFile::at),
     };
     engine.run(first).await;
     Ok(())

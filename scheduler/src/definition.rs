@@ -57,7 +57,7 @@ pub struct RetryPolicy {
     pub max: u32,
     /// After which outcomes. Only outcomes of the job's own budget are ever here.
     pub when: Vec<Outcome>,
-    /// If not empty, only after these exit codes.
+    /// If not empty, after [`Outcome::Failed`] only with one of these exit codes.
     pub exit_codes: Vec<i32>,
     /// Where the next attempt may run.
     pub on: RetryOn,

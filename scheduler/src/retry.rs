@@ -54,9 +54,10 @@ pub const PLATFORM_BACKOFF: Backoff =
 /// Whether the user's policy wants another attempt after this failure. `failures` counts this one.
 #[must_use]
 pub fn wants_another(policy: &RetryPolicy, failures: u32, outcome: Outcome, exit_code: Option<i32>) -> bool {
-    let code_matches =
-        policy.exit_codes.is_empty() || exit_code.is_some_and(|code| policy.exit_codes.contains(&code));
-    failures <= policy.max && policy.when.contains(&outcome) && code_matches
+    // What was stopped, killed or never started has no exit code of its own making.
+    let code_matters = outcome == Outcome::Failed && !policy.exit_codes.is_empty();
+    let code_matches = exit_code.is_some_and(|code| policy.exit_codes.contains(&code));
+    failures <= policy.max && policy.when.contains(&outcome) && (!code_matters || code_matches)
 }
 
 /// Draws the delay before the next attempt: uniformly from zero to the ceiling ("full jitter"), so that jobs that failed together
@@ -114,10 +115,13 @@ mod tests {
     }
 
     #[test]
-    fn exit_codes_narrow_what_is_tried_again() {
-        let policy = RetryPolicy { max: 2, exit_codes: vec![75], ..RetryPolicy::default() };
+    fn exit_codes_narrow_which_failures_of_the_program_are_tried_again() {
+        let when = vec![Outcome::Failed, Outcome::TimedOut];
+        let policy = RetryPolicy { max: 2, when, exit_codes: vec![75], ..RetryPolicy::default() };
         assert!(wants_another(&policy, 1, Outcome::Failed, Some(75)));
         assert!(!wants_another(&policy, 1, Outcome::Failed, Some(1)));
+        assert!(!wants_another(&policy, 1, Outcome::Failed, None));
+        assert!(wants_another(&policy, 1, Outcome::TimedOut, Some(143)));
         assert!(!wants_another(&policy, 1, Outcome::PullFailed, None));
         assert!(!wants_another(&policy, 3, Outcome::Failed, Some(75)));
     }

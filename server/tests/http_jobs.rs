@@ -354,6 +354,23 @@ async fn while_the_disk_does_not_answer_new_jobs_are_refused_instead_of_left_wai
 }
 
 #[tokio::test]
+async fn a_leaving_server_takes_nothing_new_and_still_shows() {
+    let server = Server::start().await;
+    assert_eq!(server.post("/api/jobs/resize", "").await.status, 201);
+    server.leaving_inside.cancel();
+    for path in
+        ["/api/jobs/resize", "/api/jobs", "/api/jobs/1/cancel", "/api/jobs/1/retry", "/api/workers/1/cordon"]
+    {
+        let refusal = server.post(path, "").await;
+        refusal.is_problem(503, "draining");
+        assert_eq!(refusal.header("retry-after"), "5", "{path}");
+    }
+    server.get("/readyz").await.is_problem(503, "draining");
+    assert_eq!(server.get("/api/jobs/1").await.json()["state"], "queued");
+    assert_eq!(server.stand.world().jobs.len(), 1);
+}
+
+#[tokio::test]
 async fn a_submission_under_way_is_finished_by_a_leaving_server() {
     let server = Server::start().await;
     let head = "POST /api/jobs/resize HTTP/1.1\r\nexpect: 100-continue\r\ncontent-length: 2\r\n\

@@ -200,6 +200,14 @@ fn a_number_of_retries_stands_for_a_policy() {
 }
 
 #[test]
+fn who_names_exit_codes_alone_means_no_other_outcome() {
+    let retry = |retry: &str| only(&format!("jobs: {{a: {{image: busybox, retry: {retry}}}}}")).retry;
+    assert_eq!(retry("{max: 1, exit_codes: 75}").when, [Outcome::Failed]);
+    assert_eq!(retry("{max: 1, exit_codes: 75, when: [timed_out]}").when, [Outcome::TimedOut]);
+    assert_eq!(retry("{max: 1}").when, RetryPolicy::OWN_BUDGET);
+}
+
+#[test]
 fn retry_is_merged_key_by_key_and_a_number_is_its_max() {
     let retry = |defaults: &str, own: &str| {
         only(&format!("defaults: {{image: busybox, retry: {defaults}}}\njobs: {{a: {{{own}}}}}")).retry

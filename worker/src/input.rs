@@ -33,6 +33,8 @@ pub enum Input {
     Happened(RuntimeEvent),
     /// All output of an ended attempt is durable on the server, or the rest has been given up.
     OutputDone(Token),
+    /// The disk on which output waits is nearly full, or has room again.
+    DiskIsLow(bool),
     /// An operator wants this process to leave.
     Leave(Leave),
     /// Time has passed: what is due is done.

@@ -73,6 +73,8 @@ pub struct Worker {
     pub(crate) incomplete: BTreeSet<RuntimeKind>,
     /// Facts of the moment, told at the next flush.
     pub(crate) notices: Notices,
+    /// Output waits on a disk that is nearly full.
+    pub(crate) disk_is_low: bool,
     /// What our own operator wants.
     pub(crate) leave: Option<Leave>,
     /// What the server's operator wants, until it says otherwise.
@@ -124,6 +126,7 @@ impl Worker {
             foreign: Vec::new(),
             incomplete: BTreeSet::new(),
             notices: Notices::default(),
+            disk_is_low: false,
             leave: None,
             drained: false,
             exit: Exiting::No,
@@ -144,6 +147,7 @@ impl Worker {
             Input::Ordered(order) => self.ordered(now, order),
             Input::Happened(event) => self.happened(now, event),
             Input::OutputDone(token) => on::end::output_done(self, token),
+            Input::DiskIsLow(is_low) => on::end::disk_is_low(self, now, is_low),
             Input::Leave(leave) => on::leave::leave(self, now, leave),
             Input::Tick => on::tick::tick(self, now),
         }
@@ -166,6 +170,12 @@ impl Worker {
     pub fn wake_at(&self) -> Option<Uptime> {
         let alarm = self.alarms.first().map(|(at, _)| *at);
         [alarm, self.link.wake_at(), on::tick::next_self_fence(self)].into_iter().flatten().min()
+    }
+
+    /// When the server's last promise runs out, as we can count it: until then we count as connected.
+    #[must_use]
+    pub fn lease_end(&self) -> Option<Uptime> {
+        self.link.lease_from.map(|from| from + self.link.intervals.lease)
     }
 
     /// How many slots are in use and how many attempts wait in front of them.

@@ -131,6 +131,7 @@ impl Story {
         match *words {
             ["connected"] => Input::Connected,
             ["disconnected"] => Input::Disconnected,
+            ["disk", room] => Input::DiskIsLow(room == "low"),
             ["output", "done", token] => Input::OutputDone(token_of(token)),
             ["leave", how] => Input::Leave(match how {
                 "drain" => Leave::Drain,

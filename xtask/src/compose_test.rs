@@ -42,6 +42,7 @@ async fn exercise(stack: &Stack, options: &Options) -> anyhow::Result<()> {
     step::run("build", stack.build(!options.release)).await?;
     step::run("up", stack.compose(UP)).await?;
     step::run("three workers come", wait_for_workers(stack)).await?;
+    step::run("all are healthy", wait_for_health(stack)).await?;
     step::run("a job runs", run_a_job(stack)).await?;
     step::run(
         "a job outlives the replacement of its worker",
@@ -84,6 +85,15 @@ async fn wait_for_workers(stack: &Stack) -> anyhow::Result<()> {
             workers.len() == 3 && workers.iter().all(|worker| worker["connected"] == true)
         })
         .await
+}
+
+/// As `docker-compose ps` shows them.
+async fn wait_for_health(stack: &Stack) -> anyhow::Result<()> {
+    let workers = stack.workers().await?;
+    let ask = [&["inspect", "--format", "{{.State.Health.Status}}", "--"], &*strs(&workers)].concat();
+    let is_healthy =
+        async || docker::query(&ask).await.is_ok_and(|said| said.lines().all(|it| it == "healthy"));
+    stack.wait_until("three workers are healthy", is_healthy).await
 }
 
 /// As a user would: `curl` makes it and waits for its end.

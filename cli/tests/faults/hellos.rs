@@ -8,7 +8,7 @@ use protocol::report::Hello;
 use protocol::{ClusterId, Order, Report, VERSIONS, close};
 use tokio_tungstenite::tungstenite::Message;
 
-use crate::support::peer::{Peer, ask_for_socket, hello};
+use crate::support::peer::{Peer, ask_by, ask_for_socket, hello};
 use crate::support::{Stage, holds};
 
 #[tokio::test(flavor = "multi_thread")]
@@ -33,6 +33,17 @@ async fn without_a_token_there_is_no_socket() {
         assert!(answer.starts_with(&format!("http/1.1 {status} ")), "{answer}");
         assert_eq!(answer.contains("www-authenticate: bearer"), status == "401", "{answer}");
         assert_eq!(answer.contains("sec-websocket-accept"), status == "101", "{answer}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn only_get_asks_for_a_socket() {
+    let stage = Stage::new(JOBS);
+    let _server = stage.server(&[]).await;
+    for method in ["GET", "HEAD"] {
+        let answer = ask_by(method, stage.port(), &[]).await;
+        let status = if method == "GET" { "101" } else { "426" };
+        assert!(answer.starts_with(&format!("http/1.1 {status} ")), "{method}: {answer}");
     }
 }
 

@@ -12,6 +12,7 @@ mod doctor;
 mod fenced;
 mod follow;
 mod foreign;
+mod health;
 mod hellos;
 mod large_batch;
 mod leaving;

@@ -342,8 +342,10 @@ fn what_then(job: &mut Job, now: Timestamp, outcome: Outcome, exit_code: Option<
         | Outcome::PullFailed
         | Outcome::StartFailed => {
             job.own_failures += 1;
-            let code_fits = exit_code.is_some_and(|it| retry.exit_codes.contains(&it));
-            let is_meant = retry.when.contains(&outcome) && (retry.exit_codes.is_empty() || code_fits);
+            let wrong_code = outcome == Outcome::Failed
+                && !retry.exit_codes.is_empty()
+                && !retry.exit_codes.iter().any(|it| exit_code == Some(*it));
+            let is_meant = retry.when.contains(&outcome) && !wrong_code;
             if cancelled || !is_meant || job.own_failures > retry.max {
                 Then::End(State::Failed)
             } else {

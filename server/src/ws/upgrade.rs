@@ -5,7 +5,7 @@
 
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use data_encoding::BASE64;
 use hyper::upgrade::{OnUpgrade, Upgraded};
@@ -34,7 +34,8 @@ impl<S: Sync> FromRequestParts<S> for Upgrade {
 
     async fn from_request_parts(parts: &mut Parts, _state: &S) -> Result<Self, StatusCode> {
         let headers = &parts.headers;
-        let asks = names(headers, header::CONNECTION, "upgrade")
+        let asks = parts.method == Method::GET
+            && names(headers, header::CONNECTION, "upgrade")
             && names(headers, header::UPGRADE, "websocket")
             && names(headers, header::SEC_WEBSOCKET_VERSION, "13");
         let key = headers.get(header::SEC_WEBSOCKET_KEY).filter(|key| is_key(key));

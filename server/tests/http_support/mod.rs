@@ -37,6 +37,8 @@ pub struct Server {
     pub stand: Stand,
     pub logs: Arc<Logs>,
     pub leaving: CancellationToken,
+    /// The same for its handlers alone: the moment in which a request arrives before the connections are told.
+    pub leaving_inside: CancellationToken,
     pub jobs_file: std::path::PathBuf,
     pub storage: Arc<Storage>,
     pub commit: CommitClock,
@@ -70,6 +72,7 @@ impl Server {
         let jobs_file = directory.path().join("jobs.yaml");
         let logs = Logs::open(&directory.path().join("logs"), logs::Limits::default()).unwrap();
         let leaving = CancellationToken::new();
+        let leaving_inside = leaving.child_token();
         let (storage, commit) = (Storage::of(directory.path()), CommitClock::default());
         let app = App {
             engine: Handle::new(inbox, snapshot, commit.clone()),
@@ -81,7 +84,7 @@ impl Server {
             access: Arc::new(guard(Access::open(address))),
             base_path: base_path.to_owned(),
             storage: storage.clone(),
-            leaving: leaving.clone(),
+            leaving: leaving_inside.clone(),
         };
         let workers = Router::new()
             .route("/api/workers/connect", axum::routing::get(|| async { "here workers connect\n" }));
@@ -91,6 +94,7 @@ impl Server {
             stand,
             logs,
             leaving,
+            leaving_inside,
             jobs_file,
             storage,
             commit,

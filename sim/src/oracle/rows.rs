@@ -228,7 +228,8 @@ impl Oracle {
         let cancelled = row.latest.as_ref().is_some_and(|it| it.stopping == Some(StopCause::Cancel));
         let another = row.own_failures <= definition.retry.max
             && definition.retry.when.contains(&outcome)
-            && (definition.retry.exit_codes.is_empty()
+            && (outcome != Outcome::Failed
+                || definition.retry.exit_codes.is_empty()
                 || closed.exit_code.is_some_and(|code| definition.retry.exit_codes.contains(&code)));
         let losses = row.losses.len() as u32;
         let by_person = closed.message.starts_with(GIVEN_UP);

@@ -163,6 +163,7 @@ pub(crate) fn worker_input(input: &worker::Input) -> String {
             RuntimeEvent::Foreign(list) => format!("foreign [{}]", tokens(list.iter().map(|it| it.token))),
             RuntimeEvent::Availability(_, it) => format!("engine {it:?}"),
         },
+        worker::Input::DiskIsLow(is_low) => format!("disk is {}", if *is_low { "low" } else { "not low" }),
         worker::Input::OutputDone(token) => format!("output of {token} is done"),
         other => format!("{other:?}"),
     }

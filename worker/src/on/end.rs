@@ -3,6 +3,7 @@
 use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
+use core::mem;
 use core::time::Duration;
 
 use protocol::report::{OutputLengths, ReleaseCause};
@@ -146,6 +147,25 @@ pub(crate) fn output_done(worker: &mut Worker, token: Token) {
     }
 }
 
+/// The disk on which output waits is nearly full, or has room again. Who waits already for nothing but its output has not much time left
+/// then, and gets no more when there is room again.
+pub(crate) fn disk_is_low(worker: &mut Worker, now: Uptime, is_low: bool) {
+    let was_low = mem::replace(&mut worker.disk_is_low, is_low);
+    if was_low || !is_low {
+        return;
+    }
+    let by = now + LOW_DISK_PATIENCE;
+    let waiting: Vec<Token> = worker
+        .attempts
+        .iter()
+        .filter(|(_, it)| matches!(it.stage, Stage::Ended(_)) && it.alarm.is_some_and(|at| at > by))
+        .map(|(token, _)| *token)
+        .collect();
+    for token in waiting {
+        worker.set_alarm(token, Some(by));
+    }
+}
+
 /// What an acknowledgement changes.
 enum Matter {
     Final(Token, Box<Entry>),
@@ -182,7 +202,8 @@ fn final_acknowledged(worker: &mut Worker, now: Uptime, token: Token, entry: Box
     }
     ended.told = Some(entry);
     if attempt.alarm.is_none() {
-        worker.set_alarm(token, Some(now + OUTPUT_PATIENCE));
+        let patience = if worker.disk_is_low { LOW_DISK_PATIENCE } else { OUTPUT_PATIENCE };
+        worker.set_alarm(token, Some(now + patience));
     }
 }
 
@@ -196,5 +217,7 @@ fn clear(worker: &mut Worker, token: Token) {
     }
 }
 
-/// DESIGN.md section 6: after ten minutes the rest of the output is given up.
+/// How long an attempt that has ended for good keeps its output for the server. DESIGN.md section 6.
 const OUTPUT_PATIENCE: Duration = Duration::from_secs(600);
+/// The same while the disk is nearly full: enough for a server that takes what it is sent.
+const LOW_DISK_PATIENCE: Duration = Duration::from_secs(30);

@@ -139,6 +139,7 @@ pub(crate) fn any_input() -> impl Strategy<Value = Input> {
         12 => any_order().prop_map(Input::Ordered),
         8 => any_event().prop_map(Input::Happened),
         2 => any_token().prop_map(Input::OutputDone),
+        1 => any::<bool>().prop_map(Input::DiskIsLow),
         1 => prop::sample::select(vec![Leave::Drain, Leave::Interrupt, Leave::Detach]).prop_map(Input::Leave),
         2 => Just(Input::Tick),
     ]

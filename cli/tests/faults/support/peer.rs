@@ -148,10 +148,15 @@ impl Peer {
 
 /// Asks for a socket as a worker does, with these headers too: the head of the answer, in lower case.
 pub(crate) async fn ask_for_socket(port: u16, headers: &[(&str, &str)]) -> String {
+    ask_by("GET", port, headers).await
+}
+
+/// The same by another method.
+pub(crate) async fn ask_by(method: &str, port: u16, headers: &[(&str, &str)]) -> String {
     let mut tcp = TcpStream::connect(("127.0.0.1", port)).await.unwrap();
     let more: String = headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
     let request = format!(
-        "GET /api/workers/connect HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
+        "{method} /api/workers/connect HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
          Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\
          Sec-WebSocket-Protocol: {SUBPROTOCOL}\r\n{more}\r\n"
     );

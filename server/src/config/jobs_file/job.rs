@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use protocol::Revision;
 use protocol::order::Intervals;
+use protocol::report::Outcome;
 use scheduler::definition::{Backoff, Definition, LossPolicy, RetryPolicy};
 
 use super::container;
@@ -98,6 +99,10 @@ fn retry_policy(scope: Scope<'_>, reader: &mut Reader<'_>) -> RetryPolicy {
         policy.exit_codes = codes.into_iter().filter_map(|code| i32::try_from(code).ok()).collect();
         policy.exit_codes.sort_unstable();
         policy.exit_codes.dedup();
+        // Who names exit codes, and nothing else, means nothing else.
+        if part.find("when").is_none() {
+            policy.when = vec![Outcome::Failed];
+        }
     }
     policy.on = part.find("on").and_then(|node| reader.choice(node, &keys::RETRY_ON)).unwrap_or_default();
     policy.backoff = backoff(part, reader);

@@ -178,9 +178,9 @@ pub(super) const RETRY: &[Key] = &[
     key(
         "when",
         Shape::Choices(|| names(&retry_outcomes())),
-        "After which outcomes; after every failure if absent.",
+        "After which outcomes; if absent, after every failure, or after `failed` alone where exit_codes are given.",
     ),
-    key("exit_codes", Shape::Integers(EXIT_CODES), "Only after these exit codes."),
+    key("exit_codes", Shape::Integers(EXIT_CODES), "After `failed` only with these exit codes."),
     key("on", Shape::Choice(|| names(&RETRY_ON)), "Where the next attempt may run; any if absent."),
     key("backoff", Shape::Part(BACKOFF), "How long to wait before the next attempt."),
 ];
