@@ -5,17 +5,17 @@
 //! stdout stderr  what it wrote; the offset in the file is the offset told     exit           how it ended, synced as soon as that is known
 //! acknowledged   how far the server has its output (may lag behind)           replayed       from where on output was read a second time
 //! watcher        the process that writes the files: its pid and start time                program        the one it watches, if it is no container;
-//!                                                                                `null` as long as it is only about to be started
+//! started        when, in the uptime of which boot                                `null` as long as it is only about to be started
 //! ```
-//! Each file but the two outputs is replaced as a whole, so a crash leaves the old one or the new one. The one idea: whatever is
-//! found here after a crash is true; what is missing had not happened, and what is torn counts as missing. A directory that does not
-//! say which attempt it is for is set aside, never fatal.
+//! Each file but the two outputs is replaced as a whole, so a crash leaves the old one or the new one. The one idea: whatever is found here after a crash is true; what is
+//! missing had not happened, and what is torn counts as missing. A directory that does not say which attempt it is for is set aside, never fatal.
 
 #[cfg(any(test, fuzzing))]
 pub mod fuzz;
 mod ledger;
 mod outputs;
 mod record;
+mod start;
 mod stopping;
 
 use std::fs::{self, DirBuilder, File, OpenOptions};

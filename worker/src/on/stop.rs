@@ -8,7 +8,7 @@ use protocol::order::{Cancel, StopCause};
 use protocol::report::{OutputLengths, Phase, ReleaseCause};
 use protocol::{Token, Uptime};
 
-use crate::attempt::{Ended, Stop};
+use crate::attempt::{Attempt, Ended, Stage, Stop};
 use crate::classify;
 use crate::on::end;
 use crate::slots;
@@ -63,9 +63,14 @@ pub(crate) fn supersede(worker: &mut Worker, now: Uptime, token: Token) {
     }
 }
 
-/// Its runtime has seen that it still runs, and its deadline was long ago: our own alarm has not stopped it.
+/// Its runtime has seen that it still runs, and its deadline was long ago: our own alarm has not stopped it. That goes by the clock on the
+/// wall, which may have been set; where we have counted its time ourselves, that decides (DESIGN.md section 2).
 pub(crate) fn overdue(worker: &mut Worker, now: Uptime, token: Token) {
-    if worker.attempts.get(&token).is_some_and(|attempt| attempt.is_live() && attempt.stop.is_none()) {
+    let is_due = |attempt: &Attempt| match (&attempt.stage, attempt.time_left) {
+        (Stage::Running { at, .. }, Some(time_left)) => *at + time_left <= now,
+        _ => attempt.is_live(),
+    };
+    if worker.attempts.get(&token).is_some_and(|attempt| is_due(attempt) && attempt.stop.is_none()) {
         ask(worker, now, token, StopCause::Timeout, None);
     }
 }

@@ -108,9 +108,15 @@ impl Attempt {
         *self.ended.borrow()
     }
 
+    /// When its container started: the engine's clock may have been set since somebody saw it.
+    pub(super) fn start_of(&self, container: &Container) -> Uptime {
+        self.dir.start().unwrap_or_else(|| container.started_at(clock::now()))
+    }
+
     /// Its container has started: told once. From here on what it wrote is its own.
     pub(super) fn saw_start(&self, shared: &Shared, container: &str, at: Uptime) {
         if self.adopt_start(shared, container) {
+            self.dir.note_start(at);
             shared.tell(RuntimeEvent::Started { token: self.token(), container: container.into(), at });
         }
     }
@@ -125,6 +131,11 @@ impl Attempt {
             }
         }
         news
+    }
+
+    /// The id of its container, once that has been seen to have started.
+    pub(super) fn container(&self) -> Option<&str> {
+        self.started.get().map(String::as_str).filter(|id| !id.is_empty())
     }
 
     pub(super) fn saw_oom(&self) {
@@ -152,6 +163,7 @@ impl Attempt {
         let end = match self.settle(shared, witness).await {
             Found::End(end) => end,
             // An earlier process got no further: nobody's fault, and it costs nobody anything.
+            Found::Untouched(why) => End::Refused { cause: ReleaseCause::RuntimeUnavailable, why },
             Found::Again(why) if self.was_never_begun().await => {
                 End::Refused { cause: ReleaseCause::RuntimeUnavailable, why }
             }
@@ -167,20 +179,17 @@ impl Attempt {
         super::blocking(move || dir.watcher()).await.is_some_and(|it| it.is_none())
     }
 
-    /// The end of a container that has ended while nobody looked; nothing if that takes longer than a survey may.
-    pub(super) async fn conclude(
-        &self,
-        shared: &Arc<Shared>,
-        until: Instant,
-    ) -> Option<worker::input::Found> {
-        match tokio::time::timeout_at(until, self.settle(shared, Witness::Gone)).await.ok()? {
-            Found::End(End::Ended { exit, at }) => {
+    /// What became of it while nobody looked; unknown if that takes longer than a survey may.
+    pub(super) async fn conclude(&self, shared: &Arc<Shared>, until: Instant) -> worker::input::Found {
+        match tokio::time::timeout_at(until, self.settle(shared, Witness::Gone)).await {
+            Ok(Found::End(End::Ended { exit, at })) => {
                 let output = self.keep_ending(&exit, at).await;
                 self.ended.send_replace(true);
                 shared.logs.finish(self.token(), output);
-                Some(worker::input::Found::Ended { exit, output, at })
+                worker::input::Found::Ended { exit, output, at }
             }
-            Found::End(End::Refused { .. }) | Found::Again(_) => None,
+            Ok(Found::Untouched(_)) => worker::input::Found::Unstarted,
+            Ok(Found::End(End::Refused { .. }) | Found::Again(_)) | Err(_) => worker::input::Found::Unknown,
         }
     }
 
@@ -237,7 +246,7 @@ impl Attempt {
                 Err(error) => return unavailable(&error),
             };
             problem = match self.settle(shared, code.map_or(Witness::Gone, Witness::Ended)).await {
-                Found::Again(why) => why,
+                Found::Again(why) | Found::Untouched(why) => why,
                 Found::End(end) => match wants_another_image(end) {
                     Ok(why) => {
                         shared.images.forget(&self.launch.spec);
@@ -280,7 +289,7 @@ impl Attempt {
     async fn look_for_start(&self, shared: &Shared) {
         let Ok(found) = shared.inspect(&[&self.name]).await else { return };
         if let Some(container) = found.first().filter(|it| it.started().is_some() && self.owns(it)) {
-            self.saw_start(shared, &container.id, container.started_at(clock::now()));
+            self.saw_start(shared, &container.id, self.start_of(container));
         }
     }
 

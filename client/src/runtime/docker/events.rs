@@ -5,15 +5,16 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use protocol::{Now, Uptime};
+use protocol::{Nonce, Now, Uptime};
 use serde::Deserialize;
 use tokio::io::{AsyncBufReadExt, BufReader};
 
 use super::Shared;
-use super::cli::CallError;
+use super::cli::{Answer, CallError};
 use super::container::Container;
 use crate::clock;
 use crate::runtime::Membership;
+use crate::runtime::argv::LABEL_PREFIX;
 
 /// Something happened to a container.
 #[derive(Deserialize)]
@@ -88,6 +89,12 @@ impl Event {
         self.actor.attributes.get("name").map(String::as_str)
     }
 
+    /// What tells attempts of the same number apart.
+    fn nonce(&self) -> Option<Nonce> {
+        let label = self.actor.attributes.get(&format!("{LABEL_PREFIX}nonce"))?;
+        u64::from_str_radix(label, 16).ok().map(Nonce)
+    }
+
     /// When it happened, on our own clock: it may be told late.
     pub(super) fn at(&self, now: Now) -> Uptime {
         let nanos_ago = i128::from(now.utc.0) * 1_000_000 - i128::from(self.time_nanos);
@@ -107,7 +114,7 @@ impl Shared {
     /// than it does. That is all there is to go by for a worker that was away, too. Where it cannot be told, it was not.
     pub(super) async fn was_restarted_after(&self, container: &Container) -> bool {
         let ended = container.finished_second();
-        let is_told = ended.is_some_and(|ended| seconds() >= ended + JUST_NOW.as_secs().cast_signed());
+        let is_told = ended.is_some_and(|ended| seconds() >= ended + JUST_NOW_SECONDS);
         is_told && self.forgot_the_end_of(container).await.unwrap_or(false)
     }
 
@@ -121,11 +128,44 @@ impl Shared {
     pub(super) async fn forgot_the_end_of(&self, container: &Container) -> Result<bool, CallError> {
         let ended = container.finished_second().unwrap_or_default();
         // By the engine's clock, too, if that is ahead of ours.
-        let until = seconds().max(ended + JUST_NOW.as_secs().cast_signed());
-        let (since, until) = ((ended - 1).to_string(), until.to_string());
-        let format = "{{.Action}} {{.Actor.ID}}";
-        let answer = self.call(["events", "--format", format, "--since", &since, "--until", &until]).await?;
+        let answer = self.remembered(ended - 1, seconds().max(ended + JUST_NOW_SECONDS)).await?;
         Ok(answer.ok && has_forgotten(&answer.stdout, &container.id))
+    }
+
+    /// What the engine remembers of a container that, as it says, was made and never started. An engine that dies while it starts one
+    /// does not know of that any more when it is back.
+    pub(super) async fn memory_of(&self, container: &Container) -> Result<Memory, CallError> {
+        let made = container.created_second().unwrap_or_else(seconds);
+        let answer = self.remembered(made - 1, seconds().max(made) + JUST_NOW_SECONDS).await?;
+        // Where there are no such questions, there is only its word.
+        Ok(if answer.ok { memory_of(&answer.stdout, &container.id) } else { Memory::Unstarted })
+    }
+
+    /// All that the engine remembers from one second to another, a line each.
+    async fn remembered(&self, since: i64, until: i64) -> Result<Answer, CallError> {
+        let (since, until) = (since.to_string(), until.to_string());
+        let format = "{{.Action}} {{.Actor.ID}}";
+        self.call(["events", "--format", format, "--since", &since, "--until", &until]).await
+    }
+}
+
+/// What an engine remembers of a container that it shows as never started.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Memory {
+    /// It has made it, and not started it since.
+    Unstarted,
+    /// It has started it.
+    Started,
+    /// Nothing, not even that it has made it: what it did before it was restarted, if it was, nobody knows.
+    Forgotten,
+}
+
+fn memory_of(events: &str, id: &str) -> Memory {
+    let tells = |action: &str| events.lines().any(|line| line.strip_prefix(action) == Some(id));
+    match (tells("start "), tells("create ")) {
+        (true, _) => Memory::Started,
+        (false, true) => Memory::Unstarted,
+        (false, false) => Memory::Forgotten,
     }
 }
 
@@ -150,6 +190,9 @@ fn has_forgotten(events: &str, id: &str) -> bool {
 
 fn heard(shared: &Shared, event: &Event) {
     let Some(attempt) = event.name().and_then(|name| shared.attempt_named(name)) else { return };
+    if event.nonce() != Some(attempt.token().nonce) {
+        return; // The name is taken by a container of another attempt.
+    }
     match event.action.as_str() {
         "start" => attempt.saw_start(shared, &event.actor.id, event.at(clock::now())),
         "oom" => attempt.saw_oom(),
@@ -161,7 +204,8 @@ fn heard(shared: &Shared, event: &Event) {
 const LISTEN_SECONDS: i64 = 30;
 
 /// What has just happened need not be told yet, and two clocks need not agree so well.
-pub(super) const JUST_NOW: Duration = Duration::from_secs(2);
+pub(super) const JUST_NOW: Duration = Duration::from_secs(JUST_NOW_SECONDS.unsigned_abs());
+const JUST_NOW_SECONDS: i64 = 2;
 
 /// How many events an engine remembers (`eventsLimit` of the Docker daemon).
 const REMEMBERED: usize = 256;
@@ -185,6 +229,14 @@ mod tests {
         assert!(has_forgotten(other, "abc"));
         assert!(!has_forgotten(&format!("{other}die abc\n"), "abc"));
         assert!(!has_forgotten(&other.repeat(REMEMBERED / 2), "abc"), "it may have been pushed out");
+    }
+
+    #[test]
+    fn only_an_engine_that_remembers_making_a_container_knows_that_it_has_not_started_it() {
+        assert_eq!(memory_of("create abc\nattach abc\n", "abc"), Memory::Unstarted);
+        assert_eq!(memory_of("create abc\nstart abc\ndie abc\n", "abc"), Memory::Started);
+        assert_eq!(memory_of("create abcd\nstart abcd\n", "abc"), Memory::Forgotten);
+        assert_eq!(memory_of("start abc\n", "abc"), Memory::Started, "the beginning was pushed out");
     }
 
     #[test]

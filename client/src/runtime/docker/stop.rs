@@ -44,10 +44,15 @@ async fn ask(shared: &Shared, attempt: &Attempt, grace: Duration) {
     let seconds = argv::seconds(grace).to_string();
     let limit = grace.saturating_add(PATIENCE);
     loop {
-        let call = shared.cli.call(["stop", "-t", &seconds, "--", &attempt.name], limit);
+        let stop = async {
+            match container_of(shared, attempt).await? {
+                Some(id) => shared.cli.call(["stop", "-t", &seconds, "--", &id], limit).await.map(drop),
+                None => Ok(()),
+            }
+        };
         let answer = tokio::select! {
             _ = ended.wait_for(|it| *it) => return,
-            answer = call => answer,
+            answer = stop => answer,
         };
         if let Err(error) = answer
             && !matches!(error, CallError::Slow(_))
@@ -62,9 +67,24 @@ async fn ask(shared: &Shared, attempt: &Attempt, grace: Duration) {
 }
 
 async fn kill(shared: &Shared, attempt: &Attempt) {
-    if let Err(error) = shared.call(["kill", "--", &attempt.name]).await {
+    let killed = async {
+        match container_of(shared, attempt).await? {
+            Some(id) => shared.call(["kill", "--", &id]).await.map(drop),
+            None => Ok(()),
+        }
+    };
+    if let Err(error) = killed.await {
         tracing::warn!(attempt = %attempt.token(), %error, "cannot kill a container");
     }
+}
+
+/// Its container, by id, if there is one: what bears its name may be another attempt's of a store that went back in time.
+async fn container_of(shared: &Shared, attempt: &Attempt) -> Result<Option<String>, CallError> {
+    if let Some(id) = attempt.container() {
+        return Ok(Some(id.to_owned()));
+    }
+    let found = shared.inspect(&[&attempt.name]).await?;
+    Ok(found.into_iter().find(|it| attempt.owns(it)).map(|it| it.id))
 }
 
 async fn remove(shared: &Shared, attempt: &Attempt) {
@@ -79,8 +99,12 @@ async fn remove(shared: &Shared, attempt: &Attempt) {
     shared.health.wait_until_up().await;
     // What ended by itself while nobody could look is told by whoever watches it; removed now, it would take its outcome with it.
     match shared.inspect(&[&attempt.name]).await {
-        Ok(found) if found.iter().any(|it| it.meaning() == Meaning::Ended) => {}
-        Ok(_) => shared.remove_now(&attempt.name).await,
+        Ok(found) => match found.iter().find(|it| attempt.owns(it)) {
+            Some(container) if container.meaning() != Meaning::Ended => {
+                shared.remove_now(&container.id).await;
+            }
+            _ => {}
+        },
         Err(error) => shared.note(&error),
     }
     attempt.being_removed.store(false, Ordering::Relaxed);

@@ -254,8 +254,16 @@ async fn find(
     *attempt.watcher() = spawned.filter(|pid| proc::is_alive(*pid));
     // One that was started, and its starter died before it could write that down, is about to make a container.
     let has_cli = attempt.watcher().is_some() || attempt.dir.is_being_written();
+    let (container, complete) = match container {
+        // The list was made before: what its CLI has done since then does not stand there. Now that it is gone, the answer is final.
+        None if complete && !has_cli => match look_again(shared, attempt, until).await {
+            Some(found) => (found, true),
+            None => (None, false),
+        },
+        listed => (listed, complete),
+    };
     let started = container.as_ref().filter(|it| it.started().is_some());
-    let news = started.map(|it| (it.id.clone(), it.started_at(clock::now())));
+    let news = started.map(|it| (it.id.clone(), attempt.start_of(it)));
     if let Some((container, _)) = &news {
         attempt.adopt_start(shared, container);
     }
@@ -268,15 +276,8 @@ async fn find(
         // Its CLI is about to make something of it, or will have seen its end in a moment: events tell.
         _ if has_cli => Found::Unknown,
         Some(Meaning::Changing) => Found::Unknown,
-        Some(Meaning::Unstarted) => {
-            if shared.remove_unstarted(&attempt.name).await {
-                Found::Unstarted
-            } else {
-                Found::Unknown
-            }
-        }
-        Some(Meaning::Failed(_) | Meaning::Ended) => {
-            attempt.conclude(shared, until).await.unwrap_or(Found::Unknown)
+        Some(Meaning::Unstarted | Meaning::Failed(_) | Meaning::Ended) => {
+            attempt.conclude(shared, until).await
         }
         None if spawned.is_none() => Found::Unstarted,
         // A CLI was started and is gone, and so is what it made.
@@ -290,6 +291,12 @@ async fn find(
         shared.watch(Arc::clone(attempt));
     }
     found
+}
+
+/// Its container, if there is one; nothing if the engine does not answer in time.
+async fn look_again(shared: &Shared, attempt: &Attempt, until: Instant) -> Option<Option<Container>> {
+    let found = tokio::time::timeout_at(until, shared.inspect(&[&attempt.name])).await.ok()?.ok()?;
+    Some(found.into_iter().find(|it| attempt.owns(it)))
 }
 
 pub(super) fn availability(answer: Result<(), CallError>) -> Availability {

@@ -13,7 +13,8 @@ use super::{Attempt, End, LOOK_AGAIN, not_started, unavailable};
 use crate::clock;
 use crate::runtime::docker::cli::{self, CallError};
 use crate::runtime::docker::container::{self, Container, Meaning};
-use crate::runtime::docker::{Shared, blocking, events, replay};
+use crate::runtime::docker::events::{self, Memory};
+use crate::runtime::docker::{Shared, blocking, replay};
 
 /// How the CLI of an attempt ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,18 +30,19 @@ pub(super) enum Witness {
 /// What is found after the CLI has ended.
 pub(super) enum Found {
     End(End),
-    /// Nothing was started, and that is nobody's verdict: try again.
+    /// A container was made for it and never started, for sure, and is gone: try again.
+    Untouched(String),
+    /// There is no container, and that is nobody's verdict: try again.
     Again(String),
 }
 
 impl Attempt {
     /// Finds out what became of it. The CLI is gone.
     pub(super) async fn settle(&self, shared: &Arc<Shared>, witness: Witness) -> Found {
-        let (since, chatter) = (clock::now().up, self.chatter().await);
-        if witness == Witness::Ended(125)
-            && self.started.get().is_none()
-            && cli::unreachable(&chatter).is_some()
-        {
+        let (settling_since, chatter) = (clock::now().up, self.chatter().await);
+        let since = if witness == Witness::Gone { NOBODY_LOOKED } else { settling_since };
+        let was_cut_off = cli::unreachable(&chatter).is_some();
+        if witness == Witness::Ended(125) && self.started.get().is_none() && was_cut_off {
             // The container may have been made, and started, all the same: an engine that is back says so.
             shared.note(&CallError::Unreachable(cli::one_line(&chatter)));
         }
@@ -61,18 +63,20 @@ impl Attempt {
                 Meaning::Changing => sleep(LOOK_AGAIN).await,
                 Meaning::Failed(exit) => return Found::End(End::Ended { exit, at: clock::now().up }),
                 Meaning::Unstarted => {
-                    if shared.remove_unstarted(&self.name).await {
-                        return self.untouched("a container was made and never started");
+                    if shared.remove_unstarted(&container.id).await {
+                        // Docker's own words, that it does not start it, are enough.
+                        let was_told = matches!(witness, Witness::Ended(_)) && !was_cut_off;
+                        return self.unstarted(shared, &container, was_told).await;
                     }
                     sleep(REMOVE_AGAIN).await;
                 }
                 Meaning::Running => {
-                    self.saw_start(shared, &container.id, container.started_at(clock::now()));
+                    self.saw_start(shared, &container.id, self.start_of(&container));
                     replay::follow(shared, self).await;
                     replayed = true;
                 }
                 Meaning::Ended => {
-                    self.saw_start(shared, &container.id, container.started_at(clock::now()));
+                    self.saw_start(shared, &container.id, self.start_of(&container));
                     let saw_all =
                         [Witness::Finished, Witness::Ended(container.exit_code())].contains(&witness);
                     if replayed || !saw_all {
@@ -132,6 +136,31 @@ impl Attempt {
         shared.ping().await.is_ok().then_some(exit)
     }
 
+    /// Its container looked as if it had never been started, and is removed.
+    async fn unstarted(&self, shared: &Shared, container: &Container, was_told: bool) -> Found {
+        let memory = loop {
+            if was_told {
+                break Memory::Unstarted;
+            }
+            match shared.memory_of(container).await {
+                Ok(memory) => break memory,
+                // An engine whose clock is far behind waits for the end of the question.
+                Err(CallError::Slow(_)) => break Memory::Forgotten,
+                Err(_) => sleep(LOOK_AGAIN).await,
+            }
+        };
+        let exit = match memory {
+            Memory::Unstarted if self.is_stopping() => return self.untouched(""),
+            Memory::Unstarted => return Found::Untouched("a container was made and never started".into()),
+            Memory::Started => Exit::Vanished,
+            Memory::Forgotten => {
+                let message = "the Docker daemon died while it was starting it".into();
+                Exit::DaemonLost { message, ran: None }
+            }
+        };
+        Found::End(End::Ended { exit, at: clock::now().up })
+    }
+
     /// There is no container of that name.
     fn absent(&self, shared: &Shared, witness: Witness, chatter: &str) -> Found {
         if self.started.get().is_some() {
@@ -168,7 +197,7 @@ impl Attempt {
     }
 
     /// Whether a container of this name is this attempt's: the same job and fence may be another attempt's if a database went back.
-    pub(super) fn owns(&self, container: &Container) -> bool {
+    pub(in crate::runtime::docker) fn owns(&self, container: &Container) -> bool {
         container.owner().is_some_and(|(_, _, token)| token == self.token())
     }
 
@@ -178,6 +207,9 @@ impl Attempt {
         blocking(move || replay::last_bytes(&dir, CHATTER_BYTES)).await.unwrap_or_default()
     }
 }
+
+/// No end of a container is earlier.
+const NOBODY_LOOKED: Uptime = Uptime(0);
 
 /// An engine that was gone within this time may have taken a container with it.
 const ENGINE_DEATH: Duration = Duration::from_secs(30);

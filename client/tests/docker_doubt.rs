@@ -1,0 +1,136 @@
+//! What an engine says that need not be so: of a start that it has forgotten, of a list that is older than what it tells of, of a name
+//! that another attempt's container bears, of the time. On scripted stand-ins.
+
+mod support;
+
+use std::path::Path;
+use std::time::Duration;
+
+use longshore_client::attempt_dir::{AttemptDir, Ledger, Pid};
+use longshore_client::runtime::docker::Config;
+use longshore_client::runtime::{Found, Runtime};
+use protocol::{Nonce, Token, Uptime};
+use support::{Desk, launch, show_ended, spec, stand_in};
+use worker::input::{Exit, Restored};
+
+/// An engine with the containers that are shown in this directory. What it lists and what it remembers are lines of the script.
+fn engine(dir: &Path, list: &str, events: &str) -> Desk {
+    let script = format!(
+        "cd {}
+        case $1 in
+            version) echo 28.2.2;;
+            ps) {list};;
+            inspect) echo \"$*\" >> asked; shift 6
+                for name; do cat $name 2>/dev/null || {{ echo \"Error: No such container: $name\" >&2; missing=1; }}; done; exit $missing;;
+            rm) echo removed >> removals; rm -f longshore-*; shift 3; echo $*;;
+            image) exit 0;;
+            run) exec sleep 600;;
+            stop|kill) echo \"$*\" >> stops;;
+            events) [ \"$3\" = '{{{{json .}}}}' ] && exec sleep 600; {events};;
+        esac",
+        dir.display()
+    );
+    Desk::without_image(Config { program: stand_in(dir, &script), ..Config::default() })
+}
+
+/// Rewrites what is shown of a container.
+fn change(desk: &Desk, dir: &Path, token: Token, change: impl FnOnce(&mut serde_json::Value)) {
+    let path = dir.join(desk.name(token));
+    let text = std::fs::read_to_string(&path).expect("it is shown");
+    let mut container = serde_json::from_str(&text).expect("json");
+    change(&mut container);
+    std::fs::write(path, format!("{container}\n")).expect("written");
+}
+
+/// An attempt whose `docker run` was started by an earlier process, and is gone.
+fn begin(desk: &Desk, job: u64) -> AttemptDir {
+    let ledger = Ledger::open(desk.state.path()).expect("a ledger");
+    let dir = ledger.create(&launch(job, spec(&["true"]))).expect("a directory");
+    dir.record_watcher(Pid { pid: u32::MAX, started: 1 }).expect("written");
+    dir
+}
+
+async fn only_one(desk: &Desk) -> Found {
+    let survey = desk.docker().survey().await;
+    let [Restored { found, .. }] = survey.restored.as_slice() else { panic!("{survey:?}") };
+    found.clone()
+}
+
+const LISTS_ALL: &str = "ls | grep ^longshore- || true";
+
+/// Docker that is killed while it starts a container shows it as never started when it is back, although it ran.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_container_that_the_engine_has_forgotten_making_may_have_run() {
+    type Judge = fn(&Found) -> bool;
+    let unstarted: Judge = |it| *it == Found::Unstarted;
+    let lost: Judge = |it| matches!(it, Found::Ended { exit: Exit::DaemonLost { .. }, .. });
+    let vanished: Judge = |it| matches!(it, Found::Ended { exit: Exit::Vanished, .. });
+    for (events, is_right) in [
+        ("echo create abc", unstarted),
+        ("true", lost),
+        ("echo create abc; echo start abc; echo die abc", vanished),
+        ("exit 1", unstarted),
+    ] {
+        let dir = tempfile::tempdir().expect("a directory");
+        let desk = engine(dir.path(), LISTS_ALL, events);
+        let token = show_ended(&desk, dir.path(), 1, 1, 0);
+        change(&desk, dir.path(), token, |it| {
+            it["State"] = serde_json::json!({
+                "Status": "created", "ExitCode": 0, "StartedAt": "0001-01-01T00:00:00Z",
+                "FinishedAt": "0001-01-01T00:00:00Z",
+            });
+        });
+        begin(&desk, 1);
+        let found = only_one(&desk).await;
+        assert!(is_right(&found), "{events}: {found:?}");
+        assert!(dir.path().join("removals").exists(), "whatever it was, it is in nobody's way");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_came_after_the_list_was_made_is_seen() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let desk = engine(dir.path(), "true", "true");
+    show_ended(&desk, dir.path(), 1, 1, 3);
+    begin(&desk, 1);
+    let found = only_one(&desk).await;
+    assert!(matches!(found, Found::Ended { exit: Exit::Ran { code: 3, .. }, .. }), "{found:?}");
+    assert!(!dir.path().join("removals").exists(), "it is kept until that is acknowledged");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_container_that_bears_the_name_and_is_another_attempts_is_not_stopped() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let mut desk = engine(dir.path(), "true", "true");
+    let token = show_ended(&desk, dir.path(), 1, 1, 0);
+    change(&desk, dir.path(), token, |it| {
+        it["State"]["Status"] = "running".into();
+        it["Labels"]["longshore.nonce"] = Nonce(token.nonce.0 + 1).to_string().into();
+    });
+    desk.start(1, spec(&["true"]));
+    desk.until("docker run was called", || desk.dir(token).join("watcher").exists()).await;
+    let asked = || std::fs::read_to_string(dir.path().join("asked")).map_or(0, |it| it.lines().count());
+    let before = asked();
+    desk.ask_to_stop(token, Duration::from_secs(1));
+    desk.until("it was looked for", || asked() > before + 3).await;
+    assert!(!dir.path().join("stops").exists());
+
+    // When the name is its own, it is stopped, by what nobody else can have.
+    change(&desk, dir.path(), token, |it| it["Labels"]["longshore.nonce"] = token.nonce.to_string().into());
+    desk.until("it is stopped", || dir.path().join("stops").exists()).await;
+    let stops = std::fs::read_to_string(dir.path().join("stops")).expect("written");
+    assert!(stops.lines().all(|it| it == "stop -t 1 -- abc"), "{stops}");
+    desk.seen.clear();
+}
+
+/// The engine's word for it goes by a clock that may have been set since.
+#[tokio::test(flavor = "multi_thread")]
+async fn when_a_container_started_is_kept_by_the_clock_that_nobody_sets() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let desk = engine(dir.path(), LISTS_ALL, "true");
+    let token = show_ended(&desk, dir.path(), 1, 1, 0);
+    change(&desk, dir.path(), token, |it| it["State"]["Status"] = "running".into());
+    begin(&desk, 1).note_start(Uptime(5_000_000_000));
+    let found = only_one(&desk).await;
+    assert!(matches!(found, Found::Running { at: Uptime(5_000_000_000), .. }), "{found:?}");
+}
