@@ -1,8 +1,8 @@
 //! (c) What a waiting job costs in memory, and whether jobs are accepted as fast when many wait. No worker is there.
 //!
-//! Memory is read twice: as it is after submission, with whatever the allocator holds back, and after a restart, when nothing but
-//! the waiting jobs has ever been in it. The rate at each size is taken over nine windows of 50,000 jobs that follow: the median, and the
-//! slowest one, in which the store's log was written back or a table grew.
+//! Memory is read twice: as it is after submission, with whatever the allocator holds back (nobody outside of the process can have that
+//! given back), and after a restart, when nothing but the waiting jobs has ever been in it. The rate at each size is taken over nine
+//! windows of 50,000 jobs that follow: the median, and the slowest one, in which the store's log was written back or a table grew.
 
 use crate::database::Counts;
 use crate::load::Load;

@@ -91,7 +91,7 @@ async fn measure(flags: &Flags, place: &Place) -> anyhow::Result<()> {
             throughput::measure(place, flags.jobs.unwrap_or(500_000), flags.history).await?;
         }
         if wanted(What::Singles) {
-            singles::measure(place, flags.jobs.unwrap_or(200_000), flags.history).await?;
+            singles::measure(place, flags.jobs.unwrap_or(500_000), flags.history).await?;
         }
         if wanted(What::Latency) {
             latency::measure(place, flags.jobs.unwrap_or(1_000)).await?;

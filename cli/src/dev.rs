@@ -27,7 +27,7 @@ pub(crate) struct Flags {
     #[arg(long, env = "LONGSHORE_DATA", default_value = ".longshore", value_name = "DIR")]
     data: PathBuf,
     /// How many jobs may run at once [default: the number of cores].
-    #[arg(long, env = "LONGSHORE_SLOTS", value_name = "N")]
+    #[arg(long, env = "LONGSHORE_SLOTS", value_name = "N", value_parser = working::slots)]
     slots: Option<u32>,
     #[command(flatten)]
     logging: Logging,

@@ -14,6 +14,7 @@ use crate::api::{Api, read};
 use crate::events::Events;
 use crate::failure::{Exit, Failure};
 use crate::screen::{self, Format, Stream};
+use crate::text::Texts;
 use crate::{Asking, view};
 
 /// Show what a job wrote.
@@ -121,6 +122,8 @@ struct Place {
     attempt: u32,
     /// Connections in a row that broke before they brought anything.
     failures: u32,
+    /// What has been begun of a character: it goes on behind a broken connection too.
+    texts: Texts,
 }
 
 /// Shows output: what there is, or until it is over, through broken connections.
@@ -128,7 +131,9 @@ async fn show(api: &Api, wanted: &Following, follow: bool) -> anyhow::Result<()>
     let mut place = Place { last: wanted.from_first.then(|| BEGINNING.to_owned()), ..Place::default() };
     loop {
         let opened_at = Instant::now();
-        let Err(error) = pass_on(api, wanted, follow, &mut place).await else { return Ok(()) };
+        let Err(error) = pass_on(api, wanted, follow, &mut place).await else {
+            return break_off_both(wanted, &mut place);
+        };
         if !follow {
             return Err(error);
         }
@@ -152,9 +157,10 @@ async fn pass_on(api: &Api, wanted: &Following, follow: bool, place: &mut Place)
     let mut events = Events::of(api, api.send(request).await?)?;
     while let Some(event) = events.next().await? {
         match event.name.as_str() {
-            "attempt" => turn_to(&event.read(api)?, place),
-            "output" => output(api, wanted, &event.read(api)?)?,
-            "gap" => gap(wanted, &event.read(api)?)?,
+            "attempt" => turn_to(wanted, &event.read(api)?, place)?,
+            "output" => output(api, wanted, &event.read(api)?, place)?,
+            "gap" => gap(wanted, &event.read(api)?, place)?,
+            "late" => late(wanted, &event.read(api)?)?,
             "end" => return Ok(()),
             "leaving" => return Err(away("the server is leaving")),
             "error" => return Err(away("the server cannot read the output")),
@@ -175,11 +181,16 @@ struct Attempt {
 }
 
 /// Says that it is another attempt from here on.
-fn turn_to(next: &Attempt, place: &mut Place) {
+fn turn_to(wanted: &Following, next: &Attempt, place: &mut Place) -> anyhow::Result<()> {
+    // A new connection tells the old attempt again.
+    if next.attempt != place.attempt {
+        break_off_both(wanted, place)?;
+    }
     if place.attempt > 0 && next.attempt > place.attempt {
         screen::note(&format!("longshore: attempt {} on {}", next.attempt, next.worker));
     }
     place.attempt = next.attempt;
+    Ok(())
 }
 
 #[derive(serde::Deserialize)]
@@ -188,13 +199,36 @@ struct Output {
     base64: String,
 }
 
-fn output(api: &Api, wanted: &Following, output: &Output) -> anyhow::Result<()> {
+fn output(api: &Api, wanted: &Following, output: &Output, place: &mut Place) -> anyhow::Result<()> {
     let bytes = BASE64.decode(output.base64.as_bytes()).map_err(|_| api.stranger())?;
+    let text = place.texts.of(output.stream);
     if wanted.as_json {
-        let text = String::from_utf8_lossy(&bytes);
-        return screen::line(&json!({ "stream": output.stream.name(), "text": text }).to_string());
+        return json_text(output.stream, &text.go_on(&bytes));
     }
-    screen::output(output.stream, &bytes)
+    screen::output(output.stream, &bytes, text)
+}
+
+/// Shows what a stream has begun of a character, since the rest of it will not come.
+fn break_off(wanted: &Following, stream: Stream, place: &mut Place) -> anyhow::Result<()> {
+    let text = place.texts.of(stream);
+    let rest = text.break_off();
+    if wanted.as_json {
+        return json_text(stream, &rest);
+    }
+    screen::output(stream, rest.as_bytes(), text)
+}
+
+fn break_off_both(wanted: &Following, place: &mut Place) -> anyhow::Result<()> {
+    break_off(wanted, Stream::Stdout, place)?;
+    break_off(wanted, Stream::Stderr, place)
+}
+
+/// A line of JSON, unless all that came was the beginning of a character.
+fn json_text(stream: Stream, text: &str) -> anyhow::Result<()> {
+    if text.is_empty() {
+        return Ok(());
+    }
+    screen::line(&json!({ "stream": stream.name(), "text": text }).to_string())
 }
 
 #[derive(serde::Deserialize)]
@@ -203,12 +237,27 @@ struct Gap {
     missing_bytes: u64,
 }
 
-fn gap(wanted: &Following, gap: &Gap) -> anyhow::Result<()> {
+fn gap(wanted: &Following, gap: &Gap, place: &mut Place) -> anyhow::Result<()> {
+    break_off(wanted, gap.stream, place)?;
     let (stream, missing) = (gap.stream.name(), gap.missing_bytes);
     if wanted.as_json {
         return screen::line(&json!({ "stream": stream, "missing_bytes": missing }).to_string());
     }
     screen::note(&format!("longshore: {missing} bytes of {stream} are missing"));
+    Ok(())
+}
+
+#[derive(serde::Deserialize)]
+struct Late {
+    late_bytes: u64,
+}
+
+fn late(wanted: &Following, late: &Late) -> anyhow::Result<()> {
+    let late = late.late_bytes;
+    if wanted.as_json {
+        return screen::line(&json!({ "late_bytes": late }).to_string());
+    }
+    screen::note(&format!("longshore: {late} bytes of output have not arrived yet"));
     Ok(())
 }
 

@@ -10,6 +10,7 @@ mod definitions;
 mod dev;
 mod doctor;
 mod duration;
+mod ending;
 mod events;
 mod explain;
 mod failure;
@@ -24,6 +25,7 @@ mod server;
 mod settings;
 mod show;
 mod telemetry;
+mod text;
 mod usage;
 mod validate;
 mod view;
@@ -49,7 +51,7 @@ use crate::settings::Wrong;
   longshore ls --state failed             what went wrong
 
 Exit codes: 0 done, 1 failed, 2 wrong usage, 3 not allowed, 4 not found, 5 conflict, 6 unavailable;
-run --wait and run --follow exit as the job's container did.")]
+run --wait and run --follow exit as the job's container did, or 130 after Ctrl-C: the job goes on.")]
 struct Program {
     #[command(subcommand)]
     verb: Verb,

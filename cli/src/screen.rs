@@ -10,6 +10,7 @@ use std::io::{self, IsTerminal, Write};
 use comfy_table::{CellAlignment, Table, presets};
 
 use crate::failure::{Exit, Failure};
+use crate::text::Text;
 
 /// How results are written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
@@ -91,17 +92,17 @@ impl Stream {
     }
 }
 
-/// Writes a container's output as it is; to a terminal with its control characters made visible.
-pub(crate) fn output(stream: Stream, bytes: &[u8]) -> anyhow::Result<()> {
+/// Writes a container's output as it is; to a terminal as the text of this stream, with its control characters made visible.
+pub(crate) fn output(stream: Stream, bytes: &[u8], text: &mut Text) -> anyhow::Result<()> {
     match stream {
-        Stream::Stdout => pass_on(&mut io::stdout().lock(), io::stdout().is_terminal(), bytes),
-        Stream::Stderr => pass_on(&mut io::stderr().lock(), io::stderr().is_terminal(), bytes),
+        Stream::Stdout => pass_on(&mut io::stdout().lock(), io::stdout().is_terminal(), bytes, text),
+        Stream::Stderr => pass_on(&mut io::stderr().lock(), io::stderr().is_terminal(), bytes, text),
     }
 }
 
-fn pass_on(to: &mut dyn Write, is_terminal: bool, bytes: &[u8]) -> anyhow::Result<()> {
+fn pass_on(to: &mut dyn Write, is_terminal: bool, bytes: &[u8], text: &mut Text) -> anyhow::Result<()> {
     let written = if is_terminal {
-        let text = String::from_utf8_lossy(bytes);
+        let text = text.go_on(bytes);
         to.write_all(shown(&text, |c| c == '\n' || c == '\t').as_bytes())
     } else {
         to.write_all(bytes)
@@ -193,11 +194,23 @@ mod tests {
 
     #[test]
     fn output_for_a_file_stays_as_it_is_and_for_a_terminal_is_made_safe() {
-        let mut file = Vec::new();
-        pass_on(&mut file, false, b"\x1b]0;x\x07\xff\n").unwrap();
+        let (mut file, mut text) = (Vec::new(), Text::default());
+        pass_on(&mut file, false, b"\x1b]0;x\x07\xff\n", &mut text).unwrap();
         assert_eq!(file, b"\x1b]0;x\x07\xff\n");
         let mut terminal = Vec::new();
-        pass_on(&mut terminal, true, b"\x1b]0;x\x07\xff\tok\n").unwrap();
+        pass_on(&mut terminal, true, b"\x1b]0;x\x07\xff\tok\n", &mut text).unwrap();
         assert_eq!(String::from_utf8(terminal).unwrap(), "␛]0;x␇\u{fffd}\tok\n");
+    }
+
+    #[test]
+    fn half_a_character_waits_for_its_rest_on_a_terminal_and_not_in_a_file() {
+        let (first, second) = "€\n".as_bytes().split_at(2);
+        for (is_terminal, at_once) in [(true, &b""[..]), (false, first)] {
+            let (mut shown, mut text) = (Vec::new(), Text::default());
+            pass_on(&mut shown, is_terminal, first, &mut text).unwrap();
+            assert_eq!(shown, at_once);
+            pass_on(&mut shown, is_terminal, second, &mut text).unwrap();
+            assert_eq!(String::from_utf8(shown).unwrap(), "€\n");
+        }
     }
 }

@@ -47,13 +47,16 @@ pub(crate) async fn show(flags: Flags) -> anyhow::Result<()> {
 /// What there is to know in a word or two, a line each.
 fn facts(job: &view::Job, story: &view::Story) -> anyhow::Result<()> {
     let optional = |number: Option<u64>| number.map(|id| id.to_string()).unwrap_or_default();
+    let state = if job.has_ended() { job.shown_end() } else { job.shown_state() };
+    // How it ended tells why, but for an exit code.
+    let why = Some(job.why()).filter(|why| !state.contains(why.as_str())).unwrap_or_default();
     let doubt =
         if job.is_in_doubt() { "no: its container may still run, until its worker is back" } else { "" };
     let facts = [
         ("job", job.id.to_string()),
         ("name", job.name.clone()),
-        ("state", if job.has_ended() { job.shown_end() } else { job.shown_state() }),
-        ("why", job.why()),
+        ("state", state),
+        ("why", why),
         ("confirmed", doubt.to_owned()),
         ("revision", story.revision.clone()),
         ("priority", story.priority.to_string()),

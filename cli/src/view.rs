@@ -18,6 +18,7 @@ pub(crate) struct Job {
     pub(crate) created_at: String,
     pub(crate) started_at: Option<String>,
     pub(crate) ended_at: Option<String>,
+    pub(crate) ran_ms: Option<i64>,
     #[serde(default)]
     pub(crate) attempt_count: u32,
     pub(crate) worker: Option<WorkerRef>,
@@ -70,17 +71,6 @@ impl Job {
         }
     }
 
-    /// How the container ended, in a few words: `failed, exit 3`.
-    pub(crate) fn shown_end(&self) -> String {
-        let outcome = self.outcome.as_ref().filter(|outcome| **outcome != self.state && *outcome != "failed");
-        let parts = [
-            Some(self.state.clone()),
-            outcome.map(|outcome| in_words(outcome)),
-            self.exit_code.filter(|_| self.state != "succeeded").map(|code| format!("exit {code}")),
-        ];
-        parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
-    }
-
     /// What it waits for, or why it ended so.
     pub(crate) fn why(&self) -> String {
         match &self.pending_reason {
@@ -92,14 +82,11 @@ impl Job {
 
     /// How long the container of the latest attempt ran, or has been running.
     fn ran(&self, now: jiff::Timestamp) -> String {
-        let Some(started) = self.started_at.as_deref().and_then(instant) else {
-            return String::new();
+        let running = || {
+            let started = self.started_at.as_deref().filter(|_| self.state == "running").and_then(instant)?;
+            Some(now.as_millisecond() - started.as_millisecond())
         };
-        let ended = self.ended_at.as_deref().and_then(instant);
-        if ended.is_none() && self.state != "running" {
-            return String::new();
-        }
-        duration::show(ended.unwrap_or(now).as_millisecond() - started.as_millisecond())
+        self.ran_ms.or_else(running).map(duration::show).unwrap_or_default()
     }
 }
 
@@ -358,13 +345,26 @@ mod tests {
     fn a_row_tells_how_long_a_job_ran_and_why_it_ended_so() {
         let job = job(&serde_json::json!({
             "state": "failed", "outcome": "oom_killed", "exit_code": 137, "attempt_count": 2, "worker": {"id": 3, "name": "anna"},
-            "started_at": "2026-01-02T03:04:06.000Z", "ended_at": "2026-01-02T03:04:08.500Z",
+            "started_at": "2026-01-02T03:04:06.000Z", "ended_at": "2026-01-02T03:05:00.000Z", "ran_ms": 2_500,
         }));
         let row = job.row("2026-01-02T03:05:05Z".parse().unwrap());
         assert_eq!(
             row,
-            ["7", "resize", "failed", "anna", "2", "1m00s", "2.5s", "failed, oom killed, exit 137"]
+            ["7", "resize", "failed", "anna", "2", "1m00s", "2.5s", "failed, oom killed (exit code 137)"]
         );
+    }
+
+    #[test]
+    fn how_long_a_container_ran_is_what_its_attempt_says_and_until_now_while_it_runs() {
+        let ran = |more: &serde_json::Value| job(more).ran("2026-01-02T03:05:05Z".parse().unwrap());
+        let (started, ended) = ("2026-01-02T03:04:06.000Z", "2026-01-02T03:05:00.000Z");
+        assert_eq!(ran(&serde_json::json!({"state": "running", "started_at": started})), "59s");
+        let mut over = serde_json::json!({"state": "succeeded", "started_at": started, "ended_at": ended});
+        assert_eq!(ran(&over), "", "the end of a job is not that of its container");
+        over["ran_ms"] = 54.into();
+        assert_eq!(ran(&over), "54ms");
+        let waiting = serde_json::json!({"state": "scheduled", "started_at": started, "ran_ms": 54});
+        assert_eq!(ran(&waiting), "54ms", "its latest attempt");
     }
 
     #[test]

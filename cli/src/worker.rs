@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use client::config::{Config, OnTerm, parse_label};
+use protocol::wire::SLOTS_MAX;
 
 use crate::failure::{Exit, Failure};
 use crate::settings::Settings;
@@ -54,10 +55,10 @@ pub(crate) struct Room {
     #[arg(long, env = "LONGSHORE_SHARE_STATE_DIR")]
     share_state_dir: bool,
     /// How many containers may run at once [default: the number of cores].
-    #[arg(long, env = "LONGSHORE_SLOTS", value_name = "N")]
+    #[arg(long, env = "LONGSHORE_SLOTS", value_name = "N", value_parser = slots)]
     slots: Option<u32>,
     /// How many jobs may wait here, in front of the slots [default: the number of cores].
-    #[arg(long, env = "LONGSHORE_BACKLOG", value_name = "N")]
+    #[arg(long, env = "LONGSHORE_BACKLOG", value_name = "N", value_parser = backlog)]
     backlog: Option<u32>,
     /// What jobs may require of this worker. May be repeated; in the variable separated by commas.
     #[arg(long, env = "LONGSHORE_LABELS", value_name = "KEY=VALUE", value_delimiter = ',')]
@@ -95,9 +96,6 @@ pub(crate) struct Runtimes {
     /// Allow the host's network.
     #[arg(long, env = "LONGSHORE_ALLOW_HOST_NETWORK")]
     allow_host_network: bool,
-    /// Allow the engine's socket to be mounted: that makes a job root on this machine.
-    #[arg(long, env = "LONGSHORE_ALLOW_DOCKER_SOCKET")]
-    allow_docker_socket: bool,
 }
 
 /// What the first SIGTERM means.
@@ -149,6 +147,20 @@ pub(crate) fn told(error: client::Error) -> anyhow::Error {
     }
 }
 
+/// Reads how many slots there are to be.
+pub(crate) fn slots(text: &str) -> Result<u32, String> {
+    number(text, 1, SLOTS_MAX)
+}
+
+fn backlog(text: &str) -> Result<u32, String> {
+    number(text, 0, SLOTS_MAX)
+}
+
+/// Reads a number. What is none is told with the range; what is one and beyond it, [`Config::check`] tells.
+fn number(text: &str, from: u32, to: u32) -> Result<u32, String> {
+    text.parse().map_err(|_| format!("not a number from {from} to {to}"))
+}
+
 /// The settings of a worker of this server.
 pub(crate) fn config(server: &str, room: Room, runtimes: Runtimes) -> anyhow::Result<Config> {
     let mut config = Config::new(server).map_err(usage)?;
@@ -179,7 +191,6 @@ pub(crate) fn config(server: &str, room: Room, runtimes: Runtimes) -> anyhow::Re
         images: runtimes.allow_image,
         capabilities: runtimes.allow_capability,
         host_network: runtimes.allow_host_network,
-        docker_socket: runtimes.allow_docker_socket,
     };
     config.check().map_err(usage)?;
     Ok(config)

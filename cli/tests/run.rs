@@ -42,6 +42,22 @@ fn run_wait_ends_as_the_container_did() {
 }
 
 #[test]
+fn run_wait_says_why_nothing_ran() {
+    let stub = Stub::new();
+    let end = r#""state":"failed","outcome":"start_failed","exit_code":127,"attempt_count":1,
+        "reason":"exec: \"resise\": executable file not found in $PATH""#;
+    stub.on("POST /api/jobs/resize", "201 Created", JSON, &job(12, r#""state":"queued""#)).on(
+        "GET /api/jobs/12?wait=60s",
+        "200 OK",
+        JSON,
+        &job(12, end),
+    );
+    let said = said(&mut stub.longshore(&["run", "resize", "--wait"]));
+    let last = "longshore: job 12 failed, start failed: exec: \"resise\": executable file not found in $PATH (exit code 127)";
+    assert_eq!((said.code, said.err.lines().next_back()), (127, Some(last)), "{said:?}");
+}
+
+#[test]
 fn run_wait_gives_up_when_its_time_is_over_and_the_job_goes_on() {
     let stub = Stub::new();
     stub.on("POST /api/jobs/resize", "201 Created", JSON, &job(12, r#""state":"queued""#)).on(

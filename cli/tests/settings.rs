@@ -81,6 +81,26 @@ fn a_wrong_value_of_a_variable_is_told_with_its_name() {
 }
 
 #[test]
+fn what_is_no_number_is_told_with_its_variable_and_its_range() {
+    for (verb, variable, range) in [
+        ("worker", "LONGSHORE_SLOTS", "not a number from 1 to 10000"),
+        ("worker", "LONGSHORE_BACKLOG", "not a number from 0 to 10000"),
+        ("dev", "LONGSHORE_SLOTS", "not a number from 1 to 10000"),
+        ("server", "LONGSHORE_HEARTBEAT", "100ms to 10s"),
+        ("server", "LONGSHORE_LEASE", "1s to 30s"),
+        ("server", "LONGSHORE_KEEP_JOBS", "1m to 3650d"),
+        ("server", "LONGSHORE_KEEP_JOBS_MAX", "not a number from 1000"),
+        ("server", "LONGSHORE_KEEP_OUTPUT_MAX", "min 256m, max 1024t"),
+    ] {
+        let told = said(longshore(&[verb]).env(variable, "banana"));
+        assert_eq!((told.code, told.out.as_str()), (2, ""), "{told:?}");
+        assert!(told.err.contains(variable) && told.err.contains(range), "{told:?}");
+    }
+    let huge = said(longshore(&["worker"]).env("LONGSHORE_SLOTS", "99999999999"));
+    assert!(huge.code == 2 && huge.err.contains("not a number from 1 to 10000"), "{huge:?}");
+}
+
+#[test]
 fn every_flag_is_a_key_of_the_file_switches_and_lists_too() {
     let switches = file("no_docker: true\nallow_fake: false\nallow_process: false\nslots: 3\n");
     let said = switches.said("worker");
@@ -121,7 +141,7 @@ fn all_faults_of_the_file_are_told_with_their_lines_and_what_was_meant() {
     assert_eq!((said.code, said.out.as_str()), (2, ""));
     for expected in [
         "FILE:2:1: unknown_field: there is no setting \"slot\"; did you mean \"slots\"?\n",
-        "FILE:3:8: invalid_value: invalid value 'many' for '--slots <N>': invalid digit",
+        "FILE:3:8: invalid_value: invalid value 'many' for '--slots <N>': not a number from 1 to 10000\n",
         "FILE:4:9: invalid_value: it is true or false\n",
         "FILE:5:7: invalid_value: it is one word, no list\n",
         "FILE:6:10: invalid_value: invalid value 'dran' for '--on-term <WHAT>'",

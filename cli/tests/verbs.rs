@@ -70,6 +70,62 @@ fn logs_are_passed_on_byte_for_byte() {
     assert_eq!(output.stdout, b"\x00\xff\x1b\n");
 }
 
+#[test]
+fn as_json_a_character_is_whole_wherever_the_output_was_cut() {
+    let stub = Stub::new();
+    let gap = "event: gap\ndata: {\"stream\":\"stdout\",\"offset\":5,\"missing_bytes\":6}\nid: 1:11\n\n";
+    let body = [
+        &attempt(1),
+        &output("1:1", "stdout", b"\xe2"),
+        &output("1:2", "stderr", b"x"),
+        &output("1:5", "stdout", b"\x82\xac\xe2"),
+        gap,
+        &output("1:13", "stdout", b"\xe2\x82"),
+        &attempt(2),
+        &output("2:2", "stdout", b"\xacy"),
+        &output("2:3", "stderr", b"\xf0"),
+        END,
+    ];
+    stub.on("GET /api/jobs/12/logs?encoding=base64", "200 OK", EVENTS, &body.concat());
+    let said = said(&mut stub.longshore(&["logs", "12", "-o", "json"]));
+    let lines: Vec<serde_json::Value> =
+        said.out.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let text = |stream: &str, text: &str| serde_json::json!({"stream": stream, "text": text});
+    let expected = [
+        text("stderr", "x"),
+        text("stdout", "€"),
+        text("stdout", "\u{fffd}"),
+        serde_json::json!({"stream": "stdout", "missing_bytes": 6}),
+        text("stdout", "\u{fffd}"),
+        text("stdout", "\u{fffd}y"),
+        text("stderr", "\u{fffd}"),
+    ];
+    assert_eq!(lines, expected, "{said:?}");
+}
+
+#[test]
+fn as_json_half_a_character_waits_for_its_rest_over_a_broken_connection() {
+    let stub = Stub::new();
+    let leaving = [&attempt(1), &output("1:1", "stdout", b"\xe2"), "event: leaving\ndata: {}\n\n"].concat();
+    let rest = [&attempt(1), &output("1:3", "stdout", b"\x82\xac"), END].concat();
+    stub.on(FOLLOW, "200 OK", EVENTS, &leaving).on(FOLLOW, "200 OK", EVENTS, &rest);
+    let said = said(&mut stub.longshore(&["logs", "-f", "12", "-o", "json"]));
+    assert_eq!((said.code, said.out.as_str()), (0, "{\"stream\":\"stdout\",\"text\":\"€\"}\n"), "{said:?}");
+}
+
+#[test]
+fn output_that_has_not_arrived_is_told_beside_what_is_here() {
+    let stub = Stub::new();
+    let late = "event: late\ndata: {\"late_bytes\":512}\n\n";
+    let body = [&attempt(1), &output("1:4", "stdout", b"one\n"), late, END].concat();
+    stub.on("GET /api/jobs/12/logs?encoding=base64", "200 OK", EVENTS, &body);
+    let told = said(&mut stub.longshore(&["logs", "12"]));
+    assert_eq!((told.code, told.out.as_str()), (0, "one\n"), "{told:?}");
+    assert_eq!(told.err, "longshore: 512 bytes of output have not arrived yet\n");
+    let json = said(&mut stub.longshore(&["logs", "12", "-o", "json"]));
+    assert!(json.out.ends_with("{\"late_bytes\":512}\n"), "{json:?}");
+}
+
 fn header<'h>(head: &'h [String], name: &str) -> Option<&'h str> {
     head.iter().find_map(|line| line.strip_prefix(name)?.strip_prefix(": "))
 }
@@ -267,6 +323,22 @@ fn show_tells_every_attempt_and_what_is_waited_for() {
     line(&["1", "w1", "timed out", "143", "2.0s", "pid 7", "stopped"]);
     line(&["2", "w2", "running", "pid 8"]);
     line(&["2026-01-02T03:04:05.000Z", "late report", "1", "w1", "it said \"failed\""]);
+}
+
+#[test]
+fn show_tells_how_a_job_ended_and_why_once() {
+    let stub = Stub::new();
+    for (outcome, code, reason) in
+        [("oom_killed", 137, "killed for its memory limit"), ("failed", 3, "exit code 3")]
+    {
+        let end = format!(r#""state":"failed","outcome":"{outcome}","exit_code":{code},"reason":"{reason}""#);
+        stub.on("GET /api/jobs/7", "200 OK", JSON, &job(7, &end));
+    }
+    let shown = said(&mut stub.longshore(&["show", "7"])).out;
+    let state = "state        failed, oom killed: killed for its memory limit (exit code 137)\n";
+    assert!(shown.contains(state) && !shown.contains("why "), "{shown}");
+    let shown = said(&mut stub.longshore(&["show", "7"])).out;
+    assert!(shown.contains("state        failed, exit 3\nwhy          exit code 3\n"), "{shown}");
 }
 
 #[test]

@@ -204,6 +204,49 @@ async fn a_registry_that_is_away_costs_the_job_nothing_until_it_has_been_so_for_
     assert_eq!(not_started(&outcome).0, Fault::Pull, "{outcome:?}");
 }
 
+/// An engine whose first pull never ends, and leaves its number in `pulling`.
+fn stalled(dir: &Path) -> Config {
+    script(
+        dir,
+        "image) exit 1;;
+        pull) [ -e pulling ] && exit 0; echo $$ > pulling; exec sleep 600;;",
+    )
+}
+
+fn hasty() -> ContainerSpec {
+    ContainerSpec { pull_timeout: Duration::from_secs(1), ..wanted(PullPolicy::Missing) }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pull_that_takes_too_long_is_killed_and_tried_again() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let mut desk = Desk::without_image(stalled(dir.path()));
+    let outcome = desk.run(1, hasty()).await;
+    assert_eq!(calls(dir.path(), "run"), 1, "{outcome:?}");
+    assert!(calls(dir.path(), "pull") > 1);
+    let pulling = std::fs::read_to_string(dir.path().join("pulling")).expect("it was begun");
+    let words = Path::new("/proc").join(pulling.trim()).join("cmdline");
+    desk.until("the first pull is killed", || std::fs::read(&words).unwrap_or_default().is_empty()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pull_that_took_too_long_to_the_last_try_is_the_registrys_fault() {
+    for (registry_away_max, is_over) in [(quick().registry_away_max, false), (Duration::ZERO, true)] {
+        let dir = tempfile::tempdir().expect("a directory");
+        let config = Config { registry_away_max, pull_retries: Vec::new(), ..stalled(dir.path()) };
+        let mut desk = Desk::without_image(config);
+        let message = match desk.run(1, hasty()).await {
+            Outcome::Refused(ReleaseCause::RuntimeUnavailable, why) if !is_over => why,
+            Outcome::Ended(Exit::NotStarted { fault: Fault::Pull, message, .. }, _) if is_over => message,
+            other => panic!("{other:?}"),
+        };
+        assert!(message.ends_with("the pull took longer than 1 s"), "{message}");
+        assert!(calls(dir.path(), "pull") <= 1);
+        let away = |it: &RuntimeEvent| matches!(it, RuntimeEvent::Availability(_, it) if !it.is_available());
+        assert!(!desk.seen.iter().any(away), "the engine is well: {:?}", desk.seen);
+    }
+}
+
 /// A registry that is there, and has this answer to whatever else it is asked.
 fn registry(status: &'static str, body: &'static str) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");

@@ -10,8 +10,9 @@ use longshore_client::runtime::docker::Config;
 use protocol::container::PullPolicy;
 use protocol::report::{Availability, ReleaseCause};
 use protocol::{ContainerSpec, RuntimeKind};
-use support::{Desk, Outcome, show_ended, spec, stand_in};
+use support::{Desk, Outcome, launch, show_ended, spec, stand_in};
 use worker::input::{Exit, Fault, RuntimeEvent};
+use worker::step::Launch;
 
 fn config(program: impl Into<std::path::PathBuf>) -> Config {
     Config { program: program.into(), ..Config::default() }
@@ -92,6 +93,41 @@ async fn however_long_a_pull_took_nothing_is_made_without_a_word_of_the_brain() 
 
     desk.docker().run(allowed);
     desk.outcome(allowed).await;
+    assert!(dir.path().join("calls").exists());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_no_command_line_can_hold_is_the_definitions_fault_and_does_not_mean_that_docker_is_away() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let script = format!(
+        "case $1 in
+            run) echo run >> {}/calls;;
+            events) exec sleep 600;;
+            inspect) echo \"Error: No such container: $7\" >&2; exit 1;;
+        esac",
+        dir.path().display()
+    );
+    let mut desk = Desk::without_image(config(stand_in(dir.path(), &script)));
+    let (too_long, long) = ("x".repeat(140_000), "x".repeat(120_000));
+    for launch in [
+        launch(1, spec(&["echo", &too_long])),
+        // No machine takes more than 6 MiB of them.
+        launch(2, spec(&[long.as_str(); 60])),
+        Launch { name: "a\0b".into(), ..launch(3, spec(&["true"])) },
+    ] {
+        let token = launch.token;
+        desk.docker().start(launch);
+        let outcome = desk.outcome(token).await;
+        let Outcome::Ended(Exit::NotStarted { fault: Fault::Definition, message, .. }, _) = outcome else {
+            panic!("{outcome:?}")
+        };
+        assert!(message.contains("command line"), "{message}");
+    }
+    let away = |it: &RuntimeEvent| matches!(it, RuntimeEvent::Availability(_, it) if !it.is_available());
+    assert!(!desk.seen.iter().any(away), "{:?}", desk.seen);
+    assert!(!dir.path().join("calls").exists());
+    // It goes on with others.
+    desk.run(4, spec(&["true"])).await;
     assert!(dir.path().join("calls").exists());
 }
 

@@ -78,6 +78,9 @@ pub fn audit(it: &Scheduler) -> Vec<String> {
     {
         faults.push("a definition is kept for nobody, or may be dropped too early".into());
     }
+    if !it.definitions.publishes_all() {
+        faults.push("what is known of definitions is not what the snapshot says".into());
+    }
     if it.forming.batches().any(|batch| batch.rest.len() == 0) {
         faults.push("a batch is made, and was not answered".into());
     }

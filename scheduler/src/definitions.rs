@@ -21,6 +21,8 @@ pub struct DefinitionNo(pub u32);
 pub struct Definitions {
     known: Vec<Option<Known>>,
     by_revision: Table<Revision, DefinitionNo>,
+    /// All of them once more, for those who look on from outside: handed out as it is, and copied only if it changes while they have it.
+    published: Arc<BTreeMap<Revision, Arc<Definition>>>,
 }
 
 #[derive(Debug)]
@@ -37,7 +39,7 @@ impl Definitions {
     /// Starts empty.
     #[must_use]
     pub fn new(seed: Seed) -> Self {
-        Self { known: Vec::new(), by_revision: Table::with_hasher(seed) }
+        Self { known: Vec::new(), by_revision: Table::with_hasher(seed), published: Arc::default() }
     }
 
     /// Takes a reading of jobs.yaml; drops what is neither in it, nor in the one before, nor in use.
@@ -56,6 +58,7 @@ impl Definitions {
                 && let Some(known) = slot.take()
             {
                 self.by_revision.remove(&known.definition.revision);
+                Arc::make_mut(&mut self.published).remove(&known.definition.revision);
             }
         }
         self.renew_pings();
@@ -89,6 +92,7 @@ impl Definitions {
         let free = self.known.iter().position(Option::is_none).unwrap_or(self.known.len());
         let number = DefinitionNo(u32::try_from(free).unwrap_or(u32::MAX));
         self.by_revision.insert(definition.revision, number);
+        Arc::make_mut(&mut self.published).insert(definition.revision, definition.clone());
         let namesake = self.current().find(|current| current.name == definition.name);
         let ping = namesake.map_or(definition.loss.ping, |current| current.loss.ping);
         let known = Known { definition, jobs: 0, age: 1, ping };
@@ -111,6 +115,12 @@ impl Definitions {
         self.known.get(number.0 as usize).and_then(Option::as_ref).map(|known| &known.definition)
     }
 
+    /// All of them as they are now, by revision.
+    #[must_use]
+    pub fn published(&self) -> Arc<BTreeMap<Revision, Arc<Definition>>> {
+        self.published.clone()
+    }
+
     /// One job more refers to it.
     pub fn take(&mut self, number: DefinitionNo) {
         if let Some(known) = self.slot_mut(number) {
@@ -131,7 +141,88 @@ impl Definitions {
         numbered.filter_map(|(number, known)| Some((number, known.as_ref()?.jobs)))
     }
 
+    /// Whether what is published is what is known: for the audit.
+    #[must_use]
+    pub fn publishes_all(&self) -> bool {
+        let known = || self.known.iter().flatten().map(|known| known.definition.revision);
+        known().count() == self.published.len()
+            && known().all(|revision| self.published.contains_key(&revision))
+    }
+
     fn slot_mut(&mut self, number: DefinitionNo) -> Option<&mut Known> {
         self.known.get_mut(number.0 as usize).and_then(Option::as_mut)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::vec;
+
+    use protocol::container::ContainerSpec;
+    use protocol::order::Intervals;
+    use protocol::{ClusterId, Epoch, Now, Timestamp, Uptime};
+
+    use super::*;
+    use crate::definition::{LossPolicy, RetryPolicy};
+    use crate::input::Input;
+    use crate::scheduler::{Config, Counters, Scheduler};
+
+    fn definition(revision: u128) -> Arc<Definition> {
+        Arc::new(Definition {
+            name: "resize".into(),
+            revision: Revision(revision),
+            enabled: true,
+            priority: 0,
+            timeout: None,
+            retry: RetryPolicy::default(),
+            loss: LossPolicy::default(),
+            container: ContainerSpec::default(),
+        })
+    }
+
+    fn published(definitions: &Definitions) -> Vec<u128> {
+        definitions.published().keys().map(|revision| revision.0).collect()
+    }
+
+    #[test]
+    fn an_older_revision_is_published_as_long_as_a_job_refers_to_it() {
+        let mut definitions = Definitions::new(Seed(1));
+        definitions.replace(vec![definition(1)]);
+        let old = definitions.find(Revision(1)).expect("it is in the file");
+        definitions.take(old);
+        for revision in 2..5 {
+            definitions.replace(vec![definition(revision)]);
+        }
+        assert_eq!(published(&definitions), [1, 3, 4], "nobody needs 2 any more");
+        definitions.learn(definition(2));
+        assert_eq!(published(&definitions), [1, 2, 3, 4]);
+        definitions.drop_one(old);
+        definitions.replace(vec![definition(4)]);
+        assert_eq!(published(&definitions), [4]);
+    }
+
+    #[test]
+    fn what_is_published_is_shared_and_not_copied_until_it_changes() {
+        let mut definitions = Definitions::new(Seed(1));
+        definitions.replace(vec![definition(1)]);
+        let before = definitions.published();
+        definitions.replace(vec![definition(1)]);
+        assert!(Arc::ptr_eq(&before, &definitions.published()), "the file says the same as before");
+        definitions.replace(vec![definition(2)]);
+        assert_eq!((before.len(), published(&definitions).len()), (1, 2), "whoever had it still has it");
+    }
+
+    #[test]
+    fn what_is_read_is_shown_although_no_job_has_changed() {
+        let (cluster, epoch, intervals) = (ClusterId(1), Epoch(1), Intervals::default());
+        let config = Config { cluster, epoch, intervals, seed: 1, slice: 1_000 };
+        let mut scheduler = Scheduler::new(config, Counters::default());
+        let now = Now { utc: Timestamp(0), up: Uptime(0) };
+        for (input, shown) in [(Input::Define(vec![definition(1)]), 1), (Input::Learn(definition(2)), 2)] {
+            scheduler.take_changed();
+            scheduler.step(now, input);
+            assert!(scheduler.take_changed());
+            assert_eq!(scheduler.snapshot().definitions.len(), shown);
+        }
     }
 }

@@ -238,6 +238,7 @@ impl Scheduler {
             Input::Define(definitions) => on::define(self, definitions),
             Input::Learn(definition) => {
                 self.definitions.learn(definition);
+                self.changed = true;
             }
             Input::Submit(it) => on::submit(self, now, it),
             Input::Cancel(it) => on::cancel(self, now, it),

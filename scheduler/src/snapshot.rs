@@ -8,6 +8,7 @@ use alloc::vec::Vec;
 use protocol::report::{Availability, Phase};
 use protocol::{ClusterId, JobId, Revision, RuntimeKind, SessionId, Timestamp, Token, WorkerId};
 
+use crate::definition::Definition;
 use crate::explain;
 use crate::fleet::{Link, Worker};
 use crate::scheduler::Scheduler;
@@ -22,6 +23,8 @@ pub struct Snapshot {
     pub workers: Vec<WorkerFacts>,
     /// Why jobs wait, for each lane in which some do.
     pub waiting: Vec<Waiting>,
+    /// The definitions that jobs were made with, and those of jobs.yaml: the scheduler's own, not a copy.
+    pub definitions: Arc<BTreeMap<Revision, Arc<Definition>>>,
     /// Where assigned attempts stand, as far as their workers have said.
     pub phases: Vec<(JobId, Phase)>,
     /// Jobs that have not ended.
@@ -130,6 +133,7 @@ impl Scheduler {
             cluster: self.config.cluster,
             workers,
             waiting: self.waiting(),
+            definitions: self.definitions.published(),
             phases: self.phases.iter().map(|(job, phase)| (*job, *phase)).collect(),
             live_jobs: self.live_jobs() as u64,
         }

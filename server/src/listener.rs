@@ -1,8 +1,8 @@
 //! The accept loop: HTTP/1.1 on a TCP port, with limits that a stranger cannot get around.
 //!
 //! A connection that sends no head is closed after [`Limits::head_timeout`]; beyond [`Limits::connections`] of them only workers and
-//! probes are served, so that a flood of clients never locks the workers out. A shutdown lets requests finish for
-//! [`Limits::farewell`].
+//! probes are served, so that a flood of clients never locks the workers out. A connection that becomes a socket goes on counting until
+//! whoever made it so lets go of its [`Place`]. A shutdown lets requests finish for [`Limits::farewell`].
 
 mod heads;
 mod parting;
@@ -39,12 +39,21 @@ pub struct Peer {
     pub ambiguous_length: bool,
     /// Whether the connection is one of the reserve: its requests are turned away unless a worker or a probe sends them.
     pub crowded: bool,
+    /// The place of the connection. A handler that goes on with the connection after its answer holds on to it.
+    pub place: Arc<Place>,
+}
+
+/// One of the places for connections; given back when nobody holds it any more.
+#[derive(Debug)]
+pub struct Place {
+    house: Arc<House>,
+    number: usize,
 }
 
 /// What a listener may use.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Connections that are served anything.
+    /// Connections that are served anything. A worker's socket is one of them only until its worker is welcome.
     pub connections: usize,
     /// Connections beyond those, for workers and probes only.
     pub reserve: usize,
@@ -164,6 +173,7 @@ fn by(pid: Option<u32>) -> String {
 }
 
 /// What all connections share.
+#[derive(Debug)]
 struct House {
     partings: Partings,
     open: AtomicUsize,
@@ -190,14 +200,8 @@ impl House {
             tracing::debug!(%peer, %error, "a connection was gone before it began");
             return;
         }
-        connections.spawn(serve(stream, peer, router.clone(), place));
+        connections.spawn(serve(stream, peer, router.clone(), Arc::new(place)));
     }
-}
-
-/// One of the places for connections; given back when it is dropped.
-struct Place {
-    house: Arc<House>,
-    number: usize,
 }
 
 impl Place {
@@ -214,16 +218,18 @@ impl Drop for Place {
 }
 
 /// Serves one connection until it ends, is upgraded, or the server leaves.
-async fn serve(stream: TcpStream, address: SocketAddr, router: Router, place: Place) {
+async fn serve(stream: TcpStream, address: SocketAddr, router: Router, place: Arc<Place>) {
     let house = &place.house;
     let limits = house.limits;
     let crowded = place.number > limits.connections;
+    let held = Arc::clone(&place);
     let heads = Heads::default();
     let recorded = heads.clone();
     let service = service_fn(move |mut request: Request<Incoming>| {
         let ambiguous_length =
             request.headers().contains_key(header::TRANSFER_ENCODING) && recorded.name_a_length();
-        request.extensions_mut().insert(Peer { address, ambiguous_length, crowded });
+        let place = Arc::clone(&held);
+        request.extensions_mut().insert(Peer { address, ambiguous_length, crowded, place });
         Service::call(&mut router.clone(), request)
     });
     let connection = http1::Builder::new()
@@ -268,7 +274,8 @@ const ASKED_EVERY: Duration = Duration::from_secs(15);
 /// Without any answer the connection is given up: two minutes after the last sign of life.
 const ASKED_TIMES: u32 = 4;
 
-const HEADERS_MAX: usize = 64;
+/// What hyper reads of one head. More than `front` lets pass, so that it answers with a problem document: hyper's own answer has none.
+const HEADERS_MAX: usize = 128;
 
 /// What hyper may hold of one connection. Above the limits of `front`, so that those answer with a problem document.
 const BUFFER_BYTES_MAX: usize = 64 << 10;

@@ -2,11 +2,17 @@
 
 mod http_support;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use http_support::Server;
-use protocol::WorkerId;
+use http_support::facts::{snapshot, waiting};
+use protocol::report::Availability;
+use protocol::{Revision, RuntimeKind, Timestamp, WorkerId};
+use scheduler::definition::Definition;
 use scheduler::input::Operation;
+use scheduler::snapshot::{Waiting, WorkerState};
+use scheduler::step::PendingReason;
 
 #[tokio::test]
 async fn workers_at_work_are_listed_and_all_of_them_on_request() {
@@ -237,6 +243,58 @@ async fn jobs_yaml_is_read_again_on_request() {
     assert_eq!(server.get("/api/definitions/resize").await.json()["image"], "resize:2");
     assert_eq!(server.get("/api/definitions/reload").await.json()["image"], "busybox");
     server.get("/api/definitions/backup").await.is_problem(404, "unknown_job");
+}
+
+#[tokio::test]
+async fn a_job_of_an_older_revision_still_tells_what_it_waits_for() {
+    let server = Server::start().await;
+    server.post("/api/jobs/resize", "").await;
+    server.stand.world().start(1);
+    std::fs::write(&server.jobs_file, "jobs:\n  resize: {image: resize:2, runtime: fake}\n").unwrap();
+    assert_eq!(server.ask("POST", "/api/definitions/reload", &[], "").await.status, 200);
+    let reason = async || server.get("/api/jobs/1").await.json()["pending_reason"].clone();
+    assert_eq!(reason().await, serde_json::Value::Null, "its worker has it, and all is well");
+
+    let mut facts = snapshot();
+    facts.workers[0].runtimes =
+        vec![(RuntimeKind::Docker, Availability::Unavailable("no such socket".to_owned()))];
+    server.snapshot.send_replace(Arc::new(facts));
+    let silent = reason().await;
+    assert_eq!(silent["code"], "runtime_unavailable", "{silent}");
+    let text = silent["text"].as_str().unwrap();
+    assert!(text.contains("docker does not answer") && text.contains("longshore release 1"), "{text}");
+
+    let mut facts = snapshot();
+    (facts.workers[0].state, facts.workers[0].since) = (WorkerState::Unreachable, Timestamp(100_000));
+    server.snapshot.send_replace(Arc::new(facts));
+    let away = reason().await;
+    assert_eq!(away["code"], "worker_unreachable", "{away}");
+    let text = away["text"].as_str().unwrap();
+    assert!(text.ends_with("its attempt is given up, and the job is tried again"), "{text}");
+}
+
+#[tokio::test]
+async fn jobs_that_wait_in_older_revisions_are_counted_with_their_name() {
+    let server = Server::start().await;
+    std::fs::write(&server.jobs_file, "jobs:\n  resize: {image: resize:2}\n  backup: {image: x}\n").unwrap();
+    assert_eq!(server.ask("POST", "/api/definitions/reload", &[], "").await.status, 200);
+    let mut facts = snapshot();
+    let old = Definition::clone(&facts.definitions[&Revision(1)]);
+    let new = Arc::new(Definition { revision: Revision(9), ..old });
+    Arc::make_mut(&mut facts.definitions).insert(new.revision, new.clone());
+    facts.waiting = vec![
+        waiting(None, PendingReason::Busy, 1),
+        Waiting { revision: new.revision, ..waiting(None, PendingReason::Busy, 2) },
+    ];
+    server.snapshot.send_replace(Arc::new(facts));
+    let list = server.get("/api/definitions").await.json();
+    assert_eq!((&list[0]["name"], &list[0]["waiting"]), (&"backup".into(), &serde_json::Value::Null));
+    let resize = server.get("/api/definitions/resize").await.json();
+    for shown in [&list[1], &resize] {
+        assert_eq!(shown["name"], "resize");
+        let waiting = shown["waiting"].as_array().unwrap();
+        assert_eq!((waiting.len(), &waiting[0]["count"]), (1, &3.into()), "{shown}");
+    }
 }
 
 #[tokio::test]

@@ -32,6 +32,19 @@ async fn bad_bodies_get_the_problem_that_fits() {
 }
 
 #[tokio::test]
+async fn an_argument_may_be_as_long_as_a_word_of_a_command_line() {
+    let server = Server::start().await;
+    let ask = async |bytes: usize| {
+        let body = format!(r#"{{"args":["{}"]}}"#, "x".repeat(bytes));
+        server.post("/api/jobs/resize", &body).await
+    };
+    assert_eq!(ask(131_071).await.status, 201);
+    let problem = ask(131_072).await.is_problem(422, "too_long");
+    assert_eq!(problem["field"], "args[0]");
+    assert_eq!(server.stand.world().jobs.len(), 1);
+}
+
+#[tokio::test]
 async fn an_unknown_name_is_answered_with_near_ones() {
     let server = Server::start().await;
     let problem = server.post("/api/jobs/resise", "").await.is_problem(404, "unknown_job");
@@ -79,6 +92,20 @@ async fn bodies_beyond_their_limit_are_refused_before_they_are_read() {
     let chunk = format!("100001\r\n{}\r\n", " ".repeat(0x10_0001));
     let unknown = format!("{}{chunk}", head("/api/jobs/resize", "transfer-encoding: chunked"));
     server.say(unknown.as_bytes()).await.is_problem(413, "body_too_large");
+}
+
+#[tokio::test]
+async fn an_address_that_takes_no_body_says_so() {
+    let server = Server::start().await;
+    for path in ["/api/jobs/1/retry", "/api/definitions/reload"] {
+        for body in [" ", "{}", r#"{"args":["x"]}"#] {
+            let problem = server.post(path, body).await.is_problem(413, "body_too_large");
+            assert_eq!(problem["detail"], "this address takes no body", "{path}");
+        }
+    }
+    let empty = "POST /api/jobs/1/retry HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\
+        transfer-encoding: chunked\r\n\r\n0\r\n\r\n";
+    server.say(empty.as_bytes()).await.is_problem(404, "job_not_found");
 }
 
 #[tokio::test]
@@ -132,9 +159,17 @@ async fn requests_that_can_be_understood_in_two_ways_end_the_connection() {
 async fn noise_is_no_request_and_too_many_headers_are_too_many() {
     let server = Server::start().await;
     assert_eq!(server.say(b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03").await.status, 400);
-    let many = (0..100).map(|n| format!("x-{n}: 1\r\n")).collect::<String>();
-    let text = format!("GET /healthz HTTP/1.1\r\nhost: localhost\r\n{many}\r\n");
-    assert_eq!(server.say(text.as_bytes()).await.status, 431);
+    let with = async |count: usize| {
+        let many: String = (0..count).map(|n| format!("x-{n}: 1\r\n")).collect();
+        let head = "GET /healthz HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n";
+        server.say(format!("{head}{many}\r\n").as_bytes()).await
+    };
+    assert_eq!(with(62).await.status, 200);
+    for count in [63, 100] {
+        with(count).await.is_problem(431, "headers_too_large");
+    }
+    let bare = with(200).await;
+    assert_eq!((bare.status, bare.body.as_str()), (431, ""), "so many are not even read");
 }
 
 #[tokio::test]

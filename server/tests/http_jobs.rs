@@ -1,4 +1,4 @@
-//! Jobs over HTTP: made, listed, looked at, cancelled, released, tried again.
+//! Jobs over HTTP: made, listed, looked at, cancelled, released.
 
 mod http_support;
 
@@ -282,23 +282,6 @@ async fn a_person_lets_a_job_go_on_that_is_held_back_and_no_other() {
     server.stand.world().end(3, State::Failed, 1);
     assert_eq!(release(3).await.is_problem(409, "already_finished")["state"], "failed");
     release(9).await.is_problem(404, "job_not_found");
-}
-
-#[tokio::test]
-async fn an_ended_job_can_be_tried_again_as_a_new_one() {
-    let server = Server::start().await;
-    server.post("/api/jobs/resize", r#"{"args":["x"],"priority":9}"#).await;
-    let retry = async || server.ask("POST", "/api/jobs/1/retry", &[], "").await;
-    let problem = retry().await.is_problem(409, "not_finished");
-    assert_eq!(problem["state"], "queued");
-    server.stand.world().end(1, State::Failed, 1);
-    let answer = retry().await;
-    assert_eq!(answer.status, 201, "{answer:?}");
-    assert_eq!(answer.json()["retry_of"], 1);
-    let record = server.stand.world().record(2).clone();
-    assert_eq!((record.body.args, record.row.priority), (vec!["x".to_owned()], 9));
-    server.stand.world().record(1).row.revision = protocol::Revision(77);
-    retry().await.is_problem(409, "revision_gone");
 }
 
 #[tokio::test]

@@ -1,34 +1,59 @@
-//! Container output over HTTP: as text, in parts, as events, and as it comes.
+//! Container output over HTTP: as text, in parts, and as it comes.
 
 mod http_support;
 
-use http_support::facts::attempt;
+use std::time::Duration;
+
+use axum::body::{Body, BodyDataStream};
+use axum::http::Request;
+use futures_util::StreamExt as _;
+use http_support::output::{end, end_just_now, running, try_again, write};
 use http_support::{Server, within};
-use protocol::report::{Chunk, ChunkData, OutputLengths, Stream};
-use protocol::{Fence, JobId, Nonce, Timestamp, Token};
+use longshore_server::logs::Attempt;
+use protocol::report::{OutputLengths, Stream};
+use protocol::{Fence, JobId, Timestamp};
 use scheduler::job::State;
+use tower::ServiceExt as _;
 
-async fn write(server: &Server, fence: u64, stream: Stream, offset: u64, text: &str) {
-    let token = Token { job: JobId(1), fence: Fence(fence), nonce: Nonce(7) };
-    let data = ChunkData::Bytes(text.as_bytes().to_vec());
-    server.logs.append(vec![Chunk { token, stream, offset, data }]).await.expect("it is stored");
-}
+/// Text that is followed without a socket, so that the clock may run ahead.
+struct Followed(BodyDataStream);
 
-/// One job that runs and has written two lines and one between them.
-async fn running() -> Server {
-    let server = Server::start().await;
-    server.post("/api/jobs/resize", "").await;
-    server.stand.world().start(1);
-    write(&server, 101, Stream::Stdout, 0, "one\n").await;
-    write(&server, 101, Stream::Stderr, 0, "oops\n").await;
-    write(&server, 101, Stream::Stdout, 4, "two\n").await;
-    server
-}
+impl Followed {
+    async fn begin(server: &Server, query: &str) -> Self {
+        let request = Request::get(format!("/api/jobs/1/logs?follow=1{query}")).header("host", "localhost");
+        let request = request.body(Body::empty()).expect("it is a request");
+        let response = server.router.clone().oneshot(request).await.expect("it is answered");
+        Self(response.into_body().into_data_stream())
+    }
 
-fn end(server: &Server, state: State, exit_code: i32, output: OutputLengths) {
-    let mut world = server.stand.world();
-    world.record(1).row.attempt.as_mut().expect("it runs").output = output;
-    world.end(1, state, exit_code);
+    async fn next(&mut self) -> Option<String> {
+        let bytes = within(self.0.next()).await?.expect("it does not break off");
+        Some(String::from_utf8_lossy(&bytes).into_owned())
+    }
+
+    /// Reads on until this has come.
+    async fn until(&mut self, text: &str) {
+        let mut seen = String::new();
+        while !seen.contains(text) {
+            seen.push_str(&self.next().await.expect("it goes on"));
+        }
+    }
+
+    /// What comes next, however long it takes.
+    async fn next_at_last(&mut self) -> Option<String> {
+        tokio::time::pause();
+        let next = self.next().await;
+        tokio::time::resume();
+        next
+    }
+
+    /// Whether nothing comes for so long.
+    async fn is_silent(&mut self, seconds: u64) -> bool {
+        tokio::time::pause();
+        let next = tokio::time::timeout(Duration::from_secs(seconds), self.0.next()).await;
+        tokio::time::resume();
+        next.is_err()
+    }
 }
 
 #[tokio::test]
@@ -104,11 +129,22 @@ async fn parts_are_served_as_of_a_file() {
     end(&server, State::Succeeded, 0, OutputLengths { stdout: 8, stderr: 5 });
     let answer = part("bytes=-4").await;
     assert_eq!((answer.body.as_str(), answer.header("content-range")), ("two\n", "bytes 9-12/13"));
-    for beyond in ["bytes=13-", "bytes=9-4", "bytes=0-1,3-4", "lines=1-2"] {
+    for beyond in ["bytes=13-", "bytes=20-30", "bytes=-0"] {
         let answer = part(beyond).await;
         answer.is_problem(416, "range_not_satisfiable");
         assert_eq!(answer.header("content-range"), "bytes */13");
     }
+}
+
+#[tokio::test]
+async fn a_range_that_is_not_understood_is_ignored() {
+    let server = running().await;
+    for range in ["lines=1-2", "bytes=9-4", "bytes=0-1,3-4", "bytes=x-", "4-7"] {
+        let answer = server.ask("GET", "/api/jobs/1/logs", &[("range", range)], "").await;
+        assert_eq!((answer.status, answer.body.as_str()), (200, "one\noops\ntwo\n"), "{range}");
+    }
+    let last = server.ask("GET", "/api/jobs/1/logs?tail=1", &[("range", "lines=1-2")], "").await;
+    assert_eq!((last.status, last.body.as_str()), (200, "two\n"));
 }
 
 #[tokio::test]
@@ -140,6 +176,60 @@ async fn who_follows_sees_output_as_it_comes_and_then_the_end() {
 }
 
 #[tokio::test]
+async fn who_follows_is_told_before_the_end_of_output_that_has_not_arrived() {
+    let server = running().await;
+    end_just_now(&server, OutputLengths { stdout: 520, stderr: 5 });
+    let mut following = Followed::begin(&server, "").await;
+    following.until("two\n").await;
+    assert!(following.is_silent(9).await, "it may be on its way");
+    let late = following.next_at_last().await;
+    assert_eq!(late.as_deref(), Some("longshore: 512 bytes of output have not arrived yet\n"));
+    assert_eq!(following.next().await.as_deref(), Some("longshore: job 1 succeeded\n"));
+    assert_eq!(following.next().await, None);
+}
+
+#[tokio::test]
+async fn whatever_arrives_is_a_reason_to_wait_for_more() {
+    let server = running().await;
+    end_just_now(&server, OutputLengths { stdout: 10, stderr: 6 });
+    let mut growth = server.logs.follow(Attempt { job: JobId(1), fence: Fence(101) });
+    let mut following = Followed::begin(&server, "&stream=stdout").await;
+    following.until("two\n").await;
+    for (stream, offset, text) in
+        [(Stream::Stdout, 8, "3"), (Stream::Stderr, 5, "!"), (Stream::Stdout, 9, "4")]
+    {
+        assert!(following.is_silent(6).await, "before {text}");
+        write(&server, 101, stream, offset, text).await;
+        within(growth.grown()).await;
+        if stream == Stream::Stdout {
+            assert_eq!(following.next().await.as_deref(), Some(text));
+        }
+    }
+    assert_eq!(following.next().await.as_deref(), Some("\nlongshore: job 1 succeeded\n"));
+    assert_eq!(following.next().await, None);
+}
+
+#[tokio::test]
+async fn output_that_has_not_arrived_is_told_of_once_and_shown_if_it_comes_after_all() {
+    let server = running().await;
+    let output = OutputLengths { stdout: 11, stderr: 5 };
+    {
+        let mut world = server.stand.world();
+        let attempt = world.record(1).row.attempt.as_mut().unwrap();
+        (attempt.ended_at, attempt.output) = (Some(Timestamp(i64::MAX)), output);
+    }
+    let mut following = Followed::begin(&server, "").await;
+    following.until("two\n").await;
+    let late = following.next_at_last().await;
+    assert_eq!(late.as_deref(), Some("longshore: 3 bytes of output have not arrived yet\n"));
+    assert!(following.is_silent(60).await, "the job may be tried again");
+    write(&server, 101, Stream::Stdout, 8, "end").await;
+    assert_eq!(following.next().await.as_deref(), Some("end"));
+    end(&server, State::Failed, 3, output);
+    assert_eq!(following.next().await.as_deref(), Some("\nlongshore: job 1 failed, exit 3\n"));
+}
+
+#[tokio::test]
 async fn a_job_can_be_followed_from_its_submission_over_all_of_its_attempts() {
     let server = Server::start().await;
     let mut following = server.open("POST /api/jobs/resize?follow=1 HTTP/1.1\r\nconnection: close").await;
@@ -147,81 +237,12 @@ async fn a_job_can_be_followed_from_its_submission_over_all_of_its_attempts() {
     server.stand.world().start(1);
     write(&server, 101, Stream::Stdout, 0, "first\n").await;
     following.until("first").await;
-    {
-        let mut world = server.stand.world();
-        let record = world.record(1);
-        let mut past = record.row.attempt.take().unwrap();
-        past.ended_at = Some(Timestamp(4_000));
-        past.output.stdout = 6;
-        record.past.push(past);
-        record.row.attempt = Some(attempt(2, 202));
-    }
+    try_again(&server, OutputLengths { stdout: 6, stderr: 0 });
     write(&server, 202, Stream::Stdout, 0, "second\n").await;
     following.until("second").await;
     assert!(following.seen.contains("longshore: attempt 2 on w1"), "{}", following.seen);
     end(&server, State::Succeeded, 0, OutputLengths { stdout: 7, stderr: 0 });
     following.until("longshore: job 1 succeeded\n").await;
-}
-
-#[tokio::test]
-async fn events_carry_their_place_and_resume_behind_it() {
-    let server = running().await;
-    end(&server, State::Succeeded, 0, OutputLengths { stdout: 8, stderr: 5 });
-    let events = [("accept", "text/event-stream")];
-    let all = server.ask("GET", "/api/jobs/1/logs?follow=1", &events, "").await;
-    assert_eq!(all.header("content-type"), "text/event-stream");
-    let data = r#"data: {"stream":"stderr","offset":4,"text":"oops\n"}"#;
-    assert!(all.body.contains(data), "{}", all.body);
-    assert!(all.body.contains("id: 1:9"), "{}", all.body);
-    assert!(all.body.contains("event: end\ndata: {\"job\":1,\"state\":\"succeeded\""), "{}", all.body);
-    let headers = [("accept", "text/event-stream"), ("last-event-id", "1:9")];
-    let rest = server.ask("GET", "/api/jobs/1/logs?follow=1", &headers, "").await;
-    assert!(!rest.body.contains("oops") && rest.body.contains("two"), "{}", rest.body);
-    let mangled = [("accept", "text/event-stream"), ("last-event-id", "x")];
-    server.ask("GET", "/api/jobs/1/logs", &mangled, "").await.is_problem(400, "invalid_cursor");
-}
-
-#[tokio::test]
-async fn a_resumed_stream_goes_on_over_later_attempts_to_the_end() {
-    let server = running().await;
-    {
-        let mut world = server.stand.world();
-        let record = world.record(1);
-        let mut past = record.row.attempt.take().unwrap();
-        past.ended_at = Some(Timestamp(4_000));
-        past.output = OutputLengths { stdout: 8, stderr: 5 };
-        record.past.push(past);
-        record.row.attempt = Some(attempt(2, 202));
-    }
-    write(&server, 202, Stream::Stdout, 0, "again\n").await;
-    end(&server, State::Succeeded, 0, OutputLengths { stdout: 6, stderr: 0 });
-    for (last, seen, unseen) in [("1:9", "two", "oops"), ("1:13", "again", "two"), ("2:6", "end", "again")] {
-        let headers = [("accept", "text/event-stream"), ("last-event-id", last)];
-        let rest = server.ask("GET", "/api/jobs/1/logs?follow=1", &headers, "").await;
-        assert!(rest.body.contains(seen) && !rest.body.contains(unseen), "{last}: {}", rest.body);
-        assert!(rest.body.contains("event: end\n"), "{last}: {}", rest.body);
-    }
-    let headers = [("accept", "text/event-stream"), ("last-event-id", "1:13")];
-    let one = server.ask("GET", "/api/jobs/1/logs?follow=1&attempt=1", &headers, "").await;
-    assert!(!one.body.contains("again"), "{}", one.body);
-    assert!(one.body.contains("event: end\ndata: {\"attempt\":1"), "{}", one.body);
-    for (last, query) in [("3:1", ""), ("2:6", "?attempt=1")] {
-        let headers = [("accept", "text/event-stream"), ("last-event-id", last)];
-        let path = format!("/api/jobs/1/logs{query}");
-        server.ask("GET", &path, &headers, "").await.is_problem(400, "invalid_cursor");
-    }
-}
-
-#[tokio::test]
-async fn a_stream_may_begin_before_the_first_attempt_is_made() {
-    let server = Server::start().await;
-    server.post("/api/jobs/resize", "").await;
-    let head = "GET /api/jobs/1/logs?follow=1&encoding=base64 HTTP/1.1\r\naccept: text/event-stream\r\nlast-event-id: 1:0";
-    let mut following = server.open(head).await;
-    following.until("200 OK").await;
-    server.stand.world().start(1);
-    write(&server, 101, Stream::Stdout, 0, "one\n").await;
-    following.until(r#"data: {"stream":"stdout","offset":0,"base64":"b25lCg=="}"#).await;
 }
 
 #[tokio::test]

@@ -117,6 +117,25 @@ async fn every_attempt_is_told_with_why_it_ended_and_every_wish_with_who_had_it(
 }
 
 #[tokio::test]
+async fn how_long_its_container_ran_is_told_wherever_a_job_is_shown_however_late_its_end_was_heard() {
+    let server = Server::start().await;
+    server.post("/api/jobs/resize", "").await;
+    server.stand.world().start(1);
+    let ran_ms = async || {
+        let list = server.get("/api/jobs").await.json();
+        let job = server.get("/api/jobs/1").await.json();
+        assert_eq!(list[0]["ran_ms"], job["ran_ms"]);
+        job["ran_ms"].clone()
+    };
+    assert_eq!(ran_ms().await, serde_json::json!(null), "it runs");
+    server.stand.world().end(1, State::Succeeded, 0);
+    server.stand.world().record(1).row.attempt.as_mut().unwrap().ended_at = Some(Timestamp(3_054));
+    assert_eq!(ran_ms().await, 54, "the job ended at 9,000");
+    server.stand.world().record(1).row.attempt.as_mut().unwrap().outcome = Some(Outcome::Lost);
+    assert_eq!(ran_ms().await, serde_json::json!(null), "nobody knows");
+}
+
+#[tokio::test]
 async fn what_is_waited_for_is_told_with_when_it_comes_and_who_can_end_it() {
     let server = Server::start().await;
     for _ in 0..3 {

@@ -139,6 +139,41 @@ fn a_job_with_everything_resolved_has_a_limit() {
 }
 
 #[test]
+fn a_word_that_no_command_line_could_hold_is_told_where_it_stands() {
+    for (keys, before) in [
+        ("command: [echo, \"WORD\"]", ""),
+        ("command: echo WORD", ""),
+        ("entrypoint: [\"WORD\"]", ""),
+        ("tmpfs: WORD", "/tmp:"),
+        ("user: \"WORD\"", ""),
+        ("stop_signal: \"WORD\"", ""),
+    ] {
+        let read = |bytes: usize| {
+            let word = format!("{before}{}2", "0".repeat(bytes - before.len() - 1));
+            let text = format!("- name: a\n  image: busybox\n  {}\n", keys.replace("WORD", &word));
+            parse(&text, Path::new("jobs.yaml"), &environment())
+        };
+        assert!(read(131_000).is_ok(), "{keys}");
+        let faults = read(131_001).expect_err(keys);
+        assert_eq!((only_code(faults.clone()), faults.list[0].at.line), (Code::TooLong, 3), "{keys}");
+        assert_eq!(faults.list[0].text, "131001 bytes are too long (max 131000)", "{keys}");
+        assert!(faults.to_string().len() < 500, "{keys}");
+    }
+}
+
+#[test]
+fn a_word_that_a_variable_makes_too_long_is_refused_and_not_shown() {
+    let value = "swordfish".repeat(15_000);
+    let environment: Environment = [("LONG".to_owned(), value)].into_iter().collect();
+    for keys in ["command: ['${LONG}']", "command: echo ${LONG}"] {
+        let text = format!("- name: a\n  image: busybox\n  {keys}\n");
+        let faults = parse(&text, Path::new("jobs.yaml"), &environment).expect_err(keys);
+        assert!(!faults.to_string().contains("swordfish"), "{faults}");
+        assert_eq!(only_code(faults), Code::TooLong, "{keys}");
+    }
+}
+
+#[test]
 fn what_is_long_without_end_is_refused_before_long() {
     let mounts: String = (0..40_000).map(|n| format!("  - v:/{n}\n")).collect();
     let text = format!("- name: a\n  image: busybox\n  volumes:\n{mounts}");

@@ -16,6 +16,7 @@ use crate::scheduler::Scheduler;
 
 pub(crate) fn define(it: &mut Scheduler, definitions: Vec<Arc<Definition>>) {
     it.definitions.replace(definitions);
+    it.changed = true;
     let workers: Vec<WorkerId> = it.fleet.iter().map(|(id, _)| id).collect();
     for id in workers {
         keep_pace(it, id);

@@ -15,7 +15,7 @@ use super::code::Code;
 use super::definitions;
 use super::desk::Desk;
 use super::jobs::unexpected;
-use super::key::{ask, key_of};
+use super::key::{accepted_before, ask, key_of};
 use super::problem::Problem;
 use super::submit::{Manner, REPLAYED, YES, json, warning};
 use super::view::{self, Time};
@@ -39,10 +39,17 @@ pub(super) async fn many(State(desk): State<Arc<Desk>>, request: Request) -> Res
     let read = move || {
         let text = pieces.to_bytes();
         let key = key_of(&parts, "", &text)?;
-        Ok((read_many(&text, form, &definitions)?, key))
+        Ok((read_many(&text, form, &definitions), key))
     };
     let is_small = length.is_some_and(|length| length <= INLINE_BYTES_MAX);
     let (jobs, key) = if is_small { read()? } else { desk.study(read).await? };
+    let jobs = match jobs {
+        Ok(jobs) => jobs,
+        Err(refusal) if matches!(refusal.code(), Code::UnknownJob | Code::DefinitionDisabled) => {
+            return accepted_before(&desk, key, refusal).await.map(replayed_many);
+        }
+        Err(refusal) => return Err(refusal),
+    };
     // The disk had room when the body began to arrive, which may be minutes ago.
     desk.must_have_room()?;
     match ask(&desk, jobs, true, manner.require_worker, key).await? {

@@ -41,7 +41,11 @@ pub(super) async fn collect(
     patience: Duration,
 ) -> Result<Collected<Bytes>, Problem> {
     let too_large = || {
-        Problem::new(Code::BodyTooLarge, format!("the body is larger than {bytes_max} bytes"))
+        let detail = match bytes_max {
+            0 => "this address takes no body".to_owned(),
+            _ => format!("the body is larger than {bytes_max} bytes"),
+        };
+        Problem::new(Code::BodyTooLarge, detail)
             .header(header::CONNECTION, axum::http::HeaderValue::from_static("close"))
     };
     if body.size_hint().lower() > bytes_max as u64 {

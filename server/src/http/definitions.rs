@@ -6,7 +6,6 @@ use std::sync::Arc;
 use axum::Json;
 use axum::extract::State;
 use axum::http::Uri;
-use protocol::Revision;
 use protocol::container::{PullPolicy, Volume};
 use scheduler::definition::{OnLost, RetryOn, RetryPolicy};
 use scheduler::snapshot::Snapshot;
@@ -29,9 +28,10 @@ pub(super) async fn list(
     let tag = query.text("tag")?;
     query.finish()?;
     let snapshot = desk.app.engine.snapshot();
+    let waiting = count_waiting(&snapshot);
     let definitions = desk.app.catalogue.current();
     let fitting = definitions.iter().filter(|entry| tag.as_ref().is_none_or(|tag| entry.tags.contains(tag)));
-    Ok(Json(fitting.map(|entry| definition(entry, &snapshot)).collect()))
+    Ok(Json(fitting.map(|entry| definition(entry, &waiting)).collect()))
 }
 
 pub(super) async fn one(
@@ -41,7 +41,7 @@ pub(super) async fn one(
     let definitions = desk.app.catalogue.current();
     let entry = find(&definitions, &name)?;
     let snapshot = desk.app.engine.snapshot();
-    let mut shown = definition(entry, &snapshot);
+    let mut shown = definition(entry, &count_waiting(&snapshot));
     let last = desk.read(move |archive| archive.last_ended(&name)).await?;
     shown.last_ended = last.map(|row| desk.show().job(row));
     Ok(Json(shown))
@@ -62,7 +62,21 @@ pub(super) fn find<'d>(definitions: &'d Definitions, name: &str) -> Result<&'d A
     })
 }
 
-fn definition(entry: &Entry, snapshot: &Snapshot) -> view::Definition {
+/// How many jobs wait for what, by the name of their definition.
+type Waiting<'s> = BTreeMap<&'s str, BTreeMap<PendingReason, u64>>;
+
+/// Also those count that were made with what jobs.yaml said before.
+fn count_waiting(snapshot: &Snapshot) -> Waiting<'_> {
+    let mut all = Waiting::new();
+    for waiting in &snapshot.waiting {
+        let Some(definition) = snapshot.definitions.get(&waiting.revision) else { continue };
+        let counts = all.entry(definition.name.as_str()).or_default();
+        *counts.entry(waiting.reason).or_default() += waiting.count;
+    }
+    all
+}
+
+fn definition(entry: &Entry, waiting: &Waiting<'_>) -> view::Definition {
     let definition = &entry.definition;
     let (container, loss) = (&definition.container, &definition.loss);
     view::Definition {
@@ -105,7 +119,7 @@ fn definition(entry: &Entry, snapshot: &Snapshot) -> view::Definition {
         ping_interval_ms: loss.ping.map(view::millis),
         unexpected_retry_delay_ms: loss.delay.map(view::millis),
         log_max_bytes: container.log_bytes_max,
-        waiting: waiting(definition.revision, snapshot),
+        waiting: waiting.get(definition.name.as_str()).map(counted).unwrap_or_default(),
         last_ended: None,
     }
 }
@@ -148,11 +162,7 @@ fn retry(policy: &RetryPolicy) -> view::Retry {
     }
 }
 
-/// How many of its jobs wait, by reason.
-fn waiting(revision: Revision, snapshot: &Snapshot) -> Vec<view::Waiting> {
-    let mut counts: BTreeMap<PendingReason, u64> = BTreeMap::new();
-    for waiting in snapshot.waiting.iter().filter(|waiting| waiting.revision == revision) {
-        *counts.entry(waiting.reason).or_default() += waiting.count;
-    }
-    counts.into_iter().map(|(reason, count)| view::Waiting { reason: show::pending(reason), count }).collect()
+fn counted(counts: &BTreeMap<PendingReason, u64>) -> Vec<view::Waiting> {
+    let counts = counts.iter();
+    counts.map(|(reason, count)| view::Waiting { reason: show::pending(*reason), count: *count }).collect()
 }

@@ -53,6 +53,13 @@ fn admit(desk: &Desk, request: &Request) -> Result<(), Problem> {
             format!("{uri_bytes} bytes are too long (max {URI_BYTES_MAX})"),
         ));
     }
+    let headers = request.headers().len();
+    if headers > HEADERS_MAX {
+        return Err(Problem::new(
+            Code::HeadersTooLarge,
+            format!("{headers} headers are too many (max {HEADERS_MAX})"),
+        ));
+    }
     let header_bytes: usize =
         request.headers().iter().map(|(name, value)| name.as_str().len() + value.len() + 4).sum();
     if header_bytes > HEADER_BYTES_MAX {
@@ -164,6 +171,8 @@ const REQUEST_ID_BYTES_MAX: usize = 64;
 
 /// Longer than any address of ours; what common servers take.
 const URI_BYTES_MAX: usize = 8 << 10;
+/// More than browsers and proxies together send.
+const HEADERS_MAX: usize = 64;
 const HEADER_BYTES_MAX: usize = 16 << 10;
 
 #[cfg(test)]

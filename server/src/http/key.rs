@@ -10,6 +10,7 @@ use sha2::{Digest, Sha256};
 
 use super::code::Code;
 use super::desk::Desk;
+use super::jobs::unexpected;
 use super::problem::Problem;
 use crate::engine::Busy;
 
@@ -55,6 +56,28 @@ pub(super) async fn ask(
         }
     }
     Err(Busy.into())
+}
+
+/// Who holds the key of a request that is about to be refused: it may have been accepted before, when it could be, and its client has
+/// not heard the answer.
+///
+/// # Errors
+/// The refusal, unless the key is known; `idempotency_mismatch` if it stands for another request.
+pub(super) async fn accepted_before(
+    desk: &Desk,
+    key: Option<(Arc<str>, u128)>,
+    refusal: Problem,
+) -> Result<KeyHolder, Problem> {
+    if key.is_none() {
+        return Err(refusal);
+    }
+    // The scheduler looks at the key first, and only then for what is to be made: a job of no definition.
+    match ask(desk, vec![NewJob::default()], false, false, key).await? {
+        Answer::Replayed(holder) => Ok(holder),
+        Answer::Rejected(Rejection::UnknownDefinition) => Err(refusal),
+        Answer::Rejected(rejection) => Err(rejection.into()),
+        answer => Err(unexpected(&answer)),
+    }
 }
 
 /// A key may be kept for longer than its job.

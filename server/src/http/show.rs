@@ -1,22 +1,22 @@
-//! From rows and facts to what is shown: jobs, with why they wait. What has happened to them is told in `story`.
+//! From rows and facts to what is shown: jobs, with why they wait, and how they ended in a line. What has happened to them is told in
+//! `story`.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use protocol::order::StopCause;
-use protocol::report::{Availability, Phase};
+use protocol::report::{Availability, Outcome, Phase};
 use protocol::{JobId, Revision, WorkerId};
-use scheduler::definition::OnLost;
+use scheduler::definition::{Definition, OnLost};
 use scheduler::job::State;
 use scheduler::snapshot::{Snapshot, WorkerFacts, WorkerState};
 use scheduler::step::PendingReason;
 
 use super::desk::Desk;
 use super::problem::pending_text;
-use super::story::{Story, worker_of};
+use super::story::{Story, in_words, ran_ms, worker_of};
 use super::view::{self, Time};
-use crate::catalogue::Definitions;
 use crate::store::{AttemptRow, JobRecord, JobRow};
 
 /// Shows jobs against the facts of one moment.
@@ -25,7 +25,6 @@ pub(super) struct Show {
     phases: HashMap<JobId, Phase>,
     /// What jobs of a revision wait for that any worker may run, or only this one.
     waiting: HashMap<(Revision, Option<WorkerId>), PendingReason>,
-    definitions: Arc<Definitions>,
     lease: Duration,
 }
 
@@ -35,8 +34,7 @@ impl Desk {
         let snapshot = self.app.engine.snapshot();
         let phases = snapshot.phases.iter().copied().collect();
         let waiting = snapshot.waiting.iter().map(|it| ((it.revision, it.pinned_to), it.reason)).collect();
-        let definitions = self.app.catalogue.current();
-        Show { snapshot, phases, waiting, definitions, lease: self.app.intervals.lease }
+        Show { snapshot, phases, waiting, lease: self.app.intervals.lease }
     }
 }
 
@@ -54,6 +52,7 @@ impl Show {
             due_at: Time(row.due_at),
             started_at: attempt.and_then(|attempt| attempt.started_at).map(Time),
             ended_at: row.ended_at.map(Time),
+            ran_ms: attempt.and_then(ran_ms),
             attempt_count: row.attempts.0,
             worker: attempt.map(worker_of),
             outcome: attempt.and_then(|attempt| attempt.outcome).map(|outcome| outcome.name().into()),
@@ -110,11 +109,10 @@ impl Show {
     /// That its worker is silent, for how long that is borne, and what comes then.
     fn absence(&self, row: &JobRow, attempt: &AttemptRow) -> Option<view::Reason> {
         let since = self.unreachable_since(attempt)?;
-        let then = self.definitions.find_revision(row.revision).map(|entry| {
-            let loss = &entry.definition.loss;
+        let then = self.definition(row).map(|definition| {
             // It is counted from when the worker was last heard of: that is a lease ago.
-            let given_up = Time(since.0 - self.lease + entry.definition.patience());
-            let becomes = match loss.on_lost {
+            let given_up = Time(since.0 - self.lease + definition.patience());
+            let becomes = match definition.loss.on_lost {
                 _ if attempt.stopping == Some(StopCause::Cancel) => "is cancelled",
                 OnLost::Retry => "is tried again",
                 OnLost::Fail => "ends as lost",
@@ -139,8 +137,7 @@ impl Show {
         if !matches!(worker.state, WorkerState::Ready | WorkerState::Draining) {
             return None;
         }
-        let entry = self.definitions.find_revision(row.revision)?;
-        let kind = entry.definition.runtime();
+        let kind = self.definition(row)?.runtime();
         let Availability::Unavailable(why) = &worker.runtimes.iter().find(|(it, _)| *it == kind)?.1 else {
             return None;
         };
@@ -175,6 +172,11 @@ impl Show {
 
     fn phase(&self, job: JobId) -> Option<view::Phase> {
         phase(*self.phases.get(&job)?)
+    }
+
+    /// What it was made with, whatever jobs.yaml says now.
+    fn definition(&self, row: &JobRow) -> Option<&Definition> {
+        self.snapshot.definitions.get(&row.revision).map(Arc::as_ref)
     }
 
     fn worker(&self, attempt: &AttemptRow) -> Option<&WorkerFacts> {
@@ -240,13 +242,121 @@ pub(super) fn timeout(timeout: Option<std::time::Duration>) -> view::Timeout {
 
 /// How a job ended, as the last line of its output: `longshore: job 12 failed, exit 3`.
 pub(super) fn last_line(row: &JobRow) -> String {
-    let exit =
-        row.attempt.as_ref().and_then(|attempt| attempt.exit_code).filter(|_| row.state != State::Cancelled);
-    let how = match exit {
-        _ if row.state == State::Succeeded => String::new(),
-        Some(code) if code != 0 => format!(", exit {code}"),
-        _ if row.reason.is_empty() => String::new(),
-        _ => format!(", {}", row.reason),
+    let (state, why) = (row.state.name(), why_ended(row));
+    let told = match why.as_str() {
+        "" => state.to_owned(),
+        why if why.starts_with(state) => why.to_owned(),
+        why => format!("{state}, {why}"),
     };
-    format!("longshore: job {} {}{how}", row.job, row.state.name())
+    // Others have written parts of it, such as a container engine: it stays one line all the same.
+    format!("longshore: job {} {}", row.job, told.replace(char::is_control, " "))
+}
+
+/// Why a job ended so: the exit code of a program that failed by itself, else the outcome with its cause.
+fn why_ended(row: &JobRow) -> String {
+    let last = row.attempt.as_ref();
+    let exit_code = last.and_then(|attempt| attempt.exit_code);
+    // Some programs fail for a cause that the exit code does not tell.
+    let is_the_code = row.reason.is_empty() || row.reason.starts_with("exit code");
+    match (row.state, last.and_then(|attempt| attempt.outcome), exit_code) {
+        (State::Succeeded, ..) => String::new(),
+        (State::Failed, Some(Outcome::Failed), Some(code)) if is_the_code => format!("exit {code}"),
+        (State::Failed | State::Lost, Some(outcome), _) => in_words(outcome, &row.reason, exit_code),
+        // It did not end by what its last attempt came to.
+        _ => row.reason.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use protocol::report::OutputLengths;
+    use protocol::{AttemptNo, Fence, Nonce, Timestamp};
+
+    use super::*;
+
+    fn ended(state: State, attempt: Option<(Outcome, Option<i32>)>, reason: &str) -> JobRow {
+        let attempt = attempt.map(|(outcome, exit_code)| AttemptRow {
+            number: AttemptNo(1),
+            fence: Fence(7),
+            nonce: Nonce(7),
+            worker: WorkerId(1),
+            worker_name: "w1".into(),
+            assigned_at: Timestamp(2_000),
+            started_at: None,
+            container: String::new(),
+            stopping: None,
+            ended_at: Some(Timestamp(4_000)),
+            outcome: Some(outcome),
+            exit_code,
+            message: String::new(),
+            output: OutputLengths::default(),
+            result: None,
+            released: None,
+        });
+        JobRow {
+            job: JobId(12),
+            definition: "resize".into(),
+            revision: Revision(1),
+            state,
+            priority: 0,
+            created_at: Timestamp(1_000),
+            due_at: Timestamp(1_000),
+            timeout: None,
+            batch: None,
+            retry_of: None,
+            labels: Vec::new(),
+            ended_at: Some(Timestamp(5_000)),
+            reason: reason.into(),
+            confirmed: true,
+            attempts: AttemptNo(u32::from(attempt.is_some())),
+            attempt,
+        }
+    }
+
+    #[test]
+    fn the_last_line_names_each_end_and_tells_why() {
+        let end = |state, attempt, reason| last_line(&ended(state, attempt, reason));
+        let failed = |outcome, code, reason| end(State::Failed, Some((outcome, code)), reason);
+        let own = |code, reason| failed(Outcome::Failed, Some(code), reason);
+        assert_eq!(own(3, "exit code 3"), "longshore: job 12 failed, exit 3");
+        assert_eq!(own(143, "exit code 143 (signal 15)"), "longshore: job 12 failed, exit 143");
+        assert_eq!(
+            own(137, "killed, probably out of memory (exit code 137)"),
+            "longshore: job 12 failed: killed, probably out of memory (exit code 137)"
+        );
+        assert_eq!(
+            failed(Outcome::TimedOut, Some(143), "stopped; it ended with exit code 143 (signal 15)"),
+            "longshore: job 12 failed, timed out: stopped; it ended with exit code 143 (signal 15)"
+        );
+        assert_eq!(
+            failed(Outcome::OomKilled, Some(137), "killed for its memory limit"),
+            "longshore: job 12 failed, oom killed: killed for its memory limit (exit code 137)"
+        );
+        assert_eq!(
+            failed(Outcome::StartFailed, Some(127), "exec: \"resise\": executable file not found in $PATH"),
+            "longshore: job 12 failed, start failed: exec: \"resise\": executable file not found in $PATH (exit code 127)"
+        );
+        let no_words = failed(Outcome::PullFailed, None, "pull failed");
+        assert_eq!(no_words, "longshore: job 12 failed, pull failed");
+        let lost = end(State::Lost, Some((Outcome::Lost, None)), "nobody knows how it ended");
+        assert_eq!(lost, "longshore: job 12 lost: nobody knows how it ended");
+        let succeeded = end(State::Succeeded, Some((Outcome::Succeeded, Some(0))), "");
+        assert_eq!(succeeded, "longshore: job 12 succeeded");
+    }
+
+    #[test]
+    fn the_last_line_of_a_cancelled_job_tells_nothing_of_its_last_attempt() {
+        let stopped = ended(State::Cancelled, Some((Outcome::Cancelled, Some(143))), "cancelled");
+        assert_eq!(last_line(&stopped), "longshore: job 12 cancelled");
+        for last in [None, Some((Outcome::Failed, Some(3)))] {
+            let line = last_line(&ended(State::Cancelled, last, "cancelled by ann"));
+            assert_eq!(line, "longshore: job 12 cancelled by ann");
+        }
+    }
+
+    #[test]
+    fn the_last_line_is_one_line_whatever_an_engine_wrote() {
+        let row = ended(State::Failed, Some((Outcome::StartFailed, None)), "no such\nuser\x1b[2J");
+        assert_eq!(last_line(&row), "longshore: job 12 failed, start failed: no such user [2J");
+    }
 }

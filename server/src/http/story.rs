@@ -123,9 +123,13 @@ pub(super) fn worker_of(attempt: &AttemptRow) -> WorkerRef {
     WorkerRef { id: attempt.worker.0, name: attempt.worker_name.to_string() }
 }
 
+/// For how many milliseconds its container ran, once it has ended. Of a lost attempt nobody knows.
+pub(super) fn ran_ms(attempt: &AttemptRow) -> Option<u64> {
+    let ran = attempt.started_at.zip(attempt.ended_at).filter(|_| attempt.outcome != Some(Outcome::Lost));
+    ran.map(|(from, to)| view::millis(to.since(from)))
+}
+
 fn attempt(row: &AttemptRow) -> view::Attempt {
-    // Of a lost attempt nobody knows how long it ran.
-    let ran = row.started_at.zip(row.ended_at).filter(|_| row.outcome != Some(Outcome::Lost));
     view::Attempt {
         number: row.number.0,
         fence: row.fence.0,
@@ -133,7 +137,7 @@ fn attempt(row: &AttemptRow) -> view::Attempt {
         assigned_at: Time(row.assigned_at),
         started_at: row.started_at.map(Time),
         ended_at: row.ended_at.map(Time),
-        ran_ms: ran.map(|(from, to)| view::millis(to.since(from))),
+        ran_ms: ran_ms(row),
         container: row.container.clone(),
         stopping: row.stopping.map(|cause| cause.name().into()),
         outcome: row.outcome.map(|outcome| outcome.name().into()),
@@ -163,20 +167,25 @@ fn lived(attempt: &AttemptRow) -> Vec<view::Event> {
 
 /// How an attempt ended: the outcome, and what its worker said about it.
 fn ending(attempt: &AttemptRow, outcome: Outcome) -> String {
-    let name = match outcome {
-        Outcome::Released => "given back".to_owned(),
-        _ => outcome.name().replace('_', " "),
-    };
     let message = match attempt.released {
         Some(cause) if attempt.message.is_empty() => cause.words(),
         _ => attempt.message.as_str(),
     };
-    let told = match message {
-        "" => name,
-        _ if message.starts_with(&name) => message.to_owned(),
-        _ => format!("{name}: {message}"),
+    in_words(outcome, message, attempt.exit_code)
+}
+
+/// An outcome, how it came to that, and the program's exit code if nothing else tells it.
+pub(super) fn in_words(outcome: Outcome, cause: &str, exit_code: Option<i32>) -> String {
+    let name = match outcome {
+        Outcome::Released => "given back".to_owned(),
+        _ => outcome.name().replace('_', " "),
     };
-    match attempt.exit_code {
+    let told = match cause {
+        "" => name,
+        _ if cause.starts_with(&name) => cause.to_owned(),
+        _ => format!("{name}: {cause}"),
+    };
+    match exit_code {
         Some(code) if code != 0 && !told.contains("exit code") => format!("{told} (exit code {code})"),
         _ => told,
     }

@@ -13,7 +13,7 @@ use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use protocol::JobId;
 use scheduler::definition::Definition;
-use scheduler::input::{Details, NewJob};
+use scheduler::input::{Details, KeyHolder, NewJob};
 use scheduler::job::State as JobState;
 use scheduler::step::{Accepted, Answer, PendingReason, Rejection};
 
@@ -22,7 +22,7 @@ use super::code::Code;
 use super::definitions;
 use super::desk::Desk;
 use super::jobs::{WAIT_MAX, find, location, unexpected, until_ended};
-use super::key::{ask, key_of, removed_since};
+use super::key::{accepted_before, ask, key_of, removed_since};
 use super::output;
 use super::path::{Id, Name};
 use super::problem::{Problem, pending_text};
@@ -47,8 +47,10 @@ pub(super) async fn one(
     let job = wanted::read_one(&text)?;
     let key = key_of(&parts, &name, &text)?;
     let definitions = desk.app.catalogue.current();
-    let entry = definitions::find(&definitions, &name)?;
-    place(&desk, &entry.definition, job, key, manner).await
+    match definitions::find(&definitions, &name) {
+        Ok(entry) => place(&desk, &entry.definition, job, key, manner).await,
+        Err(refusal) => replay(&desk, accepted_before(&desk, key, refusal).await?, manner).await,
+    }
 }
 
 /// `POST /api/jobs/{id}/retry`
@@ -61,25 +63,11 @@ pub(super) async fn again(
     let (parts, body) = request.into_parts();
     let manner = Manner::of(&parts.uri)?;
     body::read(body, 0, body::PATIENCE).await?;
-    let record = find(&desk, JobId(id)).await?;
-    let state = record.row.state;
-    if !state.has_ended() {
-        return Err(
-            Problem::new(Code::NotFinished, format!("job {id} is {}", state.name())).state(state.name())
-        );
-    }
     let key = key_of(&parts, &format!("retry {id}"), &Bytes::new())?;
-    let definition = learn(&desk, &record.row).await?;
-    let details = Details { body: record.body, labels: record.row.labels };
-    let has_details = !details.body.is_empty() || !details.labels.is_empty();
-    let job = NewJob {
-        priority: Some(record.row.priority),
-        timeout: record.row.timeout,
-        retry_of: Some(JobId(id)),
-        details: has_details.then(|| Box::new(details)),
-        ..NewJob::default()
-    };
-    place(&desk, &definition, job, key, manner).await
+    match as_it_was(&desk, JobId(id)).await {
+        Ok((definition, job)) => place(&desk, &definition, job, key, manner).await,
+        Err(refusal) => replay(&desk, accepted_before(&desk, key, refusal).await?, manner).await,
+    }
 }
 
 /// How a request for jobs wants to be treated.
@@ -112,6 +100,33 @@ async fn read_small(parts: &Parts, body: Body) -> Result<Bytes, Problem> {
         body::form(&parts.headers, false)?;
     }
     Ok(text)
+}
+
+/// An ended job once more, of the definition that it was made with.
+async fn as_it_was(desk: &Arc<Desk>, id: JobId) -> Result<(Arc<Definition>, NewJob), Problem> {
+    let record = find(desk, id).await?;
+    let state = record.row.state;
+    if !state.has_ended() {
+        return Err(
+            Problem::new(Code::NotFinished, format!("job {id} is {}", state.name())).state(state.name())
+        );
+    }
+    // Whoever disables a definition means its older revisions, too.
+    let namesake = desk.app.catalogue.current().find(&record.row.definition).cloned();
+    if namesake.is_some_and(|entry| !entry.definition.enabled) {
+        return Err(Rejection::Disabled.into());
+    }
+    let definition = learn(desk, &record.row).await?;
+    let details = Details { body: record.body, labels: record.row.labels };
+    let has_details = !details.body.is_empty() || !details.labels.is_empty();
+    let job = NewJob {
+        priority: Some(record.row.priority),
+        timeout: record.row.timeout,
+        retry_of: Some(id),
+        details: has_details.then(|| Box::new(details)),
+        ..NewJob::default()
+    };
+    Ok((definition, job))
 }
 
 /// The definition that a job was made with, made known to the engine again if jobs.yaml has changed since.
@@ -158,13 +173,7 @@ async fn place(
             };
             answer(desk, shown, manner, StatusCode::CREATED).await
         }
-        Answer::Replayed(holder) => {
-            let record = find(desk, holder.job).await.map_err(|problem| removed_since(problem, &holder))?;
-            let shown = desk.show().job(record.row);
-            let mut response = answer(desk, shown, manner, StatusCode::OK).await?;
-            response.headers_mut().insert(REPLAYED, YES);
-            Ok(response)
-        }
+        Answer::Replayed(holder) => replay(desk, holder, manner).await,
         // The archive is asked for the ids of ended jobs only; here it was about a definition of a moment ago.
         Answer::Rejected(Rejection::UnknownDefinition) => {
             Err(Problem::from(Busy).hint("jobs.yaml has just been read again; try again"))
@@ -172,6 +181,15 @@ async fn place(
         Answer::Rejected(rejection) => Err(rejection.into()),
         answer => Err(unexpected(&answer)),
     }
+}
+
+/// Answers a request that was accepted before, with its job as it is now.
+async fn replay(desk: &Arc<Desk>, holder: KeyHolder, manner: Manner) -> Result<Response, Problem> {
+    let record = find(desk, holder.job).await.map_err(|problem| removed_since(problem, &holder))?;
+    let shown = desk.show().job(record.row);
+    let mut response = answer(desk, shown, manner, StatusCode::OK).await?;
+    response.headers_mut().insert(REPLAYED, YES);
+    Ok(response)
 }
 
 fn in_full(draft: view::Job, definition: &Definition, accepted: &Accepted) -> view::Job {

@@ -110,7 +110,7 @@ async fn connect(State(door): State<Door>, Extension(peer): Extension<Peer>, upg
     let open = door.open.clone();
     open.spawn(async move {
         if let Some(socket) = upgrade.socket(limits()).await {
-            greet(door, socket, peer.address).await;
+            greet(door, socket, peer).await;
         }
     });
     answer
@@ -125,16 +125,18 @@ fn limits() -> WebSocketConfig {
         .max_frame_size(Some(FRAME_BYTES_MAX))
 }
 
-async fn greet(door: Door, mut socket: Socket, peer: SocketAddr) {
+async fn greet(door: Door, mut socket: Socket, peer: Peer) {
+    let Peer { address, place, .. } = peer;
     let first = tokio::time::timeout(HELLO_WITHIN, first_message(&mut socket)).await;
     match read_hello(first.ok().flatten()) {
         Ok(hello) => {
-            let connected = connected(&hello, door.next_session(), peer);
-            tracing::debug!(worker = %hello.name, session = connected.session.0, %peer, "worker connected");
-            session::serve(door, socket, connected).await;
+            let connected = connected(&hello, door.next_session(), address);
+            let session = connected.session.0;
+            tracing::debug!(worker = %hello.name, session, peer = %address, "worker connected");
+            session::serve(door, socket, connected, place).await;
         }
         Err(close) => {
-            tracing::info!(%peer, code = close.code, reason = close.reason, "worker refused");
+            tracing::info!(peer = %address, code = close.code, reason = close.reason, "worker refused");
             session::say_goodbye(&mut socket, close).await;
         }
     }

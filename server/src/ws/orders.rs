@@ -12,6 +12,7 @@ use super::accept::Door;
 use super::grants::Grants;
 use crate::clock;
 use crate::engine::ToSession;
+use crate::listener::Place;
 
 /// Whether there is more to say after these frames.
 #[derive(Debug, PartialEq, Eq)]
@@ -28,12 +29,14 @@ pub(super) struct Orders {
     grants: Arc<Grants>,
     refusal: Close,
     is_welcome: bool,
+    /// The socket's place among the connections. Given back at Welcome: thousands of workers leave those of clients alone.
+    place: Option<Arc<Place>>,
 }
 
 impl Orders {
     /// What is handed over is added to `grants`.
-    pub(super) fn new(door: Door, grants: Arc<Grants>) -> Self {
-        Self { door, grants, refusal: close::NORMAL.plain(), is_welcome: false }
+    pub(super) fn new(door: Door, grants: Arc<Grants>, place: Arc<Place>) -> Self {
+        Self { door, grants, refusal: close::NORMAL.plain(), is_welcome: false, place: Some(place) }
     }
 
     /// Puts messages into frames, in order. Acknowledgements are cumulative: only the last one is said, behind the others.
@@ -133,6 +136,7 @@ impl Orders {
         match order {
             Order::Welcome(welcome) => {
                 self.is_welcome = true;
+                drop(self.place.take());
                 self.grants.welcome(welcome.worker);
             }
             Order::Refused(refused) => {

@@ -27,6 +27,7 @@ use super::strangers::Strangers;
 use super::upgrade::Socket;
 use crate::clock;
 use crate::engine::{FromSession, Heard, Inlet, queue};
+use crate::listener::Place;
 
 /// How long a goodbye may take.
 const GOODBYE_WITHIN: Duration = Duration::from_secs(1);
@@ -37,8 +38,9 @@ const AWAYS_PER_LEASE: u32 = 60;
 /// How many messages are written before a flush.
 const MESSAGES_PER_FLUSH: usize = 1_024;
 
-/// Serves a session until its socket closes, its worker falls silent, or the engine lets go of it.
-pub(super) async fn serve(door: Door, socket: Socket, hello: Connected) {
+/// Serves a session until its socket closes, its worker falls silent, or the engine lets go of it. It holds its place among the
+/// connections until its worker is welcome.
+pub(super) async fn serve(door: Door, socket: Socket, hello: Connected, place: Arc<Place>) {
     let session = hello.session;
     let heard = Heard::at(clock::now().up);
     let (outbox, mut inlet) = queue();
@@ -63,7 +65,8 @@ pub(super) async fn serve(door: Door, socket: Socket, hello: Connected) {
         has_trespassed: false,
         chatter: Chatter::default(),
     };
-    let mut writer = Writer { sink, intervals: door.intervals, orders: Orders::new(door.clone(), grants) };
+    let orders = Orders::new(door.clone(), grants, place);
+    let mut writer = Writer { sink, intervals: door.intervals, orders };
     let close = tokio::select! {
         close = writer.run(&mut inlet) => Some(close),
         close = reader.run() => close,

@@ -111,10 +111,13 @@ pub fn snapshot() -> Snapshot {
             waiting(Some(2), PendingReason::PinnedWorkerAway, 1),
             waiting(Some(3), PendingReason::PinnedWorkerAway, 2),
         ],
+        definitions: Arc::new(
+            definitions().into_iter().map(|it| (it.definition.revision, it.definition)).collect(),
+        ),
         ..Snapshot::default()
     }
 }
 
-fn waiting(pinned_to: Option<u64>, reason: PendingReason, count: u64) -> Waiting {
+pub fn waiting(pinned_to: Option<u64>, reason: PendingReason, count: u64) -> Waiting {
     Waiting { revision: Revision(1), pinned_to: pinned_to.map(WorkerId), reason, count }
 }

@@ -7,6 +7,7 @@
 )]
 
 pub mod facts;
+pub mod output;
 mod stand;
 
 use std::net::SocketAddr;
@@ -44,6 +45,8 @@ pub struct Server {
     pub commit: CommitClock,
     /// Where the engine would publish the facts of the moment.
     pub snapshot: watch::Sender<Arc<Snapshot>>,
+    /// What answers, for those who ask without a socket: only there the clock may run ahead.
+    pub router: Router,
     pub served: tokio::task::JoinHandle<()>,
     _directory: tempfile::TempDir,
 }
@@ -55,14 +58,23 @@ impl Server {
     }
 
     pub async fn with(guard: impl FnOnce(Access) -> Access, base_path: &str, limits: Limits) -> Self {
+        let here = axum::routing::get(|| async { "here workers connect\n" });
+        let workers = Router::new().route("/api/workers/connect", here);
+        Self::with_workers(guard, base_path, limits, |_| workers).await
+    }
+
+    /// As [`Self::with`], with this where workers connect; it may write to the logs.
+    pub async fn with_workers(
+        guard: impl FnOnce(Access) -> Access,
+        base_path: &str,
+        limits: Limits,
+        workers: impl FnOnce(Arc<Logs>) -> Router,
+    ) -> Self {
         let listener = Listener::bind("127.0.0.1:0".parse().unwrap(), limits).await.unwrap();
         let address = listener.address();
         let stand = Stand::default();
         let catalogue = Catalogue::new(Definitions::new(definitions()));
-        for entry in catalogue.current().iter() {
-            let definition = &entry.definition;
-            stand.world().names.insert(definition.revision, definition.name.clone());
-        }
+        stand.world().define(&catalogue.current());
         stand.world().workers.push(worker_row(1, "w1"));
         stand.world().workers.push(worker_row(2, "w2"));
         let (inbox, commands) = mpsc::channel(64);
@@ -86,9 +98,8 @@ impl Server {
             storage: storage.clone(),
             leaving: leaving_inside.clone(),
         };
-        let workers = Router::new()
-            .route("/api/workers/connect", axum::routing::get(|| async { "here workers connect\n" }));
-        let served = tokio::spawn(listener.serve(router(app, workers), leaving.clone()));
+        let router = router(app, workers(Arc::clone(&logs)));
+        let served = tokio::spawn(listener.serve(router.clone(), leaving.clone()));
         Self {
             address,
             stand,
@@ -99,6 +110,7 @@ impl Server {
             storage,
             commit,
             snapshot: publish,
+            router,
             served,
             _directory: directory,
         }

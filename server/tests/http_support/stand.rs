@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use longshore_server::catalogue::Definitions;
 use longshore_server::engine::Command;
 use longshore_server::store::{Archive, JobFilter, JobRecord, JobRow, ReadError, StoredDefinition};
 use protocol::container::Body;
@@ -28,10 +29,17 @@ pub struct World {
     pub pending: Option<PendingReason>,
     pub explanation: Option<Explanation>,
     pub unreadable: bool,
-    pub names: HashMap<Revision, String>,
+    /// Every definition that it was ever told.
+    pub stored: HashMap<Revision, StoredDefinition>,
 }
 
 impl World {
+    /// jobs.yaml was read.
+    pub fn define(&mut self, definitions: &Definitions) {
+        let all = definitions.iter().map(|entry| (entry.definition.revision, (*entry.stored).clone()));
+        self.stored.extend(all);
+    }
+
     /// Ends a job, and tells those who wait.
     pub fn end(&mut self, id: u64, state: State, exit_code: i32) {
         let row = &mut self.record(id).row;
@@ -66,7 +74,7 @@ impl World {
         let details = new.details.unwrap_or_default();
         let row = JobRow {
             job: id,
-            definition: self.names[&new.revision].clone(),
+            definition: self.stored[&new.revision].name.clone(),
             revision: new.revision,
             state: State::Queued,
             priority: new.priority.unwrap_or_default(),
@@ -156,8 +164,8 @@ impl Archive for Stand {
         Ok(Vec::new())
     }
 
-    fn definition(&self, _revision: Revision) -> Result<Option<StoredDefinition>, ReadError> {
-        Ok(None)
+    fn definition(&self, revision: Revision) -> Result<Option<StoredDefinition>, ReadError> {
+        Ok(self.read()?.stored.get(&revision).cloned())
     }
 
     fn workers(&self) -> Result<Vec<WorkerRow>, ReadError> {
@@ -214,7 +222,11 @@ pub async fn answer(
                 world.operations.push((worker, operation));
                 reply.send(answer)
             }
-            Command::Define { .. } | Command::Learn { .. } => continue,
+            Command::Define { definitions } => {
+                world.define(&definitions);
+                continue;
+            }
+            Command::Learn { .. } => continue,
             Command::Explain { job, reply } => {
                 let known = world.jobs.iter().any(|record| record.row.job == job);
                 let explanation = world.explanation.clone().filter(|_| known);
@@ -247,6 +259,9 @@ fn submit(
             true => Answer::Replayed(found),
             false => Answer::Rejected(Rejection::KeyMismatch(found)),
         };
+    }
+    if jobs.iter().any(|job| !world.stored.contains_key(&job.revision)) {
+        return Answer::Rejected(Rejection::UnknownDefinition);
     }
     if require_worker && let Some(reason) = world.pending {
         return Answer::Rejected(Rejection::NoWorker(reason));

@@ -22,7 +22,7 @@ use worker::step::Launch;
 
 use self::settle::{Found, Witness};
 use super::Shared;
-use super::cli::CallError;
+use super::cli::{CallError, RunError};
 use super::container::Container;
 use super::images::{self, Blame, PullError, Refusal};
 use crate::attempt_dir::{AttemptDir, Ending, Pid, Stopping, describe};
@@ -243,7 +243,8 @@ impl Attempt {
             let before = self.dir.lengths();
             let code = match self.run_cli(shared, &line).await {
                 Ok(code) => code,
-                Err(error) => return unavailable(&error),
+                Err(RunError::Call(error)) => return unavailable(&error),
+                Err(error @ RunError::Words(_)) => return not_started(Fault::Definition, describe(&error)),
             };
             problem = match self.settle(shared, code.map_or(Witness::Gone, Witness::Ended)).await {
                 Found::Again(why) | Found::Untouched(why) => why,
@@ -265,11 +266,15 @@ impl Attempt {
     }
 
     /// The CLI's exit code; none if it was killed.
-    async fn run_cli(&self, shared: &Arc<Shared>, line: &CommandLine) -> Result<Option<i32>, CallError> {
+    async fn run_cli(&self, shared: &Arc<Shared>, line: &CommandLine) -> Result<Option<i32>, RunError> {
         let failed = |error: crate::attempt_dir::Error| CallError::Unreachable(describe(&error));
         let outputs = self.dir.claim_output().and_then(|out| Ok((out, self.dir.output(Stream::Stderr)?)));
         let (stdout, stderr) = outputs.map_err(failed)?;
-        let mut child = shared.cli.run(line, stdout, stderr).inspect_err(|error| shared.note(error))?;
+        let mut child = shared.cli.run(line, stdout, stderr).inspect_err(|error| {
+            if let RunError::Call(error) = error {
+                shared.note(error);
+            }
+        })?;
         if let Some(pid) = child.id().and_then(proc::identify) {
             *self.watcher() = Some(pid);
             let dir = self.dir.clone();

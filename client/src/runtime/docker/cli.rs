@@ -49,6 +49,17 @@ pub(super) enum CallError {
     Slow(Duration),
 }
 
+/// Why a job's program was not started.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum RunError {
+    /// What is to be run cannot be said at all: a word or all of them are longer than the system takes, or one holds a NUL.
+    #[error("its command line cannot be passed on")]
+    Words(#[source] io::Error),
+    /// Anything else is no fault of what is to be run.
+    #[error(transparent)]
+    Call(#[from] CallError),
+}
+
 impl CallError {
     /// For people: that Docker cannot be used, why, and what to do about it where that is known.
     pub(super) fn told(&self) -> String {
@@ -115,11 +126,14 @@ impl Cli {
 
     /// Starts a job. It goes on when the value, or this process, is gone: its outputs are files, its group is its own, and its
     /// environment is complete before it starts.
-    pub(super) fn run(&self, line: &CommandLine, stdout: File, stderr: File) -> Result<Child, CallError> {
+    pub(super) fn run(&self, line: &CommandLine, stdout: File, stderr: File) -> Result<Child, RunError> {
         let environment = in_memory(&line.environment).map_err(|source| self.failed(source))?;
         let mut command = self.command();
         command.args(&line.args).stdin(environment).stdout(stdout).stderr(stderr);
-        command.spawn().map_err(|source| self.failed(source))
+        command.spawn().map_err(|source| match source.kind() {
+            io::ErrorKind::ArgumentListTooLong | io::ErrorKind::InvalidInput => RunError::Words(source),
+            _ => self.failed(source).into(),
+        })
     }
 
     fn command(&self) -> Command {

@@ -93,6 +93,11 @@ pub(super) fn words(text: &str) -> Checked<Vec<String>> {
     })
 }
 
+/// A word of a command line, or what stands in one behind the name of its option.
+pub(super) fn argument(text: &str) -> Checked<()> {
+    at_most(text, ARGUMENT_BYTES_MAX)
+}
+
 /// The quote that is open at the end, and at which character it was opened.
 fn open_quote(text: &str) -> Option<(char, usize)> {
     let mut open = None;
@@ -123,7 +128,8 @@ pub(super) fn user(text: &str) -> Checked<()> {
         text,
         text.split(':').count() <= 2 && text.split(':').all(is_name),
         "user or user:group, by name or a number up to 2147483647",
-    )
+    )?;
+    argument(text)
 }
 
 /// An absolute path inside of a container.
@@ -149,7 +155,8 @@ pub(super) fn platform(text: &str) -> Checked<()> {
 /// `SIGTERM`, `TERM`, `SIGRTMIN+3` or a number.
 pub(super) fn signal(text: &str) -> Checked<()> {
     if signal::number(text).is_some() {
-        return Ok(());
+        // Any number of zeros may stand before a number.
+        return argument(text);
     }
     let upper = text.to_ascii_uppercase();
     let name = upper.strip_prefix("SIG").unwrap_or(&upper);
@@ -189,7 +196,8 @@ pub(super) fn tmpfs(text: &str) -> Checked<()> {
     let (mount, options) = text.split_once(':').unwrap_or((text, ""));
     path(mount)?;
     let fits = options.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"=,.%_-".contains(&byte));
-    matches_form(text, fits, "a path with options, such as /tmp:size=64m,mode=1777")
+    matches_form(text, fits, "a path with options, such as /tmp:size=64m,mode=1777")?;
+    argument(text)
 }
 
 pub(super) fn is_docker_name(text: &str) -> bool {
@@ -213,6 +221,9 @@ const NAME_BYTES_MAX: usize = 63;
 const KNOWN_BYTES_MAX: usize = 32;
 /// A line of Docker's environment file may hold 64 KiB; half of it leaves room for the name and for Docker's changes of mind.
 const ENV_VALUE_BYTES_MAX: usize = 32 * 1024;
+/// Linux takes at most 131,071 bytes as one word of a command line (MAX_ARG_STRLEN, in which the NUL behind it counts). The rest is
+/// room for the name of an option before a value; the longest is `--stop-signal=`.
+const ARGUMENT_BYTES_MAX: usize = 131_000;
 /// Linux's PATH_MAX.
 pub(super) const PATH_BYTES_MAX: usize = 4096;
 /// Those of Linux (capabilities(7)), and all of them.

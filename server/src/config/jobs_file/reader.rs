@@ -110,12 +110,14 @@ impl<'a> Reader<'a> {
     /// A list of words, or one string that is split like a shell would; variables are replaced after the splitting, so that no
     /// value of a variable ever becomes two words or opens a quote.
     pub(super) fn words(&mut self, node: &Node) -> Option<Vec<String>> {
-        if !matches!(node.value, Value::Scalar(_)) {
-            return Some(self.texts(node).into_iter().map(|(_, text)| text).collect());
+        let words = match node.value {
+            Value::Scalar(_) => self.split_words(node)?,
+            Value::List(_) | Value::Map(_) => self.texts(node),
+        };
+        for (at, word) in &words {
+            self.accept(*at, grammar::argument(word));
         }
-        let scalar = self.word(node, "string or list of strings")?;
-        let words = self.accept(node.at, grammar::words(&scalar.text))?;
-        words.iter().map(|word| self.substitute(node.at, word)).collect()
+        Some(words.into_iter().map(|(_, word)| word).collect())
     }
 
     pub(super) fn bool(&mut self, node: &Node) -> Option<bool> {
@@ -204,6 +206,12 @@ impl<'a> Reader<'a> {
             self.substituted.insert(at, text.to_owned());
         }
         Some(replaced)
+    }
+
+    fn split_words(&mut self, node: &Node) -> Option<Vec<(Place, String)>> {
+        let scalar = self.word(node, "string or list of strings")?;
+        let words = self.accept(node.at, grammar::words(&scalar.text))?;
+        words.iter().map(|word| Some((node.at, self.substitute(node.at, word)?))).collect()
     }
 
     /// A scalar that stands for text.

@@ -30,9 +30,9 @@ use super::query::{Query, wrong};
 use super::show;
 use crate::logs::{Attempt, LogsError, PieceData, Which};
 use crate::store::{AttemptRow, JobRecord};
-use events::events;
+use events::{Place, events};
 use reader::{Item, Reader, Start};
-use text::Plain;
+use text::{Plain, Range};
 
 /// `GET /api/jobs/{id}/logs`
 pub(super) async fn of_job(
@@ -53,7 +53,7 @@ pub(super) async fn of_job(
         (Some(lines), Some(attempt)) => tail(&desk, job, attempt, wish.which, lines).await?,
         _ => wish.offset,
     };
-    if let (Some(range), Some(attempt), false) = (&wish.range, attempt, wish.follow || wish.events) {
+    if let (Some(range), Some(attempt), false) = (wish.range, attempt, wish.follow || wish.events) {
         return part(&desk, job, attempt, wish.which, range).await;
     }
     let start = Start {
@@ -61,11 +61,12 @@ pub(super) async fn of_job(
         attempt: attempt.map(|attempt| attempt.number),
         position,
         follow: wish.follow,
-        only: wish.number.is_some(),
+        // Events tell of another attempt; text that is not followed has no room for that.
+        only: wish.number.is_some() || !(wish.follow || wish.events),
     };
     let reader = Reader::new(Arc::clone(&desk), job, start);
     if wish.events {
-        return Ok(Sse::new(events(reader, wish.base64))
+        return Ok(Sse::new(events(reader, wish.base64, wish.resumed))
             .keep_alive(KeepAlive::new().interval(KEEP_ALIVE))
             .into_response());
     }
@@ -86,12 +87,12 @@ struct Wish {
     follow: bool,
     /// The one attempt that is asked for.
     number: Option<u32>,
-    /// The attempt in which a client goes on; others may follow.
-    resumed: Option<u32>,
+    /// Where a client goes on; other attempts may follow.
+    resumed: Option<Place>,
     which: Which,
     tail: Option<u64>,
     offset: u64,
-    range: Option<String>,
+    range: Option<Range>,
     events: bool,
     base64: bool,
 }
@@ -108,7 +109,7 @@ impl Wish {
             which: which(query.text("stream")?.as_deref())?,
             tail: query.number("tail")?,
             offset: offset.unwrap_or_default(),
-            range: parts.headers.get(header::RANGE).and_then(|range| range.to_str().ok()).map(str::to_owned),
+            range: parts.headers.get(header::RANGE).and_then(|range| Range::parse(range.to_str().ok()?)),
             events: wants_events(&parts.headers),
             base64: base64(query.text("encoding")?.as_deref())?,
         };
@@ -122,19 +123,14 @@ impl Wish {
         Ok(wish)
     }
 
-    /// Goes on behind the last event that the client has seen: `attempt:position`.
+    /// Goes on behind the last event that the client has seen.
     fn resume(&mut self, last: &str) -> Result<(), Problem> {
-        let parsed = last.split_once(':').and_then(|(number, position)| {
-            Some((number.parse::<u32>().ok()?, position.parse::<u64>().ok()?))
-        });
-        let Some((number, position)) = parsed else {
-            return Err(foreign_event());
-        };
-        if self.number.is_some_and(|wanted| wanted != number) {
+        let place = Place::parse(last).ok_or_else(foreign_event)?;
+        if self.number.is_some_and(|wanted| wanted != place.attempt) {
             return Err(foreign_event());
         }
-        self.resumed = Some(number);
-        self.offset = position;
+        self.resumed = Some(place);
+        self.offset = place.from;
         self.tail = None;
         Ok(())
     }
@@ -146,7 +142,7 @@ impl Wish {
                 Problem::new(Code::UnknownAttempt, format!("job {} has no attempt {number}", record.row.job))
                     .field("?attempt")
             }),
-            (None, Some(number)) => match find(number) {
+            (None, Some(place)) => match find(place.attempt) {
                 // Whoever begins before the first attempt is made sees it from its beginning.
                 None if self.offset > 0 => Err(foreign_event()),
                 found => Ok(found),
@@ -223,7 +219,7 @@ async fn part(
     job: JobId,
     row: &AttemptRow,
     which: Which,
-    range: &str,
+    range: Range,
 ) -> Result<Response, Problem> {
     let logs = Arc::clone(&desk.app.logs);
     let attempt = Attempt { job, fence: row.fence };
@@ -234,7 +230,7 @@ async fn part(
             .field("Range")
             .header(header::CONTENT_RANGE, value.unwrap_or(HeaderValue::from_static("bytes */*")))
     };
-    let (from, to) = text::range(range, total).ok_or_else(not_there)?;
+    let (from, to) = range.within(total).ok_or_else(not_there)?;
     let logs = Arc::clone(&desk.app.logs);
     let (first, bytes) = desk
         .block(move || {
@@ -274,6 +270,9 @@ fn plain(reader: Reader, told: bool) -> Body {
         loop {
             let text = match reader.next().await? {
                 Ok(Item::Piece { piece, .. }) => plain.piece(piece.data),
+                Ok(Item::Late { bytes }) if told => {
+                    plain.line(&format!("longshore: {bytes} bytes of output have not arrived yet"))
+                }
                 Ok(Item::Ended(row)) if told => plain.line(&show::last_line(&row)),
                 Ok(Item::Left) if told => {
                     plain.line("longshore: the server is leaving; the job is not affected")

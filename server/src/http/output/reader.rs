@@ -2,7 +2,7 @@
 //!
 //! The order of looking matters. Growth is watched before anything is read, so that nothing slips in between; and an attempt is left only
 //! when the archive says that it has ended *and* everything that its final report counted has been read. The report
-//! never waits for the output, so the output gets some time to arrive behind it.
+//! never waits for the output, so the output gets some time to arrive behind it; what does not come is told.
 
 use std::collections::VecDeque;
 use std::pin::Pin;
@@ -41,9 +41,11 @@ pub(super) enum Item {
     Attempt { number: AttemptNo, worker: String },
     /// A stretch of output.
     Piece { attempt: AttemptNo, piece: Piece },
-    /// The job has ended, and all of its output has been told.
+    /// So many bytes that the final report counted have not arrived. They still may, but are not waited for any longer.
+    Late { bytes: u64 },
+    /// The job has ended, and all of its output that is here has been told.
     Ended(Box<JobRow>),
-    /// The one attempt that was asked for has ended, and all of its output has been told.
+    /// The one attempt that was asked for has ended, and all of its output that is here has been told.
     AttemptEnded(Box<AttemptRow>),
     /// The server leaves.
     Left,
@@ -70,8 +72,18 @@ struct Current {
     attempt: Attempt,
     position: u64,
     growth: Option<Follow>,
-    /// Until when the output of an ended attempt may still arrive.
+    /// Until when the next output of an ended attempt is waited for.
     patience: Option<Instant>,
+    /// Whether it was told how much has not arrived.
+    is_late_told: bool,
+}
+
+impl Current {
+    /// Whether nothing has arrived for so long that nothing is waited for any more.
+    fn is_given_up(&mut self) -> bool {
+        let until = *self.patience.get_or_insert_with(|| Instant::now() + OUTPUT_PATIENCE);
+        Instant::now() >= until
+    }
 }
 
 impl Reader {
@@ -130,21 +142,15 @@ impl Reader {
             return Ok(());
         };
         let row = attempts(&record).find(|attempt| attempt.number == current.number);
-        if !self.start.follow {
-            self.done = !self.tell_missing(row).await?;
-            return Ok(());
-        }
-        let complete = match row {
+        let may_leave = match row {
             Some(row) if row.ended_at.is_none() => false,
             Some(row) if current.position >= length(&row.output, self.start.which) => true,
-            _ => {
-                let until = *current.patience.get_or_insert_with(|| Instant::now() + OUTPUT_PATIENCE);
-                Instant::now() >= until
-            }
+            _ => !self.start.follow || current.is_given_up(),
         };
         let number = current.number;
         match next_attempt(&record, None, Some(number)) {
-            _ if !complete => self.wait(WAIT_FOR_OUTPUT).await,
+            _ if !may_leave && self.start.follow => self.wait(WAIT_FOR_OUTPUT).await,
+            _ if !may_leave => self.done = true,
             _ if self.tell_missing(row).await? => {}
             Some(attempt) if !self.start.only => self.turn_to(attempt),
             _ if self.start.only => {
@@ -169,18 +175,24 @@ impl Reader {
         let (attempt, which, position) = (current.attempt, self.start.which, current.position);
         let page = self.desk.block(move || Ok(logs.read(attempt, which, position, PAGE_BYTES)?)).await?;
         current.position = page.next;
+        if !page.pieces.is_empty() {
+            (current.patience, current.is_late_told) = (None, false);
+        }
         let number = current.number;
         self.ready.extend(page.pieces.into_iter().map(|piece| Item::Piece { attempt: number, piece }));
         Ok(!self.ready.is_empty())
     }
 
-    /// Output that has not arrived long after its attempt has ended will never do: a disk, or a restored backup, has lost it. Whether
-    /// there was any to be told of.
+    /// Tells of output that the final report counted and that is not here. If it has not arrived long after its attempt has ended, it
+    /// never will: a disk, or a restored backup, has lost it. Whether there was any to be told of.
     async fn tell_missing(&mut self, row: Option<&AttemptRow>) -> Result<bool, Problem> {
-        let Some(current) = &mut self.current else { return Ok(false) };
-        let Some(row) = row.filter(|row| is_long_over(row)) else { return Ok(false) };
-        if current.position >= length(&row.output, self.start.which) {
+        let (Some(current), Some(row)) = (&mut self.current, row) else { return Ok(false) };
+        let counted = length(&row.output, self.start.which);
+        if current.position >= counted {
             return Ok(false);
+        }
+        if !is_long_over(row) {
+            return self.tell_late(counted).await;
         }
         let (logs, attempt) = (Arc::clone(&self.desk.app.logs), current.attempt);
         let here = self.desk.block(move || Ok(logs.lengths(attempt)?)).await?;
@@ -198,6 +210,21 @@ impl Reader {
         Ok(!self.ready.is_empty())
     }
 
+    /// Tells once how much of so many bytes may still be on its way. Whether there was anything to be told of.
+    async fn tell_late(&mut self, counted: u64) -> Result<bool, Problem> {
+        // It may have arrived while the archive was asked.
+        if self.read_page().await? {
+            return Ok(true);
+        }
+        let Some(current) = &mut self.current else { return Ok(false) };
+        if current.is_late_told {
+            return Ok(false);
+        }
+        current.is_late_told = true;
+        self.ready.push_back(Item::Late { bytes: counted.saturating_sub(current.position) });
+        Ok(true)
+    }
+
     fn turn_to(&mut self, row: &AttemptRow) {
         let attempt = Attempt { job: self.job, fence: row.fence };
         let position = match self.start.attempt {
@@ -212,6 +239,7 @@ impl Reader {
             position,
             growth: self.start.follow.then(|| self.desk.app.logs.follow(attempt)),
             patience: None,
+            is_late_told: false,
         });
         self.ready.push_back(Item::Attempt { number: row.number, worker: row.worker_name.to_string() });
     }
@@ -239,13 +267,20 @@ impl Reader {
             }
         };
         tokio::select! {
-            () = grown => {}
-            () = &mut self.end, if !self.has_ended => self.has_ended = true,
-            () = tokio::time::sleep(at_most) => {}
+            // What has grown counts even if the time is up as well.
+            biased;
             () = self.desk.app.leaving.cancelled() => {
                 self.ready.push_back(Item::Left);
                 self.done = true;
             }
+            () = grown => {
+                // Also that of the other stream: what is missing may come behind it.
+                if let Some(current) = &mut self.current {
+                    current.patience = None;
+                }
+            }
+            () = &mut self.end, if !self.has_ended => self.has_ended = true,
+            () = tokio::time::sleep(at_most) => {}
         }
     }
 }
@@ -284,7 +319,7 @@ fn next_attempt(
 /// What is read at once: small enough that many may follow.
 const PAGE_BYTES: usize = 64 << 10;
 
-/// How long the output of an ended attempt may take to arrive behind the report; then it is told as it is.
+/// How long the output of an ended attempt may pause while it arrives behind the report; then it is told as it is.
 const OUTPUT_PATIENCE: Duration = Duration::from_secs(10);
 
 /// Workers keep the output of an ended attempt for ten minutes, and then give up what has not been taken (FAULTS.md R25).

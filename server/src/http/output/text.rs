@@ -44,18 +44,49 @@ impl Plain {
 /// Turns the bytes of two streams into text, also where a character is cut in two.
 #[derive(Debug, Default)]
 pub(super) struct LossyText {
-    cut: [Vec<u8>; 2],
+    cut: [Cut; 2],
+}
+
+/// The beginning of a character, and where it stands. Empty if none is begun.
+#[derive(Debug, Default)]
+struct Cut {
+    at: u64,
+    bytes: Vec<u8>,
 }
 
 impl LossyText {
-    /// The text of these bytes. The beginning of a character at their end waits for the rest of it.
-    pub(super) fn decode(&mut self, stream: Stream, bytes: &[u8]) -> String {
-        let cut = &mut self.cut[usize::from(stream == Stream::Stderr)];
-        cut.extend_from_slice(bytes);
-        let whole = cut.len() - begun(cut);
-        let text = String::from_utf8_lossy(&cut[..whole]).into_owned();
-        cut.drain(..whole);
-        text
+    /// The text of these bytes, which stand at `at`, and where it begins. The beginning of a character at their end waits for the rest
+    /// of it.
+    pub(super) fn decode(&mut self, stream: Stream, at: u64, bytes: &[u8]) -> (u64, String) {
+        let cut = self.cut(stream);
+        let first = if cut.bytes.is_empty() { at } else { cut.at };
+        cut.bytes.extend_from_slice(bytes);
+        let begun = begun(&cut.bytes);
+        let whole = cut.bytes.len() - begun;
+        let text = String::from_utf8_lossy(&cut.bytes[..whole]).into_owned();
+        cut.bytes.drain(..whole);
+        // Once something of it is a character, what is begun stands at the end of these bytes.
+        cut.at = if whole == 0 { first } else { at + (bytes.len() - begun) as u64 };
+        (first, text)
+    }
+
+    /// The text of what waits, and where it begins: the rest will not come.
+    pub(super) fn take(&mut self, stream: Stream) -> Option<(u64, String)> {
+        let cut = self.cut(stream);
+        let text = String::from_utf8_lossy(&cut.bytes).into_owned();
+        cut.bytes.clear();
+        (!text.is_empty()).then_some((cut.at, text))
+    }
+
+    /// Where the first byte that waits stands, and how many bytes wait.
+    pub(super) fn begun(&self) -> Option<(u64, u64)> {
+        let cuts = self.cut.iter().filter(|cut| !cut.bytes.is_empty());
+        let bytes = cuts.clone().map(|cut| cut.bytes.len() as u64).sum();
+        Some((cuts.map(|cut| cut.at).min()?, bytes))
+    }
+
+    fn cut(&mut self, stream: Stream) -> &mut Cut {
+        &mut self.cut[usize::from(stream == Stream::Stderr)]
     }
 }
 
@@ -74,15 +105,46 @@ fn begun(bytes: &[u8]) -> usize {
     }
 }
 
-/// The one range of a `Range` header, as (from, to) with `to` behind its last byte. `None` if there is no such part.
-pub(super) fn range(header: &str, total: u64) -> Option<(u64, u64)> {
-    let (first, last) = header.strip_prefix("bytes=")?.trim().split_once('-')?;
-    let (from, to) = match (first.trim(), last.trim()) {
-        ("", suffix) => (total.saturating_sub(suffix.parse().ok()?), total),
-        (first, "") => (first.parse().ok()?, total),
-        (first, last) => (first.parse().ok()?, last.parse::<u64>().ok()?.saturating_add(1).min(total)),
-    };
-    (from < to).then_some((from, to))
+/// The one part that a `Range` header asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Range {
+    /// From the first of these bytes to the second one.
+    Between(u64, u64),
+    /// All from this byte on.
+    From(u64),
+    /// So many bytes at the end.
+    Last(u64),
+}
+
+impl Range {
+    /// `None` for another unit, several parts, and what is no range at all: such a header is ignored (RFC 9110, 14.2).
+    pub(super) fn parse(header: &str) -> Option<Self> {
+        let (unit, part) = header.split_once('=')?;
+        let (first, last) = part.trim().split_once('-')?;
+        let range = match (first, last) {
+            ("", bytes) => Self::Last(digits(bytes)?),
+            (first, "") => Self::From(digits(first)?),
+            (first, last) => Self::Between(digits(first)?, digits(last)?),
+        };
+        let is_empty = matches!(range, Self::Between(first, last) if last < first);
+        (unit.eq_ignore_ascii_case("bytes") && !is_empty).then_some(range)
+    }
+
+    /// The same as (from, to), with `to` behind its last byte. `None` if there is no such part.
+    pub(super) fn within(self, total: u64) -> Option<(u64, u64)> {
+        let (from, to) = match self {
+            Self::Between(first, last) => (first, last.saturating_add(1).min(total)),
+            Self::From(first) => (first, total),
+            Self::Last(bytes) => (total.saturating_sub(bytes), total),
+        };
+        (from < to).then_some((from, to))
+    }
+}
+
+/// A number of however many digits: those that do not fit are beyond any output.
+fn digits(text: &str) -> Option<u64> {
+    let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    is_number.then(|| text.parse().unwrap_or(u64::MAX))
 }
 
 #[cfg(test)]
@@ -101,26 +163,51 @@ mod tests {
     fn a_character_that_is_cut_in_two_is_shown_whole() {
         let mut lossy = LossyText::default();
         let euro = "€".as_bytes();
-        assert_eq!(lossy.decode(Stream::Stdout, &euro[..1]), "");
-        assert_eq!(lossy.decode(Stream::Stderr, b"x"), "x");
-        assert_eq!(lossy.decode(Stream::Stdout, &euro[1..2]), "");
-        assert_eq!(lossy.decode(Stream::Stdout, &euro[2..]), "€");
-        assert_eq!(lossy.decode(Stream::Stdout, b"\xffa\xe2"), "\u{fffd}a");
-        assert_eq!(lossy.decode(Stream::Stdout, b"b"), "\u{fffd}b");
+        let told = |at: u64, text: &str| (at, text.to_owned());
+        assert_eq!(lossy.decode(Stream::Stdout, 0, &euro[..1]), told(0, ""));
+        assert_eq!(lossy.decode(Stream::Stderr, 1, b"x"), told(1, "x"));
+        assert_eq!(lossy.decode(Stream::Stdout, 2, &euro[1..2]), told(0, ""));
+        assert_eq!(lossy.begun(), Some((0, 2)));
+        assert_eq!(lossy.decode(Stream::Stdout, 3, &euro[2..]), told(0, "€"));
+        assert_eq!(lossy.begun(), None);
+        assert_eq!(lossy.decode(Stream::Stdout, 4, b"\xffa\xe2"), told(4, "\u{fffd}a"));
+        assert_eq!(lossy.decode(Stream::Stdout, 7, b"b"), told(6, "\u{fffd}b"));
+    }
+
+    #[test]
+    fn a_character_that_is_never_completed_is_shown_where_it_stands() {
+        let mut lossy = LossyText::default();
+        assert_eq!(lossy.decode(Stream::Stdout, 0, b"caf\xe9"), (0, "caf".to_owned()));
+        assert_eq!(lossy.decode(Stream::Stderr, 4, b"\xf0\x9f"), (4, String::new()));
+        assert_eq!(lossy.begun(), Some((3, 3)));
+        assert_eq!(lossy.take(Stream::Stdout), Some((3, "\u{fffd}".to_owned())));
+        assert_eq!(lossy.begun(), Some((4, 2)));
+        assert_eq!(lossy.take(Stream::Stderr), Some((4, "\u{fffd}".to_owned())));
+        assert_eq!((lossy.take(Stream::Stdout), lossy.begun()), (None, None));
+        assert_eq!(lossy.decode(Stream::Stdout, 9, b"a"), (9, "a".to_owned()));
     }
 
     #[test]
     fn ranges_are_read_as_files_have_them() {
-        assert_eq!(range("bytes=0-9", 100), Some((0, 10)));
-        assert_eq!(range("bytes=90-", 100), Some((90, 100)));
-        assert_eq!(range("bytes=-10", 100), Some((90, 100)));
-        assert_eq!(range("bytes=-500", 100), Some((0, 100)));
-        assert_eq!(range("bytes=50-500", 100), Some((50, 100)));
-        for none in
-            ["bytes=100-", "bytes=5-4", "bytes=-0", "bytes=x-y", "lines=0-1", "bytes=0-1,5-6", "bytes="]
-        {
-            assert_eq!(range(none, 100), None, "{none}");
+        let part = |header: &str, total: u64| Range::parse(header).expect("it is a range").within(total);
+        assert_eq!(part("bytes=0-9", 100), Some((0, 10)));
+        assert_eq!(part("Bytes=90-", 100), Some((90, 100)));
+        assert_eq!(part("bytes= -10 ", 100), Some((90, 100)));
+        assert_eq!(part("bytes=-500", 100), Some((0, 100)));
+        assert_eq!(part("bytes=50-500", 100), Some((50, 100)));
+        assert_eq!(part("bytes=50-99999999999999999999", 100), Some((50, 100)));
+        for none in ["bytes=100-", "bytes=200-300", "bytes=-0", "bytes=99999999999999999999-"] {
+            assert_eq!(part(none, 100), None, "{none}");
         }
-        assert_eq!(range("bytes=0-", 0), None);
+        assert_eq!(part("bytes=0-", 0), None);
+    }
+
+    #[test]
+    fn what_is_no_range_of_bytes_or_several_of_them_is_none() {
+        for other in
+            ["lines=0-1", "bytes=0-1,5-6", "bytes=5-4", "bytes=x-y", "bytes=+1-2", "bytes=-", "bytes=", "0-1"]
+        {
+            assert_eq!(Range::parse(other), None, "{other}");
+        }
     }
 }

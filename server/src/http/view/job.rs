@@ -47,6 +47,9 @@ pub struct Job {
     /// When it ended.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ended_at: Option<Time>,
+    /// How long the container of its latest attempt ran; absent while it runs, and if nobody knows, as for a lost one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ran_ms: Option<u64>,
     /// How many attempts it has had.
     pub attempt_count: u32,
     /// The worker of its latest attempt.

@@ -144,5 +144,5 @@ const NAME_BYTES_MAX: usize = 128;
 /// As for variables of a definition.
 const VALUE_BYTES_MAX: usize = 32 << 10;
 
-/// Linux takes no longer word on a command line (`MAX_ARG_STRLEN`).
-const ARG_BYTES_MAX: usize = 128 << 10;
+/// Linux takes no longer word on a command line (`MAX_ARG_STRLEN`, in which the NUL behind it counts).
+const ARG_BYTES_MAX: usize = (128 << 10) - 1;

@@ -1,0 +1,96 @@
+//! What is asked for again, over HTTP: ended jobs, and requests whose answer was lost, also when jobs.yaml has changed meanwhile.
+
+mod http_support;
+
+use http_support::{Answered, Server};
+use scheduler::job::State;
+
+/// jobs.yaml is read again, and says this.
+async fn reload(server: &Server, jobs: &str) {
+    std::fs::write(&server.jobs_file, format!("jobs: {jobs}\n")).expect("a place for jobs.yaml");
+    let answer = server.ask("POST", "/api/definitions/reload", &[], "").await;
+    assert_eq!(answer.status, 200, "{answer:?}");
+}
+
+fn is_replay(answer: &Answered) -> bool {
+    answer.status == 200 && answer.header("idempotent-replay") == "true"
+}
+
+#[tokio::test]
+async fn an_ended_job_can_be_tried_again_as_a_new_one() {
+    let server = Server::start().await;
+    server.post("/api/jobs/resize", r#"{"args":["x"],"priority":9}"#).await;
+    let retry = async || server.ask("POST", "/api/jobs/1/retry", &[], "").await;
+    let problem = retry().await.is_problem(409, "not_finished");
+    assert_eq!(problem["state"], "queued");
+    server.stand.world().end(1, State::Failed, 1);
+    let answer = retry().await;
+    assert_eq!(answer.status, 201, "{answer:?}");
+    assert_eq!(answer.json()["retry_of"], 1);
+    let record = server.stand.world().record(2).clone();
+    assert_eq!((record.body.args, record.row.priority), (vec!["x".to_owned()], 9));
+    server.stand.world().record(1).row.revision = protocol::Revision(77);
+    retry().await.is_problem(409, "revision_gone");
+}
+
+#[tokio::test]
+async fn an_ended_job_is_not_tried_again_while_its_definition_is_disabled() {
+    let server = Server::start().await;
+    reload(&server, "{resize: {image: resize:1}}").await;
+    server.post("/api/jobs/resize", "").await;
+    server.stand.world().end(1, State::Failed, 1);
+    let retry =
+        async |key: &str| server.ask("POST", "/api/jobs/1/retry", &[("idempotency-key", key)], "").await;
+    assert_eq!(retry("a").await.status, 201);
+
+    reload(&server, "{resize: {image: resize:2, enabled: false}}").await;
+    retry("b").await.is_problem(409, "definition_disabled");
+    assert_eq!(server.stand.world().jobs.len(), 2);
+    let replay = retry("a").await;
+    assert!(is_replay(&replay) && replay.json()["id"] == 2, "{replay:?}");
+
+    reload(&server, "{other: {image: other:1}}").await;
+    assert_eq!(retry("b").await.status, 201, "nobody has forbidden what is only gone from the file");
+}
+
+#[tokio::test]
+async fn a_request_that_was_accepted_is_answered_again_when_its_definition_is_gone() {
+    let server = Server::start().await;
+    let ask = async |key: &str, body: &str| {
+        let headers = [("idempotency-key", key), ("content-type", "application/json")];
+        server.ask("POST", "/api/jobs/resize", &headers, body).await
+    };
+    assert_eq!(ask("a", r#"{"args":["x"]}"#).await.status, 201);
+    reload(&server, "{resize-all: {image: resize:1}}").await;
+    let again = ask("a", r#"{"args":["x"]}"#).await;
+    assert!(is_replay(&again) && again.json()["id"] == 1, "{again:?}");
+    assert_eq!(again.header("location"), "/api/jobs/1");
+    ask("a", r#"{"args":["y"]}"#).await.is_problem(409, "idempotency_mismatch");
+    let unknown = ask("b", "").await.is_problem(404, "unknown_job");
+    assert_eq!(unknown["near"][0], "resize-all");
+    server.post("/api/jobs/resize", "").await.is_problem(404, "unknown_job");
+    assert_eq!(server.stand.world().jobs.len(), 1);
+}
+
+#[tokio::test]
+async fn a_batch_that_was_accepted_is_answered_again_when_its_definition_is_disabled_or_gone() {
+    let server = Server::start().await;
+    let ask = async |key: &str, body: &str| {
+        let headers = [("idempotency-key", key), ("content-type", "application/json")];
+        server.ask("POST", "/api/jobs", &headers, body).await
+    };
+    let two = r#"[{"name":"resize"},{"name":"resize"}]"#;
+    assert_eq!(ask("a", two).await.status, 201);
+    for (jobs, status, code) in [
+        ("{resize: {image: resize:1, enabled: false}}", 409, "definition_disabled"),
+        ("{other: {image: other:1}}", 404, "unknown_job"),
+    ] {
+        reload(&server, jobs).await;
+        let again = ask("a", two).await;
+        assert!(is_replay(&again) && again.json()["last"] == 2, "{again:?}");
+        ask("a", r#"[{"name":"resize"}]"#).await.is_problem(409, "idempotency_mismatch");
+        assert_eq!(ask("b", two).await.is_problem(status, code)["field"], "jobs[0].name");
+        ask("a", "{}").await.is_problem(422, "invalid_type");
+    }
+    assert_eq!(server.stand.world().jobs.len(), 2);
+}
