@@ -18,7 +18,7 @@ use crate::{Asking, duration, view};
   longshore run resize                            make a job and return at once
   longshore run resize --follow -- --size 640     see its output; exit as it does
   longshore run report --wait=10m -e MONTH=3      wait, but not for ever
-  longshore run bill --key bill-2026-03           the same key never makes a second job
+  longshore run bill --key bill-2026-03           the same key makes no second job for a week
 
 With --follow and --wait the exit code is the container's; 1 if it ended without one (cancelled, lost, …).
 Ctrl-C leaves the job alone: end it with 'longshore cancel'.")]

@@ -39,7 +39,7 @@ pub(crate) struct Flags {
     /// How often workers say that they are alive.
     #[arg(long, env = "LONGSHORE_HEARTBEAT", default_value = "5s", value_name = "DURATION")]
     heartbeat: String,
-    /// For how long a worker that is silent keeps its jobs.
+    /// After how long a silent worker counts as unreachable; its jobs then wait for their lost_after.
     #[arg(long, env = "LONGSHORE_LEASE", default_value = "30s", value_name = "DURATION")]
     lease: String,
     #[command(flatten)]
@@ -56,7 +56,7 @@ pub(crate) struct Flags {
 /// The data directory.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Data {
-    /// Where everything is kept, on a local disk [default: /var/lib/longshore, or ~/.local/share/longshore].
+    /// Where everything is kept, on a local disk [default: as root /var/lib/longshore, else ~/.local/share/longshore].
     #[arg(long, alias = "data-dir", env = "LONGSHORE_DATA", value_name = "DIR")]
     data: Option<PathBuf>,
 }

@@ -15,7 +15,7 @@ use crate::telemetry::{self, Logging};
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   longshore worker --server jobs.example:8080 --token-file /etc/longshore/tokens/worker
-  longshore worker --slots 8 --label gpu=a100 --allow-mount /srv/data
+  longshore worker --slots 8 --label zone=b --allow-mount /srv/data
   longshore worker --no-docker --allow-process      plain processes only
 
 The first SIGTERM (or Ctrl-C) means what --on-term says, a second one stops the jobs with grace, a third one leaves at once.")]
@@ -48,7 +48,7 @@ pub(crate) struct Room {
     /// What people call this worker [default: the host's name].
     #[arg(long, env = "LONGSHORE_NAME", value_name = "NAME")]
     name: Option<String>,
-    /// Where its identity and its attempts are kept [default: /var/lib/longshore-worker, or ~/.local/state/longshore-worker].
+    /// Where its identity and its attempts are kept [default: as root /var/lib/longshore-worker, else ~/.local/state/longshore-worker].
     #[arg(long, env = "LONGSHORE_STATE_DIR", value_name = "DIR")]
     state_dir: Option<PathBuf>,
     /// Several workers share the state directory: each takes the first free slot-N in it [default in a container].
@@ -60,7 +60,7 @@ pub(crate) struct Room {
     /// How many jobs may wait here, in front of the slots [default: the number of cores].
     #[arg(long, env = "LONGSHORE_BACKLOG", value_name = "N", value_parser = backlog)]
     backlog: Option<u32>,
-    /// What jobs may require of this worker. May be repeated; in the variable separated by commas.
+    /// A label, for people: no job can ask for one yet. May be repeated; in the variable separated by commas.
     #[arg(long, env = "LONGSHORE_LABELS", value_name = "KEY=VALUE", value_delimiter = ',')]
     label: Vec<String>,
     /// What the first SIGTERM means [default: detach in a container, else drain].

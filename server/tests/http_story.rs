@@ -204,6 +204,15 @@ async fn a_job_whose_runtime_is_silent_says_so_and_who_can_end_it() {
     assert_eq!(reason("/api/jobs/1", "pending_reason").await, expected);
     assert_eq!(reason("/api/jobs/1/explain", "reason").await, expected);
 
+    let mut without = snapshot();
+    without.workers[0].runtimes = vec![(RuntimeKind::Process, Availability::Available)];
+    server.snapshot.send_replace(Arc::new(without));
+    let taken_away = reason("/api/jobs/1", "pending_reason").await;
+    assert_eq!(taken_away["code"], "runtime_unavailable");
+    let text = taken_away["text"].as_str().unwrap();
+    assert!(text.starts_with("its worker was started without its runtime docker: nobody"), "{text}");
+
+    runtimes(Availability::Unavailable("Is the docker daemon running?".into()));
     server.stand.world().record(1).row.attempt.as_mut().unwrap().stopping = Some(StopCause::Cancel);
     let cancelled = reason("/api/jobs/1", "pending_reason").await;
     assert_eq!(cancelled["code"], "runtime_unavailable");

@@ -131,25 +131,32 @@ impl Show {
         Some(view::Reason { code: "worker_unreachable".into(), text })
     }
 
-    /// That its runtime does not answer its worker: nobody can say what its container does, or stop it, until it does.
+    /// That its runtime does not answer its worker, or that its worker was started without it: nobody can say what its container does, or
+    /// stop it, until that is different.
     fn silence(&self, row: &JobRow, attempt: &AttemptRow) -> Option<view::Reason> {
         let worker = self.worker(attempt)?;
         if !matches!(worker.state, WorkerState::Ready | WorkerState::Draining) {
             return None;
         }
         let kind = self.definition(row)?.runtime();
-        let Availability::Unavailable(why) = &worker.runtimes.iter().find(|(it, _)| *it == kind)?.1 else {
-            return None;
+        let name = kind.name();
+        let what = match worker.runtimes.iter().find(|(it, _)| *it == kind) {
+            Some((_, Availability::Available)) => return None,
+            Some((_, Availability::Unavailable(why))) if why.is_empty() => {
+                format!("its runtime {name} does not answer its worker")
+            }
+            Some((_, Availability::Unavailable(why))) => {
+                format!("its runtime {name} does not answer its worker ({why})")
+            }
+            None => format!("its worker was started without its runtime {name}"),
         };
-        let why = if why.is_empty() { String::new() } else { format!(" ({why})") };
         let waits = match attempt.stopping {
             Some(_) => "nobody can say whether it is stopped",
             None => "nobody can say whether it still runs",
         };
         let text = format!(
-            "its runtime {} does not answer its worker{why}: {waits}, and it is waited for, until the runtime is back or somebody \
+            "{what}: {waits}, and it is waited for, until the runtime is back or somebody \
              releases the job (longshore release {})",
-            kind.name(),
             row.job
         );
         Some(view::Reason { code: "runtime_unavailable".into(), text: text.into() })

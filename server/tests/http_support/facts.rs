@@ -6,8 +6,10 @@ use std::time::Duration;
 use longshore_server::catalogue::Entry;
 use longshore_server::store::{AttemptRow, StoredDefinition};
 use protocol::container::ContainerSpec;
-use protocol::report::{OutputLengths, Phase};
-use protocol::{AttemptNo, ClusterId, Fence, JobId, Nonce, Revision, SessionId, Timestamp, Token, WorkerId};
+use protocol::report::{Availability, OutputLengths, Phase};
+use protocol::{
+    AttemptNo, ClusterId, Fence, JobId, Nonce, Revision, RuntimeKind, SessionId, Timestamp, Token, WorkerId,
+};
 use scheduler::definition::{Definition, LossPolicy, RetryPolicy};
 use scheduler::snapshot::{Snapshot, Waiting, WorkerFacts, WorkerState};
 use scheduler::step::{PendingReason, WorkerRow};
@@ -97,7 +99,7 @@ pub fn snapshot() -> Snapshot {
         drain_deadline: None,
         own_labels: vec![("zone".to_owned(), "a".to_owned()), ("disk".to_owned(), "ssd".to_owned())],
         set_labels: Vec::new(),
-        runtimes: Vec::new(),
+        runtimes: vec![(RuntimeKind::Docker, Availability::Available)],
         version: "0.1.0".to_owned(),
         address: "127.0.0.1:5".to_owned(),
         unmanaged: Arc::new([(UNMANAGED, Phase::Running)].into_iter().collect()),
