@@ -5,7 +5,7 @@ use core::cmp::Reverse;
 use core::time::Duration;
 
 use alloc::string::ToString;
-use protocol::report::{Foreign, Phase};
+use protocol::report::{Foreign, Phase, ReleaseCause};
 use protocol::{Token, Uptime};
 
 use crate::attempt::{Attempt, Known, Place, Stage};
@@ -44,7 +44,9 @@ fn adopt(worker: &mut Worker, now: Uptime, token: Token, restored: Restored) {
     let Restored { launch, stopping, found } = restored;
     let runtime = launch.spec.runtime;
     if found == Found::Unstarted {
-        // The server will find it absent and enqueue it again.
+        // The server may have heard that it was about to start: that it never did, nobody else can tell.
+        let why = "its worker was restarted before it had started it".to_string();
+        worker.outbox.released(token, ReleaseCause::Recalled, why);
         worker.effects.push(Effect::Forget { token, runtime, give_up_output: true });
         return;
     }
