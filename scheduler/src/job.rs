@@ -152,7 +152,8 @@ pub struct Attempt {
     pub may_run: bool,
     /// Whether its worker came back without it while its runtime was silent: nothing could be concluded.
     pub unsettled: bool,
-    /// Its worker has said that it is being started: where it is gone from there, this token is not handed out again.
+    /// Its worker has said that it is being started, or it was given before the backup that this store was restored from: where it is
+    /// gone from there, this token is not handed out again.
     pub begun: bool,
     /// When it will have run for too long, if its container has started and it has a timeout.
     pub overrun_at: Option<Uptime>,

@@ -65,4 +65,6 @@ pub struct LiveAttempt {
     pub started_at: Option<Timestamp>,
     /// Why it is being stopped, if it is.
     pub stopping: Option<StopCause>,
+    /// It was given before the backup that this store was restored from: it may have run and been forgotten since, and nobody here knows.
+    pub begun: bool,
 }

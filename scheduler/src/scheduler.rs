@@ -204,7 +204,7 @@ impl Scheduler {
             // What was asked of the server before is not known any more.
             may_run: true,
             unsettled: false,
-            begun: false,
+            begun: live.begun,
             // Only the time left is to be waited for, since the container went on while the server was away; but the clock on the wall may
             // have been set meanwhile. Its worker knows, and says so when it is back.
             overrun_at: None,

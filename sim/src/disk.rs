@@ -55,6 +55,8 @@ pub(crate) struct Disk {
     gaps: Vec<Range<u64>>,
     /// Whether it is an old state that has come back.
     went_back: bool,
+    /// The term that the last restore went up to. Nobody notes one if an old state came back as it was.
+    restored_in: Epoch,
 }
 
 impl Disk {
@@ -76,6 +78,7 @@ impl Disk {
             given: Vec::new(),
             gaps: Vec::new(),
             went_back: false,
+            restored_in: Epoch(0),
         }
     }
 
@@ -92,6 +95,7 @@ impl Disk {
         self.last_fence = Fence(self.last_fence.max(present.last_fence).0 + NUMBERS_LEFT_OUT);
         self.last_worker = WorkerId(self.last_worker.max(present.last_worker).0 + NUMBERS_LEFT_OUT);
         self.epoch = Epoch(self.epoch.max(present.epoch).0 + NUMBERS_LEFT_OUT);
+        self.restored_in = self.epoch;
     }
 
     /// Whether this attempt was never given by this store, nor by one that has only forgotten its job.
@@ -143,7 +147,7 @@ impl Disk {
             }
         }
         for (job, row) in live() {
-            if !scheduler.restore_job(now, row.live(job)) {
+            if !scheduler.restore_job(now, row.live(job, self.restored_in)) {
                 return Err(format!("job {job} cannot be taken in at a start"));
             }
         }

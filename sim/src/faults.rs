@@ -169,6 +169,11 @@ impl World {
 
     fn wipe(&mut self, no: u16, keeps_identity: bool, back_after: Duration) {
         self.crash_worker(no);
+        let machine = &self.machines[usize::from(no)];
+        let told_of = machine.directory.attempts.iter().map(|it| it.launch.token);
+        for token in told_of.chain(machine.engine.containers.iter().map(|it| it.token)).collect::<Vec<_>>() {
+            self.oracle.lost_sight(token);
+        }
         self.machines[usize::from(no)].wipe(keeps_identity);
         if keeps_identity && self.dice.permille(300) {
             // Whoever cleans up does so thoroughly.

@@ -86,6 +86,8 @@ pub(crate) struct Oracle {
     endings: Vec<Option<Ending>>,
     /// Up to this one, fences were given by a life of the store that was undone.
     undone: Fence,
+    /// Up to this one, by a life that was undone by an old state that came back as it was: nobody can know, and they may be given again.
+    given_again: Fence,
     /// By machine: whether somebody has told it to stop its jobs.
     pub(crate) interrupted: Vec<bool>,
 }
@@ -114,6 +116,7 @@ impl Oracle {
             accepted: Vec::new(),
             endings: Vec::new(),
             undone: Fence(0),
+            given_again: Fence(0),
             interrupted: vec![false; machines],
         }
     }

@@ -39,6 +39,6 @@ impl World {
         }
         disk.go_on(is_raw, &self.server.disk);
         let present = std::mem::replace(&mut self.server.disk, disk);
-        self.oracle.went_back(&self.server.disk, &present);
+        self.oracle.went_back(&self.server.disk, &present, is_raw);
     }
 }

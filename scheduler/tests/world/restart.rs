@@ -15,8 +15,9 @@ use super::scheduler::step::{AddedJob, Assigned, Change, WorkerRow};
 use super::scheduler::{Config, Counters, Scheduler};
 
 impl World {
-    /// The scheduler's process ends, and a new one starts from what has not ended; the clock on its wall is set meanwhile.
-    pub fn restart_server(&mut self, slice: usize, ahead: Duration, behind: Duration) {
+    /// The scheduler's process ends, and a new one starts from what has not ended; the clock on its wall is set meanwhile. What it starts
+    /// from may be a backup that was made just before.
+    pub fn restart_server(&mut self, slice: usize, ahead: Duration, behind: Duration, is_restored: bool) {
         self.now.utc = self.now.utc + ahead - behind;
         let now = self.now;
         let changes: Vec<&Change> = self.steps.iter().flat_map(|(_, step)| &step.changes).collect();
@@ -28,6 +29,9 @@ impl World {
             slice,
         };
         let fence = self.nonces.keys().map(|(_, fence)| *fence).max().unwrap_or_default();
+        if is_restored {
+            self.restored = fence;
+        }
         let given = changes
             .iter()
             .filter_map(|it| if let Change::Added(added) = it { Some(added.job) } else { None });
@@ -40,7 +44,8 @@ impl World {
             changes.iter().filter_map(|it| if let Change::Worker(row) = it { Some(row) } else { None });
         let rows: BTreeMap<WorkerId, &WorkerRow> = rows.map(|row| (row.worker, row)).collect();
         rows.into_values().for_each(|row| scheduler.restore_worker(now, row.clone()));
-        for live in live_jobs(&changes).into_values() {
+        for mut live in live_jobs(&changes).into_values() {
+            live.attempt.iter_mut().for_each(|it| it.begun = it.token.fence <= self.restored);
             assert!(scheduler.restore_job(now, live), "its definition is known");
         }
         scheduler.begin(GroupNo(self.steps.len() as u64 + 1));
@@ -104,6 +109,7 @@ fn apply(live: &mut LiveJob, change: &Change) {
                 assigned_at: assigned.at,
                 started_at: None,
                 stopping: None,
+                begun: false,
             });
         }
         Change::Started { at, .. } => {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use protocol::order::StopCause;
 use protocol::report::Outcome;
-use protocol::{AttemptNo, JobId, Revision, SessionId, Timestamp, Token, WorkerId};
+use protocol::{AttemptNo, Epoch, JobId, Revision, SessionId, Timestamp, Token, WorkerId};
 use scheduler::job::State;
 use scheduler::restore::{LiveAttempt, LiveJob, Unconfirmed};
 use scheduler::step::{AddedJob, Change, ClosedAttempt};
@@ -155,8 +155,8 @@ impl Row {
         Some(Unconfirmed { token: latest.token, worker: latest.worker, revision: self.revision })
     }
 
-    /// As a start of the server hands it to the scheduler.
-    pub(crate) fn live(&self, job: JobId) -> LiveJob {
+    /// As a start of the server hands it to the scheduler. What was given in a term before the last restore may have begun.
+    pub(crate) fn live(&self, job: JobId, restored_in: Epoch) -> LiveJob {
         let current = self.latest.as_ref().filter(|latest| latest.outcome.is_none());
         LiveJob {
             job,
@@ -178,6 +178,7 @@ impl Row {
                 assigned_at: latest.assigned_at,
                 started_at: latest.started_at,
                 stopping: latest.stopping,
+                begun: latest.session.0 >> 32 < restored_in.0,
             }),
         }
     }

@@ -15,8 +15,10 @@ pub(super) struct Truth {
     pub(super) end: Option<End>,
     /// How it had ended before its machine was set back to when it ran: what was told of that may be believed later.
     pub(super) undone: Option<End>,
-    /// Somebody removed its container behind our back, or we by force.
+    /// Its container was removed: by us, or behind our back.
     pub(super) removed: bool,
+    /// What told of its run was lost, and no brain had a part in that: nobody can know that it ran.
+    pub(super) unseen: bool,
     /// Its worker stood still between asking whether it may run and running it.
     pub(super) is_excused: bool,
     /// All that it wrote has arrived at the server.
@@ -73,6 +75,11 @@ impl Oracle {
             truth.end = Some(End { at: now, code: 137, oom: false, by_engine: false, by_us: true });
         }
         truth.removed = true;
+    }
+
+    /// What a machine knew of an attempt, its container or its directory, is lost behind the back of its worker.
+    pub(crate) fn lost_sight(&mut self, token: Token) {
+        self.truth(token).unseen = true;
     }
 
     pub(crate) fn output_arrived(&mut self, token: Token) {

@@ -127,6 +127,7 @@ impl Kept {
             assigned_at: attempt.assigned_at,
             started_at: attempt.started_at,
             stopping: attempt.stopping,
+            begun: false,
         });
         let lost = row.attempt.as_ref().filter(|attempt| attempt.outcome == Some(Outcome::Lost));
         LiveJob {

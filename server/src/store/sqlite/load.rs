@@ -76,6 +76,7 @@ pub(super) fn load(
     loaded.epoch = Epoch(loaded.epoch.0 + 1);
     forget_revisions(&transaction, REVISIONS_KEPT)?;
     let mut definitions = definitions(&transaction)?;
+    let restored_in = last_restore(&transaction)?;
     let mut statement = transaction.prepare(include_str!("queries/load_jobs.sql"))?;
     let mut found = statement.query([])?;
     while let Some(row) = found.next()? {
@@ -84,7 +85,7 @@ pub(super) fn load(
             return Err(Failure::Senseless(format!("job {} refers to no definition", row.get::<_, i64>(0)?)));
         };
         *used = true;
-        visit(live_job(row, definition.revision)?);
+        visit(live_job(row, definition.revision, restored_in)?);
     }
     drop(found);
     drop(statement);
@@ -134,6 +135,17 @@ fn restored(connection: &Connection, epoch: Epoch) -> rusqlite::Result<Option<Re
         .optional()
 }
 
+/// The term that the last restore went up to: whoever has a session of an earlier one had it before the backup. 0 if there was none.
+fn last_restore(connection: &Connection) -> rusqlite::Result<Epoch> {
+    let sql = "SELECT coalesce(max(epoch), 0) FROM gaps WHERE backup_of IS NOT NULL";
+    connection.query_row(sql, [], |row| Ok(Epoch(row.get::<_, i64>(0)?.cast_unsigned())))
+}
+
+/// A session has the term in its upper half.
+const fn term_of(session: SessionId) -> Epoch {
+    Epoch(session.0 >> 32)
+}
+
 fn installation(row: &Row<'_>) -> rusqlite::Result<Loaded> {
     let number = |name: &str| row.get::<_, i64>(name).map(i64::cast_unsigned);
     Ok(Loaded {
@@ -178,7 +190,7 @@ fn unconfirmed(
     Ok(list)
 }
 
-fn live_job(row: &Row<'_>, revision: Revision) -> Result<LiveJob, Failure> {
+fn live_job(row: &Row<'_>, revision: Revision, restored_in: Epoch) -> Result<LiveJob, Failure> {
     let number = |index: usize| row.get::<_, i64>(index).map(i64::cast_unsigned);
     let instant = |index: usize| row.get::<_, i64>(index).map(Timestamp);
     let job = JobId(number(0)?);
@@ -197,6 +209,7 @@ fn live_job(row: &Row<'_>, revision: Revision) -> Result<LiveJob, Failure> {
                 assigned_at: instant(14)?,
                 started_at: row.get::<_, Option<i64>>(15)?.map(Timestamp),
                 stopping: row.get::<_, Option<i64>>(16)?.map(codes::stop).transpose()?,
+                begun: term_of(SessionId(number(13)?)) < restored_in,
             })
         } else {
             None
