@@ -23,7 +23,7 @@ mod words;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use protocol::order::Verdict;
+use protocol::order::{StopCause, Verdict};
 use protocol::{Fence, JobId, Order, Token, WorkerId};
 use scheduler::Scheduler;
 use scheduler::input::KeyHolder;
@@ -202,8 +202,10 @@ impl Oracle {
         effects: &[worker::Effect],
     ) {
         for effect in effects {
-            if let worker::Effect::Stop { token, .. } = effect {
-                self.truth(*token).stopped.get_or_insert(now);
+            if let worker::Effect::Stop { token, cause, .. } = effect {
+                let truth = self.truth(*token);
+                truth.stopped.get_or_insert(now);
+                truth.fenced |= *cause == StopCause::SelfFence;
             }
         }
         if let Some(fault) = brain.audit().pop() {

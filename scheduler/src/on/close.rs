@@ -2,10 +2,12 @@
 
 use alloc::format;
 use alloc::string::String;
+use core::time::Duration;
 
 use protocol::order::StopCause;
 use protocol::report::Outcome;
 use protocol::{JobId, Now, Timestamp};
+use rand::rngs::SmallRng;
 
 use crate::definition::{Definition, OnLost};
 use crate::job::{Attempt, Job, Standing, State};
@@ -115,6 +117,9 @@ fn verdict(
         return Verdict::Hold;
     };
     match budget {
+        Budget::Free if is_fenced_off(attempt, definition, outcome) => {
+            Verdict::Again(now.utc + unexpected_delay(definition, 1, &mut it.rng))
+        }
         Budget::Free => Verdict::Again(now.utc),
         Budget::Own => {
             let past = job.past_mut();
@@ -135,10 +140,19 @@ fn verdict(
             if losses >= definition.loss.limit {
                 return Verdict::Hold;
             }
-            let drawn = |rng| retry::delay(&retry::PLATFORM_BACKOFF, losses, rng);
-            Verdict::Again(now.utc + definition.loss.delay.unwrap_or_else(|| drawn(&mut it.rng)))
+            Verdict::Again(now.utc + unexpected_delay(definition, losses, &mut it.rng))
         }
     }
+}
+
+/// Whether its worker stopped it without being told, as it must where it has lost the server: on a bad line that happens again and again.
+fn is_fenced_off(attempt: &Attempt, definition: &Definition, outcome: Outcome) -> bool {
+    outcome == Outcome::Interrupted && attempt.stopping.is_none() && definition.container.self_fence.is_some()
+}
+
+/// How long the next attempt waits after something that the job has no part in.
+fn unexpected_delay(definition: &Definition, times: u32, rng: &mut SmallRng) -> Duration {
+    definition.loss.delay.unwrap_or_else(|| retry::delay(&retry::PLATFORM_BACKOFF, times, rng))
 }
 
 /// Why a job ended so, in one line.

@@ -332,6 +332,7 @@ enum Then {
 /// Two budgets, never mixed (DESIGN.md section 3): counts what is used of them.
 fn what_then(job: &mut Job, now: Timestamp, outcome: Outcome, exit_code: Option<i32>) -> Then {
     let cancelled = job.attempt().is_some_and(|it| it.stopping == Some(StopCause::Cancel));
+    let is_stopping = job.attempt().is_some_and(|it| it.stopping.is_some());
     let retry = &job.definition.retry;
     match outcome {
         Outcome::Succeeded => Then::End(State::Succeeded),
@@ -363,6 +364,10 @@ fn what_then(job: &mut Job, now: Timestamp, outcome: Outcome, exit_code: Option<
             } else {
                 Then::Hold
             }
+        }
+        // Nobody had asked for that: its worker had lost the server.
+        Outcome::Interrupted if !is_stopping && job.definition.container.self_fence.is_some() => {
+            Then::Again(ceiling(&PLATFORM, 1))
         }
         Outcome::Interrupted | Outcome::Released => Then::Again(Duration::ZERO),
     }

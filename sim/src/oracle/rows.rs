@@ -135,7 +135,7 @@ impl Oracle {
             Outcome::DaemonLost => truth.end.is_none_or(|end| !end.by_engine),
             Outcome::Interrupted => {
                 let drained = row.latest.as_ref().is_some_and(|latest| latest.drained);
-                !drained && !self.interrupted.contains(&true)
+                !drained && !truth.fenced && !self.interrupted.contains(&true)
             }
             Outcome::Lost => false,
         }
@@ -159,6 +159,10 @@ impl Oracle {
             if definition.loss.on_lost == OnLost::Wait && latest.stopping != Some(StopCause::Cancel) {
                 self.fault(scene.now, "I13 on_lost: wait waits", format!("{token} is given up"));
             }
+        } else if self.truth(token).fenced && !message.starts_with(UNKNOWN) && !self.causes_lost {
+            let what =
+                format!("{token} is lost although its worker stopped it because it had lost the server");
+            self.fault(scene.now, "promise 5 the server's absence is held against nobody", what);
         // A machine that was set back twice may have lost it, and have it again.
         } else if message.starts_with(UNKNOWN) && !self.is_of_the_past(token) && !self.truth(token).removed {
             let knows = |machine: &&Machine| {
@@ -247,7 +251,10 @@ impl Oracle {
             State::Scheduled | State::Queued if uses_platform_budget(outcome) => {
                 cancelled || losses >= definition.loss.limit
             }
-            State::Scheduled => true,
+            // On a bad line it is stopped again and again.
+            State::Scheduled => {
+                outcome != Outcome::Interrupted || definition.container.self_fence.is_none() || cancelled
+            }
             State::Queued => cancelled,
             State::Assigned | State::Running | State::Expired => true,
         };

@@ -27,6 +27,8 @@ pub(super) struct Truth {
     pub(super) may_start: bool,
     /// When its worker first decided to stop it.
     pub(super) stopped: Option<Moment>,
+    /// Its worker decided to stop it because it had lost the server.
+    pub(super) fenced: bool,
     /// When its worker was last told to keep it, having come back.
     pub(super) kept: Option<Moment>,
 }
