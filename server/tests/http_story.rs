@@ -116,6 +116,35 @@ async fn every_attempt_is_told_with_why_it_ended_and_every_wish_with_who_had_it(
     assert_eq!(job["attempts"][2]["ran_ms"], serde_json::json!(null), "nobody knows how long a lost one ran");
 }
 
+/// FAULTS.md F20: its container had ended by itself before the stop, and its true outcome counts.
+#[tokio::test]
+async fn a_cancel_that_came_too_late_is_told_to_have() {
+    let server = Server::start().await;
+    for _ in 0..2 {
+        server.post("/api/jobs/resize", "").await;
+    }
+    {
+        let mut world = server.stand.world();
+        for job in 1..=2 {
+            world.start(job);
+            let asked = Note::CancelRequested { by: "bob".into() };
+            world.record(job).notes = vec![(Timestamp(6_000), asked)];
+        }
+    }
+    let running = server.get("/api/jobs/1").await.json();
+    assert_eq!(running["cancel"], serde_json::json!(null), "nobody knows yet");
+    assert!(told(&running).contains(&"06.000 cancel_requested: by bob".to_owned()), "{running}");
+    server.stand.world().end(1, State::Succeeded, 0);
+    server.stand.world().end(2, State::Cancelled, 143);
+
+    let late = server.get("/api/jobs/1").await.json();
+    assert_eq!((&late["state"], &late["cancel"]), (&"succeeded".into(), &"too_late".into()), "{late}");
+    let expected = "06.000 cancel_requested: by bob: too late, what ended it had come first".to_owned();
+    assert!(told(&late).contains(&expected), "{late}");
+    let in_time = server.get("/api/jobs/2").await.json();
+    assert_eq!((&in_time["state"], &in_time["cancel"]), (&"cancelled".into(), &serde_json::json!(null)));
+}
+
 #[tokio::test]
 async fn what_is_waited_for_is_told_with_when_it_comes_and_who_can_end_it() {
     let server = Server::start().await;

@@ -46,6 +46,13 @@ impl Story<'_> {
         events
     }
 
+    /// Whether somebody wanted it to be cancelled when what ended it had come first (FAULTS.md F20).
+    pub(super) fn is_cancelled_too_late(&self) -> bool {
+        let is_wanted = |(_, note): &(Timestamp, Note)| matches!(note, Note::CancelRequested { .. });
+        let has_another_end = self.row.state.has_ended() && self.row.state != State::Cancelled;
+        has_another_end && self.notes.iter().any(is_wanted)
+    }
+
     /// Reports that came too late to be believed, oldest first.
     pub(super) fn late_reports(&self) -> Vec<view::LateReport> {
         let late = |(at, note): &(Timestamp, Note)| {
@@ -78,6 +85,9 @@ impl Story<'_> {
         };
         let said = |name, text: String| view::Event { text, ..event(at, name) };
         match note {
+            Note::CancelRequested { by } if self.is_cancelled_too_late() => {
+                said("cancel_requested", format!("by {by}: too late, what ended it had come first"))
+            }
             Note::CancelRequested { by } => said("cancel_requested", format!("by {by}")),
             Note::Freed { by } => said("released", format!("by {by}")),
             Note::Confirmed { token, worker } => {

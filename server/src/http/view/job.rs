@@ -93,6 +93,9 @@ pub struct FullJob {
     /// The names of the variables that it lays over its definition's environment. Values are never shown.
     #[serde(default)]
     pub environment: Vec<String>,
+    /// What became of a cancel that did not end it: `too_late`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cancel: Option<Word>,
     /// What it left as its result.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub result: Option<serde_json::Value>,
