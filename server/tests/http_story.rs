@@ -145,6 +145,37 @@ async fn a_cancel_that_came_too_late_is_told_to_have() {
     assert_eq!((&in_time["state"], &in_time["cancel"]), (&"cancelled".into(), &serde_json::json!(null)));
 }
 
+/// Two attempts were in doubt; only the one that is told to be gone last confirms the cancel.
+#[tokio::test]
+async fn each_attempt_that_is_gone_is_told_and_the_last_one_confirms_the_cancel() {
+    let server = Server::start().await;
+    server.post("/api/jobs/resize", "").await;
+    {
+        let mut world = server.stand.world();
+        world.end(1, State::Cancelled, 0);
+        let record = world.record(1);
+        record.past = (1..=3).map(|it| ended(it, 1_000 * i64::from(it), Outcome::Lost, None, "")).collect();
+        let gone = |at, fence| {
+            let token = Token { job: JobId(1), fence: Fence(fence), nonce: Nonce(7) };
+            (Timestamp(at), Note::Confirmed { token, worker: WorkerId(1) })
+        };
+        record.notes = vec![gone(4_500, 41), gone(10_000, 43), gone(11_000, 42)];
+        record.row.confirmed = false;
+    }
+    let later = async || {
+        let told = told(&server.get("/api/jobs/1").await.json());
+        told.into_iter().filter(|line| line.contains("its container is gone")).collect::<Vec<_>>()
+    };
+    let gone = [
+        "04.500 container_gone 1 on w1: its container is gone",
+        "10.000 container_gone 3 on w1: its container is gone",
+    ];
+    assert_eq!(later().await[..2], gone);
+    server.stand.world().record(1).row.confirmed = true;
+    let confirmed = "11.000 cancel_confirmed 2 on w1: its container is gone";
+    assert_eq!(later().await, [gone[0], gone[1], confirmed]);
+}
+
 #[tokio::test]
 async fn what_is_waited_for_is_told_with_when_it_comes_and_who_can_end_it() {
     let server = Server::start().await;

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use protocol::{ClusterId, Epoch, Fence, JobId, Now, Revision, Token, WorkerId};
 use scheduler::definition::Definition;
 use scheduler::input::{GroupNo, KeyHolder};
-use scheduler::step::{AddedJob, Change, WorkerRow};
+use scheduler::step::{AddedJob, Change, Note, WorkerRow};
 use scheduler::{Config, Counters, Scheduler};
 
 pub(crate) use row::{Edge, Row, uses_own_budget, uses_platform_budget};
@@ -139,7 +139,7 @@ impl Disk {
             scheduler.restore_worker(now, row.clone());
         }
         for (_, row) in self.rows() {
-            if let Some(unconfirmed) = row.unconfirmed() {
+            for unconfirmed in row.unconfirmed() {
                 if let Some(definition) = self.definitions.get(&row.revision) {
                     scheduler.restore_definition(definition.clone());
                 }
@@ -184,6 +184,10 @@ impl Disk {
 
     pub(crate) fn row(&self, job: JobId) -> Option<&Row> {
         self.rows.get(usize::try_from(job.0.checked_sub(1)?).ok()?)?.as_ref()
+    }
+
+    fn row_mut(&mut self, job: JobId) -> Option<&mut Row> {
+        self.rows.get_mut(usize::try_from(job.0.checked_sub(1)?).ok()?)?.as_mut()
     }
 
     pub(crate) fn rows(&self) -> impl Iterator<Item = (JobId, &Row)> {
@@ -254,6 +258,12 @@ impl Disk {
                 self.workers.remove(worker);
                 return Ok(());
             }
+            Change::Noted { job, note: Note::Confirmed { token, .. }, .. } => {
+                if let Some(row) = self.row_mut(*job) {
+                    row.is_told_gone(*token);
+                }
+                return Ok(());
+            }
             Change::Noted { .. } => return Ok(()),
             Change::Skipped { after, job, fence, .. } => {
                 // Until it goes back in time, every number that a worker shows was given by this store.
@@ -266,11 +276,10 @@ impl Disk {
                 return Ok(());
             }
             Change::Confirmed { token, .. } => {
-                let index = usize::try_from(token.job.0 - 1).unwrap_or(usize::MAX);
-                let row = self.rows.get_mut(index).and_then(Option::as_mut);
-                return match row.filter(|row| row.is_unconfirmed(*token)) {
+                return match self.row_mut(token.job).filter(|row| row.is_unconfirmed(*token)) {
                     Some(row) => {
                         row.confirmed = true;
+                        row.is_told_gone(*token);
                         Ok(())
                     }
                     None => Err(format!("{token} is confirmed, and nobody doubted it")),

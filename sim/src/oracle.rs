@@ -154,7 +154,7 @@ impl Oracle {
                     let what = format!("{} goes to worker {}", it.token, it.worker);
                     self.fault(now, "I24 a cordoned worker gets nothing", what);
                 }
-                Change::Confirmed { token, worker, .. } => self.is_gone(now, *token, *worker),
+                Change::Confirmed { token, .. } => self.is_gone(scene, token.job, Some(*token)),
                 _ => {}
             }
         }

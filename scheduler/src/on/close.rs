@@ -37,10 +37,10 @@ fn close_as(it: &mut Scheduler, now: Now, id: JobId, closed: ClosedAttempt, is_g
     };
     match verdict(it, now, id, &attempt, &definition, &closed) {
         Verdict::End(state, reason) => {
-            let confirmed = is_gone || state != State::Cancelled;
-            if !confirmed {
-                confirm::doubt(it, attempt.worker, closed.token, definition.runtime(), attempt.unsettled);
+            if !is_gone && state == State::Cancelled {
+                confirm::doubt(it, id, &attempt);
             }
+            let confirmed = is_confirmed(it, id, state);
             end(it, Ended { job: id, state, at: now.utc, reason, closed: Some(closed), confirmed });
         }
         Verdict::Again(due_at) => {
@@ -62,7 +62,7 @@ pub(crate) fn give_up(it: &mut Scheduler, now: Now, id: JobId, closed: ClosedAtt
     }
 }
 
-/// Ends a job that has no attempt. The one that it had last may have been given up, and its container be there.
+/// Ends a job that has no attempt. Those that it had may have been given up, and their containers be there.
 pub(crate) fn end_unheld(it: &mut Scheduler, now: Now, id: JobId, state: State, reason: String) {
     if let Some(job) = it.jobs.get(&id) {
         match job.standing {
@@ -74,9 +74,13 @@ pub(crate) fn end_unheld(it: &mut Scheduler, now: Now, id: JobId, state: State, 
             Standing::Held(_) | Standing::Quarantined => {}
         }
     }
-    let is_doubted = it.jobs.get(&id).is_some_and(Job::is_doubted);
-    let confirmed = state != State::Cancelled || !is_doubted;
+    let confirmed = is_confirmed(it, id, state);
     end(it, Ended { job: id, state, at: now.utc, reason, closed: None, confirmed });
+}
+
+/// Cancelled means that nothing of it runs: neither its last attempt nor any before that.
+fn is_confirmed(it: &Scheduler, id: JobId, state: State) -> bool {
+    state != State::Cancelled || !it.jobs.get(&id).is_some_and(Job::is_doubted)
 }
 
 /// Lets a job wait for a slot.
@@ -181,9 +185,8 @@ fn hold_back(
 }
 
 fn remember(it: &mut Scheduler, id: JobId, attempt: &Attempt, is_gone: bool) {
-    confirm::forget(it, id);
     if !is_gone {
-        confirm::doubt_live(it, id, attempt);
+        confirm::doubt(it, id, attempt);
     }
     if let Some(job) = it.jobs.get_mut(&id) {
         let past = job.past_mut();
@@ -233,8 +236,10 @@ fn take_attempt(it: &mut Scheduler, id: JobId) -> Option<Attempt> {
 /// Ended jobs leave the brain at once: this change is what remembers them.
 fn end(it: &mut Scheduler, ended: Ended) {
     let (id, state) = (ended.job, ended.state);
-    if ended.confirmed || ended.closed.is_some() {
+    if ended.confirmed {
         confirm::forget(it, id);
+    } else {
+        confirm::leave(it, id);
     }
     if let Some(job) = it.jobs.remove(&id) {
         it.definitions.drop_one(job.definition);

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use protocol::order::StopCause;
 use protocol::report::Outcome;
-use protocol::{JobId, Token, WorkerId};
+use protocol::{JobId, Token};
 use scheduler::Scheduler;
 use scheduler::definition::{Definition, OnLost, RetryOn};
 use scheduler::job::State;
@@ -49,13 +49,17 @@ impl Oracle {
             Change::Waiting { closed, job, .. } => (closed, *job),
             Change::Ended(it) => match &it.closed {
                 Some(closed) => {
-                    let worker = row.latest.as_ref().map(|latest| latest.worker);
                     if it.confirmed && it.state == State::Cancelled {
-                        self.is_gone(scene.now, closed.token, worker.unwrap_or_default());
+                        self.is_gone(scene, it.job, Some(closed.token));
                     }
                     (closed, it.job)
                 }
-                None => return,
+                None => {
+                    if it.confirmed && it.state == State::Cancelled {
+                        self.is_gone(scene, it.job, None);
+                    }
+                    return;
+                }
             },
             _ => return,
         };
@@ -141,10 +145,16 @@ impl Oracle {
         }
     }
 
-    /// I17: the server says that nothing is left of an attempt.
-    pub(super) fn is_gone(&mut self, now: Moment, token: Token, worker: WorkerId) {
-        if self.still_runs(token) && !self.is_confused(worker) {
-            self.fault(now, "I17 what is confirmed is gone", format!("{token} runs on"));
+    /// I17: the server says that nothing is left of a job: neither of this attempt nor of any other.
+    pub(super) fn is_gone(&mut self, scene: Scene<'_>, job: JobId, named: Option<Token>) {
+        let is_running = |it: &&Truth| it.token.job == job && it.runs > 0 && it.end.is_none();
+        let running = self.truths.iter().chain(self.namesakes.values()).filter(is_running).map(|it| it.token);
+        let holder = |token| scene.machines.iter().find_map(|machine| machine.engine.container(token));
+        // What was given in a life of the store that was undone is known to nobody.
+        let is_known = |token: &Token| Some(*token) == named || !self.is_of_the_past(*token);
+        let is_confused = |token| holder(token).is_some_and(|it| self.is_confused(it.worker));
+        if let Some(token) = running.filter(is_known).find(|token| !is_confused(*token)) {
+            self.fault(scene.now, "I17 what is confirmed is gone", format!("{token} runs on"));
         }
     }
 

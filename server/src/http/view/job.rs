@@ -174,7 +174,7 @@ pub struct Event {
     /// When.
     pub at: Time,
     /// What: `accepted`, `assigned`, `started`, `attempt_ended`, `cancel_requested`, `cancel_confirmed`, `released`, `worker_unreachable`,
-    /// `worker_returned`, `late_report`, `quarantined`, or the name of the state in which the job ended.
+    /// `worker_returned`, `late_report`, `container_gone`, `quarantined`, or the name of the state in which the job ended.
     pub event: Word,
     /// Which attempt it concerns.
     #[serde(skip_serializing_if = "Option::is_none")]
