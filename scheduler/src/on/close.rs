@@ -15,7 +15,7 @@ use crate::on::confirm;
 use crate::place;
 use crate::retry::{self, Budget};
 use crate::scheduler::Scheduler;
-use crate::step::{Change, ClosedAttempt, Effect, Ended};
+use crate::step::{Change, ClosedAttempt, Effect, Ended, Note};
 use crate::timers::{Alarm, Date};
 
 /// Closes the current attempt of a job, whose container is gone, and decides what becomes of the job.
@@ -35,19 +35,31 @@ fn close_as(it: &mut Scheduler, now: Now, id: JobId, closed: ClosedAttempt, is_g
     let Some(definition) = it.jobs.get(&id).and_then(|job| it.definition(job)) else {
         return;
     };
-    match verdict(it, now, id, &attempt, &definition, &closed) {
+    let token = closed.token;
+    let is_told_gone = is_gone && closed.outcome == Outcome::Lost;
+    let is_settled = match verdict(it, now, id, &attempt, &definition, &closed) {
         Verdict::End(state, reason) => {
             if !is_gone && state == State::Cancelled {
                 confirm::doubt(it, id, &attempt);
             }
             let confirmed = is_confirmed(it, id, state);
             end(it, Ended { job: id, state, at: now.utc, reason, closed: Some(closed), confirmed });
+            confirmed
         }
         Verdict::Again(due_at) => {
             remember(it, id, &attempt, is_gone);
             wait(it, now, id, due_at, closed);
+            false
         }
-        Verdict::Hold => hold_back(it, now, id, &attempt, is_gone, closed),
+        Verdict::Hold => {
+            hold_back(it, now, id, &attempt, is_gone, closed);
+            false
+        }
+    };
+    if is_told_gone && !is_settled {
+        // A start of the server takes what is lost for what may run on, unless somebody has told otherwise.
+        let note = Note::Confirmed { token, worker: attempt.worker };
+        it.change(Change::Noted { job: id, at: now.utc, note });
     }
 }
 

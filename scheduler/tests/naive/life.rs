@@ -172,9 +172,13 @@ impl Model {
         let now = self.now.utc;
         let job = self.job_mut(id).ok_or_else(|| format!("job {id} is not known"))?;
         let token = job.attempt().ok_or_else(|| format!("job {id} has no attempt"))?.token;
+        let told_gone = outcome == Outcome::Lost && !job.in_doubt.contains(&token);
+        let told_gone = told_gone.then(|| format!("j{id} noted {token} confirmed"));
         let state = match what_then(job, now, outcome, exit_code) {
             Then::End(state) => {
                 self.end(id, state, Some((token, outcome)));
+                let is_doubted = self.job(id).is_some_and(|job| !job.in_doubt.is_empty());
+                self.said.extend(told_gone.filter(|_| is_doubted));
                 return Ok(());
             }
             Then::Again(ceiling) => {
@@ -188,6 +192,7 @@ impl Model {
                 State::Quarantined
             }
         };
+        self.said.extend(told_gone);
         let due = self.job(id).expect("it was closed").due;
         self.say(format!("j{token} {}, then {} due {}", outcome.name(), state.name(), due.0));
         Ok(())
