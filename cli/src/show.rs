@@ -58,6 +58,7 @@ fn facts(job: &view::Job, story: &view::Story) -> anyhow::Result<()> {
         ("state", state),
         ("why", why),
         ("confirmed", doubt.to_owned()),
+        ("cancel", story.cancel.as_deref().map(cancel_in_words).unwrap_or_default()),
         ("revision", story.revision.clone()),
         ("priority", story.priority.to_string()),
         ("accepted", job.created_at.clone()),
@@ -74,6 +75,13 @@ fn facts(job: &view::Job, story: &view::Story) -> anyhow::Result<()> {
         screen::line(&format!("{name:<12} {}", screen::visible(value)))?;
     }
     Ok(())
+}
+
+fn cancel_in_words(word: &str) -> String {
+    match word {
+        "too_late" => "too late: what ended it had come first".to_owned(),
+        other => view::in_words(other),
+    }
 }
 
 fn attempts(job: &view::Job, story: &view::Story) -> Vec<Vec<String>> {

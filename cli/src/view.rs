@@ -109,6 +109,7 @@ pub(crate) struct Story {
     pub(crate) retry_of_removed: bool,
     #[serde(default)]
     pub(crate) late_reports_left_out: u64,
+    pub(crate) cancel: Option<String>,
     pub(crate) result: Option<serde_json::Value>,
     #[serde(default)]
     pub(crate) attempts: Vec<Attempt>,

@@ -342,6 +342,14 @@ fn show_tells_how_a_job_ended_and_why_once() {
 }
 
 #[test]
+fn show_tells_that_a_cancel_came_too_late() {
+    let stub = Stub::new();
+    stub.on("GET /api/jobs/7", "200 OK", JSON, &job(7, r#""state":"succeeded","cancel":"too_late""#));
+    let said = said(&mut stub.longshore(&["show", "7"]));
+    assert!(said.out.contains("cancel       too late: what ended it had come first\n"), "{said:?}");
+}
+
+#[test]
 fn show_tells_what_has_been_removed_since() {
     let stub = Stub::new();
     let story = r#""state":"queued","retry_of":3,"retry_of_removed":true,"late_reports_left_out":64"#;

@@ -194,7 +194,7 @@ pub enum Outcome {
     DaemonLost,
     /// The worker was lost, or has lost it.
     Lost,
-    /// An operator stopped the worker with its jobs.
+    /// An operator stopped the worker with its jobs; or the worker stopped it because it had lost the server (`self_fence`).
     Interrupted,
     /// Given back unstarted.
     Released,

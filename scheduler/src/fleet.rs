@@ -66,7 +66,7 @@ pub struct Worker {
     pub heartbeat: Option<Duration>,
     /// What it is not offered for now.
     pub exclusions: Exclusions,
-    /// Its attempts of cancelled jobs that were given up: nobody knows whether their containers are gone.
+    /// Its attempts that were given up, of jobs that go on or were cancelled: nobody knows whether their containers are gone.
     pub doubts: BTreeMap<Token, Doubt>,
     /// The parts of an inventory that is coming in.
     pub inventory: Vec<(Token, Phase)>,

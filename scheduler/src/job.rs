@@ -119,8 +119,8 @@ pub struct Past {
     pub losses: Vec<Timestamp>,
     /// Who had the last attempt.
     pub last_worker: Option<WorkerId>,
-    /// That attempt, if it was given up and nobody knows yet whether its container is gone.
-    pub in_doubt: Option<Token>,
+    /// Attempts that were given up, each with who had it, as long as nobody knows whether its container is gone.
+    pub in_doubt: Vec<(Token, WorkerId)>,
 }
 
 /// The current attempt of a job.
@@ -152,7 +152,8 @@ pub struct Attempt {
     pub may_run: bool,
     /// Whether its worker came back without it while its runtime was silent: nothing could be concluded.
     pub unsettled: bool,
-    /// Its worker has said that it is being started: where it is gone from there, this token is not handed out again.
+    /// Its worker has said that it is being started, or it was given before the backup that this store was restored from: where it is
+    /// gone from there, this token is not handed out again.
     pub begun: bool,
     /// When it will have run for too long, if its container has started and it has a timeout.
     pub overrun_at: Option<Uptime>,
@@ -202,10 +203,10 @@ impl Job {
         self.past.get_or_insert_default()
     }
 
-    /// Whether its last attempt was given up, and nobody knows yet whether the container is gone.
+    /// Whether an attempt of it was given up, and nobody knows yet whether the container is gone.
     #[must_use]
     pub fn is_doubted(&self) -> bool {
-        self.past.as_ref().is_some_and(|past| past.in_doubt.is_some())
+        self.past.as_ref().is_some_and(|past| !past.in_doubt.is_empty())
     }
 
     /// Who had the last attempt before the current one.

@@ -33,13 +33,13 @@ pub struct LiveJob {
     pub attempts: AttemptNo,
     /// The worker of the last attempt, current or not.
     pub last_worker: Option<WorkerId>,
-    /// That attempt, if it was lost and is not current: nobody may know whether its container is gone.
-    pub lost: Option<Token>,
+    /// Attempts that were lost, each with who had it, oldest first: without those whose containers are known to be gone.
+    pub lost: Vec<(Token, WorkerId)>,
     /// Its current attempt, if it has one.
     pub attempt: Option<LiveAttempt>,
 }
 
-/// The last attempt of a job that has ended as cancelled without anybody knowing whether its container is gone.
+/// An attempt of a job that has ended as cancelled without anybody knowing whether its container is gone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Unconfirmed {
     /// Which.
@@ -65,4 +65,6 @@ pub struct LiveAttempt {
     pub started_at: Option<Timestamp>,
     /// Why it is being stopped, if it is.
     pub stopping: Option<StopCause>,
+    /// It was given before the backup that this store was restored from: it may have run and been forgotten since, and nobody here knows.
+    pub begun: bool,
 }

@@ -83,6 +83,8 @@ pub struct Scheduler {
     pub(crate) searched_at: Option<Uptime>,
     /// What workers have said about attempts that are neither waiting nor running there.
     pub(crate) phases: BTreeMap<JobId, Phase>,
+    /// Of how many attempts nobody knows whether they are gone, for cancelled jobs that have ended with several of them.
+    pub(crate) unconfirmed: BTreeMap<JobId, usize>,
     /// How often the counters were moved on because of numbers that were never given here.
     pub(crate) skips: u32,
     /// Whether something that the snapshot shows has changed.
@@ -114,6 +116,7 @@ impl Scheduler {
             commits: on::Commits::default(),
             searched_at: None,
             phases: BTreeMap::new(),
+            unconfirmed: BTreeMap::new(),
             skips: 0,
             changed: true,
             out: Step::default(),
@@ -160,10 +163,10 @@ impl Scheduler {
             past.own_failures = live.own_failures;
             past.losses = live.losses;
             past.last_worker = live.last_worker;
-            past.in_doubt = live.lost;
+            past.in_doubt.clone_from(&live.lost);
         }
-        if let (Some(token), Some(worker)) = (live.lost, live.last_worker) {
-            self.restore_unconfirmed(Unconfirmed { token, worker, revision: live.revision });
+        for (token, worker) in live.lost {
+            self.restore_doubt(Unconfirmed { token, worker, revision: live.revision });
         }
         self.definitions.take(definition);
         match (live.state, live.attempt) {
@@ -180,11 +183,17 @@ impl Scheduler {
         true
     }
 
-    /// Takes in an attempt of which nobody may know whether its container is gone: of a cancel that is not confirmed, or a job that waits. Without its worker or its definition nobody will ever confirm it.
+    /// Takes in an attempt of a cancelled job of which nobody may know whether its container is gone. Without its worker or its definition
+    /// nobody will ever confirm the cancel.
     pub fn restore_unconfirmed(&mut self, of: Unconfirmed) {
+        *self.unconfirmed.entry(of.token.job).or_default() += 1;
+        self.restore_doubt(of);
+    }
+
+    fn restore_doubt(&mut self, of: Unconfirmed) {
         let definition = self.definitions.find(of.revision).and_then(|number| self.definitions.at(number));
         if let Some(runtime) = definition.map(|definition| definition.runtime()) {
-            on::doubt(self, of.worker, of.token, runtime, true);
+            on::ask(self, of.worker, of.token, runtime, true);
         }
     }
 
@@ -204,7 +213,7 @@ impl Scheduler {
             // What was asked of the server before is not known any more.
             may_run: true,
             unsettled: false,
-            begun: false,
+            begun: live.begun,
             // Only the time left is to be waited for, since the container went on while the server was away; but the clock on the wall may
             // have been set meanwhile. Its worker knows, and says so when it is back.
             overrun_at: None,

@@ -232,7 +232,8 @@ pub enum Note {
         /// Who.
         by: String,
     },
-    /// The worker that was out of reach when the job was cancelled has told that its container is gone.
+    /// The worker that was out of reach when an attempt was given up has told that its container is gone. If the job was cancelled and this
+    /// was the last one, that confirms the cancel.
     Confirmed {
         /// Which attempt.
         token: Token,

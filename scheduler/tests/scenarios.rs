@@ -177,7 +177,8 @@ fn happen(world: &mut World, words: &[&str]) {
         }
         ["restart_server", ..] => {
             let ahead = option("ahead").map_or(Duration::ZERO, seconds);
-            world.restart_server(SLICE, ahead, option("behind").map_or(Duration::ZERO, seconds));
+            let behind = option("behind").map_or(Duration::ZERO, seconds);
+            world.restart_server(SLICE, ahead, behind, words.contains(&"restored"));
         }
         ["freeze", time] => world.stand_still(seconds(time)),
         ["store", "stalls"] => world.scheduler.commit_began(world.now.up),

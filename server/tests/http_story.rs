@@ -116,6 +116,66 @@ async fn every_attempt_is_told_with_why_it_ended_and_every_wish_with_who_had_it(
     assert_eq!(job["attempts"][2]["ran_ms"], serde_json::json!(null), "nobody knows how long a lost one ran");
 }
 
+/// FAULTS.md F20: its container had ended by itself before the stop, and its true outcome counts.
+#[tokio::test]
+async fn a_cancel_that_came_too_late_is_told_to_have() {
+    let server = Server::start().await;
+    for _ in 0..2 {
+        server.post("/api/jobs/resize", "").await;
+    }
+    {
+        let mut world = server.stand.world();
+        for job in 1..=2 {
+            world.start(job);
+            let asked = Note::CancelRequested { by: "bob".into() };
+            world.record(job).notes = vec![(Timestamp(6_000), asked)];
+        }
+    }
+    let running = server.get("/api/jobs/1").await.json();
+    assert_eq!(running["cancel"], serde_json::json!(null), "nobody knows yet");
+    assert!(told(&running).contains(&"06.000 cancel_requested: by bob".to_owned()), "{running}");
+    server.stand.world().end(1, State::Succeeded, 0);
+    server.stand.world().end(2, State::Cancelled, 143);
+
+    let late = server.get("/api/jobs/1").await.json();
+    assert_eq!((&late["state"], &late["cancel"]), (&"succeeded".into(), &"too_late".into()), "{late}");
+    let expected = "06.000 cancel_requested: by bob: too late, what ended it had come first".to_owned();
+    assert!(told(&late).contains(&expected), "{late}");
+    let in_time = server.get("/api/jobs/2").await.json();
+    assert_eq!((&in_time["state"], &in_time["cancel"]), (&"cancelled".into(), &serde_json::json!(null)));
+}
+
+/// Two attempts were in doubt; only the one that is told to be gone last confirms the cancel.
+#[tokio::test]
+async fn each_attempt_that_is_gone_is_told_and_the_last_one_confirms_the_cancel() {
+    let server = Server::start().await;
+    server.post("/api/jobs/resize", "").await;
+    {
+        let mut world = server.stand.world();
+        world.end(1, State::Cancelled, 0);
+        let record = world.record(1);
+        record.past = (1..=3).map(|it| ended(it, 1_000 * i64::from(it), Outcome::Lost, None, "")).collect();
+        let gone = |at, fence| {
+            let token = Token { job: JobId(1), fence: Fence(fence), nonce: Nonce(7) };
+            (Timestamp(at), Note::Confirmed { token, worker: WorkerId(1) })
+        };
+        record.notes = vec![gone(4_500, 41), gone(10_000, 43), gone(11_000, 42)];
+        record.row.confirmed = false;
+    }
+    let later = async || {
+        let told = told(&server.get("/api/jobs/1").await.json());
+        told.into_iter().filter(|line| line.contains("its container is gone")).collect::<Vec<_>>()
+    };
+    let gone = [
+        "04.500 container_gone 1 on w1: its container is gone",
+        "10.000 container_gone 3 on w1: its container is gone",
+    ];
+    assert_eq!(later().await[..2], gone);
+    server.stand.world().record(1).row.confirmed = true;
+    let confirmed = "11.000 cancel_confirmed 2 on w1: its container is gone";
+    assert_eq!(later().await, [gone[0], gone[1], confirmed]);
+}
+
 #[tokio::test]
 async fn how_long_its_container_ran_is_told_wherever_a_job_is_shown_however_late_its_end_was_heard() {
     let server = Server::start().await;

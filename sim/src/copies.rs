@@ -89,6 +89,7 @@ impl World {
         }
         self.machines[usize::from(no)].directory = directory;
         for token in undone {
+            self.oracle.lost_sight(token);
             self.oracle.container_removed(self.now, token);
         }
         for container in &self.machines[usize::from(no)].engine.containers {

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use protocol::{ClusterId, Epoch, Fence, JobId, Now, Revision, Token, WorkerId};
 use scheduler::definition::Definition;
 use scheduler::input::{GroupNo, KeyHolder};
-use scheduler::step::{AddedJob, Change, WorkerRow};
+use scheduler::step::{AddedJob, Change, Note, WorkerRow};
 use scheduler::{Config, Counters, Scheduler};
 
 pub(crate) use row::{Edge, Row, uses_own_budget, uses_platform_budget};
@@ -55,6 +55,8 @@ pub(crate) struct Disk {
     gaps: Vec<Range<u64>>,
     /// Whether it is an old state that has come back.
     went_back: bool,
+    /// The term that the last restore went up to. Nobody notes one if an old state came back as it was.
+    restored_in: Epoch,
 }
 
 impl Disk {
@@ -76,6 +78,7 @@ impl Disk {
             given: Vec::new(),
             gaps: Vec::new(),
             went_back: false,
+            restored_in: Epoch(0),
         }
     }
 
@@ -92,6 +95,7 @@ impl Disk {
         self.last_fence = Fence(self.last_fence.max(present.last_fence).0 + NUMBERS_LEFT_OUT);
         self.last_worker = WorkerId(self.last_worker.max(present.last_worker).0 + NUMBERS_LEFT_OUT);
         self.epoch = Epoch(self.epoch.max(present.epoch).0 + NUMBERS_LEFT_OUT);
+        self.restored_in = self.epoch;
     }
 
     /// Whether this attempt was never given by this store, nor by one that has only forgotten its job.
@@ -135,7 +139,7 @@ impl Disk {
             scheduler.restore_worker(now, row.clone());
         }
         for (_, row) in self.rows() {
-            if let Some(unconfirmed) = row.unconfirmed() {
+            for unconfirmed in row.unconfirmed() {
                 if let Some(definition) = self.definitions.get(&row.revision) {
                     scheduler.restore_definition(definition.clone());
                 }
@@ -143,7 +147,7 @@ impl Disk {
             }
         }
         for (job, row) in live() {
-            if !scheduler.restore_job(now, row.live(job)) {
+            if !scheduler.restore_job(now, row.live(job, self.restored_in)) {
                 return Err(format!("job {job} cannot be taken in at a start"));
             }
         }
@@ -180,6 +184,10 @@ impl Disk {
 
     pub(crate) fn row(&self, job: JobId) -> Option<&Row> {
         self.rows.get(usize::try_from(job.0.checked_sub(1)?).ok()?)?.as_ref()
+    }
+
+    fn row_mut(&mut self, job: JobId) -> Option<&mut Row> {
+        self.rows.get_mut(usize::try_from(job.0.checked_sub(1)?).ok()?)?.as_mut()
     }
 
     pub(crate) fn rows(&self) -> impl Iterator<Item = (JobId, &Row)> {
@@ -250,6 +258,12 @@ impl Disk {
                 self.workers.remove(worker);
                 return Ok(());
             }
+            Change::Noted { job, note: Note::Confirmed { token, .. }, .. } => {
+                if let Some(row) = self.row_mut(*job) {
+                    row.is_told_gone(*token);
+                }
+                return Ok(());
+            }
             Change::Noted { .. } => return Ok(()),
             Change::Skipped { after, job, fence, .. } => {
                 // Until it goes back in time, every number that a worker shows was given by this store.
@@ -262,11 +276,10 @@ impl Disk {
                 return Ok(());
             }
             Change::Confirmed { token, .. } => {
-                let index = usize::try_from(token.job.0 - 1).unwrap_or(usize::MAX);
-                let row = self.rows.get_mut(index).and_then(Option::as_mut);
-                return match row.filter(|row| row.is_unconfirmed(*token)) {
+                return match self.row_mut(token.job).filter(|row| row.is_unconfirmed(*token)) {
                     Some(row) => {
                         row.confirmed = true;
+                        row.is_told_gone(*token);
                         Ok(())
                     }
                     None => Err(format!("{token} is confirmed, and nobody doubted it")),

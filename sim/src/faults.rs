@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
-use protocol::JobId;
+use protocol::{JobId, Token};
 use scheduler::input::{Input, Operation};
 
 use crate::agenda::Event;
 use crate::clients::Wish;
 use crate::clock::Moment;
+use crate::disk::Row;
 use crate::docker::Condition;
 use crate::machine;
 use crate::network::End;
@@ -102,9 +103,17 @@ impl World {
     fn some_job(&self, number: u64) -> Option<JobId> {
         let held = || self.server.disk.rows().filter(|(_, row)| row.current().is_some());
         let stopping = held().filter(|(_, row)| row.latest.as_ref().is_some_and(|it| it.stopping.is_some()));
+        // An earlier attempt still runs beside the current one.
+        let containers = self.machines.iter().flat_map(|machine| &machine.engine.containers);
+        let running = containers.filter(|it| it.is_running()).map(|it| it.token);
+        let current = |token: &Token| self.server.disk.row(token.job).and_then(Row::current);
+        let beside =
+            running.filter(|token| current(token).is_some_and(|it| it != *token)).map(|token| token.job);
+        let beside: Vec<JobId> = beside.collect();
         let wanted: Vec<JobId> = match number % 4 {
             0 => Vec::new(),
             1 => stopping.map(|(job, _)| job).collect(),
+            2 | 3 if !beside.is_empty() => beside,
             _ => held().map(|(job, _)| job).collect(),
         };
         if !wanted.is_empty() {
@@ -169,6 +178,11 @@ impl World {
 
     fn wipe(&mut self, no: u16, keeps_identity: bool, back_after: Duration) {
         self.crash_worker(no);
+        let machine = &self.machines[usize::from(no)];
+        let told_of = machine.directory.attempts.iter().map(|it| it.launch.token);
+        for token in told_of.chain(machine.engine.containers.iter().map(|it| it.token)).collect::<Vec<_>>() {
+            self.oracle.lost_sight(token);
+        }
         self.machines[usize::from(no)].wipe(keeps_identity);
         if keeps_identity && self.dice.permille(300) {
             // Whoever cleans up does so thoroughly.

@@ -23,7 +23,7 @@ mod words;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use protocol::order::Verdict;
+use protocol::order::{StopCause, Verdict};
 use protocol::{Fence, JobId, Order, Token, WorkerId};
 use scheduler::Scheduler;
 use scheduler::input::KeyHolder;
@@ -86,6 +86,8 @@ pub(crate) struct Oracle {
     endings: Vec<Option<Ending>>,
     /// Up to this one, fences were given by a life of the store that was undone.
     undone: Fence,
+    /// Up to this one, by a life that was undone by an old state that came back as it was: nobody can know, and they may be given again.
+    given_again: Fence,
     /// By machine: whether somebody has told it to stop its jobs.
     pub(crate) interrupted: Vec<bool>,
 }
@@ -114,6 +116,7 @@ impl Oracle {
             accepted: Vec::new(),
             endings: Vec::new(),
             undone: Fence(0),
+            given_again: Fence(0),
             interrupted: vec![false; machines],
         }
     }
@@ -151,7 +154,7 @@ impl Oracle {
                     let what = format!("{} goes to worker {}", it.token, it.worker);
                     self.fault(now, "I24 a cordoned worker gets nothing", what);
                 }
-                Change::Confirmed { token, worker, .. } => self.is_gone(now, *token, *worker),
+                Change::Confirmed { token, .. } => self.is_gone(scene, token.job, Some(*token)),
                 _ => {}
             }
         }
@@ -199,8 +202,10 @@ impl Oracle {
         effects: &[worker::Effect],
     ) {
         for effect in effects {
-            if let worker::Effect::Stop { token, .. } = effect {
-                self.truth(*token).stopped.get_or_insert(now);
+            if let worker::Effect::Stop { token, cause, .. } = effect {
+                let truth = self.truth(*token);
+                truth.stopped.get_or_insert(now);
+                truth.fenced |= *cause == StopCause::SelfFence;
             }
         }
         if let Some(fault) = brain.audit().pop() {

@@ -44,7 +44,7 @@ impl World {
             pending.extend(self.why_not_ended(job, row));
         }
         for (_, row) in self.server.disk.rows() {
-            if let Some(doubt) = row.unconfirmed().filter(|doubt| !self.is_gone(doubt.worker)) {
+            for doubt in row.unconfirmed().filter(|doubt| !self.is_gone(doubt.worker)) {
                 pending.push(format!(
                     "nobody has told that {} is gone from worker {}",
                     doubt.token, doubt.worker

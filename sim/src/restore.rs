@@ -5,6 +5,8 @@
 
 use std::time::Duration;
 
+use scheduler::job::State;
+
 use crate::agenda::Event;
 use crate::disk::Disk;
 use crate::world::World;
@@ -20,11 +22,24 @@ pub(crate) struct Backup {
 }
 
 impl World {
-    /// The store is kept as it is, and comes back after a while.
+    /// The store is kept as it is, and comes back after a while. A proper backup is made when something is assigned in it: what becomes of
+    /// that meanwhile is the hardest to guess.
     pub(crate) fn back_up(&mut self, is_raw: bool, back_after: Duration, away: Duration) {
+        let is_telling = self.server.disk.rows().any(|(_, row)| row.state == State::Assigned);
+        if !is_raw && !is_telling {
+            self.wanted_backup = Some((back_after, away));
+            return;
+        }
         let number = self.backups.len() as u32;
         self.backups.push(Some(Backup { disk: self.server.disk.clone(), is_raw, away }));
         self.agenda.note(self.now + back_after, Event::Restore { backup: number });
+    }
+
+    /// A group has become durable.
+    pub(crate) fn make_wanted_backup(&mut self) {
+        if let Some((back_after, away)) = self.wanted_backup.take() {
+            self.back_up(false, back_after, away);
+        }
     }
 
     pub(crate) fn restore_store(&mut self, number: u32) {
@@ -39,6 +54,6 @@ impl World {
         }
         disk.go_on(is_raw, &self.server.disk);
         let present = std::mem::replace(&mut self.server.disk, disk);
-        self.oracle.went_back(&self.server.disk, &present);
+        self.oracle.went_back(&self.server.disk, &present, is_raw);
     }
 }

@@ -336,6 +336,7 @@ impl World {
         if let Err(why) = refused {
             oracle.fault(now, "I3 the store would refuse a change", why);
         }
+        self.make_wanted_backup();
     }
 
     /// Notes when the engine wants to be called, if that is not on the agenda already.

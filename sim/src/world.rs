@@ -1,5 +1,7 @@
 //! One world: a server, machines with workers, the network between them, and true time, which goes from event to event.
 
+use std::time::Duration;
+
 use protocol::ClusterId;
 
 use crate::agenda::{Agenda, Event};
@@ -37,6 +39,8 @@ pub(crate) struct World {
     pub(crate) snapshots: Vec<Option<Snapshot>>,
     /// States of the store, until they come back.
     pub(crate) backups: Vec<Option<Backup>>,
+    /// After which time it comes back, and how long the server is away then.
+    pub(crate) wanted_backup: Option<(Duration, Duration)>,
     pub(crate) oracle: Oracle,
     pub(crate) coverage: Coverage,
     pub(crate) trace: Trace,
@@ -91,6 +95,7 @@ impl World {
             cuts: Vec::new(),
             snapshots: Vec::new(),
             backups: Vec::new(),
+            wanted_backup: None,
             is_over: false,
             oracle: Oracle::new(swarm.machines, swarm.acts[Kind::StepClock as usize] > 0),
             coverage: Coverage::default(),

@@ -120,8 +120,9 @@ const fn outcome_of(cause: StopCause) -> Outcome {
     match cause {
         StopCause::Cancel => Outcome::Cancelled,
         StopCause::Timeout => Outcome::TimedOut,
-        StopCause::Superseded | StopCause::SelfFence => Outcome::Lost,
-        StopCause::Pinning | StopCause::Drain => Outcome::Interrupted,
+        StopCause::Superseded => Outcome::Lost,
+        // Who stops it knows that it is gone: the absence of the server is held against no job.
+        StopCause::Pinning | StopCause::Drain | StopCause::SelfFence => Outcome::Interrupted,
     }
 }
 
@@ -213,11 +214,11 @@ mod tests {
                 outcome(&classify(ran(code, true, true), Some(StopCause::Timeout))),
                 Outcome::TimedOut
             );
-            assert_eq!(
-                outcome(&classify(ran(code, false, false), Some(StopCause::Drain))),
-                Outcome::Interrupted
-            );
+            for cause in [StopCause::Drain, StopCause::SelfFence] {
+                assert_eq!(outcome(&classify(ran(code, false, false), Some(cause))), Outcome::Interrupted);
+            }
         }
+        assert_eq!(outcome(&unstarted(StopCause::SelfFence)), Outcome::Interrupted);
         assert_eq!(outcome(&classify(Exit::Vanished, Some(StopCause::Cancel))), Outcome::Cancelled);
     }
 

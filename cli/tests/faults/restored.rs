@@ -116,6 +116,45 @@ async fn what_a_backup_does_not_know_goes_on_and_no_number_is_given_twice() {
     story.let_end(lost, 2).await;
 }
 
+/// In the backup it waits at its worker. By the time of the disaster it has ended, and nobody but the lost store knows that it ever ran.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_assigned_in_a_backup_and_has_run_since_runs_again_as_another_attempt() {
+    let mut story = Story::begin().await;
+    let mut jobs = Vec::new();
+    for fence in 2..=3 {
+        jobs.push(story.submit("wait").await);
+        story.runs(jobs[jobs.len() - 1], fence).await;
+    }
+    let third = story.submit("wait").await;
+    story.api.job(third, |job| job["state"] == "assigned" && job["attempts"][0]["fence"] == 4).await;
+    let (backup, data) = (text(&story.stage, "backup"), text(&story.stage, "data"));
+    let (code, said) = story.stage.verb(&["backup", "--data", &data, "--to", &backup]);
+    assert_eq!(code, 0, "{said}");
+
+    std::fs::write(story.stage.path("go"), "").unwrap();
+    story.api.job(third, |job| job["state"] == "succeeded").await;
+    let attempts = story.stage.attempts("only");
+    holds("nothing is left of it", async || std::fs::read_dir(&attempts).unwrap().next().is_none()).await;
+    story.server.kill();
+    let (code, said) = story.stage.verb(&["restore", "--from", &backup, "--data", &data, "--replace"]);
+    assert_eq!(code, 0, "{said}");
+    story.server = story.stage.server(&[]).await;
+
+    let third = story.api.job(third, |job| job["state"] == "succeeded").await;
+    let told = third["attempts"].as_array().unwrap();
+    assert_eq!(
+        (told.len(), &told[0]["outcome"], &told[0]["fence"]),
+        (2, &json!("lost"), &json!(4)),
+        "{third}"
+    );
+    assert!(told[1]["fence"].as_u64() > Some(16_777_216), "{third}");
+    let id = third["id"].as_u64().unwrap();
+    let runs = |fence: &Value| story.truth().matches(&format!("start {id}#{fence}\n")).count();
+    assert_eq!((runs(&told[0]["fence"]), runs(&told[1]["fence"])), (1, 1), "{}", story.truth());
+    story.worker.leave().await;
+    story.server.leave().await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn what_an_old_copy_of_the_directory_does_not_know_goes_on_although_its_number_was_given_again() {
     let mut story = Story::begin().await;

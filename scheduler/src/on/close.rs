@@ -2,10 +2,12 @@
 
 use alloc::format;
 use alloc::string::String;
+use core::time::Duration;
 
 use protocol::order::StopCause;
 use protocol::report::Outcome;
 use protocol::{JobId, Now, Timestamp};
+use rand::rngs::SmallRng;
 
 use crate::definition::{Definition, OnLost};
 use crate::job::{Attempt, Job, Standing, State};
@@ -13,7 +15,7 @@ use crate::on::confirm;
 use crate::place;
 use crate::retry::{self, Budget};
 use crate::scheduler::Scheduler;
-use crate::step::{Change, ClosedAttempt, Effect, Ended};
+use crate::step::{Change, ClosedAttempt, Effect, Ended, Note};
 use crate::timers::{Alarm, Date};
 
 /// Closes the current attempt of a job, whose container is gone, and decides what becomes of the job.
@@ -33,19 +35,31 @@ fn close_as(it: &mut Scheduler, now: Now, id: JobId, closed: ClosedAttempt, is_g
     let Some(definition) = it.jobs.get(&id).and_then(|job| it.definition(job)) else {
         return;
     };
-    match verdict(it, now, id, &attempt, &definition, &closed) {
+    let token = closed.token;
+    let is_told_gone = is_gone && closed.outcome == Outcome::Lost;
+    let is_settled = match verdict(it, now, id, &attempt, &definition, &closed) {
         Verdict::End(state, reason) => {
-            let confirmed = is_gone || state != State::Cancelled;
-            if !confirmed {
-                confirm::doubt(it, attempt.worker, closed.token, definition.runtime(), attempt.unsettled);
+            if !is_gone && state == State::Cancelled {
+                confirm::doubt(it, id, &attempt);
             }
+            let confirmed = is_confirmed(it, id, state);
             end(it, Ended { job: id, state, at: now.utc, reason, closed: Some(closed), confirmed });
+            confirmed
         }
         Verdict::Again(due_at) => {
             remember(it, id, &attempt, is_gone);
             wait(it, now, id, due_at, closed);
+            false
         }
-        Verdict::Hold => hold_back(it, now, id, &attempt, is_gone, closed),
+        Verdict::Hold => {
+            hold_back(it, now, id, &attempt, is_gone, closed);
+            false
+        }
+    };
+    if is_told_gone && !is_settled {
+        // A start of the server takes what is lost for what may run on, unless somebody has told otherwise.
+        let note = Note::Confirmed { token, worker: attempt.worker };
+        it.change(Change::Noted { job: id, at: now.utc, note });
     }
 }
 
@@ -60,7 +74,7 @@ pub(crate) fn give_up(it: &mut Scheduler, now: Now, id: JobId, closed: ClosedAtt
     }
 }
 
-/// Ends a job that has no attempt. The one that it had last may have been given up, and its container be there.
+/// Ends a job that has no attempt. Those that it had may have been given up, and their containers be there.
 pub(crate) fn end_unheld(it: &mut Scheduler, now: Now, id: JobId, state: State, reason: String) {
     if let Some(job) = it.jobs.get(&id) {
         match job.standing {
@@ -72,9 +86,13 @@ pub(crate) fn end_unheld(it: &mut Scheduler, now: Now, id: JobId, state: State, 
             Standing::Held(_) | Standing::Quarantined => {}
         }
     }
-    let is_doubted = it.jobs.get(&id).is_some_and(Job::is_doubted);
-    let confirmed = state != State::Cancelled || !is_doubted;
+    let confirmed = is_confirmed(it, id, state);
     end(it, Ended { job: id, state, at: now.utc, reason, closed: None, confirmed });
+}
+
+/// Cancelled means that nothing of it runs: neither its last attempt nor any before that.
+fn is_confirmed(it: &Scheduler, id: JobId, state: State) -> bool {
+    state != State::Cancelled || !it.jobs.get(&id).is_some_and(Job::is_doubted)
 }
 
 /// Lets a job wait for a slot.
@@ -115,6 +133,9 @@ fn verdict(
         return Verdict::Hold;
     };
     match budget {
+        Budget::Free if is_fenced_off(attempt, definition, outcome) => {
+            Verdict::Again(now.utc + unexpected_delay(definition, 1, &mut it.rng))
+        }
         Budget::Free => Verdict::Again(now.utc),
         Budget::Own => {
             let past = job.past_mut();
@@ -135,10 +156,19 @@ fn verdict(
             if losses >= definition.loss.limit {
                 return Verdict::Hold;
             }
-            let drawn = |rng| retry::delay(&retry::PLATFORM_BACKOFF, losses, rng);
-            Verdict::Again(now.utc + definition.loss.delay.unwrap_or_else(|| drawn(&mut it.rng)))
+            Verdict::Again(now.utc + unexpected_delay(definition, losses, &mut it.rng))
         }
     }
+}
+
+/// Whether its worker stopped it without being told, as it must where it has lost the server: on a bad line that happens again and again.
+fn is_fenced_off(attempt: &Attempt, definition: &Definition, outcome: Outcome) -> bool {
+    outcome == Outcome::Interrupted && attempt.stopping.is_none() && definition.container.self_fence.is_some()
+}
+
+/// How long the next attempt waits after something that the job has no part in.
+fn unexpected_delay(definition: &Definition, times: u32, rng: &mut SmallRng) -> Duration {
+    definition.loss.delay.unwrap_or_else(|| retry::delay(&retry::PLATFORM_BACKOFF, times, rng))
 }
 
 /// Why a job ended so, in one line.
@@ -167,9 +197,8 @@ fn hold_back(
 }
 
 fn remember(it: &mut Scheduler, id: JobId, attempt: &Attempt, is_gone: bool) {
-    confirm::forget(it, id);
     if !is_gone {
-        confirm::doubt_live(it, id, attempt);
+        confirm::doubt(it, id, attempt);
     }
     if let Some(job) = it.jobs.get_mut(&id) {
         let past = job.past_mut();
@@ -219,8 +248,10 @@ fn take_attempt(it: &mut Scheduler, id: JobId) -> Option<Attempt> {
 /// Ended jobs leave the brain at once: this change is what remembers them.
 fn end(it: &mut Scheduler, ended: Ended) {
     let (id, state) = (ended.job, ended.state);
-    if ended.confirmed || ended.closed.is_some() {
+    if ended.confirmed {
         confirm::forget(it, id);
+    } else {
+        confirm::leave(it, id);
     }
     if let Some(job) = it.jobs.remove(&id) {
         it.definitions.drop_one(job.definition);

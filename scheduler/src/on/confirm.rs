@@ -1,6 +1,6 @@
 //! An attempt was given up while its worker was out of reach, without anybody knowing whether its container is gone. Its worker is back and
-//! says that it is: by the end of the attempt, or by not having it although it would know. If the job was cancelled, then or before it had
-//! another attempt, that confirms the cancel.
+//! says that it is: by the end of the attempt, or by not having it although it would know. If the job was cancelled, then or behind later
+//! attempts, the last one of which that is said confirms the cancel.
 
 use alloc::vec::Vec;
 
@@ -11,14 +11,32 @@ use crate::fleet::{Doubt, Link};
 use crate::job::{Attempt, Job};
 use crate::on::inventory::Told;
 use crate::scheduler::Scheduler;
-use crate::step::Change;
+use crate::step::{Change, Note};
 
 /// As many as a worker may hold at once, and some: who stays away for longer is asked about the latest.
 const DOUBTS_MAX: usize = 32_768;
 
-/// Nobody knows whether the container of this attempt is gone. One that is `unsettled` was not sent to its worker within this session, and
-/// before a worker has told what it has nothing is sent to it at all.
-pub(crate) fn doubt(it: &mut Scheduler, id: WorkerId, token: Token, runtime: RuntimeKind, unsettled: bool) {
+/// So many attempts of one job may be in doubt at once: far more than anything that is lost every day. Of a job that had more not all are
+/// known, and no cancel of it is confirmed before the next start.
+const IN_DOUBT_MAX: usize = 64;
+
+/// Nobody knows whether the container of this attempt is gone, which is not its job's any more.
+pub(crate) fn doubt(it: &mut Scheduler, id: JobId, attempt: &Attempt) {
+    let Some(job) = it.jobs.get_mut(&id) else { return };
+    let token = attempt.token(id);
+    let in_doubt = &mut job.past_mut().in_doubt;
+    if in_doubt.len() < IN_DOUBT_MAX {
+        in_doubt.push((token, attempt.worker));
+    }
+    let Some(runtime) = it.jobs.get(&id).and_then(|job| it.definition(job)).map(|it| it.runtime()) else {
+        return;
+    };
+    ask(it, attempt.worker, token, runtime, attempt.unsettled);
+}
+
+/// What this worker says next of this attempt is waited for. One that is `unsettled` was not sent to it within this session, and before a
+/// worker has told what it has nothing is sent to it at all.
+pub(crate) fn ask(it: &mut Scheduler, id: WorkerId, token: Token, runtime: RuntimeKind, unsettled: bool) {
     let Some(worker) = it.fleet.worker_mut(id) else { return };
     let session = match worker.link {
         Link::Ready(session) if !unsettled => Some(session),
@@ -30,24 +48,23 @@ pub(crate) fn doubt(it: &mut Scheduler, id: WorkerId, token: Token, runtime: Run
     }
 }
 
-/// The same, of the last attempt of a job that goes on.
-pub(crate) fn doubt_live(it: &mut Scheduler, job: JobId, attempt: &Attempt) {
-    let Some(live) = it.jobs.get_mut(&job) else { return };
-    let token = attempt.token(job);
-    live.past_mut().in_doubt = Some(token);
-    let Some(runtime) = it.jobs.get(&job).and_then(|job| it.definition(job)).map(|it| it.runtime()) else {
-        return;
-    };
-    doubt(it, attempt.worker, token, runtime, attempt.unsettled);
-}
-
-/// A job that goes on has another attempt behind the one in doubt, or ends otherwise: nothing is to be confirmed any more.
+/// The job ends, and there is nothing to be confirmed.
 pub(crate) fn forget(it: &mut Scheduler, job: JobId) {
     let Some(past) = it.jobs.get_mut(&job).and_then(|job| job.past.as_mut()) else { return };
-    if let (Some(token), Some(holder)) = (past.in_doubt.take(), past.last_worker)
-        && let Some(worker) = it.fleet.worker_mut(holder)
-    {
-        worker.doubts.remove(&token);
+    for (token, holder) in core::mem::take(&mut past.in_doubt) {
+        if let Some(worker) = it.fleet.worker_mut(holder) {
+            worker.doubts.remove(&token);
+        }
+    }
+}
+
+/// The job ends as cancelled, and is gone from the scheduler: its workers confirm that, if they come back.
+pub(crate) fn leave(it: &mut Scheduler, id: JobId) {
+    let Some(past) = it.jobs.get(&id).and_then(|job| job.past.as_ref()) else { return };
+    match past.in_doubt.len() {
+        IN_DOUBT_MAX.. => forget(it, id),
+        several @ 2.. => drop(it.unconfirmed.insert(id, several)),
+        _ => {}
     }
 }
 
@@ -57,10 +74,33 @@ pub(crate) fn ended(it: &mut Scheduler, now: Now, id: WorkerId, token: Token) {
     if doubted.is_none() {
         return;
     }
-    if let Some(past) = it.jobs.get_mut(&token.job).map(Job::past_mut) {
-        past.in_doubt = past.in_doubt.filter(|of| *of != token);
-    } else {
+    let is_over = match it.jobs.get_mut(&token.job).map(Job::past_mut) {
+        Some(past) if past.in_doubt.len() < IN_DOUBT_MAX => {
+            past.in_doubt.retain(|(of, _)| *of != token);
+            false
+        }
+        Some(_) => false,
+        None => is_last(it, token.job),
+    };
+    if is_over {
         it.change(Change::Confirmed { token, worker: id, at: now.utc });
+    } else {
+        let note = Note::Confirmed { token, worker: id };
+        it.change(Change::Noted { job: token.job, at: now.utc, note });
+    }
+}
+
+/// Whether no other attempt of this cancelled job is in doubt.
+fn is_last(it: &mut Scheduler, job: JobId) -> bool {
+    match it.unconfirmed.get_mut(&job) {
+        Some(left) if *left > 1 => {
+            *left -= 1;
+            false
+        }
+        _ => {
+            it.unconfirmed.remove(&job);
+            true
+        }
     }
 }
 

@@ -22,7 +22,7 @@ mod unsent;
 pub(crate) use absence::{Commits, notice_absence};
 pub(crate) use cancel::cancel;
 pub(crate) use close::queue;
-pub(crate) use confirm::doubt;
+pub(crate) use confirm::ask;
 pub(crate) use connect::{connect, disconnect, hear};
 pub(crate) use define::{define, quicken, wanted_of};
 pub(crate) use drain::end as end_drain;

@@ -34,7 +34,7 @@ impl Model {
                 own_failures: 0,
                 losses: Vec::new(),
                 last_worker: None,
-                in_doubt: None,
+                in_doubt: Vec::new(),
             };
             self.say(format!("j{id} added {} due {}", job.state().name(), due.0));
             self.jobs.push(job);
@@ -161,7 +161,7 @@ impl Model {
     fn doubt(&mut self, id: u64) {
         let Some(attempt) = self.job(id).and_then(Job::attempt).cloned() else { return };
         if let Some(job) = self.job_mut(id) {
-            job.in_doubt = Some(attempt.token);
+            job.in_doubt.push(attempt.token);
         }
         let worker = self.worker_mut(attempt.worker).expect("who holds something is not forgotten");
         worker.doubts.push((attempt.token, worker.session.filter(|_| !attempt.unsettled)));
@@ -172,11 +172,13 @@ impl Model {
         let now = self.now.utc;
         let job = self.job_mut(id).ok_or_else(|| format!("job {id} is not known"))?;
         let token = job.attempt().ok_or_else(|| format!("job {id} has no attempt"))?.token;
-        // What was in doubt before is not the last attempt any more.
-        job.in_doubt = job.in_doubt.filter(|of| *of == token);
+        let told_gone = outcome == Outcome::Lost && !job.in_doubt.contains(&token);
+        let told_gone = told_gone.then(|| format!("j{id} noted {token} confirmed"));
         let state = match what_then(job, now, outcome, exit_code) {
             Then::End(state) => {
                 self.end(id, state, Some((token, outcome)));
+                let is_doubted = self.job(id).is_some_and(|job| !job.in_doubt.is_empty());
+                self.said.extend(told_gone.filter(|_| is_doubted));
                 return Ok(());
             }
             Then::Again(ceiling) => {
@@ -190,6 +192,7 @@ impl Model {
                 State::Quarantined
             }
         };
+        self.said.extend(told_gone);
         let due = self.job(id).expect("it was closed").due;
         self.say(format!("j{token} {}, then {} due {}", outcome.name(), state.name(), due.0));
         Ok(())
@@ -235,13 +238,16 @@ impl Model {
     }
 
     pub(super) fn end(&mut self, id: u64, state: State, closed: Option<(Token, Outcome)>) {
-        let is_doubted = self.job(id).is_some_and(|job| job.in_doubt.is_some());
+        let is_doubted = self.job(id).is_some_and(|job| !job.in_doubt.is_empty());
         let confirmed = state != State::Cancelled || !is_doubted;
         let closed = closed.map(|(token, outcome)| format!("{token} {}", outcome.name()));
         self.say(said::ended(id, state.name(), confirmed, closed));
         self.say(format!("tell j{id} {}", state.name()));
         if let Some(job) = self.job_mut(id) {
             job.standing = Standing::Ended(state);
+            if confirmed {
+                job.in_doubt.clear();
+            }
         }
     }
 
@@ -332,6 +338,7 @@ enum Then {
 /// Two budgets, never mixed (DESIGN.md section 3): counts what is used of them.
 fn what_then(job: &mut Job, now: Timestamp, outcome: Outcome, exit_code: Option<i32>) -> Then {
     let cancelled = job.attempt().is_some_and(|it| it.stopping == Some(StopCause::Cancel));
+    let is_stopping = job.attempt().is_some_and(|it| it.stopping.is_some());
     let retry = &job.definition.retry;
     match outcome {
         Outcome::Succeeded => Then::End(State::Succeeded),
@@ -363,6 +370,10 @@ fn what_then(job: &mut Job, now: Timestamp, outcome: Outcome, exit_code: Option<
             } else {
                 Then::Hold
             }
+        }
+        // Nobody had asked for that: its worker had lost the server.
+        Outcome::Interrupted if !is_stopping && job.definition.container.self_fence.is_some() => {
+            Then::Again(ceiling(&PLATFORM, 1))
         }
         Outcome::Interrupted | Outcome::Released => Then::Again(Duration::ZERO),
     }

@@ -57,8 +57,8 @@ pub(crate) struct Job {
     own_failures: u32,
     losses: Vec<Timestamp>,
     last_worker: Option<WorkerId>,
-    /// The last attempt, if it was given up and may be there.
-    in_doubt: Option<Token>,
+    /// Attempts that were given up and may be there.
+    in_doubt: Vec<Token>,
 }
 
 #[derive(Clone, Debug)]
@@ -115,7 +115,7 @@ pub(crate) struct Worker {
     announced: Vec<Token>,
     /// What was never given here, and goes on.
     unmanaged: Vec<Token>,
-    /// What was cancelled and given up, within which session: nobody knows whether it is gone.
+    /// What was given up, within which session: nobody knows whether it is gone.
     doubts: Vec<(Token, Option<SessionId>)>,
 }
 

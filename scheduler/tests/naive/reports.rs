@@ -245,17 +245,20 @@ impl Model {
         Ok(())
     }
 
-    /// What was cancelled and given up is gone: so says the worker that had it.
+    /// What was given up is gone: so says the worker that had it.
     fn confirm(&mut self, id: WorkerId, token: Token) {
         let doubts = &mut self.worker_mut(id).expect("it speaks").doubts;
         if doubts.iter().any(|(of, _)| *of == token) {
             doubts.retain(|(of, _)| *of != token);
-            let Some(job) = self.job_mut(token.job.0).filter(|job| job.in_doubt == Some(token)) else {
+            let Some(job) = self.job_mut(token.job.0).filter(|job| job.in_doubt.contains(&token)) else {
                 return;
             };
-            job.in_doubt = None;
-            if matches!(job.standing, Standing::Ended(State::Cancelled)) {
+            job.in_doubt.retain(|of| *of != token);
+            let was_last = job.in_doubt.is_empty();
+            if was_last && matches!(job.standing, Standing::Ended(State::Cancelled)) {
                 self.say(format!("j{token} confirmed by w{id}"));
+            } else {
+                self.say(format!("j{} noted {token} confirmed", token.job));
             }
         }
     }

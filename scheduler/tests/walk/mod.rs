@@ -163,8 +163,11 @@ pub(crate) fn take(world: &mut World, act: Act) {
         Act::Disconnect(worker) => world.disconnect(&name(worker)),
         Act::Unsent(which, breaks) => {
             let held: Vec<_> = world.held.values().cloned().collect();
-            if let Some((token, worker)) = held.get(usize::from(which) % held.len().max(1)) {
-                let session = world.workers[worker].session.unwrap_or(SessionId(u64::from(which)));
+            // One that was handed to a process that had ended by then is nobody's here.
+            if let Some((token, worker)) = held.get(usize::from(which) % held.len().max(1))
+                && let Some(member) = world.workers.get(worker)
+            {
+                let session = member.session.unwrap_or(SessionId(u64::from(which)));
                 if breaks {
                     world.disconnect(worker);
                 }

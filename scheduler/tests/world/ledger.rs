@@ -31,8 +31,10 @@ pub(crate) struct Ledger {
     last_fence: u64,
     /// The batch whose members are being made.
     forming: Option<RangeInclusive<JobId>>,
-    /// Attempts of cancelled jobs that nobody knows to be gone.
-    unconfirmed: BTreeSet<Token>,
+    /// Every attempt that was given.
+    tried: BTreeSet<Token>,
+    /// Cancelled jobs of which nobody knows whether everything is gone.
+    unconfirmed: BTreeSet<JobId>,
     keys: BTreeMap<String, KeyHolder>,
     answered: BTreeSet<Ticket>,
 }
@@ -75,6 +77,7 @@ impl Ledger {
             Change::Assigned(it) => {
                 prop_assert!(it.token.fence.0 > self.last_fence, "fences must grow");
                 self.last_fence = it.token.fence.0;
+                self.tried.insert(it.token);
                 let row = self.row(it.token.job)?;
                 prop_assert!(row.state == State::Queued && row.current.is_none(), "{row:?} assigned");
                 (row.state, row.current) = (State::Assigned, Some(it.token));
@@ -113,10 +116,11 @@ impl Ledger {
                 let last = row.current.or(row.before);
                 prop_assert!(it.confirmed || last.is_some(), "{it:?} has nobody who could confirm it");
                 *row = Shown { state: it.state, current: None, before: last };
-                self.unconfirmed.extend(last.filter(|_| !it.confirmed));
+                self.unconfirmed.extend((!it.confirmed).then_some(it.job));
             }
             Change::Confirmed { token, .. } => {
-                prop_assert!(self.unconfirmed.remove(token), "{token} was not in doubt");
+                prop_assert!(self.tried.contains(token), "{token} was never given");
+                prop_assert!(self.unconfirmed.remove(&token.job), "{token} was not in doubt");
             }
             // Whatever a worker makes up; the store keeps it only if there is such a job.
             Change::Noted { note: Note::LateReport { .. }, .. } => {}

@@ -46,6 +46,8 @@ pub struct World {
     pub inputs: Vec<Input>,
     /// When the scheduler was last stepped.
     stepped: Uptime,
+    /// Up to this one, fences are in the backup that the server goes on from.
+    restored: Fence,
     sessions: u64,
     tickets: u64,
 }
@@ -82,6 +84,7 @@ impl World {
             steps: Vec::new(),
             inputs: Vec::new(),
             stepped: now.up,
+            restored: Fence(0),
             sessions: 0,
             tickets: 0,
         }

@@ -9,14 +9,15 @@ use super::protocol::report::Outcome;
 use super::protocol::{AttemptNo, ClusterId, Epoch, JobId, WorkerId};
 use super::scheduler::input::{GroupNo, Input};
 use super::scheduler::job::State;
-use super::scheduler::restore::{LiveAttempt, LiveJob};
+use super::scheduler::restore::{LiveAttempt, LiveJob, Unconfirmed};
 use super::scheduler::retry::{self, Budget};
-use super::scheduler::step::{AddedJob, Assigned, Change, WorkerRow};
+use super::scheduler::step::{AddedJob, Assigned, Change, ClosedAttempt, Note, WorkerRow};
 use super::scheduler::{Config, Counters, Scheduler};
 
 impl World {
-    /// The scheduler's process ends, and a new one starts from what has not ended; the clock on its wall is set meanwhile.
-    pub fn restart_server(&mut self, slice: usize, ahead: Duration, behind: Duration) {
+    /// The scheduler's process ends, and a new one starts from what has not ended; the clock on its wall is set meanwhile. What it starts
+    /// from may be a backup that was made just before.
+    pub fn restart_server(&mut self, slice: usize, ahead: Duration, behind: Duration, is_restored: bool) {
         self.now.utc = self.now.utc + ahead - behind;
         let now = self.now;
         let changes: Vec<&Change> = self.steps.iter().flat_map(|(_, step)| &step.changes).collect();
@@ -28,6 +29,9 @@ impl World {
             slice,
         };
         let fence = self.nonces.keys().map(|(_, fence)| *fence).max().unwrap_or_default();
+        if is_restored {
+            self.restored = fence;
+        }
         let given = changes
             .iter()
             .filter_map(|it| if let Change::Added(added) = it { Some(added.job) } else { None });
@@ -40,7 +44,14 @@ impl World {
             changes.iter().filter_map(|it| if let Change::Worker(row) = it { Some(row) } else { None });
         let rows: BTreeMap<WorkerId, &WorkerRow> = rows.map(|row| (row.worker, row)).collect();
         rows.into_values().for_each(|row| scheduler.restore_worker(now, row.clone()));
-        for live in live_jobs(&changes).into_values() {
+        let (live, unconfirmed) = kept(&changes);
+        for (revision, (token, worker)) in
+            unconfirmed.values().flat_map(|it| it.lost.iter().map(|lost| (it.revision, *lost)))
+        {
+            scheduler.restore_unconfirmed(Unconfirmed { token, worker, revision });
+        }
+        for mut live in live.into_values() {
+            live.attempt.iter_mut().for_each(|it| it.begun = it.token.fence <= self.restored);
             assert!(scheduler.restore_job(now, live), "its definition is known");
         }
         scheduler.begin(GroupNo(self.steps.len() as u64 + 1));
@@ -50,9 +61,11 @@ impl World {
     }
 }
 
-/// The jobs that have not ended, as a store would have them after these changes.
-fn live_jobs(changes: &[&Change]) -> BTreeMap<JobId, LiveJob> {
-    let mut live = BTreeMap::new();
+type Jobs = BTreeMap<JobId, LiveJob>;
+
+/// The jobs that have not ended, as a store would have them after these changes; and those whose cancel is not confirmed, as they were.
+fn kept(changes: &[&Change]) -> (Jobs, Jobs) {
+    let (mut live, mut unconfirmed) = (Jobs::new(), Jobs::new());
     for change in changes {
         let job = match change {
             Change::Added(added) => {
@@ -60,18 +73,37 @@ fn live_jobs(changes: &[&Change]) -> BTreeMap<JobId, LiveJob> {
                 continue;
             }
             Change::Ended(ended) => {
-                live.remove(&ended.job);
+                let mut it = live.remove(&ended.job).expect("it was added");
+                if !ended.confirmed {
+                    ended.closed.iter().for_each(|closed| lose(&mut it, closed));
+                    unconfirmed.insert(ended.job, it);
+                }
                 continue;
             }
             Change::Assigned(Assigned { token, .. })
             | Change::Started { token, .. }
             | Change::Stopping { token, .. } => token.job,
             Change::Waiting { job, .. } | Change::Due { job } | Change::Freed { job } => *job,
+            Change::Noted { job, note: Note::Confirmed { token, .. }, .. } => {
+                let job = live.get_mut(job).or_else(|| unconfirmed.get_mut(job)).expect("it was added");
+                job.lost.retain(|(of, _)| of != token);
+                continue;
+            }
+            Change::Confirmed { token, .. } => {
+                unconfirmed.remove(&token.job);
+                continue;
+            }
             _ => continue,
         };
         apply(live.get_mut(&job).expect("it was added"), change);
     }
-    live
+    (live, unconfirmed)
+}
+
+fn lose(it: &mut LiveJob, closed: &ClosedAttempt) {
+    if closed.outcome == Outcome::Lost {
+        it.lost.extend(it.last_worker.map(|worker| (closed.token, worker)));
+    }
 }
 
 fn new_job(added: &AddedJob) -> LiveJob {
@@ -87,7 +119,7 @@ fn new_job(added: &AddedJob) -> LiveJob {
         losses: Vec::new(),
         attempts: AttemptNo(0),
         last_worker: None,
-        lost: None,
+        lost: Vec::new(),
         attempt: None,
     }
 }
@@ -95,7 +127,7 @@ fn new_job(added: &AddedJob) -> LiveJob {
 fn apply(live: &mut LiveJob, change: &Change) {
     match change {
         Change::Assigned(assigned) => {
-            (live.state, live.attempts, live.lost) = (State::Assigned, assigned.number, None);
+            (live.state, live.attempts) = (State::Assigned, assigned.number);
             live.last_worker = Some(assigned.worker);
             live.attempt = Some(LiveAttempt {
                 token: assigned.token,
@@ -104,6 +136,7 @@ fn apply(live: &mut LiveJob, change: &Change) {
                 assigned_at: assigned.at,
                 started_at: None,
                 stopping: None,
+                begun: false,
             });
         }
         Change::Started { at, .. } => {
@@ -119,7 +152,7 @@ fn apply(live: &mut LiveJob, change: &Change) {
             if retry::budget(closed.outcome) == Budget::Platform {
                 retry::note_loss(&mut live.losses, closed.ended_at);
             }
-            live.lost = (closed.outcome == Outcome::Lost).then_some(closed.token);
+            lose(live, closed);
         }
         Change::Due { .. } => live.state = State::Queued,
         Change::Freed { .. } => {

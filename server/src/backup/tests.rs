@@ -178,6 +178,25 @@ async fn a_backup_goes_on_where_it_was_taken_and_gives_no_number_twice() {
 }
 
 #[tokio::test]
+async fn what_is_assigned_in_a_backup_may_have_begun_since_over_later_starts_too() {
+    let (stage, backup) = Stage::backed_up().await;
+    restore(&backup, &stage.at("other"), false).unwrap();
+    let mut server = Server::start(&stage.at("other"));
+    let next = server.loaded.last_job.0 + 1;
+    let Change::Assigned(given) = assigned(next) else { unreachable!() };
+    let session = SessionId((server.loaded.epoch.0 << 32) | 1);
+    server.commit(vec![added(next), Change::Assigned(Assigned { session, ..given })]);
+    drop(server);
+    let server = Server::start(&stage.at("other"));
+    let begun: Vec<_> =
+        server.live.iter().map(|job| (job.job.0, job.attempt.as_ref().unwrap().begun)).collect();
+    assert_eq!(begun, [(4, true), (next, false)]);
+    // Where nobody restored anything, the server saw all that was ever said of it.
+    let server = Server::start(&stage.data());
+    assert!(!server.live[0].attempt.as_ref().unwrap().begun);
+}
+
+#[tokio::test]
 async fn a_backup_under_load_is_of_one_commit_and_has_the_output_of_what_has_ended() {
     let stage = Stage::new();
     let mut server = Server::start(&stage.data());

@@ -78,6 +78,7 @@ impl Show {
             environment: body.environment.into_iter().map(|(name, _)| name).collect(),
             // What a program left that is no JSON is shown as the text that it is.
             result: result.map(|text| serde_json::from_str(text).unwrap_or_else(|_| text.into())),
+            cancel: story.is_cancelled_too_late().then(|| "too_late".into()),
             timeline: story.timeline(),
             late_reports: story.late_reports(),
             late_reports_left_out: (late_left_out > 0).then_some(late_left_out),

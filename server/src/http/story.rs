@@ -3,7 +3,7 @@
 //! All of it comes from committed rows, so that it tells the same tomorrow. What is waited for at this moment is not told here.
 
 use protocol::report::Outcome;
-use protocol::{Fence, Timestamp, WorkerId};
+use protocol::{Fence, Timestamp, Token, WorkerId};
 use scheduler::job::State;
 use scheduler::step::Note;
 
@@ -37,13 +37,22 @@ impl Story<'_> {
         events.extend(self.held_back());
         let Some(at) = self.row.ended_at else { return events };
         // Its end comes last, also where a clock has stepped back; only what a worker tells afterwards comes behind it.
-        let is_later = |event: &view::Event| {
-            event.event == "cancel_confirmed" || (event.event == "late_report" && event.at > Time(at))
+        let is_later = |event: &view::Event| match &*event.event {
+            "cancel_confirmed" => true,
+            "late_report" | "container_gone" => event.at > Time(at),
+            _ => false,
         };
         let (later, mut events): (Vec<_>, Vec<_>) = events.into_iter().partition(is_later);
         events.push(view::Event { text: self.row.reason.clone(), ..event(at, self.row.state.name()) });
         events.extend(later);
         events
+    }
+
+    /// Whether somebody wanted it to be cancelled when what ended it had come first (FAULTS.md F20).
+    pub(super) fn is_cancelled_too_late(&self) -> bool {
+        let is_wanted = |(_, note): &(Timestamp, Note)| matches!(note, Note::CancelRequested { .. });
+        let has_another_end = self.row.state.has_ended() && self.row.state != State::Cancelled;
+        has_another_end && self.notes.iter().any(is_wanted)
     }
 
     /// Reports that came too late to be believed, oldest first.
@@ -78,10 +87,14 @@ impl Story<'_> {
         };
         let said = |name, text: String| view::Event { text, ..event(at, name) };
         match note {
+            Note::CancelRequested { by } if self.is_cancelled_too_late() => {
+                said("cancel_requested", format!("by {by}: too late, what ended it had come first"))
+            }
             Note::CancelRequested { by } => said("cancel_requested", format!("by {by}")),
             Note::Freed { by } => said("released", format!("by {by}")),
             Note::Confirmed { token, worker } => {
-                of(token.fence, *worker, said("cancel_confirmed", "its container is gone".into()))
+                let name = if self.is_confirmed_by(*token) { "cancel_confirmed" } else { "container_gone" };
+                of(token.fence, *worker, said(name, "its container is gone".into()))
             }
             Note::LateReport { token, worker, said: word } => {
                 let text = format!("it said \"{}\", too late to be believed", word.replace('_', " "));
@@ -94,6 +107,19 @@ impl Story<'_> {
                 of(token.fence, *worker, said("worker_returned", "it keeps the attempt".into()))
             }
         }
+    }
+
+    /// Whether this attempt was the last one that kept its cancel from being confirmed.
+    fn is_confirmed_by(&self, token: Token) -> bool {
+        let told = |(at, note): &&(Timestamp, Note)| {
+            matches!(note, Note::Confirmed { .. }) && self.row.ended_at.is_some_and(|end| *at >= end)
+        };
+        let last = self
+            .notes
+            .iter()
+            .rfind(told)
+            .filter(|_| self.row.state == State::Cancelled && self.row.confirmed);
+        last.is_some_and(|(_, note)| matches!(note, Note::Confirmed { token: of, .. } if *of == token))
     }
 
     /// That it is held back now. Once it was let go on, the one who did so is told.

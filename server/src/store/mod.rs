@@ -221,7 +221,7 @@ pub struct Loaded {
     pub workers: Vec<WorkerRow>,
     /// Definitions of live jobs, and of those in `unconfirmed`.
     pub definitions: Vec<StoredDefinition>,
-    /// Cancelled jobs whose containers nobody knows to be gone.
+    /// Attempts of cancelled jobs whose containers nobody knows to be gone.
     pub unconfirmed: Vec<Unconfirmed>,
     /// The time that retention went by, as it was last written down.
     pub retention_by: Option<Timestamp>,

@@ -164,10 +164,11 @@ impl Walk {
         })
     }
 
-    /// By the worker that had its latest attempt, or by another one.
+    /// By the worker that had one of its attempts, or by another one.
     fn confirm(&self, index: usize, dice: u8) -> Change {
         let unknown = Token { job: JobId(index as u64 + 1), fence: Fence(1_000_000), nonce: Nonce(3) };
-        let token = self.rows[index].past.last().copied().unwrap_or(unknown);
+        let past = &self.rows[index].past;
+        let token = past.get(usize::from(dice / 3) % past.len().max(1)).copied().unwrap_or(unknown);
         Change::Confirmed { token, worker: WorkerId(u64::from(dice % 3) + 1), at: self.now() }
     }
 
@@ -194,10 +195,11 @@ impl Walk {
         let token = row.past.get(usize::from(dice) % (row.past.len() + 1)).copied().unwrap_or(unknown);
         let worker = WorkerId(u64::from(dice % 3) + 1);
         let said = ["running", "succeeded", "failed", "released"][usize::from(dice / 4 % 4)].to_owned();
-        let note = match dice % 4 {
+        let note = match dice % 5 {
             0 => Note::CancelRequested { by: format!("somebody {dice}") },
             1 => Note::Unreachable { token, worker },
             2 => Note::Revived { token, worker },
+            3 => Note::Confirmed { token, worker },
             _ => Note::LateReport { token, worker, said },
         };
         Change::Noted { job, at: self.now(), note }

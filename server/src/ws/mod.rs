@@ -11,6 +11,7 @@ mod pieces;
 mod reader;
 mod session;
 mod strangers;
+mod unsent;
 mod upgrade;
 
 pub use accept::{Door, router};

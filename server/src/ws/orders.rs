@@ -10,6 +10,7 @@ use scheduler::step::{CloseReason, Grant};
 
 use super::accept::Door;
 use super::grants::Grants;
+use super::unsent::Unsent;
 use crate::clock;
 use crate::engine::ToSession;
 use crate::listener::Place;
@@ -35,15 +36,17 @@ pub(super) struct Orders {
 
 impl Orders {
     /// What is handed over is added to `grants`.
-    pub(super) fn new(door: Door, grants: Arc<Grants>, place: Arc<Place>) -> Self {
-        Self { door, grants, refusal: close::NORMAL.plain(), is_welcome: false, place: Some(place) }
+    pub(super) fn new(door: Door, grants: Arc<Grants>, place: Option<Arc<Place>>) -> Self {
+        Self { door, grants, refusal: close::NORMAL.plain(), is_welcome: false, place }
     }
 
-    /// Puts messages into frames, in order. Acknowledgements are cumulative: only the last one is said, behind the others.
+    /// Puts messages into frames, in order, and notes which attempts are in which. Acknowledgements are cumulative: only the last one is
+    /// said, behind the others.
     pub(super) async fn put_into_frames(
         &mut self,
         messages: impl Iterator<Item = ToSession>,
         frames: &mut Vec<Vec<u8>>,
+        unsent: &mut Unsent,
     ) -> Said {
         let mut grants = Vec::new();
         let mut acknowledged: Option<ReportNo> = None;
@@ -61,7 +64,7 @@ impl Orders {
                 _ => {}
             }
             // Something else comes: what was gathered goes before it.
-            if let Err(close) = self.enqueue(std::mem::take(&mut grants), frames).await {
+            if let Err(close) = self.enqueue(std::mem::take(&mut grants), frames, unsent).await {
                 return Said::Enough(close);
             }
             match message {
@@ -77,7 +80,7 @@ impl Orders {
                 ToSession::Enqueue(_) => {}
             }
         }
-        if let Err(close) = self.enqueue(grants, frames).await {
+        if let Err(close) = self.enqueue(grants, frames, unsent).await {
             return Said::Enough(close);
         }
         if let Some(number) = acknowledged {
@@ -86,13 +89,19 @@ impl Orders {
         said
     }
 
-    async fn enqueue(&self, grants: Vec<Grant>, frames: &mut Vec<Vec<u8>>) -> Result<(), Close> {
+    async fn enqueue(
+        &self,
+        grants: Vec<Grant>,
+        frames: &mut Vec<Vec<u8>>,
+        unsent: &mut Unsent,
+    ) -> Result<(), Close> {
         if grants.is_empty() {
             return Ok(());
         }
         self.grants.add(grants.iter().map(|grant| grant.token));
         let now = clock::now().utc;
         let mut filled = self.bodies(&grants).await?;
+        unsent.framed(frames.len(), grants.len());
         let assignments = grants
             .into_iter()
             .map(|grant| Assignment {
@@ -108,8 +117,7 @@ impl Orders {
         Ok(())
     }
 
-    /// What these jobs add to their definitions. If that cannot be read the session closes: its worker comes back without these
-    /// attempts, and they are handed over again.
+    /// What these jobs add to their definitions. If that cannot be read the session closes, and these attempts go back: they were not sent.
     async fn bodies(&self, grants: &[Grant]) -> Result<Filled, Close> {
         let mut filled = Filled::default();
         let mut missing = Vec::new();

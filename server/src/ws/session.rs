@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::stream::SplitSink;
-use futures_util::{SinkExt, StreamExt};
+use futures_util::{Sink, SinkExt, StreamExt};
 use protocol::close::{self, Close};
 use protocol::order::{GoAway, Intervals};
 use protocol::{Order, wire};
@@ -24,6 +24,7 @@ use super::orders::{Orders, Said};
 use super::output;
 use super::reader::Reader;
 use super::strangers::Strangers;
+use super::unsent::Unsent;
 use super::upgrade::Socket;
 use crate::clock;
 use crate::engine::{FromSession, Heard, Inlet, queue};
@@ -65,8 +66,8 @@ pub(super) async fn serve(door: Door, socket: Socket, hello: Connected, place: A
         has_trespassed: false,
         chatter: Chatter::default(),
     };
-    let orders = Orders::new(door.clone(), grants, place);
-    let mut writer = Writer { sink, intervals: door.intervals, orders };
+    let orders = Orders::new(door.clone(), grants, Some(place));
+    let mut writer = Writer { sink, intervals: door.intervals, orders, unsent: Unsent::default() };
     let close = tokio::select! {
         close = writer.run(&mut inlet) => Some(close),
         close = reader.run() => close,
@@ -82,8 +83,10 @@ pub(super) async fn serve(door: Door, socket: Socket, hello: Connected, place: A
         reader.read_out().await;
     }
     written.abort();
+    let mut unsent = writer.unsent.into_tokens();
+    unsent.extend(inlet.into_unsent());
     // The engine outlives its sessions; if it is gone, so is whom this concerns.
-    let _ = door.gate.inbox.send(FromSession::Closed(session, inlet.into_unsent())).await;
+    let _ = door.gate.inbox.send(FromSession::Closed(session, unsent)).await;
 }
 
 /// The least that a worker is told to stay away.
@@ -100,13 +103,15 @@ fn close_frame(close: Close) -> Message {
     Message::Close(Some(CloseFrame { code: close.code.into(), reason: close.reason.into() }))
 }
 
-struct Writer {
-    sink: SplitSink<Socket, Message>,
+struct Writer<S = SplitSink<Socket, Message>> {
+    sink: S,
     intervals: Intervals,
     orders: Orders,
+    /// Of what was taken and is being written.
+    unsent: Unsent,
 }
 
-impl Writer {
+impl<S: Sink<Message> + Unpin> Writer<S> {
     /// Writes until the engine lets go, or the socket does.
     ///
     /// # Cancel safety
@@ -128,7 +133,10 @@ impl Writer {
                     continue;
                 }
                 Some(0) => return close::SLOW_CONSUMER.plain(),
-                Some(_) => self.orders.put_into_frames(messages.drain(..), &mut frames).await,
+                Some(_) => {
+                    self.unsent.begin(&messages);
+                    self.orders.put_into_frames(messages.drain(..), &mut frames, &mut self.unsent).await
+                }
             };
             if !self.write(frames.into_iter().map(|frame| Message::Binary(frame.into()))).await {
                 return close::SLOW_CONSUMER.plain();
@@ -142,8 +150,11 @@ impl Writer {
     /// Writes messages and flushes once. `false`: the socket is gone, or does not take them in time.
     async fn write(&mut self, messages: impl IntoIterator<Item = Message>) -> bool {
         let writing = async {
-            for message in messages {
-                self.sink.feed(message).await?;
+            for (number, message) in messages.into_iter().enumerate() {
+                let fed = self.sink.feed(message).await;
+                // Also where it fails: the socket has it.
+                self.unsent.handed(number);
+                fed?;
             }
             self.sink.flush().await
         };
@@ -168,6 +179,91 @@ impl Writer {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    use std::future::pending;
+    use std::pin::pin;
+
+    use futures_util::sink::unfold;
+    use protocol::{Fence, JobId, Nonce, Revision, Timestamp, Token};
+    use scheduler::step::Grant;
+    use tokio_util::sync::CancellationToken;
+
+    use crate::engine::{Bodies, FromSession, Gate, ToSession};
+    use crate::logs::{self, Logs};
+    use crate::store::memory::MemoryStore;
+
+    fn token(job: u64) -> Token {
+        Token { job: JobId(job), fence: Fence(job), nonce: Nonce(job) }
+    }
+
+    fn enqueue(job: u64, has_body: bool) -> ToSession {
+        let (due_at, revision) = (Timestamp(0), Revision(0));
+        ToSession::Enqueue(vec![Grant {
+            token: token(job),
+            priority: 0,
+            due_at,
+            revision,
+            has_body,
+            time_left: None,
+        }])
+    }
+
+    /// Lets a writer take these until it gets no further, and then goes. What is left, and how many frames the socket has.
+    async fn left_of(messages: Vec<ToSession>, takes: usize) -> (Vec<Token>, usize) {
+        let place = tempfile::tempdir().unwrap();
+        let logs = Logs::open(place.path(), logs::Limits::default()).unwrap();
+        let (inbox, _engine) = tokio::sync::mpsc::channel::<FromSession>(1);
+        let gate = Gate { inbox, epoch: protocol::Epoch(1) };
+        let archive = Arc::new(MemoryStore::new());
+        let (intervals, leaving) = (Intervals::default(), CancellationToken::new());
+        let door = Door::new(gate, Arc::new(Bodies::default()), archive.clone(), logs, intervals, leaving);
+        let given = std::cell::Cell::new(0);
+        // A socket that takes so many frames, and gets stuck with the next one.
+        let sink = pin!(unfold((), |(), _: Message| {
+            given.set(given.get() + 1);
+            async { if given.get() > takes { pending().await } else { Ok::<(), ()>(()) } }
+        }));
+        let (outbox, mut inlet) = queue();
+        messages.into_iter().for_each(|message| outbox.send(message).unwrap());
+        let orders = Orders::new(door, Arc::new(Grants::new(archive)), None);
+        let mut writer = Writer { sink, intervals, orders, unsent: Unsent::default() };
+        let ends = timeout(Duration::from_millis(100), writer.run(&mut inlet)).await;
+        assert!(ends.is_err(), "it ends by itself: {ends:?}");
+        let mut left = writer.unsent.into_tokens();
+        left.extend(inlet.into_unsent());
+        (left, given.get())
+    }
+
+    fn pulse() -> ToSession {
+        ToSession::Order(Order::Pulse(1))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_stands_behind_an_unfinished_write_was_not_sent() {
+        let batch = || vec![enqueue(1, false), pulse(), enqueue(2, false), pulse(), enqueue(3, false)];
+        assert_eq!(left_of(batch(), 9).await, (vec![], 5));
+        // The third frame has the second attempt: the socket has taken it, and does not get on.
+        assert_eq!(left_of(batch(), 2).await, (vec![token(3)], 3));
+        assert_eq!(left_of(batch(), 0).await, (vec![token(2), token(3)], 1));
+    }
+
+    #[test]
+    fn what_waits_for_an_archive_that_stands_still_was_not_sent() {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_time()
+            .max_blocking_threads(1)
+            .build()
+            .unwrap();
+        let (done, wait) = std::sync::mpsc::channel::<()>();
+        runtime.block_on(async {
+            // The one thread that could read is busy.
+            let busy = tokio::task::spawn_blocking(move || wait.recv().is_err());
+            let batch = vec![enqueue(1, false), pulse(), enqueue(2, true), pulse(), enqueue(3, false)];
+            assert_eq!(left_of(batch, 9).await, (vec![token(1), token(2), token(3)], 0));
+            drop(done);
+            assert!(busy.await.unwrap());
+        });
+    }
 
     #[test]
     fn nobody_stays_away_for_more_than_a_sixth_of_a_lease() {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use protocol::order::StopCause;
 use protocol::report::Outcome;
-use protocol::{AttemptNo, JobId, Revision, SessionId, Timestamp, Token, WorkerId};
+use protocol::{AttemptNo, Epoch, JobId, Revision, SessionId, Timestamp, Token, WorkerId};
 use scheduler::job::State;
 use scheduler::restore::{LiveAttempt, LiveJob, Unconfirmed};
 use scheduler::step::{AddedJob, Change, ClosedAttempt};
@@ -21,6 +21,8 @@ pub(crate) struct Row {
     pub(crate) losses: Vec<Timestamp>,
     pub(crate) attempts: AttemptNo,
     pub(crate) confirmed: bool,
+    /// Attempts that were lost, each with who had it, and of which nobody has told since that they are gone.
+    lost: Vec<(Token, WorkerId)>,
     /// The latest attempt, over or not.
     pub(crate) latest: Option<Tried>,
     /// The one before, for the story of a failure.
@@ -61,6 +63,7 @@ impl Row {
             losses: Vec::new(),
             attempts: AttemptNo(0),
             confirmed: false,
+            lost: Vec::new(),
             latest: None,
             before: None,
         }
@@ -139,24 +142,25 @@ impl Row {
         Ok(Edge { from, to: self.state })
     }
 
-    /// The last attempt, if it is known to be lost and no more.
-    fn lost(&self) -> Option<Token> {
-        self.latest.as_ref().filter(|latest| latest.outcome == Some(Outcome::Lost)).map(|latest| latest.token)
+    /// Somebody has told that this attempt is gone.
+    pub(crate) fn is_told_gone(&mut self, token: Token) {
+        self.lost.retain(|(of, _)| *of != token);
     }
 
-    /// Whether this is the attempt of a cancelled job that nobody knows to be gone.
+    /// Whether this is an attempt of a cancelled job that nobody knows to be gone.
     pub(crate) fn is_unconfirmed(&self, token: Token) -> bool {
-        self.unconfirmed().is_some_and(|it| it.token == token)
+        self.unconfirmed().any(|it| it.token == token)
     }
 
-    /// The attempt of a cancelled job that nobody knows to be gone.
-    pub(crate) fn unconfirmed(&self) -> Option<Unconfirmed> {
-        let latest = self.latest.as_ref().filter(|_| self.state == State::Cancelled && !self.confirmed)?;
-        Some(Unconfirmed { token: latest.token, worker: latest.worker, revision: self.revision })
+    /// The attempts of a cancelled job that nobody knows to be gone.
+    pub(crate) fn unconfirmed(&self) -> impl Iterator<Item = Unconfirmed> {
+        let revision = self.revision;
+        let lost = self.lost.iter().filter(|_| self.state == State::Cancelled && !self.confirmed);
+        lost.map(move |(token, worker)| Unconfirmed { token: *token, worker: *worker, revision })
     }
 
-    /// As a start of the server hands it to the scheduler.
-    pub(crate) fn live(&self, job: JobId) -> LiveJob {
+    /// As a start of the server hands it to the scheduler. What was given in a term before the last restore may have begun.
+    pub(crate) fn live(&self, job: JobId, restored_in: Epoch) -> LiveJob {
         let current = self.latest.as_ref().filter(|latest| latest.outcome.is_none());
         LiveJob {
             job,
@@ -168,7 +172,7 @@ impl Row {
             has_body: false,
             own_failures: self.own_failures,
             losses: self.losses.clone(),
-            lost: self.lost(),
+            lost: self.lost.clone(),
             attempts: self.attempts,
             last_worker: self.latest.as_ref().map(|latest| latest.worker),
             attempt: current.map(|latest| LiveAttempt {
@@ -178,6 +182,7 @@ impl Row {
                 assigned_at: latest.assigned_at,
                 started_at: latest.started_at,
                 stopping: latest.stopping,
+                begun: latest.session.0 >> 32 < restored_in.0,
             }),
         }
     }
@@ -189,6 +194,9 @@ impl Row {
             latest.outcome = Some(closed.outcome);
             latest.started_at = closed.started_at.or(latest.started_at);
         });
+        if closed.outcome == Outcome::Lost {
+            self.lost.extend(self.latest.as_ref().map(|latest| (latest.token, latest.worker)));
+        }
         Ok(())
     }
 

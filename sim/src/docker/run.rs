@@ -191,6 +191,7 @@ impl World {
 
     /// Somebody who knows nothing of us removes a container.
     pub(crate) fn remove_behind_our_back(&mut self, no: u16, token: Token) {
+        self.oracle.lost_sight(token);
         self.docker_remove(no, token);
         self.followed_end(no, token);
     }

@@ -111,7 +111,7 @@ impl Oracle {
     /// A container is as it was when its machine's disk was kept: nobody there knows what became of it since.
     pub(crate) fn container_set_back(&mut self, now: Moment, container: &Container) {
         let truth = self.truth(container.token);
-        truth.removed = true;
+        (truth.removed, truth.unseen) = (true, true);
         if let State::Ended { code, oom, by_engine: true, .. } = container.state {
             truth.runs = truth.runs.max(1);
             truth.undone = truth.undone.or(truth.end);

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use protocol::order::StopCause;
 use protocol::report::Outcome;
-use protocol::{JobId, Token, WorkerId};
+use protocol::{JobId, Token};
 use scheduler::Scheduler;
 use scheduler::definition::{Definition, OnLost, RetryOn};
 use scheduler::job::State;
@@ -49,13 +49,17 @@ impl Oracle {
             Change::Waiting { closed, job, .. } => (closed, *job),
             Change::Ended(it) => match &it.closed {
                 Some(closed) => {
-                    let worker = row.latest.as_ref().map(|latest| latest.worker);
                     if it.confirmed && it.state == State::Cancelled {
-                        self.is_gone(scene.now, closed.token, worker.unwrap_or_default());
+                        self.is_gone(scene, it.job, Some(closed.token));
                     }
                     (closed, it.job)
                 }
-                None => return,
+                None => {
+                    if it.confirmed && it.state == State::Cancelled {
+                        self.is_gone(scene, it.job, None);
+                    }
+                    return;
+                }
             },
             _ => return,
         };
@@ -135,16 +139,22 @@ impl Oracle {
             Outcome::DaemonLost => truth.end.is_none_or(|end| !end.by_engine),
             Outcome::Interrupted => {
                 let drained = row.latest.as_ref().is_some_and(|latest| latest.drained);
-                !drained && !self.interrupted.contains(&true)
+                !drained && !truth.fenced && !self.interrupted.contains(&true)
             }
             Outcome::Lost => false,
         }
     }
 
-    /// I17: the server says that nothing is left of an attempt.
-    pub(super) fn is_gone(&mut self, now: Moment, token: Token, worker: WorkerId) {
-        if self.still_runs(token) && !self.is_confused(worker) {
-            self.fault(now, "I17 what is confirmed is gone", format!("{token} runs on"));
+    /// I17: the server says that nothing is left of a job: neither of this attempt nor of any other.
+    pub(super) fn is_gone(&mut self, scene: Scene<'_>, job: JobId, named: Option<Token>) {
+        let is_running = |it: &&Truth| it.token.job == job && it.runs > 0 && it.end.is_none();
+        let running = self.truths.iter().chain(self.namesakes.values()).filter(is_running).map(|it| it.token);
+        let holder = |token| scene.machines.iter().find_map(|machine| machine.engine.container(token));
+        // What was given in a life of the store that was undone is known to nobody.
+        let is_known = |token: &Token| Some(*token) == named || !self.is_of_the_past(*token);
+        let is_confused = |token| holder(token).is_some_and(|it| self.is_confused(it.worker));
+        if let Some(token) = running.filter(is_known).find(|token| !is_confused(*token)) {
+            self.fault(scene.now, "I17 what is confirmed is gone", format!("{token} runs on"));
         }
     }
 
@@ -159,6 +169,10 @@ impl Oracle {
             if definition.loss.on_lost == OnLost::Wait && latest.stopping != Some(StopCause::Cancel) {
                 self.fault(scene.now, "I13 on_lost: wait waits", format!("{token} is given up"));
             }
+        } else if self.truth(token).fenced && !message.starts_with(UNKNOWN) && !self.causes_lost {
+            let what =
+                format!("{token} is lost although its worker stopped it because it had lost the server");
+            self.fault(scene.now, "promise 5 the server's absence is held against nobody", what);
         // A machine that was set back twice may have lost it, and have it again.
         } else if message.starts_with(UNKNOWN) && !self.is_of_the_past(token) && !self.truth(token).removed {
             let knows = |machine: &&Machine| {
@@ -247,7 +261,10 @@ impl Oracle {
             State::Scheduled | State::Queued if uses_platform_budget(outcome) => {
                 cancelled || losses >= definition.loss.limit
             }
-            State::Scheduled => true,
+            // On a bad line it is stopped again and again.
+            State::Scheduled => {
+                outcome != Outcome::Interrupted || definition.container.self_fence.is_none() || cancelled
+            }
             State::Queued => cancelled,
             State::Assigned | State::Running | State::Expired => true,
         };

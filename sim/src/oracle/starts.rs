@@ -170,9 +170,9 @@ impl Oracle {
         let worker =
             machines.get(usize::from(no)).and_then(|it| it.engine.container(token)).map(|it| it.worker);
         let is_confused = worker.is_some_and(|worker| self.is_confused(worker));
-        let truth = self.truth(token);
-        // What somebody removed, and no directory tells of, was never there as far as anybody can know.
-        if truth.runs > 0 && !truth.removed && !is_confused {
+        let truth = *self.truth(token);
+        // What somebody else removed was never there as far as anybody can know; what we removed ourselves was told and acknowledged before.
+        if truth.runs > 0 && !truth.unseen && !is_confused && token.fence > self.given_again {
             self.fault(now, "I12 an attempt runs once", format!("{token} on w{no}"));
         }
         let truth = self.truth(token);

@@ -15,8 +15,10 @@ pub(super) struct Truth {
     pub(super) end: Option<End>,
     /// How it had ended before its machine was set back to when it ran: what was told of that may be believed later.
     pub(super) undone: Option<End>,
-    /// Somebody removed its container behind our back, or we by force.
+    /// Its container was removed: by us, or behind our back.
     pub(super) removed: bool,
+    /// What told of its run was lost, and no brain had a part in that: nobody can know that it ran.
+    pub(super) unseen: bool,
     /// Its worker stood still between asking whether it may run and running it.
     pub(super) is_excused: bool,
     /// All that it wrote has arrived at the server.
@@ -25,6 +27,8 @@ pub(super) struct Truth {
     pub(super) may_start: bool,
     /// When its worker first decided to stop it.
     pub(super) stopped: Option<Moment>,
+    /// Its worker decided to stop it because it had lost the server.
+    pub(super) fenced: bool,
     /// When its worker was last told to keep it, having come back.
     pub(super) kept: Option<Moment>,
 }
@@ -73,6 +77,11 @@ impl Oracle {
             truth.end = Some(End { at: now, code: 137, oom: false, by_engine: false, by_us: true });
         }
         truth.removed = true;
+    }
+
+    /// What a machine knew of an attempt, its container or its directory, is lost behind the back of its worker.
+    pub(crate) fn lost_sight(&mut self, token: Token) {
+        self.truth(token).unseen = true;
     }
 
     pub(crate) fn output_arrived(&mut self, token: Token) {

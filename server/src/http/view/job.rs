@@ -96,6 +96,9 @@ pub struct FullJob {
     /// The names of the variables that it lays over its definition's environment. Values are never shown.
     #[serde(default)]
     pub environment: Vec<String>,
+    /// What became of a cancel that did not end it: `too_late`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cancel: Option<Word>,
     /// What it left as its result.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub result: Option<serde_json::Value>,
@@ -174,7 +177,7 @@ pub struct Event {
     /// When.
     pub at: Time,
     /// What: `accepted`, `assigned`, `started`, `attempt_ended`, `cancel_requested`, `cancel_confirmed`, `released`, `worker_unreachable`,
-    /// `worker_returned`, `late_report`, `quarantined`, or the name of the state in which the job ended.
+    /// `worker_returned`, `late_report`, `container_gone`, `quarantined`, or the name of the state in which the job ended.
     pub event: Word,
     /// Which attempt it concerns.
     #[serde(skip_serializing_if = "Option::is_none")]

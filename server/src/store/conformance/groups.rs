@@ -138,3 +138,36 @@ pub(in crate::store) fn a_cancel_is_confirmed_once_by_its_own_worker(backend: &m
     assert_eq!(desk.archive().job(JobId(2)).unwrap().unwrap().notes, []);
     assert_eq!(desk.restart().0.unconfirmed.len(), 1);
 }
+
+pub(in crate::store) fn every_lost_attempt_is_in_doubt_until_its_worker_says_that_it_is_gone(
+    backend: &mut dyn Backend,
+) {
+    let mut desk = Desk::new(backend);
+    desk.commit(vec![worker(1, "w1"), worker(2, "w2"), added(1), added(2)]);
+    let lost = |job: u64, fence| waiting(closed(job, fence, Outcome::Lost), State::Queued);
+    desk.commit(vec![assigned_as(1, 1, 1, 1), lost(1, 1), assigned_as(1, 2, 2, 2), lost(1, 2)]);
+    desk.commit(vec![assigned_as(2, 3, 1, 1), lost(2, 3), assigned_as(2, 4, 2, 2)]);
+    let doubts = |desk: &mut Desk<'_>| {
+        let (loaded, live) = desk.restart();
+        let live =
+            live.iter().map(|it| it.lost.iter().map(|(token, worker)| (token.fence.0, worker.0)).collect());
+        let ended = loaded.unconfirmed.iter().map(|it| (it.token.fence.0, it.worker.0)).collect();
+        (live.collect::<Vec<Vec<_>>>(), ended)
+    };
+    assert_eq!(doubts(&mut desk), (vec![vec![(1, 1), (2, 2)], vec![(3, 1)]], vec![]));
+
+    let gone = |job, fence, worker| {
+        let note = Note::Confirmed { token: token(job, fence), worker: WorkerId(worker) };
+        Change::Noted { job: JobId(job), at: Timestamp(6_000), note }
+    };
+    let Change::Ended(it) = ended(2, State::Cancelled, Some(closed(2, 4, Outcome::Cancelled))) else {
+        return;
+    };
+    desk.commit(vec![gone(1, 2, 2), Change::Ended(Ended { confirmed: false, ..it })]);
+    assert_eq!(doubts(&mut desk), (vec![vec![(1, 1)]], vec![(3, 1)]), "not of what had its own end");
+
+    let confirmed = Change::Confirmed { token: token(2, 3), worker: WorkerId(1), at: Timestamp(7_000) };
+    desk.commit(vec![gone(1, 1, 1), confirmed]);
+    assert_eq!(doubts(&mut desk), (vec![vec![]], vec![]));
+    assert!(desk.archive().job(JobId(2)).unwrap().unwrap().row.confirmed);
+}

@@ -41,6 +41,7 @@ macro_rules! conforms {
             members_are_made_once_and_where_numbers_were_set_aside,
             a_member_lives_like_any_other_job,
             a_cancel_is_confirmed_once_by_its_own_worker,
+            every_lost_attempt_is_in_doubt_until_its_worker_says_that_it_is_gone,
             keys_are_read_with_the_commit_that_was_seen,
             late_notes_are_kept,
             a_late_report_of_what_is_known_is_no_note,

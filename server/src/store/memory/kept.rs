@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use protocol::report::{Outcome, OutputLengths};
-use protocol::{SessionId, Timestamp, Token};
+use protocol::{SessionId, Timestamp, Token, WorkerId};
 use scheduler::definition::RetryPolicy;
 use scheduler::job::State;
 use scheduler::retry::{self, Budget};
@@ -26,12 +26,38 @@ impl Kept {
         Some(Token { job: self.record.row.job, fence: attempt.fence, nonce: attempt.nonce })
     }
 
-    /// The attempt of a cancelled job that nobody knows to be gone.
-    pub(super) fn unconfirmed(&self) -> Option<Unconfirmed> {
-        let row = &self.record.row;
-        let attempt = row.attempt.as_ref().filter(|_| row.state == State::Cancelled && !row.confirmed)?;
-        let token = Token { job: row.job, fence: attempt.fence, nonce: attempt.nonce };
-        Some(Unconfirmed { token, worker: attempt.worker, revision: row.revision })
+    /// Whether it was cancelled, and nobody knows whether everything of it is gone.
+    pub(super) fn is_unconfirmed(&self) -> bool {
+        self.record.row.state == State::Cancelled && !self.record.row.confirmed
+    }
+
+    /// The attempts of such a job that nobody knows to be gone.
+    pub(super) fn unconfirmed(&self) -> Vec<Unconfirmed> {
+        let revision = self.record.row.revision;
+        let lost = if self.is_unconfirmed() { self.lost() } else { Vec::new() };
+        lost.into_iter().map(|(token, worker)| Unconfirmed { token, worker, revision }).collect()
+    }
+
+    /// Whether this attempt was given to this worker.
+    pub(super) fn was_given(&self, token: Token, worker: WorkerId) -> bool {
+        self.attempts().any(|(_, it)| it == (token, worker))
+    }
+
+    fn attempts(&self) -> impl Iterator<Item = (Option<Outcome>, (Token, WorkerId))> {
+        let job = self.record.row.job;
+        let attempts = self.record.past.iter().chain(&self.record.row.attempt);
+        attempts.map(move |it| (it.outcome, (Token { job, fence: it.fence, nonce: it.nonce }, it.worker)))
+    }
+
+    /// Attempts that were lost, and of which nobody has told since that their containers are gone.
+    fn lost(&self) -> Vec<(Token, WorkerId)> {
+        let gone = |token: Token| {
+            let is_it = |note: &Note| matches!(note, Note::Confirmed { token: of, .. } if *of == token);
+            self.record.notes.iter().any(|(_, note)| is_it(note))
+        };
+        let lost =
+            self.attempts().filter(|(outcome, (token, _))| *outcome == Some(Outcome::Lost) && !gone(*token));
+        lost.map(|(_, of)| of).collect()
     }
 
     /// Whether it is a late report of what its attempt's row says already.
@@ -127,8 +153,8 @@ impl Kept {
             assigned_at: attempt.assigned_at,
             started_at: attempt.started_at,
             stopping: attempt.stopping,
+            begun: false,
         });
-        let lost = row.attempt.as_ref().filter(|attempt| attempt.outcome == Some(Outcome::Lost));
         LiveJob {
             job: row.job,
             revision: row.revision,
@@ -141,7 +167,7 @@ impl Kept {
             losses: self.losses.clone(),
             attempts: row.attempts,
             last_worker: row.attempt.as_ref().map(|attempt| attempt.worker),
-            lost: lost.map(|it| Token { job: row.job, fence: it.fence, nonce: it.nonce }),
+            lost: self.lost(),
             attempt,
         }
     }

@@ -72,8 +72,8 @@ impl Store for MemoryStore {
         let live: Vec<&Kept> =
             world.jobs.values().filter(|kept| !kept.record.row.state.has_ended()).collect();
         live.iter().for_each(|kept| visit(kept.live()));
-        let mut unconfirmed: Vec<Unconfirmed> = world.jobs.values().filter_map(Kept::unconfirmed).collect();
-        unconfirmed.sort_by_key(|it| (it.worker, it.token.job));
+        let mut unconfirmed: Vec<Unconfirmed> = world.jobs.values().flat_map(Kept::unconfirmed).collect();
+        unconfirmed.sort_by_key(|it| (it.worker, it.token.job, it.token.fence));
         let used = |definition: &&StoredDefinition| {
             live.iter().any(|kept| kept.record.row.revision == definition.revision)
                 || unconfirmed.iter().any(|it| it.revision == definition.revision)
@@ -275,7 +275,8 @@ impl Draft<'_> {
     /// Where it is confirmed already, or not kept any more, nothing changes.
     fn confirm(&mut self, token: Token, worker: WorkerId, at: Timestamp) {
         if let Ok(kept) = self.job(token.job)
-            && kept.unconfirmed().is_some_and(|it| (it.token, it.worker) == (token, worker))
+            && kept.is_unconfirmed()
+            && kept.was_given(token, worker)
         {
             kept.record.row.confirmed = true;
             kept.record.notes.push((at, Note::Confirmed { token, worker }));

@@ -3,7 +3,6 @@
 use std::collections::HashMap;
 use std::path::Path;
 
-use protocol::report::Outcome;
 use protocol::{AttemptNo, ClusterId, Epoch, Fence, JobId, Revision, SessionId, Timestamp, Token, WorkerId};
 use rusqlite::types::FromSqlError;
 use rusqlite::{Connection, OptionalExtension, Row, TransactionBehavior};
@@ -76,6 +75,7 @@ pub(super) fn load(
     loaded.epoch = Epoch(loaded.epoch.0 + 1);
     forget_revisions(&transaction, REVISIONS_KEPT)?;
     let mut definitions = definitions(&transaction)?;
+    let restored_in = last_restore(&transaction)?;
     let mut statement = transaction.prepare(include_str!("queries/load_jobs.sql"))?;
     let mut found = statement.query([])?;
     while let Some(row) = found.next()? {
@@ -84,7 +84,10 @@ pub(super) fn load(
             return Err(Failure::Senseless(format!("job {} refers to no definition", row.get::<_, i64>(0)?)));
         };
         *used = true;
-        visit(live_job(row, definition.revision)?);
+        let live = live_job(row, definition.revision, restored_in)?;
+        let lost =
+            if live.attempts > AttemptNo(0) { lost_attempts(&transaction, live.job)? } else { Vec::new() };
+        visit(LiveJob { lost, ..live });
     }
     drop(found);
     drop(statement);
@@ -134,6 +137,17 @@ fn restored(connection: &Connection, epoch: Epoch) -> rusqlite::Result<Option<Re
         .optional()
 }
 
+/// The term that the last restore went up to: whoever has a session of an earlier one had it before the backup. 0 if there was none.
+fn last_restore(connection: &Connection) -> rusqlite::Result<Epoch> {
+    let sql = "SELECT coalesce(max(epoch), 0) FROM gaps WHERE backup_of IS NOT NULL";
+    connection.query_row(sql, [], |row| Ok(Epoch(row.get::<_, i64>(0)?.cast_unsigned())))
+}
+
+/// A session has the term in its upper half.
+const fn term_of(session: SessionId) -> Epoch {
+    Epoch(session.0 >> 32)
+}
+
 fn installation(row: &Row<'_>) -> rusqlite::Result<Loaded> {
     let number = |name: &str| row.get::<_, i64>(name).map(i64::cast_unsigned);
     Ok(Loaded {
@@ -160,10 +174,7 @@ fn unconfirmed(
     connection: &Connection,
     definitions: &mut HashMap<i64, (StoredDefinition, bool)>,
 ) -> Result<Vec<Unconfirmed>, Failure> {
-    let mut statement = connection.prepare(
-        "SELECT id, fence, nonce, worker, definition FROM ended
-         WHERE state = 8 AND confirmed = 0 AND worker IS NOT NULL ORDER BY worker, id",
-    )?;
+    let mut statement = connection.prepare(include_str!("queries/unconfirmed.sql"))?;
     let mut found = statement.query([])?;
     let mut list = Vec::new();
     while let Some(row) = found.next()? {
@@ -178,7 +189,18 @@ fn unconfirmed(
     Ok(list)
 }
 
-fn live_job(row: &Row<'_>, revision: Revision) -> Result<LiveJob, Failure> {
+/// Attempts of a job that were lost, and of which nobody has told since that their containers are gone.
+fn lost_attempts(connection: &Connection, job: JobId) -> rusqlite::Result<Vec<(Token, WorkerId)>> {
+    let mut statement = connection.prepare_cached(include_str!("queries/lost_attempts.sql"))?;
+    let lost = |row: &Row<'_>| {
+        let number = |index: usize| row.get::<_, i64>(index).map(i64::cast_unsigned);
+        let token = Token { job, fence: Fence(number(0)?), nonce: protocol::Nonce(number(1)?) };
+        Ok((token, WorkerId(number(2)?)))
+    };
+    statement.query_map([job.0.cast_signed()], lost)?.collect()
+}
+
+fn live_job(row: &Row<'_>, revision: Revision, restored_in: Epoch) -> Result<LiveJob, Failure> {
     let number = |index: usize| row.get::<_, i64>(index).map(i64::cast_unsigned);
     let instant = |index: usize| row.get::<_, i64>(index).map(Timestamp);
     let job = JobId(number(0)?);
@@ -187,7 +209,6 @@ fn live_job(row: &Row<'_>, revision: Revision) -> Result<LiveJob, Failure> {
     let token = || -> Result<Token, Failure> {
         Ok(Token { job, fence: Fence(number(10)?), nonce: protocol::Nonce(number(11)?) })
     };
-    let outcome = row.get::<_, Option<i64>>(17)?.map(codes::outcome).transpose()?;
     let attempt =
         if has_attempt && matches!(state, scheduler::job::State::Assigned | scheduler::job::State::Running) {
             Some(LiveAttempt {
@@ -197,6 +218,7 @@ fn live_job(row: &Row<'_>, revision: Revision) -> Result<LiveJob, Failure> {
                 assigned_at: instant(14)?,
                 started_at: row.get::<_, Option<i64>>(15)?.map(Timestamp),
                 stopping: row.get::<_, Option<i64>>(16)?.map(codes::stop).transpose()?,
+                begun: term_of(SessionId(number(13)?)) < restored_in,
             })
         } else {
             None
@@ -213,7 +235,7 @@ fn live_job(row: &Row<'_>, revision: Revision) -> Result<LiveJob, Failure> {
         losses: rows::losses(row, 8)?,
         attempts: AttemptNo(row.get(9)?),
         last_worker: if has_attempt { Some(WorkerId(number(12)?)) } else { None },
-        lost: if outcome == Some(Outcome::Lost) { Some(token()?) } else { None },
+        lost: Vec::new(),
         attempt,
     })
 }

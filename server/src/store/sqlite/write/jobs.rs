@@ -130,13 +130,14 @@ impl Pen<'_> {
         Ok(())
     }
 
-    /// Where it is confirmed already, or not kept any more, nothing changes.
+    /// By the worker that had this attempt, the last one that was in doubt. Where it is confirmed already, or not kept any more, nothing
+    /// changes.
     pub(super) fn confirm(&self, token: Token, worker: WorkerId, at: Timestamp) -> Done {
         let changed = self
             .connection
             .prepare_cached(
-                "UPDATE ended SET confirmed = 1
-                 WHERE id = ?1 AND fence = ?2 AND nonce = ?3 AND worker = ?4 AND state = 8 AND confirmed = 0",
+                "UPDATE ended SET confirmed = 1 WHERE id = ?1 AND state = 8 AND confirmed = 0
+                 AND EXISTS (SELECT 1 FROM all_attempts WHERE job = ?1 AND fence = ?2 AND nonce = ?3 AND worker = ?4)",
             )?
             .execute([token.job.0, token.fence.0, token.nonce.0, worker.0].map(u64::cast_signed))?;
         if changed == 1 {

@@ -1,0 +1,93 @@
+//! What of the messages that a session has taken was certainly never sent: attempts whose Enqueue waits for bodies, or behind a write that
+//! never ended, go back at once where the socket is gone (DESIGN.md section 5).
+//!
+//! A frame that the socket was given may have been sent, whatever it says afterwards, and so may all that was given to it before.
+
+use protocol::Token;
+
+use crate::engine::ToSession;
+
+/// The attempts of the batch that is being written, and how many of them may have been sent.
+#[derive(Debug, Default)]
+pub(super) struct Unsent {
+    /// In the order in which they are written.
+    batch: Vec<Token>,
+    /// For each run of neighbours: the number of its first frame, and how many attempts have come to their frames with it.
+    framed: Vec<(usize, usize)>,
+    sent: usize,
+}
+
+impl Unsent {
+    /// Begins with a batch. Nothing of the one before is left.
+    pub(super) fn begin(&mut self, batch: &[ToSession]) {
+        self.batch.clear();
+        self.framed.clear();
+        self.sent = 0;
+        for message in batch {
+            if let ToSession::Enqueue(grants) = message {
+                self.batch.extend(grants.iter().map(|grant| grant.token));
+            }
+        }
+    }
+
+    /// The next so many attempts are in frames, of which this is the first.
+    pub(super) fn framed(&mut self, first: usize, attempts: usize) {
+        let before = self.framed.last().map_or(0, |(_, attempts)| *attempts);
+        self.framed.push((first, before + attempts));
+    }
+
+    /// The socket was given this frame.
+    pub(super) fn handed(&mut self, frame: usize) {
+        let handed = self.framed.iter().take_while(|(first, _)| *first <= frame).last();
+        self.sent = self.sent.max(handed.map_or(0, |(_, attempts)| *attempts));
+    }
+
+    /// What was certainly not sent, if the writing ends here.
+    pub(super) fn into_tokens(mut self) -> Vec<Token> {
+        self.batch.split_off(self.sent)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use protocol::{Fence, JobId, Nonce, Revision, Timestamp};
+    use scheduler::step::{CloseReason, Grant};
+
+    use super::*;
+
+    fn token(job: u64) -> Token {
+        Token { job: JobId(job), fence: Fence(job), nonce: Nonce(job) }
+    }
+
+    fn enqueue(jobs: &[u64]) -> ToSession {
+        let (due_at, revision) = (Timestamp(0), Revision(0));
+        let grant = |token| Grant { token, priority: 0, due_at, revision, has_body: false, time_left: None };
+        ToSession::Enqueue(jobs.iter().map(|job| grant(token(*job))).collect())
+    }
+
+    /// What is left of attempts 1 to 4, of which 1 and 2 are in frames from 0 on and 3 in frame 2, after these frames were given away.
+    fn left(frames: &[usize]) -> Vec<u64> {
+        let mut unsent = Unsent::default();
+        unsent.begin(&[enqueue(&[9])]);
+        unsent.framed(0, 1);
+        unsent.handed(0);
+        unsent.begin(&[
+            enqueue(&[1, 2]),
+            enqueue(&[3]),
+            ToSession::Close(CloseReason::Silent),
+            enqueue(&[4]),
+        ]);
+        unsent.framed(0, 2);
+        unsent.framed(2, 1);
+        frames.iter().for_each(|frame| unsent.handed(*frame));
+        unsent.into_tokens().into_iter().map(|token| token.job.0).collect()
+    }
+
+    #[test]
+    fn what_the_socket_was_given_may_have_been_sent_and_nothing_else() {
+        assert_eq!(left(&[]), [1, 2, 3, 4]);
+        assert_eq!(left(&[0]), [3, 4]);
+        assert_eq!(left(&[0, 1]), [3, 4], "the rest of the first two, or something else");
+        assert_eq!(left(&[0, 1, 2]), [4], "it never came to a frame");
+    }
+}
