@@ -11,6 +11,7 @@
 //! Two things make promises void, and only those that rest on them: a store that went back in time (`past`), and copies of a worker that
 //! nobody could tell from a restart (`copies`).
 
+mod contact;
 mod copies;
 mod keeping;
 mod past;
@@ -32,6 +33,7 @@ use worker::Worker;
 
 use crate::clock::Moment;
 use crate::disk::Disk;
+use crate::oracle::contact::Contact;
 use crate::oracle::copies::Homes;
 use crate::oracle::keeping::Promises;
 pub(crate) use crate::oracle::rows::Scene;
@@ -80,6 +82,8 @@ pub(crate) struct Oracle {
     /// By machine: the most slots that it was ever allowed.
     slots: Vec<u32>,
     homes: Homes,
+    /// By worker.
+    contacts: Vec<Contact>,
     /// The first job and the number of jobs of each request that was told to be accepted.
     accepted: Vec<(JobId, u32)>,
     /// By job: how it ended, when it was last looked at.
@@ -111,6 +115,7 @@ impl Oracle {
             cancelled: BTreeSet::new(),
             slots: vec![0; machines],
             homes: Homes::default(),
+            contacts: Vec::new(),
             accepted: Vec::new(),
             endings: Vec::new(),
             undone: Fence(0),
@@ -134,6 +139,7 @@ impl Oracle {
         step: &Step,
     ) {
         let now = scene.now;
+        self.meets(now, step);
         for change in &step.changes {
             match change {
                 Change::Worker(row) => {

@@ -292,8 +292,8 @@ impl Model {
                 let attempt = job.attempt().expect("it is held");
                 let worker = self.worker(attempt.worker).expect("who holds something is not forgotten");
                 let until = worker.heard + job.definition.loss.after;
-                // It is back, and about to tell what it still has.
-                if worker.session.is_some() && until > self.now.up {
+                // It was heard of since, whatever has become of its connection.
+                if until > self.now.up {
                     self.attempt_mut(id).expect("it is held").loss = Some(until);
                     return Ok(());
                 }
