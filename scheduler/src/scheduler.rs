@@ -258,10 +258,14 @@ impl Scheduler {
         mem::take(&mut self.out)
     }
 
-    /// When [`Input::Tick`] is wanted at the latest.
+    /// When [`Input::Tick`] is wanted at the latest, whether or not anything is due then.
     #[must_use]
     pub fn wake_at(&self) -> WakeAt {
         let mut wake = self.timers.wake_at();
+        if let Some(last) = self.stepped_at {
+            let attended = last + on::tick_within(self.config.intervals.lease);
+            wake.up = Some(wake.up.map_or(attended, |at| at.min(attended)));
+        }
         if self.forming.wants_slice(self.last.group) {
             wake.up = Some(AT_ONCE);
         }

@@ -19,7 +19,7 @@ mod submit;
 mod tick;
 mod unsent;
 
-pub(crate) use absence::{Commits, notice_absence};
+pub(crate) use absence::{Commits, notice_absence, tick_within};
 pub(crate) use cancel::cancel;
 pub(crate) use close::queue;
 pub(crate) use confirm::doubt;

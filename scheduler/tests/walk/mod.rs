@@ -164,7 +164,9 @@ pub(crate) fn take(world: &mut World, act: Act) {
         Act::Unsent(which, breaks) => {
             let held: Vec<_> = world.held.values().cloned().collect();
             if let Some((token, worker)) = held.get(usize::from(which) % held.len().max(1)) {
-                let session = world.workers[worker].session.unwrap_or(SessionId(u64::from(which)));
+                // One whose restart was not let in yet holds it on a session that nobody speaks for.
+                let session = world.workers.get(worker).and_then(|member| member.session);
+                let session = session.unwrap_or(SessionId(u64::from(which)));
                 if breaks {
                     world.disconnect(worker);
                 }
