@@ -6,7 +6,7 @@ use core::time::Duration;
 use protocol::order::StopCause;
 use protocol::{AttemptNo, JobId, Revision, SessionId, Timestamp, Token, WorkerId};
 
-use crate::job::State;
+use crate::job::{State, Stay};
 
 /// A job that has not ended.
 #[derive(Clone, Debug, PartialEq)]
@@ -31,9 +31,9 @@ pub struct LiveJob {
     pub losses: Vec<Timestamp>,
     /// Attempts so far.
     pub attempts: AttemptNo,
-    /// The worker of the last attempt, current or not.
-    pub last_worker: Option<WorkerId>,
-    /// That attempt, if it was lost and is not current: nobody may know whether its container is gone.
+    /// Where the last attempt was that is over and was not given back.
+    pub last: Option<Stay>,
+    /// The last attempt, if it was lost and is not current: nobody may know whether its container is gone.
     pub lost: Option<Token>,
     /// Its current attempt, if it has one.
     pub attempt: Option<LiveAttempt>,

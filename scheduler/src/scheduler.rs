@@ -159,11 +159,11 @@ impl Scheduler {
             past.attempts = live.attempts;
             past.own_failures = live.own_failures;
             past.losses = live.losses;
-            past.last_worker = live.last_worker;
+            past.last = live.last;
             past.in_doubt = live.lost;
         }
-        if let (Some(token), Some(worker)) = (live.lost, live.last_worker) {
-            self.restore_unconfirmed(Unconfirmed { token, worker, revision: live.revision });
+        if let (Some(token), Some(last)) = (live.lost, live.last) {
+            self.restore_unconfirmed(Unconfirmed { token, worker: last.worker, revision: live.revision });
         }
         self.definitions.take(definition);
         match (live.state, live.attempt) {

@@ -15,6 +15,7 @@ mod contact;
 mod copies;
 mod keeping;
 mod past;
+mod places;
 mod rows;
 mod scan;
 mod starts;
@@ -28,7 +29,7 @@ use protocol::order::Verdict;
 use protocol::{Fence, JobId, Order, Token, WorkerId};
 use scheduler::Scheduler;
 use scheduler::input::KeyHolder;
-use scheduler::step::{Change, Effect, Ended, Step, WorkerRow};
+use scheduler::step::{Change, Effect, Ended, Step};
 use worker::Worker;
 
 use crate::clock::Moment;
@@ -36,6 +37,7 @@ use crate::disk::Disk;
 use crate::oracle::contact::Contact;
 use crate::oracle::copies::Homes;
 use crate::oracle::keeping::Promises;
+use crate::oracle::places::Places;
 pub(crate) use crate::oracle::rows::Scene;
 use crate::oracle::scan::Ending;
 use crate::oracle::starts::Gate;
@@ -84,6 +86,7 @@ pub(crate) struct Oracle {
     homes: Homes,
     /// By worker.
     contacts: Vec<Contact>,
+    places: Places,
     /// The first job and the number of jobs of each request that was told to be accepted.
     accepted: Vec<(JobId, u32)>,
     /// By job: how it ended, when it was last looked at.
@@ -116,6 +119,7 @@ impl Oracle {
             slots: vec![0; machines],
             homes: Homes::default(),
             contacts: Vec::new(),
+            places: Places::default(),
             accepted: Vec::new(),
             endings: Vec::new(),
             undone: Fence(0),
@@ -140,6 +144,7 @@ impl Oracle {
     ) {
         let now = scene.now;
         self.meets(now, step);
+        self.places_change(now, (disk, workload), brain, step);
         for change in &step.changes {
             match change {
                 Change::Worker(row) => {
@@ -177,13 +182,9 @@ impl Oracle {
     }
 
     /// A server has started: what it decides from is what is durable.
-    pub(crate) fn server_started(
-        &mut self,
-        now: Moment,
-        brain: &Scheduler,
-        live: u64,
-        workers: &BTreeMap<WorkerId, WorkerRow>,
-    ) {
+    pub(crate) fn server_started(&mut self, now: Moment, brain: &Scheduler, disk: &Disk) {
+        let (live, workers) = (disk.live, &disk.workers);
+        self.places_loaded(disk);
         self.cordoned = workers.values().filter(|row| row.cordoned).map(|row| row.worker).collect();
         // What was decided and did not become durable never was.
         workers.values().for_each(|row| self.row_changed(row));

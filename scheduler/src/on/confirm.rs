@@ -44,8 +44,8 @@ pub(crate) fn doubt_live(it: &mut Scheduler, job: JobId, attempt: &Attempt) {
 /// A job that goes on has another attempt behind the one in doubt, or ends otherwise: nothing is to be confirmed any more.
 pub(crate) fn forget(it: &mut Scheduler, job: JobId) {
     let Some(past) = it.jobs.get_mut(&job).and_then(|job| job.past.as_mut()) else { return };
-    if let (Some(token), Some(holder)) = (past.in_doubt.take(), past.last_worker)
-        && let Some(worker) = it.fleet.worker_mut(holder)
+    if let (Some(token), Some(holder)) = (past.in_doubt.take(), past.last)
+        && let Some(worker) = it.fleet.worker_mut(holder.worker)
     {
         worker.doubts.remove(&token);
     }

@@ -56,7 +56,8 @@ pub(crate) struct Job {
     attempts: u32,
     own_failures: u32,
     losses: Vec<Timestamp>,
-    last_worker: Option<WorkerId>,
+    /// Where it was until an attempt ended that was not given back, and whether the platform failed it there.
+    last: Option<(WorkerId, bool)>,
     /// The last attempt, if it was given up and may be there.
     in_doubt: Option<Token>,
 }

@@ -8,7 +8,7 @@ use super::protocol::order::Intervals;
 use super::protocol::report::Outcome;
 use super::protocol::{AttemptNo, ClusterId, Epoch, JobId, WorkerId};
 use super::scheduler::input::{GroupNo, Input};
-use super::scheduler::job::State;
+use super::scheduler::job::{State, Stay};
 use super::scheduler::restore::{LiveAttempt, LiveJob};
 use super::scheduler::retry::{self, Budget};
 use super::scheduler::step::{AddedJob, Assigned, Change, WorkerRow};
@@ -86,7 +86,7 @@ fn new_job(added: &AddedJob) -> LiveJob {
         own_failures: 0,
         losses: Vec::new(),
         attempts: AttemptNo(0),
-        last_worker: None,
+        last: None,
         lost: None,
         attempt: None,
     }
@@ -96,7 +96,6 @@ fn apply(live: &mut LiveJob, change: &Change) {
     match change {
         Change::Assigned(assigned) => {
             (live.state, live.attempts, live.lost) = (State::Assigned, assigned.number, None);
-            live.last_worker = Some(assigned.worker);
             live.attempt = Some(LiveAttempt {
                 token: assigned.token,
                 worker: assigned.worker,
@@ -114,7 +113,9 @@ fn apply(live: &mut LiveJob, change: &Change) {
             live.attempt.as_mut().expect("it is held").stopping = Some(*cause);
         }
         Change::Waiting { closed, due_at, state, .. } => {
-            (live.state, live.due_at, live.attempt) = (*state, *due_at, None);
+            let over = live.attempt.take().expect("it is held");
+            live.last = Stay::after(over.worker, closed.outcome).or(live.last);
+            (live.state, live.due_at) = (*state, *due_at);
             live.own_failures += u32::from(retry::budget(closed.outcome) == Budget::Own);
             if retry::budget(closed.outcome) == Budget::Platform {
                 retry::note_loss(&mut live.losses, closed.ended_at);

@@ -5,7 +5,7 @@ use std::time::Duration;
 use protocol::order::StopCause;
 use protocol::report::Outcome;
 use protocol::{AttemptNo, JobId, Revision, SessionId, Timestamp, Token, WorkerId};
-use scheduler::job::State;
+use scheduler::job::{State, Stay};
 use scheduler::restore::{LiveAttempt, LiveJob, Unconfirmed};
 use scheduler::step::{AddedJob, Change, ClosedAttempt};
 
@@ -21,6 +21,8 @@ pub(crate) struct Row {
     pub(crate) losses: Vec<Timestamp>,
     pub(crate) attempts: AttemptNo,
     pub(crate) confirmed: bool,
+    /// Where the last attempt was that is over and was not given back.
+    pub(crate) last: Option<Stay>,
     /// The latest attempt, over or not.
     pub(crate) latest: Option<Tried>,
     /// The one before, for the story of a failure.
@@ -61,6 +63,7 @@ impl Row {
             losses: Vec::new(),
             attempts: AttemptNo(0),
             confirmed: false,
+            last: None,
             latest: None,
             before: None,
         }
@@ -170,7 +173,7 @@ impl Row {
             losses: self.losses.clone(),
             lost: self.lost(),
             attempts: self.attempts,
-            last_worker: self.latest.as_ref().map(|latest| latest.worker),
+            last: self.last,
             attempt: current.map(|latest| LiveAttempt {
                 token: latest.token,
                 worker: latest.worker,
@@ -193,6 +196,11 @@ impl Row {
     }
 
     fn count(&mut self, closed: &ClosedAttempt) {
+        let latest = self.latest.as_ref().filter(|_| closed.outcome != Outcome::Released);
+        if let Some(latest) = latest {
+            let failed_by_platform = uses_platform_budget(closed.outcome);
+            self.last = Some(Stay { worker: latest.worker, failed_by_platform });
+        }
         if uses_own_budget(closed.outcome) {
             self.own_failures += 1;
         }

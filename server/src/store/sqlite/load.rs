@@ -8,6 +8,7 @@ use protocol::{AttemptNo, ClusterId, Epoch, Fence, JobId, Revision, SessionId, T
 use rusqlite::types::FromSqlError;
 use rusqlite::{Connection, OptionalExtension, Row, TransactionBehavior};
 use scheduler::input::GroupNo;
+use scheduler::job::Stay;
 
 use super::{codes, faults, rows};
 use crate::store::{LiveAttempt, LiveJob, LoadError, Loaded, StoredDefinition, Unconfirmed, directory};
@@ -201,6 +202,12 @@ fn live_job(row: &Row<'_>, revision: Revision) -> Result<LiveJob, Failure> {
         } else {
             None
         };
+    let earlier = row.get::<_, Option<i64>>(19)?.map(codes::outcome).transpose()?;
+    let last = match (outcome, earlier) {
+        (Some(outcome), _) if outcome != Outcome::Released => Stay::after(WorkerId(number(12)?), outcome),
+        (_, Some(earlier)) => Stay::after(WorkerId(number(18)?), earlier),
+        (_, None) => None,
+    };
     Ok(LiveJob {
         job,
         revision,
@@ -212,7 +219,7 @@ fn live_job(row: &Row<'_>, revision: Revision) -> Result<LiveJob, Failure> {
         own_failures: row.get(7)?,
         losses: rows::losses(row, 8)?,
         attempts: AttemptNo(row.get(9)?),
-        last_worker: if has_attempt { Some(WorkerId(number(12)?)) } else { None },
+        last,
         lost: if outcome == Some(Outcome::Lost) { Some(token()?) } else { None },
         attempt,
     })
