@@ -144,6 +144,7 @@ impl Oracle {
     ) {
         let now = scene.now;
         self.meets(now, step);
+        self.is_called(now, brain, step);
         self.places_change(now, (disk, workload), brain, step);
         for change in &step.changes {
             match change {

@@ -11,6 +11,7 @@ mod drain;
 mod foreign;
 mod form;
 mod inventory;
+mod names;
 mod operate;
 mod release;
 mod report;

@@ -92,6 +92,7 @@ pub(crate) struct Attempt {
 pub(crate) struct Worker {
     pub(crate) id: WorkerId,
     secret_hash: [u8; 32],
+    name: Arc<str>,
     pub(crate) session: Option<SessionId>,
     /// Whether its inventory has come in on this session.
     settled: bool,

@@ -36,6 +36,11 @@ pub(crate) enum Act {
     /// An attempt, and whether its connection breaks before, was not sent.
     Unsent(u8, bool),
     Mute(u8),
+    /// It says that it is called like another one, from its next hello on.
+    Call {
+        worker: u8,
+        like: u8,
+    },
     /// The end of the old connection may not be told.
     Restart {
         worker: u8,
@@ -87,6 +92,7 @@ pub(crate) fn act() -> impl Strategy<Value = Act> {
         1 => (0..4_u8).prop_map(Act::Disconnect),
         1 => (any::<u8>(), prop::bool::weighted(0.8)).prop_map(|(which, breaks)| Act::Unsent(which, breaks)),
         1 => (0..4_u8).prop_map(Act::Mute),
+        1 => (0..4_u8, 0..4_u8).prop_map(|(worker, like)| Act::Call { worker, like }),
         1 => (0..4_u8, any::<bool>()).prop_map(|(worker, told)| Act::Restart { worker, told }),
         1 => (0..4_u8, 0..6_u8).prop_map(|(worker, what)| Act::Operate(worker, what)),
         4 => (0..4_u8, 0..4_u8, 0..3_u8).prop_map(|(worker, slots, backlog)| Act::Arrive { worker, slots, backlog }),
@@ -176,6 +182,11 @@ pub(crate) fn take(world: &mut World, act: Act) {
         Act::Mute(worker) => {
             if let Some(member) = world.workers.get_mut(&name(worker)) {
                 member.muted = !member.muted;
+            }
+        }
+        Act::Call { worker, like } => {
+            if let Some(member) = world.workers.get_mut(&name(worker)) {
+                member.alias = Some(name(like));
             }
         }
         Act::Restart { worker, told } => {

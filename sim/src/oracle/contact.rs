@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use protocol::{Order, SessionId, WorkerId};
+use scheduler::Scheduler;
 use scheduler::step::{Effect, Step};
 
 use super::Oracle;
@@ -32,6 +33,23 @@ impl Oracle {
                     on_it.for_each(|contact| contact.session = None);
                 }
                 _ => {}
+            }
+        }
+    }
+
+    /// R18: nobody is let in under the name of another worker that is connected.
+    pub(super) fn is_called(&mut self, now: Moment, brain: &Scheduler, step: &Step) {
+        for effect in &step.effects {
+            let Effect::Send(_, Order::Welcome(it)) = effect else { continue };
+            let workers = brain.snapshot().workers;
+            let Some(name) = workers.iter().find(|facts| facts.id == it.worker).map(|facts| &facts.name)
+            else {
+                continue;
+            };
+            let mut others = workers.iter().filter(|facts| facts.id != it.worker && facts.session.is_some());
+            if let Some(other) = others.find(|facts| facts.name == *name) {
+                let what = format!("workers {} and {} are both called {name}", it.worker, other.id);
+                self.fault(now, "R18 a name belongs to one", what);
             }
         }
     }
