@@ -186,6 +186,8 @@ impl Oracle {
     pub(crate) fn server_started(&mut self, now: Moment, brain: &Scheduler, disk: &Disk) {
         let (live, workers) = (disk.live, &disk.workers);
         self.places_loaded(disk);
+        // Its own presence counts from here; a store that went back in time gives its sessions old numbers.
+        self.contacts.clear();
         self.cordoned = workers.values().filter(|row| row.cordoned).map(|row| row.worker).collect();
         // What was decided and did not become durable never was.
         workers.values().for_each(|row| self.row_changed(row));
