@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use protocol::{Order, SessionId, WorkerId};
 use scheduler::Scheduler;
-use scheduler::step::{Effect, Step};
+use scheduler::step::{CloseReason, Effect, Step};
 
 use super::Oracle;
 use crate::clock::Moment;
@@ -27,6 +27,10 @@ impl Oracle {
                     let contact = Contact { worker: it.worker, session: Some(*session), at: now };
                     self.contacts.retain(|before| before.worker != it.worker);
                     self.contacts.push(contact);
+                }
+                // Of copies nothing is believed, and so not what one of them has said that was not taken in before.
+                Effect::Close(session, CloseReason::Refused) => {
+                    self.contacts.retain(|contact| contact.session != Some(*session));
                 }
                 Effect::Close(session, _) => {
                     let on_it = self.contacts.iter_mut().filter(|contact| contact.session == Some(*session));
