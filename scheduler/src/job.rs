@@ -7,10 +7,12 @@ use alloc::vec::Vec;
 use core::time::Duration;
 
 use protocol::order::StopCause;
+use protocol::report::Outcome;
 use protocol::{AttemptNo, Fence, JobId, Nonce, SessionId, Timestamp, Token, Uptime, WorkerId};
 
 use crate::definitions::DefinitionNo;
 use crate::ready::{LaneKey, Place};
+use crate::retry::{self, Budget};
 
 /// The states of a job (DESIGN.md section 3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -117,10 +119,28 @@ pub struct Past {
     pub own_failures: u32,
     /// When it was failed by the platform, within the last day.
     pub losses: Vec<Timestamp>,
-    /// Who had the last attempt.
-    pub last_worker: Option<WorkerId>,
+    /// Where the last attempt was that its worker did not give back.
+    pub last: Option<Stay>,
     /// Attempts that were given up, each with who had it, as long as nobody knows whether its container is gone.
     pub in_doubt: Vec<(Token, WorkerId)>,
+}
+
+/// Where a job was, as far as that decides where it goes next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stay {
+    /// On which worker.
+    pub worker: WorkerId,
+    /// Whether it ended by a failure of the platform, and not by one of the job's own or by somebody's order.
+    pub failed_by_platform: bool,
+}
+
+impl Stay {
+    /// What is remembered of an attempt that ended like this: nothing, if it was given back unstarted.
+    #[must_use]
+    pub fn after(worker: WorkerId, outcome: Outcome) -> Option<Self> {
+        let failed_by_platform = retry::budget(outcome) == Budget::Platform;
+        (outcome != Outcome::Released).then_some(Self { worker, failed_by_platform })
+    }
 }
 
 /// The current attempt of a job.
@@ -209,10 +229,10 @@ impl Job {
         self.past.as_ref().is_some_and(|past| !past.in_doubt.is_empty())
     }
 
-    /// Who had the last attempt before the current one.
+    /// Where it was before, if its worker did not give it back.
     #[must_use]
-    pub fn last_worker(&self) -> Option<WorkerId> {
-        self.past.as_ref().and_then(|past| past.last_worker)
+    pub fn last_stay(&self) -> Option<Stay> {
+        self.past.as_ref().and_then(|past| past.last)
     }
 }
 

@@ -6,8 +6,8 @@
 //! 1. commit the changes of a group of steps atomically, under the epoch that the scheduler was made with;
 //! 2. only then perform their effects, in order, after those of all earlier groups;
 //! 3. say which group it gathers for, by [`Scheduler::begin`], before it asks [`Scheduler::wake_at`];
-//! 4. step [`input::Input::Tick`] by then at the latest, and within [`TICK_WITHIN`] of any other step: whoever lets twice as long pass
-//!    was away, and all leases count as renewed.
+//! 4. step [`input::Input::Tick`] by then at the latest, which is within [`TICK_WITHIN`] of any other step, and within a sixth of the lease:
+//!    whoever lets twice as long pass was away, and all leases count as renewed.
 //!
 //! ```text
 //! loop {
@@ -57,6 +57,6 @@ pub mod timers;
 
 pub use scheduler::{Config, Counters, Scheduler};
 
-/// How long a body may let pass between two steps, whatever the timers say. So a freeze of its process is told from silence of its workers,
+/// How long a body may let pass between two steps, whatever the timers say: with a short lease even less, as [`Scheduler::wake_at`] says. So a freeze of its process is told from silence of its workers,
 /// and the harm of a clock that jumped is bounded.
 pub const TICK_WITHIN: core::time::Duration = core::time::Duration::from_secs(5);

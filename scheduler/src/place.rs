@@ -20,7 +20,7 @@ use rand::Rng;
 use crate::definition::{Definition, RetryOn};
 use crate::explain;
 use crate::fleet::Worker;
-use crate::job::{Attempt, Job, Standing, State};
+use crate::job::{Attempt, Job, Standing, State, Stay};
 use crate::ready::LaneKey;
 use crate::scheduler::{Scheduler, timeout_of};
 use crate::step::{Assigned, Change, Grant, PendingReason};
@@ -41,13 +41,15 @@ pub(crate) fn fill_slots(it: &mut Scheduler, now: Now) {
     }
 }
 
-/// The lane in which a job of this kind waits: its worker's own if it may only run where it ran last.
+/// The lane in which a job waits: its worker's own if it may only run where it ran last. Where the platform failed it nobody waits for.
 pub(crate) fn lane_of(it: &Scheduler, job: &Job) -> LaneKey {
     let pinned = it
         .definitions
         .at(job.definition)
         .filter(|definition| definition.retry.on == RetryOn::Same)
-        .and_then(|_| job.last_worker())
+        .and_then(|_| job.last_stay())
+        .filter(|last| !last.failed_by_platform)
+        .map(|last| last.worker)
         .filter(|worker| it.fleet.worker(*worker).is_some());
     match pinned {
         Some(only) => LaneKey::Pinned(only, job.definition),
@@ -99,10 +101,8 @@ pub(crate) fn may_run(worker: &Worker, lane: LaneKey, definition: &Definition) -
 
 /// Whether the next attempt should not go to this worker, where the last one was: the user says so, or the platform failed there.
 pub(crate) fn avoids(job: &Job, definition: &Definition, worker: WorkerId) -> bool {
-    let lost_there = job.past.as_ref().is_some_and(|past| !past.losses.is_empty());
-    let avoids_last =
-        definition.retry.on == RetryOn::Other || (lost_there && definition.retry.on == RetryOn::Any);
-    avoids_last && job.last_worker() == Some(worker)
+    let avoids_last = |last: &Stay| last.failed_by_platform || definition.retry.on == RetryOn::Other;
+    job.last_stay().filter(avoids_last).is_some_and(|last| last.worker == worker)
 }
 
 fn grant(it: &mut Scheduler, now: Now, lane: LaneKey, id: JobId, to: WorkerId, free: bool) {

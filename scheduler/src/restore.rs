@@ -6,7 +6,7 @@ use core::time::Duration;
 use protocol::order::StopCause;
 use protocol::{AttemptNo, JobId, Revision, SessionId, Timestamp, Token, WorkerId};
 
-use crate::job::State;
+use crate::job::{State, Stay};
 
 /// A job that has not ended.
 #[derive(Clone, Debug, PartialEq)]
@@ -31,8 +31,8 @@ pub struct LiveJob {
     pub losses: Vec<Timestamp>,
     /// Attempts so far.
     pub attempts: AttemptNo,
-    /// The worker of the last attempt, current or not.
-    pub last_worker: Option<WorkerId>,
+    /// Where the last attempt was that is over and was not given back.
+    pub last: Option<Stay>,
     /// Attempts that were lost, each with who had it, oldest first: without those whose containers are known to be gone.
     pub lost: Vec<(Token, WorkerId)>,
     /// Its current attempt, if it has one.

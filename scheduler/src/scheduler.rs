@@ -162,7 +162,7 @@ impl Scheduler {
             past.attempts = live.attempts;
             past.own_failures = live.own_failures;
             past.losses = live.losses;
-            past.last_worker = live.last_worker;
+            past.last = live.last;
             past.in_doubt.clone_from(&live.lost);
         }
         for (token, worker) in live.lost {
@@ -268,10 +268,14 @@ impl Scheduler {
         mem::take(&mut self.out)
     }
 
-    /// When [`Input::Tick`] is wanted at the latest.
+    /// When [`Input::Tick`] is wanted at the latest, whether or not anything is due then.
     #[must_use]
     pub fn wake_at(&self) -> WakeAt {
         let mut wake = self.timers.wake_at();
+        if let Some(last) = self.stepped_at {
+            let attended = last + on::tick_within(self.config.intervals.lease);
+            wake.up = Some(wake.up.map_or(attended, |at| at.min(attended)));
+        }
         if self.forming.wants_slice(self.last.group) {
             wake.up = Some(AT_ONCE);
         }

@@ -184,6 +184,7 @@ fn happen(world: &mut World, words: &[&str]) {
         ["store", "stalls"] => world.scheduler.commit_began(world.now.up),
         ["store", "goes_on"] => world.scheduler.commit_ended(world.now.up),
         ["mute", name] => world.workers.get_mut(name).unwrap().muted = true,
+        ["call", name, alias] => world.workers.get_mut(name).unwrap().alias = Some(alias.into()),
         ["restart", name] => {
             let member = world.workers.get_mut(name).unwrap();
             (member.incarnation, member.process, member.next_report) =

@@ -11,9 +11,11 @@
 //! Two things make promises void, and only those that rest on them: a store that went back in time (`past`), and copies of a worker that
 //! nobody could tell from a restart (`copies`).
 
+mod contact;
 mod copies;
 mod keeping;
 mod past;
+mod places;
 mod rows;
 mod scan;
 mod starts;
@@ -27,13 +29,15 @@ use protocol::order::{StopCause, Verdict};
 use protocol::{Fence, JobId, Order, Token, WorkerId};
 use scheduler::Scheduler;
 use scheduler::input::KeyHolder;
-use scheduler::step::{Change, Effect, Ended, Step, WorkerRow};
+use scheduler::step::{Change, Effect, Ended, Step};
 use worker::Worker;
 
 use crate::clock::Moment;
 use crate::disk::Disk;
+use crate::oracle::contact::Contact;
 use crate::oracle::copies::Homes;
 use crate::oracle::keeping::Promises;
+use crate::oracle::places::Places;
 pub(crate) use crate::oracle::rows::Scene;
 use crate::oracle::scan::Ending;
 use crate::oracle::starts::Gate;
@@ -80,6 +84,9 @@ pub(crate) struct Oracle {
     /// By machine: the most slots that it was ever allowed.
     slots: Vec<u32>,
     homes: Homes,
+    /// By worker.
+    contacts: Vec<Contact>,
+    places: Places,
     /// The first job and the number of jobs of each request that was told to be accepted.
     accepted: Vec<(JobId, u32)>,
     /// By job: how it ended, when it was last looked at.
@@ -113,6 +120,8 @@ impl Oracle {
             cancelled: BTreeSet::new(),
             slots: vec![0; machines],
             homes: Homes::default(),
+            contacts: Vec::new(),
+            places: Places::default(),
             accepted: Vec::new(),
             endings: Vec::new(),
             undone: Fence(0),
@@ -137,6 +146,9 @@ impl Oracle {
         step: &Step,
     ) {
         let now = scene.now;
+        self.meets(now, step);
+        self.is_called(now, brain, step);
+        self.places_change(now, (disk, workload), brain, step);
         for change in &step.changes {
             match change {
                 Change::Worker(row) => {
@@ -174,13 +186,11 @@ impl Oracle {
     }
 
     /// A server has started: what it decides from is what is durable.
-    pub(crate) fn server_started(
-        &mut self,
-        now: Moment,
-        brain: &Scheduler,
-        live: u64,
-        workers: &BTreeMap<WorkerId, WorkerRow>,
-    ) {
+    pub(crate) fn server_started(&mut self, now: Moment, brain: &Scheduler, disk: &Disk) {
+        let (live, workers) = (disk.live, &disk.workers);
+        self.places_loaded(disk);
+        // Its own presence counts from here; a store that went back in time gives its sessions old numbers.
+        self.contacts.clear();
         self.cordoned = workers.values().filter(|row| row.cordoned).map(|row| row.worker).collect();
         // What was decided and did not become durable never was.
         workers.values().for_each(|row| self.row_changed(row));

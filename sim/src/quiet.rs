@@ -74,7 +74,11 @@ impl World {
             State::Quarantined => true,
             // Its clock was set: what is due in a day is due in a day.
             State::Scheduled => row.due_at.since(self.server.clock.utc(self.now)) > LONG_AHEAD,
-            State::Queued => is_gone && definition.retry.on == RetryOn::Same,
+            // Where it failed by itself it waits for its worker. Whom the platform failed waits for nobody.
+            State::Queued => {
+                let last = row.last.filter(|last| !last.failed_by_platform && self.is_gone(last.worker));
+                last.is_some() && definition.retry.on == RetryOn::Same
+            }
             State::Assigned | State::Running => is_gone && definition.loss.on_lost == OnLost::Wait,
             _ => true,
         };

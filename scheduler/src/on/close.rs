@@ -10,7 +10,7 @@ use protocol::{JobId, Now, Timestamp};
 use rand::rngs::SmallRng;
 
 use crate::definition::{Definition, OnLost};
-use crate::job::{Attempt, Job, Standing, State};
+use crate::job::{Attempt, Job, Standing, State, Stay};
 use crate::on::confirm;
 use crate::place;
 use crate::retry::{self, Budget};
@@ -47,7 +47,7 @@ fn close_as(it: &mut Scheduler, now: Now, id: JobId, closed: ClosedAttempt, is_g
             confirmed
         }
         Verdict::Again(due_at) => {
-            remember(it, id, &attempt, is_gone);
+            remember(it, id, &attempt, is_gone, closed.outcome);
             wait(it, now, id, due_at, closed);
             false
         }
@@ -188,7 +188,7 @@ fn hold_back(
     is_gone: bool,
     closed: ClosedAttempt,
 ) {
-    remember(it, id, attempt, is_gone);
+    remember(it, id, attempt, is_gone, closed.outcome);
     if let Some(job) = it.jobs.get_mut(&id) {
         job.standing = Standing::Quarantined;
         job.due_at = now.utc;
@@ -196,14 +196,14 @@ fn hold_back(
     it.change(Change::Waiting { job: id, closed, due_at: now.utc, state: State::Quarantined });
 }
 
-fn remember(it: &mut Scheduler, id: JobId, attempt: &Attempt, is_gone: bool) {
+fn remember(it: &mut Scheduler, id: JobId, attempt: &Attempt, is_gone: bool, outcome: Outcome) {
     if !is_gone {
         confirm::doubt(it, id, attempt);
     }
     if let Some(job) = it.jobs.get_mut(&id) {
         let past = job.past_mut();
         past.attempts = attempt.number;
-        past.last_worker = Some(attempt.worker);
+        past.last = Stay::after(attempt.worker, outcome).or(past.last);
     }
 }
 

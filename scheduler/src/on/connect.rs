@@ -10,7 +10,7 @@ use protocol::{Now, Order, SessionId, Timestamp, Uptime, VERSIONS, WorkerId};
 
 use crate::fleet::{Card, Link, Worker};
 use crate::input::Connected;
-use crate::on::{claim, drain};
+use crate::on::{claim, drain, names};
 use crate::scheduler::Scheduler;
 use crate::step::{Change, CloseReason, Effect, Process, WorkerRow};
 use crate::timers::Alarm;
@@ -43,7 +43,8 @@ fn admit(it: &mut Scheduler, now: Now, hello: &Connected) -> Result<(WorkerId, u
     };
     let known = it.fleet.iter().find(|(_, worker)| worker.row.secret_hash == hello.secret_hash);
     if let Some(id) = known.map(|(id, _)| id) {
-        return claim::claim(it, now, id, hello).map(|()| (id, version));
+        claim::claim(it, now, id, hello)?;
+        return names::find_free(it, Some(id), hello).map(|()| (id, version));
     }
     if let Some(cluster) = hello.cluster.filter(|_| !hello.rejoin) {
         let text = if cluster == it.config.cluster {
@@ -60,24 +61,12 @@ fn admit(it: &mut Scheduler, now: Now, hello: &Connected) -> Result<(WorkerId, u
         let is_ours = cluster == it.config.cluster;
         return Err(refused(if is_ours { "unknown_worker" } else { "wrong_cluster" }, text));
     }
-    let namesake = it.fleet.iter().find(|(_, other)| other.row.name == hello.name && is_alive(other));
-    if let Some((other, worker)) = namesake {
-        let text = format!(
-            "the name {:?} belongs to worker {other}, which is alive ({}): choose another with --name",
-            hello.name, worker.card.address
-        );
-        return Err(refused("name_taken", text));
-    }
+    names::find_free(it, None, hello)?;
     Ok((join(it, now, hello), version))
 }
 
-fn refused(code: &str, text: String) -> Refused {
+pub(crate) fn refused(code: &str, text: String) -> Refused {
     Refused { code: code.to_string(), text, retry_after: REFUSED_RETRY }
-}
-
-/// Whether somebody else must not take this worker's name: it is connected, or its lease has not run out.
-fn is_alive(worker: &Worker) -> bool {
-    worker.link.session().is_some() || (worker.lease_end.is_some() && !worker.held.is_empty())
 }
 
 fn join(it: &mut Scheduler, now: Now, hello: &Connected) -> WorkerId {

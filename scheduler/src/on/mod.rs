@@ -11,6 +11,7 @@ mod drain;
 mod foreign;
 mod form;
 mod inventory;
+mod names;
 mod operate;
 mod release;
 mod report;
@@ -19,7 +20,7 @@ mod submit;
 mod tick;
 mod unsent;
 
-pub(crate) use absence::{Commits, notice_absence};
+pub(crate) use absence::{Commits, notice_absence, tick_within};
 pub(crate) use cancel::cancel;
 pub(crate) use close::queue;
 pub(crate) use confirm::ask;

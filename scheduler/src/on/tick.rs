@@ -113,7 +113,7 @@ fn lose(it: &mut Scheduler, now: Now, id: JobId, fence: Fence) {
     }
     attempt.loss_at = None;
     let (token, started_at) = (attempt.token(id), attempt.started_at);
-    match returns(it, id).filter(|at| *at > now.up) {
+    match silent_until(it, id).filter(|at| *at > now.up) {
         Some(at) => give_up_at(it, id, at),
         None => {
             let gone = inventory::gone(now, token, started_at, "its worker has not been heard of");
@@ -133,12 +133,12 @@ fn give_up_at(it: &mut Scheduler, id: JobId, at: Uptime) {
     it.timers.set_alarm(at, alarm);
 }
 
-/// Until when an attempt is left to a worker that is back, and about to tell what it still has.
-fn returns(it: &Scheduler, id: JobId) -> Option<Uptime> {
+/// When an attempt's worker will have been silent for long enough. It may have said hello since the alarm was set: then it counts its own
+/// time from there, too, whether or not it has told what it has, and whether or not its connection has held.
+fn silent_until(it: &Scheduler, id: JobId) -> Option<Uptime> {
     let job = it.jobs.get(&id)?;
     let worker = it.fleet.worker(job.attempt()?.worker)?;
-    let definition = it.definition(job)?;
-    matches!(worker.link, Link::Joining(_)).then(|| worker.heard + definition.patience())
+    Some(worker.heard + it.definition(job)?.patience())
 }
 
 /// The worker should have stopped it long ago.

@@ -40,13 +40,14 @@ impl Worker {
 impl Model {
     pub(super) fn connect(&mut self, hello: Connected) {
         let known = self.workers.iter().position(|it| it.secret_hash == hello.secret_hash);
-        let index = known.unwrap_or_else(|| self.join(&hello));
         let now = self.now.up;
-        if !self.workers[index].lets_in(hello.incarnation.0, now) {
+        let is_it = known.is_none_or(|index| self.workers[index].lets_in(hello.incarnation.0, now));
+        if !is_it || self.is_name_taken(known, &hello.name) {
             self.say(format!("to {}: Refused", hello.session));
             self.say(format!("close {}: Refused", hello.session));
             return;
         }
+        let index = known.unwrap_or_else(|| self.join(&hello));
         let is_idle = self.held(self.workers[index].id).is_empty();
         let worker = &mut self.workers[index];
         let old = worker.session.replace(hello.session);
@@ -57,6 +58,7 @@ impl Model {
             worker.leaving = false;
             worker.exclusions.clear();
         }
+        worker.name = hello.name;
         worker.slots = hello.slots;
         worker.backlog = hello.backlog;
         worker.offers = offers(&hello.runtimes);
@@ -76,11 +78,18 @@ impl Model {
         self.say(format!("to {}: welcome w{id} after {last}", hello.session));
     }
 
+    /// Whether another worker is connected under this name, or was a moment ago and a stranger wants it.
+    fn is_name_taken(&self, known: Option<usize>, name: &str) -> bool {
+        let mut others = self.workers.iter().enumerate().filter(|(index, _)| Some(*index) != known);
+        others.any(|(_, it)| *it.name == *name && (it.session.is_some() || (known.is_none() && it.watched)))
+    }
+
     fn join(&mut self, hello: &Connected) -> usize {
         self.last_worker += 1;
         self.workers.push(Worker {
             id: WorkerId(self.last_worker),
             secret_hash: hello.secret_hash,
+            name: hello.name.clone(),
             session: None,
             settled: false,
             incarnation: 0,

@@ -6,7 +6,7 @@ use super::{DAY, Job, Model, Standing, said};
 use crate::world::protocol::order::StopCause;
 use crate::world::protocol::report::Outcome;
 use crate::world::protocol::{JobId, Timestamp, Token, Uptime};
-use crate::world::scheduler::definition::{Backoff, OnLost, RetryOn};
+use crate::world::scheduler::definition::{Backoff, OnLost};
 use crate::world::scheduler::input::{CancelRequest, ReleaseRequest, Submit};
 use crate::world::scheduler::job::State;
 use crate::world::scheduler::step::{Accepted, Answer, Rejection};
@@ -33,7 +33,7 @@ impl Model {
                 attempts: 0,
                 own_failures: 0,
                 losses: Vec::new(),
-                last_worker: None,
+                last: None,
                 in_doubt: Vec::new(),
             };
             self.say(format!("j{id} added {} due {}", job.state().name(), due.0));
@@ -116,7 +116,7 @@ impl Model {
             return self.end(id, State::Cancelled, Some((token, Outcome::Lost)));
         }
         self.doubt(id);
-        self.take_back(id);
+        self.take_back(id, Outcome::Lost);
         let now = self.now.utc;
         if let Some(job) = self.job_mut(id) {
             job.due = now;
@@ -182,11 +182,11 @@ impl Model {
                 return Ok(());
             }
             Then::Again(ceiling) => {
-                self.take_back(id);
+                self.take_back(id, outcome);
                 self.again(id, token, ceiling)?
             }
             Then::Hold => {
-                self.take_back(id);
+                self.take_back(id, outcome);
                 let job = self.job_mut(id).expect("it was closed");
                 (job.due, job.standing) = (now, Standing::Quarantined);
                 State::Quarantined
@@ -217,21 +217,23 @@ impl Model {
         Ok(State::Queued)
     }
 
-    /// The attempt is its worker's no more.
-    fn take_back(&mut self, id: u64) {
+    /// The attempt is its worker's no more. Where it did not begin it never was.
+    fn take_back(&mut self, id: u64, outcome: Outcome) {
         if let Some(job) = self.job_mut(id)
             && let Some(attempt) = job.attempt().cloned()
         {
-            job.last_worker = Some(attempt.worker);
+            if outcome != Outcome::Released {
+                let by_platform =
+                    matches!(outcome, Outcome::Lost | Outcome::DaemonLost | Outcome::HostFailed);
+                job.last = Some((attempt.worker, by_platform));
+            }
             job.standing = Standing::Scheduled;
         }
     }
 
     pub(super) fn queue(&mut self, id: u64) {
         let Some(job) = self.job(id) else { return };
-        let pinned = job
-            .last_worker
-            .filter(|worker| job.definition.retry.on == RetryOn::Same && self.worker(*worker).is_some());
+        let pinned = self.pinned_to(job);
         if let Some(job) = self.job_mut(id) {
             job.standing = Standing::Queued { pinned };
         }
@@ -298,8 +300,8 @@ impl Model {
                 let attempt = job.attempt().expect("it is held");
                 let worker = self.worker(attempt.worker).expect("who holds something is not forgotten");
                 let until = worker.heard + job.definition.loss.after;
-                // It is back, and about to tell what it still has.
-                if worker.session.is_some() && until > self.now.up {
+                // It was heard of since, whatever has become of its connection.
+                if until > self.now.up {
                     self.attempt_mut(id).expect("it is held").loss = Some(until);
                     return Ok(());
                 }

@@ -56,7 +56,8 @@ pub(crate) struct Job {
     attempts: u32,
     own_failures: u32,
     losses: Vec<Timestamp>,
-    last_worker: Option<WorkerId>,
+    /// Where it was until an attempt ended that was not given back, and whether the platform failed it there.
+    last: Option<(WorkerId, bool)>,
     /// Attempts that were given up and may be there.
     in_doubt: Vec<Token>,
 }
@@ -91,6 +92,7 @@ pub(crate) struct Attempt {
 pub(crate) struct Worker {
     pub(crate) id: WorkerId,
     secret_hash: [u8; 32],
+    name: Arc<str>,
     pub(crate) session: Option<SessionId>,
     /// Whether its inventory has come in on this session.
     settled: bool,

@@ -47,10 +47,12 @@ impl Model {
     fn takers(&self, job: &Job) -> Vec<WorkerId> {
         let able = self.workers.iter().filter(|it| self.load(it).is_some() && self.may_run(it, job));
         let able: Vec<&Worker> = able.collect();
-        let on = job.definition.retry.on;
-        let avoids = on == RetryOn::Other || (on == RetryOn::Any && !job.losses.is_empty());
-        let others: Vec<&Worker> =
-            able.iter().filter(|it| !avoids || job.last_worker != Some(it.id)).copied().collect();
+        // Where the platform failed it last, and where it failed by itself if its definition wants another.
+        let avoided = job
+            .last
+            .filter(|(_, by_platform)| *by_platform || job.definition.retry.on == RetryOn::Other)
+            .map(|(worker, _)| worker);
+        let others: Vec<&Worker> = able.iter().filter(|it| avoided != Some(it.id)).copied().collect();
         let able = if others.is_empty() { able } else { others };
         let least = able.iter().filter_map(|it| self.load(it)).min();
         able.into_iter().filter(|it| self.load(it) == least).map(|it| it.id).collect()
@@ -68,11 +70,16 @@ impl Model {
         let pinned = match job.standing {
             Standing::Queued { pinned } => pinned,
             // What sits in a backlog and is asked back would be queued again.
-            _ => job
-                .last_worker
-                .filter(|last| job.definition.retry.on == RetryOn::Same && self.worker(*last).is_some()),
+            _ => self.pinned_to(job),
         };
         pinned.is_none_or(|only| only == worker.id) && worker.offers && !is_excluded(worker, &job.definition)
+    }
+
+    /// The only worker that it may run on: where it failed by itself, if that is still known.
+    pub(super) fn pinned_to(&self, job: &Job) -> Option<WorkerId> {
+        let (worker, by_platform) = job.last?;
+        let stays = job.definition.retry.on == RetryOn::Same && !by_platform;
+        (stays && self.worker(worker).is_some()).then_some(worker)
     }
 
     fn grant(&mut self, id: u64, worker: WorkerId, token: Token) {

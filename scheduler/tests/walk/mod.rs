@@ -36,6 +36,11 @@ pub(crate) enum Act {
     /// An attempt, and whether its connection breaks before, was not sent.
     Unsent(u8, bool),
     Mute(u8),
+    /// It says that it is called like another one, from its next hello on.
+    Call {
+        worker: u8,
+        like: u8,
+    },
     /// The end of the old connection may not be told.
     Restart {
         worker: u8,
@@ -87,6 +92,7 @@ pub(crate) fn act() -> impl Strategy<Value = Act> {
         1 => (0..4_u8).prop_map(Act::Disconnect),
         1 => (any::<u8>(), prop::bool::weighted(0.8)).prop_map(|(which, breaks)| Act::Unsent(which, breaks)),
         1 => (0..4_u8).prop_map(Act::Mute),
+        1 => (0..4_u8, 0..4_u8).prop_map(|(worker, like)| Act::Call { worker, like }),
         1 => (0..4_u8, any::<bool>()).prop_map(|(worker, told)| Act::Restart { worker, told }),
         1 => (0..4_u8, 0..6_u8).prop_map(|(worker, what)| Act::Operate(worker, what)),
         4 => (0..4_u8, 0..4_u8, 0..3_u8).prop_map(|(worker, slots, backlog)| Act::Arrive { worker, slots, backlog }),
@@ -163,11 +169,10 @@ pub(crate) fn take(world: &mut World, act: Act) {
         Act::Disconnect(worker) => world.disconnect(&name(worker)),
         Act::Unsent(which, breaks) => {
             let held: Vec<_> = world.held.values().cloned().collect();
-            // One that was handed to a process that had ended by then is nobody's here.
-            if let Some((token, worker)) = held.get(usize::from(which) % held.len().max(1))
-                && let Some(member) = world.workers.get(worker)
-            {
-                let session = member.session.unwrap_or(SessionId(u64::from(which)));
+            if let Some((token, worker)) = held.get(usize::from(which) % held.len().max(1)) {
+                // One whose restart was not let in yet holds it on a session that nobody speaks for.
+                let session = world.workers.get(worker).and_then(|member| member.session);
+                let session = session.unwrap_or(SessionId(u64::from(which)));
                 if breaks {
                     world.disconnect(worker);
                 }
@@ -177,6 +182,11 @@ pub(crate) fn take(world: &mut World, act: Act) {
         Act::Mute(worker) => {
             if let Some(member) = world.workers.get_mut(&name(worker)) {
                 member.muted = !member.muted;
+            }
+        }
+        Act::Call { worker, like } => {
+            if let Some(member) = world.workers.get_mut(&name(worker)) {
+                member.alias = Some(name(like));
             }
         }
         Act::Restart { worker, told } => {

@@ -66,6 +66,8 @@ pub struct Member {
     pub next_report: u64,
     /// Connected, but nothing is heard of it.
     pub muted: bool,
+    /// What it says that it is called, if not what it is called here.
+    pub alias: Option<String>,
 }
 
 impl World {
@@ -208,7 +210,7 @@ impl World {
         (member.slots, member.backlog) = (slots, backlog);
         let connected = Connected {
             session,
-            name: name.into(),
+            name: member.alias.clone().unwrap_or_else(|| name.to_owned()).into(),
             secret_hash: [secret.unwrap_or(member.number); 32],
             cluster: None,
             rejoin: false,

@@ -8,7 +8,7 @@ use super::protocol::order::Intervals;
 use super::protocol::report::Outcome;
 use super::protocol::{AttemptNo, ClusterId, Epoch, JobId, WorkerId};
 use super::scheduler::input::{GroupNo, Input};
-use super::scheduler::job::State;
+use super::scheduler::job::{State, Stay};
 use super::scheduler::restore::{LiveAttempt, LiveJob, Unconfirmed};
 use super::scheduler::retry::{self, Budget};
 use super::scheduler::step::{AddedJob, Assigned, Change, ClosedAttempt, Note, WorkerRow};
@@ -75,7 +75,10 @@ fn kept(changes: &[&Change]) -> (Jobs, Jobs) {
             Change::Ended(ended) => {
                 let mut it = live.remove(&ended.job).expect("it was added");
                 if !ended.confirmed {
-                    ended.closed.iter().for_each(|closed| lose(&mut it, closed));
+                    let worker = it.attempt.as_ref().map(|attempt| attempt.worker);
+                    if let (Some(closed), Some(worker)) = (&ended.closed, worker) {
+                        lose(&mut it, closed, worker);
+                    }
                     unconfirmed.insert(ended.job, it);
                 }
                 continue;
@@ -100,9 +103,9 @@ fn kept(changes: &[&Change]) -> (Jobs, Jobs) {
     (live, unconfirmed)
 }
 
-fn lose(it: &mut LiveJob, closed: &ClosedAttempt) {
+fn lose(it: &mut LiveJob, closed: &ClosedAttempt, worker: WorkerId) {
     if closed.outcome == Outcome::Lost {
-        it.lost.extend(it.last_worker.map(|worker| (closed.token, worker)));
+        it.lost.push((closed.token, worker));
     }
 }
 
@@ -118,7 +121,7 @@ fn new_job(added: &AddedJob) -> LiveJob {
         own_failures: 0,
         losses: Vec::new(),
         attempts: AttemptNo(0),
-        last_worker: None,
+        last: None,
         lost: Vec::new(),
         attempt: None,
     }
@@ -128,7 +131,6 @@ fn apply(live: &mut LiveJob, change: &Change) {
     match change {
         Change::Assigned(assigned) => {
             (live.state, live.attempts) = (State::Assigned, assigned.number);
-            live.last_worker = Some(assigned.worker);
             live.attempt = Some(LiveAttempt {
                 token: assigned.token,
                 worker: assigned.worker,
@@ -147,12 +149,14 @@ fn apply(live: &mut LiveJob, change: &Change) {
             live.attempt.as_mut().expect("it is held").stopping = Some(*cause);
         }
         Change::Waiting { closed, due_at, state, .. } => {
-            (live.state, live.due_at, live.attempt) = (*state, *due_at, None);
+            let over = live.attempt.take().expect("it is held");
+            live.last = Stay::after(over.worker, closed.outcome).or(live.last);
+            (live.state, live.due_at) = (*state, *due_at);
             live.own_failures += u32::from(retry::budget(closed.outcome) == Budget::Own);
             if retry::budget(closed.outcome) == Budget::Platform {
                 retry::note_loss(&mut live.losses, closed.ended_at);
             }
-            lose(live, closed);
+            lose(live, closed, over.worker);
         }
         Change::Due { .. } => live.state = State::Queued,
         Change::Freed { .. } => {

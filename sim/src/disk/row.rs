@@ -5,7 +5,7 @@ use std::time::Duration;
 use protocol::order::StopCause;
 use protocol::report::Outcome;
 use protocol::{AttemptNo, Epoch, JobId, Revision, SessionId, Timestamp, Token, WorkerId};
-use scheduler::job::State;
+use scheduler::job::{State, Stay};
 use scheduler::restore::{LiveAttempt, LiveJob, Unconfirmed};
 use scheduler::step::{AddedJob, Change, ClosedAttempt};
 
@@ -21,6 +21,8 @@ pub(crate) struct Row {
     pub(crate) losses: Vec<Timestamp>,
     pub(crate) attempts: AttemptNo,
     pub(crate) confirmed: bool,
+    /// Where the last attempt was that is over and was not given back.
+    pub(crate) last: Option<Stay>,
     /// Attempts that were lost, each with who had it, and of which nobody has told since that they are gone.
     lost: Vec<(Token, WorkerId)>,
     /// The latest attempt, over or not.
@@ -63,6 +65,7 @@ impl Row {
             losses: Vec::new(),
             attempts: AttemptNo(0),
             confirmed: false,
+            last: None,
             lost: Vec::new(),
             latest: None,
             before: None,
@@ -174,7 +177,7 @@ impl Row {
             losses: self.losses.clone(),
             lost: self.lost.clone(),
             attempts: self.attempts,
-            last_worker: self.latest.as_ref().map(|latest| latest.worker),
+            last: self.last,
             attempt: current.map(|latest| LiveAttempt {
                 token: latest.token,
                 worker: latest.worker,
@@ -201,6 +204,11 @@ impl Row {
     }
 
     fn count(&mut self, closed: &ClosedAttempt) {
+        let latest = self.latest.as_ref().filter(|_| closed.outcome != Outcome::Released);
+        if let Some(latest) = latest {
+            let failed_by_platform = uses_platform_budget(closed.outcome);
+            self.last = Some(Stay { worker: latest.worker, failed_by_platform });
+        }
         if uses_own_budget(closed.outcome) {
             self.own_failures += 1;
         }

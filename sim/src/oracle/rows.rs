@@ -208,6 +208,12 @@ impl Oracle {
             self.fault(scene.now, "promise 5 the server's absence is held against nobody", what);
         }
         let definition = workload.definition(row.revision);
+        let silent_for = row.latest.as_ref().and_then(|latest| self.silent_for(scene.now, latest.worker));
+        let enough = shortened(definition.patience(), scene.drift_ppm);
+        if let Some(silent_for) = silent_for.filter(|it| *it < enough) {
+            let what = format!("{} is lost {silent_for:?} after its worker was heard of", closed.token);
+            self.fault(scene.now, "I13 nobody is given up before the time", what);
+        }
         if definition.container.self_fence.is_some() && scene.drift_ppm <= DRIFT_FENCED {
             self.is_fenced(scene, closed.token);
         }

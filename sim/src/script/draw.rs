@@ -152,6 +152,18 @@ fn cut(dice: &mut Dice, swarm: &Swarm, machine: u16, at: Moment, acts: &mut Vec<
     if dice.permille(300) {
         acts.push((at + dice.millis(0, lasts.as_millis() as u64), Act::Cancel { job: dice.any() }));
     }
+    if dice.permille(400) {
+        come_and_go(dice, machine, at + lasts, acts);
+    }
+}
+
+/// A worker is out of reach for longer than its lease and hardly longer than anybody waits for it, comes back, and is gone before it has told
+/// what it has.
+fn come_and_go(dice: &mut Dice, machine: u16, at: Moment, acts: &mut Vec<(Moment, Act)>) {
+    let lasts = dice.millis(30_000, 60_000);
+    acts.push((at, Act::Cut { machine: Some(machine), ways: [true, true], lasts }));
+    let (effects, back_after) = (Some(dice.below(5) as u32), dice.millis(20_000, 100_000));
+    acts.push((at + lasts, Act::CrashWorker { machine, effects, power: false, back_after }));
 }
 
 fn order(dice: &mut Dice, swarm: &Swarm) -> Order {

@@ -62,7 +62,7 @@ impl World {
         self.server.attentive_since = self.now;
         let disk = &self.server.disk;
         if let Some(process) = &self.server.process {
-            self.oracle.server_started(self.now, &process.brain, disk.live, &disk.workers);
+            self.oracle.server_started(self.now, &process.brain, disk);
         }
         self.hand_in(Input::Define(definitions));
     }

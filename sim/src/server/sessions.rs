@@ -23,6 +23,7 @@ impl World {
                 if it.worker_life == self.machines[usize::from(it.machine)].life {
                     self.oracle.machine_heard(self.now, it.machine);
                 }
+                self.oracle.session_heard(self.now, session);
                 self.look_for_strangers(session, &mut report);
                 self.hand_in(Input::Reported(session, report));
             }

@@ -8,7 +8,7 @@ use protocol::order::StopCause;
 use protocol::report::{Outcome, OutputLengths, ReleaseCause};
 use protocol::{AttemptNo, Fence, JobId, Nonce, SessionId, Timestamp, WorkerId};
 use scheduler::input::Details;
-use scheduler::job::State;
+use scheduler::job::{State, Stay};
 use scheduler::step::{AddedJob, Change, ClosedAttempt};
 
 use super::Backend;
@@ -174,10 +174,7 @@ pub(in crate::store) fn a_restart_gives_back_exactly_what_lives(backend: &mut dy
     );
     assert_eq!((by_job[&1].state, by_job[&1].has_body, by_job[&1].timeout), (State::Queued, false, None));
     assert_eq!((by_job[&2].has_body, by_job[&2].timeout), (true, Some(None)));
-    assert_eq!(
-        (by_job[&1].priority, by_job[&1].due_at, by_job[&1].last_worker),
-        (-3, Timestamp(2_000), None)
-    );
+    assert_eq!((by_job[&1].priority, by_job[&1].due_at, by_job[&1].last), (-3, Timestamp(2_000), None));
     let running = by_job[&4].attempt.as_ref().unwrap();
     assert_eq!((running.token, running.worker, running.session), (token(4, 2), WorkerId(9), SessionId(79)));
     assert_eq!((running.assigned_at, running.started_at), (Timestamp(3_000), Some(Timestamp(4_000))));
@@ -185,5 +182,27 @@ pub(in crate::store) fn a_restart_gives_back_exactly_what_lives(backend: &mut dy
     assert_eq!(by_job[&3].attempt.as_ref().unwrap().started_at, None);
     let lost = by_job[&6];
     assert_eq!((lost.state, lost.due_at, lost.attempts), (State::Scheduled, Timestamp(9_000), AttemptNo(1)));
-    assert_eq!((lost.last_worker, &lost.attempt), (Some(WorkerId(1)), &None));
+    let stay = Stay { worker: WorkerId(1), failed_by_platform: true };
+    assert_eq!((lost.last, &lost.attempt), (Some(stay), &None));
+}
+
+pub(in crate::store) fn where_a_job_was_last_is_not_where_it_is_or_was_given_back(backend: &mut dyn Backend) {
+    let mut desk = Desk::new(backend);
+    desk.commit((1..=4).map(added).collect());
+    let stay = |worker, failed_by_platform| Some(Stay { worker: WorkerId(worker), failed_by_platform });
+    // 1 fails by itself; 2 is lost and then given back, twice; 3 is given back only; 4 is lost, fails by itself, and is tried again.
+    desk.commit(vec![assigned_as(1, 1, 1, 7), waiting(closed(1, 1, Outcome::Failed), State::Queued)]);
+    desk.commit(vec![assigned_as(2, 2, 1, 7), waiting(closed(2, 2, Outcome::Lost), State::Queued)]);
+    desk.commit(vec![assigned_as(2, 3, 2, 8), waiting(closed(2, 3, Outcome::Released), State::Queued)]);
+    desk.commit(vec![assigned_as(2, 4, 3, 9), waiting(closed(2, 4, Outcome::Released), State::Queued)]);
+    desk.commit(vec![assigned_as(3, 5, 1, 7), waiting(closed(3, 5, Outcome::Released), State::Queued)]);
+    desk.commit(vec![assigned_as(4, 6, 1, 7), waiting(closed(4, 6, Outcome::HostFailed), State::Queued)]);
+    desk.commit(vec![assigned_as(4, 7, 2, 8), waiting(closed(4, 7, Outcome::OomKilled), State::Queued)]);
+    desk.commit(vec![assigned_as(4, 8, 3, 9)]);
+    let (_, live) = desk.restart();
+    let last: Vec<_> = live.iter().map(|job| job.last).collect();
+    assert_eq!(last, [stay(7, false), stay(7, true), None, stay(8, false)]);
+    let in_doubt: Vec<_> = live.into_iter().map(|job| job.lost).collect();
+    let doubts = [vec![], vec![(token(2, 2), WorkerId(7))], vec![], vec![]];
+    assert_eq!(in_doubt, doubts, "what came after it does not answer for it");
 }

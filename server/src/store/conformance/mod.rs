@@ -34,6 +34,7 @@ macro_rules! conforms {
             a_cancel_is_recorded_whatever_stops_the_job_already,
             a_freed_job_is_queued_with_a_fresh_budget,
             a_restart_gives_back_exactly_what_lives,
+            where_a_job_was_last_is_not_where_it_is_or_was_given_back,
             whatever_contradicts_the_rows_is_refused_and_changes_nothing,
             the_same_end_twice_changes_nothing,
             a_batch_is_hidden_until_its_last_member_is_made,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use protocol::report::{Outcome, OutputLengths};
 use protocol::{SessionId, Timestamp, Token, WorkerId};
 use scheduler::definition::RetryPolicy;
-use scheduler::job::State;
+use scheduler::job::{State, Stay};
 use scheduler::retry::{self, Budget};
 use scheduler::step::{Assigned, ClosedAttempt, Ended, Note};
 
@@ -144,6 +144,12 @@ impl Kept {
         attempt.released = closed.released;
     }
 
+    /// Where the last attempt was that is over and was not given back.
+    fn last(&self) -> Option<Stay> {
+        let attempts = self.record.past.iter().chain(&self.record.row.attempt);
+        attempts.rev().find_map(|attempt| Stay::after(attempt.worker, attempt.outcome?))
+    }
+
     pub(super) fn live(&self) -> LiveJob {
         let row = &self.record.row;
         let attempt = row.attempt.as_ref().zip(self.current()).map(|(attempt, token)| LiveAttempt {
@@ -166,7 +172,7 @@ impl Kept {
             own_failures: self.own_failures,
             losses: self.losses.clone(),
             attempts: row.attempts,
-            last_worker: row.attempt.as_ref().map(|attempt| attempt.worker),
+            last: self.last(),
             lost: self.lost(),
             attempt,
         }

@@ -3,10 +3,12 @@
 use std::collections::HashMap;
 use std::path::Path;
 
+use protocol::report::Outcome;
 use protocol::{AttemptNo, ClusterId, Epoch, Fence, JobId, Revision, SessionId, Timestamp, Token, WorkerId};
 use rusqlite::types::FromSqlError;
 use rusqlite::{Connection, OptionalExtension, Row, TransactionBehavior};
 use scheduler::input::GroupNo;
+use scheduler::job::Stay;
 
 use super::{codes, faults, rows};
 use crate::store::{LiveAttempt, LiveJob, LoadError, Loaded, StoredDefinition, Unconfirmed, directory};
@@ -209,6 +211,7 @@ fn live_job(row: &Row<'_>, revision: Revision, restored_in: Epoch) -> Result<Liv
     let token = || -> Result<Token, Failure> {
         Ok(Token { job, fence: Fence(number(10)?), nonce: protocol::Nonce(number(11)?) })
     };
+    let outcome = row.get::<_, Option<i64>>(17)?.map(codes::outcome).transpose()?;
     let attempt =
         if has_attempt && matches!(state, scheduler::job::State::Assigned | scheduler::job::State::Running) {
             Some(LiveAttempt {
@@ -223,6 +226,12 @@ fn live_job(row: &Row<'_>, revision: Revision, restored_in: Epoch) -> Result<Liv
         } else {
             None
         };
+    let earlier = row.get::<_, Option<i64>>(19)?.map(codes::outcome).transpose()?;
+    let last = match (outcome, earlier) {
+        (Some(outcome), _) if outcome != Outcome::Released => Stay::after(WorkerId(number(12)?), outcome),
+        (_, Some(earlier)) => Stay::after(WorkerId(number(18)?), earlier),
+        (_, None) => None,
+    };
     Ok(LiveJob {
         job,
         revision,
@@ -234,7 +243,7 @@ fn live_job(row: &Row<'_>, revision: Revision, restored_in: Epoch) -> Result<Liv
         own_failures: row.get(7)?,
         losses: rows::losses(row, 8)?,
         attempts: AttemptNo(row.get(9)?),
-        last_worker: if has_attempt { Some(WorkerId(number(12)?)) } else { None },
+        last,
         lost: Vec::new(),
         attempt,
     })

@@ -1,3 +1,8 @@
 SELECT id, definition, state, priority, due_at, timeout_ms, details, own_failures, losses, attempts,
-    fence, nonce, worker, session, assigned_at, started_at, stopping
+    fence, nonce, worker, session, assigned_at, started_at, stopping, outcome,
+    -- Of the last attempt before this one that was not given back (12), if this one is not over, or was.
+    iif(attempts > 1 AND coalesce(outcome, 12) = 12, (SELECT past.worker FROM past_attempts past
+        WHERE past.job = jobs.id AND past.outcome <> 12 ORDER BY past.fence DESC LIMIT 1), NULL),
+    iif(attempts > 1 AND coalesce(outcome, 12) = 12, (SELECT past.outcome FROM past_attempts past
+        WHERE past.job = jobs.id AND past.outcome <> 12 ORDER BY past.fence DESC LIMIT 1), NULL)
 FROM jobs ORDER BY id

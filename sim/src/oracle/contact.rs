@@ -1,0 +1,73 @@
+//! When the server last heard of each worker: nobody is given up whom it welcomed, or whose frame it received, a moment ago.
+
+use std::time::Duration;
+
+use protocol::{Order, SessionId, WorkerId};
+use scheduler::Scheduler;
+use scheduler::step::{CloseReason, Effect, Step};
+
+use super::Oracle;
+use crate::clock::Moment;
+
+/// The session on which a worker was let in last, and when anything came on it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Contact {
+    worker: WorkerId,
+    /// Nothing, once the server has closed it: what still comes on it is not believed.
+    session: Option<SessionId>,
+    at: Moment,
+}
+
+impl Oracle {
+    /// Who is welcomed counts its own time from the hello before.
+    pub(super) fn meets(&mut self, now: Moment, step: &Step) {
+        for effect in &step.effects {
+            match effect {
+                Effect::Send(session, Order::Welcome(it)) => {
+                    let contact = Contact { worker: it.worker, session: Some(*session), at: now };
+                    self.contacts.retain(|before| before.worker != it.worker);
+                    self.contacts.push(contact);
+                }
+                // Of copies nothing is believed, and so not what one of them has said that was not taken in before.
+                Effect::Close(session, CloseReason::Refused) => {
+                    self.contacts.retain(|contact| contact.session != Some(*session));
+                }
+                Effect::Close(session, _) => {
+                    let on_it = self.contacts.iter_mut().filter(|contact| contact.session == Some(*session));
+                    on_it.for_each(|contact| contact.session = None);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// R18: nobody is let in under the name of another worker that is connected.
+    pub(super) fn is_called(&mut self, now: Moment, brain: &Scheduler, step: &Step) {
+        for effect in &step.effects {
+            let Effect::Send(_, Order::Welcome(it)) = effect else { continue };
+            let workers = brain.snapshot().workers;
+            let Some(name) = workers.iter().find(|facts| facts.id == it.worker).map(|facts| &facts.name)
+            else {
+                continue;
+            };
+            let mut others = workers.iter().filter(|facts| facts.id != it.worker && facts.session.is_some());
+            if let Some(other) = others.find(|facts| facts.name == *name) {
+                let what = format!("workers {} and {} are both called {name}", it.worker, other.id);
+                self.fault(now, "R18 a name belongs to one", what);
+            }
+        }
+    }
+
+    /// The server has received a report on this session.
+    pub(crate) fn session_heard(&mut self, now: Moment, session: SessionId) {
+        if let Some(contact) = self.contacts.iter_mut().find(|contact| contact.session == Some(session)) {
+            contact.at = now;
+        }
+    }
+
+    /// For how long nothing was heard of a worker, if anything ever was.
+    pub(super) fn silent_for(&self, now: Moment, worker: WorkerId) -> Option<Duration> {
+        let contact = self.contacts.iter().find(|contact| contact.worker == worker)?;
+        Some(now.since(contact.at))
+    }
+}
