@@ -158,11 +158,9 @@ impl Scheduler {
         };
         if live.attempts.0 > 0 || live.timeout.is_some() {
             let past = job.past_mut();
-            past.timeout = live.timeout;
-            past.attempts = live.attempts;
+            (past.timeout, past.attempts) = (live.timeout, live.attempts);
             past.own_failures = live.own_failures;
-            past.losses = live.losses;
-            past.last = live.last;
+            (past.losses, past.last) = (live.losses, live.last);
             past.in_doubt.clone_from(&live.lost);
         }
         for (token, worker) in live.lost {
@@ -183,8 +181,7 @@ impl Scheduler {
         true
     }
 
-    /// Takes in an attempt of a cancelled job of which nobody may know whether its container is gone. Without its worker or its definition
-    /// nobody will ever confirm the cancel.
+    /// Takes in an attempt of a cancelled job whose container may be there. Without its worker or definition nobody ever confirms the cancel.
     pub fn restore_unconfirmed(&mut self, of: Unconfirmed) {
         *self.unconfirmed.entry(of.token.job).or_default() += 1;
         self.restore_doubt(of);

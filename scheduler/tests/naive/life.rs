@@ -46,13 +46,8 @@ impl Model {
     pub(super) fn answer(&mut self) {
         for (ticket, first, count) in std::mem::take(&mut self.accepted) {
             let job = self.job(first).expect("it was just made");
-            let accepted = Accepted {
-                first: JobId(first),
-                count,
-                created_at: self.now.utc,
-                state: job.state(),
-                pending: self.pending(job),
-            };
+            let (state, pending) = (job.state(), self.pending(job));
+            let accepted = Accepted { first: JobId(first), count, created_at: self.now.utc, state, pending };
             self.say(format!("reply {}: {:?}", ticket.0, Answer::Accepted(accepted)));
         }
     }

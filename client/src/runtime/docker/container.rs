@@ -154,8 +154,7 @@ impl Container {
 
     /// Whether its success may be made up. An engine that dies between the end of a container and its own note of it finds nothing where
     /// the container was, when it is back, and shows it as ended with 0, just now (Docker up to 24.0.2, moby pull request 45800). Then it
-    /// ended after `since`, when whoever looked on saw no more of it (nobody did: at the beginning of time); or, after a start of the
-    /// machine, it ran on from before that.
+    /// ended after `since`, when whoever looked on, if anybody, saw no more of it; or, after a start of the machine, it ran on from before.
     pub(super) fn may_be_a_forged_success(&self, since: Uptime, now: Now) -> bool {
         let (Some(started), Some(finished)) = (self.started(), instant(&self.state.finished_at)) else {
             return false;
@@ -196,11 +195,6 @@ impl Container {
     /// When it ended, in seconds of the engine's own clock.
     pub(super) fn finished_second(&self) -> Option<i64> {
         instant(&self.state.finished_at).map(jiff::Timestamp::as_second)
-    }
-
-    /// When it was made, in seconds of the engine's own clock.
-    pub(super) fn created_second(&self) -> Option<i64> {
-        instant(&self.created).map(jiff::Timestamp::as_second)
     }
 
     /// How long ago it was made.

@@ -135,8 +135,8 @@ impl Shared {
     /// What the engine remembers of a container that, as it says, was made and never started. An engine that dies while it starts one
     /// does not know of that any more when it is back.
     pub(super) async fn memory_of(&self, container: &Container) -> Result<Memory, CallError> {
-        let made = container.created_second().unwrap_or_else(seconds);
-        let answer = self.remembered(made - 1, seconds().max(made) + JUST_NOW_SECONDS).await?;
+        let age = container.age(clock::now()).as_secs().cast_signed();
+        let answer = self.remembered(seconds() - age - 1, seconds() + JUST_NOW_SECONDS).await?;
         // Where there are no such questions, there is only its word.
         Ok(if answer.ok { memory_of(&answer.stdout, &container.id) } else { Memory::Unstarted })
     }
