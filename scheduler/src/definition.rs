@@ -59,7 +59,7 @@ pub struct RetryPolicy {
     pub when: Vec<Outcome>,
     /// If not empty, after [`Outcome::Failed`] only with one of these exit codes.
     pub exit_codes: Vec<i32>,
-    /// Where the next attempt may run after a failure of the job's own. After one of the platform's it is always [`Self::Other`].
+    /// Where the next attempt may run after a failure of the job's own. After one of the platform's it is always [`RetryOn::Other`].
     pub on: RetryOn,
     /// How long to wait.
     pub backoff: Backoff,
