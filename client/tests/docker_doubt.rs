@@ -18,7 +18,7 @@ fn engine(dir: &Path, list: &str, events: &str) -> Desk {
     let script = format!(
         "cd {}
         case $1 in
-            version) echo 28.2.2;;
+            version) cat version 2>/dev/null || echo 28.2.2;;
             ps) {list};;
             inspect) echo \"$*\" >> asked; shift 6
                 for name; do cat $name 2>/dev/null || {{ echo \"Error: No such container: $name\" >&2; missing=1; }}; done; exit $missing;;
@@ -84,6 +84,29 @@ async fn a_container_that_the_engine_has_forgotten_making_may_have_run() {
         let found = only_one(&desk).await;
         assert!(is_right(&found), "{events}: {found:?}");
         assert!(dir.path().join("removals").exists(), "whatever it was, it is in nobody's way");
+    }
+}
+
+/// Docker before 24.0.3 that dies makes one up, and may be back before the worker is.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_success_that_nobody_saw_is_asked_for_although_it_is_older_than_the_worker() {
+    for (version, events, is_lost) in
+        [("20.10.24", "true", true), ("20.10.24", "echo die abc", false), ("28.2.2", "true", false)]
+    {
+        let dir = tempfile::tempdir().expect("a directory");
+        let desk = engine(dir.path(), LISTS_ALL, events);
+        std::fs::write(dir.path().join("version"), version).expect("written");
+        let token = show_ended(&desk, dir.path(), 1, 1, 0);
+        change(&desk, dir.path(), token, |it| {
+            let ago =
+                |seconds| (jiff::Timestamp::now() - jiff::SignedDuration::from_secs(seconds)).to_string();
+            it["State"]["StartedAt"] = ago(20).into();
+            it["State"]["FinishedAt"] = ago(10).into();
+        });
+        begin(&desk, 1);
+        let Found::Ended { exit, .. } = only_one(&desk).await else { panic!("{version}, {events}") };
+        assert_eq!(matches!(exit, Exit::DaemonLost { .. }), is_lost, "{version}, {events}: {exit:?}");
+        assert_eq!(matches!(exit, Exit::Ran { code: 0, .. }), !is_lost, "{version}, {events}: {exit:?}");
     }
 }
 
