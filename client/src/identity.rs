@@ -248,7 +248,8 @@ fn replace(path: &Path, bytes: &[u8]) -> Result<(), IdentityError> {
 }
 
 fn put(path: &Path, bytes: &[u8], settle: impl FnOnce(&File) -> io::Result<()>) -> io::Result<()> {
-    let fresh = path.with_extension("new");
+    let mut fresh = path.as_os_str().to_owned();
+    fresh.push(".new");
     let mut file = OpenOptions::new().create(true).truncate(true).write(true).mode(0o600).open(&fresh)?;
     file.write_all(bytes)?;
     settle(&file)?;

@@ -8,6 +8,7 @@ use std::time::Duration;
 use http_support::Server;
 use http_support::facts::{attempt, snapshot};
 use protocol::report::Availability;
+use protocol::report::Outcome;
 use protocol::{AttemptNo, Revision, RuntimeKind, WorkerId};
 use scheduler::exclusion::Excluded;
 use scheduler::explain::{Explanation, Obstacle, Verdict, WorkerVerdict};
@@ -122,4 +123,6 @@ async fn a_job_that_is_pinned_to_a_worker_that_is_away_says_so() {
     };
     assert_eq!(reason(1).await, "busy", "nobody is pinned to worker 1");
     assert_eq!(reason(2).await, "pinned_worker_away");
+    server.stand.world().record(2).row.attempt.as_mut().unwrap().outcome = Some(Outcome::Lost);
+    assert_eq!(reason(2).await, "busy", "who was lost there is not pinned to it");
 }

@@ -115,6 +115,16 @@ async fn a_character_that_is_never_completed_is_shown_before_the_end() {
 }
 
 #[tokio::test]
+async fn nor_is_it_waited_for_while_the_job_waits_for_its_next_attempt() {
+    let server = silent().await;
+    write(&server, 101, Stream::Stdout, 0, b"caf\xc3").await;
+    end(&server, State::Scheduled, 1, OutputLengths { stdout: 4, stderr: 0 });
+    let all = events(&server, "", "1:0").await;
+    let caf = (r#"{"stream":"stdout","offset":0,"text":"caf"}"#, "1:3");
+    assert_eq!(told(&all), [FIRST, caf, (r#"{"stream":"stdout","offset":3,"text":"�"}"#, "1:4")]);
+}
+
+#[tokio::test]
 async fn a_character_is_completed_neither_across_a_gap_nor_by_another_attempt() {
     let server = silent().await;
     write(&server, 101, Stream::Stdout, 0, b"a\xe2").await;

@@ -10,6 +10,7 @@ use protocol::report::{Availability, Outcome, Phase};
 use protocol::{JobId, Revision, WorkerId};
 use scheduler::definition::{Definition, OnLost};
 use scheduler::job::State;
+use scheduler::retry::{self, Budget};
 use scheduler::snapshot::{Snapshot, WorkerFacts, WorkerState};
 use scheduler::step::PendingReason;
 
@@ -168,8 +169,11 @@ impl Show {
             State::Scheduled => Some(PendingReason::NotDue),
             State::Quarantined => Some(PendingReason::Quarantined),
             State::Queued => {
-                // Only where jobs are pinned to the worker of their last attempt is there a lane of its own for them.
-                let last = row.attempt.as_ref().map(|attempt| attempt.worker);
+                // Only where jobs are pinned to the worker of their last attempt is there a lane of its own for them; not after a failure
+                // of the platform.
+                let is_own = |outcome| retry::budget(outcome) != Budget::Platform;
+                let last =
+                    row.attempt.as_ref().filter(|it| it.outcome.is_none_or(is_own)).map(|it| it.worker);
                 let pinned = last.and_then(|last| self.waiting.get(&(row.revision, Some(last))));
                 let reason = pinned.or_else(|| self.waiting.get(&(row.revision, None)));
                 Some(reason.copied().unwrap_or(PendingReason::Soon))

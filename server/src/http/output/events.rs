@@ -126,6 +126,7 @@ impl Teller {
                     },
                 );
             }
+            Ok(Item::Over) => self.tell_begun(),
             // The client comes back, and may then see the whole character.
             Ok(Item::Left) => self.say("leaving", &LeavingData {}),
             Err(problem) => self.say("error", &ErrorData { code: problem.code().name() }),

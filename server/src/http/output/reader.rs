@@ -47,6 +47,8 @@ pub(super) enum Item {
     Ended(Box<JobRow>),
     /// The one attempt that was asked for has ended, and all of its output that is here has been told.
     AttemptEnded(Box<AttemptRow>),
+    /// The latest attempt has ended, the job has not, and nothing more is waited for.
+    Over,
     /// The server leaves.
     Left,
 }
@@ -253,6 +255,8 @@ impl Reader {
             self.pause = (pause * 2).min(WAIT_FOR_ATTEMPT_MAX);
             self.wait(pause).await;
         } else {
+            let is_over = record.row.attempt.is_some_and(|attempt| attempt.ended_at.is_some());
+            self.ready.extend(is_over.then_some(Item::Over));
             self.done = true;
         }
     }
