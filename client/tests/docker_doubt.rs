@@ -24,6 +24,7 @@ fn engine(dir: &Path, list: &str, events: &str) -> Desk {
                 for name; do cat $name 2>/dev/null || {{ echo \"Error: No such container: $name\" >&2; missing=1; }}; done; exit $missing;;
             rm) echo removed >> removals; rm -f longshore-*; shift 3; echo $*;;
             image) exit 0;;
+            network) cat began;;
             run) exec sleep 600;;
             stop|kill) echo \"$*\" >> stops;;
             events) [ \"$3\" = '{{{{json .}}}}' ] && exec sleep 600; {events};;
@@ -90,11 +91,17 @@ async fn a_container_that_the_engine_has_forgotten_making_may_have_run() {
 /// Docker before 24.0.3 that dies makes one up, and may be back before the worker is.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_success_that_nobody_saw_is_asked_for_although_it_is_older_than_the_worker() {
-    for (version, events, is_lost) in
-        [("20.10.24", "true", true), ("20.10.24", "echo die abc", false), ("28.2.2", "true", false)]
-    {
+    // What is remembered, and how many seconds after the end the engine's network was made.
+    for (version, events, began, is_lost) in [
+        ("20.10.24", "true", 1, true),
+        ("20.10.24", "true", 3_600, false),
+        ("20.10.24", "echo die abc", 1, false),
+        ("28.2.2", "true", 1, false),
+    ] {
         let dir = tempfile::tempdir().expect("a directory");
         let desk = engine(dir.path(), LISTS_ALL, events);
+        let began = jiff::Timestamp::now().as_second() - 10 + began;
+        std::fs::write(dir.path().join("began"), began.to_string()).expect("written");
         std::fs::write(dir.path().join("version"), version).expect("written");
         let token = show_ended(&desk, dir.path(), 1, 1, 0);
         change(&desk, dir.path(), token, |it| {

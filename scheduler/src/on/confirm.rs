@@ -25,9 +25,10 @@ pub(crate) fn doubt(it: &mut Scheduler, id: JobId, attempt: &Attempt) {
     let Some(job) = it.jobs.get_mut(&id) else { return };
     let token = attempt.token(id);
     let in_doubt = &mut job.past_mut().in_doubt;
-    if in_doubt.len() < IN_DOUBT_MAX {
-        in_doubt.push((token, attempt.worker));
+    if in_doubt.len() >= IN_DOUBT_MAX {
+        return;
     }
+    in_doubt.push((token, attempt.worker));
     let Some(runtime) = it.jobs.get(&id).and_then(|job| it.definition(job)).map(|it| it.runtime()) else {
         return;
     };

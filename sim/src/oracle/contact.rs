@@ -41,15 +41,16 @@ impl Oracle {
         }
     }
 
-    /// R18: nobody is let in under the name of another worker that is connected.
+    /// R18: nobody is let in under the name of another worker that is connected, but for who has attempts.
     pub(super) fn is_called(&mut self, now: Moment, brain: &Scheduler, step: &Step) {
         for effect in &step.effects {
             let Effect::Send(_, Order::Welcome(it)) = effect else { continue };
             let workers = brain.snapshot().workers;
-            let Some(name) = workers.iter().find(|facts| facts.id == it.worker).map(|facts| &facts.name)
-            else {
+            let Some(own) = workers.iter().find(|facts| facts.id == it.worker) else { continue };
+            let name = &own.name;
+            if own.busy + own.queued > 0 {
                 continue;
-            };
+            }
             let mut others = workers.iter().filter(|facts| facts.id != it.worker && facts.session.is_some());
             if let Some(other) = others.find(|facts| facts.name == *name) {
                 let what = format!("workers {} and {} are both called {name}", it.worker, other.id);

@@ -132,6 +132,14 @@ impl Shared {
         Ok(answer.ok && has_forgotten(&answer.stdout, &container.id))
     }
 
+    /// Whether the engine was started long after this container had ended: then the one before had noted the end. An engine makes its
+    /// default network anew at each start, unless containers have outlived it: then there is no telling.
+    pub(super) async fn began_long_after(&self, container: &Container) -> bool {
+        let answer = self.call(["network", "inspect", "--format", "{{.Created.Unix}}", "bridge"]).await;
+        let began = answer.ok().filter(|it| it.ok).and_then(|it| it.stdout.trim().parse::<i64>().ok());
+        began.zip(container.finished_second()).is_some_and(|(began, ended)| began > ended + START_SECONDS)
+    }
+
     /// What the engine remembers of a container that, as it says, was made and never started. An engine that dies while it starts one
     /// does not know of that any more when it is back.
     pub(super) async fn memory_of(&self, container: &Container) -> Result<Memory, CallError> {
@@ -206,6 +214,9 @@ const LISTEN_SECONDS: i64 = 30;
 /// What has just happened need not be told yet, and two clocks need not agree so well.
 pub(super) const JUST_NOW: Duration = Duration::from_secs(JUST_NOW_SECONDS.unsigned_abs());
 const JUST_NOW_SECONDS: i64 = 2;
+
+/// What an engine may take to start: what it makes up about ends, it makes up meanwhile.
+const START_SECONDS: i64 = 300;
 
 /// How many events an engine remembers (`eventsLimit` of the Docker daemon).
 const REMEMBERED: usize = 256;

@@ -87,8 +87,8 @@ pub(super) fn load(
         };
         *used = true;
         let live = live_job(row, definition.revision, restored_in)?;
-        let lost =
-            if live.attempts > AttemptNo(0) { lost_attempts(&transaction, live.job)? } else { Vec::new() };
+        let was_lost = row.get::<_, bool>(20)?;
+        let lost = if was_lost { lost_attempts(&transaction, live.job)? } else { Vec::new() };
         visit(LiveJob { lost, ..live });
     }
     drop(found);

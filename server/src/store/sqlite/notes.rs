@@ -14,6 +14,9 @@ pub(super) fn write(connection: &Connection, job: JobId, at: Timestamp, note: &N
     {
         return Ok(());
     }
+    if matches!(note, Note::Confirmed { .. }) && !is_kept(connection, job)? {
+        return Ok(());
+    }
     let (kind, fence, nonce, worker, text) = rows::note_columns(note);
     connection
         .prepare_cached("INSERT INTO notes (job, at, kind, fence, nonce, worker, text) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)")?
@@ -22,6 +25,11 @@ pub(super) fn write(connection: &Connection, job: JobId, at: Timestamp, note: &N
         leave_out_surplus(connection, job.0.cast_signed())?;
     }
     Ok(())
+}
+
+/// Whether retention has left the job here.
+fn is_kept(connection: &Connection, job: JobId) -> rusqlite::Result<bool> {
+    connection.prepare_cached("SELECT 1 FROM all_jobs WHERE id = ?1")?.exists([job.0.cast_signed()])
 }
 
 fn leave_out_surplus(connection: &Connection, job: i64) -> rusqlite::Result<()> {

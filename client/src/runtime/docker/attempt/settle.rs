@@ -65,7 +65,7 @@ impl Attempt {
                 Meaning::Unstarted => {
                     if shared.remove_unstarted(&container.id).await {
                         // Docker's own words, that it does not start it, are enough.
-                        let was_told = matches!(witness, Witness::Ended(_)) && !was_cut_off;
+                        let was_told = matches!(witness, Witness::Ended(125..=127)) && !was_cut_off;
                         return self.unstarted(shared, &container, was_told).await;
                     }
                     sleep(REMOVE_AGAIN).await;
@@ -115,9 +115,9 @@ impl Attempt {
             // What has just happened need not be told yet.
             sleep(events::JUST_NOW).await;
             return match shared.forgot_the_end_of(container).await {
-                Ok(true) => Some(lost),
+                Ok(true) if !shared.began_long_after(container).await => Some(lost),
                 // An engine whose clock is far behind waits for the end of the question.
-                Ok(false) | Err(CallError::Slow(_)) => Some(exit),
+                Ok(_) | Err(CallError::Slow(_)) => Some(exit),
                 Err(_) => None,
             };
         }
