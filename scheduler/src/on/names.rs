@@ -22,7 +22,7 @@ pub(crate) fn find_free(it: &Scheduler, known: Option<WorkerId>, hello: &Connect
         return Ok(());
     }
     let is_kept = |owner: &Worker| {
-        let is_waited_for = known.is_none() && (owner.lease_end.is_some() || holds(owner));
+        let is_waited_for = owner.lease_end.is_some() && known.is_none();
         owner.link.session().is_some() || is_waited_for
     };
     let mut others = it.fleet.iter().filter(|(id, _)| Some(*id) != known);
@@ -30,7 +30,7 @@ pub(crate) fn find_free(it: &Scheduler, known: Option<WorkerId>, hello: &Connect
         return Ok(());
     };
     let text = format!(
-        "the name {:?} belongs to worker {id} ({}), which is alive or still has jobs: choose another with --name",
+        "the name {:?} belongs to worker {id}, which is alive ({}): choose another with --name",
         hello.name, owner.card.address
     );
     Err(refused("name_taken", text))

@@ -78,15 +78,13 @@ impl Model {
         self.say(format!("to {}: welcome w{id} after {last}", hello.session));
     }
 
-    /// Whether another worker is connected under this name, or was a moment ago or has attempts and a stranger wants it. Who has attempts
-    /// itself is let in all the same.
+    /// Whether another worker is connected under this name, or was a moment ago and a stranger wants it. Who has attempts is let in all the
+    /// same.
     fn is_name_taken(&self, known: Option<usize>, name: &str) -> bool {
-        let has_attempts = |it: &Worker| !self.held(it.id).is_empty();
-        if known.is_some_and(|index| has_attempts(&self.workers[index])) {
+        if known.is_some_and(|index| !self.held(self.workers[index].id).is_empty()) {
             return false;
         }
-        let is_kept =
-            |it: &Worker| it.session.is_some() || (known.is_none() && (it.watched || has_attempts(it)));
+        let is_kept = |it: &Worker| it.session.is_some() || (known.is_none() && it.watched);
         let mut others = self.workers.iter().enumerate().filter(|(index, _)| Some(*index) != known);
         others.any(|(_, it)| *it.name == *name && is_kept(it))
     }
