@@ -32,5 +32,7 @@ RUN install -d -m 700 /var/lib/longshore-worker
 COPY --from=docker-cli /usr/local/bin/docker /usr/local/bin/docker
 COPY --from=build /src/target/release/longshore /usr/local/bin/longshore
 VOLUME /var/lib/longshore-worker
+# As variables, so that whoever starts it can set others.
+ENV LONGSHORE_STATE_DIR=/var/lib/longshore-worker LONGSHORE_SHARE_STATE_DIR=true LONGSHORE_ON_TERM=detach
 ENTRYPOINT ["longshore"]
-CMD ["worker", "--state-dir", "/var/lib/longshore-worker", "--share-state-dir", "--on-term", "detach"]
+CMD ["worker"]

@@ -1,13 +1,14 @@
 //! (c) What a waiting job costs in memory, and whether jobs are accepted as fast when many wait. No worker is there.
 //!
 //! Memory is read twice: as it is after submission, with whatever the allocator holds back (nobody outside of the process can have that
-//! given back), and after a restart, when nothing but the waiting jobs has ever been in it. The rate at each size is taken over nine
-//! windows of 50,000 jobs that follow: the median, and the slowest one, in which the store's log was written back or a table grew.
+//! given back), and after a restart, when nothing but the waiting jobs has ever been in it. The rate at each size is that of the jobs that
+//! come next, so few of them that the size is still what it is called, on nine stores, each filled anew: the median, and the slowest one, in
+//! which the store's log was written back or a table grew.
 
 use crate::database::Counts;
 use crate::load::Load;
 use crate::record::{Record, tell};
-use crate::stage::Place;
+use crate::stage::{Place, Server, Stage};
 use crate::throughput::{JOBS_FILE, SILENT};
 
 /// Takes the figures at a hundredth, a tenth and all of `jobs`.
@@ -15,42 +16,38 @@ pub(crate) async fn measure(place: &Place, jobs: u64) -> anyhow::Result<()> {
     let empty_restarted = after_restart(place, 0).await?;
     for waiting in [jobs / 100, jobs / 10, jobs] {
         tell(&format!("{waiting} waiting jobs"));
-        let stage = place.stage(JOBS_FILE)?;
-        let (server, _) = stage.server().await?;
-        // What the server needs once (connections, statements, threads) is not charged to waiting jobs.
-        load(WARM_UP).submit(server.address).await?;
-        let before = server.process.memory_bytes()?;
-        load(waiting).submit(server.address).await?;
-        let after = server.process.memory_bytes()?;
+        let submitted = after_submission(place, waiting).await?;
+        let restarted = after_restart(place, waiting).await?.saturating_sub(empty_restarted);
         let mut rates = Vec::with_capacity(WINDOWS);
         for _ in 0..WINDOWS {
-            let window = load(WINDOW).submit(server.address).await?;
-            rates.push(WINDOW as f64 / window.took.as_secs_f64());
+            rates.push(rate(place, waiting).await?);
         }
         rates.sort_unstable_by(f64::total_cmp);
-        server.process.stop().await?;
-        let counts = Counts::read(&stage.data(), 0)?;
-        anyhow::ensure!(
-            counts.live == WARM_UP + load(waiting).total() + WINDOW * WINDOWS as u64,
-            "the database says {counts:?}"
-        );
 
-        let restarted = after_restart(place, waiting).await?;
         let mut record = Record::new("backlog");
         record.set("waiting", waiting);
-        record.figure("bytes_per_job", after.saturating_sub(before) as f64 / waiting as f64);
-        record.figure(
-            "bytes_per_job_restarted",
-            restarted.saturating_sub(empty_restarted) as f64 / waiting as f64,
-        );
-        record.set("window", WINDOW);
+        record.figure("bytes_per_job", submitted as f64 / waiting as f64);
+        record.figure("bytes_per_job_restarted", restarted as f64 / waiting as f64);
+        record.set("window", window(waiting).total());
         record.set("windows", WINDOWS);
         record.figure("accepted_per_s", rates[WINDOWS / 2]);
         record.figure("accepted_per_s_slowest", rates[0]);
-        record.set("verified", counts);
         record.print();
     }
     Ok(())
+}
+
+/// The memory that so many jobs add to a server which has seen some already.
+async fn after_submission(place: &Place, waiting: u64) -> anyhow::Result<u64> {
+    let stage = place.stage(JOBS_FILE)?;
+    let (server, _) = stage.server().await?;
+    // What the server needs once (connections, statements, threads) is not charged to waiting jobs.
+    load(WARM_UP).submit(server.address).await?;
+    let before = server.process.memory_bytes()?;
+    load(waiting).submit(server.address).await?;
+    let after = server.process.memory_bytes()?;
+    close(&stage, server, load(WARM_UP).total() + load(waiting).total()).await?;
+    Ok(after.saturating_sub(before))
 }
 
 /// The memory of a server that has just been started with so many waiting jobs.
@@ -61,8 +58,32 @@ async fn after_restart(place: &Place, waiting: u64) -> anyhow::Result<u64> {
     server.process.stop().await?;
     let (server, _) = stage.server().await?;
     let bytes = server.process.memory_bytes()?;
-    server.process.stop().await?;
+    close(&stage, server, load(waiting).total()).await?;
     Ok(bytes)
+}
+
+/// How many jobs a second are accepted behind so many that wait.
+async fn rate(place: &Place, waiting: u64) -> anyhow::Result<f64> {
+    let stage = place.stage(JOBS_FILE)?;
+    let (server, _) = stage.server().await?;
+    load(waiting).submit(server.address).await?;
+    let window = window(waiting);
+    let took = window.submit(server.address).await?.took;
+    close(&stage, server, load(waiting).total() + window.total()).await?;
+    Ok(window.total() as f64 / took.as_secs_f64())
+}
+
+/// Stops the server, and fails unless exactly so many jobs wait in its database.
+async fn close(stage: &Stage, server: Server, live: u64) -> anyhow::Result<()> {
+    server.process.stop().await?;
+    let counts = Counts::read(&stage.data(), 0)?;
+    anyhow::ensure!(counts == Counts { live, ..Counts::default() }, "the database says {counts:?}");
+    Ok(())
+}
+
+/// The jobs by which the rate is taken: as many for each connection, and less than half of those that wait.
+fn window(waiting: u64) -> Load {
+    load((waiting * 2 / 5).min(WINDOW_MAX))
 }
 
 /// Batches of 1,000, if there are as many, over four connections.
@@ -71,5 +92,20 @@ pub(crate) fn load(jobs: u64) -> Load {
 }
 
 const WARM_UP: u64 = 5_000;
-const WINDOW: u64 = 50_000;
+/// A multiple of what all connections carry at once.
+const WINDOW_MAX: u64 = 40_000;
 const WINDOWS: usize = 9;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_window_is_small_against_what_waits_and_the_same_for_each_connection() {
+        for (waiting, jobs) in [(10_000, 4_000), (100_000, 40_000), (1_000_000, 40_000)] {
+            let window = window(waiting);
+            assert_eq!((window.total(), window.total() % (window.batch * window.connections)), (jobs, 0));
+            assert!(window.total() * 2 < waiting);
+        }
+    }
+}

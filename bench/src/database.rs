@@ -16,7 +16,9 @@ pub(crate) struct Counts {
     pub(crate) ended_otherwise: u64,
     /// Attempts that have ended well.
     pub(crate) attempts_succeeded: u64,
-    /// All other attempts.
+    /// Attempts that were given back before they started, so that another worker could: no job was tried by them.
+    pub(crate) attempts_released: u64,
+    /// All other attempts, also those without an end.
     pub(crate) attempts_otherwise: u64,
     /// Bytes that attempts wrote, by their final reports. Whether they are stored is for `output` to say.
     pub(crate) output_bytes: u64,
@@ -39,8 +41,9 @@ impl Counts {
             succeeded: count("SELECT count(*) FROM ended WHERE id > ?1 AND state = 6")?,
             ended_otherwise: count("SELECT count(*) FROM ended WHERE id > ?1 AND state <> 6")?,
             attempts_succeeded: count("SELECT count(*) FROM all_attempts WHERE job > ?1 AND outcome = 1")?,
+            attempts_released: count("SELECT count(*) FROM all_attempts WHERE job > ?1 AND outcome = 12")?,
             attempts_otherwise: count(
-                "SELECT count(*) FROM all_attempts WHERE job > ?1 AND outcome IS NOT 1",
+                "SELECT count(*) FROM all_attempts WHERE job > ?1 AND (outcome IS NULL OR outcome NOT IN (1, 12))",
             )?,
             output_bytes: count(
                 "SELECT coalesce(sum(stdout_bytes + stderr_bytes), 0) FROM all_attempts WHERE job > ?1",
@@ -48,10 +51,11 @@ impl Counts {
         })
     }
 
-    /// Fails unless every one of `jobs` has succeeded, in one attempt, and nothing else happened.
+    /// Fails unless every one of `jobs` has succeeded in the first attempt that was not given back unstarted, and nothing else happened.
     pub(crate) fn require_success(&self, jobs: u64) -> anyhow::Result<()> {
         let good = self.succeeded == jobs
             && self.attempts_succeeded == jobs
+            && self.attempts_otherwise == 0
             && self.live == 0
             && self.ended_otherwise == 0;
         if !good {
@@ -78,5 +82,25 @@ fn file(data: &Path) -> anyhow::Result<PathBuf> {
     match (found.next(), found.next()) {
         (Some(only), None) => Ok(only),
         _ => bail!("{} holds not exactly one SQLite file", data.display()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_jobs_that_succeeded_at_the_first_try_are_a_result() {
+        let good = Counts { succeeded: 2, attempts_succeeded: 2, attempts_released: 1, ..Counts::default() };
+        assert!(good.require_success(2).is_ok());
+        for bad in [
+            Counts { attempts_otherwise: 1, ..good },
+            Counts { attempts_succeeded: 1, ..good },
+            Counts { succeeded: 1, ended_otherwise: 1, ..good },
+            Counts { live: 1, ..good },
+            Counts { succeeded: 3, attempts_succeeded: 3, ..good },
+        ] {
+            assert!(bad.require_success(2).is_err(), "{bad:?}");
+        }
     }
 }

@@ -52,6 +52,8 @@ pub enum Verdict {
     StartDenied,
     /// Two attempts of a job ran at once whose definition forbids it.
     Overlapped,
+    /// An attempt of an `on_lost: wait` job got a successor, and nobody had told that its container is gone.
+    GivenUp,
     /// A job was told to be cancelled, and its container gone, and that one went on.
     WentOn,
     /// A fence was given twice, or attempts are counted with holes.
@@ -90,6 +92,7 @@ pub fn check(evidence: &Evidence) -> Vec<Finding> {
     told::sights(evidence, &rows, &mut findings);
     runs::numbers(&rows, &mut findings);
     runs::marks(evidence, &rows, &mut findings);
+    runs::losses(&rows, &mut findings);
     runs::cancels(&evidence.truth, &rows, &mut findings);
     runs::outcomes(&evidence.truth, &rows, &mut findings);
     runs::deploys(evidence, &rows, &mut findings);

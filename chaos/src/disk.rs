@@ -54,5 +54,5 @@ impl Drop for Disk {
     }
 }
 
-/// Room for the server's reserve of 64 MiB and a round's history beside it.
+/// Room for the server's reserve, a quarter of it, and a round's history beside it.
 const BYTES: u64 = 192 << 20;

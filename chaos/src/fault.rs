@@ -109,6 +109,7 @@ impl Fault {
                 let mut process = worker.role.turn().await;
                 leave(&mut process).await;
                 worker.role.start(&mut process);
+                world.worker_joins(n).await;
                 format!("a deploy of worker {n}")
             }
         };

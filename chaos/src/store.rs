@@ -54,6 +54,12 @@ pub struct Attempt {
     pub outcome: Option<String>,
     /// With which code.
     pub exit_code: Option<i64>,
+    /// When it was given to a worker, by the clock on the wall, in milliseconds; absent in what was kept before this was looked at.
+    #[serde(default)]
+    pub assigned_ms: Option<i64>,
+    /// When its worker told that its container is gone, if it had been taken for lost.
+    #[serde(default)]
+    pub told_gone_ms: Option<i64>,
 }
 
 impl Kept {
@@ -81,6 +87,8 @@ impl Kept {
                 number: number(row, 2)?,
                 outcome: outcome.map(|code| OUTCOMES[usize::from(code)].to_owned()),
                 exit_code: row.get(4)?,
+                assigned_ms: row.get(5)?,
+                told_gone_ms: row.get(6)?,
             })
         });
         let keys = ledger.rows(KEYS, |row| Ok((row.get(0)?, number(row, 1)?, number(row, 2)?)));
@@ -105,7 +113,10 @@ const JOBS: &str = "
 SELECT j.id, d.name, (SELECT value FROM labels l WHERE l.job = j.id AND l.name = 'submission'), j.state, j.fence,
     max(j.ended_at, coalesce((SELECT max(n.at) FROM notes n WHERE n.job = j.id AND n.kind = 6), 0)), j.confirmed
 FROM all_jobs j JOIN definitions d ON d.id = j.definition ORDER BY j.id";
-const ATTEMPTS: &str = "SELECT job, fence, number, outcome, exit_code FROM all_attempts ORDER BY job, number";
+const ATTEMPTS: &str = "
+SELECT a.job, a.fence, a.number, a.outcome, a.exit_code, a.assigned_at,
+    (SELECT min(n.at) FROM notes n WHERE n.job = a.job AND n.fence = a.fence AND n.kind = 6)
+FROM all_attempts a ORDER BY a.job, a.number";
 /// By their numbers in the database.
 const STATES: [&str; 11] = [
     "",

@@ -30,6 +30,8 @@ pub struct Mark {
 pub enum Kind {
     /// It has started.
     Start,
+    /// It goes on.
+    Alive,
     /// It ends by itself.
     Stop,
 }
@@ -46,15 +48,16 @@ pub fn read(path: &Path) -> anyhow::Result<Vec<Mark>> {
     text.lines().map(|line| Ok(serde_json::from_str(line)?)).collect()
 }
 
-/// How many containers, and how many plain processes, have started and not stopped: lately, because what was killed never stops.
+/// How many containers, and how many plain processes, have started and not stopped: lately heard of, because what was killed never stops.
 #[must_use]
 pub fn in_flight(marks: &[Mark]) -> (usize, usize) {
     let now = marks.iter().map(|mark| mark.up_ms).max().unwrap_or_default();
     let stopped: HashSet<u64> = marks.iter().filter(|it| it.mark == Kind::Stop).map(|it| it.fence).collect();
     let here = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-    let lately = marks.iter().filter(|it| it.mark == Kind::Start && it.up_ms + LATELY_MS > now);
-    let (processes, containers): (Vec<&Mark>, Vec<&Mark>) =
-        lately.filter(|it| !stopped.contains(&it.fence)).partition(|it| it.host == here.trim());
+    let lately = marks.iter().filter(|it| it.up_ms + LATELY_MS > now && !stopped.contains(&it.fence));
+    let (processes, containers): (Vec<&Mark>, Vec<&Mark>) = lately.partition(|it| it.host == here.trim());
+    let [containers, processes] =
+        [containers, processes].map(|of| of.iter().map(|it| it.fence).collect::<HashSet<_>>());
     (containers.len(), processes.len())
 }
 
@@ -66,5 +69,5 @@ pub fn up_ms() -> u64 {
     (seconds * 1_000.0) as u64
 }
 
-/// The longest that a witness naps, and some more.
-const LATELY_MS: u64 = 5_000;
+/// Some signs of life, on a busy machine.
+const LATELY_MS: u64 = 2_000;

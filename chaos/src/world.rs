@@ -16,7 +16,7 @@ use crate::history::{Event, History};
 use crate::link::{Link, Network, Proxy};
 use crate::load::jobs::{self, Props, Runtime};
 use crate::round::{Place, Plan};
-use crate::stage::{Launch, Process, Stage, eventually};
+use crate::stage::{Launch, Process, Stage, eventually, within};
 use crate::truth;
 
 /// One process that is started again and again.
@@ -91,11 +91,13 @@ impl World {
         }
         let suffix = stage.port().to_string();
         prepare_truth(&stage.path("truth"));
-        let image = engine
-            .as_ref()
-            .map_or_else(String::new, |engine| engine.provide(&place.witness, &place.directory));
-        let props =
-            Props { witness: &place.witness, image: &image, truth: &stage.path("truth"), suffix: &suffix };
+        let image = engine.as_ref().map(|engine| engine.provide(&place.witness, &place.directory));
+        let props = Props {
+            witness: &place.witness,
+            image: image.as_deref(),
+            truth: &stage.path("truth"),
+            suffix: &suffix,
+        };
         std::fs::write(stage.path("jobs.yaml"), jobs::file(&props)).unwrap();
         let mut witnessed = jobs::names(Runtime::Process, &suffix);
         if engine.is_some() {
@@ -127,6 +129,18 @@ impl World {
             }
             let answer = api.ask(Method::GET, "/readyz", None, None).await.ok()?;
             answer.is_success().then_some(())
+        })
+        .await;
+    }
+
+    /// Waits until a new process of a worker has joined, as a deploy that looks at its health does: one that replaces them faster than they
+    /// join keeps a worker away for longer than what is fenced may run without its server. If the server is out of reach, nobody waits long.
+    pub async fn worker_joins(&self, n: usize) {
+        let (api, name) = (self.stage.api(), format!("w{}", n + 1));
+        within(JOIN_PATIENCE, async || {
+            let workers = api.ask(Method::GET, "/api/workers?all=1", None, None).await.ok()?;
+            let workers = workers.body.as_array()?;
+            workers.iter().any(|it| it["name"] == name && it["state"] == "ready").then_some(())
         })
         .await;
     }
@@ -192,3 +206,5 @@ fn worker(stage: &Stage, name: &str, link: Link, engine: Option<&Engine>) -> Wor
 
 /// How long a worker's lease lasts in every round: a tenth of the usual one.
 pub const LEASE: Duration = Duration::from_secs(3);
+/// The longest wait for a process to join; as long as for anything else that a fault waits for.
+const JOIN_PATIENCE: Duration = Duration::from_secs(10);

@@ -43,6 +43,15 @@ impl Door {
 /// Where a server listens if nobody says otherwise.
 const USUAL: &str = "127.0.0.1:8080";
 
+/// A job that was asked for under a key.
+#[derive(Debug)]
+pub(crate) struct Made {
+    /// The job.
+    pub(crate) json: Value,
+    /// Whether an earlier request with the same key has made it.
+    pub(crate) is_replayed: bool,
+}
+
 /// A way to ask the server.
 #[derive(Clone, Debug)]
 pub(crate) struct Api {
@@ -87,7 +96,8 @@ impl Api {
 
     /// Asks, and reads the answer's JSON.
     pub(crate) async fn json(&self, request: RequestBuilder) -> anyhow::Result<Value> {
-        self.try_json(request).await.unwrap_or_else(|error| Err(self.unreachable(&error).into()))
+        let answer = self.try_json(request).await;
+        answer.unwrap_or_else(|error| Err(self.unreachable(&error).into())).map(|made| made.json)
     }
 
     /// Asks for a new job and reads it. If the connection breaks before the answer is here, asks again, at most twice: the key makes sure
@@ -95,12 +105,12 @@ impl Api {
     ///
     /// # Errors
     /// Those of [`Self::json`]. If nobody knows whether the job was made, the hint is to give `key` again.
-    pub(crate) async fn make(&self, request: RequestBuilder, key: &HeaderValue) -> anyhow::Result<Value> {
+    pub(crate) async fn make(&self, request: RequestBuilder, key: &HeaderValue) -> anyhow::Result<Made> {
         let request = request.header(IDEMPOTENCY_KEY, key);
         let mut lost = None;
         for pause in PAUSES {
             tokio::time::sleep(pause).await;
-            let Some(copy) = request.try_clone() else { return self.json(request).await };
+            let Some(copy) = request.try_clone() else { break };
             match self.try_json(copy).await {
                 // A server that leaves or begins says nothing about the request before.
                 Ok(Err(error)) if lost.is_some() && is_unavailable(&error) => lost = Some(error.to_string()),
@@ -125,13 +135,15 @@ impl Api {
     }
 
     /// Asks, and reads the answer's JSON; the outer error is that of a connection.
-    async fn try_json(&self, request: RequestBuilder) -> Result<anyhow::Result<Value>, reqwest::Error> {
+    async fn try_json(&self, request: RequestBuilder) -> Result<anyhow::Result<Made>, reqwest::Error> {
         let response = request.send().await?;
         if !response.status().is_success() {
             return Ok(Err(refusal(response).await.into()));
         }
+        let is_replayed = response.headers().contains_key(IDEMPOTENT_REPLAY);
         let body = response.bytes().await?;
-        Ok(serde_json::from_slice(&body).map_err(|_| self.stranger().into()))
+        let json = serde_json::from_slice(&body).map_err(|_| self.stranger().into());
+        Ok(json.map(|json| Made { json, is_replayed }))
     }
 
     /// Asks, and takes the answer's head if it is a success.
@@ -219,20 +231,65 @@ async fn refusal(response: Response) -> Failure {
         .is_some_and(|kind| kind.as_bytes().starts_with(b"application/problem+json"));
     let body = response.bytes().await.unwrap_or_default();
     let problem = if is_problem { serde_json::from_slice(&body).unwrap_or_default() } else { Value::Null };
-    let word = |key: &str| problem.get(key).and_then(Value::as_str).unwrap_or_default();
-    let told = [word("detail"), word("title")].into_iter().find(|text| !text.is_empty());
-    let text = match (told, word("code")) {
-        (Some(told), "") => told.to_owned(),
-        (Some(told), code) => format!("{told} [{code}]"),
-        (None, _) => format!("the server answered {status}"),
+    let (code, hint) = (word(&problem, "code"), as_commands(word(&problem, "hint")));
+    let told = [word(&problem, "detail"), word(&problem, "title")].into_iter().find(|text| !text.is_empty());
+    let text = match told {
+        Some(told) => format!("{}{}", at_field(&problem, told), in_brackets(code)),
+        None => format!("the server answered {status}"),
     };
-    let failure = Failure::new(exit, text);
-    match (word("hint"), exit) {
+    let failure = match (code, hint.as_str(), exit) {
         // The server speaks of headers; a token comes here in a file.
-        (_, Exit::Auth) => failure.hint("give the API's token with --token-file or LONGSHORE_API_TOKEN_FILE"),
-        ("", Exit::Unavailable) => failure.hint("try again later"),
-        (hint, _) => failure.hint(hint),
-    }
+        ("invalid_token" | "forbidden" | "", _, Exit::Auth) => Failure::new(exit, text)
+            .hint("give the API's token with --token-file or LONGSHORE_API_TOKEN_FILE"),
+        (_, "", Exit::Unavailable) => Failure::new(exit, text).hint("try again later"),
+        (_, hint, _) => Failure::new(exit, text).hint(hint),
+    };
+    if problem.is_null() { failure } else { failure.problem(faults(&problem), problem) }
+}
+
+/// Everything that a problem lists, a line each: `jobs.yaml:4:5: out_of_range: …`.
+fn faults(problem: &Value) -> Vec<String> {
+    let fault = |fault: &Value| {
+        let parts = ["field", "code", "detail"].map(|key| word(fault, key));
+        let text = parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(": ");
+        match word(fault, "hint") {
+            "" => text,
+            hint => format!("{text}; {hint}"),
+        }
+    };
+    problem.get("errors").and_then(Value::as_array).into_iter().flatten().map(fault).collect()
+}
+
+/// What is wrong, with the part of the request that is meant, unless it is named already.
+fn at_field(problem: &Value, told: &str) -> String {
+    let field = match word(problem, "field") {
+        "Idempotency-Key" => "--key".to_owned(),
+        // The parameters of addresses are called like the flags here.
+        field => field.strip_prefix('?').map_or(field.to_owned(), |it| format!("--{}", it.replace('_', "-"))),
+    };
+    if told.contains(&field) { told.to_owned() } else { format!("{field}: {told}") }
+}
+
+/// A hint of the server's, which speaks to whoever speaks HTTP, for whoever types commands.
+fn as_commands(hint: &str) -> String {
+    COMMANDS.iter().fold(hint.to_owned(), |hint, (theirs, ours)| hint.replace(theirs, ours))
+}
+
+/// The longer ones first.
+const COMMANDS: [(&str, &str); 4] = [
+    ("GET /api/workers?all=1", "'longshore workers --all'"),
+    ("GET /api/definitions", "'longshore definitions'"),
+    ("GET /api/jobs", "'longshore ls'"),
+    ("an Idempotency-Key", "--key"),
+];
+
+fn in_brackets(code: &str) -> String {
+    if code.is_empty() { String::new() } else { format!(" [{code}]") }
+}
+
+/// A key's text; empty if there is none.
+fn word<'v>(object: &'v Value, key: &str) -> &'v str {
+    object.get(key).and_then(Value::as_str).unwrap_or_default()
 }
 
 fn is_unavailable(error: &anyhow::Error) -> bool {
@@ -256,6 +313,8 @@ fn innermost(error: &dyn std::error::Error) -> String {
 
 /// Names a request, so that it makes its jobs once.
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
+/// Says that an earlier request has made the job.
+const IDEMPOTENT_REPLAY: HeaderName = HeaderName::from_static("idempotent-replay");
 /// Before each time that a job is asked for. A server that is started again takes a second or two.
 const PAUSES: [Duration; 3] = [Duration::ZERO, Duration::from_millis(500), Duration::from_secs(2)];
 /// A server on the same network answers within milliseconds; one that is down does not answer at all.

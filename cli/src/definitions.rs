@@ -1,11 +1,12 @@
 //! `longshore definitions`, `reload`: what can be run, and reading it again.
 
 use reqwest::Method;
+use serde::Deserialize as _;
 use serde_json::Value;
 
 use crate::api::{self, Api};
 use crate::screen::{self, Format};
-use crate::{Asking, view};
+use crate::{Asking, view, words};
 
 /// List the job definitions, or show one as the server has resolved it.
 #[derive(Debug, clap::Args)]
@@ -68,24 +69,47 @@ pub(crate) async fn definitions(flags: Flags) -> anyhow::Result<()> {
 
 /// Every key of a definition, a line each.
 fn in_full(json: &Value) -> anyhow::Result<()> {
-    let keys = || json.as_object().into_iter().flatten().map(|(key, _)| key.trim_end_matches("_ms"));
+    let keys = || json.as_object().into_iter().flatten().map(|(key, _)| name_of(key));
     let width = keys().map(str::len).max().unwrap_or_default();
     for (key, value) in json.as_object().into_iter().flatten() {
-        let text = match value {
-            Value::String(text) => text.clone(),
-            Value::Array(words) if words.iter().all(Value::is_string) => {
-                words.iter().filter_map(Value::as_str).collect::<Vec<_>>().join(" ")
-            }
-            Value::Number(ms) if key.ends_with("_ms") => {
-                crate::duration::show(ms.as_i64().unwrap_or(i64::MAX))
-            }
-            other => other.to_string(),
-        };
-        screen::line(&format!(
-            "{:<width$} {}",
-            screen::visible(key.trim_end_matches("_ms")),
-            screen::visible(&text)
-        ))?;
+        let text = in_words(key, value);
+        screen::line(&format!("{:<width$} {}", screen::visible(name_of(key)), screen::visible(&text)))?;
     }
     Ok(())
+}
+
+/// A value as people write it.
+fn in_words(key: &str, value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        Value::Number(ms) if key.ends_with("_ms") => crate::duration::show(ms.as_i64().unwrap_or(i64::MAX)),
+        Value::Number(milli) if key.ends_with("_milli") => {
+            milli.as_f64().map(|milli| milli / 1_000.0).unwrap_or_default().to_string()
+        }
+        Value::Array(list) if list.iter().all(Value::is_string) => {
+            let list: Vec<String> = list.iter().filter_map(Value::as_str).map(str::to_owned).collect();
+            words::in_shell(&list)
+        }
+        Value::Array(list) => {
+            let between = if list.iter().any(Value::is_object) { "; " } else { " " };
+            list.iter().map(|entry| in_words(key, entry)).collect::<Vec<_>>().join(between)
+        }
+        Value::Object(parts) => {
+            match (view::Job::deserialize(value), parts.get("count"), parts.get("text")) {
+                (Ok(job), ..) => format!("job {}, {}", job.id, job.shown_end()),
+                (_, Some(count), Some(Value::String(why))) => format!("{count}: {why}"),
+                _ => parts
+                    .iter()
+                    .map(|(key, value)| format!("{} {}", name_of(key), in_words(key, value)))
+                    .collect::<Vec<_>>()
+                    .join(", "),
+            }
+        }
+        other => other.to_string(),
+    }
+}
+
+/// A key without its unit, which is written behind the value.
+fn name_of(key: &str) -> &str {
+    key.strip_suffix("_ms").or_else(|| key.strip_suffix("_milli")).unwrap_or(key)
 }

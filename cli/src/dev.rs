@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use server::config::Settings;
+use server::config::{Settings, SettingsError};
 use tokio_util::sync::CancellationToken;
 
 use crate::failure::{Exit, Failure};
@@ -38,14 +38,19 @@ pub(crate) struct Flags {
 /// Runs both until told to leave: first the worker leaves, then the server.
 pub(crate) fn dev(flags: Flags) -> anyhow::Result<()> {
     telemetry::start(&flags.logging)?;
-    let config = serving::config(Settings {
+    let config = Settings {
         listen: flags.listen,
         data_dir: flags.data.join("server"),
         jobs_file: flags.jobs,
         ..Settings::default()
+    };
+    let config = config.check().map_err(|wrong| match wrong {
+        SettingsError::OpenBeyondLoopback => loopback_only(),
+        other => serving::wrong(other),
     })?;
     let room = working::Room::for_dev(flags.data.join("worker"), flags.slots);
-    tokio::runtime::Builder::new_multi_thread().enable_all().build()?.block_on(async {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let outcome = runtime.block_on(async {
         let leaving = CancellationToken::new();
         let server = serving::start(config, leaving.clone()).await?;
         let worker = working::config(&server.address().to_string(), room, flags.runtimes)?;
@@ -62,5 +67,14 @@ pub(crate) fn dev(flags: Flags) -> anyhow::Result<()> {
         }
         leaving.cancel();
         serving_ended.await?.map_err(serving::told)
-    })
+    });
+    working::end(runtime);
+    outcome
+}
+
+/// The server would advise flags that are not here.
+fn loopback_only() -> anyhow::Error {
+    Failure::new(Exit::Usage, "--listen: dev listens on loopback only")
+        .hint("'longshore server' and 'longshore worker' are for more than one machine")
+        .into()
 }

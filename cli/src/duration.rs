@@ -2,13 +2,42 @@
 
 use std::time::Duration;
 
-/// Reads a length of time, at least a millisecond.
+use jiff::SpanRelativeTo;
+use jiff::fmt::friendly::SpanParser;
+
+/// Reads a length of time, at least a millisecond: as the server reads it, so a day has 24 hours.
 pub(crate) fn parse(text: &str) -> Result<Duration, String> {
-    let expected = || "write it like 90s, 1h30m or 500ms".to_owned();
-    let signed: jiff::SignedDuration = text.parse().map_err(|_| expected())?;
-    let length = Duration::try_from(signed).map_err(|_| expected())?;
-    if length < Duration::from_millis(1) { Err(expected()) } else { Ok(length) }
+    let Some(length) = read(text) else {
+        // With small numbers in its place it would be one: so it is not its form that is wrong.
+        return Err(if read(&with_ones(text)).is_some() { RANGE } else { FORM }.to_owned());
+    };
+    if (SHORTEST..=LONGEST).contains(&length) { Ok(length) } else { Err(RANGE.to_owned()) }
 }
+
+fn read(text: &str) -> Option<Duration> {
+    let span = SpanParser::new().parse_span(text).ok()?;
+    Duration::try_from(span.to_duration(SpanRelativeTo::days_are_24_hours()).ok()?).ok()
+}
+
+/// Each number replaced by a one.
+fn with_ones(text: &str) -> String {
+    let mut in_number = false;
+    let small = |c: char| {
+        let begins = c.is_ascii_digit() && !std::mem::replace(&mut in_number, c.is_ascii_digit());
+        in_number = c.is_ascii_digit();
+        match c.is_ascii_digit() {
+            true => begins.then_some('1'),
+            false => Some(c),
+        }
+    };
+    text.trim_start_matches('-').chars().filter_map(small).collect()
+}
+
+const FORM: &str = "write it like 90s, 1h30m or 500ms";
+const RANGE: &str = "it must be from 1ms to 3650d";
+const SHORTEST: Duration = Duration::from_millis(1);
+/// Longer than any job waits.
+const LONGEST: Duration = Duration::from_hours(3650 * 24);
 
 /// Writes a length of time in at most two units: `1h30m`, `12s`, `340ms`.
 pub(crate) fn show(length_ms: i64) -> String {
@@ -33,8 +62,12 @@ mod tests {
         assert_eq!(parse("90s"), Ok(Duration::from_secs(90)));
         assert_eq!(parse("1h30m"), Ok(Duration::from_secs(5400)));
         assert_eq!(parse("500ms"), Ok(Duration::from_millis(500)));
-        for wrong in ["-5s", "0s", "5 parsecs", "1e99h", "", "banana"] {
-            assert!(parse(wrong).is_err(), "{wrong}");
+        assert_eq!(parse("2 days"), Ok(Duration::from_hours(48)));
+        for wrong in ["5 parsecs", "1e99h", "", "banana", "90"] {
+            assert_eq!(parse(wrong), Err(FORM.to_owned()), "{wrong}");
+        }
+        for wrong in ["-5s", "0s", "0.1ms", "99999d", "99999999999999999999h"] {
+            assert_eq!(parse(wrong), Err(RANGE.to_owned()), "{wrong}");
         }
     }
 

@@ -16,7 +16,7 @@ pub(crate) struct Flags {
     #[command(flatten)]
     asking: Asking,
     /// Which job.
-    #[arg(value_name = "ID")]
+    #[arg(value_name = "ID", value_parser = crate::jobs::number)]
     id: u64,
 }
 

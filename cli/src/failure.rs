@@ -1,9 +1,13 @@
 //! How a verb ends when it does not succeed: the one place where errors become exit codes.
 //!
-//! A [`Failure`] is one line for a person, with a next step, and the code that a script may act on. Errors without one are plain failures.
+//! A [`Failure`] is one line for a person, with a next step and what the server lists beside it, and the code that a script may act on. Errors without one are plain failures.
 
 use std::fmt;
 use std::process::ExitCode;
+
+use serde_json::Value;
+
+use crate::screen::{self, Format};
 
 /// What a script learns from the exit code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,22 +68,39 @@ pub(crate) struct Failure {
     pub(crate) exit: Exit,
     text: String,
     hint: String,
+    /// Everything that is wrong, a line each; told before the text.
+    faults: Vec<String>,
+    /// What the server said, if it said it as a problem: for programs.
+    problem: Option<Value>,
 }
 
 impl Failure {
     /// An end with one phrase that says what is wrong.
     pub(crate) fn new(exit: Exit, text: impl Into<String>) -> Self {
-        Self { exit, text: text.into(), hint: String::new() }
+        Self { text: text.into(), ..Self::silent(exit) }
     }
 
     /// An end of which everything has been told already.
     pub(crate) const fn silent(exit: Exit) -> Self {
-        Self { exit, text: String::new(), hint: String::new() }
+        Self { exit, text: String::new(), hint: String::new(), faults: Vec::new(), problem: None }
     }
 
     /// Adds the next step.
     pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = hint.into();
+        self
+    }
+
+    /// The same, with another code for scripts.
+    pub(crate) const fn with(mut self, exit: Exit) -> Self {
+        self.exit = exit;
+        self
+    }
+
+    /// Adds all that is wrong, for people, and the server's own document, for programs.
+    pub(crate) fn problem(mut self, faults: Vec<String>, problem: Value) -> Self {
+        self.faults = faults;
+        self.problem = Some(problem);
         self
     }
 }
@@ -96,17 +117,31 @@ impl fmt::Display for Failure {
 
 impl std::error::Error for Failure {}
 
-/// Tells the person why, in one line on standard error, and the caller of the program with the exit code.
-pub(crate) fn report(error: &anyhow::Error) -> ExitCode {
-    let exit = error.downcast_ref::<Failure>().map_or(Exit::Failed, |failure| failure.exit);
+/// The exit code that an error means.
+pub(crate) fn exit_of(error: &anyhow::Error) -> Exit {
+    error.downcast_ref::<Failure>().map_or(Exit::Failed, |failure| failure.exit)
+}
+
+/// Tells the person why, on standard error, and the caller of the program with the exit code. Programs get the server's own document.
+pub(crate) fn report(error: &anyhow::Error, format: Format) -> ExitCode {
+    let failure = error.downcast_ref::<Failure>();
+    let exit = exit_of(error);
+    if let (Format::Json, Some(problem)) = (format, failure.and_then(|failure| failure.problem.as_ref())) {
+        // Control characters are escaped in JSON.
+        screen::paragraph(&format!("{problem:#}"));
+        return ExitCode::from(exit.code());
+    }
+    for fault in failure.into_iter().flat_map(|failure| &failure.faults) {
+        screen::note(fault);
+    }
     // Causes are joined with colons; anyhow's alternate form does that.
     let text = format!("{error:#}");
     if exit != Exit::ReaderGone && !text.is_empty() {
-        let mark = if crate::screen::stderr_has_colour() { "\x1b[1;31merror:\x1b[0m" } else { "error:" };
+        let mark = if screen::stderr_has_colour() { "\x1b[1;31merror:\x1b[0m" } else { "error:" };
         // Standard error may be closed too; there is nobody left to tell.
         let _ = std::io::Write::write_fmt(
             &mut std::io::stderr(),
-            format_args!("{mark} {}\n", crate::screen::visible(&text)),
+            format_args!("{mark} {}\n", screen::visible(&text)),
         );
     }
     ExitCode::from(exit.code())
@@ -126,6 +161,6 @@ mod tests {
     #[test]
     fn a_failure_wrapped_in_context_keeps_its_exit_code() {
         let error = anyhow::Error::new(Failure::new(Exit::NotFound, "no job 7")).context("cannot show it");
-        assert_eq!(report(&error), ExitCode::from(4));
+        assert_eq!(report(&error, Format::Table), ExitCode::from(4));
     }
 }

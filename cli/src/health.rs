@@ -14,7 +14,7 @@ use crate::screen;
   longshore health --live                       a server: alive at all?
   longshore health --file /run/longshore-worker the worker that was started with --health-file: connected?
 
-Exit code 0 is yes, 6 is no.")]
+Exit code 0 is yes, 6 is no; 2 if it cannot be asked so.")]
 pub(crate) struct Flags {
     #[command(flatten)]
     asking: Asking,
@@ -49,7 +49,12 @@ fn of_worker(file: &Path) -> anyhow::Result<&'static str> {
 async fn of_server(flags: &Flags) -> anyhow::Result<&'static str> {
     let api = Api::new(&flags.asking.door)?;
     let (path, word) = if flags.live { ("healthz", "alive") } else { ("readyz", "ready") };
-    api.send(api.fetch(&[path]).timeout(PATIENCE)).await?;
+    // Whatever answers instead: it is not up.
+    let request = api.fetch(&[path]).timeout(PATIENCE);
+    api.send(request).await.map_err(|error| match error.downcast::<Failure>() {
+        Ok(failure) => failure.with(Exit::Unavailable).into(),
+        Err(error) => error,
+    })?;
     Ok(word)
 }
 

@@ -1,19 +1,20 @@
-//! `longshore ls`, `cancel`, `release`, `retry`: many jobs in a table, and the things one does to a job.
+//! `longshore ls`: many jobs in a table, or their numbers only.
 
-use reqwest::Method;
 use reqwest::header::LINK;
 use serde_json::Value;
 
 use crate::api::{self, Api};
 use crate::screen::{self, Format};
-use crate::{Asking, failure, run, view};
+use crate::{Asking, duration, view};
 
 /// List jobs, newest first.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   longshore ls --state failed --state lost     what went wrong
   longshore ls --name resize -n 5              the last five of a definition
-  longshore ls --label customer=7 -o json      for programs")]
+  longshore ls --since 1h                      what was accepted within the last hour
+  longshore ls --label customer=7 -o json      for programs
+  longshore cancel $(longshore ls -q --name resize --state queued)")]
 pub(crate) struct ListFlags {
     #[command(flatten)]
     asking: Asking,
@@ -30,70 +31,43 @@ pub(crate) struct ListFlags {
     #[arg(long, value_name = "KEY=VALUE")]
     label: Option<String>,
     /// Only jobs of the batch whose first job this is.
-    #[arg(long, value_name = "ID")]
+    #[arg(long, value_name = "ID", value_parser = number)]
     batch: Option<u64>,
-    /// Only jobs accepted at or after this instant (RFC 3339).
-    #[arg(long, value_name = "TIME")]
+    /// Only jobs accepted at or after this instant (RFC 3339), or so long ago at most (90s, 1h30m, 7d).
+    #[arg(long, value_name = "TIME", value_parser = instant)]
     since: Option<String>,
-    /// Only jobs accepted before this instant (RFC 3339).
-    #[arg(long, value_name = "TIME")]
+    /// Only jobs accepted before this instant (RFC 3339), or longer ago than this.
+    #[arg(long, value_name = "TIME", value_parser = instant)]
     until: Option<String>,
     /// How many at most.
-    #[arg(short = 'n', long, default_value_t = 20, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    #[arg(short = 'n', long, default_value_t = 20, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=LIMIT_MAX.into()))]
     limit: u32,
-}
-
-/// End jobs: at once if they wait, else by stopping their containers.
-#[derive(Debug, clap::Args)]
-#[command(after_help = "Examples:
-  longshore cancel 12
-  longshore cancel 12 13 14")]
-pub(crate) struct CancelFlags {
-    #[command(flatten)]
-    asking: Asking,
-    /// Which jobs.
-    #[arg(required = true, value_name = "ID")]
-    ids: Vec<u64>,
-}
-
-/// Let jobs go on that wait for a person.
-///
-/// A quarantined job is queued again. An attempt whose worker is unreachable, or cannot reach its Docker, is given up: it is not
-/// believed any more, and the job gets another one. The old container may still run.
-#[derive(Debug, clap::Args)]
-#[command(after_help = "Examples:
-  longshore ls --state quarantined
-  longshore release 12")]
-pub(crate) struct ReleaseFlags {
-    #[command(flatten)]
-    asking: Asking,
-    /// Which jobs.
-    #[arg(required = true, value_name = "ID")]
-    ids: Vec<u64>,
-}
-
-/// Make a new job like one that has ended.
-#[derive(Debug, clap::Args)]
-#[command(after_help = "Examples:
-  longshore retry 12
-  longshore logs -f \"$(longshore retry 12 -o json | jq .id)\"")]
-pub(crate) struct RetryFlags {
-    #[command(flatten)]
-    asking: Asking,
-    /// Which job.
-    #[arg(value_name = "ID")]
-    id: u64,
-    /// Make no second job if one was made with this key [default: a new one, for sending the request again].
-    #[arg(long, value_name = "KEY")]
-    key: Option<String>,
+    /// Print nothing but the jobs' ids, a line each; as JSON, an array of them.
+    #[arg(short = 'q', long)]
+    quiet: bool,
 }
 
 /// Lists jobs.
 pub(crate) async fn list(flags: ListFlags) -> anyhow::Result<()> {
     let api = Api::new(&flags.asking.door)?;
-    let jobs = gather(&api, &flags).await?;
-    if flags.asking.format == Format::Json {
-        return screen::json(&Value::Array(jobs));
+    let (jobs, more) = gather(&api, &query(&flags), flags.limit as usize).await?;
+    if more {
+        screen::note(&format!(
+            "longshore: these are the newest {}, and there are more: see them with -n {}, or name what you look for",
+            jobs.len(),
+            (jobs.len() * 10).min(LIMIT_MAX as usize)
+        ));
+    }
+    match (flags.quiet, flags.asking.format) {
+        (true, Format::Table) => {
+            return jobs.iter().try_for_each(|job| screen::line(&id(&api, job)?.to_string()));
+        }
+        (true, Format::Json) => {
+            let ids = jobs.iter().map(|job| Ok(id(&api, job)?.into()));
+            return screen::json(&Value::Array(ids.collect::<anyhow::Result<_>>()?));
+        }
+        (false, Format::Json) => return screen::json(&Value::Array(jobs)),
+        (false, Format::Table) => {}
     }
     let now = jiff::Timestamp::now();
     let rows = jobs
@@ -103,81 +77,38 @@ pub(crate) async fn list(flags: ListFlags) -> anyhow::Result<()> {
     screen::table(&view::Job::HEADING, rows)
 }
 
-/// Cancels jobs, one after the other; tells of each, and goes on after one that cannot be cancelled.
-pub(crate) async fn cancel(flags: CancelFlags) -> anyhow::Result<()> {
-    each(&flags.asking, &flags.ids, "cancel", |job| {
-        if job.has_ended() { "is cancelled" } else { "is being stopped" }
-    })
-    .await
+/// Reads the number of a job from a command line.
+pub(crate) fn number(text: &str) -> Result<u64, String> {
+    let number = text.parse().ok().filter(|number| *number > 0);
+    number.ok_or_else(|| "a job's id is a whole number from 1; 'longshore ls' lists them".to_owned())
 }
 
-/// Releases jobs, one after the other; tells of each, and goes on after one that cannot be released.
-pub(crate) async fn release(flags: ReleaseFlags) -> anyhow::Result<()> {
-    // What was being cancelled ends by it.
-    each(&flags.asking, &flags.ids, "release", |job| if job.has_ended() { "is cancelled" } else { "goes on" })
-        .await
+/// The number of a job.
+pub(crate) fn id(api: &Api, job: &Value) -> anyhow::Result<u64> {
+    job.get("id").and_then(Value::as_u64).ok_or_else(|| api.stranger().into())
 }
 
-/// Wants the same of each job.
-async fn each(
-    asking: &Asking,
-    ids: &[u64],
-    verb: &str,
-    outcome: impl Fn(&view::Job) -> &'static str,
-) -> anyhow::Result<()> {
-    let api = Api::new(&asking.door)?;
-    let mut answers = Vec::new();
-    let mut refused = None;
-    for id in ids {
-        let request = api.request(Method::POST, &["api", "jobs", &id.to_string(), verb]);
-        match api.json(request).await {
-            Ok(job) => answers.push(job),
-            Err(error) => refused = keep_first(refused, error.context(format!("job {id}"))),
-        }
-    }
-    if asking.format == Format::Json {
-        screen::json(&Value::Array(answers))?;
-    } else {
-        for job in &answers {
-            let job: view::Job = api::read(&api, job)?;
-            screen::line(&format!("job {} {}", job.id, outcome(&job)))?;
-        }
-    }
-    refused.map_or(Ok(()), Err)
-}
-
-/// Makes a new job like an ended one.
-pub(crate) async fn retry(flags: RetryFlags) -> anyhow::Result<()> {
-    let api = Api::new(&flags.asking.door)?;
-    let request = api.request(Method::POST, &["api", "jobs", &flags.id.to_string(), "retry"]);
-    let job = api.make(request, &run::key(flags.key.as_deref())?).await?;
-    if flags.asking.format == Format::Json {
-        return screen::json(&job);
-    }
-    let job: view::Job = api::read(&api, &job)?;
-    screen::line(&format!(
-        "job {} tries job {} again; follow it with: longshore logs -f {}",
-        job.id, flags.id, job.id
-    ))
-}
-
-/// Pages through the list until there are enough.
-async fn gather(api: &Api, flags: &ListFlags) -> anyhow::Result<Vec<Value>> {
-    let query = query(flags);
+/// Pages through the list, newest first, until there are enough; and whether there are more.
+pub(crate) async fn gather(
+    api: &Api,
+    query: &[(&'static str, String)],
+    enough: usize,
+) -> anyhow::Result<(Vec<Value>, bool)> {
     let mut jobs: Vec<Value> = Vec::new();
     let mut cursor: Option<String> = None;
     loop {
-        let wanted = (flags.limit as usize - jobs.len()).min(PAGE_MAX);
-        let mut request = api.fetch(&["api", "jobs"]).query(&query).query(&[("limit", wanted)]);
+        let wanted = (enough - jobs.len()).min(PAGE_MAX);
+        let mut request = api.fetch(&["api", "jobs"]).query(query).query(&[("limit", wanted)]);
         if let Some(cursor) = &cursor {
             request = request.query(&[("cursor", cursor)]);
         }
         let response = api.send(request).await?;
         cursor = response.headers().get(LINK).and_then(|link| next_cursor(link.to_str().ok()?));
         jobs.extend(api.decode::<Vec<Value>>(response).await?);
-        jobs.truncate(flags.limit as usize);
-        if cursor.is_none() || jobs.len() >= flags.limit as usize {
-            return Ok(jobs);
+        let more = cursor.is_some() || jobs.len() > enough;
+        jobs.truncate(enough);
+        if cursor.is_none() || jobs.len() == enough {
+            return Ok((jobs, more));
         }
     }
 }
@@ -196,6 +127,18 @@ fn query(flags: &ListFlags) -> Vec<(&'static str, String)> {
     filters.into_iter().filter_map(|(key, value)| Some((key, value?))).collect()
 }
 
+/// An instant as it is, or so long ago.
+fn instant(text: &str) -> Result<String, String> {
+    if text.parse::<jiff::Timestamp>().is_ok() {
+        return Ok(text.to_owned());
+    }
+    let ago = duration::parse(text).map_err(|why| {
+        format!("write an instant with its zone, such as 2026-03-01T09:30:00Z, or how long ago; {why}")
+    })?;
+    let then = jiff::Timestamp::now().checked_sub(ago).map_err(|error| error.to_string())?;
+    Ok(format!("{then:.3}"))
+}
+
 /// The cursor in a `Link` header's `rel="next"`, if there is a next page.
 fn next_cursor(link: &str) -> Option<String> {
     let next = link.split(',').find(|part| part.contains("rel=\"next\""))?;
@@ -205,20 +148,11 @@ fn next_cursor(link: &str) -> Option<String> {
     url.query_pairs().find(|(key, _)| key == "cursor").map(|(_, value)| value.into_owned())
 }
 
-/// Tells of every error but the first, which becomes the end of the verb.
-fn keep_first(first: Option<anyhow::Error>, next: anyhow::Error) -> Option<anyhow::Error> {
-    match first {
-        None => Some(next),
-        Some(first) => {
-            // The first one decides how the program ends; of this one it is only told.
-            let _ = failure::report(&next);
-            Some(first)
-        }
-    }
-}
-
 /// The server's own limit of a page.
 const PAGE_MAX: usize = 500;
+
+/// The most jobs that one list shows.
+const LIMIT_MAX: u32 = 1_000_000;
 
 #[cfg(test)]
 mod tests {

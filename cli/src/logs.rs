@@ -28,7 +28,7 @@ pub(crate) struct Flags {
     #[command(flatten)]
     asking: Asking,
     /// Which job.
-    #[arg(value_name = "ID")]
+    #[arg(value_name = "ID", value_parser = crate::jobs::number)]
     id: u64,
     /// Go on until the job has ended.
     #[arg(short = 'f', long)]
@@ -54,6 +54,7 @@ pub(crate) async fn logs(flags: Flags) -> anyhow::Result<()> {
         tail: flags.tail,
         from_first: false,
         as_json: flags.asking.format == Format::Json,
+        tells_end: flags.follow,
     };
     show(&api, &wanted, flags.follow).await
 }
@@ -67,12 +68,22 @@ pub(crate) struct Following {
     tail: Option<u32>,
     from_first: bool,
     as_json: bool,
+    /// Whether whoever follows is told by this how the job ended.
+    tells_end: bool,
 }
 
 impl Following {
-    /// All that a job writes, from its first attempt on.
+    /// All that a job writes, from its first attempt on; how it ends is told elsewhere.
     pub(crate) const fn everything(id: u64) -> Self {
-        Self { id, attempt: None, stream: None, tail: None, from_first: true, as_json: false }
+        Self {
+            id,
+            attempt: None,
+            stream: None,
+            tail: None,
+            from_first: true,
+            as_json: false,
+            tells_end: false,
+        }
     }
 
     fn query(&self, follow: bool, resumed: bool) -> Vec<(&'static str, String)> {
@@ -124,6 +135,8 @@ struct Place {
     failures: u32,
     /// What has been begun of a character: it goes on behind a broken connection too.
     texts: Texts,
+    /// The streams of this attempt that were said to be read from the engine's log.
+    replayed: Vec<Stream>,
 }
 
 /// Shows output: what there is, or until it is over, through broken connections.
@@ -161,12 +174,13 @@ async fn pass_on(api: &Api, wanted: &Following, follow: bool, place: &mut Place)
             "output" => output(api, wanted, &event.read(api)?, place)?,
             "gap" => gap(wanted, &event.read(api)?, place)?,
             "late" => late(wanted, &event.read(api)?)?,
-            "end" => return Ok(()),
+            "end" => return end(wanted, &event.read(api)?, place),
             "leaving" => return Err(away("the server is leaving")),
             "error" => return Err(away("the server cannot read the output")),
             _ => {}
         }
-        if event.id.is_some() {
+        // Each connection tells again which attempt it shows: that alone brings nothing.
+        if event.id.is_some() && event.id != place.last {
             place.last = event.id;
             place.failures = 0;
         }
@@ -185,6 +199,7 @@ fn turn_to(wanted: &Following, next: &Attempt, place: &mut Place) -> anyhow::Res
     // A new connection tells the old attempt again.
     if next.attempt != place.attempt {
         break_off_both(wanted, place)?;
+        place.replayed.clear();
     }
     if place.attempt > 0 && next.attempt > place.attempt {
         screen::note(&format!("longshore: attempt {} on {}", next.attempt, next.worker));
@@ -197,15 +212,32 @@ fn turn_to(wanted: &Following, next: &Attempt, place: &mut Place) -> anyhow::Res
 struct Output {
     stream: Stream,
     base64: String,
+    /// Whether it was read again from the engine's log.
+    #[serde(default)]
+    replayed: bool,
 }
 
 fn output(api: &Api, wanted: &Following, output: &Output, place: &mut Place) -> anyhow::Result<()> {
     let bytes = BASE64.decode(output.base64.as_bytes()).map_err(|_| api.stranger())?;
+    if output.replayed && !place.replayed.contains(&output.stream) {
+        label_replayed(wanted, output.stream, place);
+    }
     let text = place.texts.of(output.stream);
     if wanted.as_json {
-        return json_text(output.stream, &text.go_on(&bytes));
+        let text = text.go_on(&bytes);
+        return json_text(output.stream, &text, place);
     }
     screen::output(output.stream, &bytes, text)
+}
+
+/// Says once for a stream of an attempt that it is no longer what the container wrote, but what its engine kept of that. As JSON every
+/// line says so.
+fn label_replayed(wanted: &Following, stream: Stream, place: &mut Place) {
+    place.replayed.push(stream);
+    if !wanted.as_json {
+        let stream = stream.name();
+        screen::note(&format!("longshore: what follows of {stream} was read again from the engine's log"));
+    }
 }
 
 /// Shows what a stream has begun of a character, since the rest of it will not come.
@@ -213,7 +245,7 @@ fn break_off(wanted: &Following, stream: Stream, place: &mut Place) -> anyhow::R
     let text = place.texts.of(stream);
     let rest = text.break_off();
     if wanted.as_json {
-        return json_text(stream, &rest);
+        return json_text(stream, &rest, place);
     }
     screen::output(stream, rest.as_bytes(), text)
 }
@@ -224,17 +256,22 @@ fn break_off_both(wanted: &Following, place: &mut Place) -> anyhow::Result<()> {
 }
 
 /// A line of JSON, unless all that came was the beginning of a character.
-fn json_text(stream: Stream, text: &str) -> anyhow::Result<()> {
+fn json_text(stream: Stream, text: &str, place: &Place) -> anyhow::Result<()> {
     if text.is_empty() {
         return Ok(());
     }
-    screen::line(&json!({ "stream": stream.name(), "text": text }).to_string())
+    let mut line = json!({ "stream": stream.name(), "text": text });
+    if place.replayed.contains(&stream) {
+        line["replayed"] = true.into();
+    }
+    screen::line(&line.to_string())
 }
 
 #[derive(serde::Deserialize)]
 struct Gap {
     stream: Stream,
-    missing_bytes: u64,
+    /// Absent where nobody knows.
+    missing_bytes: Option<u64>,
 }
 
 fn gap(wanted: &Following, gap: &Gap, place: &mut Place) -> anyhow::Result<()> {
@@ -243,7 +280,10 @@ fn gap(wanted: &Following, gap: &Gap, place: &mut Place) -> anyhow::Result<()> {
     if wanted.as_json {
         return screen::line(&json!({ "stream": stream, "missing_bytes": missing }).to_string());
     }
-    screen::note(&format!("longshore: {missing} bytes of {stream} are missing"));
+    screen::note(&match missing {
+        Some(missing) => format!("longshore: {missing} bytes of {stream} are missing"),
+        None => format!("longshore: some of {stream} is missing"),
+    });
     Ok(())
 }
 
@@ -258,6 +298,32 @@ fn late(wanted: &Following, late: &Late) -> anyhow::Result<()> {
         return screen::line(&json!({ "late_bytes": late }).to_string());
     }
     screen::note(&format!("longshore: {late} bytes of output have not arrived yet"));
+    Ok(())
+}
+
+#[derive(serde::Deserialize)]
+struct End {
+    /// How the job ended, in the server's words.
+    text: Option<String>,
+    attempt: Option<u32>,
+    outcome: Option<String>,
+    exit_code: Option<i32>,
+}
+
+/// Says how it ended, behind all that was written.
+fn end(wanted: &Following, end: &End, place: &mut Place) -> anyhow::Result<()> {
+    break_off_both(wanted, place)?;
+    let of_attempt = || {
+        let (attempt, outcome) = (end.attempt?, view::in_words(end.outcome.as_deref()?));
+        let code = end.exit_code.filter(|code| *code != 0);
+        let exit = code.map(|code| format!(", exit {code}")).unwrap_or_default();
+        Some(format!("longshore: attempt {attempt} of job {} {outcome}{exit}", wanted.id))
+    };
+    if wanted.tells_end
+        && let Some(text) = end.text.clone().or_else(of_attempt)
+    {
+        screen::note(&text);
+    }
     Ok(())
 }
 

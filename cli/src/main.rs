@@ -6,6 +6,7 @@
 mod api;
 mod backup;
 mod completions;
+mod deeds;
 mod definitions;
 mod dev;
 mod doctor;
@@ -29,6 +30,7 @@ mod text;
 mod usage;
 mod validate;
 mod view;
+mod words;
 mod worker;
 mod workers;
 
@@ -38,7 +40,7 @@ use clap::{Parser, Subcommand};
 
 use crate::api::Door;
 use crate::screen::Format;
-use crate::settings::Wrong;
+use crate::settings::{Asked, Wrong};
 
 /// A job server with remote workers.
 ///
@@ -67,9 +69,9 @@ enum Verb {
     Show(show::Flags),
     Explain(explain::Flags),
     Logs(logs::Flags),
-    Cancel(jobs::CancelFlags),
-    Release(jobs::ReleaseFlags),
-    Retry(jobs::RetryFlags),
+    Cancel(deeds::CancelFlags),
+    Release(deeds::ReleaseFlags),
+    Retry(deeds::RetryFlags),
     Workers(workers::ListFlags),
     Cordon(workers::CordonFlags),
     Uncordon(workers::UncordonFlags),
@@ -111,15 +113,15 @@ fn main() -> ExitCode {
     if std::env::args_os().nth(1).is_some_and(|verb| verb == "shim") {
         return client::runtime::shim::run(std::env::args_os().skip(2));
     }
-    let (program, origins) = match settings::parse(std::env::args_os()) {
+    let Asked { program, origins, format } = match settings::parse(std::env::args_os()) {
         Ok(parsed) => parsed,
         Err(Wrong::Words(error)) => return usage::explain(&error),
-        Err(Wrong::File(failure)) => return failure::report(&failure.into()),
+        Err(Wrong::File(failure)) => return failure::report(&failure.into(), Format::Table),
     };
     match perform(program.verb) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            let end = failure::report(&error);
+            let end = failure::report(&error, format);
             if let Some(origin) = origins.of(&error.to_string()) {
                 screen::note(&format!("note: the value comes from {origin}"));
             }
@@ -138,9 +140,9 @@ fn perform(verb: Verb) -> anyhow::Result<()> {
         Verb::Show(flags) => asking(show::show(flags)),
         Verb::Explain(flags) => asking(explain::explain(flags)),
         Verb::Logs(flags) => asking(logs::logs(flags)),
-        Verb::Cancel(flags) => asking(jobs::cancel(flags)),
-        Verb::Release(flags) => asking(jobs::release(flags)),
-        Verb::Retry(flags) => asking(jobs::retry(flags)),
+        Verb::Cancel(flags) => asking(deeds::cancel(flags)),
+        Verb::Release(flags) => asking(deeds::release(flags)),
+        Verb::Retry(flags) => asking(deeds::retry(flags)),
         Verb::Workers(flags) => asking(workers::list(flags)),
         Verb::Cordon(flags) => asking(workers::cordon(flags)),
         Verb::Uncordon(flags) => asking(workers::uncordon(flags)),

@@ -34,6 +34,7 @@ pub(crate) struct Flags {
 
 /// Restores, and says what was done.
 pub(crate) fn restore(flags: Flags) -> anyhow::Result<()> {
+    crate::server::keep_to_ourselves();
     let data = flags.data.directory();
     let restored = backup::restore(&flags.from, &data, flags.replace).map_err(told)?;
     match flags.shape.format {

@@ -6,7 +6,7 @@ use reqwest::Method;
 use reqwest::header::HeaderValue;
 use serde_json::{Map, Value, json};
 
-use crate::api::{Api, read};
+use crate::api::{Api, Made, read};
 use crate::failure::{Exit, Failure};
 use crate::logs::{self, Following};
 use crate::screen::{self, Format};
@@ -68,13 +68,17 @@ pub(crate) async fn run(flags: Flags) -> anyhow::Result<()> {
             .into());
     }
     let api = Api::new(&flags.asking.door)?;
-    let json = submit(&api, &flags).await?;
-    let job: view::Job = read(&api, &json)?;
+    let made = submit(&api, &flags).await?;
+    let job: view::Job = read(&api, &made.json)?;
+    // Whoever gives no key has made it by an earlier try of this very call.
+    if flags.key.is_some() {
+        made.tell_replay(&job);
+    }
     if let Some(warning) = &job.warning {
         screen::note(&format!("warning: {}", warning.text));
     }
     if !flags.follow && flags.wait.is_none() {
-        return told(&flags, &job, &json);
+        return told(&flags, &job, &made.json);
     }
     screen::note(&format!("longshore: job {} is {}", job.id, job.shown_state()));
     let ended = tokio::select! {
@@ -100,7 +104,7 @@ pub(crate) fn job_name(text: &str) -> Result<String, String> {
     Ok(text.to_owned())
 }
 
-async fn submit(api: &Api, flags: &Flags) -> anyhow::Result<Value> {
+async fn submit(api: &Api, flags: &Flags) -> anyhow::Result<Made> {
     let mut request = api.request(Method::POST, &["api", "jobs", &flags.name]);
     if flags.require_worker {
         request = request.query(&[("require_worker", "1")]);
@@ -142,12 +146,21 @@ fn told(flags: &Flags, job: &view::Job, json: &Value) -> anyhow::Result<()> {
     if flags.quiet {
         return screen::line(&job.id.to_string());
     }
-    screen::line(&format!(
-        "job {} is {}; follow it with: longshore logs -f {}",
-        job.id,
-        job.shown_state(),
-        job.id
-    ))
+    screen::line(&format!("job {} is {}; {}", job.id, job.shown_state(), follow_it(job.id)))
+}
+
+/// How to go on with a job that was made.
+pub(crate) fn follow_it(id: u64) -> String {
+    format!("follow it with: longshore logs -f {id}")
+}
+
+impl Made {
+    /// Says that nothing new was made, if so.
+    pub(crate) fn tell_replay(&self, job: &view::Job) {
+        if self.is_replayed {
+            screen::note(&format!("longshore: this key made job {} before; there is no second one", job.id));
+        }
+    }
 }
 
 /// Stays until the job has ended; its last JSON.

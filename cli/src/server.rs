@@ -2,7 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use server::config::{Config, RetentionSettings, Settings};
+use server::config::{Config, RetentionSettings, Settings, SettingsError};
+use server::store::LoadError;
 use server::{Server, ServerError};
 use tokio_util::sync::CancellationToken;
 
@@ -19,7 +20,7 @@ use crate::{settings, validate};
 
 SIGTERM and Ctrl-C let requests under way finish; jobs go on at their workers.")]
 pub(crate) struct Flags {
-    /// Where to listen: HOST:PORT; port 0 takes a free one.
+    /// Where to listen: IP:PORT or localhost:PORT; port 0 takes a free one.
     #[arg(long, env = "LONGSHORE_LISTEN", default_value = "127.0.0.1:8080", value_name = "ADDRESS")]
     listen: String,
     #[command(flatten)]
@@ -42,6 +43,9 @@ pub(crate) struct Flags {
     /// After how long a silent worker counts as unreachable; its jobs then wait for their lost_after.
     #[arg(long, env = "LONGSHORE_LEASE", default_value = "30s", value_name = "DURATION")]
     lease: String,
+    /// How many jobs may wait or run at once: beyond that no new ones are accepted. Each takes some 200 bytes of memory.
+    #[arg(long, env = "LONGSHORE_MAX_JOBS", default_value = "5000000", value_name = "N")]
+    max_jobs: String,
     #[command(flatten)]
     logging: Logging,
     #[command(flatten)]
@@ -128,6 +132,7 @@ impl From<Retention> for RetentionSettings {
 /// Runs the server until it is told to leave.
 pub(crate) fn server(flags: Flags) -> anyhow::Result<()> {
     telemetry::start(&flags.logging)?;
+    keep_to_ourselves();
     flags.file.tell();
     let config = config(Settings {
         listen: flags.listen,
@@ -140,6 +145,7 @@ pub(crate) fn server(flags: Flags) -> anyhow::Result<()> {
         allowed_hosts: flags.access.allow_host,
         heartbeat: flags.heartbeat,
         lease: flags.lease,
+        max_jobs: flags.max_jobs,
         retention: flags.retention.into(),
     })?;
     tokio::runtime::Builder::new_multi_thread().enable_all().build()?.block_on(async {
@@ -159,6 +165,12 @@ pub(crate) fn server(flags: Flags) -> anyhow::Result<()> {
     })
 }
 
+/// From here on, what this process makes is for its user alone: environments and output may hold secrets. Not for a process that starts
+/// others' programs, which would inherit it.
+pub(crate) fn keep_to_ourselves() {
+    rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o077));
+}
+
 /// Opens everything, and says where it listens.
 pub(crate) async fn start(config: Config, leaving: CancellationToken) -> anyhow::Result<Server> {
     if config.is_plain_beyond_loopback() {
@@ -173,7 +185,7 @@ pub(crate) async fn start(config: Config, leaving: CancellationToken) -> anyhow:
 /// Likewise [`told`]; what is wrong with a store is better looked at than guessed.
 fn cannot_start(error: ServerError, data: &Path) -> anyhow::Error {
     match error {
-        ServerError::Store(error) => {
+        ServerError::Store(error) if !matches!(error, LoadError::Foreign(_)) => {
             let hint = format!("'longshore doctor --data {}' tells more", data.display());
             Failure::new(Exit::Failed, format!("{:#}", anyhow::Error::new(error))).hint(hint).into()
         }
@@ -190,11 +202,13 @@ pub(crate) fn told(error: ServerError) -> anyhow::Error {
 }
 
 /// Checks settings.
-pub(crate) fn config(settings: Settings) -> anyhow::Result<Config> {
-    settings.check().map_err(|wrong| {
-        let text = format!("{:#}", anyhow::Error::new(wrong));
-        Failure::new(Exit::Usage, text).into()
-    })
+fn config(settings: Settings) -> anyhow::Result<Config> {
+    settings.check().map_err(wrong)
+}
+
+/// A setting that is wrong as the end of a verb.
+pub(crate) fn wrong(wrong: SettingsError) -> anyhow::Error {
+    Failure::new(Exit::Usage, format!("{:#}", anyhow::Error::new(wrong))).into()
 }
 
 fn default_data() -> PathBuf {

@@ -15,6 +15,7 @@ use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Command, CommandFactory as _, FromArgMatches as _};
 
 use crate::failure::{Exit, Failure};
+use crate::screen::Format;
 use crate::{Program, screen};
 use file::{Fault, Setting, Value, fault};
 
@@ -64,15 +65,31 @@ impl Origins {
     }
 }
 
+/// What a command line asks for.
+pub(crate) struct Asked {
+    /// Which verb, with its flags.
+    pub(crate) program: Program,
+    /// Where the values come from that are not on it.
+    pub(crate) origins: Origins,
+    /// How the verb writes, be it what went wrong.
+    pub(crate) format: Format,
+}
+
 /// Reads a command line, and the settings file that it names.
 ///
 /// # Errors
 /// See [`Wrong`].
-pub(crate) fn parse(words: impl IntoIterator<Item = OsString>) -> Result<(Program, Origins), Wrong> {
+pub(crate) fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Asked, Wrong> {
     let mut words: Vec<OsString> = words.into_iter().collect();
     let known = Program::command();
-    let command = without_switches_off(known.clone());
+    let known = without_variables(&known, &is_empty);
+    let mut command = without_variables(&known, &is_switched_off);
     let mut matches = command.clone().try_get_matches_from(&words)?;
+    if shows_output(&matches) {
+        // What follows is the output itself: a variable for all verbs does not mean this one.
+        command = without_variables(&command, &|argument| argument.get_id() == "format");
+        matches = command.clone().try_get_matches_from(&words)?;
+    }
     let mut origins = Origins::default();
     if let Some((verb, given)) = matches.subcommand()
         && let Some(verb) = known.find_subcommand(verb)
@@ -86,7 +103,9 @@ pub(crate) fn parse(words: impl IntoIterator<Item = OsString>) -> Result<(Progra
             matches = command.try_get_matches_from(&words)?;
         }
     }
-    Ok((Program::from_arg_matches(&matches)?, origins))
+    let format = matches.subcommand().and_then(|(_, given)| given.try_get_one("format").ok().flatten());
+    let format = format.copied().unwrap_or_default();
+    Ok(Asked { program: Program::from_arg_matches(&matches)?, origins, format })
 }
 
 fn path(given: &ArgMatches) -> Option<&PathBuf> {
@@ -225,16 +244,28 @@ impl Found<'_> {
     }
 }
 
-/// Takes the variables of switches that are off away: a switch that is off contradicts nothing, as if nobody had spoken of it.
-fn without_switches_off(program: Command) -> Command {
+/// Takes the variables of these flags away, as if nobody had spoken of them.
+fn without_variables(program: &Command, of: &dyn Fn(&Arg) -> bool) -> Command {
     let verbs: Vec<String> = program.get_subcommands().map(|verb| verb.get_name().to_owned()).collect();
-    let forget = |argument: Arg| match is_switched_off(&argument) {
-        true => argument.env(Resettable::Reset),
-        false => argument,
-    };
-    verbs.iter().fold(program, |program, verb| program.mut_subcommand(verb, |verb| verb.mut_args(forget)))
+    let forget = |argument: Arg| if of(&argument) { argument.env(Resettable::Reset) } else { argument };
+    verbs
+        .iter()
+        .fold(program.clone(), |program, verb| program.mut_subcommand(verb, |verb| verb.mut_args(forget)))
 }
 
+/// A variable without a value says nothing: compose passes on so what is not set.
+fn is_empty(argument: &Arg) -> bool {
+    argument.get_env().and_then(std::env::var_os).is_some_and(|value| value.is_empty())
+}
+
+/// Whether a job is followed by 'longshore run', and only a variable says how results are written.
+fn shows_output(matches: &ArgMatches) -> bool {
+    matches.subcommand_matches("run").is_some_and(|run| {
+        run.get_flag("follow") && run.value_source("format") == Some(ValueSource::EnvVariable)
+    })
+}
+
+/// A switch that is off contradicts nothing.
 fn is_switched_off(argument: &Arg) -> bool {
     let is_switch = matches!(argument.get_action(), ArgAction::SetTrue);
     is_switch && argument.get_env().and_then(std::env::var_os).is_some_and(|value| value == "false")

@@ -2,7 +2,7 @@
 
 use crate::api::{Api, read};
 use crate::screen::{self, Format};
-use crate::{Asking, view};
+use crate::{Asking, view, words};
 
 /// Show one job: its attempts, and everything that happened to it.
 #[derive(Debug, clap::Args)]
@@ -13,7 +13,7 @@ pub(crate) struct Flags {
     #[command(flatten)]
     asking: Asking,
     /// Which job.
-    #[arg(value_name = "ID")]
+    #[arg(value_name = "ID", value_parser = crate::jobs::number)]
     id: u64,
 }
 
@@ -64,7 +64,8 @@ fn facts(job: &view::Job, story: &view::Story) -> anyhow::Result<()> {
         ("accepted", job.created_at.clone()),
         ("started", job.started_at.clone().unwrap_or_default()),
         ("ended", job.ended_at.clone().unwrap_or_default()),
-        ("args", story.args.join(" ")),
+        ("timeout", story.timeout.as_ref().map(timeout_in_words).unwrap_or_default()),
+        ("args", words::in_shell(&story.args)),
         ("environment", story.environment.join(" ")),
         ("labels", view::pairs(&story.labels)),
         ("batch", optional(story.batch)),
@@ -75,6 +76,13 @@ fn facts(job: &view::Job, story: &view::Story) -> anyhow::Result<()> {
         screen::line(&format!("{name:<12} {}", screen::visible(value)))?;
     }
     Ok(())
+}
+
+fn timeout_in_words(timeout: &serde_json::Value) -> String {
+    match (timeout.as_i64(), timeout.as_str()) {
+        (Some(ms), _) => crate::duration::show(ms),
+        (_, word) => word.unwrap_or_default().to_owned(),
+    }
 }
 
 fn cancel_in_words(word: &str) -> String {

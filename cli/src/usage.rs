@@ -7,6 +7,7 @@ use clap::CommandFactory as _;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
 use crate::failure::{self, Exit, Failure};
+use crate::screen::Format;
 
 /// Shows help, the version or what is wrong, and says how the program ends.
 pub(crate) fn explain(error: &clap::Error) -> ExitCode {
@@ -14,7 +15,10 @@ pub(crate) fn explain(error: &clap::Error) -> ExitCode {
         && let Some(argument) = std::env::args_os().find(|argument| argument.to_str().is_none())
     {
         let text = format!("invalid_argument: {} is not UTF-8", escaped(&argument));
-        return failure::report(&Failure::new(Exit::Usage, text).hint("see 'longshore --help'").into());
+        return failure::report(
+            &Failure::new(Exit::Usage, text).hint("see 'longshore --help'").into(),
+            Format::Table,
+        );
     }
     // Whoever asked for help and does not read it to its end is content.
     let _ = error.print();
@@ -30,6 +34,16 @@ fn escaped(argument: &OsString) -> String {
     format!("\"{}\"", bytes.escape_ascii().to_string().chars().take(80).collect::<String>())
 }
 
+/// Whether a word of the command line gives this value: alone, or behind its flag.
+fn gives(argument: &str, value: &str) -> bool {
+    let behind_flag = || match argument.strip_prefix("--") {
+        Some(long) => long.split_once('=').map(|(_, given)| given),
+        // A short flag is one letter; an equals sign may follow.
+        None => argument.strip_prefix('-')?.get(1..).map(|given| given.strip_prefix('=').unwrap_or(given)),
+    };
+    argument == value || behind_flag() == Some(value)
+}
+
 /// The environment variable that a rejected value was taken from, if it was.
 fn variable_behind(error: &clap::Error) -> Option<String> {
     let context = |kind| match error.get(kind) {
@@ -37,7 +51,7 @@ fn variable_behind(error: &clap::Error) -> Option<String> {
         _ => None,
     };
     let (flag, value) = (context(ContextKind::InvalidArg)?, context(ContextKind::InvalidValue)?);
-    let given = std::env::args_os().any(|argument| argument.to_string_lossy().contains(value));
+    let given = std::env::args_os().any(|argument| gives(&argument.to_string_lossy(), value));
     let mut program = crate::Program::command();
     program.build();
     let flags = program.get_subcommands().flat_map(clap::Command::get_arguments);
@@ -46,4 +60,24 @@ fn variable_behind(error: &clap::Error) -> Option<String> {
         (std::env::var(variable).ok()? == value).then(|| variable.to_string_lossy().into_owned())
     });
     if given { None } else { behind.next() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::gives;
+
+    #[test]
+    fn a_value_is_given_by_a_whole_word() {
+        for (argument, is) in [
+            ("x", true),
+            ("--output=x", true),
+            ("-ox", true),
+            ("-o=x", true),
+            ("box", false),
+            ("--x", false),
+            ("--max=1x", false),
+        ] {
+            assert_eq!(gives(argument, "x"), is, "{argument}");
+        }
+    }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
-use crate::duration;
+use crate::{duration, words};
 
 /// A job.
 #[derive(Debug, Deserialize)]
@@ -103,6 +103,8 @@ pub(crate) struct Story {
     pub(crate) revision: String,
     #[serde(default)]
     pub(crate) priority: i8,
+    /// Milliseconds, or `none`; absent if it is the definition's.
+    pub(crate) timeout: Option<serde_json::Value>,
     pub(crate) batch: Option<u64>,
     pub(crate) retry_of: Option<u64>,
     #[serde(default)]
@@ -249,6 +251,8 @@ pub(crate) struct Definition {
     #[serde(default)]
     pub(crate) image: String,
     #[serde(default)]
+    pub(crate) entrypoint: Vec<String>,
+    #[serde(default)]
     pub(crate) command: Vec<String>,
     #[serde(default)]
     pub(crate) waiting: Vec<Waiting>,
@@ -265,7 +269,7 @@ impl Definition {
             if self.enabled { self.name.clone() } else { format!("{} (disabled)", self.name) },
             self.runtime.clone(),
             self.image.clone(),
-            shortened(&self.command.join(" "), 40),
+            shortened(&words::in_shell(self.entrypoint.iter().chain(&self.command)), 40),
             self.waiting.iter().map(|waiting| waiting.count).sum::<u64>().to_string(),
             shortened(&self.revision, 12),
             shortened(self.description.as_deref().unwrap_or_default(), 40),
@@ -366,6 +370,13 @@ mod tests {
         assert_eq!(ran(&over), "54ms");
         let waiting = serde_json::json!({"state": "scheduled", "started_at": started, "ran_ms": 54});
         assert_eq!(ran(&waiting), "54ms", "its latest attempt");
+    }
+
+    #[test]
+    fn the_command_of_a_definition_begins_with_its_entrypoint() {
+        let definition = serde_json::json!({"name": "a", "revision": "5c1e", "enabled": true, "runtime": "docker",
+            "entrypoint": ["/bin/sh", "-c"], "command": ["a b"]});
+        assert_eq!(Definition::deserialize(&definition).unwrap().row()[3], "/bin/sh -c 'a b'");
     }
 
     #[test]

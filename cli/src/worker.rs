@@ -1,9 +1,11 @@
 //! `longshore worker`: a worker's settings from flags, and its life.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
+use std::time::Duration;
 
 use client::config::{Config, OnTerm, parse_label};
 use protocol::wire::SLOTS_MAX;
+use tokio::runtime::Runtime;
 
 use crate::failure::{Exit, Failure};
 use crate::settings::Settings;
@@ -52,8 +54,15 @@ pub(crate) struct Room {
     #[arg(long, env = "LONGSHORE_STATE_DIR", value_name = "DIR")]
     state_dir: Option<PathBuf>,
     /// Several workers share the state directory: each takes the first free slot-N in it [default in a container].
-    #[arg(long, env = "LONGSHORE_SHARE_STATE_DIR")]
-    share_state_dir: bool,
+    #[arg(
+        long,
+        env = "LONGSHORE_SHARE_STATE_DIR",
+        value_name = "BOOL",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "true"
+    )]
+    share_state_dir: Option<bool>,
     /// How many containers may run at once [default: the number of cores].
     #[arg(long, env = "LONGSHORE_SLOTS", value_name = "N", value_parser = slots)]
     slots: Option<u32>,
@@ -114,11 +123,22 @@ pub(crate) fn worker(flags: Flags) -> anyhow::Result<()> {
     config.token_file = flags.token_file;
     config.rejoin = flags.rejoin;
     config.health_file = flags.health_file;
-    tokio::runtime::Builder::new_multi_thread().enable_all().build()?.block_on(async {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let outcome = runtime.block_on(async {
         let terms = client::terms()?;
         client::run(config, terms).await.map_err(told)
-    })
+    });
+    end(runtime);
+    outcome
 }
+
+/// Ends what still runs. A disk that hangs holds threads for as long as it does: they go with the process.
+pub(crate) fn end(runtime: Runtime) {
+    runtime.shutdown_timeout(LAST_CALLS);
+}
+
+/// What an orderly call to the disk may still take.
+const LAST_CALLS: Duration = Duration::from_secs(2);
 
 impl Room {
     /// A worker that lives and goes with one person's server.
@@ -126,12 +146,17 @@ impl Room {
         Self {
             name: Some("dev".to_owned()),
             state_dir: Some(state_dir),
-            share_state_dir: false,
+            share_state_dir: Some(false),
             slots,
             backlog: None,
             label: Vec::new(),
             on_term: Some(Leaving::Interrupt),
         }
+    }
+
+    /// Whether others may have their place in the same state directory: in a container they may, unless somebody says otherwise.
+    fn shares_state_dir(&self, contained: bool) -> bool {
+        self.share_state_dir.unwrap_or(contained)
     }
 }
 
@@ -164,14 +189,14 @@ fn number(text: &str, from: u32, to: u32) -> Result<u32, String> {
 /// The settings of a worker of this server.
 pub(crate) fn config(server: &str, room: Room, runtimes: Runtimes) -> anyhow::Result<Config> {
     let mut config = Config::new(server).map_err(usage)?;
-    let contained = in_container();
+    let contained = client::in_container();
+    config.share_state_dir = room.shares_state_dir(contained);
     if let Some(name) = room.name {
         config.name = name;
     }
     if let Some(directory) = room.state_dir {
         config.state_dir = directory;
     }
-    config.share_state_dir = room.share_state_dir || contained;
     config.slots = room.slots.unwrap_or(config.slots);
     config.backlog = room.backlog.unwrap_or(config.backlog);
     config.labels =
@@ -201,9 +226,32 @@ fn usage(wrong: client::ConfigError) -> anyhow::Error {
     Failure::new(Exit::Usage, text).hint("see 'longshore worker --help'").into()
 }
 
-/// Docker and Podman leave these files in their containers.
-fn in_container() -> bool {
-    Path::new("/.dockerenv").exists() || Path::new("/run/.containerenv").exists()
-}
-
 const ON_TERM: &str = "What the first SIGTERM means: drain (finish what runs), interrupt (stop it) or detach (leave at once; containers go on, and the next start takes them up) [default: detach in a container, else drain]";
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write as _;
+
+    use crate::{Verb, settings};
+
+    /// Whether the state directory is shared: outside of a container, and in one.
+    fn shares(words: &[&str]) -> [bool; 2] {
+        let line = ["longshore", "worker"].iter().chain(words).map(std::ffi::OsString::from);
+        let asked = settings::parse(line).unwrap_or_else(|_| panic!("{words:?} should be understood"));
+        let Verb::Worker(flags) = asked.program.verb else { panic!("it is a worker") };
+        [false, true].map(|contained| flags.room.shares_state_dir(contained))
+    }
+
+    #[test]
+    fn what_is_said_of_the_state_directory_holds_in_a_container_too() {
+        assert_eq!(shares(&[]), [false, true]);
+        assert_eq!(shares(&["--share-state-dir"]), [true, true]);
+        assert_eq!(shares(&["--share-state-dir=false"]), [false, false]);
+        for (word, expected) in [("true", [true, true]), ("false", [false, false])] {
+            let mut file = tempfile::NamedTempFile::new().expect("a file");
+            writeln!(file, "share_state_dir: {word}").expect("it is written");
+            let path = file.path().to_str().expect("it is text");
+            assert_eq!(shares(&["--config", path]), expected, "{word} in the file");
+        }
+    }
+}

@@ -28,7 +28,7 @@ pub(crate) struct ListFlags {
 struct Target {
     #[command(flatten)]
     asking: Asking,
-    /// The worker's id or name.
+    /// The worker's name, or its id; id:2 if a name looks like an id.
     #[arg(value_name = "WORKER")]
     worker: String,
 }
@@ -92,6 +92,7 @@ pub(crate) struct SlotsFlags {
     #[command(flatten)]
     target: Target,
     /// So many from now on, whatever the worker was started with.
+    #[arg(value_parser = crate::worker::slots)]
     slots: u32,
 }
 
@@ -206,48 +207,64 @@ async fn change(
     effect: impl FnOnce(&view::Worker) -> String,
 ) -> anyhow::Result<()> {
     let api = Api::new(&target.asking.door)?;
-    let id = find(&api, &target.worker).await?;
-    let json = api.json(api.request(Method::PATCH, &["api", "workers", &id.to_string()]).json(wish)).await?;
+    let known = find(&api, &target.worker).await?;
+    let path = ["api", "workers", &known.id.to_string()];
+    let json = api.json(api.request(Method::PATCH, &path).json(wish)).await?;
     if target.asking.format == Format::Json {
         return screen::json(&json);
     }
     let worker: view::Worker = api::read(&api, &json)?;
-    screen::line(&format!("worker {} {}", screen::visible(&worker.name), screen::visible(&effect(&worker))))
+    tell(&worker, &effect(&worker))
 }
 
 async fn operate(target: &Target, verb: &str, query: &[(&str, &str)], effect: &str) -> anyhow::Result<()> {
     let api = Api::new(&target.asking.door)?;
-    let id = find(&api, &target.worker).await?;
-    let path = ["api", "workers", &id.to_string(), verb];
+    let known = find(&api, &target.worker).await?;
+    let path = ["api", "workers", &known.id.to_string(), verb];
     let response = api.send(api.request(Method::POST, &path).query(query)).await?;
-    if target.asking.format == Format::Json {
+    if response.status() == StatusCode::NO_CONTENT {
         // Of a forgotten worker there is nothing to show.
-        return match response.status() {
-            StatusCode::NO_CONTENT => Ok(()),
-            _ => screen::json(&api.decode(response).await?),
-        };
+        return if target.asking.format == Format::Json { Ok(()) } else { tell(&known, effect) };
     }
-    screen::line(&format!("worker {} {effect}", screen::visible(&target.worker)))
+    let json: Value = api.decode(response).await?;
+    if target.asking.format == Format::Json {
+        return screen::json(&json);
+    }
+    tell(&api::read(&api, &json)?, effect)
 }
 
-/// The number of a worker that is given by number or by name.
-async fn find(api: &Api, worker: &str) -> anyhow::Result<u64> {
-    if let Ok(id) = worker.parse() {
-        return Ok(id);
-    }
+/// Says what became of a worker: by its name and its number, whichever was asked for.
+fn tell(worker: &view::Worker, effect: &str) -> anyhow::Result<()> {
+    screen::line(&format!(
+        "worker {} (id {}) {}",
+        screen::visible(&worker.name),
+        worker.id,
+        screen::visible(effect)
+    ))
+}
+
+/// The worker that is meant by a number or by a name. A name may be a number: who is meant must be certain, and `id:2` always is.
+async fn find(api: &Api, wanted: &str) -> anyhow::Result<view::Worker> {
     let workers: Vec<view::Worker> = api::read(api, &fetch(api, true).await?)?;
-    let named: Vec<u64> = workers.iter().filter(|known| known.name == worker).map(|known| known.id).collect();
-    match named[..] {
-        [id] => Ok(id),
-        [] => Err(Failure::new(Exit::NotFound, format!("no worker is called {worker:?}"))
-            .hint("'longshore workers --all' lists them")
-            .into()),
-        _ => Err(Failure::new(
-            Exit::Conflict,
-            format!("several workers are called {worker:?} (ids {named:?})"),
-        )
-        .hint("give the id")
-        .into()),
+    let number = wanted.strip_prefix("id:").unwrap_or(wanted).parse::<u64>().ok();
+    let mut meant: Vec<view::Worker> =
+        workers.into_iter().filter(|worker| Some(worker.id) == number || worker.name == wanted).collect();
+    match (meant.len(), meant.pop()) {
+        (1, Some(worker)) => Ok(worker),
+        (_, None) => {
+            let text = match number {
+                Some(number) => format!("no worker has the id {number}, and none is called {wanted:?}"),
+                None => format!("no worker is called {wanted:?}"),
+            };
+            Err(Failure::new(Exit::NotFound, text).hint("'longshore workers --all' lists them").into())
+        }
+        (_, Some(last)) => {
+            meant.push(last);
+            let shown: Vec<String> =
+                meant.iter().map(|worker| format!("{:?} (id {})", worker.name, worker.id)).collect();
+            let text = format!("{wanted:?} may be several workers: {}", shown.join(" and "));
+            Err(Failure::new(Exit::Conflict, text).hint(format!("give the id as id:{}", meant[0].id)).into())
+        }
     }
 }
 

@@ -31,6 +31,43 @@ fn ls_pages_until_there_are_enough_and_makes_foreign_text_harmless() {
 }
 
 #[test]
+fn ls_says_that_there_is_more() {
+    let stub = Stub::new();
+    let body = format!("[{},{}]", job(9, r#""state":"failed""#), job(8, r#""state":"failed""#));
+    let page = |link: &str| {
+        format!("HTTP/1.1 200 OK\r\n{link}connection: close\r\ncontent-length: {}\r\n\r\n{body}", body.len())
+    };
+    let next = page("link: </api/jobs?limit=2&cursor=c2>; rel=\"next\"\r\n");
+    stub.on_raw("GET /api/jobs?limit=2", next.as_bytes())
+        .on_raw("GET /api/jobs?limit=20", page("").as_bytes());
+    let some = said(&mut stub.longshore(&["ls", "-q", "-n", "2"]));
+    let note = "longshore: these are the newest 2, and there are more: see them with -n 20, or name what you look for\n";
+    assert_eq!((some.code, some.out.as_str(), some.err.as_str()), (0, "9\n8\n", note));
+    let all = said(&mut stub.longshore(&["ls", "-q"]));
+    assert_eq!((all.code, all.out.as_str(), all.err.as_str()), (0, "9\n8\n", ""));
+    let json = said(&mut stub.longshore(&["ls", "-q", "-o", "json"]));
+    assert_eq!(serde_json::from_str::<Vec<u64>>(&json.out).unwrap(), [9, 8], "{json:?}");
+}
+
+#[test]
+fn ls_takes_how_long_ago_for_an_instant() {
+    let stub = Stub::new();
+    let asked = |arguments: &[&str]| {
+        said(&mut stub.longshore(arguments));
+        stub.asked().last().unwrap().line.clone()
+    };
+    let given = asked(&["ls", "--until", "2026-03-01T09:30:00+01:00"]);
+    assert_eq!(given, "GET /api/jobs?until=2026-03-01T09%3A30%3A00%2B01%3A00&limit=20");
+    let ago = asked(&["ls", "--since", "2d"]);
+    let instant = ago.split("since=").nth(1).unwrap().split('&').next().unwrap().replace("%3A", ":");
+    let elapsed =
+        jiff::Timestamp::now().as_second() - instant.parse::<jiff::Timestamp>().unwrap().as_second();
+    assert!((172_800..172_860).contains(&elapsed), "{ago}: {elapsed}");
+    let wrong = said(&mut stub.longshore(&["ls", "--since", "yesterday"]));
+    assert!(wrong.code == 2 && wrong.err.contains("how long ago"), "{wrong:?}");
+}
+
+#[test]
 fn ls_leaves_it_to_the_server_who_a_worker_is() {
     let stub = Stub::new();
     stub.on(
@@ -58,6 +95,28 @@ fn a_definition_is_shown_key_by_key_in_two_columns() {
         "unexpected_retry_delay 7.0s",
     ];
     assert_eq!((shown.code, lines), (0, expected.to_vec()), "{shown:?}");
+}
+
+#[test]
+fn a_definition_is_shown_in_words() {
+    let stub = Stub::new();
+    let last = job(17, r#""state":"failed","outcome":"failed","exit_code":3,"reason":"exit code 3""#);
+    let json = format!(
+        r#"{{"name":"resize","command":["sh","-c","echo a b"],"last_ended":{last},"cpus_milli":1500,
+            "retry":{{"max":2,"exit_codes":[3,4],"when":["failed","timed_out"],"backoff_initial_ms":10000,"backoff_factor_milli":2000}},
+            "waiting":[{{"code":"busy","text":"all slots are taken","count":3}},{{"code":"not_due","text":"it is not due yet","count":1}}]}}"#
+    );
+    stub.on("GET /api/definitions/resize", "200 OK", JSON, &json);
+    let shown = said(&mut stub.longshore(&["definitions", "resize"])).out;
+    for line in [
+        "command    sh -c 'echo a b'",
+        "cpus       1.5",
+        "last_ended job 17, failed, exit 3",
+        "retry      backoff_factor 2, backoff_initial 10s, exit_codes 3 4, max 2, when failed timed_out",
+        "waiting    3: all slots are taken; 1: it is not due yet",
+    ] {
+        assert!(shown.lines().any(|it| it == line), "{line} in\n{shown}");
+    }
 }
 
 #[test]

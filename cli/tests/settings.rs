@@ -175,3 +175,22 @@ fn help_is_given_whatever_the_file_says() {
     let help = stub::said(stage.longshore("worker").arg("--help"));
     assert!(help.code == 0 && help.out.contains("--config <FILE>"), "{help:?}");
 }
+
+#[test]
+fn a_variable_without_a_value_is_as_if_it_were_not_there() {
+    let stage = file("name: from file\n");
+    let mut command = stage.longshore("worker");
+    let empty =
+        ["LONGSHORE_NAME", "LONGSHORE_SLOTS", "LONGSHORE_NO_DOCKER", "LONGSHORE_LOG", "LONGSHORE_OUTPUT"];
+    let said = stage.without_path(said(command.envs(empty.map(|name| (name, "")))));
+    assert_eq!(said.code, 2, "the name of the file is not allowed: {said:?}");
+    assert!(said.err.contains("--name: `from file` must be"), "{said:?}");
+    assert!(said.err.ends_with("note: the value comes from FILE:1\n"), "{said:?}");
+}
+
+#[test]
+fn a_wrong_variable_is_named_although_its_value_is_within_another_word() {
+    let said = said(longshore(&["ls", "--name", "xml-to-json"]).env("LONGSHORE_OUTPUT", "xml"));
+    let note = "note: the value comes from the environment variable LONGSHORE_OUTPUT\n";
+    assert!(said.code == 2 && said.err.ends_with(note), "{said:?}");
+}

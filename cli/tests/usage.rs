@@ -80,7 +80,12 @@ fn wrong_usage_ends_with_two_and_says_what_would_be_right() {
         (&["run", "x", "--timeout", "5 parsecs"], "write it like 90s"),
         (&["run", "x", "--follow", "--wait"], "cannot be used with"),
         (&["run", "x", "--follow", "-o", "json"], "use --wait -o json"),
-        (&["show", "banana"], "invalid digit"),
+        (&["show", "banana"], "a job's id is a whole number from 1"),
+        (&["logs", "abc"], "a job's id is a whole number from 1"),
+        (&["cancel", "0"], "a job's id is a whole number from 1"),
+        (&["cancel", "--batch", "x"], "a job's id is a whole number from 1"),
+        (&["slots", "anna", "x"], "not a number from 1 to 10000"),
+        (&["server", "--lease", "banana"], "\"banana\" is not a duration from 1s to 30s"),
         (&["drain", "anna", "--deadline", "soon"], "write it like 90s"),
         (&["ls", "-n", "0"], "1..=1000000"),
         (&["ls", "--server", "https://x"], "TLS is not built in"),
@@ -194,4 +199,16 @@ fn a_server_whose_store_cannot_be_used_says_why_and_who_tells_more() {
         said.err.contains("longshore.db is not a Longshore store") && said.err.ends_with(&hint),
         "{said:?}"
     );
+}
+
+#[test]
+fn a_directory_of_somebody_elses_is_no_data_directory() {
+    let directory = tempfile::tempdir().unwrap();
+    std::fs::write(directory.path().join("jobs.yaml"), "jobs: { a: { image: busybox } }").unwrap();
+    let mut server = longshore(&["server", "--listen", "127.0.0.1:0", "--data"]);
+    let said = said(server.arg(directory.path()).arg("--jobs").arg(directory.path().join("jobs.yaml")));
+    assert_eq!(said.code, 1, "{said:?}");
+    assert!(said.err.contains("no store of ours, but other things (jobs.yaml)"), "{said:?}");
+    assert!(!said.err.contains("doctor"), "there is nothing to look at: {said:?}");
+    assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 1, "it is as it was");
 }

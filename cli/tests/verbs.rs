@@ -32,6 +32,11 @@ fn run_follow_keeps_the_streams_apart_and_shows_every_attempt() {
                     .to_owned(),
         }
     );
+    let mut command = stub.longshore(&["run", "resize", "-f"]);
+    let by_variable = crate::said(command.env("LONGSHORE_OUTPUT", "json"));
+    assert_eq!((by_variable.code, by_variable.out.as_str()), (0, "one\ntwo\n"), "{by_variable:?}");
+    let by_flag = crate::said(&mut stub.longshore(&["run", "resize", "-f", "-o", "json"]));
+    assert!(by_flag.code == 2 && by_flag.err.contains("not as JSON"), "{by_flag:?}");
     let last = "last-event-id: 1:0".to_owned();
     assert!(stub.asked()[1].head.contains(&last), "it begins before the first attempt is made");
 }
@@ -54,6 +59,52 @@ fn a_broken_connection_is_followed_from_the_place_where_it_broke() {
     let resumed: Vec<_> =
         stub.asked().iter().map(|asked| header(&asked.head, "last-event-id").map(str::to_owned)).collect();
     assert_eq!(resumed, [None, Some("1:10".to_owned()), Some("1:12".to_owned())]);
+}
+
+/// The word that it tries again is said for the first of several failures in a row: connections that bring nothing do not begin anew.
+#[test]
+fn a_connection_that_only_tells_the_attempt_has_failed() {
+    let stub = Stub::new();
+    let placed = attempt(1).replace("\n\n", "\nid: 1:0\n\n");
+    let broken = [&placed, "event: error\ndata: {}\n\n"].concat();
+    let rest = [&placed, &output("1:4", "stdout", b"last"), END].concat();
+    for events in [&broken, &broken, &broken, &rest] {
+        stub.on(FOLLOW, "200 OK", EVENTS, events);
+    }
+    let said = said(&mut stub.longshore(&["logs", "-f", "12"]));
+    assert_eq!((said.code, said.out.as_str()), (0, "last"), "{said:?}");
+    assert_eq!(said.err.matches("trying again").count(), 1, "{said:?}");
+}
+
+#[test]
+fn whoever_follows_is_told_how_it_ended() {
+    let follow_second = "GET /api/jobs/12/logs?encoding=base64&follow=1&attempt=2";
+    for (line, arguments, data, told) in [
+        (
+            FOLLOW,
+            &["logs", "-f", "12"][..],
+            r#"{"job":12,"state":"failed","text":"longshore: job 12 failed, exit 3"}"#,
+            "longshore: job 12 failed, exit 3\n",
+        ),
+        (
+            follow_second,
+            &["logs", "-f", "12", "--attempt", "2"],
+            r#"{"attempt":2,"outcome":"timed_out","exit_code":143}"#,
+            "longshore: attempt 2 of job 12 timed out, exit 143\n",
+        ),
+        (
+            "GET /api/jobs/12/logs?encoding=base64",
+            &["logs", "12"],
+            r#"{"job":12,"text":"longshore: job 12 failed, exit 3"}"#,
+            "",
+        ),
+    ] {
+        let stub = Stub::new();
+        let end = format!("event: end\ndata: {data}\n\n");
+        stub.on(line, "200 OK", EVENTS, &[output("1:4", "stdout", b"one\n"), end].concat());
+        let said = said(&mut stub.longshore(arguments));
+        assert_eq!((said.code, said.out.as_str(), said.err.as_str()), (0, "one\n", told));
+    }
 }
 
 #[test]
@@ -126,6 +177,35 @@ fn output_that_has_not_arrived_is_told_beside_what_is_here() {
     assert!(json.out.ends_with("{\"late_bytes\":512}\n"), "{json:?}");
 }
 
+#[test]
+fn what_is_missing_without_a_number_is_said_without_one() {
+    let stub = Stub::new();
+    let gap = "event: gap\ndata: {\"stream\":\"stdout\",\"offset\":0,\"missing_bytes\":null}\nid: 1:1\n\n";
+    stub.on("GET /api/jobs/12/logs?encoding=base64", "200 OK", EVENTS, &[&attempt(1), gap, END].concat());
+    let told = said(&mut stub.longshore(&["logs", "12"]));
+    assert_eq!((told.code, told.err.as_str()), (0, "longshore: some of stdout is missing\n"), "{told:?}");
+    let json = said(&mut stub.longshore(&["logs", "12", "-o", "json"]));
+    let line: serde_json::Value = serde_json::from_str(&json.out).unwrap();
+    assert_eq!(line, serde_json::json!({"stream": "stdout", "missing_bytes": null}));
+}
+
+#[test]
+fn what_was_read_again_is_said_once_per_stream_also_over_a_broken_connection() {
+    let again = |id: &str, bytes: &[u8]| {
+        output(id, "stdout", bytes).replace("\"base64\"", "\"replayed\":true,\"base64\"")
+    };
+    let leaving = [&attempt(1), &again("1:4", b"two\n"), "event: leaving\ndata: {}\n\n"].concat();
+    let rest = [&attempt(1), &again("1:5", b"x"), &attempt(2), &again("2:1", b"y"), END].concat();
+    let label = "longshore: what follows of stdout was read again from the engine's log\n";
+    for (shape, out, labels) in [("table", "two\nxy", 2), ("json", "\"replayed\":true", 0)] {
+        let stub = Stub::new();
+        stub.on(FOLLOW, "200 OK", EVENTS, &leaving).on(FOLLOW, "200 OK", EVENTS, &rest);
+        let said = said(&mut stub.longshore(&["logs", "-f", "12", "-o", shape]));
+        assert!(said.code == 0 && said.out.contains(out), "{said:?}");
+        assert_eq!(said.err.matches(label).count(), labels, "{said:?}");
+    }
+}
+
 fn header<'h>(head: &'h [String], name: &str) -> Option<&'h str> {
     head.iter().find_map(|line| line.strip_prefix(name)?.strip_prefix(": "))
 }
@@ -143,94 +223,6 @@ const EVENTS: &str = "text/event-stream";
 const END: &str = "event: end\ndata: {\"job\":12}\n\n";
 const FOLLOW: &str = "GET /api/jobs/12/logs?encoding=base64&follow=1";
 const FOLLOW_TAIL: &str = "GET /api/jobs/12/logs?encoding=base64&follow=1&tail=9";
-
-#[test]
-fn a_refusal_is_one_line_with_the_next_step_and_a_code_for_scripts() {
-    let problem = |status: u16, code: &str, hint: &str| {
-        format!(r#"{{"status":{status},"title":"t","code":"{code}","detail":"it is so","hint":"{hint}"}}"#)
-    };
-    for (status, code, exit) in [
-        ("404 Not Found", "unknown_job", 4),
-        ("401 Unauthorized", "invalid_token", 3),
-        ("409 Conflict", "already_finished", 5),
-        ("422 Unprocessable Content", "invalid_param", 2),
-        ("503 Service Unavailable", "busy", 6),
-        ("500 Internal Server Error", "internal", 1),
-    ] {
-        let stub = Stub::new();
-        stub.on("POST /api/jobs/7/retry", status, PROBLEM, &problem(400, code, "do that"));
-        let said = said(&mut stub.longshore(&["retry", "7"]));
-        let hint = match exit {
-            3 => "give the API's token with --token-file or LONGSHORE_API_TOKEN_FILE",
-            _ => "do that",
-        };
-        let err = format!("error: it is so [{code}]; {hint}\n");
-        assert_eq!(said, Said { code: exit, out: String::new(), err });
-    }
-}
-
-#[test]
-fn cancel_goes_on_after_a_job_that_cannot_be_cancelled() {
-    let stub = Stub::new();
-    stub.on(
-        "POST /api/jobs/1/cancel",
-        "409 Conflict",
-        PROBLEM,
-        r#"{"detail":"job 1 has succeeded","code":"already_finished"}"#,
-    )
-    .on("POST /api/jobs/2/cancel", "200 OK", JSON, &job(2, r#""state":"cancelled""#))
-    .on(
-        "POST /api/jobs/3/cancel",
-        "202 Accepted",
-        JSON,
-        &job(3, r#""state":"running","stopping":"cancel""#),
-    );
-    let said = said(&mut stub.longshore(&["cancel", "1", "2", "3"]));
-    assert_eq!(said.code, 5);
-    assert_eq!(said.out, "job 2 is cancelled\njob 3 is being stopped\n");
-    assert_eq!(said.err, "error: job 1: job 1 has succeeded [already_finished]\n");
-}
-
-#[test]
-fn release_says_what_becomes_of_each_job() {
-    let stub = Stub::new();
-    let refusal = r#"{"detail":"the job is running","code":"nothing_to_release","hint":"cancel it"}"#;
-    stub.on("POST /api/jobs/1/release", "200 OK", JSON, &job(1, r#""state":"queued""#))
-        .on("POST /api/jobs/2/release", "409 Conflict", PROBLEM, refusal)
-        .on("POST /api/jobs/3/release", "200 OK", JSON, &job(3, r#""state":"cancelled""#));
-    let said = said(&mut stub.longshore(&["release", "1", "2", "3"]));
-    assert_eq!((said.code, said.out.as_str()), (5, "job 1 goes on\njob 3 is cancelled\n"));
-    assert_eq!(said.err, "error: job 2: the job is running [nothing_to_release]; cancel it\n");
-}
-
-#[test]
-fn a_worker_may_be_named() {
-    let worker =
-        r#"{"id":3,"name":"anna","state":"ready","slots":4,"busy":1,"since":"2026-03-01T09:30:00.000Z"}"#;
-    let stub = Stub::new();
-    stub.on("GET /api/workers?all=1", "200 OK", JSON, &format!("[{worker}]")).on(
-        "POST /api/workers/3/cordon",
-        "200 OK",
-        JSON,
-        worker,
-    );
-    let cordon = said(&mut stub.longshore(&["cordon", "anna"]));
-    assert_eq!((cordon.code, cordon.out.as_str()), (0, "worker anna takes nothing new\n"));
-    stub.on("POST /api/workers/3/drain?deadline=1h30m", "200 OK", JSON, worker);
-    let drain = said(&mut stub.longshore(&["drain", "anna", "--deadline", "1h30m"]));
-    assert_eq!((drain.code, drain.out.as_str()), (0, "worker anna finishes what it has, and leaves\n"));
-    stub.on("POST /api/workers/3/stop-unmanaged?job=12&fence=30", "200 OK", JSON, worker);
-    let stop = said(&mut stub.longshore(&["stop-unmanaged", "3", "12#30"]));
-    assert_eq!((stop.code, stop.out.as_str()), (0, "worker 3 stops what this server never gave\n"));
-    assert_eq!(said(&mut stub.longshore(&["stop-unmanaged", "3", "12"])).code, 2);
-    stub.on("POST /api/workers/3/forget", "204 No Content", JSON, "");
-    let forget = said(&mut stub.longshore(&["forget", "3"]));
-    assert_eq!((forget.code, forget.out.as_str()), (0, "worker 3 is forgotten\n"));
-    assert_eq!(said(&mut stub.longshore(&["forget", "3", "-o", "json"])).out, "");
-    let unknown = said(&mut stub.longshore(&["drain", "bert"]));
-    assert_eq!(unknown.code, 4);
-    assert_eq!(unknown.err, "error: no worker is called \"bert\"; 'longshore workers --all' lists them\n");
-}
 
 #[test]
 fn an_absent_server_is_told_apart_from_one_that_is_not_ready() {
@@ -252,6 +244,8 @@ fn an_absent_server_is_told_apart_from_one_that_is_not_ready() {
         (starting.code, starting.err.as_str()),
         (6, "error: the server starts [not_ready]; try again later\n")
     );
+    let elsewhere = said(&mut Stub::new().longshore(&["health", "--live"]));
+    assert_eq!(elsewhere.code, 6, "whatever answers there, it is not up: {elsewhere:?}");
 }
 
 #[test]
@@ -339,6 +333,22 @@ fn show_tells_how_a_job_ended_and_why_once() {
     assert!(shown.contains(state) && !shown.contains("why "), "{shown}");
     let shown = said(&mut stub.longshore(&["show", "7"])).out;
     assert!(shown.contains("state        failed, exit 3\nwhy          exit code 3\n"), "{shown}");
+}
+
+#[test]
+fn show_tells_its_own_timeout_and_words_as_they_are() {
+    let stub = Stub::new();
+    let own = r#""state":"queued","timeout":90000,"args":["a b","--x"]"#;
+    stub.on("GET /api/jobs/7", "200 OK", JSON, &job(7, own)).on(
+        "GET /api/jobs/7",
+        "200 OK",
+        JSON,
+        &job(7, r#""state":"queued","timeout":"none""#),
+    );
+    let shown = said(&mut stub.longshore(&["show", "7"])).out;
+    assert!(shown.contains("timeout      1m30s\nargs         'a b' --x\n"), "{shown}");
+    let shown = said(&mut stub.longshore(&["show", "7"])).out;
+    assert!(shown.contains("timeout      none\n"), "{shown}");
 }
 
 #[test]

@@ -126,12 +126,18 @@ fn a_worker_is_cordoned_by_name_and_jobs_wait_for_a_reason() {
     let why = said(&mut dev.longshore(&["explain", "1"]));
     assert_eq!(why.out, "job 1 (say) is succeeded: it has ended: succeeded\n");
     let labelled = said(&mut dev.longshore(&["label", "dev", "zone=b", "rack=7"]));
-    assert_eq!(labelled.out, "worker dev has the labels rack=7 zone=b\n");
-    assert_eq!(said(&mut dev.longshore(&["label", "1", "rack-"])).out, "worker dev has the labels zone=b\n");
+    assert_eq!(labelled.out, "worker dev (id 1) has the labels rack=7 zone=b\n");
+    assert_eq!(
+        said(&mut dev.longshore(&["label", "1", "rack-"])).out,
+        "worker dev (id 1) has the labels zone=b\n"
+    );
     dev.until_said(&["workers"], " zone=b ");
     assert_eq!(said(&mut dev.longshore(&["label", "1", "=b"])).code, 2);
 
-    assert_eq!(said(&mut dev.longshore(&["slots", "dev", "3"])).out, "worker dev runs 3 jobs at once\n");
+    assert_eq!(
+        said(&mut dev.longshore(&["slots", "dev", "3"])).out,
+        "worker dev (id 1) runs 3 jobs at once\n"
+    );
     let none = said(&mut dev.longshore(&["slots", "dev", "0"]));
     assert!(none.code != 0 && none.err.contains("cordon"), "{none:?}");
     assert_eq!(said(&mut dev.longshore(&["uncordon", "1"])).code, 0);
@@ -154,6 +160,14 @@ fn a_server_beyond_loopback_without_tokens_is_refused() {
     let said = said(&mut longshore(&["server", "--listen", "0.0.0.0:0"]));
     assert_eq!(said.code, 2);
     assert!(said.err.contains("refusing to listen beyond loopback without tokens"), "{said:?}");
+}
+
+#[test]
+fn dev_beyond_loopback_is_refused_in_its_own_words() {
+    let said = said(&mut longshore(&["dev", "--listen", "0.0.0.0:0"]));
+    assert_eq!(said.code, 2);
+    assert!(said.err.contains("--listen: dev listens on loopback only"), "{said:?}");
+    assert!(!said.err.contains("--insecure-no-auth"), "dev has no such flag: {said:?}");
 }
 
 const JOBS_FILE: &str = "\

@@ -64,7 +64,22 @@ impl Engine {
         if let Some(link) = self.link.take() {
             link.close(CLOSE_PATIENCE).await;
         }
+        self.remove_the_rest().await;
         tracing::info!("left");
+    }
+
+    /// What was to be forgotten last is still being removed, and nobody would look for it here again: a moment is enough for an engine that
+    /// is well. Who wants the process to leave at once does not wait.
+    async fn remove_the_rest(&mut self) {
+        if self.terms > 0 && self.leave() == Leave::Detach {
+            return;
+        }
+        let removed = futures_util::future::join_all(self.runtimes.iter().map(|it| it.settled()));
+        tokio::select! {
+            _ = removed => {}
+            Some(()) = self.inbox.terms.recv() => {}
+            () = tokio::time::sleep(REMOVE_PATIENCE) => tracing::warn!("not everything that is over could be removed"),
+        }
     }
 
     /// Waits for one input, or until the brain wants to be called, and steps it.
@@ -132,13 +147,18 @@ impl Engine {
     /// Somebody wants the process to leave: each time more than before.
     fn term(&mut self) {
         self.terms += 1;
-        let leave = match (self.terms, self.on_term) {
+        let leave = self.leave();
+        tracing::info!(?leave, "asked to leave");
+        self.step(Input::Leave(leave));
+    }
+
+    /// What the wishes so far mean.
+    fn leave(&self) -> Leave {
+        match (self.terms, self.on_term) {
             (1, OnTerm::Drain) => Leave::Drain,
             (1, OnTerm::Interrupt) | (2, OnTerm::Drain) => Leave::Interrupt,
             _ => Leave::Detach,
-        };
-        tracing::info!(?leave, "asked to leave");
-        self.step(Input::Leave(leave));
+        }
     }
 
     fn step(&mut self, input: Input) {
@@ -246,3 +266,5 @@ const BATCH: usize = 4096;
 const NAP_MAX: Duration = Duration::from_secs(5);
 /// For what was said last, and for the server's goodbye.
 const CLOSE_PATIENCE: Duration = Duration::from_secs(5);
+/// For the removal of what was forgotten last: 20 ms each, or 5 ms in a batch.
+const REMOVE_PATIENCE: Duration = Duration::from_secs(5);

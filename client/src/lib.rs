@@ -32,6 +32,7 @@ use health::HealthFile;
 use identity::{Identity, IdentityError};
 use logs::Logs;
 use machine::Room;
+pub use runtime::docker::in_container;
 use runtime::docker::{self, Docker};
 use runtime::fake::Fake;
 use runtime::process::{self, Process};

@@ -1,5 +1,5 @@
 //! What an engine says that need not be so: of a start that it has forgotten, of a list that is older than what it tells of, of a name
-//! that another attempt's container bears, of the time. On scripted stand-ins.
+//! that another attempt's container bears, of the time; and of an end that is only that of the CLI. On scripted stand-ins.
 
 mod support;
 
@@ -7,11 +7,12 @@ use std::path::Path;
 use std::time::Duration;
 
 use longshore_client::attempt_dir::{AttemptDir, Ledger, Pid};
+use longshore_client::clock;
 use longshore_client::runtime::docker::Config;
 use longshore_client::runtime::{Found, Runtime};
 use protocol::{Nonce, Token, Uptime};
-use support::{Desk, launch, show_ended, spec, stand_in};
-use worker::input::{Exit, Restored};
+use support::{Desk, Outcome, launch, show_ended, show_ended_at, spec, stand_in};
+use worker::input::{Exit, Restored, RuntimeEvent};
 
 /// An engine with the containers that are shown in this directory. What it lists and what it remembers are lines of the script.
 fn engine(dir: &Path, list: &str, events: &str) -> Desk {
@@ -163,4 +164,107 @@ async fn when_a_container_started_is_kept_by_the_clock_that_nobody_sets() {
     begin(&desk, 1).note_start(Uptime(5_000_000_000));
     let found = only_one(&desk).await;
     assert!(matches!(found, Found::Running { at: Uptime(5_000_000_000), .. }), "{found:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_job_that_was_stopped_has_ended_after_that_whatever_the_time_is_where_the_engine_runs() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let script = format!(
+        "cd {}
+        its_time() {{ date -u -d '1 hour ago' +%Y-%m-%dT%H:%M:%S.%NZ; }}
+        case $1 in
+            info) echo engine 2 $(its_time);;
+            version) echo 28.2.2;;
+            image) exit 0;;
+            run) while [ ! -e end ]; do sleep 0.05; done; exit 143;;
+            inspect) [ -e end ] && exec sed s/NEVER/$(cat end)/ $7; exec sed s/exited/running/ $7;;
+            stop) its_time > at; mv at end;;
+            events) exec sleep 600;;
+        esac",
+        dir.path().display()
+    );
+    let program = stand_in(dir.path(), &script);
+    let mut desk = Desk::without_image(Config { program, ..Config::default() });
+    assert_eq!(desk.docker().engine_id().await.as_deref(), Some("engine"));
+    let token = show_ended_at(&desk, dir.path(), (1, 1, 143), "NEVER");
+    desk.start(1, spec(&["true"]));
+    desk.started(token).await;
+
+    let stopped_at = clock::now().up;
+    desk.ask_to_stop(token, Duration::from_secs(1));
+
+    let (exit, at) = desk
+        .event(|it| match it {
+            RuntimeEvent::Ended { exit, at, .. } => Some((exit.clone(), *at)),
+            _ => None,
+        })
+        .await;
+    assert!(matches!(exit, Exit::Ran { code: 143, .. }), "{exit:?}");
+    assert!(at >= stopped_at, "{at:?} is before {stopped_at:?}");
+}
+
+/// A CLI that waits for its container and loses the engine ends with 125, whatever becomes of the container; one that attaches may end with 1.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_container_whose_cli_was_cut_off_runs_on_and_ends_by_itself() {
+    for code in [125, 1] {
+        let dir = tempfile::tempdir().expect("a directory");
+        let script = format!(
+            "cd {}
+            case $1 in
+                version) echo 28.2.2;;
+                image) exit 0;;
+                run) echo run >> runs; echo one; while [ ! -e cut ]; do sleep 0.05; done
+                    echo 'error waiting for container: unexpected EOF' >&2; exit {code};;
+                inspect) [ -e end ] && exec cat $7; exec sed s/exited/running/ $7;;
+                wait) touch waited; while [ ! -e end ]; do sleep 0.05; done; echo 3;;
+                logs) echo one; while [ ! -e end ]; do sleep 0.05; done; echo two;;
+                events) exec sleep 600;;
+            esac",
+            dir.path().display()
+        );
+        let program = stand_in(dir.path(), &script);
+        let mut desk = Desk::without_image(Config { program, ..Config::default() });
+        let token = show_ended(&desk, dir.path(), 1, 1, 3);
+        desk.start(1, spec(&["true"]));
+        desk.started(token).await;
+
+        std::fs::write(dir.path().join("cut"), "").expect("written");
+        desk.until("it is waited for anew", || dir.path().join("waited").exists()).await;
+        std::fs::write(dir.path().join("end"), "").expect("written");
+
+        let outcome = desk.outcome(token).await;
+        assert!(matches!(outcome, Outcome::Ended(Exit::Ran { code: 3, .. }, _)), "{code}: {outcome:?}");
+        let (stdout, _, replayed) = desk.output(token).await;
+        assert_eq!((String::from_utf8_lossy(&stdout).as_ref(), replayed), ("one\ntwo\n", true), "{code}");
+        let runs = std::fs::read_to_string(dir.path().join("runs")).expect("it was run");
+        assert_eq!(runs, "run\n", "{code}: it is not started again");
+    }
+}
+
+/// A program may well end with 255, or be killed by its own machine's memory.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_engine_that_only_did_not_answer_for_a_moment_has_killed_nobody() {
+    for (events, is_lost) in [
+        ("echo start abc; echo die abc", false),
+        // It was killed, stopped what it found when it was back, and remembers that.
+        ("echo die abc", true),
+        ("true", true),
+    ] {
+        let dir = tempfile::tempdir().expect("a directory");
+        let mut desk = engine(dir.path(), LISTS_ALL, events);
+        let script = std::fs::read_to_string(dir.path().join("docker")).expect("a script");
+        let away = "Cannot connect to the Docker daemon at unix:///x. Is the docker daemon running?";
+        let script = script
+            .replace("case $1 in", &format!("[ -e up ] || {{ echo '{away}' >&2; exit 1; }}\ncase $1 in"));
+        stand_in(dir.path(), &script);
+        let token = show_ended(&desk, dir.path(), 1, 1, 255);
+        begin(&desk, 1);
+        assert_eq!(only_one(&desk).await, Found::Unknown);
+
+        std::fs::write(dir.path().join("up"), "").expect("written");
+
+        let Outcome::Ended(exit, _) = desk.outcome(token).await else { panic!("{events}") };
+        assert_eq!(matches!(exit, Exit::DaemonLost { .. }), is_lost, "{events}: {exit:?}");
+        assert_eq!(matches!(exit, Exit::Ran { code: 255, .. }), !is_lost, "{events}: {exit:?}");
+    }
 }

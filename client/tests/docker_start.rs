@@ -1,17 +1,18 @@
-//! What comes between an image and a container: the word of the brain, and an engine that goes away. A scripted stand-in, no engine needed.
+//! What comes between an image and a running container: the word of the brain, an engine that goes away, who sees the start. A scripted stand-in, no engine needed.
 
 mod support;
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use longshore_client::runtime::Runtime;
 use longshore_client::runtime::docker::Config;
-use protocol::container::PullPolicy;
+use longshore_client::runtime::policy::Allow;
+use longshore_client::runtime::{Found, Runtime};
+use protocol::container::{PullPolicy, Volume};
 use protocol::report::{Availability, ReleaseCause};
 use protocol::{ContainerSpec, RuntimeKind};
 use support::{Desk, Outcome, launch, show_ended, spec, stand_in};
-use worker::input::{Exit, Fault, RuntimeEvent};
+use worker::input::{Exit, Fault, Restored, RuntimeEvent};
 use worker::step::Launch;
 
 fn config(program: impl Into<std::path::PathBuf>) -> Config {
@@ -182,4 +183,89 @@ async fn a_question_whose_answer_was_cut_off_is_asked_again() {
     let outcome = desk.outcome(token).await;
     assert!(dir.path().join("asked").exists());
     assert!(matches!(outcome, Outcome::Ended(Exit::Ran { code: 0, .. }, _)), "{outcome:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_start_is_seen_although_the_engine_lists_nothing_when_its_worker_is_back() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let script = format!(
+        "cd {0}
+        case $1 in
+            image) exit 0;;
+            version) echo 1;;
+            ps) echo 'Error response from daemon: layer does not exist' >&2; exit 1;;
+            run) echo run >> calls; while [ ! -e go ]; do sleep 0.05; done;;
+            inspect) exec cat $7;;
+            events) exec sleep 600;;
+        esac",
+        dir.path().display()
+    );
+    let mut desk = Desk::without_image(config(stand_in(dir.path(), &script)));
+    let token = show_ended(&desk, dir.path(), 1, 1, 0);
+    let shown = dir.path().join(desk.name(token));
+    let ended = std::fs::read_to_string(&shown).expect("it is shown");
+    std::fs::write(&shown, ended.replace("exited", "running")).expect("written");
+    desk.start(1, spec(&["true"]));
+    desk.until("it is run", || dir.path().join("calls").exists()).await;
+
+    let survey = desk.restart().await;
+    assert!(matches!(survey.restored.as_slice(), [Restored { found: Found::Unknown, .. }]), "{survey:?}");
+
+    desk.started(token).await;
+    std::fs::write(&shown, ended).expect("written");
+    std::fs::write(dir.path().join("go"), "").expect("written");
+    let outcome = desk.outcome(token).await;
+    assert!(matches!(outcome, Outcome::Ended(Exit::Ran { code: 0, .. }, _)), "{outcome:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_mount_leads_where_it_led_when_its_container_is_made() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let allowed = dir.path().join("allowed");
+    std::fs::create_dir_all(allowed.join("real")).expect("a directory");
+    let link = allowed.join("link");
+    // While the image comes, a link changes; the other one does not.
+    let script = format!(
+        "cd {0}
+        case $1 in
+            image) [ -e first ] && ln -sfn /etc allowed/link; touch first; exit 0;;
+            version) echo 1;;
+            run) echo \"$*\" >> calls;;
+            inspect) exec cat $7;;
+            events) exec sleep 600;;
+        esac",
+        dir.path().display()
+    );
+    std::os::unix::fs::symlink(allowed.join("real"), &link).expect("a link");
+    let allow = Allow { mounts: vec![allowed.clone()], ..Allow::default() };
+    let settings = Config { allow, sees_engine_disks: true, ..config(stand_in(dir.path(), &script)) };
+    let mut desk = Desk::without_image(settings.clone());
+    let mounts = |image: &str| ContainerSpec {
+        image: image.into(),
+        volumes: vec![Volume {
+            source: link.to_str().expect("text").into(),
+            target: "/data".into(),
+            read_only: false,
+        }],
+        ..spec(&["true"])
+    };
+    show_ended(&desk, dir.path(), 1, 1, 0);
+    let outcome = desk.run(1, mounts("first")).await;
+    assert!(matches!(outcome, Outcome::Ended(Exit::Ran { code: 0, .. }, _)), "{outcome:?}");
+    let calls = || std::fs::read_to_string(dir.path().join("calls")).expect("it was called");
+    let real = allowed.join("real").canonicalize().expect("there");
+    assert!(calls().contains(&format!("--mount=type=bind,source={},target=/data", real.display())));
+
+    let outcome = desk.run(2, mounts("second")).await;
+    assert!(matches!(outcome, Outcome::Refused(ReleaseCause::Policy, _)), "{outcome:?}");
+    assert_eq!(calls().lines().count(), 1);
+
+    // Links of ours say nothing about an engine's that has other disks.
+    std::fs::remove_file(&link).expect("it is there");
+    std::os::unix::fs::symlink(&real, &link).expect("a link");
+    std::fs::remove_file(dir.path().join("first")).expect("it is there");
+    let mut desk = Desk::without_image(Config { sees_engine_disks: false, ..settings });
+    show_ended(&desk, dir.path(), 3, 1, 0);
+    desk.run(3, mounts("first")).await;
+    assert!(calls().contains(&format!("--mount=type=bind,source={},target=/data", link.display())));
 }

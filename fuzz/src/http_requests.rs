@@ -62,7 +62,13 @@ async fn serve(directory: &Path) -> axum::Router {
     let file = jobs_file::parse(JOBS, &jobs_file, &std::iter::empty().collect()).expect("definitions");
     let definitions = Definitions::new(file.definitions);
     let store = MemoryStore::new();
-    let loaded = Engine::load(Box::new(store.clone()), &definitions, Intervals::default(), directory.into());
+    let loaded = Engine::load(
+        Box::new(store.clone()),
+        &definitions,
+        Intervals::default(),
+        usize::MAX,
+        directory.into(),
+    );
     let (engine, ends) = loaded.expect("an engine");
     tokio::spawn(engine.run(CancellationToken::new()));
     let app = App {

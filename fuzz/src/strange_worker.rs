@@ -45,7 +45,8 @@ struct World {
 impl World {
     fn new() -> Self {
         let (cluster, intervals) = (ClusterId(7), Intervals::default());
-        let config = Config { cluster, epoch: Epoch(1), intervals, seed: 1, slice: 1_000 };
+        let config =
+            Config { cluster, epoch: Epoch(1), intervals, seed: 1, slice: 1_000, jobs_max: usize::MAX };
         let now = Now { utc: Timestamp(1_000_000_000_000), up: Uptime(3_600_000_000_000) };
         let scheduler = Scheduler::new(config, Counters::default());
         let mut world = Self { scheduler, now, steps: 0, session: None, sessions: 0, nonces: Vec::new() };

@@ -44,11 +44,14 @@ pub enum ChunkData {
     Bytes(Vec<u8>),
     /// Read again from the engine's log: the same for text, not always for binary.
     Replayed(Vec<u8>),
-    /// This many bytes were given up.
+    /// This many bytes were given up, or cannot be had; [`UNKNOWN_GAP`](Self::UNKNOWN_GAP) where nobody knows how many.
     Gap(u64),
 }
 
 impl ChunkData {
+    /// How long a gap is of which nobody knows how long it is: it has to take some place to be seen.
+    pub const UNKNOWN_GAP: u64 = 1;
+
     /// How many bytes it carries; a gap carries none.
     #[must_use]
     pub const fn bytes_len(&self) -> usize {

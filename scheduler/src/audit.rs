@@ -5,11 +5,11 @@ use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
-use protocol::JobId;
+use protocol::{JobId, WorkerId};
 
 use crate::definitions::DefinitionNo;
 use crate::explain;
-use crate::fleet::Link;
+use crate::fleet::{Link, Worker};
 use crate::forming::UnderWay;
 use crate::job::{Job, Standing};
 use crate::on;
@@ -42,9 +42,7 @@ pub fn audit(it: &Scheduler) -> Vec<String> {
         }
     }
     for (id, worker) in it.fleet.iter() {
-        if worker.claims.until.is_some_and(|at| !it.timers.has_alarm(at, Alarm::Copies(id))) {
-            faults.push(format!("worker {id}: nobody notices when its copies are gone"));
-        }
+        faults.extend(unwatched(it, id, worker).map(|fault| format!("worker {id}: {fault}")));
         for job in &worker.held {
             let holder = it.jobs.get(job).and_then(Job::attempt).map(|attempt| attempt.worker);
             if holder != Some(id) {
@@ -86,6 +84,34 @@ pub fn audit(it: &Scheduler) -> Vec<String> {
     }
     faults.extend(it.forming.under_way().and_then(|batch| members_fault(it, batch)).map(ToString::to_string));
     faults
+}
+
+/// Something that is to happen to a worker, and for which no timer is set.
+fn unwatched(it: &Scheduler, id: WorkerId, worker: &Worker) -> Option<&'static str> {
+    let watched = |at, alarm| it.timers.has_alarm(at, alarm);
+    if worker.claims.until.is_some_and(|at| !watched(at, Alarm::Copies(id))) {
+        Some("nobody notices when its copies are gone")
+    } else if worker.lease_end.is_some_and(|at| !watched(at, Alarm::LeaseEnd(id))) {
+        Some("its lease is not watched")
+    } else if worker.lease_end.is_none() && !worker.unreachable {
+        Some("nobody notices when it falls silent")
+    } else if worker.exclusions.ends().any(|at| !watched(at, Alarm::Offer(id))) {
+        Some("it is never offered again what it could not take")
+    } else if !drain_ends(it, id, worker) {
+        Some("nobody notices the end of its drain")
+    } else {
+        None
+    }
+}
+
+/// Whether a drain's deadline is watched. Once it has passed, all that the worker still has is being stopped.
+fn drain_ends(it: &Scheduler, id: WorkerId, worker: &Worker) -> bool {
+    let attempt = |job| it.jobs.get(job).and_then(Job::attempt);
+    let deadline = worker.row.drain.and_then(|drain| drain.deadline);
+    deadline.is_none_or(|at| {
+        it.timers.has_date(at, Date::DrainEnd(id))
+            || worker.held.iter().all(|job| attempt(job).is_some_and(|attempt| attempt.stopping.is_some()))
+    })
 }
 
 fn fault_of(it: &Scheduler, id: JobId, job: &Job) -> Option<&'static str> {
@@ -157,20 +183,21 @@ fn members_fault(it: &Scheduler, batch: &UnderWay) -> Option<&'static str> {
 mod tests {
     use alloc::sync::Arc;
     use alloc::vec;
+    use core::time::Duration;
 
     use protocol::container::ContainerSpec;
-    use protocol::{ClusterId, Epoch, Now, Revision, Timestamp, Uptime};
+    use protocol::{Now, Revision, Timestamp, Uptime};
 
     use super::*;
+    use crate::config::{Config, Counters};
     use crate::definition::{Definition, LossPolicy, RetryPolicy};
+    use crate::exclusion::{Excluded, Sentence};
     use crate::input::{Input, NewJob, Submit, Ticket};
-    use crate::scheduler::{Config, Counters};
+    use crate::step::{Drain, WorkerRow};
 
-    /// One job waits, another is due later.
+    /// One job waits, another is due later, and a worker is away.
     fn scheduler() -> Scheduler {
-        let intervals = protocol::order::Intervals::default();
-        let config = Config { cluster: ClusterId(1), epoch: Epoch(1), intervals, seed: 1, slice: 1_000 };
-        let mut scheduler = Scheduler::new(config, Counters::default());
+        let mut scheduler = Scheduler::new(Config::for_tests(), Counters::default());
         let now = Now { utc: Timestamp(0), up: Uptime(0) };
         let definition = Definition {
             name: "job".into(),
@@ -188,7 +215,23 @@ mod tests {
         let (jobs, ticket) = (vec![job, later], Ticket(1));
         scheduler
             .step(now, Input::Submit(Submit { ticket, jobs, batch: true, require_worker: false, key: None }));
+        scheduler.restore_worker(now, worker());
         scheduler
+    }
+
+    fn worker() -> WorkerRow {
+        WorkerRow {
+            worker: WorkerId(1),
+            name: "w1".into(),
+            secret_hash: [0; 32],
+            joined_at: Timestamp(0),
+            seen_at: Timestamp(0),
+            cordoned: true,
+            slots: None,
+            drain: None,
+            labels: Vec::new(),
+            process: None,
+        }
     }
 
     fn after(harm: impl FnOnce(&mut Scheduler)) -> Vec<String> {
@@ -198,11 +241,13 @@ mod tests {
         audit(&scheduler)
     }
 
+    #[track_caller]
+    fn told(faults: &[String], what: &str) {
+        assert!(faults.iter().any(|fault| fault.contains(what)), "{what}: {faults:?}");
+    }
+
     #[test]
     fn what_does_not_fit_together_is_told_of() {
-        let told = |faults: &[String], what: &str| {
-            assert!(faults.iter().any(|fault| fault.contains(what)), "{what}: {faults:?}");
-        };
         told(&after(|it| it.last.job = JobId(1)), "job 2: its number was never given");
         told(
             &after(|it| it.timers.clear_date(Timestamp(1_000), Date::Due(JobId(2)))),
@@ -216,5 +261,23 @@ mod tests {
         told(&unplaced, "job 1: queued without a place in its lane");
         told(&unplaced, "somebody waits in a lane who is not queued");
         told(&after(|it| drop(it.jobs.remove(&JobId(2)))), "a definition is kept for nobody");
+    }
+
+    #[test]
+    fn what_is_to_happen_to_a_worker_has_its_timer() {
+        let id = WorkerId(1);
+        let after = |harm: fn(&mut Worker)| after(|it| harm(it.fleet.worker_mut(id).expect("it is there")));
+        told(&after(|it| it.lease_end = None), "worker 1: nobody notices when it falls silent");
+        told(&after(|it| it.lease_end = Some(Uptime(7))), "worker 1: its lease is not watched");
+        let excluded = after(|it| {
+            let sentence = Sentence { first: Duration::from_secs(1), max: Duration::from_secs(60) };
+            it.exclusions.add(Uptime(0), Excluded::Anything, sentence);
+        });
+        told(&excluded, "worker 1: it is never offered again what it could not take");
+        let drained = after(|it| {
+            it.row.drain = Some(Drain { process: None, deadline: Some(Timestamp(5)) });
+            it.held.insert(JobId(1));
+        });
+        told(&drained, "worker 1: nobody notices the end of its drain");
     }
 }

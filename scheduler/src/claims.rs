@@ -50,8 +50,10 @@ pub struct Claim {
 /// The process that was let in last.
 #[derive(Clone, Debug)]
 pub struct Holder {
-    /// Which, and when it was heard last.
+    /// Which, and when it was heard last; a while in which we could not hear anybody counts as if it had been.
     pub claim: Option<Claim>,
+    /// When something that it said was last read.
+    pub spoke: Uptime,
     /// Whether it is connected.
     pub is_connected: bool,
 }
@@ -93,17 +95,17 @@ impl Claims {
             return self.end();
         }
         claim.since = self.note(claim.clone(), intervals);
-        let both_live = holder.is_connected && before.heard > claim.since;
+        let both_live = holder.is_connected && holder.spoke > claim.since;
         if both_live {
-            self.list = alloc::vec![before, claim.clone()];
+            self.list = alloc::vec![before.clone(), claim.clone()];
         }
         if both_live || (has_rival && !holder.is_connected) {
             self.are_copies = true;
             self.watch(intervals);
             return Judgement::Copies;
         }
-        // Who lives would have said something.
-        if holder.is_connected && follows && claim.since + lease / 2 <= now {
+        // Who lives would have said something, if we were there to hear it.
+        if holder.is_connected && follows && before.heard.max(claim.since) + lease / 2 <= now {
             return self.end();
         }
         Judgement::Wait
@@ -167,7 +169,7 @@ mod tests {
     }
 
     fn holder(heard: u64, is_connected: bool) -> Holder {
-        Holder { claim: Some(claim(5, 1, heard)), is_connected }
+        Holder { claim: Some(claim(5, 1, heard)), spoke: Uptime(heard * SECOND), is_connected }
     }
 
     fn judge(claims: &mut Claims, claim: Claim, holder: Holder) -> Judgement {
@@ -176,7 +178,7 @@ mod tests {
 
     #[test]
     fn a_reconnect_a_restart_and_a_first_process_are_let_in() {
-        let nobody = Holder { claim: None, is_connected: false };
+        let nobody = Holder { claim: None, spoke: Uptime(0), is_connected: false };
         assert_eq!(judge(&mut Claims::default(), claim(1, 1, 100), nobody), Judgement::Enter);
         assert_eq!(judge(&mut Claims::default(), claim(5, 1, 100), holder(99, true)), Judgement::Enter);
         assert_eq!(judge(&mut Claims::default(), claim(6, 2, 100), holder(99, false)), Judgement::Enter);
@@ -219,9 +221,20 @@ mod tests {
     }
 
     #[test]
+    fn a_lease_that_was_renewed_because_we_were_away_is_no_sign_of_life() {
+        let mut claims = Claims::default();
+        let renewed = |at| Holder { spoke: Uptime(99 * SECOND), ..holder(at, true) };
+        assert_eq!(judge(&mut claims, claim(6, 2, 100), renewed(99)), Judgement::Wait);
+        assert_eq!(judge(&mut claims, claim(6, 2, 112), renewed(111)), Judgement::Wait, "nobody was heard");
+        assert_eq!(judge(&mut claims, claim(6, 2, 115), renewed(111)), Judgement::Wait, "nor could be");
+        assert_eq!(judge(&mut claims, claim(6, 2, 126), renewed(111)), Judgement::Enter);
+    }
+
+    #[test]
     fn copies_that_wait_for_a_process_that_is_gone_are_copies_of_each_other() {
         let gone = || Holder {
             claim: Some(Claim { process: Process::NONE, ..claim(0, 0, 100) }),
+            spoke: Uptime(100 * SECOND),
             is_connected: false,
         };
         let mut claims = Claims::default();

@@ -159,13 +159,13 @@ mod tests {
     use alloc::vec;
 
     use protocol::container::ContainerSpec;
-    use protocol::order::Intervals;
-    use protocol::{ClusterId, Epoch, Now, Timestamp, Uptime};
+    use protocol::{Now, Timestamp, Uptime};
 
     use super::*;
+    use crate::config::{Config, Counters};
     use crate::definition::{LossPolicy, RetryPolicy};
     use crate::input::Input;
-    use crate::scheduler::{Config, Counters, Scheduler};
+    use crate::scheduler::Scheduler;
 
     fn definition(revision: u128) -> Arc<Definition> {
         Arc::new(Definition {
@@ -214,9 +214,7 @@ mod tests {
 
     #[test]
     fn what_is_read_is_shown_although_no_job_has_changed() {
-        let (cluster, epoch, intervals) = (ClusterId(1), Epoch(1), Intervals::default());
-        let config = Config { cluster, epoch, intervals, seed: 1, slice: 1_000 };
-        let mut scheduler = Scheduler::new(config, Counters::default());
+        let mut scheduler = Scheduler::new(Config::for_tests(), Counters::default());
         let now = Now { utc: Timestamp(0), up: Uptime(0) };
         for (input, shown) in [(Input::Define(vec![definition(1)]), 1), (Input::Learn(definition(2)), 2)] {
             scheduler.take_changed();

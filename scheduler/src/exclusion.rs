@@ -74,6 +74,19 @@ impl Exclusions {
         covering.max_by_key(|it| it.until.unwrap_or(Uptime(u64::MAX))).map(|it| (it.of, it.until))
     }
 
+    /// The revisions that are not offered now, each for itself.
+    pub fn revisions(&self) -> impl Iterator<Item = Revision> {
+        self.list.iter().filter(|it| it.active).filter_map(|it| match it.of {
+            Excluded::Revision(revision) => Some(revision),
+            Excluded::Anything | Excluded::Runtime(_) => None,
+        })
+    }
+
+    /// When those that are in force end: for the audit.
+    pub fn ends(&self) -> impl Iterator<Item = Uptime> {
+        self.list.iter().filter(|it| it.active).filter_map(|it| it.until)
+    }
+
     /// Excludes these jobs. Returns when they may be offered again, if that is new.
     pub fn add(&mut self, now: Uptime, of: Excluded, sentence: Sentence) -> Option<Uptime> {
         let old = self.list.iter().position(|it| it.of == of);

@@ -178,7 +178,8 @@ pub(crate) fn obstacles(
         (is_away && !is_missed).then_some(Obstacle::Offline),
         // What it could run is only known while it is there.
         if is_away { None } else { lacking(worker, definition.runtime()) },
-        worker.is_draining().then_some(Obstacle::Draining),
+        // A process that has left leaves no more.
+        (worker.row.drain.is_some() || (!is_away && worker.leaving)).then_some(Obstacle::Draining),
         // Who drains is cordoned anyway.
         (worker.row.cordoned && worker.row.drain.is_none()).then_some(Obstacle::Cordoned),
         worker.exclusions.covering(definition).map(|(of, until)| Obstacle::Excluded(of, until)),

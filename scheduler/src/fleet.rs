@@ -36,6 +36,8 @@ pub struct Worker {
     pub link: Link,
     /// When it was last heard of, by the monotonic clock.
     pub heard: Uptime,
+    /// When something that it said was last read; an absence of ours does not count here as it does for its lease.
+    pub spoke: Uptime,
     /// When it was last heard of, or when it connected.
     pub since: Timestamp,
     /// When its lease runs out, while that is being watched.
@@ -104,6 +106,7 @@ impl Worker {
         Self {
             link: Link::Away,
             heard,
+            spoke: heard,
             since: row.seen_at,
             lease_end: None,
             unreachable: false,
@@ -185,10 +188,10 @@ impl Worker {
         self.held_count().saturating_sub(self.slots())
     }
 
-    /// How many attempts it holds.
+    /// How many attempts it holds, whoever gave them.
     #[must_use]
     pub fn held_count(&self) -> u32 {
-        u32::try_from(self.held.len()).unwrap_or(u32::MAX)
+        u32::try_from(self.held.len() + self.unmanaged.len()).unwrap_or(u32::MAX)
     }
 
     /// Attempts per 1,000 slots, if one more would find room.

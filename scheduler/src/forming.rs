@@ -73,7 +73,13 @@ impl Forming {
     /// Whether a batch of so many members can be taken on now.
     #[must_use]
     pub fn has_room(&self, members: usize) -> bool {
-        self.batches().map(|batch| batch.rest.len()).sum::<usize>() + members <= MEMBERS_MAX
+        self.to_be_made() + members <= MEMBERS_MAX
+    }
+
+    /// How many members of all batches are still to be made.
+    #[must_use]
+    pub fn to_be_made(&self) -> usize {
+        self.batches().map(|batch| batch.rest.len()).sum()
     }
 
     /// Lets a batch wait until those before it are made.

@@ -34,6 +34,7 @@ extern crate alloc;
 
 pub mod audit;
 pub mod claims;
+mod config;
 pub mod definition;
 pub mod definitions;
 pub mod exclusion;
@@ -55,7 +56,8 @@ pub mod step;
 pub mod table;
 pub mod timers;
 
-pub use scheduler::{Config, Counters, Scheduler};
+pub use config::{Config, Counters};
+pub use scheduler::Scheduler;
 
 /// How long a body may let pass between two steps, whatever the timers say: with a short lease even less, as [`Scheduler::wake_at`] says. So a freeze of its process is told from silence of its workers,
 /// and the harm of a clock that jumped is bounded.

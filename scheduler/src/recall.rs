@@ -5,7 +5,7 @@
 use core::cmp::Reverse;
 use core::time::Duration;
 
-use alloc::collections::BTreeSet;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
 use protocol::{JobId, Now, Order, SessionId, Token, Uptime, WorkerId};
@@ -24,33 +24,60 @@ const SEARCH_EVERY: Duration = Duration::from_millis(100);
 /// For so many of a lane at once.
 const OF_A_LANE_MAX: usize = 256;
 
+/// When all backlogs were last searched: that costs, and is not done at every step.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Searched {
+    /// For what has to give way to a higher priority.
+    for_higher: Option<Uptime>,
+    /// For what free slots would suit, and there was nothing.
+    in_vain: Option<Uptime>,
+}
+
 /// Asks back what sits in backlogs while slots are free elsewhere and nobody else waits.
 pub(crate) fn recall_idle(it: &mut Scheduler, now: Now) {
     if it.fleet.lowest_prefetched().is_none() || it.ready.first().is_some() {
         return;
     }
-    let mut wanted: u32 = it
-        .fleet
-        .open()
-        .take_while(|(_, free)| *free)
-        .map(|(worker, _)| worker.slots().saturating_sub(worker.held_count()))
-        .sum();
+    let free = || it.fleet.open().take_while(|(_, free)| *free).map(|(worker, _)| worker);
+    let mut wanted: u32 = free().map(|worker| worker.slots().saturating_sub(worker.held_count())).sum();
     if wanted == 0 {
         return;
     }
+    // Slots that suit nobody may be free for ever, and be asked for at every step.
+    if let Some(at) = it.searched.in_vain.map(|at| at + SEARCH_EVERY).filter(|at| *at > now.up) {
+        it.timers.set_alarm(at, Alarm::Recall);
+        return;
+    }
     let mut recalls = Recalls::default();
-    for (id, worker) in it.fleet.iter() {
+    let mut takers: BTreeMap<LaneKey, Vec<WorkerId>> = BTreeMap::new();
+    let mut is_vain = true;
+    for (_, worker) in it.fleet.iter() {
         for sitting in sitting(it, worker) {
-            let takers = || {
-                it.fleet
-                    .open()
-                    .any(|(other, free)| free && other.row.worker != id && suits(it, other, sitting.job()))
+            let Some((job, definition)) =
+                it.jobs.get(&sitting.job()).and_then(|job| Some((job, it.definitions.at(job.definition)?)))
+            else {
+                continue;
             };
-            if wanted > 0 && !sitting.is_fixed() && takers() {
+            let lane = place::lane_of(it, job);
+            let able = takers.entry(lane).or_insert_with(|| {
+                let able = free().filter(|worker| place::may_run(worker, lane, definition));
+                // A job avoids one worker at most.
+                able.take(2).map(|worker| worker.row.worker).collect()
+            });
+            if !able.iter().any(|taker| !place::avoids(job, definition, *taker)) {
+                continue;
+            }
+            // What stays, stays for as long as its engine is silent, say.
+            if sitting.is_fixed() {
+                continue;
+            }
+            is_vain = false;
+            if wanted > 0 {
                 wanted -= u32::from(recalls.add(&sitting, now));
             }
         }
     }
+    it.searched.in_vain = is_vain.then_some(now.up);
     recalls.send(it);
 }
 
@@ -62,15 +89,15 @@ pub(crate) fn recall_for_higher(it: &mut Scheduler, now: Now) {
     if it.ready.highest_priority().is_none_or(|highest| highest <= lowest) {
         return;
     }
-    let next_search = it.searched_at.map(|at| at + SEARCH_EVERY);
+    let next_search = it.searched.for_higher.map(|at| at + SEARCH_EVERY);
     if let Some(at) = next_search.filter(|at| *at > now.up) {
         // What came after the last search is for the next one; whoever found nothing then is not asked again for that alone.
-        if it.searched_at != Some(now.up) {
+        if it.searched.for_higher != Some(now.up) {
             it.timers.set_alarm(at, Alarm::Recall);
         }
         return;
     }
-    it.searched_at = Some(now.up);
+    it.searched.for_higher = Some(now.up);
 
     let open = it.fleet.iter().filter(|(_, worker)| worker.is_open());
     let mut givers: Vec<(WorkerId, Sitting<'_>)> =
@@ -134,12 +161,6 @@ fn sitting<'s>(it: &'s Scheduler, worker: &'s Worker) -> impl Iterator<Item = Si
         let attempt = it.jobs.get(&place.job()).and_then(Job::attempt)?;
         Some(Sitting { session: session?, place: *place, attempt })
     })
-}
-
-fn suits(it: &Scheduler, worker: &Worker, id: JobId) -> bool {
-    let Some(job) = it.jobs.get(&id) else { return false };
-    let definition = it.definitions.at(job.definition);
-    definition.is_some_and(|definition| place::may_run(worker, place::lane_of(it, job), definition))
 }
 
 fn may_run(it: &Scheduler, lane: LaneKey, worker: WorkerId) -> bool {

@@ -7,15 +7,13 @@ use alloc::vec::Vec;
 use core::mem;
 use core::time::Duration;
 
-use protocol::order::Intervals;
 use protocol::report::Phase;
-use protocol::{
-    AttemptNo, ClusterId, Epoch, Fence, JobId, Now, Order, SessionId, Timestamp, Token, Uptime, WorkerId,
-};
+use protocol::{AttemptNo, JobId, Now, Order, SessionId, Timestamp, Token, Uptime, WorkerId};
 use rand::SeedableRng;
 use rand::rngs::SmallRng;
 
 use crate::claims::Claim;
+use crate::config::{Config, Counters};
 use crate::definition::Definition;
 use crate::definitions::{DefinitionNo, Definitions};
 use crate::fleet::{Fleet, Worker};
@@ -31,35 +29,6 @@ use crate::restore::{LiveAttempt, LiveJob, Unconfirmed};
 use crate::step::{Accepted, Answer, Change, Effect, Grant, Step, WakeAt, WorkerRow};
 use crate::table::{Seed, Table};
 use crate::timers::{Alarm, Date, Timers};
-
-/// What a scheduler is told at its start and keeps.
-#[derive(Clone, Copy, Debug)]
-pub struct Config {
-    /// The installation.
-    pub cluster: ClusterId,
-    /// The term in which this scheduler decides.
-    pub epoch: Epoch,
-    /// Times that both sides keep.
-    pub intervals: Intervals,
-    /// Seed of everything that is drawn.
-    pub seed: u64,
-    /// How much of a large batch is made in one group: so many members, if they add nothing to their definitions, else fewer. A batch
-    /// that is not larger is made at once.
-    pub slice: usize,
-}
-
-/// The highest numbers given so far; none is ever given again.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Counters {
-    /// Jobs.
-    pub job: JobId,
-    /// Attempts.
-    pub fence: Fence,
-    /// Workers.
-    pub worker: WorkerId,
-    /// Commits.
-    pub group: GroupNo,
-}
 
 /// The scheduler: all jobs that have not ended, all workers, and every decision about them.
 #[derive(Debug)]
@@ -79,8 +48,8 @@ pub struct Scheduler {
     /// When it was last stepped, or made.
     pub(crate) stepped_at: Option<Uptime>,
     pub(crate) commits: on::Commits,
-    /// When all backlogs were last searched for what has to give way.
-    pub(crate) searched_at: Option<Uptime>,
+    /// When all backlogs were last searched.
+    pub(crate) searched: recall::Searched,
     /// What workers have said about attempts that are neither waiting nor running there.
     pub(crate) phases: BTreeMap<JobId, Phase>,
     /// Of how many attempts nobody knows whether they are gone, for cancelled jobs that have ended with several of them.
@@ -114,7 +83,7 @@ impl Scheduler {
             rng,
             stepped_at: None,
             commits: on::Commits::default(),
-            searched_at: None,
+            searched: recall::Searched::default(),
             phases: BTreeMap::new(),
             unconfirmed: BTreeMap::new(),
             skips: 0,

@@ -1,6 +1,6 @@
 //! What the scheduler shows of the moment: workers, and why jobs wait. Published by the engine; nobody ever locks the brain.
 
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -140,15 +140,20 @@ impl Scheduler {
     }
 
     fn waiting(&self) -> Vec<Waiting> {
+        // To every worker all definitions of one runtime are alike, but for those that some worker is not offered by name.
+        let singled_out: BTreeSet<Revision> =
+            self.fleet.iter().flat_map(|(_, worker)| worker.exclusions.revisions()).collect();
+        let mut alike: BTreeMap<RuntimeKind, PendingReason> = BTreeMap::new();
         let lanes = self.ready.lanes().filter_map(|(lane, count)| {
             let definition = self.definitions.at(lane.definition())?;
-            let pinned_to = lane.pinned_to();
-            Some(Waiting {
-                revision: definition.revision,
-                pinned_to,
-                reason: explain::why_waiting(self, definition, pinned_to),
-                count: count as u64,
-            })
+            let (revision, pinned_to) = (definition.revision, lane.pinned_to());
+            let why = || explain::why_waiting(self, definition, pinned_to);
+            let reason = if pinned_to.is_none() && !singled_out.contains(&revision) {
+                *alike.entry(definition.runtime()).or_insert_with(why)
+            } else {
+                why()
+            };
+            Some(Waiting { revision, pinned_to, reason, count: count as u64 })
         });
         lanes.collect()
     }

@@ -33,7 +33,7 @@ fn compare(world: &World, model: &mut Model, compared: usize) -> Result<(), Stri
         }
     }
     for facts in &snapshot.workers {
-        let held = model.held(facts.id).len() as u32;
+        let held = model.worker(facts.id).map_or(0, |worker| model.burden(worker));
         if facts.busy + facts.queued != held {
             return Err(format!(
                 "worker {} has {held} attempts, not {} and {}",

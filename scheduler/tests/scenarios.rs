@@ -141,6 +141,10 @@ fn happen(world: &mut World, words: &[&str]) {
             it.priority = number("priority", 0) as i8;
             world.define(it);
         }
+        ["max-jobs", jobs] => *world = World::with_jobs_max(1, SLICE, jobs.parse().unwrap()),
+        ["slice", members, "max-jobs", jobs] => {
+            *world = World::with_jobs_max(1, members.parse().unwrap(), jobs.parse().unwrap());
+        }
         ["slice", members] => *world = World::new(1, members.parse().unwrap()),
         ["undefine", name] => world.undefine(name),
         ["submit", name, ..] => {

@@ -4,14 +4,16 @@
 //! Tokens are compared as SHA-256 in constant time. A request with a valid token skips the check of `Host`, because a page that was
 //! led here by a forged DNS answer has none.
 
-use std::collections::HashMap;
+mod failures;
+
 use std::net::{IpAddr, SocketAddr};
-use std::sync::{Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use axum::http::{HeaderMap, Request, header};
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
+
+use failures::Failures;
 
 /// What a request asks for, as far as permission goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,6 +33,15 @@ impl Role {
             Self::Worker => "worker",
         }
     }
+}
+
+/// How a request passes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pass {
+    /// It has shown a valid token.
+    ByToken,
+    /// What it asks for needs none.
+    Freely,
 }
 
 /// Why a request is turned away.
@@ -112,33 +123,30 @@ impl Access {
     ///
     /// # Errors
     /// See [`Denial`].
-    pub fn check<B>(&self, role: Role, request: &Request<B>, peer: Option<IpAddr>) -> Result<(), Denial> {
+    pub fn check<B>(&self, role: Role, request: &Request<B>, peer: Option<IpAddr>) -> Result<Pass, Denial> {
         if request.uri().query().is_some_and(has_token) {
             return Err(Denial::TokenInUrl);
         }
-        let with_token = self.check_token(role, request.headers(), peer)?;
+        let pass = self.check_token(role, request.headers(), peer)?;
         // Workers are no browsers, and a browser cannot open a socket without naming its origin.
-        if role == Role::Worker {
-            return match request.headers().contains_key(header::ORIGIN) {
-                true => Err(Denial::CrossSite { field: "Origin" }),
-                false => Ok(()),
-            };
+        if role == Role::Worker && request.headers().contains_key(header::ORIGIN) {
+            return Err(Denial::CrossSite { field: "Origin" });
         }
         // Whoever probes the server may call it as they like: they learn nothing and change nothing.
-        if !with_token && role != Role::Open {
+        if pass == Pass::Freely && role != Role::Open {
             self.check_host(request)?;
         }
-        check_site(request)
+        check_site(request)?;
+        Ok(pass)
     }
 
-    /// Whether the request proved itself by a token.
-    fn check_token(&self, role: Role, headers: &HeaderMap, peer: Option<IpAddr>) -> Result<bool, Denial> {
+    fn check_token(&self, role: Role, headers: &HeaderMap, peer: Option<IpAddr>) -> Result<Pass, Denial> {
         let (wanted, other, other_role) = match role {
-            Role::Open => return Ok(false),
+            Role::Open => return Ok(Pass::Freely),
             Role::Api => (self.api.as_ref(), self.worker.as_ref(), Role::Worker),
             Role::Worker => (self.worker.as_ref(), self.api.as_ref(), Role::Api),
         };
-        let Some(wanted) = wanted else { return Ok(false) };
+        let Some(wanted) = wanted else { return Ok(Pass::Freely) };
         let given = headers.get(header::AUTHORIZATION).map(|value| bearer(value.as_bytes()));
         let denial = match given {
             None => Denial::NoToken,
@@ -146,7 +154,7 @@ impl Access {
             Some(Some(token)) => {
                 let given = hash(token);
                 if bool::from(given.ct_eq(wanted)) {
-                    return Ok(true);
+                    return Ok(Pass::ByToken);
                 }
                 match other.is_some_and(|other| bool::from(given.ct_eq(other))) {
                     true => return Err(Denial::WrongRole { given: other_role.name(), needed: role.name() }),
@@ -178,35 +186,6 @@ impl Access {
         let Ok(ip) = unbracketed.parse::<IpAddr>() else { return false };
         // Whoever listens on every address answers to each of them: a bare address cannot be forged by DNS.
         ip.is_loopback() || ip == self.listen.ip() || self.listen.ip().is_unspecified()
-    }
-}
-
-/// Requests without a valid token, per address: [`FAILURES_BURST`] at once, then one per [`FAILURE_INTERVAL`].
-#[derive(Debug, Default)]
-struct Failures {
-    since: Mutex<HashMap<IpAddr, Instant>>,
-}
-
-impl Failures {
-    /// Counts one; if there were too many, says how long the address has to wait.
-    ///
-    /// An address is known by the instant at which all of its failures will be forgiven: a bucket in one number.
-    fn note(&self, peer: IpAddr, now: Instant) -> Option<Duration> {
-        let mut since = self.since.lock().unwrap_or_else(PoisonError::into_inner);
-        if since.len() >= ADDRESSES_MAX {
-            since.retain(|_, forgiven| *forgiven > now);
-        }
-        if since.len() >= ADDRESSES_MAX && !since.contains_key(&peer) {
-            return Some(FAILURE_INTERVAL);
-        }
-        let forgiven = since.entry(peer).or_insert(now);
-        let next = (*forgiven).max(now) + FAILURE_INTERVAL;
-        let allowed = now + FAILURE_INTERVAL * FAILURES_BURST;
-        if next > allowed {
-            return Some(next - allowed);
-        }
-        *forgiven = next;
-        None
     }
 }
 
@@ -271,13 +250,6 @@ type Hash = [u8; 32];
 /// How people name a token in an address.
 const TOKEN_NAMES: [&str; 5] = ["token", "access_token", "api_token", "auth", "authorization"];
 
-/// Ten a minute are more than a person mistypes and far fewer than a guess needs.
-const FAILURES_BURST: u32 = 10;
-const FAILURE_INTERVAL: Duration = Duration::from_secs(6);
-
-/// Addresses remembered at once: a megabyte of them. More are turned away until some are forgiven.
-const ADDRESSES_MAX: usize = 10_000;
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -323,8 +295,8 @@ mod tests {
             let value = format!("bearer {token}");
             access.check(role, &parts("GET", "/", &[("host", "x.example"), ("authorization", &value)]), None)
         };
-        assert_eq!(with(Role::Api, "secret"), Ok(()));
-        assert_eq!(with(Role::Worker, "other"), Ok(()));
+        assert_eq!(with(Role::Api, "secret"), Ok(Pass::ByToken));
+        assert_eq!(with(Role::Worker, "other"), Ok(Pass::ByToken));
         assert_eq!(with(Role::Api, "other"), Err(Denial::WrongRole { given: "worker", needed: "API" }));
         assert_eq!(with(Role::Worker, "secret"), Err(Denial::WrongRole { given: "API", needed: "worker" }));
         assert_eq!(with(Role::Api, "secret2"), Err(Denial::InvalidToken));
@@ -343,8 +315,11 @@ mod tests {
             all.extend(headers);
             access().check(Role::Api, &parts("POST", "/api/jobs/x", &all), None)
         };
-        assert_eq!(post(&[]), Ok(()));
-        assert_eq!(post(&[("origin", "http://localhost:8080"), ("sec-fetch-site", "same-origin")]), Ok(()));
+        assert_eq!(post(&[]), Ok(Pass::Freely));
+        assert_eq!(
+            post(&[("origin", "http://localhost:8080"), ("sec-fetch-site", "same-origin")]),
+            Ok(Pass::Freely)
+        );
         for origin in
             ["http://evil.example", "null", "http://localhost:9090", "http://localhost:8080.evil.example"]
         {
@@ -363,20 +338,22 @@ mod tests {
     }
 
     #[test]
-    fn a_token_in_the_address_is_refused_even_where_none_is_needed() {
-        let request = parts("GET", "/healthz?x=1&Token=abc", &[("host", "localhost")]);
-        assert_eq!(access().check(Role::Open, &request, None), Err(Denial::TokenInUrl));
+    fn a_worker_without_token_has_to_call_the_server_by_its_name() {
+        let knock = |access: &Access, host, token| {
+            let headers = [("host", host), ("upgrade", "websocket"), ("authorization", token)];
+            access.check(Role::Worker, &parts("GET", "/api/workers/connect", &headers), None)
+        };
+        assert_eq!(knock(&access(), "rebound.example", ""), Err(Denial::Host("rebound.example".to_owned())));
+        assert_eq!(knock(&access(), "127.0.0.1:9", ""), Ok(Pass::Freely));
+        let named = access().hosts(["server".to_owned()]);
+        assert_eq!(knock(&named, "server:8080", ""), Ok(Pass::Freely));
+        let guarded = access().worker_token("machines");
+        assert_eq!(knock(&guarded, "any.example", "Bearer machines"), Ok(Pass::ByToken));
     }
 
     #[test]
-    fn an_address_that_fails_too_often_has_to_wait_and_is_forgiven() {
-        let failures = Failures::default();
-        let (peer, now) = ("10.0.0.1".parse().unwrap(), Instant::now());
-        for _ in 0..FAILURES_BURST {
-            assert_eq!(failures.note(peer, now), None);
-        }
-        assert_eq!(failures.note(peer, now), Some(FAILURE_INTERVAL));
-        assert_eq!(failures.note("10.0.0.2".parse().unwrap(), now), None);
-        assert_eq!(failures.note(peer, now + FAILURE_INTERVAL), None);
+    fn a_token_in_the_address_is_refused_even_where_none_is_needed() {
+        let request = parts("GET", "/healthz?x=1&Token=abc", &[("host", "localhost")]);
+        assert_eq!(access().check(Role::Open, &request, None), Err(Denial::TokenInUrl));
     }
 }

@@ -87,9 +87,14 @@ impl Server {
         let (store, archive) = sqlite::open(&directory)?;
         let logs = Logs::open(&directory.logs(), logs::Limits::default())?;
         let archive: Arc<dyn store::Archive> = Arc::new(archive);
-        let (engine, ends) =
-            Engine::load(Box::new(store), &definitions, config.intervals, config.data_dir.clone())?;
-        let listener = Listener::bind(config.listen, listener::Limits::default()).await?;
+        let (engine, ends) = Engine::load(
+            Box::new(store),
+            &definitions,
+            config.intervals,
+            config.jobs_max,
+            config.data_dir.clone(),
+        )?;
+        let listener = Listener::bind(config.listen, connections(&config)).await?;
         let storage = Storage::of(&config.data_dir);
         tokio::spawn(storage.clone().watch(leaving.clone()));
         let app = http::App {
@@ -158,6 +163,14 @@ impl Server {
     }
 }
 
+fn connections(config: &Config) -> listener::Limits {
+    let limits = listener::Limits::default();
+    match config.api_token {
+        Some(_) => listener::Limits { strangers: STRANGERS_MAX, ..limits },
+        None => limits,
+    }
+}
+
 fn access(config: &Config, address: SocketAddr) -> Access {
     let mut access = Access::open(address).hosts(config.allowed_hosts.iter().cloned());
     if let Some(token) = &config.api_token {
@@ -168,6 +181,10 @@ fn access(config: &Config, address: SocketAddr) -> Access {
     }
     access
 }
+
+/// So many connections of one address may be open on which no valid token has been shown yet; those who have one are past it with
+/// their first request.
+const STRANGERS_MAX: usize = 100;
 
 /// How long sessions may take to say goodbye.
 const SESSIONS_PATIENCE: Duration = Duration::from_secs(5);

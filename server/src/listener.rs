@@ -1,22 +1,26 @@
 //! The accept loop: HTTP/1.1 on a TCP port, with limits that a stranger cannot get around.
 //!
 //! A connection that sends no head is closed after [`Limits::head_timeout`]; beyond [`Limits::connections`] of them only workers and
-//! probes are served, so that a flood of clients never locks the workers out. A connection that becomes a socket goes on counting until
-//! whoever made it so lets go of its [`Place`]. A shutdown lets requests finish for [`Limits::farewell`].
+//! probes are served, so that a flood of clients never locks the workers out. Once half of them are in use, one address gets no more than
+//! [`Limits::strangers`] on which no valid token has been shown; and none stays whose client takes nothing of an answer. A connection that
+//! becomes a socket goes on counting until whoever made it so lets go of its [`Place`]. A shutdown lets requests finish for
+//! [`Limits::farewell`].
 
 mod heads;
 mod parting;
+mod patience;
 mod port;
+mod strangers;
 
 use std::io;
 use std::net::SocketAddr;
 use std::pin::pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use axum::Router;
-use axum::http::{Request, header};
+use axum::http::Request;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
@@ -29,6 +33,8 @@ use tower::Service;
 
 use heads::{Heads, Recorded};
 use parting::{Parting, Partings};
+use patience::Patient;
+use strangers::{Stranger, Strangers};
 
 /// Who is at the other end of a connection. Every request carries it as an extension.
 #[derive(Clone, Debug)]
@@ -48,6 +54,8 @@ pub struct Peer {
 pub struct Place {
     house: Arc<House>,
     number: usize,
+    /// Until a valid token is shown.
+    stranger: Mutex<Option<Stranger>>,
 }
 
 /// What a listener may use.
@@ -57,8 +65,13 @@ pub struct Limits {
     pub connections: usize,
     /// Connections beyond those, for workers and probes only.
     pub reserve: usize,
+    /// Connections of one address on which no valid token has been shown yet, once half of [`Limits::connections`] are in use. Those of
+    /// this machine are not counted; and it is for servers that have tokens, for without them nobody is a stranger.
+    pub strangers: usize,
     /// How long the head of a request may take, also on a connection that is kept alive.
     pub head_timeout: Duration,
+    /// How long a client may take nothing of what is being written to it.
+    pub write_timeout: Duration,
     /// How long requests may go on after the shutdown began.
     pub farewell: Duration,
 }
@@ -68,7 +81,11 @@ impl Default for Limits {
         Self {
             connections: 4_096,
             reserve: 1_024,
+            strangers: usize::MAX,
             head_timeout: Duration::from_secs(10),
+            // Who pages through output reads a page meanwhile; and the system tells of room only when a third of all that it keeps for a
+            // connection, some megabytes, has been taken: at 5 KB/s that is four minutes.
+            write_timeout: Duration::from_secs(900),
             farewell: Duration::from_secs(5),
         }
     }
@@ -134,6 +151,7 @@ impl Listener {
         let house = Arc::new(House {
             partings: Partings::new(connections.clone()),
             open: AtomicUsize::new(0),
+            strangers: Strangers::new(self.limits.strangers),
             limits: self.limits,
             leaving: leaving.clone(),
             closing: CancellationToken::new(),
@@ -177,6 +195,7 @@ fn by(pid: Option<u32>) -> String {
 struct House {
     partings: Partings,
     open: AtomicUsize,
+    strangers: Arc<Strangers>,
     limits: Limits,
     leaving: CancellationToken,
     closing: CancellationToken,
@@ -190,7 +209,9 @@ impl House {
         router: &Router,
         connections: &TaskTracker,
     ) {
-        let place = Place::take(self);
+        let is_roomy = self.open.load(Ordering::Relaxed) < self.limits.connections / 2;
+        let Ok(stranger) = self.strangers.admit(peer.ip(), is_roomy) else { return };
+        let place = Place::take(self, stranger);
         if place.number > self.limits.connections + self.limits.reserve {
             tracing::warn!(%peer, open = place.number, "too many connections: one is turned away");
             return;
@@ -205,9 +226,14 @@ impl House {
 }
 
 impl Place {
-    fn take(house: &Arc<House>) -> Self {
+    fn take(house: &Arc<House>, stranger: Option<Stranger>) -> Self {
         let number = house.open.fetch_add(1, Ordering::Relaxed) + 1;
-        Self { house: Arc::clone(house), number }
+        Self { house: Arc::clone(house), number, stranger: Mutex::new(stranger) }
+    }
+
+    /// A valid token has been shown on it: it no longer counts among the strangers of its address.
+    pub fn note_token(&self) {
+        *self.stranger.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 }
 
@@ -226,21 +252,18 @@ async fn serve(stream: TcpStream, address: SocketAddr, router: Router, place: Ar
     let heads = Heads::default();
     let recorded = heads.clone();
     let service = service_fn(move |mut request: Request<Incoming>| {
-        let ambiguous_length =
-            request.headers().contains_key(header::TRANSFER_ENCODING) && recorded.name_a_length();
+        let ambiguous_length = recorded.turn_to(request.headers());
         let place = Arc::clone(&held);
         request.extensions_mut().insert(Peer { address, ambiguous_length, crowded, place });
         Service::call(&mut router.clone(), request)
     });
+    let patient = Patient::new(Parting::new(stream, house.partings.clone()), limits.write_timeout);
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(limits.head_timeout)
         .max_headers(HEADERS_MAX)
         .max_buf_size(BUFFER_BYTES_MAX)
-        .serve_connection(
-            TokioIo::new(Recorded::new(Parting::new(stream, house.partings.clone()), heads)),
-            service,
-        )
+        .serve_connection(TokioIo::new(Recorded::new(patient, heads)), service)
         .with_upgrades();
     let mut connection = pin!(connection);
     let served = tokio::select! {

@@ -58,11 +58,13 @@ impl Storage {
         }
     }
 
-    /// Blocks on the disk.
+    /// Blocks on the disk. What the reserve takes is not free for jobs, also while it is in use.
     fn look(&self) -> io::Result<()> {
         let disk = rustix::fs::statvfs(&self.directory)?;
         let bytes = |blocks: u64| blocks.saturating_mul(disk.f_frsize);
-        self.note(bytes(disk.f_bavail), bytes(disk.f_blocks));
+        let (free, total) = (bytes(disk.f_bavail), bytes(disk.f_blocks));
+        let is_laid = self.directory.join(RESERVE).exists();
+        self.note(if is_laid { free } else { free.saturating_sub(reserve(total)) }, total);
         Ok(())
     }
 }
@@ -99,6 +101,17 @@ pub(crate) const fn low_water_mark(total: u64) -> u64 {
 }
 
 const LOW_BYTES: u64 = 512 << 20;
+
+/// The file that sets room aside for what workers report, for when there is none left.
+pub(crate) const RESERVE: &str = "ballast";
+
+/// How large that is: 64 MiB, of a small disk a quarter.
+pub(crate) const fn reserve(total: u64) -> u64 {
+    let share = total / 4;
+    if share < RESERVE_BYTES { share } else { RESERVE_BYTES }
+}
+
+const RESERVE_BYTES: u64 = 64 << 20;
 
 /// A disk that fills at 100 MiB a second stays above the mark's half between two looks.
 const LOOK_EVERY: Duration = Duration::from_secs(2);

@@ -2,8 +2,11 @@
 
 mod http_support;
 
+use axum::body::{Body, to_bytes};
+use axum::http::Request;
 use http_support::{Answered, Server};
 use scheduler::job::State;
+use tower::ServiceExt as _;
 
 /// jobs.yaml is read again, and says this.
 async fn reload(server: &Server, jobs: &str) {
@@ -93,4 +96,20 @@ async fn a_batch_that_was_accepted_is_answered_again_when_its_definition_is_disa
         ask("a", "{}").await.is_problem(422, "invalid_type");
     }
     assert_eq!(server.stand.world().jobs.len(), 2);
+}
+
+#[tokio::test]
+async fn who_waits_while_the_store_cannot_be_read_learns_that_the_job_was_accepted_and_no_more() {
+    let server = Server::start().await;
+    server.stand.world().unreadable = true;
+    let request = Request::post("/api/jobs/resize?wait=1s").header("host", "localhost").body(Body::empty());
+    // Without a socket, so that the clock may run ahead.
+    tokio::time::pause();
+    let answer = server.router.clone().oneshot(request.expect("a request")).await.expect("it is answered");
+    tokio::time::resume();
+    assert_eq!(answer.status(), 201);
+    let text = to_bytes(answer.into_body(), 1 << 20).await.expect("a body");
+    let job: serde_json::Value = serde_json::from_slice(&text).expect("a job");
+    assert_eq!((&job["id"], &job["warning"]["code"]), (&1.into(), &"not_looked_up".into()));
+    assert!(job.get("pending_reason").is_none(), "{job}");
 }

@@ -97,6 +97,13 @@ async fn a_job_that_does_not_wait_in_line_has_a_reason_of_its_own() {
     let ended = server.get("/api/jobs/1/explain").await.json();
     assert_eq!(ended["reason"], json!({ "code": "ended", "text": "it has ended: failed, exit code 3" }));
     assert_eq!(ended["workers"], json!([]), "whatever the scheduler had said: nobody will take it any more");
+    {
+        let mut world = server.stand.world();
+        let row = &mut world.record(1).row;
+        (row.state, row.reason) = (State::Cancelled, "cancelled".to_owned());
+    }
+    let cancelled = server.get("/api/jobs/1/explain").await.json();
+    assert_eq!(cancelled["reason"], json!({ "code": "ended", "text": "it has ended: cancelled" }));
     server.get("/api/jobs/9/explain").await.is_problem(404, "job_not_found");
     server.get("/api/jobs/1/explain?x=1").await.is_problem(400, "invalid_query");
     server.post("/api/jobs/1/explain", "").await.is_problem(405, "method_not_allowed");

@@ -2,10 +2,8 @@
 
 mod http_support;
 
-use std::time::Duration;
-
-use http_support::{Server, within};
-use longshore_server::listener::{Limits, ListenError, Listener};
+use http_support::Server;
+use longshore_server::listener::Limits;
 
 #[tokio::test]
 async fn bad_bodies_get_the_problem_that_fits() {
@@ -97,13 +95,25 @@ async fn bodies_beyond_their_limit_are_refused_before_they_are_read() {
 #[tokio::test]
 async fn an_address_that_takes_no_body_says_so() {
     let server = Server::start().await;
-    for path in ["/api/jobs/1/retry", "/api/definitions/reload"] {
+    server.post("/api/jobs/resize", "").await;
+    for path in [
+        "/api/jobs/1/retry",
+        "/api/jobs/1/cancel",
+        "/api/jobs/1/release",
+        "/api/definitions/reload",
+        "/api/workers/1/cordon",
+        "/api/workers/1/uncordon",
+        "/api/workers/1/drain",
+        "/api/workers/2/forget",
+        "/api/workers/1/stop-unmanaged",
+    ] {
         for body in [" ", "{}", r#"{"args":["x"]}"#] {
             let problem = server.post(path, body).await.is_problem(413, "body_too_large");
             assert_eq!(problem["detail"], "this address takes no body", "{path}");
         }
     }
-    let empty = "POST /api/jobs/1/retry HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\
+    assert_eq!(server.get("/api/jobs/1").await.json()["state"], "queued", "nothing was done");
+    let empty = "POST /api/jobs/9/retry HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\
         transfer-encoding: chunked\r\n\r\n0\r\n\r\n";
     server.say(empty.as_bytes()).await.is_problem(404, "job_not_found");
 }
@@ -120,7 +130,9 @@ async fn addresses_methods_and_types_that_do_not_exist_are_told_apart() {
     server.get("/api/definitions/%00").await.is_problem(404, "unknown_job");
     server.get("/api/definitions/%ff").await.is_problem(400, "invalid_path");
     let wrong = server.ask("DELETE", "/api/jobs/1", &[], "").await;
-    wrong.is_problem(405, "method_not_allowed");
+    let told = wrong.is_problem(405, "method_not_allowed");
+    assert_eq!(told["detail"], "this address does not take the method of this request");
+    assert_eq!(told["hint"], "the header Allow names what it takes");
     assert_eq!(wrong.header("allow"), "POST,GET,HEAD");
     server
         .ask("GET", "/api/jobs", &[("accept", "application/xml")], "")
@@ -145,6 +157,11 @@ async fn requests_that_can_be_understood_in_two_ways_end_the_connection() {
         assert_eq!(answer.header("connection"), "close", "{answer:?}");
         answer.is_problem(400, "invalid_request");
     }
+    // Also if it comes along with another request.
+    let first = "GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n";
+    let text = format!("{first}{post}transfer-encoding: chunked\r\ncontent-length: 5\r\n\r\n0\r\n\r\n");
+    let answers = server.say(text.as_bytes()).await.body;
+    assert!(answers.starts_with("ok\nHTTP/1.1 400 ") && answers.contains("invalid_request"), "{answers}");
     for head in ["content-length: 5\r\ncontent-length: 6", "x-a: b\r\n folded", "transfer-encoding: gzip"] {
         let text = format!("{post}{head}\r\n\r\nhelloGET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n");
         let answer = server.say(text.as_bytes()).await;
@@ -178,6 +195,7 @@ async fn foreign_hosts_and_sites_are_kept_out() {
     let rebound = [("host", "rebound.example")];
     server.ask("GET", "/api/jobs", &rebound, "").await.is_problem(421, "host_not_allowed");
     server.ask("POST", "/api/jobs/resize", &rebound, "").await.is_problem(421, "host_not_allowed");
+    server.ask("GET", "/api/workers/connect", &rebound, "").await.is_problem(421, "host_not_allowed");
     let page = [("origin", "http://evil.example")];
     server.ask("POST", "/api/jobs/resize", &page, "").await.is_problem(403, "cross_site");
     let fetched = [("sec-fetch-site", "cross-site")];
@@ -228,6 +246,31 @@ async fn a_parameter_that_is_not_known_is_refused_everywhere_and_nothing_is_done
     server.post("/api/jobs/resize", "").await;
     server.ask("POST", "/api/jobs/2/cancel?grace=0s", &[], "").await.is_problem(400, "invalid_query");
     assert_eq!(server.get("/api/jobs/2").await.json()["state"], "queued");
+}
+
+#[tokio::test]
+async fn parameters_that_do_not_go_together_are_refused() {
+    let server = Server::start().await;
+    let waiting = server.post("/api/jobs/resize?wait=30s&follow=1", "").await;
+    assert_eq!(waiting.is_problem(400, "invalid_query")["field"], "?wait");
+    assert!(server.stand.world().jobs.is_empty());
+    server.post("/api/jobs/resize", "").await;
+    let range = [("range", "bytes=0-9")];
+    let both = server.ask("GET", "/api/jobs/1/logs?offset=5", &range, "").await;
+    assert_eq!(both.is_problem(400, "invalid_query")["field"], "?offset");
+    let text = server.get("/api/jobs/1/logs?encoding=base64").await;
+    assert_eq!(text.is_problem(400, "invalid_query")["field"], "?encoding");
+    let events = [("accept", "text/event-stream")];
+    assert_eq!(server.ask("GET", "/api/jobs/1/logs?encoding=base64", &events, "").await.status, 200);
+}
+
+#[tokio::test]
+async fn a_definition_may_be_called_like_a_part_of_an_address() {
+    let server = Server::start().await;
+    let json = [("accept", "application/json")];
+    server.ask("GET", "/api/definitions/logs", &json, "").await.is_problem(404, "unknown_job");
+    server.ask("POST", "/api/jobs/logs", &json, "").await.is_problem(404, "unknown_job");
+    server.ask("GET", "/api/jobs/1/logs", &json, "").await.is_problem(406, "not_acceptable");
 }
 
 #[tokio::test]
@@ -323,69 +366,4 @@ async fn everything_stands_under_the_base_path() {
     assert_eq!(server.get("/jobs/problems/invalid_id").await.status, 200);
     server.get("/api/jobs").await.is_problem(404, "not_found");
     server.get("/jobs/nothing").await.is_problem(404, "not_found");
-}
-
-#[tokio::test]
-async fn a_connection_that_says_nothing_is_closed() {
-    let limits = Limits { head_timeout: Duration::from_millis(50), ..Limits::default() };
-    let server = Server::with(|access| access, "", limits).await;
-    assert_eq!(server.say(b"GET /healthz HTTP/1.1\r\nhost: loc").await.status, 0, "closed without an answer");
-    let mut idle = server.open("GET /healthz HTTP/1.1").await;
-    idle.until("ok").await;
-    idle.until_closed().await;
-    assert!(idle.seen.ends_with("ok\n"), "{}", idle.seen);
-}
-
-#[tokio::test]
-async fn a_crowd_of_clients_leaves_room_for_workers_and_probes() {
-    let limits = Limits { connections: 1, reserve: 1, ..Limits::default() };
-    let server = Server::with(|access| access, "", limits).await;
-    let mut first = server.open("GET /healthz HTTP/1.1").await;
-    first.until("ok").await;
-    let crowded = server.get("/api/jobs").await;
-    crowded.is_problem(503, "busy");
-    assert_eq!(crowded.header("connection"), "close");
-    assert_eq!(server.get("/healthz").await.status, 200);
-    assert_eq!(server.get("/api/workers/connect").await.status, 200);
-    let mut second = server.open("GET /readyz HTTP/1.1").await;
-    second.until("ready").await;
-    assert_eq!(server.get("/healthz").await.status, 0, "beyond the reserve nobody is served");
-    drop((first, second));
-    let freed = async {
-        let mut interval = tokio::time::interval(Duration::from_millis(5));
-        while server.get("/api/jobs").await.status != 200 {
-            interval.tick().await;
-        }
-    };
-    within(freed).await;
-}
-
-#[tokio::test]
-async fn a_leaving_server_finishes_what_it_has_begun() {
-    let server = Server::start().await;
-    let mut idle = server.open("GET /healthz HTTP/1.1").await;
-    idle.until("ok").await;
-    let mut waiting = server.open("POST /api/jobs/resize?wait=1m HTTP/1.1").await;
-    let begun = async {
-        let mut interval = tokio::time::interval(Duration::from_millis(5));
-        while server.stand.world().waiting.is_empty() {
-            interval.tick().await;
-        }
-    };
-    within(begun).await;
-    server.leaving.cancel();
-    waiting.until_closed().await;
-    assert!(waiting.seen.starts_with("HTTP/1.1 201 "), "{}", waiting.seen);
-    idle.until_closed().await;
-    within(server.served).await.unwrap();
-    assert!(tokio::net::TcpStream::connect(server.address).await.is_err(), "nobody listens any more");
-}
-
-#[tokio::test]
-async fn a_port_that_is_taken_is_named() {
-    let first = Listener::bind("127.0.0.1:0".parse().unwrap(), Limits::default()).await.unwrap();
-    let error = Listener::bind(first.address(), Limits::default()).await.unwrap_err();
-    assert!(matches!(error, ListenError::InUse { .. }));
-    let text = error.to_string();
-    assert!(text.starts_with(&format!("cannot listen on {}: in use", first.address())), "{text}");
 }

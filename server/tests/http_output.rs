@@ -7,10 +7,10 @@ use std::time::Duration;
 use axum::body::{Body, BodyDataStream};
 use axum::http::Request;
 use futures_util::StreamExt as _;
-use http_support::output::{end, end_just_now, running, try_again, write};
+use http_support::output::{arrive, end, end_just_now, running, try_again, write};
 use http_support::{Server, within};
 use longshore_server::logs::Attempt;
-use protocol::report::{OutputLengths, Stream};
+use protocol::report::{ChunkData, OutputLengths, Stream};
 use protocol::{Fence, JobId, Timestamp};
 use scheduler::job::State;
 use tower::ServiceExt as _;
@@ -74,6 +74,27 @@ async fn what_is_missing_is_said() {
     write(&server, 101, Stream::Stdout, 18, "late\n").await;
     let answer = server.get("/api/jobs/1/logs?stream=stdout").await;
     assert_eq!(answer.body, "one\ntwo\nlongshore: 10 bytes of output are missing\nlate\n");
+}
+
+#[tokio::test]
+async fn who_follows_is_told_once_per_stream_and_attempt_what_was_read_again() {
+    let server = running().await;
+    let again = |text: &str| ChunkData::Replayed(text.as_bytes().to_vec());
+    arrive(&server, 101, Stream::Stdout, 8, again("thr")).await;
+    arrive(&server, 101, Stream::Stderr, 5, again("ouch\n")).await;
+    arrive(&server, 101, Stream::Stdout, 11, again("ee\n")).await;
+    try_again(&server, OutputLengths { stdout: 14, stderr: 10 });
+    arrive(&server, 202, Stream::Stdout, 0, again("four\n")).await;
+    end(&server, State::Succeeded, 0, OutputLengths { stdout: 5, stderr: 0 });
+    let followed = server.get("/api/jobs/1/logs?follow=1&attempt=1").await.body;
+    let label =
+        |stream| format!("longshore: what follows of {stream} was read again from the engine's log\n");
+    let (out, err) = (label("stdout"), label("stderr"));
+    assert_eq!(followed, format!("one\noops\ntwo\n{out}thr\n{err}ouch\nee\n"));
+    let second = server.get("/api/jobs/1/logs?follow=1").await.body;
+    assert_eq!(second, format!("longshore: attempt 2 on w1\n{out}four\nlongshore: job 1 succeeded\n"));
+    let exact = server.get("/api/jobs/1/logs?attempt=1").await.body;
+    assert_eq!(exact, "one\noops\ntwo\nthrouch\nee\n", "not followed it is exactly what there is");
 }
 
 #[tokio::test]

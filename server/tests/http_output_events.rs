@@ -3,9 +3,9 @@
 mod http_support;
 
 use http_support::Server;
-use http_support::output::{end, end_just_now, running, silent, try_again, write};
+use http_support::output::{arrive, end, end_just_now, running, silent, try_again, write};
 use protocol::Timestamp;
-use protocol::report::{OutputLengths, Stream};
+use protocol::report::{ChunkData, OutputLengths, Stream};
 use scheduler::job::State;
 
 /// The events that come behind this one.
@@ -21,7 +21,7 @@ fn told(events: &str) -> Vec<(&str, &str)> {
 }
 
 /// What the event holds that tells of the first attempt.
-const FIRST: (&str, &str) = (r#"{"attempt":1,"worker":"w1"}"#, "");
+const FIRST: (&str, &str) = (r#"{"attempt":1,"worker":"w1"}"#, "1:0");
 
 #[tokio::test]
 async fn events_carry_their_place_and_resume_behind_it() {
@@ -66,6 +66,22 @@ async fn a_resumed_stream_goes_on_over_later_attempts_to_the_end() {
 }
 
 #[tokio::test]
+async fn who_has_seen_no_more_than_which_attempt_it_is_comes_back_to_that_one() {
+    let server = running().await;
+    let begun = server.ask("GET", "/api/jobs/1/logs", &[("accept", "text/event-stream")], "").await.body;
+    let (data, id) = told(&begun)[0];
+    assert_eq!((data, id), FIRST);
+    try_again(&server, OutputLengths { stdout: 8, stderr: 5 });
+    write(&server, 202, Stream::Stdout, 0, "again\n").await;
+    end(&server, State::Succeeded, 0, OutputLengths { stdout: 6, stderr: 0 });
+    let rest = events(&server, "?follow=1", id).await;
+    assert!(rest.contains("oops") && rest.contains("again"), "{rest}");
+    let second = events(&server, "?follow=1", "1:9").await;
+    assert_eq!(told(&second)[0].1, "1:9", "where reading begins: {second}");
+    assert!(second.contains("\nid: 2:0\n"), "{second}");
+}
+
+#[tokio::test]
 async fn events_tell_the_end_of_what_has_ended_also_to_those_who_do_not_follow() {
     let server = running().await;
     let output = OutputLengths { stdout: 8, stderr: 5 };
@@ -98,6 +114,38 @@ async fn events_tell_of_output_that_has_not_arrived() {
     end_just_now(&server, OutputLengths { stdout: 520, stderr: 5 });
     let all = events(&server, "", "1:0").await;
     assert!(all.contains("event: late\ndata: {\"late_bytes\":512}\n\nevent: end\n"), "{all}");
+}
+
+#[tokio::test]
+async fn a_gap_of_which_nobody_knows_how_long_it_is_has_no_number() {
+    let server = silent().await;
+    arrive(&server, 101, Stream::Stdout, 0, ChunkData::Gap(ChunkData::UNKNOWN_GAP)).await;
+    write(&server, 101, Stream::Stdout, 1, b"rest\n").await;
+    let all = events(&server, "", "1:0").await;
+    let gap = (r#"{"stream":"stdout","offset":0,"missing_bytes":null}"#, "1:1");
+    let rest = (r#"{"stream":"stdout","offset":1,"text":"rest\n"}"#, "1:6");
+    assert_eq!(told(&all), [FIRST, gap, rest]);
+    assert_eq!(server.get("/api/jobs/1/logs").await.body, "longshore: some output is missing\nrest\n");
+}
+
+#[tokio::test]
+async fn events_tell_what_was_read_again_from_the_engines_log() {
+    let server = silent().await;
+    write(&server, 101, Stream::Stdout, 0, b"one\n").await;
+    arrive(&server, 101, Stream::Stdout, 4, ChunkData::Replayed(b"two\xe2".to_vec())).await;
+    write(&server, 101, Stream::Stderr, 0, b"x").await;
+    end(&server, State::Succeeded, 0, OutputLengths { stdout: 8, stderr: 1 });
+    let all = events(&server, "", "1:0").await;
+    let expected = [
+        FIRST,
+        (r#"{"stream":"stdout","offset":0,"text":"one\n"}"#, "1:4"),
+        (r#"{"stream":"stdout","offset":4,"replayed":true,"text":"two"}"#, "1:7"),
+        (r#"{"stream":"stderr","offset":8,"text":"x"}"#, "1:7:9"),
+        (r#"{"stream":"stdout","offset":7,"replayed":true,"text":"�"}"#, "1:9"),
+    ];
+    assert_eq!(told(&all)[..5], expected);
+    let resumed = events(&server, "", "1:4").await;
+    assert_eq!(told(&resumed)[1], expected[2]);
 }
 
 #[tokio::test]
@@ -139,7 +187,7 @@ async fn a_character_is_completed_neither_across_a_gap_nor_by_another_attempt() 
         (r#"{"stream":"stdout","offset":2,"missing_bytes":10}"#, "1:12"),
         (r#"{"stream":"stdout","offset":12,"text":"�b"}"#, "1:14"),
         (r#"{"stream":"stdout","offset":14,"text":"�"}"#, "1:15"),
-        (r#"{"attempt":2,"worker":"w1"}"#, ""),
+        (r#"{"attempt":2,"worker":"w1"}"#, "2:0"),
         (r#"{"stream":"stdout","offset":0,"text":"�c"}"#, "2:2"),
     ];
     assert_eq!(told(&all), expected);
@@ -153,7 +201,7 @@ async fn whoever_goes_on_within_a_character_loses_and_repeats_nothing() {
     assert_eq!(told(&events(&server, "", "1:0").await), [FIRST, begun]);
     write(&server, 101, Stream::Stdout, 2, b"\x82\xac!").await;
     let rest = (r#"{"stream":"stdout","offset":1,"text":"€!"}"#, "1:5");
-    assert_eq!(told(&events(&server, "", "1:1").await), [FIRST, rest]);
+    assert_eq!(told(&events(&server, "", "1:1").await), [(FIRST.0, "1:1"), rest]);
     assert_eq!(told(&events(&server, "", "1:0").await), [FIRST, begun, rest]);
 }
 
@@ -169,8 +217,8 @@ async fn nor_does_it_if_the_other_stream_went_on_within_the_character() {
     write(&server, 101, Stream::Stderr, 5, "more").await;
     let whole = (r#"{"stream":"stdout","offset":1,"text":"€"}"#, "1:9");
     let more = (r#"{"stream":"stderr","offset":9,"text":"more"}"#, "1:13");
-    assert_eq!(told(&events(&server, "", "1:1:7").await), [FIRST, whole, more]);
-    assert_eq!(told(&events(&server, "", "1:1").await), [FIRST, other, whole, more]);
+    assert_eq!(told(&events(&server, "", "1:1:7").await), [(FIRST.0, "1:1:7"), whole, more]);
+    assert_eq!(told(&events(&server, "", "1:1").await), [(FIRST.0, "1:1"), other, whole, more]);
 }
 
 #[tokio::test]

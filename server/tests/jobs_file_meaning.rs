@@ -276,6 +276,19 @@ fn environment_files_are_read_beside_the_jobs_file() {
 }
 
 #[test]
+fn a_fault_in_an_environment_file_shows_nothing_of_what_stands_there() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let write = |name: &str, text: &str| fs::write(directory.path().join(name), text).expect("written");
+    write("own.env", "A=1\nMIIEvQIBADANBgkqhkiG9w0BAQEFAASC+s3cret==\nLONGSHORE_S3CRET=1\n");
+    write("jobs.yaml", "- {name: a, image: busybox, env_file: own.env}");
+    let faults = load(&directory.path().join("jobs.yaml"), &environment()).expect_err("two bad lines");
+    let text = faults.to_string();
+    assert!(text.contains("own.env:2:1: invalid_env_name: "), "{text}");
+    assert!(text.contains("own.env:3:1: reserved_name: "), "{text}");
+    assert!(!text.to_lowercase().contains("s3cret"), "{text}");
+}
+
+#[test]
 fn what_a_job_says_of_its_environment_beats_what_the_defaults_say() {
     let directory = tempfile::tempdir().expect("a directory");
     let write = |name: &str, text: &str| fs::write(directory.path().join(name), text).expect("written");

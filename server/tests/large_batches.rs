@@ -102,7 +102,7 @@ impl Stage {
         let gated = Gated { store: store.clone(), gate: Arc::clone(&gate) };
         let intervals = Intervals::default();
         let (engine, ends) =
-            Engine::load(Box::new(gated), &definitions, intervals, std::env::temp_dir()).unwrap();
+            Engine::load(Box::new(gated), &definitions, intervals, usize::MAX, std::env::temp_dir()).unwrap();
         let stopped = stop.clone();
         let running = tokio::spawn(async move { engine.run(stopped).await.unwrap() });
         let stage = Self { store, gate, handle: ends.handle, revisions, stop, running };

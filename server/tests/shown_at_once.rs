@@ -25,6 +25,7 @@ async fn who_joins_and_what_is_ordered_is_shown_with_the_answer() {
         Box::new(MemoryStore::default()),
         &Definitions::new(Vec::new()),
         Intervals::default(),
+        usize::MAX,
         evidence.path().into(),
     )
     .unwrap();

@@ -45,6 +45,8 @@ pub(crate) enum Event {
     Health { machine: u16, life: u32 },
     /// The worker's body looks for containers of others.
     LookAround { machine: u16, life: u32 },
+    /// The worker's body notices whether its disk is nearly full.
+    Room { machine: u16, life: u32 },
     /// Something like the last start is tried.
     Probe { machine: u16, life: u32, tries: u32 },
     /// Output of an ended attempt has arrived.

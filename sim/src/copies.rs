@@ -93,7 +93,7 @@ impl World {
             self.oracle.container_removed(self.now, token);
         }
         for container in &self.machines[usize::from(no)].engine.containers {
-            self.oracle.container_set_back(self.now, container);
+            self.oracle.container_set_back(container.token, container.ended());
         }
         self.oracle.causes_lost = true;
         let back_after = self.dice.millis(500, 20_000);

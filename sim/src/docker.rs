@@ -88,6 +88,14 @@ pub(crate) enum State {
     },
 }
 
+impl Container {
+    /// Since when it had run, and its end.
+    pub(crate) fn ended(&self) -> Option<(Moment, End)> {
+        let State::Ended { since, at, code, oom, by_engine } = self.state else { return None };
+        Some((since, End { at, code, oom, by_engine, by_us: self.is_stopped }))
+    }
+}
+
 /// A `docker run`.
 #[derive(Clone, Debug)]
 pub(crate) struct Cli {

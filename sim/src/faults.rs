@@ -8,8 +8,7 @@ use scheduler::input::{Input, Operation};
 use crate::agenda::Event;
 use crate::clients::Wish;
 use crate::clock::Moment;
-use crate::disk::Row;
-use crate::docker::Condition;
+use crate::docker::{CliStage, Condition};
 use crate::machine;
 use crate::network::End;
 use crate::script::{Act, What};
@@ -82,6 +81,8 @@ impl World {
             Act::FailEngine { machine, condition, keeps_containers, lasts } => {
                 self.fail_engine(machine, condition, keeps_containers, lasts);
             }
+            Act::FillDisk { machine, lasts } => self.fill_worker_disk(machine, lasts),
+            Act::StopStrangers { machine } => self.operate(machine, What::StopUnmanaged),
             Act::BreakHost { machine, lasts } => {
                 self.machines[usize::from(machine)].engine.broken_until = self.now + lasts;
             }
@@ -103,17 +104,20 @@ impl World {
     fn some_job(&self, number: u64) -> Option<JobId> {
         let held = || self.server.disk.rows().filter(|(_, row)| row.current().is_some());
         let stopping = held().filter(|(_, row)| row.latest.as_ref().is_some_and(|it| it.stopping.is_some()));
-        // An earlier attempt still runs beside the current one.
+        // An earlier attempt still runs beside the current one, or while the job waits.
         let containers = self.machines.iter().flat_map(|machine| &machine.engine.containers);
         let running = containers.filter(|it| it.is_running()).map(|it| it.token);
-        let current = |token: &Token| self.server.disk.row(token.job).and_then(Row::current);
-        let beside =
-            running.filter(|token| current(token).is_some_and(|it| it != *token)).map(|token| token.job);
+        let is_superseded = |token: &Token| {
+            let row = self.server.disk.row(token.job).filter(|row| !row.state.has_ended());
+            row.is_some_and(|row| row.current() != Some(*token))
+        };
+        let beside = running.filter(is_superseded).map(|token| token.job);
         let beside: Vec<JobId> = beside.collect();
+        let stopping: Vec<JobId> = stopping.map(|(job, _)| job).collect();
         let wanted: Vec<JobId> = match number % 4 {
             0 => Vec::new(),
-            1 => stopping.map(|(job, _)| job).collect(),
             2 | 3 if !beside.is_empty() => beside,
+            1 | 2 if !stopping.is_empty() => stopping,
             _ => held().map(|(job, _)| job).collect(),
         };
         if !wanted.is_empty() {
@@ -135,8 +139,15 @@ impl World {
             What::Drain(patience) => Operation::Drain(patience),
             What::Slots(slots) => Operation::Slots(slots),
             What::Forget => Operation::Forget,
+            What::StopUnmanaged => Operation::StopUnmanaged(None),
         };
         self.ask(Wish::Operate(worker, operation));
+    }
+
+    fn fill_worker_disk(&mut self, no: u16, lasts: Duration) {
+        let machine = &mut self.machines[usize::from(no)];
+        machine.low_disk_until = machine.low_disk_until.max(self.now + lasts);
+        self.agenda.note(self.now, Event::Room { machine: no, life: machine.life });
     }
 
     fn cut(&mut self, machine: Option<u16>, ways: [bool; 2], lasts: Duration) {
@@ -182,6 +193,12 @@ impl World {
         let told_of = machine.directory.attempts.iter().map(|it| it.launch.token);
         for token in told_of.chain(machine.engine.containers.iter().map(|it| it.token)).collect::<Vec<_>>() {
             self.oracle.lost_sight(token);
+        }
+        // Whoever looks before a command's container is there cannot know that it will be.
+        let under_way = machine.engine.clis.iter().filter(|cli| cli.stage != CliStage::Attached);
+        for token in under_way.map(|cli| cli.token).collect::<Vec<_>>() {
+            self.oracle.lost_sight(token);
+            self.oracle.container_removed(self.now, token);
         }
         self.machines[usize::from(no)].wipe(keeps_identity);
         if keeps_identity && self.dice.permille(300) {

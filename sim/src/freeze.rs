@@ -42,6 +42,7 @@ impl World {
             | Event::Task { machine, .. }
             | Event::Health { machine, .. }
             | Event::LookAround { machine, .. }
+            | Event::Room { machine, .. }
             | Event::Probe { machine, .. }
             | Event::LeaveAgain { machine, .. }
             | Event::OutputDone { machine, .. } => Whose::Worker(machine),

@@ -35,6 +35,8 @@ pub(crate) struct Machine {
     settings: Vec<(Moment, i64)>,
     pub(crate) directory: Directory,
     pub(crate) engine: Engine,
+    /// Until then the disk of the state directory is nearly full.
+    pub(crate) low_disk_until: Moment,
     /// Counts processes.
     pub(crate) life: u32,
     pub(crate) process: Option<Process>,
@@ -126,6 +128,7 @@ impl Machine {
             settings: Vec::new(),
             directory: Directory::new(dice.any()),
             engine: Engine::default(),
+            low_disk_until: Moment(0),
             life: 0,
             process: None,
             frozen: None,

@@ -25,7 +25,7 @@ mod words;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use protocol::order::{StopCause, Verdict};
+use protocol::order::Verdict;
 use protocol::{Fence, JobId, Order, Token, WorkerId};
 use scheduler::Scheduler;
 use scheduler::input::KeyHolder;
@@ -91,6 +91,8 @@ pub(crate) struct Oracle {
     accepted: Vec<(JobId, u32)>,
     /// By job: how it ended, when it was last looked at.
     endings: Vec<Option<Ending>>,
+    /// How attempts had ended before their machine was set back to another time: what was told of that may be believed later.
+    other_ends: Vec<(Token, End)>,
     /// Up to this one, fences were given by a life of the store that was undone.
     undone: Fence,
     /// Up to this one, by a life that was undone by an old state that came back as it was: nobody can know, and they may be given again.
@@ -124,6 +126,7 @@ impl Oracle {
             places: Places::default(),
             accepted: Vec::new(),
             endings: Vec::new(),
+            other_ends: Vec::new(),
             undone: Fence(0),
             given_again: Fence(0),
             interrupted: vec![false; machines],
@@ -212,10 +215,8 @@ impl Oracle {
         effects: &[worker::Effect],
     ) {
         for effect in effects {
-            if let worker::Effect::Stop { token, cause, .. } = effect {
-                let truth = self.truth(*token);
-                truth.stopped.get_or_insert(now);
-                truth.fenced |= *cause == StopCause::SelfFence;
+            if let worker::Effect::Stop { token, .. } = effect {
+                self.truth(*token).stopped.get_or_insert(now);
             }
         }
         if let Some(fault) = brain.audit().pop() {

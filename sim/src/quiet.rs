@@ -5,6 +5,7 @@ use std::time::Duration;
 use protocol::JobId;
 use scheduler::definition::{OnLost, RetryOn};
 use scheduler::job::State;
+use scheduler::snapshot::WorkerState;
 
 use crate::agenda::Event;
 use crate::disk::Row;
@@ -51,6 +52,7 @@ impl World {
                 ));
             }
         }
+        pending.extend(self.not_at_ease());
         for machine in self.machines.iter().filter(|it| !it.is_gone) {
             let no = machine.no;
             let stale = |it: &&Container| it.is_running() && !self.server.disk.is_current(it.token);
@@ -61,6 +63,28 @@ impl World {
                 if !self.server.disk.is_current(kept.launch.token) {
                     pending.push(format!("w{no} still keeps what is left of {}", kept.launch.token));
                 }
+            }
+        }
+        pending
+    }
+
+    /// Workers that are here, and that the server does not take for connected, or that have something to say which nobody has acknowledged.
+    fn not_at_ease(&self) -> Vec<String> {
+        let Some(server) = &self.server.process else { return vec!["the server is away".to_owned()] };
+        let known = server.brain.snapshot();
+        let mut pending = Vec::new();
+        for machine in self.machines.iter().filter(|it| !it.is_gone) {
+            let no = machine.no;
+            let Some(brain) = machine.process.as_ref().and_then(|process| process.brain.as_ref()) else {
+                continue;
+            };
+            let id = machine.directory.membership.map(|it| it.worker);
+            let state = known.workers.iter().find(|it| Some(it.id) == id).map(|it| it.state);
+            if !matches!(state, Some(WorkerState::Ready | WorkerState::Draining)) {
+                pending.push(format!("w{no} is here, and is {state:?} to the server"));
+            }
+            if brain.unacknowledged() > 0 {
+                pending.push(format!("{} reports of w{no} are not acknowledged", brain.unacknowledged()));
             }
         }
         pending

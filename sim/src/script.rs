@@ -120,6 +120,15 @@ pub(crate) enum Act {
         keeps_containers: bool,
         lasts: Duration,
     },
+    /// The disk of its state directory is nearly full.
+    FillDisk {
+        machine: u16,
+        lasts: Duration,
+    },
+    /// A person stops what runs there and was never given.
+    StopStrangers {
+        machine: u16,
+    },
     /// Nothing starts on this host.
     BreakHost {
         machine: u16,
@@ -144,6 +153,7 @@ pub(crate) enum What {
     Drain(Option<Duration>),
     Slots(u32),
     Forget,
+    StopUnmanaged,
 }
 
 /// A request for jobs.
@@ -187,6 +197,8 @@ impl Act {
             Self::Copy { .. } => Kind::Copy,
             Self::SetBack { .. } => Kind::SetBack,
             Self::Restore { .. } => Kind::Restore,
+            Self::FillDisk { .. } => Kind::FillDisk,
+            Self::StopStrangers { .. } => Kind::StopStrangers,
         }
     }
 }
@@ -218,11 +230,13 @@ pub(crate) enum Kind {
     Copy,
     SetBack,
     Restore,
+    FillDisk,
+    StopStrangers,
 }
 
 impl Kind {
     /// Every kind, in the order of their declaration.
-    pub(crate) const ALL: [Self; 24] = [
+    pub(crate) const ALL: [Self; 26] = [
         Self::Submit,
         Self::Cancel,
         Self::Release,
@@ -247,6 +261,8 @@ impl Kind {
         Self::Copy,
         Self::SetBack,
         Self::Restore,
+        Self::FillDisk,
+        Self::StopStrangers,
     ];
 
     pub(crate) const COUNT: usize = Self::ALL.len();
@@ -278,6 +294,8 @@ impl Kind {
             Self::Copy => "copy a worker",
             Self::SetBack => "set a machine back",
             Self::Restore => "restore the store",
+            Self::FillDisk => "fill a worker's disk",
+            Self::StopStrangers => "stop strangers",
         }
     }
 }

@@ -108,6 +108,8 @@ impl Server {
             intervals: Intervals::default(),
             seed: self.dice.any(),
             slice,
+            // What is refused makes no story.
+            jobs_max: usize::MAX,
         }
     }
 }

@@ -41,7 +41,7 @@ impl Swarm {
             backlog_max: dice.between(0, 3),
             definitions: 1 + dice.index(6),
             busy_for: dice.seconds(60, 900),
-            acts: acts(&mut dice),
+            acts: acts(&mut dice, &mut Dice::new(seed, LATER_STREAM)),
             drift_ppm: dice.pick(&[0, 100, 10_000, 50_000]),
             delay: Duration::from_millis(dice.pick(&[2, 20, 200, 3_000])),
             sync: Duration::from_millis(dice.pick(&[1, 5, 50, 2_000])),
@@ -52,10 +52,11 @@ impl Swarm {
     }
 }
 
-fn acts(dice: &mut Dice) -> [u64; Kind::COUNT] {
+fn acts(dice: &mut Dice, later: &mut Dice) -> [u64; Kind::COUNT] {
     // Half of the seeds have few faults, and rarely two at once.
     let share = dice.pick(&[100, 300, 500]);
     let most = dice.pick(&[2, 5, 20]);
+    let mut is_restored = false;
     Kind::ALL.map(|kind| match kind {
         Kind::Submit => dice.between(5, 120),
         Kind::Cancel | Kind::Release if dice.permille(500) => dice.between(1, 20),
@@ -63,11 +64,20 @@ fn acts(dice: &mut Dice) -> [u64; Kind::COUNT] {
         Kind::Redefine if dice.permille(share) => dice.between(1, 5),
         Kind::Cancel | Kind::Release | Kind::Operate | Kind::Redefine => 0,
         // What was promised before is void then, so a few seeds must do.
-        Kind::Restore if dice.permille(50) => dice.between(1, 3),
+        Kind::Restore if dice.permille(50) => {
+            is_restored = true;
+            dice.between(1, 3)
+        }
         Kind::Restore => 0,
+        Kind::FillDisk if later.permille(share) => later.between(1, most),
+        // Only a store that came back has strangers.
+        Kind::StopStrangers if is_restored => later.below(6),
+        Kind::FillDisk | Kind::StopStrangers => 0,
         _ if dice.permille(share) => dice.between(1, most),
         _ => 0,
     })
 }
 
 const STREAM: u64 = 1;
+/// Of what was added later: what a seed drew before stays as it was.
+const LATER_STREAM: u64 = 16;

@@ -38,11 +38,14 @@ pub(crate) struct Workload {
     /// The revision of each name now.
     current: Vec<Revision>,
     dice: Dice,
+    /// Draws how long to wait after what nobody expected, where the world is one in which definitions say so.
+    delays: Option<Dice>,
 }
 
 impl Workload {
-    pub(crate) fn new(names: usize, dice: Dice) -> Self {
-        let mut it = Self { revisions: Vec::new(), current: Vec::new(), dice };
+    pub(crate) fn new(names: usize, dice: Dice, mut delays: Dice) -> Self {
+        let delays = delays.permille(250).then_some(delays);
+        let mut it = Self { revisions: Vec::new(), current: Vec::new(), dice, delays };
         for name in 0..names {
             let revision = it.draw(name);
             it.current.push(revision);
@@ -79,7 +82,8 @@ impl Workload {
         let dice = &mut self.dice;
         let revision = Revision(self.revisions.len() as u128 + 1);
         let nature = nature(dice);
-        let definition = definition(dice, name, revision, &nature);
+        let mut definition = definition(dice, name, revision, &nature);
+        definition.loss.delay = self.delays.as_mut().and_then(delay);
         self.revisions.push((Arc::new(definition), nature));
         revision
     }
@@ -142,6 +146,10 @@ fn definition(dice: &mut Dice, name: usize, revision: Revision, nature: &Nature)
             ..ContainerSpec::default()
         },
     }
+}
+
+fn delay(dice: &mut Dice) -> Option<Duration> {
+    dice.permille(700).then(|| Duration::from_secs(dice.pick(&[0, 1, 30, 300])))
 }
 
 /// As jobs.yaml is read: from the order to stop until the container is certainly gone, beside its grace.

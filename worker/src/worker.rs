@@ -178,6 +178,12 @@ impl Worker {
         self.link.lease_from.map(|from| from + self.link.intervals.lease)
     }
 
+    /// How many reports are not acknowledged, said or not.
+    #[must_use]
+    pub fn unacknowledged(&self) -> usize {
+        self.outbox.len()
+    }
+
     /// How many slots are in use and how many attempts wait in front of them.
     #[must_use]
     pub fn load(&self) -> (u32, u32) {

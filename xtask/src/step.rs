@@ -2,6 +2,7 @@
 
 use std::ffi::OsStr;
 use std::path::Path;
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
@@ -56,8 +57,12 @@ pub(crate) async fn succeed(mut command: Command) -> anyhow::Result<()> {
 
 /// Whether a program can be run at all: these words, which only ask for its version, succeed.
 pub(crate) async fn is_installed(words: &[&str]) -> bool {
-    let mut command = command(Path::new("."), words);
-    command.stdout(std::process::Stdio::null()).stderr(std::process::Stdio::null());
+    succeeds_silently(command(Path::new("."), words)).await
+}
+
+/// Whether a prepared command ends with success; nobody sees its output.
+pub(crate) async fn succeeds_silently(mut command: Command) -> bool {
+    command.stdout(Stdio::null()).stderr(Stdio::null());
     command.status().await.is_ok_and(|status| status.success())
 }
 

@@ -1,7 +1,8 @@
-//! What the jobs of the harness run: it writes down that it started and that it stops, in a file that Longshore knows nothing of.
+//! What the jobs of the harness run: it writes down that it started, that it goes on, and that it stops, in a file that Longshore knows nothing of.
 //!
 //! Nothing but the standard library, so that it can be linked statically and be all that an image has. Each mark is one line, appended
-//! at once and synced: it is there if the next thing has happened. The exit code tells which attempt this was, so that an outcome that
+//! at once; starts and stops are synced, so that they are there if the next thing has happened. Signs of life are for those that never
+//! get to their stop: they ran at least until the last one. The exit code tells which attempt this was, so that an outcome that
 //! is believed of another attempt shows.
 #![forbid(unsafe_code)]
 
@@ -26,10 +27,19 @@ fn main() -> ExitCode {
     let code = (fence % CODES) as u8;
     mark(&marks, job, fence, "start", None);
     println!("attempt {fence}");
-    std::thread::sleep(Duration::from_millis(number("NAP_MS").unwrap_or(0)));
+    nap(Duration::from_millis(number("NAP_MS").unwrap_or(0)), &marks, job, fence);
     println!("attempt {fence} is over");
     mark(&marks, job, fence, "stop", Some(code));
     ExitCode::from(code)
+}
+
+fn nap(mut left: Duration, marks: &File, job: u64, fence: u64) {
+    while left > ALIVE_EVERY {
+        std::thread::sleep(ALIVE_EVERY);
+        left -= ALIVE_EVERY;
+        mark(marks, job, fence, "alive", None);
+    }
+    std::thread::sleep(left);
 }
 
 fn mark(mut marks: &File, job: u64, fence: u64, what: &str, code: Option<u8>) {
@@ -40,7 +50,9 @@ fn mark(mut marks: &File, job: u64, fence: u64, what: &str, code: Option<u8>) {
         "{{\"job\":{job},\"fence\":{fence},\"mark\":\"{what}\",\"code\":{code},\"host\":\"{}\",\"pid\":{pid},\"up_ms\":{up_ms}}}\n",
         host.trim()
     );
-    let written = marks.write_all(line.as_bytes()).and_then(|()| marks.sync_data());
+    let is_synced = what != "alive";
+    let written = marks.write_all(line.as_bytes());
+    let written = written.and_then(|()| if is_synced { marks.sync_data() } else { Ok(()) });
     if let Err(error) = written {
         eprintln!("no mark: {error}");
         std::process::exit(NOT_WITNESSED.into());
@@ -58,6 +70,8 @@ fn number(variable: &str) -> Option<u64> {
     std::env::var(variable).ok()?.parse().ok()
 }
 
+/// How often one that naps says that it is there.
+const ALIVE_EVERY: Duration = Duration::from_millis(500);
 /// Exit codes from 0 to below this tell attempts of a job apart.
 const CODES: u64 = 50;
 /// The truth could not be written down: the run proves nothing.

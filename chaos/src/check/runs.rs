@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use super::Verdict::{
-    Disturbed, Invented, Misnumbered, Overlapped, StaleAccepted, StartDenied, StartedTwice, Ungranted, WentOn,
+    Disturbed, GivenUp, Invented, Misnumbered, Overlapped, StaleAccepted, StartDenied, StartedTwice,
+    Ungranted, WentOn,
 };
 use super::{Evidence, Finding, Rows, finding};
 use crate::history::Event;
@@ -43,7 +44,7 @@ pub(super) fn marks(evidence: &Evidence, rows: &Rows<'_>, findings: &mut Vec<Fin
     let mut seen = HashSet::new();
     for mark in truth {
         let (job, fence) = (mark.job, mark.fence);
-        if !seen.insert((job, fence, mark.mark == Kind::Start)) {
+        if mark.mark != Kind::Alive && !seen.insert((job, fence, mark.mark == Kind::Start)) {
             let text = format!(
                 "job {job}, attempt {fence}: a second {:?} (pid {} on {})",
                 mark.mark, mark.pid, mark.host
@@ -51,6 +52,7 @@ pub(super) fn marks(evidence: &Evidence, rows: &Rows<'_>, findings: &mut Vec<Fin
             findings.push(finding(StartedTwice, text));
         }
         match rows.attempts(job).iter().find(|attempt| attempt.fence == fence) {
+            None if mark.mark == Kind::Alive => {}
             None => findings
                 .push(finding(Ungranted, format!("job {job}: attempt {fence} ran, and was never granted"))),
             Some(attempt) => {
@@ -80,7 +82,7 @@ fn fences_hold(history: &[Event]) -> bool {
 /// What is done to the server, and to the ways to it.
 const FENCES_HOLD_UNDER: [&str; 5] = ["kill_server", "pause_server", "deploy_server", "cut", "fill_disk"];
 
-/// Who was told that a job is cancelled and its container gone was told the truth: it neither starts nor gets to its own end later.
+/// Who was told that a job is cancelled and its container gone was told the truth: it neither starts nor goes on nor gets to its own end later.
 pub(super) fn cancels(truth: &[Mark], rows: &Rows<'_>, findings: &mut Vec<Finding>) {
     for mark in truth {
         let Some(row) = rows.jobs.get(&mark.job).filter(|row| row.state == "cancelled" && row.confirmed)
@@ -105,29 +107,43 @@ const CLOCKS_MS: i64 = 100;
 
 fn overlaps(evidence: &Evidence, rows: &Rows<'_>, findings: &mut Vec<Finding>) {
     let (truth, fences_hold) = (&evidence.truth, fences_hold(&evidence.history));
-    let mut running: BTreeMap<u64, HashSet<u64>> = BTreeMap::new();
     let is_exclusive = |job| {
         rows.jobs
             .get(&job)
             .is_some_and(|row| jobs::is_exclusive(&row.name) || (fences_hold && jobs::is_fenced(&row.name)))
     };
-    // One that never stops by itself was killed, nobody knows when.
-    let stopped: HashSet<u64> = truth.iter().filter(|it| it.mark == Kind::Stop).map(|it| it.fence).collect();
-    let is_told = |mark: &&Mark| is_exclusive(mark.job) && stopped.contains(&mark.fence);
-    let mut marks: Vec<&Mark> = truth.iter().filter(is_told).collect();
-    marks.sort_by_key(|mark| mark.up_ms);
-    for mark in marks {
-        let running = running.entry(mark.job).or_default();
-        match mark.mark {
-            Kind::Start => {
-                if let Some(other) = running.iter().find(|fence| **fence != mark.fence) {
-                    let text = format!("job {}: attempt {} started while {other} ran", mark.job, mark.fence);
-                    findings.push(finding(Overlapped, text));
-                }
-                running.insert(mark.fence);
+    // One that never stops by itself was killed, nobody knows when; it ran until its last sign of life, at least.
+    let mut spans: BTreeMap<(u64, u64), (u64, u64)> = BTreeMap::new();
+    for mark in truth.iter().filter(|mark| is_exclusive(mark.job)) {
+        let (began, ended) = spans.entry((mark.job, mark.fence)).or_insert((mark.up_ms, mark.up_ms));
+        (*began, *ended) = (mark.up_ms.min(*began), mark.up_ms.max(*ended));
+    }
+    for ((job, fence), (began, _)) in &spans {
+        let earlier = spans
+            .range((*job, 0)..=(*job, u64::MAX))
+            .filter(|((_, other), span)| other != fence && (span.0, other) < (*began, fence));
+        for ((_, other), (_, ended)) in earlier {
+            if ended > began {
+                let text = format!("job {job}: attempt {fence} started while {other} ran");
+                findings.push(finding(Overlapped, text));
             }
-            Kind::Stop => {
-                running.remove(&mark.fence);
+        }
+    }
+}
+
+/// Who waits for a lost worker waits for its word, however long: nothing takes the place of an attempt that may still run.
+pub(super) fn losses(rows: &Rows<'_>, findings: &mut Vec<Finding>) {
+    for (job, _) in rows.jobs.iter().filter(|(_, row)| jobs::is_exclusive(&row.name)) {
+        for pair in rows.attempts(*job).windows(2) {
+            let [lost, successor] = pair else { continue };
+            let Some(assigned) = successor.assigned_ms else { continue };
+            let is_lost = lost.outcome.as_deref() == Some("lost");
+            if is_lost && lost.told_gone_ms.is_none_or(|told| told > assigned) {
+                let text = format!(
+                    "job {job}: attempt {} was lost, which was told at {:?}, and {} given at {assigned}",
+                    lost.fence, lost.told_gone_ms, successor.fence
+                );
+                findings.push(finding(GivenUp, text));
             }
         }
     }
@@ -166,7 +182,8 @@ pub(super) fn deploys(evidence: &Evidence, rows: &Rows<'_>, findings: &mut Vec<F
             .iter()
             .any(|it| it.fence == mark.fence && it.outcome.as_deref() == Some("cancelled"))
     };
-    for mark in evidence.truth.iter().filter(|it| !stopped.contains(&it.fence) && !cancelled(it)) {
+    let started = evidence.truth.iter().filter(|it| it.mark == Kind::Start);
+    for mark in started.filter(|it| !stopped.contains(&it.fence) && !cancelled(it)) {
         findings.push(finding(
             Disturbed,
             format!("job {}: attempt {} never stopped by itself", mark.job, mark.fence),

@@ -35,6 +35,7 @@ fn good() -> Evidence {
             mark(1, 11, Kind::Stop, 250),
             mark(1, 15, Kind::Stop, 300),
             mark(5, 50, Kind::Start, 100),
+            mark(5, 50, Kind::Alive, 150),
             mark(5, 50, Kind::Stop, 200),
             mark(5, 52, Kind::Start, 300),
             mark(5, 52, Kind::Stop, 400),
@@ -86,7 +87,16 @@ fn job(id: u64, name: &str, label: &str, state: &str, fence: u64) -> Job {
 }
 
 fn attempt(job: u64, fence: u64, number: u64, outcome: &str, exit_code: Option<i64>) -> Attempt {
-    Attempt { job, fence, number, outcome: Some(outcome.to_owned()), exit_code }
+    let at = i64::try_from(fence).unwrap();
+    Attempt {
+        job,
+        fence,
+        number,
+        outcome: Some(outcome.to_owned()),
+        exit_code,
+        assigned_ms: Some(at),
+        told_gone_ms: (outcome == "lost").then_some(at),
+    }
 }
 
 #[track_caller]
@@ -198,7 +208,7 @@ fn what_is_said_never_to_have_started_has_not() {
     let saying = |outcome: &str, denies: bool| {
         let mut evidence = good();
         let attempt = evidence.kept.attempts.iter_mut().find(|it| it.fence == 51).unwrap();
-        attempt.outcome = Some(outcome.to_owned());
+        (attempt.outcome, attempt.told_gone_ms) = (Some(outcome.to_owned()), Some(51));
         assert_eq!(check(&evidence), [], "{outcome}: and it has not");
         evidence.truth.push(mark(5, 51, Kind::Start, 120));
         let found = check(&evidence).iter().any(|it| it.verdict == Verdict::StartDenied);
@@ -214,9 +224,37 @@ fn what_is_said_never_to_have_started_has_not() {
 
 #[test]
 fn what_must_not_run_beside_itself_does_not() {
-    is_found(Verdict::Overlapped, |it| it.truth[6].up_ms = 150);
+    let overlapping = |it: &mut Evidence| it.truth[7].up_ms = 140;
+    is_found(Verdict::Overlapped, overlapping);
+    // Also if the first one is stopped before its end, as a superseded one is: it has said that it was there.
+    is_found(Verdict::Overlapped, |it| {
+        overlapping(it);
+        it.truth.retain(|mark| (mark.fence, mark.mark) != (50, Kind::Stop));
+    });
+    // Killed before the second one began, which nobody but the machine that it ran on knows.
+    let mut killed = good();
+    killed.truth.retain(|mark| (mark.fence, mark.mark) != (50, Kind::Stop));
+    assert_eq!(check(&killed), []);
     // The other job's attempts overlap too, and may.
     assert_eq!(good().truth[2].up_ms, 250);
+}
+
+#[test]
+fn who_waits_for_a_lost_worker_gets_no_successor_before_it_has_told() {
+    let lost = |it: &mut Evidence| {
+        assert_eq!(it.kept.attempts[5].fence, 50);
+        it.kept.attempts[5].told_gone_ms = None;
+    };
+    is_found(Verdict::GivenUp, lost);
+    is_found(Verdict::GivenUp, |it| it.kept.attempts[5].told_gone_ms = Some(52));
+    // Where nobody waits for a lost worker, nor in a round of before this was kept.
+    let mut others = good();
+    others.kept.attempts[0].told_gone_ms = None;
+    assert_eq!(check(&others), []);
+    let mut old = good();
+    lost(&mut old);
+    old.kept.attempts.iter_mut().for_each(|attempt| attempt.assigned_ms = None);
+    assert_eq!(check(&old), []);
 }
 
 #[test]
@@ -287,8 +325,12 @@ fn a_cancelled_container_that_goes_on_is_found_unless_nobody_claims_that_it_is_g
     evidence.history.push(Event::Cancelled { job: 6, status: 200 });
     evidence.truth.push(mark(6, 60, Kind::Start, 900));
     assert_eq!(check(&evidence), []);
+    for goes_on in [Kind::Alive, Kind::Stop] {
+        evidence.truth.push(mark(6, 60, goes_on, 2_000));
+        assert_eq!(count(&check(&evidence)).into_iter().collect::<Vec<_>>(), [(Verdict::WentOn, 1)]);
+        evidence.truth.pop();
+    }
     evidence.truth.push(mark(6, 60, Kind::Stop, 2_000));
-    assert_eq!(count(&check(&evidence)).into_iter().collect::<Vec<_>>(), [(Verdict::WentOn, 1)]);
     evidence.kept.jobs.last_mut().unwrap().confirmed = false;
     assert_eq!(check(&evidence), []);
 }

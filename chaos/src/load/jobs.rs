@@ -16,8 +16,8 @@ pub enum Runtime {
 pub struct Props<'a> {
     /// The witness as a program of this machine.
     pub witness: &'a Path,
-    /// The image that holds nothing but the witness.
-    pub image: &'a str,
+    /// The image that holds nothing but the witness; absent where there is no engine, and no definition of a container.
+    pub image: Option<&'a str>,
     /// The directory in which witnesses leave their marks.
     pub truth: &'a Path,
     /// Tells the containers of this round from all others.
@@ -34,12 +34,14 @@ pub fn file(props: &Props<'_>) -> String {
             props.witness.display(),
             props.truth.display()
         );
-        let docker = format!(
-            "image: '{}', command: [/longshore-witness], pull_policy: never, network: none, volumes: ['{}:/truth']",
-            props.image,
-            props.truth.display()
-        );
-        for (runtime, body) in [(Runtime::Process, process), (Runtime::Docker, docker)] {
+        let docker = props.image.map(|image| {
+            format!(
+                "image: '{image}', command: [/longshore-witness], pull_policy: never, network: none, volumes: ['{}:/truth']",
+                props.truth.display()
+            )
+        });
+        let bodies = [(Runtime::Process, Some(process)), (Runtime::Docker, docker)];
+        for (runtime, body) in bodies.into_iter().filter_map(|(runtime, body)| Some((runtime, body?))) {
             let name = named(runtime, kind, props.suffix);
             text.push_str(&format!("  {name}: {{ {body}, priority: 10{policy} }}\n"));
         }
@@ -103,3 +105,17 @@ jobs:
   fake-talk: { runtime: fake, environment: { FAKE_STDOUT: I was here } }
   fake-slow: { runtime: fake, environment: { FAKE_SLEEP: 50ms } }
 ";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn there_are_containers_only_where_there_is_an_engine() {
+        let path = Path::new("/x");
+        let names = |image| file(&Props { witness: path, image, truth: path, suffix: "1" });
+        assert!(names(Some("witness:1")).contains("docker-once-1: { image: 'witness:1'"));
+        let without = names(None);
+        assert!(without.contains("process-once-1: {") && !without.contains("docker-"), "{without}");
+    }
+}

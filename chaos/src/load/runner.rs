@@ -6,7 +6,7 @@ use serde_json::json;
 
 use super::Desk;
 use crate::history::Event;
-use crate::load::jobs::is_fenced;
+use crate::load::jobs::{is_exclusive, is_fenced};
 use crate::stage::Dice;
 
 /// Goes on until the desk is closed.
@@ -17,7 +17,8 @@ pub(super) async fn run(client: usize, definition: &str, desk: &Desk, mut dice: 
         number += 1;
         let label = format!("run-{client}-{number}");
         let key = format!("key-{label}");
-        let nap_ms = if is_fenced(definition) { FENCED_MS } else { *dice.one_of(&NAPS_MS) };
+        let nap_ms =
+            if is_fenced(definition) || is_exclusive(definition) { LONG_MS } else { *dice.one_of(&NAPS_MS) };
         let body =
             json!({ "labels": { "submission": label }, "environment": { "NAP_MS": nap_ms.to_string() } });
         desk.history.note(Event::Submit { label: label.clone(), count: 1, key: Some(key.clone()) });
@@ -53,8 +54,8 @@ async fn follow(desk: &Desk, job: u64, mut wanted_for: Option<Duration>) {
 
 /// Some are over before anybody looks, some outlast whatever strikes next.
 const NAPS_MS: [u64; 6] = [0, 100, 500, 1_000, 2_000, 4_000];
-/// Longer than a job waits for a lost worker: its successor comes while it would still run.
-const FENCED_MS: u64 = 12_000;
+/// Longer than a job waits for a lost worker: a successor that comes too early comes while it still runs.
+const LONG_MS: u64 = 12_000;
 /// One in so many is cancelled, before it is handed out, while it runs, or just behind its end.
 const CANCELLED_OF: u64 = 6;
 const CANCELLED_WITHIN_MS: u64 = 1_000;

@@ -1,5 +1,6 @@
 //! A disk that fails or is full, under a real server.
 
+use std::io::Write as _;
 use std::path::PathBuf;
 
 use chaos::stage::Launch;
@@ -70,6 +71,8 @@ async fn a_full_disk_refuses_jobs_and_takes_what_workers_report() {
     let running = api.post("/api/jobs/wait", None).await["id"].as_u64().unwrap();
     api.job(running, |job| job["state"] == "running").await;
 
+    let reserve = server.root().join(data.strip_prefix("/").unwrap()).join("ballast");
+    assert!(reserve.exists());
     let filler = Filler::of(&server, data);
     filler.fill_but(LEFT);
     let refusal = eventually("jobs are refused", async || {
@@ -78,11 +81,14 @@ async fn a_full_disk_refuses_jobs_and_takes_what_workers_report() {
     })
     .await;
     assert_eq!(refusal["code"], "storage_low");
+    filler.fill_but(0);
     std::fs::write(go, "").unwrap();
     api.job(running, |job| job["state"] == "succeeded").await;
     let still = api.ask(Method::POST, "/api/jobs/wait", None, None).await.unwrap();
     assert_eq!(still.status, 507, "the report was taken while there was no room for jobs");
+    assert!(!reserve.exists() && server.said().contains("the reserve is in use"), "{}", server.said());
     filler.empty();
+    holds("there is a reserve again", async || reserve.exists()).await;
     holds("jobs are taken again", async || {
         api.ask(Method::POST, "/api/jobs/wait", None, None).await.unwrap().is_success()
     })
@@ -135,7 +141,7 @@ async fn a_server_that_finds_its_disk_full_says_where_what_it_lacks_and_what_to_
     // With no room at all not even the lock can be taken; with a little, it is the store that finds out.
     for left in [0, 64 << 10] {
         let fill = format!(
-            "mount -t tmpfs -o size={SMALL} none {0} && head -c {1} /dev/zero >{0}/filler; exec \"$@\"",
+            "mount -t tmpfs -o size={SMALL} none {0} && mkdir {0}/lost+found && head -c {1} /dev/zero >{0}/lost+found/filler; exec \"$@\"",
             data.display(),
             SMALL - left
         );
@@ -179,11 +185,12 @@ impl Filler {
         Self(server.root().join(inside).join("filler"))
     }
 
-    /// Leaves so many bytes.
+    /// Leaves so many bytes of what is free.
     fn fill_but(&self, left: u64) {
         let disk = rustix::fs::statvfs(self.0.parent().unwrap()).unwrap();
         let free = disk.f_bavail * disk.f_frsize;
-        std::fs::write(&self.0, vec![0; usize::try_from(free - left).unwrap()]).unwrap();
+        let mut file = std::fs::File::options().create(true).append(true).open(&self.0).unwrap();
+        file.write_all(&vec![0; usize::try_from(free - left).unwrap()]).unwrap();
     }
 
     fn empty(&self) {
@@ -199,5 +206,5 @@ const SHORT_OUTPUTS: usize = 15_000;
 const SMALL: u64 = 4 << 20;
 /// The size of the small disk; five percent of it are the mark below which no jobs are taken.
 const DISK: u64 = 256 << 20;
-/// For what running jobs report: below that mark, and more than what is asked for until the server has seen how little it is.
+/// Below that mark, and more than what is asked for until the server has seen how little it is.
 const LEFT: u64 = 10 << 20;

@@ -12,10 +12,11 @@ use crate::support::{Stage, eventually};
 #[tokio::test(flavor = "multi_thread")]
 async fn a_worker_that_is_to_leave_finishes_what_runs_and_gives_back_the_rest() {
     let stage = Stage::new(JOBS);
-    let _server = stage.server(&[]).await;
+    let server = stage.server(&[]).await;
     let api = stage.api();
     let mut first = stage.worker("first", FAKE);
     api.worker_ready("first").await;
+    assert!(server.said().contains("a worker has joined worker=1 name=first"), "{}", server.said());
     let batch = api.post("/api/jobs", Some(&json!(vec![json!({ "name": "nap" }); 6]))).await;
     let jobs: Vec<u64> = (batch["first"].as_u64().unwrap()..).take(6).collect();
     api.worker("first", |worker| worker["busy"] == 2 && worker["queued"] == 4).await;
@@ -29,6 +30,10 @@ async fn a_worker_that_is_to_leave_finishes_what_runs_and_gives_back_the_rest() 
     let _second = stage.worker("second", FAKE);
     let status = first.ended().await;
     assert!(status.success(), "{status}:\n{}", first.said());
+    eventually("the server's log tells that it has left", async || {
+        server.said().contains("a worker has left worker=1 name=first").then_some(())
+    })
+    .await;
     api.all_ended().await;
     let mut on_first = 0;
     for job in jobs {

@@ -16,6 +16,7 @@ mod health;
 mod hellos;
 mod large_batch;
 mod leaving;
+mod newcomer;
 mod operators;
 mod peers;
 mod refused;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::{fs, io};
 
 use protocol::report::{OutputLengths, Stream};
-use protocol::{RuntimeKind, Token};
+use protocol::{ContainerSpec, RuntimeKind, Token};
 use worker::step::Launch;
 
 use super::{ATTEMPT, AttemptDir, Entry, Error, at, describe, make_private, record, sync};
@@ -41,20 +41,31 @@ impl Ledger {
                 return Err(Error::Taken { path: dir.path.to_path_buf(), other: other.token.nonce });
             }
             // Left by a crash before anything could run.
-            Err(_) => {}
+            Err(error) if error.is_about_what_is_there() => {}
+            Err(error) => return Err(error),
         }
+        let made = self.fill(&dir, launch);
+        // Half of one is nobody's: no attempt can be told by it, so nobody would ever remove it.
+        if made.is_err()
+            && is_blank(&dir.path)
+            && let Err(error) = dir.remove()
+        {
+            tracing::warn!(error = describe(&error), "half of an attempt's directory stays");
+        }
+        made.map(|()| dir)
+    }
+
+    fn fill(&self, dir: &AttemptDir, launch: &Launch) -> Result<(), Error> {
         make_private(&dir.path)?;
         for stream in Stream::ALL {
             dir.output(stream)?;
         }
-        let record = record::Record::from(launch);
+        let record = record::Record::from(&as_kept(launch));
         if launch.spec.runtime == RuntimeKind::Process {
-            dir.put(ATTEMPT, &record)?;
-        } else {
-            dir.replace(ATTEMPT, &record)?;
-            sync(&self.root)?;
+            return dir.put(ATTEMPT, &record);
         }
-        Ok(dir)
+        dir.replace(ATTEMPT, &record)?;
+        sync(&self.root)
     }
 
     /// Where this attempt's directory is, whether it exists or not.
@@ -111,6 +122,17 @@ impl Ledger {
             }
         }
     }
+}
+
+/// What is written down of an attempt. Values of an environment may be secrets: they are kept only for a plain process, whose shim reads
+/// them again. A container has been given them, or is made for an attempt that is handed over once more, with them.
+pub(super) fn as_kept(launch: &Launch) -> Launch {
+    let mut kept = launch.clone();
+    if launch.spec.runtime != RuntimeKind::Process {
+        kept.spec = ContainerSpec { environment: Vec::new(), ..(*launch.spec).clone() }.into();
+        kept.body = None;
+    }
+    kept
 }
 
 impl Error {

@@ -9,6 +9,16 @@ use rustix::fs::{FlockOperation, flock};
 
 use super::{AttemptDir, Error, at};
 
+impl Error {
+    /// The system's own word for it, where it has one.
+    pub(crate) fn into_io(self) -> io::Error {
+        match self {
+            Self::Io { source, .. } => source,
+            other => io::Error::other(other),
+        }
+    }
+}
+
 impl AttemptDir {
     /// One of its outputs, to be appended to.
     ///

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use protocol::container::{Body, Volume};
 use protocol::order::StopCause;
-use protocol::{ContainerSpec, Fence, JobId, Nonce, Now, Revision, Uptime};
+use protocol::{ContainerSpec, Fence, JobId, Nonce, Now, Revision, RuntimeKind, Uptime};
 
 use protocol::Token;
 
@@ -59,12 +59,31 @@ fn what_was_written_is_read_again() {
     dir.record_ending(&ending).expect("kept");
     let entries = ledger.entries().expect("read");
     assert_eq!(entries.len(), 1);
-    assert_eq!(entries[0].launch, launch(1));
+    assert_eq!(entries[0].launch, ledger::as_kept(&launch(1)));
     assert_eq!(entries[0].stopping, Some(stopping));
     assert_eq!(entries[0].ending.as_ref(), Some(&ending));
     dir.remove().expect("gone");
     dir.remove().expect("still gone");
     assert!(ledger.entries().expect("read").is_empty());
+}
+
+#[test]
+fn values_are_kept_only_for_who_reads_them_again() {
+    let (_state, ledger) = ledger();
+    for (job, runtime, is_kept) in [(1, RuntimeKind::Docker, false), (2, RuntimeKind::Process, true)] {
+        let mut launch = launch(job);
+        let spec = ContainerSpec {
+            runtime,
+            environment: vec![("A".into(), "secret".into())],
+            ..(*launch.spec).clone()
+        };
+        launch.spec = spec.into();
+        launch.body = Some(Body { environment: vec![("B".into(), "secret".into())], ..Body::default() });
+        let dir = ledger.create(&launch).expect("made");
+        let written = fs::read_to_string(dir.path().join(ATTEMPT)).expect("written");
+        assert_eq!(written.contains("secret"), is_kept, "{written}");
+        assert_eq!(dir.launch().expect("read") == launch, is_kept);
+    }
 }
 
 #[test]
@@ -187,4 +206,21 @@ fn nobody_else_can_read_what_holds_values() {
     let dir = ledger.create(&launch(1)).expect("made");
     assert_eq!(fs::metadata(dir.path()).expect("there").mode() & 0o777, 0o700);
     assert_eq!(fs::metadata(dir.path().join(ATTEMPT)).expect("there").mode() & 0o777, 0o600);
+}
+
+#[test]
+fn half_of_a_directory_does_not_stay_and_one_that_cannot_be_read_does() {
+    let (_state, ledger) = ledger();
+    let dir = ledger.dir(launch(1).token);
+    // Where a file should be written there can be none, as on a full disk.
+    fs::create_dir_all(dir.path().join(format!("{ATTEMPT}.new"))).expect("in the way");
+    ledger.create(&launch(1)).expect_err("it cannot be written");
+    assert!(!dir.path().exists());
+
+    let known = ledger.create(&launch(2)).expect("made");
+    let file = known.path().join(ATTEMPT);
+    fs::remove_file(&file).expect("gone");
+    std::os::unix::fs::symlink(ATTEMPT, &file).expect("a link to itself");
+    ledger.create(&launch(2)).expect_err("nobody knows whose it is");
+    assert!(known.path().exists());
 }

@@ -10,7 +10,7 @@
 
 use std::fs::File;
 use std::os::unix::fs::{FileExt, MetadataExt};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use protocol::Token;
 use protocol::report::{ChunkData, OutputLengths, Stream};
@@ -19,11 +19,12 @@ use rustix::fs::FallocateFlags;
 use super::stream::StreamState;
 use crate::attempt_dir::{AttemptDir, Error, Progress, Replayed};
 
-/// The output files of one attempt, open.
+/// The output files of one attempt.
 #[derive(Debug)]
 pub(super) struct Files {
     dir: AttemptDir,
-    readers: [File; 2],
+    /// Open as long as it runs. What has ended may wait for its server by the hundreds: then each part is read by opening them again.
+    open: Mutex<Option<Arc<Pair>>>,
     /// What is on disk of it: parts are freed one after the other, and what is told never goes back.
     recorded: Mutex<Progress>,
 }
@@ -61,11 +62,23 @@ pub(super) struct Freeing {
     parts: Vec<(Stream, u64, u64)>,
 }
 
+type Pair = [File; 2];
+
 impl Files {
     pub(super) fn open(dir: AttemptDir) -> Result<Self, Error> {
-        let readers = [dir.reader(Stream::Stdout)?, dir.reader(Stream::Stderr)?];
+        let open = Mutex::new(Some(Arc::new(readers(&dir)?)));
         let recorded = Mutex::new(dir.progress()?);
-        Ok(Self { dir, readers, recorded })
+        Ok(Self { dir, open, recorded })
+    }
+
+    /// Nothing more will be written.
+    pub(super) fn close(&self) {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner).take();
+    }
+
+    fn readers(&self) -> std::io::Result<Arc<Pair>> {
+        let open = self.open.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        open.map_or_else(|| readers(&self.dir).map(Arc::new).map_err(Error::into_io), Ok)
     }
 
     pub(super) fn dir(&self) -> &AttemptDir {
@@ -73,12 +86,13 @@ impl Files {
     }
 
     pub(super) fn lengths(&self) -> [u64; 2] {
-        self.readers.each_ref().map(|it| it.metadata().map_or(0, |it| it.size()))
+        let length = |file: &File| file.metadata().map_or(0, |it| it.size());
+        self.readers().map_or([0; 2], |it| it.each_ref().map(length))
     }
 
     /// At most `room` bytes at `offset`; fewer only at the end of the file.
     pub(super) fn read(&self, stream: Stream, offset: u64, room: usize) -> std::io::Result<Vec<u8>> {
-        let file = &self.readers[stream as usize];
+        let file = &self.readers()?[stream as usize];
         let mut bytes = vec![0; room];
         let mut length = 0;
         while length < room {
@@ -102,10 +116,13 @@ impl Files {
             return;
         }
         *recorded = progress;
+        let readers = match self.readers() {
+            Ok(readers) => readers,
+            Err(error) => return tracing::debug!(attempt = %freeing.token, %error, "output is not freed"),
+        };
         for &(stream, from, to) in &freeing.parts {
             let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-            if let Err(error) = rustix::fs::fallocate(&self.readers[stream as usize], flags, from, to - from)
-            {
+            if let Err(error) = rustix::fs::fallocate(&readers[stream as usize], flags, from, to - from) {
                 tracing::debug!(attempt = %freeing.token, %error, "the file system frees no parts of files");
             }
         }
@@ -234,6 +251,10 @@ impl Limits {
                 .map(|heads| (pair(heads), pair(self.hollow))),
         }
     }
+}
+
+fn readers(dir: &AttemptDir) -> Result<Pair, Error> {
+    Ok([dir.reader(Stream::Stdout)?, dir.reader(Stream::Stderr)?])
 }
 
 fn pair(lengths: OutputLengths) -> [u64; 2] {

@@ -10,7 +10,7 @@ use protocol::Token;
 use protocol::order::OutputMark;
 use protocol::report::{Chunk, ChunkData, OutputLengths, Stream};
 use protocol::wire::OUTPUT_BYTES_MAX;
-use tokio::time::Instant;
+use tokio::time::{Duration, Instant};
 
 use super::files::{Files, Freeing, Limits, Part};
 use super::stream::StreamState;
@@ -78,8 +78,15 @@ impl Read {
     /// What is there; nothing if the file has become shorter or cannot be read.
     pub(super) async fn run(&self) -> Option<Vec<u8>> {
         let Part::Bytes(room) = self.part else { return None };
-        let (files, stream, offset) = (Arc::clone(&self.files), self.stream, self.offset);
-        let read = tokio::task::spawn_blocking(move || files.read(stream, offset, room)).await.ok()?;
+        let read = loop {
+            let (files, stream, offset) = (Arc::clone(&self.files), self.stream, self.offset);
+            let read = tokio::task::spawn_blocking(move || files.read(stream, offset, room)).await.ok()?;
+            // It is all there: what has no room in our table of files now has it later.
+            if !read.as_ref().is_err_and(lacks_descriptors) {
+                break read;
+            }
+            tokio::time::sleep(READ_AGAIN).await;
+        };
         read.inspect_err(|error| tracing::warn!(attempt = %self.token, %error, "output cannot be read"))
             .ok()
             .filter(|it| !it.is_empty())
@@ -165,7 +172,8 @@ impl Queue {
                 state.give_up(length.saturating_sub(state.written));
             }
         }
-        if let Some((_, limits)) = &mut attempt.files {
+        if let Some((files, limits)) = &mut attempt.files {
+            files.close();
             // What this could free goes with the directory, soon.
             let _ = limits.grown(token, &attempt.streams);
         }
@@ -343,12 +351,20 @@ impl Queue {
     }
 }
 
+fn lacks_descriptors(error: &std::io::Error) -> bool {
+    use rustix::io::Errno;
+    Errno::from_io_error(error).is_some_and(|it| matches!(it, Errno::MFILE | Errno::NFILE))
+}
+
 fn index(stream: Stream) -> usize {
     match stream {
         Stream::Stdout => 0,
         Stream::Stderr => 1,
     }
 }
+
+/// Before a file is opened again for which there was no descriptor.
+const READ_AGAIN: Duration = Duration::from_secs(1);
 
 /// What a chunk takes on the wire beside its bytes, at most: token, stream, offset, tags.
 const BESIDE_BYTES: usize = 48;

@@ -264,6 +264,24 @@ mod in_files {
     }
 
     #[tokio::test]
+    async fn what_has_ended_holds_no_file_open_and_is_sent_all_the_same() {
+        let mut desk = desk();
+        desk.write(Stream::Stdout, &vec![7; 3 << 20]);
+        let is_in = |link: std::fs::DirEntry| {
+            std::fs::read_link(link.path()).is_ok_and(|it| it.starts_with(desk.dir.path()))
+        };
+        let open = || {
+            let all = std::fs::read_dir("/proc/self/fd").expect("there");
+            all.filter_map(Result::ok).map(is_in).filter(|it| *it).count()
+        };
+        desk.logs.follow(token(1), &desk.dir, 0).expect("followed");
+        assert_eq!(open(), 2);
+        desk.logs.finish(token(1), stdout(3 << 20));
+        assert_eq!(open(), 0);
+        assert_eq!(desk.drain().await.0[0], vec![7; 3 << 20]);
+    }
+
+    #[tokio::test]
     async fn acknowledged_output_gives_its_blocks_back() {
         let mut desk = desk();
         desk.write(Stream::Stdout, &vec![7; 8 << 20]);

@@ -2,7 +2,7 @@
 //!
 //! The one idea: nothing that a user wrote can become an option. Before `--` a user's value only ever follows an `=` within the same
 //! argument; the image comes after `--`, and what follows the image is never parsed. Values of the environment are no arguments at
-//! all: they go through `--env-file /dev/stdin`, so neither `ps` nor the disk shows them.
+//! all: they go through `--env-file /dev/stdin`, so neither `ps` nor a file of ours shows them.
 
 use std::time::Duration;
 
@@ -123,9 +123,14 @@ fn labels(launch: &Launch, membership: Membership, deadline: Option<i64>) -> Res
 /// The engine's own copy of the output, which is only read where the attempt's files are not complete. It is bounded, but two files of
 /// this size hold more than is kept of the output, even as lines of JSON: what is kept must not be gone there.
 fn logging(log_bytes_max: u64) -> [String; 6] {
-    let file_bytes = log_bytes_max.clamp(LOG_FILE_BYTES_MIN, LOG_FILE_BYTES_MAX);
-    let size = format!("max-size={file_bytes}");
-    ["--log-driver", "json-file", "--log-opt", &size, "--log-opt", "max-file=2"].map(String::from)
+    let (size, files) =
+        (format!("max-size={}", log_file_bytes(log_bytes_max)), format!("max-file={LOG_FILES}"));
+    ["--log-driver", "json-file", "--log-opt", &size, "--log-opt", &files].map(String::from)
+}
+
+/// How long one of the engine's [`LOG_FILES`] becomes for a definition that keeps this much.
+pub(super) fn log_file_bytes(log_bytes_max: u64) -> u64 {
+    log_bytes_max.clamp(LOG_FILE_BYTES_MIN, LOG_FILE_BYTES_MAX)
 }
 
 fn options(spec: &ContainerSpec) -> Result<Vec<String>, Invalid> {
@@ -276,6 +281,8 @@ pub(super) const LABEL_PREFIX: &str = "longshore.";
 const LOG_FILE_BYTES_MIN: u64 = 64 << 20;
 /// What a definition can keep at most: it is what an engine tells again within a minute.
 const LOG_FILE_BYTES_MAX: u64 = 512 << 20;
+/// How many of them the engine has of a container.
+pub(super) const LOG_FILES: u64 = 2;
 
 /// Processes and threads of a container whose definition names no number: room for anything but a fork bomb.
 const PIDS_MAX: u32 = 4096;

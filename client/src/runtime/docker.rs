@@ -5,6 +5,7 @@
 //! engine answers at all is one shared fact (`health`). Dropping the runtime leaves every container running: the next one adopts them
 //! (`survey`).
 
+mod admit;
 mod ask;
 mod attempt;
 mod blame;
@@ -20,9 +21,11 @@ mod made;
 mod probe;
 mod remove;
 mod replay;
+mod skew;
 mod stop;
 mod survey;
 mod sweep;
+mod whereabouts;
 
 use std::collections::{HashMap, HashSet};
 use std::future::Future;
@@ -40,17 +43,21 @@ use tokio_util::sync::CancellationToken;
 use worker::input::RuntimeEvent;
 use worker::step::{Launch, StopStep};
 
+use self::admit::Lookups;
 use self::attempt::Attempt;
 use self::cli::Cli;
 use self::evict::Evictions;
 use self::health::Health;
 use self::images::Images;
 use self::remove::Leftover;
+use self::skew::Skew;
+pub use self::whereabouts::in_container;
 use super::elsewhere::{blocking, tried};
 use super::policy::Allow;
 use super::removals::{Removal, Removals};
 use super::{Events, Membership, Runtime, Survey};
 use crate::attempt_dir::{AttemptDir, Ledger};
+use crate::clock;
 use crate::logs::Logs;
 
 /// How this worker uses Docker.
@@ -60,6 +67,8 @@ pub struct Config {
     pub program: PathBuf,
     /// What jobs may do here.
     pub allow: Allow,
+    /// Whether the engine has the disks that we see: not so from within a container, or if it is on another machine.
+    pub sees_engine_disks: bool,
     /// How long to wait before each further try of a pull that failed for a reason that may pass.
     pub pull_retries: Vec<Duration>,
     /// For how long a registry that does not answer as it should is nobody's fault.
@@ -71,6 +80,7 @@ impl Default for Config {
         Self {
             program: "docker".into(),
             allow: Allow::default(),
+            sees_engine_disks: whereabouts::sees_engine_disks(),
             pull_retries: [10, 60, 300].map(Duration::from_secs).into(),
             registry_away_max: Duration::from_secs(3600),
         }
@@ -89,7 +99,9 @@ struct Shared {
     logs: Logs,
     events: Events,
     health: Health,
+    skew: Skew,
     images: Images,
+    lookups: Lookups,
     /// How many processors the engine has; zero as long as nobody has asked it.
     processors: AtomicU32,
     membership: Mutex<Option<Membership>>,
@@ -114,7 +126,9 @@ impl Docker {
             logs,
             health: Health::new(events.clone()),
             events,
+            skew: Skew::default(),
             images: Images::default(),
+            lookups: Lookups::default(),
             processors: AtomicU32::new(0),
             membership: Mutex::default(),
             attempts: Mutex::default(),
@@ -126,6 +140,7 @@ impl Docker {
         });
         shared.spawn(remove::run(Arc::clone(&shared), removals));
         shared.spawn(Arc::clone(&shared).ask_again());
+        shared.spawn(Arc::clone(&shared).ask_for_time());
         Self { shared }
     }
 
@@ -210,6 +225,10 @@ impl Runtime for Docker {
         }
     }
 
+    fn settled(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
+        Box::pin(self.shared.removals.wait_for_all())
+    }
+
     fn forget(&self, token: Token) {
         let shared = Arc::clone(&self.shared);
         let removal = shared.removals.begin(token);
@@ -247,9 +266,7 @@ impl Shared {
 
     /// Whether it may run here; and its directory.
     async fn prepare(&self, attempt: &Arc<Attempt>) -> Result<(), (ReleaseCause, String)> {
-        if let Some(why) = self.config.allow.refuses(&attempt.launch.spec, |path| path.canonicalize().ok()) {
-            return Err((ReleaseCause::Policy, why));
-        }
+        self.admit(&attempt.launch.spec).await?;
         if let Some(why) = self.is_too_small_for(&attempt.launch.spec).await {
             return Err((ReleaseCause::Policy, why));
         }
@@ -278,12 +295,18 @@ impl Shared {
         })
     }
 
-    /// The engine's own id, if it answers. Learns how many processors it has.
+    /// The engine's own id, if it answers. Learns how many processors it has, and what time it is there.
     async fn info(&self) -> Option<String> {
-        let answer = self.call(["info", "--format", "{{.ID}} {{.NCPU}}"]).await.ok().filter(|it| it.ok)?;
+        let before = clock::now();
+        let format = "{{.ID}} {{.NCPU}} {{.SystemTime}}";
+        let answer = self.call(["info", "--format", format]).await.ok().filter(|it| it.ok)?;
+        let after = clock::now();
         let mut words = answer.stdout.split_whitespace();
         let id = words.next()?;
         self.processors.store(words.next().and_then(|it| it.parse().ok()).unwrap_or(0), Ordering::Relaxed);
+        if let Some(time) = words.next().and_then(skew::instant) {
+            self.skew.heard(before, time, after);
+        }
         Some(id.to_owned())
     }
 

@@ -66,6 +66,11 @@ pub trait Runtime: Send + Sync {
     /// Removes everything that is left of an ended attempt.
     fn forget(&self, token: Token);
 
+    /// Waits until everything is removed that was to be forgotten. One that removes at once has nothing to wait for.
+    fn settled(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
+        Box::pin(std::future::ready(()))
+    }
+
     /// Stops and removes the container of an attempt that another worker has left on our engine. What is told again is tried again; a
     /// runtime that shares its engine with nobody has nothing to do.
     fn evict(&self, _: Token) {}

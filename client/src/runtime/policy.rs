@@ -23,19 +23,35 @@ pub struct Allow {
 }
 
 impl Allow {
-    /// Why this may not run here; nothing if it may. `resolve` gives the real path behind a path, if this process can see it.
-    #[must_use]
-    pub fn refuses(
+    /// Where the mounts of something that may run here begin: a bind mount where its path really leads, so that what was looked at is what
+    /// is mounted. `resolve` gives the real path behind a path, if this process can see it; if not, the text is all there is, as for a
+    /// worker within a container.
+    ///
+    /// # Errors
+    /// Why it may not run here.
+    pub fn admit(
         &self,
         spec: &ContainerSpec,
         resolve: impl Fn(&Path) -> Option<PathBuf>,
-    ) -> Option<String> {
+    ) -> Result<Vec<Volume>, String> {
+        match self.refuses(spec) {
+            Some(why) => Err(why),
+            None => spec.volumes.iter().map(|it| self.admit_mount(it, &resolve)).collect(),
+        }
+    }
+
+    /// Why it may not run here whatever it mounts.
+    #[must_use]
+    pub fn refuses(&self, spec: &ContainerSpec) -> Option<String> {
         self.refuses_image(&spec.image)
             .or_else(|| self.refuses_network(spec.network.as_deref()))
             .or_else(|| spec.cap_add.iter().find_map(|it| self.refuses_capability(it)))
-            .or_else(|| {
-                spec.volumes.iter().filter(|it| it.is_bind()).find_map(|it| self.refuses_mount(it, &resolve))
-            })
+    }
+
+    /// Whether a path lies within an allowed directory as that is written: then nobody has to look where that leads.
+    #[must_use]
+    pub fn names(&self, path: &Path) -> bool {
+        self.mounts.iter().any(|allowed| path.starts_with(allowed))
     }
 
     fn refuses_image(&self, image: &str) -> Option<String> {
@@ -67,20 +83,31 @@ impl Allow {
         })
     }
 
-    fn refuses_mount(&self, volume: &Volume, resolve: impl Fn(&Path) -> Option<PathBuf>) -> Option<String> {
+    fn admit_mount(
+        &self,
+        volume: &Volume,
+        resolve: impl Fn(&Path) -> Option<PathBuf>,
+    ) -> Result<Volume, String> {
+        if !volume.is_bind() {
+            return Ok(volume.clone());
+        }
         let source = Path::new(&volume.source);
         let shown = volume.source.escape_debug();
         if source.components().any(|it| it == Component::ParentDir) {
-            return Some(format!("this worker allows no `..` in the mount `{shown}`"));
+            return Err(format!("this worker allows no `..` in the mount `{shown}`"));
         }
-        // A worker within a container does not see the host's paths; then the text is all there is.
         let real = |path: &Path| resolve(path).unwrap_or_else(|| path.to_path_buf());
         let source = real(source);
-        if !self.mounts.iter().any(|allowed| source.starts_with(real(allowed))) {
-            return Some(format!("this worker does not allow to mount `{shown}` (--allow-mount)"));
+        if !self.names(&source) && !self.mounts.iter().any(|allowed| source.starts_with(real(allowed))) {
+            return Err(format!("this worker does not allow to mount `{shown}` (--allow-mount)"));
         }
-        let reaches_socket = SOCKETS.iter().any(|socket| real(Path::new(socket)).starts_with(&source));
-        reaches_socket.then(|| format!("no worker mounts `{shown}`: that would give the Docker socket away"))
+        if SOCKETS.iter().any(|socket| real(Path::new(socket)).starts_with(&source)) {
+            return Err(format!("no worker mounts `{shown}`: that would give the Docker socket away"));
+        }
+        match source.into_os_string().into_string() {
+            Ok(source) => Ok(Volume { source, ..volume.clone() }),
+            Err(_) => Err(format!("the mount `{shown}` leads to a path that is no text")),
+        }
     }
 }
 
@@ -142,24 +169,28 @@ mod tests {
             network(""),
             capability,
         ] {
-            assert!(Allow::default().refuses(&spec, as_written).is_some(), "{spec:?}");
+            assert!(Allow::default().admit(&spec, as_written).is_err(), "{spec:?}");
         }
         let named = ContainerSpec {
             volumes: vec![Volume { source: "cache".into(), target: "/x".into(), read_only: false }],
             ..ContainerSpec::default()
         };
-        assert_eq!(Allow::default().refuses(&named, as_written), None);
-        assert_eq!(Allow::default().refuses(&network("none"), as_written), None);
+        assert!(Allow::default().admit(&named, as_written).is_ok());
+        assert!(Allow::default().admit(&network("none"), as_written).is_ok());
     }
 
     #[test]
     fn a_mount_is_judged_by_where_it_really_leads() {
         let allow = Allow { mounts: vec!["/srv/data".into()], ..Allow::default() };
-        assert_eq!(allow.refuses(&bind("/srv/data/a"), as_written), None);
-        assert!(allow.refuses(&bind("/srv/database"), as_written).is_some());
-        assert!(allow.refuses(&bind("/srv/data/../../etc"), as_written).is_some());
+        assert!(allow.admit(&bind("/srv/data/a"), as_written).is_ok());
+        assert!(allow.admit(&bind("/srv/database"), as_written).is_err());
+        assert!(allow.admit(&bind("/srv/data/../../etc"), as_written).is_err());
         let link = |path: &Path| (path == Path::new("/srv/data/link")).then(|| PathBuf::from("/etc"));
-        assert!(allow.refuses(&bind("/srv/data/link"), link).is_some());
+        assert!(allow.admit(&bind("/srv/data/link"), link).is_err());
+        // A link that stays where it may is not followed a second time by somebody else.
+        let link = |path: &Path| (path == Path::new("/srv/data/link")).then(|| PathBuf::from("/srv/data/b"));
+        let admitted = allow.admit(&bind("/srv/data/link"), link).expect("it may");
+        assert_eq!(admitted, bind("/srv/data/b").volumes);
     }
 
     #[test]
@@ -171,11 +202,11 @@ mod tests {
             host_network: true,
         };
         for source in ["/", "/var/run", "/run/docker.sock", "/run"] {
-            assert!(everything.refuses(&bind(source), as_written).is_some(), "{source}");
+            assert!(everything.admit(&bind(source), as_written).is_err(), "{source}");
         }
         let link = |path: &Path| (path == Path::new("/srv/link")).then(|| PathBuf::from("/run/docker.sock"));
-        assert!(everything.refuses(&bind("/srv/link"), link).is_some());
-        assert_eq!(everything.refuses(&bind("/srv"), as_written), None);
+        assert!(everything.admit(&bind("/srv/link"), link).is_err());
+        assert!(everything.admit(&bind("/srv"), as_written).is_ok());
     }
 
     #[test]

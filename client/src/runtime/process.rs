@@ -130,6 +130,10 @@ impl Runtime for Process {
         }
     }
 
+    fn settled(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
+        Box::pin(self.shared.removals.wait_for_all())
+    }
+
     fn forget(&self, token: Token) {
         // In this order: it is known until it is removed.
         let (dir, removal) = (self.shared.ledger.dir(token), self.shared.removals.begin(token));

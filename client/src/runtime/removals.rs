@@ -39,6 +39,11 @@ impl Removals {
         // The sender lives as long as `self`.
         let _ = self.pending.subscribe().wait_for(|pending| !pending.contains(&token)).await;
     }
+
+    /// Waits until nothing is being removed.
+    pub(super) async fn wait_for_all(&self) {
+        let _ = self.pending.subscribe().wait_for(BTreeSet::is_empty).await;
+    }
 }
 
 impl Drop for Removal {
@@ -61,9 +66,11 @@ mod tests {
         let (removals, token) = (Removals::default(), |job| Token { job: JobId(job), ..Token::default() });
         let removal = removals.begin(token(1));
         assert!(removals.wait_for(token(2)).now_or_never().is_some());
+        assert!(removals.wait_for_all().now_or_never().is_none());
         let mut wait = Box::pin(removals.wait_for(token(1)));
         assert!(wait.as_mut().now_or_never().is_none());
         drop(removal);
         wait.await;
+        removals.wait_for_all().await;
     }
 }

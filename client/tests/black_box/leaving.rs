@@ -1,14 +1,16 @@
 //! SIGTERM, once, twice, three times; and what is told before the process ends.
 
+use std::os::unix::fs::PermissionsExt;
+
 use futures_util::SinkExt;
 use longshore_client::OnTerm;
 use protocol::order::Configure;
 use protocol::report::{Outcome, ReleaseCause};
 use protocol::wire::{decode_report, encode_order};
-use protocol::{Order, Report};
+use protocol::{ClusterId, Order, Report, RuntimeKind};
 use tokio_tungstenite::tungstenite::Message;
 
-use crate::stub::{Peer, Stub, Worker, token};
+use crate::stub::{Peer, Stub, Worker, assignment, definition, soon, token};
 
 /// Acknowledges everything until the worker is gone; what it said.
 async fn serve(mut peer: Peer) -> Vec<Report> {
@@ -81,6 +83,59 @@ async fn a_drained_worker_gives_back_what_waits_and_finishes_what_runs() {
         heard.iter().filter_map(|it| if let Report::Success(it) = it { Some(it.list.len()) } else { None });
     assert_eq!(successes.sum::<usize>(), 2);
     worker.left().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_drained_worker_leaves_no_container_of_what_is_over() {
+    let (stub, engine) = (Stub::bind().await, tempfile::tempdir().expect("a directory"));
+    let name = token(1).container_name(ClusterId(0xc1));
+    let container = serde_json::json!({
+        "Id": "abc", "Name": format!("/{name}"), "Created": "2026-01-01T00:00:00Z", "Image": "app",
+        "Labels": {
+            "longshore.cluster": ClusterId(0xc1).to_string(), "longshore.worker": "7",
+            "longshore.job": "1", "longshore.fence": "1", "longshore.nonce": token(1).nonce.to_string(),
+        },
+        "State": {
+            "Status": "exited", "ExitCode": 0,
+            "StartedAt": "2026-01-01T00:00:00Z", "FinishedAt": "2026-01-01T00:00:01Z",
+        },
+    });
+    let script = format!(
+        "#!/bin/sh\ncd {}
+        case $1 in
+            info) echo engine 2;;
+            version) echo 28.2.2;;
+            image) exit 0;;
+            run) echo '{container}' > {name}; while [ ! -e go ]; do sleep 0.05; done;;
+            inspect) exec cat $7;;
+            rm) shift 3; while [ ! -e closed ]; do sleep 0.05; done; rm $*; echo $*;;
+            events) exec sleep 600;;
+        esac\n",
+        engine.path().display()
+    );
+    let program = engine.path().join("docker");
+    std::fs::write(&program, script).expect("written");
+    std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).expect("executable");
+    let worker = Worker::start_with(&stub, |config| config.runtimes.docker = Some(program));
+    let mut peer = stub.join().await;
+    let mut docker = definition(&[]);
+    docker.container.runtime = RuntimeKind::Docker;
+    docker.container.image = "app".into();
+    peer.say(Order::Definitions(vec![docker])).await;
+    peer.say(Order::Enqueue(vec![assignment(1, &[])])).await;
+    peer.until(|it| matches!(it, Report::Running(_)).then_some(())).await;
+    worker.term().await;
+    std::fs::write(engine.path().join("go"), "").expect("written");
+
+    // The engine takes until after the server has heard the last.
+    serve(peer).await;
+    std::fs::write(engine.path().join("closed"), "").expect("written");
+
+    let attempt = worker.dir.path().join("attempts/1-1");
+    let Worker { task, dir: _state, .. } = worker;
+    soon("the worker to leave", task).await.expect("does not panic").expect("leaves without error");
+    assert!(!engine.path().join(name).exists(), "its container is gone");
+    assert!(!attempt.exists(), "and its directory");
 }
 
 #[tokio::test]

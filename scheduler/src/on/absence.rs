@@ -88,11 +88,11 @@ fn keep(it: &mut Scheduler, held: &[JobId]) {
 #[cfg(test)]
 mod tests {
     use protocol::order::Intervals;
-    use protocol::{ClusterId, Epoch, Timestamp, Uptime};
+    use protocol::{Timestamp, Uptime};
 
     use super::*;
+    use crate::config::{Config, Counters};
     use crate::input::Input;
-    use crate::scheduler::{Config, Counters};
     use crate::step::WorkerRow;
 
     const WORKER: WorkerId = WorkerId(1);
@@ -104,7 +104,7 @@ mod tests {
     /// It has known one worker since its first second.
     fn scheduler(lease: Duration) -> Scheduler {
         let intervals = Intervals { heartbeat: lease / 6, lease, start_gate: lease / 10 };
-        let config = Config { cluster: ClusterId(1), epoch: Epoch(1), intervals, seed: 1, slice: 1_000 };
+        let config = Config { intervals, ..Config::for_tests() };
         let mut scheduler = Scheduler::new(config, Counters::default());
         scheduler.restore_worker(
             at(1_000),

@@ -19,7 +19,8 @@ use crate::timers::Alarm;
 pub(crate) fn claim(it: &mut Scheduler, now: Now, id: WorkerId, hello: &Connected) -> Result<(), Refused> {
     let intervals = it.config.intervals;
     let Some(worker) = it.fleet.worker_mut(id) else { return Ok(()) };
-    let holder = Holder { claim: holder(worker), is_connected: worker.link.session().is_some() };
+    let is_connected = worker.link.session().is_some();
+    let holder = Holder { claim: holder(worker), spoke: worker.spoke, is_connected };
     let process = Process { incarnation: hello.incarnation, number: hello.process };
     let claim = Claim { process, address: hello.address.clone(), heard: now.up, since: now.up };
     let before = worker.claims.until;

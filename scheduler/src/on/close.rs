@@ -5,7 +5,7 @@ use alloc::string::String;
 use core::time::Duration;
 
 use protocol::order::StopCause;
-use protocol::report::Outcome;
+use protocol::report::{Outcome, ReleaseCause};
 use protocol::{JobId, Now, Timestamp};
 use rand::rngs::SmallRng;
 
@@ -129,6 +129,7 @@ fn verdict(
     if outcome == Outcome::Cancelled || (under_cancel && budget != Budget::Own) {
         return Verdict::End(State::Cancelled, "cancelled".into());
     }
+    let is_suspect = is_suspect(it, attempt, definition, closed);
     let Some(job) = it.jobs.get_mut(&id) else {
         return Verdict::Hold;
     };
@@ -136,7 +137,10 @@ fn verdict(
         Budget::Free if is_fenced_off(attempt, definition, outcome) => {
             Verdict::Again(now.utc + unexpected_delay(definition, 1, &mut it.rng))
         }
-        Budget::Free => Verdict::Again(now.utc),
+        // It would be the first that its worker tries again, and the first to fail so again, before everybody whom nothing ails.
+        Budget::Free if is_suspect => Verdict::Again(now.utc),
+        // What costs it nothing does not cost it its place either.
+        Budget::Free => Verdict::Again(job.due_at.min(now.utc)),
         Budget::Own => {
             let past = job.past_mut();
             past.own_failures += 1;
@@ -164,6 +168,13 @@ fn verdict(
 /// Whether its worker stopped it without being told, as it must where it has lost the server: on a bad line that happens again and again.
 fn is_fenced_off(attempt: &Attempt, definition: &Definition, outcome: Outcome) -> bool {
     outcome == Outcome::Interrupted && attempt.stopping.is_none() && definition.container.self_fence.is_some()
+}
+
+/// Whether its runtime was out of reach for this job alone: for its image's registry, say, or what it mounts. Where the whole runtime is
+/// away, its worker has said so before.
+fn is_suspect(it: &Scheduler, attempt: &Attempt, definition: &Definition, closed: &ClosedAttempt) -> bool {
+    closed.released == Some(ReleaseCause::RuntimeUnavailable)
+        && it.fleet.worker(attempt.worker).is_some_and(|worker| worker.offers(definition.runtime()))
 }
 
 /// How long the next attempt waits after something that the job has no part in.

@@ -100,10 +100,11 @@ fn welcome(it: &mut Scheduler, now: Now, id: WorkerId, version: u16, hello: Conn
     if worker.row.process.replace(process) != Some(process) {
         // Another process numbers its reports anew; after a start of the server, nobody here knows where it is.
         worker.last_report = None;
-        worker.leaving = false;
         // What kept jobs away from the one before may have been mended.
         worker.exclusions.clear();
     }
+    // Who leaves says so again before its inventory; that it does not any more may have been lost.
+    worker.leaving = false;
     worker.row.name = hello.name;
     worker.row.seen_at = now.utc;
     worker.since = now.utc;
@@ -118,7 +119,7 @@ fn welcome(it: &mut Scheduler, now: Now, id: WorkerId, version: u16, hello: Conn
     if let Some(row) = it.fleet.worker(id).map(|worker| worker.row.clone()) {
         it.change(Change::Worker(row));
     }
-    heard(it, id, now.up);
+    spoke(it, id, now.up);
     let welcome = Welcome {
         version,
         session: hello.session,
@@ -151,6 +152,14 @@ pub(crate) fn hear(it: &mut Scheduler, sessions: &[(SessionId, Uptime)]) {
             None => claim::heard(it, *session, *at),
         }
     }
+}
+
+/// It has said something, and we have read it.
+pub(crate) fn spoke(it: &mut Scheduler, id: WorkerId, at: Uptime) {
+    if let Some(worker) = it.fleet.worker_mut(id) {
+        worker.spoke = worker.spoke.max(at);
+    }
+    heard(it, id, at);
 }
 
 /// A frame came in: the lease is renewed from its receipt.

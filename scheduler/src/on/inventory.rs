@@ -46,7 +46,6 @@ pub(crate) fn inventory(it: &mut Scheduler, now: Now, session: SessionId, id: Wo
     revive(it, now, id);
     strangers::meet(it, now, id, &known);
     let attempts = known.iter().map(|(token, phase)| (*token, judge(it, id, *token, *phase))).collect();
-    it.send(session, Order::Reconciled(Reconciled { attempts, last: true }));
     if is_first && (settings != Configure::default() || leaving) {
         // What an operator has ordered survives a reconnect, and so does what was taken back meanwhile.
         it.send(session, Order::Configure(settings));
@@ -56,6 +55,8 @@ pub(crate) fn inventory(it: &mut Scheduler, now: Now, session: SessionId, id: Wo
     let (known, complete) = (known.into_iter().collect(), complete.collect());
     let told = Told { session, is_first, known, complete };
     settle(it, now, id, &told);
+    // From this word on the worker starts things: what is to be stopped or given back it has heard before.
+    it.send(session, Order::Reconciled(Reconciled { attempts, last: true }));
     confirm::listed(it, now, id, &told);
     it.fleet.refresh(id);
     it.fleet.note_growth();
@@ -84,7 +85,9 @@ fn revive(it: &mut Scheduler, now: Now, id: WorkerId) {
 }
 
 fn judge(it: &mut Scheduler, id: WorkerId, token: Token, phase: Phase) -> Verdict {
-    if it.held(token, id).is_some() || phase == Phase::Ended || strangers::may_be(it, id, token) {
+    let is_ours = it.held(token, id).is_some();
+    let is_kept_stranger = strangers::may_be(it, id, token) && !strangers::is_idle_rival(it, token, phase);
+    if is_ours || phase == Phase::Ended || is_kept_stranger {
         // What has ended is removed by its worker once report and output are acknowledged.
         Verdict::Keep
     } else {

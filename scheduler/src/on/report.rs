@@ -24,7 +24,7 @@ pub(crate) fn report(it: &mut Scheduler, now: Now, session: SessionId, report: R
         claim::heard(it, session, now.up);
         return;
     };
-    connect::heard(it, id, now.up);
+    connect::spoke(it, id, now.up);
     match report {
         Report::Running(list) => {
             numbered(it, session, id, list, |it, started| running(it, now, session, id, started))
@@ -114,8 +114,12 @@ fn running(it: &mut Scheduler, now: Now, session: SessionId, id: WorkerId, start
 pub(crate) fn supersede(it: &mut Scheduler, session: SessionId, token: Token) {
     let Some(id) = it.fleet.by_session(session) else { return };
     if !strangers::may_be(it, id, token) {
-        it.send(session, Order::Cancel(Cancel { token, grace: None, cause: StopCause::Superseded }));
+        stop_superseded(it, session, token);
     }
+}
+
+fn stop_superseded(it: &mut Scheduler, session: SessionId, token: Token) {
+    it.send(session, Order::Cancel(Cancel { token, grace: None, cause: StopCause::Superseded }));
 }
 
 /// A start worked: what this worker was excluded for before counts no more.
@@ -240,10 +244,14 @@ fn exclude(it: &mut Scheduler, now: Now, id: WorkerId, of: Excluded, sentence: S
 }
 
 fn starting(it: &mut Scheduler, now: Now, session: SessionId, id: WorkerId, token: Token) {
-    match it.held(token, id).and_then(|job| job.attempt_mut()) {
+    if let Some(attempt) = it.held(token, id).and_then(|job| job.attempt_mut()) {
         // From the acknowledgement on its container may exist.
-        Some(attempt) => (attempt.may_run, attempt.begun) = (true, true),
-        None => supersede(it, session, token),
+        (attempt.may_run, attempt.begun) = (true, true);
+    } else if strangers::is_idle_rival(it, token, Phase::Backlog) {
+        // It waits for our word, so nothing of it is there yet.
+        stop_superseded(it, session, token);
+    } else {
+        supersede(it, session, token);
     }
     progress(it, now, session, id, token, Phase::Starting);
 }

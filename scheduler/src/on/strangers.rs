@@ -66,12 +66,19 @@ pub(crate) fn may_be(it: &Scheduler, id: WorkerId, token: Token) -> bool {
         || it.fleet.worker(id).is_some_and(|worker| worker.unmanaged.contains_key(&token))
 }
 
+/// Whether an attempt that is not ours has not begun, and its job is to run here, or runs: of the two, that one can still be kept from running
+/// beside the other without anything being interrupted.
+pub(crate) fn is_idle_rival(it: &Scheduler, token: Token, phase: Phase) -> bool {
+    phase == Phase::Backlog && it.jobs.get(&token.job).is_some()
+}
+
 /// An attempt has ended: if it was a stranger, there is nothing to decide about any more.
 pub(crate) fn part(it: &mut Scheduler, id: WorkerId, token: Token) {
     if let Some(worker) = it.fleet.worker_mut(id)
         && worker.unmanaged.contains_key(&token)
     {
         Arc::make_mut(&mut worker.unmanaged).remove(&token);
+        it.fleet.refresh(id);
         it.changed = true;
     }
 }

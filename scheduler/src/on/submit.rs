@@ -62,7 +62,15 @@ fn check(it: &mut Scheduler, request: &Submit) -> Result<Found, Rejection> {
             check_definition(it, number, request.require_worker)?;
         }
     }
+    if !has_room(it, request.jobs.len()) {
+        return Err(Rejection::QueueFull { jobs_max: it.config.jobs_max, asked: request.jobs.len() });
+    }
     Ok(Found::Good(found))
+}
+
+/// Whether so many more jobs may come. Those of large batches that are still to be made have their places already.
+fn has_room(it: &Scheduler, more: usize) -> bool {
+    it.jobs.len().saturating_add(it.forming.to_be_made()).saturating_add(more) <= it.config.jobs_max
 }
 
 fn check_definition(it: &Scheduler, number: DefinitionNo, require_worker: bool) -> Result<(), Rejection> {

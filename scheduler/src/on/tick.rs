@@ -161,3 +161,26 @@ fn offer_again(it: &mut Scheduler, now: Now, id: WorkerId) {
         it.fleet.note_growth();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use protocol::Timestamp;
+
+    use super::*;
+    use crate::config::{Config, Counters};
+    use crate::input::Input;
+
+    #[test]
+    fn what_is_overdue_fires_a_part_at_a_time_and_the_rest_is_due_at_once() {
+        let mut it = Scheduler::new(Config::for_tests(), Counters::default());
+        for job in 1..=1_200 {
+            it.timers.set_date(Timestamp(job), Date::Due(JobId(job.cast_unsigned())));
+        }
+        let now = Now { utc: Timestamp(5_000), up: Uptime(0) };
+        let rest: [_; 3] = core::array::from_fn(|_| {
+            it.step(now, Input::Tick);
+            it.timers.wake_at().utc
+        });
+        assert_eq!(rest, [Some(Timestamp(501)), Some(Timestamp(1_001)), None]);
+    }
+}

@@ -50,6 +50,13 @@ pub enum Rejection {
     NoWorker(PendingReason),
     /// Too many large batches are being made: try again.
     Crowded,
+    /// With these there would be more jobs that have not ended than there may be: try again when some have.
+    QueueFull {
+        /// How many there may be.
+        jobs_max: usize,
+        /// How many were asked for: if there may never be so many, trying again is in vain.
+        asked: usize,
+    },
     /// The job is not among those that have not ended: ask the archive.
     NotLive,
     /// The job is neither held back nor waiting for a worker that does not answer; its state.

@@ -17,8 +17,8 @@ impl Worker {
         self.watched = true;
     }
 
-    /// Whether this start of it may take over. A later one waits until the old connection has been silent for half a lease; in these
-    /// walks nothing is heard any more of a process that has a later one.
+    /// Whether this start of it may take over. A later one waits until the old connection has been silent for half a lease in which we
+    /// were there; in these walks nothing is heard any more of a process that has a later one.
     fn lets_in(&mut self, incarnation: u64, now: Uptime) -> bool {
         let waiting = self.waiting.take();
         if self.session.is_none() || self.incarnation == incarnation {
@@ -29,7 +29,7 @@ impl Worker {
             _ => now,
         };
         self.waiting = Some((incarnation, since, now));
-        now >= since + Duration::from_secs(15)
+        now >= since.max(self.heard) + Duration::from_secs(15)
     }
 
     pub(crate) fn slots(&self) -> u32 {
@@ -55,9 +55,9 @@ impl Model {
         if worker.incarnation != hello.incarnation.0 {
             worker.incarnation = hello.incarnation.0;
             worker.last_report = None;
-            worker.leaving = false;
             worker.exclusions.clear();
         }
+        worker.leaving = false;
         worker.name = hello.name;
         worker.slots = hello.slots;
         worker.backlog = hello.backlog;

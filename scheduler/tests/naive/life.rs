@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use super::{DAY, Job, Model, Standing, said};
+use super::budgets::{Then, what_then};
+use super::{Job, Model, Standing, said};
 use crate::world::protocol::order::StopCause;
 use crate::world::protocol::report::Outcome;
 use crate::world::protocol::{JobId, Timestamp, Token, Uptime};
-use crate::world::scheduler::definition::{Backoff, OnLost};
 use crate::world::scheduler::input::{CancelRequest, ReleaseRequest, Submit};
 use crate::world::scheduler::job::State;
 use crate::world::scheduler::step::{Accepted, Answer, Rejection};
@@ -178,7 +178,11 @@ impl Model {
             }
             Then::Again(ceiling) => {
                 self.take_back(id, outcome);
-                self.again(id, token, ceiling)?
+                self.again(id, token, now, ceiling)?
+            }
+            Then::InItsPlace => {
+                self.take_back(id, outcome);
+                self.again(id, token, self.job(id).expect("it was closed").due.min(now), Duration::ZERO)?
             }
             Then::Hold => {
                 self.take_back(id, outcome);
@@ -193,14 +197,14 @@ impl Model {
         Ok(())
     }
 
-    /// The delay was drawn once: what was decided is kept, if it is not above the ceiling.
-    fn again(&mut self, id: u64, token: Token, ceiling: Duration) -> Result<State, String> {
+    /// The delay was drawn once: what was decided is kept, if it is from then on and soon enough.
+    fn again(&mut self, id: u64, token: Token, from: Timestamp, most: Duration) -> Result<State, String> {
         let now = self.now.utc;
         let drawn = self.due_again.iter().find(|(whose, _)| *whose == token);
         let due =
             drawn.map(|(_, due)| *due).ok_or_else(|| format!("j{token}: its job does not wait again"))?;
-        if due < now || due > now + ceiling {
-            return Err(format!("job {id} is due in {} ms, at most {ceiling:?} are allowed", due.0 - now.0));
+        if due < from || due > from + most {
+            return Err(format!("job {id} is due at {}, not from {} on and within {most:?}", due.0, from.0));
         }
         let job = self.job_mut(id).expect("it was closed");
         job.due = due;
@@ -324,61 +328,6 @@ impl Model {
     }
 }
 
-/// What becomes of a job after an attempt.
-enum Then {
-    End(State),
-    /// Another attempt, after at most this long.
-    Again(Duration),
-    Hold,
-}
-
-/// Two budgets, never mixed (DESIGN.md section 3): counts what is used of them.
-fn what_then(job: &mut Job, now: Timestamp, outcome: Outcome, exit_code: Option<i32>) -> Then {
-    let cancelled = job.attempt().is_some_and(|it| it.stopping == Some(StopCause::Cancel));
-    let is_stopping = job.attempt().is_some_and(|it| it.stopping.is_some());
-    let retry = &job.definition.retry;
-    match outcome {
-        Outcome::Succeeded => Then::End(State::Succeeded),
-        Outcome::Cancelled => Then::End(State::Cancelled),
-        Outcome::Failed
-        | Outcome::OomKilled
-        | Outcome::TimedOut
-        | Outcome::PullFailed
-        | Outcome::StartFailed => {
-            job.own_failures += 1;
-            let wrong_code = outcome == Outcome::Failed
-                && !retry.exit_codes.is_empty()
-                && !retry.exit_codes.iter().any(|it| exit_code == Some(*it));
-            let is_meant = retry.when.contains(&outcome) && !wrong_code;
-            if cancelled || !is_meant || job.own_failures > retry.max {
-                Then::End(State::Failed)
-            } else {
-                Then::Again(ceiling(&retry.backoff, job.own_failures))
-            }
-        }
-        _ if cancelled => Then::End(State::Cancelled),
-        Outcome::Lost if job.definition.loss.on_lost == OnLost::Fail => Then::End(State::Lost),
-        Outcome::Lost | Outcome::DaemonLost | Outcome::HostFailed => {
-            job.losses.retain(|at| now.since(*at) < DAY);
-            job.losses.push(now);
-            let losses = job.losses.len() as u32;
-            if losses < job.definition.loss.limit {
-                Then::Again(ceiling(&PLATFORM, losses))
-            } else {
-                Then::Hold
-            }
-        }
-        // Nobody had asked for that: its worker had lost the server.
-        Outcome::Interrupted if !is_stopping && job.definition.container.self_fence.is_some() => {
-            Then::Again(ceiling(&PLATFORM, 1))
-        }
-        Outcome::Interrupted | Outcome::Released => Then::Again(Duration::ZERO),
-    }
-}
-
-const PLATFORM: Backoff =
-    Backoff { initial: Duration::from_secs(1), max: Duration::from_secs(60), factor_milli: 2_000 };
-
 /// In the order in which those of the same instant are looked at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Alarm {
@@ -386,11 +335,4 @@ enum Alarm {
     Loss(u64),
     Overrun(u64),
     Offer(u64),
-}
-
-/// `initial * factor^(failures - 1)`, at most `max`.
-fn ceiling(backoff: &Backoff, failures: u32) -> Duration {
-    let factor = f64::from(backoff.factor_milli) / 1_000.0;
-    let ceiling = backoff.initial.as_secs_f64() * factor.powi(failures as i32 - 1);
-    Duration::from_secs_f64(ceiling.min(backoff.max.as_secs_f64()))
 }

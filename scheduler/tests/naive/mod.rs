@@ -3,6 +3,7 @@
 //! is left to chance (which of equally loaded workers, how long a delay) is taken from the decision, if it is within its bounds, and
 //! everything else must be the same.
 
+mod budgets;
 mod fleet;
 mod life;
 mod placing;
@@ -35,6 +36,8 @@ pub(crate) struct Model {
     skips: u32,
     /// When all backlogs were last searched for what has to give way.
     searched: Option<Uptime>,
+    /// When free slots were last found to suit nothing that sits in a backlog.
+    in_vain: Option<Uptime>,
     intervals: Intervals,
     now: Now,
     /// What must have been decided, in words.
@@ -220,7 +223,7 @@ impl Model {
         self.job_mut(id).and_then(Job::attempt_mut)
     }
 
-    fn worker(&self, id: WorkerId) -> Option<&Worker> {
+    pub(crate) fn worker(&self, id: WorkerId) -> Option<&Worker> {
         self.workers.iter().find(|worker| worker.id == id)
     }
 

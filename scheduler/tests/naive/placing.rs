@@ -47,11 +47,7 @@ impl Model {
     fn takers(&self, job: &Job) -> Vec<WorkerId> {
         let able = self.workers.iter().filter(|it| self.load(it).is_some() && self.may_run(it, job));
         let able: Vec<&Worker> = able.collect();
-        // Where the platform failed it last, and where it failed by itself if its definition wants another.
-        let avoided = job
-            .last
-            .filter(|(_, by_platform)| *by_platform || job.definition.retry.on == RetryOn::Other)
-            .map(|(worker, _)| worker);
+        let avoided = avoided(job);
         let others: Vec<&Worker> = able.iter().filter(|it| avoided != Some(it.id)).copied().collect();
         let able = if others.is_empty() { able } else { others };
         let least = able.iter().filter_map(|it| self.load(it)).min();
@@ -62,8 +58,13 @@ impl Model {
     fn load(&self, worker: &Worker) -> Option<u32> {
         let is_open = worker.session.is_some() && worker.settled && !worker.unreachable;
         let takes = !worker.cordoned && !worker.leaving && worker.slots() > 0;
-        let held = self.held(worker.id).len() as u32;
+        let held = self.burden(worker);
         (is_open && takes && held < worker.slots() + worker.backlog).then(|| held * 1_000 / worker.slots())
+    }
+
+    /// How many attempts it has, whoever gave them.
+    pub(crate) fn burden(&self, worker: &Worker) -> u32 {
+        (self.held(worker.id).len() + worker.unmanaged.len()) as u32
     }
 
     fn may_run(&self, worker: &Worker, job: &Job) -> bool {
@@ -125,14 +126,24 @@ impl Model {
     /// What sits in a backlog while a slot is free elsewhere is asked back, the last in order first.
     pub(super) fn recall(&mut self) {
         let mut wanted: u32 = self.workers.iter().map(|it| self.free_slots(it)).sum();
+        let is_idle =
+            wanted == 0 || !self.jobs.iter().any(|job| job.attempt().is_some_and(|it| it.in_backlog));
+        if is_idle || self.in_vain.is_some_and(|at| at + SEARCH > self.now.up) {
+            return;
+        }
+        self.in_vain = Some(self.now.up);
         for worker in self.workers.clone() {
             let Some(session) = self.ready_session(worker.id) else { continue };
             for job in self.sitting(&worker) {
                 let attempt = job.attempt().expect("it is held");
                 let others = self.workers.iter().filter(|it| it.id != worker.id && self.free_slots(it) > 0);
-                let has_takers = others.into_iter().any(|it| self.may_run(it, &job));
+                let mut others = others.filter(|it| avoided(&job) != Some(it.id));
+                let has_takers = others.any(|it| self.may_run(it, &job));
                 let is_ripe = attempt.assigned.up + SITTING <= self.now.up;
                 let is_fixed = attempt.recalled || attempt.unsettled || attempt.stopping.is_some();
+                if has_takers && !is_fixed {
+                    self.in_vain = None;
+                }
                 if wanted == 0 || is_fixed || !has_takers || !is_ripe {
                     continue;
                 }
@@ -202,7 +213,7 @@ impl Model {
 
     /// What sits in a worker's backlog, the last in order first.
     fn sitting(&self, worker: &Worker) -> Vec<Job> {
-        let queued = (self.held(worker.id).len() as u32).saturating_sub(worker.slots());
+        let queued = self.burden(worker).saturating_sub(worker.slots());
         let mut sitting: Vec<Job> = self
             .jobs
             .iter()
@@ -216,7 +227,7 @@ impl Model {
 
     fn free_slots(&self, worker: &Worker) -> u32 {
         let is_free = self.load(worker).is_some_and(|load| load < 1_000);
-        if is_free { worker.slots() - self.held(worker.id).len() as u32 } else { 0 }
+        if is_free { worker.slots() - self.burden(worker) } else { 0 }
     }
 
     /// Why jobs wait, by definition and the worker that they are pinned to, and how many.
@@ -253,8 +264,7 @@ impl Model {
         let offering = || connected().filter(|it| it.offers);
         let taking = || offering().filter(|it| !it.cordoned && !it.leaving);
         let willing = || taking().filter(|it| !is_excluded(it, definition));
-        let has_room =
-            |it: &&Worker| (self.held(it.id).len() as u32) < it.slots() + it.backlog && it.slots() > 0;
+        let has_room = |it: &&Worker| self.burden(it) < it.slots() + it.backlog && it.slots() > 0;
         let with_room = || willing().filter(has_room);
         match () {
             () if connected().next().is_none() && pinned.is_some() => PendingReason::PinnedWorkerAway,
@@ -266,6 +276,12 @@ impl Model {
             () => PendingReason::Soon,
         }
     }
+}
+
+/// Where the platform failed it last, or where it failed by itself if its definition wants another.
+fn avoided(job: &Job) -> Option<WorkerId> {
+    let avoids = |by_platform: bool| by_platform || job.definition.retry.on == RetryOn::Other;
+    job.last.filter(|(_, by_platform)| avoids(*by_platform)).map(|(worker, _)| worker)
 }
 
 fn is_excluded(worker: &Worker, definition: &Definition) -> bool {

@@ -148,6 +148,10 @@ impl Model {
             }
             ReleaseCause::RuntimeUnavailable => {
                 self.exclude(worker, Excluded::Runtime(definition.container.runtime), Some((1, 60)));
+                let now = self.now.utc;
+                if self.worker_mut(worker).expect("it speaks").offers {
+                    self.job_mut(id).expect("it is held").due = now;
+                }
             }
             ReleaseCause::Policy => self.exclude(worker, Excluded::Revision(definition.revision), None),
         }
@@ -206,7 +210,8 @@ impl Model {
         self.meet_strangers(id, &told);
         for (token, phase) in &told.attempts {
             let is_current = self.bearer(*token, id).is_some();
-            let keep = is_current || *phase == Phase::Ended || self.may_be_strange(id, *token);
+            let is_kept = self.may_be_strange(id, *token) && !self.is_idle_rival(*token, *phase);
+            let keep = is_current || *phase == Phase::Ended || is_kept;
             let verdict = if keep { Verdict::Keep } else { Verdict::Stop };
             self.say(format!("to {session}: {verdict:?} {token}"));
         }
@@ -344,6 +349,11 @@ impl Model {
     fn may_be_strange(&self, id: WorkerId, token: Token) -> bool {
         let worker = self.worker(id).expect("it speaks");
         self.is_beyond(token) || !worker.settled || worker.unmanaged.contains(&token)
+    }
+
+    /// Its job goes its own way here, and it has not begun.
+    fn is_idle_rival(&self, token: Token, phase: Phase) -> bool {
+        phase == Phase::Backlog && self.job(token.job.0).is_some_and(|job| !job.state().has_ended())
     }
 
     fn is_beyond(&self, token: Token) -> bool {

@@ -73,8 +73,13 @@ pub struct Member {
 impl World {
     /// A batch of more than `slice` members is a large one.
     pub fn new(seed: u64, slice: usize) -> Self {
+        Self::with_jobs_max(seed, slice, usize::MAX)
+    }
+
+    /// Likewise, with no more than so many jobs that have not ended.
+    pub fn with_jobs_max(seed: u64, slice: usize, jobs_max: usize) -> Self {
         let (cluster, intervals) = (ClusterId(7), Intervals::default());
-        let config = Config { cluster, epoch: Epoch(1), intervals, seed, slice };
+        let config = Config { cluster, epoch: Epoch(1), intervals, seed, slice, jobs_max };
         let now = Now { utc: Timestamp(1_000_000_000_000), up: Uptime(3_600_000_000_000) };
         Self {
             scheduler: Scheduler::new(config, Counters::default()),

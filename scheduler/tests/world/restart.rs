@@ -27,6 +27,7 @@ impl World {
             intervals: Intervals::default(),
             seed: 2,
             slice,
+            jobs_max: usize::MAX,
         };
         let fence = self.nonces.keys().map(|(_, fence)| *fence).max().unwrap_or_default();
         if is_restored {

@@ -33,7 +33,7 @@ pub struct Restored {
 /// was given after an earlier restore of the same backup: as far as that store tells, or else the time that has passed since.
 ///
 /// # Errors
-/// A server has the directory, there is a store in it, the backup is damaged or newer than this build, or the disk says no. If
+/// A server has the directory, there is a store in it, or other things and no store, the backup is damaged or newer than this build, or the disk says no. If
 /// anything was moved by then, doing it again finishes it.
 pub fn restore(from: &Path, data: &Path, replace: bool) -> Result<Restored, BackupError> {
     let manifest = Manifest::read(from)?;
@@ -62,7 +62,10 @@ pub fn restore(from: &Path, data: &Path, replace: bool) -> Result<Restored, Back
             let _ = fs::remove_dir_all(&draft);
         }
     })?;
-    give_to_owner_of(data, &draft).map_err(io("give away", &draft))?;
+    let lock = data.join("lock");
+    for ours in [&draft, &lock] {
+        give_to_owner_of(data, ours).map_err(io("give away", ours))?;
+    }
     sync_names(data).map_err(io("sync", data))?;
     let aside = if there.is_empty() { None } else { Some(move_aside(data, &there, now)?) };
     move_in(data, &draft)?;

@@ -170,9 +170,14 @@ pub(super) mod tests {
         clock: &Arc<AtomicI64>,
     ) -> (Retention<impl Fn() -> Now>, Engine) {
         let evidence = std::env::temp_dir();
-        let (engine, ends) =
-            Engine::load(Box::new(store), &Definitions::new(Vec::new()), Intervals::default(), evidence)
-                .unwrap();
+        let (engine, ends) = Engine::load(
+            Box::new(store),
+            &Definitions::new(Vec::new()),
+            Intervals::default(),
+            usize::MAX,
+            evidence,
+        )
+        .unwrap();
         let clock = Arc::clone(clock);
         // Both clocks go together.
         let now = move || {

@@ -10,6 +10,7 @@ mod retention;
 mod token;
 
 use std::net::SocketAddr;
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -43,6 +44,8 @@ pub struct Settings {
     pub heartbeat: String,
     /// How long a worker's lease lasts after a heartbeat.
     pub lease: String,
+    /// How many jobs may wait or run at once.
+    pub max_jobs: String,
     /// What is kept how long.
     pub retention: RetentionSettings,
 }
@@ -60,6 +63,7 @@ impl Default for Settings {
             allowed_hosts: Vec::new(),
             heartbeat: "5s".to_owned(),
             lease: "30s".to_owned(),
+            max_jobs: "5000000".to_owned(),
             retention: RetentionSettings::default(),
         }
     }
@@ -84,6 +88,8 @@ pub struct Config {
     pub allowed_hosts: Vec<String>,
     /// Times that the server and its workers keep.
     pub intervals: Intervals,
+    /// How many jobs that have not ended there may be.
+    pub jobs_max: usize,
     /// What is kept how long.
     pub retention: Retention,
 }
@@ -107,9 +113,15 @@ impl Settings {
         if !listen.ip().is_loopback() && !has_tokens && !self.insecure_no_auth {
             return Err(SettingsError::OpenBeyondLoopback);
         }
+        match (&self.api_token_file, &self.worker_token_file) {
+            (Some(_), None) => return Err(SettingsError::OneToken(API_TOKEN_FILE, WORKER_TOKEN_FILE)),
+            (None, Some(_)) => return Err(SettingsError::OneToken(WORKER_TOKEN_FILE, API_TOKEN_FILE)),
+            (Some(_), Some(_)) | (None, None) => {}
+        }
         Ok(Config {
             listen,
             intervals: intervals(&self.heartbeat, &self.lease)?,
+            jobs_max: jobs_max(&self.max_jobs)?,
             retention: self.retention.check()?,
             api_token: self.api_token_file.as_deref().map(token::read).transpose()?,
             worker_token: self.worker_token_file.as_deref().map(token::read).transpose()?,
@@ -141,6 +153,9 @@ pub enum SettingsError {
         "refusing to listen beyond loopback without tokens; use --api-token-file and --worker-token-file, or --insecure-no-auth"
     )]
     OpenBeyondLoopback,
+    /// One door would be locked and the other one open: whoever may be a worker is given every job, with its secrets.
+    #[error("{0} is given and {1} is not: the other half would be open to everybody; give both, or neither")]
+    OneToken(&'static str, &'static str),
     /// A token file is no good.
     #[error(transparent)]
     Token(#[from] TokenError),
@@ -159,15 +174,26 @@ pub enum SettingsError {
 fn intervals(heartbeat: &str, lease: &str) -> Result<Intervals, SettingsError> {
     let value = |flag, variable, reason| SettingsError::Value { flag, variable, reason };
     let heartbeat = quantity::duration(heartbeat, HEARTBEAT_MIN, HEARTBEAT_MAX)
-        .map_err(|wrong| value("--heartbeat", "LONGSHORE_HEARTBEAT", wrong.text))?;
+        .map_err(|wrong| value("--heartbeat", "LONGSHORE_HEARTBEAT", wrong.to_string()))?;
     let lease = quantity::duration(lease, LEASE_MIN, LEASE_MAX)
-        .map_err(|wrong| value("--lease", "LONGSHORE_LEASE", wrong.text))?;
+        .map_err(|wrong| value("--lease", "LONGSHORE_LEASE", wrong.to_string()))?;
     if lease < heartbeat * HEARTBEATS_PER_LEASE {
         let reason = format!("it must be at least {HEARTBEATS_PER_LEASE} heartbeats of {heartbeat:?}");
         return Err(value("--lease", "LONGSHORE_LEASE", reason));
     }
     Ok(Intervals { heartbeat, lease, start_gate: lease / START_GATES_PER_LEASE })
 }
+
+fn jobs_max(text: &str) -> Result<usize, SettingsError> {
+    text.parse().ok().filter(|count| JOBS_MAX.contains(count)).ok_or_else(|| SettingsError::Value {
+        flag: "--max-jobs",
+        variable: "LONGSHORE_MAX_JOBS",
+        reason: format!("\"{text}\" is not a number from {} to {}", JOBS_MAX.start(), JOBS_MAX.end()),
+    })
+}
+
+const API_TOKEN_FILE: &str = "--api-token-file (LONGSHORE_API_TOKEN_FILE)";
+const WORKER_TOKEN_FILE: &str = "--worker-token-file (LONGSHORE_WORKER_TOKEN_FILE)";
 
 const HEARTBEAT_MIN: Duration = Duration::from_millis(100);
 const HEARTBEAT_MAX: Duration = Duration::from_secs(10);
@@ -178,6 +204,9 @@ const LEASE_MAX: Duration = Duration::from_secs(30);
 const HEARTBEATS_PER_LEASE: u32 = 3;
 /// Clocks may differ in their pace by 5 % each way, over a whole lease.
 const START_GATES_PER_LEASE: u32 = 10;
+
+/// The most of them take 20 GB of memory, at some 200 bytes each.
+const JOBS_MAX: RangeInclusive<usize> = 1..=100_000_000;
 
 #[cfg(test)]
 mod tests {
@@ -194,6 +223,17 @@ mod tests {
         let config = Settings::default().check().expect("the defaults");
         assert_eq!(config.intervals, Intervals::default());
         assert!(!config.is_plain_beyond_loopback());
+    }
+
+    #[test]
+    fn a_limit_of_jobs_that_is_none_is_told_with_its_range() {
+        for limit in ["0", "-1", "many", "100000001", "5e6"] {
+            let text = refusal(|settings| settings.max_jobs = limit.to_owned());
+            assert!(
+                text.starts_with("--max-jobs (LONGSHORE_MAX_JOBS): ") && text.contains("from 1 to 100000000"),
+                "{text}"
+            );
+        }
     }
 
     #[test]
@@ -222,9 +262,26 @@ mod tests {
     }
 
     #[test]
+    fn one_token_alone_is_refused_wherever_the_server_listens() {
+        let api = refusal(|settings| settings.api_token_file = Some(PathBuf::from("api")));
+        assert!(
+            api.starts_with("--api-token-file (LONGSHORE_API_TOKEN_FILE) is given and --worker"),
+            "{api}"
+        );
+        let worker = refusal(|settings| {
+            settings.worker_token_file = Some(PathBuf::from("worker"));
+            settings.listen = "0.0.0.0:0".to_owned();
+            settings.insecure_no_auth = true;
+        });
+        assert!(worker.contains("and --api-token-file (LONGSHORE_API_TOKEN_FILE) is not"), "{worker}");
+        assert!(worker.ends_with("give both, or neither"), "{worker}");
+    }
+
+    #[test]
     fn a_wrong_interval_names_its_variable_and_range() {
         let text = refusal(|settings| settings.lease = "banana".to_owned());
         assert!(text.contains("LONGSHORE_LEASE") && text.contains("1s to 30s"), "{text}");
+        assert!(text.contains("\"banana\" is not a duration"), "{text}");
         let text = refusal(|settings| settings.heartbeat = "1h".to_owned());
         assert!(text.contains("LONGSHORE_HEARTBEAT") && text.contains("100ms to 10s"), "{text}");
         let text = refusal(|settings| {

@@ -90,7 +90,7 @@ fn age(flag: &'static str, variable: &'static str, text: &str) -> Result<Duratio
     quantity::duration(text, AGE_MIN, AGE_MAX).map_err(|wrong| SettingsError::Value {
         flag,
         variable,
-        reason: wrong.text,
+        reason: wrong.to_string(),
     })
 }
 
@@ -106,7 +106,7 @@ fn size(text: &str) -> Result<u64, SettingsError> {
     quantity::size(text, OUTPUT_MIN, OUTPUT_MAX).map_err(|wrong| SettingsError::Value {
         flag: "--keep-output-max",
         variable: "LONGSHORE_KEEP_OUTPUT_MAX",
-        reason: wrong.text,
+        reason: wrong.to_string(),
     })
 }
 

@@ -230,3 +230,29 @@ impl Handle {
 
 /// A commit that takes longer means that the disk has stalled.
 const STALLED_AFTER: Duration = Duration::from_secs(5);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn who_asks_while_the_inbox_is_full_is_told_at_once() {
+        let (inbox, mut commands) = mpsc::channel(1);
+        let (_, snapshot) = watch::channel(Arc::default());
+        let handle = Handle::new(inbox, snapshot, CommitClock::default());
+        let first = tokio::spawn({
+            let handle = handle.clone();
+            async move { handle.ended(JobId(1)).await }
+        });
+        while handle.inbox.capacity() > 0 {
+            tokio::task::yield_now().await;
+        }
+        assert!(handle.cancel(JobId(2), String::new()).await.is_err());
+
+        let Some(Command::AwaitEnd { reply, .. }) = commands.recv().await else {
+            panic!("the first one is kept")
+        };
+        reply.send(State::Succeeded).unwrap();
+        assert!(matches!(first.await.unwrap(), Ok(Some(State::Succeeded))));
+    }
+}

@@ -28,8 +28,8 @@ const REPORTS_WAITING: usize = 1_024;
 const SLICE: usize = 1_000;
 
 impl Engine {
-    /// Loads the store under a new epoch and makes the scheduler anew. `definitions` are those of jobs.yaml; in the directory `evidence`
-    /// is, or will be, what the store refuses.
+    /// Loads the store under a new epoch and makes the scheduler anew. `definitions` are those of jobs.yaml; at most `jobs_max` jobs that
+    /// have not ended are taken on; in the directory `evidence` is, or will be, what the store refuses.
     ///
     /// # Errors
     /// The store cannot be loaded; nothing was written but the epoch.
@@ -37,11 +37,12 @@ impl Engine {
         mut store: Box<dyn Store>,
         definitions: &Definitions,
         intervals: Intervals,
+        jobs_max: usize,
         evidence: PathBuf,
     ) -> Result<(Self, Ends), EngineError> {
         let mut live = Vec::new();
         let mut loaded = store.load(&mut |job| live.push(job))?;
-        let scheduler = restore(&mut loaded, live, intervals)?;
+        let scheduler = restore(&mut loaded, live, intervals, jobs_max)?;
         let (command_inbox, commands) = mpsc::channel(COMMANDS_WAITING);
         let (report_inbox, reports) = mpsc::channel(REPORTS_WAITING);
         let (publish, snapshot) = watch::channel(Arc::new(scheduler.snapshot()));
@@ -82,7 +83,12 @@ impl Engine {
     }
 }
 
-fn restore(loaded: &mut Loaded, live: Vec<LiveJob>, intervals: Intervals) -> Result<Scheduler, LoadError> {
+fn restore(
+    loaded: &mut Loaded,
+    live: Vec<LiveJob>,
+    intervals: Intervals,
+    jobs_max: usize,
+) -> Result<Scheduler, LoadError> {
     let now = clock::now();
     let config = Config {
         cluster: loaded.cluster,
@@ -90,6 +96,7 @@ fn restore(loaded: &mut Loaded, live: Vec<LiveJob>, intervals: Intervals) -> Res
         intervals,
         seed: rand::random(),
         slice: SLICE,
+        jobs_max,
     };
     let last = Counters {
         job: loaded.last_job,

@@ -6,6 +6,7 @@ use std::time::Duration;
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::Response;
+use bytes::Bytes;
 use protocol::{JobId, Revision};
 use scheduler::input::{KeyHolder, NewJob};
 use scheduler::step::{Accepted, Answer, Rejection};
@@ -31,13 +32,14 @@ pub(super) async fn many(State(desk): State<Arc<Desk>>, request: Request) -> Res
         return Err(Problem::new(Code::InvalidQuery, "nobody can wait for a whole batch").field("?wait"));
     }
     let form = body::form(&parts.headers, true)?;
-    let length =
+    let length: Option<usize> =
         parts.headers.get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
-    let _room = desk.room_for(mib(length.unwrap_or(MANY_BYTES_MAX))).await?;
-    let pieces = body::collect(body, MANY_BYTES_MAX, MANY_PATIENCE).await?;
+    let mut room = desk.large_bodies.room();
+    let pieces = body::pieces(body, MANY_BYTES_MAX, MANY_PATIENCE, &mut room).await?;
     let definitions = desk.app.catalogue.current();
     let read = move || {
-        let text = pieces.to_bytes();
+        let text = Bytes::from(pieces.concat());
+        drop(pieces);
         let key = key_of(&parts, "", &text)?;
         Ok((read_many(&text, form, &definitions), key))
     };
@@ -118,10 +120,6 @@ fn replayed_many(holder: KeyHolder) -> Response {
 fn batch(first: JobId, count: u32) -> view::Batch {
     let last = first.0 + u64::from(count.saturating_sub(1));
     view::Batch { batch: first.0, count, first: first.0, last, ..view::Batch::default() }
-}
-
-fn mib(bytes: usize) -> u32 {
-    u32::try_from(bytes.min(MANY_BYTES_MAX).div_ceil(1 << 20)).unwrap_or(u32::MAX)
 }
 
 const MANY_BYTES_MAX: usize = 64 << 20;

@@ -4,12 +4,15 @@ use std::time::Duration;
 
 use axum::body::{Body, HttpBody};
 use axum::http::{HeaderMap, header};
-use bytes::Bytes;
-use http_body_util::{BodyExt, Collected, LengthLimitError, Limited};
+use bytes::{Bytes, BytesMut};
+use http_body_util::{BodyExt, LengthLimitError, Limited};
 use serde::de::DeserializeOwned;
+use serde_json::Value;
+use tokio::time::Instant;
 
 use super::code::Code;
 use super::problem::{Problem, shown};
+use super::room::Room;
 
 /// How a body is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,38 +31,80 @@ pub(super) async fn read(body: Body, bytes_max: usize, patience: Duration) -> Re
     if body.is_end_stream() {
         return Ok(Bytes::new());
     }
-    Ok(collect(body, bytes_max, patience).await?.to_bytes())
+    must_fit(&body, bytes_max)?;
+    match tokio::time::timeout(patience, Limited::new(body, bytes_max).collect()).await {
+        Ok(Ok(collected)) => Ok(collected.to_bytes()),
+        Ok(Err(error)) => Err(broken(&*error, bytes_max)),
+        Err(_) => Err(late("the body", patience)),
+    }
 }
 
-/// Reads a body like [`read`], and leaves it in the pieces in which it came: putting a large one together takes a while.
+/// Refuses a body where none is taken: what is asked for in it would not be done.
 ///
 /// # Errors
-/// As [`read`].
-pub(super) async fn collect(
+/// `body_too_large` if there is one.
+pub(super) async fn none(body: Body) -> Result<(), Problem> {
+    read(body, 0, PATIENCE).await.map(drop)
+}
+
+/// Reads a large body like [`read`], and leaves it in pieces: putting it together takes a while. Room is taken for each, and its sender
+/// must not pause for longer than [`PATIENCE`].
+///
+/// # Errors
+/// As [`read`], and `busy` if there is no room.
+pub(super) async fn pieces(
     body: Body,
     bytes_max: usize,
     patience: Duration,
-) -> Result<Collected<Bytes>, Problem> {
-    let too_large = || {
-        let detail = match bytes_max {
-            0 => "this address takes no body".to_owned(),
-            _ => format!("the body is larger than {bytes_max} bytes"),
+    room: &mut Room<'_>,
+) -> Result<Vec<Bytes>, Problem> {
+    must_fit(&body, bytes_max)?;
+    let until = Instant::now() + patience;
+    let mut body = Limited::new(body, bytes_max);
+    let (mut pieces, mut small) = (Vec::new(), BytesMut::new());
+    loop {
+        let patience = PATIENCE.min(until.saturating_duration_since(Instant::now()));
+        let frame = match tokio::time::timeout(patience, body.frame()).await {
+            Ok(Some(frame)) => frame.map_err(|error| broken(&*error, bytes_max))?,
+            Ok(None) => break,
+            Err(_) => return Err(late("what comes next of the body", patience)),
         };
-        Problem::new(Code::BodyTooLarge, detail)
-            .header(header::CONNECTION, axum::http::HeaderValue::from_static("close"))
+        let Ok(data) = frame.into_data() else { continue };
+        room.take(data.len()).await?;
+        if data.len() < SMALL_PIECE_BYTES {
+            // Each piece keeps what was read along with it.
+            small.extend_from_slice(&data);
+        } else {
+            pieces.extend([small.split().freeze(), data]);
+        }
+    }
+    pieces.push(small.freeze());
+    Ok(pieces)
+}
+
+fn must_fit(body: &Body, bytes_max: usize) -> Result<(), Problem> {
+    if body.size_hint().lower() > bytes_max as u64 { Err(too_large(bytes_max)) } else { Ok(()) }
+}
+
+fn too_large(bytes_max: usize) -> Problem {
+    let detail = match bytes_max {
+        0 => "this address takes no body".to_owned(),
+        _ => format!("the body is larger than {bytes_max} bytes"),
     };
-    if body.size_hint().lower() > bytes_max as u64 {
-        return Err(too_large());
+    Problem::new(Code::BodyTooLarge, detail)
+        .header(header::CONNECTION, axum::http::HeaderValue::from_static("close"))
+}
+
+fn broken(error: &(dyn std::error::Error + 'static), bytes_max: usize) -> Problem {
+    match error.is::<LengthLimitError>() {
+        true => too_large(bytes_max),
+        false => Problem::new(Code::InvalidRequest, "the body breaks off, or is not proper HTTP"),
     }
-    match tokio::time::timeout(patience, Limited::new(body, bytes_max).collect()).await {
-        Ok(Ok(collected)) => Ok(collected),
-        Ok(Err(error)) if error.is::<LengthLimitError>() => Err(too_large()),
-        Ok(Err(_)) => Err(Problem::new(Code::InvalidRequest, "the body breaks off, or is not proper HTTP")),
-        Err(_) => Err(Problem::new(
-            Code::RequestTimeout,
-            format!("the body did not arrive within {} s", patience.as_secs()),
-        )),
-    }
+}
+
+fn late(what: &str, patience: Duration) -> Problem {
+    let detail = format!("{what} did not arrive within {} s", patience.as_secs());
+    Problem::new(Code::RequestTimeout, detail)
 }
 
 /// How a body that is not empty is written, by its content type.
@@ -97,23 +142,93 @@ pub(super) async fn json<T: DeserializeOwned>(headers: &HeaderMap, body: Body) -
     if !text.is_empty() {
         form(headers, false)?;
     }
-    serde_json::from_slice(&text).map_err(|error| {
-        if !error.is_data() {
-            return Problem::new(
-                Code::InvalidJson,
-                format!("not JSON at byte {}", offset(&text, error.line(), error.column())),
-            );
+    serde_json::from_slice(&text).map_err(|error| match error.is_data() {
+        true => misfit::<T>(&text, &error),
+        false => {
+            let at = offset(&text, error.line(), error.column());
+            Problem::new(Code::InvalidJson, format!("not JSON at byte {at}"))
         }
-        let message = error.to_string();
-        let what = message.rsplit_once(" at line ").map_or(message.as_str(), |(what, _)| what);
-        let code = match what {
-            _ if what.starts_with("duplicate field") => Code::DuplicateKey,
-            _ if what.starts_with("unknown field") => Code::UnknownField,
-            _ if what.starts_with("missing field") => Code::MissingField,
-            _ => Code::InvalidType,
-        };
-        Problem::new(code, shown(what))
     })
+}
+
+/// What is wrong with JSON that has not the shape of a `T`, in words for people: the library names Rust's types, and no field.
+fn misfit<T: DeserializeOwned>(text: &[u8], error: &serde_json::Error) -> Problem {
+    let message = error.to_string();
+    let what = message.rsplit_once(" at line ").map_or(message.as_str(), |(what, _)| what);
+    // A name stands in backticks, or in quotes.
+    let named = |prefix: &str| {
+        let rest = what.strip_prefix(prefix)?.trim_start();
+        let name = rest.get(1..)?.split(rest.chars().next()?).next()?;
+        Some((shown(name), rest))
+    };
+    if let Some((name, _)) = named("duplicate field") {
+        let detail = format!("\"{name}\" is there twice");
+        return Problem::new(Code::DuplicateKey, detail).field(name);
+    }
+    if let Some((name, rest)) = named("unknown field") {
+        let fields: Vec<&str> = rest.split('`').skip(3).step_by(2).collect();
+        let hint = format!("the fields are {}", fields.join(", "));
+        return Problem::new(Code::UnknownField, format!("there is no field \"{name}\""))
+            .field(name)
+            .hint(hint);
+    }
+    if let Some((name, _)) = named("missing field") {
+        return Problem::new(Code::MissingField, format!("\"{name}\" is missing")).field(name);
+    }
+    let value: Value = serde_json::from_slice(text).unwrap_or_default();
+    let (field, guilty) = guilty::<T>(&value).unwrap_or((String::new(), &value));
+    let expected =
+        what.rsplit_once(", expected ").map_or("something else", |(_, expected)| in_words(expected));
+    let problem = Problem::new(Code::InvalidType, format!("it is {expected}, and not {}", kind(guilty)));
+    if field.is_empty() { problem } else { problem.field(shown(&field)) }
+}
+
+/// The part of a body that alone is enough to spoil it, with its path.
+fn guilty<T: DeserializeOwned>(body: &Value) -> Option<(String, &Value)> {
+    let is_misfit = |probe: Value| T::deserialize(probe).is_err();
+    let (name, value) = body
+        .as_object()?
+        .iter()
+        .find(|(name, value)| is_misfit(serde_json::json!({ name.as_str(): value })))?;
+    let within = value.as_object().and_then(|entries| {
+        entries
+            .iter()
+            .find(|(key, entry)| is_misfit(serde_json::json!({ name.as_str(): { key.as_str(): entry } })))
+    });
+    Some(match within {
+        Some((key, entry)) => (format!("{name}.{key}"), entry),
+        None => (name.clone(), value),
+    })
+}
+
+/// What the library expects, without the names of Rust's types.
+pub(super) fn in_words(expected: &str) -> &str {
+    match expected {
+        "u8" => "a whole number from 0 to 255",
+        "u16" => "a whole number from 0 to 65535",
+        "u32" => "a whole number from 0 to 4294967295",
+        "u64" | "usize" => "a whole number from 0",
+        "i8" | "i16" | "i32" | "i64" => "a whole number",
+        "a string" => "a text",
+        "an object of strings" => "an object of texts",
+        "a boolean" => "true or false",
+        "a sequence" => "a list",
+        "a map" => "an object",
+        words if words.starts_with("struct ") => "an object",
+        words => words,
+    }
+}
+
+/// What a value is, so that whoever wrote it knows it again.
+fn kind(value: &Value) -> String {
+    match value {
+        Value::Null => "null".to_owned(),
+        Value::Bool(is) => is.to_string(),
+        Value::Number(number) => number.to_string(),
+        Value::String(text) => format!("the text \"{}\"", shown(text)),
+        Value::Array(_) => "a list".to_owned(),
+        Value::Object(_) => "an object".to_owned(),
+    }
 }
 
 /// The offset of a line and column of a text, both from 1.
@@ -126,20 +241,80 @@ pub(super) fn offset(text: &[u8], line: usize, column: usize) -> usize {
 const LINES: [&str; 4] =
     ["application/x-ndjson", "application/ndjson", "application/jsonl", "application/x-jsonlines"];
 
-/// How long a small body may take to arrive.
+/// How long a small body may take to arrive, and the next piece of a large one.
 pub(super) const PATIENCE: Duration = Duration::from_secs(30);
 
 const SMALL_BYTES_MAX: usize = 64 << 10;
 
+/// Below it, pieces of a large body are put together as they come.
+const SMALL_PIECE_BYTES: usize = 8 << 10;
+
 #[cfg(test)]
 mod tests {
     use axum::http::HeaderValue;
+    use futures_util::{StreamExt, stream};
 
+    use super::super::room::LargeBodies;
     use super::*;
+
+    // The clock runs ahead by itself while nothing else can happen.
+    #[tokio::test(start_paused = true)]
+    async fn a_large_body_that_stops_coming_is_given_up_before_its_time() {
+        let bodies = LargeBodies::within(1);
+        let begun = stream::iter([Ok::<_, std::io::Error>("[{")]).chain(stream::pending());
+        let at = Instant::now();
+        let read = pieces(Body::from_stream(begun), 100, PATIENCE * 10, &mut bodies.room()).await;
+        assert_eq!(read.unwrap_err().code(), Code::RequestTimeout);
+        assert_eq!(at.elapsed().as_secs(), PATIENCE.as_secs());
+    }
+
+    #[tokio::test]
+    async fn a_large_body_comes_together_in_order_whatever_its_pieces() {
+        let bodies = LargeBodies::within(1);
+        let sent: Vec<String> =
+            [1, 20_000, 5, 6, 9_000].iter().map(|length| "x".repeat(*length) + "|").collect();
+        let body = || Body::from_stream(stream::iter(sent.clone().into_iter().map(Ok::<_, std::io::Error>)));
+        let read = pieces(body(), 40_000, PATIENCE, &mut bodies.room()).await.unwrap();
+        assert_eq!(read.concat(), sent.concat().as_bytes());
+        let cut = pieces(body(), 20_000, PATIENCE, &mut bodies.room()).await;
+        assert_eq!(cut.unwrap_err().code(), Code::BodyTooLarge);
+    }
 
     fn form_of(value: &'static str, lines_allowed: bool) -> Option<Form> {
         let headers = HeaderMap::from_iter([(header::CONTENT_TYPE, HeaderValue::from_static(value))]);
         form(&headers, lines_allowed).ok()
+    }
+
+    #[test]
+    fn a_body_of_another_shape_is_refused_in_words_and_by_its_field() {
+        #[derive(Debug, serde::Deserialize)]
+        #[serde(deny_unknown_fields)]
+        #[expect(dead_code, reason = "only read")]
+        struct Wish {
+            slots: Option<u32>,
+            labels: Option<std::collections::BTreeMap<String, Option<String>>>,
+        }
+        let told = |text: &str| {
+            let error = serde_json::from_str::<Wish>(text).unwrap_err();
+            let written = misfit::<Wish>(text.as_bytes(), &error);
+            (written.code(), format!("{written:?}"))
+        };
+        for (text, code, words) in [
+            (r#"{"slot":1}"#, Code::UnknownField, "there is no field"),
+            (r#"{"slot":1}"#, Code::UnknownField, "the fields are slots, labels"),
+            (r#"{"slots":1,"slots":2}"#, Code::DuplicateKey, "is there twice"),
+            (r#"{"slots":"8"}"#, Code::InvalidType, "a whole number from 0 to 4294967295, and not the text"),
+            (r#"{"slots":-1}"#, Code::InvalidType, "and not -1"),
+            (r#"{"slots":5000000000}"#, Code::InvalidType, "and not 5000000000"),
+            (r#"{"labels":{"a":"x","b":1}}"#, Code::InvalidType, "field: Some(\"labels.b\")"),
+            (r#"{"labels":["a"]}"#, Code::InvalidType, "and not a list"),
+            ("[1]", Code::InvalidType, "field: None"),
+        ] {
+            let (given, shown) = told(text);
+            assert_eq!(given, code, "{text}");
+            assert!(shown.contains(words), "{text}: {words} in {shown}");
+            assert!(!shown.contains("u32") && !shown.contains('`'), "{shown}");
+        }
     }
 
     #[test]

@@ -96,6 +96,7 @@ codes! {
     TooLong "too_long" 422 "a text or a list is too long";
     UnknownField "unknown_field" 422 "the body has an unknown field";
     UpgradeRequired "upgrade_required" 426 "this address wants a WebSocket";
+    QueueFull "queue_full" 429 "too many jobs wait or run";
     TooManyFailures "too_many_failures" 429 "too many requests without a valid token";
     HeadersTooLarge "headers_too_large" 431 "the headers are too large";
     Internal "internal" 500 "the server made a mistake";

@@ -12,6 +12,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::code::Code;
 use super::problem::Problem;
+use super::room::LargeBodies;
 use crate::auth::Access;
 use crate::catalogue::Catalogue;
 use crate::engine::{Busy, Handle};
@@ -48,7 +49,7 @@ pub struct App {
 pub(super) struct Desk {
     pub(super) app: App,
     reads: Arc<Semaphore>,
-    large_bodies: Semaphore,
+    pub(super) large_bodies: LargeBodies,
     study: Arc<Semaphore>,
     /// Held while the definitions are replaced, so that engine and catalogue take turns in the same order.
     pub(super) reloading: Mutex<()>,
@@ -61,7 +62,7 @@ impl Desk {
         Self {
             app,
             reads: Arc::new(Semaphore::new(READS_MAX)),
-            large_bodies: Semaphore::new(LARGE_BODIES_MIB_MAX),
+            large_bodies: LargeBodies::within(LARGE_BODIES_MIB_MAX),
             study: Arc::new(Semaphore::new(1)),
             reloading: Mutex::new(()),
             started: rand::random(),
@@ -99,16 +100,6 @@ impl Desk {
         })
         .await
         .unwrap_or_else(|error| Err(Problem::internal(error)))
-    }
-
-    /// Room for a body of this many MiB; given back when it is dropped.
-    ///
-    /// # Errors
-    /// `busy` if others hold it.
-    pub(super) async fn room_for(&self, mib: u32) -> Result<tokio::sync::SemaphorePermit<'_>, Problem> {
-        let room = tokio::time::timeout(READ_PATIENCE, self.large_bodies.acquire_many(mib)).await;
-        let Ok(Ok(room)) = room else { return Err(Busy.into()) };
-        Ok(room)
     }
 
     /// Reads a large body: off the async threads, since it takes up to a second, and one at a time, since it takes a whole core.

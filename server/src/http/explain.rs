@@ -57,7 +57,9 @@ fn reason(show: &Show, row: &JobRow, explanation: Option<&Explanation>) -> Reaso
             let worker = worker_of(attempt);
             format!("it is {} on {}, as its attempt {}", row.state.name(), called(&worker), row.attempts)
         }
-        _ if row.reason.is_empty() => format!("it has ended: {}", row.state.name()),
+        _ if row.reason.is_empty() || row.reason == row.state.name() => {
+            format!("it has ended: {}", row.state.name())
+        }
         _ => format!("it has ended: {}, {}", row.state.name(), row.reason),
     };
     let code = if row.state.has_ended() { "ended" } else { row.state.name() };

@@ -13,7 +13,7 @@ use futures_util::FutureExt;
 use super::code::Code;
 use super::desk::Desk;
 use super::problem::Problem;
-use crate::auth::Role;
+use crate::auth::{Pass, Role};
 use crate::listener::Peer;
 
 /// Guards a request, has it handled, and writes the problem if it ended in one.
@@ -23,9 +23,12 @@ pub(super) async fn serve(State(desk): State<Arc<Desk>>, request: Request, next:
         _ => desk.next_request_id(),
     };
     let is_for_workers = role_of(request.uri().path()) == Role::Worker;
-    let mut response = match admit(&desk, &request) {
+    let admitted = admit(&desk, &request);
+    let is_strangers_in_a_crowd =
+        is_crowded(&request) && !admitted.as_ref().is_ok_and(|pass| *pass == Pass::ByToken);
+    let mut response = match admitted {
         Err(problem) => problem.into_response(),
-        Ok(()) => AssertUnwindSafe(next.run(request)).catch_unwind().await.unwrap_or_else(|_| {
+        Ok(_) => AssertUnwindSafe(next.run(request)).catch_unwind().await.unwrap_or_else(|_| {
             tracing::error!(request_id = ?id, "a handler panicked");
             Problem::new(Code::Internal, "the cause is in the server's log").into_response()
         }),
@@ -38,14 +41,23 @@ pub(super) async fn serve(State(desk): State<Arc<Desk>>, request: Request, next:
             response.headers_mut().insert(header::ALLOW, allow);
         }
     }
+    let stays = !is_strangers_in_a_crowd || response.status() == StatusCode::SWITCHING_PROTOCOLS;
     let headers = response.headers_mut();
+    if !stays {
+        // The reserve is for workers: who merely probes makes room after each answer.
+        headers.insert(header::CONNECTION, CLOSE);
+    }
     headers.insert(REQUEST_ID, id);
     headers.insert(header::X_CONTENT_TYPE_OPTIONS, NOSNIFF);
     response
 }
 
+fn is_crowded(request: &Request) -> bool {
+    request.extensions().get::<Peer>().is_some_and(|peer| peer.crowded)
+}
+
 /// The guards, in the order of their cost.
-fn admit(desk: &Desk, request: &Request) -> Result<(), Problem> {
+fn admit(desk: &Desk, request: &Request) -> Result<Pass, Problem> {
     let uri_bytes = request.uri().path().len() + request.uri().query().map_or(0, str::len);
     if uri_bytes > URI_BYTES_MAX {
         return Err(Problem::new(
@@ -75,13 +87,15 @@ fn admit(desk: &Desk, request: &Request) -> Result<(), Problem> {
         return Err(Problem::new(Code::InvalidRequest, detail).header(header::CONNECTION, CLOSE));
     }
     // Workers keep what is accepted going, and a probe must not think that the server is dead.
-    if role == Role::Api && peer.is_some_and(|peer| peer.crowded) {
-        return Err(Problem::new(Code::Busy, "the server has too many connections")
-            .header(header::CONNECTION, CLOSE)
-            .retry_after(5));
+    if role == Role::Api && is_crowded(request) {
+        return Err(Problem::new(Code::Busy, "the server has too many connections").retry_after(5));
     }
-    desk.app.access.check(role, request, peer.map(|peer| peer.address.ip()))?;
-    acceptable(request)
+    let pass = desk.app.access.check(role, request, peer.map(|peer| peer.address.ip()))?;
+    if let Some(peer) = peer.filter(|_| pass == Pass::ByToken) {
+        peer.place.note_token();
+    }
+    acceptable(request)?;
+    Ok(pass)
 }
 
 fn role_of(path: &str) -> Role {
@@ -100,7 +114,7 @@ fn acceptable(request: &Request) -> Result<(), Problem> {
     }
     let path = request.uri().path();
     let offers: &[&str] = match path {
-        _ if path.ends_with("/logs") => &["text/plain", "text/event-stream"],
+        _ if is_output(path) => &["text/plain", "text/event-stream"],
         _ if path.starts_with("/api/workers/connect") => return Ok(()),
         _ if path.starts_with("/api/") && *request.method() == Method::POST => {
             &["application/json", "text/plain"]
@@ -112,6 +126,12 @@ fn acceptable(request: &Request) -> Result<(), Problem> {
         return Ok(());
     }
     Err(Problem::new(Code::NotAcceptable, format!("the answer is {}", offers.join(" or "))).field("Accept"))
+}
+
+/// Whether it is the address of a job's output: `/api/jobs/{id}/logs`. A definition may be called "logs", too.
+fn is_output(path: &str) -> bool {
+    let below = path.strip_prefix("/api/jobs/").and_then(|rest| rest.split_once('/'));
+    below.is_some_and(|(_, what)| what == "logs")
 }
 
 /// Whether a client takes this type. Weights are not compared; a weight of zero is a no.
@@ -150,12 +170,9 @@ fn problem_of(response: &mut Response, is_for_workers: bool) -> Option<Problem> 
     }
     (response.status() == StatusCode::METHOD_NOT_ALLOWED && response.body().size_hint().upper() == Some(0))
         .then(|| {
-            let allow = response
-                .headers()
-                .get(header::ALLOW)
-                .and_then(|allow| allow.to_str().ok())
-                .unwrap_or_default();
-            Problem::new(Code::MethodNotAllowed, format!("this address takes {allow}"))
+            // The router adds the header behind us: nobody knows it here.
+            Problem::new(Code::MethodNotAllowed, "this address does not take the method of this request")
+                .hint("the header Allow names what it takes")
         })
 }
 
@@ -186,6 +203,15 @@ mod tests {
     #[test]
     fn who_names_no_type_takes_any() {
         assert!(accepts(&HeaderMap::new(), "application/json"));
+    }
+
+    #[test]
+    fn output_is_known_by_its_whole_address() {
+        assert!(is_output("/api/jobs/12/logs"));
+        for other in ["/api/jobs/logs", "/api/definitions/logs", "/api/jobs/1/2/logs", "/api/workers/1/logs"]
+        {
+            assert!(!is_output(other), "{other}");
+        }
     }
 
     #[test]

@@ -5,12 +5,15 @@ use std::time::Duration;
 
 use axum::Json;
 use axum::extract::{Request, State};
+use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
 use protocol::{JobId, WorkerId};
 use scheduler::job::State as JobState;
 use scheduler::step::{Answer, Rejection};
+use tokio::time::Instant;
 
+use super::body;
 use super::code::Code;
 use super::cursor;
 use super::desk::Desk;
@@ -62,7 +65,9 @@ pub(super) async fn cancel(
     request: Request,
 ) -> Result<Response, Problem> {
     let job = JobId(id);
-    let status = match desk.app.engine.cancel(job, author(&request)).await? {
+    let (parts, body) = request.into_parts();
+    body::none(body).await?;
+    let status = match desk.app.engine.cancel(job, author(&parts)).await? {
         Answer::Cancelling(state) if state.has_ended() => StatusCode::OK,
         Answer::Cancelling(_) => StatusCode::ACCEPTED,
         Answer::Rejected(Rejection::NotLive) => return cancelled_before(&desk, job).await,
@@ -80,7 +85,9 @@ pub(super) async fn release(
     request: Request,
 ) -> Result<Json<view::FullJob>, Problem> {
     let job = JobId(id);
-    match desk.app.engine.release(job, author(&request)).await? {
+    let (parts, body) = request.into_parts();
+    body::none(body).await?;
+    match desk.app.engine.release(job, author(&parts)).await? {
         Answer::Done => {}
         Answer::Rejected(Rejection::NotLive) => return Err(finished(&find(&desk, job).await?)),
         Answer::Rejected(rejection) => return Err(rejection.into()),
@@ -91,19 +98,42 @@ pub(super) async fn release(
 }
 
 /// Who asks, for the record.
-fn author(request: &Request) -> String {
-    match request.extensions().get::<Peer>() {
+fn author(parts: &Parts) -> String {
+    match parts.extensions.get::<Peer>() {
         Some(peer) => format!("http {}", peer.address.ip()),
         None => "http".to_owned(),
     }
 }
 
-/// Waits until a job has ended, but not longer than this, nor for a server that leaves or is too busy to tell.
+/// Waits until a job has ended, but not longer than this, nor for a server that leaves.
 pub(super) async fn until_ended(desk: &Desk, job: JobId, patience: Duration) {
     tokio::select! {
         // Whoever waits looks at the job afterwards, whatever came of it.
-        _ = tokio::time::timeout(patience, desk.app.engine.ended(job)) => {}
+        _ = tokio::time::timeout(patience, insist(|| desk.app.engine.ended(job))) => {}
         () = desk.app.leaving.cancelled() => {}
+    }
+}
+
+/// Asks until there is an answer: whoever waits has the time.
+async fn insist<T, E, F: Future<Output = Result<T, E>>>(ask: impl Fn() -> F) -> T {
+    loop {
+        match ask().await {
+            Ok(answer) => return answer,
+            Err(_) => tokio::time::sleep(ASK_AGAIN).await,
+        }
+    }
+}
+
+/// The job behind a wait. A store that cannot be read is asked again some times.
+pub(super) async fn find_at_last(desk: &Desk, job: JobId) -> Result<JobRecord, Problem> {
+    let by = Instant::now() + FIND_WITHIN;
+    loop {
+        match find(desk, job).await {
+            Err(problem) if problem.code().status().is_server_error() && Instant::now() < by => {
+                tokio::time::sleep(ASK_AGAIN).await;
+            }
+            found => return found,
+        }
     }
 }
 
@@ -145,7 +175,9 @@ async fn cancelled_before(desk: &Desk, job: JobId) -> Result<Response, Problem> 
 /// What is wanted of a job comes too late.
 fn finished(record: &JobRecord) -> Problem {
     let (job, state) = (record.row.job, record.row.state.name());
-    Problem::new(Code::AlreadyFinished, format!("job {job} has ended as {state}")).state(state)
+    Problem::new(Code::AlreadyFinished, format!("job {job} has ended as {state}"))
+        .state(state)
+        .hint("to run it once more, retry it")
 }
 
 async fn filter(desk: &Desk, mut query: Query) -> Result<JobFilter, Problem> {
@@ -220,6 +252,10 @@ fn next_page(desk: &Desk, uri: &Uri, last: JobId) -> String {
     format!("<{}/api/jobs?{}>; rel=\"next\"", desk.app.base_path, query.join("&"))
 }
 
+/// How long after a question that could not be answered it is asked again, and for how long in all by those who have waited already.
+const ASK_AGAIN: Duration = Duration::from_secs(1);
+const FIND_WITHIN: Duration = Duration::from_secs(5);
+
 /// Longer than that, proxies cut the connection.
 pub(super) const WAIT_MAX: Duration = Duration::from_secs(600);
 
@@ -231,4 +267,24 @@ const LIMIT_MAX: usize = JOBS_MAX - 1;
 pub(super) fn location(desk: &Desk, job: JobId) -> HeaderMap {
     let location = HeaderValue::try_from(format!("{}/api/jobs/{job}", desk.app.base_path));
     location.map(|location| HeaderMap::from_iter([(header::LOCATION, location)])).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use tokio::time::Instant;
+
+    use super::*;
+
+    // The clock runs ahead by itself while nothing else can happen.
+    #[tokio::test(start_paused = true)]
+    async fn who_is_too_busy_to_tell_is_asked_again_each_second() {
+        let (begun, asked) = (Instant::now(), Cell::new(0));
+        let answer = insist(|| {
+            asked.set(asked.get() + 1);
+            std::future::ready(if asked.get() < 4 { Err(()) } else { Ok("ended") })
+        });
+        assert_eq!((answer.await, begun.elapsed().as_secs()), ("ended", 3));
+    }
 }

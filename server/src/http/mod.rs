@@ -23,6 +23,7 @@ mod path;
 pub mod problem;
 mod query;
 mod reload;
+mod room;
 mod show;
 mod story;
 mod submit;

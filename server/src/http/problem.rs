@@ -78,6 +78,24 @@ impl Problem {
         problem
     }
 
+    /// The problems of one body as one. The first one gives the document its code; nothing if there are none.
+    #[must_use]
+    pub fn joined(problems: Vec<Self>) -> Option<Self> {
+        let faults: Vec<view::Fault> = problems.iter().flat_map(Self::as_faults).take(FAULTS_MAX).collect();
+        let mut first = problems.into_iter().next()?;
+        first.0.errors = if faults.len() > 1 { faults } else { Vec::new() };
+        Some(first)
+    }
+
+    fn as_faults(&self) -> Vec<view::Fault> {
+        let Parts { code, detail, field, hint, errors, .. } = &*self.0;
+        if !errors.is_empty() {
+            return errors.clone();
+        }
+        let (field, detail, hint) = (field.clone().unwrap_or_default(), detail.clone(), hint.clone());
+        vec![view::Fault { code: code.name().into(), field, detail, hint }]
+    }
+
     /// Lists all faults of something that is not the request.
     #[must_use]
     pub fn errors(mut self, faults: Vec<view::Fault>) -> Self {
@@ -242,6 +260,7 @@ impl From<Rejection> for Problem {
             }
             Rejection::Disabled => {
                 Self::new(Code::DefinitionDisabled, "the definition has \"enabled: false\"")
+                    .hint("enable it in jobs.yaml, and reload that")
             }
             Rejection::KeyMismatch(holder) => Self::new(
                 Code::IdempotencyMismatch,
@@ -250,6 +269,17 @@ impl From<Rejection> for Problem {
             .field("Idempotency-Key")
             .hint("use a new key for a new request"),
             Rejection::KeyReadingTooOld | Rejection::Crowded => Self::from(Busy),
+            Rejection::QueueFull { jobs_max, asked } if asked > jobs_max => Self::new(
+                Code::QueueFull,
+                format!("these are {asked} jobs, of which {jobs_max} at once may not have ended"),
+            )
+            .hint("divide the batch, or start the server with a larger --max-jobs"),
+            Rejection::QueueFull { jobs_max, .. } => Self::new(
+                Code::QueueFull,
+                format!("with these there would be more than {jobs_max} jobs that have not ended"),
+            )
+            .hint("let some end, cancel some, or start the server with a larger --max-jobs")
+            .retry_after(10),
             Rejection::NoWorker(reason) => Self::new(Code::NoWorker, pending_text(reason)).retry_after(5),
             Rejection::NotLive => Self::new(Code::JobNotFound, "there is no such job"),
             Rejection::NothingToRelease(state) => Self::new(
@@ -328,6 +358,9 @@ const PROBLEM_JSON: HeaderValue = HeaderValue::from_static("application/problem+
 const BEARER: HeaderValue = HeaderValue::from_static("Bearer");
 const SHOWN_CHARS_MAX: usize = 80;
 
+/// So many faults of one body are told; more help nobody.
+pub(super) const FAULTS_MAX: usize = 50;
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -344,6 +377,13 @@ mod tests {
         let problem = Problem::from(ReadError(Box::new(secret)));
         let text = format!("{:?}", problem.write("", "r1").into_body());
         assert!(!text.contains("secret"));
+    }
+
+    #[test]
+    fn whom_the_engine_cannot_take_is_told_when_to_come_back() {
+        let answer = Problem::from(Busy).write("", "r1");
+        assert_eq!(answer.status(), 503);
+        assert_eq!(answer.headers()[header::RETRY_AFTER], "1");
     }
 
     #[test]

@@ -138,6 +138,10 @@ pub(super) fn duration(text: &str) -> Option<Duration> {
 
 /// Up to three names that somebody who wrote `name` may have meant, the nearest first.
 pub(super) fn nearest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Vec<String> {
+    // The search costs time and memory by the length of the name, and nobody mistypes a short one so.
+    if name.len() > NAME_BYTES_MAX {
+        return Vec::new();
+    }
     let mut near: Vec<(f64, &str)> = known
         .map(|known| (strsim::jaro_winkler(name, known), known))
         .filter(|(likeness, _)| *likeness >= LIKENESS_MIN)
@@ -149,6 +153,8 @@ pub(super) fn nearest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> V
 /// Below it a suggestion confuses more than it helps.
 const LIKENESS_MIN: f64 = 0.75;
 const NEAR_MAX: usize = 3;
+/// Longer than any name that there is: those of definitions have 63 bytes at most.
+const NAME_BYTES_MAX: usize = 64;
 
 #[cfg(test)]
 mod tests {
@@ -190,5 +196,9 @@ mod tests {
         let known = ["resize", "resize-all", "backup", "report"];
         assert_eq!(nearest("resise", known.into_iter()), ["resize", "resize-all"]);
         assert_eq!(nearest("zzz", known.into_iter()), Vec::<String>::new());
+        let long = format!("resize{}", "-".repeat(58));
+        assert_eq!(nearest(&long, [&*long].into_iter()), [&*long]);
+        let longer = format!("{long}-");
+        assert_eq!(nearest(&longer, [&*longer].into_iter()), Vec::<String>::new(), "nobody looks for it");
     }
 }

@@ -63,7 +63,14 @@ fn refused(faults: Faults) -> Problem {
         detail: fault.text.clone(),
         hint: None,
     };
-    let detail = match faults.list.len() + faults.more {
+    let count = faults.list.len() + faults.more;
+    let first = faults.list.first().map(|fault| format!("{}: {}", place(fault), fault.text));
+    tracing::warn!(
+        faults = count,
+        first = first.unwrap_or_default(),
+        "jobs.yaml was read again and is refused: the definitions stay as they were"
+    );
+    let detail = match count {
         1 => "the file has a fault; the definitions stay as they were".to_owned(),
         count => format!("the file has {count} faults; the definitions stay as they were"),
     };

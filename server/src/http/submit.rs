@@ -21,12 +21,12 @@ use super::body;
 use super::code::Code;
 use super::definitions;
 use super::desk::Desk;
-use super::jobs::{WAIT_MAX, find, location, unexpected, until_ended};
+use super::jobs::{WAIT_MAX, find, find_at_last, location, unexpected, until_ended};
 use super::key::{accepted_before, ask, key_of, removed_since};
 use super::output;
 use super::path::{Id, Name};
 use super::problem::{Problem, pending_text};
-use super::query::Query;
+use super::query::{Query, wrong};
 use super::show::{self, job_in_state, pending};
 use super::view::{self, Time};
 use super::wanted;
@@ -62,7 +62,7 @@ pub(super) async fn again(
     desk.may_accept()?;
     let (parts, body) = request.into_parts();
     let manner = Manner::of(&parts.uri)?;
-    body::read(body, 0, body::PATIENCE).await?;
+    body::none(body).await?;
     let key = key_of(&parts, &format!("retry {id}"), &Bytes::new())?;
     match as_it_was(&desk, JobId(id)).await {
         Ok((definition, job)) => place(&desk, &definition, job, key, manner).await,
@@ -90,6 +90,9 @@ impl Manner {
             require_worker: query.switch("require_worker")?,
         };
         query.finish()?;
+        if manner.wait.is_some() && manner.follow {
+            return Err(wrong("wait", "it does not go together with follow, which waits for the end"));
+        }
         Ok(manner)
     }
 }
@@ -107,9 +110,9 @@ async fn as_it_was(desk: &Arc<Desk>, id: JobId) -> Result<(Arc<Definition>, NewJ
     let record = find(desk, id).await?;
     let state = record.row.state;
     if !state.has_ended() {
-        return Err(
-            Problem::new(Code::NotFinished, format!("job {id} is {}", state.name())).state(state.name())
-        );
+        return Err(Problem::new(Code::NotFinished, format!("job {id} is {}", state.name()))
+            .state(state.name())
+            .hint("wait until it has ended, or cancel it first; for another job like it, submit one"));
     }
     // Whoever disables a definition means its older revisions, too.
     let namesake = desk.app.catalogue.current().find(&record.row.definition).cloned();
@@ -223,13 +226,21 @@ async fn answer(
     }
     let Some(patience) = manner.wait else { return Ok(json(status, headers, &shown)) };
     until_ended(desk, job, patience).await;
-    match find(desk, job).await {
+    match find_at_last(desk, job).await {
         Ok(record) => {
             let mut full = desk.show().full(record);
             full.job.warning = shown.warning;
             Ok(json(status, headers, &full))
         }
-        Err(_) => Ok(json(status, headers, &shown)),
+        // It was accepted, and that is what the status has to say.
+        Err(_) => {
+            let warning = view::Reason {
+                code: "not_looked_up".into(),
+                text: "how far the job is cannot be read; this is how it was accepted".into(),
+            };
+            let shown = view::Job { pending_reason: None, warning: Some(warning), ..shown };
+            Ok(json(status, headers, &shown))
+        }
     }
 }
 

@@ -92,9 +92,10 @@ fn slots(slots: u32) -> Result<Operation, Problem> {
 pub(super) async fn operate(
     State(desk): State<Arc<Desk>>,
     IdAndVerb(id, verb): IdAndVerb,
-    uri: Uri,
+    request: Request,
 ) -> Result<Response, Problem> {
-    let mut query = Query::of(&uri)?;
+    let (parts, body) = request.into_parts();
+    let mut query = Query::of(&parts.uri)?;
     let operation = match verb.as_str() {
         "cordon" => Operation::Cordon,
         "uncordon" => Operation::Uncordon,
@@ -110,6 +111,7 @@ pub(super) async fn operate(
         }
     };
     query.finish()?;
+    body::none(body).await?;
     perform(&desk, WorkerId(id), operation).await
 }
 

@@ -7,6 +7,7 @@ use std::path::Path;
 
 use super::index::Summary;
 use super::record::Kind;
+use super::scan::Scan;
 use super::shelf;
 
 /// What was seen.
@@ -18,11 +19,11 @@ pub struct Examined {
     pub bytes: u64,
     /// Those that grow no more and have no whole index.
     pub without_index: Vec<u64>,
-    /// Those that grow no more and are not whole records from end to end.
+    /// Those that are not whole records from end to end; of the last one, the end may be half written.
     pub damaged: Vec<u64>,
 }
 
-/// Looks at all segments in this directory; with `deep`, reads those that grow no more.
+/// Looks at all segments in this directory; with `deep`, reads them.
 ///
 /// # Errors
 /// A file cannot be read.
@@ -43,15 +44,17 @@ pub fn examine(directory: &Path, deep: bool) -> io::Result<Examined> {
         let bytes = file.metadata()?.len();
         seen.segments += 1;
         seen.bytes += bytes;
-        // The last one grows: what is at its end may be half written at this moment.
-        if Some(number) == last {
-            continue;
-        }
-        if Summary::read(&shelf::index_path(directory, number)).is_none() {
+        let grows = Some(number) == last;
+        if !grows && Summary::read(&shelf::index_path(directory, number)).is_none() {
             seen.without_index.push(number);
         }
-        if deep && shelf::scan(&file)?.1 != bytes {
-            seen.damaged.push(number);
+        if deep {
+            let found = Scan::of(&file)?;
+            let is_whole = found.end == found.bytes;
+            // What is at the end of the last one may be half written at this moment.
+            if !is_whole && (!grows || found.is_damaged_inside()) {
+                seen.damaged.push(number);
+            }
         }
     }
     Ok(seen)
@@ -77,7 +80,7 @@ pub fn tally(directory: &Path) -> io::Result<Tally> {
     };
     let (mut attempts, mut bytes) = (HashSet::new(), 0);
     for number in numbers {
-        let (contents, _) = shelf::scan(&File::open(shelf::segment_path(directory, number))?)?;
+        let contents = Scan::of(&File::open(shelf::segment_path(directory, number))?)?.all();
         for (attempt, place) in contents.all().filter(|(_, place)| place.kind != Kind::Gap) {
             attempts.insert(attempt);
             bytes += u64::from(place.payload);

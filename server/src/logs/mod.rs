@@ -15,6 +15,7 @@ mod index;
 mod pen;
 mod read;
 mod record;
+mod scan;
 mod shelf;
 mod writer;
 
@@ -181,13 +182,14 @@ pub struct Segment {
 
 impl Logs {
     /// Opens the logs in this directory, making it if it is missing. What a crash left half-written at the end is cut off; it was
-    /// never acknowledged.
+    /// never acknowledged. Nothing else is: a file that the disk has damaged is kept as it is.
     ///
     /// # Errors
     /// The directory or a file in it cannot be read or written.
     pub fn open(directory: &Path, limits: Limits) -> Result<Arc<Self>, LogsError> {
-        let shared =
-            Arc::new(Shared { shelf: RwLock::new(Shelf::open(directory)?), followed: Mutex::default() });
+        // With the headers of the records, twice what may wait.
+        let shelf = Shelf::open(directory, 2 * u64::from(limits.waiting_bytes))?;
+        let shared = Arc::new(Shared { shelf: RwLock::new(shelf), followed: Mutex::default() });
         let (requests, inbox) = mpsc::channel();
         let shared_with_writer = Arc::clone(&shared);
         let limits = Limits { segment_bytes: limits.segment_bytes.min(SEGMENT_BYTES_MAX), ..limits };

@@ -2,7 +2,6 @@
 
 use std::fs::{self, File};
 use std::io;
-use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -11,7 +10,8 @@ use protocol::report::OutputLengths;
 
 use super::index::{Contents, Places, Summary};
 use super::pen::Pen;
-use super::record::{self, Place};
+use super::record::Place;
+use super::scan::Scan;
 use super::{Attempt, LogsError, Which};
 use crate::store::directory;
 
@@ -86,8 +86,9 @@ impl Part {
 }
 
 impl Shelf {
-    /// Reads what is there. The last segment is cut behind its last whole record.
-    pub(super) fn open(directory: &Path) -> Result<Self, LogsError> {
+    /// Reads what is there. What was half written at the end of the last segment is cut off. `unsynced_max` bytes at most may have been
+    /// written and not synced when the server ended.
+    pub(super) fn open(directory: &Path, unsynced_max: u64) -> Result<Self, LogsError> {
         directory::make(directory).map_err(|error| failed("make", directory, error))?;
         let mut numbers = numbers(directory).map_err(|error| failed("list", directory, error))?;
         numbers.sort_unstable();
@@ -97,7 +98,7 @@ impl Shelf {
             sealed.push(find_sealed(directory, number)?);
         }
         let active = match last {
-            Some(number) => Active::recover(directory, number)?,
+            Some(number) => Active::recover(directory, number, &mut sealed, unsynced_max)?,
             None => Active::begin(directory, 1)?,
         };
         Ok(Self {
@@ -114,15 +115,7 @@ impl Shelf {
         if let Some(last) = self.active.contents.of(attempt).last() {
             return Ok(last.after());
         }
-        for sealed in self.sealed.iter().rev() {
-            if let Some(part) = self.sealed_part(sealed, attempt)? {
-                let last = part.some(part.count().saturating_sub(1)..part.count());
-                let last =
-                    last.map_err(|error| failed("read", &index_path(&self.directory, sealed.number), error))?;
-                return Ok(last.first().map(Place::after).unwrap_or_default());
-            }
-        }
-        Ok(OutputLengths::default())
+        lengths_in(&self.directory, &self.sealed, attempt)
     }
 
     /// Where an attempt's records are, the oldest first. Of the segment that still grows only so many are told, those that end
@@ -141,7 +134,7 @@ impl Shelf {
     fn all_parts(&self, attempt: Attempt, active: &[Place]) -> Result<Vec<Part>, LogsError> {
         let mut parts = Vec::new();
         for sealed in &self.sealed {
-            parts.extend(self.sealed_part(sealed, attempt)?);
+            parts.extend(sealed_part(&self.directory, sealed, attempt)?);
         }
         if !active.is_empty() {
             let segment = Arc::clone(&self.active.file);
@@ -152,18 +145,6 @@ impl Shelf {
             });
         }
         Ok(parts)
-    }
-
-    fn sealed_part(&self, sealed: &Sealed, attempt: Attempt) -> Result<Option<Part>, LogsError> {
-        if !sealed.summary.may_have(attempt.job) {
-            return Ok(None);
-        }
-        let index = index_path(&self.directory, sealed.number);
-        let found = File::open(&index).and_then(|file| sealed.summary.find(file, attempt));
-        let Some(places) = found.map_err(|error| failed("read", &index, error))? else { return Ok(None) };
-        let segment = segment_path(&self.directory, sealed.number);
-        let file = File::open(&segment).map_err(|error| failed("open", &segment, error))?;
-        Ok(Some(Part { segment: Arc::new(file), number: sealed.number, places: PlacesOf::Sealed(places) }))
     }
 
     /// How to append, and where.
@@ -271,17 +252,81 @@ impl Active {
         Ok(Self { number, file: Arc::new(file), bytes: 0, contents: Contents::default() })
     }
 
-    fn recover(directory: &Path, number: u64) -> Result<Self, LogsError> {
+    /// Goes on with the last segment, or, if it is damaged in its middle, seals it as it is and goes on with the next.
+    fn recover(
+        directory: &Path,
+        number: u64,
+        sealed: &mut Vec<Sealed>,
+        unsynced_max: u64,
+    ) -> Result<Self, LogsError> {
         let path = segment_path(directory, number);
         let mut active = Self::begin(directory, number)?;
-        (active.contents, active.bytes) = scan(&active.file).map_err(|error| failed("read", &path, error))?;
-        let length = active.file.metadata().map_err(|error| failed("read", &path, error))?.len();
-        if length > active.bytes {
-            tracing::info!(file = %path.display(), bytes = length - active.bytes, "cut off output that was half written");
-            active.file.set_len(active.bytes).map_err(|error| failed("cut", &path, error))?;
+        let found = Scan::of(&active.file).map_err(|error| failed("read", &path, error))?;
+        if found.is_damaged_inside() {
+            tracing::error!(
+                file = %path.display(), at = found.end, records_behind = found.behind.len(),
+                "output is damaged: the file is kept as it is, and what is damaged is shown as missing"
+            );
+            let (bytes, kept) = (found.bytes, what_is_believed(directory, found, sealed, unsynced_max)?);
+            sealed.push(seal(directory, number, bytes, &kept)?);
+            return Self::begin(directory, number + 1);
         }
+        if found.bytes > found.end {
+            tracing::info!(file = %path.display(), bytes = found.bytes - found.end, "cut off output that was half written");
+            active.file.set_len(found.end).map_err(|error| failed("cut", &path, error))?;
+        }
+        (active.contents, active.bytes) = (found.contents, found.end);
         Ok(active)
     }
+}
+
+/// What counts as written of a last segment that is damaged in its middle.
+///
+/// If the damage is where all was synced, that is every whole record. If it is near the end, the power may have failed before a sync, and
+/// the disk may have kept a later part and not an earlier one, both of which were never acknowledged. So there only what goes on where
+/// its attempt stood counts: were more believed, its worker could not send again what is missing.
+fn what_is_believed(
+    directory: &Path,
+    mut found: Scan,
+    sealed: &[Sealed],
+    unsynced_max: u64,
+) -> Result<Contents, LogsError> {
+    if found.bytes - found.end > unsynced_max {
+        return Ok(found.all());
+    }
+    for (attempt, place) in std::mem::take(&mut found.behind) {
+        let stood = match found.contents.of(attempt).last() {
+            Some(last) => last.after(),
+            None => lengths_in(directory, sealed, attempt)?,
+        };
+        if place.before == stood {
+            found.contents.add(attempt, place);
+        }
+    }
+    Ok(found.contents)
+}
+
+fn lengths_in(directory: &Path, sealed: &[Sealed], attempt: Attempt) -> Result<OutputLengths, LogsError> {
+    for sealed in sealed.iter().rev() {
+        if let Some(part) = sealed_part(directory, sealed, attempt)? {
+            let last = part.some(part.count().saturating_sub(1)..part.count());
+            let last = last.map_err(|error| failed("read", &index_path(directory, sealed.number), error))?;
+            return Ok(last.first().map(Place::after).unwrap_or_default());
+        }
+    }
+    Ok(OutputLengths::default())
+}
+
+fn sealed_part(directory: &Path, sealed: &Sealed, attempt: Attempt) -> Result<Option<Part>, LogsError> {
+    if !sealed.summary.may_have(attempt.job) {
+        return Ok(None);
+    }
+    let index = index_path(directory, sealed.number);
+    let found = File::open(&index).and_then(|file| sealed.summary.find(file, attempt));
+    let Some(places) = found.map_err(|error| failed("read", &index, error))? else { return Ok(None) };
+    let segment = segment_path(directory, sealed.number);
+    let file = File::open(&segment).map_err(|error| failed("open", &segment, error))?;
+    Ok(Some(Part { segment: Arc::new(file), number: sealed.number, places: PlacesOf::Sealed(places) }))
 }
 
 /// A sealed segment by its index, which is made again if it is missing.
@@ -292,8 +337,8 @@ fn find_sealed(directory: &Path, number: u64) -> Result<Sealed, LogsError> {
     if let Some(summary) = Summary::read(&index_path(directory, number)) {
         return Ok(Sealed { number, bytes: file.metadata().map_err(read)?.len(), summary });
     }
-    let (contents, bytes) = scan(&file).map_err(read)?;
-    seal(directory, number, bytes, &contents)
+    let found = Scan::of(&file).map_err(read)?;
+    seal(directory, number, found.bytes, &found.all())
 }
 
 fn seal(directory: &Path, number: u64, bytes: u64, contents: &Contents) -> Result<Sealed, LogsError> {
@@ -301,21 +346,6 @@ fn seal(directory: &Path, number: u64, bytes: u64, contents: &Contents) -> Resul
     contents.write(&path).map_err(|error| failed("write", &path, error))?;
     let unreadable = || failed("read", &path, io::ErrorKind::InvalidData.into());
     Ok(Sealed { number, bytes, summary: Summary::read(&path).ok_or_else(unreadable)? })
-}
-
-/// Every whole record from the beginning on, and where the last one ends.
-pub(super) fn scan(file: &File) -> io::Result<(Contents, u64)> {
-    // Segments are bounded: one is read in whole.
-    let mut bytes = vec![0; usize::try_from(file.metadata()?.len()).unwrap_or(usize::MAX)];
-    file.read_exact_at(&mut bytes, 0)?;
-    let (mut contents, mut at) = (Contents::default(), 0);
-    while let Some((attempt, place, _)) =
-        u32::try_from(at).ok().and_then(|start| record::decode(&bytes[at..], start))
-    {
-        contents.add(attempt, place);
-        at = usize::try_from(place.end()).unwrap_or(usize::MAX);
-    }
-    Ok((contents, at as u64))
 }
 
 pub(super) fn numbers(directory: &Path) -> io::Result<Vec<u64>> {

@@ -1,5 +1,6 @@
 //! What the logs promise, through files of their own.
 
+mod damage;
 mod power;
 
 use std::fs;

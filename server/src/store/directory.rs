@@ -4,12 +4,12 @@
 
 use std::fs::{self, File};
 use std::io::{Read, Seek, Write};
-use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{FlockOperation, flock, statfs};
 
-use super::LoadError;
+use super::{LoadError, foreign};
 use crate::storage;
 
 /// A data directory that this process has for itself.
@@ -24,8 +24,8 @@ impl DataDirectory {
     /// Makes the directory if it is missing, and takes it.
     ///
     /// # Errors
-    /// It cannot be made or written, another process has it (named by its pid), it is on a network file system, whose locks and
-    /// syncs cannot be trusted, or a restore into it was broken off.
+    /// It cannot be made or written, it holds other things and no store, another process has it (named by its pid), it is on a
+    /// network file system, whose locks and syncs cannot be trusted, or a restore into it was broken off.
     pub fn take(path: &Path) -> Result<Self, LoadError> {
         let directory = Self::take_for_restore(path)?;
         if path.join(RESTORING).exists() {
@@ -50,11 +50,21 @@ impl DataDirectory {
                 path.display()
             )));
         }
+        let strangers =
+            foreign::strangers(path).map_err(|error| refuse(path, "cannot be examined", &error))?;
+        if !strangers.is_empty() {
+            return Err(LoadError::Foreign(format!(
+                "{} has no store of ours, but other things ({}): name an empty directory with --data, or one that does not exist yet",
+                path.display(),
+                strangers.join(", ")
+            )));
+        }
         let mut lock = File::options()
             .read(true)
             .write(true)
             .create(true)
             .truncate(false)
+            .mode(0o600)
             .open(path.join("lock"))
             .map_err(|error| refuse(path, "is not writable", &error))?;
         if flock(&lock, FlockOperation::NonBlockingLockExclusive).is_err() {
@@ -65,6 +75,7 @@ impl DataDirectory {
             )));
         }
         write_holder(&mut lock).map_err(|error| refuse(path, "is not writable", &error))?;
+        keep_private(path);
         Ok(Self { path: path.to_owned(), _lock: lock })
     }
 
@@ -103,6 +114,30 @@ pub(crate) fn make(path: &Path) -> std::io::Result<()> {
         made => made?,
     }
     File::open(parent)?.sync_all()
+}
+
+/// What earlier versions left for everybody to read is read by its owner alone from now on. The directory itself is its owner's to open
+/// or to close.
+fn keep_private(path: &Path) {
+    let others = |path: &Path| path.symlink_metadata().is_ok_and(|it| it.mode() & 0o077 != 0);
+    let logs = path.join("logs");
+    for directory in [path, &logs] {
+        for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
+            let is_ours = directory == logs || entry.file_name().to_str().is_some_and(foreign::is_ours);
+            if is_ours && entry.file_type().is_ok_and(|kind| kind.is_file()) && others(&entry.path()) {
+                let closed = fs::set_permissions(entry.path(), fs::Permissions::from_mode(0o600));
+                if let Err(error) = closed {
+                    tracing::warn!(%error, file = %entry.path().display(), "others may read it, and this cannot be changed");
+                }
+            }
+        }
+    }
+    if others(path) {
+        tracing::warn!(
+            "others may look into data directory {0}; what the server writes there is for its user alone. To close it: chmod 700 {0}",
+            path.display()
+        );
+    }
 }
 
 /// The name of the network file system that a directory is on; nothing if it is on none that is known.
@@ -190,6 +225,52 @@ mod tests {
         fs::write(&file, "").unwrap();
         let refusal = DataDirectory::take(&file).unwrap_err().to_string();
         assert!(refusal.contains("data directory") && refusal.contains("cannot be made"), "{refusal}");
+    }
+
+    #[test]
+    fn a_directory_of_somebody_elses_is_refused_and_left_as_it_is() {
+        let place = tempfile::tempdir().unwrap();
+        fs::write(place.path().join("passwd"), "").unwrap();
+        for taken in [DataDirectory::take(place.path()), DataDirectory::take_for_restore(place.path())] {
+            let refusal = taken.unwrap_err().to_string();
+            assert!(refusal.contains("no store of ours, but other things (passwd)"), "{refusal}");
+            assert!(refusal.contains("--data"), "{refusal}");
+        }
+        assert_eq!(fs::read_dir(place.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn what_others_could_read_is_closed() {
+        let place = tempfile::tempdir().unwrap();
+        fs::set_permissions(place.path(), fs::Permissions::from_mode(0o755)).unwrap();
+        let files = ["longshore.db", "longshore.db-wal", "logs/1.seg"];
+        fs::create_dir(place.path().join("logs")).unwrap();
+        for file in files.iter().chain(&["jobs.yaml"]) {
+            fs::write(place.path().join(file), "secret").unwrap();
+            fs::set_permissions(place.path().join(file), fs::Permissions::from_mode(0o644)).unwrap();
+        }
+        let _taken = DataDirectory::take(place.path()).unwrap();
+        for file in files.iter().chain(&["lock"]) {
+            let mode = fs::metadata(place.path().join(file)).unwrap().mode() & 0o777;
+            assert_eq!(mode, 0o600, "{file}");
+        }
+        let mode = fs::metadata(place.path().join("jobs.yaml")).unwrap().mode() & 0o777;
+        assert_eq!(mode, 0o644, "what is not ours stays as it is");
+    }
+
+    #[test]
+    fn a_new_store_is_its_owners_alone_whatever_the_directory_is() {
+        let place = tempfile::tempdir().unwrap();
+        fs::set_permissions(place.path(), fs::Permissions::from_mode(0o755)).unwrap();
+        let directory = std::sync::Arc::new(DataDirectory::take(place.path()).unwrap());
+        let _open = crate::store::sqlite::open(&directory).unwrap();
+        for entry in fs::read_dir(place.path()).unwrap() {
+            let path = entry.unwrap().path();
+            let known = ["lock", "longshore.db", "longshore.db-wal", "longshore.db-shm"];
+            if known.iter().any(|name| path.ends_with(name)) {
+                assert_eq!(fs::metadata(&path).unwrap().mode() & 0o077, 0, "{}", path.display());
+            }
+        }
     }
 
     #[test]

@@ -9,6 +9,7 @@
 mod conformance;
 pub mod directory;
 mod fold;
+mod foreign;
 mod late;
 pub mod memory;
 pub mod sqlite;
@@ -29,6 +30,9 @@ use scheduler::step::{Change, Note, WorkerRow};
 
 /// A list of jobs has at most this many: a page of 500, and one more that tells whether there is another page.
 pub const JOBS_MAX: usize = 501;
+
+/// Among how many ended jobs of a definition the last end is looked for.
+pub const LAST_AMONG: usize = 64;
 
 /// The write side. One thread owns it; nothing here waits for anything but the disk.
 pub trait Store: Send {
@@ -139,7 +143,8 @@ pub trait Archive: Send + Sync {
     /// The store cannot be read.
     fn was_removed(&self, id: JobId) -> Result<bool, ReadError>;
 
-    /// The newest job of a definition that has ended.
+    /// The job of a definition that ended last, among the newest [`LAST_AMONG`] of those that have ended. To find one that was made
+    /// before all of these and ended after them would take an index of all ends.
     ///
     /// # Errors
     /// The store cannot be read.
@@ -347,6 +352,9 @@ pub enum LoadError {
     /// It belongs to something else, or to a newer Longshore, or is damaged.
     #[error("{0}")]
     Unusable(String),
+    /// There is no store in the directory, but somebody else's things are.
+    #[error("{0}")]
+    Foreign(String),
     /// The disk or the database says no.
     #[error("cannot read the store")]
     Io(#[source] Box<dyn std::error::Error + Send + Sync>),

@@ -8,6 +8,7 @@ mod grants;
 mod orders;
 mod output;
 mod pieces;
+mod presence;
 mod reader;
 mod session;
 mod strangers;

@@ -4,12 +4,13 @@ use std::sync::Arc;
 
 use protocol::close::{self, Close};
 use protocol::container::Body;
-use protocol::order::{Assignment, Definition, Refused};
+use protocol::order::{Assignment, Definition};
 use protocol::{JobId, Order, ReportNo, wire};
 use scheduler::step::{CloseReason, Grant};
 
 use super::accept::Door;
 use super::grants::Grants;
+use super::presence::Presence;
 use super::unsent::Unsent;
 use crate::clock;
 use crate::engine::ToSession;
@@ -29,15 +30,25 @@ pub(super) struct Orders {
     door: Door,
     grants: Arc<Grants>,
     refusal: Close,
-    is_welcome: bool,
+    presence: Presence,
     /// The socket's place among the connections. Given back at Welcome: thousands of workers leave those of clients alone.
     place: Option<Arc<Place>>,
 }
 
 impl Orders {
     /// What is handed over is added to `grants`.
-    pub(super) fn new(door: Door, grants: Arc<Grants>, place: Option<Arc<Place>>) -> Self {
-        Self { door, grants, refusal: close::NORMAL.plain(), is_welcome: false, place }
+    pub(super) fn new(
+        door: Door,
+        grants: Arc<Grants>,
+        presence: Presence,
+        place: Option<Arc<Place>>,
+    ) -> Self {
+        Self { door, grants, refusal: close::NORMAL.plain(), presence, place }
+    }
+
+    /// The session is over, and closed so.
+    pub(super) fn ended(&self, close: Option<&Close>) {
+        self.presence.ended(close);
     }
 
     /// Puts messages into frames, in order, and notes which attempts are in which. Acknowledgements are cumulative: only the last one is
@@ -141,19 +152,14 @@ impl Orders {
     }
 
     fn note(&mut self, order: &Order) {
+        self.presence.note(order);
         match order {
             Order::Welcome(welcome) => {
-                self.is_welcome = true;
                 drop(self.place.take());
                 self.grants.welcome(welcome.worker);
             }
             Order::Refused(refused) => {
-                // Whoever is shut out after it was let in is news; whoever tries again has been told.
-                let Refused { code, text, .. } = refused;
-                match self.is_welcome {
-                    true => tracing::error!(code, "a worker is shut out: {text}"),
-                    false => tracing::info!(code, "a worker is refused: {text}"),
-                }
+                self.presence.refused(&refused.code, &refused.text);
                 let code = match refused.code.as_str() {
                     "unsupported_version" => close::UNSUPPORTED_VERSION,
                     "wrong_cluster" | "unknown_worker" => close::WRONG_CLUSTER,

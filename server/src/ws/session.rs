@@ -22,6 +22,7 @@ use super::chatter::Chatter;
 use super::grants::Grants;
 use super::orders::{Orders, Said};
 use super::output;
+use super::presence::Presence;
 use super::reader::Reader;
 use super::strangers::Strangers;
 use super::unsent::Unsent;
@@ -47,6 +48,7 @@ pub(super) async fn serve(door: Door, socket: Socket, hello: Connected, place: A
     let (outbox, mut inlet) = queue();
     let (output, mut written) = output::start(door.logs.clone(), outbox.downgrade());
     let name = hello.name.clone();
+    let presence = Presence::new(name.clone(), session.0);
     let opened = FromSession::Opened { hello: Box::new(hello), outbox, heard: heard.clone() };
     if door.gate.inbox.send(opened).await.is_err() {
         return;
@@ -66,7 +68,7 @@ pub(super) async fn serve(door: Door, socket: Socket, hello: Connected, place: A
         has_trespassed: false,
         chatter: Chatter::default(),
     };
-    let orders = Orders::new(door.clone(), grants, Some(place));
+    let orders = Orders::new(door.clone(), grants, presence, Some(place));
     let mut writer = Writer { sink, intervals: door.intervals, orders, unsent: Unsent::default() };
     let close = tokio::select! {
         close = writer.run(&mut inlet) => Some(close),
@@ -74,7 +76,7 @@ pub(super) async fn serve(door: Door, socket: Socket, hello: Connected, place: A
         _ = &mut written => Some(close::INTERNAL_ERROR.because("output cannot be kept")),
         () = door.leaving.cancelled() => Some(close::GOING_AWAY.plain()),
     };
-    tracing::debug!(session = session.0, ?close, "worker's session ends");
+    writer.orders.ended(close.as_ref());
     if let Some(close) = close {
         if close.code == close::GOING_AWAY.code {
             writer.send_away().await;
@@ -225,7 +227,7 @@ mod tests {
         }));
         let (outbox, mut inlet) = queue();
         messages.into_iter().for_each(|message| outbox.send(message).unwrap());
-        let orders = Orders::new(door, Arc::new(Grants::new(archive)), None);
+        let orders = Orders::new(door, Arc::new(Grants::new(archive)), Presence::new("w".into(), 1), None);
         let mut writer = Writer { sink, intervals, orders, unsent: Unsent::default() };
         let ends = timeout(Duration::from_millis(100), writer.run(&mut inlet)).await;
         assert!(ends.is_err(), "it ends by itself: {ends:?}");

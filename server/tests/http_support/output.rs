@@ -9,8 +9,12 @@ use super::facts::attempt;
 
 /// Job 1 writes.
 pub async fn write(server: &Server, fence: u64, stream: Stream, offset: u64, text: impl AsRef<[u8]>) {
+    arrive(server, fence, stream, offset, ChunkData::Bytes(text.as_ref().to_vec())).await;
+}
+
+/// Something of the output of job 1 arrives.
+pub async fn arrive(server: &Server, fence: u64, stream: Stream, offset: u64, data: ChunkData) {
     let token = Token { job: JobId(1), fence: Fence(fence), nonce: Nonce(7) };
-    let data = ChunkData::Bytes(text.as_ref().to_vec());
     server.logs.append(vec![Chunk { token, stream, offset, data }]).await.expect("it is stored");
 }
 

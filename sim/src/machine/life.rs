@@ -29,6 +29,8 @@ pub(crate) struct Process {
     pub(crate) trusts_engine: bool,
     /// Whether the engine was silent when it was asked what an earlier process has left.
     pub(crate) is_unlisted: bool,
+    /// Whether it believes that its disk is nearly full.
+    pub(crate) is_short_of_room: bool,
     /// Whether nothing is started until a probe has worked.
     pub(crate) is_doubted: bool,
     /// Events of runtimes that came before there was a brain.
@@ -66,6 +68,7 @@ impl World {
             tasks_given: 0,
             trusts_engine: machine.engine.answers(),
             is_unlisted: false,
+            is_short_of_room: false,
             is_doubted: false,
             early: VecDeque::new(),
             wake: Moment::NEVER,
@@ -119,6 +122,7 @@ impl World {
             self.tell_worker(no, input);
         }
         self.check_health(no, life);
+        self.check_room(no, life);
         self.agenda.note(self.now + LOOK_AROUND_EVERY, Event::LookAround { machine: no, life });
     }
 

@@ -12,6 +12,9 @@ use crate::world::World;
 impl World {
     /// One step of stopping it. The cause is on disk before anything is done; the one that was there first stays.
     pub(super) fn stop_task(&mut self, no: u16, token: Token, cause: StopCause, step: StopStep) {
+        if cause == StopCause::SelfFence {
+            self.oracle.fences(token);
+        }
         let machine = &mut self.machines[usize::from(no)];
         let now = machine.clock.utc(self.now);
         let kept = machine.directory.attempt(token).map(|kept| kept.stopping.get_or_insert((cause, now)).0);

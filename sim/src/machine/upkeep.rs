@@ -33,6 +33,21 @@ impl World {
         }
     }
 
+    /// The body notices that its disk is nearly full, or has room again.
+    pub(crate) fn check_room(&mut self, no: u16, life: u32) {
+        let machine = &mut self.machines[usize::from(no)];
+        let until = machine.low_disk_until;
+        let is_low = self.now < until;
+        let Some(process) = machine.process(life).filter(|it| it.brain.is_some()) else { return };
+        if process.is_short_of_room != is_low {
+            process.is_short_of_room = is_low;
+            self.tell_worker(no, Input::DiskIsLow(is_low));
+        }
+        if is_low {
+            self.agenda.note(until, Event::Room { machine: no, life });
+        }
+    }
+
     /// Something like the last start is tried until it works.
     pub(crate) fn probe(&mut self, no: u16, life: u32, tries: u32) {
         let machine = &mut self.machines[usize::from(no)];

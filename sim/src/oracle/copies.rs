@@ -6,12 +6,11 @@
 
 use std::time::Duration;
 
-use protocol::{Order, WorkerId};
+use protocol::{Order, Token, WorkerId};
 use scheduler::step::{Effect, Step, WorkerRow};
 
-use super::Oracle;
+use super::{End, Oracle};
 use crate::clock::Moment;
-use crate::docker::{Container, State};
 use crate::machine::Machine;
 
 /// What is known of workers' processes.
@@ -108,14 +107,16 @@ impl Oracle {
         machine.directory.membership.is_some_and(|it| self.is_confused(it.worker))
     }
 
-    /// A container is as it was when its machine's disk was kept: nobody there knows what became of it since.
-    pub(crate) fn container_set_back(&mut self, now: Moment, container: &Container) {
-        let truth = self.truth(container.token);
+    /// A container is as it was when its machine's disk was kept: nobody there knows what became of it since, nor that its attempt may have
+    /// run once more on a machine that for a while was older still.
+    pub(crate) fn container_set_back(&mut self, token: Token, ended: Option<(Moment, End)>) {
+        let truth = self.truth(token);
         (truth.removed, truth.unseen) = (true, true);
-        if let State::Ended { code, oom, by_engine: true, .. } = container.state {
+        if let Some((since, end)) = ended {
             truth.runs = truth.runs.max(1);
-            truth.undone = truth.undone.or(truth.end);
-            truth.end = Some(super::End { at: now, code, oom, by_engine: true, by_us: false });
+            let before = truth.end.replace(end);
+            truth.since = since;
+            self.other_ends.extend(before.map(|end| (token, end)));
         }
     }
 }

@@ -78,7 +78,8 @@ impl Oracle {
             return self.is_lost(scene, definition, closed, row);
         }
         let is_lie = |truth: Truth| self.is_lie(scene, definition, closed, row, &truth);
-        let lie = is_lie(truth) && truth.undone.is_none_or(|end| is_lie(Truth { end: Some(end), ..truth }));
+        let mut others = self.other_ends.iter().filter(|(of, _)| *of == token);
+        let lie = is_lie(truth) && others.all(|(_, end)| is_lie(Truth { end: Some(*end), ..truth }));
         if lie {
             let what = format!("{token} {} although its truth is {truth:?}", closed.outcome.name());
             self.fault(scene.now, "I7 what is believed is true", what);

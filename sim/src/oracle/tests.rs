@@ -25,7 +25,7 @@ fn token(fence: u64) -> Token {
 }
 
 fn workload() -> Workload {
-    Workload::new(1, Dice::new(1, 1))
+    Workload::new(1, Dice::new(1, 1), Dice::new(1, 2))
 }
 
 fn added(workload: &Workload) -> Change {
@@ -152,6 +152,29 @@ fn an_attempt_that_runs_twice_is_seen() {
         oracle.ran(Moment(1), &workload, &disk, &[], (machine, token(1), workload.revision(0)));
     }
     assert_eq!(rule(&oracle), "I12 an attempt runs once");
+}
+
+/// An attempt ran on its machine, once more after that was set back, and now the machine is again as it was after the first run. Each of the two
+/// ends is true, and no other one.
+#[test]
+fn a_machine_tells_of_the_run_that_it_was_set_back_to() {
+    let end = |code| End { at: Moment(2), code, oom: false, by_engine: false, by_us: false };
+    let is_true = |outcome, code| {
+        let mut oracle = Oracle::new(1, false);
+        let (workload, disk) = (workload(), Disk::new(ClusterId(1)));
+        for code in [0, 7] {
+            oracle.ran(Moment(1), &workload, &disk, &[], (0, token(1), workload.revision(0)));
+            oracle.container_ended(token(1), end(code));
+            oracle.lost_sight(token(1));
+        }
+        oracle.container_set_back(token(1), Some((Moment(1), end(0))));
+        let over = ended(State::Cancelled, ClosedAttempt { exit_code: Some(code), ..closed(1, outcome, "") });
+        let _ = verdict(&mut oracle, vec![added(&workload), assigned(1, 1), over]);
+        oracle.violation.is_none_or(|it| it.rule != "I7 what is believed is true")
+    };
+    assert!(is_true(Outcome::Succeeded, 0));
+    assert!(is_true(Outcome::Failed, 7));
+    assert!(!is_true(Outcome::Failed, 3));
 }
 
 #[test]

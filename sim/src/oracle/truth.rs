@@ -13,8 +13,6 @@ pub(super) struct Truth {
     pub(super) runs: u8,
     pub(super) since: Moment,
     pub(super) end: Option<End>,
-    /// How it had ended before its machine was set back to when it ran: what was told of that may be believed later.
-    pub(super) undone: Option<End>,
     /// Its container was removed: by us, or behind our back.
     pub(super) removed: bool,
     /// What told of its run was lost, and no brain had a part in that: nobody can know that it ran.
@@ -27,7 +25,7 @@ pub(super) struct Truth {
     pub(super) may_start: bool,
     /// When its worker first decided to stop it.
     pub(super) stopped: Option<Moment>,
-    /// Its worker decided to stop it because it had lost the server.
+    /// Its worker has begun to stop it because it had lost the server.
     pub(super) fenced: bool,
     /// When its worker was last told to keep it, having come back.
     pub(super) kept: Option<Moment>,
@@ -77,6 +75,11 @@ impl Oracle {
             truth.end = Some(End { at: now, code: 137, oom: false, by_engine: false, by_us: true });
         }
         truth.removed = true;
+    }
+
+    /// Its worker, which has lost the server, stops an attempt. One that dies between deciding and doing so stops nothing.
+    pub(crate) fn fences(&mut self, token: Token) {
+        self.truth(token).fenced = true;
     }
 
     /// What a machine knew of an attempt, its container or its directory, is lost behind the back of its worker.

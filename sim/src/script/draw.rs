@@ -21,8 +21,17 @@ impl Script {
                 draw(&mut dice, swarm, kind, at, &mut acts);
             }
         }
+        let mut later = Dice::new(seed, LATER_STREAM);
+        for _ in 0..swarm.acts[Kind::Cut as usize] {
+            let at = Moment(0) + later.millis(0, swarm.busy_for.as_millis() as u64);
+            let machine = later.index(swarm.machines) as u16;
+            stay_away(&mut later, machine, at, &mut acts);
+        }
+        let ends = Moment(0) + swarm.busy_for;
+        // What accompanies another may fall behind the end, where a crash would undo what puts things right, and nobody asks for it again.
+        acts.retain(|(at, _)| *at < ends);
         acts.sort_by_key(|(at, _)| *at);
-        Self { acts, ends: Moment(0) + swarm.busy_for }
+        Self { acts, ends }
     }
 }
 
@@ -74,31 +83,44 @@ fn draw(dice: &mut Dice, swarm: &Swarm, kind: Kind, at: Moment, acts: &mut Vec<(
             keeps_containers: dice.permille(500),
             lasts: outage(dice),
         },
+        Kind::FillDisk => Act::FillDisk { machine, lasts: outage(dice) },
+        Kind::StopStrangers => Act::StopStrangers { machine },
         Kind::BreakHost => Act::BreakHost { machine, lasts: outage(dice) },
         Kind::Conflict => Act::Conflict { machine },
         Kind::Remove => Act::Remove { machine, container: dice.any() as usize },
     };
-    acts.extend(companion(dice, &act).map(|(after, companion)| (at + after, companion)));
+    accompany(dice, &act, at, acts);
     acts.push((at, act));
 }
 
-/// What is rare by itself and tells much: a worker that starts again while its engine is silent, a cancel of what is out of reach.
-fn companion(dice: &mut Dice, act: &Act) -> Option<(Duration, Act)> {
+/// What is rare by itself and tells much: a worker that starts again, or forgets what it had, while its engine is silent; a cancel of what
+/// is out of reach or leaves; a server that starts with another time on its wall than it left with.
+fn accompany(dice: &mut Dice, act: &Act, at: Moment, acts: &mut Vec<(Moment, Act)>) {
     let within = |dice: &mut Dice, time: Duration| dice.millis(0, time.as_millis() as u64);
     match *act {
         Act::FailEngine { machine, lasts, .. } if dice.permille(300) => {
-            let crash = Act::CrashWorker {
-                machine,
-                effects: None,
-                power: false,
-                back_after: within(dice, lasts / 2),
+            let back_after = within(dice, lasts / 2);
+            let goes = if dice.permille(350) {
+                Act::Wipe { machine, keeps_identity: true, back_after }
+            } else {
+                Act::CrashWorker { machine, effects: None, power: false, back_after }
             };
-            Some((within(dice, lasts / 2), crash))
+            acts.push((at + within(dice, lasts / 2), goes));
         }
         Act::CrashWorker { back_after, .. } if dice.permille(150) => {
-            Some((within(dice, back_after), Act::Cancel { job: dice.any() }))
+            acts.push((at + within(dice, back_after), Act::Cancel { job: dice.any() }));
         }
-        _ => None,
+        Act::Leave { .. } if dice.permille(300) => {
+            acts.push((at + dice.millis(0, 15_000), Act::Cancel { job: dice.any() }));
+        }
+        Act::Operate { what: What::Drain(Some(patience)), .. } if dice.permille(700) => {
+            acts.push((at + patience + dice.millis(0, 3_000), Act::Cancel { job: dice.any() }));
+        }
+        Act::StepClock { machine: None, .. } if dice.permille(400) => {
+            let crash = Act::CrashServer { doom: None, back_after: dice.millis(0, 3_000) };
+            acts.push((at + dice.millis(0, 10_000), crash));
+        }
+        _ => {}
     }
 }
 
@@ -152,8 +174,19 @@ fn cut(dice: &mut Dice, swarm: &Swarm, machine: u16, at: Moment, acts: &mut Vec<
     if dice.permille(300) {
         acts.push((at + dice.millis(0, lasts.as_millis() as u64), Act::Cancel { job: dice.any() }));
     }
-    if dice.permille(400) {
-        come_and_go(dice, machine, at + lasts, acts);
+    match dice.below(10) {
+        0..3 => come_and_go(dice, machine, at + lasts, acts),
+        3..7 => stay_away(dice, machine, at + lasts, acts),
+        _ => {}
+    }
+}
+
+/// A worker is out of reach until what it has is given up, and jobs that it may still run are cancelled before it is back.
+fn stay_away(dice: &mut Dice, machine: u16, at: Moment, acts: &mut Vec<(Moment, Act)>) {
+    let lasts = dice.seconds(65, 180);
+    acts.push((at, Act::Cut { machine: Some(machine), ways: [true, true], lasts }));
+    for _ in 0..3 {
+        acts.push((at + dice.millis(60_000, lasts.as_millis() as u64), Act::Cancel { job: dice.any() }));
     }
 }
 
@@ -180,3 +213,18 @@ fn order(dice: &mut Dice, swarm: &Swarm) -> Order {
 }
 
 const STREAM: u64 = 2;
+/// What came later is drawn from a stream of its own: all else stays as it was.
+const LATER_STREAM: u64 = 17;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_goes_wrong_behind_the_end() {
+        for seed in 0..200 {
+            let script = Script::draw(seed, &Swarm::draw(seed));
+            assert!(script.acts.iter().all(|(at, _)| *at < script.ends), "seed {seed}");
+        }
+    }
+}

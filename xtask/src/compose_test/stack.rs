@@ -17,26 +17,20 @@ pub(crate) struct Stack {
     /// The published API.
     pub api: Api,
     root: PathBuf,
-    /// `docker compose`, or `docker-compose` where there is no plugin.
-    program: &'static [&'static str],
+    /// The words by which compose is called.
+    program: Vec<String>,
     project: String,
     directory: TempDir,
 }
 
 impl Stack {
-    /// Chooses names and a port; nothing runs yet.
+    /// Chooses names and a port; nothing runs yet. Without `compose` it is the one that is installed.
     ///
     /// # Errors
-    /// Neither form of compose is installed.
-    pub(crate) async fn new(root: &Path) -> anyhow::Result<Self> {
-        let mut program: &[&str] = &["docker", "compose"];
-        if !step::is_installed(&["docker", "compose", "version"]).await {
-            program = &["docker-compose"];
-            ensure!(
-                step::is_installed(&["docker-compose", "version"]).await,
-                "neither `docker compose` nor `docker-compose` is installed"
-            );
-        }
+    /// Compose cannot be called.
+    pub(crate) async fn new(root: &Path, compose: Option<&str>) -> anyhow::Result<Self> {
+        let program = choose(compose).await?;
+        println!("compose     {}", version(&program).await?);
         let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port();
         let project = format!("longshore-test-{}", std::process::id());
         let directory = tempfile::Builder::new().prefix(&project).tempdir_in(root.join("target"))?;
@@ -135,7 +129,7 @@ impl Stack {
     }
 
     fn command(&self, words: &[&str]) -> Command {
-        let mut command = step::command(&self.root, self.program);
+        let mut command = step::command(&self.root, &strs(&self.program));
         command.args(["--project-name", &self.project]).args(words);
         command.env("LONGSHORE_PORT", self.api.address.port().to_string());
         command.env("LONGSHORE_JOBS", self.jobs_file());
@@ -149,6 +143,36 @@ impl Stack {
     }
 }
 
+/// The words of the compose that is asked for, or else of the one that is installed.
+async fn choose(asked_for: Option<&str>) -> anyhow::Result<Vec<String>> {
+    let words = |line: &str| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+    let candidates = asked_for.map_or_else(|| INSTALLED.map(words).to_vec(), |line| vec![words(line)]);
+    for program in candidates {
+        if !program.is_empty() && version(&program).await.is_ok() {
+            return Ok(program);
+        }
+    }
+    match asked_for {
+        Some(line) => bail!("`{line} version` does not say the version of a compose"),
+        None => bail!("neither `docker compose` nor `docker-compose` is installed"),
+    }
+}
+
+/// What it says of itself: a result is one of this version.
+async fn version(program: &[String]) -> anyhow::Result<String> {
+    let words = [&strs(program)[..], &["version", "--short"]].concat();
+    let output = step::command(Path::new("."), &words).output().await?;
+    ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr).trim());
+    Ok(format!("{} {}", program.join(" "), String::from_utf8(output.stdout)?.trim()))
+}
+
+/// As those want them who call programs.
+pub(crate) fn strs(words: &[String]) -> Vec<&str> {
+    words.iter().map(String::as_str).collect()
+}
+
+/// Version 2 is a plugin of `docker`; 1 is a program, and some have 2 under its name.
+const INSTALLED: [&str; 2] = ["docker compose", "docker-compose"];
 /// Not what one would ship, but built in a third of the time.
 const QUICK: &[&str] = &[
     "--build-arg",
@@ -173,3 +197,27 @@ jobs:
   count:
     command: [sh, -c, 'for n in $$(seq 15); do echo $$n; sleep 1; done']
 ";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn the_compose_that_is_asked_for_is_the_one_that_is_tested() {
+        // Any program that can say its version by these words will do.
+        assert_eq!(
+            choose(Some("echo it is")).await.ok(),
+            Some(["echo", "it", "is"].map(str::to_owned).to_vec())
+        );
+        for missing in ["", "/nonexistent/docker-compose", "false"] {
+            let told = choose(Some(missing)).await.map_err(|error| error.to_string());
+            assert_eq!(told, Err(format!("`{missing} version` does not say the version of a compose")));
+        }
+    }
+
+    #[tokio::test]
+    async fn its_version_is_told() {
+        let told = version(&["echo".to_owned()]).await.ok();
+        assert_eq!(told.as_deref(), Some("echo version --short"));
+    }
+}

@@ -115,6 +115,8 @@ impl Stage {
             "2",
         ]);
         command.arg("--state-dir").arg(self.path().join(name));
+        // In a container it would leave its jobs running: nobody comes back for those of a demonstration.
+        command.args(["--on-term", "interrupt"]);
         command.args((self.place == Place::Process).then_some("--allow-process"));
         command
     }
@@ -182,7 +184,7 @@ const LABEL: &str = "demonstration";
 /// A server or worker is ready within a second; the machine may be busy.
 const WAIT_MAX: Duration = Duration::from_secs(30);
 const ASK_EVERY: Duration = Duration::from_millis(50);
-/// Half of it to finish what runs, half of it to stop it.
+/// Half of it to stop what runs, with its own grace of a second; then a second signal says it again.
 const WORKER_GRACE: Duration = Duration::from_secs(8);
 const SERVER_GRACE: Duration = Duration::from_secs(10);
 
@@ -209,3 +211,17 @@ const JOBS_IN_STEPS: &str = r#"  unload:
     description: Two minutes
     command: ["say:mile 1", "wait:60000", "say:mile 2", "wait:60000", "say:mile 3"]
 "#;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_worker_that_is_told_to_leave_leaves_nothing_running_in_a_container_either() {
+        let stage =
+            Stage::new(PathBuf::from("longshore"), Place::Process, None).expect("a port and a directory");
+        let command = stage.worker_command("w1");
+        let words: Vec<_> = command.as_std().get_args().collect();
+        assert!(words.windows(2).any(|pair| pair == ["--on-term", "interrupt"]), "{words:?}");
+    }
+}

@@ -8,13 +8,15 @@
 //! The CLI is only a witness; what `inspect` says is believed. Until the engine answers, nothing is said.
 
 mod settle;
+mod start;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
+use protocol::container::Volume;
 use protocol::report::{OutputLengths, Phase, ReleaseCause, Stream};
-use protocol::{Token, Uptime};
+use protocol::{ContainerSpec, Token, Uptime};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 use worker::input::{Exit, Fault, RuntimeEvent};
@@ -48,6 +50,7 @@ pub(super) struct Attempt {
     pub(super) word: Word,
     /// How much is known to be missing at the end of its output.
     missing: Mutex<OutputLengths>,
+    /// The id of its container, once that has started and everything that follows from it is done.
     started: OnceLock<String>,
     oom: AtomicBool,
 }
@@ -89,53 +92,25 @@ impl Attempt {
         self.stopping.borrow().is_some()
     }
 
-    /// Whether somebody had said that it is to stop before it ended. Both are told by the clock on the wall of their time.
-    fn was_stopping(&self, container: &Container) -> bool {
+    /// Whether somebody had said that it is to stop before it ended. Both are told by the clock on the wall of their time, the end by the
+    /// engine's.
+    fn was_stopping(&self, shared: &Shared, container: &Container) -> bool {
         let stopping = *self.stopping.borrow();
-        stopping.is_some_and(|stop| container.finished().is_none_or(|finished| finished >= stop.at))
+        let came_before = |finished| stopping.is_some_and(|stop| finished >= shared.skew.of_engine(stop.at));
+        container.finished().map_or(stopping.is_some(), came_before)
     }
 
     /// When its container ended, on our own clock, and before a stop that came later: if the clock on the wall was set since, both may
     /// seem to have been before this machine's start.
-    fn ended_at(&self, container: &Container) -> Uptime {
+    fn ended_at(&self, shared: &Shared, container: &Container) -> Uptime {
         let now = clock::now();
-        let at = container.ended_at(now);
+        let at = container.ended_at(shared.skew.engine(now));
         let stopping = *self.stopping.borrow();
-        stopping.filter(|_| !self.was_stopping(container)).map_or(at, |stop| at.min(stop.before(now)))
+        stopping.filter(|_| !self.was_stopping(shared, container)).map_or(at, |stop| at.min(stop.before(now)))
     }
 
     pub(super) fn has_ended(&self) -> bool {
         *self.ended.borrow()
-    }
-
-    /// When its container started: the engine's clock may have been set since somebody saw it.
-    pub(super) fn start_of(&self, container: &Container) -> Uptime {
-        self.dir.start().unwrap_or_else(|| container.started_at(clock::now()))
-    }
-
-    /// Its container has started: told once. From here on what it wrote is its own.
-    pub(super) fn saw_start(&self, shared: &Shared, container: &str, at: Uptime) {
-        if self.adopt_start(shared, container) {
-            self.dir.note_start(at);
-            shared.tell(RuntimeEvent::Started { token: self.token(), container: container.into(), at });
-        }
-    }
-
-    /// As [`Attempt::saw_start`], for a start that the brain learns in another way. Whether it is news.
-    pub(super) fn adopt_start(&self, shared: &Shared, container: &str) -> bool {
-        let news = self.started.set(container.into()).is_ok();
-        if news {
-            let followed = shared.logs.follow(self.token(), &self.dir, self.launch.spec.log_bytes_max);
-            if let Err(error) = followed {
-                tracing::error!(attempt = %self.token(), error = describe(&error), "output cannot be read");
-            }
-        }
-        news
-    }
-
-    /// The id of its container, once that has been seen to have started.
-    pub(super) fn container(&self) -> Option<&str> {
-        self.started.get().map(String::as_str).filter(|id| !id.is_empty())
     }
 
     pub(super) fn saw_oom(&self) {
@@ -152,12 +127,19 @@ impl Attempt {
     pub(super) async fn watch(&self, shared: &Arc<Shared>) {
         let watcher = *self.watcher();
         let has_cli = watcher.is_some() || self.dir.is_being_written();
-        if let Some(pid) = watcher {
-            proc::wait(pid).await;
-            self.watcher().take();
-        }
-        while self.dir.is_being_written() {
-            sleep(LOOK_FOR_END).await;
+        let written = async {
+            if let Some(pid) = watcher {
+                proc::wait(pid).await;
+                self.watcher().take();
+            }
+            while self.dir.is_being_written() {
+                sleep(LOOK_FOR_END).await;
+            }
+        };
+        // What is adopted before the engine could list it may have started long ago: no event tells that again.
+        tokio::select! {
+            () = written => {}
+            () = self.look_for_start(shared) => {}
         }
         let witness = if has_cli { Witness::Finished } else { Witness::Gone };
         let end = match self.settle(shared, witness).await {
@@ -207,17 +189,17 @@ impl Attempt {
         }
     }
 
-    fn command_line(&self, membership: Membership) -> Result<CommandLine, argv::Invalid> {
-        let now = clock::now().utc.0 / 1000;
-        let deadline = self.launch.time_left.map(|left| now.saturating_add_unsigned(left.as_secs()));
-        argv::docker_run(&self.launch, membership, deadline)
+    /// What it is run as: its mounts begin where their paths really lead.
+    fn launch_with(&self, volumes: Vec<Volume>) -> Launch {
+        let spec = ContainerSpec { volumes, ..(*self.launch.spec).clone() };
+        Launch { spec: spec.into(), ..self.launch.clone() }
     }
 
     async fn try_to_run(&self, shared: &Arc<Shared>, membership: Membership) -> End {
         let mut problem = String::new();
         for _ in 0..TRIES {
             // Nothing is fetched for what cannot be said.
-            if let Err(invalid) = self.command_line(membership) {
+            if let Err(invalid) = command_line(&self.launch, membership) {
                 return not_started(Fault::Definition, invalid.to_string());
             }
             let mut stopping = self.stopping.subscribe();
@@ -232,11 +214,16 @@ impl Attempt {
                 Err(PullError::Engine(error)) => return unavailable(&error),
             }
             self.progress(shared, Phase::Starting);
+            // A link that was looked at before the image came may lead elsewhere by now. Nothing takes its time behind the word.
+            let launch = match shared.admit(&self.launch.spec).await {
+                Ok(volumes) => self.launch_with(volumes),
+                Err((cause, why)) => return End::Refused { cause, why },
+            };
             if !self.word.ask(self.token(), &shared.events, &self.stopping).await {
                 return not_started(Fault::Stopped, "stopped before it started".into());
             }
             // Its deadline counts from here.
-            let line = match self.command_line(membership) {
+            let line = match command_line(&launch, membership) {
                 Ok(line) => line,
                 Err(invalid) => return not_started(Fault::Definition, invalid.to_string()),
             };
@@ -284,18 +271,11 @@ impl Attempt {
             tokio::select! {
                 status = child.wait() => break status.ok().and_then(|it| it.code()),
                 // The engine's events tell a start at once; where they do not, it is looked for.
-                () = sleep(LOOK_FOR_START), if self.started.get().is_none() => self.look_for_start(shared).await,
+                () = self.look_for_start(shared) => {}
             }
         };
         self.watcher().take();
         Ok(code)
-    }
-
-    async fn look_for_start(&self, shared: &Shared) {
-        let Ok(found) = shared.inspect(&[&self.name]).await else { return };
-        if let Some(container) = found.first().filter(|it| it.started().is_some() && self.owns(it)) {
-            self.saw_start(shared, &container.id, self.start_of(container));
-        }
     }
 
     fn progress(&self, shared: &Shared, phase: Phase) {
@@ -347,6 +327,12 @@ impl Attempt {
     }
 }
 
+fn command_line(launch: &Launch, membership: Membership) -> Result<CommandLine, argv::Invalid> {
+    let now = clock::now().utc.0 / 1000;
+    let deadline = launch.time_left.map(|left| now.saturating_add_unsigned(left.as_secs()));
+    argv::docker_run(launch, membership, deadline)
+}
+
 fn not_started(fault: Fault, message: String) -> End {
     End::Ended { exit: Exit::NotStarted { fault, code: None, message }, at: clock::now().up }
 }
@@ -387,6 +373,3 @@ const LOOK_AGAIN: Duration = Duration::from_millis(500);
 
 /// Between two looks whether a CLI lives whose process nobody has written down. A look is three calls of the system.
 const LOOK_FOR_END: Duration = Duration::from_millis(100);
-
-/// When a start is looked for because no event told it. A look costs 12 ms of CPU.
-const LOOK_FOR_START: Duration = Duration::from_secs(2);

@@ -12,6 +12,7 @@ use worker::input::{Exit, Fault};
 
 use super::blame;
 pub(super) use super::blame::fault_of;
+use super::skew::Skew;
 use crate::runtime::argv::LABEL_PREFIX;
 
 /// The format to ask for: one line of JSON per container.
@@ -108,9 +109,11 @@ impl Container {
         self.labels.as_ref()?.get(&format!("{LABEL_PREFIX}{key}")).map(String::as_str)
     }
 
-    /// How long it was to run when it was made; without limit if absent.
-    pub(super) fn time_left(&self) -> Option<Duration> {
-        let left = self.deadline()?.saturating_sub(instant(&self.created)?.as_second());
+    /// How long it was to run when it was made; without limit if absent. The deadline is of our clock, and its making is told by the
+    /// engine's.
+    pub(super) fn time_left(&self, skew: &Skew) -> Option<Duration> {
+        let deadline = skew.of_engine(Timestamp(self.deadline()?.saturating_mul(1_000))).0 / 1_000;
+        let left = deadline.saturating_sub(instant(&self.created)?.as_second());
         Some(Duration::from_secs(u64::try_from(left).unwrap_or(0)))
     }
 
@@ -374,11 +377,11 @@ mod tests {
     #[test]
     fn the_time_it_was_given_counts_from_when_it_was_made() {
         let mut container = ended(0, false);
-        assert_eq!((container.deadline(), container.time_left()), (None, None));
+        assert_eq!((container.deadline(), container.time_left(&Skew::default())), (None, None));
         let mut given = |deadline: &str| {
             let labels = container.labels.as_mut().expect("labels");
             labels.insert("longshore.deadline".into(), deadline.into());
-            container.time_left()
+            container.time_left(&Skew::default())
         };
         assert_eq!(given("1767225690"), Some(Duration::from_secs(90)));
         // By a clock that was wrong, or another hand.

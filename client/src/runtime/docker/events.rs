@@ -12,7 +12,6 @@ use tokio::io::{AsyncBufReadExt, BufReader};
 use super::Shared;
 use super::cli::{Answer, CallError};
 use super::container::Container;
-use crate::clock;
 use crate::runtime::Membership;
 use crate::runtime::argv::LABEL_PREFIX;
 
@@ -39,20 +38,20 @@ struct Actor {
 /// Listens as long as this worker is who it is, a while at a time: the program goes on when we are killed, and only notices that nobody reads any more when the
 /// next event comes, which may be never. Each time begins where the one before it ended.
 pub(super) async fn listen(shared: Arc<Shared>, membership: Membership) {
-    let mut since = seconds();
+    let mut since = shared.engine_seconds();
     loop {
         shared.health.wait_until_up().await;
         if shared.membership() != Some(membership) {
             return;
         }
-        let until = seconds() + LISTEN_SECONDS;
+        let until = shared.engine_seconds() + LISTEN_SECONDS;
         // The clock may have stepped back.
         since = since.min(until);
         let listening = listen_once(&shared, membership, since, until);
         let limit = Duration::from_secs(LISTEN_SECONDS.unsigned_abs()) + OVERTIME;
         // An engine that hangs does not look at the time.
         let _ = tokio::time::timeout(limit, listening).await;
-        if seconds() >= until {
+        if shared.engine_seconds() >= until {
             since = until;
             continue;
         }
@@ -104,18 +103,27 @@ impl Event {
     }
 }
 
-/// Of the wall clock: the engine's own, if it is this machine's.
-fn seconds() -> i64 {
-    clock::now().utc.0 / 1000
-}
-
 impl Shared {
+    /// Of the engine's clock on the wall.
+    fn engine_seconds(&self) -> i64 {
+        self.engine_now().utc.0 / 1000
+    }
+
     /// Whether the engine was restarted after this container had ended: then it has forgotten the end, although it could remember more
     /// than it does. That is all there is to go by for a worker that was away, too. Where it cannot be told, it was not.
     pub(super) async fn was_restarted_after(&self, container: &Container) -> bool {
         let ended = container.finished_second();
-        let is_told = ended.is_some_and(|ended| seconds() >= ended + JUST_NOW_SECONDS);
+        let is_told = ended.is_some_and(|ended| self.engine_seconds() >= ended + JUST_NOW_SECONDS);
         is_told && self.forgot_the_end_of(container).await.unwrap_or(false)
+    }
+
+    /// Whether the engine remembers the whole life of a container, and so was there all the while. Its end alone proves nothing: an engine
+    /// that was killed stops, when it is back, what it finds running. And a beginning that it has no longer may be one that was pushed out.
+    pub(super) async fn lived_through(&self, container: &Container) -> Result<bool, CallError> {
+        let age = container.age(self.engine_now()).as_secs().cast_signed();
+        let now = self.engine_seconds();
+        let answer = self.remembered(now - age - 1, now + JUST_NOW_SECONDS).await?;
+        Ok(answer.ok && tells_all_of(&answer.stdout, &container.id))
     }
 
     /// Whether this engine is one that makes successes up; also if it does not say which it is.
@@ -128,7 +136,7 @@ impl Shared {
     pub(super) async fn forgot_the_end_of(&self, container: &Container) -> Result<bool, CallError> {
         let ended = container.finished_second().unwrap_or_default();
         // By the engine's clock, too, if that is ahead of ours.
-        let answer = self.remembered(ended - 1, seconds().max(ended + JUST_NOW_SECONDS)).await?;
+        let answer = self.remembered(ended - 1, self.engine_seconds().max(ended + JUST_NOW_SECONDS)).await?;
         Ok(answer.ok && has_forgotten(&answer.stdout, &container.id))
     }
 
@@ -143,8 +151,9 @@ impl Shared {
     /// What the engine remembers of a container that, as it says, was made and never started. An engine that dies while it starts one
     /// does not know of that any more when it is back.
     pub(super) async fn memory_of(&self, container: &Container) -> Result<Memory, CallError> {
-        let age = container.age(clock::now()).as_secs().cast_signed();
-        let answer = self.remembered(seconds() - age - 1, seconds() + JUST_NOW_SECONDS).await?;
+        let now = self.engine_seconds();
+        let age = container.age(self.engine_now()).as_secs().cast_signed();
+        let answer = self.remembered(now - age - 1, now + JUST_NOW_SECONDS).await?;
         // Where there are no such questions, there is only its word.
         Ok(if answer.ok { memory_of(&answer.stdout, &container.id) } else { Memory::Unstarted })
     }
@@ -169,8 +178,7 @@ pub(super) enum Memory {
 }
 
 fn memory_of(events: &str, id: &str) -> Memory {
-    let tells = |action: &str| events.lines().any(|line| line.strip_prefix(action) == Some(id));
-    match (tells("start "), tells("create ")) {
+    match (tells(events, "start ", id), tells(events, "create ", id)) {
         (true, _) => Memory::Started,
         (false, true) => Memory::Unstarted,
         (false, false) => Memory::Forgotten,
@@ -190,10 +198,18 @@ fn forges_successes(version: &str) -> bool {
 /// The end of a container is noted in time from this version of Docker on (moby pull request 45801).
 const FORGES_NO_MORE: (u32, u32, u32) = (24, 0, 3);
 
+/// Whether these events tell of both ends of a container's life.
+fn tells_all_of(events: &str, id: &str) -> bool {
+    tells(events, "start ", id) && tells(events, "die ", id)
+}
+
+fn tells(events: &str, action: &str, id: &str) -> bool {
+    events.lines().any(|line| line.strip_prefix(action) == Some(id))
+}
+
 /// Whether the end of a container is missing in all that an engine remembers since, and that is not for want of room.
 fn has_forgotten(events: &str, id: &str) -> bool {
-    let is_its_end = |line: &str| line.strip_prefix("die ") == Some(id);
-    events.lines().count() < REMEMBERED && !events.lines().any(is_its_end)
+    events.lines().count() < REMEMBERED && !tells(events, "die ", id)
 }
 
 fn heard(shared: &Shared, event: &Event) {
@@ -202,7 +218,7 @@ fn heard(shared: &Shared, event: &Event) {
         return; // The name is taken by a container of another attempt.
     }
     match event.action.as_str() {
-        "start" => attempt.saw_start(shared, &event.actor.id, event.at(clock::now())),
+        "start" => attempt.saw_start(shared, &event.actor.id, event.at(shared.engine_now())),
         "oom" => attempt.saw_oom(),
         _ => {}
     }

@@ -6,20 +6,23 @@
 //! what the log has no longer (`place`) is a gap before what it has.
 
 mod place;
+mod words;
 
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::unix::fs::FileExt;
 use std::time::Duration;
 
-use protocol::report::{OutputLengths, Stream};
+use protocol::report::{ChunkData, OutputLengths, Stream};
 use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::process::{Child, ChildStderr, ChildStdout};
 
 use self::place::{Known, Place};
+use self::words::{before_complaint, last_words};
 use super::Shared;
 use super::attempt::Attempt;
 use crate::attempt_dir::{AttemptDir, Error, Replayed, describe};
+use crate::runtime::argv;
 
 /// Goes on writing down what a running container writes, until it has ended or the engine is gone.
 pub(super) async fn follow(shared: &Shared, attempt: &Attempt) {
@@ -46,6 +49,7 @@ pub(super) async fn follow(shared: &Shared, attempt: &Attempt) {
 
 /// Writes down what is missing of the output of a container that has ended. An engine that goes away over it is waited for.
 pub(super) async fn complete(shared: &Shared, attempt: &Attempt) {
+    let limit = complete_limit(attempt.launch.spec.log_bytes_max);
     for _ in 0..TRIES {
         // Where nothing is known to be missing, a log that differs is one that was changed by its encoding.
         let unequal =
@@ -55,7 +59,7 @@ pub(super) async fn complete(shared: &Shared, attempt: &Attempt) {
             // A daemon that leaves may end a log in good order before its end.
             shared.ping().await.map_err(io::Error::other)
         };
-        let read = tokio::time::timeout(COMPLETE_LIMIT, reading).await;
+        let read = tokio::time::timeout(limit, reading).await;
         match read.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())) {
             Ok(()) => return,
             Err(error) => {
@@ -68,14 +72,15 @@ pub(super) async fn complete(shared: &Shared, attempt: &Attempt) {
         shared.health.wait_until_up().await;
     }
     let mut missing = attempt.missing();
-    missing.stdout = missing.stdout.max(UNKNOWN_BYTES);
-    missing.stderr = missing.stderr.max(UNKNOWN_BYTES);
+    missing.stdout = missing.stdout.max(ChunkData::UNKNOWN_GAP);
+    missing.stderr = missing.stderr.max(ChunkData::UNKNOWN_GAP);
 }
 
 /// The end of an attempt's standard error, as text.
 pub(super) fn last_bytes(dir: &AttemptDir, bytes: u64) -> Result<String, Error> {
     let file = dir.reader(Stream::Stderr)?;
-    Ok(text_before(&file, dir.lengths().stderr, bytes).unwrap_or_default())
+    let tail = bytes_before(&file, dir.lengths().stderr, bytes).unwrap_or_default();
+    Ok(String::from_utf8_lossy(&tail).into_owned())
 }
 
 /// What to do with a log that does not begin with what the file holds.
@@ -114,14 +119,19 @@ impl Output {
         let base = replayed.map_or(0, |it| of(it.from, stream) + of(it.missing, stream));
         let is_cut = replayed.is_some_and(|it| of(it.missing, stream) > 0);
         // The CLI's own last words about a daemon that died are in the file and not in the log.
-        let foreign = if stream == Stream::Stderr { last_words(&file, from) } else { 0 };
-        let first_time = from - foreign;
+        let said = if stream == Stream::Stderr {
+            bytes_before(&file, from, LAST_WORDS_BYTES)
+        } else {
+            Ok(Vec::new())
+        };
+        let foreign = last_words(&said.unwrap_or_default());
+        let first_time = from.saturating_sub(foreign);
         let acknowledged = of(dir.progress().map_err(other)?.acknowledged, stream);
         let kept = acknowledged - acknowledged % FREED_BYTES;
         let known = match () {
             () if is_cut && length > base => Known::read(&file, kept.max(base), length, length - base),
             () if is_cut || length == from => Known::read(&file, kept, first_time, first_time),
-            () if foreign > 0 => Known::read(&file, kept.max(from), length, length - foreign),
+            () if foreign > 0 => Known::read(&file, kept.max(from), length, length.saturating_sub(foreign)),
             () => Known::read(&file, kept, length, length),
         };
         Ok(Self { stream, file, known: known?, first_time, place: Place::After(0) })
@@ -186,7 +196,8 @@ async fn locate(shared: &Shared, attempt: &Attempt) -> io::Result<[Output; 2]> {
 /// Makes room in the files for what the log has no longer. Gives back what found no room, because there is a gap already.
 fn open_gaps(shared: &Shared, attempt: &Attempt, outputs: [&Output; 2]) -> io::Result<OutputLengths> {
     let dir = &attempt.dir;
-    let [stdout, stderr] = outputs.map(|it| if it.place == Place::Beyond { UNKNOWN_BYTES } else { 0 });
+    let [stdout, stderr] =
+        outputs.map(|it| if it.place == Place::Beyond { ChunkData::UNKNOWN_GAP } else { 0 });
     let missing = OutputLengths { stdout, stderr };
     if missing == OutputLengths::default() {
         return Ok(missing);
@@ -287,32 +298,11 @@ impl<'a> Sink<'a> {
     }
 }
 
-/// Where the last line of this begins to sound like the CLI's own complaint; its length if it does not.
-fn before_complaint(bytes: &[u8]) -> usize {
-    let text = bytes.strip_suffix(b"\n").unwrap_or(bytes);
-    let line = text.iter().rposition(|it| *it == b'\n').map_or(0, |at| at + 1);
-    let line_bytes = &text[line..];
-    let finds = |phrase: &&str| line_bytes.windows(phrase.len()).position(|it| it == phrase.as_bytes());
-    COMPLAINTS.iter().filter_map(finds).min().map_or(bytes.len(), |at| line + at)
-}
-
-/// How long the line is that the CLI leaves before `end` when the daemon dies under it.
-fn last_words(file: &File, end: u64) -> u64 {
-    let text = text_before(file, end, 512).unwrap_or_default();
-    let line = text.trim_end_matches('\n').rsplit('\n').next().unwrap_or_default();
-    if line.contains("error waiting for container") {
-        let start = text.rfind(line).unwrap_or(text.len());
-        (text.len() - start) as u64
-    } else {
-        0
-    }
-}
-
-fn text_before(file: &File, end: u64, bytes: u64) -> io::Result<String> {
+fn bytes_before(file: &File, end: u64, bytes: u64) -> io::Result<Vec<u8>> {
     let from = end.saturating_sub(bytes);
     let mut tail = vec![0; usize::try_from(end - from).unwrap_or(0)];
     file.read_exact_at(&mut tail, from)?;
-    Ok(String::from_utf8_lossy(&tail).into_owned())
+    Ok(tail)
 }
 
 /// Both outputs of a CLI, which it has as long as nobody has taken them.
@@ -334,30 +324,30 @@ fn of(lengths: OutputLengths, stream: Stream) -> u64 {
 /// How long the last bytes may take to arrive after the container has ended.
 const LAST_BYTES: Duration = Duration::from_secs(2);
 
-/// How the CLI begins to say that it could not read all of a log.
-const COMPLAINTS: [&str; 6] = [
-    "unexpected EOF",
-    "error from daemon in stream",
-    "Error response from daemon",
-    "Error: No such container",
-    "error during connect",
-    "Cannot connect to the Docker daemon",
-];
-
 /// How often a log is read that does not come to its end; each time goes on where the one before it ended.
 const TRIES: u32 = 3;
 
 /// Before it is read again.
 const TRY_AGAIN: Duration = Duration::from_secs(1);
 
+/// The CLI's last words about a daemon that died fit into this.
+const LAST_WORDS_BYTES: u64 = 512;
+
 /// What is acknowledged is freed in multiples of this.
 const FREED_BYTES: u64 = 64 * 1024;
 
-/// What is missing of a log that cannot be read, as far as anybody knows: nobody knows how much.
-const UNKNOWN_BYTES: u64 = 1;
+/// How long a log may take that is as long as it can be: it is read twice, to find where it goes on and to take what comes after. What
+/// takes longer hangs.
+fn complete_limit(log_bytes_max: u64) -> Duration {
+    let log_bytes = argv::LOG_FILES * argv::log_file_bytes(log_bytes_max);
+    COMPLETE_LIMIT + Duration::from_secs(2 * log_bytes / READ_BYTES_PER_SECOND)
+}
 
-/// A log of 128 MiB is read in a few seconds; what takes longer hangs.
+/// What a log may take that is short.
 const COMPLETE_LIMIT: Duration = Duration::from_secs(60);
+
+/// A quarter of what was measured with short lines, which are the slowest (DOCKER.md section 5): the machine may be busy.
+const READ_BYTES_PER_SECOND: u64 = 3 << 20;
 
 const BUFFER_BYTES: usize = 64 * 1024;
 
@@ -366,16 +356,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_sounds_like_the_cli_is_held_back_and_nothing_before_it() {
-        for (bytes, before) in [
-            ("one\ntwo\n", "one\ntwo\n"),
-            ("one\nunexpected EOF\n", "one\n"),
-            ("no line endunexpected EOF\n", "no line end"),
-            ("one\nunexpected EOF\nof the program\n", "one\nunexpected EOF\nof the program\n"),
-            ("error from daemon in stream: Error grabbing logs: unexpected EOF\n", ""),
-            ("", ""),
-        ] {
-            assert_eq!(&bytes[..before_complaint(bytes.as_bytes())], before, "{bytes:?}");
+    fn the_longest_log_has_the_time_to_be_read_twice() {
+        for (kept, log_bytes) in [(0, 128 << 20), (64 << 20, 128 << 20), (u64::MAX, 1 << 30)] {
+            let measured = Duration::from_secs(log_bytes / 12_000_000);
+            assert!(complete_limit(kept) >= 4 * measured, "{kept}: {:?}", complete_limit(kept));
         }
     }
 }

@@ -196,7 +196,7 @@ async fn entry_for(
         name: container.label("definition").unwrap_or_default().into(),
         spec: spec.into(),
         body: None,
-        time_left: container.time_left(),
+        time_left: container.time_left(&shared.skew),
     };
     let ledger = shared.ledger.clone();
     let made = launch.clone();
@@ -263,7 +263,7 @@ async fn find(
         listed => (listed, complete),
     };
     let started = container.as_ref().filter(|it| it.started().is_some());
-    let news = started.map(|it| (it.id.clone(), attempt.start_of(it)));
+    let news = started.map(|it| (it.id.clone(), attempt.start_of(shared, it)));
     if let Some((container, _)) = &news {
         attempt.adopt_start(shared, container);
     }

@@ -33,7 +33,7 @@ pub(super) async fn run(shared: Arc<Shared>, membership: Membership) {
         let before = shared.known();
         match shared.list(membership.cluster).await {
             Ok(containers) => {
-                let Sorted { ours, probes, foreign } = sort(containers, membership);
+                let Sorted { ours, probes, foreign } = sort(containers, membership, shared.engine_now());
                 let sees_foreign = !foreign.is_empty();
                 if sees_foreign || saw_foreign {
                     shared.tell(RuntimeEvent::Foreign(foreign.clone()));
@@ -62,8 +62,9 @@ struct Sorted {
     foreign: Vec<Foreign>,
 }
 
-fn sort(containers: Vec<Container>, membership: Membership) -> Sorted {
-    let (mut sorted, now) = (Sorted::default(), clock::now());
+/// `now` by the engine's clock.
+fn sort(containers: Vec<Container>, membership: Membership, now: Now) -> Sorted {
+    let mut sorted = Sorted::default();
     for container in containers {
         let is_settled = container.age(now) >= UNTOUCHED_FOR;
         match container.owner() {

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use super::fault::{Code, Place, quoted};
-use super::grammar;
+use super::grammar::{self, Wrong};
 use super::reader::Reader;
 use super::scope::Scope;
 use super::substitute;
@@ -210,7 +210,8 @@ fn read_file(at: Place, file: &str, variables: &mut BTreeMap<String, String>, re
             continue;
         };
         let value = unquoted(value.trim());
-        match grammar::env_name(name).and_then(|()| grammar::env_value(value)) {
+        let checked = grammar::env_name(name).map_err(unshown);
+        match checked.and_then(|()| grammar::env_value(value)) {
             Ok(()) if value.contains('\0') => {
                 reader.collector.foreign_fault(
                     &shown,
@@ -225,6 +226,15 @@ fn read_file(at: Place, file: &str, variables: &mut BTreeMap<String, String>, re
             Err(wrong) => reader.collector.foreign_fault(&shown, at, wrong.code, wrong.to_string()),
         }
     }
+}
+
+/// The same fault without the name: what stands before a `=` may be part of a secret, such as the last line of a key.
+fn unshown(wrong: Wrong) -> Wrong {
+    let text = match wrong.code {
+        Code::ReservedName => "Longshore sets the variables LONGSHORE_* itself",
+        _ => "what stands before \"=\" is not a name for a variable: [A-Za-z_][A-Za-z0-9_]{0,127}",
+    };
+    Wrong::new(wrong.code, text)
 }
 
 fn unquoted(value: &str) -> &str {

@@ -17,7 +17,7 @@ use serde::Serialize;
 use super::super::problem::Problem;
 use super::super::show;
 use super::reader::{Item, Reader};
-use super::text::LossyText;
+use super::text::{LossyText, Streams, missing_bytes};
 use crate::logs::{Piece, PieceData};
 
 /// Output as events: `attempt`, `output`, `gap`, `late`, and `end` or `leaving` at last. Whoever was told up to some place goes on there.
@@ -73,6 +73,8 @@ impl fmt::Display for Place {
 struct Teller {
     base64: bool,
     lossy: LossyText,
+    /// The streams of this attempt that are read from the engine's log by now.
+    replayed: Streams,
     /// What the client was told before it came back.
     told: Option<Place>,
     /// The attempt that is read, and behind which of its bytes we are.
@@ -83,16 +85,21 @@ struct Teller {
 
 impl Teller {
     fn new(base64: bool, told: Option<Place>) -> Self {
-        let (lossy, ready) = (LossyText::default(), VecDeque::new());
-        Self { base64, lossy, told, attempt: AttemptNo(0), position: 0, ready }
+        let (lossy, replayed, ready) = (LossyText::default(), Streams::default(), VecDeque::new());
+        Self { base64, lossy, replayed, told, attempt: AttemptNo(0), position: 0, ready }
     }
 
     fn tell(&mut self, item: Result<Item, Problem>) {
         match item {
-            Ok(Item::Attempt { number, worker }) => {
+            Ok(Item::Attempt { number, worker, from }) => {
                 // The beginning of a character is not completed by another attempt.
                 self.tell_begun();
-                self.say("attempt", &AttemptData { attempt: number.0, worker });
+                self.replayed = Streams::default();
+                let resumed = self.told.filter(|told| (told.attempt, told.from) == (number.0, from));
+                // Whoever has seen nothing else comes back to this attempt, and not to a later one.
+                let place = resumed.unwrap_or(Place { attempt: number.0, from, until: from });
+                let data = AttemptData { attempt: number.0, worker };
+                self.ready.push_back(event("attempt", &data).id(place.to_string()));
             }
             Ok(Item::Piece { attempt, piece }) => {
                 self.attempt = attempt;
@@ -136,15 +143,19 @@ impl Teller {
     fn tell_piece(&mut self, piece: Piece) {
         let Piece { stream, at, data } = piece;
         let end = at.saturating_add(data.len());
+        if let PieceData::Replayed(_) = data {
+            self.replayed.add(stream);
+        }
         match data {
             PieceData::Bytes(bytes) | PieceData::Replayed(bytes) => {
                 self.position = end;
                 self.tell_bytes(stream, at, &bytes);
             }
-            PieceData::Gap(missing_bytes) => {
+            PieceData::Gap(length) => {
                 // Nor is it completed by what comes behind a gap.
                 self.tell_begun();
                 self.position = end;
+                let missing_bytes = missing_bytes(length);
                 self.say_here("gap", &GapData { stream: stream.name(), offset: at, missing_bytes });
             }
         }
@@ -175,7 +186,8 @@ impl Teller {
     }
 
     fn tell_output(&mut self, stream: Written, offset: u64, written: Encoded) {
-        self.say_here("output", &OutputData { stream: stream.name(), offset, written });
+        let replayed = self.replayed.has(stream);
+        self.say_here("output", &OutputData { stream: stream.name(), offset, replayed, written });
     }
 
     fn say(&mut self, name: &str, data: &impl Serialize) {
@@ -212,6 +224,9 @@ struct AttemptData {
 struct OutputData {
     stream: &'static str,
     offset: u64,
+    /// Whether it was read again from the engine's log.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    replayed: bool,
     #[serde(flatten)]
     written: Encoded,
 }
@@ -227,7 +242,8 @@ enum Encoded {
 struct GapData {
     stream: &'static str,
     offset: u64,
-    missing_bytes: u64,
+    /// `null` where nobody knows.
+    missing_bytes: Option<u64>,
 }
 
 #[derive(Serialize)]

@@ -117,6 +117,13 @@ impl Wish {
         if wish.tail.is_some() && (offset.is_some() || wish.range.is_some()) {
             return Err(wrong("tail", "it does not go together with an offset or a range"));
         }
+        if offset.is_some() && wish.range.is_some() {
+            return Err(wrong("offset", "it does not go together with a range"));
+        }
+        if wish.base64 && !wish.events {
+            let detail = "only events are encoded: ask for them with \"accept: text/event-stream\"";
+            return Err(wrong("encoding", detail));
+        }
         if let Some(last) = parts.headers.get("last-event-id").filter(|_| wish.events) {
             wish.resume(last.to_str().unwrap_or_default())?;
         }
@@ -141,6 +148,11 @@ impl Wish {
             (Some(number), _) => find(number).map(Some).ok_or_else(|| {
                 Problem::new(Code::UnknownAttempt, format!("job {} has no attempt {number}", record.row.job))
                     .field("?attempt")
+                    .hint(match record.row.attempts.0 {
+                        0 => "it has had none so far".to_owned(),
+                        1 => "it has had attempt 1 only".to_owned(),
+                        last => format!("it has had attempts 1 to {last}"),
+                    })
             }),
             (None, Some(place)) => match find(place.attempt) {
                 // Whoever begins before the first attempt is made sees it from its beginning.
@@ -264,12 +276,17 @@ async fn part(
         .into_response())
 }
 
-/// Output as text: exactly the bytes, a line for what is missing, and in the end (`told`) how the job ended.
+/// Output as text: exactly the bytes, and a line for what is missing. Whoever follows is `told` more: where another attempt begins, what
+/// was read again from the engine's log, and in the end how the job ended.
 fn plain(reader: Reader, told: bool) -> Body {
     let parts = stream::unfold((reader, Plain::default()), move |(mut reader, mut plain)| async move {
         loop {
             let text = match reader.next().await? {
-                Ok(Item::Piece { piece, .. }) => plain.piece(piece.data),
+                Ok(Item::Piece { piece, .. }) => {
+                    let label = if told { plain.label(&piece) } else { Bytes::new() };
+                    let bytes = plain.piece(piece.data);
+                    if label.is_empty() { bytes } else { [label, bytes].concat().into() }
+                }
                 Ok(Item::Late { bytes }) if told => {
                     plain.line(&format!("longshore: {bytes} bytes of output have not arrived yet"))
                 }
@@ -277,8 +294,11 @@ fn plain(reader: Reader, told: bool) -> Body {
                 Ok(Item::Left) if told => {
                     plain.line("longshore: the server is leaving; the job is not affected")
                 }
-                Ok(Item::Attempt { number, worker }) if told && number.0 > 1 => {
-                    plain.line(&format!("longshore: attempt {number} on {worker}"))
+                Ok(Item::Attempt { number, worker, .. }) => {
+                    plain.turn();
+                    let is_worth_a_line = told && number.0 > 1;
+                    let line = is_worth_a_line.then(|| format!("longshore: attempt {number} on {worker}"));
+                    line.map(|line| plain.line(&line)).unwrap_or_default()
                 }
                 Ok(_) => Bytes::new(),
                 // The status has been sent: only breaking off tells that something is missing.

@@ -37,8 +37,8 @@ pub(super) struct Start {
 /// What a reader comes upon.
 #[derive(Debug)]
 pub(super) enum Item {
-    /// From here on it is the output of this attempt.
-    Attempt { number: AttemptNo, worker: String },
+    /// From here on it is the output of this attempt, from this position on.
+    Attempt { number: AttemptNo, worker: String, from: u64 },
     /// A stretch of output.
     Piece { attempt: AttemptNo, piece: Piece },
     /// So many bytes that the final report counted have not arrived. They still may, but are not waited for any longer.
@@ -243,7 +243,8 @@ impl Reader {
             patience: None,
             is_late_told: false,
         });
-        self.ready.push_back(Item::Attempt { number: row.number, worker: row.worker_name.to_string() });
+        let (number, worker) = (row.number, row.worker_name.to_string());
+        self.ready.push_back(Item::Attempt { number, worker, from: position });
     }
 
     async fn end_or_wait(&mut self, record: JobRecord) {

@@ -1,23 +1,41 @@
 //! Output dressed as text, and the arithmetic of ranges.
 
 use bytes::Bytes;
-use protocol::report::Stream;
+use protocol::report::{ChunkData, Stream};
 
-use crate::logs::PieceData;
+use crate::logs::{Piece, PieceData};
 
 /// Output as plain text: bytes as they are, other facts as lines of their own.
 #[derive(Debug)]
 pub(super) struct Plain {
     at_line_start: bool,
+    /// The streams of this attempt that were said to be read from the engine's log.
+    replayed: Streams,
 }
 
 impl Default for Plain {
     fn default() -> Self {
-        Self { at_line_start: true }
+        Self { at_line_start: true, replayed: Streams::default() }
     }
 }
 
 impl Plain {
+    /// Another attempt is shown from here on.
+    pub(super) fn turn(&mut self) {
+        self.replayed = Streams::default();
+    }
+
+    /// A line of ours in front of the first piece of a stream that was read again from the engine's log; nothing before any other.
+    pub(super) fn label(&mut self, piece: &Piece) -> Bytes {
+        let is_replayed = matches!(piece.data, PieceData::Replayed(_));
+        if !is_replayed || self.replayed.has(piece.stream) {
+            return Bytes::new();
+        }
+        self.replayed.add(piece.stream);
+        let stream = piece.stream.name();
+        self.line(&format!("longshore: what follows of {stream} was read again from the engine's log"))
+    }
+
     /// What a piece looks like.
     pub(super) fn piece(&mut self, data: PieceData) -> Bytes {
         match data {
@@ -27,9 +45,10 @@ impl Plain {
                 }
                 bytes
             }
-            PieceData::Gap(missing) => {
-                self.line(&format!("longshore: {missing} bytes of output are missing"))
-            }
+            PieceData::Gap(length) => match missing_bytes(length) {
+                Some(missing) => self.line(&format!("longshore: {missing} bytes of output are missing")),
+                None => self.line("longshore: some output is missing"),
+            },
         }
     }
 
@@ -38,6 +57,32 @@ impl Plain {
         let before = if self.at_line_start { "" } else { "\n" };
         self.at_line_start = true;
         format!("{before}{text}\n").into()
+    }
+}
+
+/// How many bytes are missing where a gap has this length; nothing where nobody knows.
+pub(super) fn missing_bytes(gap: u64) -> Option<u64> {
+    (gap != ChunkData::UNKNOWN_GAP).then_some(gap)
+}
+
+/// None, one or both of the streams.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Streams([bool; 2]);
+
+impl Streams {
+    pub(super) const fn has(self, stream: Stream) -> bool {
+        self.0[index(stream)]
+    }
+
+    pub(super) const fn add(&mut self, stream: Stream) {
+        self.0[index(stream)] = true;
+    }
+}
+
+const fn index(stream: Stream) -> usize {
+    match stream {
+        Stream::Stdout => 0,
+        Stream::Stderr => 1,
     }
 }
 
@@ -86,7 +131,7 @@ impl LossyText {
     }
 
     fn cut(&mut self, stream: Stream) -> &mut Cut {
-        &mut self.cut[usize::from(stream == Stream::Stderr)]
+        &mut self.cut[index(stream)]
     }
 }
 
@@ -157,6 +202,8 @@ mod tests {
         assert_eq!(plain.piece(PieceData::Bytes("no end".into())), "no end");
         assert_eq!(plain.line("done"), "\ndone\n");
         assert_eq!(plain.piece(PieceData::Gap(7)), "longshore: 7 bytes of output are missing\n");
+        let unknown = plain.piece(PieceData::Gap(ChunkData::UNKNOWN_GAP));
+        assert_eq!(unknown, "longshore: some output is missing\n");
     }
 
     #[test]

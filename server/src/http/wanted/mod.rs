@@ -4,6 +4,7 @@
 //! entries costs next to nothing. What is broken (no JSON, a key twice, too deep) ends the reading at once; what is merely wrong is
 //! noted, and the reading goes on.
 
+mod fields;
 mod json;
 mod notes;
 mod rules;
@@ -12,9 +13,11 @@ use std::borrow::Cow;
 
 use scheduler::input::NewJob;
 use serde::de::DeserializeSeed;
+use serde_json::json;
 
 use super::code::Code;
 use super::problem::Problem;
+use fields::Fields;
 use json::{Entries, Entry};
 use notes::Notes;
 pub(super) use rules::label_fault;
@@ -37,7 +40,23 @@ pub(super) fn read_one(text: &[u8]) -> Result<NewJob, Problem> {
         return Ok(NewJob::default());
     }
     let notes = Notes::default();
-    Ok(read_object(text, &notes, Entry { named: false, notes: &notes })?.job)
+    match read_object(text, &notes, Entry { named: false, notes: &notes }) {
+        Ok(wanted) => Ok(wanted.job),
+        Err(problem) if problem.code() == Code::InvalidType => Err(field_by_field(text).unwrap_or(problem)),
+        Err(problem) => Err(problem),
+    }
+}
+
+/// All that is wrong with the fields of an object. A value of the wrong type ends the reading of a text, so each field is read as if it
+/// were the only one.
+fn field_by_field(text: &[u8]) -> Option<Problem> {
+    let Fields(fields) = serde_json::from_slice(text).ok()?;
+    let wrong = fields.into_iter().filter_map(|(name, value)| {
+        let alone = json!({ name: value }).to_string();
+        let notes = Notes::default();
+        read_object(alone.as_bytes(), &notes, Entry { named: false, notes: &notes }).err()
+    });
+    Problem::joined(wrong.collect())
 }
 
 /// Reads lines of JSON and hands each entry to `take`. Empty lines are skipped.
@@ -203,6 +222,27 @@ mod tests {
         for field in ["priority", "tiemout", "timeout"] {
             assert!(text.contains(&format!("field: \"{field}\"")), "{text}");
         }
+    }
+
+    #[test]
+    fn a_value_of_the_wrong_type_hides_no_other_fault() {
+        let body = br#"{"priority":101,"args":"x","tiemout":1,"labels":{"a":1},"environment":{"A":"x"}}"#;
+        let text = format!("{:?}", read_one(body).unwrap_err());
+        for field in ["priority", "args", "tiemout", "labels.a"] {
+            assert!(text.contains(&format!("field: \"{field}\"")), "{text}");
+        }
+        assert!(text.contains("it is not a list") && !text.contains("sequence"), "{text}");
+        assert!(!text.contains("\"environment"), "{text}");
+        let ordered = read_one(br#"{"tiemout":1,"args":"x"}"#).unwrap_err();
+        assert_eq!(ordered.code(), Code::UnknownField, "the first fault gives the code");
+    }
+
+    #[test]
+    fn of_very_many_faults_some_are_told() {
+        let unknown: Vec<_> = (0..100_000).map(|n| format!("\"x{n}\":0")).collect();
+        let problem = read_one(format!("{{\"args\":1,{}}}", unknown.join(",")).as_bytes()).unwrap_err();
+        assert_eq!(problem.code(), Code::InvalidType);
+        assert_eq!(format!("{problem:?}").matches("unknown_field").count(), 49);
     }
 
     #[test]

@@ -5,9 +5,9 @@ use std::cell::RefCell;
 
 use serde_json::error::Category;
 
-use super::super::body::offset;
+use super::super::body::{in_words, offset};
 use super::super::code::Code;
-use super::super::problem::{Problem, shown};
+use super::super::problem::{FAULTS_MAX, Problem, shown};
 use super::super::view::Fault;
 
 /// Where the reading stands, and what was found to be wrong.
@@ -72,8 +72,8 @@ impl Notes {
             // What was given instead may be a secret.
             Category::Data => {
                 let expected =
-                    what.rsplit_once(", expected ").map_or("another type", |(_, expected)| expected);
-                Problem::new(Code::InvalidType, format!("expected {expected}"))
+                    what.rsplit_once(", expected ").map_or("what belongs here", |(_, it)| in_words(it));
+                Problem::new(Code::InvalidType, format!("it is not {expected}"))
                     .field(self.field.borrow().clone())
             }
             _ => Problem::new(
@@ -101,6 +101,3 @@ impl Notes {
         }
     }
 }
-
-/// More help nobody.
-const FAULTS_MAX: usize = 50;

@@ -51,6 +51,7 @@ macro_rules! conforms {
             bodies_and_labels_come_back,
             lists_obey_every_filter,
             pages_follow_one_another,
+            what_lives_is_found_by_its_label_among_many_ends,
             the_last_end_of_a_definition_is_found,
             strangers_are_told_from_what_was_given,
             what_ended_long_ago_goes_with_all_that_belongs_to_it,

@@ -261,6 +261,54 @@ pub(in crate::store) fn pages_follow_one_another(backend: &mut dyn Backend) {
     );
 }
 
+pub(in crate::store) fn what_lives_is_found_by_its_label_among_many_ends(backend: &mut dyn Backend) {
+    let mut desk = Desk::new(backend);
+    let blue = || ("team".to_owned(), "blue".to_owned());
+    let with_label = |number: u64| match number % 5 {
+        0 => added(number),
+        _ => Change::Added(AddedJob {
+            details: Some(Box::new(Details { body: Body::default(), labels: vec![blue()] })),
+            ..job(number)
+        }),
+    };
+    // Blocks of a coarse index: one of which all has ended but for an old straggler, one of which all has, one of which half lives,
+    // and one in which a few do.
+    let total = 14_000;
+    let lives = |number: u64| match number {
+        0..4_096 => number == 1,
+        4_096..8_192 => false,
+        8_192..12_288 => number.is_multiple_of(2),
+        _ => number.is_multiple_of(100) || number % 100 == 1,
+    };
+    desk.commit((1..=total).map(with_label).collect());
+    let gone = (1..=total).filter(|number| !lives(*number));
+    desk.commit(gone.map(|number| ended(number, State::Cancelled, None)).collect());
+    desk.commit(vec![assigned(9_002, 1), started(9_002, 1)]);
+    let is_blue = |number: &u64| !number.is_multiple_of(5);
+    let queued: Vec<u64> = (1..=total).rev().filter(|n| lives(*n) && is_blue(n) && *n != 9_002).collect();
+    let page = |states: &[State], before: Option<u64>, limit: usize| {
+        let before = before.map(JobId);
+        desk.list(JobFilter {
+            label: Some(blue()),
+            states: states.to_vec(),
+            before,
+            limit,
+            ..JobFilter::default()
+        })
+    };
+    let mut seen: Vec<u64> = Vec::new();
+    while let Some(more) = Some(page(&[State::Queued], seen.last().copied(), 300)).filter(|it| !it.is_empty())
+    {
+        seen.extend(more);
+    }
+    assert_eq!(seen, queued);
+    assert_eq!(page(&[State::Running], None, 100), [9_002]);
+    assert_eq!(page(&[State::Running], Some(9_002), 100), [0; 0]);
+    assert_eq!(page(&[], None, 3), [13_999, 13_998, 13_997], "ended and live are one list");
+    let of_batch = JobFilter { label: Some(blue()), batch: Some(JobId(1)), ..JobFilter::default() };
+    assert!(desk.list(of_batch).is_empty());
+}
+
 pub(in crate::store) fn the_last_end_of_a_definition_is_found(backend: &mut dyn Backend) {
     let mut desk = Desk::new(backend);
     assert_eq!(desk.archive().last_ended("resize").unwrap(), None);
@@ -280,4 +328,7 @@ pub(in crate::store) fn the_last_end_of_a_definition_is_found(backend: &mut dyn 
     assert_eq!(last("resize"), Some((2, State::Failed)));
     assert_eq!(last("mail"), Some((4, State::Succeeded)));
     assert_eq!(last("unheard"), None);
+    desk.commit(vec![ended_at(3, State::Cancelled, 4_900)]);
+    let last = |name: &str| desk.archive().last_ended(name).unwrap().map(|row| (row.job.0, row.state));
+    assert_eq!(last("resize"), Some((2, State::Failed)), "the newest one ended earlier");
 }

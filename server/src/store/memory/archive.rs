@@ -9,7 +9,7 @@ use scheduler::step::WorkerRow;
 
 use super::{MemoryStore, World};
 use crate::store::{
-    Archive, AttemptRow, JOBS_MAX, JobFilter, JobRecord, JobRow, ReadError, StoredDefinition,
+    Archive, AttemptRow, JOBS_MAX, JobFilter, JobRecord, JobRow, LAST_AMONG, ReadError, StoredDefinition,
 };
 
 impl World {
@@ -119,6 +119,7 @@ impl Archive for MemoryStore {
     fn last_ended(&self, definition: &str) -> Result<Option<JobRow>, ReadError> {
         let world = self.world();
         let filter = JobFilter { name: Some(definition.to_owned()), ..JobFilter::default() };
-        Ok(world.find(&filter).find(|row| row.state.has_ended()))
+        let ended = world.find(&filter).filter(|row| row.state.has_ended()).take(LAST_AMONG);
+        Ok(ended.max_by_key(|row| (row.ended_at, row.job)))
     }
 }

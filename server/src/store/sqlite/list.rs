@@ -2,7 +2,8 @@
 //!
 //! What is asked for is split by where it is found: live jobs in their own table, bad ends through their partial indexes, the rest
 //! in history. History is read backwards from the cursor; where a definition or a worker is asked for, only in blocks that have
-//! any of it. Each part gives at most a page, and the page is made of their newest.
+//! any of it. By label, live jobs are looked for only in blocks that have any, since labels of ended jobs may be millions. Each part
+//! gives at most a page, and the page is made of their newest.
 
 use protocol::JobId;
 use rusqlite::types::Value;
@@ -12,7 +13,7 @@ use scheduler::job::State;
 use super::forming::{self, Range};
 use super::write::{BLOCK_SHIFT, SEEN_NAME, SEEN_WORKER, last_of};
 use super::{codes, rows};
-use crate::store::{JOBS_MAX, JobFilter, JobRow};
+use crate::store::{JOBS_MAX, JobFilter, JobRow, LAST_AMONG};
 
 /// Members of a batch follow its first job: one request makes at most this many.
 const BATCH_MAX: i64 = 100_000;
@@ -30,9 +31,10 @@ pub(super) fn jobs(connection: &Connection, filter: &JobFilter) -> rusqlite::Res
                 break;
             }
             let before = found.len();
-            match blocks {
-                Some(blocks) => query.by_blocks(blocks, *range, &mut found)?,
-                None => found.extend(query.within(*range, query.limit)?),
+            match (blocks, &filter.label, part) {
+                (Some(blocks), ..) => query.by_blocks(blocks, *range, &mut found)?,
+                (None, Some(label), Part::Live(_)) => query.live_by_label(label, *range, &mut found)?,
+                (None, ..) => found.extend(query.within(*range, query.limit)?),
             }
             query.limit -= found.len() - before;
         }
@@ -47,11 +49,12 @@ pub(super) fn jobs(connection: &Connection, filter: &JobFilter) -> rusqlite::Res
     Ok(found.into_iter().map(|(row, _)| row).collect())
 }
 
-/// The newest job of a definition that has ended.
+/// The job of a definition that ended last, among the newest of those that have ended.
 pub(super) fn last_ended(connection: &Connection, definition: &str) -> rusqlite::Result<Option<JobRow>> {
     let states = State::ALL.into_iter().filter(|state| state.has_ended()).collect();
-    let filter = JobFilter { states, name: Some(definition.to_owned()), limit: 1, ..JobFilter::default() };
-    Ok(jobs(connection, &filter)?.pop())
+    let filter =
+        JobFilter { states, name: Some(definition.to_owned()), limit: LAST_AMONG, ..JobFilter::default() };
+    Ok(jobs(connection, &filter)?.into_iter().max_by_key(|row| (row.ended_at, row.job)))
 }
 
 /// Where a part of the answer is found.
@@ -128,6 +131,13 @@ fn blocks_of(
     Ok(filter.worker.map(|worker| (SEEN_WORKER, worker.0.cast_signed())))
 }
 
+/// Which table is walked, where a label is asked for; the other one is looked into row by row.
+#[derive(Clone, Copy, Debug)]
+enum Leads {
+    Jobs,
+    Labels,
+}
+
 struct Query<'q> {
     connection: &'q Connection,
     filter: &'q JobFilter,
@@ -164,6 +174,31 @@ impl Query<'_> {
         Ok(())
     }
 
+    /// Reads block by block, the newest first, and only blocks in which there are both live jobs and such a label.
+    fn live_by_label(
+        &self,
+        (name, value): &(String, String),
+        (lowest, mut highest): Range,
+        found: &mut Vec<(JobRow, bool)>,
+    ) -> rusqlite::Result<()> {
+        let sql = "SELECT max(job) FROM labels WHERE name = ?1 AND value = ?2 AND job <= ?3";
+        let mut labelled = self.connection.prepare_cached(sql)?;
+        let mut wanted = self.limit;
+        while wanted > 0
+            && let Some(live) = self.newest_below(highest)?.filter(|live| *live >= lowest)
+            && let Some(newest) =
+                labelled.query_row((name, value, live), |row| row.get::<_, Option<i64>>(0))?
+            && newest >= lowest
+        {
+            let first = lowest.max(newest >> BLOCK_SHIFT << BLOCK_SHIFT);
+            let page = self.within((first, newest), wanted)?;
+            wanted -= page.len();
+            found.extend(page);
+            highest = first - 1;
+        }
+        Ok(())
+    }
+
     fn seen_below(&self, kind: i64, which: i64, highest: i64) -> rusqlite::Result<Option<i64>> {
         let sql = "SELECT block FROM seen WHERE kind = ?1 AND which = ?2 AND block <= ?3 ORDER BY block DESC LIMIT 1";
         let mut statement = self.connection.prepare_cached(sql)?;
@@ -179,28 +214,44 @@ impl Query<'_> {
     }
 
     fn within(&self, (lowest, highest): Range, limit: usize) -> rusqlite::Result<Vec<(JobRow, bool)>> {
-        let (sql, values) = self.sql((lowest, highest), limit);
+        let leads = match (&self.filter.label, self.part) {
+            (Some(_), Part::Live(_)) if self.has_few_live((lowest, highest))? => Leads::Jobs,
+            (Some(_), _) => Leads::Labels,
+            (None, _) => Leads::Jobs,
+        };
+        let (sql, values) = self.sql((lowest, highest), limit, leads);
         self.connection.prepare_cached(&sql)?.query_map(params_from_iter(values), rows::job)?.collect()
     }
 
+    /// Whether it is cheaper to look at the live jobs of a block than at its labels.
+    fn has_few_live(&self, (lowest, highest): Range) -> rusqlite::Result<bool> {
+        let sql = "SELECT count(*) FROM (SELECT 1 FROM jobs WHERE id BETWEEN ?1 AND ?2 LIMIT ?3)";
+        let mut statement = self.connection.prepare_cached(sql)?;
+        let live: i64 = statement.query_row((lowest, highest, FEW_LIVE + 1), |row| row.get(0))?;
+        Ok(live <= FEW_LIVE)
+    }
+
     /// The text has only fixed words in it; all that was asked for is bound.
-    fn sql(&self, (lowest, highest): Range, limit: usize) -> (String, Vec<Value>) {
+    fn sql(&self, (lowest, highest): Range, limit: usize, leads: Leads) -> (String, Vec<Value>) {
         let mut sql = format!("SELECT {} FROM ", rows::JOB_COLUMNS);
         let mut values: Vec<Value> = vec![lowest.into(), highest.into()];
         let mut bind = |value: Value| {
             values.push(value);
             values.len()
         };
+        let (source, joins) = (self.source(), rows::JOB_JOINS);
         let key = if let Some((name, value)) = &self.filter.label {
             let (name, value) = (bind(name.clone().into()), bind(value.clone().into()));
+            let (pair, key) = match leads {
+                Leads::Labels => (format!("labels l CROSS JOIN {source} j"), "l.job"),
+                Leads::Jobs => (format!("{source} j CROSS JOIN labels l"), "j.id"),
+            };
             sql += &format!(
-                "labels l CROSS JOIN {} j ON j.id = l.job {} WHERE l.name = ?{name} AND l.value = ?{value} AND l.job",
-                self.source(),
-                rows::JOB_JOINS
+                "{pair} ON j.id = l.job {joins} WHERE l.name = ?{name} AND l.value = ?{value} AND {key}"
             );
-            "l.job"
+            key
         } else {
-            sql += &format!("{} j {} WHERE j.id", self.source(), rows::JOB_JOINS);
+            sql += &format!("{source} j {joins} WHERE j.id");
             "j.id"
         };
         sql += " BETWEEN ?1 AND ?2";
@@ -244,14 +295,18 @@ impl Query<'_> {
     }
 }
 
+/// Of the 4,096 jobs of a block: to look one up in the labels costs as much as to walk over some of those.
+const FEW_LIVE: i64 = 256;
+
 /// How SQLite would read each part of the answer.
 #[cfg(test)]
 pub(super) fn plans(connection: &Connection, filter: &JobFilter) -> Vec<Vec<String>> {
-    let explain = |part: Part| {
-        let (sql, values) = Query { connection, filter, part, limit: 100 }.sql((1, 1_000), 100);
+    let explain = |(part, leads)| {
+        let (sql, values) = Query { connection, filter, part, limit: 100 }.sql((1, 1_000), 100, leads);
         let mut statement = connection.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).unwrap();
         let steps = statement.query_map(params_from_iter(values), |row| row.get(3)).unwrap();
         steps.collect::<rusqlite::Result<_>>().unwrap()
     };
-    parts(filter).into_iter().map(explain).collect()
+    let both = |part| [(part, Leads::Jobs), (part, Leads::Labels)];
+    parts(filter).into_iter().flat_map(both).map(explain).collect()
 }

@@ -16,11 +16,14 @@ mod load;
 mod log;
 mod migrate;
 mod notes;
+mod reserve;
 mod rows;
 mod upkeep;
 mod write;
 mod write_back;
 
+use std::fs::File;
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -53,9 +56,10 @@ pub struct SqliteStore {
 /// The file is damaged, is not ours, is newer than this build, or cannot be written: each named with what to do.
 pub fn open(directory: &Arc<DataDirectory>) -> Result<(SqliteStore, SqliteArchive), LoadError> {
     refuse_unsafe_library(rusqlite::version_number())?;
-    upkeep::make_room(directory.path());
+    reserve::make_room(directory.path());
     let file = directory.database();
     let failed = |error| faults::of_load(&file, error);
+    make_private(&file);
     let mut connection = Connection::open(&file).map_err(failed)?;
     migrate::migrate(&mut connection, &file)?;
     set_up_writer(&connection).map_err(failed)?;
@@ -70,6 +74,12 @@ pub fn open(directory: &Arc<DataDirectory>) -> Result<(SqliteStore, SqliteArchiv
         loaded: None,
     };
     Ok((store, archive))
+}
+
+/// Makes the file if it is missing, before SQLite would make it for everybody to read: what it has beside it takes its mode. If that
+/// fails, SQLite says why.
+fn make_private(file: &Path) {
+    let _ = File::options().write(true).create_new(true).mode(0o600).open(file);
 }
 
 impl Store for SqliteStore {
@@ -100,7 +110,7 @@ impl Store for SqliteStore {
 
     fn commit(&mut self, group: &Group) -> Result<(), CommitError> {
         let mut result = write::commit(&self.connection, &mut self.known, group);
-        if result.as_ref().is_err_and(faults::is_full) && self.upkeep.release_ballast() {
+        if result.as_ref().is_err_and(faults::is_full) && self.upkeep.reserve.release() {
             result = write::commit(&self.connection, &mut self.known, group);
         }
         if result.is_ok() {

@@ -255,8 +255,10 @@ fn a_full_disk_can_be_tried_again_and_uses_the_reserve_first() {
     let pages: i64 = store.connection.pragma_query_value(None, "page_count", |row| row.get(0)).unwrap();
     store.connection.pragma_update(None, "max_page_count", pages).unwrap();
     let big = group(&loaded, 2, (2..2_000).map(added).collect());
+    let reserve = place.0.path().join("ballast");
+    assert!(reserve.exists());
     assert!(matches!(store.commit(&big), Err(CommitError::Unavailable(_))));
-    assert!(!place.0.path().join("ballast").exists());
+    assert!(!reserve.exists());
     assert_eq!(list(&archive), [1]);
     store.connection.pragma_update(None, "max_page_count", 1_000_000).unwrap();
     store.commit(&big).unwrap();

@@ -1,6 +1,5 @@
-//! What the writer does beside writing: room in reserve, closing, checking after a crash. The log has a file of its own.
+//! What the writer does beside writing: closing, checking after a crash. The log and the reserve of room have files of their own.
 
-use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
 use protocol::Epoch;
@@ -8,7 +7,7 @@ use rusqlite::Connection;
 use rusqlite::OptionalExtension;
 
 use super::log::{self, LogKeeper};
-use crate::storage::START_BYTES;
+use super::reserve::Reserve;
 use crate::store::CommitError;
 
 /// When upkeep is due.
@@ -17,21 +16,15 @@ pub(super) struct Upkeep {
     pub(super) log: LogKeeper,
     /// Changes since all of the log was in the file.
     pending: usize,
-    ballast: PathBuf,
+    pub(super) reserve: Reserve,
 }
 
 /// When idle, fewer changes than this are not worth the two syncs of moving them.
 const IDLE_CHANGES_MIN: usize = 1_000;
-/// Given back to the file system when a commit finds it full, so that what was decided can still be written.
-const BALLAST_BYTES: u64 = 64 << 20;
-/// The name of the file that sets it aside.
-const BALLAST: &str = "ballast";
 
 impl Upkeep {
     pub(super) fn new(directory: &Path, log: LogKeeper) -> Self {
-        let upkeep = Self { log, pending: 0, ballast: directory.join(BALLAST) };
-        upkeep.lay_ballast();
-        upkeep
+        Self { log, pending: 0, reserve: Reserve::lay(directory) }
     }
 
     /// After a commit of so many changes.
@@ -48,6 +41,7 @@ impl Upkeep {
     /// # Errors
     /// The disk failed while the log was moved into the file.
     pub(super) fn idle(&mut self, connection: &Connection) -> Result<(), CommitError> {
+        self.reserve.renew();
         if self.pending < IDLE_CHANGES_MIN {
             return Ok(());
         }
@@ -55,48 +49,7 @@ impl Upkeep {
             if moved {
                 self.pending = 0;
             }
-        }))?;
-        self.lay_ballast();
-        Ok(())
-    }
-
-    /// Whether there was any ballast to give back.
-    pub(super) fn release_ballast(&self) -> bool {
-        let released = fs::remove_file(&self.ballast).is_ok();
-        if released {
-            tracing::warn!("the disk is full: the reserve is in use");
-        }
-        released
-    }
-
-    /// Sets space aside again, if there is plenty.
-    fn lay_ballast(&self) {
-        if self.ballast.exists() || !self.has_plenty() {
-            return;
-        }
-        let laid = File::create_new(&self.ballast).and_then(|file| {
-            Ok(rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::empty(), 0, BALLAST_BYTES)?)
-        });
-        if let Err(error) = laid {
-            // A reserve is good to have, no more: some file systems cannot set space aside.
-            tracing::debug!(%error, "no reserve of disk space");
-            let _ = fs::remove_file(&self.ballast);
-        }
-    }
-
-    fn has_plenty(&self) -> bool {
-        let parent = self.ballast.parent().unwrap_or(Path::new("."));
-        rustix::fs::statvfs(parent)
-            .is_ok_and(|disk| disk.f_bavail.saturating_mul(disk.f_frsize) > 16 * BALLAST_BYTES)
-    }
-}
-
-/// A start needs some room before it can do anything, even to take in what workers report: it has the reserve, if there is one.
-pub(super) fn make_room(directory: &Path) {
-    let is_short = rustix::fs::statvfs(directory)
-        .is_ok_and(|disk| disk.f_bavail.saturating_mul(disk.f_frsize) < START_BYTES);
-    if is_short && fs::remove_file(directory.join(BALLAST)).is_ok() {
-        tracing::warn!("the disk is full: the reserve is in use");
+        }))
     }
 }
 

@@ -71,19 +71,19 @@ impl Attempt {
                     sleep(REMOVE_AGAIN).await;
                 }
                 Meaning::Running => {
-                    self.saw_start(shared, &container.id, self.start_of(&container));
+                    self.saw_start(shared, &container.id, self.start_of(shared, &container));
                     replay::follow(shared, self).await;
                     replayed = true;
                 }
                 Meaning::Ended => {
-                    self.saw_start(shared, &container.id, self.start_of(&container));
+                    self.saw_start(shared, &container.id, self.start_of(shared, &container));
                     let saw_all =
                         [Witness::Finished, Witness::Ended(container.exit_code())].contains(&witness);
                     if replayed || !saw_all {
                         replay::complete(shared, self).await;
                     }
                     if let Some(exit) = self.verdict(shared, &container, (witness, since), &chatter).await {
-                        return Found::End(End::Ended { exit, at: self.ended_at(&container) });
+                        return Found::End(End::Ended { exit, at: self.ended_at(shared, &container) });
                     }
                 }
             }
@@ -109,7 +109,7 @@ impl Attempt {
             ran: Some(container.ran()),
         };
         if witness != Witness::Ended(0)
-            && container.may_be_a_forged_success(since, clock::now())
+            && container.may_be_a_forged_success(since, shared.engine_now())
             && shared.may_forge_successes().await
         {
             // What has just happened need not be told yet.
@@ -121,14 +121,23 @@ impl Attempt {
                 Err(_) => None,
             };
         }
-        let was_stopping = self.was_stopping(container);
+        let was_stopping = self.was_stopping(shared, container);
         if was_stopping || !container.looks_like_a_dead_engine() {
             return Some(exit);
         }
-        let is_lost = container.was_lost_by_the_engine()
-            || shared.health.was_down_within(ENGINE_DEATH)
-            || shared.was_restarted_after(container).await;
-        if is_lost {
+        if container.was_lost_by_the_engine() {
+            return Some(lost);
+        }
+        if shared.health.was_down_within(ENGINE_DEATH) {
+            // It may only not have answered for a moment.
+            sleep(events::JUST_NOW).await;
+            match shared.lived_through(container).await {
+                Ok(true) => return Some(exit),
+                Ok(false) | Err(CallError::Slow(_)) => return Some(lost),
+                Err(_) => return None,
+            }
+        }
+        if shared.was_restarted_after(container).await {
             return Some(lost);
         }
         // A daemon that is just leaving still answers, or has just stopped to.

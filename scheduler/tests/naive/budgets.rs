@@ -1,0 +1,74 @@
+//! Two budgets, and what is left of them decides how a job goes on.
+
+use std::time::Duration;
+
+use super::{DAY, Job};
+use crate::world::protocol::Timestamp;
+use crate::world::protocol::order::StopCause;
+use crate::world::protocol::report::Outcome;
+use crate::world::scheduler::definition::{Backoff, OnLost};
+use crate::world::scheduler::job::State;
+
+/// What becomes of a job after an attempt.
+pub(super) enum Then {
+    End(State),
+    /// Another attempt, after at most this long.
+    Again(Duration),
+    /// Another attempt, as if there had been none.
+    InItsPlace,
+    Hold,
+}
+
+/// Two budgets, never mixed (DESIGN.md section 3): counts what is used of them.
+pub(super) fn what_then(job: &mut Job, now: Timestamp, outcome: Outcome, exit_code: Option<i32>) -> Then {
+    let cancelled = job.attempt().is_some_and(|it| it.stopping == Some(StopCause::Cancel));
+    let is_stopping = job.attempt().is_some_and(|it| it.stopping.is_some());
+    let retry = &job.definition.retry;
+    match outcome {
+        Outcome::Succeeded => Then::End(State::Succeeded),
+        Outcome::Cancelled => Then::End(State::Cancelled),
+        Outcome::Failed
+        | Outcome::OomKilled
+        | Outcome::TimedOut
+        | Outcome::PullFailed
+        | Outcome::StartFailed => {
+            job.own_failures += 1;
+            let wrong_code = outcome == Outcome::Failed
+                && !retry.exit_codes.is_empty()
+                && !retry.exit_codes.iter().any(|it| exit_code == Some(*it));
+            let is_meant = retry.when.contains(&outcome) && !wrong_code;
+            if cancelled || !is_meant || job.own_failures > retry.max {
+                Then::End(State::Failed)
+            } else {
+                Then::Again(ceiling(&retry.backoff, job.own_failures))
+            }
+        }
+        _ if cancelled => Then::End(State::Cancelled),
+        Outcome::Lost if job.definition.loss.on_lost == OnLost::Fail => Then::End(State::Lost),
+        Outcome::Lost | Outcome::DaemonLost | Outcome::HostFailed => {
+            job.losses.retain(|at| now.since(*at) < DAY);
+            job.losses.push(now);
+            let losses = job.losses.len() as u32;
+            if losses < job.definition.loss.limit {
+                Then::Again(ceiling(&PLATFORM, losses))
+            } else {
+                Then::Hold
+            }
+        }
+        // Nobody had asked for that: its worker had lost the server.
+        Outcome::Interrupted if !is_stopping && job.definition.container.self_fence.is_some() => {
+            Then::Again(ceiling(&PLATFORM, 1))
+        }
+        Outcome::Interrupted | Outcome::Released => Then::InItsPlace,
+    }
+}
+
+const PLATFORM: Backoff =
+    Backoff { initial: Duration::from_secs(1), max: Duration::from_secs(60), factor_milli: 2_000 };
+
+/// `initial * factor^(failures - 1)`, at most `max`.
+fn ceiling(backoff: &Backoff, failures: u32) -> Duration {
+    let factor = f64::from(backoff.factor_milli) / 1_000.0;
+    let ceiling = backoff.initial.as_secs_f64() * factor.powi(failures as i32 - 1);
+    Duration::from_secs_f64(ceiling.min(backoff.max.as_secs_f64()))
+}

@@ -1,0 +1,53 @@
+//! The fields of an object as they stand in the text, one by one.
+
+use std::fmt::{self, Formatter};
+
+use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, Visitor};
+use serde_json::Value;
+
+/// The first fields, in the order of the text. A job has fewer than there is room for; of the rest nothing is kept.
+pub(super) struct Fields(pub(super) Vec<(String, Value)>);
+
+const FIELDS_MAX: usize = 50;
+
+impl<'de> Deserialize<'de> for Fields {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_map(Reader)
+    }
+}
+
+struct Reader;
+
+impl<'de> Visitor<'de> for Reader {
+    type Value = Fields;
+
+    fn expecting(&self, formatter: &mut Formatter<'_>) -> fmt::Result {
+        formatter.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Fields, A::Error> {
+        let mut fields = Vec::new();
+        while fields.len() < FIELDS_MAX
+            && let Some(field) = map.next_entry()?
+        {
+            fields.push(field);
+        }
+        while map.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
+        Ok(Fields(fields))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_keep_their_order_and_no_more_are_kept_than_help() {
+        let Fields(fields) = serde_json::from_str(r#"{"b": 1, "a": [2], "b": 3}"#).unwrap();
+        assert_eq!(fields.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>(), ["b", "a", "b"]);
+        let many: Vec<_> = (0..100_000).map(|n| format!("\"x{n}\":0")).collect();
+        let Fields(fields) = serde_json::from_str(&format!("{{{}}}", many.join(","))).unwrap();
+        assert_eq!(fields.len(), FIELDS_MAX);
+        assert!(serde_json::from_str::<Fields>(r#"{"a": 1, "b""#).is_err());
+    }
+}

@@ -1,0 +1,93 @@
+//! What becomes of the segment that grew when the disk has damaged it.
+
+use super::*;
+
+/// So little is ever unsynced that all of the segments here is older.
+const SYNCED: Limits = Limits { waiting_bytes: 100, ..SMALL_WAITING };
+const SMALL_WAITING: Limits =
+    Limits { segment_bytes: 64 << 20, sync_interval: Duration::ZERO, waiting_bytes: 1 << 20 };
+
+/// Output of two jobs in turn, twelve pieces of 250 bytes each, in one segment.
+async fn write(place: &Path, limits: Limits) -> PathBuf {
+    let logs = Logs::open(place, limits).unwrap();
+    for at in 0..12 {
+        logs.append(vec![out(1, at * 250, &"x".repeat(250))]).await.unwrap();
+        logs.append(vec![out(2, at * 250, &"y".repeat(250))]).await.unwrap();
+    }
+    files(place, "seg").pop().unwrap()
+}
+
+/// Damages the third piece of job 1: its text, or the number that tells its length.
+fn damage(segment: &Path, byte: u64) {
+    let third = 4 * (41 + 250);
+    let file = fs::File::options().write(true).open(segment).unwrap();
+    file.write_all_at(b"?", third + byte).unwrap();
+}
+
+const LENGTH: u64 = 4;
+const TEXT: u64 = 100;
+
+#[tokio::test]
+async fn output_behind_a_damaged_piece_is_kept_and_shown() {
+    for byte in [LENGTH, TEXT] {
+        let place = tempfile::tempdir().unwrap();
+        let segment = write(place.path(), SYNCED).await;
+        let whole = fs::metadata(&segment).unwrap().len();
+        damage(&segment, byte);
+        assert_eq!(examine::examine(place.path(), true).unwrap().damaged, [1]);
+        let logs = Logs::open(place.path(), SYNCED).unwrap();
+        assert_eq!(fs::metadata(&segment).unwrap().len(), whole, "nothing is deleted");
+        let expected = format!("{}{}{}", "x".repeat(500), "_".repeat(250), "x".repeat(2_250));
+        assert_eq!(text(&logs, 1, OUT), expected);
+        assert_eq!(text(&logs, 2, OUT), "y".repeat(3_000));
+        logs.append(vec![out(2, 3_000, "more")]).await.unwrap();
+        drop(logs);
+        let logs = Logs::open(place.path(), SYNCED).unwrap();
+        assert_eq!((text(&logs, 1, OUT), text(&logs, 2, OUT).len()), (expected, 3_004), "once more");
+        assert_eq!(files(place.path(), "seg").len(), 2);
+    }
+}
+
+#[tokio::test]
+async fn what_a_program_wrote_is_taken_for_no_record_where_its_own_is_half_written() {
+    let place = tempfile::tempdir().unwrap();
+    let segment = write(place.path(), SYNCED).await;
+    let whole = fs::read(&segment).unwrap();
+    // The head of a record of a thousand bytes, and as its payload, of which a part is there, another record from end to end.
+    let mut torn = whole[..41].to_vec();
+    torn[4..8].copy_from_slice(&1_000_u32.to_le_bytes());
+    torn.extend_from_slice(&whole[..291]);
+    let file = fs::File::options().write(true).open(&segment).unwrap();
+    file.write_all_at(&torn, whole.len() as u64).unwrap();
+    assert!(examine::examine(place.path(), true).unwrap().damaged.is_empty());
+    let logs = Logs::open(place.path(), SYNCED).unwrap();
+    assert_eq!(fs::metadata(&segment).unwrap().len(), whole.len() as u64, "it is cut off");
+    assert_eq!(text(&logs, 1, OUT), "x".repeat(3_000));
+}
+
+#[tokio::test]
+async fn what_may_never_have_been_synced_is_kept_and_its_worker_may_send_it_again() {
+    let place = tempfile::tempdir().unwrap();
+    let segment = write(place.path(), SMALL_WAITING).await;
+    let whole = fs::metadata(&segment).unwrap().len();
+    damage(&segment, TEXT);
+    let logs = Logs::open(place.path(), SMALL_WAITING).unwrap();
+    assert_eq!(fs::metadata(&segment).unwrap().len(), whole, "nothing is deleted");
+    assert_eq!(text(&logs, 1, OUT), "x".repeat(500), "what is behind may never have been acknowledged");
+    assert_eq!(text(&logs, 2, OUT), "y".repeat(3_000), "this goes on where it stood");
+    logs.append(vec![out(1, 500, &"x".repeat(2_500))]).await.unwrap();
+    assert_eq!(text(&logs, 1, OUT), "x".repeat(3_000));
+}
+
+#[tokio::test]
+async fn what_looks_like_records_is_not_searched_for_ever() {
+    let place = tempfile::tempdir().unwrap();
+    let segment = write(place.path(), SYNCED).await;
+    let file = fs::File::options().append(true).open(&segment).unwrap();
+    // At each fourth byte stands a length that fits, in front of a kind that there is, and none of the records is whole.
+    let teeth = 0x0003_0000_u32.to_le_bytes().repeat(1 << 20);
+    std::io::Write::write_all(&mut &file, &teeth).unwrap();
+    let logs = Logs::open(place.path(), SYNCED).unwrap();
+    assert_eq!(text(&logs, 1, OUT).len(), 3_000);
+    assert!(fs::metadata(&segment).unwrap().len() > 4 << 20, "what is not looked through is not deleted");
+}
