@@ -1,7 +1,8 @@
 //! A real engine, for those tests that need one.
 
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 /// Whether the tests against a real engine are wanted. If not, one line says so.
 pub fn is_wanted() -> bool {
@@ -58,14 +59,15 @@ impl Drop for Containers {
     }
 }
 
-/// Puts a script where a worker looks for `docker`, all at once.
+/// Puts a script where a worker looks for `docker`, all at once. A program of its own writes it: a file that
+/// this process holds open, be it only in a child that it is about to start, cannot be executed (ETXTBSY).
 pub fn stand_in(directory: &Path, script: &str) -> PathBuf {
-    use std::os::unix::fs::PermissionsExt;
-    let (draft, program) = (directory.join("docker.new"), directory.join("docker"));
-    std::fs::write(&draft, format!("#!/bin/sh\n{script}\n")).unwrap();
-    std::fs::set_permissions(&draft, std::fs::Permissions::from_mode(0o755)).unwrap();
-    std::fs::rename(&draft, &program).unwrap();
-    program
+    let write = "cat > docker.new && chmod 755 docker.new && mv docker.new docker";
+    let mut writer =
+        Command::new("sh").args(["-c", write]).current_dir(directory).stdin(Stdio::piped()).spawn().unwrap();
+    write!(writer.stdin.take().unwrap(), "#!/bin/sh\n{script}\n").unwrap();
+    assert!(writer.wait().unwrap().success());
+    directory.join("docker")
 }
 
 fn docker(words: &[&str]) -> Output {

@@ -3,8 +3,9 @@
 #![allow(dead_code, unreachable_pub, reason = "each test binary uses its own part of this")]
 
 use std::collections::HashMap;
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Once, Weak};
 use std::time::Duration;
@@ -271,13 +272,21 @@ pub fn docker<const N: usize>(args: [&str; N]) -> Output {
     Command::new("docker").args(args).output().expect("the docker program")
 }
 
-/// A script that stands in for the program.
+/// A script that stands in for the program, put there all at once. A program of its own writes it: a file that
+/// this process holds open, be it only in a child that it is about to start, cannot be executed (ETXTBSY).
 pub fn stand_in(dir: &Path, script: &str) -> PathBuf {
-    use std::os::unix::fs::PermissionsExt;
-    let path = dir.join("docker");
-    std::fs::write(&path, format!("#!/bin/sh\n{script}\n")).expect("written");
-    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).expect("executable");
-    path
+    let write = "cat > docker.new && chmod 755 docker.new && mv docker.new docker";
+    let mut writer = Command::new("sh")
+        .args(["-c", write])
+        .current_dir(dir)
+        .stdin(Stdio::piped())
+        .spawn()
+        .expect("a shell");
+    let mut stdin = writer.stdin.take().expect("a pipe");
+    write!(stdin, "#!/bin/sh\n{script}\n").expect("written");
+    drop(stdin);
+    assert!(writer.wait().expect("it ends").success());
+    dir.join("docker")
 }
 
 /// Lets a stand-in have a container that has ended well, of this attempt and worker.
