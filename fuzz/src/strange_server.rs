@@ -26,7 +26,6 @@ pub fn walk(bytes: &[u8]) {
                 let exit = Exit::Ran {
                     code: (choice >> 8) as i32,
                     oom: choice & 0x80 != 0,
-                    memory_limited: choice & 0x40 != 0,
                     ran: Duration::from_secs(1),
                     result: None,
                 };

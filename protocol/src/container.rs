@@ -126,6 +126,9 @@ impl Volume {
     }
 }
 
+/// The most memory that a definition may ask for: a pebibyte, more than any machine has.
+pub const MEMORY_BYTES_MAX: u64 = 1 << 50;
+
 /// Limits of one container.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode)]
 pub struct Resources {

@@ -140,6 +140,8 @@ pub struct Assignment {
     pub body: Option<Body>,
     /// How long it may run, from the start of the container; absent: for ever.
     pub time_left: Option<Duration>,
+    /// How much memory it may have instead of what its definition says, in bytes: more, after it was killed for having too little.
+    pub memory_bytes: Option<u64>,
 }
 
 /// The answer to a whole Inventory. More than one frame if it is long; only the last has `last`.

@@ -8,6 +8,8 @@ use protocol::container::ContainerSpec;
 use protocol::report::Outcome;
 use protocol::{Revision, RuntimeKind};
 
+use crate::retry;
+
 /// An entry of jobs.yaml.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Definition {
@@ -34,6 +36,13 @@ impl Definition {
     #[must_use]
     pub const fn runtime(&self) -> RuntimeKind {
         self.container.runtime
+    }
+
+    /// How much memory the next attempt may have instead of what `container` says, after so many that were killed for having too little.
+    #[must_use]
+    pub fn raised_memory(&self, oom_kills: u32) -> Option<u64> {
+        let (memory, factor) = self.container.resources.memory_bytes.zip(self.retry.memory_factor_milli)?;
+        (oom_kills > 0).then(|| retry::raised(memory, factor, oom_kills))
     }
 
     /// From the last heartbeat of a silent worker until its attempts are given up: `lost_after`. But a container that its worker fences
@@ -63,6 +72,8 @@ pub struct RetryPolicy {
     pub on: RetryOn,
     /// How long to wait.
     pub backoff: Backoff,
+    /// By how much each attempt that was killed for its memory limit raises that limit, in thousandths; absent: it stays.
+    pub memory_factor_milli: Option<u32>,
 }
 
 impl RetryPolicy {
@@ -79,6 +90,7 @@ impl Default for RetryPolicy {
             exit_codes: Vec::new(),
             on: RetryOn::Any,
             backoff: Backoff::default(),
+            memory_factor_milli: None,
         }
     }
 }

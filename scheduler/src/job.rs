@@ -117,6 +117,8 @@ pub struct Past {
     pub attempts: AttemptNo,
     /// Those that used the job's own budget.
     pub own_failures: u32,
+    /// Those of them that were killed for their memory limit.
+    pub oom_kills: u32,
     /// When it was failed by the platform, within the last day.
     pub losses: Vec<Timestamp>,
     /// Where the last attempt was that its worker did not give back.

@@ -138,14 +138,7 @@ fn grant(it: &mut Scheduler, now: Now, lane: LaneKey, id: JobId, to: WorkerId, f
     let Some(definition) = it.definitions.at(job.definition).cloned() else {
         return;
     };
-    let grant = Grant {
-        token: Token { job: id, fence, nonce },
-        priority: job.priority,
-        due_at: job.due_at,
-        revision: definition.revision,
-        has_body: job.has_body,
-        time_left: timeout_of(job, &definition),
-    };
+    let grant = grant_of(job, Token { job: id, fence, nonce }, &definition);
     let number_of_definition = job.definition;
     let place = job.place(id);
     it.fleet.hold(to, id);
@@ -158,4 +151,17 @@ fn grant(it: &mut Scheduler, now: Now, lane: LaneKey, id: JobId, to: WorkerId, f
     it.change(Change::Assigned(Assigned { token: grant.token, number, worker: to, session, at: now.utc }));
     it.tell(to, session, number_of_definition);
     it.grant(session, grant);
+}
+
+/// What its worker is told of an attempt: the same each time, as long as it is the current one.
+pub(crate) fn grant_of(job: &Job, token: Token, definition: &Definition) -> Grant {
+    Grant {
+        token,
+        priority: job.priority,
+        due_at: job.due_at,
+        revision: definition.revision,
+        has_body: job.has_body,
+        time_left: timeout_of(job, definition),
+        memory_bytes: job.past.as_ref().and_then(|past| definition.raised_memory(past.oom_kills)),
+    }
 }

@@ -27,6 +27,8 @@ pub struct LiveJob {
     pub has_body: bool,
     /// Attempts so far that used the job's own budget.
     pub own_failures: u32,
+    /// Those of them that were killed for their memory limit.
+    pub oom_kills: u32,
     /// When attempts were lost by the platform, within the last day.
     pub losses: Vec<Timestamp>,
     /// Attempts so far.

@@ -129,6 +129,7 @@ impl Scheduler {
             let past = job.past_mut();
             (past.timeout, past.attempts) = (live.timeout, live.attempts);
             past.own_failures = live.own_failures;
+            past.oom_kills = live.oom_kills;
             (past.losses, past.last) = (live.losses, live.last);
             past.in_doubt.clone_from(&live.lost);
         }

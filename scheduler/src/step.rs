@@ -345,6 +345,8 @@ pub struct Grant {
     pub has_body: bool,
     /// How long it may run.
     pub time_left: Option<Duration>,
+    /// How much memory it may have instead of what its definition says.
+    pub memory_bytes: Option<u64>,
 }
 
 /// Why the server closes a session.

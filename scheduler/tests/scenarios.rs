@@ -121,6 +121,9 @@ fn happen(world: &mut World, words: &[&str]) {
         ["define", name, ..] => {
             let mut it = definition(name);
             it.retry.max = number("retry", 0);
+            it.retry.memory_factor_milli = option("memory_factor").map(|factor| factor.parse().unwrap());
+            it.container.resources.memory_bytes =
+                option("memory").map(|mebibytes| mebibytes.parse::<u64>().unwrap() << 20);
             it.retry.on = match option("on") {
                 Some("same") => RetryOn::Same,
                 Some("other") => RetryOn::Other,

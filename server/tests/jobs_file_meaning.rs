@@ -113,7 +113,9 @@ fn every_key_of_the_policies_arrives() {
     timeout: none
     priority: -100
     enabled: false
-    retry: {max: 7, when: [timed_out, failed], exit_codes: [3, 1, 3], on: other, backoff: {initial: 2s, max: 9s, factor: 1.5}}
+    resources: {memory: 64m}
+    retry: {max: 7, when: [timed_out, oom_killed, failed], exit_codes: [3, 1, 3], on: other, memory_factor: 2.5,
+      backoff: {initial: 2s, max: 9s, factor: 1.5}}
     max_unexpected_retries: 5
     worker_timeout: 90s
     on_lost: wait
@@ -124,8 +126,14 @@ fn every_key_of_the_policies_arrives() {
     assert_eq!((definition.timeout, definition.priority, definition.enabled), (None, -100, false));
     let backoff =
         Backoff { initial: Duration::from_secs(2), max: Duration::from_secs(9), factor_milli: 1500 };
-    let when = vec![Outcome::Failed, Outcome::TimedOut];
-    let retry = RetryPolicy { max: 7, when, exit_codes: vec![1, 3], on: RetryOn::Other, backoff };
+    let retry = RetryPolicy {
+        max: 7,
+        when: vec![Outcome::Failed, Outcome::OomKilled, Outcome::TimedOut],
+        exit_codes: vec![1, 3],
+        on: RetryOn::Other,
+        backoff,
+        memory_factor_milli: Some(2_500),
+    };
     assert_eq!(definition.retry, retry);
     let delay = Some(Duration::from_secs(120));
     let (after, ping) = (Duration::from_secs(90), Some(Duration::from_millis(500)));

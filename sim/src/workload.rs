@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use protocol::container::ContainerSpec;
+use protocol::container::{ContainerSpec, Resources};
 use protocol::{Revision, RuntimeKind};
 use scheduler::definition::{Backoff, Definition, LossPolicy, OnLost, RetryOn, RetryPolicy};
 
@@ -135,12 +135,14 @@ fn definition(dice: &mut Dice, name: usize, revision: Revision, nature: &Nature)
             exit_codes: if dice.permille(200) { vec![1] } else { Vec::new() },
             on: dice.pick(&[RetryOn::Any, RetryOn::Same, RetryOn::Other]),
             backoff: Backoff { initial, max: Duration::from_secs(30).max(initial), factor_milli: 2_000 },
+            memory_factor_milli: Some(MEMORY_FACTOR_MILLI),
             ..RetryPolicy::default()
         },
         loss: LossPolicy { limit: dice.pick(&[1, 2, 3, 3]), after, on_lost, delay: None, ping },
         container: ContainerSpec {
             runtime: RuntimeKind::Docker,
             stop_grace,
+            resources: Resources { memory_bytes: Some(MEMORY_BYTES), ..Resources::default() },
             ask_before_start: self_fence || on_lost == OnLost::Wait,
             self_fence: self_fence.then(|| after.saturating_sub(FENCE_MARGIN)),
             ..ContainerSpec::default()
@@ -152,6 +154,13 @@ fn delay(dice: &mut Dice) -> Option<Duration> {
     dice.permille(700).then(|| Duration::from_secs(dice.pick(&[0, 1, 30, 300])))
 }
 
+/// What an attempt may have that was given after so many that were killed for their memory: they double it.
+pub(crate) fn memory_after(oom_kills: u32) -> Option<u64> {
+    MEMORY_BYTES.checked_shl(oom_kills)
+}
+
+const MEMORY_BYTES: u64 = 64 << 20;
+const MEMORY_FACTOR_MILLI: u32 = 2_000;
 /// As jobs.yaml is read: from the order to stop until the container is certainly gone, beside its grace.
 const STOP_MARGIN: Duration = Duration::from_secs(15);
 /// As jobs.yaml is read: a fenced container is gone this long before a successor may start.

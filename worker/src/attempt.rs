@@ -21,6 +21,16 @@ pub(crate) struct Known {
     pub(crate) spec: Arc<ContainerSpec>,
 }
 
+impl Known {
+    /// The same with this much memory, if any is said.
+    pub(crate) fn with_memory(mut self, memory_bytes: Option<u64>) -> Self {
+        if memory_bytes.is_some() {
+            Arc::make_mut(&mut self.spec).resources.memory_bytes = memory_bytes;
+        }
+        self
+    }
+}
+
 /// Where an attempt stands in the local queue: higher priority first, then earlier due, then earlier arrival.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Place {
@@ -50,7 +60,10 @@ pub(crate) struct Attempt {
 #[derive(Debug)]
 pub(crate) enum Stage {
     /// Its definition has been asked for.
-    Parked,
+    Parked {
+        /// How much memory it may have instead of what that will say.
+        memory_bytes: Option<u64>,
+    },
     /// In the local queue.
     Waiting,
     /// It holds a slot and waits until the server knows that it is about to start.
@@ -102,7 +115,7 @@ impl Attempt {
     pub(crate) fn phase(&self) -> Phase {
         match self.stage {
             Stage::Ended(_) => Phase::Ended,
-            Stage::Parked | Stage::Waiting => Phase::Backlog,
+            Stage::Parked { .. } | Stage::Waiting => Phase::Backlog,
             _ if self.stop.is_some() => Phase::Stopping,
             Stage::Asking { .. } | Stage::Prepared => Phase::Starting,
             Stage::Launched(phase) => phase,
@@ -112,7 +125,7 @@ impl Attempt {
 
     /// Whether nothing has been created for it yet.
     pub(crate) const fn is_unstarted(&self) -> bool {
-        matches!(self.stage, Stage::Parked | Stage::Waiting | Stage::Asking { .. })
+        matches!(self.stage, Stage::Parked { .. } | Stage::Waiting | Stage::Asking { .. })
     }
 
     pub(crate) const fn holds_slot(&self) -> bool {
@@ -131,6 +144,11 @@ impl Attempt {
 
     pub(crate) fn runtime(&self) -> RuntimeKind {
         self.known.as_ref().map(|known| known.spec.runtime).unwrap_or_default()
+    }
+
+    /// How much memory it may have, if that is limited.
+    pub(crate) fn memory_bytes(&self) -> Option<u64> {
+        self.known.as_ref().and_then(|known| known.spec.resources.memory_bytes)
     }
 
     pub(crate) fn stop_grace(&self) -> Duration {

@@ -57,7 +57,9 @@ impl Worker {
         for (token, attempt) in &self.attempts {
             let held = match attempt.stage {
                 Stage::Waiting => self.backlog.is_queued(attempt.place, *token),
-                Stage::Parked => self.backlog.is_parked(attempt.revision, *token) && attempt.known.is_none(),
+                Stage::Parked { .. } => {
+                    self.backlog.is_parked(attempt.revision, *token) && attempt.known.is_none()
+                }
                 _ => continue,
             };
             waiting += 1;
@@ -178,6 +180,7 @@ mod tests {
             revision,
             body: None,
             time_left: None,
+            memory_bytes: None,
         };
         let orders = [
             Order::Welcome(welcome),

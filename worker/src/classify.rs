@@ -20,12 +20,12 @@ pub(crate) enum Verdict {
     Failure { outcome: Outcome, exit_code: Option<i32>, message: String, ran: Option<Duration> },
 }
 
-/// Makes the verdict.
-pub(crate) fn classify(exit: Exit, stopped: Option<StopCause>) -> Verdict {
+/// Makes the verdict about an attempt with this memory limit, if it had one.
+pub(crate) fn classify(exit: Exit, stopped: Option<StopCause>, memory_bytes: Option<u64>) -> Verdict {
     let exit = bounded(exit);
     match stopped {
         Some(cause) => by_cause(&exit, cause),
-        None => by_exit(exit),
+        None => by_exit(exit, memory_bytes),
     }
 }
 
@@ -64,10 +64,10 @@ fn by_cause(exit: &Exit, cause: StopCause) -> Verdict {
     Verdict::Failure { outcome: outcome_of(cause), exit_code, message, ran }
 }
 
-fn by_exit(exit: Exit) -> Verdict {
+fn by_exit(exit: Exit, memory_bytes: Option<u64>) -> Verdict {
     match exit {
-        Exit::Ran { code: 0, oom, ran, result, .. } => success(oom, ran, result),
-        Exit::Ran { code, oom, memory_limited, ran, .. } => by_code(code, oom, memory_limited, ran),
+        Exit::Ran { code: 0, oom, ran, result } => success(oom, ran, result),
+        Exit::Ran { code, oom, ran, .. } => by_code(code, oom, memory_bytes, ran),
         Exit::NotStarted { fault, code, message } => Verdict::Failure {
             outcome: match fault {
                 Fault::Pull => Outcome::PullFailed,
@@ -104,11 +104,13 @@ fn success(oom: bool, ran: Duration, result: Option<String>) -> Verdict {
     Verdict::Success { ran, result: result.filter(|_| too_long.is_none()), note }
 }
 
-fn by_code(code: i32, oom: bool, memory_limited: bool, ran: Duration) -> Verdict {
+fn by_code(code: i32, oom: bool, memory_bytes: Option<u64>, ran: Duration) -> Verdict {
+    let limit = memory_bytes.map(|bytes| format!(" of {}", size_in_words(bytes))).unwrap_or_default();
     let (outcome, message) = match code {
-        KILLED if oom => (Outcome::OomKilled, "killed for its memory limit".to_string()),
-        KILLED if memory_limited => {
-            (Outcome::Failed, "killed, probably out of memory (exit code 137)".to_string())
+        KILLED if oom => (Outcome::OomKilled, format!("killed for its memory limit{limit}")),
+        // An unexplained one is probably that: engines miss it now and then.
+        KILLED if memory_bytes.is_some() => {
+            (Outcome::Failed, format!("killed, probably for its memory limit{limit} (exit code 137)"))
         }
         _ if oom => (Outcome::Failed, format!("{}; {CHILD_OOM}", code_in_words(code))),
         _ => (Outcome::Failed, code_in_words(code)),
@@ -146,6 +148,19 @@ fn code_in_words(code: i32) -> String {
     }
 }
 
+/// A limit as people write limits: in the largest unit that shows it exactly to a tenth (`64 MiB`, `1.5 GiB`), else in tenths of MiB.
+fn size_in_words(bytes: u64) -> String {
+    let tenths = |shift: u32| (u128::from(bytes) * 10) >> shift;
+    let is_exact = |shift: u32| tenths(shift) >= 10 && tenths(shift) << shift == u128::from(bytes) * 10;
+    let exact =
+        [("TiB", 40), ("GiB", 30), ("MiB", 20), ("KiB", 10)].into_iter().find(|(_, it)| is_exact(*it));
+    let (unit, shift) = exact.unwrap_or(("MiB", 20));
+    match (tenths(shift) / 10, tenths(shift) % 10) {
+        (whole, 0) => format!("{whole} {unit}"),
+        (whole, tenth) => format!("{whole}.{tenth} {unit}"),
+    }
+}
+
 /// Cuts at a character, so that what an engine wrote never fills a frame.
 fn shortened(mut message: String) -> String {
     if message.len() > MESSAGE_BYTES_MAX {
@@ -168,8 +183,12 @@ mod tests {
 
     const RAN: Duration = Duration::from_secs(3);
 
-    fn ran(code: i32, oom: bool, memory_limited: bool) -> Exit {
-        Exit::Ran { code, oom, memory_limited, ran: RAN, result: None }
+    fn ran(code: i32, oom: bool) -> Exit {
+        Exit::Ran { code, oom, ran: RAN, result: None }
+    }
+
+    fn verdict(exit: Exit, stopped: Option<StopCause>) -> Verdict {
+        classify(exit, stopped, None)
     }
 
     fn outcome(verdict: &Verdict) -> Outcome {
@@ -189,72 +208,73 @@ mod tests {
     #[test]
     fn what_the_program_did_decides_if_we_did_not_stop_it() {
         let cases = [
-            (ran(0, false, false), Outcome::Succeeded),
-            (ran(0, true, true), Outcome::Succeeded),
-            (ran(3, false, false), Outcome::Failed),
-            (ran(125, false, false), Outcome::Failed),
-            (ran(137, true, true), Outcome::OomKilled),
-            (ran(137, false, true), Outcome::Failed),
-            (ran(1, true, true), Outcome::Failed),
+            (ran(0, false), Outcome::Succeeded),
+            (ran(0, true), Outcome::Succeeded),
+            (ran(3, false), Outcome::Failed),
+            (ran(125, false), Outcome::Failed),
+            (ran(137, true), Outcome::OomKilled),
+            (ran(137, false), Outcome::Failed),
+            (ran(1, true), Outcome::Failed),
             (Exit::Vanished, Outcome::Lost),
         ];
         for (exit, expected) in cases {
-            assert_eq!(outcome(&classify(exit.clone(), None)), expected, "{exit:?}");
+            assert_eq!(outcome(&verdict(exit.clone(), None)), expected, "{exit:?}");
         }
     }
 
     #[test]
     fn the_cause_of_our_stop_decides_whatever_the_code() {
         for code in [0, 1, 137, 143] {
-            assert_eq!(
-                outcome(&classify(ran(code, false, false), Some(StopCause::Cancel))),
-                Outcome::Cancelled
-            );
-            assert_eq!(
-                outcome(&classify(ran(code, true, true), Some(StopCause::Timeout))),
-                Outcome::TimedOut
-            );
+            assert_eq!(outcome(&verdict(ran(code, false), Some(StopCause::Cancel))), Outcome::Cancelled);
+            assert_eq!(outcome(&verdict(ran(code, true), Some(StopCause::Timeout))), Outcome::TimedOut);
             for cause in [StopCause::Drain, StopCause::SelfFence] {
-                assert_eq!(outcome(&classify(ran(code, false, false), Some(cause))), Outcome::Interrupted);
+                assert_eq!(outcome(&verdict(ran(code, false), Some(cause))), Outcome::Interrupted);
             }
         }
         assert_eq!(outcome(&unstarted(StopCause::SelfFence)), Outcome::Interrupted);
-        assert_eq!(outcome(&classify(Exit::Vanished, Some(StopCause::Cancel))), Outcome::Cancelled);
+        assert_eq!(outcome(&verdict(Exit::Vanished, Some(StopCause::Cancel))), Outcome::Cancelled);
     }
 
     #[test]
     fn a_fault_before_the_start_is_told_apart() {
         let not_started =
             |fault| Exit::NotStarted { fault, code: Some(127), message: "no such program".into() };
-        assert_eq!(outcome(&classify(not_started(Fault::Pull), None)), Outcome::PullFailed);
-        assert_eq!(outcome(&classify(not_started(Fault::Definition), None)), Outcome::StartFailed);
-        assert_eq!(outcome(&classify(not_started(Fault::Host), None)), Outcome::HostFailed);
-        assert_eq!(outcome(&classify(not_started(Fault::Pull), Some(StopCause::Cancel))), Outcome::Cancelled);
+        assert_eq!(outcome(&verdict(not_started(Fault::Pull), None)), Outcome::PullFailed);
+        assert_eq!(outcome(&verdict(not_started(Fault::Definition), None)), Outcome::StartFailed);
+        assert_eq!(outcome(&verdict(not_started(Fault::Host), None)), Outcome::HostFailed);
+        assert_eq!(outcome(&verdict(not_started(Fault::Pull), Some(StopCause::Cancel))), Outcome::Cancelled);
     }
 
     #[test]
     fn lack_of_memory_is_said_even_where_it_does_not_decide() {
-        assert_eq!(message(classify(ran(0, true, true), None)), CHILD_OOM);
-        assert!(message(classify(ran(137, false, true), None)).contains("probably out of memory"));
-        assert!(message(classify(ran(1, true, true), None)).contains(CHILD_OOM));
-        assert!(!message(classify(ran(137, false, false), None)).contains("memory"));
+        assert_eq!(message(verdict(ran(0, true), None)), CHILD_OOM);
+        let limited = |exit, bytes| message(classify(exit, None, Some(bytes)));
+        assert_eq!(limited(ran(137, true), 64 << 20), "killed for its memory limit of 64 MiB");
+        let probably = "killed, probably for its memory limit of 1.5 GiB (exit code 137)";
+        assert_eq!(limited(ran(137, false), 1536 << 20), probably);
+        assert!(message(verdict(ran(1, true), None)).contains(CHILD_OOM));
+        assert!(!message(verdict(ran(137, false), None)).contains("memory"));
+    }
+
+    #[test]
+    fn a_limit_is_told_as_people_write_it() {
+        let cases =
+            [(6 << 20, "6 MiB"), (1500 << 20, "1500 MiB"), (3 << 39, "1.5 TiB"), (44_739_242, "42.6 MiB")];
+        for (bytes, told) in cases {
+            assert_eq!(size_in_words(bytes), told);
+        }
     }
 
     #[test]
     fn what_the_wire_could_not_carry_is_bent_before_it_is_told() {
-        let strange = classify(ran(1_000_000, false, false), None);
+        let strange = verdict(ran(1_000_000, false), None);
         assert!(matches!(strange, Verdict::Failure { exit_code: Some(255), .. }));
 
-        let long = Exit::Ran {
-            code: 0,
-            oom: false,
-            memory_limited: false,
-            ran: RAN,
-            result: Some("x".repeat(RESULT_BYTES_MAX + 1)),
-        };
-        let verdict = classify(long, None);
-        assert!(matches!(&verdict, Verdict::Success { result: None, .. }));
-        assert!(message(verdict).contains("left out"));
+        let long =
+            Exit::Ran { code: 0, oom: false, ran: RAN, result: Some("x".repeat(RESULT_BYTES_MAX + 1)) };
+        let left_out = verdict(long, None);
+        assert!(matches!(&left_out, Verdict::Success { result: None, .. }));
+        assert!(message(left_out).contains("left out"));
     }
 
     #[test]

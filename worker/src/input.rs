@@ -159,8 +159,6 @@ pub enum Exit {
         code: i32,
         /// Whether the kernel killed something in it for lack of memory.
         oom: bool,
-        /// Whether a memory limit was set: an unexplained 137 is then probably that.
-        memory_limited: bool,
         /// For how long.
         ran: Duration,
         /// What it left as its result: JSON.

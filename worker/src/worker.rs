@@ -336,7 +336,7 @@ impl Worker {
             return;
         };
         match attempt.stage {
-            Stage::Parked => self.backlog.leave(attempt.revision, token),
+            Stage::Parked { .. } => self.backlog.leave(attempt.revision, token),
             Stage::Waiting => self.backlog.remove(attempt.place, token),
             Stage::Asking { .. } => {
                 self.slots.give_back();

@@ -179,13 +179,7 @@ impl Play {
 
     fn end(&mut self, token: Token) {
         self.containers.insert(token, Container::Gone);
-        let exit = Exit::Ran {
-            code: 0,
-            oom: false,
-            memory_limited: false,
-            ran: Duration::from_secs(1),
-            result: None,
-        };
+        let exit = Exit::Ran { code: 0, oom: false, ran: Duration::from_secs(1), result: None };
         let at = self.world.now;
         self.batch(Input::Happened(RuntimeEvent::Ended {
             token,

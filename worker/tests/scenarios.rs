@@ -180,6 +180,8 @@ impl Story {
                         assignment.priority = number(words, "priority", 0);
                         assignment.waited = option(words, "waited").map_or(Duration::ZERO, duration);
                         assignment.time_left = option(words, "time_left").map(duration);
+                        assignment.memory_bytes =
+                            option(words, "memory").map(|mebibytes| mebibytes.parse::<u64>().unwrap() << 20);
                         assignment
                     })
                     .collect(),
@@ -283,6 +285,8 @@ fn foreign(text: &str) -> Foreign {
 
 fn define(name: &str, words: &[&str]) -> Definition {
     definition(name, |spec| {
+        spec.resources.memory_bytes =
+            option(words, "memory").map(|mebibytes| mebibytes.parse::<u64>().unwrap() << 20);
         spec.ask_before_start = words.contains(&"ask");
         spec.self_fence = option(words, "self_fence").map(duration);
         if words.contains(&"process") {
@@ -302,7 +306,6 @@ fn exit(words: &[&str]) -> Exit {
         code => Exit::Ran {
             code: code.parse().unwrap(),
             oom: words.contains(&"oom"),
-            memory_limited: words.contains(&"limited"),
             ran: Duration::from_secs(1),
             result: None,
         },

@@ -16,6 +16,7 @@ mod health;
 mod hellos;
 mod large_batch;
 mod leaving;
+mod memory;
 mod newcomer;
 mod operators;
 mod peers;

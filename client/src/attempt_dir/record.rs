@@ -130,7 +130,7 @@ pub(super) struct Ended {
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum ExitRecord {
-    Ran { code: i32, oom: bool, memory_limited: bool, ran: Duration, result: Option<String> },
+    Ran { code: i32, oom: bool, ran: Duration, result: Option<String> },
     NotStarted { fault: FaultRecord, code: Option<i32>, message: String },
     DaemonLost { message: String, ran: Option<Duration> },
     Vanished,
@@ -354,9 +354,7 @@ impl From<&Ending> for Ended {
             at_ms: ending.at.0,
             output: ending.output.into(),
             exit: match ending.exit.clone() {
-                Exit::Ran { code, oom, memory_limited, ran, result } => {
-                    ExitRecord::Ran { code, oom, memory_limited, ran, result }
-                }
+                Exit::Ran { code, oom, ran, result } => ExitRecord::Ran { code, oom, ran, result },
                 Exit::NotStarted { fault, code, message } => {
                     let fault = match fault {
                         Fault::Pull => FaultRecord::Pull,
@@ -379,9 +377,7 @@ impl From<Ended> for Ending {
             at: Timestamp(ended.at_ms),
             output: ended.output.into(),
             exit: match ended.exit {
-                ExitRecord::Ran { code, oom, memory_limited, ran, result } => {
-                    Exit::Ran { code, oom, memory_limited, ran, result }
-                }
+                ExitRecord::Ran { code, oom, ran, result } => Exit::Ran { code, oom, ran, result },
                 ExitRecord::NotStarted { fault, code, message } => {
                     let fault = match fault {
                         FaultRecord::Pull => Fault::Pull,

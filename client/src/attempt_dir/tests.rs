@@ -47,7 +47,6 @@ fn what_was_written_is_read_again() {
         exit: Exit::Ran {
             code: 3,
             oom: true,
-            memory_limited: false,
             ran: Duration::from_nanos(1_500_000_001),
             result: Some("{}".into()),
         },

@@ -120,13 +120,7 @@ impl Shared {
             self.logs.finish(token, output);
         }
         let at = clock::now().up;
-        let exit = Exit::Ran {
-            code,
-            oom: script.oom,
-            memory_limited: script.oom,
-            ran: at.since(started),
-            result: script.result.clone(),
-        };
+        let exit = Exit::Ran { code, oom: script.oom, ran: at.since(started), result: script.result.clone() };
         self.tell(RuntimeEvent::Ended { token, exit, output, at });
     }
 

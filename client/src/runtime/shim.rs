@@ -131,7 +131,7 @@ fn run_to_end(dir: &AttemptDir, mut command: Command) -> Result<Exit, Error> {
 
 fn ended(status: ExitStatus, began: Now) -> Exit {
     let code = status.code().or_else(|| status.signal().map(|it| 128 + it)).unwrap_or(-1);
-    Exit::Ran { code, oom: false, memory_limited: false, ran: clock::now().up.since(began.up), result: None }
+    Exit::Ran { code, oom: false, ran: clock::now().up.since(began.up), result: None }
 }
 
 fn refused(error: &io::Error) -> Exit {

@@ -253,5 +253,6 @@ pub(crate) fn assignment(job: u64, environment: &[(&str, &str)]) -> Assignment {
         revision: revision(environment),
         body: None,
         time_left: None,
+        memory_bytes: None,
     }
 }

@@ -77,7 +77,7 @@ mirrors! {
     struct Definition { revision: Revision, name: String, container: ContainerSpec }
     struct Assignment {
         token: Token, priority: i8, waited: Duration, revision: Revision, body: Option<Body>,
-        time_left: Option<Duration>,
+        time_left: Option<Duration>, memory_bytes: Option<u64>,
     }
     struct Reconciled { attempts: Vec<(Token, Verdict)>, last: bool }
     struct Cancel { token: Token, grace: Option<Duration>, cause: StopCause }

@@ -141,14 +141,15 @@ fn assignment() -> impl Strategy<Value = Assignment> {
         args,
         input,
     });
-    (token(), any::<i8>(), duration(), any::<u128>(), of(body), of(duration())).prop_map(
-        |(token, priority, waited, revision, body, time_left)| Assignment {
+    (token(), any::<i8>(), duration(), any::<u128>(), of(body), of(duration()), of(any::<u64>())).prop_map(
+        |(token, priority, waited, revision, body, time_left, memory_bytes)| Assignment {
             token,
             priority,
             waited,
             revision: Revision(revision),
             body,
             time_left,
+            memory_bytes,
         },
     )
 }

@@ -144,6 +144,7 @@ fn verdict(
         Budget::Own => {
             let past = job.past_mut();
             past.own_failures += 1;
+            past.oom_kills += u32::from(outcome == Outcome::OomKilled);
             let failures = past.own_failures;
             // A failure under cancel is never tried again (FAULTS.md F20).
             if !under_cancel && retry::wants_another(&definition.retry, failures, outcome, closed.exit_code) {

@@ -16,8 +16,9 @@ use protocol::{JobId, Now, Order, RuntimeKind, SessionId, Token, WorkerId};
 use crate::fleet::Link;
 use crate::job::Job;
 use crate::on::{close, confirm, define, foreign, report, strangers};
-use crate::scheduler::{Scheduler, timeout_of};
-use crate::step::{Change, CloseReason, ClosedAttempt, Effect, Grant, Note};
+use crate::place;
+use crate::scheduler::Scheduler;
+use crate::step::{Change, CloseReason, ClosedAttempt, Effect, Note};
 use crate::timers::Alarm;
 
 /// How many attempts an inventory may list: ten times what a worker may hold.
@@ -183,7 +184,7 @@ fn enqueue_again(it: &mut Scheduler, now: Now, id: JobId, session: SessionId) {
     let Some(job) = it.jobs.get_mut(&id) else {
         return;
     };
-    let (number, priority, due_at, has_body) = (job.definition, job.priority, job.due_at, job.has_body);
+    let number = job.definition;
     let Some(attempt) = job.attempt_mut() else {
         return;
     };
@@ -196,9 +197,9 @@ fn enqueue_again(it: &mut Scheduler, now: Now, id: JobId, session: SessionId) {
     let Some(definition) = it.definitions.at(number).cloned() else {
         return;
     };
-    let time_left = it.jobs.get(&id).and_then(|job| timeout_of(job, &definition));
+    let grant = place::grant_of(job, token, &definition);
     it.tell(worker, session, number);
-    it.grant(session, Grant { token, priority, due_at, revision: definition.revision, has_body, time_left });
+    it.grant(session, grant);
 }
 
 /// The end of an attempt that nobody can report about any more.

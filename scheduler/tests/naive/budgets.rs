@@ -33,6 +33,7 @@ pub(super) fn what_then(job: &mut Job, now: Timestamp, outcome: Outcome, exit_co
         | Outcome::PullFailed
         | Outcome::StartFailed => {
             job.own_failures += 1;
+            job.oom_kills += u32::from(outcome == Outcome::OomKilled);
             let wrong_code = outcome == Outcome::Failed
                 && !retry.exit_codes.is_empty()
                 && !retry.exit_codes.iter().any(|it| exit_code == Some(*it));
@@ -61,6 +62,14 @@ pub(super) fn what_then(job: &mut Job, now: Timestamp, outcome: Outcome, exit_co
         }
         Outcome::Interrupted | Outcome::Released => Then::InItsPlace,
     }
+}
+
+/// `memory * factor^kills`, once it was killed for that.
+pub(super) fn memory(job: &Job) -> Option<u64> {
+    let (memory, factor) =
+        (job.definition.container.resources.memory_bytes?, job.definition.retry.memory_factor_milli?);
+    let factor = f64::from(factor) / 1_000.0;
+    (job.oom_kills > 0).then(|| (memory as f64 * factor.powi(job.oom_kills as i32)) as u64)
 }
 
 const PLATFORM: Backoff =

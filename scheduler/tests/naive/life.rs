@@ -32,6 +32,7 @@ impl Model {
                 standing,
                 attempts: 0,
                 own_failures: 0,
+                oom_kills: 0,
                 losses: Vec::new(),
                 last: None,
                 in_doubt: Vec::new(),

@@ -58,6 +58,7 @@ pub(crate) struct Job {
     pub(crate) standing: Standing,
     attempts: u32,
     own_failures: u32,
+    oom_kills: u32,
     losses: Vec<Timestamp>,
     /// Where it was until an attempt ended that was not given back, and whether the platform failed it there.
     last: Option<(WorkerId, bool)>,

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::budgets;
 use super::{Attempt, Job, Model, Standing, Worker};
 use crate::world::protocol::{SessionId, Token, WorkerId};
 use crate::world::scheduler::definition::{Definition, RetryOn};
@@ -118,8 +119,9 @@ impl Model {
             worker.told.push(revision);
             self.say(format!("to {session}: define {}", job.definition.name));
         }
+        let (priority, due, timeout) = (job.priority, job.due.0, job.definition.timeout);
         let line =
-            format!("enqueue {token} p{} due {} for {:?}", job.priority, job.due.0, job.definition.timeout);
+            format!("enqueue {token} p{priority} due {due} for {timeout:?} with {:?}", budgets::memory(&job));
         self.say(format!("to {session}: {line}"));
     }
 

@@ -123,6 +123,8 @@ pub(crate) const NAMES: [&str; 4] = ["a", "b", "c", "d"];
 pub(crate) fn kind(number: usize) -> Definition {
     let mut it = definition(NAMES[number]);
     it.retry.max = number as u32;
+    it.retry.memory_factor_milli = [None, Some(1_500), Some(2_000), Some(1_000)][number];
+    it.container.resources.memory_bytes = [Some(8 << 20), None, Some(8 << 20), Some(9 << 20)][number];
     it.retry.exit_codes = if number == 3 { vec![1, 2] } else { Vec::new() };
     it.loss.limit = [3, 1, 2, 3][number];
     it.timeout = number.is_multiple_of(2).then_some(Duration::from_secs(20));

@@ -120,6 +120,7 @@ fn new_job(added: &AddedJob) -> LiveJob {
         timeout: added.timeout,
         has_body: false,
         own_failures: 0,
+        oom_kills: 0,
         losses: Vec::new(),
         attempts: AttemptNo(0),
         last: None,
@@ -154,6 +155,7 @@ fn apply(live: &mut LiveJob, change: &Change) {
             live.last = Stay::after(over.worker, closed.outcome).or(live.last);
             (live.state, live.due_at) = (*state, *due_at);
             live.own_failures += u32::from(retry::budget(closed.outcome) == Budget::Own);
+            live.oom_kills += u32::from(closed.outcome == Outcome::OomKilled);
             if retry::budget(closed.outcome) == Budget::Platform {
                 retry::note_loss(&mut live.losses, closed.ended_at);
             }

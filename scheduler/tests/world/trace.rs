@@ -2,7 +2,7 @@
 
 use crate::world::World;
 use crate::world::protocol::{Order, SessionId, Timestamp};
-use crate::world::scheduler::step::{Answer, Change, ClosedAttempt, Effect, Note, Step};
+use crate::world::scheduler::step::{Answer, Change, ClosedAttempt, Effect, Grant, Note, Step};
 
 pub(crate) fn lines(world: &World, start: Timestamp, step: &Step) -> Vec<String> {
     let changes = step.changes.iter().map(|change| change_line(start, change));
@@ -71,6 +71,11 @@ fn end(closed: &ClosedAttempt) -> String {
     format!("{}#{} {}{code}", closed.token.job, closed.token.fence, closed.outcome.name())
 }
 
+fn grant_words(grant: &Grant) -> String {
+    let memory = grant.memory_bytes.map(|bytes| format!(" memory={}m", bytes >> 20)).unwrap_or_default();
+    format!("j{}{memory}", grant.token)
+}
+
 fn effect_line(world: &World, effect: &Effect) -> String {
     let who = |session: &SessionId| {
         let found = world.workers.iter().find(|(_, member)| member.session == Some(*session));
@@ -81,7 +86,7 @@ fn effect_line(world: &World, effect: &Effect) -> String {
         Effect::Send(session, order) => format!("order {} {}", who(session), order_words(order)),
         Effect::Define(session, definition) => format!("order {} define {}", who(session), definition.name),
         Effect::Enqueue(session, grants) => {
-            let list: Vec<String> = grants.iter().map(|grant| format!("j{}", grant.token)).collect();
+            let list: Vec<String> = grants.iter().map(grant_words).collect();
             format!("order {} enqueue {}", who(session), list.join(" "))
         }
         Effect::Close(session, reason) => format!("close {} {reason:?}", who(session)),

@@ -271,7 +271,7 @@ mod tests {
 
     fn grant(token: Token) -> Grant {
         let (due_at, revision) = (Timestamp(0), Revision(0));
-        Grant { token, priority: 0, due_at, revision, has_body: false, time_left: None }
+        Grant { token, priority: 0, due_at, revision, has_body: false, time_left: None, memory_bytes: None }
     }
 
     fn token(job: u64) -> Token {

@@ -159,6 +159,7 @@ fn retry(policy: &RetryPolicy) -> view::Retry {
         backoff_initial_ms: view::millis(policy.backoff.initial),
         backoff_max_ms: view::millis(policy.backoff.max),
         backoff_factor_milli: policy.backoff.factor_milli,
+        memory_factor_milli: policy.memory_factor_milli,
     }
 }
 

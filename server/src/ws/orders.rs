@@ -122,6 +122,7 @@ impl Orders {
                 revision: grant.revision,
                 body: filled.take(&grant),
                 time_left: grant.time_left,
+                memory_bytes: grant.memory_bytes,
             })
             .collect();
         pack_each(assignments, frames);

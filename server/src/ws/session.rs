@@ -207,6 +207,7 @@ mod tests {
             revision,
             has_body,
             time_left: None,
+            memory_bytes: None,
         }])
     }
 

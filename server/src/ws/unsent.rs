@@ -61,7 +61,15 @@ mod tests {
 
     fn enqueue(jobs: &[u64]) -> ToSession {
         let (due_at, revision) = (Timestamp(0), Revision(0));
-        let grant = |token| Grant { token, priority: 0, due_at, revision, has_body: false, time_left: None };
+        let grant = |token| Grant {
+            token,
+            priority: 0,
+            due_at,
+            revision,
+            has_body: false,
+            time_left: None,
+            memory_bytes: None,
+        };
         ToSession::Enqueue(jobs.iter().map(|job| grant(token(*job))).collect())
     }
 

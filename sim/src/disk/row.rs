@@ -18,6 +18,7 @@ pub(crate) struct Row {
     pub(crate) due_at: Timestamp,
     pub(crate) timeout: Option<Option<Duration>>,
     pub(crate) own_failures: u32,
+    pub(crate) oom_kills: u32,
     pub(crate) losses: Vec<Timestamp>,
     pub(crate) attempts: AttemptNo,
     pub(crate) confirmed: bool,
@@ -62,6 +63,7 @@ impl Row {
             due_at: added.due_at,
             timeout: added.timeout,
             own_failures: 0,
+            oom_kills: 0,
             losses: Vec::new(),
             attempts: AttemptNo(0),
             confirmed: false,
@@ -174,6 +176,7 @@ impl Row {
             timeout: self.timeout,
             has_body: false,
             own_failures: self.own_failures,
+            oom_kills: self.oom_kills,
             losses: self.losses.clone(),
             lost: self.lost.clone(),
             attempts: self.attempts,
@@ -212,6 +215,7 @@ impl Row {
         if uses_own_budget(closed.outcome) {
             self.own_failures += 1;
         }
+        self.oom_kills += u32::from(closed.outcome == Outcome::OomKilled);
         if uses_platform_budget(closed.outcome) {
             scheduler::retry::note_loss(&mut self.losses, closed.ended_at);
         }

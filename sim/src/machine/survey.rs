@@ -124,7 +124,7 @@ impl World {
                 let exit = if by_engine {
                     Exit::DaemonLost { message: String::new(), ran: Some(ran) }
                 } else {
-                    Exit::Ran { code, oom, memory_limited: false, ran, result: None }
+                    Exit::Ran { code, oom, ran, result: None }
                 };
                 let output = OutputLengths { stdout: output, stderr: 0 };
                 let at = machine.ended_at(self.now, token, at);

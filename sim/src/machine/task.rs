@@ -269,7 +269,7 @@ impl World {
                 let exit = if by_engine {
                     Exit::DaemonLost { message: String::new(), ran: Some(ran) }
                 } else {
-                    Exit::Ran { code, oom, memory_limited: false, ran, result: None }
+                    Exit::Ran { code, oom, ran, result: None }
                 };
                 self.end_task(no, token, exit, ended);
             }

@@ -15,7 +15,7 @@ use super::{Oracle, Scene};
 use crate::clock::Moment;
 use crate::disk::Disk;
 use crate::machine::Machine;
-use crate::workload::Workload;
+use crate::workload::{self, Workload};
 
 /// The lease as this worker can count it, counted once more.
 #[derive(Debug, Default)]
@@ -133,7 +133,20 @@ impl Oracle {
             let what = format!("w{} starts {token} as number {busy}", machine.no);
             self.fault(now, "I11 no start without a slot", what);
         }
+        self.has_its_memory(now, disk, launch);
         self.starts(now, disk, machine, token);
+    }
+
+    /// I9: what was killed for its memory gets more of it, each time.
+    fn has_its_memory(&mut self, now: Moment, disk: &Disk, launch: &Launch) {
+        let token = launch.token;
+        let row = disk.row(token.job).filter(|_| disk.is_current(token) && !self.is_of_the_past(token));
+        let Some(due) = row.map(|row| workload::memory_after(row.oom_kills)) else { return };
+        let given = launch.spec.resources.memory_bytes;
+        if given != due {
+            let what = format!("{token} has {given:?} bytes and not {due:?}");
+            self.fault(now, "I9 memory grows with each kill for it", what);
+        }
     }
 
     /// I11: a worker begins with an attempt, or runs `docker run` for it.

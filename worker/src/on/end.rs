@@ -9,7 +9,7 @@ use core::time::Duration;
 use protocol::report::{OutputLengths, ReleaseCause};
 use protocol::{ReportNo, Token, Uptime};
 
-use crate::attempt::{Ended, Stage};
+use crate::attempt::{Attempt, Ended, Stage};
 use crate::classify::{Verdict, classify};
 use crate::input::{Exit, Fault, Stopping};
 use crate::on::doubt;
@@ -27,6 +27,7 @@ pub(crate) fn ended(worker: &mut Worker, token: Token, exit: Exit, output: Outpu
     }
     // A container that had ended by itself before our stop keeps its true outcome.
     let stopped = attempt.stop.filter(|stop| at >= stop.at).map(|stop| stop.cause);
+    let memory_bytes = attempt.memory_bytes();
     match (&exit, stopped) {
         (Exit::NotStarted { fault: Fault::Host, message, .. }, None) => {
             doubt::start_failed(worker, token, message);
@@ -37,7 +38,7 @@ pub(crate) fn ended(worker: &mut Worker, token: Token, exit: Exit, output: Outpu
         }
         _ => {}
     }
-    finish(worker, token, classify(exit, stopped), output, at);
+    finish(worker, token, classify(exit, stopped, memory_bytes), output, at);
 }
 
 /// It had ended before this process began; the cause that an earlier one had put on disk decides, if it was there before the end.
@@ -50,7 +51,8 @@ pub(crate) fn restored_end(
     at: Uptime,
 ) {
     let stopped = stopping.filter(|stop| at >= stop.at).map(|stop| stop.cause);
-    finish(worker, token, classify(exit, stopped), output, at);
+    let memory_bytes = worker.attempts.get(&token).and_then(Attempt::memory_bytes);
+    finish(worker, token, classify(exit, stopped, memory_bytes), output, at);
 }
 
 /// Its runtime did not start it, and that is not the job's fault.

@@ -34,8 +34,10 @@ pub(crate) fn definitions(worker: &mut Worker, definitions: Vec<Definition>) {
         let revision = definition.revision;
         let known = worker.definitions.insert(definition);
         for token in worker.backlog.unpark(revision) {
-            if let Some(attempt) = worker.attempts.get_mut(&token) {
-                attempt.known = Some(known.clone());
+            if let Some(attempt) = worker.attempts.get_mut(&token)
+                && let Stage::Parked { memory_bytes } = attempt.stage
+            {
+                attempt.known = Some(known.clone().with_memory(memory_bytes));
                 attempt.stage = Stage::Waiting;
                 queue(worker, token);
             }
@@ -50,8 +52,9 @@ fn has_room(worker: &Worker) -> bool {
 
 fn accept(worker: &mut Worker, now: Uptime, assignment: Assignment) {
     let Assignment { token, revision, .. } = assignment;
-    let known = worker.definitions.find(revision);
-    let stage = if known.is_some() { Stage::Waiting } else { Stage::Parked };
+    let memory_bytes = assignment.memory_bytes;
+    let known = worker.definitions.find(revision).map(|known| known.with_memory(memory_bytes));
+    let stage = if known.is_some() { Stage::Waiting } else { Stage::Parked { memory_bytes } };
     let place = Place {
         priority: Reverse(assignment.priority),
         due: due(now, &assignment),

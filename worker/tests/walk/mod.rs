@@ -62,7 +62,6 @@ fn any_exit() -> impl Strategy<Value = Exit> {
         (any::<i32>(), any::<bool>()).prop_map(|(code, oom)| Exit::Ran {
             code,
             oom,
-            memory_limited: oom,
             ran: Duration::from_secs(1),
             result: None,
         }),

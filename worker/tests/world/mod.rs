@@ -110,6 +110,7 @@ pub(crate) fn assignment(token: Token, name: &str) -> Assignment {
         revision: revision(name),
         body: None,
         time_left: None,
+        memory_bytes: None,
     }
 }
 

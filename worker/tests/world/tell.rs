@@ -14,7 +14,11 @@ pub(crate) fn effect(effect: &Effect) -> String {
     match effect {
         Effect::Send(it) => format!("say {}", report(it)),
         Effect::Contact(at) => format!("keep the last contact of {:?}", at.since(START)),
-        Effect::Start(launch) => format!("start {} {}", launch.token, launch.name),
+        Effect::Start(launch) => {
+            let memory = launch.spec.resources.memory_bytes;
+            let memory = memory.map(|bytes| format!(" memory={}m", bytes >> 20)).unwrap_or_default();
+            format!("start {} {}{memory}", launch.token, launch.name)
+        }
         Effect::Run { token, .. } => format!("run {token}"),
         Effect::Stop { token, cause, step, .. } => match step {
             StopStep::Ask { grace } => format!("ask {token} to stop ({}), grace {grace:?}", cause.name()),

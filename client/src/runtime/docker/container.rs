@@ -140,11 +140,10 @@ impl Container {
     }
 
     /// How it ended, if it ran.
-    pub(super) fn exit(&self, memory_limited: bool, oom_seen: bool) -> Exit {
+    pub(super) fn exit(&self, oom_seen: bool) -> Exit {
         Exit::Ran {
             code: self.state.exit_code,
             oom: self.state.oom_killed || oom_seen,
-            memory_limited,
             ran: self.ran(),
             result: None,
         }
@@ -295,7 +294,7 @@ mod tests {
         for code in [0, 1, 125, 126, 127, 137, 143, 255] {
             let container = ended(code, false);
             assert_eq!(container.meaning(), Meaning::Ended);
-            let Exit::Ran { code: told, ran, oom: false, .. } = container.exit(false, false) else {
+            let Exit::Ran { code: told, ran, oom: false, .. } = container.exit(false) else {
                 panic!("{code}")
             };
             assert_eq!((told, ran), (code, Duration::from_nanos(2_499_999_999)));
@@ -359,10 +358,7 @@ mod tests {
         assert!(ended(137, false).looks_like_a_dead_engine());
         assert!(!ended(137, true).looks_like_a_dead_engine());
         assert!(!ended(1, false).looks_like_a_dead_engine());
-        assert!(matches!(
-            ended(0, true).exit(true, false),
-            Exit::Ran { code: 0, oom: true, memory_limited: true, .. }
-        ));
+        assert!(matches!(ended(0, true).exit(false), Exit::Ran { code: 0, oom: true, .. }));
     }
 
     #[test]

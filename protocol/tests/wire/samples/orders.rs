@@ -119,6 +119,7 @@ fn enqueue() -> Sample<Order> {
         revision: REVISION,
         body: Some(body.clone()),
         time_left: Some(Duration::from_secs(3_600)),
+        memory_bytes: Some(128 << 20),
     };
     let bare = Assignment {
         token: OTHER,
@@ -126,6 +127,7 @@ fn enqueue() -> Sample<Order> {
         waited: Duration::ZERO,
         body: None,
         time_left: None,
+        memory_bytes: None,
         ..it.clone()
     };
     list(Order::Enqueue, vec![it, bare], |notes, it| {
@@ -134,7 +136,7 @@ fn enqueue() -> Sample<Order> {
             Some(body) => fields!(notes.present("body"), body, environment, args, input),
             None => notes.field("body", &it.body),
         };
-        fields!(notes, it, time_left)
+        fields!(notes, it, time_left, memory_bytes)
     })
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use protocol::container::{ContainerSpec, Resources, RuntimeKind};
+use protocol::container::{ContainerSpec, MEMORY_BYTES_MAX, Resources, RuntimeKind};
 use protocol::signal;
 
 use super::fault::{Code, Place};
@@ -199,7 +199,6 @@ const CPUS_MILLI_MIN: u32 = 10;
 const CPUS_MILLI_MAX: u32 = 1_024_000;
 /// Docker's least memory.
 const MEMORY_BYTES_MIN: u64 = 6 << 20;
-const MEMORY_BYTES_MAX: u64 = 1 << 50;
 const LOG_BYTES: u64 = 64 << 20;
 /// Head and tail are kept; less than this would be neither.
 const LOG_BYTES_MIN: u64 = 64 << 10;

@@ -14,7 +14,7 @@ use super::keys;
 use super::quantity::Shown;
 use super::reader::Reader;
 use super::scope::{self, Scope};
-use super::tree::{Map, Value};
+use super::tree::{Map, Node, Value};
 
 /// A job as it was read; its revision is not known yet.
 #[derive(Debug)]
@@ -51,6 +51,10 @@ fn read_checked(name: &str, name_at: Place, scope: Scope<'_>, is_job: bool, read
     let fence_margin = reader.environment.intervals().lease / FENCES_PER_LEASE;
     container.self_fence = self_fence.then(|| loss.after.saturating_sub(fence_margin));
     container.ask_before_start = self_fence || loss.on_lost == scheduler::definition::OnLost::Wait;
+    let retry = retry_policy(scope, reader);
+    if is_job {
+        memory_can_be_raised(scope, &retry, reader);
+    }
     let priority = scope.find("priority").and_then(|node| reader.integer(node, keys::PRIORITIES));
     Job {
         definition: Definition {
@@ -59,7 +63,7 @@ fn read_checked(name: &str, name_at: Place, scope: Scope<'_>, is_job: bool, read
             enabled: scope.find("enabled").and_then(|node| reader.bool(node)).unwrap_or(true),
             priority: priority.and_then(|priority| i8::try_from(priority).ok()).unwrap_or(0),
             timeout: timeout(scope, reader),
-            retry: retry_policy(scope, reader),
+            retry,
             loss,
             container,
         },
@@ -106,7 +110,31 @@ fn retry_policy(scope: Scope<'_>, reader: &mut Reader<'_>) -> RetryPolicy {
     }
     policy.on = part.find("on").and_then(|node| reader.choice(node, &keys::RETRY_ON)).unwrap_or_default();
     policy.backoff = backoff(part, reader);
+    policy.memory_factor_milli =
+        part.find("memory_factor").and_then(|node| reader.thousandths(node, 1_000, FACTOR_MILLI_MAX));
     policy
+}
+
+/// A job that says itself by how much its memory is raised must have a limit to raise, and try again after it. From the defaults that
+/// holds for those that have.
+fn memory_can_be_raised(scope: Scope<'_>, policy: &RetryPolicy, reader: &mut Reader<'_>) {
+    let Some(factor) = scope.own_value("retry").and_then(|retry| value_in(retry, "memory_factor")) else {
+        return;
+    };
+    let has_limit = scope.find_both("resources").any(|resources| value_in(resources, "memory").is_some());
+    if !has_limit {
+        let text = "memory_factor raises resources.memory, which this job does not have; say it, or remove the factor";
+        reader.fault(factor.at, Code::InvalidValue, text);
+    } else if policy.max == 0 || !policy.when.contains(&Outcome::OomKilled) {
+        let text = "memory_factor is for attempts that were oom_killed, after which this job is not tried again; \
+                    add oom_killed to `when`, or remove the factor";
+        reader.fault(factor.at, Code::InvalidValue, text);
+    }
+}
+
+fn value_in<'a>(node: &'a Node, key: &str) -> Option<&'a Node> {
+    let Value::Map(map) = &node.value else { return None };
+    map.pairs.iter().find(|pair| pair.key == key).map(|pair| &pair.value)
 }
 
 fn backoff(scope: Scope<'_>, reader: &mut Reader<'_>) -> Backoff {

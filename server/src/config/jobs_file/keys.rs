@@ -183,6 +183,11 @@ pub(super) const RETRY: &[Key] = &[
     key("exit_codes", Shape::Integers(EXIT_CODES), "After `failed` only with these exit codes."),
     key("on", Shape::Choice(|| names(&RETRY_ON)), "Where the next attempt may run; any if absent."),
     key("backoff", Shape::Part(BACKOFF), "How long to wait before the next attempt."),
+    key(
+        "memory_factor",
+        Shape::Number,
+        "What resources.memory is multiplied by after each attempt that was killed for it; 1 if absent.",
+    ),
 ];
 
 /// The keys of `retry.backoff`.
@@ -240,7 +245,6 @@ pub(super) const PLANNED: &[&str] = &[
     "expect",
     "retention",
     "gpus",
-    "memory_factor",
     "mask",
 ];
 

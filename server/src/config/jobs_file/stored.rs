@@ -151,8 +151,16 @@ mod tests {
         let backoff = (duration(), duration(), any::<u32>())
             .prop_map(|(initial, max, factor_milli)| Backoff { initial, max, factor_milli });
         let when = subsequence(RetryPolicy::OWN_BUDGET.to_vec(), 0..=5);
-        (any::<u32>(), when, vec(any::<i32>(), 0..4), value(&keys::RETRY_ON), backoff).prop_map(
-            |(max, when, exit_codes, on, backoff)| RetryPolicy { max, when, exit_codes, on, backoff },
+        let numbers = (any::<u32>(), option::of(any::<u32>()));
+        (numbers, when, vec(any::<i32>(), 0..4), value(&keys::RETRY_ON), backoff).prop_map(
+            |((max, memory_factor_milli), when, exit_codes, on, backoff)| RetryPolicy {
+                max,
+                when,
+                exit_codes,
+                on,
+                backoff,
+                memory_factor_milli,
+            },
         )
     }
 

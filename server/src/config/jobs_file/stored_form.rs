@@ -70,6 +70,8 @@ struct StoredRetry {
     backoff_max_ms: u64,
     exit_codes: Vec<i32>,
     max: u32,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    memory_factor_milli: Option<u32>,
     on: String,
     when: Vec<String>,
 }
@@ -210,6 +212,7 @@ impl StoredRetry {
             backoff_max_ms: milliseconds(policy.backoff.max),
             exit_codes: policy.exit_codes.clone(),
             max: policy.max,
+            memory_factor_milli: policy.memory_factor_milli,
             on: keys::name_of(&keys::RETRY_ON, &policy.on).to_owned(),
             when: policy.when.iter().map(|outcome| outcome.name().to_owned()).collect(),
         }
@@ -230,6 +233,7 @@ impl StoredRetry {
                 max: Duration::from_millis(self.backoff_max_ms),
                 factor_milli: self.backoff_factor_milli,
             },
+            memory_factor_milli: self.memory_factor_milli,
         })
     }
 }

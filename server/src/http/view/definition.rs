@@ -137,6 +137,9 @@ pub struct Retry {
     pub backoff_max_ms: u64,
     /// How much the ceiling grows with each failure, in thousandths.
     pub backoff_factor_milli: u32,
+    /// By how much each attempt that was killed for its memory limit raises that limit, in thousandths.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory_factor_milli: Option<u32>,
 }
 
 /// Jobs of a definition that wait for the same reason.

@@ -82,8 +82,14 @@ pub(in crate::store) fn budgets_are_counted_by_outcome(backend: &mut dyn Backend
     }
     let (_, live) = desk.restart();
     // failed, oom_killed, timed_out, pull_failed, start_failed; lost, daemon_lost, host_failed.
-    assert_eq!(live[0].own_failures, 5);
+    assert_eq!((live[0].own_failures, live[0].oom_kills), (5, 1));
     assert_eq!(live[0].losses, [Timestamp(5_000); 3]);
+    // The last one, and those before it, whether there is another by now or not.
+    desk.commit(vec![assigned_as(1, 48, 48, 1), waiting(closed(1, 48, Outcome::OomKilled), State::Queued)]);
+    assert_eq!(desk.restart().1[0].oom_kills, 2);
+    desk.commit(vec![assigned_as(1, 49, 49, 1)]);
+    assert_eq!(desk.restart().1[0].oom_kills, 2);
+    desk.commit(vec![waiting(closed(1, 49, Outcome::Released), State::Queued)]);
     let late = ClosedAttempt { ended_at: Timestamp(5_000 + 24 * 3_600_000), ..closed(1, 50, Outcome::Lost) };
     desk.commit(vec![assigned_as(1, 50, 50, 1), waiting(late.clone(), State::Quarantined)]);
     let (_, live) = desk.restart();

@@ -150,6 +150,11 @@ impl Kept {
         attempts.rev().find_map(|attempt| Stay::after(attempt.worker, attempt.outcome?))
     }
 
+    fn oom_kills(&self) -> u32 {
+        let attempts = self.record.past.iter().chain(&self.record.row.attempt);
+        attempts.fold(0, |kills, it| kills + u32::from(it.outcome == Some(Outcome::OomKilled)))
+    }
+
     pub(super) fn live(&self) -> LiveJob {
         let row = &self.record.row;
         let attempt = row.attempt.as_ref().zip(self.current()).map(|(attempt, token)| LiveAttempt {
@@ -170,6 +175,7 @@ impl Kept {
             timeout: row.timeout,
             has_body: !self.record.body.is_empty(),
             own_failures: self.own_failures,
+            oom_kills: self.oom_kills(),
             losses: self.losses.clone(),
             attempts: row.attempts,
             last: self.last(),

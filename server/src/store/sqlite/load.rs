@@ -241,6 +241,7 @@ fn live_job(row: &Row<'_>, revision: Revision, restored_in: Epoch) -> Result<Liv
         timeout: rows::timeout(row.get(5)?),
         has_body: row.get::<_, i64>(6)? & rows::HAS_BODY != 0,
         own_failures: row.get(7)?,
+        oom_kills: row.get(21)?,
         losses: rows::losses(row, 8)?,
         attempts: AttemptNo(row.get(9)?),
         last,

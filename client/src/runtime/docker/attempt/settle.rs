@@ -99,7 +99,7 @@ impl Attempt {
         chatter: &str,
     ) -> Option<Exit> {
         let spec = &self.launch.spec;
-        let exit = container.exit(spec.resources.memory_bytes.is_some(), self.oom.load(Ordering::Relaxed));
+        let exit = container.exit(self.oom.load(Ordering::Relaxed));
         if let Some(message) = container::init_failure(spec.init, container.exit_code(), chatter) {
             let code = Some(container.exit_code());
             return Some(Exit::NotStarted { fault: Fault::Definition, code, message });

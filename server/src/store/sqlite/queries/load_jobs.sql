@@ -6,5 +6,7 @@ SELECT id, definition, state, priority, due_at, timeout_ms, details, own_failure
     iif(attempts > 1 AND coalesce(outcome, 12) = 12, (SELECT past.outcome FROM past_attempts past
         WHERE past.job = jobs.id AND past.outcome <> 12 ORDER BY past.fence DESC LIMIT 1), NULL),
     -- Whether an attempt of it was lost (10).
-    outcome IS 10 OR (attempts > 1 AND EXISTS (SELECT 1 FROM past_attempts past WHERE past.job = jobs.id AND past.outcome = 10))
+    outcome IS 10 OR (attempts > 1 AND EXISTS (SELECT 1 FROM past_attempts past WHERE past.job = jobs.id AND past.outcome = 10)),
+    -- How many of them were killed for their memory limit (3).
+    iif(own_failures > 0, (outcome IS 3) + (SELECT count(*) FROM past_attempts past WHERE past.job = jobs.id AND past.outcome = 3), 0)
 FROM jobs ORDER BY id
