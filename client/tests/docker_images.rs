@@ -146,7 +146,7 @@ async fn whoever_waits_for_a_pull_that_fails_shares_its_failure() {
     let mut desk = Desk::without_image(Config { program: stand_in(dir.path(), &script), ..retries });
     let tokens = [1, 2, 3].map(|job| desk.start(job, wanted(PullPolicy::Missing)));
     for token in tokens {
-        let pulling = RuntimeEvent::Progressed(token, Phase::Pulling { percent: None });
+        let pulling = RuntimeEvent::Progressed(token, Phase::Pulling { percent: None, failures: 0 });
         desk.event(|it| (*it == pulling).then_some(())).await;
     }
     std::fs::write(dir.path().join("go"), "").expect("written");

@@ -210,7 +210,7 @@ fn live(row: &JobRow) -> Option<&AttemptRow> {
 pub(super) fn phase(phase: Phase) -> Option<view::Phase> {
     let (name, percent) = match phase {
         Phase::Backlog => ("backlog", None),
-        Phase::Pulling { percent } => ("pulling", percent),
+        Phase::Pulling { percent, .. } => ("pulling", percent),
         Phase::Starting => ("starting", None),
         Phase::Running => ("running", None),
         Phase::Stopping => ("stopping", None),
