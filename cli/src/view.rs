@@ -1,9 +1,12 @@
 //! The parts of the API's JSON that tables are made of (`docs/http-api.md`). `-o json` shows all of it instead.
 
+mod worker;
+
 use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
+pub(crate) use self::worker::Worker;
 use crate::{duration, words};
 
 /// A job.
@@ -170,74 +173,6 @@ pub(crate) struct Reason {
 pub(crate) struct Phase {
     pub(crate) name: String,
     pub(crate) percent: Option<u8>,
-}
-
-/// A worker.
-#[derive(Debug, Deserialize)]
-pub(crate) struct Worker {
-    pub(crate) id: u64,
-    pub(crate) name: String,
-    pub(crate) state: String,
-    #[serde(default)]
-    pub(crate) cordoned: bool,
-    drain_deadline: Option<String>,
-    pub(crate) slots: u32,
-    pub(crate) busy: u32,
-    #[serde(default)]
-    pub(crate) backlog: u32,
-    #[serde(default)]
-    pub(crate) queued: u32,
-    pub(crate) since: String,
-    #[serde(default)]
-    pub(crate) labels: BTreeMap<String, String>,
-    #[serde(default)]
-    pub(crate) runtimes: Vec<Runtime>,
-    #[serde(default)]
-    pub(crate) version: String,
-    #[serde(default)]
-    pub(crate) unmanaged: Vec<serde_json::Value>,
-    #[serde(default)]
-    pub(crate) copies: Vec<String>,
-}
-
-impl Worker {
-    /// The columns of [`Self::row`].
-    pub(crate) const HEADING: [&str; 9] =
-        [">ID", "NAME", "STATE", ">BUSY", ">QUEUED", ">SINCE", "RUNTIMES", "LABELS", "VERSION"];
-
-    /// A line of a table.
-    pub(crate) fn row(&self, now: jiff::Timestamp) -> Vec<String> {
-        let state = match &self.drain_deadline {
-            // Who drains is cordoned anyway.
-            Some(at) if self.state == "draining" => format!("draining until {at}"),
-            _ if self.cordoned => format!("{} (cordoned)", self.state),
-            _ => self.state.clone(),
-        };
-        vec![
-            self.id.to_string(),
-            self.name.clone(),
-            state,
-            format!("{}/{}", self.busy, self.slots),
-            format!("{}/{}", self.queued, self.backlog),
-            since(&self.since, now),
-            self.runtimes.iter().map(Runtime::shown).collect::<Vec<_>>().join(" "),
-            pairs(&self.labels),
-            self.version.clone(),
-        ]
-    }
-}
-
-/// One of a worker's runtimes.
-#[derive(Debug, Deserialize)]
-pub(crate) struct Runtime {
-    name: String,
-    available: bool,
-}
-
-impl Runtime {
-    fn shown(&self) -> String {
-        if self.available { self.name.clone() } else { format!("{} (away)", self.name) }
-    }
 }
 
 /// A definition.
