@@ -65,10 +65,7 @@ impl Job {
     pub(crate) fn shown_state(&self) -> String {
         match (&self.stopping, &self.phase) {
             (Some(cause), _) if !self.has_ended() => format!("{} (stopping: {cause})", self.state),
-            (_, Some(phase)) if phase.name != self.state => match phase.percent {
-                Some(percent) => format!("{} ({} {percent} %)", self.state, phase.name),
-                None => format!("{} ({})", self.state, phase.name),
-            },
+            (_, Some(phase)) if phase.name != self.state => format!("{} ({})", self.state, phase.shown()),
             _ if self.is_in_doubt() => format!("{} (unconfirmed)", self.state),
             _ => self.state.clone(),
         }
@@ -171,8 +168,22 @@ pub(crate) struct Reason {
 /// Where an attempt stands on its worker.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Phase {
-    pub(crate) name: String,
-    pub(crate) percent: Option<u8>,
+    name: String,
+    percent: Option<u8>,
+    failures: Option<u32>,
+}
+
+impl Phase {
+    /// With how far it has come, and how often it had to begin again.
+    fn shown(&self) -> String {
+        let percent = self.percent.map(|it| format!(" {it} %")).unwrap_or_default();
+        let failures = match self.failures {
+            None => String::new(),
+            Some(1) => ", failed once".to_owned(),
+            Some(times) => format!(", failed {times} times"),
+        };
+        format!("{}{percent}{failures}", self.name)
+    }
 }
 
 /// A definition.
@@ -318,6 +329,11 @@ mod tests {
     fn a_state_shows_what_goes_on_within_it() {
         let pulling = serde_json::json!({"state": "assigned", "phase": {"name": "pulling", "percent": 40}});
         assert_eq!(job(&pulling).shown_state(), "assigned (pulling 40 %)");
+        let again = |failures: u32| {
+            job(&serde_json::json!({"state": "assigned", "phase": {"name": "pulling", "failures": failures}}))
+        };
+        assert_eq!(again(1).shown_state(), "assigned (pulling, failed once)");
+        assert_eq!(again(2).shown_state(), "assigned (pulling, failed 2 times)");
         let stopping = serde_json::json!({"state": "running", "stopping": "cancel"});
         assert_eq!(job(&stopping).shown_state(), "running (stopping: cancel)");
     }

@@ -19,6 +19,7 @@ mod leaving;
 mod newcomer;
 mod operators;
 mod peers;
+mod pulling;
 mod refused;
 mod restored;
 mod support;
