@@ -72,6 +72,14 @@ pub(crate) fn table(heading: &[&str], rows: Vec<Vec<String>>) -> anyhow::Result<
     line(&table.trim_fmt())
 }
 
+/// Writes what there is to know of one thing, a line each; empty is what there is nothing to say of.
+pub(crate) fn facts(facts: &[(&str, String)]) -> anyhow::Result<()> {
+    for (name, value) in facts.iter().filter(|(_, value)| !value.is_empty()) {
+        line(&format!("{name:<12} {}", visible(value)))?;
+    }
+    Ok(())
+}
+
 /// Which of a container's streams some bytes belong to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]

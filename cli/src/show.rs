@@ -72,10 +72,7 @@ fn facts(job: &view::Job, story: &view::Story) -> anyhow::Result<()> {
         ("retry of", optional(story.retry_of) + if story.retry_of_removed { ", removed since" } else { "" }),
         ("result", story.result.as_ref().map(ToString::to_string).unwrap_or_default()),
     ];
-    for (name, value) in facts.iter().filter(|(_, value)| !value.is_empty()) {
-        screen::line(&format!("{name:<12} {}", screen::visible(value)))?;
-    }
-    Ok(())
+    screen::facts(&facts)
 }
 
 fn timeout_in_words(timeout: &serde_json::Value) -> String {

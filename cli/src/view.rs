@@ -1,9 +1,12 @@
 //! The parts of the API's JSON that tables are made of (`docs/http-api.md`). `-o json` shows all of it instead.
 
+mod worker;
+
 use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
+pub(crate) use self::worker::Worker;
 use crate::{duration, words};
 
 /// A job.
@@ -62,10 +65,7 @@ impl Job {
     pub(crate) fn shown_state(&self) -> String {
         match (&self.stopping, &self.phase) {
             (Some(cause), _) if !self.has_ended() => format!("{} (stopping: {cause})", self.state),
-            (_, Some(phase)) if phase.name != self.state => match phase.percent {
-                Some(percent) => format!("{} ({} {percent} %)", self.state, phase.name),
-                None => format!("{} ({})", self.state, phase.name),
-            },
+            (_, Some(phase)) if phase.name != self.state => format!("{} ({})", self.state, phase.shown()),
             _ if self.is_in_doubt() => format!("{} (unconfirmed)", self.state),
             _ => self.state.clone(),
         }
@@ -168,75 +168,21 @@ pub(crate) struct Reason {
 /// Where an attempt stands on its worker.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Phase {
-    pub(crate) name: String,
-    pub(crate) percent: Option<u8>,
-}
-
-/// A worker.
-#[derive(Debug, Deserialize)]
-pub(crate) struct Worker {
-    pub(crate) id: u64,
-    pub(crate) name: String,
-    pub(crate) state: String,
-    #[serde(default)]
-    pub(crate) cordoned: bool,
-    drain_deadline: Option<String>,
-    pub(crate) slots: u32,
-    pub(crate) busy: u32,
-    #[serde(default)]
-    pub(crate) backlog: u32,
-    #[serde(default)]
-    pub(crate) queued: u32,
-    pub(crate) since: String,
-    #[serde(default)]
-    pub(crate) labels: BTreeMap<String, String>,
-    #[serde(default)]
-    pub(crate) runtimes: Vec<Runtime>,
-    #[serde(default)]
-    pub(crate) version: String,
-    #[serde(default)]
-    pub(crate) unmanaged: Vec<serde_json::Value>,
-    #[serde(default)]
-    pub(crate) copies: Vec<String>,
-}
-
-impl Worker {
-    /// The columns of [`Self::row`].
-    pub(crate) const HEADING: [&str; 9] =
-        [">ID", "NAME", "STATE", ">BUSY", ">QUEUED", ">SINCE", "RUNTIMES", "LABELS", "VERSION"];
-
-    /// A line of a table.
-    pub(crate) fn row(&self, now: jiff::Timestamp) -> Vec<String> {
-        let state = match &self.drain_deadline {
-            // Who drains is cordoned anyway.
-            Some(at) if self.state == "draining" => format!("draining until {at}"),
-            _ if self.cordoned => format!("{} (cordoned)", self.state),
-            _ => self.state.clone(),
-        };
-        vec![
-            self.id.to_string(),
-            self.name.clone(),
-            state,
-            format!("{}/{}", self.busy, self.slots),
-            format!("{}/{}", self.queued, self.backlog),
-            since(&self.since, now),
-            self.runtimes.iter().map(Runtime::shown).collect::<Vec<_>>().join(" "),
-            pairs(&self.labels),
-            self.version.clone(),
-        ]
-    }
-}
-
-/// One of a worker's runtimes.
-#[derive(Debug, Deserialize)]
-pub(crate) struct Runtime {
     name: String,
-    available: bool,
+    percent: Option<u8>,
+    failures: Option<u32>,
 }
 
-impl Runtime {
+impl Phase {
+    /// With how far it has come, and how often it had to begin again.
     fn shown(&self) -> String {
-        if self.available { self.name.clone() } else { format!("{} (away)", self.name) }
+        let percent = self.percent.map(|it| format!(" {it} %")).unwrap_or_default();
+        let failures = match self.failures {
+            None => String::new(),
+            Some(1) => ", failed once".to_owned(),
+            Some(times) => format!(", failed {times} times"),
+        };
+        format!("{}{percent}{failures}", self.name)
     }
 }
 
@@ -383,6 +329,11 @@ mod tests {
     fn a_state_shows_what_goes_on_within_it() {
         let pulling = serde_json::json!({"state": "assigned", "phase": {"name": "pulling", "percent": 40}});
         assert_eq!(job(&pulling).shown_state(), "assigned (pulling 40 %)");
+        let again = |failures: u32| {
+            job(&serde_json::json!({"state": "assigned", "phase": {"name": "pulling", "failures": failures}}))
+        };
+        assert_eq!(again(1).shown_state(), "assigned (pulling, failed once)");
+        assert_eq!(again(2).shown_state(), "assigned (pulling, failed 2 times)");
         let stopping = serde_json::json!({"state": "running", "stopping": "cancel"});
         assert_eq!(job(&stopping).shown_state(), "running (stopping: cancel)");
     }

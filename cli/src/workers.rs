@@ -11,16 +11,22 @@ use crate::screen::{self, Format};
 use crate::{Asking, view};
 
 /// List workers: those that are connected or still have jobs.
+///
+/// With a worker's name or id, all that is known of it is shown instead.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   longshore workers
-  longshore workers --all -o json")]
+  longshore workers --all -o json
+  longshore workers anna                 with its machine's load, free disk and Docker engine")]
 pub(crate) struct ListFlags {
     #[command(flatten)]
     asking: Asking,
     /// Also those that are gone.
-    #[arg(long)]
+    #[arg(long, conflicts_with = "worker")]
     all: bool,
+    /// Only this one: its name, or its id; id:2 if a name looks like an id.
+    #[arg(value_name = "WORKER")]
+    worker: Option<String>,
 }
 
 /// Which worker.
@@ -120,9 +126,12 @@ pub(crate) struct StopUnmanagedFlags {
     attempt: Option<(u64, u64)>,
 }
 
-/// Lists workers.
+/// Lists workers, or shows one.
 pub(crate) async fn list(flags: ListFlags) -> anyhow::Result<()> {
     let api = Api::new(&flags.asking.door)?;
+    if let Some(wanted) = &flags.worker {
+        return show(&api, wanted, flags.asking.format).await;
+    }
     let json = fetch(&api, flags.all).await?;
     if flags.asking.format == Format::Json {
         return screen::json(&json);
@@ -130,6 +139,27 @@ pub(crate) async fn list(flags: ListFlags) -> anyhow::Result<()> {
     let workers: Vec<view::Worker> = api::read(&api, &json)?;
     let now = jiff::Timestamp::now();
     screen::table(&view::Worker::HEADING, workers.iter().map(|worker| worker.row(now)).collect())?;
+    warn(&workers);
+    if workers.is_empty() {
+        screen::note("no worker is connected; start one with: longshore worker --server ADDRESS");
+    }
+    Ok(())
+}
+
+async fn show(api: &Api, wanted: &str, format: Format) -> anyhow::Result<()> {
+    let known = find(api, wanted).await?;
+    let json = api.json(api.fetch(&["api", "workers", &known.id.to_string()])).await?;
+    if format == Format::Json {
+        return screen::json(&json);
+    }
+    let worker: view::Worker = api::read(api, &json)?;
+    screen::facts(&worker.facts())?;
+    warn(&[worker]);
+    Ok(())
+}
+
+/// Tells what a person has to see to.
+fn warn(workers: &[view::Worker]) {
     for worker in workers.iter().filter(|worker| !worker.unmanaged.is_empty()) {
         screen::note(&format!(
             "warning: {} has {} attempts that this server never gave; they go on until a person decides: longshore workers -o json, longshore stop-unmanaged {0}",
@@ -145,10 +175,6 @@ pub(crate) async fn list(flags: ListFlags) -> anyhow::Result<()> {
             worker.copies.join(" and ")
         ));
     }
-    if workers.is_empty() {
-        screen::note("no worker is connected; start one with: longshore worker --server ADDRESS");
-    }
-    Ok(())
 }
 
 /// Cordons a worker.

@@ -110,6 +110,19 @@ fn a_waiting_person_learns_that_the_job_was_cancelled() {
 }
 
 #[test]
+fn a_worker_tells_how_its_machine_is() {
+    let dev = Dev::start();
+    dev.until_said(&["workers", "dev"], "disk free ");
+    let shown = said(&mut dev.longshore(&["workers", "id:1", "-o", "json"]));
+    let worker: serde_json::Value = serde_json::from_str(&shown.out).unwrap();
+    assert!(worker["load_milli"].is_u64() && worker["disk_free_bytes"].as_u64() > Some(0), "{worker}");
+    assert!(worker["joined_at"].is_string(), "all that is known of one: {worker}");
+    assert!(worker.get("engine_id").is_none(), "it has no Docker: {worker}");
+    let unknown = said(&mut dev.longshore(&["workers", "anna"]));
+    assert_eq!(unknown.code, 4, "{unknown:?}");
+}
+
+#[test]
 fn a_worker_is_cordoned_by_name_and_jobs_wait_for_a_reason() {
     let dev = Dev::start();
     assert_eq!(said(&mut dev.longshore(&["run", "say", "--wait"])).code, 0);

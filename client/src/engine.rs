@@ -216,7 +216,7 @@ impl Engine {
     fn say(&self, mut report: Report) {
         if let Report::Heartbeat(beat) = &mut report {
             let machine = machine::measure(self.identity.dir());
-            beat.load_milli = machine.load_milli;
+            beat.load_milli = Some(machine.load_milli);
             beat.disk_free_bytes = machine.disk_free_bytes;
         }
         if let Some(link) = &self.link {

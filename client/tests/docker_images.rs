@@ -69,7 +69,7 @@ async fn an_image_for_another_platform_is_pulled_for_the_one_that_is_wanted() {
     assert_eq!((calls(dir.path(), "pull"), calls(dir.path(), "run")), (0, 0));
 
     desk.run(2, arm(PullPolicy::Missing)).await;
-    assert_eq!(calls(dir.path(), "pull -q --platform=linux/arm64"), 1);
+    assert_eq!(calls(dir.path(), "pull --platform=linux/arm64"), 1);
     assert_eq!(calls(dir.path(), "run"), 1);
     // It is there now.
     desk.run(3, arm(PullPolicy::Missing)).await;
@@ -146,8 +146,7 @@ async fn whoever_waits_for_a_pull_that_fails_shares_its_failure() {
     let mut desk = Desk::without_image(Config { program: stand_in(dir.path(), &script), ..retries });
     let tokens = [1, 2, 3].map(|job| desk.start(job, wanted(PullPolicy::Missing)));
     for token in tokens {
-        let pulling = RuntimeEvent::Progressed(token, Phase::Pulling { percent: None });
-        desk.event(|it| (*it == pulling).then_some(())).await;
+        progressed(&mut desk, token, Phase::Pulling { percent: None, failures: 0 }).await;
     }
     std::fs::write(dir.path().join("go"), "").expect("written");
     for token in tokens {
@@ -163,6 +162,57 @@ async fn whoever_waits_for_a_pull_that_fails_shares_its_failure() {
     desk.run(4, wanted(PullPolicy::Missing)).await;
     let calls = std::fs::read_to_string(dir.path().join("calls")).expect("it was called");
     assert_eq!(calls.lines().count(), 4);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn all_who_wait_for_a_pull_are_told_how_far_it_has_come() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let config = script(
+        dir.path(),
+        "image) [ -e pulled ];;
+        pull)
+            printf '%s\\n' '1: Pulling from app' 'a: Already exists' 'b: Pulling fs layer' 'c: Pulling fs layer'
+            printf '%s\\n' 'c: Download complete' 'c: Pull complete'
+            while [ ! -e go ]; do sleep 0.05; done
+            touch pulled;;",
+    );
+    let mut desk = Desk::without_image(config);
+    let tokens = [1, 2].map(|job| desk.start(job, wanted(PullPolicy::Missing)));
+    for token in tokens {
+        progressed(&mut desk, token, Phase::Pulling { percent: Some(50), failures: 0 }).await;
+    }
+    std::fs::write(dir.path().join("go"), "").expect("written");
+    for token in tokens {
+        progressed(&mut desk, token, Phase::Starting).await;
+    }
+    assert_eq!(calls(dir.path(), "pull"), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn how_often_a_pull_has_failed_is_told_while_it_is_tried_again() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let config = script(
+        dir.path(),
+        "image) exit 1;;
+        pull)
+            echo 'a: Pulling fs layer'
+            if [ ! -e twice ]; then
+                if [ -e once ]; then touch twice; else touch once; fi
+                echo 'received unexpected HTTP status: 500 Internal Server Error' >&2; exit 1
+            fi
+            echo 'a: Download complete'
+            while [ ! -e go ]; do sleep 0.05; done;;",
+    );
+    let mut desk = Desk::without_image(config);
+    let token = desk.start(1, wanted(PullPolicy::Missing));
+    progressed(&mut desk, token, Phase::Pulling { percent: Some(50), failures: 2 }).await;
+    std::fs::write(dir.path().join("go"), "").expect("written");
+    progressed(&mut desk, token, Phase::Starting).await;
+}
+
+async fn progressed(desk: &mut Desk, token: protocol::Token, phase: Phase) {
+    let told = RuntimeEvent::Progressed(token, phase);
+    desk.event(|it| (*it == told).then_some(())).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

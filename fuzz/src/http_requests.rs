@@ -74,6 +74,7 @@ async fn serve(directory: &Path) -> axum::Router {
     let app = App {
         engine: ends.handle,
         archive: Arc::new(store),
+        machines: Arc::default(),
         catalogue: Arc::new(Catalogue::new(definitions)),
         jobs_file,
         logs: Logs::open(&directory.join("logs"), logs::Limits::default()).expect("logs"),

@@ -314,8 +314,10 @@ pub enum Phase {
     Backlog,
     /// Its image is being pulled.
     Pulling {
-        /// Out of 100, if known.
+        /// Out of 100, if known: of the layers that are not here yet.
         percent: Option<u8>,
+        /// How often that has failed by now, and is tried again.
+        failures: u32,
     },
     /// Its container is being created.
     Starting,
@@ -360,10 +362,10 @@ pub struct Heartbeat {
     pub busy: u32,
     /// Attempts in the local queue.
     pub queued: u32,
-    /// The machine's load average of one minute, in thousandths.
-    pub load_milli: u32,
-    /// Free bytes where the state directory is.
-    pub disk_free_bytes: u64,
+    /// The machine's load average of one minute, in thousandths, if that can be told.
+    pub load_milli: Option<u32>,
+    /// Free bytes where the state directory is, if that can be told: zero is a disk that is full.
+    pub disk_free_bytes: Option<u64>,
 }
 
 /// The worker's own state.

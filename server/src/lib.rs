@@ -97,9 +97,18 @@ impl Server {
         let listener = Listener::bind(config.listen, connections(&config)).await?;
         let storage = Storage::of(&config.data_dir);
         tokio::spawn(storage.clone().watch(leaving.clone()));
+        let door = Door::new(
+            ends.gate,
+            ends.bodies,
+            archive.clone(),
+            logs.clone(),
+            config.intervals,
+            leaving.clone(),
+        );
         let app = http::App {
             engine: ends.handle,
             archive: archive.clone(),
+            machines: door.machines.clone(),
             catalogue: Arc::new(Catalogue::new(definitions)),
             jobs_file: config.jobs_file.clone(),
             intervals: config.intervals,
@@ -109,16 +118,9 @@ impl Server {
             storage: storage.clone(),
             leaving: leaving.clone(),
         };
-        let chores = chores::run(
-            config.retention,
-            ends.retention_by,
-            ends.remover,
-            archive.clone(),
-            logs.clone(),
-            leaving.clone(),
-        );
+        let chores =
+            chores::run(config.retention, ends.retention_by, ends.remover, archive, logs, leaving.clone());
         let chores = tokio::spawn(chores);
-        let door = Door::new(ends.gate, ends.bodies, archive, logs, config.intervals, leaving.clone());
         let router = http::router(app, ws::router(door.clone()));
         Ok(Self { engine, listener, router, door, chores, leaving })
     }

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use http_support::Server;
 use http_support::facts::{snapshot, waiting};
-use protocol::report::Availability;
-use protocol::{Revision, RuntimeKind, Timestamp, WorkerId};
+use protocol::report::{Availability, Heartbeat};
+use protocol::{Revision, RuntimeKind, SessionId, Timestamp, WorkerId};
 use scheduler::definition::Definition;
 use scheduler::input::Operation;
 use scheduler::snapshot::{Waiting, WorkerState};
@@ -41,6 +41,33 @@ async fn one_worker_is_shown_or_unknown() {
     assert_eq!(worker["unmanaged"], unmanaged, "for whoever has to decide what becomes of it");
     server.get("/api/workers/9").await.is_problem(404, "unknown_worker");
     server.get("/api/workers/w1").await.is_problem(400, "invalid_id");
+}
+
+#[tokio::test]
+async fn what_a_worker_tells_of_its_machine_is_shown_while_its_session_lasts() {
+    let server = Server::start().await;
+    let entry = server.machines.enter(SessionId(1), Some("7TTF:QJ4G"));
+    let _of_another_session = server.machines.enter(SessionId(2), Some("another"));
+    let shown = async || {
+        let worker = server.get("/api/workers/1").await.json();
+        let listed = server.get("/api/workers").await.json();
+        ["engine_id", "load_milli", "disk_free_bytes"].map(|key| {
+            assert_eq!(worker.get(key), listed[0].get(key), "the list has it, too");
+            worker.get(key).cloned()
+        })
+    };
+    assert_eq!(shown().await, [Some("7TTF:QJ4G".into()), None, None], "before its first heartbeat");
+    let (load_milli, disk_free_bytes) = (Some(730), Some(0));
+    entry.note(&Heartbeat { load_milli, disk_free_bytes, ..Heartbeat::default() });
+    assert_eq!(shown().await, [Some("7TTF:QJ4G".into()), Some(730.into()), Some(0.into())]);
+
+    let mut away = snapshot();
+    away.workers[0].session = None;
+    server.snapshot.send_replace(Arc::new(away));
+    assert_eq!(shown().await, [None, None, None], "what was is not told as what is");
+    server.snapshot.send_replace(Arc::new(snapshot()));
+    drop(entry);
+    assert_eq!(shown().await, [None, None, None]);
 }
 
 #[tokio::test]

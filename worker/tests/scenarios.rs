@@ -214,7 +214,9 @@ impl Story {
         let at = || self.world.now;
         match what {
             "pulling" => {
-                RuntimeEvent::Progressed(token_of(which), Phase::Pulling { percent: words[3].parse().ok() })
+                let percent = words.get(3).and_then(|it| it.parse().ok());
+                let failures = number(words, "failures", 0);
+                RuntimeEvent::Progressed(token_of(which), Phase::Pulling { percent, failures })
             }
             "prepared" => RuntimeEvent::Prepared(token_of(which)),
             "started" => {

@@ -20,6 +20,7 @@ mod memory;
 mod newcomer;
 mod operators;
 mod peers;
+mod pulling;
 mod refused;
 mod restored;
 mod support;

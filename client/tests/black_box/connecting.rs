@@ -158,7 +158,7 @@ async fn heartbeats_come_and_say_how_the_machine_is() {
             && let Ok(Some(Report::Heartbeat(beat))) = protocol::wire::decode_report(&frame)
         {
             assert_eq!((beat.number, beat.busy, beat.queued), (1, 0, 0));
-            assert!(beat.disk_free_bytes > 0);
+            assert!(beat.disk_free_bytes > Some(0) && beat.load_milli.is_some(), "{beat:?}");
             break;
         }
     }

@@ -206,7 +206,7 @@ fn lengths(output: OutputLengths) -> Checked {
 fn phase((of, phase): &(Token, Phase)) -> Checked {
     token(*of)?;
     match phase {
-        Phase::Pulling { percent: Some(percent) } => {
+        Phase::Pulling { percent: Some(percent), .. } => {
             ensure(*percent <= 100, "percent", || format!("{percent} is above 100"))
         }
         _ => Ok(()),

@@ -50,7 +50,7 @@ mirrors! {
     enum ReleaseCause { Recalled, Full, Draining, RuntimeUnavailable, Policy }
     enum Availability { Available, Unavailable(String) }
     enum ChunkData { Bytes(Vec<u8>), Replayed(Vec<u8>), Gap(u64) }
-    enum Phase { Backlog, Pulling { percent: Option<u8> }, Starting, Running, Stopping, Ended, Unknown }
+    enum Phase { Backlog, Pulling { percent: Option<u8>, failures: u32 }, Starting, Running, Stopping, Ended, Unknown }
     enum Outcome {
         Succeeded, Failed, OomKilled, TimedOut, Cancelled, PullFailed, StartFailed, HostFailed, DaemonLost, Lost,
         Interrupted, Released,
@@ -106,7 +106,7 @@ mirrors! {
     struct Inventory {
         runtimes: Vec<(RuntimeKind, Availability)>, attempts: Vec<(Token, Phase)>, foreign: Vec<Foreign>, last: bool,
     }
-    struct Heartbeat { number: u64, busy: u32, queued: u32, load_milli: u32, disk_free_bytes: u64 }
+    struct Heartbeat { number: u64, busy: u32, queued: u32, load_milli: Option<u32>, disk_free_bytes: Option<u64> }
     struct Chunk { token: Token, stream: Stream, offset: u64, data: ChunkData }
     struct Condition { runtimes: Vec<(RuntimeKind, Availability)>, slots: u32, draining: bool }
 }

@@ -224,7 +224,7 @@ fn inventory() -> impl Strategy<Value = Inventory> {
 }
 
 fn heartbeat() -> impl Strategy<Value = Heartbeat> {
-    (any::<u64>(), any::<u32>(), any::<u32>(), any::<u32>(), any::<u64>()).prop_map(
+    (any::<u64>(), any::<u32>(), any::<u32>(), of(any::<u32>()), of(any::<u64>())).prop_map(
         |(number, busy, queued, load_milli, disk_free_bytes)| Heartbeat {
             number,
             busy,
@@ -279,7 +279,7 @@ fn runtimes() -> impl Strategy<Value = Vec<(RuntimeKind, Availability)>> {
 fn phase() -> impl Strategy<Value = Phase> {
     prop_oneof![
         Just(Phase::Backlog),
-        of(0..=100_u8).prop_map(|percent| Phase::Pulling { percent }),
+        (of(0..=100_u8), any::<u32>()).prop_map(|(percent, failures)| Phase::Pulling { percent, failures }),
         Just(Phase::Starting),
         Just(Phase::Running),
         Just(Phase::Stopping),

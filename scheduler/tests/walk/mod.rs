@@ -244,8 +244,12 @@ pub(crate) fn take(world: &mut World, act: Act) {
         }
         Act::Progress { worker, which, phase } => {
             let known = tokens(world);
-            let phase = [Phase::Backlog, Phase::Pulling { percent: None }, Phase::Starting, Phase::Unknown]
-                [usize::from(phase)];
+            let phase = [
+                Phase::Backlog,
+                Phase::Pulling { percent: None, failures: 0 },
+                Phase::Starting,
+                Phase::Unknown,
+            ][usize::from(phase)];
             if let Some(token) = known.get(usize::from(which) % known.len().max(1)) {
                 world.progress(&name(worker), *token, phase);
             }

@@ -19,6 +19,7 @@ use crate::engine::{Busy, Handle};
 use crate::logs::Logs;
 use crate::storage::Storage;
 use crate::store::{Archive, ReadError};
+use crate::ws::Machines;
 
 /// What the HTTP face stands on.
 #[derive(Clone)]
@@ -27,6 +28,8 @@ pub struct App {
     pub engine: Handle,
     /// Where committed rows are read.
     pub archive: Arc<dyn Archive>,
+    /// What connected workers tell of their machines.
+    pub machines: Arc<Machines>,
     /// The definitions.
     pub catalogue: Arc<Catalogue>,
     /// Where they come from.

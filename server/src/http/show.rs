@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use protocol::order::StopCause;
+use protocol::order::{StopCause, phase_name};
 use protocol::report::{Availability, Outcome, Phase};
 use protocol::{JobId, Revision, WorkerId};
 use scheduler::definition::{Definition, OnLost};
@@ -208,16 +208,13 @@ fn live(row: &JobRow) -> Option<&AttemptRow> {
 
 /// Where an attempt stands on its worker, if that is known.
 pub(super) fn phase(phase: Phase) -> Option<view::Phase> {
-    let (name, percent) = match phase {
-        Phase::Backlog => ("backlog", None),
-        Phase::Pulling { percent } => ("pulling", percent),
-        Phase::Starting => ("starting", None),
-        Phase::Running => ("running", None),
-        Phase::Stopping => ("stopping", None),
-        Phase::Ended => ("ended", None),
+    let (percent, failures) = match phase {
+        Phase::Pulling { percent, failures } => (percent, failures),
         Phase::Unknown => return None,
+        _ => (None, 0),
     };
-    Some(view::Phase { name: name.into(), percent })
+    let failures = (failures > 0).then_some(failures);
+    Some(view::Phase { name: phase_name(phase).into(), percent, failures })
 }
 
 /// A job of which little more than the state is known.

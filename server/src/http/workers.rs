@@ -35,7 +35,7 @@ pub(super) async fn list(
     query.finish()?;
     let snapshot = desk.app.engine.snapshot();
     let mut workers: Vec<view::Worker> =
-        snapshot.workers.iter().map(|it| at_work(it, snapshot.cluster)).collect();
+        snapshot.workers.iter().map(|it| at_work(&desk, it, snapshot.cluster)).collect();
     if all {
         let rows = desk.read(|archive| archive.workers()).await?;
         let known = |row: &WorkerRow| snapshot.workers.iter().any(|worker| worker.id == row.worker);
@@ -150,7 +150,7 @@ async fn find(desk: &Desk, id: WorkerId) -> Result<view::Worker, Problem> {
     let shown = match (live, row) {
         (Some(facts), row) => {
             let joined_at = row.map(|row| Time(row.joined_at));
-            view::Worker { joined_at, ..at_work(facts, snapshot.cluster) }
+            view::Worker { joined_at, ..at_work(desk, facts, snapshot.cluster) }
         }
         (None, Some(row)) => view::Worker { joined_at: Some(Time(row.joined_at)), ..gone(row) },
         (None, None) => return Err(Problem::new(Code::UnknownWorker, format!("there is no worker {id}"))),
@@ -158,7 +158,8 @@ async fn find(desk: &Desk, id: WorkerId) -> Result<view::Worker, Problem> {
     Ok(shown)
 }
 
-fn at_work(facts: &WorkerFacts, cluster: ClusterId) -> view::Worker {
+fn at_work(desk: &Desk, facts: &WorkerFacts, cluster: ClusterId) -> view::Worker {
+    let machine = facts.session.and_then(|session| desk.app.machines.of(session)).unwrap_or_default();
     view::Worker {
         id: facts.id.0,
         name: facts.name.to_string(),
@@ -188,6 +189,9 @@ fn at_work(facts: &WorkerFacts, cluster: ClusterId) -> view::Worker {
             .collect(),
         version: facts.version.clone(),
         address: facts.address.clone(),
+        engine_id: machine.engine.map(|id| id.to_string()),
+        load_milli: machine.load_milli,
+        disk_free_bytes: machine.disk_free_bytes,
         unmanaged: facts
             .unmanaged
             .iter()

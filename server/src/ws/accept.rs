@@ -23,7 +23,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::upgrade::{Socket, Upgrade};
-use super::{reader, session};
+use super::{Machines, reader, session};
 use crate::engine::{Bodies, Gate};
 use crate::listener::Peer;
 use crate::logs::Logs;
@@ -49,6 +49,8 @@ pub struct Door {
     pub archive: Arc<dyn Archive>,
     /// Where output goes.
     pub logs: Arc<Logs>,
+    /// What workers tell of their machines.
+    pub machines: Arc<Machines>,
     /// How long silence is borne.
     pub intervals: Intervals,
     /// Cancelled when the server leaves: each session says so and closes.
@@ -79,6 +81,7 @@ impl Door {
             bodies,
             archive,
             logs,
+            machines: Arc::default(),
             intervals,
             leaving,
             open: TaskTracker::new(),

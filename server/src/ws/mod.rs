@@ -5,6 +5,7 @@
 mod accept;
 mod chatter;
 mod grants;
+mod machine;
 mod orders;
 mod output;
 mod pieces;
@@ -16,3 +17,4 @@ mod unsent;
 mod upgrade;
 
 pub use accept::{Door, router};
+pub use machine::{Entry, Machine, Machines};

@@ -14,6 +14,7 @@ use tokio_tungstenite::tungstenite::{Error as WireError, Message, error::Protoco
 
 use super::chatter::{Chatter, says_nothing};
 use super::grants::Grants;
+use super::machine::Entry;
 use super::output;
 use super::pieces::TooManyPieces;
 use super::strangers::{self, Strangers};
@@ -41,6 +42,7 @@ pub(super) struct Reader<S> {
     pub(super) output: output::Inbox,
     pub(super) grants: Arc<Grants>,
     pub(super) strangers: Strangers,
+    pub(super) machine: Entry,
     pub(super) has_trespassed: bool,
     pub(super) chatter: Chatter,
 }
@@ -103,6 +105,9 @@ impl<S: Stream<Item = Result<Message, WireError>> + Unpin> Reader<S> {
                 Ok(())
             }
             Ok(Some(report)) => {
+                if let Report::Heartbeat(beat) = &report {
+                    self.machine.note(beat);
+                }
                 self.grants.note(&report);
                 reports.push(report);
                 Ok(())
@@ -226,6 +231,7 @@ mod tests {
 
     use super::*;
     use crate::store::memory::MemoryStore;
+    use crate::ws::Machines;
 
     const SILENCE_MAX: Duration = Duration::from_millis(1_500);
 
@@ -261,6 +267,7 @@ mod tests {
             output,
             strangers: Strangers::new(Arc::new(MemoryStore::new()), grants.clone()),
             grants,
+            machine: Arc::new(Machines::default()).enter(SessionId(1), None),
             has_trespassed: false,
             chatter: Chatter::default(),
         }

@@ -48,6 +48,7 @@ pub(super) async fn serve(door: Door, socket: Socket, hello: Connected, place: A
     let (outbox, mut inlet) = queue();
     let (output, mut written) = output::start(door.logs.clone(), outbox.downgrade());
     let name = hello.name.clone();
+    let machine = door.machines.enter(session, hello.engine.as_deref());
     let presence = Presence::new(name.clone(), session.0);
     let opened = FromSession::Opened { hello: Box::new(hello), outbox, heard: heard.clone() };
     if door.gate.inbox.send(opened).await.is_err() {
@@ -65,6 +66,7 @@ pub(super) async fn serve(door: Door, socket: Socket, hello: Connected, place: A
         output,
         strangers: Strangers::new(door.archive.clone(), grants.clone()),
         grants: grants.clone(),
+        machine,
         has_trespassed: false,
         chatter: Chatter::default(),
     };

@@ -22,6 +22,7 @@ use longshore_server::http::{App, router};
 use longshore_server::listener::{Limits, Listener};
 use longshore_server::logs::{self, Logs};
 use longshore_server::storage::Storage;
+use longshore_server::ws::Machines;
 use scheduler::snapshot::Snapshot;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -37,6 +38,8 @@ pub struct Server {
     pub address: SocketAddr,
     pub stand: Stand,
     pub logs: Arc<Logs>,
+    /// Where sessions would put what workers tell of their machines.
+    pub machines: Arc<Machines>,
     pub leaving: CancellationToken,
     /// The same for its handlers alone: the moment in which a request arrives before the connections are told.
     pub leaving_inside: CancellationToken,
@@ -85,10 +88,12 @@ impl Server {
         let logs = Logs::open(&directory.path().join("logs"), logs::Limits::default()).unwrap();
         let leaving = CancellationToken::new();
         let leaving_inside = leaving.child_token();
+        let machines = Arc::<Machines>::default();
         let (storage, commit) = (Storage::of(directory.path()), CommitClock::default());
         let app = App {
             engine: Handle::new(inbox, snapshot, commit.clone()),
             archive: Arc::new(stand.clone()),
+            machines: Arc::clone(&machines),
             catalogue: Arc::new(catalogue),
             jobs_file: jobs_file.clone(),
             intervals: protocol::order::Intervals::default(),
@@ -104,6 +109,7 @@ impl Server {
             address,
             stand,
             logs,
+            machines,
             leaving,
             leaving_inside,
             jobs_file,

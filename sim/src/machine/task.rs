@@ -127,7 +127,10 @@ impl World {
             task.stage = Stage::Pulling;
         }
         self.plan_task(no, token, 100, 20_000);
-        self.tell_worker(no, happened(RuntimeEvent::Progressed(token, Phase::Pulling { percent: None })));
+        self.tell_worker(
+            no,
+            happened(RuntimeEvent::Progressed(token, Phase::Pulling { percent: None, failures: 0 })),
+        );
     }
 
     fn pulled(&mut self, no: u16, token: Token) {

@@ -13,7 +13,9 @@ use crate::worker::Worker;
 /// It is pulling, or starting.
 pub(crate) fn progressed(worker: &mut Worker, token: Token, phase: Phase) {
     let phase = match phase {
-        Phase::Pulling { percent } => Phase::Pulling { percent: percent.map(|it| it.min(100)) },
+        Phase::Pulling { percent, failures } => {
+            Phase::Pulling { percent: percent.map(|it| it.min(100)), failures }
+        }
         Phase::Starting => phase,
         _ => return,
     };

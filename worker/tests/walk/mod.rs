@@ -72,8 +72,8 @@ fn any_exit() -> impl Strategy<Value = Exit> {
 
 fn any_event() -> impl Strategy<Value = RuntimeEvent> {
     prop_oneof![
-        (any_token(), any::<u8>()).prop_map(|(token, percent)| {
-            RuntimeEvent::Progressed(token, Phase::Pulling { percent: Some(percent) })
+        (any_token(), any::<u8>(), any::<u32>()).prop_map(|(token, percent, failures)| {
+            RuntimeEvent::Progressed(token, Phase::Pulling { percent: Some(percent), failures })
         }),
         any_token().prop_map(RuntimeEvent::Prepared),
         (any_token(), any::<u64>()).prop_map(|(token, at)| RuntimeEvent::Started {

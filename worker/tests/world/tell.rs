@@ -90,5 +90,17 @@ fn foreign(list: &[Foreign]) -> String {
 }
 
 fn phases(list: &[(Token, Phase)]) -> String {
-    list.iter().map(|(token, phase)| format!("{token}:{}", phase_name(*phase))).collect::<Vec<_>>().join(" ")
+    list.iter().map(|(token, it)| format!("{token}:{}", phase(*it))).collect::<Vec<_>>().join(" ")
+}
+
+fn phase(phase: Phase) -> String {
+    let name = phase_name(phase);
+    match phase {
+        Phase::Pulling { percent, failures } => {
+            let percent = percent.map_or(String::new(), |it| format!(" {it}%"));
+            let failures = if failures > 0 { format!(" failures={failures}") } else { String::new() };
+            format!("{name}{percent}{failures}")
+        }
+        _ => name.into(),
+    }
 }

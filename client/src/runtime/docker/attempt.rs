@@ -206,7 +206,7 @@ impl Attempt {
             let image = tokio::select! {
                 biased;
                 _ = stopping.wait_for(Option::is_some) => return not_started(Fault::Stopped, "stopped before it started".into()),
-                image = shared.images.ensure(shared, &self.launch.spec, || self.progress(shared, Phase::Pulling { percent: None })) => image,
+                image = shared.images.ensure(shared, &self.launch.spec, |phase| self.progress(shared, phase)) => image,
             };
             match image {
                 Ok(()) => {}

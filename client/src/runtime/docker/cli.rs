@@ -11,7 +11,8 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use rustix::fs::MemfdFlags;
-use tokio::process::{Child, Command};
+use tokio::io::{AsyncBufReadExt, BufReader};
+use tokio::process::{Child, ChildStdout, Command};
 
 use crate::attempt_dir::describe;
 use crate::runtime::argv::CommandLine;
@@ -96,7 +97,29 @@ impl Cli {
         limit: Duration,
     ) -> Result<Answer, CallError> {
         let child = self.spawn(args)?;
-        let output = tokio::time::timeout(limit, child.wait_with_output()).await;
+        self.answer(child, std::future::ready(()), limit).await
+    }
+
+    /// Asks for something that takes its time, with the same end. What it prints meanwhile is passed on line by line, and not kept.
+    pub(super) async fn follow<S: AsRef<std::ffi::OsStr>>(
+        &self,
+        args: impl IntoIterator<Item = S>,
+        limit: Duration,
+        heard: impl FnMut(&str) + Send,
+    ) -> Result<Answer, CallError> {
+        let mut child = self.spawn(args)?;
+        let stdout = child.stdout.take();
+        self.answer(child, listen(stdout, heard), limit).await
+    }
+
+    async fn answer(
+        &self,
+        child: Child,
+        meanwhile: impl Future<Output = ()> + Send,
+        limit: Duration,
+    ) -> Result<Answer, CallError> {
+        let output = async { tokio::join!(child.wait_with_output(), meanwhile).0 };
+        let output = tokio::time::timeout(limit, output).await;
         let output = output.map_err(|_| CallError::Slow(limit))?.map_err(|source| self.failed(source))?;
         let answer = Answer {
             ok: output.status.success(),
@@ -178,6 +201,15 @@ pub(super) fn one_line(stderr: &str) -> String {
     text.chars().filter(|it| !it.is_control()).take(MESSAGE_CHARS_MAX).collect()
 }
 
+/// To the end, so that a full pipe never stops who writes.
+async fn listen(stdout: Option<ChildStdout>, mut heard: impl FnMut(&str) + Send) {
+    let Some(stdout) = stdout else { return };
+    let mut lines = BufReader::new(stdout).split(b'\n');
+    while let Ok(Some(line)) = lines.next_segment().await {
+        heard(&String::from_utf8_lossy(&line));
+    }
+}
+
 /// A file that is nowhere on disk, so that all of it is there before anybody reads it: a worker that dies half-way through a pipe
 /// would start a job with half of its environment.
 fn in_memory(bytes: &[u8]) -> io::Result<File> {
@@ -247,6 +279,18 @@ mod tests {
         let missing =
             Cli::new(Path::new("/nonexistent/docker")).call(["version"], Duration::from_secs(5)).await;
         assert!(matches!(missing, Err(CallError::Program { .. })), "{missing:?}");
+    }
+
+    #[tokio::test]
+    async fn who_follows_a_call_hears_each_line_whatever_is_in_it() {
+        let mut heard = Vec::new();
+        let script = r"printf 'one\n\377two\nthree'; echo no >&2; exit 3";
+        let answer = Cli::new(Path::new("/bin/sh"))
+            .follow(["-c", script], Duration::from_secs(5), |line| heard.push(line.to_owned()))
+            .await
+            .expect("an answer");
+        assert_eq!(heard, ["one", "\u{fffd}two", "three"]);
+        assert_eq!((answer.ok, answer.stdout.as_str(), answer.complaint().as_str()), (false, "", "no"));
     }
 
     #[tokio::test]

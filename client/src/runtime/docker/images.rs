@@ -1,5 +1,7 @@
 //! Having an image before a container is made: a phase of its own, with its own time limit, one pull per image at a time.
 
+mod course;
+mod layers;
 mod refusal;
 
 use std::collections::HashMap;
@@ -8,8 +10,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use protocol::container::{ContainerSpec, PullPolicy};
+use protocol::report::Phase;
 use tokio::time::Instant;
 
+use self::course::Course;
+use self::layers::Layers;
 pub(super) use self::refusal::{Blame, Refusal};
 use super::Shared;
 use super::cli::CallError;
@@ -31,6 +36,7 @@ type Wanted = (String, Option<String>);
 struct Turn {
     failures: AtomicU64,
     last: tokio::sync::Mutex<Refusal>,
+    course: Course,
 }
 
 /// An image has not been had from its registry for as long as this.
@@ -52,7 +58,7 @@ pub(super) enum PullError {
 }
 
 impl Images {
-    /// Makes sure that the image is there. `pulling` is called before the first byte is fetched.
+    /// Makes sure that the image is there. `pulling` is called before the first byte is fetched, and as the pull goes on.
     ///
     /// # Cancel safety
     /// A pull that is not awaited to its end is killed; the engine keeps the layers that it has.
@@ -60,7 +66,7 @@ impl Images {
         &self,
         shared: &Shared,
         spec: &ContainerSpec,
-        pulling: impl Fn() + Send,
+        pulling: impl Fn(Phase) + Send,
     ) -> Result<(), PullError> {
         let wanted: Wanted = (spec.image.clone(), spec.platform.clone());
         if spec.pull_policy != PullPolicy::Always && self.is_there(shared, &wanted).await? {
@@ -73,9 +79,9 @@ impl Images {
                 format!("the image `{image}` is not on this worker{platform} and pull_policy is never");
             return Err(PullError::Refused(Refusal { blame, problem }));
         }
-        pulling();
         let turn = Arc::clone(self.pulls().entry(wanted.clone()).or_default());
-        let pulled = self.pull_in_turn(shared, spec, &wanted, &turn).await;
+        let pull = self.pull_in_turn(shared, spec, &wanted, &turn);
+        let pulled = turn.course.tell_during(pulling, pull).await;
         drop(turn);
         self.pulls().retain(|_, turn| Arc::strong_count(turn) > 1);
         pulled
@@ -116,7 +122,7 @@ impl Images {
         if spec.pull_policy != PullPolicy::Always && self.is_there(shared, wanted).await? {
             return Ok(());
         }
-        let pulled = self.pull(shared, wanted, spec.pull_timeout).await;
+        let pulled = self.pull(shared, wanted, spec.pull_timeout, &turn.course).await;
         if let Err(PullError::Refused(refusal)) = &pulled {
             last.clone_from(refusal);
             turn.failures.fetch_add(1, Ordering::Release);
@@ -124,12 +130,19 @@ impl Images {
         pulled
     }
 
-    async fn pull(&self, shared: &Shared, wanted: &Wanted, limit: Duration) -> Result<(), PullError> {
+    async fn pull(
+        &self,
+        shared: &Shared,
+        wanted: &Wanted,
+        limit: Duration,
+        course: &Course,
+    ) -> Result<(), PullError> {
         let limit = if limit.is_zero() { LIMIT } else { limit };
+        course.begin();
         let mut tries = 0;
         loop {
             let began = Instant::now();
-            let refusal = match self.pull_once(shared, wanted, limit).await {
+            let refusal = match self.pull_once(shared, wanted, limit, course).await {
                 Err(PullError::Refused(refusal)) => refusal,
                 pulled => return pulled,
             };
@@ -141,18 +154,31 @@ impl Images {
                 let blame = if is_over { Blame::Denied } else { refusal.blame };
                 return Err(PullError::Refused(Refusal { blame, ..refusal }));
             };
+            course.fail();
             let (image, problem) = (&wanted.0, refusal.problem);
             tracing::warn!(image, problem, ?wait, "a pull failed and will be tried again");
             tokio::time::sleep(wait).await;
         }
     }
 
-    async fn pull_once(&self, shared: &Shared, wanted: &Wanted, limit: Duration) -> Result<(), PullError> {
+    async fn pull_once(
+        &self,
+        shared: &Shared,
+        wanted: &Wanted,
+        limit: Duration,
+        course: &Course,
+    ) -> Result<(), PullError> {
         let (image, platform) = wanted;
-        let mut args = vec!["pull".to_owned(), "-q".into()];
+        let mut args = vec!["pull".to_owned()];
         args.extend(platform.iter().map(|it| format!("--platform={it}")));
         args.extend(["--".into(), image.clone()]);
-        match shared.cli.call(&args, limit).await {
+        let mut layers = Layers::default();
+        let heard = |line: &str| {
+            if let Some(percent) = layers.hear(line) {
+                course.reach(percent);
+            }
+        };
+        match shared.cli.follow(&args, limit, heard).await {
             Ok(answer) if answer.ok => {
                 self.outages().remove(wanted);
                 // What was there under this name for another platform is so no longer.

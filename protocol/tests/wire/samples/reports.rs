@@ -21,9 +21,11 @@ pub(crate) fn reports() -> Vec<Sample<Report>> {
         released(),
         heartbeat(),
         output(),
-        list(Report::Progress, vec![(TOKEN, Phase::Pulling { percent: Some(42) })], |notes, it| {
-            notes.token(&it.0).field("phase", &it.1)
-        }),
+        list(
+            Report::Progress,
+            vec![(TOKEN, Phase::Pulling { percent: Some(42), failures: 1 })],
+            |notes, it| notes.token(&it.0).field("phase", &it.1),
+        ),
         list(Report::Status, vec![(TOKEN, Phase::Running)], |notes, it| {
             notes.token(&it.0).field("phase", &it.1)
         }),
@@ -128,7 +130,7 @@ fn inventory() -> Sample<Report> {
             (RuntimeKind::Docker, Availability::Available),
             (RuntimeKind::Process, Availability::Unavailable("not allowed".to_owned())),
         ],
-        attempts: vec![(TOKEN, Phase::Running), (OTHER, Phase::Pulling { percent: None })],
+        attempts: vec![(TOKEN, Phase::Running), (OTHER, Phase::Pulling { percent: None, failures: 0 })],
         foreign: vec![Foreign { worker: WorkerId(2), token: OTHER }],
         last: true,
     };
@@ -144,7 +146,8 @@ fn inventory() -> Sample<Report> {
 }
 
 fn heartbeat() -> Sample<Report> {
-    let it = Heartbeat { number: 1_000, busy: 1, queued: 0, load_milli: 730, disk_free_bytes: 10 << 30 };
+    let (load_milli, disk_free_bytes) = (Some(730), Some(10 << 30));
+    let it = Heartbeat { number: 1_000, busy: 1, queued: 0, load_milli, disk_free_bytes };
     single(Report::Heartbeat(it), |notes| {
         fields!(notes, it, number, busy, queued, load_milli, disk_free_bytes)
     })

@@ -214,6 +214,9 @@ pub struct Phase {
     /// How much of its image has been pulled.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub percent: Option<u8>,
+    /// How often its image could not be pulled by now: the worker tries again. Absent if that has not failed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub failures: Option<u32>,
 }
 
 /// Jobs that were made by one request.

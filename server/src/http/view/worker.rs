@@ -50,6 +50,15 @@ pub struct Worker {
     /// Where it connects from.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub address: String,
+    /// While it is connected: the own id of its Docker engine, if that answered by its start. Workers of one id share an engine.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub engine_id: Option<String>,
+    /// While it is connected, from its first heartbeat on: the machine's load average of one minute, in thousandths.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub load_milli: Option<u32>,
+    /// Likewise: free bytes where its state directory is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub disk_free_bytes: Option<u64>,
     /// Attempts on it that were never given by this database, at most 1,000 of them; they go on until a person decides.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unmanaged: Vec<Unmanaged>,
