@@ -73,15 +73,29 @@ fn agrees<M: Tagged>(kind: &str, sample: &Sample<M>, frame: &[u8]) {
     let text = render(kind, sample);
     if std::env::var_os("LONGSHORE_BLESS").is_some() {
         fs::write(&path, &text).unwrap();
+        fs::write(seed(kind, &sample.message), frame).unwrap();
     }
     let golden = fs::read_to_string(&path)
         .unwrap_or_else(|error| panic!("{}: {error}; `cargo xtask bless` writes it", path.display()));
     assert_eq!(parse(&golden), frame, "{} differs from what is encoded now", path.display());
     assert_eq!(golden, text, "the comments of {} are stale", path.display());
+    let seed = seed(kind, &sample.message);
+    let is_current = fs::read(&seed).is_ok_and(|seed| seed == frame);
+    assert!(is_current, "{}, where fuzzing begins, is stale; `cargo xtask bless` writes it", seed.display());
 }
 
 fn file<M: Tagged>(kind: &str, message: &M) -> PathBuf {
-    directory().join(format!("{kind}-{:02}-{}.hex", message.tag(), message.name().to_lowercase()))
+    directory().join(name(kind, message) + ".hex")
+}
+
+/// The frame as it is, from which fuzzing goes on.
+fn seed<M: Tagged>(kind: &str, message: &M) -> PathBuf {
+    let seeds = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../fuzz/seeds");
+    seeds.join(format!("wire_{kind}s")).join(name(kind, message))
+}
+
+fn name<M: Tagged>(kind: &str, message: &M) -> String {
+    format!("{kind}-{:02}-{}", message.tag(), message.name().to_lowercase())
 }
 
 fn directory() -> PathBuf {
