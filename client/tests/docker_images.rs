@@ -210,6 +210,28 @@ async fn how_often_a_pull_has_failed_is_told_while_it_is_tried_again() {
     progressed(&mut desk, token, Phase::Starting).await;
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn who_comes_after_a_pull_that_was_stopped_is_told_nothing_of_it() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let cases = "image) exit 1;;
+        pull) echo 'a: Pulling fs layer'; [ -e before ] && echo 'a: Download complete'; touch before; [ -e failed ] && exec sleep 600
+            touch failed; echo 'received unexpected HTTP status: 500 Internal Server Error' >&2; exit 1;;";
+    let mut desk = Desk::without_image(script(dir.path(), cases));
+    let stopped = desk.start(1, wanted(PullPolicy::Missing));
+    progressed(&mut desk, stopped, Phase::Pulling { percent: Some(50), failures: 1 }).await;
+    desk.ask_to_stop(stopped, Duration::from_secs(1));
+    desk.event(|it| matches!(it, RuntimeEvent::Ended { .. }).then_some(())).await;
+
+    let next = desk.start(2, wanted(PullPolicy::Missing));
+    let first = desk
+        .event(|it| match it {
+            RuntimeEvent::Progressed(token, phase) if *token == next => Some(*phase),
+            _ => None,
+        })
+        .await;
+    assert_eq!(first, Phase::Pulling { percent: None, failures: 0 });
+}
+
 async fn progressed(desk: &mut Desk, token: protocol::Token, phase: Phase) {
     let told = RuntimeEvent::Progressed(token, phase);
     desk.event(|it| (*it == told).then_some(())).await;

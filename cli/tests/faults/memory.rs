@@ -1,5 +1,7 @@
 //! A container that needs more memory than its definition gives: killed for that, it gets more, and the story tells how much each one had.
 
+use serde_json::Value;
+
 use crate::support::Stage;
 use crate::support::docker::{self, Containers};
 
@@ -18,18 +20,24 @@ async fn what_was_killed_for_its_memory_is_tried_with_more_of_it() {
     api.worker_ready("only").await;
 
     let job = api.post(&format!("/api/jobs/{name}"), None).await["id"].as_u64().unwrap();
-    api.job(job, |job| job["attempts"][0]["outcome"] == "oom_killed").await;
+    let has_been_killed = |job: &Value| ends(job).contains(&"oom_killed");
+    api.job(job, has_been_killed).await;
     // What it has behind it is no secret of one server's life.
     server.kill();
     let _server = stage.server(&[]).await;
     let job = api.job(job, |job| job["state"] == "succeeded").await;
 
-    let ends: Vec<_> =
-        job["attempts"].as_array().unwrap().iter().map(|it| it["outcome"].as_str().unwrap()).collect();
-    assert_eq!(ends, ["oom_killed", "succeeded"], "{job}");
-    let message = &job["attempts"][0]["message"];
+    // Engines miss now and then that it was the memory: then it is tried with as much as before.
+    let ends = ends(&job);
+    let (before, last) = ends.split_at(ends.len() - 2);
+    assert!(last == ["oom_killed", "succeeded"] && before.iter().all(|it| *it == "failed"), "{job}");
+    let message = &job["attempts"][before.len()]["message"];
     assert_eq!(message, "killed for its memory limit of 16 MiB", "{job}");
     worker.leave().await;
+}
+
+fn ends(job: &Value) -> Vec<&str> {
+    job["attempts"].as_array().into_iter().flatten().filter_map(|it| it["outcome"].as_str()).collect()
 }
 
 /// Its one line of 32 MB is read into memory as a whole.
@@ -43,7 +51,7 @@ jobs:
     network: none
     pull_policy: never
     resources: {{ memory: 16m }}
-    retry: {{ max: 3, memory_factor: 16, backoff: {{ initial: 1s, max: 1s }} }}
+    retry: {{ max: 9, memory_factor: 16, backoff: {{ initial: 4s, max: 4s }} }}
 "
     )
 }

@@ -28,7 +28,7 @@ async fn a_job_that_waits_for_its_image_says_how_the_pull_goes() {
     assert!(shown.contains("assigned (pulling, failed once)"), "{shown}");
 }
 
-/// It fetches one layer of `large` and half of another one, and gets nothing else.
+/// It fetches one of the two layers of `large`, fails once to fetch `withheld`, and gets nothing else.
 const ENGINE: &str = r#"
 case "$1" in
   version) echo 28.0.0 ;;
@@ -36,7 +36,10 @@ case "$1" in
   ps) ;;
   events) sleep 30 ;;
   pull)
-    case "$*" in *withheld*) echo "received unexpected HTTP status: 500" >&2; exit 1 ;; esac
+    case "$*" in *withheld*)
+      [ -e "$0.failed" ] && exec sleep 30
+      touch "$0.failed"; echo "received unexpected HTTP status: 500" >&2; exit 1 ;;
+    esac
     printf '%s\n' 'a: Pulling fs layer' 'b: Pulling fs layer' 'b: Download complete' 'b: Pull complete'
     exec sleep 30 ;;
   *) echo "Error: no such thing" >&2; exit 1 ;;

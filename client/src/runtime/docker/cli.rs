@@ -11,7 +11,7 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use rustix::fs::MemfdFlags;
-use tokio::io::{AsyncBufReadExt, BufReader};
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
 use tokio::process::{Child, ChildStdout, Command};
 
 use crate::attempt_dir::describe;
@@ -176,6 +176,12 @@ impl Answer {
         one_line(&self.stderr)
     }
 
+    /// The same from its last error on: there are programs that tell before that how they get along.
+    pub(super) fn error(&self) -> String {
+        let at = self.stderr.rfind("\nError").unwrap_or_default();
+        one_line(&self.stderr[at..])
+    }
+
     /// Whether it says that there is no such container.
     pub(super) fn tells_absent(&self, name: &str) -> bool {
         self.stderr.lines().any(|line| {
@@ -204,11 +210,16 @@ pub(super) fn one_line(stderr: &str) -> String {
 /// To the end, so that a full pipe never stops who writes.
 async fn listen(stdout: Option<ChildStdout>, mut heard: impl FnMut(&str) + Send) {
     let Some(stdout) = stdout else { return };
-    let mut lines = BufReader::new(stdout).split(b'\n');
-    while let Ok(Some(line)) = lines.next_segment().await {
-        heard(&String::from_utf8_lossy(&line));
+    let (mut stdout, mut line) = (BufReader::new(stdout), Vec::new());
+    // What is longer than a line can be is heard in pieces.
+    while let Ok(1..) = (&mut stdout).take(LINE_BYTES_MAX).read_until(b'\n', &mut line).await {
+        heard(String::from_utf8_lossy(&line).trim_end_matches('\n'));
+        line.clear();
     }
 }
+
+/// Docker's lines have less than 200.
+const LINE_BYTES_MAX: u64 = 4 << 10;
 
 /// A file that is nowhere on disk, so that all of it is there before anybody reads it: a worker that dies half-way through a pipe
 /// would start a job with half of its environment.
@@ -291,6 +302,26 @@ mod tests {
             .expect("an answer");
         assert_eq!(heard, ["one", "\u{fffd}two", "three"]);
         assert_eq!((answer.ok, answer.stdout.as_str(), answer.complaint().as_str()), (false, "", "no"));
+    }
+
+    #[tokio::test]
+    async fn a_line_without_end_is_heard_in_pieces() {
+        let (mut longest, mut bytes) = (0, 0);
+        let heard = |piece: &str| (longest, bytes) = (longest.max(piece.len()), bytes + piece.len());
+        let script = "head -c 1000000 /dev/zero; echo; echo end";
+        let answer =
+            Cli::new(Path::new("/bin/sh")).follow(["-c", script], Duration::from_secs(60), heard).await;
+        assert!(answer.expect("an answer").ok);
+        assert_eq!((longest, bytes), (4 << 10, 1_000_003));
+    }
+
+    #[test]
+    fn what_is_told_before_an_error_is_left_out() {
+        let said =
+            |stderr: &str| Answer { ok: false, stdout: String::new(), stderr: stderr.to_owned() }.error();
+        let podman = "Trying to pull example.org/a:1...\nCopying blob 0f3d done\nError: unauthorized: no\n";
+        assert_eq!(said(podman), "Error: unauthorized: no");
+        assert_eq!(said("Error response from daemon: no such manifest\n"), said("no such manifest\n"));
     }
 
     #[tokio::test]

@@ -79,12 +79,17 @@ impl Images {
                 format!("the image `{image}` is not on this worker{platform} and pull_policy is never");
             return Err(PullError::Refused(Refusal { blame, problem }));
         }
-        let turn = Arc::clone(self.pulls().entry(wanted.clone()).or_default());
+        let turn = self.turn(&wanted);
         let pull = self.pull_in_turn(shared, spec, &wanted, &turn);
-        let pulled = turn.course.tell_during(pulling, pull).await;
-        drop(turn);
-        self.pulls().retain(|_, turn| Arc::strong_count(turn) > 1);
-        pulled
+        turn.course.tell_during(pulling, pull).await
+    }
+
+    /// The turn of those who wait for this image now. Who is stopped while it waits takes nothing away: what nobody holds any more
+    /// goes here, for how its pull went is nobody else's news.
+    fn turn(&self, wanted: &Wanted) -> Arc<Turn> {
+        let mut pulls = self.pulls();
+        pulls.retain(|_, turn| Arc::strong_count(turn) > 1);
+        Arc::clone(pulls.entry(wanted.clone()).or_default())
     }
 
     /// It was not there after all.
@@ -186,7 +191,7 @@ impl Images {
                 self.saw(wanted);
                 Ok(())
             }
-            Ok(answer) => Err(PullError::Refused(Refusal::of(answer.complaint()))),
+            Ok(answer) => Err(PullError::Refused(Refusal::of(answer.error()))),
             Err(CallError::Slow(limit)) => {
                 let problem = format!("the pull took longer than {} s", limit.as_secs());
                 Err(PullError::Refused(Refusal { blame: Blame::Registry, problem }))

@@ -116,20 +116,25 @@ fn retry_policy(scope: Scope<'_>, reader: &mut Reader<'_>) -> RetryPolicy {
 }
 
 /// A job that says itself by how much its memory is raised must have a limit to raise, and try again after it. From the defaults that
-/// holds for those that have.
+/// holds for those that have; a factor of one raises nothing, and takes back that of the defaults.
 fn memory_can_be_raised(scope: Scope<'_>, policy: &RetryPolicy, reader: &mut Reader<'_>) {
-    let Some(factor) = scope.own_value("retry").and_then(|retry| value_in(retry, "memory_factor")) else {
+    let factor = scope.own_value("retry").and_then(|retry| value_in(retry, "memory_factor"));
+    let Some(factor) = factor.filter(|_| policy.memory_factor_milli.is_some_and(|factor| factor > 1_000))
+    else {
         return;
     };
-    let has_limit = scope.find_both("resources").any(|resources| value_in(resources, "memory").is_some());
-    if !has_limit {
-        let text = "memory_factor raises resources.memory, which this job does not have; say it, or remove the factor";
-        reader.fault(factor.at, Code::InvalidValue, text);
-    } else if policy.max == 0 || !policy.when.contains(&Outcome::OomKilled) {
-        let text = "memory_factor is for attempts that were oom_killed, after which this job is not tried again; \
-                    add oom_killed to `when`, or remove the factor";
-        reader.fault(factor.at, Code::InvalidValue, text);
-    }
+    let says = |part, key| scope.find_both(part).any(|part| value_in(part, key).is_some());
+    let problem = if !says("resources", "memory") {
+        "memory_factor raises resources.memory, which this job does not have; say it, or remove the factor"
+    } else if policy.max == 0 && !says("retry", "max") {
+        "memory_factor is for further attempts, and this job has none; say `max`, or remove the factor"
+    } else if !policy.when.contains(&Outcome::OomKilled) {
+        "memory_factor is for attempts that were oom_killed, after which this job is not tried again; \
+         add oom_killed to `when`, or remove the factor"
+    } else {
+        return;
+    };
+    reader.fault(factor.at, Code::InvalidValue, problem);
 }
 
 fn value_in<'a>(node: &'a Node, key: &str) -> Option<&'a Node> {
