@@ -11,6 +11,7 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 use super::code::Code;
+use super::fields;
 use super::problem::{Problem, shown};
 use super::room::Room;
 
@@ -143,11 +144,19 @@ pub(super) async fn json<T: DeserializeOwned>(headers: &HeaderMap, body: Body) -
         form(headers, false)?;
     }
     serde_json::from_slice(&text).map_err(|error| match error.is_data() {
-        true => misfit::<T>(&text, &error),
+        true => field_by_field::<T>(&text).unwrap_or_else(|| misfit::<T>(&text, &error)),
         false => {
             let at = offset(&text, error.line(), error.column());
             Problem::new(Code::InvalidJson, format!("not JSON at byte {at}"))
         }
+    })
+}
+
+/// All that is wrong with the fields of an object; what lacks beside one that is alone is not.
+fn field_by_field<T: DeserializeOwned>(text: &[u8]) -> Option<Problem> {
+    fields::each_alone(text, |alone| {
+        let misfit = misfit::<T>(alone, &serde_json::from_slice::<T>(alone).err()?);
+        (misfit.code() != Code::MissingField).then_some(misfit)
     })
 }
 
@@ -315,6 +324,27 @@ mod tests {
             assert!(shown.contains(words), "{text}: {words} in {shown}");
             assert!(!shown.contains("u32") && !shown.contains('`'), "{shown}");
         }
+    }
+
+    #[tokio::test]
+    async fn all_that_is_wrong_with_a_body_is_told_at_once_in_its_order() {
+        #[derive(Debug, serde::Deserialize)]
+        #[serde(deny_unknown_fields)]
+        #[expect(dead_code, reason = "only read")]
+        struct Wish {
+            slots: u32,
+            labels: Option<std::collections::BTreeMap<String, String>>,
+            name: String,
+        }
+        let headers =
+            HeaderMap::from_iter([(header::CONTENT_TYPE, HeaderValue::from_static("application/json"))]);
+        let told = async |text: &'static str| json::<Wish>(&headers, Body::from(text)).await.unwrap_err();
+        let problem = format!("{:?}", told(r#"{"slots":"x","colour":1,"labels":3}"#).await);
+        let place = |words: &str| problem.find(words).unwrap_or_else(|| panic!("{words}: {problem}"));
+        assert!(place("not the text") < place("no field"), "{problem}");
+        assert!(place("no field") < place("it is an object, and not 3"), "{problem}");
+        assert!(!problem.contains("missing"), "{problem}");
+        assert_eq!(told(r#"{"slots":1}"#).await.code(), Code::MissingField);
     }
 
     #[test]

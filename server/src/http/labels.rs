@@ -40,7 +40,7 @@ impl<'de> Deserialize<'de> for Labels {
             type Value = Labels;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("labels: names with texts or null")
+                f.write_str("an object of texts and nulls")
             }
 
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Labels, A::Error> {

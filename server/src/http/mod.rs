@@ -11,6 +11,7 @@ mod cursor;
 mod definitions;
 mod desk;
 mod explain;
+mod fields;
 mod front;
 #[cfg(any(test, fuzzing))]
 pub mod fuzz;

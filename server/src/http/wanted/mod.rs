@@ -4,7 +4,6 @@
 //! entries costs next to nothing. What is broken (no JSON, a key twice, too deep) ends the reading at once; what is merely wrong is
 //! noted, and the reading goes on.
 
-mod fields;
 mod json;
 mod notes;
 mod rules;
@@ -13,11 +12,10 @@ use std::borrow::Cow;
 
 use scheduler::input::NewJob;
 use serde::de::DeserializeSeed;
-use serde_json::json;
 
 use super::code::Code;
+use super::fields;
 use super::problem::Problem;
-use fields::Fields;
 use json::{Entries, Entry};
 use notes::Notes;
 pub(super) use rules::label_fault;
@@ -47,16 +45,12 @@ pub(super) fn read_one(text: &[u8]) -> Result<NewJob, Problem> {
     }
 }
 
-/// All that is wrong with the fields of an object. A value of the wrong type ends the reading of a text, so each field is read as if it
-/// were the only one.
+/// All that is wrong with the fields of an object.
 fn field_by_field(text: &[u8]) -> Option<Problem> {
-    let Fields(fields) = serde_json::from_slice(text).ok()?;
-    let wrong = fields.into_iter().filter_map(|(name, value)| {
-        let alone = json!({ name: value }).to_string();
+    fields::each_alone(text, |alone| {
         let notes = Notes::default();
-        read_object(alone.as_bytes(), &notes, Entry { named: false, notes: &notes }).err()
-    });
-    Problem::joined(wrong.collect())
+        read_object(alone, &notes, Entry { named: false, notes: &notes }).err()
+    })
 }
 
 /// Reads lines of JSON and hands each entry to `take`. Empty lines are skipped.

@@ -1,12 +1,22 @@
-//! The fields of an object as they stand in the text, one by one.
+//! The fields of an object as they stand in the text, one by one: a value of the wrong type ends the reading of a text, and must not
+//! hide what else is wrong in it.
 
 use std::fmt::{self, Formatter};
 
 use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, Visitor};
-use serde_json::Value;
+use serde_json::{Value, json};
+
+use super::problem::Problem;
+
+/// All that is wrong with the fields of an object, each read as if it were the only one.
+pub(super) fn each_alone(text: &[u8], refusal: impl Fn(&[u8]) -> Option<Problem>) -> Option<Problem> {
+    let Fields(fields) = serde_json::from_slice(text).ok()?;
+    let alone = fields.into_iter().map(|(name, value)| json!({ name: value }).to_string());
+    Problem::joined(alone.filter_map(|text| refusal(text.as_bytes())).collect())
+}
 
 /// The first fields, in the order of the text. A job has fewer than there is room for; of the rest nothing is kept.
-pub(super) struct Fields(pub(super) Vec<(String, Value)>);
+struct Fields(Vec<(String, Value)>);
 
 const FIELDS_MAX: usize = 50;
 
