@@ -193,7 +193,9 @@ impl Oracle {
         // One that was given up before its job was cancelled may be with a worker that stood still.
         let latest = disk.row(token.job).filter(|row| row.state == State::Cancelled && row.confirmed);
         let latest = latest.and_then(|row| row.latest.as_ref()).filter(|latest| latest.token == token);
-        if !is_confused && latest.is_some_and(|latest| latest.outcome == Some(Outcome::Cancelled)) {
+        // The store may have forgotten the cancel, let the job begin, and have remembered it again.
+        let is_certain = !is_confused && !self.is_of_the_past(token);
+        if is_certain && latest.is_some_and(|latest| latest.outcome == Some(Outcome::Cancelled)) {
             self.fault(now, "I17 what was cancelled does not start", format!("{token} on w{no}"));
         }
         if revision.0 == 0 || is_confused || disk.is_stranger(token) {
