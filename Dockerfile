@@ -18,7 +18,7 @@ FROM ${DOCKER_CLI_IMAGE} AS docker-cli
 
 FROM ${BASE_IMAGE} AS server
 # A named volume takes owner and mode from the image's directory.
-RUN install -d -o 10001 -g 10001 -m 700 /var/lib/longshore /tokens
+RUN install -d -o 10001 -g 10001 -m 700 /var/lib/longshore /tokens /worker-token
 COPY --from=build /src/target/release/longshore /usr/local/bin/longshore
 USER 10001:10001
 EXPOSE 8080

@@ -1,13 +1,13 @@
-//! What a loss of power leaves behind: made from a recording, for any moment of it.
+//! Makes the files that a loss of power leaves behind, from a recording, for any moment of it.
 
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
 use crate::recording::{Event, FileNo};
-use crate::{Dice, Recording};
+use crate::{Recording, Rng};
 
-/// What becomes of that which was not synced.
+/// The fate of writes that were not synced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Loss {
     /// All of it is lost: the disk wrote nothing that it was not made to write.
@@ -17,7 +17,7 @@ pub enum Loss {
     /// For each sector, each cut and each name chance decides. A sector can be half written, and a part of a file that was never
     /// written holds what lay there before.
     Chance,
-    /// As `All`, and syncing a directory has no effect either: whoever counts on names without syncing them sees it.
+    /// As `All`, and syncing a directory has no effect either: a test that relies on unsynced names fails.
     AllAndNames,
 }
 
@@ -36,16 +36,16 @@ impl Image {
 }
 
 impl Recording {
-    /// What the disk could hold if the power failed just before this event.
+    /// Files that the disk could hold if the power failed just before this event.
     #[must_use]
-    pub fn crash(&self, moment: usize, loss: Loss, dice: &mut Dice) -> Image {
+    pub fn crash(&self, moment: usize, loss: Loss, rng: &mut Rng) -> Image {
         let mut disk = Replay::default();
         for event in &self.events[..moment] {
             disk.take(event, loss);
         }
         let mut image = Image::default();
-        for file in disk.names(loss, dice) {
-            let bytes = disk.files.get(&file).map(|it| it.survivors(loss, dice)).unwrap_or_default();
+        for file in disk.names(loss, rng) {
+            let bytes = disk.files.get(&file).map(|it| it.survivors(loss, rng)).unwrap_or_default();
             image.0.insert(self.names[file].clone(), bytes);
         }
         image
@@ -90,7 +90,7 @@ impl Replay {
                     name(&mut self.durable, file, is_made);
                 }
             }
-            Event::Told(_) => {}
+            Event::Acknowledged(_) => {}
         }
     }
 
@@ -99,13 +99,13 @@ impl Replay {
     }
 
     /// The files that have a name. A file that was made anew takes the place of its namesake.
-    fn names(&self, loss: Loss, dice: &mut Dice) -> Vec<FileNo> {
+    fn names(&self, loss: Loss, rng: &mut Rng) -> Vec<FileNo> {
         let mut names = self.durable.clone();
         for (file, is_made) in &self.fresh {
             let survives = match loss {
                 Loss::All | Loss::AllAndNames => false,
                 Loss::Nothing => true,
-                Loss::Chance => dice.chance(50),
+                Loss::Chance => rng.chance(50),
             };
             if survives {
                 name(&mut names, *file, *is_made);
@@ -129,24 +129,24 @@ impl Content {
         }
     }
 
-    fn survivors(&self, loss: Loss, dice: &mut Dice) -> Vec<u8> {
+    fn survivors(&self, loss: Loss, rng: &mut Rng) -> Vec<u8> {
         let mut bytes = self.synced.clone();
         match loss {
             Loss::All | Loss::AllAndNames => {}
             Loss::Nothing => self.unsynced.iter().for_each(|change| change.apply(&mut bytes)),
             Loss::Chance => {
-                let percent = [5, 50, 95][usize::try_from(dice.below(3)).unwrap_or(0)];
-                let filler = if dice.chance(25) { dice.below(256) as u8 } else { 0 };
+                let percent = [5, 50, 95][usize::try_from(rng.below(3)).unwrap_or(0)];
+                let filler = if rng.chance(25) { rng.below(256) as u8 } else { 0 };
                 self.unsynced
                     .iter()
-                    .for_each(|change| change.apply_in_part(&mut bytes, percent, filler, dice));
+                    .for_each(|change| change.apply_in_part(&mut bytes, percent, filler, rng));
             }
         }
         bytes
     }
 }
 
-/// What a disk writes at once.
+/// Bytes that a disk writes at once.
 const SECTOR: usize = 512;
 
 impl Change {
@@ -157,18 +157,18 @@ impl Change {
         }
     }
 
-    fn apply_in_part(&self, to: &mut Vec<u8>, percent: u64, filler: u8, dice: &mut Dice) {
+    fn apply_in_part(&self, to: &mut Vec<u8>, percent: u64, filler: u8, rng: &mut Rng) {
         match self {
-            Self::Cut(_) if dice.chance(percent) => self.apply(to),
+            Self::Cut(_) if rng.chance(percent) => self.apply(to),
             Self::Cut(_) => {}
             Self::Write(at, bytes) => {
                 let mut done = 0;
                 while done < bytes.len() {
                     let at = index(*at) + done;
                     let length = (SECTOR - at % SECTOR).min(bytes.len() - done);
-                    let torn = dice.chance(2);
-                    if torn || dice.chance(percent) {
-                        let kept = if torn { index(dice.below(length as u64)) } else { length };
+                    let torn = rng.chance(2);
+                    if torn || rng.chance(percent) {
+                        let kept = if torn { index(rng.below(length as u64)) } else { length };
                         put(to, at, &bytes[done..done + kept], filler);
                     }
                     done += length;
@@ -203,12 +203,12 @@ mod tests {
         let mut recording = Recording::default();
         recording.open("file");
         recording.events.extend_from_slice(events);
-        let image = recording.crash(recording.events.len(), loss, &mut Dice::new(seed));
+        let image = recording.crash(recording.events.len(), loss, &mut Rng::new(seed));
         image.0.get("file").map(|bytes| String::from_utf8_lossy(bytes).into_owned())
     }
 
     #[test]
-    fn only_what_was_synced_survives_for_certain() {
+    fn only_synced_writes_survive_for_certain() {
         let events = [
             Event::NamesSynced,
             wrote(0, "abc"),
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_failed_sync_was_about_is_not_saved_by_the_next_one() {
+    fn writes_before_a_failed_sync_are_not_saved_by_the_next_one() {
         let events = [Event::NamesSynced, wrote(0, "abc"), Event::Failed(0), Event::Synced(0)];
         assert_eq!(image(&events, Loss::All, 0).unwrap(), "");
         assert_eq!(image(&events, Loss::Nothing, 0).unwrap(), "");

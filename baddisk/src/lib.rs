@@ -8,32 +8,32 @@
 //! a [`Recording`] makes the files that a loss of power at any moment could have left behind: what was synced, and of the rest
 //! whatever chance decides, torn and in any order. [`Disk::fail`] makes writes and syncs fail instead.
 //!
-//! Files that are not written through SQLite are not seen, unless whoever writes them notes what happens ([`Disk::note`]).
+//! Files that are not written through SQLite are not seen, unless their writer notes what happens ([`Disk::note`]).
 
-mod dice;
 mod image;
 mod recording;
+mod rng;
 mod vfs;
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-pub use dice::Dice;
 pub use image::{Image, Loss};
 pub use recording::{Event, Recording};
+pub use rng::Rng;
 
 /// The files that SQLite has in one directory, as long as this lives.
 #[derive(Debug)]
 pub struct Disk(Arc<Watched>);
 
-/// What is to fail, from a moment on until [`Disk::heal`].
+/// The calls that fail, until [`Disk::clear_fault`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// There is no room: nothing can be written.
     Full,
     /// Nothing can be written, for a reason that nobody knows.
     Writes,
-    /// What was written cannot be synced, and is lost by that.
+    /// Syncs fail, and unsynced writes are lost.
     Syncs,
 }
 
@@ -54,12 +54,12 @@ impl Disk {
         Ok(Self(watched))
     }
 
-    /// Notes that somebody was told something: whatever it is, it must survive from here on.
-    pub fn tell(&self, what: u64) {
-        self.0.state().recording.add(Event::Told(what));
+    /// Notes that a commit was acknowledged: it must survive from here on.
+    pub fn acknowledge(&self, what: u64) {
+        self.0.state().recording.add(Event::Acknowledged(what));
     }
 
-    /// The number of the file with this name: for whoever notes events of files that SQLite does not write.
+    /// The number of the file with this name: for events of files that SQLite does not write.
     #[must_use]
     pub fn file(&self, name: &str) -> usize {
         self.0.state().recording.open(name)
@@ -75,12 +75,12 @@ impl Disk {
         self.0.state().fault = Some((fault, after));
     }
 
-    /// Nothing fails any more.
-    pub fn heal(&self) {
+    /// Ends the fault.
+    pub fn clear_fault(&self) {
         self.0.state().fault = None;
     }
 
-    /// What has happened so far.
+    /// The recording so far.
     #[must_use]
     pub fn recording(&self) -> Recording {
         self.0.state().recording.clone()
@@ -107,7 +107,7 @@ impl Watched {
 }
 
 impl State {
-    /// Whether one of these is to fail now.
+    /// The fault to return now, if one of these is due.
     fn fails(&mut self, kinds: &[Fault]) -> Option<Fault> {
         let (fault, left) = self.fault.as_mut().filter(|(fault, _)| kinds.contains(fault))?;
         if *left == 0 {

@@ -1,4 +1,4 @@
-//! What happened to the files of a directory, in order.
+//! The recording of everything that happened to the files of a directory, in order.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -13,54 +13,54 @@ pub enum Event {
     Made(FileNo),
     /// Bytes were written into a file, which grows if it has to.
     Wrote {
-        /// Which file.
+        /// The file's number in the recording.
         file: FileNo,
-        /// Where in it.
+        /// Offset of the first byte.
         at: u64,
-        /// What.
+        /// Its content.
         bytes: Arc<[u8]>,
     },
     /// A file was cut, or made longer with zeros.
     Cut {
-        /// Which file.
+        /// The file's number in the recording.
         file: FileNo,
         /// Its length from then on.
         length: u64,
     },
-    /// What had been written to a file until then is on the disk.
+    /// All earlier writes to a file are on the disk.
     Synced(FileNo),
-    /// What had been written to a file until then was to be synced, and is lost: the system has forgotten it.
+    /// A sync failed, and the kernel has dropped all earlier unsynced writes to the file.
     Failed(FileNo),
     /// A file lost its name.
     Deleted(FileNo),
-    /// Which names there are is on the disk.
+    /// The directory was synced: its names are on the disk.
     NamesSynced,
-    /// Somebody was told something.
-    Told(u64),
+    /// A commit was acknowledged, by its number.
+    Acknowledged(u64),
 }
 
-/// All of it.
+/// A recording of one directory.
 #[derive(Clone, Debug, Default)]
 pub struct Recording {
     pub(crate) events: Vec<Event>,
     /// The name of each file.
     pub(crate) names: Vec<String>,
-    /// Whether it still has it.
+    /// True while the file still has its name.
     present: Vec<bool>,
 }
 
 impl Recording {
-    /// What happened, in order.
+    /// All events, in order.
     #[must_use]
     pub fn events(&self) -> &[Event] {
         &self.events
     }
 
-    /// What the last one was told before this moment.
+    /// The number that was acknowledged last before this moment.
     #[must_use]
-    pub fn told_before(&self, moment: usize) -> Option<u64> {
+    pub fn acknowledged_before(&self, moment: usize) -> Option<u64> {
         self.events[..moment].iter().rev().find_map(|event| match event {
-            Event::Told(what) => Some(*what),
+            Event::Acknowledged(what) => Some(*what),
             _ => None,
         })
     }

@@ -15,18 +15,18 @@ use crate::{Event, Fault, Watched};
 
 /// Watches a directory from now on.
 pub(crate) fn watch(watched: &Arc<Watched>) {
-    let mut world = world();
-    world.watched.retain(|known| known.strong_count() > 0);
-    world.watched.push(Arc::downgrade(watched));
+    let mut registry = registry();
+    registry.watched.retain(|known| known.strong_count() > 0);
+    registry.watched.push(Arc::downgrade(watched));
 }
 
-static WORLD: LazyLock<Mutex<World>> = LazyLock::new(|| {
+static REGISTRY: LazyLock<Mutex<Registry>> = LazyLock::new(|| {
     install();
     Mutex::default()
 });
 
 #[derive(Default)]
-struct World {
+struct Registry {
     watched: Vec<Weak<Watched>>,
     /// Files that are open, by their place in memory.
     files: HashMap<usize, Open>,
@@ -40,11 +40,11 @@ struct Open {
 }
 
 thread_local! {
-    /// Whether a directory was opened to be synced during the present call.
+    /// True if a directory was opened to be synced during the present call.
     static NAMES_SYNCED: Cell<bool> = const { Cell::new(false) };
 }
 
-/// What was there before.
+/// SQLite's own table.
 static ORIGINAL: OnceLock<Original> = OnceLock::new();
 
 struct Original {
@@ -91,11 +91,11 @@ fn original() -> &'static Original {
     ORIGINAL.get().expect("nothing here is called before it is installed")
 }
 
-fn world() -> MutexGuard<'static, World> {
-    WORLD.lock().unwrap_or_else(PoisonError::into_inner)
+fn registry() -> MutexGuard<'static, Registry> {
+    REGISTRY.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Who watches this file, and its name there.
+/// The disk that watches this file, and the file's name there.
 fn watcher(path: *const c_char) -> Option<(Arc<Watched>, String)> {
     if path.is_null() {
         return None;
@@ -103,8 +103,11 @@ fn watcher(path: *const c_char) -> Option<(Arc<Watched>, String)> {
     // SAFETY: SQLite's names are strings that end with a zero, and live during the call.
     let path = Path::new(OsStr::from_bytes(unsafe { CStr::from_ptr(path) }.to_bytes()));
     let name = path.file_name()?.to_str()?.to_owned();
-    let watched =
-        world().watched.iter().filter_map(Weak::upgrade).find(|it| path.parent() == Some(&it.directory))?;
+    let watched = registry()
+        .watched
+        .iter()
+        .filter_map(Weak::upgrade)
+        .find(|it| path.parent() == Some(&it.directory))?;
     Some((watched, name))
 }
 
@@ -137,7 +140,7 @@ unsafe extern "C" fn open(
         xSync: Some(sync),
         ..*methods
     };
-    world().files.insert(file as usize, Open { watched, file: number, methods });
+    registry().files.insert(file as usize, Open { watched, file: number, methods });
     // SAFETY: the file is the caller's to fill in. A leak per open file is nothing in a test.
     unsafe { (*file).pMethods = Box::leak(Box::new(ours)) };
     code
@@ -163,7 +166,7 @@ unsafe extern "C" fn delete(vfs: *mut ffi::sqlite3_vfs, path: *const c_char, syn
 }
 
 fn find(file: *mut ffi::sqlite3_file) -> Open {
-    world()
+    registry()
         .files
         .get(&(file as usize))
         .cloned()
@@ -172,7 +175,7 @@ fn find(file: *mut ffi::sqlite3_file) -> Open {
 
 unsafe extern "C" fn close(file: *mut ffi::sqlite3_file) -> c_int {
     let open = find(file);
-    world().files.remove(&(file as usize));
+    registry().files.remove(&(file as usize));
     let close = open.methods.xClose.expect("every file is closed");
     // SAFETY: the caller's argument.
     unsafe { close(file) }

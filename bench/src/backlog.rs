@@ -8,19 +8,19 @@
 use crate::database::Counts;
 use crate::load::Load;
 use crate::record::{Record, tell};
-use crate::stage::{Place, Server, Stage};
+use crate::stage::{BenchEnv, Server, Stage};
 use crate::throughput::{JOBS_FILE, SILENT};
 
 /// Takes the figures at a hundredth, a tenth and all of `jobs`.
-pub(crate) async fn measure(place: &Place, jobs: u64) -> anyhow::Result<()> {
-    let empty_restarted = after_restart(place, 0).await?;
+pub(crate) async fn measure(env: &BenchEnv, jobs: u64) -> anyhow::Result<()> {
+    let empty_restarted = after_restart(env, 0).await?;
     for waiting in [jobs / 100, jobs / 10, jobs] {
         tell(&format!("{waiting} waiting jobs"));
-        let submitted = after_submission(place, waiting).await?;
-        let restarted = after_restart(place, waiting).await?.saturating_sub(empty_restarted);
+        let submitted = after_submission(env, waiting).await?;
+        let restarted = after_restart(env, waiting).await?.saturating_sub(empty_restarted);
         let mut rates = Vec::with_capacity(WINDOWS);
         for _ in 0..WINDOWS {
-            rates.push(rate(place, waiting).await?);
+            rates.push(rate(env, waiting).await?);
         }
         rates.sort_unstable_by(f64::total_cmp);
 
@@ -38,10 +38,10 @@ pub(crate) async fn measure(place: &Place, jobs: u64) -> anyhow::Result<()> {
 }
 
 /// The memory that so many jobs add to a server which has seen some already.
-async fn after_submission(place: &Place, waiting: u64) -> anyhow::Result<u64> {
-    let stage = place.stage(JOBS_FILE)?;
+async fn after_submission(env: &BenchEnv, waiting: u64) -> anyhow::Result<u64> {
+    let stage = env.stage(JOBS_FILE)?;
     let (server, _) = stage.server().await?;
-    // What the server needs once (connections, statements, threads) is not charged to waiting jobs.
+    // One-time memory of the server (connections, statements, threads) is not charged to waiting jobs.
     load(WARM_UP).submit(server.address).await?;
     let before = server.process.memory_bytes()?;
     load(waiting).submit(server.address).await?;
@@ -51,8 +51,8 @@ async fn after_submission(place: &Place, waiting: u64) -> anyhow::Result<u64> {
 }
 
 /// The memory of a server that has just been started with so many waiting jobs.
-async fn after_restart(place: &Place, waiting: u64) -> anyhow::Result<u64> {
-    let stage = place.stage(JOBS_FILE)?;
+async fn after_restart(env: &BenchEnv, waiting: u64) -> anyhow::Result<u64> {
+    let stage = env.stage(JOBS_FILE)?;
     let (server, _) = stage.server().await?;
     load(waiting).submit(server.address).await?;
     server.process.stop().await?;
@@ -63,8 +63,8 @@ async fn after_restart(place: &Place, waiting: u64) -> anyhow::Result<u64> {
 }
 
 /// How many jobs a second are accepted behind so many that wait.
-async fn rate(place: &Place, waiting: u64) -> anyhow::Result<f64> {
-    let stage = place.stage(JOBS_FILE)?;
+async fn rate(env: &BenchEnv, waiting: u64) -> anyhow::Result<f64> {
+    let stage = env.stage(JOBS_FILE)?;
     let (server, _) = stage.server().await?;
     load(waiting).submit(server.address).await?;
     let window = window(waiting);

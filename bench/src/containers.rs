@@ -20,24 +20,24 @@ use worker::step::Launch;
 use crate::database::Counts;
 use crate::load::Load;
 use crate::record::{Record, tell};
-use crate::stage::{Crew, Place};
+use crate::stage::{BenchEnv, Crew};
 use crate::waiting;
 
 /// Takes the figures at parallelism 1, 2 and 4.
-pub(crate) async fn measure(place: &Place, jobs: u64, image: &str) -> anyhow::Result<()> {
+pub(crate) async fn measure(env: &BenchEnv, jobs: u64, image: &str) -> anyhow::Result<()> {
     docker(&["image", "inspect", "--", image])
         .await
         .with_context(|| format!("the image {image} is needed; see --image"))?;
     for parallel in [1, 2, 4] {
         tell(&format!("{jobs} containers, {parallel} at once"));
-        take(place, jobs, parallel, image).await?;
+        take(env, jobs, parallel, image).await?;
     }
     Ok(())
 }
 
-async fn take(place: &Place, jobs: u64, parallel: u32, image: &str) -> anyhow::Result<()> {
+async fn take(env: &BenchEnv, jobs: u64, parallel: u32, image: &str) -> anyhow::Result<()> {
     let stage =
-        place.stage(&format!("version: 1\njobs:\n  {NAME}: {{ image: '{image}', command: ['true'] }}\n"))?;
+        env.stage(&format!("version: 1\njobs:\n  {NAME}: {{ image: '{image}', command: ['true'] }}\n"))?;
     let (server, _) = stage.server().await?;
     let crew = Crew { workers: 1, room: Some((parallel, parallel)), allow: None };
     let workers = stage.workers(&server, &crew).await?;
@@ -85,7 +85,7 @@ async fn take(place: &Place, jobs: u64, parallel: u32, image: &str) -> anyhow::R
     Ok(())
 }
 
-/// Who runs the containers of a part of a turn.
+/// The program that runs the containers of one part of a round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Way {
     Longshore,

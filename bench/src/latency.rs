@@ -12,13 +12,13 @@ use hyper::Method;
 use crate::database::Counts;
 use crate::load::{Connection, JSON, Retries};
 use crate::record::{Record, tell};
-use crate::stage::{Crew, Place};
+use crate::stage::{BenchEnv, Crew};
 use crate::waiting;
 
 /// Takes the figure.
-pub(crate) async fn measure(place: &Place, jobs: u64) -> anyhow::Result<()> {
+pub(crate) async fn measure(env: &BenchEnv, jobs: u64) -> anyhow::Result<()> {
     tell(&format!("latency of {jobs} jobs"));
-    let stage = place.stage(JOBS_FILE)?;
+    let stage = env.stage(JOBS_FILE)?;
     let (server, _) = stage.server().await?;
     let crew = Crew { workers: 1, room: None, allow: Some("--allow-fake") };
     let workers = stage.workers(&server, &crew).await?;
@@ -55,7 +55,7 @@ pub(crate) async fn measure(place: &Place, jobs: u64) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What the job wrote: when it was started.
+/// Reads the start time that the job printed.
 async fn stamp(connection: &mut Connection, job: u64) -> anyhow::Result<Duration> {
     let path = format!("/api/jobs/{job}/logs?stream=stdout");
     let (_, text) = connection.ask(Method::GET, &path, JSON, Bytes::new()).await?;

@@ -17,12 +17,12 @@ pub(crate) struct Connection {
     host: String,
 }
 
-/// What was asked for again because the server was busy.
+/// Requests that were repeated because the server answered `busy`.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Retries(pub(crate) u64);
 
 impl Connection {
-    /// Connects.
+    /// Opens a connection to the server and keeps it for all requests.
     pub(crate) async fn open(address: SocketAddr) -> anyhow::Result<Self> {
         let socket = tokio::net::TcpStream::connect(address).await.context("cannot connect")?;
         socket.set_nodelay(true)?;
@@ -79,7 +79,7 @@ impl Connection {
     }
 }
 
-/// What is to be submitted.
+/// The jobs that a run submits.
 #[derive(Clone, Debug)]
 pub(crate) struct Load {
     /// How many jobs.

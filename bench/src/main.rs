@@ -25,17 +25,17 @@ use std::path::PathBuf;
 
 use clap::{Parser, ValueEnum};
 
-use crate::stage::Place;
+use crate::stage::BenchEnv;
 
 /// Measure Longshore on this machine. Stop everything else first.
 #[derive(Debug, Parser)]
 #[command(after_help = "Example:
   cargo run --release -p longshore-bench -- throughput > results.jsonl")]
 struct Flags {
-    /// What to measure.
+    /// The measurement to run.
     #[arg(value_enum)]
     what: What,
-    /// Where data directories are made, on a real disk; removed afterwards.
+    /// Parent of the data directories, on a real disk; they are removed afterwards.
     #[arg(long, default_value = "target/bench", value_name = "DIR")]
     dir: PathBuf,
     /// The program to measure; by default the release build beside this one, made if it is missing.
@@ -79,37 +79,37 @@ enum What {
 
 fn main() -> anyhow::Result<()> {
     let flags = Flags::parse();
-    let place = Place::prepare(&flags.dir, flags.longshore.as_deref())?;
+    let env = BenchEnv::prepare(&flags.dir, flags.longshore.as_deref())?;
     // One thread: the load generator shares two cores with what it measures.
-    tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(measure(&flags, &place))
+    tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(measure(&flags, &env))
 }
 
-async fn measure(flags: &Flags, place: &Place) -> anyhow::Result<()> {
+async fn measure(flags: &Flags, env: &BenchEnv) -> anyhow::Result<()> {
     let wanted = |what| flags.what == what || flags.what == What::All;
     for _ in 0..flags.repeat {
         if wanted(What::Throughput) {
-            throughput::measure(place, flags.jobs.unwrap_or(500_000), flags.history).await?;
+            throughput::measure(env, flags.jobs.unwrap_or(500_000), flags.history).await?;
         }
         if wanted(What::Singles) {
-            singles::measure(place, flags.jobs.unwrap_or(500_000), flags.history).await?;
+            singles::measure(env, flags.jobs.unwrap_or(500_000), flags.history).await?;
         }
         if wanted(What::Latency) {
-            latency::measure(place, flags.jobs.unwrap_or(1_000)).await?;
+            latency::measure(env, flags.jobs.unwrap_or(1_000)).await?;
         }
         if wanted(What::BatchStall) {
-            stall::measure(place, flags.jobs.unwrap_or(100_000)).await?;
+            stall::measure(env, flags.jobs.unwrap_or(100_000)).await?;
         }
         if wanted(What::Backlog) {
-            backlog::measure(place, flags.jobs.unwrap_or(1_000_000)).await?;
+            backlog::measure(env, flags.jobs.unwrap_or(1_000_000)).await?;
         }
         if wanted(What::Restart) {
-            restart::measure(place, flags.jobs.unwrap_or(1_000_000)).await?;
+            restart::measure(env, flags.jobs.unwrap_or(1_000_000)).await?;
         }
         if wanted(What::Containers) {
-            containers::measure(place, flags.jobs.unwrap_or(42), &flags.image).await?;
+            containers::measure(env, flags.jobs.unwrap_or(42), &flags.image).await?;
         }
         if wanted(What::Processes) {
-            processes::measure(place, flags.jobs.unwrap_or(4_000)).await?;
+            processes::measure(env, flags.jobs.unwrap_or(4_000)).await?;
         }
     }
     Ok(())

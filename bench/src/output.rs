@@ -1,14 +1,14 @@
-//! Whether the server has what jobs wrote. Jobs end without waiting for their output, and their reports only say how long it is: what
+//! Checks that the server stored the output of jobs. Jobs end without waiting for their output, and reports carry only its length, so this
 //! counts is what lies in the server's segments, read record by record.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
-use server::logs::{Tally, examine, tally};
+use server::logs::{OutputTotals, examine, output_totals};
 
 /// Waits until all of it is stored; the instant at which the last of it was seen to arrive.
-pub(crate) async fn until_stored(data: &Path, expected: Tally) -> anyhow::Result<Instant> {
+pub(crate) async fn until_stored(data: &Path, expected: OutputTotals) -> anyhow::Result<Instant> {
     let logs = data.join(LOGS);
     let mut growth = Growth::new(Instant::now());
     loop {
@@ -29,7 +29,7 @@ pub(crate) async fn until_stored(data: &Path, expected: Tally) -> anyhow::Result
 }
 
 /// Fails unless exactly this is stored. It reads all of it.
-pub(crate) fn require(data: &Path, expected: Tally) -> anyhow::Result<()> {
+pub(crate) fn require(data: &Path, expected: OutputTotals) -> anyhow::Result<()> {
     let stored = read(data)?;
     if stored != expected {
         bail!("stored is {stored:?} instead of {expected:?}: this run proves nothing");
@@ -37,9 +37,9 @@ pub(crate) fn require(data: &Path, expected: Tally) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn read(data: &Path) -> anyhow::Result<Tally> {
+fn read(data: &Path) -> anyhow::Result<OutputTotals> {
     let logs = data.join(LOGS);
-    tally(&logs).with_context(|| format!("cannot read {}", logs.display()))
+    output_totals(&logs).with_context(|| format!("cannot read {}", logs.display()))
 }
 
 /// Watches the segments grow: reading them through would disturb the run, so that is done only when they have paused.
@@ -56,7 +56,7 @@ impl Growth {
         Self { size: 0, last: now, looks: 0 }
     }
 
-    /// Whether they are still what they were some looks ago: true once for each such pause, and again when it goes on.
+    /// Returns true once for each pause in which the segments did not grow for several looks.
     fn has_paused(&mut self, size: u64, now: Instant) -> bool {
         if size != self.size {
             (self.size, self.last, self.looks) = (size, now, 0);
@@ -94,8 +94,8 @@ mod tests {
     #[tokio::test]
     async fn what_is_not_stored_is_no_result() {
         let data = tempfile::tempdir().unwrap();
-        require(data.path(), Tally::default()).unwrap();
-        let expected = Tally { attempts: 1, bytes: 100 };
+        require(data.path(), OutputTotals::default()).unwrap();
+        let expected = OutputTotals { attempts: 1, bytes: 100 };
         assert!(require(data.path(), expected).is_err());
         let logs =
             server::logs::Logs::open(&data.path().join(LOGS), server::logs::Limits::default()).unwrap();

@@ -1,4 +1,4 @@
-//! What processes have used, as the kernel counts it.
+//! Processor time and memory of processes, as the kernel counts them.
 
 use anyhow::Context as _;
 

@@ -4,14 +4,14 @@ use crate::backlog;
 use crate::database::Counts;
 use crate::load::Load;
 use crate::record::{Record, tell};
-use crate::stage::{Crew, Place};
+use crate::stage::{BenchEnv, Crew};
 use crate::throughput::Used;
 use crate::waiting;
 
 /// Takes the figure.
-pub(crate) async fn measure(place: &Place, jobs: u64) -> anyhow::Result<()> {
+pub(crate) async fn measure(env: &BenchEnv, jobs: u64) -> anyhow::Result<()> {
     tell(&format!("{jobs} processes"));
-    let stage = place.stage(JOBS_FILE)?;
+    let stage = env.stage(JOBS_FILE)?;
     let (server, _) = stage.server().await?;
     let crew = Crew { workers: 1, room: Some(ROOM), allow: Some("--allow-process") };
     let workers = stage.workers(&server, &crew).await?;

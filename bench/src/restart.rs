@@ -3,13 +3,13 @@
 use crate::backlog::load;
 use crate::database::Counts;
 use crate::record::{Record, tell};
-use crate::stage::Place;
+use crate::stage::BenchEnv;
 use crate::throughput::JOBS_FILE;
 
 /// Takes the figures.
-pub(crate) async fn measure(place: &Place, jobs: u64) -> anyhow::Result<()> {
+pub(crate) async fn measure(env: &BenchEnv, jobs: u64) -> anyhow::Result<()> {
     tell(&format!("restart with {jobs} waiting jobs"));
-    let stage = place.stage(JOBS_FILE)?;
+    let stage = env.stage(JOBS_FILE)?;
     let (server, empty) = stage.server().await?;
     load(jobs).submit(server.address).await?;
     server.process.stop().await?;

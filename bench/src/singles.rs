@@ -1,16 +1,13 @@
 //! (a) once more: a request per job, over 64 kept-alive connections.
 
-use crate::stage::Place;
+use crate::stage::BenchEnv;
 use crate::throughput::{self, Run};
 
 /// Takes all figures of single POSTs.
-pub(crate) async fn measure(place: &Place, jobs: u64, history: u64) -> anyhow::Result<()> {
+pub(crate) async fn measure(env: &BenchEnv, jobs: u64, history: u64) -> anyhow::Result<()> {
     for (tuned, output, history) in throughput::variants(history) {
-        throughput::take(
-            place,
-            Run { bench: "singles", load: (jobs, 1, CONNECTIONS), output, history, tuned },
-        )
-        .await?;
+        throughput::take(env, Run { bench: "singles", load: (jobs, 1, CONNECTIONS), output, history, tuned })
+            .await?;
     }
     Ok(())
 }

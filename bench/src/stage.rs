@@ -1,4 +1,4 @@
-//! Where a measurement takes place: a directory on a real disk, and in it real processes of the program that is measured.
+//! The environment of a measurement: a directory on a real disk, and real processes of the measured program in it.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -13,14 +13,14 @@ use crate::load::Connection;
 use crate::probe;
 use crate::record::tell;
 
-/// What all measurements share.
+/// The directory and program that all measurements share.
 #[derive(Debug)]
-pub(crate) struct Place {
+pub(crate) struct BenchEnv {
     directory: PathBuf,
     program: PathBuf,
 }
 
-impl Place {
+impl BenchEnv {
     /// Finds the program, and a directory that is on a disk.
     pub(crate) fn prepare(directory: &Path, program: Option<&Path>) -> anyhow::Result<Self> {
         std::fs::create_dir_all(directory).with_context(|| format!("cannot make {}", directory.display()))?;
@@ -67,7 +67,7 @@ impl Stage {
         let mut command = self.longshore("server", "server.log")?;
         command.arg("--listen").arg(address.to_string()).arg("--data").arg(self.data());
         command.arg("--jobs").arg(self.home.path().join("jobs.yaml"));
-        // Whoever asks for a measurement with more jobs than usual has the memory.
+        // Measurements may submit more jobs than the default limit; the machine is chosen for it.
         command.args(["--max-jobs", "100000000"]);
         let began = Instant::now();
         let mut process = Process::start(command)?;
@@ -75,8 +75,8 @@ impl Stage {
             if let Some(status) = process.child.try_wait()? {
                 bail!("the server ended ({status}):\n{}", self.tail("server.log"));
             }
-            if began.elapsed() > PATIENCE {
-                bail!("the server is not ready after {PATIENCE:?}:\n{}", self.tail("server.log"));
+            if began.elapsed() > WAIT_TIMEOUT {
+                bail!("the server is not ready after {WAIT_TIMEOUT:?}:\n{}", self.tail("server.log"));
             }
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
@@ -103,7 +103,7 @@ impl Stage {
             if ready == crew.workers as usize {
                 return Ok(workers);
             }
-            if began.elapsed() > PATIENCE {
+            if began.elapsed() > WAIT_TIMEOUT {
                 bail!("only {ready} of {} workers are ready:\n{}", crew.workers, self.tail("worker-1.log"));
             }
             tokio::time::sleep(Duration::from_millis(20)).await;
@@ -157,7 +157,7 @@ impl Crew {
 pub(crate) struct Server {
     /// Its process.
     pub(crate) process: Process,
-    /// Where it listens.
+    /// The address that the server listens on.
     pub(crate) address: SocketAddr,
 }
 
@@ -195,7 +195,7 @@ impl Process {
     /// Asks it to leave, and waits until it has.
     pub(crate) async fn stop(mut self) -> anyhow::Result<()> {
         self.signal(Signal::TERM)?;
-        match tokio::time::timeout(PATIENCE, self.child.wait()).await {
+        match tokio::time::timeout(WAIT_TIMEOUT, self.child.wait()).await {
             Ok(ended) => ended.map(|_| ())?,
             Err(_) => bail!("process {} does not leave", self.pid),
         }
@@ -253,4 +253,4 @@ fn beside_us_or_built() -> anyhow::Result<PathBuf> {
 /// tmpfs and ramfs, from linux/magic.h.
 const IN_MEMORY: [rustix::fs::FsWord; 2] = [0x0102_1994, 0x8584_58f6];
 /// A start with millions of jobs takes seconds; more than a minute is a fault.
-const PATIENCE: Duration = Duration::from_secs(60);
+const WAIT_TIMEOUT: Duration = Duration::from_secs(60);

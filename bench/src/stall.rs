@@ -16,14 +16,14 @@ use tokio::task::JoinSet;
 use crate::database::Counts;
 use crate::load::{Connection, JSON, NDJSON, Retries};
 use crate::record::{Record, tell};
-use crate::stage::Place;
+use crate::stage::BenchEnv;
 use crate::throughput::{JOBS_FILE, SILENT};
 
 /// Takes the figures, for batches of so many jobs.
-pub(crate) async fn measure(place: &Place, jobs: u64) -> anyhow::Result<()> {
+pub(crate) async fn measure(env: &BenchEnv, jobs: u64) -> anyhow::Result<()> {
     for (kind, line) in [("short", short()), ("long", long(jobs))] {
         tell(&format!("single jobs beside batches of {jobs} {kind} entries"));
-        let stage = place.stage(JOBS_FILE)?;
+        let stage = env.stage(JOBS_FILE)?;
         let (server, _) = stage.server().await?;
         let body = Bytes::from(line.repeat(usize::try_from(jobs)?));
         let body_bytes = body.len();
@@ -134,5 +134,5 @@ const QUIET: Duration = Duration::from_secs(3);
 const CONNECTIONS: u64 = 4;
 /// Between an answer and the next request on its connection: the server has time left.
 const PAUSE: Duration = Duration::from_millis(2);
-/// What the server takes in one request.
+/// The largest request body that the server takes.
 const BODY_BYTES_MAX: u64 = 64 << 20;

@@ -2,35 +2,35 @@
 //! ended. What they write is waited for too, and told beside.
 
 use anyhow::Context as _;
-use server::logs::Tally;
+use server::logs::OutputTotals;
 
 use crate::database::{self, Counts};
 use crate::load::Load;
 use crate::output;
 use crate::record::{Record, tell};
-use crate::stage::{Crew, Place, Process, Server, Stage};
+use crate::stage::{BenchEnv, Crew, Process, Server, Stage};
 use crate::waiting;
 
-/// What varies between runs.
+/// Parameters that differ between runs.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Run {
-    /// What it is called in the results.
+    /// Name of the run in the results.
     pub(crate) bench: &'static str,
-    /// What is submitted; its definition decides about output.
+    /// The submitted jobs; their definition decides about output.
     pub(crate) load: (u64, u64, u64),
-    /// Whether each job writes 100 bytes.
+    /// True if each job writes 100 bytes.
     pub(crate) output: bool,
     /// Ended jobs in the store before it begins.
     pub(crate) history: u64,
-    /// Whether workers have 64 slots and a backlog of 64, or the defaults.
+    /// True for workers with 64 slots and a backlog of 64, false for the defaults.
     pub(crate) tuned: bool,
 }
 
 /// Takes all figures of (a) in batches.
-pub(crate) async fn measure(place: &Place, jobs: u64, history: u64) -> anyhow::Result<()> {
+pub(crate) async fn measure(env: &BenchEnv, jobs: u64, history: u64) -> anyhow::Result<()> {
     let load = (jobs, BATCH, CONNECTIONS);
     for (tuned, output, history) in variants(history) {
-        take(place, Run { bench: "throughput", load, output, history, tuned }).await?;
+        take(env, Run { bench: "throughput", load, output, history, tuned }).await?;
     }
     Ok(())
 }
@@ -50,9 +50,9 @@ pub(crate) fn variants(history: u64) -> Vec<(bool, bool, u64)> {
 }
 
 /// Takes one figure.
-pub(crate) async fn take(place: &Place, run: Run) -> anyhow::Result<()> {
+pub(crate) async fn take(env: &BenchEnv, run: Run) -> anyhow::Result<()> {
     tell(&format!("{run:?}"));
-    let stage = place.stage(JOBS_FILE)?;
+    let stage = env.stage(JOBS_FILE)?;
     let (server, _) = stage.server().await?;
     let crew = Crew { workers: 2, room: run.tuned.then_some(ROOM), allow: Some("--allow-fake") };
     let workers = stage.workers(&server, &crew).await?;
@@ -104,7 +104,7 @@ async fn close(
     workers: Vec<Process>,
     before: u64,
     load: &Load,
-    written: Tally,
+    written: OutputTotals,
     mut record: Record,
 ) -> anyhow::Result<()> {
     for worker in workers {
@@ -127,12 +127,12 @@ async fn close(
     Ok(())
 }
 
-/// What so many jobs write.
-fn written(output: bool, jobs: u64) -> anyhow::Result<Tally> {
+/// The output that this many jobs write.
+fn written(output: bool, jobs: u64) -> anyhow::Result<OutputTotals> {
     Ok(if output {
-        Tally { attempts: usize::try_from(jobs)?, bytes: jobs * OUTPUT_BYTES }
+        OutputTotals { attempts: usize::try_from(jobs)?, bytes: jobs * OUTPUT_BYTES }
     } else {
-        Tally::default()
+        OutputTotals::default()
     })
 }
 
@@ -171,7 +171,7 @@ impl Used {
         Ok(Self { server: server.process.cpu_us()?, workers: sum, load })
     }
 
-    /// What came to it since then.
+    /// The difference to an earlier reading.
     pub(crate) fn since(self, then: Self) -> Self {
         Self {
             server: self.server - then.server,

@@ -1,8 +1,8 @@
-//! Compares what clients were told, what jobs have witnessed, and what the database holds. Every promise that shows in these three has
-//! a verdict here; nothing is known of how it is kept.
+//! Compares the answers that clients got, the marks that jobs wrote, and the database. Every promise that shows in these records has a
+//! [`Violation`]. The checker does not use any code of Longshore.
 
-mod runs;
-mod told;
+mod answers;
+mod attempts;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -10,128 +10,130 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use crate::history::Event;
-use crate::store::{Attempt, Job, Kept};
-use crate::truth::Mark;
+use crate::marks::Mark;
+use crate::store::{Attempt, Job, StoreContents};
 
-/// All that is known of a run once it is over.
+/// All records of a round that has ended.
 #[derive(Clone, Debug, Default)]
 pub struct Evidence {
-    /// What clients did and were told.
+    /// The requests of the clients and the answers to them.
     pub history: Vec<Event>,
-    /// What jobs have witnessed.
-    pub truth: Vec<Mark>,
-    /// What the database holds.
-    pub kept: Kept,
-    /// Containers and processes that were still there when their time was up, in words.
-    pub left: Vec<String>,
+    /// The marks that the jobs wrote.
+    pub marks: Vec<Mark>,
+    /// The rows of the database.
+    pub store: StoreContents,
+    /// Containers and processes that still existed at the end, in words.
+    pub leftovers: Vec<String>,
 }
 
-/// What can be wrong.
+/// A promise that was broken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Verdict {
-    /// A job was accepted, and is not there, or not as it was promised.
+pub enum Violation {
+    /// An accepted job is missing, or differs from the answer.
     Lost,
-    /// A request has made more jobs than it asked for, or a key stands for two.
+    /// A request made more jobs than it asked for, or one idempotency key has two jobs.
     Duplicated,
-    /// A batch is there in part.
+    /// Only a part of a batch exists.
     Torn,
-    /// A job is there that nobody asked for.
+    /// A job exists that no client asked for.
     Unexpected,
-    /// An ended job looked different later.
+    /// An ended job changed later.
     Changed,
-    /// A report about a superseded attempt was believed.
+    /// A report about a superseded attempt changed the job.
     StaleAccepted,
-    /// An outcome is told that the attempt itself did not have.
+    /// The stored outcome is not the one that the attempt had.
     Invented,
-    /// An attempt was started more than once.
+    /// An attempt started more than once.
     StartedTwice,
-    /// An attempt ran that was never granted.
+    /// An attempt ran that was never assigned.
     Ungranted,
-    /// An attempt was given back as unstarted, or is said to have failed to start, and had started.
+    /// An attempt started although it was reported as returned or as failed to start.
     StartDenied,
-    /// Two attempts of a job ran at once whose definition forbids it.
+    /// Two attempts of a job ran at once although the definition forbids it.
     Overlapped,
-    /// An attempt of an `on_lost: wait` job got a successor, and nobody had told that its container is gone.
+    /// An attempt of an `on_lost: wait` job got a successor before its container was reported gone.
     GivenUp,
-    /// A job was told to be cancelled, and its container gone, and that one went on.
+    /// A container went on after its job was reported as cancelled and its container as gone.
     WentOn,
-    /// A fence was given twice, or attempts are counted with holes.
+    /// A fence was given twice, or the numbers of attempts have a gap.
     Misnumbered,
-    /// Nothing but deploys struck, and an attempt did not get to its own end.
+    /// An attempt did not run to its end although the only faults were deploys.
     Disturbed,
-    /// A container or a process outlived everything.
+    /// A container or a process outlived the round.
     Orphaned,
-    /// A job has not ended although nothing hindered it any more, or was given up.
+    /// A job did not end, or was lost, although all faults were over.
     NotEnded,
-    /// A client got an answer that it must never get.
+    /// A client got an answer that the API must never give.
     Misanswered,
 }
 
-/// A verdict with its reason.
+/// A violation with its details.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
-    /// What is wrong.
-    pub verdict: Verdict,
-    /// Where, in words.
+    /// The broken promise.
+    pub violation: Violation,
+    /// The job, attempt or request, in words.
     pub text: String,
 }
 
 impl fmt::Display for Finding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:?}: {}", self.verdict, self.text)
+        write!(f, "{:?}: {}", self.violation, self.text)
     }
 }
 
-/// Everything that is wrong; nothing, if every promise was kept.
+/// Returns all violations; an empty list if every promise was kept.
 #[must_use]
 pub fn check(evidence: &Evidence) -> Vec<Finding> {
-    let rows = Rows::of(&evidence.kept);
+    let rows = Rows::of(&evidence.store);
     let mut findings = Vec::new();
-    told::requests(evidence, &rows, &mut findings);
-    told::sights(evidence, &rows, &mut findings);
-    runs::numbers(&rows, &mut findings);
-    runs::marks(evidence, &rows, &mut findings);
-    runs::losses(&rows, &mut findings);
-    runs::cancels(&evidence.truth, &rows, &mut findings);
-    runs::outcomes(&evidence.truth, &rows, &mut findings);
-    runs::deploys(evidence, &rows, &mut findings);
-    for job in &evidence.kept.jobs {
+    answers::requests(evidence, &rows, &mut findings);
+    answers::sights(evidence, &rows, &mut findings);
+    attempts::numbers(&rows, &mut findings);
+    attempts::marks(evidence, &rows, &mut findings);
+    attempts::losses(&rows, &mut findings);
+    attempts::cancels(&evidence.marks, &rows, &mut findings);
+    attempts::outcomes(&evidence.marks, &rows, &mut findings);
+    attempts::deploys(evidence, &rows, &mut findings);
+    for job in &evidence.store.jobs {
         if !matches!(job.state.as_str(), "succeeded" | "failed" | "cancelled" | "expired") {
-            findings
-                .push(finding(Verdict::NotEnded, format!("job {} ({}) is {}", job.id, job.name, job.state)));
+            findings.push(finding(
+                Violation::NotEnded,
+                format!("job {} ({}) is {}", job.id, job.name, job.state),
+            ));
         }
     }
-    findings.extend(evidence.left.iter().map(|it| finding(Verdict::Orphaned, it.clone())));
+    findings.extend(evidence.leftovers.iter().map(|it| finding(Violation::Orphaned, it.clone())));
     findings
 }
 
-/// How many of each.
+/// Counts the findings of each violation.
 #[must_use]
-pub fn count(findings: &[Finding]) -> BTreeMap<Verdict, u64> {
+pub fn count(findings: &[Finding]) -> BTreeMap<Violation, u64> {
     let mut counts = BTreeMap::new();
     for finding in findings {
-        *counts.entry(finding.verdict).or_default() += 1;
+        *counts.entry(finding.violation).or_default() += 1;
     }
     counts
 }
 
-/// Rows of the database by what they are looked up by.
+/// The rows of the database, indexed by job.
 struct Rows<'a> {
     jobs: BTreeMap<u64, &'a Job>,
     attempts: BTreeMap<u64, Vec<&'a Attempt>>,
 }
 
 impl<'a> Rows<'a> {
-    fn of(kept: &'a Kept) -> Self {
+    fn of(store: &'a StoreContents) -> Self {
         let mut attempts: BTreeMap<u64, Vec<&Attempt>> = BTreeMap::new();
-        for attempt in &kept.attempts {
+        for attempt in &store.attempts {
             attempts.entry(attempt.job).or_default().push(attempt);
         }
         for of_job in attempts.values_mut() {
             of_job.sort_by_key(|attempt| attempt.number);
         }
-        Self { jobs: kept.jobs.iter().map(|job| (job.id, job)).collect(), attempts }
+        Self { jobs: store.jobs.iter().map(|job| (job.id, job)).collect(), attempts }
     }
 
     fn attempts(&self, job: u64) -> &[&'a Attempt] {
@@ -139,8 +141,8 @@ impl<'a> Rows<'a> {
     }
 }
 
-fn finding(verdict: Verdict, text: String) -> Finding {
-    Finding { verdict, text }
+fn finding(violation: Violation, text: String) -> Finding {
+    Finding { violation, text }
 }
 
 #[cfg(test)]

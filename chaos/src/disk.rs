@@ -1,17 +1,17 @@
-//! A small disk for the server's data, which can be filled. Needs root.
+//! A small file system for the server's data, which can be filled. Needs root.
 
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// A file system in memory: nothing on it survives a loss of power, but a full one is as full as any.
+/// A mounted tmpfs. It does not survive a loss of power, but behaves like any other file system when it is full.
 #[derive(Debug)]
 pub struct Disk {
     at: PathBuf,
 }
 
 impl Disk {
-    /// Puts one at this place.
+    /// Mounts a tmpfs at this path.
     #[must_use]
     pub fn mount(at: PathBuf) -> Self {
         std::fs::create_dir_all(&at).unwrap();
@@ -19,16 +19,20 @@ impl Disk {
             .args(["-t", "tmpfs", "-o", &format!("size={BYTES},mode=0700"), "tmpfs"])
             .arg(&at)
             .status();
-        assert!(mounted.is_ok_and(|status| status.success()), "cannot mount {}: is this root?", at.display());
+        assert!(
+            mounted.is_ok_and(|status| status.success()),
+            "cannot mount {}: root is needed",
+            at.display()
+        );
         Self { at }
     }
 
-    /// Takes every byte that is left, and goes on taking what is given back for as long as `busy` says so.
+    /// Fills the disk, and fills it again whenever space was freed, until `busy` returns false.
     ///
     /// # Panics
-    /// It fails in another way than by being full.
+    /// A write fails for another reason than a full disk.
     pub async fn fill(&self, mut busy: impl AsyncFnMut() -> bool) {
-        let path = self.at.join("full-of-this");
+        let path = self.at.join("filler");
         let mut file = std::fs::File::create(&path).unwrap();
         while busy().await {
             loop {
@@ -43,7 +47,7 @@ impl Disk {
     }
 }
 
-/// Lets a file system go, even if somebody still uses it.
+/// Unmounts a file system, even if it is in use.
 pub(crate) fn unmount(at: &Path) {
     let _ = Command::new("umount").args(["--lazy", "--quiet"]).arg(at).status();
 }
@@ -54,5 +58,5 @@ impl Drop for Disk {
     }
 }
 
-/// Room for the server's reserve, a quarter of it, and a round's history beside it.
+/// Enough for the server's reserved file, a quarter of it, and the data of one round.
 const BYTES: u64 = 192 << 20;

@@ -1,4 +1,4 @@
-//! A Docker engine for a round: the machine's own, or a private daemon in a network namespace of its own, which can be struck too.
+//! The Docker engine of a round: the one of this machine, or a private daemon in its own network namespace, which faults can kill.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
@@ -9,9 +9,9 @@ use rustix::process::Signal;
 use tempfile::TempDir;
 
 use crate::disk::unmount;
-use crate::stage::{Dice, Launch, Process, eventually, mentioning};
+use testkit::{Process, ProcessSpec, SeededRng, processes_mentioning, wait_for};
 
-/// Where containers run.
+/// An engine for the containers of a round.
 #[derive(Debug)]
 pub struct Engine {
     host: Option<String>,
@@ -21,25 +21,25 @@ pub struct Engine {
 #[derive(Debug)]
 struct Daemon {
     home: TempDir,
-    launch: Launch,
+    spec: ProcessSpec,
     process: Process,
 }
 
 impl Engine {
-    /// The one that this machine has.
+    /// The engine of this machine.
     #[must_use]
-    pub const fn of_machine() -> Self {
+    pub const fn host() -> Self {
         Self { host: None, daemon: None }
     }
 
-    /// A daemon of our own, with everything that it keeps below `parent`. Needs root.
+    /// Starts a private daemon with its files below `parent`. Needs root.
     pub async fn private(parent: &Path, live_restore: bool) -> Self {
         let home = tempfile::Builder::new().prefix("dockerd-").tempdir_in(parent).unwrap();
         let at = |name: &str| home.path().join(name).display().to_string();
-        // The path of a socket must be short.
+        // Socket paths are limited to about 100 bytes.
         let socket = format!("/run/longshore-chaos-{}.sock", std::process::id());
         let host = format!("unix://{socket}");
-        // What the machine has set for its own daemon is not for ours.
+        // The machine's own daemon.json does not apply to this daemon.
         std::fs::write(home.path().join("daemon.json"), "{}").unwrap();
         let mut arguments = vec![
             format!("--config-file={}", at("daemon.json")),
@@ -51,48 +51,48 @@ impl Engine {
             "--iptables=false".to_owned(),
         ];
         arguments.extend(live_restore.then(|| "--live-restore".to_owned()));
-        let mut launch = Launch::new(Path::new("dockerd"), arguments, home.path().join("dockerd.log"));
-        launch.through = ["unshare", "--net"].map(str::to_owned).into();
-        let process = launch.start();
-        let mut engine = Self { host: Some(host), daemon: Some(Daemon { home, launch, process }) };
-        engine.answers().await;
+        let mut spec = ProcessSpec::new(Path::new("dockerd"), arguments, home.path().join("dockerd.log"));
+        spec.through = ["unshare", "--net"].map(str::to_owned).into();
+        let process = spec.start();
+        let mut engine = Self { host: Some(host), daemon: Some(Daemon { home, spec, process }) };
+        engine.wait_until_ready().await;
         engine
     }
 
-    /// What the worker's `docker` must know to find it.
+    /// The environment variables with which the worker's `docker` finds this engine.
     #[must_use]
     pub fn environment(&self) -> Vec<(String, String)> {
         self.host.iter().map(|host| ("DOCKER_HOST".to_owned(), host.clone())).collect()
     }
 
-    /// Makes the image that holds nothing but the witness, unless it is there; its name.
+    /// Imports the image with the test job program unless it exists; returns its name.
     #[must_use]
-    pub fn provide(&self, witness: &Path, scratch: &Path) -> String {
+    pub fn import_job_image(&self, test_job: &Path, scratch: &Path) -> String {
         let mut hasher = DefaultHasher::new();
-        std::fs::read(witness).unwrap().hash(&mut hasher);
-        let tag = format!("longshore-witness:{:016x}", hasher.finish());
+        std::fs::read(test_job).unwrap().hash(&mut hasher);
+        let tag = format!("longshore-test-job:{:016x}", hasher.finish());
         if self.docker(&["image", "inspect", "--", &tag]).status.success() {
             return tag;
         }
-        let archive = scratch.join("witness.tar").display().to_string();
+        let archive = scratch.join("test-job.tar").display().to_string();
         let packed = Command::new("tar")
             .args([
                 "--create",
                 "--file",
                 &archive,
                 "--transform",
-                "s/.*/longshore-witness/",
+                "s/.*/longshore-test-job/",
                 "--absolute-names",
             ])
-            .arg(witness)
+            .arg(test_job)
             .status();
-        assert!(packed.is_ok_and(|status| status.success()), "cannot pack the witness");
+        assert!(packed.is_ok_and(|status| status.success()), "cannot pack the test job program");
         let imported = self.docker(&["import", &archive, &tag]);
         assert!(imported.status.success(), "{}", String::from_utf8_lossy(&imported.stderr));
         tag
     }
 
-    /// The containers of these definitions, in whatever state: a line for each.
+    /// Lists the containers of these definitions in any state, a line for each.
     #[must_use]
     pub fn containers(&self, definitions: &[String]) -> Vec<String> {
         let mut found = Vec::new();
@@ -105,9 +105,9 @@ impl Engine {
         found
     }
 
-    /// Ends and removes the containers of these definitions.
+    /// Kills and removes the containers of these definitions.
     pub fn remove(&self, definitions: &[String]) {
-        // The daemon may be in the middle of making one.
+        // The daemon may be creating one meanwhile, so look twice.
         for _ in 0..2 {
             for line in self.containers(definitions) {
                 if let Some(name) = line.split(' ').nth(1) {
@@ -117,46 +117,46 @@ impl Engine {
         }
     }
 
-    /// Lets the daemon die or leave, and after a while starts it again. What was done, in words.
+    /// Kills or stops the private daemon, starts it again after a while, and returns a description.
     ///
     /// # Panics
-    /// It is the machine's own: that one is not ours to strike.
-    pub async fn restart(&mut self, dice: &mut Dice) -> &'static str {
+    /// This is the engine of the machine.
+    pub async fn restart(&mut self, rng: &mut SeededRng) -> &'static str {
         let daemon = self.daemon.as_mut().expect("a private daemon");
-        let how = if dice.below(2) == 0 {
+        let how = if rng.below(2) == 0 {
             daemon.process.kill();
             "kill -9 of the Docker daemon"
         } else {
             daemon.process.signal(Signal::TERM);
-            daemon.process.ended().await;
+            daemon.process.wait_for_exit().await;
             "a stop of the Docker daemon"
         };
-        tokio::time::sleep(Duration::from_millis(dice.below(4_000))).await;
-        daemon.process = daemon.launch.start();
-        self.answers().await;
+        tokio::time::sleep(Duration::from_millis(rng.below(4_000))).await;
+        daemon.process = daemon.spec.start();
+        self.wait_until_ready().await;
         how
     }
 
-    /// Lets the daemon stand still for so long.
+    /// Stops the private daemon with SIGSTOP for this long and returns a description.
     ///
     /// # Panics
-    /// It is the machine's own: that one is not ours to strike.
+    /// This is the engine of the machine.
     pub async fn pause(&mut self, time: Duration) -> String {
         let daemon = self.daemon.as_mut().expect("a private daemon");
         daemon.process.signal(Signal::STOP);
         tokio::time::sleep(time).await;
         daemon.process.signal(Signal::CONT);
-        self.answers().await;
+        self.wait_until_ready().await;
         format!("the Docker daemon was frozen for {time:?}")
     }
 
-    /// Waits until it answers. A daemon that gives up while it starts, because its machine is busy, is started again.
-    async fn answers(&mut self) {
-        eventually("the engine answers", async || {
+    /// Waits until the engine answers. A daemon that fails to start is started again.
+    async fn wait_until_ready(&mut self) {
+        wait_for("the engine answers", async || {
             if let Some(daemon) = &mut self.daemon
-                && !daemon.process.is_alive()
+                && !daemon.process.is_running()
             {
-                daemon.process = daemon.launch.start();
+                daemon.process = daemon.spec.start();
             }
             self.docker(&["version"]).status.success().then_some(())
         })
@@ -172,11 +172,11 @@ impl Drop for Daemon {
     fn drop(&mut self) {
         self.process.signal(Signal::TERM);
         let began = Instant::now();
-        while self.process.is_alive() && began.elapsed() < LEAVES_WITHIN {
-            std::thread::sleep(LOOK_EVERY);
+        while self.process.is_running() && began.elapsed() < LEAVES_WITHIN {
+            std::thread::sleep(POLL_INTERVAL);
         }
-        // What outlives a daemon that was killed: its own children, and what it has mounted.
-        for left in mentioning(self.home.path()) {
+        // A killed daemon leaves child processes and mounts behind.
+        for left in processes_mentioning(self.home.path()) {
             let _ = rustix::process::kill_process(left, Signal::KILL);
         }
         let home = self.home.path().display().to_string();
@@ -189,19 +189,19 @@ impl Drop for Daemon {
     }
 }
 
-/// The witness as a program that needs nothing else, for this machine and for images without anything.
+/// Compiles the test job program as a static executable, for this machine and for an image that holds nothing else.
 #[must_use]
-pub fn build_witness(directory: &Path) -> PathBuf {
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/bin/witness.rs");
-    let program = directory.join("longshore-witness");
+pub fn build_test_job(directory: &Path) -> PathBuf {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/bin/test_job.rs");
+    let program = directory.join("longshore-test-job");
     let built = Command::new("rustc")
         .args(["--edition", "2024", "-C", "opt-level=1", "-C", "target-feature=+crt-static", "-o"])
         .arg(&program)
         .arg(source)
         .status();
-    assert!(built.is_ok_and(|status| status.success()), "cannot build the witness");
+    assert!(built.is_ok_and(|status| status.success()), "cannot build the test job program");
     program
 }
 
 const LEAVES_WITHIN: Duration = Duration::from_secs(20);
-const LOOK_EVERY: Duration = Duration::from_millis(50);
+const POLL_INTERVAL: Duration = Duration::from_millis(50);

@@ -1,4 +1,4 @@
-//! What strikes: each kind does its harm, undoes it, and says in words what it did.
+//! The faults: each is injected once, is undone at the end, and is recorded in the history.
 
 use std::os::unix::process::ExitStatusExt;
 use std::time::{Duration, Instant};
@@ -7,11 +7,11 @@ use rustix::process::{Pid, Signal};
 use serde::{Deserialize, Serialize};
 
 use crate::disk::Disk;
-use crate::link::{Link, Weather};
-use crate::stage::{Dice, Process, within};
-use crate::world::{LEASE, World};
+use crate::link::{Link, LinkState};
+use crate::system::{LEASE, TestSystem};
+use testkit::{Process, SeededRng, wait_at_most};
 
-/// Every kind.
+/// A kind of fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Fault {
@@ -25,167 +25,169 @@ pub enum Fault {
     KillCommand,
     /// SIGSTOP of the server for half a lease up to ten.
     PauseServer,
-    /// The same to a worker.
+    /// SIGSTOP of a worker for half a lease up to ten.
     PauseWorker,
-    /// Trouble on the way of a worker to its server: broken, silent, one-way or slow.
+    /// A network fault between a worker and the server: broken, silent, one-way or slow.
     Cut,
-    /// The Docker daemon dies or leaves, and comes back.
+    /// The Docker daemon is killed or stopped, and started again.
     RestartEngine,
-    /// SIGSTOP of the Docker daemon: it takes every call, and answers none.
+    /// SIGSTOP of the Docker daemon: it accepts connections and does not answer.
     PauseEngine,
-    /// The server's disk is filled to the last byte, and given back after a while.
+    /// The server's disk is full for a while.
     FillDisk,
-    /// The server is replaced as a deploy does it: SIGTERM, then a new process.
+    /// A deploy of the server: SIGTERM, then a new process.
     DeployServer,
-    /// A worker is replaced likewise; its containers go on.
+    /// A deploy of a worker; its containers go on.
     DeployWorker,
 }
 
 impl Fault {
-    /// As it is written in results.
+    /// The name in results.
     #[must_use]
     pub fn name(self) -> String {
         serde_json::to_value(self).ok().and_then(|name| name.as_str().map(str::to_owned)).unwrap_or_default()
     }
 
-    /// Strikes once, and leaves everything running again.
-    pub async fn strike(self, world: &World, mut dice: Dice) {
-        let dice = &mut dice;
-        let n = dice.below(world.workers.len() as u64) as usize;
-        let worker = &world.workers[n];
+    /// Injects the fault once, and returns when everything runs again.
+    pub async fn inject(self, system: &TestSystem, mut rng: SeededRng) {
+        let rng = &mut rng;
+        let n = rng.below(system.workers.len() as u64) as usize;
+        let worker = &system.workers[n];
         let what = match self {
             Self::KillServer => {
-                let mut server = world.server.turn().await;
-                busy(self, world).await;
-                kill_server(world, &mut server, dice).await
+                let mut server = system.server.lock().await;
+                wait_until_busy(self, system).await;
+                kill_server(system, &mut server, rng).await
             }
             Self::KillWorker => {
-                let mut process = worker.role.turn().await;
-                busy(self, world).await;
+                let mut process = worker.process.lock().await;
+                wait_until_busy(self, system).await;
                 process.kill();
-                let stays_away = dice.below(8) == 0;
-                rest(dice, if stays_away { AWAY_MS } else { SOON_MS }).await;
-                worker.role.start(&mut process);
+                let stays_away = rng.below(8) == 0;
+                sleep_up_to(rng, if stays_away { AWAY_MS } else { SOON_MS }).await;
+                worker.process.start(&mut process);
                 format!("kill -9 of worker {n}")
             }
             Self::KillBoth => {
-                let (mut server, mut process) = (world.server.turn().await, worker.role.turn().await);
-                busy(self, world).await;
+                let (mut server, mut process) = (system.server.lock().await, worker.process.lock().await);
+                wait_until_busy(self, system).await;
                 process.kill();
-                kill_server(world, &mut server, dice).await;
-                worker.role.start(&mut process);
+                kill_server(system, &mut server, rng).await;
+                worker.process.start(&mut process);
                 format!("kill -9 of the server and worker {n}")
             }
-            Self::KillCommand => match within(PATIENCE, async || commands(world).pop()).await {
-                Some(command) => {
-                    let _ = rustix::process::kill_process(command, Signal::KILL);
-                    format!("kill -9 of docker command {}", command.as_raw_nonzero())
+            Self::KillCommand => {
+                match wait_at_most(BUSY_TIMEOUT, async || docker_commands(system).pop()).await {
+                    Some(command) => {
+                        let _ = rustix::process::kill_process(command, Signal::KILL);
+                        format!("kill -9 of docker command {}", command.as_raw_nonzero())
+                    }
+                    None => return,
                 }
+            }
+            Self::PauseServer => pause(&*system.server.lock().await, "the server", rng).await,
+            Self::PauseWorker => pause(&*worker.process.lock().await, &format!("worker {n}"), rng).await,
+            Self::Cut => format!("the way of worker {n} {}", cut(&*worker.link.lock().await, rng).await),
+            Self::RestartEngine => match &system.engine {
+                Some(engine) => engine.lock().await.restart(rng).await.to_owned(),
                 None => return,
             },
-            Self::PauseServer => pause(&*world.server.turn().await, "the server", dice).await,
-            Self::PauseWorker => pause(&*worker.role.turn().await, &format!("worker {n}"), dice).await,
-            Self::Cut => format!("the way of worker {n} {}", cut(&*worker.link.lock().await, dice).await),
-            Self::RestartEngine => match &world.engine {
-                Some(engine) => engine.lock().await.restart(dice).await.to_owned(),
+            Self::PauseEngine => match &system.engine {
+                Some(engine) => engine.lock().await.pause(*rng.choose(&PAUSE_TIMES)).await,
                 None => return,
             },
-            Self::PauseEngine => match &world.engine {
-                Some(engine) => engine.lock().await.pause(*dice.one_of(&PAUSES)).await,
-                None => return,
-            },
-            Self::FillDisk => match &world.disk {
-                Some(disk) => fill(world, &*disk.lock().await, dice).await,
+            Self::FillDisk => match &system.disk {
+                Some(disk) => fill(system, &*disk.lock().await, rng).await,
                 None => return,
             },
             Self::DeployServer => {
-                let mut server = world.server.turn().await;
-                leave(&mut server).await;
-                world.server.start(&mut server);
-                world.server_serves(&mut server).await;
+                let mut server = system.server.lock().await;
+                terminate(&mut server).await;
+                system.server.start(&mut server);
+                system.wait_until_server_ready(&mut server).await;
                 "a deploy of the server".to_owned()
             }
             Self::DeployWorker => {
-                let mut process = worker.role.turn().await;
-                leave(&mut process).await;
-                worker.role.start(&mut process);
-                world.worker_joins(n).await;
+                let mut process = worker.process.lock().await;
+                terminate(&mut process).await;
+                worker.process.start(&mut process);
+                system.wait_until_worker_ready(n).await;
                 format!("a deploy of worker {n}")
             }
         };
-        world.tell(&self.name(), what);
+        system.record_fault(&self.name(), what);
     }
 }
 
-/// Waits until something runs that the fault could harm, and counts it.
-async fn busy(fault: Fault, world: &World) {
-    let wants_containers = world.engine.is_some();
-    let found = within(PATIENCE, async || {
-        let (containers, processes) = world.in_flight();
+/// Waits until jobs are running that the fault can affect, and counts that case.
+async fn wait_until_busy(fault: Fault, system: &TestSystem) {
+    let wants_containers = system.engine.is_some();
+    let found = wait_at_most(BUSY_TIMEOUT, async || {
+        let (containers, processes) = system.in_flight();
         (if wants_containers { containers > 0 } else { processes > 0 }).then_some(())
     })
     .await;
     if found.is_some() && wants_containers {
-        world.count(&format!("{}_with_containers", fault.name()));
+        system.count(&format!("{}_with_containers", fault.name()));
     }
 }
 
-async fn kill_server(world: &World, server: &mut Process, dice: &mut Dice) -> String {
+async fn kill_server(system: &TestSystem, server: &mut Process, rng: &mut SeededRng) -> String {
     server.kill();
-    world.server.start(server);
-    if dice.below(4) == 0 {
-        // In the middle of its start, too.
-        rest(dice, 80).await;
+    system.server.start(server);
+    if rng.below(4) == 0 {
+        // Kill it once more during its start.
+        sleep_up_to(rng, 80).await;
         server.kill();
-        world.server.start(server);
-        world.count("kill_server_in_start");
+        system.server.start(server);
+        system.count("kill_server_in_start");
     }
-    world.server_serves(server).await;
+    system.wait_until_server_ready(server).await;
     "kill -9 of the server".to_owned()
 }
 
-async fn pause(process: &Process, who: &str, dice: &mut Dice) -> String {
-    let time = *dice.one_of(&PAUSES);
+async fn pause(process: &Process, who: &str, rng: &mut SeededRng) -> String {
+    let time = *rng.choose(&PAUSE_TIMES);
     process.signal(Signal::STOP);
     tokio::time::sleep(time).await;
     process.signal(Signal::CONT);
     format!("{who} was frozen for {time:?}")
 }
 
-/// Asks a process to leave, and sees it gone. One that has just been started may not listen yet: then it ends as if killed.
-async fn leave(process: &mut Process) {
+/// Sends SIGTERM and waits for the end. A process that has not yet installed its signal handler is killed by the signal.
+async fn terminate(process: &mut Process) {
     process.signal(Signal::TERM);
-    let status = process.ended().await;
+    let status = process.wait_for_exit().await;
     let not_yet_listening = status.signal() == Some(Signal::TERM.as_raw());
     assert!(status.success() || not_yet_listening, "{status}");
 }
 
-async fn cut(link: &Link, dice: &mut Dice) -> String {
-    let (weather, time) = (*dice.one_of(link.troubles()), *dice.one_of(&CUTS));
-    link.turn(weather);
+async fn cut(link: &Link, rng: &mut SeededRng) -> String {
+    let (state, time) = (*rng.choose(link.faulty_states()), *rng.choose(&CUT_TIMES));
+    link.set_state(state);
     tokio::time::sleep(time).await;
-    link.turn(Weather::Clear);
-    format!("was {weather:?} for {time:?}")
+    link.set_state(LinkState::Clear);
+    format!("was {state:?} for {time:?}")
 }
 
-async fn fill(world: &World, disk: &Disk, dice: &mut Dice) -> String {
-    let (began, time) = (Instant::now(), *dice.one_of(&FULL));
+async fn fill(system: &TestSystem, disk: &Disk, rng: &mut SeededRng) -> String {
+    let (began, time) = (Instant::now(), *rng.choose(&FULL_TIMES));
     disk.fill(async || {
-        tokio::time::sleep(FILL_AGAIN).await;
+        tokio::time::sleep(REFILL_PAUSE).await;
         began.elapsed() < time
     })
     .await;
-    world.server_serves(&mut *world.server.turn().await).await;
+    system.wait_until_server_ready(&mut *system.server.lock().await).await;
     format!("the server's disk was full for {time:?}")
 }
 
-/// The `docker` commands that run jobs of this round.
-fn commands(world: &World) -> Vec<Pid> {
-    let truth = world.stage.path("truth").display().to_string();
+/// Finds the `docker` commands that run jobs of this round.
+fn docker_commands(system: &TestSystem) -> Vec<Pid> {
+    let marks_dir = system.cluster.path("marks").display().to_string();
     let is_ours = |line: &[u8]| {
         let line = String::from_utf8_lossy(line);
         let mut words = line.split('\0');
-        words.next().is_some_and(|program| program.ends_with("docker")) && line.contains(&truth)
+        words.next().is_some_and(|program| program.ends_with("docker")) && line.contains(&marks_dir)
     };
     let processes = std::fs::read_dir("/proc").into_iter().flatten().flatten();
     processes
@@ -194,18 +196,18 @@ fn commands(world: &World) -> Vec<Pid> {
         .collect()
 }
 
-async fn rest(dice: &mut Dice, below_ms: u64) {
-    tokio::time::sleep(Duration::from_millis(dice.below(below_ms))).await;
+async fn sleep_up_to(rng: &mut SeededRng, below_ms: u64) {
+    tokio::time::sleep(Duration::from_millis(rng.below(below_ms))).await;
 }
 
-/// Something runs soon, or the fault strikes an idle machine.
-const PATIENCE: Duration = Duration::from_secs(10);
-/// A supervisor starts a worker again within this time.
+/// After this time the fault is injected into an idle system.
+const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
+/// A supervisor restarts a worker within this time.
 const SOON_MS: u64 = 1_500;
-/// Some come back after their jobs have successors.
+/// Sometimes a worker returns after its jobs were given to another one.
 const AWAY_MS: u64 = 10_000;
-/// From half a lease to ten; longer ones are rarer.
-const PAUSES: [Duration; 8] = [
+/// From half a lease to ten leases; long ones are rarer.
+const PAUSE_TIMES: [Duration; 8] = [
     LEASE.checked_div(2).unwrap(),
     LEASE,
     LEASE,
@@ -216,11 +218,11 @@ const PAUSES: [Duration; 8] = [
     LEASE.saturating_mul(10),
 ];
 /// Shorter and longer than the server needs to notice.
-const FULL: [Duration; 3] = [Duration::from_secs(1), Duration::from_secs(4), Duration::from_secs(10)];
-/// What the server gives back is taken, too.
-const FILL_AGAIN: Duration = Duration::from_millis(200);
-/// A blink, less than a lease, more than one, and longer than a job waits for a lost worker.
-const CUTS: [Duration; 5] = [
+const FULL_TIMES: [Duration; 3] = [Duration::from_secs(1), Duration::from_secs(4), Duration::from_secs(10)];
+/// Space that the server frees is filled again at this interval.
+const REFILL_PAUSE: Duration = Duration::from_millis(200);
+/// From a tenth of a lease to longer than `lost_after`.
+const CUT_TIMES: [Duration; 5] = [
     LEASE.checked_div(10).unwrap(),
     LEASE.checked_div(2).unwrap(),
     LEASE.saturating_mul(1),

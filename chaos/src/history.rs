@@ -1,4 +1,4 @@
-//! What clients did and what they were told, one line of JSON each, in the order in which it was written down.
+//! The history of a round: requests of the clients, answers and faults, one line of JSON each, in the order of writing.
 
 use std::fs::File;
 use std::io::Write;
@@ -8,58 +8,58 @@ use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
 
-/// One line.
+/// An event of the history.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub enum Event {
-    /// A client is about to ask for jobs. Each of them carries `label`, which no other request has.
+    /// A client is about to send a request for jobs. Each of its jobs has the label `submission` with this unique value.
     Submit {
-        /// On each of its jobs.
+        /// The value of the label.
         label: String,
-        /// How many jobs it asks for.
+        /// Number of jobs in the request.
         count: u64,
-        /// What makes a repetition of it the same request.
+        /// The idempotency key, if the request has one.
         key: Option<String>,
     },
-    /// It was answered; a request may be repeated, and answered more than once.
+    /// The server answered the request. A request may be repeated and answered more than once.
     Answered {
-        /// Of the request.
+        /// The label of the request.
         label: String,
-        /// The status of the answer.
+        /// HTTP status.
         status: u16,
-        /// The first of its jobs, if the answer was a promise.
+        /// The id of the first job, if the request was accepted.
         job: Option<u64>,
     },
-    /// A client has asked for the end of a job.
+    /// A client cancelled a job.
     Cancelled {
-        /// Which.
+        /// The id of the job.
         job: u64,
-        /// The status of the answer.
+        /// HTTP status.
         status: u16,
     },
-    /// A client looked at a job.
+    /// A client read a job.
     Seen {
-        /// Which.
+        /// The id of the job.
         job: u64,
-        /// The status of the answer: 404 if there was no such job, 410 if there was one.
+        /// HTTP status: 404 if the job never existed, 410 if it was removed.
         status: u16,
-        /// Its state.
+        /// The state of the job.
         state: String,
         /// The fence of its latest attempt.
         fence: Option<u64>,
-        /// Of its latest attempt.
+        /// The exit code of its latest attempt.
         exit_code: Option<i64>,
     },
-    /// Something was done to the machinery. For people who read this.
+    /// A fault was injected.
     Fault {
-        /// The fault's name.
+        /// The name of the fault.
         kind: String,
-        /// In words.
+        /// A description for people.
         what: String,
     },
 }
 
-/// A line with its time.
+/// An event with its time.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct Line {
     at_ms: u64,
@@ -67,7 +67,7 @@ struct Line {
     event: Event,
 }
 
-/// Where everybody writes.
+/// The file that all clients and faults append to.
 #[derive(Debug)]
 pub struct History {
     began: Instant,
@@ -75,19 +75,19 @@ pub struct History {
 }
 
 impl History {
-    /// Begins a new one.
+    /// Creates the file.
     ///
     /// # Errors
-    /// The file cannot be made.
-    pub fn begin(path: &Path) -> std::io::Result<Self> {
+    /// The file cannot be created.
+    pub fn create(path: &Path) -> std::io::Result<Self> {
         Ok(Self { began: Instant::now(), file: Mutex::new(File::create(path)?) })
     }
 
-    /// Writes an event down.
+    /// Appends an event.
     ///
     /// # Panics
-    /// The disk does not take it: what follows would prove nothing.
-    pub fn note(&self, event: Event) {
+    /// The write fails: the round would prove nothing.
+    pub fn append(&self, event: Event) {
         let at_ms = u64::try_from(self.began.elapsed().as_millis()).unwrap();
         let mut line = serde_json::to_vec(&Line { at_ms, event }).unwrap();
         line.push(b'\n');
@@ -98,7 +98,7 @@ impl History {
 /// Reads a whole history.
 ///
 /// # Errors
-/// There is none, or a line is no event.
+/// The file is missing, or a line is not an event.
 pub fn read(path: &Path) -> anyhow::Result<Vec<Event>> {
     let text = std::fs::read_to_string(path)?;
     text.lines().map(|line| Ok(serde_json::from_str::<Line>(line)?.event)).collect()

@@ -1,25 +1,22 @@
-//! Faults for the real program, and the truth about what came of them.
+//! Chaos tests: real servers and workers under real faults, compared with what the jobs really did.
 //!
-//! [`stage`] is where the program is put to a test: processes in a directory of their own, with what is needed to ask and to wait.
-//! The tests of the command line stand on it too. Everything else is the harness: a [`round`] puts a server and workers under [`load`],
-//! lets [`fault`]s strike them, and writes down what clients were told ([`history`]), what jobs themselves have witnessed ([`truth`])
-//! and what the database holds in the end ([`store`]). [`check`] compares the three and nothing else: it knows nothing of how Longshore
-//! works inside, only of what it promises.
+//! A [`round`] starts a server and workers ([`system`]), puts them under [`load`], injects [`fault`]s, and records the clients' answers
+//! ([`history`]), the jobs' own [`marks`] and the database ([`store`]). [`check`] compares the three records. It knows the promises of
+//! Longshore and none of its code.
 //!
-//! This crate is a test that happens to be a program: where the stage itself cannot be set, it panics as a test would.
-#![expect(clippy::unwrap_used, reason = "a stage that cannot be set ends the run, loudly")]
+//! This crate is a test in the form of a program: it panics where something cannot be set up.
+#![expect(clippy::unwrap_used, reason = "a run that cannot be set up fails with a panic")]
 
 pub mod check;
 pub mod disk;
 pub mod engine;
 pub mod fault;
-pub mod figures;
-pub mod form;
 pub mod history;
 pub mod link;
 pub mod load;
+pub mod marks;
+pub mod plans;
 pub mod round;
-pub mod stage;
+pub mod stats;
 pub mod store;
-pub mod truth;
-pub mod world;
+pub mod system;

@@ -1,6 +1,6 @@
-//! `longshore-chaos`: strikes real servers and workers, and tells whether every promise was kept.
+//! `longshore-chaos`: injects faults into real servers and workers and checks that every promise was kept.
 //!
-//! Each round prints its seed before it begins and one line of JSON when it is over. The exit code is 0 if nothing was wrong.
+//! Each round prints its seed at its start and one line of JSON at its end. The exit code is 0 if no violation was found.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
@@ -8,19 +8,19 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
 use clap::{Parser, Subcommand};
-use longshore_chaos::figures::Figures;
-use longshore_chaos::round::{self, Place, Plan};
-use longshore_chaos::stage::Dice;
-use longshore_chaos::{check, engine, form};
+use longshore_chaos::round::{self, Plan, RoundPaths};
+use longshore_chaos::stats::RoundStats;
+use longshore_chaos::{check, engine, plans};
+use testkit::SeededRng;
 use tokio::signal::unix::{SignalKind, signal};
 
-/// Strike real servers and workers with faults, and compare what they said with what truly happened.
+/// Inject faults into real servers and workers, and check that every promise was kept
 #[derive(Debug, Parser)]
 struct Flags {
-    /// Where rounds take place; that of a round in which something was wrong is kept.
+    /// Directory for the rounds. The directory of a round with findings is kept.
     #[arg(long, default_value = "target/chaos", value_name = "DIR", global = true)]
     dir: PathBuf,
-    /// The program to strike; by default the one of this build, made if it is missing or old.
+    /// The longshore program [default: the one of this build, which is built first].
     #[arg(long, value_name = "FILE", global = true)]
     longshore: Option<PathBuf>,
     #[command(subcommand)]
@@ -29,48 +29,48 @@ struct Flags {
 
 #[derive(Debug, Subcommand)]
 enum Verb {
-    /// One round: 100 kills of the server, 30 of workers, and a few of everything that needs no privileges
+    /// Play one round without privileges: 100 kills of the server, 30 of workers, and a few other faults
     Short {
-        /// Of all chance in it; a fresh one is printed.
+        /// Seed for all random choices [default: a random one, which is printed].
         #[arg(long, env = "LONGSHORE_SEED")]
         seed: Option<u64>,
         /// Run no containers.
         #[arg(long)]
         no_docker: bool,
     },
-    /// Rounds of every kind until the bar is reached or time is up; can be broken off and gone on with. Needs root
+    /// Play rounds of every kind until the targets are reached or the time is up; can be interrupted and continued. Needs root
     Long {
-        /// Where results are added, a line for each round.
+        /// File to which the result of each round is appended.
         #[arg(long, default_value = "target/chaos/results.jsonl", value_name = "FILE")]
         results: PathBuf,
-        /// Begin no round after so many minutes.
+        /// Start no round after this many minutes.
         #[arg(long, value_name = "N")]
         minutes: Option<u64>,
-        /// Of the first round.
+        /// Seed of the first round.
         #[arg(long, env = "LONGSHORE_SEED")]
         seed: Option<u64>,
     },
-    /// One round of the long form: by its name
+    /// Play one round of the long run, by its name
     Round {
-        /// Which.
-        #[arg(value_parser = clap::builder::PossibleValuesParser::new(form::names()))]
+        /// The name of the round.
+        #[arg(value_parser = clap::builder::PossibleValuesParser::new(plans::names()))]
         name: String,
-        /// Of all chance in it; a fresh one is printed.
+        /// Seed for all random choices [default: a random one, which is printed].
         #[arg(long, env = "LONGSHORE_SEED")]
         seed: Option<u64>,
-        /// Where its result is added, if anywhere.
+        /// File to which the result is appended.
         #[arg(long, value_name = "FILE")]
         results: Option<PathBuf>,
     },
-    /// Sum the results of the long form, and say how far it has come
+    /// Sum the results of the long run and show how much of the targets is reached
     Report {
-        /// The results.
+        /// File with the results.
         #[arg(default_value = "target/chaos/results.jsonl", value_name = "FILE")]
         results: PathBuf,
     },
-    /// Look again at a round that was kept
+    /// Check a round again whose directory was kept
     Check {
-        /// Its directory.
+        /// The directory of the round.
         #[arg(value_name = "DIR")]
         directory: PathBuf,
     },
@@ -87,43 +87,43 @@ fn main() -> ExitCode {
     }
 }
 
-/// Whether nothing was wrong.
+/// Returns true if no violation was found.
 fn run(flags: Flags) -> anyhow::Result<bool> {
     match &flags.verb {
         Verb::Short { seed, no_docker } => {
-            let plan = form::short(seed.unwrap_or_else(Dice::fresh_seed), !no_docker);
-            let figures = play(&plan, &prepare(&flags)?)?;
-            println!("{}", serde_json::to_string(&figures)?);
-            Ok(figures.is_clean())
+            let plan = plans::short(seed.unwrap_or_else(SeededRng::random_seed), !no_docker);
+            let stats = run_round(&plan, &prepare(&flags)?)?;
+            println!("{}", serde_json::to_string(&stats)?);
+            Ok(stats.is_clean())
         }
         Verb::Long { results, minutes, seed } => {
-            let place = prepare(&flags)?;
+            let paths = prepare(&flags)?;
             let until = minutes.map(|minutes| Instant::now() + Duration::from_secs(minutes * 60));
-            let mut dice = Dice::new(seed.unwrap_or_else(Dice::fresh_seed));
+            let mut rng = SeededRng::new(seed.unwrap_or_else(SeededRng::random_seed));
             loop {
-                let sum = Figures::sum(results)?;
-                let is_done = form::reached(&sum).iter().all(|(_, count, bar)| count >= bar);
+                let sum = RoundStats::sum(results)?;
+                let is_done = plans::progress(&sum).iter().all(|(_, count, target)| count >= target);
                 if is_done || until.is_some_and(|until| Instant::now() > until) {
                     return report(&sum);
                 }
-                let figures = play(&form::long(sum.rounds, dice.below(u64::MAX)), &place)?;
-                println!("{}", serde_json::to_string(&figures)?);
-                figures.append(results)?;
+                let stats = run_round(&plans::long(sum.rounds, rng.below(u64::MAX)), &paths)?;
+                println!("{}", serde_json::to_string(&stats)?);
+                stats.append(results)?;
             }
         }
         Verb::Round { name, seed, results } => {
-            let seed = seed.unwrap_or_else(Dice::fresh_seed);
-            let plan = form::named(name, seed).context("a round of the long form")?;
-            let figures = play(&plan, &prepare(&flags)?)?;
-            println!("{}", serde_json::to_string(&figures)?);
+            let seed = seed.unwrap_or_else(SeededRng::random_seed);
+            let plan = plans::named(name, seed).context("no such round")?;
+            let stats = run_round(&plan, &prepare(&flags)?)?;
+            println!("{}", serde_json::to_string(&stats)?);
             if let Some(results) = results {
-                figures.append(results)?;
+                stats.append(results)?;
             }
-            Ok(figures.is_clean())
+            Ok(stats.is_clean())
         }
-        Verb::Report { results } => report(&Figures::sum(results)?),
+        Verb::Report { results } => report(&RoundStats::sum(results)?),
         Verb::Check { directory } => {
-            let findings = check::check(&round::gather(directory)?);
+            let findings = check::check(&round::read_evidence(directory)?);
             for finding in &findings {
                 println!("{finding}");
             }
@@ -133,28 +133,34 @@ fn run(flags: Flags) -> anyhow::Result<bool> {
     }
 }
 
-/// Plays a round; one that breaks is a result too. One that is broken off leaves nothing behind, and is none.
-fn play(plan: &Plan, place: &Place) -> anyhow::Result<Figures> {
+/// Plays a round. A round that panics is a result, too; an interrupted one cleans up and is none.
+fn run_round(plan: &Plan, paths: &RoundPaths) -> anyhow::Result<RoundStats> {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
-    let (round, place) = (plan.clone(), place.clone());
+    let (round, paths) = (plan.clone(), paths.clone());
     let played = std::thread::spawn(move || {
         let round = async {
             tokio::select! {
-                figures = round::play(&round, &place) => Some(figures),
-                () = told_to_end() => None,
+                stats = round::run(&round, &paths) => Some(stats),
+                () = shutdown_signal() => None,
             }
         };
         runtime.block_on(tokio::task::LocalSet::new().run_until(round))
     });
     let broken = |_| {
-        println!("  the round broke");
-        Some(Figures { form: plan.form.clone(), seed: plan.seed, rounds: 1, broken: 1, ..Figures::default() })
+        println!("  the round failed with a panic");
+        Some(RoundStats {
+            profile: plan.profile.clone(),
+            seed: plan.seed,
+            rounds: 1,
+            broken: 1,
+            ..RoundStats::default()
+        })
     };
-    played.join().unwrap_or_else(broken).context("broken off")
+    played.join().unwrap_or_else(broken).context("interrupted")
 }
 
-/// Waits for Ctrl-C or SIGTERM; for ever, if they cannot be waited for.
-async fn told_to_end() {
+/// Waits for Ctrl-C or SIGTERM, or forever if the signals cannot be received.
+async fn shutdown_signal() {
     let (interrupt, terminate) = (signal(SignalKind::interrupt()), signal(SignalKind::terminate()));
     let (Ok(mut interrupt), Ok(mut terminate)) = (interrupt, terminate) else {
         return std::future::pending().await;
@@ -165,25 +171,25 @@ async fn told_to_end() {
     }
 }
 
-fn report(sum: &Figures) -> anyhow::Result<bool> {
+fn report(sum: &RoundStats) -> anyhow::Result<bool> {
     println!("{}", serde_json::to_string_pretty(sum)?);
-    for (name, count, bar) in form::reached(sum) {
-        println!("{count:>7} of {bar:>6} {name}");
+    for (name, count, target) in plans::progress(sum) {
+        println!("{count:>7} of {target:>6} {name}");
     }
     Ok(sum.is_clean())
 }
 
-fn prepare(flags: &Flags) -> anyhow::Result<Place> {
+fn prepare(flags: &Flags) -> anyhow::Result<RoundPaths> {
     std::fs::create_dir_all(&flags.dir).with_context(|| format!("cannot make {}", flags.dir.display()))?;
     let directory = flags.dir.canonicalize()?;
     let longshore = match &flags.longshore {
         Some(given) => given.canonicalize()?,
         None => built()?,
     };
-    Ok(Place { longshore, witness: engine::build_witness(&directory), directory })
+    Ok(RoundPaths { longshore, test_job: engine::build_test_job(&directory), directory })
 }
 
-/// The program of this build.
+/// Builds the program and returns its path.
 fn built() -> anyhow::Result<PathBuf> {
     let mut cargo = Command::new("cargo");
     cargo

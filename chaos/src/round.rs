@@ -1,4 +1,4 @@
-//! One round: a world, a load, faults in an order by chance, then quiet, and the comparison of everything.
+//! One round: start the system, put it under load, inject faults in random order, wait until all jobs end, and check the records.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -11,156 +11,160 @@ use tokio::task::JoinSet;
 use crate::check::{self, Evidence, Finding};
 use crate::engine::Engine;
 use crate::fault::Fault;
-use crate::figures::Figures;
 use crate::history::{self, Event};
-use crate::load::Desk;
+use crate::load::Clients;
 use crate::load::jobs::runtime_in;
-use crate::stage::{Dice, within};
-use crate::store::Kept;
-use crate::truth;
-use crate::world::{Ways, World};
+use crate::marks;
+use crate::stats::RoundStats;
+use crate::store::StoreContents;
+use crate::system::{NetworkKind, TestSystem};
+use testkit::{SeededRng, wait_at_most};
 
-/// What a round needs of its surroundings.
+/// Files and directories that a round uses.
 #[derive(Clone, Debug)]
-pub struct Place {
-    /// The program.
+pub struct RoundPaths {
+    /// The longshore program.
     pub longshore: PathBuf,
-    /// The static witness.
-    pub witness: PathBuf,
-    /// Where directories are made.
+    /// The statically linked test job program.
+    pub test_job: PathBuf,
+    /// The directory in which rounds create theirs.
     pub directory: PathBuf,
 }
 
-/// Which engine runs containers.
+/// The engine that runs containers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Containers {
-    /// None do.
+    /// No containers run.
     Nowhere,
-    /// The machine's own.
+    /// The engine of this machine.
     Machine,
-    /// A daemon of the round's own.
+    /// A private daemon.
     Private {
-        /// Whether containers outlive their daemon.
+        /// Containers survive a restart of the daemon.
         live_restore: bool,
     },
 }
 
-/// What happens in a round.
+/// The settings of a round.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// For people: which kind of round this is.
-    pub form: String,
-    /// Of all chance in it.
+    /// The name of the kind of round, for people.
+    pub profile: String,
+    /// Seed for all random choices.
     pub seed: u64,
-    /// How often each fault strikes.
+    /// Number of times that each fault is injected.
     pub faults: BTreeMap<Fault, u32>,
-    /// Where containers run.
+    /// The engine.
     pub containers: Containers,
-    /// What leads from workers to the server.
-    pub ways: Ways,
-    /// Whether the server's data lies on a small disk of its own, which can be filled.
+    /// The kind of network between workers and server.
+    pub network: NetworkKind,
+    /// The server's data is on a small disk, which can be filled.
     pub small_disk: bool,
-    /// How many faults may be on at once.
+    /// Number of faults that may be active at once.
     pub at_once: usize,
 }
 
-/// Plays a round, and says what came of it. If something is wrong, its directory is kept and named. Must be called in a
-/// [`LocalSet`](tokio::task::LocalSet): faults take turns on one thread.
-pub async fn play(plan: &Plan, place: &Place) -> Figures {
+/// Plays a round and returns its result. The directory of a round with findings is kept. Must be called in a
+/// [`LocalSet`](tokio::task::LocalSet), because faults share one thread.
+pub async fn run(plan: &Plan, paths: &RoundPaths) -> RoundStats {
     let began = Instant::now();
-    println!("{}: seed {}", plan.form, plan.seed);
+    println!("{}: seed {}", plan.profile, plan.seed);
     let engine = match plan.containers {
         Containers::Nowhere => None,
-        Containers::Machine => Some(Engine::of_machine()),
-        Containers::Private { live_restore } => Some(Engine::private(&place.directory, live_restore).await),
+        Containers::Machine => Some(Engine::host()),
+        Containers::Private { live_restore } => Some(Engine::private(&paths.directory, live_restore).await),
     };
-    let mut dice = Dice::new(plan.seed);
-    let world = Arc::new(World::begin(place, engine, plan, WORKERS).await);
-    let desk = Desk::open(world.stage.api(), Arc::clone(&world.history));
-    let runs = [world.witnessed.as_slice(); RUNS].concat();
-    let clients = desk.clients(FLOODS, &runs, &mut dice);
-    strike(plan, &world, &desk, &mut dice).await;
-    desk.close();
+    let mut rng = SeededRng::new(plan.seed);
+    let system = Arc::new(TestSystem::start(paths, engine, plan, WORKERS).await);
+    let clients = Clients::new(system.cluster.api(), Arc::clone(&system.history));
+    let runs = [system.marking_definitions.as_slice(); RUNS].concat();
+    let threads = clients.spawn(FLOODS, &runs, &mut rng);
+    inject(plan, &system, &clients, &mut rng).await;
+    clients.stop();
     let joined = tokio::task::spawn_blocking(|| {
-        clients.into_iter().map(std::thread::JoinHandle::join).all(|it| it.is_ok())
+        threads.into_iter().map(std::thread::JoinHandle::join).all(|it| it.is_ok())
     });
     assert!(joined.await.unwrap(), "a client has failed");
-    let (evidence, cleared) = settle(&world).await;
+    let (evidence, cleared) = finish_and_collect(&system).await;
     let findings = check::check(&evidence);
     for finding in findings.iter().take(FINDINGS_SHOWN) {
         println!("  {finding}");
     }
-    let mut world = Arc::into_inner(world).expect("nobody else holds it: all faults and clients are over");
+    let mut system = Arc::into_inner(system).expect("all faults and clients have ended");
     if !findings.is_empty() {
-        world.stage.keep();
-        println!("  {} findings; everything is kept in {}", findings.len(), world.stage.path("").display());
+        system.cluster.keep_directory();
+        println!(
+            "  {} findings; the directory is kept: {}",
+            findings.len(),
+            system.cluster.path("").display()
+        );
     }
-    figures(plan, &world, &evidence, &findings, (began.elapsed(), cleared))
+    stats(plan, &system, &evidence, &findings, (began.elapsed(), cleared))
 }
 
-/// All faults in an order by chance, some at the same time, with progress in between.
-async fn strike(plan: &Plan, world: &Arc<World>, desk: &Desk, dice: &mut Dice) {
+/// Injects all faults in random order, several at once, with accepted requests in between.
+async fn inject(plan: &Plan, system: &Arc<TestSystem>, clients: &Clients, rng: &mut SeededRng) {
     let mut order: Vec<Fault> =
         plan.faults.iter().flat_map(|(fault, times)| std::iter::repeat_n(*fault, *times as usize)).collect();
-    dice.shuffle(&mut order);
+    rng.shuffle(&mut order);
     let mut under_way = JoinSet::new();
     for fault in order {
         while under_way.len() >= plan.at_once {
             under_way.join_next().await.unwrap().unwrap();
         }
-        let enough = desk.acknowledged() + dice.below(PROGRESS);
-        within(PROGRESS_PATIENCE, async || (desk.acknowledged() >= enough).then_some(())).await;
-        let (world, dice) = (Arc::clone(world), dice.split());
-        under_way.spawn_local(async move { fault.strike(&world, dice).await });
+        let enough = clients.accepted_requests() + rng.below(PROGRESS);
+        wait_at_most(PROGRESS_TIMEOUT, async || (clients.accepted_requests() >= enough).then_some(())).await;
+        let (system, rng) = (Arc::clone(system), rng.fork());
+        under_way.spawn_local(async move { fault.inject(&system, rng).await });
     }
     while let Some(ended) = under_way.join_next().await {
         ended.unwrap();
     }
 }
 
-/// Waits until all jobs have ended and nothing of them is left, lets everybody leave, and gathers what there is to compare. Also how
-/// long it took until the last container was gone.
-async fn settle(world: &World) -> (Evidence, Duration) {
-    all_end(world).await;
+/// Waits until all jobs have ended and their containers are gone, stops all processes, and collects the records. Also returns how long the
+/// removal of the containers took.
+async fn finish_and_collect(system: &TestSystem) -> (Evidence, Duration) {
+    wait_until_jobs_end(system).await;
     let ended = Instant::now();
-    let mut left = containers_gone(world).await;
+    let mut left = wait_until_containers_are_gone(system).await;
     let cleared = ended.elapsed();
-    for worker in &world.workers {
-        worker.role.turn().await.leave().await;
+    for worker in &system.workers {
+        worker.process.lock().await.terminate().await;
     }
-    world.server.turn().await.leave().await;
-    let all_gone = async || world.stage.processes().is_empty().then_some(());
-    if within(PROCESSES_GONE_WITHIN, all_gone).await.is_none() {
-        left.extend(world.stage.processes().iter().map(|pid| format!("process {}", pid.as_raw_nonzero())));
+    system.server.lock().await.terminate().await;
+    let all_gone = async || system.cluster.processes().is_empty().then_some(());
+    if wait_at_most(PROCESSES_GONE_WITHIN, all_gone).await.is_none() {
+        left.extend(system.cluster.processes().iter().map(|pid| format!("process {}", pid.as_raw_nonzero())));
     }
-    let kept = Kept::read(&world.stage.path("data"));
-    write(&world.stage.path("store.json"), &kept);
-    write(&world.stage.path("left.json"), &left);
-    (gather(&world.stage.path("")).unwrap(), cleared)
+    let store = StoreContents::read(&system.cluster.path("data"));
+    write(&system.cluster.path("store.json"), &store);
+    write(&system.cluster.path("leftovers.json"), &left);
+    (read_evidence(&system.cluster.path("")).unwrap(), cleared)
 }
 
-/// Reads what a round has left in its directory.
+/// Reads the records of a round from its directory.
 ///
 /// # Errors
-/// A part is missing, or is not what it should be.
-pub fn gather(directory: &Path) -> anyhow::Result<Evidence> {
+/// A file is missing or cannot be parsed.
+pub fn read_evidence(directory: &Path) -> anyhow::Result<Evidence> {
     let json = |name: &str| anyhow::Ok(std::fs::read(directory.join(name))?);
     Ok(Evidence {
         history: history::read(&directory.join("history.jsonl"))?,
-        truth: truth::read(&directory.join("truth/marks"))?,
-        kept: serde_json::from_slice(&json("store.json")?)?,
-        left: serde_json::from_slice(&json("left.json")?)?,
+        marks: marks::read(&directory.join("marks/marks.jsonl"))?,
+        store: serde_json::from_slice(&json("store.json")?)?,
+        leftovers: serde_json::from_slice(&json("leftovers.json")?)?,
     })
 }
 
-/// Waits until no job is left that has not ended, for as long as there is any change among them.
-async fn all_end(world: &World) {
-    let api = world.stage.api();
+/// Waits until all jobs have ended, or until their list has not changed for a while.
+async fn wait_until_jobs_end(system: &TestSystem) {
+    let api = system.cluster.api();
     let live = "/api/jobs?state=scheduled,queued,assigned,running,quarantined&limit=500";
     let mut before = Value::Null;
     loop {
-        let changed = within(STUCK_AFTER, async || {
-            let answer = api.ask(reqwest::Method::GET, live, None, None).await.ok()?;
+        let changed = wait_at_most(STUCK_AFTER, async || {
+            let answer = api.request(reqwest::Method::GET, live, None, None).await.ok()?;
             Some(answer.body).filter(|now| answer.status == 200 && *now != before)
         });
         match changed.await {
@@ -168,37 +172,37 @@ async fn all_end(world: &World) {
             Some(now) => before = now,
             None => return,
         }
-        tokio::time::sleep(LOOK_EVERY).await;
+        tokio::time::sleep(POLL_INTERVAL).await;
     }
 }
 
-/// Those that are still there when their time is up.
-async fn containers_gone(world: &World) -> Vec<String> {
-    let Some(engine) = &world.engine else { return Vec::new() };
+/// Returns the containers that still exist at the deadline.
+async fn wait_until_containers_are_gone(system: &TestSystem) -> Vec<String> {
+    let Some(engine) = &system.engine else { return Vec::new() };
     let engine = engine.lock().await;
     let began = Instant::now();
     loop {
-        let left = engine.containers(&world.witnessed);
+        let left = engine.containers(&system.marking_definitions);
         if left.is_empty() || began.elapsed() > CONTAINERS_GONE_WITHIN {
             return left;
         }
-        tokio::time::sleep(LOOK_EVERY).await;
+        tokio::time::sleep(POLL_INTERVAL).await;
     }
 }
 
-fn figures(
+fn stats(
     plan: &Plan,
-    world: &World,
+    system: &TestSystem,
     evidence: &Evidence,
     findings: &[Finding],
     times: (Duration, Duration),
-) -> Figures {
+) -> RoundStats {
     let mut jobs = BTreeMap::new();
-    for job in &evidence.kept.jobs {
+    for job in &evidence.store.jobs {
         *jobs.entry(runtime_in(&job.name).to_owned()).or_default() += 1;
     }
     let mut outcomes = BTreeMap::new();
-    for attempt in &evidence.kept.attempts {
+    for attempt in &evidence.store.attempts {
         *outcomes.entry(attempt.outcome.clone().unwrap_or_default()).or_default() += 1;
     }
     let (mut requests, mut answers) = (0, BTreeMap::new());
@@ -209,20 +213,20 @@ fn figures(
             Event::Cancelled { .. } | Event::Seen { .. } | Event::Fault { .. } => {}
         }
     }
-    Figures {
-        form: plan.form.clone(),
+    RoundStats {
+        profile: plan.profile.clone(),
         seed: plan.seed,
         rounds: 1,
         seconds: times.0.as_secs(),
-        faults: world.tally(),
+        faults: system.counts(),
         requests,
         answers,
         jobs,
         outcomes,
-        starts_witnessed: evidence.truth.iter().filter(|it| it.mark == truth::Kind::Start).count() as u64,
-        late_reports: evidence.kept.late_reports,
+        starts_marked: evidence.marks.iter().filter(|it| it.mark == marks::MarkKind::Start).count() as u64,
+        late_reports: evidence.store.late_reports,
         slowest_clearing_s: times.1.as_secs(),
-        verdicts: check::count(findings),
+        violations: check::count(findings),
         broken: 0,
     }
 }
@@ -233,15 +237,15 @@ fn write(path: &Path, value: &impl serde::Serialize) {
 
 const WORKERS: u32 = 2;
 const FLOODS: u64 = 2;
-/// Jobs of each witnessed definition that are under way at any time.
+/// Jobs of each definition with marks that run at any time.
 const RUNS: usize = 2;
-/// Up to so many more requests are accepted between two faults.
+/// At most this many requests are accepted between two faults.
 const PROGRESS: u64 = 40;
-const PROGRESS_PATIENCE: Duration = Duration::from_secs(20);
-/// A job may wait for a worker that is passed over for some minutes.
+const PROGRESS_TIMEOUT: Duration = Duration::from_secs(20);
+/// A worker may be excluded from a job for some minutes.
 const STUCK_AFTER: Duration = Duration::from_secs(240);
-/// Sweepers look every minute, and at nothing that is younger than two.
+/// The worker's sweep for unknown containers runs every minute and skips those younger than two.
 const CONTAINERS_GONE_WITHIN: Duration = Duration::from_secs(180);
 const PROCESSES_GONE_WITHIN: Duration = Duration::from_secs(30);
-const LOOK_EVERY: Duration = Duration::from_millis(500);
+const POLL_INTERVAL: Duration = Duration::from_millis(500);
 const FINDINGS_SHOWN: usize = 20;

@@ -1,42 +1,42 @@
-//! What the database holds once the server has left: plain rows, which can be kept beside the history and checked again.
+//! The rows of the database after the server has ended. They are saved beside the history, so that a round can be checked again.
 
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-use crate::stage::Ledger;
-use crate::truth;
+use crate::marks;
+use testkit::Database;
 
-/// Everything that is looked at.
+/// The parts of the database that the checker uses.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Kept {
-    /// Every job.
+pub struct StoreContents {
+    /// All jobs.
     pub jobs: Vec<Job>,
-    /// Every attempt, also the latest of each job.
+    /// All attempts, including the latest of each job.
     pub attempts: Vec<Attempt>,
-    /// Every key, with the first job that it made, and how many.
+    /// All idempotency keys, with the first job and the number of jobs that they made.
     pub keys: Vec<(String, u64, u64)>,
-    /// Reports that came too late and were not believed.
+    /// Number of reports that came too late and were ignored.
     pub late_reports: u64,
 }
 
 /// A job.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Job {
-    /// Its number.
+    /// The id.
     pub id: u64,
-    /// Its definition's name.
+    /// The name of its definition.
     pub name: String,
-    /// The label that tells which request made it.
+    /// The label `submission`, which names the request that made it.
     pub label: Option<String>,
-    /// Its state, as the interface names it.
+    /// The state as the API names it.
     pub state: String,
     /// The fence of its latest attempt.
     pub fence: Option<u64>,
-    /// When it ended, or when a cancel was confirmed behind that, in milliseconds since the machine booted.
+    /// End of the job or confirmation of its cancel, whichever is later, in milliseconds since boot.
     #[serde(default)]
     pub ended_up_ms: Option<i64>,
-    /// Whether the container of a cancelled one is said to be gone.
+    /// The container of a cancelled job is reported gone.
     #[serde(default)]
     pub confirmed: bool,
 }
@@ -44,31 +44,31 @@ pub struct Job {
 /// An attempt.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Attempt {
-    /// Whose.
+    /// The id of its job.
     pub job: u64,
-    /// Its token's number.
+    /// Its fence.
     pub fence: u64,
-    /// From 1, without holes.
+    /// Its number within the job, from 1.
     pub number: u64,
-    /// How it ended; absent: it has not.
+    /// The outcome; `None` if it has not ended.
     pub outcome: Option<String>,
-    /// With which code.
+    /// The exit code.
     pub exit_code: Option<i64>,
-    /// When it was given to a worker, by the clock on the wall, in milliseconds; absent in what was kept before this was looked at.
+    /// Wall-clock time of the assignment in milliseconds; `None` in records of older rounds.
     #[serde(default)]
     pub assigned_ms: Option<i64>,
-    /// When its worker told that its container is gone, if it had been taken for lost.
+    /// Wall-clock time at which the worker reported that the container of a lost attempt is gone.
     #[serde(default)]
     pub told_gone_ms: Option<i64>,
 }
 
-impl Kept {
-    /// Reads the database in this data directory. Its server must have left.
+impl StoreContents {
+    /// Reads the database in this data directory. Its server must have ended.
     #[must_use]
     pub fn read(data: &Path) -> Self {
-        let ledger = Ledger::open(data);
+        let database = Database::open(data);
         let booted_ms = booted_ms();
-        let jobs = ledger.rows(JOBS, |row| {
+        let jobs = database.query_rows(JOBS, |row| {
             Ok(Job {
                 id: number(row, 0)?,
                 name: row.get(1)?,
@@ -79,7 +79,7 @@ impl Kept {
                 confirmed: row.get(6)?,
             })
         });
-        let attempts = ledger.rows(ATTEMPTS, |row| {
+        let attempts = database.query_rows(ATTEMPTS, |row| {
             let outcome = row.get::<_, Option<u16>>(3)?;
             Ok(Attempt {
                 job: number(row, 0)?,
@@ -91,23 +91,24 @@ impl Kept {
                 told_gone_ms: row.get(6)?,
             })
         });
-        let keys = ledger.rows(KEYS, |row| Ok((row.get(0)?, number(row, 1)?, number(row, 2)?)));
-        let late_reports = ledger.one::<i64>("SELECT count(*) FROM notes WHERE kind = 2").cast_unsigned();
+        let keys = database.query_rows(KEYS, |row| Ok((row.get(0)?, number(row, 1)?, number(row, 2)?)));
+        let late_reports =
+            database.query_one::<i64>("SELECT count(*) FROM notes WHERE kind = 2").cast_unsigned();
         Self { jobs, attempts, keys, late_reports }
     }
 }
 
-/// When this machine booted, by the clock on its wall, which nobody sets during a round.
+/// Wall-clock time at which this machine booted, in milliseconds. The clock is not set during a round.
 fn booted_ms() -> i64 {
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
-    i64::try_from(now.as_millis()).unwrap_or_default() - i64::try_from(truth::up_ms()).unwrap_or_default()
+    i64::try_from(now.as_millis()).unwrap_or_default() - i64::try_from(marks::up_ms()).unwrap_or_default()
 }
 
 fn number(row: &rusqlite::Row<'_>, column: usize) -> rusqlite::Result<u64> {
     row.get::<_, i64>(column).map(i64::cast_unsigned)
 }
 
-/// Without the scope that those of requests have.
+/// The key without its `http:` prefix.
 const KEYS: &str = "SELECT substr(key, length('http:') + 1), job, count FROM keys WHERE key LIKE 'http:%'";
 const JOBS: &str = "
 SELECT j.id, d.name, (SELECT value FROM labels l WHERE l.job = j.id AND l.name = 'submission'), j.state, j.fence,
@@ -117,7 +118,7 @@ const ATTEMPTS: &str = "
 SELECT a.job, a.fence, a.number, a.outcome, a.exit_code, a.assigned_at,
     (SELECT min(n.at) FROM notes n WHERE n.job = a.job AND n.fence = a.fence AND n.kind = 6)
 FROM all_attempts a ORDER BY a.job, a.number";
-/// By their numbers in the database.
+/// The names of states by their number in the database.
 const STATES: [&str; 11] = [
     "",
     "scheduled",

@@ -1,38 +1,39 @@
-//! `longshore backup`: a copy of everything that a server keeps, taken beside the server, through its data directory.
+//! `longshore backup`: copies the data directory of a server, which may be running.
 
 use std::path::PathBuf;
 
 use server::backup;
 
+use crate::args::OutputArgs;
 use crate::failure::{Exit, Failure};
-use crate::screen::{self, Format, Shape};
-use crate::server::Data;
+use crate::screen::{self, Format};
+use crate::server::DataArgs;
 
-/// Copy the store and all output, also while a server is at work.
+/// Copy the database and all job output, also while the server runs.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   longshore backup --data /var/lib/longshore --to /backup/longshore-$(date +%F)
   longshore backup --data /var/lib/longshore --to /backup/longshore --force
 
-Run it on the server's machine, as the server's user. jobs.yaml and token files are not in it.
-'longshore restore' puts it back.")]
+Run it on the server's machine, as the server's user. jobs.yaml and token files are not included.
+Restore it with 'longshore restore'.")]
 pub(crate) struct Flags {
     #[command(flatten)]
-    data: Data,
-    /// The directory to be made. It gets its name when all of it is there, synced and read through.
+    data: DataArgs,
+    /// Directory to create. It appears under this name once it is complete, synced and verified.
     #[arg(long, value_name = "DIR")]
     to: PathBuf,
-    /// Replace the backup that is there. It stays until the new one is whole.
+    /// Replace an existing backup. It is kept until the new one is complete.
     #[arg(long)]
     force: bool,
     #[command(flatten)]
-    shape: Shape,
+    output: OutputArgs,
 }
 
-/// Takes a backup, and says what is in it.
+/// Takes a backup and prints its contents.
 pub(crate) fn backup(flags: Flags) -> anyhow::Result<()> {
-    let manifest = backup::take(&flags.data.directory(), &flags.to, flags.force).map_err(told)?;
-    match flags.shape.format {
+    let manifest = backup::take(&flags.data.directory(), &flags.to, flags.force).map_err(failure_from)?;
+    match flags.output.format {
         Format::Json => screen::json(&serde_json::to_value(&manifest)?),
         Format::Table => screen::line(&format!(
             "{}: jobs up to {}, {} of them not ended, {} in {} files",
@@ -45,8 +46,8 @@ pub(crate) fn backup(flags: Flags) -> anyhow::Result<()> {
     }
 }
 
-/// An error of the server's as the end of a verb.
-pub(crate) fn told(error: backup::BackupError) -> anyhow::Error {
+/// Converts a backup error into a failure with its exit code.
+pub(crate) fn failure_from(error: backup::BackupError) -> anyhow::Error {
     let exit = match error {
         backup::BackupError::InTheWay(_) => Exit::Conflict,
         backup::BackupError::NoBackup(_) => Exit::NotFound,

@@ -1,6 +1,4 @@
-//! `longshore completions`: what a shell needs to complete our flags.
-
-use clap::CommandFactory as _;
+//! `longshore completions`: writes a completion script for a shell.
 
 /// Write a completion script for a shell to standard output.
 #[derive(Debug, clap::Args)]
@@ -9,14 +7,14 @@ use clap::CommandFactory as _;
   longshore completions zsh > ~/.zfunc/_longshore
   longshore completions fish > ~/.config/fish/completions/longshore.fish")]
 pub(crate) struct Flags {
-    /// Which shell.
+    /// The shell.
     #[arg(value_enum)]
     shell: clap_complete::Shell,
 }
 
 /// Writes the script.
-pub(crate) fn completions(flags: &Flags) -> anyhow::Result<()> {
+pub(crate) fn completions(flags: &Flags, mut program: clap::Command) -> anyhow::Result<()> {
     let mut script = Vec::new();
-    clap_complete::generate(flags.shell, &mut crate::Program::command(), "longshore", &mut script);
+    clap_complete::generate(flags.shell, &mut program, "longshore", &mut script);
     crate::screen::raw(&script)
 }

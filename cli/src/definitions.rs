@@ -1,84 +1,113 @@
-//! `longshore definitions`, `reload`: what can be run, and reading it again.
+//! `longshore definitions` and `reload`: lists the job definitions and makes the server read jobs.yaml again.
 
 use reqwest::Method;
 use serde::Deserialize as _;
 use serde_json::Value;
 
 use crate::api::{self, Api};
+use crate::args::CommonArgs;
+use crate::quoting;
 use crate::screen::{self, Format};
-use crate::{Asking, view, words};
+use crate::view::{self, DefinitionView, JobView as _, ReloadedView as _};
 
-/// List the job definitions, or show one as the server has resolved it.
+/// List the job definitions, or show one with all defaults filled in.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   longshore definitions
   longshore definitions resize")]
 pub(crate) struct Flags {
     #[command(flatten)]
-    asking: Asking,
-    /// Only this one, in full.
-    #[arg(value_name = "NAME", value_parser = crate::run::job_name)]
+    common: CommonArgs,
+    /// Show only this definition, with all keys.
+    #[arg(value_name = "NAME", value_parser = crate::run::parse_definition_name)]
     name: Option<String>,
-    /// Only those with this tag.
+    /// List only definitions with this tag.
     #[arg(long, value_name = "TAG", conflicts_with = "name")]
     tag: Option<String>,
 }
 
-/// Let the server read its jobs.yaml again; a file with faults changes nothing.
+/// Make the server read jobs.yaml again. A file with errors changes nothing.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
-  longshore validate jobs.yaml && longshore reload")]
+  longshore validate jobs.yaml && longshore reload
+  longshore reload --expect 8230dfc31a74e134241c862845388210")]
 pub(crate) struct ReloadFlags {
     #[command(flatten)]
-    asking: Asking,
+    common: CommonArgs,
+    /// Reload only if the present definitions have this revision, which the last reload printed.
+    #[arg(long, value_name = "REVISION")]
+    expect: Option<String>,
 }
 
-/// Lets the server read jobs.yaml again.
+/// Makes the server read jobs.yaml again.
 pub(crate) async fn reload(flags: ReloadFlags) -> anyhow::Result<()> {
-    let api = Api::new(&flags.asking.door)?;
-    let json = api.json(api.request(Method::POST, &["api", "definitions", "reload"])).await?;
-    if flags.asking.format == Format::Json {
+    let api = Api::new(&flags.common.server_args)?;
+    let request = api.request(Method::POST, &["api", "definitions", "reload"]);
+    let json = api.json(request.query(&flags.expect.map(|revision| [("expect", revision)]))).await?;
+    if flags.common.format == Format::Json {
         return screen::json(&json);
     }
-    let reloaded: view::Reloaded = api::read(&api, &json)?;
+    let reloaded: view::Reloaded = api::parse(&api, &json)?;
     for warning in &reloaded.warnings {
         screen::note(&format!("warning: {warning}"));
     }
-    screen::line(&screen::visible(&reloaded.shown()))
+    screen::line(&screen::visible(&reloaded.summary()))
 }
 
 /// Shows definitions.
 pub(crate) async fn definitions(flags: Flags) -> anyhow::Result<()> {
-    let api = Api::new(&flags.asking.door)?;
+    let api = Api::new(&flags.common.server_args)?;
     let path: &[&str] = match &flags.name {
         Some(name) => &["api", "definitions", name],
         None => &["api", "definitions"],
     };
-    let json = api.json(api.fetch(path).query(&flags.tag.as_ref().map(|tag| [("tag", tag)]))).await?;
-    if flags.asking.format == Format::Json {
+    let json = api.json(api.get(path).query(&flags.tag.as_ref().map(|tag| [("tag", tag)]))).await?;
+    if flags.common.format == Format::Json {
         return screen::json(&json);
     }
     match flags.name {
-        Some(_) => in_full(&json),
+        Some(_) => {
+            in_full(&json)?;
+            let Some(params) = json.get("params") else { return Ok(()) };
+            screen::line("")?;
+            print_params(&api::parse::<Vec<view::Param>>(&api, params)?)
+        }
         None => {
-            let definitions: Vec<view::Definition> = api::read(&api, &json)?;
-            screen::table(&view::Definition::HEADING, definitions.iter().map(view::Definition::row).collect())
+            let definitions: Vec<view::Definition> = api::parse(&api, &json)?;
+            screen::table(&view::Definition::HEADING, definitions.iter().map(DefinitionView::row).collect())
         }
     }
 }
 
-/// Every key of a definition, a line each.
+/// Prints parameters as a table.
+pub(crate) fn print_params(params: &[view::Param]) -> anyhow::Result<()> {
+    let row = |param: &view::Param| {
+        let absent = match &param.default {
+            Some(Value::String(text)) => text.clone(),
+            Some(value) => value.to_string(),
+            None if param.required => "(required)".to_owned(),
+            None => String::new(),
+        };
+        let secret = if param.secret { "secret; " } else { "" };
+        let about = param.description.clone().unwrap_or_default();
+        vec![param.name.clone(), absent, format!("{secret}{}", param.allowed), about]
+    };
+    screen::table(&["PARAMETER", "DEFAULT", "VALUE", "DESCRIPTION"], params.iter().map(row).collect())
+}
+
+/// Prints every key of a definition but its parameters, a line each.
 fn in_full(json: &Value) -> anyhow::Result<()> {
-    let keys = || json.as_object().into_iter().flatten().map(|(key, _)| name_of(key));
+    let shown = || json.as_object().into_iter().flatten().filter(|(key, _)| *key != "params");
+    let keys = || shown().map(|(key, _)| name_of(key));
     let width = keys().map(str::len).max().unwrap_or_default();
-    for (key, value) in json.as_object().into_iter().flatten() {
+    for (key, value) in shown() {
         let text = in_words(key, value);
         screen::line(&format!("{:<width$} {}", screen::visible(name_of(key)), screen::visible(&text)))?;
     }
     Ok(())
 }
 
-/// A value as people write it.
+/// Formats a value for people.
 fn in_words(key: &str, value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
@@ -88,7 +117,7 @@ fn in_words(key: &str, value: &Value) -> String {
         }
         Value::Array(list) if list.iter().all(Value::is_string) => {
             let list: Vec<String> = list.iter().filter_map(Value::as_str).map(str::to_owned).collect();
-            words::in_shell(&list)
+            quoting::shell_join(&list)
         }
         Value::Array(list) => {
             let between = if list.iter().any(Value::is_object) { "; " } else { " " };
@@ -96,7 +125,7 @@ fn in_words(key: &str, value: &Value) -> String {
         }
         Value::Object(parts) => {
             match (view::Job::deserialize(value), parts.get("count"), parts.get("text")) {
-                (Ok(job), ..) => format!("job {}, {}", job.id, job.shown_end()),
+                (Ok(job), ..) => format!("job {}, {}", job.id, job.end_text()),
                 (_, Some(count), Some(Value::String(why))) => format!("{count}: {why}"),
                 _ => parts
                     .iter()
@@ -105,11 +134,12 @@ fn in_words(key: &str, value: &Value) -> String {
                     .join(", "),
             }
         }
+        Value::Null => "none".to_owned(),
         other => other.to_string(),
     }
 }
 
-/// A key without its unit, which is written behind the value.
+/// Removes the unit from a key; the formatted value shows it.
 fn name_of(key: &str) -> &str {
     key.strip_suffix("_ms").or_else(|| key.strip_suffix("_milli")).unwrap_or(key)
 }

@@ -1,4 +1,4 @@
-//! `longshore dev`: a server and a worker in one process, for one person on one machine.
+//! `longshore dev`: a server and a worker in one process, for trying out and developing jobs.
 
 use std::path::PathBuf;
 
@@ -6,38 +6,38 @@ use server::config::{Settings, SettingsError};
 use tokio_util::sync::CancellationToken;
 
 use crate::failure::{Exit, Failure};
-use crate::telemetry::{self, Logging};
-use crate::{server as serving, worker as working};
+use crate::logging::{self, LoggingArgs};
+use crate::{hangup, server as serving, worker as working};
 
-/// Run a server and a worker in one process, with everything in a directory right here.
+/// Run a server and a worker in one process, with all data in one directory.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
-  longshore dev                          with ./jobs.yaml; then, elsewhere: longshore run NAME --follow
+  longshore dev                          uses ./jobs.yaml; in another terminal: longshore run NAME --follow
   longshore dev --no-docker --allow-process
 
-Ctrl-C stops the jobs with grace and leaves; they start again with the next 'longshore dev'.")]
+Ctrl-C stops the jobs and exits; the jobs start again with the next 'longshore dev'.")]
 pub(crate) struct Flags {
-    /// Where to listen, on loopback.
+    /// Address to listen on; loopback only.
     #[arg(long, env = "LONGSHORE_LISTEN", default_value = "127.0.0.1:8080", value_name = "ADDRESS")]
     listen: String,
-    /// The job definitions.
+    /// File with the job definitions.
     #[arg(long, env = "LONGSHORE_JOBS", default_value = "jobs.yaml", value_name = "FILE")]
     jobs: PathBuf,
-    /// Where everything is kept.
+    /// Directory for all data.
     #[arg(long, env = "LONGSHORE_DATA", default_value = ".longshore", value_name = "DIR")]
     data: PathBuf,
-    /// How many jobs may run at once [default: the number of cores].
+    /// Number of jobs that run at once [default: the number of cores].
     #[arg(long, env = "LONGSHORE_SLOTS", value_name = "N", value_parser = working::slots)]
     slots: Option<u32>,
     #[command(flatten)]
-    logging: Logging,
+    logging: LoggingArgs,
     #[command(flatten)]
-    runtimes: working::Runtimes,
+    runtimes: working::RuntimeArgs,
 }
 
-/// Runs both until told to leave: first the worker leaves, then the server.
+/// Runs both until a signal; the worker stops first, then the server.
 pub(crate) fn dev(flags: Flags) -> anyhow::Result<()> {
-    telemetry::start(&flags.logging)?;
+    logging::start(&flags.logging)?;
     let config = Settings {
         listen: flags.listen,
         data_dir: flags.data.join("server"),
@@ -46,35 +46,37 @@ pub(crate) fn dev(flags: Flags) -> anyhow::Result<()> {
     };
     let config = config.check().map_err(|wrong| match wrong {
         SettingsError::OpenBeyondLoopback => loopback_only(),
-        other => serving::wrong(other),
+        other => serving::usage_failure(other),
     })?;
-    let room = working::Room::for_dev(flags.data.join("worker"), flags.slots);
+    let worker_args = working::WorkerArgs::for_dev(flags.data.join("worker"), flags.slots);
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let outcome = runtime.block_on(async {
         let leaving = CancellationToken::new();
+        let hangups = hangup::listen()?;
         let server = serving::start(config, leaving.clone()).await?;
-        let worker = working::config(&server.address().to_string(), room, flags.runtimes)?;
-        let terms = client::terms()?;
+        tokio::spawn(hangup::reload_at_each(hangups, server.reloader()));
+        let worker = working::config(&server.address().to_string(), worker_args, flags.runtimes)?;
+        let signals = client::leave_signals()?;
         let serving_ended = tokio::spawn(server.run());
-        let working_ended = tokio::spawn(client::run(worker, terms));
+        let working_ended = tokio::spawn(client::run(worker, signals));
         tokio::pin!(serving_ended, working_ended);
         tokio::select! {
-            ended = &mut working_ended => ended?.map_err(working::told)?,
+            ended = &mut working_ended => ended?.map_err(working::failure_from)?,
             ended = &mut serving_ended => {
-                ended?.map_err(serving::told)?;
-                return Err(Failure::new(Exit::Failed, "the server has left by itself").into());
+                ended?.map_err(serving::failure_from)?;
+                return Err(Failure::new(Exit::Failed, "the server stopped by itself").into());
             }
         }
         leaving.cancel();
-        serving_ended.await?.map_err(serving::told)
+        serving_ended.await?.map_err(serving::failure_from)
     });
-    working::end(runtime);
+    working::shutdown_runtime(runtime);
     outcome
 }
 
-/// The server would advise flags that are not here.
+/// Replaces the server's error, whose hint names flags that `dev` does not have.
 fn loopback_only() -> anyhow::Error {
     Failure::new(Exit::Usage, "--listen: dev listens on loopback only")
-        .hint("'longshore server' and 'longshore worker' are for more than one machine")
+        .hint("'longshore server' and 'longshore worker' run on several machines")
         .into()
 }

@@ -1,61 +1,66 @@
-//! `longshore doctor`: what a careful operator would look at: the data directory, the server, its workers, the engine of this machine.
+//! `longshore doctor`: checks the data directory, the server, its workers, and Docker on this machine.
 
+mod connection;
 mod engine;
-mod peer;
 
 use std::path::PathBuf;
 
-use server::doctor::{self, Finding, Verdict};
+use server::doctor::{self, Finding, FindingVerdict};
 
-use crate::api::Door;
+use crate::args::OutputArgs;
+use crate::args::ServerArgs;
 use crate::failure::{Exit, Failure};
-use crate::screen::{self, Format, Shape};
-use crate::server::Data;
+use crate::screen::{self, Format};
+use crate::server::DataArgs;
 
-/// Look whether all is well: data directory, server, workers, Docker. Changes nothing.
+/// Check the data directory, server, workers and Docker. Changes nothing.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
-  longshore doctor                                    what there is on this machine
-  longshore doctor --data /var/lib/longshore --deep   read every index and all output, too
+  longshore doctor                                    everything found on this machine
+  longshore doctor --data /var/lib/longshore --deep   also read every index and all output
   longshore doctor --server jobs.example:8080 --token-file api.token -o json
 
-What is named has to be there; of what is not named, only what is there is looked at. Each line that
-is not ok has a next step. Exit code 0: nothing has failed; 1: something has.")]
+A directory or server that is given must exist; defaults are checked only if they
+exist. Each line that is not ok has a next step. Exit code 0: nothing has failed; 1: something has.")]
 pub(crate) struct Flags {
     #[command(flatten)]
-    data: Data,
+    data: DataArgs,
     /// The server: HOST:PORT, with the base path if it has one, or a URL [default: 127.0.0.1:8080].
     #[arg(long, env = "LONGSHORE_SERVER", value_name = "ADDRESS")]
     server: Option<String>,
-    /// A file that holds the token for the API, readable by its owner only.
+    /// File with the API token, readable by its owner only.
     #[arg(long, env = "LONGSHORE_API_TOKEN_FILE", value_name = "FILE")]
     token_file: Option<PathBuf>,
-    /// Read everything: every index of the store, every record of output. Takes as long as the disk does.
+    /// Trust the certificate authorities in this file, not the system's.
+    #[arg(long, env = "LONGSHORE_CA_FILE", value_name = "FILE")]
+    ca_file: Option<PathBuf>,
+    /// Also read every index of the database and every record of output. Takes as long as reading the whole directory.
     #[arg(long)]
     deep: bool,
     #[command(flatten)]
-    shape: Shape,
+    output: OutputArgs,
 }
 
-/// Looks, and says what was seen.
+/// Runs all checks and prints their findings.
 pub(crate) async fn doctor(flags: Flags) -> anyhow::Result<()> {
     let mut findings = Vec::new();
     let data = flags.data.directory();
-    if flags.data.is_named() || data.exists() {
+    if flags.data.is_given() || data.exists() {
         findings.extend(doctor::examine(&data, flags.deep));
     }
-    let door = Door::named(flags.server.as_deref(), flags.token_file.as_deref());
-    findings.extend(peer::examine(&door, flags.server.is_some()).await);
-    findings.push(engine::examine().await);
-    tell(&findings, flags.shape.format)?;
+    let server_args =
+        ServerArgs::new(flags.server.as_deref(), flags.token_file.as_deref(), flags.ca_file.as_deref());
+    findings.extend(connection::check(&server_args, flags.server.is_some()).await);
+    findings.push(engine::check().await);
+    tell(&findings, flags.output.format)?;
     match worst(&findings) {
-        Verdict::Fail => Err(Failure::silent(Exit::Failed).into()),
-        Verdict::Ok | Verdict::Warn => Ok(()),
+        FindingVerdict::Fail => Err(Failure::silent(Exit::Failed).into()),
+        FindingVerdict::Ok | FindingVerdict::Warn => Ok(()),
     }
 }
 
-fn worst(findings: &[Finding]) -> Verdict {
-    findings.iter().map(|finding| finding.verdict).max().unwrap_or(Verdict::Ok)
+fn worst(findings: &[Finding]) -> FindingVerdict {
+    findings.iter().map(|finding| finding.verdict).max().unwrap_or(FindingVerdict::Ok)
 }
 
 fn tell(findings: &[Finding], format: Format) -> anyhow::Result<()> {

@@ -1,14 +1,14 @@
-//! Lengths of time as people write them on a command line: `90s`, `1h30m`, `500ms`.
+//! Durations on the command line: `90s`, `1h30m`, `500ms`.
 
 use std::time::Duration;
 
 use jiff::SpanRelativeTo;
 use jiff::fmt::friendly::SpanParser;
 
-/// Reads a length of time, at least a millisecond: as the server reads it, so a day has 24 hours.
+/// Parses a duration from 1 ms to 3650 d. As in jobs.yaml, a day has 24 hours.
 pub(crate) fn parse(text: &str) -> Result<Duration, String> {
     let Some(length) = read(text) else {
-        // With small numbers in its place it would be one: so it is not its form that is wrong.
+        // If it parses with small numbers, the form is right and the range is wrong.
         return Err(if read(&with_ones(text)).is_some() { RANGE } else { FORM }.to_owned());
     };
     if (SHORTEST..=LONGEST).contains(&length) { Ok(length) } else { Err(RANGE.to_owned()) }
@@ -19,7 +19,7 @@ fn read(text: &str) -> Option<Duration> {
     Duration::try_from(span.to_duration(SpanRelativeTo::days_are_24_hours()).ok()?).ok()
 }
 
-/// Each number replaced by a one.
+/// Replaces each number by 1.
 fn with_ones(text: &str) -> String {
     let mut in_number = false;
     let small = |c: char| {
@@ -36,10 +36,10 @@ fn with_ones(text: &str) -> String {
 const FORM: &str = "write it like 90s, 1h30m or 500ms";
 const RANGE: &str = "it must be from 1ms to 3650d";
 const SHORTEST: Duration = Duration::from_millis(1);
-/// Longer than any job waits.
+/// Ten years.
 const LONGEST: Duration = Duration::from_hours(3650 * 24);
 
-/// Writes a length of time in at most two units: `1h30m`, `12s`, `340ms`.
+/// Formats a duration in at most two units: `1h30m`, `12s`, `340ms`.
 pub(crate) fn show(length_ms: i64) -> String {
     let ms = length_ms.max(0);
     let (s, m, h, d) = (ms / 1_000, ms / 60_000, ms / 3_600_000, ms / 86_400_000);

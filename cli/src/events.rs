@@ -1,107 +1,248 @@
-//! Server-sent events, as far as a Longshore server sends them: read from an answer, one by one.
+//! `longshore events`: prints what has changed on the server, and follows it.
+//!
+//! Each event has an id: if the connection breaks, the next one continues after the last event that was seen.
 
-use anyhow::Context as _;
-use reqwest::Response;
-use reqwest::header::{CONTENT_TYPE, HeaderValue};
-use serde::de::DeserializeOwned;
+use std::time::{Duration, Instant};
 
-use crate::api::Api;
+use reqwest::Method;
+use reqwest::header::ACCEPT;
+use serde_json::Value;
+use server::http::present::shapes::CommittedEvent;
 
-/// What a server tells while it can.
-#[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Event {
-    /// Its kind.
-    pub(crate) name: String,
-    /// Where to go on behind it.
-    pub(crate) id: Option<String>,
-    data: String,
+use crate::api::{Api, parse};
+use crate::args::CommonArgs;
+use crate::failure::{Exit, Failure};
+use crate::logs::retry_or_fail;
+use crate::screen::{self, Format};
+use crate::sse::Events;
+use crate::view;
+
+/// Show what has changed: jobs, attempts, workers, schedules, definitions.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  longshore events                              the last events
+  longshore events -f                           and follow what comes
+  longshore events -f --kind 'attempt.lost,worker.*'
+  longshore events -f --name report --state failed -o json
+
+--kind and --name take several values with commas, and * for any text.")]
+pub(crate) struct Flags {
+    #[command(flatten)]
+    common: CommonArgs,
+    /// Continue with new events.
+    #[arg(short = 'f', long)]
+    follow: bool,
+    /// Only these kinds, such as job.ended or job.*.
+    #[arg(long, value_name = "KINDS")]
+    kind: Option<String>,
+    /// Only events of these definitions.
+    #[arg(long, value_name = "NAMES")]
+    name: Option<String>,
+    /// Only events after which the job or worker is in one of these states.
+    #[arg(long, value_name = "STATES")]
+    state: Option<String>,
+    /// Only events of this worker: its name or id.
+    #[arg(long, value_name = "WORKER")]
+    worker: Option<String>,
+    /// Only events of this batch.
+    #[arg(long, value_name = "ID")]
+    batch: Option<u64>,
+    /// Start with so many of the last events [default: 100, or 0 with --follow].
+    #[arg(long, value_name = "COUNT", conflicts_with = "after")]
+    tail: Option<u32>,
+    /// Start after this event.
+    #[arg(long, value_name = "EVENT")]
+    after: Option<String>,
 }
 
-impl Event {
-    /// Reads what it holds.
-    pub(crate) fn read<T: DeserializeOwned>(&self, api: &Api) -> anyhow::Result<T> {
-        serde_json::from_str(&self.data).map_err(|_| api.stranger().into())
-    }
-}
-
-/// The events of one answer.
-#[derive(Debug)]
-pub(crate) struct Events<'a> {
-    api: &'a Api,
-    response: Response,
-    buffer: Vec<u8>,
-}
-
-impl<'a> Events<'a> {
-    /// Takes an answer that consists of events.
-    pub(crate) fn of(api: &'a Api, response: Response) -> anyhow::Result<Self> {
-        let kind = response.headers().get(CONTENT_TYPE).map(HeaderValue::as_bytes);
-        if kind.is_none_or(|kind| !kind.starts_with(b"text/event-stream")) {
-            return Err(api.stranger().into());
+/// Shows events.
+pub(crate) async fn events(flags: Flags) -> anyhow::Result<()> {
+    let api = Api::new(&flags.common.server_args)?;
+    let mut place = Place { last: flags.after.clone(), ..Place::default() };
+    loop {
+        let opened_at = Instant::now();
+        let Err(error) = print_response(&api, &flags, &mut place).await else { return Ok(()) };
+        if !flags.follow {
+            return Err(error);
         }
-        Ok(Self { api, response, buffer: Vec::new() })
-    }
-
-    /// The next event; `None` when the answer is over.
-    ///
-    /// # Errors
-    /// The connection broke.
-    pub(crate) async fn next(&mut self) -> anyhow::Result<Option<Event>> {
-        loop {
-            while let Some(block) = next_block(&mut self.buffer) {
-                let text = String::from_utf8(block).map_err(|_| self.api.stranger())?;
-                // Without a name it is a comment, which only shows that the connection lives.
-                let event = parse(&text);
-                if !event.name.is_empty() {
-                    return Ok(Some(event));
-                }
-            }
-            let more = self.response.chunk().await.map_err(|error| self.api.unreachable(&error))?;
-            let Some(bytes) = more else { return Ok(None) };
-            self.buffer.extend_from_slice(&bytes);
-            if self.buffer.len() > EVENT_BYTES_MAX {
-                return Err(self.api.stranger()).context("an event is too large");
-            }
+        if opened_at.elapsed() >= STABLE_AFTER {
+            place.failures = 0;
+        }
+        let error = skip_gone(error, &mut place)?;
+        if let Some(error) = error {
+            retry_or_fail(error, &mut place.failures)?;
+            tokio::time::sleep((PAUSE_MIN * place.failures * place.failures).min(PAUSE_MAX)).await;
         }
     }
 }
 
-/// Takes the lines up to the next empty one out of the buffer.
-fn next_block(buffer: &mut Vec<u8>) -> Option<Vec<u8>> {
-    let end = buffer.windows(2).position(|two| two == b"\n\n")?;
-    let rest = buffer.split_off(end + 2);
-    Some(std::mem::replace(buffer, rest))
+/// The state that survives broken connections.
+#[derive(Debug, Default)]
+struct Place {
+    /// Id of the last event or position.
+    last: Option<String>,
+    /// The server was reached before.
+    was_connected: bool,
+    /// Connections in a row that failed without a sign of the server.
+    failures: u32,
 }
 
-fn parse(block: &str) -> Event {
-    let mut event = Event::default();
-    for line in block.lines() {
-        match line.split_once(": ") {
-            Some(("event", name)) => event.name = name.to_owned(),
-            Some(("data", data)) => event.data.push_str(data),
-            Some(("id", id)) => event.id = Some(id.to_owned()),
+/// Continues behind missing events, after a note, if the connection broke in between; all other errors are returned.
+fn skip_gone(error: anyhow::Error, place: &mut Place) -> anyhow::Result<Option<anyhow::Error>> {
+    let problem = error.downcast_ref::<Failure>().and_then(Failure::document);
+    let gone = problem.filter(|problem| problem["code"] == "events_gone");
+    let Some(next) = gone.and_then(|problem| problem["last_event_id"].as_str()).map(str::to_owned) else {
+        return Ok(Some(error));
+    };
+    // The user's own --after is an error like any other.
+    if !place.was_connected {
+        return Err(error);
+    }
+    screen::note("longshore: some events are missing: the server was restarted, or keeps them no more");
+    place.last = Some(next);
+    Ok(None)
+}
+
+/// Prints the events of one response.
+async fn print_response(api: &Api, flags: &Flags, place: &mut Place) -> anyhow::Result<()> {
+    let tail = flags.tail.or((!flags.follow).then_some(TAIL)).filter(|_| place.last.is_none());
+    let query = [
+        ("kind", flags.kind.clone()),
+        ("name", flags.name.clone()),
+        ("state", flags.state.clone()),
+        ("worker", flags.worker.clone()),
+        ("batch", flags.batch.map(|batch| batch.to_string())),
+        ("tail", tail.map(|count| count.to_string())),
+        ("after", place.last.clone()),
+        ("follow", (!flags.follow).then(|| "0".to_owned())),
+    ];
+    let query: Vec<_> = query.into_iter().filter_map(|(key, value)| Some((key, value?))).collect();
+    let request = api.request(Method::GET, &["api", "events"]).header(ACCEPT, "text/event-stream");
+    let mut events = Events::of(api, api.send(request.query(&query)).await?)?;
+    place.was_connected = true;
+    while let Some(event) = events.next().await? {
+        match event.name.as_str() {
+            "change" => print(api, flags.common.format, &event.read(api)?)?,
+            "leaving" => return Err(unavailable("the server is shutting down")),
+            "gone" => return Err(unavailable("events came faster than they could be printed")),
             _ => {}
         }
+        if event.id.is_some() {
+            place.last = event.id;
+            place.failures = 0;
+        }
     }
-    event
+    if flags.follow { Err(unavailable("the events ended early")) } else { Ok(()) }
 }
 
-/// A server sends at most 64 KiB of output with one event, which may take some more as JSON.
-const EVENT_BYTES_MAX: usize = 4 << 20;
+fn print(api: &Api, format: Format, json: &Value) -> anyhow::Result<()> {
+    match format {
+        Format::Json => screen::line(&json.to_string()),
+        Format::Table => screen::line(&screen::visible(&told(&parse(api, json)?))),
+    }
+}
+
+/// An event as a line.
+fn told(event: &CommittedEvent) -> String {
+    let (kind, what) = (event.kind.as_ref(), subject(event));
+    let by = event.by.as_ref().map(|by| format!(", by {by}")).unwrap_or_default();
+    format!("{}  {kind:<20}  {what}{by}", event.at)
+}
+
+fn subject(event: &CommittedEvent) -> String {
+    let attempt = event.attempt.as_ref();
+    let on = attempt.map(|attempt| format!(", on {}", attempt.worker.name)).unwrap_or_default();
+    if let Some(job) = &event.job {
+        let outcome = attempt.and_then(|attempt| attempt.outcome.as_deref()).map(view::in_words);
+        let detail = if event.kind.starts_with("attempt.") { outcome } else { Some(job.state.to_string()) };
+        let exit = job.exit_code.filter(|code| *code != 0).map(|code| format!(", exit {code}"));
+        let reason = Some(job.reason.as_str()).filter(|reason| !reason.is_empty() && exit.is_none());
+        let reason = reason.map(|reason| format!(": {reason}"));
+        let rest = [exit, reason].into_iter().flatten().collect::<String>();
+        return format!("{} {}: {}{rest}{on}", job.name, job.id, detail.unwrap_or_default());
+    }
+    if let Some(batch) = &event.batch {
+        let name = batch.name.as_ref().map(|name| format!(" of {name}")).unwrap_or_default();
+        return format!("batch {} with {} jobs{name}", batch.batch, batch.count);
+    }
+    if let Some(fire) = &event.fire {
+        let name = event.name.as_deref().unwrap_or_default();
+        let why = fire.reason.as_ref().map(|why| format!(": {}", view::in_words(why))).unwrap_or_default();
+        let job = fire.job.map(|job| format!(", job {job}")).unwrap_or_default();
+        return format!("{name}/{} slot {}{why}{job}", fire.schedule, fire.to);
+    }
+    if let Some(schedules) = &event.schedules {
+        let id = schedules.id.as_ref().map(|id| format!("/{id}")).unwrap_or_default();
+        return format!("{}{id}", schedules.name.as_deref().unwrap_or("all schedules"));
+    }
+    if let Some(definition) = &event.definition {
+        return format!("{} is now revision {:.12}", definition.name, definition.revision);
+    }
+    if let Some(worker) = &event.worker {
+        let cordoned = if worker.cordoned { ", cordoned" } else { "" };
+        return format!("{}: {}{cordoned}", worker.name, worker.state);
+    }
+    if let Some(worker) = &event.forgotten {
+        return worker.name.clone();
+    }
+    let said = event.said.as_ref().map(|said| format!(": {said}")).unwrap_or_default();
+    let job = event.job_id.map(|job| format!("job {job}")).unwrap_or_default();
+    format!("{job}{said}{on}")
+}
+
+fn unavailable(why: &str) -> anyhow::Error {
+    Failure::new(Exit::Unavailable, why).hint("try again").into()
+}
+
+/// Events of a run that does not follow.
+const TAIL: u32 = 100;
+/// The first pause before the server is asked again.
+const PAUSE_MIN: Duration = Duration::from_millis(20);
+/// The longest pause.
+const PAUSE_MAX: Duration = Duration::from_secs(1);
+/// A connection that lasted longer than this counts as working.
+const STABLE_AFTER: Duration = Duration::from_secs(10);
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
+    fn line(event: Value) -> String {
+        let mut whole = json!({ "id": "3.1.1", "at": "2026-01-01T00:00:00.000Z", "kind": "x.y" });
+        whole.as_object_mut().unwrap().extend(event.as_object().unwrap().clone());
+        told(&serde_json::from_value(whole).unwrap())
+    }
+
     #[test]
-    fn blocks_are_taken_one_by_one_and_what_is_not_complete_stays() {
-        let mut buffer = b":\n\nevent: output\ndata: {\"a\": 1}\nid: 1:2\n\nevent: e".to_vec();
-        assert_eq!(next_block(&mut buffer).unwrap(), b":\n\n");
-        let block = String::from_utf8(next_block(&mut buffer).unwrap()).unwrap();
-        let expected =
-            Event { name: "output".to_owned(), id: Some("1:2".to_owned()), data: "{\"a\": 1}".to_owned() };
-        assert_eq!(parse(&block), expected);
-        assert_eq!(next_block(&mut buffer), None);
-        assert_eq!(buffer, b"event: e");
+    fn each_object_has_its_line() {
+        let job = json!({ "id": 12, "name": "resize", "state": "failed", "created_at": "2026-01-01T00:00:00.000Z", "exit_code": 3 });
+        let attempt = json!({ "number": 1, "worker": { "id": 1, "name": "w1" }, "outcome": "timed_out" });
+        let ended = json!({ "kind": "job.ended", "job": job, "attempt": attempt, "by": "ann" });
+        assert_eq!(
+            line(ended),
+            "2026-01-01T00:00:00.000Z  job.ended             resize 12: failed, exit 3, on w1, by ann"
+        );
+        for (event, expected) in [
+            (
+                json!({ "kind": "attempt.ended", "job": job, "attempt": attempt }),
+                "resize 12: timed out, exit 3, on w1",
+            ),
+            (
+                json!({ "batch": { "batch": 5, "count": 3, "name": "resize" } }),
+                "batch 5 with 3 jobs of resize",
+            ),
+            (json!({ "schedules": {} }), "all schedules"),
+            (json!({ "schedules": { "name": "a", "id": "b" } }), "a/b"),
+            (json!({ "forgotten": { "id": 3, "name": "w3" } }), "w3"),
+            (
+                json!({ "definition": { "name": "a", "revision": "0123456789abcdef" } }),
+                "a is now revision 0123456789ab",
+            ),
+            (json!({ "job_id": 7, "said": "exit 0", "attempt": attempt }), "job 7: exit 0, on w1"),
+        ] {
+            assert!(line(event.clone()).ends_with(expected), "{}", line(event));
+        }
     }
 }

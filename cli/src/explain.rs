@@ -1,58 +1,47 @@
-//! `longshore explain`: why a job is where it is, and what each worker has against taking it.
+//! `longshore explain`: shows why a job is not running, and for each worker why it does not take the job.
 
-use serde::Deserialize;
-
-use crate::Asking;
-use crate::api::{Api, read};
+use crate::api::{Api, parse};
+use crate::args::CommonArgs;
 use crate::screen::{self, Format};
-use crate::view::{Reason, WorkerRef, in_words};
+use crate::view::{Explanation, Verdict, in_words};
 
-/// Say why a job is not running, and what keeps each worker from it.
+/// Show why a job is not running, and what prevents each worker from taking it.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   longshore explain 12
   longshore explain 12 -o json | jq -r '.workers[] | select(.verdict == \"able\") | .worker.name'")]
 pub(crate) struct Flags {
     #[command(flatten)]
-    asking: Asking,
-    /// Which job.
-    #[arg(value_name = "ID", value_parser = crate::jobs::number)]
+    common: CommonArgs,
+    /// Id of the job.
+    #[arg(value_name = "ID", value_parser = crate::jobs::parse_job_id)]
     id: u64,
-}
-
-/// What is told about a job.
-#[derive(Debug, Deserialize)]
-struct Explanation {
-    name: String,
-    state: String,
-    reason: Reason,
-    workers: Vec<Verdict>,
-}
-
-/// What one worker could do for it.
-#[derive(Debug, Deserialize)]
-struct Verdict {
-    worker: WorkerRef,
-    verdict: String,
-    text: String,
 }
 
 /// Explains a job.
 pub(crate) async fn explain(flags: Flags) -> anyhow::Result<()> {
-    let api = Api::new(&flags.asking.door)?;
-    let json = api.json(api.fetch(&["api", "jobs", &flags.id.to_string(), "explain"])).await?;
-    if flags.asking.format == Format::Json {
+    let api = Api::new(&flags.common.server_args)?;
+    let json = api.json(api.get(&["api", "jobs", &flags.id.to_string(), "explain"])).await?;
+    if flags.common.format == Format::Json {
         return screen::json(&json);
     }
-    let told: Explanation = read(&api, &json)?;
-    let why = format!("job {} ({}) is {}: {}", flags.id, told.name, told.state, told.reason.text);
+    let explanation: Explanation = parse(&api, &json)?;
+    let why = format!(
+        "job {} ({}) is {}: {}",
+        flags.id, explanation.name, explanation.state, explanation.reason.text
+    );
     screen::line(&screen::visible(&why))?;
-    if told.workers.is_empty() {
+    if explanation.workers.is_empty() {
         return Ok(());
     }
     screen::line("")?;
-    let row = |it: &Verdict| {
-        vec![it.worker.id.to_string(), it.worker.name.clone(), in_words(&it.verdict), it.text.clone()]
+    let row = |verdict: &Verdict| {
+        vec![
+            verdict.worker.id.to_string(),
+            verdict.worker.name.clone(),
+            in_words(&verdict.verdict),
+            verdict.text.to_string(),
+        ]
     };
-    screen::table(&[">ID", "WORKER", "VERDICT", "WHY"], told.workers.iter().map(row).collect())
+    screen::table(&[">ID", "WORKER", "VERDICT", "WHY"], explanation.workers.iter().map(row).collect())
 }

@@ -1,6 +1,6 @@
-//! How a verb ends when it does not succeed: the one place where errors become exit codes.
+//! Errors of verbs and their exit codes.
 //!
-//! A [`Failure`] is one line for a person, with a next step and what the server lists beside it, and the code that a script may act on. Errors without one are plain failures.
+//! A [`Failure`] has one line for people, a hint, the server's problem document, and an exit code. Other errors exit with code 1.
 
 use std::fmt;
 use std::process::ExitCode;
@@ -9,34 +9,34 @@ use serde_json::Value;
 
 use crate::screen::{self, Format};
 
-/// What a script learns from the exit code.
+/// The exit codes that scripts can rely on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Exit {
-    /// It did not work.
+    /// The verb failed.
     Failed,
-    /// It was asked for in a way that can never work.
+    /// Wrong usage: repeating the command cannot help.
     Usage,
-    /// The server wants another token, or none of us.
+    /// The server refused the token, or wants one.
     Auth,
-    /// There is no such thing (any more).
+    /// The job, worker or definition does not exist, or was removed.
     NotFound,
-    /// The thing is in a state that does not allow it.
+    /// The state of the job or worker does not allow the operation.
     Conflict,
-    /// The server cannot be reached, or has no room: later it may work.
+    /// The server is unreachable, busy or full; a later try may succeed.
     Unavailable,
-    /// The container's own exit code, of a job that we waited for.
+    /// The exit code of a job that the verb waited for.
     Container(u8),
     /// Ctrl-C while following a job, which goes on.
     Interrupted,
-    /// Whoever read our output has read enough.
-    ReaderGone,
+    /// The reader of standard output closed it, as `head` does.
+    OutputClosed,
 }
 
 impl Exit {
-    /// The number.
+    /// The number of the exit code.
     pub(crate) const fn code(self) -> u8 {
         match self {
-            Self::ReaderGone => 0,
+            Self::OutputClosed => 0,
             Self::Failed => 1,
             Self::Usage => 2,
             Self::Auth => 3,
@@ -48,8 +48,8 @@ impl Exit {
         }
     }
 
-    /// What an HTTP status that is no success means to a script.
-    pub(crate) const fn of_status(status: u16) -> Self {
+    /// Maps an HTTP status other than 2xx.
+    pub(crate) const fn from_status(status: u16) -> Self {
         match status {
             401 | 403 | 421 => Self::Auth,
             404 | 410 => Self::NotFound,
@@ -61,46 +61,51 @@ impl Exit {
     }
 }
 
-/// A verb's end: a code, and what is told. Without text nothing is told.
+/// The error of a verb. An empty text prints nothing.
 #[derive(Debug)]
 pub(crate) struct Failure {
-    /// For scripts.
+    /// Exit code.
     pub(crate) exit: Exit,
     text: String,
     hint: String,
-    /// Everything that is wrong, a line each; told before the text.
+    /// All faults, a line each, printed before the text.
     faults: Vec<String>,
-    /// What the server said, if it said it as a problem: for programs.
-    problem: Option<Value>,
+    /// The problem document of the server, which `-o json` prints.
+    problem: Option<Box<Value>>,
 }
 
 impl Failure {
-    /// An end with one phrase that says what is wrong.
+    /// Creates a failure with one line of text.
     pub(crate) fn new(exit: Exit, text: impl Into<String>) -> Self {
         Self { text: text.into(), ..Self::silent(exit) }
     }
 
-    /// An end of which everything has been told already.
+    /// Creates a failure that prints nothing, because everything was printed before.
     pub(crate) const fn silent(exit: Exit) -> Self {
         Self { exit, text: String::new(), hint: String::new(), faults: Vec::new(), problem: None }
     }
 
-    /// Adds the next step.
+    /// Adds the next step for the operator.
     pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = hint.into();
         self
     }
 
-    /// The same, with another code for scripts.
-    pub(crate) const fn with(mut self, exit: Exit) -> Self {
+    /// The problem document of the server, if there is one.
+    pub(crate) fn document(&self) -> Option<&Value> {
+        self.problem.as_deref()
+    }
+
+    /// Replaces the exit code.
+    pub(crate) const fn with_exit(mut self, exit: Exit) -> Self {
         self.exit = exit;
         self
     }
 
-    /// Adds all that is wrong, for people, and the server's own document, for programs.
+    /// Adds a list of faults for people, and the problem document for programs.
     pub(crate) fn problem(mut self, faults: Vec<String>, problem: Value) -> Self {
         self.faults = faults;
-        self.problem = Some(problem);
+        self.problem = Some(Box::new(problem));
         self
     }
 }
@@ -117,28 +122,28 @@ impl fmt::Display for Failure {
 
 impl std::error::Error for Failure {}
 
-/// The exit code that an error means.
+/// The exit code of an error.
 pub(crate) fn exit_of(error: &anyhow::Error) -> Exit {
     error.downcast_ref::<Failure>().map_or(Exit::Failed, |failure| failure.exit)
 }
 
-/// Tells the person why, on standard error, and the caller of the program with the exit code. Programs get the server's own document.
+/// Prints the error to standard error, as text or as the server's problem document, and returns the exit code.
 pub(crate) fn report(error: &anyhow::Error, format: Format) -> ExitCode {
     let failure = error.downcast_ref::<Failure>();
     let exit = exit_of(error);
     if let (Format::Json, Some(problem)) = (format, failure.and_then(|failure| failure.problem.as_ref())) {
-        // Control characters are escaped in JSON.
-        screen::paragraph(&format!("{problem:#}"));
+        // JSON escapes control characters.
+        screen::note_lines(&format!("{problem:#}"));
         return ExitCode::from(exit.code());
     }
     for fault in failure.into_iter().flat_map(|failure| &failure.faults) {
         screen::note(fault);
     }
-    // Causes are joined with colons; anyhow's alternate form does that.
+    // The alternate form of anyhow joins the causes with colons.
     let text = format!("{error:#}");
-    if exit != Exit::ReaderGone && !text.is_empty() {
+    if exit != Exit::OutputClosed && !text.is_empty() {
         let mark = if screen::stderr_has_colour() { "\x1b[1;31merror:\x1b[0m" } else { "error:" };
-        // Standard error may be closed too; there is nobody left to tell.
+        // Writing fails if standard error is closed.
         let _ = std::io::Write::write_fmt(
             &mut std::io::stderr(),
             format_args!("{mark} {}\n", screen::visible(&text)),
@@ -154,7 +159,7 @@ mod tests {
     #[test]
     fn statuses_become_the_documented_exit_codes() {
         let codes =
-            [400, 401, 403, 404, 409, 410, 413, 422, 429, 500, 503, 507].map(|s| Exit::of_status(s).code());
+            [400, 401, 403, 404, 409, 410, 413, 422, 429, 500, 503, 507].map(|s| Exit::from_status(s).code());
         assert_eq!(codes, [2, 3, 3, 4, 5, 4, 2, 2, 6, 1, 6, 6]);
     }
 

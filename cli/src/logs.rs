@@ -1,7 +1,7 @@
-//! `longshore logs`: what a job wrote, byte for byte; and staying with a job until it has ended.
+//! `longshore logs`: prints the output of a job byte for byte, and follows it until the job ends.
 //!
-//! Both streams come as the events of one connection, in the order in which they arrived; standard output goes to ours and standard
-//! error to ours. An event has an id, its place: a connection that breaks while following is opened again behind the last one shown.
+//! Both streams arrive as events of one connection, in the order of their arrival at the server. Standard output goes to standard output,
+//! standard error to standard error. Each event has an id: if the connection breaks, the next one continues after the last event.
 
 use std::time::{Duration, Instant};
 
@@ -10,70 +10,71 @@ use reqwest::Method;
 use reqwest::header::ACCEPT;
 use serde_json::{Value, json};
 
-use crate::api::{Api, read};
-use crate::events::Events;
+use crate::api::{Api, parse};
+use crate::args::CommonArgs;
 use crate::failure::{Exit, Failure};
 use crate::screen::{self, Format, Stream};
-use crate::text::Texts;
-use crate::{Asking, view};
+use crate::sse::Events;
+use crate::utf8::Utf8Streams;
+use crate::view::{self, JobView as _};
 
-/// Show what a job wrote.
+/// Show the output of a job.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
-  longshore logs 12                    what its latest attempt wrote
-  longshore logs -f 12                 and what it will write, until it has ended
+  longshore logs 12                    output of the latest attempt
+  longshore logs -f 12                 and follow it until the job has ended
   longshore logs 12 --attempt 1 --stream stderr
   longshore logs 12 > out 2> err       the two streams, byte for byte")]
 pub(crate) struct Flags {
     #[command(flatten)]
-    asking: Asking,
-    /// Which job.
-    #[arg(value_name = "ID", value_parser = crate::jobs::number)]
+    common: CommonArgs,
+    /// Id of the job.
+    #[arg(value_name = "ID", value_parser = crate::jobs::parse_job_id)]
     id: u64,
-    /// Go on until the job has ended.
+    /// Continue until the job has ended.
     #[arg(short = 'f', long)]
     follow: bool,
-    /// Which attempt, counted from 1; the latest if not given.
+    /// Number of the attempt, from 1 [default: the latest].
     #[arg(long, value_name = "N")]
     attempt: Option<u32>,
     /// Only this stream.
     #[arg(long, value_enum, value_name = "STREAM")]
     stream: Option<Stream>,
-    /// Begin with the last lines, of both streams together.
+    /// Start with the last lines of both streams together.
     #[arg(long, value_name = "LINES")]
     tail: Option<u32>,
 }
 
-/// Shows a job's output.
+/// Shows the output of a job.
 pub(crate) async fn logs(flags: Flags) -> anyhow::Result<()> {
-    let api = Api::new(&flags.asking.door)?;
-    let wanted = Following {
+    let api = Api::new(&flags.common.server_args)?;
+    let wanted = LogRequest {
         id: flags.id,
         attempt: flags.attempt,
         stream: flags.stream,
         tail: flags.tail,
         from_first: false,
-        as_json: flags.asking.format == Format::Json,
-        tells_end: flags.follow,
+        as_json: flags.common.format == Format::Json,
+        prints_end: flags.follow,
     };
     show(&api, &wanted, flags.follow).await
 }
 
-/// Which output is wanted.
+/// The output to print.
 #[derive(Debug)]
-pub(crate) struct Following {
+pub(crate) struct LogRequest {
     id: u64,
     attempt: Option<u32>,
     stream: Option<Stream>,
     tail: Option<u32>,
     from_first: bool,
     as_json: bool,
-    /// Whether whoever follows is told by this how the job ended.
-    tells_end: bool,
+    /// Print at the end how the job ended.
+    prints_end: bool,
 }
 
-impl Following {
-    /// All that a job writes, from its first attempt on; how it ends is told elsewhere.
+impl LogRequest {
+    /// All output from the first attempt on, without a line about the end.
     pub(crate) const fn everything(id: u64) -> Self {
         Self {
             id,
@@ -82,7 +83,7 @@ impl Following {
             tail: None,
             from_first: true,
             as_json: false,
-            tells_end: false,
+            prints_end: false,
         }
     }
 
@@ -98,25 +99,25 @@ impl Following {
     }
 }
 
-/// Shows output until the job has ended, one attempt after the other; the job's last JSON.
-pub(crate) async fn follow(api: &Api, wanted: &Following) -> anyhow::Result<Value> {
+/// Prints output until the job has ended, and returns the job's final JSON.
+pub(crate) async fn follow(api: &Api, wanted: &LogRequest) -> anyhow::Result<Value> {
     show(api, wanted, true).await?;
-    until_ended(api, wanted.id).await
+    wait_for_end(api, wanted.id).await
 }
 
-/// Waits until a job has ended; its last JSON.
-pub(crate) async fn until_ended(api: &Api, id: u64) -> anyhow::Result<Value> {
+/// Waits until a job has ended, and returns its final JSON.
+pub(crate) async fn wait_for_end(api: &Api, id: u64) -> anyhow::Result<Value> {
     let mut pause = PAUSE_MIN;
     let mut failures = 0;
     loop {
         let asked_at = Instant::now();
-        let request = api.fetch(&["api", "jobs", &id.to_string()]).query(&[("wait", WAIT)]);
+        let request = api.get(&["api", "jobs", &id.to_string()]).query(&[("wait", WAIT)]);
         match api.json(request).await {
-            Ok(json) if read::<view::Job>(api, &json)?.has_ended() => return Ok(json),
+            Ok(json) if parse::<view::Job>(api, &json)?.has_ended() => return Ok(json),
             Ok(_) => failures = 0,
-            Err(error) => give_up(error, &mut failures)?,
+            Err(error) => retry_or_fail(error, &mut failures)?,
         }
-        // A server that is leaving or busy does not wait.
+        // A server that is stopping or busy answers at once.
         if asked_at.elapsed() < PAUSE_MAX {
             tokio::time::sleep(pause).await;
             pause = (pause * 2).min(PAUSE_MAX);
@@ -124,43 +125,48 @@ pub(crate) async fn until_ended(api: &Api, id: u64) -> anyhow::Result<Value> {
     }
 }
 
-/// Where we are.
+/// The state that survives broken connections.
 #[derive(Debug, Default)]
 struct Place {
-    /// The id of the last event that was shown: the output goes on behind it.
+    /// Id of the last event; the output continues after it.
     last: Option<String>,
-    /// The attempt whose output is shown.
+    /// Number of the attempt whose output is printed.
     attempt: u32,
-    /// Connections in a row that broke before they brought anything.
+    /// Connections in a row that failed without an event.
     failures: u32,
-    /// What has been begun of a character: it goes on behind a broken connection too.
-    texts: Texts,
-    /// The streams of this attempt that were said to be read from the engine's log.
+    /// Incomplete characters at the end of each stream.
+    texts: Utf8Streams,
+    /// Streams of this attempt for which the note about replayed output was printed.
     replayed: Vec<Stream>,
 }
 
-/// Shows output: what there is, or until it is over, through broken connections.
-async fn show(api: &Api, wanted: &Following, follow: bool) -> anyhow::Result<()> {
-    let mut place = Place { last: wanted.from_first.then(|| BEGINNING.to_owned()), ..Place::default() };
+/// Prints the output; when following, reconnects until the job has ended.
+async fn show(api: &Api, wanted: &LogRequest, follow: bool) -> anyhow::Result<()> {
+    let mut place = Place { last: wanted.from_first.then(|| START_EVENT_ID.to_owned()), ..Place::default() };
     loop {
         let opened_at = Instant::now();
-        let Err(error) = pass_on(api, wanted, follow, &mut place).await else {
-            return break_off_both(wanted, &mut place);
+        let Err(error) = print_response(api, wanted, follow, &mut place).await else {
+            return flush_streams(wanted, &mut place);
         };
         if !follow {
             return Err(error);
         }
-        // A job may be silent for hours: a connection that stood for a while was none that failed.
-        if opened_at.elapsed() >= STANDING {
+        // A job may be silent for hours, so a connection that lasted a while did not fail.
+        if opened_at.elapsed() >= STABLE_AFTER {
             place.failures = 0;
         }
-        give_up(error, &mut place.failures)?;
+        retry_or_fail(error, &mut place.failures)?;
         tokio::time::sleep((PAUSE_MIN * place.failures * place.failures).min(PAUSE_MAX)).await;
     }
 }
 
-/// Shows what one request gives.
-async fn pass_on(api: &Api, wanted: &Following, follow: bool, place: &mut Place) -> anyhow::Result<()> {
+/// Prints the events of one response.
+async fn print_response(
+    api: &Api,
+    wanted: &LogRequest,
+    follow: bool,
+    place: &mut Place,
+) -> anyhow::Result<()> {
     let path = ["api", "jobs", &wanted.id.to_string(), "logs"];
     let query = wanted.query(follow, place.last.is_some());
     let mut request = api.request(Method::GET, &path).header(ACCEPT, "text/event-stream").query(&query);
@@ -170,22 +176,22 @@ async fn pass_on(api: &Api, wanted: &Following, follow: bool, place: &mut Place)
     let mut events = Events::of(api, api.send(request).await?)?;
     while let Some(event) = events.next().await? {
         match event.name.as_str() {
-            "attempt" => turn_to(wanted, &event.read(api)?, place)?,
+            "attempt" => switch_attempt(wanted, &event.read(api)?, place)?,
             "output" => output(api, wanted, &event.read(api)?, place)?,
             "gap" => gap(wanted, &event.read(api)?, place)?,
             "late" => late(wanted, &event.read(api)?)?,
             "end" => return end(wanted, &event.read(api)?, place),
-            "leaving" => return Err(away("the server is leaving")),
-            "error" => return Err(away("the server cannot read the output")),
+            "leaving" => return Err(unavailable("the server is shutting down")),
+            "error" => return Err(unavailable("the server cannot read the output")),
             _ => {}
         }
-        // Each connection tells again which attempt it shows: that alone brings nothing.
+        // Every connection repeats the attempt event, which alone is no progress.
         if event.id.is_some() && event.id != place.last {
             place.last = event.id;
             place.failures = 0;
         }
     }
-    if follow { Err(away("the output broke off")) } else { Ok(()) }
+    if follow { Err(unavailable("the output ended early")) } else { Ok(()) }
 }
 
 #[derive(serde::Deserialize)]
@@ -194,11 +200,11 @@ struct Attempt {
     worker: String,
 }
 
-/// Says that it is another attempt from here on.
-fn turn_to(wanted: &Following, next: &Attempt, place: &mut Place) -> anyhow::Result<()> {
-    // A new connection tells the old attempt again.
+/// Notes that another attempt begins.
+fn switch_attempt(wanted: &LogRequest, next: &Attempt, place: &mut Place) -> anyhow::Result<()> {
+    // A new connection repeats the event of the same attempt.
     if next.attempt != place.attempt {
-        break_off_both(wanted, place)?;
+        flush_streams(wanted, place)?;
         place.replayed.clear();
     }
     if place.attempt > 0 && next.attempt > place.attempt {
@@ -212,50 +218,50 @@ fn turn_to(wanted: &Following, next: &Attempt, place: &mut Place) -> anyhow::Res
 struct Output {
     stream: Stream,
     base64: String,
-    /// Whether it was read again from the engine's log.
+    /// True if the worker read it again from the engine's log.
     #[serde(default)]
     replayed: bool,
 }
 
-fn output(api: &Api, wanted: &Following, output: &Output, place: &mut Place) -> anyhow::Result<()> {
-    let bytes = BASE64.decode(output.base64.as_bytes()).map_err(|_| api.stranger())?;
+fn output(api: &Api, wanted: &LogRequest, output: &Output, place: &mut Place) -> anyhow::Result<()> {
+    let bytes = BASE64.decode(output.base64.as_bytes()).map_err(|_| api.unexpected_response())?;
     if output.replayed && !place.replayed.contains(&output.stream) {
-        label_replayed(wanted, output.stream, place);
+        note_replayed(wanted, output.stream, place);
     }
     let text = place.texts.of(output.stream);
     if wanted.as_json {
-        let text = text.go_on(&bytes);
+        let text = text.decode(&bytes);
         return json_text(output.stream, &text, place);
     }
     screen::output(output.stream, &bytes, text)
 }
 
-/// Says once for a stream of an attempt that it is no longer what the container wrote, but what its engine kept of that. As JSON every
-/// line says so.
-fn label_replayed(wanted: &Following, stream: Stream, place: &mut Place) {
+/// Notes once per stream and attempt that the output comes from the engine's log instead of the container. With JSON, every line has a flag
+/// instead.
+fn note_replayed(wanted: &LogRequest, stream: Stream, place: &mut Place) {
     place.replayed.push(stream);
     if !wanted.as_json {
         let stream = stream.name();
-        screen::note(&format!("longshore: what follows of {stream} was read again from the engine's log"));
+        screen::note(&format!("longshore: the following part of {stream} was read from the engine's log"));
     }
 }
 
-/// Shows what a stream has begun of a character, since the rest of it will not come.
-fn break_off(wanted: &Following, stream: Stream, place: &mut Place) -> anyhow::Result<()> {
+/// Prints an incomplete character, because its remaining bytes will not come.
+fn flush_partial(wanted: &LogRequest, stream: Stream, place: &mut Place) -> anyhow::Result<()> {
     let text = place.texts.of(stream);
-    let rest = text.break_off();
+    let rest = text.flush();
     if wanted.as_json {
         return json_text(stream, &rest, place);
     }
     screen::output(stream, rest.as_bytes(), text)
 }
 
-fn break_off_both(wanted: &Following, place: &mut Place) -> anyhow::Result<()> {
-    break_off(wanted, Stream::Stdout, place)?;
-    break_off(wanted, Stream::Stderr, place)
+fn flush_streams(wanted: &LogRequest, place: &mut Place) -> anyhow::Result<()> {
+    flush_partial(wanted, Stream::Stdout, place)?;
+    flush_partial(wanted, Stream::Stderr, place)
 }
 
-/// A line of JSON, unless all that came was the beginning of a character.
+/// Prints a JSON line, unless the text is empty because only an incomplete character came.
 fn json_text(stream: Stream, text: &str, place: &Place) -> anyhow::Result<()> {
     if text.is_empty() {
         return Ok(());
@@ -270,12 +276,12 @@ fn json_text(stream: Stream, text: &str, place: &Place) -> anyhow::Result<()> {
 #[derive(serde::Deserialize)]
 struct Gap {
     stream: Stream,
-    /// Absent where nobody knows.
+    /// `None` if the number is unknown.
     missing_bytes: Option<u64>,
 }
 
-fn gap(wanted: &Following, gap: &Gap, place: &mut Place) -> anyhow::Result<()> {
-    break_off(wanted, gap.stream, place)?;
+fn gap(wanted: &LogRequest, gap: &Gap, place: &mut Place) -> anyhow::Result<()> {
+    flush_partial(wanted, gap.stream, place)?;
     let (stream, missing) = (gap.stream.name(), gap.missing_bytes);
     if wanted.as_json {
         return screen::line(&json!({ "stream": stream, "missing_bytes": missing }).to_string());
@@ -292,7 +298,7 @@ struct Late {
     late_bytes: u64,
 }
 
-fn late(wanted: &Following, late: &Late) -> anyhow::Result<()> {
+fn late(wanted: &LogRequest, late: &Late) -> anyhow::Result<()> {
     let late = late.late_bytes;
     if wanted.as_json {
         return screen::line(&json!({ "late_bytes": late }).to_string());
@@ -303,23 +309,23 @@ fn late(wanted: &Following, late: &Late) -> anyhow::Result<()> {
 
 #[derive(serde::Deserialize)]
 struct End {
-    /// How the job ended, in the server's words.
+    /// The server's line about the end of the job.
     text: Option<String>,
     attempt: Option<u32>,
     outcome: Option<String>,
     exit_code: Option<i32>,
 }
 
-/// Says how it ended, behind all that was written.
-fn end(wanted: &Following, end: &End, place: &mut Place) -> anyhow::Result<()> {
-    break_off_both(wanted, place)?;
+/// Prints how the job ended, after all output.
+fn end(wanted: &LogRequest, end: &End, place: &mut Place) -> anyhow::Result<()> {
+    flush_streams(wanted, place)?;
     let of_attempt = || {
         let (attempt, outcome) = (end.attempt?, view::in_words(end.outcome.as_deref()?));
         let code = end.exit_code.filter(|code| *code != 0);
         let exit = code.map(|code| format!(", exit {code}")).unwrap_or_default();
         Some(format!("longshore: attempt {attempt} of job {} {outcome}{exit}", wanted.id))
     };
-    if wanted.tells_end
+    if wanted.prints_end
         && let Some(text) = end.text.clone().or_else(of_attempt)
     {
         screen::note(&text);
@@ -327,32 +333,32 @@ fn end(wanted: &Following, end: &End, place: &mut Place) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn away(why: &str) -> anyhow::Error {
+fn unavailable(why: &str) -> anyhow::Error {
     Failure::new(Exit::Unavailable, why).hint("try again").into()
 }
 
-/// Only an absent server is waited for, and not for ever.
-fn give_up(error: anyhow::Error, failures: &mut u32) -> anyhow::Result<()> {
+/// Notes an unavailable server and returns Ok, until it was unavailable too often; all other errors are returned.
+pub(crate) fn retry_or_fail(error: anyhow::Error, failures: &mut u32) -> anyhow::Result<()> {
     let is_away = error.downcast_ref::<Failure>().is_some_and(|failure| failure.exit == Exit::Unavailable);
     *failures += 1;
     if !is_away || *failures > FAILURES_MAX {
         return Err(error);
     }
     if *failures == 1 {
-        screen::note("longshore: the connection broke; trying again");
+        screen::note("longshore: the connection broke; reconnecting");
     }
     Ok(())
 }
 
-/// A job that does nothing takes about as long.
+/// About the duration of the shortest job.
 const PAUSE_MIN: Duration = Duration::from_millis(20);
-/// People do not notice; a server with hundreds of them does not either.
+/// Short enough for people, and cheap for a server with hundreds of clients.
 const PAUSE_MAX: Duration = Duration::from_secs(1);
-/// How long the server is asked to wait for a job's end; less than the silence after which a connection counts as broken.
+/// The server waits this long for the end of the job; less than the read timeout.
 const WAIT: &str = "60s";
-/// The place before all that a job writes.
-const BEGINNING: &str = "1:0";
-/// After as long, a connection is shown to live by what comes through it, and be it comments.
-const STANDING: Duration = Duration::from_secs(10);
-/// With [`PAUSE_MAX`]: a server may be away for half a minute, a restart takes seconds.
+/// The event id before the first byte.
+const START_EVENT_ID: &str = "1:0";
+/// A connection that lasted longer than this counts as working.
+const STABLE_AFTER: Duration = Duration::from_secs(10);
+/// With [`PAUSE_MAX`]: about half a minute. A restart of the server takes seconds.
 const FAILURES_MAX: u32 = 30;

@@ -1,43 +1,43 @@
-//! `longshore restore`: a backup takes the place of what a server kept. The server is stopped meanwhile.
+//! `longshore restore`: replaces the data directory of a stopped server by a backup.
 
 use std::path::PathBuf;
 
 use serde_json::json;
 use server::backup::{self, Restored};
 
-use crate::backup::told;
-use crate::screen::{self, Format, Shape};
-use crate::server::Data;
+use crate::args::OutputArgs;
+use crate::backup::failure_from;
+use crate::screen::{self, Format};
+use crate::server::DataArgs;
 
-/// Put a backup into a data directory; the next server there goes on from it.
+/// Restore a backup into a data directory; the next server there continues from it.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   longshore restore --from /backup/longshore-2026-11-20 --data /var/lib/longshore
   longshore restore --from /backup/longshore-2026-11-20 --data /var/lib/longshore --replace
 
-What was accepted after the backup is not in it, and what ended after it may run again. Containers
-of jobs that the backup does not know are left alone. Numbers of jobs go on beyond those of the
-store that is replaced; where there is none that can be read, beyond as many as can have been given
-since the backup.")]
+Jobs accepted after the backup are lost, and jobs that ended after it may run again. Containers of
+jobs that the backup does not know keep running. New job ids start above those of the replaced
+database; if it cannot be read, above all ids that may have been used since the backup.")]
 pub(crate) struct Flags {
-    /// The backup.
+    /// The backup directory.
     #[arg(long, value_name = "DIR")]
     from: PathBuf,
     #[command(flatten)]
-    data: Data,
-    /// Move the store that is there aside, within the data directory. Nothing of it is deleted.
+    data: DataArgs,
+    /// Move the existing database aside, within the data directory. Nothing of it is deleted.
     #[arg(long)]
     replace: bool,
     #[command(flatten)]
-    shape: Shape,
+    output: OutputArgs,
 }
 
-/// Restores, and says what was done.
+/// Restores a backup and prints the result.
 pub(crate) fn restore(flags: Flags) -> anyhow::Result<()> {
-    crate::server::keep_to_ourselves();
+    crate::server::restrict_umask();
     let data = flags.data.directory();
-    let restored = backup::restore(&flags.from, &data, flags.replace).map_err(told)?;
-    match flags.shape.format {
+    let restored = backup::restore(&flags.from, &data, flags.replace).map_err(failure_from)?;
+    match flags.output.format {
         Format::Json => screen::json(&as_json(&restored)),
         Format::Table => {
             let place = data.display().to_string();
@@ -50,13 +50,13 @@ pub(crate) fn restore(flags: Flags) -> anyhow::Result<()> {
             ))?;
             if let Some(aside) = &restored.aside {
                 screen::line(&format!(
-                    "what was there is in {}",
+                    "the previous data is in {}",
                     screen::visible(&aside.display().to_string())
                 ))?;
             }
             if let Some(why) = &restored.unread {
                 screen::line(&format!(
-                    "it cannot be read, so numbers go on beyond as many as can have been given since the backup: {}",
+                    "it cannot be read, so new job ids start above all that may have been used since the backup: {}",
                     screen::visible(why)
                 ))?;
             }

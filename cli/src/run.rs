@@ -1,78 +1,115 @@
-//! `longshore run`: make a job, and if wanted stay with it until it has ended.
+//! `longshore run`: creates a job, and optionally waits for its end or follows its output.
 
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use reqwest::Method;
 use reqwest::header::HeaderValue;
+use reqwest::{Method, RequestBuilder};
 use serde_json::{Map, Value, json};
 
-use crate::api::{Api, Made, read};
+use crate::api::{Api, CreatedJob, parse};
+use crate::args::CommonArgs;
 use crate::failure::{Exit, Failure};
-use crate::logs::{self, Following};
+use crate::logs::{self, LogRequest};
 use crate::screen::{self, Format};
-use crate::{Asking, duration, view};
+use crate::view::JobView as _;
+use crate::{batches, definitions, duration, view};
 
-/// Make a job; with --follow see its output, with --wait only its end.
+/// Create a job; follow its output with --follow, or wait for its end with --wait.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
-  longshore run resize                            make a job and return at once
-  longshore run resize --follow -- --size 640     see its output; exit as it does
-  longshore run report --wait=10m -e MONTH=3      wait, but not for ever
-  longshore run bill --key bill-2026-03           the same key makes no second job for a week
+  longshore run resize                            create a job and return at once
+  longshore run resize --follow -- --size 640     print its output; exit with its exit code
+  longshore run resize -p size=640 -p mode=fast   give it parameters
+  longshore run report --wait=10m -e MONTH=3      wait at most ten minutes
+  longshore run report --delay 10m                start it in ten minutes
+  longshore run bill --key bill-2026-03           a repetition with this key creates no second job
+  longshore run render --count 1000 --wait        a batch of 1000 jobs, with its progress
+  longshore run report --as-scheduled             run it now, as its schedule would
 
 With --follow and --wait the exit code is the container's; 1 if it ended without one (cancelled, lost, …).
-Ctrl-C leaves the job alone: end it with 'longshore cancel'.")]
+Ctrl-C does not stop the job: use 'longshore cancel'.")]
 pub(crate) struct Flags {
     #[command(flatten)]
-    asking: Asking,
-    /// The definition to run.
-    #[arg(value_name = "NAME", value_parser = job_name)]
+    common: CommonArgs,
+    /// Name of the job definition.
+    #[arg(value_name = "NAME", value_parser = parse_definition_name)]
     name: String,
-    /// A variable for the container; without a value it is taken from the environment here. May be repeated.
+    /// Parameter of the definition; 'longshore run NAME --help' lists them. May be repeated.
+    #[arg(short = 'p', long = "param", value_name = "NAME=VALUE", value_parser = pair)]
+    params: Vec<(String, String)>,
+    /// JSON file for the job's input, or - for stdin; the job reads it at the path in LONGSHORE_INPUT.
+    #[arg(long, value_name = "FILE")]
+    input: Option<PathBuf>,
+    /// Environment variable for the job; without a value it is taken from this environment. May be repeated.
     #[arg(short = 'e', long = "env", value_name = "NAME[=VALUE]", value_parser = variable)]
     environment: Vec<(String, String)>,
-    /// A label for the job, to find it by. May be repeated.
+    /// Label for the job, to find it by. May be repeated.
     #[arg(long, value_name = "KEY=VALUE", value_parser = pair)]
     label: Vec<(String, String)>,
-    /// Higher goes first, −100 to 100; instead of the definition's.
+    /// Priority from −100 to 100, higher first [default: the definition's].
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = clap::value_parser!(i8).range(-100..=100))]
     priority: Option<i8>,
-    /// How long an attempt may run (90s, 1h30m, none); instead of the definition's.
+    /// Time limit of an attempt (90s, 1h30m, none) [default: the definition's].
     #[arg(long, value_name = "DURATION", value_parser = timeout)]
     timeout: Option<String>,
-    /// Make no second job if one was made with this key [default: a new one, for sending the request again].
+    /// Start it no earlier than this instant, with its zone: 2026-03-01T09:30:00Z.
+    #[arg(long, value_name = "TIME", conflicts_with = "delay", value_parser = instant)]
+    at: Option<String>,
+    /// Start it no earlier than this long after it was accepted: 250ms, 90s, 1h30m.
+    #[arg(long, value_name = "DURATION", value_parser = delay)]
+    delay: Option<String>,
+    /// Idempotency key: create no second job if one was created with this key [default: a random key, for repeating the request].
     #[arg(long, value_name = "KEY")]
     key: Option<String>,
-    /// Fail if no connected worker could run it now.
+    /// Create a batch of so many jobs, 1 to 100000; each is told its position in LONGSHORE_INDEX.
+    #[arg(long, value_name = "N", conflicts_with_all = ["follow", "as_scheduled"], value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    count: Option<u32>,
+    /// A name for the batch.
+    #[arg(long, value_name = "NAME", requires = "count")]
+    batch_name: Option<String>,
+    /// After so many failed members of the batch, cancel those that have not started.
+    #[arg(long, value_name = "N", requires = "count", value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    max_failures: Option<u32>,
+    /// Give it the environment and arguments of the definition's schedule, with this moment as its slot. The schedule fires as before.
+    #[arg(long)]
+    as_scheduled: bool,
+    /// The schedule to run as, if the definition has several.
+    #[arg(long, value_name = "ID", requires = "as_scheduled")]
+    schedule: Option<String>,
+    /// Fail if no connected worker could run the job now.
     #[arg(long)]
     require_worker: bool,
-    /// Show its output as it comes, and exit as it does.
+    /// Print the output as it comes, and exit with the job's exit code.
     #[arg(short = 'f', long, conflicts_with = "wait")]
     follow: bool,
-    /// Wait until it has ended, at most this long, and exit as it does.
+    /// Wait until the job has ended, at most this long, and exit with its exit code.
     #[arg(short = 'w', long, value_name = "DURATION", num_args = 0..=1, require_equals = true, value_parser = duration::parse)]
     wait: Option<Option<Duration>>,
-    /// Print nothing but the job's id.
+    /// Print only the job's id.
     #[arg(short = 'q', long, conflicts_with_all = ["follow", "wait"])]
     quiet: bool,
-    /// Words to append to the definition's command.
+    /// Arguments to append to the definition's command.
     #[arg(last = true, value_name = "ARGS")]
     args: Vec<String>,
 }
 
-/// Makes the job, and stays with it as long as wanted.
+/// Creates the job, and waits for it if asked to.
 pub(crate) async fn run(flags: Flags) -> anyhow::Result<()> {
-    if flags.follow && flags.asking.format == Format::Json {
-        return Err(Failure::new(Exit::Usage, "--follow shows the output as it is, not as JSON")
+    if flags.follow && flags.common.format == Format::Json {
+        return Err(Failure::new(Exit::Usage, "--follow prints job output, which is not JSON")
             .hint("use --wait -o json")
             .into());
     }
-    let api = Api::new(&flags.asking.door)?;
+    let api = Api::new(&flags.common.server_args)?;
+    if flags.count.is_some() {
+        return submit_batch(&api, &flags).await;
+    }
     let made = submit(&api, &flags).await?;
-    let job: view::Job = read(&api, &made.json)?;
-    // Whoever gives no key has made it by an earlier try of this very call.
+    let job: view::Job = parse(&api, &made.json)?;
+    // Without --key the key is random, so only a repetition of this request can have used it.
     if flags.key.is_some() {
-        made.tell_replay(&job);
+        made.note_replay(&job);
     }
     if let Some(warning) = &job.warning {
         screen::note(&format!("warning: {}", warning.text));
@@ -80,107 +117,159 @@ pub(crate) async fn run(flags: Flags) -> anyhow::Result<()> {
     if !flags.follow && flags.wait.is_none() {
         return told(&flags, &job, &made.json);
     }
-    screen::note(&format!("longshore: job {} is {}", job.id, job.shown_state()));
+    screen::note(&format!("longshore: job {} is {}", job.id, job.state_text()));
     let ended = tokio::select! {
-        ended = stay(&api, &flags, job.id) => ended?,
+        ended = wait_for_job(&api, &flags, job.id) => ended?,
         _ = tokio::signal::ctrl_c() => {
-            screen::note(&format!("longshore: job {id} goes on; see it with 'longshore logs -f {id}', end it with 'longshore cancel {id}'", id = job.id));
+            screen::note(&format!("longshore: job {id} continues; follow it with 'longshore logs -f {id}', stop it with 'longshore cancel {id}'", id = job.id));
             return Err(Failure::silent(Exit::Interrupted).into());
         }
     };
-    if flags.asking.format == Format::Json {
+    if flags.common.format == Format::Json {
         screen::json(&ended)?;
     }
-    let job: view::Job = read(&api, &ended)?;
-    screen::note(&format!("longshore: job {} {}", job.id, job.shown_end()));
-    exit_as(&job)
+    let job: view::Job = parse(&api, &ended)?;
+    screen::note(&format!("longshore: job {} {}", job.id, job.end_text()));
+    exit_like_container(&job)
 }
 
-/// Reads the name of a definition well enough for it to be a part of an address.
-pub(crate) fn job_name(text: &str) -> Result<String, String> {
+/// Checks that a definition name can be a segment of the URL.
+pub(crate) fn parse_definition_name(text: &str) -> Result<String, String> {
     if text.is_empty() || text == "." || text == ".." {
-        return Err("that is no name of a definition; 'longshore definitions' lists them".to_owned());
+        return Err("not a definition name; 'longshore definitions' lists them".to_owned());
     }
     Ok(text.to_owned())
 }
 
-async fn submit(api: &Api, flags: &Flags) -> anyhow::Result<Made> {
+async fn submit_batch(api: &Api, flags: &Flags) -> anyhow::Result<()> {
+    let output = batches::Output { format: flags.common.format, quiet: flags.quiet, wait: flags.wait };
+    let key = idempotency_key(flags.key.as_deref())?;
+    batches::submit(api, request(api, flags)?, &key, &output).await
+}
+
+async fn submit(api: &Api, flags: &Flags) -> anyhow::Result<CreatedJob> {
+    api.create_job(request(api, flags)?, &idempotency_key(flags.key.as_deref())?).await
+}
+
+fn request(api: &Api, flags: &Flags) -> Result<RequestBuilder, Failure> {
     let mut request = api.request(Method::POST, &["api", "jobs", &flags.name]);
     if flags.require_worker {
         request = request.query(&[("require_worker", "1")]);
     }
-    let body = body(flags);
-    api.make(if body.is_empty() { request } else { request.json(&body) }, &key(flags.key.as_deref())?).await
+    if flags.as_scheduled {
+        request = request.query(&[("as_scheduled", "1")]);
+    }
+    if let Some(id) = &flags.schedule {
+        request = request.query(&[("schedule", id)]);
+    }
+    let body = body(flags)?;
+    Ok(if body.is_empty() { request } else { request.json(&body) })
 }
 
-/// The key that was given, or one that nobody has used: so a request that got no answer can be sent again.
-pub(crate) fn key(given: Option<&str>) -> Result<HeaderValue, Failure> {
+/// The given key, or a random one, with which a request without an answer can be sent again.
+pub(crate) fn idempotency_key(given: Option<&str>) -> Result<HeaderValue, Failure> {
     let new = || format!("longshore-{:032x}", rand::random::<u128>());
     let key = given.map_or_else(new, str::to_owned);
     HeaderValue::try_from(key)
         .map_err(|_| Failure::new(Exit::Usage, "--key must be visible ASCII characters"))
 }
 
-/// What the job adds to its definition.
-fn body(flags: &Flags) -> Map<String, Value> {
+/// The job's overrides of its definition.
+fn body(flags: &Flags) -> Result<Map<String, Value>, Failure> {
     let object = |pairs: &[(String, String)]| {
         Value::Object(
             pairs.iter().map(|(name, value)| (name.clone(), Value::String(value.clone()))).collect(),
         )
     };
     let parts = [
+        ("params", (!flags.params.is_empty()).then(|| object(&flags.params))),
+        ("input", flags.input.as_deref().map(read_input).transpose()?),
         ("environment", (!flags.environment.is_empty()).then(|| object(&flags.environment))),
         ("labels", (!flags.label.is_empty()).then(|| object(&flags.label))),
         ("args", (!flags.args.is_empty()).then(|| json!(flags.args))),
         ("priority", flags.priority.map(|priority| json!(priority))),
         ("timeout", flags.timeout.as_ref().map(|timeout| json!(timeout))),
+        ("run_at", flags.at.as_ref().map(|at| json!(at))),
+        ("delay", flags.delay.as_ref().map(|delay| json!(delay))),
+        ("count", flags.count.map(|count| json!(count))),
+        ("batch_name", flags.batch_name.as_ref().map(|name| json!(name))),
+        ("max_failures", flags.max_failures.map(|max| json!(max))),
     ];
-    parts.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?))).collect()
+    Ok(parts.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?))).collect())
 }
 
-/// Says that the job was made, for those who do not stay.
+/// Reads JSON from a file, or from stdin.
+fn read_input(file: &Path) -> Result<Value, Failure> {
+    let name = file.display();
+    let read = match file.as_os_str() == "-" {
+        true => std::io::read_to_string(std::io::stdin()),
+        false => std::fs::read_to_string(file),
+    };
+    let text =
+        read.map_err(|error| Failure::new(Exit::Usage, format!("cannot read the input {name}: {error}")))?;
+    serde_json::from_str(&text)
+        .map_err(|error| Failure::new(Exit::Usage, format!("the input {name} is not JSON: {error}")))
+}
+
+/// Prints the parameters of the definition below the help of the verb. A server that cannot be asked is noted.
+pub(crate) async fn describe_params(flags: Flags) -> anyhow::Result<()> {
+    let api = Api::new(&flags.common.server_args)?;
+    let json = api.json(api.get(&["api", "definitions", &flags.name])).await?;
+    let definition: view::Definition = parse(&api, &json)?;
+    screen::line("")?;
+    if definition.params.is_empty() {
+        return screen::line(&format!("{} has no parameters.", flags.name));
+    }
+    screen::line(&format!("Parameters of {}:", flags.name))?;
+    definitions::print_params(&definition.params)
+}
+
+/// Prints that the job was created.
 fn told(flags: &Flags, job: &view::Job, json: &Value) -> anyhow::Result<()> {
-    if flags.asking.format == Format::Json {
+    if flags.common.format == Format::Json {
         return screen::json(json);
     }
     if flags.quiet {
         return screen::line(&job.id.to_string());
     }
-    screen::line(&format!("job {} is {}; {}", job.id, job.shown_state(), follow_it(job.id)))
+    screen::line(&format!("job {} is {}; {}", job.id, job.state_text(), follow_hint(job.id)))
 }
 
-/// How to go on with a job that was made.
-pub(crate) fn follow_it(id: u64) -> String {
+/// The command that follows a job.
+pub(crate) fn follow_hint(id: u64) -> String {
     format!("follow it with: longshore logs -f {id}")
 }
 
-impl Made {
-    /// Says that nothing new was made, if so.
-    pub(crate) fn tell_replay(&self, job: &view::Job) {
-        if self.is_replayed {
-            screen::note(&format!("longshore: this key made job {} before; there is no second one", job.id));
+impl CreatedJob {
+    /// Notes that the key had created the job before.
+    pub(crate) fn note_replay(&self, job: &view::Job) {
+        if self.is_replay {
+            screen::note(&format!(
+                "longshore: this key created job {} before; no second job was created",
+                job.id
+            ));
         }
     }
 }
 
-/// Stays until the job has ended; its last JSON.
-async fn stay(api: &Api, flags: &Flags, id: u64) -> anyhow::Result<Value> {
+/// Follows the job or waits for it, and returns its final JSON.
+async fn wait_for_job(api: &Api, flags: &Flags, id: u64) -> anyhow::Result<Value> {
     if flags.follow {
-        return logs::follow(api, &Following::everything(id)).await;
+        return logs::follow(api, &LogRequest::everything(id)).await;
     }
-    let end = logs::until_ended(api, id);
+    let end = logs::wait_for_end(api, id);
     match flags.wait.flatten() {
         None => end.await,
-        Some(patience) => tokio::time::timeout(patience, end).await.unwrap_or_else(|_| {
-            Err(Failure::new(Exit::Failed, format!("job {id} has not ended after {patience:?}, and goes on"))
+        Some(limit) => tokio::time::timeout(limit, end).await.unwrap_or_else(|_| {
+            Err(Failure::new(Exit::Failed, format!("job {id} has not ended after {limit:?}, and continues"))
                 .hint(format!("see 'longshore show {id}'"))
                 .into())
         }),
     }
 }
 
-/// Ends as the container did.
-fn exit_as(job: &view::Job) -> anyhow::Result<()> {
+/// Exits with the exit code of the job.
+fn exit_like_container(job: &view::Job) -> anyhow::Result<()> {
     if job.state == "succeeded" {
         return Ok(());
     }
@@ -188,7 +277,8 @@ fn exit_as(job: &view::Job) -> anyhow::Result<()> {
     Err(Failure::silent(code.map_or(Exit::Failed, Exit::Container)).into())
 }
 
-fn variable(text: &str) -> Result<(String, String), String> {
+/// Reads `NAME=VALUE`, or the name of a variable of the environment here.
+pub(crate) fn variable(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
         Some(("", _)) => Err("the name is missing".to_owned()),
         Some((name, value)) => Ok((name.to_owned(), value.to_owned())),
@@ -200,17 +290,32 @@ fn variable(text: &str) -> Result<(String, String), String> {
     }
 }
 
-fn pair(text: &str) -> Result<(String, String), String> {
+/// Reads `KEY=VALUE`.
+pub(crate) fn pair(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
         Some((key, value)) if !key.is_empty() => Ok((key.to_owned(), value.to_owned())),
         _ => Err("write it KEY=VALUE".to_owned()),
     }
 }
 
-/// The server reads it again; here only what cannot be right is refused.
+/// Checks the form only; the server parses it again.
 fn timeout(text: &str) -> Result<String, String> {
     if text != "none" {
         duration::parse(text).map_err(|why| format!("{why}, or none"))?;
     }
+    Ok(text.to_owned())
+}
+
+/// Checks an instant. The text itself is sent, because the server says which instants it takes.
+pub(crate) fn instant(text: &str) -> Result<String, String> {
+    match text.parse::<jiff::Timestamp>() {
+        Ok(_) => Ok(text.to_owned()),
+        Err(_) => Err("write an instant with its zone, such as 2026-03-01T09:30:00Z".to_owned()),
+    }
+}
+
+/// Checks the time until a start.
+pub(crate) fn delay(text: &str) -> Result<String, String> {
+    duration::parse(text)?;
     Ok(text.to_owned())
 }

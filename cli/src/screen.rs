@@ -1,8 +1,7 @@
-//! Where verbs write: tables and JSON on standard output, safe for terminals.
+//! Output of verbs: tables and JSON on standard output, notes on standard error, safe for terminals.
 //!
-//! Text that comes from elsewhere (names, reasons, output of containers) could drive the terminal that shows it. In tables its control
-//! characters are always shown as symbols; a container's output is only touched if it goes to a terminal. A reader that has gone away
-//! (`longshore ls | head -1`) is no error.
+//! Names, reasons and job output could contain control sequences. Tables always show control characters as symbols. Job output is changed
+//! only if it goes to a terminal. A closed standard output (`longshore ls, piped into head`) is not an error.
 
 use std::borrow::Cow;
 use std::io::{self, IsTerminal, Write};
@@ -10,52 +9,36 @@ use std::io::{self, IsTerminal, Write};
 use comfy_table::{CellAlignment, Table, presets};
 
 use crate::failure::{Exit, Failure};
-use crate::text::Text;
+use crate::utf8::Utf8Stream;
 
-/// How results are written.
+/// Output format.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Format {
-    /// For people.
+    /// Text for people.
     #[default]
     Table,
-    /// For programs: what the server answered.
+    /// JSON for programs, as the server sent it.
     Json,
 }
 
-/// What every verb takes that needs no server.
-#[derive(Debug, clap::Args)]
-pub(crate) struct Shape {
-    /// How the result is written: table for people, json for programs.
-    #[arg(
-        short = 'o',
-        long = "output",
-        env = "LONGSHORE_OUTPUT",
-        value_enum,
-        default_value_t,
-        value_name = "FORMAT",
-        hide_possible_values = true
-    )]
-    pub(crate) format: Format,
-}
-
-/// Writes a line to standard output.
+/// Prints a line.
 pub(crate) fn line(text: &str) -> anyhow::Result<()> {
     raw(format!("{text}\n").as_bytes())
 }
 
-/// Writes bytes of our own to standard output.
+/// Prints bytes unchanged.
 pub(crate) fn raw(bytes: &[u8]) -> anyhow::Result<()> {
     let mut out = io::stdout().lock();
     out.write_all(bytes).and_then(|()| out.flush()).map_err(ended)
 }
 
-/// Writes a JSON value to standard output, over several lines if people may look at it.
+/// Prints JSON with indentation.
 pub(crate) fn json(value: &serde_json::Value) -> anyhow::Result<()> {
     let text = serde_json::to_string_pretty(value)?;
     line(&text)
 }
 
-/// Writes rows under a heading, in columns. A column whose heading begins with `>` is aligned to the right.
+/// Prints rows below a heading, in columns. A heading that begins with `>` aligns its column to the right.
 pub(crate) fn table(heading: &[&str], rows: Vec<Vec<String>>) -> anyhow::Result<()> {
     let mut table = Table::new();
     table.load_style(presets::NOTHING);
@@ -72,26 +55,26 @@ pub(crate) fn table(heading: &[&str], rows: Vec<Vec<String>>) -> anyhow::Result<
     line(&table.trim_fmt())
 }
 
-/// Writes what there is to know of one thing, a line each; empty is what there is nothing to say of.
-pub(crate) fn facts(facts: &[(&str, String)]) -> anyhow::Result<()> {
-    for (name, value) in facts.iter().filter(|(_, value)| !value.is_empty()) {
+/// Prints names and values, a line each. Empty values are left out.
+pub(crate) fn fields(fields: &[(&str, String)]) -> anyhow::Result<()> {
+    for (name, value) in fields.iter().filter(|(_, value)| !value.is_empty()) {
         line(&format!("{name:<12} {}", visible(value)))?;
     }
     Ok(())
 }
 
-/// Which of a container's streams some bytes belong to.
+/// One of the two output streams of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Stream {
-    /// Its standard output goes to ours.
+    /// Standard output.
     Stdout,
-    /// Its standard error goes to ours.
+    /// Standard error.
     Stderr,
 }
 
 impl Stream {
-    /// As the API calls it.
+    /// The name in the API.
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Stdout => "stdout",
@@ -100,17 +83,22 @@ impl Stream {
     }
 }
 
-/// Writes a container's output as it is; to a terminal as the text of this stream, with its control characters made visible.
-pub(crate) fn output(stream: Stream, bytes: &[u8], text: &mut Text) -> anyhow::Result<()> {
+/// Writes job output unchanged to a file, or with visible control characters to a terminal.
+pub(crate) fn output(stream: Stream, bytes: &[u8], text: &mut Utf8Stream) -> anyhow::Result<()> {
     match stream {
-        Stream::Stdout => pass_on(&mut io::stdout().lock(), io::stdout().is_terminal(), bytes, text),
-        Stream::Stderr => pass_on(&mut io::stderr().lock(), io::stderr().is_terminal(), bytes, text),
+        Stream::Stdout => print_response(&mut io::stdout().lock(), io::stdout().is_terminal(), bytes, text),
+        Stream::Stderr => print_response(&mut io::stderr().lock(), io::stderr().is_terminal(), bytes, text),
     }
 }
 
-fn pass_on(to: &mut dyn Write, is_terminal: bool, bytes: &[u8], text: &mut Text) -> anyhow::Result<()> {
+fn print_response(
+    to: &mut dyn Write,
+    is_terminal: bool,
+    bytes: &[u8],
+    text: &mut Utf8Stream,
+) -> anyhow::Result<()> {
     let written = if is_terminal {
-        let text = text.go_on(bytes);
+        let text = text.decode(bytes);
         to.write_all(shown(&text, |c| c == '\n' || c == '\t').as_bytes())
     } else {
         to.write_all(bytes)
@@ -118,25 +106,25 @@ fn pass_on(to: &mut dyn Write, is_terminal: bool, bytes: &[u8], text: &mut Text)
     written.and_then(|()| to.flush()).map_err(ended)
 }
 
-/// Tells a person something beside the result, on standard error.
+/// Prints a line to standard error, beside the result.
 pub(crate) fn note(text: &str) {
-    // Nobody may be listening on standard error; the result does not depend on it.
+    // Writing fails if standard error is closed, which does not matter for the result.
     let _ = writeln!(io::stderr(), "{}", visible(text));
 }
 
-/// Tells a person something that takes more than a line, on standard error.
-pub(crate) fn paragraph(text: &str) {
+/// Prints several lines to standard error.
+pub(crate) fn note_lines(text: &str) {
     let _ = writeln!(io::stderr(), "{}", shown(text, |c| c == '\n'));
 }
 
-/// Whether standard error takes colours.
+/// Returns true if standard error is a terminal that shows colours.
 pub(crate) fn stderr_has_colour() -> bool {
     io::stderr().is_terminal()
         && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
         && std::env::var_os("TERM").is_none_or(|term| term != "dumb")
 }
 
-/// So many bytes, for people: `17 B`, `1.5 MiB`.
+/// Formats a number of bytes: `17 B`, `1.5 MiB`.
 pub(crate) fn size(bytes: u64) -> String {
     let unit = UNITS.iter().rev().find(|(_, shift)| bytes >> shift > 0);
     match unit {
@@ -150,7 +138,7 @@ pub(crate) fn size(bytes: u64) -> String {
 
 const UNITS: [(&str, u32); 4] = [("KiB", 10), ("MiB", 20), ("GiB", 30), ("TiB", 40)];
 
-/// The text with every character that could drive a terminal shown as a symbol; one line stays one line.
+/// Replaces every control character by a symbol, so that one line stays one line.
 pub(crate) fn visible(text: &str) -> Cow<'_, str> {
     shown(text, |_| false)
 }
@@ -162,14 +150,14 @@ fn shown(text: &str, keep: impl Fn(char) -> bool) -> Cow<'_, str> {
     text.chars().map(|c| if drives_terminal(c) && !keep(c) { symbol(c) } else { c }).collect()
 }
 
-/// Control characters, and those that turn the direction of writing.
+/// Control characters, and those that change the writing direction.
 const fn drives_terminal(c: char) -> bool {
     matches!(c, '\0'..='\x1f' | '\x7f'..='\u{9f}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 fn symbol(c: char) -> char {
     match c {
-        // Unicode's pictures of the 32 control characters begin at U+2400.
+        // Unicode has symbols for the 32 control characters from U+2400 on.
         '\0'..='\x1f' => char::from_u32(0x2400 + u32::from(c)).unwrap_or(char::REPLACEMENT_CHARACTER),
         '\x7f' => '\u{2421}',
         _ => char::REPLACEMENT_CHARACTER,
@@ -178,7 +166,7 @@ fn symbol(c: char) -> char {
 
 fn ended(error: io::Error) -> anyhow::Error {
     if error.kind() == io::ErrorKind::BrokenPipe {
-        Failure::silent(Exit::ReaderGone).into()
+        Failure::silent(Exit::OutputClosed).into()
     } else {
         anyhow::Error::new(error).context("cannot write the result")
     }
@@ -202,11 +190,11 @@ mod tests {
 
     #[test]
     fn output_for_a_file_stays_as_it_is_and_for_a_terminal_is_made_safe() {
-        let (mut file, mut text) = (Vec::new(), Text::default());
-        pass_on(&mut file, false, b"\x1b]0;x\x07\xff\n", &mut text).unwrap();
+        let (mut file, mut text) = (Vec::new(), Utf8Stream::default());
+        print_response(&mut file, false, b"\x1b]0;x\x07\xff\n", &mut text).unwrap();
         assert_eq!(file, b"\x1b]0;x\x07\xff\n");
         let mut terminal = Vec::new();
-        pass_on(&mut terminal, true, b"\x1b]0;x\x07\xff\tok\n", &mut text).unwrap();
+        print_response(&mut terminal, true, b"\x1b]0;x\x07\xff\tok\n", &mut text).unwrap();
         assert_eq!(String::from_utf8(terminal).unwrap(), "␛]0;x␇\u{fffd}\tok\n");
     }
 
@@ -214,10 +202,10 @@ mod tests {
     fn half_a_character_waits_for_its_rest_on_a_terminal_and_not_in_a_file() {
         let (first, second) = "€\n".as_bytes().split_at(2);
         for (is_terminal, at_once) in [(true, &b""[..]), (false, first)] {
-            let (mut shown, mut text) = (Vec::new(), Text::default());
-            pass_on(&mut shown, is_terminal, first, &mut text).unwrap();
+            let (mut shown, mut text) = (Vec::new(), Utf8Stream::default());
+            print_response(&mut shown, is_terminal, first, &mut text).unwrap();
             assert_eq!(shown, at_once);
-            pass_on(&mut shown, is_terminal, second, &mut text).unwrap();
+            print_response(&mut shown, is_terminal, second, &mut text).unwrap();
             assert_eq!(String::from_utf8(shown).unwrap(), "€\n");
         }
     }

@@ -1,4 +1,4 @@
-//! `longshore server`: a server's settings from flags, and its life.
+//! `longshore server`: the flags of a server, its start and its shutdown.
 
 use std::path::{Path, PathBuf};
 
@@ -8,27 +8,31 @@ use server::{Server, ServerError};
 use tokio_util::sync::CancellationToken;
 
 use crate::failure::{Exit, Failure};
-use crate::telemetry::{self, Logging};
-use crate::{settings, validate};
+use crate::logging::{self, LoggingArgs};
+use crate::{hangup, settings, systemd, validate};
 
-/// Run a server: accept jobs, hand them to workers, remember everything.
+/// Run a server: accept jobs, store them, and send them to workers.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
-  longshore server                                  on loopback, open to this machine
+  longshore server                                  on loopback, for this machine only
   longshore server --jobs /etc/longshore/jobs.yaml --data /var/lib/longshore
   longshore server --listen 0.0.0.0:8080 --api-token-file api.token --worker-token-file worker.token
 
-SIGTERM and Ctrl-C let requests under way finish; jobs go on at their workers.")]
+On SIGTERM or Ctrl-C, requests in progress finish; jobs continue on their workers.
+On SIGHUP, jobs.yaml is read again, as by 'longshore reload'.")]
 pub(crate) struct Flags {
-    /// Where to listen: IP:PORT or localhost:PORT; port 0 takes a free one.
+    /// Address to listen on: IP:PORT or localhost:PORT; port 0 takes a free one.
     #[arg(long, env = "LONGSHORE_LISTEN", default_value = "127.0.0.1:8080", value_name = "ADDRESS")]
     listen: String,
     #[command(flatten)]
-    data: Data,
-    /// The job definitions.
+    data: DataArgs,
+    /// File with the job definitions.
     #[arg(long, env = "LONGSHORE_JOBS", default_value = "jobs.yaml", value_name = "FILE")]
     jobs: PathBuf,
-    /// The path under which everything is served, behind a proxy.
+    /// Reload the file with the job definitions when it changes. A file with faults changes nothing.
+    #[arg(long, env = "LONGSHORE_WATCH_JOBS")]
+    watch_jobs: bool,
+    /// Path prefix of all URLs, for a server behind a proxy.
     #[arg(
         long,
         env = "LONGSHORE_BASE_PATH",
@@ -37,88 +41,102 @@ pub(crate) struct Flags {
         hide_default_value = true
     )]
     base_path: String,
-    /// How often workers say that they are alive.
+    /// Interval at which workers send heartbeats.
     #[arg(long, env = "LONGSHORE_HEARTBEAT", default_value = "5s", value_name = "DURATION")]
     heartbeat: String,
-    /// After how long a silent worker counts as unreachable; its jobs then wait for their lost_after.
+    /// A worker that is silent for this long counts as unreachable; its jobs then wait for their lost_after.
     #[arg(long, env = "LONGSHORE_LEASE", default_value = "30s", value_name = "DURATION")]
     lease: String,
-    /// How many jobs may wait or run at once: beyond that no new ones are accepted. Each takes some 200 bytes of memory.
+    /// Number of jobs that may wait or run at once; beyond it, new jobs are refused. Each takes about 200 bytes of memory.
     #[arg(long, env = "LONGSHORE_MAX_JOBS", default_value = "5000000", value_name = "N")]
     max_jobs: String,
+    /// Number of jobs that may run at once, on all workers together; unlimited if absent. With it nothing is prefetched.
+    #[arg(long, env = "LONGSHORE_MAX_RUNNING", value_name = "N")]
+    max_running: Option<String>,
+    /// Number of jobs that may wait for a worker or a limit; beyond it, new jobs are refused; unlimited if absent.
+    #[arg(long, env = "LONGSHORE_MAX_QUEUED", value_name = "N")]
+    max_queued: Option<String>,
+    /// Labels that workers may claim with --label: names, or beginnings with *; others are set by 'longshore label'.
+    #[arg(long, env = "LONGSHORE_WORKER_LABELS", default_value = "*", value_name = "KEYS")]
+    worker_labels: String,
     #[command(flatten)]
-    logging: Logging,
+    logging: LoggingArgs,
     #[command(flatten)]
     file: settings::Settings,
-    // Groups with a heading come last: the heading stands over all that follows.
+    // clap puts the heading of a group above all flags that follow, so groups come last.
     #[command(flatten)]
-    access: Access,
+    access: AccessArgs,
     #[command(flatten)]
-    retention: Retention,
+    retention: RetentionArgs,
 }
 
 /// The data directory.
 #[derive(Debug, clap::Args)]
-pub(crate) struct Data {
-    /// Where everything is kept, on a local disk [default: as root /var/lib/longshore, else ~/.local/share/longshore].
+pub(crate) struct DataArgs {
+    /// Data directory, on a local disk [default: as root /var/lib/longshore, else ~/.local/share/longshore].
     #[arg(long, alias = "data-dir", env = "LONGSHORE_DATA", value_name = "DIR")]
     data: Option<PathBuf>,
 }
 
-impl Data {
-    /// Whether somebody has named one.
-    pub(crate) const fn is_named(&self) -> bool {
+impl DataArgs {
+    /// Returns true if the flag or its variable was given.
+    pub(crate) const fn is_given(&self) -> bool {
         self.data.is_some()
     }
 
-    /// The one that was named, or the usual one.
+    /// The given directory, or the default.
     pub(crate) fn directory(&self) -> PathBuf {
         self.data.clone().unwrap_or_else(default_data)
     }
 }
 
-/// Who is let in.
+/// Access control.
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Access")]
-struct Access {
-    /// A file with the token that the API asks for, readable by its owner only.
+struct AccessArgs {
+    /// File with the API token, readable by its owner only.
     #[arg(long, env = "LONGSHORE_API_TOKEN_FILE", value_name = "FILE")]
     api_token_file: Option<PathBuf>,
-    /// A file with the token that workers are asked for, readable by its owner only.
+    /// File with the token for workers, readable by its owner only.
     #[arg(long, env = "LONGSHORE_WORKER_TOKEN_FILE", value_name = "FILE")]
     worker_token_file: Option<PathBuf>,
-    /// Listen beyond loopback without tokens: everybody who reaches the port may run everything.
+    /// Listen beyond loopback without tokens: everyone who reaches the port can run anything.
     #[arg(long, env = "LONGSHORE_INSECURE_NO_AUTH")]
     insecure_no_auth: bool,
-    /// Answer to this host name too. May be repeated.
+    /// Speak TLS with this certificate: a PEM file, the server's own first, then the authorities in between.
+    #[arg(long, env = "LONGSHORE_TLS_CERT", value_name = "FILE")]
+    tls_cert: Option<PathBuf>,
+    /// Private key of the certificate: a PEM file, not readable by everyone. Both files are read again when they change.
+    #[arg(long, env = "LONGSHORE_TLS_KEY", value_name = "FILE")]
+    tls_key: Option<PathBuf>,
+    /// Also answer to this host name. May be repeated.
     #[arg(long, env = "LONGSHORE_ALLOW_HOST", value_name = "HOST", value_delimiter = ',')]
     allow_host: Vec<String>,
 }
 
-/// What is kept how long. Nothing that has not ended is ever deleted.
+/// Retention. Jobs that have not ended are never deleted.
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Retention")]
-struct Retention {
-    /// How long jobs are kept after their end; or 'forever'.
+struct RetentionArgs {
+    /// Delete jobs this long after their end; or 'forever'.
     #[arg(long, env = "LONGSHORE_KEEP_JOBS", default_value = "30d", value_name = "DURATION")]
     keep_jobs: String,
-    /// How many ended jobs are kept; or 'unlimited'. Those that ended first go first.
+    /// Keep at most this many ended jobs; or 'unlimited'. Jobs that ended first are deleted first.
     #[arg(long, env = "LONGSHORE_KEEP_JOBS_MAX", default_value = "10000000", value_name = "N")]
     keep_jobs_max: String,
-    /// How much output of all jobs together is kept; or 'unlimited'. Output goes with its job; beyond this size the oldest goes
-    /// before its job.
+    /// Keep at most this much output of all jobs together; or 'unlimited'. Beyond it, the oldest output is deleted before its job.
     #[arg(long, env = "LONGSHORE_KEEP_OUTPUT_MAX", default_value = "10g", value_name = "SIZE")]
     keep_output_max: String,
-    /// How long idempotency keys are kept.
+    /// Delete idempotency keys after this time.
     #[arg(long, env = "LONGSHORE_KEEP_KEYS", default_value = "7d", value_name = "DURATION")]
     keep_keys: String,
-    /// How long late reports are kept, if their job is.
+    /// Delete late reports after this time, if their job was not deleted before.
     #[arg(long, env = "LONGSHORE_KEEP_LATE_REPORTS", default_value = "30d", value_name = "DURATION")]
     keep_late_reports: String,
 }
 
-impl From<Retention> for RetentionSettings {
-    fn from(flags: Retention) -> Self {
+impl From<RetentionArgs> for RetentionSettings {
+    fn from(flags: RetentionArgs) -> Self {
         Self {
             jobs: flags.keep_jobs,
             jobs_max: flags.keep_jobs_max,
@@ -129,11 +147,11 @@ impl From<Retention> for RetentionSettings {
     }
 }
 
-/// Runs the server until it is told to leave.
+/// Runs the server until a signal.
 pub(crate) fn server(flags: Flags) -> anyhow::Result<()> {
-    telemetry::start(&flags.logging)?;
-    keep_to_ourselves();
-    flags.file.tell();
+    logging::start(&flags.logging)?;
+    restrict_umask();
+    flags.file.log_source();
     let config = config(Settings {
         listen: flags.listen,
         data_dir: flags.data.directory(),
@@ -141,73 +159,91 @@ pub(crate) fn server(flags: Flags) -> anyhow::Result<()> {
         api_token_file: flags.access.api_token_file,
         worker_token_file: flags.access.worker_token_file,
         insecure_no_auth: flags.access.insecure_no_auth,
+        tls_cert: flags.access.tls_cert,
+        tls_key: flags.access.tls_key,
         base_path: flags.base_path,
         allowed_hosts: flags.access.allow_host,
         heartbeat: flags.heartbeat,
         lease: flags.lease,
         max_jobs: flags.max_jobs,
+        max_running: flags.max_running,
+        max_queued: flags.max_queued,
+        worker_labels: flags.worker_labels,
         retention: flags.retention.into(),
     })?;
     tokio::runtime::Builder::new_multi_thread().enable_all().build()?.block_on(async {
-        let mut terms = client::terms()?;
+        let mut signals = systemd::announce_stop(client::leave_signals()?);
         let leaving = CancellationToken::new();
-        let running = start(config, leaving.clone()).await?.run();
+        let hangups = hangup::listen()?;
+        let server = start(config, leaving.clone()).await?;
+        systemd::report(server.last_turn());
+        tokio::spawn(hangup::reload_at_each(hangups, server.reloader()));
+        if flags.watch_jobs {
+            let (reloader, leaving) = (server.reloader(), leaving.clone());
+            tokio::spawn(async move { reloader.watch(leaving).await });
+        }
+        let running = server.run();
         tokio::pin!(running);
         tokio::select! {
-            ended = &mut running => return ended.map_err(told),
-            _ = terms.recv() => leaving.cancel(),
+            ended = &mut running => return ended.map_err(failure_from),
+            _ = signals.recv() => leaving.cancel(),
         }
-        tracing::info!("leaving: requests under way finish; another signal ends at once");
+        tracing::info!("shutting down: requests in progress finish; a second signal exits at once");
         tokio::select! {
-            ended = running => ended.map_err(told),
-            _ = terms.recv() => Err(Failure::silent(Exit::Interrupted).into()),
+            ended = running => ended.map_err(failure_from),
+            _ = signals.recv() => Err(Failure::silent(Exit::Interrupted).into()),
         }
     })
 }
 
-/// From here on, what this process makes is for its user alone: environments and output may hold secrets. Not for a process that starts
-/// others' programs, which would inherit it.
-pub(crate) fn keep_to_ourselves() {
+/// Restricts the files of this process to its user, because environments and output may contain secrets. Not for workers, whose child
+/// processes would inherit the umask.
+pub(crate) fn restrict_umask() {
     rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o077));
 }
 
-/// Opens everything, and says where it listens.
+/// Starts the server and logs its address.
 pub(crate) async fn start(config: Config, leaving: CancellationToken) -> anyhow::Result<Server> {
     if config.is_plain_beyond_loopback() {
-        tracing::warn!("plain HTTP beyond loopback: tokens and output can be read on the way");
+        tracing::warn!(
+            "plain HTTP beyond loopback: tokens and output can be read on the network; --tls-cert and --tls-key encrypt it"
+        );
     }
     let data = config.data_dir.clone();
     let server = Server::start(config, leaving).await.map_err(|error| cannot_start(error, &data))?;
-    tracing::info!("listening on http://{}", server.address());
+    tracing::info!("listening on {}", server.url());
     Ok(server)
 }
 
-/// Likewise [`told`]; what is wrong with a store is better looked at than guessed.
+/// As [`failure_from`], with a hint to run the doctor if the database cannot be used.
 fn cannot_start(error: ServerError, data: &Path) -> anyhow::Error {
     match error {
         ServerError::Store(error) if !matches!(error, LoadError::Foreign(_)) => {
-            let hint = format!("'longshore doctor --data {}' tells more", data.display());
+            let hint = format!("'longshore doctor --data {}' shows details", data.display());
             Failure::new(Exit::Failed, format!("{:#}", anyhow::Error::new(error))).hint(hint).into()
         }
-        other => told(other),
+        ServerError::Tls(error) => {
+            Failure::new(Exit::Usage, format!("{:#}", anyhow::Error::new(error))).into()
+        }
+        other => failure_from(other),
     }
 }
 
-/// An error of the server's as the end of a verb.
-pub(crate) fn told(error: ServerError) -> anyhow::Error {
+/// Converts a server error into a failure.
+pub(crate) fn failure_from(error: ServerError) -> anyhow::Error {
     match error {
         ServerError::JobsFile(faults) => validate::refuse(&faults).into(),
         other => other.into(),
     }
 }
 
-/// Checks settings.
+/// Checks the settings.
 fn config(settings: Settings) -> anyhow::Result<Config> {
-    settings.check().map_err(wrong)
+    settings.check().map_err(usage_failure)
 }
 
-/// A setting that is wrong as the end of a verb.
-pub(crate) fn wrong(wrong: SettingsError) -> anyhow::Error {
+/// Converts a wrong setting into a failure.
+pub(crate) fn usage_failure(wrong: SettingsError) -> anyhow::Error {
     Failure::new(Exit::Usage, format!("{:#}", anyhow::Error::new(wrong))).into()
 }
 

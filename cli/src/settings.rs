@@ -1,7 +1,7 @@
-//! Where the settings of `server` and `worker` come from: flags, then `LONGSHORE_*` variables, then a file.
+//! Settings of `server` and `worker`: flags first, then `LONGSHORE_*` variables, then a settings file.
 //!
-//! The keys of the file are the long flags with underscores. There is no second list of them: the parser of the command line knows its
-//! flags and what they take, so what the file says, and nobody else, is put in front of the command line as arguments.
+//! The keys of the file are the long flags with underscores. The command line parser knows the flags, so there is no second list: each
+//! setting that is not given elsewhere is inserted into the command line as an argument.
 
 mod file;
 
@@ -12,51 +12,51 @@ use std::path::{Path, PathBuf};
 
 use clap::builder::Resettable;
 use clap::parser::ValueSource;
-use clap::{Arg, ArgAction, ArgMatches, Command, CommandFactory as _, FromArgMatches as _};
+use clap::{Arg, ArgAction, ArgMatches, Command, Parser};
 
 use crate::failure::{Exit, Failure};
+use crate::screen;
 use crate::screen::Format;
-use crate::{Program, screen};
 use file::{Fault, Setting, Value, fault};
 
 /// The settings file.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Settings {
-    /// A YAML file with settings: what neither a flag nor a variable says. Its keys are the long flags, with underscores.
+    /// YAML file with settings for what neither a flag nor a variable gives. Its keys are the long flags, with underscores.
     #[arg(long, env = "LONGSHORE_CONFIG", value_name = "FILE")]
     config: Option<PathBuf>,
 }
 
 impl Settings {
-    /// Says in the log that there is a file.
-    pub(crate) fn tell(&self) {
+    /// Logs the path of the settings file.
+    pub(crate) fn log_source(&self) {
         if let Some(file) = &self.config {
-            tracing::info!("settings that no flag and no variable gives are from {}", file.display());
+            tracing::info!(file = %file.display(), "settings file in use; flags and variables override it");
         }
     }
 }
 
-/// The command line cannot be followed.
+/// The command line cannot be parsed.
 #[derive(Debug)]
-pub(crate) enum Wrong {
-    /// It is wrong itself, or asks for help.
-    Words(clap::Error),
-    /// The settings file is.
+pub(crate) enum ParseError {
+    /// The command line itself is wrong, or asks for help.
+    CommandLine(clap::Error),
+    /// The settings file is wrong.
     File(Failure),
 }
 
-impl From<clap::Error> for Wrong {
+impl From<clap::Error> for ParseError {
     fn from(error: clap::Error) -> Self {
-        Self::Words(error)
+        Self::CommandLine(error)
     }
 }
 
-/// Where values come from that are not on the command line: flags, each with its variable or its line.
+/// Flags whose values are not from the command line, each with its variable or its line in the file.
 #[derive(Debug, Default)]
-pub(crate) struct Origins(Vec<(String, String)>);
+pub(crate) struct ValueOrigins(Vec<(String, String)>);
 
-impl Origins {
-    /// The origin of the value that an error is about, if its text begins with a flag and does not name the origin itself.
+impl ValueOrigins {
+    /// The origin of the value that an error is about, if the error begins with a flag and does not name the origin.
     pub(crate) fn of(&self, error: &str) -> Option<&str> {
         let flag = error.strip_prefix("--")?.split([':', ' ']).next()?;
         let origin = self.0.iter().find(|(known, _)| known == flag).map(|(_, origin)| origin.as_str());
@@ -65,32 +65,34 @@ impl Origins {
     }
 }
 
-/// What a command line asks for.
-pub(crate) struct Asked {
-    /// Which verb, with its flags.
-    pub(crate) program: Program,
-    /// Where the values come from that are not on it.
-    pub(crate) origins: Origins,
-    /// How the verb writes, be it what went wrong.
+/// A parsed command line.
+pub(crate) struct Invocation<P> {
+    /// The verb with its flags.
+    pub(crate) program: P,
+    /// The origins of values that are not from the command line.
+    pub(crate) origins: ValueOrigins,
+    /// Output format of the verb, also for its error.
     pub(crate) format: Format,
 }
 
-/// Reads a command line, and the settings file that it names.
+/// Parses a command line, and the settings file that it names.
 ///
 /// # Errors
-/// See [`Wrong`].
-pub(crate) fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Asked, Wrong> {
+/// See [`ParseError`].
+pub(crate) fn parse<P: Parser>(
+    words: impl IntoIterator<Item = OsString>,
+) -> Result<Invocation<P>, ParseError> {
     let mut words: Vec<OsString> = words.into_iter().collect();
-    let known = Program::command();
+    let known = P::command();
     let known = without_variables(&known, &is_empty);
     let mut command = without_variables(&known, &is_switched_off);
     let mut matches = command.clone().try_get_matches_from(&words)?;
     if shows_output(&matches) {
-        // What follows is the output itself: a variable for all verbs does not mean this one.
+        // `run --follow` prints job output, so the variable for the output format does not apply.
         command = without_variables(&command, &|argument| argument.get_id() == "format");
         matches = command.clone().try_get_matches_from(&words)?;
     }
-    let mut origins = Origins::default();
+    let mut origins = ValueOrigins::default();
     if let Some((verb, given)) = matches.subcommand()
         && let Some(verb) = known.find_subcommand(verb)
     {
@@ -98,28 +100,28 @@ pub(crate) fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Asked, 
         if let Some(path) = path(given) {
             let found = Found { program: &known, verb, given, path }.read()?;
             origins.0.extend(found.origins);
-            // Behind the names of the program and of the verb.
+            // After the names of the program and of the verb.
             words.splice(2..2, found.words);
             matches = command.try_get_matches_from(&words)?;
         }
     }
     let format = matches.subcommand().and_then(|(_, given)| given.try_get_one("format").ok().flatten());
     let format = format.copied().unwrap_or_default();
-    Ok(Asked { program: Program::from_arg_matches(&matches)?, origins, format })
+    Ok(Invocation { program: P::from_arg_matches(&matches)?, origins, format })
 }
 
 fn path(given: &ArgMatches) -> Option<&PathBuf> {
     given.try_get_one("config").ok().flatten()
 }
 
-/// The flags that variables have given.
-fn variables(verb: &Command, given: &ArgMatches) -> Origins {
+/// The flags whose values come from variables.
+fn variables(verb: &Command, given: &ArgMatches) -> ValueOrigins {
     let of_variable = |argument: &Arg| {
         let is = given.value_source(argument.get_id().as_str()) == Some(ValueSource::EnvVariable);
         let origin = format!("the environment variable {}", argument.get_env()?.to_string_lossy());
         is.then_some((argument.get_long()?.to_owned(), origin))
     };
-    Origins(verb.get_arguments().filter_map(of_variable).collect())
+    ValueOrigins(verb.get_arguments().filter_map(of_variable).collect())
 }
 
 /// A settings file, and the command line that names it.
@@ -130,22 +132,22 @@ struct Found<'c> {
     path: &'c Path,
 }
 
-/// What a file has to add.
+/// The arguments and origins that a file adds.
 #[derive(Default)]
-struct Added {
+struct FileArguments {
     words: Vec<OsString>,
     origins: Vec<(String, String)>,
 }
 
 impl Found<'_> {
-    /// Reads the file; tells all of its faults.
-    fn read(&self) -> Result<Added, Wrong> {
+    /// Reads the file; prints all faults if there are any.
+    fn read(&self) -> Result<FileArguments, ParseError> {
         let shown = self.path.display();
         let text = content(self.path).map_err(|why| {
             let text = format!("cannot read the settings file {shown}: {why}");
-            Wrong::File(Failure::new(Exit::Usage, text).hint("check --config or LONGSHORE_CONFIG"))
+            ParseError::File(Failure::new(Exit::Usage, text).hint("check --config or LONGSHORE_CONFIG"))
         })?;
-        let mut added = Added::default();
+        let mut added = FileArguments::default();
         let mut faults = Vec::new();
         match file::read(&text) {
             Ok(settings) => {
@@ -168,29 +170,29 @@ impl Found<'_> {
             return Ok(added);
         }
         for Fault { at, code, text } in &faults {
-            screen::paragraph(&format!("{shown}:{at}: {code}: {text}"));
+            screen::note_lines(&format!("{shown}:{at}: {code}: {text}"));
         }
         let count = if faults.len() == 1 { "a fault".to_owned() } else { format!("{} faults", faults.len()) };
         let hint = format!("see 'longshore {} --help'", self.verb.get_name());
-        Err(Wrong::File(Failure::new(Exit::Usage, format!("the settings file has {count}")).hint(hint)))
+        Err(ParseError::File(Failure::new(Exit::Usage, format!("the settings file has {count}")).hint(hint)))
     }
 
-    /// The flag that a setting stands for, and what would be written on a command line for it.
+    /// The flag of a setting, and the arguments that it stands for.
     fn words(&self, setting: &Setting) -> Result<(&Arg, Vec<String>), Fault> {
         let Some(argument) = settable(self.verb).find(|argument| key_of(argument) == setting.key) else {
             return Err(fault(setting.at, "unknown_field", self.unknown(&setting.key)));
         };
         let flag = format!("--{}", argument.get_long().unwrap_or_default());
         let words = match (argument.get_action(), &setting.value) {
-            (ArgAction::SetTrue, Value::Word(word)) if word == "true" => vec![flag],
-            (ArgAction::SetTrue, Value::Word(word)) if word == "false" => Vec::new(),
+            (ArgAction::SetTrue, Value::Scalar(word)) if word == "true" => vec![flag],
+            (ArgAction::SetTrue, Value::Scalar(word)) if word == "false" => Vec::new(),
             (ArgAction::SetTrue, _) => {
-                return Err(fault(setting.value_at, "invalid_value", "it is true or false"));
+                return Err(fault(setting.value_at, "invalid_value", "must be true or false"));
             }
-            (_, Value::Word(word)) => vec![format!("{flag}={word}")],
+            (_, Value::Scalar(word)) => vec![format!("{flag}={word}")],
             (ArgAction::Append, Value::List(list)) => list.iter().map(|it| format!("{flag}={it}")).collect(),
             (_, Value::List(_)) => {
-                return Err(fault(setting.value_at, "invalid_value", "it is one word, no list"));
+                return Err(fault(setting.value_at, "invalid_value", "must be a single value, not a list"));
             }
         };
         self.check(&words).map_err(|why| fault(setting.value_at, "invalid_value", why))?;
@@ -208,7 +210,7 @@ impl Found<'_> {
         format!("there is no setting \"{key}\"{hint}")
     }
 
-    /// Whether a command line takes this, and nothing else.
+    /// Checks that the command line parser accepts these arguments.
     fn check(&self, words: &[String]) -> Result<(), String> {
         let without_variables = |verb: Command| verb.mut_args(|argument| argument.env(Resettable::Reset));
         let program = self.program.clone().mut_subcommand(self.verb.get_name(), without_variables);
@@ -222,7 +224,7 @@ impl Found<'_> {
         Err(told.join("; ").trim_start_matches("error: ").to_owned())
     }
 
-    /// Whether a flag or a variable says this already, or something that cannot go with it.
+    /// Returns true if a flag or variable gives the setting, or one that conflicts with it.
     fn is_overruled(&self, argument: &Arg) -> bool {
         let contradicts = |one: &Arg, other: &Arg| {
             self.verb.get_arg_conflicts_with(one).iter().any(|it| it.get_id() == other.get_id())
@@ -233,7 +235,7 @@ impl Found<'_> {
             })
     }
 
-    /// Whether a flag or a variable gives it, be it as a switch that is off.
+    /// Returns true if a flag or variable gives it, including a switch that is set to false.
     fn is_given(&self, argument: &Arg) -> bool {
         self.is_on(argument) || is_switched_off(argument)
     }
@@ -244,7 +246,7 @@ impl Found<'_> {
     }
 }
 
-/// Takes the variables of these flags away, as if nobody had spoken of them.
+/// Removes the environment variables of some flags.
 fn without_variables(program: &Command, of: &dyn Fn(&Arg) -> bool) -> Command {
     let verbs: Vec<String> = program.get_subcommands().map(|verb| verb.get_name().to_owned()).collect();
     let forget = |argument: Arg| if of(&argument) { argument.env(Resettable::Reset) } else { argument };
@@ -253,36 +255,36 @@ fn without_variables(program: &Command, of: &dyn Fn(&Arg) -> bool) -> Command {
         .fold(program.clone(), |program, verb| program.mut_subcommand(verb, |verb| verb.mut_args(forget)))
 }
 
-/// A variable without a value says nothing: compose passes on so what is not set.
+/// An empty variable counts as unset: compose passes unset variables so.
 fn is_empty(argument: &Arg) -> bool {
     argument.get_env().and_then(std::env::var_os).is_some_and(|value| value.is_empty())
 }
 
-/// Whether a job is followed by 'longshore run', and only a variable says how results are written.
+/// Returns true for `longshore run --follow` if only a variable sets the output format.
 fn shows_output(matches: &ArgMatches) -> bool {
     matches.subcommand_matches("run").is_some_and(|run| {
         run.get_flag("follow") && run.value_source("format") == Some(ValueSource::EnvVariable)
     })
 }
 
-/// A switch that is off contradicts nothing.
+/// A switch that is false conflicts with nothing.
 fn is_switched_off(argument: &Arg) -> bool {
     let is_switch = matches!(argument.get_action(), ArgAction::SetTrue);
     is_switch && argument.get_env().and_then(std::env::var_os).is_some_and(|value| value == "false")
 }
 
-/// The flags that a file may give.
+/// The flags that a file may set.
 fn settable(verb: &Command) -> impl Iterator<Item = &Arg> {
     verb.get_arguments().filter(|argument| argument.get_long().is_some() && argument.get_id() != "config")
 }
 
-/// How a flag is called in the file.
+/// The key of a flag in the file.
 fn key_of(argument: &Arg) -> String {
     argument.get_long().unwrap_or_default().replace('-', "_")
 }
 
 fn content(path: &Path) -> Result<String, String> {
-    // Opening a pipe would wait for its other end.
+    // Opening a pipe would wait for its writer.
     if !std::fs::metadata(path).map_err(|error| error.to_string())?.is_file() {
         return Err("it is not a regular file".to_owned());
     }
@@ -295,25 +297,8 @@ fn content(path: &Path) -> Result<String, String> {
     }
 }
 
-/// Settings are some lines.
+/// A settings file has a few lines.
 const BYTES_MAX: u64 = 64 << 10;
-/// Below it a suggestion confuses more than it helps.
+/// Less similar names are not suggested.
 const LIKENESS_MIN: f64 = 0.75;
 const SHOWN_CHARS_MAX: usize = 80;
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_flag_of_the_server_and_of_the_worker_has_its_variable() {
-        let program = Program::command();
-        for verb in ["server", "worker"] {
-            let verb = program.find_subcommand(verb).unwrap();
-            for argument in verb.get_arguments() {
-                let variable = argument.get_env().map(|it| it.to_string_lossy().into_owned());
-                assert!(variable.is_some_and(|it| it.starts_with("LONGSHORE_")), "{argument}");
-            }
-        }
-    }
-}

@@ -1,121 +1,158 @@
-//! `longshore show`: one job with its attempts and everything that happened to it.
+//! `longshore show`: one job with its attempts and its timeline.
 
-use crate::api::{Api, read};
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use crate::api::{Api, parse};
+use crate::args::CommonArgs;
 use crate::screen::{self, Format};
-use crate::{Asking, view, words};
+use crate::view::{self, Attempt, Event, FullJob, Hook, JobView as _, Parent, Timeout, WorkerRefView as _};
+use crate::{duration, quoting};
 
-/// Show one job: its attempts, and everything that happened to it.
+/// Show one job with its attempts and its timeline.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   longshore show 12
   longshore show 12 -o json | jq .attempts")]
 pub(crate) struct Flags {
     #[command(flatten)]
-    asking: Asking,
-    /// Which job.
-    #[arg(value_name = "ID", value_parser = crate::jobs::number)]
+    common: CommonArgs,
+    /// Id of the job.
+    #[arg(value_name = "ID", value_parser = crate::jobs::parse_job_id)]
     id: u64,
 }
 
 /// Shows a job.
 pub(crate) async fn show(flags: Flags) -> anyhow::Result<()> {
-    let api = Api::new(&flags.asking.door)?;
-    let json = api.json(api.fetch(&["api", "jobs", &flags.id.to_string()])).await?;
-    if flags.asking.format == Format::Json {
+    let api = Api::new(&flags.common.server_args)?;
+    let json = api.json(api.get(&["api", "jobs", &flags.id.to_string()])).await?;
+    if flags.common.format == Format::Json {
         return screen::json(&json);
     }
-    let job: view::Job = read(&api, &json)?;
-    let story: view::Story = read(&api, &json)?;
-    facts(&job, &story)?;
-    if !story.attempts.is_empty() {
+    let details: FullJob = parse(&api, &json)?;
+    print_facts(&details)?;
+    if !details.attempts.is_empty() {
         screen::line("")?;
         screen::table(
             &[">ATTEMPT", "WORKER", "OUTCOME", ">EXIT", ">RAN", "CONTAINER", "WHY"],
-            attempts(&job, &story),
+            attempts(&details),
         )?;
     }
-    if !story.timeline.is_empty() {
+    if !details.timeline.is_empty() {
         screen::line("")?;
-        screen::table(&["AT", "EVENT", ">ATTEMPT", "WORKER", ""], timeline(&story))?;
+        screen::table(&["AT", "EVENT", ">ATTEMPT", "WORKER", ""], timeline(&details))?;
     }
-    if story.late_reports_left_out > 0 {
-        screen::line(&format!("and {} more late reports", story.late_reports_left_out))?;
+    if details.late_reports_left_out.unwrap_or_default() > 0 {
+        screen::line(&format!(
+            "and {} more late reports",
+            details.late_reports_left_out.unwrap_or_default()
+        ))?;
     }
     Ok(())
 }
 
-/// What there is to know in a word or two, a line each.
-fn facts(job: &view::Job, story: &view::Story) -> anyhow::Result<()> {
+/// Prints the short facts of a job, a line each.
+fn print_facts(details: &FullJob) -> anyhow::Result<()> {
+    let job = &details.job;
     let optional = |number: Option<u64>| number.map(|id| id.to_string()).unwrap_or_default();
-    let state = if job.has_ended() { job.shown_end() } else { job.shown_state() };
-    // How it ended tells why, but for an exit code.
-    let why = Some(job.why()).filter(|why| !state.contains(why.as_str())).unwrap_or_default();
-    let doubt =
-        if job.is_in_doubt() { "no: its container may still run, until its worker is back" } else { "" };
+    let state = if job.has_ended() { job.end_text() } else { job.state_text() };
+    // The end usually contains the reason.
+    let why = Some(job.reason_text()).filter(|why| !state.contains(why.as_str())).unwrap_or_default();
+    let unconfirmed =
+        if job.is_unconfirmed() { "no: the container may still run until its worker reconnects" } else { "" };
     let facts = [
         ("job", job.id.to_string()),
         ("name", job.name.clone()),
         ("state", state),
         ("why", why),
-        ("confirmed", doubt.to_owned()),
-        ("cancel", story.cancel.as_deref().map(cancel_in_words).unwrap_or_default()),
-        ("revision", story.revision.clone()),
-        ("priority", story.priority.to_string()),
-        ("accepted", job.created_at.clone()),
-        ("started", job.started_at.clone().unwrap_or_default()),
-        ("ended", job.ended_at.clone().unwrap_or_default()),
-        ("timeout", story.timeout.as_ref().map(timeout_in_words).unwrap_or_default()),
-        ("args", words::in_shell(&story.args)),
-        ("environment", story.environment.join(" ")),
-        ("labels", view::pairs(&story.labels)),
-        ("batch", optional(story.batch)),
-        ("retry of", optional(story.retry_of) + if story.retry_of_removed { ", removed since" } else { "" }),
-        ("result", story.result.as_ref().map(ToString::to_string).unwrap_or_default()),
+        ("confirmed", unconfirmed.to_owned()),
+        ("cancel", details.cancel.as_deref().map(cancel_in_words).unwrap_or_default()),
+        ("revision", job.revision.clone()),
+        ("priority", job.priority.to_string()),
+        ("accepted", job.created_at.to_string()),
+        ("started", view::optional(job.started_at.as_ref())),
+        ("ended", view::optional(job.ended_at.as_ref())),
+        ("timeout", job.timeout.map(timeout_in_words).unwrap_or_default()),
+        ("params", params_in_words(&details.params)),
+        ("args", quoting::shell_join(&details.args)),
+        (
+            "input",
+            details.input.as_ref().map(|input| view::shortened(&input.to_string(), 80)).unwrap_or_default(),
+        ),
+        ("environment", details.environment.join(" ")),
+        ("labels", view::pairs(&job.labels)),
+        ("batch", optional(job.batch)),
+        ("retry of", optional(job.retry_of) + if details.retry_of_removed { ", removed since" } else { "" }),
+        ("parent", details.parent.as_ref().map(parent_in_words).unwrap_or_default()),
+        ("hooks", details.hooks.iter().map(hook_in_words).collect::<Vec<_>>().join("; ")),
+        ("result", details.result.as_ref().map(ToString::to_string).unwrap_or_default()),
     ];
-    screen::facts(&facts)
+    screen::fields(&facts)
 }
 
-fn timeout_in_words(timeout: &serde_json::Value) -> String {
-    match (timeout.as_i64(), timeout.as_str()) {
-        (Some(ms), _) => crate::duration::show(ms),
-        (_, word) => word.unwrap_or_default().to_owned(),
+fn parent_in_words(parent: &Parent) -> String {
+    format!("job {} ({})", parent.job, parent.hook)
+}
+
+fn hook_in_words(hook: &Hook) -> String {
+    let result = match (hook.job, &hook.left_out) {
+        (Some(job), _) => format!("job {job}, {}", hook.state.as_deref().unwrap_or("removed since")),
+        (None, Some(reason)) => format!("left out, {}", reason.text),
+        (None, None) => "left out".to_owned(),
+    };
+    format!("{} {}: {result}", hook.hook, hook.name)
+}
+
+fn params_in_words(params: &BTreeMap<String, Value>) -> String {
+    let pair = |(name, value): (&String, &Value)| match value {
+        Value::String(text) => format!("{name}={text}"),
+        other => format!("{name}={other}"),
+    };
+    quoting::shell_join(&params.iter().map(pair).collect::<Vec<_>>())
+}
+
+fn timeout_in_words(timeout: Timeout) -> String {
+    match timeout {
+        Timeout::After(time) => duration::show(i64::try_from(time.as_millis()).unwrap_or(i64::MAX)),
+        Timeout::Never => "none".to_owned(),
     }
 }
 
 fn cancel_in_words(word: &str) -> String {
     match word {
-        "too_late" => "too late: what ended it had come first".to_owned(),
+        "too_late" => "too late: the job had ended before".to_owned(),
         other => view::in_words(other),
     }
 }
 
-fn attempts(job: &view::Job, story: &view::Story) -> Vec<Vec<String>> {
-    let row = |attempt: &view::Attempt| {
-        // The one that has not ended is what the job is doing.
-        let outcome = attempt.outcome.as_deref().map_or_else(|| job.shown_state(), view::in_words);
+fn attempts(details: &FullJob) -> Vec<Vec<String>> {
+    let row = |attempt: &Attempt| {
+        // The attempt that has not ended has the state of the job.
+        let outcome = attempt.outcome.as_deref().map_or_else(|| details.job.state_text(), view::in_words);
         vec![
             attempt.number.to_string(),
-            attempt.worker.shown(),
+            attempt.worker.label(),
             outcome,
             attempt.exit_code.map(|code| code.to_string()).unwrap_or_default(),
-            attempt.ran_ms.map(crate::duration::show).unwrap_or_default(),
-            // Docker shows as many of a container's 64 digits.
+            view::running_time(attempt.ran_ms),
+            // Docker prints 12 of the 64 digits, too.
             attempt.container.chars().take(12).collect(),
             attempt.message.clone(),
         ]
     };
-    story.attempts.iter().map(row).collect()
+    details.attempts.iter().map(row).collect()
 }
 
-fn timeline(story: &view::Story) -> Vec<Vec<String>> {
-    let row = |event: &view::Event| {
+fn timeline(details: &FullJob) -> Vec<Vec<String>> {
+    let row = |event: &Event| {
         vec![
-            event.at.clone(),
+            event.at.to_string(),
             view::in_words(&event.event),
             event.attempt.map(|number| number.to_string()).unwrap_or_default(),
-            event.worker.as_ref().map(view::WorkerRef::shown).unwrap_or_default(),
+            event.worker.as_ref().map(|worker| worker.label()).unwrap_or_default(),
             event.text.clone(),
         ]
     };
-    story.timeline.iter().map(row).collect()
+    details.timeline.iter().map(row).collect()
 }

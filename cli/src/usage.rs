@@ -1,16 +1,15 @@
-//! Wrong usage: what clap finds out, with what it does not say itself.
+//! Errors of the command line parser, with what clap does not print itself.
 
 use std::ffi::OsString;
 use std::process::ExitCode;
 
-use clap::CommandFactory as _;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
 use crate::failure::{self, Exit, Failure};
 use crate::screen::Format;
 
-/// Shows help, the version or what is wrong, and says how the program ends.
-pub(crate) fn explain(error: &clap::Error) -> ExitCode {
+/// Prints help, the version or the error, and returns the exit code.
+pub(crate) fn explain(error: &clap::Error, program: clap::Command) -> ExitCode {
     if error.kind() == ErrorKind::InvalidUtf8
         && let Some(argument) = std::env::args_os().find(|argument| argument.to_str().is_none())
     {
@@ -20,21 +19,21 @@ pub(crate) fn explain(error: &clap::Error) -> ExitCode {
             Format::Table,
         );
     }
-    // Whoever asked for help and does not read it to its end is content.
+    // Help that is not read to its end is no error.
     let _ = error.print();
-    if let Some(variable) = variable_behind(error) {
+    if let Some(variable) = variable_behind(error, program) {
         eprintln!("note: the value comes from the environment variable {variable}");
     }
     ExitCode::from(if error.use_stderr() { Exit::Usage.code() } else { 0 })
 }
 
-/// Bytes that are no text, written so that a person can find them.
+/// Escapes an argument that is not UTF-8, so that the user can find it.
 fn escaped(argument: &OsString) -> String {
     let bytes = std::os::unix::ffi::OsStrExt::as_bytes(argument.as_os_str());
     format!("\"{}\"", bytes.escape_ascii().to_string().chars().take(80).collect::<String>())
 }
 
-/// Whether a word of the command line gives this value: alone, or behind its flag.
+/// Returns true if an argument contains this value: alone, or after its flag.
 fn gives(argument: &str, value: &str) -> bool {
     let behind_flag = || match argument.strip_prefix("--") {
         Some(long) => long.split_once('=').map(|(_, given)| given),
@@ -44,15 +43,14 @@ fn gives(argument: &str, value: &str) -> bool {
     argument == value || behind_flag() == Some(value)
 }
 
-/// The environment variable that a rejected value was taken from, if it was.
-fn variable_behind(error: &clap::Error) -> Option<String> {
+/// The environment variable that a rejected value came from, if it did.
+fn variable_behind(error: &clap::Error, mut program: clap::Command) -> Option<String> {
     let context = |kind| match error.get(kind) {
         Some(ContextValue::String(text)) => Some(text.as_str()),
         _ => None,
     };
     let (flag, value) = (context(ContextKind::InvalidArg)?, context(ContextKind::InvalidValue)?);
     let given = std::env::args_os().any(|argument| gives(&argument.to_string_lossy(), value));
-    let mut program = crate::Program::command();
     program.build();
     let flags = program.get_subcommands().flat_map(clap::Command::get_arguments);
     let mut behind = flags.filter(|argument| argument.to_string() == flag).filter_map(|argument| {

@@ -1,36 +1,47 @@
-//! `longshore validate`: what a server would say about a jobs file, without a server.
+//! `longshore validate`: checks a jobs file as a server does, without a server.
 
 use std::path::PathBuf;
 
 use serde_json::{Value, json};
-use server::config::jobs_file::{self, Environment, Fault, Faults, Place};
+use server::config::jobs_file::{self, Environment, Fault, Faults, Position};
 
+use crate::args::OutputArgs;
 use crate::failure::{Exit, Failure};
-use crate::screen::{self, Format, Shape};
+use crate::screen::{self, Format};
 
-/// Check a jobs file, offline: all faults at once, with line, column and what to do.
+/// Check a jobs file without a server; prints all faults with line, column and suggestion.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   longshore validate jobs.yaml
   longshore validate jobs.yaml -o json | jq '.faults[].line'
 
+  longshore validate jobs.yaml --lease 10s        for a server that runs with this lease
+
 Variables such as ${TAG} are taken from the environment here. Exit code 2 if there are faults; warnings alone are none.")]
 pub(crate) struct Flags {
-    /// The file.
+    /// The jobs file.
     #[arg(value_name = "FILE", default_value = "jobs.yaml")]
     file: PathBuf,
+    /// The heartbeat interval of the server that will load the file.
+    #[arg(long, env = "LONGSHORE_HEARTBEAT", default_value = "5s", value_name = "DURATION")]
+    heartbeat: String,
+    /// The lease of the server that will load the file: limits of lost_after and others depend on it.
+    #[arg(long, env = "LONGSHORE_LEASE", default_value = "30s", value_name = "DURATION")]
+    lease: String,
     #[command(flatten)]
-    shape: Shape,
+    output: OutputArgs,
 }
 
 /// Checks a file.
 pub(crate) fn validate(flags: &Flags) -> anyhow::Result<()> {
     let list = |faults: &[Fault]| faults.iter().map(as_json).collect::<Value>();
-    let loaded = jobs_file::load(&flags.file, &Environment::of_process());
-    match (loaded, flags.shape.format) {
+    let intervals = server::config::intervals(&flags.heartbeat, &flags.lease)
+        .map_err(|error| Failure::new(Exit::Usage, error.to_string()))?;
+    let loaded = jobs_file::load(&flags.file, &Environment::of_process().with_intervals(intervals));
+    match (loaded, flags.output.format) {
         (Ok(loaded), Format::Table) => {
             for warning in &loaded.warnings {
-                screen::paragraph(&format!("warning: {warning}"));
+                screen::note_lines(&format!("warning: {warning}"));
             }
             let file = flags.file.display().to_string();
             let jobs = counted(loaded.definitions.len(), "job");
@@ -48,10 +59,10 @@ pub(crate) fn validate(flags: &Flags) -> anyhow::Result<()> {
     }
 }
 
-/// Tells all faults of a jobs file; the end that they mean for whoever wanted to use it.
+/// Prints all faults of a jobs file and returns the failure.
 pub(crate) fn refuse(faults: &Faults) -> Failure {
     for fault in &faults.list {
-        screen::paragraph(&fault.to_string());
+        screen::note_lines(&fault.to_string());
     }
     let count = counted(faults.list.len() + faults.more, "fault");
     let shown =
@@ -65,7 +76,7 @@ fn counted(count: usize, noun: &str) -> String {
 
 fn as_json(fault: &Fault) -> Value {
     let mut json = json!({ "file": &*fault.file, "code": fault.code.name(), "text": fault.text });
-    if fault.at != Place::FILE {
+    if fault.at != Position::FILE {
         json["line"] = fault.at.line.into();
         json["column"] = fault.at.column.into();
     }

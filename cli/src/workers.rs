@@ -1,4 +1,4 @@
-//! `longshore workers`, `cordon`, `uncordon`, `drain`, `label`, `slots`, `forget`, `stop-unmanaged`: who there is, and what they may take.
+//! `longshore workers` and the verbs that change a worker: `cordon`, `uncordon`, `drain`, `label`, `slots`, `reset-worker`, `forget`, `stop-unmanaged`.
 
 use std::collections::BTreeMap;
 
@@ -6,140 +6,152 @@ use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
 
 use crate::api::{self, Api};
+use crate::args::CommonArgs;
 use crate::failure::{Exit, Failure};
 use crate::screen::{self, Format};
-use crate::{Asking, view};
+use crate::view::{self, WorkerView as _};
 
-/// List workers: those that are connected or still have jobs.
+/// List workers that are connected or still have jobs, or show one.
 ///
-/// With a worker's name or id, all that is known of it is shown instead.
+/// With a worker's name or id, everything known about it is shown.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   longshore workers
   longshore workers --all -o json
-  longshore workers anna                 with its machine's load, free disk and Docker engine")]
+  longshore workers anna                 one worker, with load, free disk and Docker engine")]
 pub(crate) struct ListFlags {
     #[command(flatten)]
-    asking: Asking,
-    /// Also those that are gone.
+    common: CommonArgs,
+    /// Also list disconnected workers without jobs.
     #[arg(long, conflicts_with = "worker")]
     all: bool,
-    /// Only this one: its name, or its id; id:2 if a name looks like an id.
+    /// Show only this worker: its name or id; id:2 if a name looks like an id.
     #[arg(value_name = "WORKER")]
     worker: Option<String>,
 }
 
-/// Which worker.
+/// The worker to change.
 #[derive(Debug, clap::Args)]
-struct Target {
+struct TargetArgs {
     #[command(flatten)]
-    asking: Asking,
-    /// The worker's name, or its id; id:2 if a name looks like an id.
+    common: CommonArgs,
+    /// Name or id of the worker; id:2 if a name looks like an id.
     #[arg(value_name = "WORKER")]
     worker: String,
 }
 
-/// Let a worker take nothing new; what it has goes on.
+/// Stop sending new jobs to a worker; its jobs continue.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:
   longshore cordon anna        (undo it with: longshore uncordon anna)")]
 pub(crate) struct CordonFlags {
     #[command(flatten)]
-    target: Target,
+    target: TargetArgs,
 }
 
-/// Let a worker take jobs again that was cordoned or is being drained.
+/// Send jobs to a worker again after cordon or drain.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:
   longshore uncordon anna")]
 pub(crate) struct UncordonFlags {
     #[command(flatten)]
-    target: Target,
+    target: TargetArgs,
 }
 
-/// Let a worker take nothing new, finish what runs, and leave.
+/// Drain a worker: it takes no new jobs, finishes the running ones, and exits.
 ///
 /// It stays cordoned when it is started again, until 'longshore uncordon'.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
-  longshore drain anna                   before its machine is taken down
-  longshore drain anna --deadline 10m    what still runs then is stopped, and runs again elsewhere")]
+  longshore drain anna                   before maintenance of its machine
+  longshore drain anna --deadline 10m    jobs that still run then are stopped and run elsewhere")]
 pub(crate) struct DrainFlags {
     #[command(flatten)]
-    target: Target,
-    /// Stop what still runs after this long (90s, 10m, 2h).
-    #[arg(long, value_name = "DURATION", value_parser = deadline)]
+    target: TargetArgs,
+    /// Stop jobs that still run after this time (90s, 10m, 2h).
+    #[arg(long, visible_alias = "timeout", value_name = "DURATION", value_parser = deadline)]
     deadline: Option<String>,
 }
 
-/// Lay labels over those that a worker brings; they stay when it is started again.
+/// Set labels of a worker on top of its own; they stay when it is started again.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   longshore label anna zone=b rack=7
-  longshore label anna rack-            take away what was set; the worker's own shows again")]
+  longshore label anna rack-            remove the label; the worker's own value applies again")]
 pub(crate) struct LabelFlags {
     #[command(flatten)]
-    target: Target,
-    /// KEY=VALUE sets a label, KEY- takes away what was set.
+    target: TargetArgs,
+    /// KEY=VALUE sets a label, KEY- removes one that was set.
     #[arg(required = true, value_name = "LABEL", value_parser = label_change)]
     labels: Vec<LabelChange>,
 }
 
-/// What is to become of a label: its name, and its value if it is set.
+/// The name of a label, and its new value; `None` removes it.
 type LabelChange = (String, Option<String>);
 
-/// Change how many jobs a worker runs at once; that stays when it is started again.
+/// Change how many jobs a worker runs at once; kept when it is started again.
 ///
-/// What runs goes on. To give a worker nothing more, cordon it.
+/// Running jobs continue. To stop new jobs, cordon the worker.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:
   longshore slots anna 8")]
 pub(crate) struct SlotsFlags {
     #[command(flatten)]
-    target: Target,
-    /// So many from now on, whatever the worker was started with.
+    target: TargetArgs,
+    /// The number of slots, instead of the worker's own setting; 0 sets no bound but the protocol's 10,000.
     #[arg(value_parser = crate::worker::slots)]
     slots: u32,
 }
 
-/// Drop a worker from the list that will not come back.
+/// Send jobs to a suspect worker again, and end all its exclusions.
+///
+/// A worker becomes suspect when it fails to start jobs of three definitions in a row. It gets one job after a pause, and all when that starts.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:
-  longshore forget anna        (its state directory needs --rejoin from then on)")]
-pub(crate) struct ForgetFlags {
+  longshore reset-worker anna        after its disk was cleaned up")]
+pub(crate) struct ResetFlags {
     #[command(flatten)]
-    target: Target,
+    target: TargetArgs,
 }
 
-/// Stop what a worker runs and this server never gave, as after a restored backup.
+/// Remove a worker from the list that will not come back.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example:
+  longshore forget anna        (to use its state directory again, start it with --rejoin)")]
+pub(crate) struct ForgetFlags {
+    #[command(flatten)]
+    target: TargetArgs,
+}
+
+/// Stop attempts of a worker that this server did not assign, as after a restored backup.
 ///
-/// Such attempts go on until a person decides. They are asked to stop, and killed after their grace.
+/// Such attempts go on until an operator stops them. They get SIGTERM, and are killed after their grace period.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   longshore stop-unmanaged anna          all of them; 'longshore workers -o json' lists them
   longshore stop-unmanaged anna 12#30    one: attempt 30, of job 12")]
 pub(crate) struct StopUnmanagedFlags {
     #[command(flatten)]
-    target: Target,
-    /// Only this one, as 'unmanaged' of the worker names it.
+    target: TargetArgs,
+    /// Only this attempt, as listed in 'unmanaged' of the worker.
     #[arg(value_name = "JOB#FENCE", value_parser = attempt)]
     attempt: Option<(u64, u64)>,
 }
 
 /// Lists workers, or shows one.
 pub(crate) async fn list(flags: ListFlags) -> anyhow::Result<()> {
-    let api = Api::new(&flags.asking.door)?;
+    let api = Api::new(&flags.common.server_args)?;
     if let Some(wanted) = &flags.worker {
-        return show(&api, wanted, flags.asking.format).await;
+        return show(&api, wanted, flags.common.format).await;
     }
     let json = fetch(&api, flags.all).await?;
-    if flags.asking.format == Format::Json {
+    if flags.common.format == Format::Json {
         return screen::json(&json);
     }
-    let workers: Vec<view::Worker> = api::read(&api, &json)?;
+    let workers: Vec<view::Worker> = api::parse(&api, &json)?;
     let now = jiff::Timestamp::now();
     screen::table(&view::Worker::HEADING, workers.iter().map(|worker| worker.row(now)).collect())?;
-    warn(&workers);
+    print_warnings(&workers);
     if workers.is_empty() {
         screen::note("no worker is connected; start one with: longshore worker --server ADDRESS");
     }
@@ -148,29 +160,37 @@ pub(crate) async fn list(flags: ListFlags) -> anyhow::Result<()> {
 
 async fn show(api: &Api, wanted: &str, format: Format) -> anyhow::Result<()> {
     let known = find(api, wanted).await?;
-    let json = api.json(api.fetch(&["api", "workers", &known.id.to_string()])).await?;
+    let json = api.json(api.get(&["api", "workers", &known.id.to_string()])).await?;
     if format == Format::Json {
         return screen::json(&json);
     }
-    let worker: view::Worker = api::read(api, &json)?;
-    screen::facts(&worker.facts())?;
-    warn(&[worker]);
+    let worker: view::Worker = api::parse(api, &json)?;
+    screen::fields(&worker.fields())?;
+    print_warnings(&[worker]);
     Ok(())
 }
 
-/// Tells what a person has to see to.
-fn warn(workers: &[view::Worker]) {
+/// Warns about conditions that an operator has to resolve.
+fn print_warnings(workers: &[view::Worker]) {
     for worker in workers.iter().filter(|worker| !worker.unmanaged.is_empty()) {
         screen::note(&format!(
-            "warning: {} has {} attempts that this server never gave; they go on until a person decides: longshore workers -o json, longshore stop-unmanaged {0}",
+            "warning: {} has {} attempts that this server did not assign; they continue until an operator stops them; list them with: longshore workers -o json; stop them with: longshore stop-unmanaged {0}",
             worker.name,
             worker.unmanaged.len()
         ));
     }
+    for worker in workers {
+        if let Some(suspicion) = &worker.suspect {
+            screen::note(&format!(
+                "warning: {} is suspect: {}; look at its jobs with 'longshore ls'; send it jobs again with: longshore reset-worker {0}",
+                worker.name, suspicion.cause
+            ));
+        }
+    }
     for worker in workers.iter().filter(|worker| !worker.copies.is_empty()) {
         screen::note(&format!(
-            "warning: several processes say that they are {}, from {}: one state directory is a copy of the other. None of them is let in \
-             until only one is left; remove the state directory of the copy",
+            "warning: several processes use the identity of {}, from {}: one state directory is a copy of the other. All of them are refused \
+             until only one is left; stop the copy and remove its state directory",
             worker.name,
             worker.copies.join(" and ")
         ));
@@ -179,21 +199,21 @@ fn warn(workers: &[view::Worker]) {
 
 /// Cordons a worker.
 pub(crate) async fn cordon(flags: CordonFlags) -> anyhow::Result<()> {
-    operate(&flags.target, "cordon", &[], "takes nothing new").await
+    post_operation(&flags.target, "cordon", &[], "is cordoned and takes no new jobs").await
 }
 
 /// Lifts a cordon.
 pub(crate) async fn uncordon(flags: UncordonFlags) -> anyhow::Result<()> {
-    operate(&flags.target, "uncordon", &[], "takes jobs again").await
+    post_operation(&flags.target, "uncordon", &[], "takes jobs again").await
 }
 
 /// Drains a worker.
 pub(crate) async fn drain(flags: DrainFlags) -> anyhow::Result<()> {
     let query: Vec<(&str, &str)> = flags.deadline.iter().map(|text| ("deadline", text.as_str())).collect();
-    operate(&flags.target, "drain", &query, "finishes what it has, and leaves").await
+    post_operation(&flags.target, "drain", &query, "is draining: it finishes its jobs and exits").await
 }
 
-/// Changes a worker's labels.
+/// Changes the labels of a worker.
 pub(crate) async fn label(flags: LabelFlags) -> anyhow::Result<()> {
     let labels: BTreeMap<&str, Option<&str>> =
         flags.labels.iter().map(|(name, value)| (name.as_str(), value.as_deref())).collect();
@@ -213,53 +233,63 @@ pub(crate) async fn slots(flags: SlotsFlags) -> anyhow::Result<()> {
     .await
 }
 
-/// Forgets a worker.
-pub(crate) async fn forget(flags: ForgetFlags) -> anyhow::Result<()> {
-    operate(&flags.target, "forget", &[], "is forgotten").await
+/// Resets the circuit breaker of a worker.
+pub(crate) async fn reset(flags: ResetFlags) -> anyhow::Result<()> {
+    post_operation(&flags.target, "reset", &[], "is trusted again and takes jobs").await
 }
 
-/// Stops what was never given here.
+/// Forgets a worker.
+pub(crate) async fn forget(flags: ForgetFlags) -> anyhow::Result<()> {
+    post_operation(&flags.target, "forget", &[], "is forgotten").await
+}
+
+/// Stops unmanaged attempts.
 pub(crate) async fn stop_unmanaged(flags: StopUnmanagedFlags) -> anyhow::Result<()> {
     let which = flags.attempt.map(|(job, fence)| [("job", job.to_string()), ("fence", fence.to_string())]);
     let query: Vec<(&str, &str)> =
         which.iter().flatten().map(|(name, number)| (*name, number.as_str())).collect();
-    operate(&flags.target, "stop-unmanaged", &query, "stops what this server never gave").await
+    post_operation(&flags.target, "stop-unmanaged", &query, "stops its unmanaged attempts").await
 }
 
-/// Changes what is kept of a worker, and tells how it is now.
+/// Sends a PATCH for a worker, and prints the effect.
 async fn change(
-    target: &Target,
+    target: &TargetArgs,
     wish: &serde_json::Value,
     effect: impl FnOnce(&view::Worker) -> String,
 ) -> anyhow::Result<()> {
-    let api = Api::new(&target.asking.door)?;
+    let api = Api::new(&target.common.server_args)?;
     let known = find(&api, &target.worker).await?;
     let path = ["api", "workers", &known.id.to_string()];
     let json = api.json(api.request(Method::PATCH, &path).json(wish)).await?;
-    if target.asking.format == Format::Json {
+    if target.common.format == Format::Json {
         return screen::json(&json);
     }
-    let worker: view::Worker = api::read(&api, &json)?;
+    let worker: view::Worker = api::parse(&api, &json)?;
     tell(&worker, &effect(&worker))
 }
 
-async fn operate(target: &Target, verb: &str, query: &[(&str, &str)], effect: &str) -> anyhow::Result<()> {
-    let api = Api::new(&target.asking.door)?;
+async fn post_operation(
+    target: &TargetArgs,
+    verb: &str,
+    query: &[(&str, &str)],
+    effect: &str,
+) -> anyhow::Result<()> {
+    let api = Api::new(&target.common.server_args)?;
     let known = find(&api, &target.worker).await?;
     let path = ["api", "workers", &known.id.to_string(), verb];
     let response = api.send(api.request(Method::POST, &path).query(query)).await?;
     if response.status() == StatusCode::NO_CONTENT {
-        // Of a forgotten worker there is nothing to show.
-        return if target.asking.format == Format::Json { Ok(()) } else { tell(&known, effect) };
+        // A forgotten worker has no JSON.
+        return if target.common.format == Format::Json { Ok(()) } else { tell(&known, effect) };
     }
     let json: Value = api.decode(response).await?;
-    if target.asking.format == Format::Json {
+    if target.common.format == Format::Json {
         return screen::json(&json);
     }
-    tell(&api::read(&api, &json)?, effect)
+    tell(&api::parse(&api, &json)?, effect)
 }
 
-/// Says what became of a worker: by its name and its number, whichever was asked for.
+/// Prints the effect on a worker, with its name and id.
 fn tell(worker: &view::Worker, effect: &str) -> anyhow::Result<()> {
     screen::line(&format!(
         "worker {} (id {}) {}",
@@ -269,9 +299,9 @@ fn tell(worker: &view::Worker, effect: &str) -> anyhow::Result<()> {
     ))
 }
 
-/// The worker that is meant by a number or by a name. A name may be a number: who is meant must be certain, and `id:2` always is.
+/// Finds a worker by name or id. A name may be a number: an ambiguous value is an error, and `id:2` is always the id.
 async fn find(api: &Api, wanted: &str) -> anyhow::Result<view::Worker> {
-    let workers: Vec<view::Worker> = api::read(api, &fetch(api, true).await?)?;
+    let workers: Vec<view::Worker> = api::parse(api, &fetch(api, true).await?)?;
     let number = wanted.strip_prefix("id:").unwrap_or(wanted).parse::<u64>().ok();
     let mut meant: Vec<view::Worker> =
         workers.into_iter().filter(|worker| Some(worker.id) == number || worker.name == wanted).collect();
@@ -288,13 +318,13 @@ async fn find(api: &Api, wanted: &str) -> anyhow::Result<view::Worker> {
             meant.push(last);
             let shown: Vec<String> =
                 meant.iter().map(|worker| format!("{:?} (id {})", worker.name, worker.id)).collect();
-            let text = format!("{wanted:?} may be several workers: {}", shown.join(" and "));
+            let text = format!("{wanted:?} matches several workers: {}", shown.join(" and "));
             Err(Failure::new(Exit::Conflict, text).hint(format!("give the id as id:{}", meant[0].id)).into())
         }
     }
 }
 
-/// The server reads it again; here only what cannot be right is refused.
+/// Checks the form only; the server parses it again.
 fn deadline(text: &str) -> Result<String, String> {
     crate::duration::parse(text).map(|_| text.to_owned())
 }
@@ -303,18 +333,18 @@ fn label_change(text: &str) -> Result<LabelChange, String> {
     match (text.split_once('='), text.strip_suffix('-')) {
         (Some((name, value)), _) if !name.is_empty() => Ok((name.to_owned(), Some(value.to_owned()))),
         (None, Some(name)) if !name.is_empty() => Ok((name.to_owned(), None)),
-        _ => Err("a label is written KEY=VALUE, or KEY- to take it away".to_owned()),
+        _ => Err("a label is written KEY=VALUE, or KEY- to remove it".to_owned()),
     }
 }
 
-/// `12#30`: job 12, attempt 30.
+/// Parses `12#30`: job 12, attempt with fence 30.
 fn attempt(text: &str) -> Result<(u64, u64), String> {
     let numbers =
         text.split_once('#').and_then(|(job, fence)| Some((job.parse().ok()?, fence.parse().ok()?)));
-    numbers.ok_or_else(|| "it is a job and its attempt's fence, as in 12#30".to_owned())
+    numbers.ok_or_else(|| "write the job and the fence of its attempt, as in 12#30".to_owned())
 }
 
 async fn fetch(api: &Api, all: bool) -> anyhow::Result<Value> {
-    let request = api.fetch(&["api", "workers"]);
+    let request = api.get(&["api", "workers"]);
     api.json(if all { request.query(&[("all", "1")]) } else { request }).await
 }

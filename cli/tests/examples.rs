@@ -1,9 +1,9 @@
-//! The examples do what they show: each one's commands, as its README has them, against a real server and worker, and what they print.
+//! Runs the commands in the READMEs of the examples against a real server and worker, and compares their output.
 //!
-//! `transcript.txt` has each command behind a `$`, and below it its standard output and the last line of its standard error: how far a job
-//! is seen to be before that differs from run to run. `…` stands for any text within a line.
+//! `transcript.txt` has each command after a `$`, and below it its standard output and the last line of its standard error; earlier lines
+//! of standard error depend on timing. `…` stands for any text within a line.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot set its stage fails")]
+#![expect(clippy::unwrap_used, reason = "a test that cannot be set up fails")]
 
 mod stub;
 
@@ -11,35 +11,35 @@ use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use chaos::stage::docker;
-use stub::said;
+use stub::run;
+use testkit::docker;
 
 #[test]
-fn programs_without_containers() {
+fn the_scripts_example_works_without_containers() {
     Example::copy("scripts").without_containers().run(&["--no-docker"]);
 }
 
 #[test]
-fn a_locked_down_job() {
-    if docker::is_wanted() {
+fn the_reports_example_works_in_a_locked_down_container() {
+    if docker::is_required() {
         Example::copy("reports").run(&[]);
     }
 }
 
 #[test]
 fn backups() {
-    if docker::is_wanted() {
-        // Of the engine that tests share, these names may be somebody's.
-        Example::copy("backup").rename_volumes(&["data", "backups"]).run(&[]);
+    if docker::is_required() {
+        // Other tests may use these names on the shared engine.
+        Example::copy("backup").rename_volumes(&["data", "backups"]).run(&["--allow-volume", "*"]);
     }
 }
 
-/// An example in a directory of its own, under the path that its README calls it by.
+/// An example in its own directory, below the path that its README uses.
 struct Example {
     readme: String,
     transcript: String,
     jobs_file: PathBuf,
-    /// The mark of all that it makes on the engine.
+    /// The label of all containers and images that it creates.
     mark: String,
     volumes: Vec<String>,
     has_containers: bool,
@@ -90,7 +90,7 @@ impl Example {
         self
     }
 
-    /// Starts what its README starts, gives the commands that its README gives, and compares what they print.
+    /// Starts the processes of the README, runs its commands, and compares their output.
     fn run(self, more: &[&str]) {
         let (background, commands): (Vec<&str>, Vec<&str>) = self
             .readme
@@ -104,7 +104,7 @@ impl Example {
 
         let mut printed = String::new();
         for command in commands {
-            let said = said(&mut self.command(command, &dev.url));
+            let said = run(&mut self.command(command, &dev.url));
             let last = said.err.lines().next_back().map(|line| format!("{line}\n"));
             printed += &format!("$ {command}\n{}{}", said.out, last.unwrap_or_default());
         }
@@ -115,7 +115,7 @@ impl Example {
         assert!(fits, "expected:\n{}\nprinted:\n{}", expected.join("\n"), printed.join("\n"));
     }
 
-    /// One of its README's commands, in the environment that a worker needs.
+    /// Runs one command of the README with the environment of a worker.
     fn command(&self, line: &str, server: &str) -> Command {
         let words: Vec<&str> = line.split_whitespace().skip(1).collect();
         let mut command = stub::longshore(&words);
@@ -131,7 +131,7 @@ impl Drop for Example {
         if !self.has_containers {
             return;
         }
-        // Only what a test that failed has left.
+        // Left over from a failed test.
         let filter = format!("label=example-of-test={}", self.mark);
         for id in lines(&["ps", "--all", "--quiet", "--filter", &filter]) {
             lines(&["rm", "--force", "--volumes", "--", &id]);
@@ -142,7 +142,7 @@ impl Drop for Example {
     }
 }
 
-/// `longshore dev`, on a free port.
+/// `longshore dev` on a free port.
 struct Dev {
     process: Child,
     url: String,
@@ -154,14 +154,14 @@ impl Dev {
         let mut process = command.spawn().unwrap();
         let mut lines = BufReader::new(process.stderr.take().unwrap()).lines().map_while(Result::ok);
         let url = lines.find_map(|line| Some(line.split_once("listening on ")?.1.to_owned())).unwrap();
-        // What is logged from here on must not fill the pipe.
+        // Later log lines must not block on a full pipe.
         std::thread::spawn(move || lines.for_each(drop));
         Self { process, url }
     }
 }
 
 impl Drop for Dev {
-    /// As Ctrl-C would have it: its worker removes the containers that have ended.
+    /// Stops it with SIGINT; its worker removes the ended containers.
     fn drop(&mut self) {
         let pid = i32::try_from(self.process.id()).ok().and_then(rustix::process::Pid::from_raw);
         if let Some(pid) = pid {
@@ -171,7 +171,7 @@ impl Drop for Dev {
     }
 }
 
-/// Whether a line is what is expected, in which `…` stands for any text.
+/// Compares a line with the expected one, in which `…` stands for any text.
 fn fits(expected: &str, line: &str) -> bool {
     match expected.split_once('…') {
         None => expected == line,
@@ -181,7 +181,7 @@ fn fits(expected: &str, line: &str) -> bool {
     }
 }
 
-/// What `docker` prints.
+/// The output of `docker`.
 fn lines(words: &[&str]) -> Vec<String> {
     let printed = Command::new("docker").args(words).stderr(Stdio::null()).output().unwrap();
     String::from_utf8_lossy(&printed.stdout).lines().map(str::to_owned).collect()

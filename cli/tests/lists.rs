@@ -1,11 +1,11 @@
-//! What is there, as lists and in full, by a server of prepared answers.
+//! Verbs that list, against a stub server.
 
 mod stub;
 
-use stub::{JSON, Stub, job, said};
+use stub::{JSON, Stub, job, run};
 
 #[test]
-fn ls_pages_until_there_are_enough_and_makes_foreign_text_harmless() {
+fn ls_fetches_pages_up_to_the_limit_and_escapes_control_characters() {
     let stub = Stub::new();
     let link = "link: </api/jobs?limit=500&cursor=c2>; rel=\"next\"";
     let page = |from: u64, count: u64, reason: &str| {
@@ -25,13 +25,13 @@ fn ls_pages_until_there_are_enough_and_makes_foreign_text_harmless() {
         &format!("[{second}]"),
     );
     let arguments = ["ls", "--state", "failed", "--state", "lost", "--name", "resize", "-n", "501"];
-    let said = said(&mut stub.longshore(&arguments));
+    let said = run(&mut stub.longshore(&arguments));
     assert_eq!((said.code, said.out.lines().count()), (0, 502), "{}", said.err);
     assert!(said.out.lines().last().unwrap().ends_with("␛[2Jgone"), "{}", said.out);
 }
 
 #[test]
-fn ls_says_that_there_is_more() {
+fn ls_notes_that_there_are_more_jobs() {
     let stub = Stub::new();
     let body = format!("[{},{}]", job(9, r#""state":"failed""#), job(8, r#""state":"failed""#));
     let page = |link: &str| {
@@ -39,22 +39,22 @@ fn ls_says_that_there_is_more() {
     };
     let next = page("link: </api/jobs?limit=2&cursor=c2>; rel=\"next\"\r\n");
     stub.on_raw("GET /api/jobs?limit=2", next.as_bytes())
-        .on_raw("GET /api/jobs?limit=20", page("").as_bytes());
-    let some = said(&mut stub.longshore(&["ls", "-q", "-n", "2"]));
-    let note = "longshore: these are the newest 2, and there are more: see them with -n 20, or name what you look for\n";
+        .on_raw("GET /api/jobs?limit=500", page("").as_bytes());
+    let some = run(&mut stub.longshore(&["ls", "-q", "-n", "2"]));
+    let note = "longshore: these are the newest 2 jobs; there are more: use -n 20 or a filter\n";
     assert_eq!((some.code, some.out.as_str(), some.err.as_str()), (0, "9\n8\n", note));
-    let all = said(&mut stub.longshore(&["ls", "-q"]));
+    let all = run(&mut stub.longshore(&["ls", "-q"]));
     assert_eq!((all.code, all.out.as_str(), all.err.as_str()), (0, "9\n8\n", ""));
-    let json = said(&mut stub.longshore(&["ls", "-q", "-o", "json"]));
+    let json = run(&mut stub.longshore(&["ls", "-q", "-o", "json"]));
     assert_eq!(serde_json::from_str::<Vec<u64>>(&json.out).unwrap(), [9, 8], "{json:?}");
 }
 
 #[test]
-fn ls_takes_how_long_ago_for_an_instant() {
+fn ls_accepts_a_duration_as_a_time() {
     let stub = Stub::new();
     let asked = |arguments: &[&str]| {
-        said(&mut stub.longshore(arguments));
-        stub.asked().last().unwrap().line.clone()
+        run(&mut stub.longshore(arguments));
+        stub.requests().last().unwrap().line.clone()
     };
     let given = asked(&["ls", "--until", "2026-03-01T09:30:00+01:00"]);
     assert_eq!(given, "GET /api/jobs?until=2026-03-01T09%3A30%3A00%2B01%3A00&limit=20");
@@ -63,12 +63,12 @@ fn ls_takes_how_long_ago_for_an_instant() {
     let elapsed =
         jiff::Timestamp::now().as_second() - instant.parse::<jiff::Timestamp>().unwrap().as_second();
     assert!((172_800..172_860).contains(&elapsed), "{ago}: {elapsed}");
-    let wrong = said(&mut stub.longshore(&["ls", "--since", "yesterday"]));
-    assert!(wrong.code == 2 && wrong.err.contains("how long ago"), "{wrong:?}");
+    let wrong = run(&mut stub.longshore(&["ls", "--since", "yesterday"]));
+    assert!(wrong.code == 2 && wrong.err.contains("a duration before now"), "{wrong:?}");
 }
 
 #[test]
-fn ls_leaves_it_to_the_server_who_a_worker_is() {
+fn ls_passes_the_worker_filter_unchanged() {
     let stub = Stub::new();
     stub.on(
         "GET /api/jobs?worker=anna&limit=20",
@@ -76,16 +76,16 @@ fn ls_leaves_it_to_the_server_who_a_worker_is() {
         JSON,
         &format!("[{}]", job(7, r#""state":"failed""#)),
     );
-    let said = said(&mut stub.longshore(&["ls", "--worker", "anna"]));
+    let said = run(&mut stub.longshore(&["ls", "--worker", "anna"]));
     assert_eq!((said.code, said.out.lines().count()), (0, 2), "{said:?}");
 }
 
 #[test]
-fn a_definition_is_shown_key_by_key_in_two_columns() {
+fn definition_is_shown_with_a_line_per_key() {
     let stub = Stub::new();
     let json = r#"{"name":"resize","read_only":true,"unexpected_retry_delay_ms":7000,"cap_drop":["ALL"]}"#;
     stub.on("GET /api/definitions/resize", "200 OK", JSON, json);
-    let shown = said(&mut stub.longshore(&["definitions", "resize"]));
+    let shown = run(&mut stub.longshore(&["definitions", "resize"]));
     let mut lines: Vec<&str> = shown.out.lines().collect();
     lines.sort_unstable();
     let expected = [
@@ -98,7 +98,7 @@ fn a_definition_is_shown_key_by_key_in_two_columns() {
 }
 
 #[test]
-fn a_definition_is_shown_in_words() {
+fn definition_values_are_formatted_for_people() {
     let stub = Stub::new();
     let last = job(17, r#""state":"failed","outcome":"failed","exit_code":3,"reason":"exit code 3""#);
     let json = format!(
@@ -107,7 +107,7 @@ fn a_definition_is_shown_in_words() {
             "waiting":[{{"code":"busy","text":"all slots are taken","count":3}},{{"code":"not_due","text":"it is not due yet","count":1}}]}}"#
     );
     stub.on("GET /api/definitions/resize", "200 OK", JSON, &json);
-    let shown = said(&mut stub.longshore(&["definitions", "resize"])).out;
+    let shown = run(&mut stub.longshore(&["definitions", "resize"])).out;
     for line in [
         "command    sh -c 'echo a b'",
         "cpus       1.5",
@@ -120,20 +120,20 @@ fn a_definition_is_shown_in_words() {
 }
 
 #[test]
-fn definitions_are_asked_for_by_a_tag() {
+fn definitions_are_filtered_by_tag() {
     let stub = Stub::new();
     let list = r#"[{"name":"resize","revision":"5c1e","enabled":true,"runtime":"docker"}]"#;
     stub.on("GET /api/definitions?tag=nightly", "200 OK", JSON, list);
-    let said = said(&mut stub.longshore(&["definitions", "--tag", "nightly"]));
+    let said = run(&mut stub.longshore(&["definitions", "--tag", "nightly"]));
     assert_eq!((said.code, said.out.lines().count()), (0, 2), "{said:?}");
 }
 
 #[test]
-fn reload_tells_what_has_changed() {
+fn reload_prints_the_changes() {
     let stub = Stub::new();
     let changed = r#"{"definitions":2,"added":["backup"],"changed":["resize"],"removed":[],"warnings":["jobs.yaml:3:1: odd"]}"#;
     stub.on("POST /api/definitions/reload", "200 OK", JSON, changed);
-    let reloaded = said(&mut stub.longshore(&["reload"]));
+    let reloaded = run(&mut stub.longshore(&["reload"]));
     assert_eq!(reloaded.out, "2 definitions; added: backup; changed: resize\n");
     assert_eq!((reloaded.code, reloaded.err.as_str()), (0, "warning: jobs.yaml:3:1: odd\n"));
 }

@@ -7,17 +7,17 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
-use client::attempt_dir::{AttemptDir, Ledger, Program};
+use client::attempt_dir::{AttemptDir, AttemptStore, ProgramState};
 use client::logs::Logs;
 use client::runtime::process::{Config, Process};
 use client::runtime::{Exit, Fault, Found, Launch, Restored, Runtime, RuntimeEvent, StopStep, Survey};
-use protocol::container::Body;
+use protocol::container::Overrides;
 use protocol::order::{OutputMark, StopCause};
 use protocol::report::{Availability, ChunkData};
 use protocol::{ContainerSpec, Fence, JobId, Nonce, Revision, RuntimeKind, Token};
 use tokio::sync::mpsc;
 
-struct Desk {
+struct ProcessFixture {
     state: Arc<tempfile::TempDir>,
     process: Arc<Process>,
     logs: Logs,
@@ -26,13 +26,13 @@ struct Desk {
     seen: Vec<RuntimeEvent>,
 }
 
-impl Desk {
+impl ProcessFixture {
     fn new() -> Self {
         Self::at(Arc::new(tempfile::tempdir().expect("a directory")))
     }
 
     fn at(state: Arc<tempfile::TempDir>) -> Self {
-        let config = Config { program: env!("CARGO_BIN_EXE_longshore").into(), words: vec!["shim".into()] };
+        let config = Config { program: env!("CARGO_BIN_EXE_longshore").into(), args: vec!["shim".into()] };
         Self::with(config, state)
     }
 
@@ -40,8 +40,8 @@ impl Desk {
         let (logs, done) = Logs::new();
         let (events, mut happened) = mpsc::unbounded_channel();
         let (tell, told) = mpsc::unbounded_channel();
-        let ledger = Ledger::open(state.path()).expect("a ledger");
-        let process = Arc::new(Process::new(config, ledger, logs.clone(), events));
+        let store = AttemptStore::open(state.path()).expect("a store");
+        let process = Arc::new(Process::new(config, store, logs.clone(), events));
         let allows = Arc::downgrade(&process);
         tokio::spawn(async move {
             while let Some(event) = happened.recv().await {
@@ -58,14 +58,15 @@ impl Desk {
     async fn restart(self) -> (Self, Survey) {
         let state = Arc::clone(&self.state);
         drop(self);
-        let desk = Self::at(state);
-        let survey = desk.process.survey().await;
-        (desk, survey)
+        let fixture = Self::at(state);
+        let survey = fixture.process.survey().await;
+        (fixture, survey)
     }
 
     fn start(&self, job: u64, spec: ContainerSpec) -> Token {
         let token = Token { job: JobId(job), fence: Fence(job), nonce: Nonce(job) };
-        let body = Some(Body { environment: vec![("ADDED".into(), "2".into())], ..Body::default() });
+        let body =
+            Some(Overrides { environment: vec![("ADDED".into(), "2".into())], ..Overrides::default() });
         let (revision, name) = (Revision(1), "test".into());
         self.process.start(Launch { token, revision, name, spec: spec.into(), body, time_left: None });
         token
@@ -122,28 +123,28 @@ impl Desk {
 }
 
 #[tokio::test]
-async fn exit_codes_and_signals_are_told() {
-    let mut desk = Desk::new();
+async fn exit_codes_and_signals_are_reported() {
+    let mut fixture = ProcessFixture::new();
     for (job, script, wanted) in
         [(1, "exit 0", 0), (2, "exit 126", 126), (3, "exit 255", 255), (4, "kill -SEGV $$", 139)]
     {
-        let token = desk.start(job, shell(script));
-        assert!(matches!(desk.exit(token).await, Exit::Ran { code, .. } if code == wanted), "{script}");
+        let token = fixture.start(job, shell(script));
+        assert!(matches!(fixture.exit(token).await, Exit::Ran { code, .. } if code == wanted), "{script}");
     }
     assert!(matches!(
-        desk.seen[..3],
+        fixture.seen[..3],
         [RuntimeEvent::Progressed(..), RuntimeEvent::Started { .. }, RuntimeEvent::Ended { .. }]
     ));
 }
 
 #[tokio::test]
-async fn what_cannot_be_started_is_the_definitions_fault() {
-    let mut desk = Desk::new();
+async fn program_that_cannot_be_started_is_a_start_failure() {
+    let mut fixture = ProcessFixture::new();
     for (job, command, wanted) in
         [(1, vec!["/nosuch/program"], Some(127)), (2, vec!["/etc/passwd"], Some(126)), (3, vec![], None)]
     {
-        let token = desk.start(job, spec(&command));
-        let exit = desk.exit(token).await;
+        let token = fixture.start(job, spec(&command));
+        let exit = fixture.exit(token).await;
         assert!(
             matches!(&exit, Exit::NotStarted { fault: Fault::Definition, code, .. } if *code == wanted),
             "{exit:?}"
@@ -152,59 +153,77 @@ async fn what_cannot_be_started_is_the_definitions_fault() {
 }
 
 #[tokio::test]
-async fn words_environment_and_output_are_exact() {
-    let mut desk = Desk::new();
+async fn arguments_environment_and_output_are_unchanged() {
+    let mut fixture = ProcessFixture::new();
     let script = "printf '%s|' \"$@\" \"$ADDED\" $LONGSHORE_JOB \"$CARGO_MANIFEST_DIR\"; head -c 3000000 /dev/zero >&2; pwd >&2";
-    let token = desk.start(5, spec(&["sh", "-c", script, "sh", "a  b", "", "-x"]));
-    let [stdout, stderr] = desk.output(token).await;
+    let token = fixture.start(5, spec(&["sh", "-c", script, "sh", "a  b", "", "-x"]));
+    let [stdout, stderr] = fixture.output(token).await;
     assert_eq!(String::from_utf8_lossy(&stdout), "a  b||-x|2|5||");
-    let work = desk.state.path().join("attempts/5-5/work");
+    let work = fixture.state.path().join("attempts/5-5/work");
     assert_eq!(stderr[3_000_000..], *format!("{}\n", work.display()).as_bytes());
-    desk.process.forget(token);
+    fixture.process.forget(token);
     until(|| !work.exists()).await;
 }
 
 #[tokio::test]
-async fn a_group_is_stopped_as_a_whole() {
-    let mut desk = Desk::new();
-    let token = desk.start(1, shell("sleep 601 & sleep 601"));
-    let pid = desk.started(token).await;
+async fn whole_process_group_is_stopped() {
+    let mut fixture = ProcessFixture::new();
+    let token = fixture.start(1, shell("sleep 601 & sleep 601"));
+    let pid = fixture.started(token).await;
     until(|| group(pid) >= 3).await;
-    desk.process.stop(token, StopCause::Cancel, StopStep::Ask { grace: Duration::from_secs(10) });
-    assert!(matches!(desk.exit(token).await, Exit::Ran { code: 143, .. }));
+    fixture.process.stop(
+        token,
+        StopCause::Cancel,
+        StopStep::Ask { grace: Duration::from_secs(10) },
+        client::clock::now(),
+    );
+    assert!(matches!(fixture.exit(token).await, Exit::Ran { code: 143, .. }));
     until(|| group(pid) == 0).await;
 }
 
 #[tokio::test]
-async fn a_program_that_ignores_being_asked_is_killed_after_its_grace() {
-    let mut desk = Desk::new();
-    let token = desk.start(1, shell(&deaf(&desk, 1)));
-    until(|| ready(&desk, 1).exists()).await;
-    desk.process.stop(token, StopCause::Cancel, StopStep::Ask { grace: Duration::from_millis(300) });
-    assert!(matches!(desk.exit(token).await, Exit::Ran { code: 137, .. }));
-    let token = desk.start(2, shell(&deaf(&desk, 2)));
-    until(|| ready(&desk, 2).exists()).await;
-    desk.process.stop(token, StopCause::Cancel, StopStep::Remove);
-    assert!(matches!(desk.exit(token).await, Exit::Ran { code: 137, .. }));
+async fn process_that_ignores_sigterm_is_killed_after_its_grace_period() {
+    let mut fixture = ProcessFixture::new();
+    let token = fixture.start(1, shell(&deaf(&fixture, 1)));
+    until(|| ready(&fixture, 1).exists()).await;
+    fixture.process.stop(
+        token,
+        StopCause::Cancel,
+        StopStep::Ask { grace: Duration::from_millis(300) },
+        client::clock::now(),
+    );
+    assert!(matches!(fixture.exit(token).await, Exit::Ran { code: 137, .. }));
+    let token = fixture.start(2, shell(&deaf(&fixture, 2)));
+    until(|| ready(&fixture, 2).exists()).await;
+    fixture.process.stop(token, StopCause::Cancel, StopStep::Remove, client::clock::now());
+    assert!(matches!(fixture.exit(token).await, Exit::Ran { code: 137, .. }));
 }
 
-/// A script that says by a file when it no longer hears SIGTERM.
-fn deaf(desk: &Desk, job: u64) -> String {
+/// A script that creates a file once it ignores SIGTERM.
+fn deaf(fixture: &ProcessFixture, job: u64) -> String {
     let test = std::process::id();
-    format!("trap '' TERM; : >{}; while [ -d /proc/{test} ]; do sleep 0.1; done", ready(desk, job).display())
+    format!(
+        "trap '' TERM; : >{}; while [ -d /proc/{test} ]; do sleep 0.1; done",
+        ready(fixture, job).display()
+    )
 }
 
-fn ready(desk: &Desk, job: u64) -> PathBuf {
-    desk.state.path().join(format!("ready-{job}"))
+fn ready(fixture: &ProcessFixture, job: u64) -> PathBuf {
+    fixture.state.path().join(format!("ready-{job}"))
 }
 
 #[tokio::test]
-async fn a_stop_before_the_start_is_a_stop() {
-    let mut desk = Desk::new();
+async fn stop_before_the_start_prevents_the_start() {
+    let mut fixture = ProcessFixture::new();
     for job in 0..20 {
-        let token = desk.start(job, shell("sleep 600"));
-        desk.process.stop(token, StopCause::Cancel, StopStep::Ask { grace: Duration::from_secs(5) });
-        let exit = desk.exit(token).await;
+        let token = fixture.start(job, shell("sleep 600"));
+        fixture.process.stop(
+            token,
+            StopCause::Cancel,
+            StopStep::Ask { grace: Duration::from_secs(5) },
+            client::clock::now(),
+        );
+        let exit = fixture.exit(token).await;
         assert!(
             matches!(exit, Exit::NotStarted { fault: Fault::Stopped, .. } | Exit::Ran { code: 143, .. }),
             "{exit:?}"
@@ -213,30 +232,72 @@ async fn a_stop_before_the_start_is_a_stop() {
 }
 
 #[tokio::test]
-async fn what_a_program_leaves_behind_ends_with_it() {
-    let mut desk = Desk::new();
-    let token = desk.start(1, shell("sleep 602 & exit 3"));
-    let pid = desk.started(token).await;
-    assert!(matches!(desk.exit(token).await, Exit::Ran { code: 3, .. }));
+async fn exit_before_a_stop_counts_even_if_the_worker_was_suspended() {
+    let mut fixture = ProcessFixture::new();
+    for (job, code, cause) in [(1, 0, StopCause::Timeout), (2, 7, StopCause::SelfFence)] {
+        let go = fixture.state.path().join(format!("go-{job}"));
+        let script = format!("while [ ! -e {} ]; do sleep 0.02; done; exit {code}", go.display());
+        let token = fixture.start(job, shell(&script));
+        fixture.started(token).await;
+        std::fs::write(go, "").expect("written");
+        // The only thread of this test blocks, as all threads of a suspended worker do.
+        let dir = fixture.state.path().join(format!("attempts/{job}-{job}"));
+        let deadline = std::time::Instant::now() + SOON;
+        while !dir.join("exit").exists() {
+            assert!(std::time::Instant::now() < deadline, "the shim records the end");
+            std::thread::yield_now();
+        }
+        let decided = client::clock::now();
+        fixture.process.stop(token, cause, StopStep::Ask { grace: Duration::from_secs(5) }, decided);
+        assert!(matches!(fixture.exit(token).await, Exit::Ran { code: own, .. } if own == code));
+        let Some(RuntimeEvent::Ended { at, .. }) = fixture.seen.last() else { panic!("{:?}", fixture.seen) };
+        assert!(*at < decided.up, "it ended before the stop");
+        assert!(!dir.join("stopping").exists(), "nothing was stopped");
+    }
+}
+
+#[tokio::test]
+async fn start_and_end_times_are_those_of_the_program() {
+    let mut fixture = ProcessFixture::new();
+    for job in 0..5 {
+        let token = fixture.start(job, shell("exit 0"));
+        let Exit::Ran { ran, .. } = fixture.exit(token).await else { panic!("it ran") };
+        let start = fixture.seen.iter().find_map(|it| match it {
+            RuntimeEvent::Started { token: whose, at, .. } if *whose == token => Some(*at),
+            _ => None,
+        });
+        let Some(RuntimeEvent::Ended { at: end, .. }) = fixture.seen.last() else {
+            panic!("{:?}", fixture.seen)
+        };
+        assert!(start.is_some_and(|start| start + ran <= *end), "{:?}", fixture.seen);
+    }
+}
+
+#[tokio::test]
+async fn child_processes_end_with_the_program() {
+    let mut fixture = ProcessFixture::new();
+    let token = fixture.start(1, shell("sleep 602 & exit 3"));
+    let pid = fixture.started(token).await;
+    assert!(matches!(fixture.exit(token).await, Exit::Ran { code: 3, .. }));
     until(|| group(pid) == 0).await;
 }
 
 #[tokio::test]
-async fn a_restarted_worker_adopts_what_runs_and_reads_what_ended() {
-    let mut desk = Desk::new();
-    let go = desk.state.path().join("go");
-    let running = desk.start(
+async fn restarted_worker_adopts_running_and_ended_processes() {
+    let mut fixture = ProcessFixture::new();
+    let go = fixture.state.path().join("go");
+    let running = fixture.start(
         1,
         shell(&format!(
             "echo before; while [ ! -e {} ]; do sleep 0.02; done; echo after; exit 4",
             go.display()
         )),
     );
-    let ended = desk.start(2, shell("echo quick; exit 5"));
-    desk.started(running).await;
-    let exit_file = desk.state.path().join("attempts/2-2/exit");
+    let ended = fixture.start(2, shell("echo quick; exit 5"));
+    fixture.started(running).await;
+    let exit_file = fixture.state.path().join("attempts/2-2/exit");
     until(|| exit_file.exists()).await;
-    let (mut desk, survey) = desk.restart().await;
+    let (mut fixture, survey) = fixture.restart().await;
     assert_eq!(survey.restored.len(), 2);
     for restored in survey.restored {
         match restored.found {
@@ -248,79 +309,81 @@ async fn a_restarted_worker_adopts_what_runs_and_reads_what_ended() {
         }
     }
     std::fs::write(go, "").expect("written");
-    assert!(matches!(desk.exit(running).await, Exit::Ran { code: 4, .. }));
-    assert_eq!(desk.output(running).await[0], b"before\nafter\n");
+    assert!(matches!(fixture.exit(running).await, Exit::Ran { code: 4, .. }));
+    assert_eq!(fixture.output(running).await[0], b"before\nafter\n");
 }
 
 #[tokio::test]
-async fn directories_that_cannot_be_read_are_no_empty_survey() {
-    let mut desk = Desk::new();
-    let token = desk.start(1, spec(&["sleep", "600"]));
-    let pid = desk.started(token).await;
-    // A link to itself can be read by nobody, whoever asks.
-    let link = desk.state.path().join("attempts/1-1/exit");
+async fn unreadable_directories_make_the_survey_incomplete() {
+    let mut fixture = ProcessFixture::new();
+    let token = fixture.start(1, spec(&["sleep", "600"]));
+    let pid = fixture.started(token).await;
+    // No user can read a link to itself.
+    let link = fixture.state.path().join("attempts/1-1/exit");
     std::os::unix::fs::symlink("exit", &link).expect("a link");
 
-    let (mut desk, survey) = desk.restart().await;
+    let (mut fixture, survey) = fixture.restart().await;
 
     assert!(survey.restored.is_empty() && !survey.availability.is_available(), "{survey:?}");
     std::fs::remove_file(link).expect("gone");
-    let RuntimeEvent::Surveyed { attempts, .. } = desk.event().await else { panic!("it was told too early") };
+    let RuntimeEvent::Surveyed { attempts, .. } = fixture.event().await else {
+        panic!("it was told too early")
+    };
     let [restored] = attempts.as_slice() else { panic!("{attempts:?}") };
     assert!(matches!(restored.found, Found::Running { .. }), "{restored:?}");
     let available = RuntimeEvent::Availability(RuntimeKind::Process, Availability::Available);
-    assert_eq!(desk.event().await, available);
+    assert_eq!(fixture.event().await, available);
     signal(&pid.to_string());
-    assert!(matches!(desk.exit(token).await, Exit::Ran { code: 137, .. }));
+    assert!(matches!(fixture.exit(token).await, Exit::Ran { code: 137, .. }));
 }
 
 #[tokio::test]
-async fn a_shim_that_its_worker_died_over_is_waited_for_and_not_repeated() {
+async fn shim_of_a_dead_worker_is_awaited_and_not_repeated() {
     let state = Arc::new(tempfile::tempdir().expect("a directory"));
-    // It says that it lives long before it has written down which process it is.
+    // The shim holds its lock long before it has stored the process id.
     let script = format!(
         "echo shim >> {0}/shims; while [ ! -e {0}/go ]; do sleep 0.02; done; exec \"$@\"",
         state.path().display()
     );
     let words = ["-c", &script, "sh", env!("CARGO_BIN_EXE_longshore"), "shim"].map(OsString::from);
-    let slow = Config { program: "/bin/sh".into(), words: words.into() };
-    let desk = Desk::with(slow, Arc::clone(&state));
-    let token = desk.start(1, shell("exit 7"));
+    let slow = Config { program: "/bin/sh".into(), args: words.into() };
+    let fixture = ProcessFixture::with(slow, Arc::clone(&state));
+    let token = fixture.start(1, shell("exit 7"));
     let shims = state.path().join("shims");
     until(|| shims.exists()).await;
 
-    let (mut desk, survey) = desk.restart().await;
+    let (mut fixture, survey) = fixture.restart().await;
 
     assert!(matches!(survey.restored.as_slice(), [Restored { found: Found::Unknown, .. }]), "{survey:?}");
     std::fs::write(state.path().join("go"), "").expect("written");
-    assert!(matches!(desk.exit(token).await, Exit::Ran { code: 7, .. }));
+    assert!(matches!(fixture.exit(token).await, Exit::Ran { code: 7, .. }));
     assert_eq!(std::fs::read_to_string(shims).expect("written").lines().count(), 1);
 }
 
 #[tokio::test]
-async fn a_shim_that_was_killed_over_a_start_does_not_say_that_nothing_started() {
-    let mut desk = Desk::new();
-    let token = desk.start(1, spec(&["sleep", "600"]));
-    let pid = desk.started(token).await;
-    let dir = AttemptDir::at(&desk.state.path().join("attempts/1-1"));
+async fn shim_killed_during_a_start_leaves_the_outcome_open() {
+    let mut fixture = ProcessFixture::new();
+    let token = fixture.start(1, spec(&["sleep", "600"]));
+    let pid = fixture.started(token).await;
+    let dir = AttemptDir::at(&fixture.state.path().join("attempts/1-1"));
     let shim = dir.watcher().expect("read").expect("kept").pid.to_string();
-    // As it is in the moment between the start and its being written down.
-    dir.record_program(Program::Begun).expect("kept");
+    // The state between the start and storing it.
+    dir.record_program(ProgramState::Starting).expect("kept");
     signal(&shim);
-    assert!(matches!(desk.exit(token).await, Exit::Vanished));
+    assert!(matches!(fixture.exit(token).await, Exit::Vanished));
     signal(&pid.to_string());
 }
 
 #[tokio::test]
-async fn a_killed_shim_is_no_success() {
-    let mut desk = Desk::new();
-    let token = desk.start(1, spec(&["sleep", "600"]));
-    let pid = desk.started(token).await;
-    let kept = std::fs::read(desk.state.path().join("attempts/1-1/watcher")).expect("kept");
+async fn killed_shim_is_not_a_success() {
+    let mut fixture = ProcessFixture::new();
+    let token = fixture.start(1, spec(&["sleep", "600"]));
+    let pid = fixture.started(token).await;
+    let kept = std::fs::read(fixture.state.path().join("attempts/1-1/watcher")).expect("kept");
     let shim: serde_json::Value = serde_json::from_slice(&kept).expect("json");
     signal(&format!("{}", shim["pid"]));
     signal(&pid.to_string());
-    assert!(matches!(desk.exit(token).await, Exit::Vanished));
+    assert!(matches!(fixture.exit(token).await, Exit::Vanished));
 }
 
 fn spec(command: &[&str]) -> ContainerSpec {
@@ -336,7 +399,7 @@ fn signal(pid: &str) {
     assert!(Command::new("kill").args(["-9", pid]).status().expect("kill").success());
 }
 
-/// How many processes are in a group, zombies aside.
+/// Number of processes in a group, without zombies.
 fn group(pgid: i32) -> usize {
     let processes = std::fs::read_dir("/proc").expect("/proc").flatten().map(|it| it.path().join("stat"));
     let member = |path: PathBuf| {

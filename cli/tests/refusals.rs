@@ -1,13 +1,13 @@
-//! A server that says no, by prepared answers: what a person reads, what a program reads, how it ends.
+//! Error responses of a stub server: text for people, JSON for programs, and exit code.
 
 mod stub;
 
-use stub::{Said, Stub, said};
+use stub::{CliOutput, Stub, run};
 
 const PROBLEM: &str = "application/problem+json";
 
 #[test]
-fn a_refusal_is_one_line_with_the_next_step_and_a_code_for_scripts() {
+fn error_has_one_line_a_hint_and_an_exit_code() {
     let problem = |status: u16, code: &str, hint: &str| {
         format!(r#"{{"status":{status},"title":"t","code":"{code}","detail":"it is so","hint":"{hint}"}}"#)
     };
@@ -21,13 +21,13 @@ fn a_refusal_is_one_line_with_the_next_step_and_a_code_for_scripts() {
     ] {
         let stub = Stub::new();
         stub.on("POST /api/jobs/7/retry", status, PROBLEM, &problem(400, code, "do that"));
-        let said = said(&mut stub.longshore(&["retry", "7"]));
+        let said = run(&mut stub.longshore(&["retry", "7"]));
         let hint = match exit {
             3 => "give the API's token with --token-file or LONGSHORE_API_TOKEN_FILE",
             _ => "do that",
         };
         let err = format!("error: it is so [{code}]; {hint}\n");
-        assert_eq!(said, Said { code: exit, out: String::new(), err });
+        assert_eq!(said, CliOutput { code: exit, out: String::new(), err });
     }
 }
 
@@ -36,22 +36,22 @@ const FAULTS: &str = r#"{"status":422,"code":"invalid_jobs_file","detail":"the f
     {"field":"jobs.yaml:3:5","code":"out_of_range","detail":"9999 is not between -100 and 100"}]}"#;
 
 #[test]
-fn every_fault_that_the_server_lists_is_told() {
+fn all_faults_of_a_problem_are_printed() {
     let stub = Stub::new();
     stub.on("POST /api/definitions/reload", "422 Unprocessable Content", PROBLEM, FAULTS);
-    let told = said(&mut stub.longshore(&["reload"]));
+    let told = run(&mut stub.longshore(&["reload"]));
     let expected = "jobs.yaml:2:8: unknown_field: there is no key \"imgae\"; did you mean \"image\"?\n\
         jobs.yaml:3:5: out_of_range: 9999 is not between -100 and 100\n\
         error: the file has 2 faults [invalid_jobs_file]; repair the file\n";
     assert_eq!((told.code, told.out.as_str(), told.err.as_str()), (2, "", expected));
-    let json = said(&mut stub.longshore(&["reload", "-o", "json"]));
+    let json = run(&mut stub.longshore(&["reload", "-o", "json"]));
     let whole: serde_json::Value = serde_json::from_str(&json.err).unwrap();
     assert_eq!((json.code, json.out.as_str()), (2, ""));
     assert_eq!(whole, serde_json::from_str::<serde_json::Value>(FAULTS).unwrap());
 }
 
 #[test]
-fn the_part_of_a_request_that_is_wrong_is_named_once() {
+fn wrong_field_is_named_once() {
     let problem =
         |detail: &str| format!(r#"{{"code":"out_of_range","detail":"{detail}","field":"labels.customer"}}"#);
     for (detail, expected) in [
@@ -60,13 +60,13 @@ fn the_part_of_a_request_that_is_wrong_is_named_once() {
     ] {
         let stub = Stub::new();
         stub.on("POST /api/jobs/resize", "422 Unprocessable Content", PROBLEM, &problem(detail));
-        let told = said(&mut stub.longshore(&["run", "resize"]));
+        let told = run(&mut stub.longshore(&["run", "resize"]));
         assert_eq!(told.err, format!("error: {expected} [out_of_range]\n"));
     }
 }
 
 #[test]
-fn hints_name_commands_and_flags_and_no_addresses() {
+fn hints_name_commands_instead_of_urls() {
     for (status, problem, expected) in [
         (
             "404 Not Found",
@@ -86,16 +86,16 @@ fn hints_name_commands_and_flags_and_no_addresses() {
     ] {
         let stub = Stub::new();
         stub.on("GET /api/jobs/7", status, PROBLEM, problem);
-        assert_eq!(said(&mut stub.longshore(&["show", "7"])).err, format!("error: {expected}\n"));
+        assert_eq!(run(&mut stub.longshore(&["show", "7"])).err, format!("error: {expected}\n"));
     }
 }
 
 #[test]
-fn a_host_that_is_not_allowed_is_no_matter_of_tokens() {
+fn forbidden_host_has_no_hint_about_tokens() {
     let stub = Stub::new();
     let problem = r#"{"code":"host_not_allowed","detail":"no \"anna\"","hint":"start the server with --allow-host NAME"}"#;
     stub.on("GET /api/workers", "421 Misdirected Request", PROBLEM, problem);
-    let told = said(&mut stub.longshore(&["workers"]));
+    let told = run(&mut stub.longshore(&["workers"]));
     let expected = "error: no \"anna\" [host_not_allowed]; start the server with --allow-host NAME\n";
     assert_eq!((told.code, told.err.as_str()), (3, expected));
 }

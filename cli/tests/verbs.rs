@@ -1,13 +1,13 @@
-//! The user's verbs against a server of prepared answers: what is asked, what is shown, how it ends.
+//! Verbs that read jobs and output, against a stub server.
 
 mod stub;
 
-use stub::{JSON, Said, Stub, job, longshore, said};
+use stub::{CliOutput, JSON, Stub, job, longshore, run};
 
 const PROBLEM: &str = "application/problem+json";
 
 #[test]
-fn run_follow_keeps_the_streams_apart_and_shows_every_attempt() {
+fn run_follow_separates_streams_and_prints_every_attempt() {
     let stub = Stub::new();
     let ended = job(12, r#""state":"succeeded","outcome":"succeeded","exit_code":0,"attempt_count":2"#);
     let body = [
@@ -21,10 +21,10 @@ fn run_follow_keeps_the_streams_apart_and_shows_every_attempt() {
     stub.on("POST /api/jobs/resize", "201 Created", JSON, &job(12, r#""state":"queued""#))
         .on(FOLLOW, "200 OK", EVENTS, &body.concat())
         .on("GET /api/jobs/12?wait=60s", "200 OK", JSON, &ended);
-    let said = said(&mut stub.longshore(&["run", "resize", "-f"]));
+    let said = run(&mut stub.longshore(&["run", "resize", "-f"]));
     assert_eq!(
         said,
-        Said {
+        CliOutput {
             code: 0,
             out: "one\ntwo\n".to_owned(),
             err:
@@ -33,16 +33,16 @@ fn run_follow_keeps_the_streams_apart_and_shows_every_attempt() {
         }
     );
     let mut command = stub.longshore(&["run", "resize", "-f"]);
-    let by_variable = crate::said(command.env("LONGSHORE_OUTPUT", "json"));
+    let by_variable = crate::run(command.env("LONGSHORE_OUTPUT", "json"));
     assert_eq!((by_variable.code, by_variable.out.as_str()), (0, "one\ntwo\n"), "{by_variable:?}");
-    let by_flag = crate::said(&mut stub.longshore(&["run", "resize", "-f", "-o", "json"]));
-    assert!(by_flag.code == 2 && by_flag.err.contains("not as JSON"), "{by_flag:?}");
+    let by_flag = crate::run(&mut stub.longshore(&["run", "resize", "-f", "-o", "json"]));
+    assert!(by_flag.code == 2 && by_flag.err.contains("not JSON"), "{by_flag:?}");
     let last = "last-event-id: 1:0".to_owned();
-    assert!(stub.asked()[1].head.contains(&last), "it begins before the first attempt is made");
+    assert!(stub.requests()[1].head.contains(&last), "it begins before the first attempt is made");
 }
 
 #[test]
-fn a_broken_connection_is_followed_from_the_place_where_it_broke() {
+fn follow_continues_after_the_last_event_of_a_broken_connection() {
     let stub = Stub::new();
     let gap = "event: gap\ndata: {\"stream\":\"stdout\",\"offset\":4,\"missing_bytes\":6}\nid: 1:10\n\n";
     let broken = [&attempt(1), &output("1:4", "stdout", b"0123"), gap, &output("1:12", "stdout", b"x")[..20]];
@@ -52,18 +52,18 @@ fn a_broken_connection_is_followed_from_the_place_where_it_broke() {
     stub.on_raw(FOLLOW_TAIL, format!("{head}{}", broken.concat()).as_bytes())
         .on(FOLLOW, "200 OK", EVENTS, &leaving)
         .on(FOLLOW, "200 OK", EVENTS, &rest);
-    let said = said(&mut stub.longshore(&["logs", "-f", "12", "--tail", "9"]));
+    let said = run(&mut stub.longshore(&["logs", "-f", "12", "--tail", "9"]));
     assert_eq!((said.code, said.out.as_str()), (0, "0123456"), "{said:?}");
     assert!(said.err.contains("longshore: 6 bytes of stdout are missing\n"), "{said:?}");
     assert!(!said.err.contains("attempt"), "it is still the same: {said:?}");
     let resumed: Vec<_> =
-        stub.asked().iter().map(|asked| header(&asked.head, "last-event-id").map(str::to_owned)).collect();
+        stub.requests().iter().map(|asked| header(&asked.head, "last-event-id").map(str::to_owned)).collect();
     assert_eq!(resumed, [None, Some("1:10".to_owned()), Some("1:12".to_owned())]);
 }
 
-/// The word that it tries again is said for the first of several failures in a row: connections that bring nothing do not begin anew.
+/// The note about reconnecting appears once for several failures in a row. A connection without new events does not reset the count.
 #[test]
-fn a_connection_that_only_tells_the_attempt_has_failed() {
+fn connection_without_new_events_counts_as_failed() {
     let stub = Stub::new();
     let placed = attempt(1).replace("\n\n", "\nid: 1:0\n\n");
     let broken = [&placed, "event: error\ndata: {}\n\n"].concat();
@@ -71,13 +71,13 @@ fn a_connection_that_only_tells_the_attempt_has_failed() {
     for events in [&broken, &broken, &broken, &rest] {
         stub.on(FOLLOW, "200 OK", EVENTS, events);
     }
-    let said = said(&mut stub.longshore(&["logs", "-f", "12"]));
+    let said = run(&mut stub.longshore(&["logs", "-f", "12"]));
     assert_eq!((said.code, said.out.as_str()), (0, "last"), "{said:?}");
-    assert_eq!(said.err.matches("trying again").count(), 1, "{said:?}");
+    assert_eq!(said.err.matches("reconnecting").count(), 1, "{said:?}");
 }
 
 #[test]
-fn whoever_follows_is_told_how_it_ended() {
+fn follow_prints_how_the_job_ended() {
     let follow_second = "GET /api/jobs/12/logs?encoding=base64&follow=1&attempt=2";
     for (line, arguments, data, told) in [
         (
@@ -102,13 +102,13 @@ fn whoever_follows_is_told_how_it_ended() {
         let stub = Stub::new();
         let end = format!("event: end\ndata: {data}\n\n");
         stub.on(line, "200 OK", EVENTS, &[output("1:4", "stdout", b"one\n"), end].concat());
-        let said = said(&mut stub.longshore(arguments));
+        let said = run(&mut stub.longshore(arguments));
         assert_eq!((said.code, said.out.as_str(), said.err.as_str()), (0, "one\n", told));
     }
 }
 
 #[test]
-fn logs_are_passed_on_byte_for_byte() {
+fn logs_are_printed_byte_for_byte() {
     let stub = Stub::new();
     stub.on(
         "GET /api/jobs/12/logs?encoding=base64&attempt=2&stream=stdout&tail=3",
@@ -122,7 +122,7 @@ fn logs_are_passed_on_byte_for_byte() {
 }
 
 #[test]
-fn as_json_a_character_is_whole_wherever_the_output_was_cut() {
+fn json_output_never_splits_a_character() {
     let stub = Stub::new();
     let gap = "event: gap\ndata: {\"stream\":\"stdout\",\"offset\":5,\"missing_bytes\":6}\nid: 1:11\n\n";
     let body = [
@@ -138,7 +138,7 @@ fn as_json_a_character_is_whole_wherever_the_output_was_cut() {
         END,
     ];
     stub.on("GET /api/jobs/12/logs?encoding=base64", "200 OK", EVENTS, &body.concat());
-    let said = said(&mut stub.longshore(&["logs", "12", "-o", "json"]));
+    let said = run(&mut stub.longshore(&["logs", "12", "-o", "json"]));
     let lines: Vec<serde_json::Value> =
         said.out.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let text = |stream: &str, text: &str| serde_json::json!({"stream": stream, "text": text});
@@ -155,52 +155,52 @@ fn as_json_a_character_is_whole_wherever_the_output_was_cut() {
 }
 
 #[test]
-fn as_json_half_a_character_waits_for_its_rest_over_a_broken_connection() {
+fn json_output_joins_a_character_over_a_broken_connection() {
     let stub = Stub::new();
     let leaving = [&attempt(1), &output("1:1", "stdout", b"\xe2"), "event: leaving\ndata: {}\n\n"].concat();
     let rest = [&attempt(1), &output("1:3", "stdout", b"\x82\xac"), END].concat();
     stub.on(FOLLOW, "200 OK", EVENTS, &leaving).on(FOLLOW, "200 OK", EVENTS, &rest);
-    let said = said(&mut stub.longshore(&["logs", "-f", "12", "-o", "json"]));
+    let said = run(&mut stub.longshore(&["logs", "-f", "12", "-o", "json"]));
     assert_eq!((said.code, said.out.as_str()), (0, "{\"stream\":\"stdout\",\"text\":\"€\"}\n"), "{said:?}");
 }
 
 #[test]
-fn output_that_has_not_arrived_is_told_beside_what_is_here() {
+fn missing_late_output_is_noted() {
     let stub = Stub::new();
     let late = "event: late\ndata: {\"late_bytes\":512}\n\n";
     let body = [&attempt(1), &output("1:4", "stdout", b"one\n"), late, END].concat();
     stub.on("GET /api/jobs/12/logs?encoding=base64", "200 OK", EVENTS, &body);
-    let told = said(&mut stub.longshore(&["logs", "12"]));
+    let told = run(&mut stub.longshore(&["logs", "12"]));
     assert_eq!((told.code, told.out.as_str()), (0, "one\n"), "{told:?}");
     assert_eq!(told.err, "longshore: 512 bytes of output have not arrived yet\n");
-    let json = said(&mut stub.longshore(&["logs", "12", "-o", "json"]));
+    let json = run(&mut stub.longshore(&["logs", "12", "-o", "json"]));
     assert!(json.out.ends_with("{\"late_bytes\":512}\n"), "{json:?}");
 }
 
 #[test]
-fn what_is_missing_without_a_number_is_said_without_one() {
+fn gap_of_unknown_size_is_noted() {
     let stub = Stub::new();
     let gap = "event: gap\ndata: {\"stream\":\"stdout\",\"offset\":0,\"missing_bytes\":null}\nid: 1:1\n\n";
     stub.on("GET /api/jobs/12/logs?encoding=base64", "200 OK", EVENTS, &[&attempt(1), gap, END].concat());
-    let told = said(&mut stub.longshore(&["logs", "12"]));
+    let told = run(&mut stub.longshore(&["logs", "12"]));
     assert_eq!((told.code, told.err.as_str()), (0, "longshore: some of stdout is missing\n"), "{told:?}");
-    let json = said(&mut stub.longshore(&["logs", "12", "-o", "json"]));
+    let json = run(&mut stub.longshore(&["logs", "12", "-o", "json"]));
     let line: serde_json::Value = serde_json::from_str(&json.out).unwrap();
     assert_eq!(line, serde_json::json!({"stream": "stdout", "missing_bytes": null}));
 }
 
 #[test]
-fn what_was_read_again_is_said_once_per_stream_also_over_a_broken_connection() {
+fn replayed_output_is_noted_once_per_stream() {
     let again = |id: &str, bytes: &[u8]| {
         output(id, "stdout", bytes).replace("\"base64\"", "\"replayed\":true,\"base64\"")
     };
     let leaving = [&attempt(1), &again("1:4", b"two\n"), "event: leaving\ndata: {}\n\n"].concat();
     let rest = [&attempt(1), &again("1:5", b"x"), &attempt(2), &again("2:1", b"y"), END].concat();
-    let label = "longshore: what follows of stdout was read again from the engine's log\n";
+    let label = "longshore: the following part of stdout was read from the engine's log\n";
     for (shape, out, labels) in [("table", "two\nxy", 2), ("json", "\"replayed\":true", 0)] {
         let stub = Stub::new();
         stub.on(FOLLOW, "200 OK", EVENTS, &leaving).on(FOLLOW, "200 OK", EVENTS, &rest);
-        let said = said(&mut stub.longshore(&["logs", "-f", "12", "-o", shape]));
+        let said = run(&mut stub.longshore(&["logs", "-f", "12", "-o", shape]));
         assert!(said.code == 0 && said.out.contains(out), "{said:?}");
         assert_eq!(said.err.matches(label).count(), labels, "{said:?}");
     }
@@ -225,8 +225,8 @@ const FOLLOW: &str = "GET /api/jobs/12/logs?encoding=base64&follow=1";
 const FOLLOW_TAIL: &str = "GET /api/jobs/12/logs?encoding=base64&follow=1&tail=9";
 
 #[test]
-fn an_absent_server_is_told_apart_from_one_that_is_not_ready() {
-    let absent = said(&mut longshore(&["health"]));
+fn health_distinguishes_an_absent_server_from_one_that_is_not_ready() {
+    let absent = run(&mut longshore(&["health"]));
     assert_eq!(absent.code, 6);
     assert!(
         absent.err.contains("no answer from http://127.0.0.1:1/") && absent.err.contains("longshore dev"),
@@ -239,29 +239,29 @@ fn an_absent_server_is_told_apart_from_one_that_is_not_ready() {
         PROBLEM,
         r#"{"detail":"the server starts","code":"not_ready"}"#,
     );
-    let starting = said(&mut stub.longshore(&["health"]));
+    let starting = run(&mut stub.longshore(&["health"]));
     assert_eq!(
         (starting.code, starting.err.as_str()),
         (6, "error: the server starts [not_ready]; try again later\n")
     );
-    let elsewhere = said(&mut Stub::new().longshore(&["health", "--live"]));
+    let elsewhere = run(&mut Stub::new().longshore(&["health", "--live"]));
     assert_eq!(elsewhere.code, 6, "whatever answers there, it is not up: {elsewhere:?}");
 }
 
 #[test]
-fn something_else_that_answers_is_named_as_such() {
+fn response_of_another_service_is_an_error() {
     let stub = Stub::new();
     stub.on("GET /api/workers", "200 OK", "text/html", "<html>");
-    let said = said(&mut stub.longshore(&["workers"]));
+    let said = run(&mut stub.longshore(&["workers"]));
     assert_eq!(said.code, 1);
-    assert!(said.err.contains("does not speak like a Longshore server"), "{said:?}");
+    assert!(said.err.contains("is not from a Longshore server"), "{said:?}");
 }
 
 #[test]
-fn json_is_what_the_server_said() {
+fn json_output_is_the_response_of_the_server() {
     let stub = Stub::new();
     stub.on("GET /api/jobs/7", "200 OK", JSON, r#"{"id":7,"unheard_of":[1]}"#);
-    let said = said(&mut stub.longshore(&["show", "7", "-o", "json"]));
+    let said = run(&mut stub.longshore(&["show", "7", "-o", "json"]));
     assert_eq!(
         serde_json::from_str::<serde_json::Value>(&said.out).unwrap(),
         serde_json::json!({"id": 7, "unheard_of": [1]})
@@ -269,7 +269,7 @@ fn json_is_what_the_server_said() {
 }
 
 #[test]
-fn a_token_that_others_may_read_is_refused_and_one_that_is_fine_is_sent() {
+fn token_file_readable_by_others_is_refused() {
     use std::os::unix::fs::PermissionsExt as _;
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("token");
@@ -279,26 +279,26 @@ fn a_token_that_others_may_read_is_refused_and_one_that_is_fine_is_sent() {
     stub.on("GET /readyz", "200 OK", "text/plain", "ready");
     let mut command = stub.longshore(&["health", "--token-file", file.to_str().unwrap()]);
     allow(0o644);
-    let refused = said(&mut command);
+    let refused = run(&mut command);
     assert_eq!(refused.code, 2);
     assert!(refused.err.contains("chmod 600") && !refused.err.contains("s3cret"), "{refused:?}");
     allow(0o600);
-    assert_eq!(said(&mut command).code, 0);
-    assert!(stub.asked()[0].head.contains(&"authorization: Bearer s3cret".to_owned()));
+    assert_eq!(run(&mut command).code, 0);
+    assert!(stub.requests()[0].head.contains(&"authorization: Bearer s3cret".to_owned()));
 }
 
 #[test]
-fn a_reader_that_has_read_enough_is_no_error() {
+fn closed_standard_output_is_no_error() {
     let stub = Stub::new();
     stub.on("GET /api/workers", "200 OK", JSON, "[]");
     let (reader, writer) = std::io::pipe().unwrap();
     drop(reader);
-    let said = said(stub.longshore(&["workers", "-o", "json"]).stdout(writer));
+    let said = run(stub.longshore(&["workers", "-o", "json"]).stdout(writer));
     assert_eq!((said.code, said.err.as_str()), (0, ""));
 }
 
 #[test]
-fn show_tells_every_attempt_and_what_is_waited_for() {
+fn show_prints_attempts_and_the_pending_reason() {
     let stub = Stub::new();
     let story = r#""state":"running","attempt_count":2,"worker":{"id":2,"name":"w2"},
         "pending_reason":{"code":"worker_unreachable","text":"its worker has been unreachable since noon"},
@@ -307,7 +307,7 @@ fn show_tells_every_attempt_and_what_is_waited_for() {
           {"number":2,"worker":{"id":2,"name":"w2"},"container":"pid 8"}],
         "timeline":[{"at":"2026-01-02T03:04:05.000Z","event":"late_report","attempt":1,"worker":{"id":1,"name":"w1"},"text":"it said \"failed\""}]"#;
     stub.on("GET /api/jobs/7", "200 OK", JSON, &job(7, story));
-    let said = said(&mut stub.longshore(&["show", "7"]));
+    let said = run(&mut stub.longshore(&["show", "7"]));
     let line = |words: &[&str]| {
         let is_meant = |line: &&str| line.split_whitespace().collect::<Vec<_>>().join(" ") == words.join(" ");
         assert!(said.out.lines().any(|it| is_meant(&it)), "{words:?} in {}", said.out);
@@ -320,7 +320,7 @@ fn show_tells_every_attempt_and_what_is_waited_for() {
 }
 
 #[test]
-fn show_tells_how_a_job_ended_and_why_once() {
+fn show_prints_the_reason_of_the_end_once() {
     let stub = Stub::new();
     for (outcome, code, reason) in
         [("oom_killed", 137, "killed for its memory limit"), ("failed", 3, "exit code 3")]
@@ -328,15 +328,15 @@ fn show_tells_how_a_job_ended_and_why_once() {
         let end = format!(r#""state":"failed","outcome":"{outcome}","exit_code":{code},"reason":"{reason}""#);
         stub.on("GET /api/jobs/7", "200 OK", JSON, &job(7, &end));
     }
-    let shown = said(&mut stub.longshore(&["show", "7"])).out;
+    let shown = run(&mut stub.longshore(&["show", "7"])).out;
     let state = "state        failed, oom killed: killed for its memory limit (exit code 137)\n";
     assert!(shown.contains(state) && !shown.contains("why "), "{shown}");
-    let shown = said(&mut stub.longshore(&["show", "7"])).out;
+    let shown = run(&mut stub.longshore(&["show", "7"])).out;
     assert!(shown.contains("state        failed, exit 3\nwhy          exit code 3\n"), "{shown}");
 }
 
 #[test]
-fn show_tells_its_own_timeout_and_words_as_they_are() {
+fn show_prints_timeout_and_arguments_of_the_job() {
     let stub = Stub::new();
     let own = r#""state":"queued","timeout":90000,"args":["a b","--x"]"#;
     stub.on("GET /api/jobs/7", "200 OK", JSON, &job(7, own)).on(
@@ -345,26 +345,26 @@ fn show_tells_its_own_timeout_and_words_as_they_are() {
         JSON,
         &job(7, r#""state":"queued","timeout":"none""#),
     );
-    let shown = said(&mut stub.longshore(&["show", "7"])).out;
+    let shown = run(&mut stub.longshore(&["show", "7"])).out;
     assert!(shown.contains("timeout      1m30s\nargs         'a b' --x\n"), "{shown}");
-    let shown = said(&mut stub.longshore(&["show", "7"])).out;
+    let shown = run(&mut stub.longshore(&["show", "7"])).out;
     assert!(shown.contains("timeout      none\n"), "{shown}");
 }
 
 #[test]
-fn show_tells_that_a_cancel_came_too_late() {
+fn show_prints_that_a_cancel_came_too_late() {
     let stub = Stub::new();
     stub.on("GET /api/jobs/7", "200 OK", JSON, &job(7, r#""state":"succeeded","cancel":"too_late""#));
-    let said = said(&mut stub.longshore(&["show", "7"]));
-    assert!(said.out.contains("cancel       too late: what ended it had come first\n"), "{said:?}");
+    let said = run(&mut stub.longshore(&["show", "7"]));
+    assert!(said.out.contains("cancel       too late: the job had ended before\n"), "{said:?}");
 }
 
 #[test]
-fn show_tells_what_has_been_removed_since() {
+fn show_notes_a_removed_original_job() {
     let stub = Stub::new();
     let story = r#""state":"queued","retry_of":3,"retry_of_removed":true,"late_reports_left_out":64"#;
     stub.on("GET /api/jobs/7", "200 OK", JSON, &job(7, story));
-    let said = said(&mut stub.longshore(&["show", "7"]));
+    let said = run(&mut stub.longshore(&["show", "7"]));
     assert!(said.out.contains("retry of     3, removed since\n"), "{said:?}");
     assert!(said.out.ends_with("and 64 more late reports\n"), "{said:?}");
 }

@@ -1,4 +1,4 @@
-//! The ledger for what was said: one directory per attempt, `<state>/attempts/<job>-<fence>/`.
+//! The durable record of one attempt: a directory per attempt, `<state>/attempts/<job>-<fence>/`.
 //!
 //! ```text
 //! attempt.json   what is run, synced before anything may exist that runs      stopping       why it is being stopped, synced before it is
@@ -6,137 +6,120 @@
 //! acknowledged   how far the server has its output (may lag behind)           replayed       from where on output was read a second time
 //! watcher        the process that writes the files: its pid and start time                program        the one it watches, if it is no container;
 //! started        when, in the uptime of which boot                                `null` as long as it is only about to be started
+//! input.json     what the job may read                                   result.json    what it left there when it ended
 //! ```
-//! Each file but the two outputs is replaced as a whole, so a crash leaves the old one or the new one. The one idea: whatever is found here after a crash is true; what is
-//! missing had not happened, and what is torn counts as missing. A directory that does not say which attempt it is for is set aside, never fatal.
+//! Each file but the two outputs is replaced as a whole, so a crash leaves the old content or the new one. Content found after a crash
+//! is true; a missing or torn file means that the step had not happened. A directory whose `attempt.json` cannot be read is moved
+//! aside and logged.
 
+mod error;
+mod exchange;
 #[cfg(any(test, fuzzing))]
 pub mod fuzz;
-mod ledger;
 mod outputs;
 mod record;
+mod spec_record;
 mod start;
 mod stopping;
+mod store;
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
-use protocol::Timestamp;
 use protocol::report::OutputLengths;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use worker::input::Exit;
 use worker::step::Launch;
 
-pub use ledger::Ledger;
-pub use stopping::Stopping;
+use crate::boot::{BootId, RecordedInstant};
 
-/// The directory of one attempt. A cheap handle: everything is read and written by name.
+pub use error::Error;
+use error::at;
+pub(crate) use error::describe;
+pub use exchange::ExchangeFiles;
+pub(crate) use exchange::{INPUT_VARIABLE, RESULT_VARIABLE, check_result};
+pub use stopping::Stopping;
+pub use store::AttemptStore;
+
+/// The directory of one attempt. The handle is cheap: every file is opened by name when it is needed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AttemptDir {
     path: Arc<Path>,
 }
 
-/// What a directory of an earlier process says.
+/// The content of an attempt directory that an earlier process has left.
 #[derive(Clone, Debug)]
-pub struct Entry {
-    /// Where.
+pub struct StoredAttempt {
+    /// The directory that it was read from.
     pub dir: AttemptDir,
-    /// What was run.
+    /// The command and definition that were to be run.
     pub launch: Launch,
-    /// Why it was being stopped, if that came before its end.
+    /// The recorded stop, if it came before the end.
     pub stopping: Option<Stopping>,
-    /// How it ended.
-    pub ending: Option<Ending>,
-    /// Which process writes, or wrote, the output files.
-    pub watcher: Option<Pid>,
-    /// What is known of the process that is the attempt itself.
-    pub program: Option<Program>,
+    /// The recorded end; `None` as long as no process has recorded one.
+    pub ending: Option<AttemptEnd>,
+    /// The process that writes, or wrote, the output files.
+    pub watcher: Option<ProcessId>,
+    /// The state of the program of a plain process; `None` for containers.
+    pub program: Option<ProgramState>,
 }
 
-/// The process that is an attempt itself.
+/// State of the program of a plain process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Program {
-    /// It was about to be started: it may be there, and nobody has written down which it is.
-    Begun,
-    /// This one.
-    Is(Pid),
+pub enum ProgramState {
+    /// The shim was about to start it. It may run, and its process id is not recorded.
+    Starting,
+    /// The shim started it as this process.
+    Started(ProcessId),
 }
 
-/// How an attempt ended, as it is kept.
+/// The end of an attempt as it is recorded.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Ending {
-    /// How.
+pub struct AttemptEnd {
+    /// The way in which it ended.
     pub exit: Exit,
-    /// How much it wrote.
+    /// Bytes that it wrote, gaps included.
     pub output: OutputLengths,
-    /// When; a wall clock, because a machine's uptime means nothing after a reboot.
-    pub at: Timestamp,
+    /// Time of the end.
+    pub at: RecordedInstant,
 }
 
-/// How far the server has an attempt's output, and what of the rest is no longer in the files.
+/// The acknowledged part of an attempt's output, and the part that was freed in its middle.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Progress {
-    /// The server has everything before; it may be freed.
+pub struct OutputProgress {
+    /// The server has all bytes before these offsets; they may be freed.
     pub acknowledged: OutputLengths,
-    /// The middle of an output that grew too long, from where to where: freed, and to be told as a gap.
+    /// The freed middle of an output above its limit, from and to these offsets. The server is told of it as a gap.
     pub hollow: Option<(OutputLengths, OutputLengths)>,
 }
 
-/// From where on the files hold what was read again from the engine's log.
+/// The part of the output files that was read again from the engine's log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Replayed {
-    /// Here it begins.
+pub struct ReplayRange {
+    /// Offsets of the first byte that was read again.
     pub from: OutputLengths,
-    /// The first bytes of it are none: in their place something is missing that the log had no longer, and it is told as a gap.
+    /// The number of bytes after `from` that the log no longer had. The server is told of them as a gap.
     pub missing: OutputLengths,
 }
 
-/// A process, told apart from later ones with the same number.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Pid {
-    /// Its number.
+/// A process, distinguished from later ones with the same number.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProcessId {
+    /// Its process number.
     pub pid: u32,
-    /// When it started, in clock ticks since boot, as `/proc/<pid>/stat` has it.
+    /// Its start in clock ticks since boot, as in `/proc/<pid>/stat`.
     pub started: u64,
+    /// The boot that it belongs to: another boot uses the same numbers again.
+    #[serde(default)]
+    pub boot: BootId,
 }
 
-/// Why a directory cannot be made or read.
-#[derive(Debug, thiserror::Error)]
-pub enum Error {
-    /// Another attempt with the same job and fence is there: the server's database went back in time, or the directory is shared.
-    #[error("{} belongs to another attempt with the same number (nonce {other})", path.display())]
-    Taken {
-        /// Where.
-        path: PathBuf,
-        /// Whose.
-        other: protocol::Nonce,
-    },
-    /// The system refused.
-    #[error("cannot use {}", path.display())]
-    Io {
-        /// Which file or directory.
-        path: PathBuf,
-        /// Why.
-        #[source]
-        source: io::Error,
-    },
-    /// A file does not hold what it should.
-    #[error("{} cannot be understood", path.display())]
-    Malformed {
-        /// Which file.
-        path: PathBuf,
-        /// Why.
-        #[source]
-        source: serde_json::Error,
-    },
-}
-
-impl Progress {
-    /// What is true if both were true at some time.
+impl OutputProgress {
+    /// The union of two recorded states.
     #[must_use]
     pub fn later(self, other: Self) -> Self {
         let later = |a: OutputLengths, b: OutputLengths| OutputLengths {
@@ -146,7 +129,7 @@ impl Progress {
         Self {
             acknowledged: later(self.acknowledged, other.acknowledged),
             hollow: match (self.hollow, other.hollow) {
-                // Where it begins is decided once.
+                // The beginning is decided once.
                 (Some((from, to)), Some((_, other))) => Some((from, later(to, other))),
                 (one, other) => one.or(other),
             },
@@ -155,28 +138,28 @@ impl Progress {
 }
 
 impl AttemptDir {
-    /// The directory at this path.
+    /// The directory at this path; it need not exist.
     #[must_use]
     pub fn at(path: &Path) -> Self {
         Self { path: path.into() }
     }
 
-    /// Where it is.
+    /// Path of the directory.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// What is, or was, run.
+    /// Reads the command and definition of the attempt.
     ///
     /// # Errors
-    /// It is missing, or torn: then nothing can have been run.
+    /// The file is missing or torn: then nothing can have been run.
     pub fn launch(&self) -> Result<Launch, Error> {
-        let record: record::Record = self.read(ATTEMPT)?;
+        let record: record::LaunchRecord = self.read(ATTEMPT)?;
         Ok(record.into())
     }
 
-    /// Keeps why it is being stopped; the cause that was kept first stays and is given back.
+    /// Records the cause of a stop. The cause that was recorded first stays and is returned.
     ///
     /// # Errors
     /// The disk is full.
@@ -184,127 +167,130 @@ impl AttemptDir {
         if let Some(first) = self.stopping()? {
             return Ok(first);
         }
-        self.replace(STOPPING, &record::Stopped::from(stopping))?;
+        self.write_synced(STOPPING, &record::StoppingRecord::from(stopping))?;
         Ok(stopping)
     }
 
-    /// Why it is being stopped, if somebody had said so.
+    /// The recorded stop, if there is one.
     ///
     /// # Errors
     /// The file cannot be read.
     pub fn stopping(&self) -> Result<Option<Stopping>, Error> {
-        Ok(self.read_if_any::<record::Stopped>(STOPPING)?.map(Stopping::from))
+        Ok(self.read_if_any::<record::StoppingRecord>(STOPPING)?.map(Stopping::from))
     }
 
-    /// Keeps how it ended; what was kept first stays.
+    /// Records the end; the end that was recorded first stays.
     ///
     /// # Errors
     /// The disk is full.
-    pub fn record_ending(&self, ending: &Ending) -> Result<(), Error> {
-        if self.ending()?.is_some() {
+    pub fn record_end(&self, ending: &AttemptEnd) -> Result<(), Error> {
+        if self.end()?.is_some() {
             return Ok(());
         }
-        self.replace(EXIT, &record::Ended::from(ending))
+        self.write_synced(EXIT, &record::EndRecord::from(ending))
     }
 
-    /// How it ended, if that is known.
+    /// The recorded end, if there is one.
     ///
     /// # Errors
     /// The file cannot be read.
-    pub fn ending(&self) -> Result<Option<Ending>, Error> {
-        Ok(self.read_if_any::<record::Ended>(EXIT)?.map(Ending::from))
+    pub fn end(&self) -> Result<Option<AttemptEnd>, Error> {
+        Ok(self.read_if_any::<record::EndRecord>(EXIT)?.map(AttemptEnd::from))
     }
 
-    /// Keeps how far the server has its output and what was freed of it: before anything is freed.
+    /// Records acknowledged and freed output. The caller frees only afterwards.
     ///
     /// # Errors
     /// The disk is full.
-    pub fn record_progress(&self, progress: Progress) -> Result<(), Error> {
-        self.replace(ACKNOWLEDGED, &record::Sent::from(progress))
+    pub fn record_progress(&self, progress: OutputProgress) -> Result<(), Error> {
+        self.write_synced(ACKNOWLEDGED, &record::ProgressRecord::from(progress))
     }
 
-    /// How far the server has its output, at least, and what was freed.
+    /// The recorded progress: the server has at least this much.
     ///
     /// # Errors
     /// The file cannot be read.
-    pub fn progress(&self) -> Result<Progress, Error> {
-        Ok(self.read_if_any::<record::Sent>(ACKNOWLEDGED)?.map(Progress::from).unwrap_or_default())
+    pub fn progress(&self) -> Result<OutputProgress, Error> {
+        Ok(self
+            .read_if_any::<record::ProgressRecord>(ACKNOWLEDGED)?
+            .map(OutputProgress::from)
+            .unwrap_or_default())
     }
 
-    /// Keeps from where on the files hold what was read again from the engine's log; what was kept first stays and is given back.
+    /// Records the offsets from which the files hold bytes of the engine's log. The first record stays and is returned.
     ///
     /// # Errors
     /// The disk is full.
-    pub fn record_replayed(&self, replayed: Replayed) -> Result<Replayed, Error> {
+    pub fn record_replayed(&self, replayed: ReplayRange) -> Result<ReplayRange, Error> {
         if let Some(first) = self.replayed()? {
             return Ok(first);
         }
-        self.replace(REPLAYED, &record::Again::from(replayed))?;
+        self.write_synced(REPLAYED, &record::ReplayRecord::from(replayed))?;
         Ok(replayed)
     }
 
-    /// From where on the files hold what was read again.
+    /// The recorded replay, if there was one.
     ///
     /// # Errors
     /// The file cannot be read.
-    pub fn replayed(&self) -> Result<Option<Replayed>, Error> {
-        Ok(self.read_if_any::<record::Again>(REPLAYED)?.map(Replayed::from))
+    pub fn replayed(&self) -> Result<Option<ReplayRange>, Error> {
+        Ok(self.read_if_any::<record::ReplayRecord>(REPLAYED)?.map(ReplayRange::from))
     }
 
-    /// Keeps which process writes the output files.
+    /// Records the process that writes the output files.
     ///
     /// # Errors
     /// The disk is full.
-    pub fn record_watcher(&self, pid: Pid) -> Result<(), Error> {
-        self.put(WATCHER, &pid)
+    pub fn record_watcher(&self, pid: ProcessId) -> Result<(), Error> {
+        self.write_unsynced(WATCHER, &pid)
     }
 
-    /// As [`AttemptDir::record_watcher`], but only the first one: whether this is it.
+    /// Records the process that writes the output files, if none was recorded before. Returns `true` if it was recorded.
     ///
     /// # Errors
     /// The disk is full.
-    pub fn claim_watcher(&self, pid: Pid) -> Result<bool, Error> {
+    pub fn claim_watcher(&self, pid: ProcessId) -> Result<bool, Error> {
         let path = self.path.join(WATCHER);
         match OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path) {
-            Ok(_) => self.put(WATCHER, &pid).map(|()| true),
+            Ok(_) => self.write_unsynced(WATCHER, &pid).map(|()| true),
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(false),
             Err(error) => Err(at(&path)(error)),
         }
     }
 
-    /// Keeps what is known of the process that is the attempt itself.
+    /// Records the state of the program of a plain process.
     ///
     /// # Errors
     /// The disk is full.
-    pub fn record_program(&self, program: Program) -> Result<(), Error> {
+    pub fn record_program(&self, program: ProgramState) -> Result<(), Error> {
         let pid = match program {
-            Program::Begun => None,
-            Program::Is(pid) => Some(pid),
+            ProgramState::Starting => None,
+            ProgramState::Started(pid) => Some(pid),
         };
-        self.put(PROGRAM, &pid)
+        self.write_unsynced(PROGRAM, &pid)
     }
 
-    /// Which process is, or was, the attempt itself; nothing if none was about to be started.
+    /// The recorded state of the program; `None` if none was about to be started.
     ///
     /// # Errors
     /// The file cannot be read.
-    pub fn program(&self) -> Result<Option<Program>, Error> {
-        let kept: Option<Option<Pid>> = self.read_if_any(PROGRAM)?;
-        Ok(kept.map(|pid| pid.map_or(Program::Begun, Program::Is)))
+    pub fn program(&self) -> Result<Option<ProgramState>, Error> {
+        let kept: Option<Option<ProcessId>> = self.read_if_any(PROGRAM)?;
+        Ok(kept.map(|pid| pid.map_or(ProgramState::Starting, ProgramState::Started)))
     }
 
-    /// Which process writes, or wrote, the output files.
+    /// The recorded process that writes, or wrote, the output files.
     ///
     /// # Errors
     /// The file cannot be read.
-    pub fn watcher(&self) -> Result<Option<Pid>, Error> {
+    pub fn watcher(&self) -> Result<Option<ProcessId>, Error> {
         self.read_if_any(WATCHER)
     }
 
-    /// Removes all of it. Removing what is gone is success.
+    /// Removes the directory and its files. A missing directory is success.
     ///
     /// # Errors
-    /// The system refused.
+    /// The system refused to remove a file.
     pub fn remove(&self) -> Result<(), Error> {
         match fs::remove_dir_all(&self.path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(at(&self.path)(error)),
@@ -312,12 +298,12 @@ impl AttemptDir {
         }
     }
 
-    fn entry(self) -> Result<Entry, Error> {
-        let (stopping, ending) = (self.stopping()?, self.ending()?);
-        // Both are kept by the same clock: if that was set back since, both are of the future, and their order is all that is left.
-        let stopping = stopping.filter(|stop| ending.as_ref().is_none_or(|ending| ending.at >= stop.at));
+    fn entry(self) -> Result<StoredAttempt, Error> {
+        let (stopping, ending) = (self.stopping()?, self.end()?);
+        let stopping =
+            stopping.filter(|stop| ending.as_ref().is_none_or(|ending| !ending.at.is_before(stop.at)));
         let (watcher, program) = (self.watcher()?, self.program()?);
-        Ok(Entry { launch: self.launch()?, stopping, ending, watcher, program, dir: self })
+        Ok(StoredAttempt { launch: self.launch()?, stopping, ending, watcher, program, dir: self })
     }
 
     fn read<T: DeserializeOwned>(&self, name: &str) -> Result<T, Error> {
@@ -331,25 +317,25 @@ impl AttemptDir {
             Ok(value) => Ok(Some(value)),
             Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(Error::Malformed { path, source }) => {
-                tracing::warn!(path = %path.display(), %source, "a torn file of an attempt is ignored");
+                tracing::warn!(path = %path.display(), %source, "ignoring an invalid file of an attempt");
                 Ok(None)
             }
             Err(error) => Err(error),
         }
     }
 
-    /// Writes a file beside, syncs it, and puts it in the place of the old one: a crash leaves one of the two, whole.
-    fn replace<T: Serialize>(&self, name: &str, value: &T) -> Result<(), Error> {
-        self.swap(name, value, File::sync_data)?;
+    /// Writes a temporary file, syncs it and renames it over the old one: a crash leaves one of the two, whole.
+    fn write_synced<T: Serialize>(&self, name: &str, value: &T) -> Result<(), Error> {
+        self.write_and_rename(name, value, File::sync_data)?;
         sync(&self.path)
     }
 
-    /// As `replace`, for what means nothing after a crash of the machine.
-    fn put<T: Serialize>(&self, name: &str, value: &T) -> Result<(), Error> {
-        self.swap(name, value, |_| Ok(()))
+    /// Like `write_synced` without the syncs, for content that means nothing after a crash of the machine.
+    fn write_unsynced<T: Serialize>(&self, name: &str, value: &T) -> Result<(), Error> {
+        self.write_and_rename(name, value, |_| Ok(()))
     }
 
-    fn swap<T: Serialize>(
+    fn write_and_rename<T: Serialize>(
         &self,
         name: &str,
         value: &T,
@@ -367,28 +353,12 @@ impl AttemptDir {
     }
 }
 
-/// An error with all its causes, in one line.
-pub(crate) fn describe(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(source) = cause {
-        text = format!("{text}: {source}");
-        cause = source.source();
-    }
-    text
-}
-
 fn make_private(path: &Path) -> Result<(), Error> {
     DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(at(path))
 }
 
 fn sync(directory: &Path) -> Result<(), Error> {
     File::open(directory).and_then(|it| it.sync_all()).map_err(at(directory))
-}
-
-fn at(path: &Path) -> impl FnOnce(io::Error) -> Error + use<> {
-    let path = path.to_path_buf();
-    |source| Error::Io { path, source }
 }
 
 const ATTEMPT: &str = "attempt.json";

@@ -1,4 +1,4 @@
-//! The only place of the worker that reads the system's clocks.
+//! The only module of the worker that reads the system's clocks.
 
 use protocol::{Now, Timestamp, Uptime};
 use rustix::time::{ClockId, clock_gettime};

@@ -1,6 +1,8 @@
-//! A worker's settings: what a flag, a variable or a test gives, checked once. Raw text ends at this door.
+//! A worker's settings, checked once. They come from flags, variables or tests.
 
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 use protocol::wire::{LABELS_MAX, SLOTS_MAX};
 
@@ -10,46 +12,53 @@ use crate::ws::Address;
 /// A worker's settings.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// The server.
+    /// Address of the server.
     pub server: Address,
-    /// What people call this worker: 1 to 63 of `A-Z a-z 0-9 . _ -`, beginning with a letter or a digit.
+    /// The name that people use: 1 to 63 of `A-Z a-z 0-9 . _ -`, beginning with a letter or a digit.
     pub name: String,
-    /// The file with the bearer token, read again at each connection; none: the server is open.
+    /// The file with the bearer token, read at each connection; `None` if the server is open.
     pub token_file: Option<PathBuf>,
-    /// Where identity and attempts are kept.
+    /// A file with the certificates of authorities that may sign the server's certificate; `None`: those that the system trusts.
+    pub ca_file: Option<PathBuf>,
+    /// Directory of the identity and the attempts.
     pub state_dir: PathBuf,
-    /// Several workers of this host share the state directory: each takes the first free `slot-N` in it.
+    /// Several workers of this host share the state directory; each takes the first free `slot-N` in it.
     pub share_state_dir: bool,
     /// Join although the server does not know this state directory's secret.
     pub rejoin: bool,
-    /// How many containers may run at once.
+    /// Number of containers that may run at once.
     pub slots: u32,
-    /// How many attempts may wait in front of the slots.
+    /// Number of attempts that may wait in front of the slots.
     pub backlog: u32,
-    /// What jobs may require of this worker.
+    /// Number of images that are pulled at once.
+    pub pull_slots: u32,
+    /// Labels that jobs may require.
     pub labels: Vec<(String, String)>,
-    /// What it runs.
+    /// The runtimes that it offers.
     pub runtimes: Runtimes,
-    /// What SIGTERM means.
+    /// The reaction to SIGTERM.
     pub on_term: OnTerm,
-    /// Where to leave until when it counts as connected: see [`health`](crate::health).
+    /// A file that holds the end of the lease: see [`health`](crate::health).
     pub health_file: Option<PathBuf>,
+    /// Uptime in nanoseconds at which the worker's engine last made a turn; zero before the first. It makes one every
+    /// few seconds, also without a server.
+    pub last_turn: Arc<AtomicU64>,
 }
 
-/// Which runtimes a worker offers.
+/// The runtimes that a worker offers.
 #[derive(Clone, Debug)]
 pub struct Runtimes {
-    /// Containers, by this program (any that speaks like docker's); none: no containers.
+    /// The docker program, or one with the same command line; `None`: no containers.
     pub docker: Option<PathBuf>,
-    /// What containers are allowed beyond the default.
+    /// Operations that containers may use beyond the default.
     pub allow: Allow,
     /// Plain subprocesses, for definitions that ask for them.
     pub process: bool,
-    /// Pretended attempts, for tests and benchmarks.
+    /// Simulated attempts, for tests and benchmarks.
     pub fake: bool,
 }
 
-/// What a worker does at its first SIGTERM. A second one interrupts, a third one detaches.
+/// The reaction to the first SIGTERM. A second one interrupts, a third one detaches.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OnTerm {
     /// Finish what runs, give back the rest.
@@ -61,41 +70,44 @@ pub enum OnTerm {
     Detach,
 }
 
-/// A setting that cannot be.
+/// An invalid setting.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ConfigError {
     /// See [`AddressError`](crate::ws::AddressError).
     #[error("--server")]
     Server(#[source] crate::ws::AddressError),
-    /// The name is none.
+    /// The name is invalid.
     #[error("--name: `{}` must be 1 to 63 of A-Z a-z 0-9 . _ - and begin with a letter or a digit", .0.escape_debug())]
     Name(String),
-    /// No or too many slots.
+    /// The number of slots is out of range.
     #[error("--slots: {0} is not between 1 and {SLOTS_MAX}")]
     Slots(u32),
-    /// Too large a backlog.
+    /// The backlog is out of range.
     #[error("--backlog: {0} is not between 0 and {SLOTS_MAX}")]
     Backlog(u32),
-    /// Not `key=value`.
+    /// The number of pull slots is out of range.
+    #[error("--pull-slots: {0} is not between 1 and {PULL_SLOTS_MAX}")]
+    PullSlots(u32),
+    /// The label is not `key=value`.
     #[error("--label: `{}` is not KEY=VALUE", .0.escape_debug())]
     Label(String),
-    /// The same key twice.
+    /// The key is given twice.
     #[error("--label: `{}` is given twice", .0.escape_debug())]
     LabelTwice(String),
     /// More labels than a server takes.
     #[error("--label: there are {0}, at most {LABELS_MAX} are allowed")]
     Labels(usize),
-    /// It could run nothing.
+    /// The worker could run nothing.
     #[error("no runtime is left: allow docker, process or fake")]
     NoRuntime,
 }
 
 impl Config {
-    /// Settings for this server, all others by default: docker only; as many slots as cores; and a backlog of the same size, so that
-    /// a freed slot starts its next attempt without asking the server, and no more than one round of work waits behind a slow one.
+    /// Settings for this server with defaults for everything else: docker only, one slot per core, and a backlog of the same size. So a
+    /// freed slot starts its next attempt without asking the server, and at most one round of work waits behind a slow one.
     ///
     /// # Errors
-    /// `server` is no address; see [`Address`].
+    /// `server` is not a valid address; see [`Address`].
     pub fn new(server: &str) -> Result<Self, ConfigError> {
         let cores =
             std::thread::available_parallelism().map_or(1, |cores| u32::try_from(cores.get()).unwrap_or(1));
@@ -103,11 +115,13 @@ impl Config {
             server: Address::parse(server).map_err(ConfigError::Server)?,
             name: host_name(),
             token_file: None,
+            ca_file: None,
             state_dir: default_state_dir(),
             share_state_dir: false,
             rejoin: false,
             slots: cores.min(SLOTS_MAX),
             backlog: cores.min(SLOTS_MAX),
+            pull_slots: PULL_SLOTS,
             labels: Vec::new(),
             runtimes: Runtimes {
                 docker: Some(PathBuf::from("docker")),
@@ -117,13 +131,14 @@ impl Config {
             },
             on_term: OnTerm::default(),
             health_file: None,
+            last_turn: Arc::default(),
         })
     }
 
-    /// Whether a worker can be started with these.
+    /// Checks that a worker can be started with these settings.
     ///
     /// # Errors
-    /// The first setting that cannot be, and what would be right.
+    /// The first invalid setting, and the valid values.
     pub fn check(&self) -> Result<(), ConfigError> {
         if !is_name(&self.name) {
             return Err(ConfigError::Name(self.name.clone()));
@@ -133,6 +148,9 @@ impl Config {
         }
         if self.backlog > SLOTS_MAX {
             return Err(ConfigError::Backlog(self.backlog));
+        }
+        if !(1..=PULL_SLOTS_MAX).contains(&self.pull_slots) {
+            return Err(ConfigError::PullSlots(self.pull_slots));
         }
         if self.labels.len() > LABELS_MAX {
             return Err(ConfigError::Labels(self.labels.len()));
@@ -178,7 +196,7 @@ fn is_name_byte(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"._-".contains(&byte)
 }
 
-/// The host's name as a worker's name.
+/// The host's name in the form of a worker's name.
 fn host_name() -> String {
     let name = rustix::system::uname();
     let fitting: String = name
@@ -202,9 +220,14 @@ fn default_state_dir() -> PathBuf {
     }
 }
 
-/// A DNS label.
+/// Default number of pull slots. The network and the disk limit pulls, so more at once make each slower; with two, an image that cannot
+/// be had does not hold up all others.
+const PULL_SLOTS: u32 = 2;
+/// Each pull is a process and a log of its progress.
+pub const PULL_SLOTS_MAX: u32 = 64;
+/// The length of a DNS label.
 const NAME_BYTES_MAX: usize = 63;
-/// A DNS name.
+/// The length of a DNS name.
 const LABEL_BYTES_MAX: usize = 253;
 
 #[cfg(test)]
@@ -221,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn each_senseless_setting_is_named() {
+    fn each_invalid_setting_is_named() {
         let with = |change: fn(&mut Config)| {
             let mut config = config();
             change(&mut config);
@@ -232,6 +255,7 @@ mod tests {
         assert_eq!(with(|it| it.slots = 0), Err("--slots".into()));
         assert_eq!(with(|it| it.slots = 1_000_000), Err("--slots".into()));
         assert_eq!(with(|it| it.backlog = 1_000_000), Err("--backlog".into()));
+        assert_eq!(with(|it| it.pull_slots = 0), Err("--pull-slots".into()));
         assert_eq!(with(|it| it.labels = vec![(String::new(), "x".into())]), Err("--label".into()));
         assert_eq!(with(|it| it.labels = vec![("a".into(), "x".into()); 2]), Err("--label".into()));
         assert_eq!(with(|it| it.runtimes.docker = None), Err("no runtime is left".into()));

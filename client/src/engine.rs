@@ -1,11 +1,12 @@
-//! The one task that owns [`Worker`]: takes all inputs that have piled up, stamps the time, steps, performs what was decided, and
-//! lets it say what there is to say once per batch. It decides nothing itself.
+//! The one task that owns [`Worker`]. It takes all pending inputs, stamps the time, steps the state machine and performs its effects. It
+//! decides nothing itself.
 
 use std::future;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use protocol::{Report, RuntimeKind, Token, Uptime};
+use protocol::{Now, Report, RuntimeKind, Token};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 use worker::input::{Leave, RuntimeEvent};
@@ -13,46 +14,51 @@ use worker::{Effect, Input, Worker};
 
 use crate::clock;
 use crate::config::OnTerm;
+use crate::contact::ContactFile;
 use crate::health::HealthFile;
 use crate::identity::Identity;
 use crate::logs::Logs;
-use crate::machine::{self, Room};
+use crate::machine::{self, DiskSpace};
 use crate::runtime::{Membership, Runtime};
-use crate::ws::{Address, Dialer, Link, LinkEvent};
+use crate::ws::{Address, Connection, ConnectionEvent, Connector};
 
-/// What the engine owns.
+/// The state of the engine's task.
 pub(crate) struct Engine {
     pub(crate) worker: Worker,
     pub(crate) identity: Identity,
+    pub(crate) contact: ContactFile,
     pub(crate) runtimes: Vec<Arc<dyn Runtime>>,
-    pub(crate) dialer: Dialer,
+    pub(crate) connector: Connector,
     pub(crate) logs: Logs,
     pub(crate) on_term: OnTerm,
-    pub(crate) inbox: Inbox,
-    pub(crate) link: Option<Link>,
-    pub(crate) terms: u32,
+    pub(crate) inputs: EngineInputs,
+    pub(crate) connection: Option<Connection>,
+    pub(crate) leave_requests: u32,
     pub(crate) exit: bool,
-    pub(crate) room: Room,
+    pub(crate) disk_space: DiskSpace,
     pub(crate) health: Option<HealthFile>,
+    pub(crate) last_turn: Arc<AtomicU64>,
 }
 
-/// Where inputs come from, beside the link.
-pub(crate) struct Inbox {
+/// Sources of inputs beside the connection.
+pub(crate) struct EngineInputs {
     pub(crate) runtime: mpsc::UnboundedReceiver<RuntimeEvent>,
     pub(crate) output_done: mpsc::UnboundedReceiver<Token>,
-    /// Each item is one wish that the process leave.
-    pub(crate) terms: mpsc::Receiver<()>,
+    /// Each item is one request that the process leave.
+    pub(crate) leave_requests: mpsc::Receiver<()>,
 }
 
 impl Engine {
-    /// Runs until there is nothing left to do and somebody wants it to end.
+    /// Runs until the state machine says that the process may end.
     pub(crate) async fn run(mut self, first: Input) {
         self.step(first);
         loop {
-            self.take_what_piled_up();
+            self.last_turn.store(clock::now().up.0, Ordering::Relaxed);
+            self.step_pending_inputs();
             self.tick();
-            let said = self.worker.flush(clock::now());
-            self.perform(said.effects);
+            let now = clock::now();
+            let said = self.worker.flush(now);
+            self.perform(now, said.effects);
             if let Some(file) = &mut self.health {
                 file.keep(self.worker.lease_end());
             }
@@ -61,65 +67,66 @@ impl Engine {
             }
             self.wait().await;
         }
-        if let Some(link) = self.link.take() {
-            link.close(CLOSE_PATIENCE).await;
+        if let Some(connection) = self.connection.take() {
+            connection.close(CLOSE_TIMEOUT).await;
         }
-        self.remove_the_rest().await;
-        tracing::info!("left");
+        self.wait_for_removals().await;
+        self.contact.close(CLOSE_TIMEOUT).await;
+        tracing::info!("the worker has left");
     }
 
-    /// What was to be forgotten last is still being removed, and nobody would look for it here again: a moment is enough for an engine that
-    /// is well. Who wants the process to leave at once does not wait.
-    async fn remove_the_rest(&mut self) {
-        if self.terms > 0 && self.leave() == Leave::Detach {
+    /// Waits a moment for removals that are under way, because nobody would look for these containers on this worker again. A detaching
+    /// worker does not wait.
+    async fn wait_for_removals(&mut self) {
+        if self.leave_requests > 0 && self.leave() == Leave::Detach {
             return;
         }
-        let removed = futures_util::future::join_all(self.runtimes.iter().map(|it| it.settled()));
+        let removed = futures_util::future::join_all(self.runtimes.iter().map(|it| it.wait_for_removals()));
         tokio::select! {
             _ = removed => {}
-            Some(()) = self.inbox.terms.recv() => {}
-            () = tokio::time::sleep(REMOVE_PATIENCE) => tracing::warn!("not everything that is over could be removed"),
+            Some(()) = self.inputs.leave_requests.recv() => {}
+            () = tokio::time::sleep(REMOVE_TIMEOUT) => tracing::warn!("leaving although some ended containers are not removed; the next start removes them"),
         }
     }
 
-    /// Waits for one input, or until the brain wants to be called, and steps it.
+    /// Waits for one input, or until the state machine has a timer due, and steps it.
     async fn wait(&mut self) {
-        let wake = self.worker.wake_at().map_or(NAP_MAX, |at| at.since(clock::now().up).min(NAP_MAX));
-        let link = self.link.as_mut();
+        let wake = self.worker.wake_at().map_or(SLEEP_MAX, |at| at.since(clock::now().up).min(SLEEP_MAX));
+        let connection = self.connection.as_mut();
         let heard = async move {
-            match link {
-                Some(link) => link.next().await,
+            match connection {
+                Some(connection) => connection.next().await,
                 None => future::pending().await,
             }
         };
         tokio::select! {
             biased;
-            Some(()) = self.inbox.terms.recv() => self.term(),
-            event = heard => self.heard(event),
-            Some(event) = self.inbox.runtime.recv() => self.step(Input::Happened(event)),
-            Some(token) = self.inbox.output_done.recv() => self.step(Input::OutputDone(token)),
+            Some(()) = self.inputs.leave_requests.recv() => self.leave_requested(),
+            event = heard => self.on_connection_event(event),
+            Some(event) = self.inputs.runtime.recv() => self.step(Input::Happened(event)),
+            Some(token) = self.inputs.output_done.recv() => self.step(Input::OutputDone(token)),
             () = tokio::time::sleep(wake) => {}
         }
     }
 
-    /// Steps what is already here, bounded so that the rest is said and done in between.
-    fn take_what_piled_up(&mut self) {
+    /// Steps inputs that are here already. Their number is bounded, so that reports and effects go out in between.
+    fn step_pending_inputs(&mut self) {
         for _ in 0..BATCH {
-            let Some(event) = self.link.as_mut().and_then(Link::try_next) else { break };
-            self.heard(Some(event));
+            let Some(event) = self.connection.as_mut().and_then(Connection::try_next) else { break };
+            self.on_connection_event(Some(event));
         }
         for _ in 0..BATCH {
-            let Ok(event) = self.inbox.runtime.try_recv() else { break };
+            let Ok(event) = self.inputs.runtime.try_recv() else { break };
             self.step(Input::Happened(event));
         }
         for _ in 0..BATCH {
-            let Ok(token) = self.inbox.output_done.try_recv() else { break };
+            let Ok(token) = self.inputs.output_done.try_recv() else { break };
             self.step(Input::OutputDone(token));
         }
     }
 
     fn tick(&mut self) {
-        if let Some(is_low) = self.room.changed(Instant::now()) {
+        if let Some(is_low) = self.disk_space.changed(Instant::now()) {
             self.step(Input::DiskIsLow(is_low));
         }
         if self.worker.wake_at().is_some_and(|at| at <= clock::now().up) {
@@ -127,34 +134,37 @@ impl Engine {
         }
     }
 
-    fn heard(&mut self, event: Option<LinkEvent>) {
+    fn on_connection_event(&mut self, event: Option<ConnectionEvent>) {
         match event {
-            Some(LinkEvent::Connected) => self.step(Input::Connected),
-            Some(LinkEvent::Ordered(order)) => self.step(Input::Ordered(order)),
-            Some(LinkEvent::Lost(why)) => {
-                tracing::warn!(server = %self.dialer.address(), "no connection: {why}");
-                self.link = None;
+            Some(ConnectionEvent::Connected) => self.step(Input::Connected),
+            Some(ConnectionEvent::Ordered(order)) => self.step(Input::Ordered(order)),
+            Some(ConnectionEvent::Lost { why, message_refused }) => {
+                tracing::warn!(server = %self.connector.address(), "no connection to the server: {why}");
+                self.connection = None;
+                if message_refused {
+                    self.step(Input::MessageRefused);
+                }
                 self.step(Input::Disconnected);
             }
-            // The task died without a word: as good as lost.
+            // The task panicked: the connection is lost.
             None => {
-                self.link = None;
+                self.connection = None;
                 self.step(Input::Disconnected);
             }
         }
     }
 
-    /// Somebody wants the process to leave: each time more than before.
-    fn term(&mut self) {
-        self.terms += 1;
+    /// A request to leave. Each one is stronger than the one before.
+    fn leave_requested(&mut self) {
+        self.leave_requests += 1;
         let leave = self.leave();
         tracing::info!(?leave, "asked to leave");
         self.step(Input::Leave(leave));
     }
 
-    /// What the wishes so far mean.
+    /// The meaning of the requests so far.
     fn leave(&self) -> Leave {
-        match (self.terms, self.on_term) {
+        match (self.leave_requests, self.on_term) {
             (1, OnTerm::Drain) => Leave::Drain,
             (1, OnTerm::Interrupt) | (2, OnTerm::Drain) => Leave::Interrupt,
             _ => Leave::Detach,
@@ -162,19 +172,25 @@ impl Engine {
     }
 
     fn step(&mut self, input: Input) {
-        let step = self.worker.step(clock::now(), input);
-        self.perform(step.effects);
+        let now = clock::now();
+        let step = self.worker.step(now, input);
+        self.perform(now, step.effects);
     }
 
-    fn perform(&mut self, effects: Vec<Effect>) {
+    fn perform(&mut self, now: Now, effects: Vec<Effect>) {
         for effect in effects {
             match effect {
-                Effect::Send(report) => self.say(report),
-                Effect::Contact(at) => self.note_contact(at),
+                Effect::Send(report) => self.send_report(report),
+                Effect::Contact(at) => self.contact.record(at),
                 Effect::Start(launch) => {
-                    tracing::debug!(attempt = %launch.token, name = %launch.name, "starts");
+                    tracing::debug!(attempt = %launch.token, name = %launch.name, "starting an attempt");
                     if let Some(runtime) = self.runtime(launch.spec.runtime) {
                         runtime.start(launch);
+                    }
+                }
+                Effect::Pull { token, runtime } => {
+                    if let Some(runtime) = self.runtime(runtime) {
+                        runtime.pull(token);
                     }
                 }
                 Effect::Run { token, runtime } => {
@@ -183,9 +199,9 @@ impl Engine {
                     }
                 }
                 Effect::Stop { token, runtime, cause, step } => {
-                    tracing::info!(attempt = %token, cause = cause.name(), ?step, "stops");
+                    tracing::info!(attempt = %token, cause = cause.name(), ?step, "stopping an attempt");
                     if let Some(runtime) = self.runtime(runtime) {
-                        runtime.stop(token, cause, step);
+                        runtime.stop(token, cause, step, now);
                     }
                 }
                 Effect::Forget { token, runtime, give_up_output } => {
@@ -197,62 +213,58 @@ impl Engine {
                     }
                 }
                 Effect::Evict(token) => {
-                    tracing::warn!(attempt = %token, "the server wants a container stopped that another worker has left here");
-                    self.runtimes.iter().for_each(|runtime| runtime.evict(token));
+                    tracing::warn!(attempt = %token, "removing a container of another worker, by order of the server");
+                    self.runtimes.iter().for_each(|runtime| runtime.remove_foreign(token));
                 }
                 Effect::Probe { like, why } => {
-                    tracing::error!(runtime = %like.runtime, "no job starts here any more until a probe has worked: {why}");
+                    tracing::error!(runtime = %like.runtime, "several starts failed; no jobs start until a probe container has started: {why}");
                     if let Some(runtime) = self.runtime(like.runtime) {
                         runtime.probe(like, why);
                     }
                 }
-                Effect::Joined { cluster, worker } => self.joined(Membership { cluster, worker }),
+                Effect::Joined { cluster, worker } => self.set_membership(Membership { cluster, worker }),
                 Effect::Reconnect { after, elsewhere, reason } => self.reconnect(after, elsewhere, &reason),
                 Effect::Exit => self.exit = true,
             }
         }
     }
 
-    fn say(&self, mut report: Report) {
+    fn send_report(&self, mut report: Report) {
         if let Report::Heartbeat(beat) = &mut report {
             let machine = machine::measure(self.identity.dir());
             beat.load_milli = Some(machine.load_milli);
             beat.disk_free_bytes = machine.disk_free_bytes;
         }
-        if let Some(link) = &self.link {
-            link.say(report);
+        if let Some(connection) = &self.connection {
+            connection.send(report);
         }
     }
 
-    fn note_contact(&self, at: Uptime) {
-        if let Err(error) = self.identity.note_contact(at) {
-            // The next process takes it for the worst, and stops what must not outlive the contact.
-            tracing::error!("cannot keep when the server was heard: {}", crate::ws::chain(&error));
-        }
-    }
-
-    fn joined(&mut self, membership: Membership) {
-        tracing::info!(server = %self.dialer.address(), cluster = %membership.cluster, worker = %membership.worker, "joined");
-        if let Err(error) = self.identity.remember(membership) {
-            // It is told again at each Welcome; without it a restart cannot list its containers before it has joined.
-            tracing::error!("cannot keep what was joined: {}", crate::ws::chain(&error));
+    fn set_membership(&mut self, membership: Membership) {
+        tracing::info!(server = %self.connector.address(), cluster = %membership.cluster, worker = %membership.worker, "joined the server");
+        if let Err(error) = self.identity.store_membership(membership) {
+            // The server repeats it with each Welcome. Without it a restarted worker cannot list its containers before it has joined.
+            tracing::error!(
+                "cannot record the membership; the server repeats it at the next connection: {}",
+                crate::ws::error_chain(&error)
+            );
         }
         for runtime in &self.runtimes {
-            runtime.joined(membership);
+            runtime.set_membership(membership);
         }
     }
 
     fn reconnect(&mut self, after: Duration, elsewhere: Option<String>, reason: &str) {
-        tracing::info!(server = %self.dialer.address(), after_ms = after.as_millis(), "connecting: {reason}");
-        let dialer = match elsewhere.as_deref().map(Address::parse) {
-            Some(Ok(address)) => self.dialer.elsewhere(address),
+        tracing::info!(server = %self.connector.address(), after_ms = after.as_millis(), "connecting to the server: {reason}");
+        let connector = match elsewhere.as_deref().map(Address::parse) {
+            Some(Ok(address)) => self.connector.with_address(address),
             Some(Err(error)) => {
-                tracing::warn!("the server sends us to no address: {error}");
-                self.dialer.clone()
+                tracing::warn!("the server named an invalid address; using the configured one: {error}");
+                self.connector.clone()
             }
-            None => self.dialer.clone(),
+            None => self.connector.clone(),
         };
-        self.link = Some(Link::open(dialer, after, self.logs.clone()));
+        self.connection = Some(Connection::open(connector, after, self.logs.clone()));
     }
 
     fn runtime(&self, kind: RuntimeKind) -> Option<&Arc<dyn Runtime>> {
@@ -260,11 +272,11 @@ impl Engine {
     }
 }
 
-/// Inputs of one kind that are stepped before anything is said.
+/// Inputs of one kind that are stepped before reports are sent.
 const BATCH: usize = 4096;
-/// The engine looks at the clock this often whatever the brain says: a suspended machine wakes up late.
-const NAP_MAX: Duration = Duration::from_secs(5);
-/// For what was said last, and for the server's goodbye.
-const CLOSE_PATIENCE: Duration = Duration::from_secs(5);
-/// For the removal of what was forgotten last: 20 ms each, or 5 ms in a batch.
-const REMOVE_PATIENCE: Duration = Duration::from_secs(5);
+/// The engine looks at the clock at least this often: a suspended machine wakes up late.
+const SLEEP_MAX: Duration = Duration::from_secs(5);
+/// Time for the last reports and for the server's close frame.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
+/// Time for the last removals: 20 ms each, or 5 ms in a batch.
+const REMOVE_TIMEOUT: Duration = Duration::from_secs(5);

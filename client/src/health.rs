@@ -1,5 +1,5 @@
-//! Whether a worker hears its server, for those who look from outside: a file that says until when it counts as connected. Whoever finds
-//! that time over knows that the worker stands still or does not hear its server; without a file, that no worker is there.
+//! Health of a worker for checks from outside: a file with the end of its lease. If that time is over, the worker stands still or does not
+//! hear its server. Without a file no worker is there.
 
 use std::fs;
 use std::io;
@@ -10,7 +10,7 @@ use protocol::Uptime;
 
 use crate::{clock, identity};
 
-/// The file, while its worker lives.
+/// The file of a running worker; removed when this is dropped.
 pub(crate) struct HealthFile {
     path: PathBuf,
     until: Option<Uptime>,
@@ -21,64 +21,64 @@ impl HealthFile {
         Self { path, until: None }
     }
 
-    /// Keeps the file up with the end of the lease. Nothing else of the worker depends on it.
+    /// Writes the end of the lease. Nothing else of the worker depends on it.
     pub(crate) fn keep(&mut self, until: Option<Uptime>) {
         if self.until == until {
             return;
         }
         self.until = until;
         if let Some(until) = until
-            && let Err(error) = identity::put_moment(&self.path, until)
+            && let Err(error) = identity::write_uptime(&self.path, until)
         {
-            tracing::warn!(file = %self.path.display(), %error, "cannot keep the health file");
+            tracing::warn!(file = %self.path.display(), %error, "cannot write the health file; health checks will fail");
         }
     }
 }
 
 impl Drop for HealthFile {
     fn drop(&mut self) {
-        // If it stays, it is soon over.
+        // If the file stays, its time is soon over.
         let _ = fs::remove_file(&self.path);
     }
 }
 
-/// The worker that keeps a health file is not well.
+/// The worker is not healthy, or cannot be checked.
 #[derive(Debug, thiserror::Error)]
-pub enum Unwell {
-    /// There is no such file.
+pub enum HealthCheckError {
+    /// The file does not exist.
     #[error("no worker keeps {}: it was not started with --health-file, has not reached its server yet, or has left", .0.display())]
     Absent(PathBuf),
-    /// Its lease is over.
+    /// The lease is over for this long.
     #[error("the worker has not heard its server in time: its lease was over {} s ago", .0.as_secs())]
-    Silent(Duration),
+    LeaseExpired(Duration),
     /// The file cannot be read, or is none of a worker's.
     #[error("cannot read the health file {}", path.display())]
     Unreadable {
-        /// Which.
+        /// Path of the file.
         path: PathBuf,
-        /// Why.
+        /// The system's error.
         #[source]
         cause: io::Error,
     },
 }
 
-/// Whether the worker that keeps this file hears its server: within the last lease, as the worker counts it.
+/// Checks that the worker hears its server: within the last lease, as the worker counts it.
 ///
 /// # Errors
-/// It does not, or nobody can tell.
-pub fn check(file: &Path) -> Result<(), Unwell> {
-    let unreadable = |cause| Unwell::Unreadable { path: file.to_owned(), cause };
-    let until = match identity::moment(file) {
+/// The worker does not hear its server, or the file cannot be read.
+pub fn check(file: &Path) -> Result<(), HealthCheckError> {
+    let unreadable = |cause| HealthCheckError::Unreadable { path: file.to_owned(), cause };
+    let until = match identity::read_uptime(file) {
         Ok(Some(until)) => until,
-        // Of an earlier boot: whoever kept it is gone.
-        Ok(None) => return Err(Unwell::Absent(file.to_owned())),
+        // The file is of an earlier boot: its worker is gone.
+        Ok(None) => return Err(HealthCheckError::Absent(file.to_owned())),
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            return Err(Unwell::Absent(file.to_owned()));
+            return Err(HealthCheckError::Absent(file.to_owned()));
         }
         Err(error) => return Err(unreadable(error)),
     };
     let now = clock::now().up;
-    if now < until { Ok(()) } else { Err(Unwell::Silent(now.since(until))) }
+    if now < until { Ok(()) } else { Err(HealthCheckError::LeaseExpired(now.since(until))) }
 }
 
 #[cfg(test)]
@@ -86,30 +86,30 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_worker_is_well_until_its_lease_is_over() {
+    fn a_worker_is_healthy_until_its_lease_ends() {
         let dir = tempfile::tempdir().expect("a directory");
         let path = dir.path().join("health");
-        assert!(matches!(check(&path), Err(Unwell::Absent(_))));
+        assert!(matches!(check(&path), Err(HealthCheckError::Absent(_))));
         let mut file = HealthFile::at(path.clone());
         let now = clock::now().up;
         file.keep(None);
-        assert!(matches!(check(&path), Err(Unwell::Absent(_))), "not connected yet");
+        assert!(matches!(check(&path), Err(HealthCheckError::Absent(_))), "not connected yet");
         file.keep(Some(now + Duration::from_secs(600)));
         check(&path).expect("well");
         file.keep(Some(now - Duration::from_secs(7)));
-        assert!(matches!(check(&path), Err(Unwell::Silent(since)) if since.as_secs() >= 7));
+        assert!(matches!(check(&path), Err(HealthCheckError::LeaseExpired(since)) if since.as_secs() >= 7));
         drop(file);
-        assert!(matches!(check(&path), Err(Unwell::Absent(_))), "it has left");
+        assert!(matches!(check(&path), Err(HealthCheckError::Absent(_))), "it has left");
     }
 
     #[test]
-    fn what_no_worker_has_written_is_no_health_file() {
+    fn a_file_of_another_program_is_not_a_health_file() {
         let dir = tempfile::tempdir().expect("a directory");
-        assert!(matches!(check(dir.path()), Err(Unwell::Unreadable { .. })));
+        assert!(matches!(check(dir.path()), Err(HealthCheckError::Unreadable { .. })));
         let path = dir.path().join("health");
         for text in ["another-boot 7\n", "7", ""] {
             fs::write(&path, text).expect("writes");
-            assert!(matches!(check(&path), Err(Unwell::Absent(_))), "{text:?}");
+            assert!(matches!(check(&path), Err(HealthCheckError::Absent(_))), "{text:?}");
         }
     }
 }

@@ -1,13 +1,13 @@
-//! The state directory: who this worker is, and that there is only one of it.
+//! The state directory: the identity of this worker, and the lock that makes it unique.
 //!
 //! ```text
 //! lock         held for as long as the process lives; the pid is in it
-//! secret       32 random bytes: proof of identity, and nobody else's to read
+//! secret       32 random bytes: proof of identity, and readable for its owner only
 //! incarnation  how often a worker was started here
 //! membership   which installation it has joined, and as whom
 //! contact      when the server was heard last, in the uptime of which boot; only while something depends on it
 //! ```
-//! Each file is replaced as a whole, so a crash leaves the old one or the new one; all but the last are synced.
+//! Each file is replaced as a whole, so a crash leaves the old content or the new one. All but the last are synced.
 
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, Write};
@@ -20,7 +20,7 @@ use rand::rngs::SysRng;
 
 use crate::runtime::Membership;
 
-/// The identity of this worker. Its state directory is ours for as long as this lives.
+/// The identity of this worker. The state directory is locked as long as this lives.
 #[derive(Debug)]
 pub struct Identity {
     dir: PathBuf,
@@ -33,29 +33,29 @@ pub struct Identity {
 /// The state directory cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum IdentityError {
-    /// Another worker has it.
+    /// Another process has locked it.
     #[error("state directory {} in use by pid {pid}; give each worker of a host its own with --state-dir", dir.display())]
     InUse {
-        /// Which.
+        /// Path of the directory.
         dir: PathBuf,
-        /// Whose process, as it has written it down.
+        /// Process number that the other worker has written into the lock file.
         pid: String,
     },
-    /// Something in it cannot be read or written.
+    /// A file cannot be read or written.
     #[error("cannot use {}", path.display())]
     Io {
-        /// What.
+        /// Path of the file.
         path: PathBuf,
-        /// Why.
+        /// The system's error.
         #[source]
         cause: io::Error,
     },
-    /// A file in it is not what we wrote.
+    /// A file has invalid content.
     #[error("{} is damaged ({what}); restore it, or remove the whole state directory and join with --rejoin", path.display())]
     Damaged {
-        /// Which file.
+        /// Path of the file.
         path: PathBuf,
-        /// What is wrong.
+        /// The problem.
         what: &'static str,
     },
     /// The system gives no random bytes.
@@ -64,10 +64,10 @@ pub enum IdentityError {
 }
 
 impl Identity {
-    /// Takes the state directory, makes it if there is none, and counts this start.
+    /// Locks the state directory, creates it if needed, and counts this start.
     ///
     /// # Errors
-    /// Another worker has it, or it cannot be read and written.
+    /// Another worker has locked it, or it cannot be read and written.
     pub fn open(dir: &Path) -> Result<Self, IdentityError> {
         make(dir)?;
         let lock = lock(dir)?;
@@ -92,10 +92,10 @@ impl Identity {
     }
 
     /// Takes the first free `slot-N` below `parent`: several workers of one host share it, and each keeps its identity over restarts
-    /// whatever its host name becomes.
+    /// although its host name may change.
     ///
     /// # Errors
-    /// All are taken, or they cannot be read and written.
+    /// All are locked, or they cannot be read and written.
     pub fn open_shared(parent: &Path) -> Result<Self, IdentityError> {
         let mut last = None;
         for slot in 0..SHARERS_MAX {
@@ -107,35 +107,35 @@ impl Identity {
         Err(last.unwrap_or_else(|| damaged(parent, "it has no room for anybody")))
     }
 
-    /// Where it is.
+    /// Path of the state directory.
     #[must_use]
     pub fn dir(&self) -> &Path {
         &self.dir
     }
 
-    /// Proof of identity.
+    /// The secret that proves the identity to the server.
     #[must_use]
     pub const fn secret(&self) -> [u8; 32] {
         self.secret
     }
 
-    /// Which start of the worker this is.
+    /// The number of this start of the worker.
     #[must_use]
     pub const fn incarnation(&self) -> Incarnation {
         self.incarnation
     }
 
-    /// Which installation it has joined.
+    /// The installation that it has joined, if any.
     #[must_use]
     pub const fn membership(&self) -> Option<Membership> {
         self.membership
     }
 
-    /// Keeps what the server has told, if that is new.
+    /// Stores the membership that the server has sent, if it is new.
     ///
     /// # Errors
-    /// It cannot be written.
-    pub fn remember(&mut self, membership: Membership) -> Result<(), IdentityError> {
+    /// The file cannot be written.
+    pub fn store_membership(&mut self, membership: Membership) -> Result<(), IdentityError> {
         if self.membership == Some(membership) {
             return Ok(());
         }
@@ -145,35 +145,32 @@ impl Identity {
         Ok(())
     }
 
-    /// What [`Identity::note_contact`] has kept, if the machine was not booted since.
+    /// The recorded last contact, if the machine was not booted since.
     #[must_use]
     pub fn contact(&self) -> Option<Uptime> {
-        moment(&self.dir.join(CONTACT)).ok()?
+        read_uptime(&self.contact_path()).ok()?
     }
 
-    /// Keeps this for the next process. It need not survive the machine: nothing that depends on it does.
-    ///
-    /// # Errors
-    /// It cannot be written.
-    pub fn note_contact(&self, at: Uptime) -> Result<(), IdentityError> {
-        let path = self.dir.join(CONTACT);
-        put_moment(&path, at).map_err(|cause| io_error(&path, cause))
+    /// Path of the file with the last contact with the server. It need not survive a reboot.
+    #[must_use]
+    pub fn contact_path(&self) -> PathBuf {
+        self.dir.join(CONTACT)
     }
 }
 
-/// A moment that [`put_moment`] has left in a file, if the machine was not booted since.
-pub(crate) fn moment(path: &Path) -> io::Result<Option<Uptime>> {
+/// Reads an instant that [`write_uptime`] wrote, if the machine was not booted since.
+pub(crate) fn read_uptime(path: &Path) -> io::Result<Option<Uptime>> {
     let text = fs::read_to_string(path)?;
     let kept = text.trim().split_once(' ').filter(|(boot, _)| *boot == this_boot());
     Ok(kept.and_then(|(_, nanos)| nanos.parse().ok()).map(Uptime))
 }
 
-/// Leaves a moment in a file, in place of an older one. It does not survive the machine, and means nothing to another boot of it.
-pub(crate) fn put_moment(path: &Path, at: Uptime) -> io::Result<()> {
+/// Writes an instant with the id of the boot. It is not synced, because it means nothing after a reboot.
+pub(crate) fn write_uptime(path: &Path, at: Uptime) -> io::Result<()> {
     put(path, format!("{} {}\n", this_boot(), at.0).as_bytes(), |_| Ok(()))
 }
 
-/// Each boot of a machine has another one.
+/// The kernel's id of this boot.
 fn this_boot() -> String {
     fs::read_to_string(BOOT_ID).map(|id| id.trim().to_owned()).unwrap_or_default()
 }
@@ -240,7 +237,7 @@ fn read(path: &Path) -> Result<Option<Vec<u8>>, IdentityError> {
     }
 }
 
-/// Puts a new file in the place of the old one, readable by nobody else, and waits until the disk has it.
+/// Replaces a file, readable for its owner only, and syncs it.
 fn replace(path: &Path, bytes: &[u8]) -> Result<(), IdentityError> {
     let written = put(path, bytes, File::sync_all)
         .and_then(|()| path.parent().map_or(Ok(()), |dir| File::open(dir)?.sync_all()));
@@ -270,7 +267,7 @@ const INCARNATION: &str = "incarnation";
 const MEMBERSHIP: &str = "membership";
 const CONTACT: &str = "contact";
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
-/// More workers than anybody runs on one host.
+/// More workers than any host runs.
 const SHARERS_MAX: u32 = 1000;
 
 #[cfg(test)]
@@ -287,7 +284,7 @@ mod tests {
     fn identity_survives_a_restart_and_starts_are_counted() {
         let dir = tempfile::tempdir().expect("a directory");
         let mut first = Identity::open(dir.path()).expect("opens");
-        first.remember(joined()).expect("writes");
+        first.store_membership(joined()).expect("writes");
         let secret = first.secret();
         assert_eq!(first.incarnation(), Incarnation(1));
         drop(first);
@@ -304,8 +301,8 @@ mod tests {
         let dir = tempfile::tempdir().expect("a directory");
         let identity = Identity::open(dir.path()).expect("opens");
         assert_eq!(identity.contact(), None);
-        identity.note_contact(Uptime(5)).expect("writes");
-        identity.note_contact(Uptime(7)).expect("writes");
+        write_uptime(&identity.contact_path(), Uptime(5)).expect("writes");
+        write_uptime(&identity.contact_path(), Uptime(7)).expect("writes");
         drop(identity);
         let identity = Identity::open(dir.path()).expect("opens again");
         assert_eq!(identity.contact(), Some(Uptime(7)));
@@ -324,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn workers_that_share_a_directory_take_the_first_free_part() {
+    fn workers_that_share_a_directory_take_the_first_free_slot() {
         let dir = tempfile::tempdir().expect("a directory");
         let first = Identity::open_shared(dir.path()).expect("opens");
         let second = Identity::open_shared(dir.path()).expect("opens");

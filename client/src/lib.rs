@@ -1,17 +1,20 @@
-//! The worker's body: it owns clocks, sockets, directories and runtimes, and does what the brain in `worker` decides.
+//! The worker process: it owns clocks, sockets, directories and runtimes, and performs the decisions of the state machine in `worker`.
 //!
-//! [`run`] is all that a program needs: it takes the state directory, surveys what an earlier process has left, connects to the server
-//! and stays connected until it is asked to leave.
+//! [`run`] is the entry point. It locks the state directory, finds attempts of an earlier process, connects to the server and stays
+//! connected until it is asked to leave.
 
 pub mod attempt_dir;
+pub mod boot;
 pub mod clock;
 pub mod config;
+mod contact;
 mod engine;
 pub mod health;
 pub mod identity;
 pub mod logs;
 mod machine;
 pub mod runtime;
+pub mod tls;
 pub mod ws;
 
 use std::io;
@@ -25,33 +28,37 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 use worker::{Input, Worker};
 
-use attempt_dir::Ledger;
+use attempt_dir::AttemptStore;
 pub use config::{Config, ConfigError, OnTerm};
-use engine::{Engine, Inbox};
+use contact::ContactFile;
+use engine::{Engine, EngineInputs};
 use health::HealthFile;
 use identity::{Identity, IdentityError};
 use logs::Logs;
-use machine::Room;
+use machine::DiskSpace;
 pub use runtime::docker::in_container;
 use runtime::docker::{self, Docker};
 use runtime::fake::Fake;
 use runtime::process::{self, Process};
 use runtime::{Events, Runtime};
-use ws::{Dialer, TokenError};
+use ws::{Connector, TokenError};
 
 /// A worker cannot be started.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// A setting cannot be.
+    /// A setting is invalid.
     #[error(transparent)]
     Config(#[from] ConfigError),
-    /// The token cannot be had.
+    /// The token cannot be read.
     #[error(transparent)]
     Token(#[from] TokenError),
+    /// The certificates that the worker trusts cannot be read.
+    #[error(transparent)]
+    Trust(#[from] tls::TrustError),
     /// The state directory cannot be used.
     #[error(transparent)]
     Identity(#[from] IdentityError),
-    /// The directories of attempts cannot be made.
+    /// The directories of attempts cannot be created.
     #[error(transparent)]
     Attempts(#[from] attempt_dir::Error),
     /// The system gives no random bytes.
@@ -59,15 +66,18 @@ pub enum Error {
     Random(#[source] rand::rngs::SysError),
 }
 
-/// Runs a worker until it has left. Each item of `terms` is one wish that it leave: the first means what `on_term` says, the second
-/// stops what runs, the third leaves at once. A server that cannot be reached is no error: it is called again for ever.
+/// Runs a worker until it has left. Each item of `leave_requests` asks it to leave: the first one does what `on_term` says, the second one
+/// stops running attempts, the third one leaves at once. An unreachable server is no error: the worker tries again for ever.
 ///
 /// # Errors
-/// It cannot be started.
-pub async fn run(config: Config, terms: mpsc::Receiver<()>) -> Result<(), Error> {
+/// The worker cannot be started.
+pub async fn run(config: Config, leave_requests: mpsc::Receiver<()>) -> Result<(), Error> {
     config.check()?;
-    let dialer = Dialer::new(config.server.clone(), config.token_file.clone());
-    dialer.check()?;
+    let mut connector = Connector::new(config.server.clone(), config.token_file.clone());
+    if config.server.is_tls() {
+        connector = connector.with_tls(tls::trusting(config.ca_file.as_deref())?);
+    }
+    connector.check()?;
     let identity = if config.share_state_dir {
         Identity::open_shared(&config.state_dir)?
     } else {
@@ -75,33 +85,35 @@ pub async fn run(config: Config, terms: mpsc::Receiver<()>) -> Result<(), Error>
     };
     let (logs, output_done) = Logs::new();
     let (events, runtime) = mpsc::unbounded_channel();
-    let ledger = Ledger::open(identity.dir())?;
-    let Offered { runtimes, engine } = offer(&config, &ledger, &events, &logs).await;
+    let store = AttemptStore::open(identity.dir())?;
+    let OfferedRuntimes { runtimes, engine } = start_runtimes(&config, &store, &events, &logs).await;
     let (first, availabilities) = survey(&runtimes, &identity).await;
-    let room = Room::of(identity.dir());
+    let disk_space = DiskSpace::of(identity.dir());
     let engine = Engine {
-        worker: brain(&config, &identity, engine, availabilities)?,
+        worker: worker_state(&config, &identity, engine, availabilities)?,
+        contact: ContactFile::at(identity.contact_path()),
         identity,
         runtimes,
-        dialer,
+        connector,
         logs,
         on_term: config.on_term,
-        inbox: Inbox { runtime, output_done, terms },
-        link: None,
-        terms: 0,
+        inputs: EngineInputs { runtime, output_done, leave_requests },
+        connection: None,
+        leave_requests: 0,
         exit: false,
-        room,
+        disk_space,
         health: config.health_file.map(HealthFile::at),
+        last_turn: config.last_turn,
     };
     engine.run(first).await;
     Ok(())
 }
 
-/// SIGTERM and SIGINT as wishes to leave.
+/// SIGTERM and SIGINT as requests to leave.
 ///
 /// # Errors
-/// The system does not let us listen for them.
-pub fn terms() -> io::Result<mpsc::Receiver<()>> {
+/// The system does not deliver the signals.
+pub fn leave_signals() -> io::Result<mpsc::Receiver<()>> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     let (wish, wishes) = mpsc::channel(8);
@@ -119,32 +131,37 @@ pub fn terms() -> io::Result<mpsc::Receiver<()>> {
     Ok(wishes)
 }
 
-/// What this worker can run.
-struct Offered {
+/// The runtimes of this worker.
+struct OfferedRuntimes {
     runtimes: Vec<Arc<dyn Runtime>>,
     /// The Docker engine's own id, if it answers.
     engine: Option<String>,
 }
 
-async fn offer(config: &Config, ledger: &Ledger, events: &Events, logs: &Logs) -> Offered {
+async fn start_runtimes(
+    config: &Config,
+    store: &AttemptStore,
+    events: &Events,
+    logs: &Logs,
+) -> OfferedRuntimes {
     let mut runtimes: Vec<Arc<dyn Runtime>> = Vec::new();
     let mut engine = None;
     if let Some(program) = &config.runtimes.docker {
         let program = program.clone();
         let allow = config.runtimes.allow.clone();
         let settings = docker::Config { program, allow, ..docker::Config::default() };
-        let docker = Docker::new(settings, ledger.clone(), logs.clone(), events.clone());
+        let docker = Docker::new(settings, store.clone(), logs.clone(), events.clone());
         engine = docker.engine_id().await;
         runtimes.push(Arc::new(docker));
     }
     if config.runtimes.process {
         let settings = process::Config::default();
-        runtimes.push(Arc::new(Process::new(settings, ledger.clone(), logs.clone(), events.clone())));
+        runtimes.push(Arc::new(Process::new(settings, store.clone(), logs.clone(), events.clone())));
     }
     if config.runtimes.fake {
         runtimes.push(Arc::new(Fake::new(events.clone(), logs.clone())));
     }
-    Offered { runtimes, engine }
+    OfferedRuntimes { runtimes, engine }
 }
 
 /// Finds what an earlier process has left; also how each runtime is.
@@ -157,7 +174,7 @@ async fn survey(
     let mut availabilities = Vec::new();
     for runtime in runtimes {
         if let Some(membership) = identity.membership() {
-            runtime.joined(membership);
+            runtime.set_membership(membership);
         }
         let survey = runtime.survey().await;
         attempts.extend(survey.restored);
@@ -167,7 +184,16 @@ async fn survey(
     (Input::Restored { attempts, foreign, contact: identity.contact() }, availabilities)
 }
 
-fn brain(
+/// The rules that forbid a definition whatever this machine's disks look like.
+fn policy_of(config: &Config) -> worker::Policy {
+    let allow = config.runtimes.allow.clone();
+    worker::Policy::new(move |spec| match spec.runtime {
+        RuntimeKind::Docker => allow.refuses(spec),
+        _ => None,
+    })
+}
+
+fn worker_state(
     config: &Config,
     identity: &Identity,
     engine: Option<String>,
@@ -186,6 +212,8 @@ fn brain(
         version: env!("CARGO_PKG_VERSION").to_owned(),
         slots: config.slots,
         backlog: config.backlog,
+        pull_slots: config.pull_slots,
+        policy: policy_of(config),
         labels: config.labels.clone(),
         runtimes,
     };

@@ -1,19 +1,19 @@
-//! The machine: what a heartbeat tells about it, and whether there is room where output waits.
+//! Load and free disk of the machine, for heartbeats and for the low-disk state of the worker.
 
 use std::path::{Path, PathBuf};
 
 use tokio::time::{Duration, Instant};
 
-/// How the machine is.
+/// Load and free disk at one moment.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Machine {
     /// The load average of one minute, in thousandths.
     pub(crate) load_milli: u32,
-    /// Free bytes for us where the state directory is, if that can be told.
+    /// Free bytes in the file system of the state directory; `None` if the system does not say.
     pub(crate) disk_free_bytes: Option<u64>,
 }
 
-/// Two system calls.
+/// Measures load and free disk with two system calls.
 pub(crate) fn measure(state_dir: &Path) -> Machine {
     let load = rustix::system::sysinfo().loads[0];
     Machine {
@@ -24,30 +24,30 @@ pub(crate) fn measure(state_dir: &Path) -> Machine {
     }
 }
 
-/// Whether there is room in the directory where output waits. Asked often, it looks from time to time.
-pub(crate) struct Room {
+/// Free disk space in the directory that holds waiting output, checked from time to time.
+pub(crate) struct DiskSpace {
     directory: PathBuf,
     look_at: Instant,
     is_low: bool,
 }
 
-impl Room {
-    /// In this directory; taken to be enough until somebody has looked.
+impl DiskSpace {
+    /// Watches this directory, and assumes enough space until the first check.
     pub(crate) fn of(directory: &Path) -> Self {
         Self { directory: directory.to_owned(), look_at: Instant::now(), is_low: false }
     }
 
-    /// Whether it is low now, if that is new.
+    /// `Some(is_low)` if that changed since the last call.
     pub(crate) fn changed(&mut self, now: Instant) -> Option<bool> {
         if now < self.look_at {
             return None;
         }
         self.look_at = now + LOOK_EVERY;
         let disk = rustix::fs::statvfs(&self.directory).ok()?;
-        self.note(disk.f_bavail.saturating_mul(disk.f_frsize), disk.f_blocks.saturating_mul(disk.f_frsize))
+        self.update(disk.f_bavail.saturating_mul(disk.f_frsize), disk.f_blocks.saturating_mul(disk.f_frsize))
     }
 
-    fn note(&mut self, free: u64, total: u64) -> Option<bool> {
+    fn update(&mut self, free: u64, total: u64) -> Option<bool> {
         let is_low = free < (total / 20).min(LOW_BYTES);
         if is_low == self.is_low {
             return None;
@@ -55,18 +55,18 @@ impl Room {
         self.is_low = is_low;
         let directory = self.directory.display();
         if is_low {
-            tracing::error!(%directory, free, total, "the disk is nearly full: output of ended jobs is kept for half a minute");
+            tracing::error!(%directory, free, total, "the disk is nearly full: unacknowledged output of ended jobs is dropped after 30 s");
         } else {
-            tracing::info!(%directory, free, total, "the disk has room again");
+            tracing::info!(%directory, free, total, "the disk has enough free space again");
         }
         Some(is_low)
     }
 }
 
-/// Room is low below the smaller of 5 % and this, as it is for the server. DESIGN.md section 4.
+/// Disk space is low below the smaller of 5 % and this, as it is for the server. See docs/design/storage.md, S13.
 const LOW_BYTES: u64 = 512 << 20;
 
-/// One system call each.
+/// A check is one system call.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
 
 /// `SI_LOAD_SHIFT` of sysinfo(2).
@@ -85,8 +85,8 @@ mod tests {
     }
 
     #[test]
-    fn room_is_told_when_it_becomes_low_and_when_it_is_enough_again() {
-        let mut room = Room::of(Path::new("/"));
+    fn low_disk_space_is_reported_when_it_begins_and_ends() {
+        let mut disk_space = DiskSpace::of(Path::new("/"));
         for (free, total, told) in [
             (5 << 20, 100 << 20, None),
             ((5 << 20) - 1, 100 << 20, Some(true)),
@@ -94,12 +94,12 @@ mod tests {
             (512 << 20, 1 << 40, Some(false)),
             ((512 << 20) - 1, 1 << 40, Some(true)),
         ] {
-            assert_eq!(room.note(free, total), told, "{free} of {total}");
+            assert_eq!(disk_space.update(free, total), told, "{free} of {total}");
         }
     }
 
     #[test]
-    fn a_directory_that_cannot_be_looked_at_changes_nothing() {
-        assert_eq!(Room::of(Path::new("/nonexistent")).changed(Instant::now()), None);
+    fn an_unreadable_directory_changes_nothing() {
+        assert_eq!(DiskSpace::of(Path::new("/nonexistent")).changed(Instant::now()), None);
     }
 }

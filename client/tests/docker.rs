@@ -49,8 +49,9 @@ async fn every_exit_code_of_a_program_is_its_own() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_cannot_start_says_whose_fault_it_is() {
-    let Some(mut desk) = Desk::new() else { return };
+async fn a_failed_start_has_the_right_fault() {
+    let allow = Allow { networks: vec!["nosuchnetwork".into()], ..Allow::default() };
+    let Some(mut desk) = Desk::with(Config { allow, ..Config::default() }) else { return };
     let bare = |command: &str| ContainerSpec { init: false, ..spec(&[command]) };
     let cases = [
         (bare("nosuchcommand"), Fault::Definition, "not found"),
@@ -94,7 +95,7 @@ async fn what_cannot_start_says_whose_fault_it_is() {
         assert!(matches!(outcome, Outcome::Ended(_, OutputLengths { stdout: 0, stderr: 0 })), "{outcome:?}");
     }
     assert!(!desk.seen.iter().any(|it| matches!(it, RuntimeEvent::Started { .. })));
-    // With an init the engine believes that something ran.
+    // The init starts, so the engine believes that the container ran.
     for (job, command, code) in [(11, "nosuchcommand", 127), (12, "/etc", 126)] {
         let outcome = desk.run(job, spec(&[command])).await;
         assert_eq!(not_started(&outcome).0, Fault::Definition);
@@ -105,19 +106,19 @@ async fn what_cannot_start_says_whose_fault_it_is() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_program_that_eats_all_its_memory_is_killed_for_that() {
+async fn a_program_above_its_memory_limit_is_oom_killed() {
     let Some(mut desk) = Desk::new() else { return };
     let memory = Resources { memory_bytes: Some(32 << 20), ..Resources::default() };
     let outcome = desk.run(1, ContainerSpec { resources: memory, ..shell("tail /dev/zero") }).await;
     let Outcome::Ended(Exit::Ran { code, .. }, _) = outcome else { panic!("{outcome:?}") };
-    // The flag itself is missed now and then by old engines: with such a limit, the code tells the rest.
+    // Old engines sometimes miss the OOM flag; with a memory limit the exit code says the same.
     assert_eq!(code, 137);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn five_megabytes_of_binary_on_both_streams_arrive_exactly() {
     let Some(mut desk) = Desk::new() else { return };
-    // A pattern that both sides can make: awk would be slow, so the same random block many times over, kept on the other stream too.
+    // Both sides can make this pattern: a random block many times over, on the other stream as well.
     let token = desk.start(
         1,
         shell("head -c 65536 /dev/urandom > /tmp/r; for i in $(seq 80); do cat /tmp/r; cat /tmp/r >&2; done"),
@@ -178,7 +179,7 @@ async fn a_cancel_at_any_moment_leaves_no_container_running() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_program_that_ignores_being_asked_is_killed_after_its_grace_or_removed_by_force() {
+async fn a_program_that_ignores_sigterm_is_killed_or_removed() {
     let Some(mut desk) = Desk::new() else { return };
     let deaf = || ContainerSpec { init: false, ..shell("trap '' TERM; while true; do sleep 1; done") };
     let token = desk.start(1, deaf());
@@ -189,7 +190,7 @@ async fn a_program_that_ignores_being_asked_is_killed_after_its_grace_or_removed
     let token = desk.start(2, deaf());
     desk.started(token).await;
     desk.ask_to_stop(token, Duration::from_secs(600));
-    desk.docker().stop(token, StopCause::Timeout, StopStep::Remove);
+    desk.docker().stop(token, StopCause::Timeout, StopStep::Remove, longshore_client::clock::now());
     let outcome = desk.outcome(token).await;
     assert!(
         matches!(outcome, Outcome::Ended(Exit::Vanished | Exit::Ran { code: 137, .. }, _)),
@@ -205,7 +206,7 @@ async fn a_dead_worker_loses_neither_outcome_nor_output() {
         desk.start(1, shell("echo before; while [ ! -e /tmp/go ]; do sleep 0.05; done; echo after; exit 4"));
     let quick = desk.start(2, shell("echo quick; exit 5"));
     desk.started(running).await;
-    // Its end is not waited for: it may come while nobody looks.
+    // The test does not wait for its end, which may come while no worker runs.
     desk.started(quick).await;
     let survey = desk.restart().await;
     assert!(survey.availability.is_available() && survey.foreign.is_empty());
@@ -239,7 +240,7 @@ async fn a_dead_worker_loses_neither_outcome_nor_output() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_end_that_nobody_saw_is_read_from_the_engine() {
+async fn an_unobserved_end_is_read_from_the_engine() {
     let Some(mut desk) = Desk::new() else { return };
     let token = desk.start(1, shell("echo gone; exit 9"));
     desk.started(token).await;
@@ -257,7 +258,7 @@ async fn an_end_that_nobody_saw_is_read_from_the_engine() {
     assert!(matches!(exit, Exit::Ran { code: 9, .. }), "{exit:?}");
     assert_eq!(*output, OutputLengths { stdout: 5, stderr: 0 });
     assert_eq!(desk.output(token).await.0, b"gone\n");
-    // And once more, now from the directory alone.
+    // And again, now from the directory alone.
     docker(["rm", "-f", &name]);
     let survey = desk.restart().await;
     assert!(
@@ -306,7 +307,7 @@ async fn a_container_without_a_directory_is_adopted_by_its_labels() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_taken_name_is_adopted_only_from_the_same_attempt() {
+async fn a_container_with_our_name_is_adopted_only_for_the_same_attempt() {
     let Some(mut desk) = Desk::new() else { return };
     let name = |job| desk.name(launch(job, spec(&[])).token);
     let (other, leftover) = (name(1), name(2));
@@ -337,12 +338,12 @@ async fn a_taken_name_is_adopted_only_from_the_same_attempt() {
     let outcome = desk.run(1, shell("echo never")).await;
     docker(["rm", "-f", &other]);
     assert!(matches!(outcome, Outcome::Refused(ReleaseCause::RuntimeUnavailable, _)), "{outcome:?}");
-    // Ours, made and never started: removed, and made again.
+    // The container is this attempt's and was never started: it is removed and made again.
     assert_eq!(code(&desk.run(2, shell("exit 8")).await), 8);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_the_worker_does_not_allow_is_given_back() {
+async fn attempts_refused_by_policy_are_released() {
     let Some(mut desk) = Desk::with(Config {
         allow: Allow { images: vec!["longshore-*".into()], ..Allow::default() },
         ..Config::default()
@@ -370,7 +371,7 @@ async fn what_the_worker_does_not_allow_is_given_back() {
 async fn an_allowed_mount_is_seen_and_a_missing_one_is_not_made() {
     let there = tempfile::tempdir().expect("a directory");
     std::fs::write(there.path().join("file"), "content").expect("written");
-    let allow = Allow { mounts: vec![there.path().into()], ..Allow::default() };
+    let allow = Allow { mounts: vec![there.path().into()], mounts_below: true, ..Allow::default() };
     let Some(mut desk) = Desk::with(Config { allow, ..Config::default() }) else { return };
     let mount = |source: &std::path::Path| {
         let source = source.to_str().expect("text").to_owned();

@@ -1,11 +1,11 @@
-//! The docker runtime where the program or the engine is missing, hangs, or lies: scripted stand-ins, no engine needed.
+//! The docker runtime with a program or an engine that is missing, hangs or answers wrongly. Scripted stand-ins, no engine needed.
 
 mod support;
 
 use std::path::Path;
 use std::time::Duration;
 
-use longshore_client::attempt_dir::{AttemptDir, Ledger, Pid};
+use longshore_client::attempt_dir::{AttemptDir, AttemptStore, ProcessId};
 use longshore_client::runtime::docker::Config;
 use longshore_client::runtime::{Found, Runtime};
 use protocol::order::StopCause;
@@ -20,7 +20,7 @@ fn config(program: impl Into<std::path::PathBuf>) -> Config {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_missing_program_gives_the_attempt_back_and_is_said_once() {
+async fn a_missing_program_releases_the_attempt_and_is_reported_once() {
     let mut desk = Desk::without_image(config("/nonexistent/docker"));
     let outcome = desk.run(1, spec(&["true"])).await;
     let Outcome::Refused(ReleaseCause::RuntimeUnavailable, why) = outcome else { panic!("{outcome:?}") };
@@ -33,7 +33,7 @@ async fn a_missing_program_gives_the_attempt_back_and_is_said_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_daemon_that_comes_back_is_noticed() {
+async fn a_returning_daemon_is_noticed() {
     let dir = tempfile::tempdir().expect("a directory");
     let script = format!(
         "[ -e {0}/up ] && {{ echo 1; [ \"$1\" = events ] && exec sleep 600; exit 0; }}; echo 'Cannot connect to the Docker daemon at unix:///x. Is the docker daemon running?' >&2; exit 1",
@@ -48,7 +48,7 @@ async fn a_daemon_that_comes_back_is_noticed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_program_that_hangs_is_given_up_in_time() {
+async fn a_hanging_docker_program_times_out() {
     let dir = tempfile::tempdir().expect("a directory");
     let mut desk = Desk::without_image(config(stand_in(dir.path(), "exec sleep 600")));
     let outcome =
@@ -58,7 +58,7 @@ async fn a_program_that_hangs_is_given_up_in_time() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_attempt_that_is_handed_over_again_waits_for_the_removal_of_what_was_left_of_it() {
+async fn a_new_start_waits_for_the_removal_of_the_old_attempt() {
     let dir = tempfile::tempdir().expect("a directory");
     let script = format!(
         "case $1 in
@@ -71,7 +71,7 @@ async fn an_attempt_that_is_handed_over_again_waits_for_the_removal_of_what_was_
     );
     let mut desk = Desk::without_image(config(stand_in(dir.path(), &script)));
     let left = launch(1, spec(&["true"]));
-    Ledger::open(desk.state.path()).expect("a ledger").create(&left).expect("a directory");
+    AttemptStore::open(desk.state.path()).expect("a store").create(&left).expect("a directory");
     let survey = desk.docker().survey().await;
     assert_eq!(survey.restored[0].found, Found::Unstarted);
 
@@ -85,9 +85,9 @@ async fn an_attempt_that_is_handed_over_again_waits_for_the_removal_of_what_was_
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_container_that_cannot_be_removed_keeps_no_other() {
+async fn a_failing_removal_does_not_delay_others() {
     let dir = tempfile::tempdir().expect("a directory");
-    // All or nothing, as the worst of them do it.
+    // The stand-in refuses a whole batch if one container fails.
     let script = format!(
         "cd {0}
         case $1 in
@@ -97,10 +97,10 @@ async fn a_container_that_cannot_be_removed_keeps_no_other() {
         dir.path().display()
     );
     let desk = Desk::without_image(config(stand_in(dir.path(), &script)));
-    let ledger = Ledger::open(desk.state.path()).expect("a ledger");
+    let store = AttemptStore::open(desk.state.path()).expect("a store");
     let [first, stuck, last] = [1, 2, 3].map(|job| launch(job, spec(&["true"])));
     for launch in [&first, &stuck, &last] {
-        ledger.create(launch).expect("a directory");
+        store.create(launch).expect("a directory");
     }
     assert_eq!(desk.docker().survey().await.restored.len(), 3);
 
@@ -116,7 +116,7 @@ async fn a_container_that_cannot_be_removed_keeps_no_other() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_engine_that_hangs_is_asked_for_one_removal_at_a_time() {
+async fn a_hanging_engine_gets_one_removal_at_a_time() {
     let dir = tempfile::tempdir().expect("a directory");
     let calls = dir.path().join("calls");
     let script = format!("[ $1 = image ] && exit 0; echo $1 >> {}; exec sleep 600", calls.display());
@@ -128,19 +128,22 @@ async fn an_engine_that_hangs_is_asked_for_one_removal_at_a_time() {
     };
     desk.until("it is run", || called("run") == 1).await;
     for _ in 0..5 {
-        desk.docker().stop(token, StopCause::Timeout, StopStep::Remove);
+        desk.docker().stop(token, StopCause::Timeout, StopStep::Remove, longshore_client::clock::now());
     }
     desk.event(|it| matches!(it, RuntimeEvent::Availability(_, Availability::Unavailable(_))).then_some(()))
         .await;
-    assert!(called("inspect") <= 2, "one for all removals, and one by whoever watches the attempt");
+    assert!(
+        called("inspect") <= 3,
+        "one before the first stop, one for all removals, and one to find the start"
+    );
     assert_eq!(called("rm"), 0);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_container_that_had_ended_by_itself_is_not_removed_unseen() {
+async fn the_exit_of_a_container_that_ended_by_itself_survives_a_forced_stop() {
     let dir = tempfile::tempdir().expect("a directory");
-    // `docker run` does not tell the end, as it does not if the engine went away meanwhile. Whoever looks first is answered when the
-    // other one has looked too, or has removed it.
+    // `docker run` does not report the end, as if the engine went away meanwhile. The first of two inspections is answered after the second
+    // one, or after the removal.
     let script = format!(
         "cd {0}
         eval \"last=\\${{$#}}\"
@@ -159,16 +162,16 @@ async fn a_container_that_had_ended_by_itself_is_not_removed_unseen() {
     let token = desk.start(1, spec(&["true"]));
     desk.until("it is run", || dir.path().join("calls").exists()).await;
 
-    desk.docker().stop(token, StopCause::Drain, StopStep::Remove);
+    desk.docker().stop(token, StopCause::Drain, StopStep::Remove, longshore_client::clock::now());
 
     let outcome = desk.outcome(token).await;
     assert!(matches!(outcome, Outcome::Ended(Exit::Ran { code: 0, .. }, _)), "{outcome:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_start_that_its_worker_died_over_is_waited_for_and_not_repeated() {
+async fn a_start_under_way_is_adopted_by_the_next_process() {
     let dir = tempfile::tempdir().expect("a directory");
-    // The container comes into being long after its worker is gone.
+    // The container appears long after its worker is gone.
     let script = format!(
         "cd {}
         case $1 in
@@ -182,7 +185,7 @@ async fn a_start_that_its_worker_died_over_is_waited_for_and_not_repeated() {
     let mut desk = Desk::without_image(config(stand_in(dir.path(), &script)));
     let token = desk.start(1, spec(&["true"]));
     desk.until("it is run", || dir.path().join("calls").exists()).await;
-    // Who was started is written down a moment after the start.
+    // The process is recorded a moment after its start.
     let note = desk.dir(token).join("watcher");
     desk.until("it is written down", || note.exists()).await;
     std::fs::remove_file(&note).expect("not written down after all");
@@ -199,8 +202,8 @@ async fn a_start_that_its_worker_died_over_is_waited_for_and_not_repeated() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_container_that_died_with_its_engine_is_known_by_what_the_engine_has_forgotten() {
-    // Worker and engine were away together; the same end, of an engine that remembers it, is the job's own.
+async fn a_container_that_died_with_its_engine_ends_as_daemon_lost() {
+    // Worker and engine were away together. The same end is the job's own if the engine remembers it.
     for (remembered, is_lost) in [("start abc", true), ("die abc", false)] {
         let dir = tempfile::tempdir().expect("a directory");
         let mut desk = engine_that_remembers(dir.path(), remembered);
@@ -211,7 +214,7 @@ async fn a_container_that_died_with_its_engine_is_known_by_what_the_engine_has_f
     }
 }
 
-/// An engine with the containers that are shown in this directory, and this event.
+/// An engine with the containers of this directory, and this event.
 fn engine_that_remembers(dir: &Path, event: &str) -> Desk {
     let script = format!(
         "cd {}
@@ -225,7 +228,7 @@ fn engine_that_remembers(dir: &Path, event: &str) -> Desk {
     Desk::without_image(config(stand_in(dir, &script)))
 }
 
-/// How the only container ended, in the survey or after it.
+/// The end of the only container, from the survey or from a later event.
 async fn found_out(desk: &mut Desk, token: Token) -> Exit {
     let survey = desk.docker().survey().await;
     match survey.restored.as_slice() {
@@ -237,9 +240,9 @@ async fn found_out(desk: &mut Desk, token: Token) -> Exit {
     }
 }
 
-/// As an engine shows one whose end it had not noted when it died.
+/// The engine shows it like a container whose end it had not recorded when it died.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_success_of_just_now_that_the_engine_does_not_remember_is_not_believed() {
+async fn a_recent_success_without_an_event_is_not_believed() {
     for (remembered, is_lost) in [("start abc", true), ("die abc", false)] {
         let dir = tempfile::tempdir().expect("a directory");
         let mut desk = engine_that_remembers(dir.path(), remembered);
@@ -252,9 +255,9 @@ async fn a_success_of_just_now_that_the_engine_does_not_remember_is_not_believed
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn ends_that_nobody_saw_are_asked_for_together() {
+async fn unobserved_ends_are_determined_in_parallel() {
     let dir = tempfile::tempdir().expect("a directory");
-    // Each container is shown only when all of them have been asked for.
+    // A container is shown only when all of them have been asked for.
     let script = format!(
         "cd {0}
         eval \"last=\\${{$#}}\"
@@ -280,7 +283,7 @@ async fn ends_that_nobody_saw_are_asked_for_together() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_was_never_begun_when_the_engine_went_silent_goes_back_and_costs_nothing() {
+async fn an_attempt_that_was_never_begun_is_released_after_an_outage() {
     let dir = tempfile::tempdir().expect("a directory");
     let script = format!(
         "cd {0}
@@ -293,12 +296,12 @@ async fn what_was_never_begun_when_the_engine_went_silent_goes_back_and_costs_no
         dir.path().display()
     );
     let mut desk = Desk::without_image(config(stand_in(dir.path(), &script)));
-    let ledger = Ledger::open(desk.state.path()).expect("a ledger");
+    let store = AttemptStore::open(desk.state.path()).expect("a store");
     let [prepared, begun] = [1, 2].map(|job| launch(job, spec(&["true"])));
     for launch in [&prepared, &begun] {
-        ledger.create(launch).expect("a directory");
+        store.create(launch).expect("a directory");
     }
-    let pid = Pid { pid: u32::MAX, started: 1 };
+    let pid = ProcessId { pid: u32::MAX, started: 1, ..ProcessId::default() };
     AttemptDir::at(&desk.dir(begun.token)).record_watcher(pid).expect("written");
     let survey = desk.docker().survey().await;
     assert!(survey.restored.iter().all(|it| it.found == Found::Unknown), "{survey:?}");
@@ -314,7 +317,7 @@ async fn what_was_never_begun_when_the_engine_went_silent_goes_back_and_costs_no
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_engine_that_was_silent_at_the_start_is_asked_for_what_no_directory_tells() {
+async fn containers_without_directory_are_found_once_the_engine_answers() {
     let dir = tempfile::tempdir().expect("a directory");
     let script = format!(
         "cd {0}
@@ -330,18 +333,18 @@ async fn an_engine_that_was_silent_at_the_start_is_asked_for_what_no_directory_t
     );
     let mut desk = Desk::without_image(config(stand_in(dir.path(), &script)));
     let [known, unknown, removed] = [1, 2, 3].map(|job| show_ended(&desk, dir.path(), job, 1, 0));
-    let stranger = show_ended(&desk, dir.path(), 4, 2, 0);
-    let ledger = Ledger::open(desk.state.path()).expect("a ledger");
+    let other = show_ended(&desk, dir.path(), 4, 2, 0);
+    let store = AttemptStore::open(desk.state.path()).expect("a store");
     for job in [1, 3] {
-        ledger.create(&launch(job, spec(&["true"]))).expect("a directory");
+        store.create(&launch(job, spec(&["true"]))).expect("a directory");
     }
-    let pid = Pid { pid: u32::MAX, started: 1 };
+    let pid = ProcessId { pid: u32::MAX, started: 1, ..ProcessId::default() };
     AttemptDir::at(&desk.dir(known)).record_watcher(pid).expect("written");
     let survey = desk.docker().survey().await;
     let mut found: Vec<_> = survey.restored.iter().map(|it| (it.launch.token, &it.found)).collect();
     found.sort_unstable_by_key(|(token, _)| *token);
     assert_eq!(found, [(known, &Found::Unknown), (removed, &Found::Unknown)]);
-    // Everything about it was durable before; only the engine could not be told.
+    // The server has acknowledged everything; only the engine could not be reached.
     desk.docker().forget(removed);
 
     std::fs::write(dir.path().join("up"), "").expect("written");
@@ -358,6 +361,6 @@ async fn an_engine_that_was_silent_at_the_start_is_asked_for_what_no_directory_t
         panic!("{found:?}")
     };
     assert_eq!(token, unknown);
-    assert_eq!(*foreign, [Foreign { worker: WorkerId(2), token: stranger }]);
+    assert_eq!(*foreign, [Foreign { worker: WorkerId(2), token: other }]);
     let Outcome::Ended(Exit::Ran { code: 0, .. }, _) = desk.outcome(known).await else { panic!() };
 }

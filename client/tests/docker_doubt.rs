@@ -1,20 +1,22 @@
-//! What an engine says that need not be so: of a start that it has forgotten, of a list that is older than what it tells of, of a name
-//! that another attempt's container bears, of the time; and of an end that is only that of the CLI. On scripted stand-ins.
+//! Wrong answers of an engine: a forgotten start, a stale list, a name of another attempt, another clock, and an end that is only the
+//! CLI's. Scripted stand-ins.
 
 mod support;
 
 use std::path::Path;
 use std::time::Duration;
 
-use longshore_client::attempt_dir::{AttemptDir, Ledger, Pid};
+use longshore_client::attempt_dir::{AttemptDir, AttemptStore, ProcessId};
 use longshore_client::clock;
 use longshore_client::runtime::docker::Config;
-use longshore_client::runtime::{Found, Runtime};
+use longshore_client::runtime::{Found, Runtime, StopStep};
+use protocol::order::StopCause;
+use protocol::report::Availability;
 use protocol::{Nonce, Token, Uptime};
 use support::{Desk, Outcome, launch, show_ended, show_ended_at, spec, stand_in};
 use worker::input::{Exit, Restored, RuntimeEvent};
 
-/// An engine with the containers that are shown in this directory. What it lists and what it remembers are lines of the script.
+/// An engine with the containers of this directory. Its list and its memory are lines of the script.
 fn engine(dir: &Path, list: &str, events: &str) -> Desk {
     let script = format!(
         "cd {}
@@ -35,7 +37,7 @@ fn engine(dir: &Path, list: &str, events: &str) -> Desk {
     Desk::without_image(Config { program: stand_in(dir, &script), ..Config::default() })
 }
 
-/// Rewrites what is shown of a container.
+/// Changes the shown state of a container.
 fn change(desk: &Desk, dir: &Path, token: Token, change: impl FnOnce(&mut serde_json::Value)) {
     let path = dir.join(desk.name(token));
     let text = std::fs::read_to_string(&path).expect("it is shown");
@@ -44,11 +46,11 @@ fn change(desk: &Desk, dir: &Path, token: Token, change: impl FnOnce(&mut serde_
     std::fs::write(path, format!("{container}\n")).expect("written");
 }
 
-/// An attempt whose `docker run` was started by an earlier process, and is gone.
+/// An attempt whose `docker run` was started by an earlier process and is gone.
 fn begin(desk: &Desk, job: u64) -> AttemptDir {
-    let ledger = Ledger::open(desk.state.path()).expect("a ledger");
-    let dir = ledger.create(&launch(job, spec(&["true"]))).expect("a directory");
-    dir.record_watcher(Pid { pid: u32::MAX, started: 1 }).expect("written");
+    let store = AttemptStore::open(desk.state.path()).expect("a store");
+    let dir = store.create(&launch(job, spec(&["true"]))).expect("a directory");
+    dir.record_watcher(ProcessId { pid: u32::MAX, started: 1, ..ProcessId::default() }).expect("written");
     dir
 }
 
@@ -60,9 +62,9 @@ async fn only_one(desk: &Desk) -> Found {
 
 const LISTS_ALL: &str = "ls | grep ^longshore- || true";
 
-/// Docker that is killed while it starts a container shows it as never started when it is back, although it ran.
+/// A Docker daemon that is killed while it starts a container shows it as never started when it is back, although it ran.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_container_that_the_engine_has_forgotten_making_may_have_run() {
+async fn a_container_with_a_forgotten_start_may_have_run() {
     type Judge = fn(&Found) -> bool;
     let unstarted: Judge = |it| *it == Found::Unstarted;
     let lost: Judge = |it| matches!(it, Found::Ended { exit: Exit::DaemonLost { .. }, .. });
@@ -89,10 +91,10 @@ async fn a_container_that_the_engine_has_forgotten_making_may_have_run() {
     }
 }
 
-/// Docker before 24.0.3 that dies makes one up, and may be back before the worker is.
+/// Docker before 24.0.3 invents one when it dies, and may be back before the worker.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_success_that_nobody_saw_is_asked_for_although_it_is_older_than_the_worker() {
-    // What is remembered, and how many seconds after the end the engine's network was made.
+async fn an_unobserved_success_is_verified_although_it_is_older_than_the_worker() {
+    // The remembered events, and the seconds from the end to the creation of the engine's network.
     for (version, events, began, is_lost) in [
         ("20.10.24", "true", 1, true),
         ("20.10.24", "true", 3_600, false),
@@ -119,7 +121,7 @@ async fn a_success_that_nobody_saw_is_asked_for_although_it_is_older_than_the_wo
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_came_after_the_list_was_made_is_seen() {
+async fn a_container_made_after_the_list_is_noticed() {
     let dir = tempfile::tempdir().expect("a directory");
     let desk = engine(dir.path(), "true", "true");
     show_ended(&desk, dir.path(), 1, 1, 3);
@@ -130,7 +132,7 @@ async fn what_came_after_the_list_was_made_is_seen() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_container_that_bears_the_name_and_is_another_attempts_is_not_stopped() {
+async fn a_container_of_another_attempt_with_the_same_name_is_not_stopped() {
     let dir = tempfile::tempdir().expect("a directory");
     let mut desk = engine(dir.path(), "true", "true");
     let token = show_ended(&desk, dir.path(), 1, 1, 0);
@@ -146,7 +148,7 @@ async fn a_container_that_bears_the_name_and_is_another_attempts_is_not_stopped(
     desk.until("it was looked for", || asked() > before + 3).await;
     assert!(!dir.path().join("stops").exists());
 
-    // When the name is its own, it is stopped, by what nobody else can have.
+    // If the name is its own, it is stopped by its id, which no other container can have.
     change(&desk, dir.path(), token, |it| it["Labels"]["longshore.nonce"] = token.nonce.to_string().into());
     desk.until("it is stopped", || dir.path().join("stops").exists()).await;
     let stops = std::fs::read_to_string(dir.path().join("stops")).expect("written");
@@ -154,20 +156,20 @@ async fn a_container_that_bears_the_name_and_is_another_attempts_is_not_stopped(
     desk.seen.clear();
 }
 
-/// The engine's word for it goes by a clock that may have been set since.
+/// The engine's time comes from a clock that may have been set since.
 #[tokio::test(flavor = "multi_thread")]
-async fn when_a_container_started_is_kept_by_the_clock_that_nobody_sets() {
+async fn the_start_of_a_container_is_kept_by_the_monotonic_clock() {
     let dir = tempfile::tempdir().expect("a directory");
     let desk = engine(dir.path(), LISTS_ALL, "true");
     let token = show_ended(&desk, dir.path(), 1, 1, 0);
     change(&desk, dir.path(), token, |it| it["State"]["Status"] = "running".into());
-    begin(&desk, 1).note_start(Uptime(5_000_000_000));
+    begin(&desk, 1).record_start(Uptime(5_000_000_000));
     let found = only_one(&desk).await;
     assert!(matches!(found, Found::Running { at: Uptime(5_000_000_000), .. }), "{found:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_job_that_was_stopped_has_ended_after_that_whatever_the_time_is_where_the_engine_runs() {
+async fn a_stop_counts_although_the_engines_clock_is_wrong() {
     let dir = tempfile::tempdir().expect("a directory");
     let script = format!(
         "cd {}
@@ -203,9 +205,9 @@ async fn a_job_that_was_stopped_has_ended_after_that_whatever_the_time_is_where_
     assert!(at >= stopped_at, "{at:?} is before {stopped_at:?}");
 }
 
-/// A CLI that waits for its container and loses the engine ends with 125, whatever becomes of the container; one that attaches may end with 1.
+/// A CLI that waits for its container and loses the engine ends with 125, whatever the container does; an attached one may end with 1.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_container_whose_cli_was_cut_off_runs_on_and_ends_by_itself() {
+async fn a_container_outlives_its_disconnected_cli() {
     for code in [125, 1] {
         let dir = tempfile::tempdir().expect("a directory");
         let script = format!(
@@ -241,12 +243,12 @@ async fn a_container_whose_cli_was_cut_off_runs_on_and_ends_by_itself() {
     }
 }
 
-/// A program may well end with 255, or be killed by its own machine's memory.
+/// A program may end with 255, or be killed by the machine's own memory killer.
 #[tokio::test(flavor = "multi_thread")]
-async fn an_engine_that_only_did_not_answer_for_a_moment_has_killed_nobody() {
+async fn a_short_outage_of_the_engine_does_not_change_an_exit() {
     for (events, is_lost) in [
         ("echo start abc; echo die abc", false),
-        // It was killed, stopped what it found when it was back, and remembers that.
+        // The daemon was killed, stopped the containers that it found when it was back, and remembers that.
         ("echo die abc", true),
         ("true", true),
     ] {
@@ -267,4 +269,54 @@ async fn an_engine_that_only_did_not_answer_for_a_moment_has_killed_nobody() {
         assert_eq!(matches!(exit, Exit::DaemonLost { .. }), is_lost, "{events}: {exit:?}");
         assert_eq!(matches!(exit, Exit::Ran { code: 255, .. }), !is_lost, "{events}: {exit:?}");
     }
+}
+
+#[tokio::test]
+async fn an_exit_before_a_stop_counts_although_the_clock_was_set_back() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let mut desk = engine(dir.path(), "echo", "echo");
+    let token = desk.start(1, spec(&["true"]));
+    let watcher = desk.dir(token).join("watcher");
+    desk.until("the CLI runs", || watcher.exists()).await;
+    show_ended_at(&desk, dir.path(), (1, 1, 7), "2099-01-01T00:00:00Z");
+    let decided = clock::now();
+    for step in [StopStep::Ask { grace: Duration::from_secs(1) }, StopStep::Remove] {
+        desk.docker().stop(token, StopCause::Timeout, step, decided);
+    }
+    let at = desk
+        .event(|event| match event {
+            RuntimeEvent::Ended { exit: Exit::Ran { code: 7, .. }, at, .. } => Some(*at),
+            _ => None,
+        })
+        .await;
+    assert!(at < decided.up, "it ended before the stop");
+    assert!(!desk.dir(token).join("stopping").exists(), "nothing was stopped");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_program_that_prints_dockers_message_and_exits_125_says_nothing_about_the_engine() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let said = "docker: Cannot connect to the Docker daemon at unix:///x. Is the docker daemon running?";
+    let script = format!(
+        "cd {}
+        case $1 in
+            version) echo 28.2.2;;
+            inspect) shift 6; exec cat $1;;
+            image) exit 0;;
+            run) echo '{said}' >&2; exit 125;;
+            events) exec sleep 600;;
+        esac",
+        dir.path().display()
+    );
+    let mut desk =
+        Desk::without_image(Config { program: stand_in(dir.path(), &script), ..Config::default() });
+    let token = show_ended_at(&desk, dir.path(), (1, 1, 125), "2026-01-01T00:00:01Z");
+    desk.start(1, spec(&["true"]));
+    let outcome = desk.outcome(token).await;
+    assert!(matches!(outcome, Outcome::Ended(Exit::Ran { code: 125, .. }, _)), "{outcome:?}");
+    let is_down =
+        |it: &RuntimeEvent| matches!(it, RuntimeEvent::Availability(_, Availability::Unavailable(_)));
+    assert!(!desk.seen.iter().any(is_down), "{:?}", desk.seen);
+    let (_, stderr, _) = desk.output(token).await;
+    assert_eq!(String::from_utf8_lossy(&stderr), format!("{said}\n"));
 }

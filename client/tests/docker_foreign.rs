@@ -1,4 +1,4 @@
-//! Two workers of one installation on a real engine: what one has left, and what the other does about it.
+//! Two workers of one installation on a real engine: containers that one has left, and their removal by the other.
 
 mod support;
 
@@ -12,7 +12,7 @@ use support::{Desk, spec};
 use worker::input::RuntimeEvent;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_another_worker_has_left_is_told_and_touched_only_on_order() {
+async fn containers_of_another_worker_are_reported_and_removed_only_on_order() {
     let Some(mut gone) = Desk::new() else { return };
     let long = spec(&["sleep", "600"]);
     let [left, kept] = [gone.start(1, long.clone()), gone.start(2, long)];
@@ -36,8 +36,8 @@ async fn what_another_worker_has_left_is_told_and_touched_only_on_order() {
 
     let other_life = Token { nonce: Nonce(1), ..kept };
     for token in [left, own, other_life] {
-        desk.docker().evict(token);
-        desk.docker().evict(token);
+        desk.docker().remove_foreign(token);
+        desk.docker().remove_foreign(token);
     }
     desk.until("it is gone", || !desk.exists(left)).await;
     assert!(desk.exists(kept), "nobody has ordered that");

@@ -1,4 +1,4 @@
-//! Images: for which platform they are there, what a registry says, and what that costs the job.
+//! Images: their platforms, the answers of registries, and the consequences for the job.
 
 mod support;
 
@@ -14,7 +14,7 @@ use protocol::report::{Phase, ReleaseCause};
 use support::{Desk, Outcome, shell, spec, stand_in};
 use worker::input::{Exit, Fault, RuntimeEvent};
 
-/// Tries soon again, three times at most.
+/// Short delays and at most three tries.
 fn quick() -> Config {
     Config { pull_retries: vec![Duration::from_millis(10); 3], ..Config::default() }
 }
@@ -35,7 +35,7 @@ fn calls(dir: &Path, what: &str) -> usize {
     calls.lines().filter(|it| it.starts_with(what)).count()
 }
 
-/// A stand-in that puts down how it is called, and nothing of which is there afterwards.
+/// A stand-in that records its arguments; it has no image and no container.
 fn script(dir: &Path, cases: &str) -> Config {
     let script = format!(
         "cd {0}
@@ -71,15 +71,15 @@ async fn an_image_for_another_platform_is_pulled_for_the_one_that_is_wanted() {
     desk.run(2, arm(PullPolicy::Missing)).await;
     assert_eq!(calls(dir.path(), "pull --platform=linux/arm64"), 1);
     assert_eq!(calls(dir.path(), "run"), 1);
-    // It is there now.
+    // The image is there now.
     desk.run(3, arm(PullPolicy::Missing)).await;
     assert_eq!((calls(dir.path(), "pull"), calls(dir.path(), "run")), (1, 2));
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_registry_that_has_an_image_for_no_such_platform_is_not_the_hosts_fault() {
+async fn a_missing_platform_is_not_the_hosts_fault() {
     let dir = tempfile::tempdir().expect("a directory");
-    // It gives what it has.
+    // The registry provides the image.
     let config = script(
         dir.path(),
         "image) echo linux/amd64/;;
@@ -94,7 +94,7 @@ async fn a_registry_that_has_an_image_for_no_such_platform_is_not_the_hosts_faul
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_docker_said_about_a_try_is_not_what_the_next_one_wrote() {
+async fn dockers_message_about_a_failed_try_is_not_output_of_the_next() {
     let dir = tempfile::tempdir().expect("a directory");
     // The image is removed between a look at it and the first try.
     let script = format!(
@@ -116,7 +116,7 @@ async fn what_docker_said_about_a_try_is_not_what_the_next_one_wrote() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_disk_that_cannot_keep_an_image_is_the_hosts_fault() {
+async fn a_full_disk_at_a_pull_is_the_hosts_fault() {
     let dir = tempfile::tempdir().expect("a directory");
     let config = script(
         dir.path(),
@@ -131,7 +131,7 @@ async fn a_disk_that_cannot_keep_an_image_is_the_hosts_fault() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn whoever_waits_for_a_pull_that_fails_shares_its_failure() {
+async fn attempts_that_wait_for_a_failing_pull_share_its_failure() {
     let dir = tempfile::tempdir().expect("a directory");
     let script = format!(
         "cd {0}
@@ -158,14 +158,14 @@ async fn whoever_waits_for_a_pull_that_fails_shares_its_failure() {
     }
     let calls = std::fs::read_to_string(dir.path().join("calls")).expect("it was called");
     assert_eq!(calls.lines().count(), 2, "one pull and its one retry");
-    // Whoever comes later tries anew.
+    // A later attempt tries again.
     desk.run(4, wanted(PullPolicy::Missing)).await;
     let calls = std::fs::read_to_string(dir.path().join("calls")).expect("it was called");
     assert_eq!(calls.lines().count(), 4);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn all_who_wait_for_a_pull_are_told_how_far_it_has_come() {
+async fn all_attempts_that_wait_for_a_pull_see_its_progress() {
     let dir = tempfile::tempdir().expect("a directory");
     let config = script(
         dir.path(),
@@ -189,7 +189,7 @@ async fn all_who_wait_for_a_pull_are_told_how_far_it_has_come() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn how_often_a_pull_has_failed_is_told_while_it_is_tried_again() {
+async fn failed_tries_of_a_pull_are_reported() {
     let dir = tempfile::tempdir().expect("a directory");
     let config = script(
         dir.path(),
@@ -211,7 +211,7 @@ async fn how_often_a_pull_has_failed_is_told_while_it_is_tried_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_comes_after_a_pull_that_was_stopped_is_told_nothing_of_it() {
+async fn an_attempt_after_a_stopped_pull_starts_afresh() {
     let dir = tempfile::tempdir().expect("a directory");
     let cases = "image) exit 1;;
         pull) echo 'a: Pulling fs layer'; [ -e before ] && echo 'a: Download complete'; touch before; [ -e failed ] && exec sleep 600
@@ -238,7 +238,7 @@ async fn progressed(desk: &mut Desk, token: protocol::Token, phase: Phase) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_registry_that_says_no_fails_the_pull_after_three_tries() {
+async fn a_denied_pull_fails_after_three_tries() {
     let Some(mut desk) = Desk::with(quick()) else { return };
     let registry =
         registry("404 Not Found", r#"{"errors":[{"code":"MANIFEST_UNKNOWN","message":"manifest unknown"}]}"#);
@@ -259,7 +259,7 @@ async fn a_registry_that_says_no_fails_the_pull_after_three_tries() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_registry_that_is_away_costs_the_job_nothing_until_it_has_been_so_for_too_long() {
+async fn a_registry_outage_costs_the_job_nothing_for_an_hour() {
     let Some(mut desk) = Desk::with(quick()) else { return };
     for (job, image) in [
         (1, format!("{}/app:1", registry("500 Internal Server Error", ""))),
@@ -276,7 +276,7 @@ async fn a_registry_that_is_away_costs_the_job_nothing_until_it_has_been_so_for_
     assert_eq!(not_started(&outcome).0, Fault::Pull, "{outcome:?}");
 }
 
-/// An engine whose first pull never ends, and leaves its number in `pulling`.
+/// An engine whose first pull never ends; its process number is in `pulling`.
 fn stalled(dir: &Path) -> Config {
     script(
         dir,
@@ -290,7 +290,7 @@ fn hasty() -> ContainerSpec {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_pull_that_takes_too_long_is_killed_and_tried_again() {
+async fn a_pull_above_its_timeout_is_killed_and_repeated() {
     let dir = tempfile::tempdir().expect("a directory");
     let mut desk = Desk::without_image(stalled(dir.path()));
     let outcome = desk.run(1, hasty()).await;
@@ -302,7 +302,7 @@ async fn a_pull_that_takes_too_long_is_killed_and_tried_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_pull_that_took_too_long_to_the_last_try_is_the_registrys_fault() {
+async fn a_pull_that_times_out_at_every_try_is_the_registrys_fault() {
     for (registry_away_max, is_over) in [(quick().registry_away_max, false), (Duration::ZERO, true)] {
         let dir = tempfile::tempdir().expect("a directory");
         let config = Config { registry_away_max, pull_retries: Vec::new(), ..stalled(dir.path()) };
@@ -319,13 +319,13 @@ async fn a_pull_that_took_too_long_to_the_last_try_is_the_registrys_fault() {
     }
 }
 
-/// A registry that is there, and has this answer to whatever else it is asked.
+/// A registry with this answer to every request.
 fn registry(status: &'static str, body: &'static str) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = listener.local_addr().expect("an address").to_string();
     std::thread::spawn(move || {
         for asker in listener.incoming().flatten() {
-            // Whoever speaks TLS to it goes away again.
+            // Clients that try TLS close the connection.
             drop(answer(asker, status, body));
         }
     });

@@ -1,17 +1,18 @@
-//! What an earlier process has left, and what nobody knows of: what the docker runtime sees of it, and what it does about it. On a real
-//! engine where that shows it, else on scripted stand-ins.
+//! Containers and directories of an earlier process, and containers without an attempt. On a real engine where possible, else on scripted
+//! stand-ins.
 
 mod support;
 
 use std::path::Path;
 use std::time::Duration;
 
-use longshore_client::attempt_dir::{AttemptDir, Ledger, Stopping};
+use longshore_client::attempt_dir::{AttemptDir, AttemptStore, Stopping};
+use longshore_client::boot::RecordedInstant;
 use longshore_client::runtime::docker::Config;
 use longshore_client::runtime::{Found, Runtime};
 use protocol::order::StopCause;
 use protocol::report::Availability;
-use protocol::{ContainerSpec, Nonce, RuntimeKind, Timestamp, Token};
+use protocol::{ContainerSpec, Nonce, RuntimeKind, Token};
 use support::{Desk, IMAGE, docker, launch, shell, show_ended, spec, stand_in, surveyed};
 use worker::input::{Exit, Restored, RuntimeEvent};
 
@@ -41,7 +42,7 @@ fn config(program: impl Into<std::path::PathBuf>) -> Config {
     Config { program: program.into(), ..Config::default() }
 }
 
-/// Lets it run since long ago, with this deadline.
+/// Marks the container as running since long ago, with this deadline.
 fn let_run(desk: &Desk, dir: &Path, token: Token, deadline: u64) {
     let path = dir.join(desk.name(token));
     let text = std::fs::read_to_string(&path).expect("it is shown");
@@ -52,7 +53,7 @@ fn let_run(desk: &Desk, dir: &Path, token: Token, deadline: u64) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_nobody_knows_of_is_stopped_and_told_and_stays_until_that_is_acknowledged() {
+async fn an_unknown_container_is_stopped_reported_and_kept_until_acknowledged() {
     let dir = tempfile::tempdir().expect("a directory");
     let mut desk = Desk::without_image(engine(dir.path()));
     let survey = desk.docker().survey().await;
@@ -64,7 +65,7 @@ async fn what_nobody_knows_of_is_stopped_and_told_and_stays_until_that_is_acknow
     assert!(matches!(found.found, Found::Ended { exit: Exit::Ran { code: 3, .. }, .. }), "{found:?}");
     let found = desk.event(|it| surveyed(it, running)).await;
     assert!(matches!(found.found, Found::Running { .. }), "{found:?}");
-    assert_eq!(found.stopping.map(|it| it.cause), Some(StopCause::Superseded), "the brain stops it");
+    assert_eq!(found.stopping.map(|it| it.cause), Some(StopCause::Superseded), "the state machine stops it");
     assert!(!dir.path().join("removals").exists());
 
     desk.docker().forget(ended);
@@ -74,7 +75,7 @@ async fn what_nobody_knows_of_is_stopped_and_told_and_stays_until_that_is_acknow
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_runs_although_its_end_was_acknowledged_is_stopped_and_then_removed() {
+async fn a_container_that_runs_after_its_acknowledged_end_is_stopped_and_removed() {
     let dir = tempfile::tempdir().expect("a directory");
     let desk = Desk::without_image(engine(dir.path()));
     let token = show_ended(&desk, dir.path(), 1, 1, 0);
@@ -93,7 +94,7 @@ async fn what_runs_although_its_end_was_acknowledged_is_stopped_and_then_removed
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_past_its_deadline_is_told_to_the_brain() {
+async fn a_container_past_its_deadline_is_reported() {
     let dir = tempfile::tempdir().expect("a directory");
     let mut desk = Desk::without_image(engine(dir.path()));
     let token = show_ended(&desk, dir.path(), 1, 1, 0);
@@ -106,11 +107,11 @@ async fn what_is_past_its_deadline_is_told_to_the_brain() {
     };
     assert_eq!(launch.time_left, Some(Duration::from_secs(90)));
     desk.event(|it| (*it == RuntimeEvent::Overdue(token)).then_some(())).await;
-    assert!(!dir.path().join("stops").exists(), "that is the brain's to do");
+    assert!(!dir.path().join("stops").exists(), "the state machine decides that");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_probe_has_left_is_removed_and_no_other_workers() {
+async fn a_leftover_probe_of_this_worker_is_removed() {
     let dir = tempfile::tempdir().expect("a directory");
     let desk = Desk::without_image(engine(dir.path()));
     let probes = [1, 2].map(|worker| {
@@ -133,7 +134,7 @@ async fn what_a_probe_has_left_is_removed_and_no_other_workers() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_container_without_a_directory_keeps_what_it_was_made_with() {
+async fn a_container_without_a_directory_recovers_its_definition() {
     let Some(mut desk) = Desk::new() else { return };
     let name = desk.name(launch(1, spec(&[])).token);
     let nonce = format!("longshore.nonce={}", launch(1, spec(&[])).token.nonce);
@@ -161,7 +162,7 @@ async fn a_container_without_a_directory_keeps_what_it_was_made_with() {
     assert_eq!(launch.spec.resources.memory_bytes, Some(64 << 20));
     assert_eq!(launch.spec.stop_signal.as_deref(), Some("SIGINT"));
     assert!(launch.time_left.is_some_and(|it| it.as_secs() > 1_000_000));
-    // One that runs by the worker's own hand carries the same.
+    // A container of the worker's own carries the same labels.
     let own = desk.start(2, shell("sleep 600"));
     desk.started(own).await;
     desk.docker = None;
@@ -173,7 +174,7 @@ async fn a_container_without_a_directory_keeps_what_it_was_made_with() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_runs_is_not_removed_although_it_is_forgotten() {
+async fn a_running_container_is_not_removed_when_forgotten() {
     let Some(mut desk) = Desk::new() else { return };
     let running = desk.start(1, spec(&["sleep", "600"]));
     desk.started(running).await;
@@ -194,7 +195,7 @@ async fn what_runs_is_not_removed_although_it_is_forgotten() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_container_that_others_have_links_to_is_found() {
+async fn a_container_with_links_from_others_is_found() {
     let Some(mut desk) = Desk::new() else { return };
     let token = desk.start(1, ContainerSpec { network: None, ..spec(&["sleep", "600"]) });
     desk.started(token).await;
@@ -212,9 +213,9 @@ async fn a_container_that_others_have_links_to_is_found() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_list_of_which_a_part_is_missing_is_no_list() {
+async fn an_incomplete_list_is_not_used() {
     let dir = tempfile::tempdir().expect("a directory");
-    // Half of the answer, from a program that was killed over it.
+    // The first half of an answer, from a program that was killed.
     let script = format!(
         "cd {}
         case $1 in
@@ -245,7 +246,7 @@ async fn a_list_of_which_a_part_is_missing_is_no_list() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn directories_that_cannot_be_read_are_no_empty_survey() {
+async fn unreadable_directories_make_the_survey_incomplete() {
     let dir = tempfile::tempdir().expect("a directory");
     let script = format!(
         "cd {}
@@ -259,16 +260,18 @@ async fn directories_that_cannot_be_read_are_no_empty_survey() {
     );
     let mut desk = Desk::without_image(config(stand_in(dir.path(), &script)));
     let [known, bare] = [1, 2].map(|job| show_ended(&desk, dir.path(), job, 1, 0));
-    let ledger = Ledger::open(desk.state.path()).expect("a ledger");
-    ledger.create(&launch(1, spec(&["true"]))).expect("a directory");
+    let store = AttemptStore::open(desk.state.path()).expect("a store");
+    store.create(&launch(1, spec(&["true"]))).expect("a directory");
     let attempt = AttemptDir::at(&desk.dir(known));
-    attempt.record_stopping(Stopping { cause: StopCause::Cancel, at: Timestamp(0) }).expect("kept");
-    // A link to itself can be read by nobody, whoever asks.
+    attempt
+        .record_stopping(Stopping { cause: StopCause::Cancel, at: RecordedInstant::default() })
+        .expect("kept");
+    // A link to itself cannot be read by any user.
     let exit = desk.dir(known).join("exit");
     std::os::unix::fs::symlink("exit", &exit).expect("a link");
     let mut other = launch(2, spec(&["true"]));
     other.token.nonce = Nonce(5);
-    ledger.create(&other).expect("in the place of the one that is missing");
+    store.create(&other).expect("in the place of the one that is missing");
 
     let survey = desk.docker().survey().await;
 

@@ -1,4 +1,4 @@
-//! What the docker runtime does when it is told that nothing starts on its engine.
+//! The docker runtime's probe after it was told that nothing starts on its engine.
 
 mod support;
 
@@ -10,7 +10,7 @@ use support::{Desk, docker, spec, stand_in};
 use worker::input::RuntimeEvent;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_probe_of_an_engine_that_is_well_makes_it_available_and_leaves_nothing() {
+async fn a_successful_probe_makes_the_engine_available_and_leaves_no_container() {
     let Some(mut desk) = Desk::new() else { return };
     let available = RuntimeEvent::Availability(RuntimeKind::Docker, Availability::Available);
     let doubted = |it: &RuntimeEvent| {
@@ -26,12 +26,12 @@ async fn a_probe_of_an_engine_that_is_well_makes_it_available_and_leaves_nothing
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_engine_that_starts_nothing_is_tried_until_it_does() {
+async fn a_probe_repeats_until_the_engine_starts_containers() {
     let dir = tempfile::tempdir().expect("a directory");
     let container = r#"{"Id":"abc","Name":"/NAME","Created":"2026-01-01T00:00:00Z","Image":"app","Labels":{},"State":{"Status":"created",
         "ExitCode":127,"Error":"exec: no such file or directory: unknown","StartedAt":"0001-01-01T00:00:00Z","FinishedAt":"0001-01-01T00:00:00Z"}}"#;
     std::fs::write(dir.path().join("container"), container.replace('\n', "")).expect("written");
-    // The first try fails as the jobs before it did; the second gets as far as the program.
+    // The first try fails like the jobs before it; the second reaches the program.
     let script = format!(
         "cd {0}
         case $1 in

@@ -1,13 +1,13 @@
-//! Containers that somebody removes behind our back, on a real engine.
+//! Containers that are removed by another program, on a real engine.
 
 mod support;
 
 use support::{Desk, Outcome, docker, shell, spec};
 use worker::input::{Exit, Found};
 
-/// How it ended nobody knows; what it had written is there.
+/// The exit is unknown; the output is complete.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_container_that_is_removed_behind_our_back_has_vanished() {
+async fn a_container_removed_by_another_program_has_vanished() {
     let Some(mut desk) = Desk::new() else { return };
     let token = desk.start(1, shell("echo begun; sleep 600"));
     desk.started(token).await;
@@ -20,7 +20,7 @@ async fn a_container_that_is_removed_behind_our_back_has_vanished() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn so_has_one_that_is_removed_while_its_worker_is_away() {
+async fn a_container_removed_while_its_worker_is_down_has_vanished() {
     let Some(mut desk) = Desk::new() else { return };
     let token = desk.start(1, spec(&["sleep", "600"]));
     desk.started(token).await;

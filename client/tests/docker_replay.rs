@@ -1,4 +1,4 @@
-//! Output that is read again from the engine's log, where that is not all there or cannot be kept. Scripted stand-ins, no engine needed.
+//! Output that is read again from the engine's log, where the log is incomplete or the disk is full. Scripted stand-ins, no engine needed.
 
 mod support;
 
@@ -16,7 +16,7 @@ fn config(dir: &Path, logs: &str) -> Config {
     config_with(dir, RUN, logs)
 }
 
-/// A stand-in whose command does not see the container end, and whose log is this.
+/// A stand-in whose CLI does not see the end of the container, and whose log is this.
 fn config_with(dir: &Path, run: &str, logs: &str) -> Config {
     let script = format!(
         "cd {0}
@@ -33,7 +33,7 @@ fn config_with(dir: &Path, run: &str, logs: &str) -> Config {
     Config { program: stand_in(dir, &script), ..Config::default() }
 }
 
-/// Some output, and a code that is not the container's.
+/// Some output, and an exit code that is not the container's.
 const RUN: &str = "printf 'one\\n'; exit 5";
 
 fn output(outcome: &Outcome) -> OutputLengths {
@@ -51,7 +51,7 @@ async fn run(desk: &mut Desk, dir: &Path) -> (Token, Outcome) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_log_that_breaks_off_is_read_again_and_what_docker_says_of_it_is_not_the_programs() {
+async fn a_failing_log_is_read_again_and_dockers_message_is_not_output() {
     let dir = tempfile::tempdir().expect("a directory");
     let logs = "printf 'one\\ntwo\\n'; printf 'err\\n' >&2
                 [ -e broken ] || { touch broken; echo 'unexpected EOF' >&2; exit 1; }
@@ -66,7 +66,24 @@ async fn a_log_that_breaks_off_is_read_again_and_what_docker_says_of_it_is_not_t
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_log_that_cannot_be_had_leaves_a_gap() {
+async fn a_message_of_the_cli_is_not_output_in_whichever_pieces_it_comes() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let logs = "printf 'one\\n'; printf 'err\\n' >&2
+                [ $(wc -l < reads 2>/dev/null || echo 0) -ge 2 ] && { printf 'more\\n' >&2; exit 0; }
+                echo read >> reads
+                printf 'Error respo' >&2; sleep 0.3
+                echo 'nse from daemon: can not get logs from container which is dead or marked for removal' >&2
+                exit 1";
+    let mut desk = Desk::without_image(config(dir.path(), logs));
+    let (token, outcome) = run(&mut desk, dir.path()).await;
+    let (stdout, stderr, _) = desk.output(token).await;
+    assert_eq!(String::from_utf8_lossy(&stdout), "one\n");
+    assert_eq!(String::from_utf8_lossy(&stderr), "err\nmore\n");
+    assert_eq!(output(&outcome), OutputLengths { stdout: 4, stderr: 9 });
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_unreadable_log_leaves_a_gap() {
     let dir = tempfile::tempdir().expect("a directory");
     let logs = "echo logs >> calls; echo 'Error response from daemon: cannot read' >&2; exit 1";
     let mut desk = Desk::without_image(config(dir.path(), logs));
@@ -79,7 +96,7 @@ async fn a_log_that_cannot_be_had_leaves_a_gap() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_log_whose_beginning_the_engine_has_dropped_goes_on_where_the_file_ends() {
+async fn a_log_without_its_beginning_continues_at_the_end_of_the_file() {
     let dir = tempfile::tempdir().expect("a directory");
     let config = config_with(dir.path(), "seq 2000; exit 5", "seq 1000 3000");
     let mut desk = Desk::without_image(config);
@@ -91,9 +108,9 @@ async fn a_log_whose_beginning_the_engine_has_dropped_goes_on_where_the_file_end
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_the_engine_has_dropped_of_a_log_before_anybody_read_it_is_a_gap() {
+async fn log_bytes_that_the_engine_dropped_unread_are_a_gap() {
     let dir = tempfile::tempdir().expect("a directory");
-    // Where it goes on is found, the reading of it breaks off, and the next one goes on behind that.
+    // The position is found, the next reading breaks off, and the one after continues behind it.
     let logs = "echo read >> reads; reads=$(wc -l < reads)
                 [ $reads -gt 2 ] || { seq 5001 5500; [ $reads = 1 ]; exit; }
                 seq 5001 6000; echo err >&2";
@@ -113,7 +130,7 @@ fn seq(from: u32, to: u32) -> Vec<u8> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_full_disk_does_not_take_is_a_gap() {
+async fn output_that_a_full_disk_refuses_becomes_a_gap() {
     let Some(disk) = SmallDisk::mount() else { return };
     let dir = tempfile::tempdir().expect("a directory");
     let logs = format!("printf 'one\\n'; yes | head -c {WRITTEN}");
@@ -134,11 +151,11 @@ async fn what_a_full_disk_does_not_take_is_a_gap() {
 const WRITTEN: u64 = 2 * DISK_BYTES;
 const DISK_BYTES: u64 = 1 << 20;
 
-/// A disk that is soon full.
+/// A disk that fills up soon.
 struct SmallDisk(Arc<tempfile::TempDir>);
 
 impl SmallDisk {
-    /// None where nobody may mount one.
+    /// `None` without the right to mount.
     fn mount() -> Option<Self> {
         let at = Arc::new(tempfile::tempdir().expect("a directory"));
         let size = format!("size={DISK_BYTES},mode=0700");

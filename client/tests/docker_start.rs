@@ -1,4 +1,5 @@
-//! What comes between an image and a running container: the word of the brain, an engine that goes away, who sees the start. A scripted stand-in, no engine needed.
+//! Between image and running container: the start permit, an engine that goes away, the report of the start. A scripted stand-in, no
+//! engine needed.
 
 mod support;
 
@@ -20,9 +21,9 @@ fn config(program: impl Into<std::path::PathBuf>) -> Config {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_engine_that_went_away_under_a_start_is_asked_what_became_of_it() {
+async fn a_start_interrupted_by_an_outage_is_resolved_by_the_engine() {
     let dir = tempfile::tempdir().expect("a directory");
-    // The engine makes the container, and is gone before it can say so.
+    // The engine makes the container and goes away before it can answer.
     let script = format!(
         "cd {0}
         away() {{ echo 'Cannot connect to the Docker daemon at unix:///x. Is the docker daemon running?' >&2; exit $1; }}
@@ -49,7 +50,7 @@ async fn an_engine_that_went_away_under_a_start_is_asked_what_became_of_it() {
     let outcome = desk.outcome(ran).await;
     assert!(matches!(outcome, Outcome::Ended(Exit::Ran { code: 0, .. }, _)), "{outcome:?}");
 
-    // Where it made nothing, the attempt goes back: but only when that is known.
+    // If nothing was made, the attempt goes back, but only when that is known.
     desk.seen.clear();
     let token = desk.start(2, spec(&["true"]));
     desk.event(away).await;
@@ -65,7 +66,7 @@ async fn an_engine_that_went_away_under_a_start_is_asked_what_became_of_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn however_long_a_pull_took_nothing_is_made_without_a_word_of_the_brain() {
+async fn no_container_is_made_without_a_start_permit() {
     let dir = tempfile::tempdir().expect("a directory");
     let script = format!(
         "cd {0}
@@ -98,7 +99,7 @@ async fn however_long_a_pull_took_nothing_is_made_without_a_word_of_the_brain() 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_no_command_line_can_hold_is_the_definitions_fault_and_does_not_mean_that_docker_is_away() {
+async fn a_too_long_command_line_is_the_definitions_fault_and_docker_stays_available() {
     let dir = tempfile::tempdir().expect("a directory");
     let script = format!(
         "case $1 in
@@ -112,7 +113,7 @@ async fn what_no_command_line_can_hold_is_the_definitions_fault_and_does_not_mea
     let (too_long, long) = ("x".repeat(140_000), "x".repeat(120_000));
     for launch in [
         launch(1, spec(&["echo", &too_long])),
-        // No machine takes more than 6 MiB of them.
+        // No machine takes more than 6 MiB of arguments.
         launch(2, spec(&[long.as_str(); 60])),
         Launch { name: "a\0b".into(), ..launch(3, spec(&["true"])) },
     ] {
@@ -127,15 +128,15 @@ async fn what_no_command_line_can_hold_is_the_definitions_fault_and_does_not_mea
     let away = |it: &RuntimeEvent| matches!(it, RuntimeEvent::Availability(_, it) if !it.is_available());
     assert!(!desk.seen.iter().any(away), "{:?}", desk.seen);
     assert!(!dir.path().join("calls").exists());
-    // It goes on with others.
+    // Other attempts still run.
     desk.run(4, spec(&["true"])).await;
     assert!(dir.path().join("calls").exists());
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_about_to_start_for_a_dead_command_is_not_taken_for_unstarted() {
+async fn a_container_started_by_a_dead_cli_does_not_count_as_unstarted() {
     let dir = tempfile::tempdir().expect("a directory");
-    // The command dies before the engine has started what it made; that it is started shows when it is to be removed.
+    // The CLI dies before the engine has started the container; the start shows when the container is to be removed.
     let script = format!(
         r#"cd {0}
         case $1 in
@@ -163,9 +164,9 @@ async fn what_is_about_to_start_for_a_dead_command_is_not_taken_for_unstarted() 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_question_whose_answer_was_cut_off_is_asked_again() {
+async fn a_query_with_an_incomplete_answer_is_repeated() {
     let dir = tempfile::tempdir().expect("a directory");
-    // The program is killed before it has said anything, as by a machine without memory.
+    // The program is killed before it has said anything, as on a machine without memory.
     let script = format!(
         "cd {0}
         case $1 in
@@ -186,7 +187,7 @@ async fn a_question_whose_answer_was_cut_off_is_asked_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_start_is_seen_although_the_engine_lists_nothing_when_its_worker_is_back() {
+async fn a_start_is_noticed_although_the_list_was_empty_after_a_restart() {
     let dir = tempfile::tempdir().expect("a directory");
     let script = format!(
         "cd {0}
@@ -219,12 +220,12 @@ async fn a_start_is_seen_although_the_engine_lists_nothing_when_its_worker_is_ba
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_mount_leads_where_it_led_when_its_container_is_made() {
+async fn a_mount_keeps_the_path_that_was_checked() {
     let dir = tempfile::tempdir().expect("a directory");
     let allowed = dir.path().join("allowed");
     std::fs::create_dir_all(allowed.join("real")).expect("a directory");
     let link = allowed.join("link");
-    // While the image comes, a link changes; the other one does not.
+    // While the image is pulled, one link changes and the other one does not.
     let script = format!(
         "cd {0}
         case $1 in
@@ -260,12 +261,51 @@ async fn a_mount_leads_where_it_led_when_its_container_is_made() {
     assert!(matches!(outcome, Outcome::Refused(ReleaseCause::Policy, _)), "{outcome:?}");
     assert_eq!(calls().lines().count(), 1);
 
-    // Links of ours say nothing about an engine's that has other disks.
+    // Links here say nothing about an engine with other file systems.
     std::fs::remove_file(&link).expect("it is there");
     std::os::unix::fs::symlink(&real, &link).expect("a link");
     std::fs::remove_file(dir.path().join("first")).expect("it is there");
-    let mut desk = Desk::without_image(Config { sees_engine_disks: false, ..settings });
+    let mut desk = Desk::without_image(Config {
+        sees_engine_disks: false,
+        allow: Allow { mounts: vec![link.clone()], ..settings.allow.clone() },
+        ..settings
+    });
     show_ended(&desk, dir.path(), 3, 1, 0);
     desk.run(3, mounts("first")).await;
     assert!(calls().contains(&format!("--mount=type=bind,source={},target=/data", link.display())));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_start_whose_name_is_taken_for_a_while_tries_again_without_a_trace() {
+    let dir = tempfile::tempdir().expect("a directory");
+    // An earlier request still holds the name for the first two tries; no container can be seen yet.
+    let script = format!(
+        "cd {}
+        case $1 in
+            image) exit 0;;
+            version) echo 28.2.2;;
+            run) echo run >> runs
+                [ $(wc -l < runs) -ge 3 ] && {{ echo mine; mv shown $(ls hidden) && exit 0; }}
+                echo 'docker: Error response from daemon: Conflict. The container name \"/x\" is already in use by container \"y\".' >&2
+                exit 125;;
+            inspect) shift 6; cat $1 2>/dev/null || {{ echo \"Error: No such container: $1\" >&2; exit 1; }};;
+            events) exec sleep 600;;
+        esac",
+        dir.path().display()
+    );
+    let mut desk =
+        Desk::without_image(Config { program: stand_in(dir.path(), &script), ..Config::default() });
+    let token = support::show_ended(&desk, dir.path(), 1, 1, 0);
+    let name = desk.name(token);
+    std::fs::rename(dir.path().join(&name), dir.path().join("shown")).expect("hidden");
+    std::fs::create_dir(dir.path().join("hidden")).expect("a directory");
+    std::fs::write(dir.path().join("hidden").join(&name), "").expect("its name");
+    desk.start(1, spec(&["true"]));
+    let outcome = desk.outcome(token).await;
+    assert!(matches!(outcome, Outcome::Ended(Exit::Ran { code: 0, .. }, _)), "{outcome:?}");
+    let (stdout, stderr, _) = desk.output(token).await;
+    assert_eq!(
+        (String::from_utf8_lossy(&stdout), String::from_utf8_lossy(&stderr)),
+        ("mine\n".into(), "".into())
+    );
 }

@@ -11,10 +11,12 @@ use crate::server::auth::Access;
 use crate::server::catalogue::{Catalogue, Definitions};
 use crate::server::config::jobs_file;
 use crate::server::engine::Engine;
-use crate::server::http::{App, router};
+use crate::server::http::{BODY_BYTES_MAX, Services, router};
 use crate::server::logs::{self, Logs};
+use crate::server::reload::Reloader;
 use crate::server::storage::Storage;
-use crate::server::store::memory::MemoryStore;
+use crate::server::store::directory::DataDirectory;
+use crate::server::store::sqlite;
 use axum::body::Body;
 use axum::http::{Request, Response, StatusCode, header};
 use http_body_util::BodyExt as _;
@@ -61,26 +63,27 @@ async fn serve(directory: &Path) -> axum::Router {
     let jobs_file = directory.join("jobs.yaml");
     let file = jobs_file::parse(JOBS, &jobs_file, &std::iter::empty().collect()).expect("definitions");
     let definitions = Definitions::new(file.definitions);
-    let store = MemoryStore::new();
-    let loaded = Engine::load(
-        Box::new(store.clone()),
-        &definitions,
-        Intervals::default(),
-        usize::MAX,
-        directory.into(),
-    );
-    let (engine, ends) = loaded.expect("an engine");
+    let data = DataDirectory::take(&directory.join("data")).expect("a data directory");
+    let (store, archive) = sqlite::open(&Arc::new(data)).expect("a store");
+    let loaded =
+        Engine::load(Box::new(store), &definitions, Intervals::default(), usize::MAX, directory.into());
+    let (engine, handles) = loaded.expect("an engine");
     tokio::spawn(engine.run(CancellationToken::new()));
-    let app = App {
-        engine: ends.handle,
-        archive: Arc::new(store),
+    let catalogue = Arc::new(Catalogue::new(definitions));
+    let reloader = Reloader::new(handles.handle.clone(), catalogue.clone(), jobs_file, Intervals::default());
+    let app = Services {
+        engine: handles.handle,
+        events: handles.events,
+        metrics: handles.metrics,
+        archive: Arc::new(archive),
         machines: Arc::default(),
-        catalogue: Arc::new(Catalogue::new(definitions)),
-        jobs_file,
+        catalogue,
+        reloader: Arc::new(reloader),
         logs: Logs::open(&directory.join("logs"), logs::Limits::default()).expect("logs"),
         access: Arc::new(Access::open("127.0.0.1:80".parse().expect("an address"))),
         base_path: String::new(),
         storage: Storage::of(directory),
+        body_bytes_max: BODY_BYTES_MAX,
         intervals: Intervals::default(),
         leaving: CancellationToken::new(),
     };
@@ -96,7 +99,10 @@ fn request(bytes: &[u8]) -> Option<Request<Body>> {
     let first = lines.next()?;
     let space = first.iter().position(|byte| *byte == b' ')?;
     // Waiting is right, and takes too long.
-    if first.windows(4).any(|it| it == b"wait") || first.windows(6).any(|it| it == b"follow") {
+    if first.windows(6).any(|it| it == b"events")
+        || first.windows(4).any(|it| it == b"wait")
+        || first.windows(6).any(|it| it == b"follow")
+    {
         return None;
     }
     let mut request = Request::builder().method(&first[..space]).uri(&first[space + 1..]);

@@ -1,4 +1,4 @@
-//! What the larger targets do. Tests of the workspace compile these files too, so that they neither rot nor wait for a nightly compiler.
+//! The bodies of the larger targets. Tests of the workspace compile these files too, so that they neither rot nor wait for a nightly compiler.
 
 mod acts;
 pub mod http_requests;

@@ -1,4 +1,4 @@
-//! A server that says anything at any time, against the brain of a worker: nobody panics, the audit finds nothing wrong, and
+//! A server that says anything at any time, against the state machine of a worker: nobody panics, the audit finds nothing wrong, and
 //! whatever the worker reports can be sent.
 
 #![allow(unreachable_pub, reason = "tests of the workspace compile it as a module of their own")]
@@ -6,8 +6,8 @@
 use std::time::Duration;
 
 use crate::acts::{acts, number};
-use crate::worker::input::{Exit, Leave, RuntimeEvent};
-use crate::worker::{Config, Effect, Input, Worker};
+use crate::worker::input::{Exit, Leave, ResultFile, RuntimeEvent};
+use crate::worker::{Config, Effect, Input, Policy, Worker};
 use protocol::report::{Availability, OutputLengths};
 use protocol::{Incarnation, Now, RuntimeKind, Timestamp, Token, Uptime, wire};
 
@@ -20,6 +20,7 @@ pub fn walk(bytes: &[u8]) {
             0 => world.pass(Duration::from_millis(choice % 100_000)),
             1 => world.take(Input::Connected),
             2 => world.take(Input::Disconnected),
+            3 if choice & 0x200 != 0 => world.happen(choice, |token, _| RuntimeEvent::ImageMissing(token)),
             3 if choice & 0x100 != 0 => world.happen(choice, |token, _| RuntimeEvent::Prepared(token)),
             3 => world.happen(choice, |token, at| RuntimeEvent::Started { token, container: "c".into(), at }),
             4 => world.happen(choice, |token, at| {
@@ -27,7 +28,7 @@ pub fn walk(bytes: &[u8]) {
                     code: (choice >> 8) as i32,
                     oom: choice & 0x80 != 0,
                     ran: Duration::from_secs(1),
-                    result: None,
+                    result: ResultFile::Absent,
                 };
                 RuntimeEvent::Ended {
                     token,
@@ -70,6 +71,8 @@ impl World {
             version: "0.1.0".into(),
             slots: 2,
             backlog: 2,
+            pull_slots: 1,
+            policy: Policy::allow_all(),
             labels: Vec::new(),
             runtimes: vec![
                 (RuntimeKind::Docker, Availability::Available),

@@ -8,10 +8,15 @@ use std::time::Duration;
 
 use crate::acts::{acts, number};
 use crate::scheduler::audit::audit;
-use crate::scheduler::definition::{Definition, LossPolicy, OnLost, RetryOn, RetryPolicy};
+use crate::scheduler::definition::{
+    Definition, Expect, LossPolicy, OnLost, RetryOn, RetryPolicy, WaitLimits,
+};
 use crate::scheduler::input::{Connected, GroupNo, Input, NewJob, Submit, Ticket};
+use crate::scheduler::limits::rules::LimitRules;
+use crate::scheduler::placement::rules::PlacementRules;
+use crate::scheduler::schedule::Timetable;
 use crate::scheduler::step::{Change, Effect};
-use crate::scheduler::{Config, Counters, Scheduler};
+use crate::scheduler::{Config, Counters, Scheduler, ServerLimits};
 use protocol::container::ContainerSpec;
 use protocol::order::Intervals;
 use protocol::report::{Hello, Report};
@@ -45,8 +50,15 @@ struct World {
 impl World {
     fn new() -> Self {
         let (cluster, intervals) = (ClusterId(7), Intervals::default());
-        let config =
-            Config { cluster, epoch: Epoch(1), intervals, seed: 1, slice: 1_000, jobs_max: usize::MAX };
+        let config = Config {
+            cluster,
+            epoch: Epoch(1),
+            intervals,
+            seed: 1,
+            slice: 1_000,
+            jobs_max: usize::MAX,
+            server_limits: ServerLimits::default(),
+        };
         let now = Now { utc: Timestamp(1_000_000_000_000), up: Uptime(3_600_000_000_000) };
         let scheduler = Scheduler::new(config, Counters::default());
         let mut world = Self { scheduler, now, steps: 0, session: None, sessions: 0, nonces: Vec::new() };
@@ -64,8 +76,8 @@ impl World {
         let jobs = vec![new; 1 + number as usize / 4 % 4];
         self.step(Input::Submit(Submit {
             ticket: Ticket(1),
-            jobs,
-            batch: false,
+            jobs: jobs.into(),
+            batch: None,
             require_worker: false,
             key: None,
         }));
@@ -165,14 +177,22 @@ fn definition(number: u8) -> Definition {
         ..RetryPolicy::default()
     };
     let on_lost = [OnLost::Retry, OnLost::Fail, OnLost::Wait, OnLost::Retry][usize::from(number % 4)];
+    let timeout = number.is_multiple_of(2).then_some(Duration::from_secs(20));
     Definition {
         name: number.to_string(),
         revision: Revision(u128::from(number)),
         enabled: true,
         priority: 0,
-        timeout: number.is_multiple_of(2).then_some(Duration::from_secs(20)),
+        timeout,
         retry,
         loss: LossPolicy { on_lost, ..LossPolicy::default() },
+        waits: WaitLimits { queue: timeout, quarantine: timeout, silent_worker: timeout },
+        expect: Expect { success_within: timeout, max_duration: timeout },
+        placement: PlacementRules::default(),
+        timetable: Timetable::default(),
+        hooks: Default::default(),
+        submission: Default::default(),
+        limits: LimitRules::default(),
         container,
     }
 }

@@ -1,4 +1,4 @@
-//! What the `docker` program says: containers, events, complaints. The first byte says which.
+//! Answers of the `docker` program: containers, events, errors. The first byte selects the parser.
 #![no_main]
 
 use client::runtime::docker::fuzz;

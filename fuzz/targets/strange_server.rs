@@ -1,4 +1,4 @@
-//! A server that says anything at any time, against the brain of a worker: nobody panics, the audit finds nothing wrong, and
+//! A server that says anything at any time, against the state machine of a worker: nobody panics, the audit finds nothing wrong, and
 //! whatever the worker reports can be sent.
 #![no_main]
 

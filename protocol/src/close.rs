@@ -1,25 +1,26 @@
-//! Why a WebSocket is closed: a code for machines, a reason for people. `docs/protocol.md` lists all of them.
+//! Close codes of a WebSocket with reasons for people. `docs/protocol.md` lists all of them.
 //!
-//! Both sides use the same table. A code of 4000 and above is Longshore's own; the others are RFC 6455's.
+//! Both sides use the same table. Codes of 4000 and above are Longshore's own; the others are defined in RFC
+//! 6455.
 
 use alloc::string::String;
 use core::fmt::Write;
 
-/// A close code and its stable name.
+/// A close code and its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CloseCode {
-    /// What goes into the close frame.
+    /// The number in the close frame.
     pub code: u16,
     /// The first word of the reason.
     pub name: &'static str,
 }
 
-/// What a close frame says.
+/// A close frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Close {
-    /// For machines.
+    /// The code, for machines.
     pub code: u16,
-    /// For people: the code's name, then what is wrong. At most [`REASON_BYTES_MAX`] bytes.
+    /// The reason, for people: the name of the code, then the problem. At most [`REASON_BYTES_MAX`] bytes.
     pub reason: String,
 }
 
@@ -27,48 +28,50 @@ macro_rules! close_codes {
     ($($(#[$doc:meta])* $name:ident = $code:literal $text:literal;)*) => {
         $($(#[$doc])* pub const $name: CloseCode = CloseCode { code: $code, name: $text };)*
 
-        /// Every close code that Longshore sends or keeps for itself, by number.
+        /// All close codes that Longshore sends or reserves, by number.
         pub const ALL: &[CloseCode] = &[$($name),*];
     };
 }
 
 close_codes! {
-    /// Nothing is wrong: the worker leaves.
+    /// The worker leaves; no error.
     NORMAL = 1000 "leaving";
-    /// Nothing is wrong: the server leaves. Reconnect as its GoAway said.
+    /// The server leaves; no error. Reconnect as its GoAway said.
     GOING_AWAY = 1001 "going_away";
     /// The WebSocket protocol itself was broken, such as by a reserved bit.
     PROTOCOL_ERROR = 1002 "protocol_error";
     /// A text message came; all messages are binary.
     TEXT_FRAME = 1003 "text_frame";
-    /// A message, its fragments, a list in it, or the memory that it asks for is over the limit.
+    /// A message, its fragments, a list in it, or the memory that it asks for exceeds a limit.
     TOO_LARGE = 1009 "too_large";
-    /// A fault of the server's own. Reconnect with backoff.
+    /// The server has an internal error. Reconnect with backoff.
     INTERNAL_ERROR = 1011 "internal_error";
-    /// The tag is not known and is one that must be understood.
+    /// The tag is unknown and must be understood.
     UNKNOWN_MESSAGE = 4002 "unknown_message";
-    /// The body is not what its tag promises, or a value in it cannot be.
+    /// The body does not match its tag, or has an invalid value.
     MALFORMED = 4003 "malformed";
     /// The first message was not a Hello, or none came in time.
     HELLO_EXPECTED = 4004 "hello_expected";
-    /// No protocol version is spoken by both sides.
+    /// The wire formats differ, or the two sides have no common protocol version.
     UNSUPPORTED_VERSION = 4005 "unsupported_version";
     /// A field of the Hello is not acceptable.
     INVALID_HELLO = 4006 "invalid_hello";
-    /// More messages within a second said nothing than a worker can have a reason for, or more output came than its window allows.
+    /// Too many messages without content within a second, or more output than the window allows.
     RATE_LIMITED = 4008 "rate_limited";
     /// Another live worker has this name or this identity.
     DUPLICATE_WORKER = 4009 "duplicate_worker";
     /// The server belongs to another cluster than the worker's state directory. The worker leaves its containers alone.
     WRONG_CLUSTER = 4010 "wrong_cluster";
-    /// What was sent to this peer was not read in time.
+    /// This peer did not read its messages in time.
     SLOW_CONSUMER = 4011 "slow_consumer";
     /// A newer connection of the same worker has taken over.
     SUPERSEDED = 4012 "superseded";
-    /// Nothing was heard from this peer for too long.
+    /// This peer sent nothing for too long.
     SILENT = 4013 "silent";
-    /// Reserved, not sent yet: this server may not write (any more): another one leads.
+    /// Reserved: this server may not write, because another one leads.
     NOT_LEADING = 4014 "not_leading";
+    /// The worker reported nothing about an attempt that was enqueued twice. It reconnects, and its inventory decides.
+    UNANSWERED = 4015 "unanswered";
 }
 
 impl CloseCode {
@@ -78,11 +81,11 @@ impl CloseCode {
         Close { code: self.code, reason: String::from(self.name) }
     }
 
-    /// The close frame that also says what is wrong, cut to what a close frame can hold.
+    /// The close frame with a description of the problem, cut to fit.
     #[must_use]
     pub fn because(self, detail: impl core::fmt::Display) -> Close {
         let mut reason = Bounded(String::from(self.name));
-        // Being full is the only error, and a cut reason is what we want then.
+        // The only error is a full buffer, and a cut reason is intended.
         let _ = write!(reason, ": {detail}");
         Close { code: self.code, reason: reason.0 }
     }
@@ -100,7 +103,8 @@ impl core::fmt::Display for Close {
     }
 }
 
-/// Takes text until a close frame is full; control characters become `?`, since reasons end up in terminals and logs.
+/// Collects text until a close frame is full. Control characters become `?`, since reasons are printed in
+/// terminals and logs.
 struct Bounded(String);
 
 impl Write for Bounded {

@@ -1,7 +1,7 @@
-//! Names of things that are counted: newtypes, so that a job can never be passed where a fence is meant.
+//! Ids as newtypes, so that a job id cannot be passed as a fence.
 //!
-//! All of them are assigned by a brain or a body and mean nothing by themselves; only the order of [`Fence`]s of one job and of
-//! [`ReportNo`]s of one process is ever compared.
+//! The server and the worker assign them. Only the order of [`Fence`]s of one job and of [`ReportNo`]s of one
+//! process has a meaning.
 
 use alloc::string::String;
 use core::fmt;
@@ -25,17 +25,17 @@ macro_rules! number_types {
 number_types! {
     /// A job: an integer from 1, never reused within a cluster.
     JobId(u64);
-    /// Which try of its job an attempt is, from 1; what people are shown.
+    /// Number of an attempt within its job, from 1; shown to people.
     AttemptNo(u32);
     /// The number of an attempt within its cluster. Fences of one job grow; fences of different jobs are never compared.
     Fence(u64);
-    /// A worker's lasting identity, given by the server at its first join.
+    /// A worker's id, assigned by the server at its first join.
     WorkerId(u64);
     /// One WebSocket connection of a worker.
     SessionId(u64);
-    /// One term of a server as the one that writes.
+    /// One term of a server as the writer of the store.
     Epoch(u64);
-    /// One life of a worker process: the start counter of its state directory.
+    /// One start of a worker process, counted in its state directory.
     Incarnation(u64);
     /// The number of a report within one process of a worker, from 1; zero is "none yet".
     ReportNo(u64);
@@ -59,7 +59,7 @@ impl fmt::Display for Nonce {
     }
 }
 
-/// Which Longshore installation this is: drawn at random when its store is created, part of every container's name.
+/// Id of a cluster (one Longshore installation), drawn at random when its store is created.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Encode, Decode)]
 pub struct ClusterId(pub u32);
 
@@ -82,9 +82,9 @@ impl fmt::Display for Revision {
 /// Proof of being the current attempt of a job: only its bearer may change the job.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Encode, Decode)]
 pub struct Token {
-    /// The job.
+    /// The job's id.
     pub job: JobId,
-    /// The attempt.
+    /// The fence of the attempt.
     pub fence: Fence,
     /// Drawn with the attempt.
     pub nonce: Nonce,

@@ -1,13 +1,14 @@
-//! The language that a Longshore server and its workers share: ids, time, orders, reports, bytes.
+//! The protocol between a Longshore server and its workers: ids, time, orders, reports, wire format.
 //!
-//! A worker opens a WebSocket (subprotocol [`SUBPROTOCOL`]) and says `Hello`; the server answers `Welcome` or `Refused`. From then
-//! on the server says [`Order`]s and the worker says [`Report`]s, one frame per binary message. `docs/protocol.md` specifies every byte.
+//! A worker opens a WebSocket (subprotocol [`SUBPROTOCOL`]) and sends `Hello`; the server answers `Welcome`
+//! or `Refused`. After that the server sends [`Order`]s and the worker sends [`Report`]s, one frame per
+//! binary message. `docs/protocol.md` specifies every byte.
 //!
-//! What lives here is meaning ([`order`], [`report`], [`container`], [`signal`]) and its bytes ([`wire`]). What deliberately does not: sockets,
-//! clocks, JSON, SQL. Both brains build on this crate, hence `no_std`.
+//! This crate has the types ([`order`], [`report`], [`container`], [`signal`]) and their bytes ([`wire`]).
+//! Sockets, clocks, JSON and SQL are elsewhere. The pure crates build on it, hence `no_std`.
 //!
-//! Version rule: nothing is frozen before the first tagged release. After it a body never changes; a change is a new tag, and
-//! tags of 128 and above may be skipped by a peer that does not know them.
+//! Version rule: nothing is frozen before the first tagged release. After it a body never changes; a change
+//! gets a new tag, and a peer may skip unknown tags of 128 and above.
 #![cfg_attr(not(test), no_std)]
 
 extern crate alloc;
@@ -33,6 +34,10 @@ pub use time::{Now, Timestamp, Uptime};
 
 /// The WebSocket subprotocol that both sides must name.
 pub const SUBPROTOCOL: &str = "longshore.v1";
+
+/// The revision of the wire format: the first field of every Hello. It grows with each change of a message until the first tagged
+/// release; peers with different revisions cannot read each other. Revision 1 is that of Hellos before this field existed.
+pub const WIRE_FORMAT: u16 = 2;
 
 /// The lowest and the highest protocol version that this build speaks.
 pub const VERSIONS: order::VersionRange = order::VersionRange { lowest: 1, highest: 1 };

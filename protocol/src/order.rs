@@ -1,4 +1,5 @@
-//! Everything that a server may tell a worker. Orders are never queued durably: they are recomputed from state at each connect.
+//! Messages from the server to a worker. Orders are not stored; the server derives them from state at each
+//! connect.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -6,7 +7,7 @@ use core::time::Duration;
 
 use bincode::{Decode, Encode};
 
-use crate::container::{Body, ContainerSpec};
+use crate::container::{ContainerSpec, Overrides};
 use crate::ids::{ClusterId, Epoch, ReportNo, Revision, SessionId, Token, WorkerId};
 use crate::report::{Phase, Stream};
 
@@ -19,7 +20,7 @@ pub enum Order {
     Definitions(Vec<Definition>),
     /// Queue these attempts and run them.
     Enqueue(Vec<Assignment>),
-    /// What to do with each attempt of the Inventory. Until the last of it arrived the worker starts nothing.
+    /// Verdicts about the attempts of the Inventory. Until the last part arrived the worker starts nothing.
     Reconciled(Reconciled),
     /// Stop this attempt.
     Cancel(Cancel),
@@ -42,9 +43,9 @@ pub enum Order {
 /// A range of protocol versions, both ends included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct VersionRange {
-    /// The oldest one spoken.
+    /// The oldest version.
     pub lowest: u16,
-    /// The newest one spoken.
+    /// The newest version.
     pub highest: u16,
 }
 
@@ -60,23 +61,23 @@ impl VersionRange {
 /// The answer to an accepted Hello.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct Welcome {
-    /// The protocol version of this session.
+    /// Protocol version of this session.
     pub version: u16,
-    /// This connection.
+    /// Id of this session.
     pub session: SessionId,
     /// The server's term.
     pub epoch: Epoch,
-    /// The installation: part of every container's name.
+    /// The cluster's id: part of every container's name.
     pub cluster: ClusterId,
-    /// The worker's lasting identity.
+    /// The worker's id.
     pub worker: WorkerId,
-    /// How often to say what, and for how long it counts.
+    /// Heartbeat, lease and start gate.
     pub intervals: Intervals,
-    /// The last report of this incarnation that is durable.
+    /// The last durable report of this incarnation.
     pub last_report: ReportNo,
 }
 
-/// Times that both sides keep. DESIGN.md section 5 and FAULTS.md section 2 give the defaults.
+/// Times that both sides keep. docs/design/leases-fencing-reconcile.md, L3 lists the defaults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct Intervals {
     /// Between two heartbeats, before jitter.
@@ -98,14 +99,14 @@ impl Default for Intervals {
 }
 
 impl Intervals {
-    /// A connection on which nothing at all has arrived for so long is dead: half a lease (15 s), so that another one is there before
-    /// the lease runs out. Never so short that a busy machine looks like a dead one.
+    /// Silence after which a connection is dead: half a lease (15 s), so that another one is open before the
+    /// lease expires. Long enough for a busy machine.
     #[must_use]
     pub fn silence_max(&self) -> Duration {
         (self.lease / 2).max(SILENCE_MIN)
     }
 
-    /// Between two pings of one side: three chances to be answered before that.
+    /// Time between two pings of one side: three pings fit into that silence.
     #[must_use]
     pub fn ping(&self) -> Duration {
         self.silence_max() / 3
@@ -117,70 +118,70 @@ const SILENCE_MIN: Duration = Duration::from_millis(300);
 /// A definition as the worker needs it.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct Definition {
-    /// Its identity.
+    /// Id of the definition.
     pub revision: Revision,
-    /// For people: logs and container labels.
+    /// Name, for logs and container labels.
     pub name: String,
-    /// What to run.
+    /// The container or process.
     pub container: ContainerSpec,
 }
 
 /// One attempt handed to a worker.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct Assignment {
-    /// Whose bearer may report about it.
+    /// Token that reports about it must carry.
     pub token: Token,
     /// Higher goes first.
     pub priority: i8,
     /// How long it has been due: the local queue's second order.
     pub waited: Duration,
-    /// What to run.
+    /// The revision to run.
     pub revision: Revision,
-    /// What this job adds to it.
-    pub body: Option<Body>,
-    /// How long it may run, from the start of the container; absent: for ever.
+    /// Overrides of the job.
+    pub body: Option<Overrides>,
+    /// Remaining run time from the start of the container; unlimited if absent.
     pub time_left: Option<Duration>,
-    /// How much memory it may have instead of what its definition says, in bytes: more, after it was killed for having too little.
+    /// Memory limit in bytes instead of the definition's: higher after the job was killed for memory.
     pub memory_bytes: Option<u64>,
 }
 
 /// The answer to a whole Inventory. More than one frame if it is long; only the last has `last`.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct Reconciled {
-    /// Every attempt of the Inventory, with what to do.
-    pub attempts: Vec<(Token, Verdict)>,
-    /// Whether this was all.
+    /// Every attempt of the Inventory with its verdict.
+    pub attempts: Vec<(Token, ReconcileVerdict)>,
+    /// This is the last part.
     pub last: bool,
 }
 
-/// What to do with an attempt that the worker knows.
+/// Verdict about an attempt of the Inventory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
-pub enum Verdict {
-    /// It is current: go on.
+pub enum ReconcileVerdict {
+    /// It is current: continue.
     Keep,
-    /// It is not: stop it, then forget it.
+    /// It is not current: stop it, then remove it.
     Stop,
-    /// It has ended and everything about it is known: remove it.
+    /// It has ended and the server has its report: remove it.
     Forget,
 }
 
 /// Stop an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct Cancel {
-    /// Which.
+    /// The attempt's token.
     pub token: Token,
-    /// How long it may take before it is killed; absent: as its definition says.
+    /// Time before it is killed; absent: as its definition says.
     pub grace: Option<Duration>,
-    /// Why.
+    /// The cause.
     pub cause: StopCause,
 }
 
-/// Why an attempt is stopped. The cause recorded first decides how its end is classed.
+/// Cause of a stop. The first recorded cause decides the outcome.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Encode, Decode)]
 pub enum StopCause {
-    /// Somebody cancelled the job.
+    /// The job was cancelled.
     Cancel,
-    /// It ran for too long.
+    /// It exceeded its timeout.
     Timeout,
     /// Another attempt has taken its place.
     Superseded,
@@ -188,16 +189,17 @@ pub enum StopCause {
     Pinning,
     /// The worker leaves and does not wait.
     Drain,
-    /// The worker has lost its server, and the container must not outlive that. Workers say so to themselves; no server orders it.
+    /// The worker has lost its server and the attempt has `self_fence`. Workers decide this themselves; no
+    /// server orders it.
     SelfFence,
 }
 
 impl StopCause {
-    /// Every cause, in the order of their declaration.
+    /// All causes, in the order of their declaration.
     pub const ALL: [Self; 6] =
         [Self::Cancel, Self::Timeout, Self::Superseded, Self::Pinning, Self::Drain, Self::SelfFence];
 
-    /// As it is shown in `stopping`.
+    /// Name in `stopping`.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -211,49 +213,49 @@ impl StopCause {
     }
 }
 
-/// Settings of a worker that the server decides about. Absent: as it was.
+/// Settings of a worker that the server decides. Absent: unchanged.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode)]
 pub struct Configure {
     /// How many containers may run at once.
     pub slots: Option<u32>,
-    /// Whether the server wants the worker to finish what it has and leave. No takes that order back, and no other.
+    /// The worker is to finish its attempts and leave. False ends an earlier drain.
     pub drain: bool,
     /// New intervals, from the next heartbeat on.
     pub intervals: Option<Intervals>,
 }
 
-/// How far the output of an attempt is durable on the server.
+/// Offset up to which output of an attempt is durable on the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct OutputMark {
     /// The attempt.
     pub token: Token,
-    /// Which of its streams.
+    /// The stream.
     pub stream: Stream,
     /// All bytes before this offset.
     pub offset: u64,
 }
 
-/// Why a Hello is not accepted.
+/// The refusal of a Hello.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct Refused {
     /// Stable, for machines: `name_taken`, `unsupported_version`, …
     pub code: String,
-    /// For people: what is wrong and what to do.
+    /// For people: the problem and its remedy.
     pub text: String,
-    /// Try again after this long.
+    /// Delay before the next try.
     pub retry_after: Duration,
 }
 
 /// The server leaves.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct GoAway {
-    /// Reconnect after this long, with jitter.
+    /// Delay before the next connection, with jitter.
     pub reconnect_after: Duration,
-    /// Where to, if not to the same address.
+    /// Address, if it is another one.
     pub elsewhere: Option<String>,
 }
 
-/// A phase as people are shown it; kept here so that both sides spell it alike.
+/// A phase in the words for people, shared by both sides.
 #[must_use]
 pub const fn phase_name(phase: Phase) -> &'static str {
     match phase {

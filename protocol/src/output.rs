@@ -1,4 +1,4 @@
-//! What containers write, on its way to the server: numbered by offset, so that a piece that comes twice is no harm.
+//! Output of attempts on its way to the server, identified by offset, so that repetitions are harmless.
 
 use alloc::vec::Vec;
 
@@ -7,16 +7,16 @@ use bincode::{Decode, Encode};
 use crate::ids::Token;
 use crate::wire::CHUNK_WEIGHT;
 
-/// Bytes that a container wrote.
+/// Bytes of output.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct Chunk {
-    /// Whose.
+    /// The attempt.
     pub token: Token,
-    /// Where it wrote them.
+    /// The stream.
     pub stream: Stream,
-    /// How many bytes of that stream came before.
+    /// Offset of the first byte in that stream.
     pub offset: u64,
-    /// The bytes, or how many of them were given up.
+    /// The bytes, or the length of a gap.
     pub data: ChunkData,
 }
 
@@ -30,29 +30,30 @@ impl Chunk {
         })
     }
 
-    /// What it takes of a session's window, in bytes: what it carries, and [`CHUNK_WEIGHT`]. Both sides count so.
+    /// Weight in a session's window, in bytes: its data plus [`CHUNK_WEIGHT`]. Both sides count so.
     #[must_use]
     pub const fn weight(&self) -> usize {
         self.data.bytes_len() + CHUNK_WEIGHT
     }
 }
 
-/// What a chunk holds.
+/// Content of a chunk.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub enum ChunkData {
-    /// As they were written.
+    /// Original bytes.
     Bytes(Vec<u8>),
     /// Read again from the engine's log: the same for text, not always for binary.
     Replayed(Vec<u8>),
-    /// This many bytes were given up, or cannot be had; [`UNKNOWN_GAP`](Self::UNKNOWN_GAP) where nobody knows how many.
+    /// A gap of this many bytes that were given up or cannot be read; [`UNKNOWN_GAP`](Self::UNKNOWN_GAP) if
+    /// its length is unknown.
     Gap(u64),
 }
 
 impl ChunkData {
-    /// How long a gap is of which nobody knows how long it is: it has to take some place to be seen.
+    /// Length that stands for a gap of unknown length; it must be more than zero to be visible.
     pub const UNKNOWN_GAP: u64 = 1;
 
-    /// How many bytes it carries; a gap carries none.
+    /// Number of data bytes; a gap has none.
     #[must_use]
     pub const fn bytes_len(&self) -> usize {
         match self {
@@ -62,7 +63,7 @@ impl ChunkData {
     }
 }
 
-/// Where a program writes.
+/// An output stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Encode, Decode)]
 pub enum Stream {
     /// Standard output.
@@ -75,7 +76,7 @@ impl Stream {
     /// Both, in order.
     pub const ALL: [Self; 2] = [Self::Stdout, Self::Stderr];
 
-    /// As it is shown and asked for.
+    /// Name in the API.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {

@@ -1,7 +1,8 @@
-//! Everything that a worker may tell a server.
+//! Messages from a worker to the server.
 //!
-//! Running, Success, Failure, Released and Starting are *numbered*: they carry the number of their first entry, are kept until
-//! acknowledged and are sent again after a reconnect. All others tell a fact of the moment and may be lost.
+//! Running, Success, Failure, Released and Starting are *numbered*: they carry the number of their first
+//! entry, are kept until acknowledged, and are sent again after a reconnect. All others describe the present
+//! and may be lost.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -17,7 +18,7 @@ pub use crate::output::{Chunk, ChunkData, Stream};
 /// One message from a worker to its server.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Report {
-    /// Who is there; always the first frame.
+    /// Identification; always the first frame.
     Hello(Hello),
     /// Containers have started.
     Running(Numbered<Started>),
@@ -25,26 +26,27 @@ pub enum Report {
     Success(Numbered<Succeeded>),
     /// Attempts ended otherwise.
     Failure(Numbered<Failed>),
-    /// Everything that this worker knows of: after Welcome, before it may start anything.
+    /// All attempts of this worker: after Welcome, before it may start anything.
     Inventory(Inventory),
     /// Attempts given back unstarted.
     Released(Numbered<Released>),
-    /// I am alive.
+    /// Sign of life; renews the lease.
     Heartbeat(Heartbeat),
     /// Bytes that containers wrote.
     Output(Vec<Chunk>),
     /// An attempt is in another phase.
     Progress(Vec<(Token, Phase)>),
-    /// Where these attempts stand: the answer to a known Enqueue, or to a Recall that came too late.
+    /// Phases of these attempts: the answer to an Enqueue of a known attempt, or to a late Recall.
     Status(Vec<(Token, Phase)>),
     /// The worker's own state changed.
     Condition(Condition),
     /// Revisions that this worker lacks.
     Wanted(Vec<Revision>),
-    /// About to create these containers; wait for the acknowledgement.
+    /// The worker is about to create these containers and waits for the acknowledgement.
     Starting(Numbered<Token>),
-    /// All containers of this cluster on this engine that belong to other workers, when somebody has looked again and found any. The
-    /// answer is a Cancel for each that is to be stopped although its own worker cannot be told to.
+    /// All containers of this cluster on this engine that belong to other workers, after a search that found
+    /// any. The server answers with a Cancel for each that is to be stopped although its own worker cannot be
+    /// told to.
     Foreign(Vec<Foreign>),
 }
 
@@ -65,25 +67,25 @@ impl<T> Numbered<T> {
     }
 }
 
-/// Who is there.
+/// Identification of a worker.
 #[derive(Clone, PartialEq, Eq, Encode, Decode)]
 pub struct Hello {
     /// The protocol versions that this worker speaks.
     pub versions: VersionRange,
-    /// What people call this worker.
+    /// The worker's name.
     pub name: String,
     /// The secret of its state directory: proof of identity. The server stores its hash only.
     pub secret: [u8; 32],
-    /// The installation that this state directory was joined to, if it was.
+    /// The cluster that this state directory joined, if any.
     pub cluster: Option<ClusterId>,
-    /// Join although this server does not know the secret, or belongs to another installation.
+    /// Join even if this server does not know the secret or belongs to another cluster.
     pub rejoin: bool,
-    /// Which start of the worker this is.
+    /// Start counter of the state directory.
     pub incarnation: Incarnation,
-    /// Drawn when the process began: tells it from every other one, also from one that was started as often from a copy of its state
-    /// directory.
+    /// Random number of the process. It tells the process from all others, also from one with a copy of the
+    /// state directory.
     pub process: u64,
-    /// The Docker engine's own id, if there is one: tells workers that share an engine.
+    /// Id of the Docker engine, if there is one; workers with the same id share an engine.
     pub engine: Option<String>,
     /// The version of the worker's program.
     pub version: String,
@@ -91,9 +93,9 @@ pub struct Hello {
     pub slots: u32,
     /// How many attempts may wait in front of the slots.
     pub backlog: u32,
-    /// What jobs may require of it.
+    /// The worker's labels.
     pub labels: Vec<(String, String)>,
-    /// What it can run now, and why not.
+    /// Runtimes and their availability.
     pub runtimes: Vec<(RuntimeKind, Availability)>,
 }
 
@@ -111,17 +113,17 @@ impl core::fmt::Debug for Hello {
     }
 }
 
-/// Whether a runtime can be used; in an Inventory: whether its list is complete.
+/// Availability of a runtime; in an Inventory also: its part of the list is complete.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub enum Availability {
-    /// It answers.
+    /// The runtime answers.
     Available,
-    /// It does not, and why.
+    /// The runtime does not answer; the reason.
     Unavailable(String),
 }
 
 impl Availability {
-    /// Whether it answers.
+    /// Returns true if the runtime answers.
     #[must_use]
     pub const fn is_available(&self) -> bool {
         matches!(self, Self::Available)
@@ -131,47 +133,47 @@ impl Availability {
 /// A container has started.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct Started {
-    /// Whose.
+    /// The attempt's token.
     pub token: Token,
-    /// The runtime's own name for it: a container id, `pid 123`, or empty.
+    /// The runtime's name for it: a container id, `pid 123`, or empty.
     pub container: String,
-    /// How long ago, when this was written.
+    /// Age of the start when this was written.
     pub ago: Duration,
 }
 
 /// An attempt ended with exit code 0.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct Succeeded {
-    /// Whose.
+    /// The attempt's token.
     pub token: Token,
-    /// When, in durations.
+    /// Times as durations.
     pub timing: Timing,
-    /// How much it wrote.
+    /// Length of its output.
     pub output: OutputLengths,
-    /// What it left as its result: JSON.
+    /// The job's result, as JSON.
     pub result: Option<String>,
-    /// Something worth knowing although it succeeded, such as a child that was killed for lack of memory.
+    /// A remark in spite of success, such as a child process that was killed for lack of memory.
     pub note: Option<String>,
 }
 
 /// An attempt ended otherwise.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct Failed {
-    /// Whose.
+    /// The attempt's token.
     pub token: Token,
-    /// How.
+    /// The outcome.
     pub outcome: Outcome,
     /// The program's exit code, if it ran.
     pub exit_code: Option<i32>,
-    /// For people: what happened, in one line.
+    /// Explanation for people, in one line.
     pub message: String,
-    /// When, in durations.
+    /// Times as durations.
     pub timing: Timing,
-    /// How much it wrote.
+    /// Length of its output.
     pub output: OutputLengths,
 }
 
-/// How an attempt ended.
+/// The outcome of an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Encode, Decode)]
 pub enum Outcome {
     /// Exit code 0.
@@ -180,28 +182,29 @@ pub enum Outcome {
     Failed,
     /// Killed by the kernel for its memory limit.
     OomKilled,
-    /// Stopped by us because it ran for too long.
+    /// Stopped by the worker at its timeout.
     TimedOut,
-    /// Stopped by us because somebody cancelled the job.
+    /// Stopped by the worker because the job was cancelled.
     Cancelled,
-    /// The image could not be had.
+    /// The image could not be pulled.
     PullFailed,
     /// Proven to be the definition's fault: not found, not executable, unknown user, rejected option.
     StartFailed,
     /// Any other failure to start.
     HostFailed,
-    /// The Docker daemon died under it.
+    /// The Docker daemon stopped while it ran.
     DaemonLost,
-    /// The worker was lost, or has lost it.
+    /// The worker was lost, or has lost the container.
     Lost,
-    /// An operator stopped the worker with its jobs; or the worker stopped it because it had lost the server (`self_fence`).
+    /// An operator stopped the worker with its jobs, or the worker stopped the container because it had lost
+    /// the server (`self_fence`).
     Interrupted,
-    /// Given back unstarted.
+    /// Released before its start.
     Released,
 }
 
 impl Outcome {
-    /// Every outcome, in the order of their declaration.
+    /// All outcomes, in the order of their declaration.
     pub const ALL: [Self; 12] = [
         Self::Succeeded,
         Self::Failed,
@@ -217,7 +220,7 @@ impl Outcome {
         Self::Released,
     ];
 
-    /// As it is stored and shown.
+    /// Name in the store and the API.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -237,41 +240,41 @@ impl Outcome {
     }
 }
 
-/// When things happened, told in durations: two machines' clocks never meet.
+/// Times as durations, because the clocks of two machines differ.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Encode, Decode)]
 pub struct Timing {
-    /// How long ago it ended, when this was written.
+    /// Age of the end when this was written.
     pub ended_ago: Duration,
-    /// How long it ran; absent if it never started.
+    /// Run time; absent if it never started.
     pub ran: Option<Duration>,
 }
 
-/// How many bytes an attempt wrote.
+/// Length of an attempt's output in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Encode, Decode)]
 pub struct OutputLengths {
-    /// To its standard output.
+    /// Standard output.
     pub stdout: u64,
-    /// To its standard error.
+    /// Standard error.
     pub stderr: u64,
 }
 
 /// An attempt is given back unstarted.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct Released {
-    /// Which.
+    /// The attempt's token.
     pub token: Token,
-    /// Why.
+    /// The cause.
     pub cause: ReleaseCause,
-    /// For people: what is in the way, in one line; empty if the cause says it all.
+    /// Explanation for people, in one line; empty if the cause says it all.
     pub why: String,
 }
 
-/// Why an attempt is given back unstarted.
+/// Cause of a release.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Encode, Decode)]
 pub enum ReleaseCause {
-    /// The server asked for it.
+    /// The server recalled it, or did not want it any more.
     Recalled,
-    /// More was sent than there is room for.
+    /// The worker has no room.
     Full,
     /// The worker leaves.
     Draining,
@@ -282,7 +285,7 @@ pub enum ReleaseCause {
 }
 
 impl ReleaseCause {
-    /// As it is stored and shown.
+    /// Name in the store and the API.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -294,7 +297,7 @@ impl ReleaseCause {
         }
     }
 
-    /// For people, where nobody has said more.
+    /// Default explanation for people.
     #[must_use]
     pub const fn words(self) -> &'static str {
         match self {
@@ -307,74 +310,74 @@ impl ReleaseCause {
     }
 }
 
-/// Where an attempt stands on its worker.
+/// Phase of an attempt on its worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Encode, Decode)]
 pub enum Phase {
     /// In the local queue.
     Backlog,
     /// Its image is being pulled.
     Pulling {
-        /// Out of 100, if known: of the layers that are not here yet.
+        /// Percentage of the missing layers, if known.
         percent: Option<u8>,
-        /// How often that has failed by now, and is tried again.
+        /// Number of failed pulls so far; the pull is tried again.
         failures: u32,
     },
     /// Its container is being created.
     Starting,
     /// Its container has started.
     Running,
-    /// It has been told to stop.
+    /// It is being stopped.
     Stopping,
-    /// It has ended; its final report is on its way.
+    /// It has ended; its final report is not acknowledged yet.
     Ended,
     /// The worker does not know it.
     Unknown,
 }
 
-/// Everything that a worker knows of. More than one frame if it is long; only the last has `last`.
+/// All attempts of a worker. More than one frame if it is long; only the last has `last`.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct Inventory {
-    /// Per runtime: whether its part of the list is complete.
+    /// Runtimes, and for each: its part of the list is complete.
     pub runtimes: Vec<(RuntimeKind, Availability)>,
-    /// Every attempt known, with its phase.
+    /// All attempts with their phases.
     pub attempts: Vec<(Token, Phase)>,
     /// Containers of this cluster on this engine that belong to another worker.
     pub foreign: Vec<Foreign>,
-    /// Whether this was all.
+    /// This is the last part.
     pub last: bool,
 }
 
 /// A container of this cluster on this engine that belongs to another worker.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct Foreign {
-    /// Whose label it carries.
+    /// The worker in the container's label.
     pub worker: WorkerId,
-    /// Which attempt it is.
+    /// The attempt in the container's label.
     pub token: Token,
 }
 
-/// I am alive.
+/// Sign of life.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Encode, Decode)]
 pub struct Heartbeat {
-    /// Answered by a Pulse with the same number.
+    /// Number that the Pulse repeats.
     pub number: u64,
     /// Slots in use.
     pub busy: u32,
     /// Attempts in the local queue.
     pub queued: u32,
-    /// The machine's load average of one minute, in thousandths, if that can be told.
+    /// Load average of one minute in thousandths, if known.
     pub load_milli: Option<u32>,
-    /// Free bytes where the state directory is, if that can be told: zero is a disk that is full.
+    /// Free bytes on the disk of the state directory, if known; zero is a full disk.
     pub disk_free_bytes: Option<u64>,
 }
 
-/// The worker's own state.
+/// State of the worker.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct Condition {
-    /// What it can run now.
+    /// Runtimes and their availability.
     pub runtimes: Vec<(RuntimeKind, Availability)>,
     /// How many containers may run at once.
     pub slots: u32,
-    /// Whether it takes nothing new.
+    /// The worker takes nothing new.
     pub draining: bool,
 }

@@ -1,4 +1,4 @@
-//! Signals by name or by number, as Docker takes them: what a definition may write, and what a worker sends.
+//! Signals by name or number, as Docker takes them; used in definitions and by workers.
 
 /// The number of a signal, 1 to 64. `text` is its name in any case, with or without `SIG`, or the number itself.
 #[must_use]

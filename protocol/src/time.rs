@@ -1,10 +1,11 @@
-//! Two kinds of time. [`Timestamp`] is for people and tables and may step back; [`Uptime`] is monotonic, measures leases and
-//! timeouts, and never leaves its process. Nothing here reads a clock: a body's `clock.rs` does, and brains get [`Now`].
+//! Two kinds of time. [`Timestamp`] is shown and stored and may step back. [`Uptime`] is monotonic, measures
+//! leases and timeouts, and never leaves its process. Nothing here reads a clock; the pure crates get [`Now`]
+//! from their caller.
 
 use core::ops::{Add, Sub};
 use core::time::Duration;
 
-/// An instant in UTC: milliseconds since 1970-01-01. What is stored and shown.
+/// An instant in UTC: milliseconds since 1970-01-01. It is stored and shown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Timestamp(pub i64);
 
@@ -15,14 +16,14 @@ pub struct Uptime(pub u64);
 /// Both clocks, read at once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Now {
-    /// For people and tables.
+    /// Wall clock, for people and tables.
     pub utc: Timestamp,
-    /// For leases and timeouts.
+    /// Monotonic clock, for leases and timeouts.
     pub up: Uptime,
 }
 
 impl Timestamp {
-    /// How long it is from `earlier` to `self`; zero if the clock stepped back in between.
+    /// Time from `earlier` to `self`; zero if the clock stepped back in between.
     #[must_use]
     pub fn since(self, earlier: Self) -> Duration {
         Duration::from_millis(u64::try_from(self.0.saturating_sub(earlier.0)).unwrap_or(0))
@@ -30,7 +31,7 @@ impl Timestamp {
 }
 
 impl Uptime {
-    /// How long it is from `earlier` to `self`; zero if `earlier` is later.
+    /// Time from `earlier` to `self`; zero if `earlier` is later.
     #[must_use]
     pub fn since(self, earlier: Self) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))

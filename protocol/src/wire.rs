@@ -1,10 +1,12 @@
-//! Meaning ↔ bytes. One binary WebSocket message is one frame: a tag byte, then the body in bincode 2's standard configuration.
+//! Encoding of messages. One binary WebSocket message is one frame: a tag byte, then the body in bincode 2's
+//! standard configuration.
 //!
-//! [`encode_order`] and [`encode_report`] make one frame; [`pack_order`] and [`pack_report`] make as many as a long list needs, each
-//! within every limit of the decoder. [`decode_order`] and [`decode_report`] take bytes from a stranger: they never panic, never
-//! allocate more than [`MEMORY_MAX`] ahead of the bytes, accept no trailing bytes and no value that nothing could mean.
+//! [`encode_order`] and [`encode_report`] make one frame; [`pack_order`] and [`pack_report`] make as many as
+//! a long list needs, each within every limit of the decoder. [`decode_order`] and [`decode_report`] take
+//! untrusted bytes: they never panic, never allocate more than [`MEMORY_MAX`] ahead of the bytes, and accept
+//! neither trailing bytes nor invalid values.
 //!
-//! Bincode is named in this directory and in derives, nowhere else: leaving it is a change of this file.
+//! Bincode is named in this directory and in derives only, so that it can be replaced here.
 
 mod check;
 mod error;
@@ -20,7 +22,7 @@ use bincode::config::{Configuration, Limit, LittleEndian, Varint};
 use bincode::de::read::Reader;
 use bincode::de::{Decoder, DecoderImpl};
 
-pub use check::{body_fits, container_fits, cut_text};
+pub use check::{body_fits, body_fits_with, container_fits, cut_text};
 pub use error::{DecodeError, EncodeError, Misfit};
 pub use hello::check_hello;
 pub use limits::{
@@ -30,8 +32,9 @@ pub use limits::{
 };
 pub use pack::{pack_order, pack_report};
 
+use crate::WIRE_FORMAT;
 use crate::order::Order;
-use crate::report::Report;
+use crate::report::{Hello, Report};
 
 /// One frame with this order.
 ///
@@ -49,35 +52,35 @@ pub fn encode_report(report: &Report) -> Result<Vec<u8>, EncodeError> {
     pack::one_report(report)
 }
 
-/// What a server said in this frame; `None` if its tag is unknown and may be skipped.
+/// Decodes a message of a server; `None` if its tag is unknown and may be skipped.
 ///
 /// # Errors
-/// If the frame cannot be believed; [`DecodeError::close`] is then what to close the connection with.
+/// The frame is invalid; [`DecodeError::close`] is the close frame to answer with.
 pub fn decode_order(frame: &[u8]) -> Result<Option<Order>, DecodeError> {
-    let Some((tag, mut body)) = Body::open(frame, &tags::ORDERS)? else { return Ok(None) };
+    let Some((tag, mut body)) = Overrides::open(frame, &tags::ORDERS)? else { return Ok(None) };
     let mut order = tags::read_order(tag, &mut body)?;
     check::order(&mut order).map_err(|misfit| body.out_of_range(misfit))?;
     Ok(Some(order))
 }
 
-/// What a worker said in this frame; `None` if its tag is unknown and may be skipped.
+/// Decodes a message of a worker; `None` if its tag is unknown and may be skipped.
 ///
 /// # Errors
-/// If the frame cannot be believed; [`DecodeError::close`] is then what to close the connection with.
+/// The frame is invalid; [`DecodeError::close`] is the close frame to answer with.
 pub fn decode_report(frame: &[u8]) -> Result<Option<Report>, DecodeError> {
-    let Some((tag, mut body)) = Body::open(frame, &tags::REPORTS)? else { return Ok(None) };
+    let Some((tag, mut body)) = Overrides::open(frame, &tags::REPORTS)? else { return Ok(None) };
     let mut report = tags::read_report(tag, &mut body)?;
     check::report(&mut report).map_err(|misfit| body.out_of_range(misfit))?;
     Ok(Some(report))
 }
 
 /// The body of a frame whose tag is known.
-struct Body<'a> {
+struct Overrides<'a> {
     message: &'static str,
     bytes: &'a [u8],
 }
 
-impl<'a> Body<'a> {
+impl<'a> Overrides<'a> {
     /// Looks up the tag among `names`; `None` if it is unknown and may be skipped.
     fn open(frame: &'a [u8], names: &tags::Names) -> Result<Option<(u8, Self)>, DecodeError> {
         if frame.len() > FRAME_BYTES_MAX {
@@ -115,12 +118,21 @@ impl<'a> Body<'a> {
         Ok(value)
     }
 
+    /// A Hello behind the revision of its format. The revision is read first: the rest may be written in any other way.
+    fn read_hello(&mut self) -> Result<Hello, DecodeError> {
+        let mut decoder = DecoderImpl::new(Cursor { rest: self.bytes }, CONFIGURATION, ());
+        match u16::decode(&mut decoder) {
+            Ok(format) if format != WIRE_FORMAT => Err(DecodeError::OtherFormat { theirs: format }),
+            _ => self.read::<(u16, Hello)>().map(|(_, hello)| hello),
+        }
+    }
+
     fn out_of_range(&self, misfit: Misfit) -> DecodeError {
         DecodeError::OutOfRange { message: self.message, misfit }
     }
 }
 
-/// Reads a slice and knows how far it got.
+/// Reads a slice and counts the bytes.
 struct Cursor<'a> {
     rest: &'a [u8],
 }

@@ -1,4 +1,4 @@
-//! Every invariant of the scheduler, checked from the outside of its verbs: called after each step in tests and in the simulation.
+//! Checks every invariant of the scheduler. Tests and the simulation call it after each step.
 
 use alloc::collections::BTreeMap;
 use alloc::format;
@@ -7,141 +7,208 @@ use alloc::vec::Vec;
 
 use protocol::{JobId, WorkerId};
 
+use crate::core::Scheduler;
 use crate::definitions::DefinitionNo;
 use crate::explain;
 use crate::fleet::{Link, Worker};
-use crate::forming::UnderWay;
-use crate::job::{Job, Standing};
-use crate::on;
-use crate::scheduler::Scheduler;
+use crate::handlers;
+use crate::job::{Job, LiveState};
+use crate::limits;
+use crate::pending_batch::BatchInProgress;
 use crate::timers::{Alarm, Date};
 
-/// What is wrong, in words; empty if all is well. Looks at every job: for tests only.
+/// Returns a sentence for each violated invariant; empty if all hold. Walks over every job, so it is for
+/// tests only.
 #[must_use]
-pub fn audit(it: &Scheduler) -> Vec<String> {
+pub fn audit(scheduler: &Scheduler) -> Vec<String> {
     let mut faults: Vec<String> = Vec::new();
-    faults.extend(it.ready.faults().into_iter().map(ToString::to_string));
-    faults.extend(it.fleet.faults().into_iter().map(ToString::to_string));
+    faults.extend(scheduler.ready.faults().into_iter().map(ToString::to_string));
+    faults.extend(scheduler.fleet.faults().into_iter().map(ToString::to_string));
+    faults.extend(limits::audit::faults(scheduler));
     let mut queued = 0;
     let mut uses: BTreeMap<DefinitionNo, u64> = BTreeMap::new();
-    for (id, job) in &it.jobs {
+    for (id, job) in &scheduler.jobs {
         *uses.entry(job.definition).or_default() += 1;
-        queued += usize::from(matches!(job.standing, Standing::Queued(_)) && !it.forming.hides(*id));
-        if let Some(fault) = fault_of(it, *id, job) {
+        queued += usize::from(
+            matches!(job.live_state, LiveState::Queued(_)) && !scheduler.pending_batches.hides(*id),
+        );
+        if let Some(fault) = fault_of(scheduler, *id, job) {
             faults.push(format!("job {id}: {fault}"));
         }
     }
-    if queued != it.ready.lanes().map(|(_, waiting)| waiting).sum::<usize>() {
-        faults.push("somebody waits in a lane who is not queued".into());
+    if queued != scheduler.ready.len() {
+        faults.push("a lane holds a job that is not queued".into());
     }
-    for (lane, _) in it.ready.lanes() {
-        let Some(definition) = it.definitions.at(lane.definition()) else { continue };
-        let is_able = |worker| explain::obstacles(worker, definition, lane.pinned_to()).next().is_none();
-        if let Some((id, _)) = it.fleet.iter().find(|(_, worker)| is_able(worker)) {
+    for (lane, _) in scheduler.ready.lanes().filter(|_| !scheduler.has_more_to_place) {
+        let is_able = |worker| explain::obstacles(scheduler, worker, lane).next().is_none();
+        let is_let = |id| limits::audit::may_start(scheduler, lane, id);
+        if let Some((id, _)) = scheduler.fleet.iter().find(|(id, worker)| is_able(worker) && is_let(*id)) {
             faults.push(format!("jobs wait in lane {lane:?}, although nothing keeps worker {id} from them"));
         }
     }
-    for (id, worker) in it.fleet.iter() {
-        faults.extend(unwatched(it, id, worker).map(|fault| format!("worker {id}: {fault}")));
+    for (id, worker) in scheduler.fleet.iter() {
+        faults.extend(unwatched(scheduler, id, worker).map(|fault| format!("worker {id}: {fault}")));
         for job in &worker.held {
-            let holder = it.jobs.get(job).and_then(Job::attempt).map(|attempt| attempt.worker);
+            let holder = scheduler.jobs.get(job).and_then(Job::attempt).map(|attempt| attempt.worker);
             if holder != Some(id) {
-                faults.push(format!("worker {id} seems to hold job {job}, which says {holder:?}"));
+                faults.push(format!("worker {id} lists job {job}, which is held by {holder:?}"));
             }
         }
         for token in worker.unmanaged.keys() {
-            if it.jobs.get(&token.job).and_then(Job::attempt).is_some_and(|attempt| attempt.is(*token, id)) {
-                faults.push(format!("worker {id} has {token}, which counts as a stranger and is not"));
+            if scheduler
+                .jobs
+                .get(&token.job)
+                .and_then(Job::attempt)
+                .is_some_and(|attempt| attempt.is(*token, id))
+            {
+                faults.push(format!("worker {id} has {token}, which is listed as unmanaged and is current"));
             }
         }
-        let heartbeat = worker.heartbeat.unwrap_or(it.config.intervals.heartbeat);
-        if matches!(worker.link, Link::Ready(_)) && on::wanted_of(it, id).is_some_and(|it| it < heartbeat) {
-            faults.push(format!("worker {id} is heard of less often than what it has wants"));
+        if worker.breaker.probe().is_some_and(|probe| !worker.held.contains(&probe)) {
+            faults.push(format!("worker {id} waits for a probe that it does not hold"));
         }
-        for place in &worker.prefetched {
-            if !it.jobs.get(&place.job()).and_then(Job::attempt).is_some_and(|attempt| attempt.prefetched) {
-                faults.push(format!("worker {id}: job {} is not in its backlog", place.job()));
+        let heartbeat = worker.heartbeat.unwrap_or(scheduler.config.intervals.heartbeat);
+        if matches!(worker.link, Link::Ready(_))
+            && handlers::wanted_heartbeat(scheduler, id).is_some_and(|wanted| wanted < heartbeat)
+        {
+            faults.push(format!("worker {id} has a longer heartbeat interval than its attempts need"));
+        }
+        for key in &worker.prefetched {
+            if !scheduler
+                .jobs
+                .get(&key.job())
+                .and_then(Job::attempt)
+                .is_some_and(|attempt| attempt.prefetched)
+            {
+                faults.push(format!("worker {id}: job {} is not in its backlog", key.job()));
             }
         }
     }
-    for job in it.phases.keys() {
-        if it.jobs.get(job).and_then(Job::attempt).is_none() {
+    for job in scheduler.unconfirmed.keys() {
+        if !scheduler.fleet.iter().any(|(_, worker)| worker.unconfirmed.keys().any(|it| it.job == *job)) {
+            faults.push(format!("no worker can confirm the attempts of ended job {job}"));
+        }
+    }
+    for job in scheduler.phases.keys() {
+        if scheduler.jobs.get(job).and_then(Job::attempt).is_none() {
             faults.push(format!("a phase is kept for job {job}, which has no attempt"));
         }
     }
-    for number in it.forming.batches().flat_map(|batch| &batch.definitions) {
+    for number in scheduler.pending_batches.batches().flat_map(|batch| &batch.definitions) {
         *uses.entry(*number).or_default() += 1;
     }
-    if it.definitions.counts().any(|(number, count)| uses.get(&number).copied().unwrap_or_default() != count)
+    if scheduler
+        .definitions
+        .counts()
+        .any(|(number, count)| uses.get(&number).copied().unwrap_or_default() != count)
     {
-        faults.push("a definition is kept for nobody, or may be dropped too early".into());
+        faults.push("a definition has a wrong count of jobs".into());
     }
-    if !it.definitions.publishes_all() {
-        faults.push("what is known of definitions is not what the snapshot says".into());
+    if !scheduler.definitions.publishes_all() {
+        faults.push("the published definitions differ from the table".into());
     }
-    if it.forming.batches().any(|batch| batch.rest.len() == 0) {
-        faults.push("a batch is made, and was not answered".into());
+    for (number, at) in scheduler.schedules.timers() {
+        if !scheduler.timers.has_date(at, Date::Fire(number)) {
+            faults.push(format!("schedule {number:?} seems to have a timer, and has none"));
+        }
     }
-    faults.extend(it.forming.under_way().and_then(|batch| members_fault(it, batch)).map(ToString::to_string));
+    for (number, entry) in &scheduler.expectations.entries {
+        let is_watched = entry.stale_at.is_none_or(|at| scheduler.timers.has_date(at, Date::Stale(*number)));
+        let is_awaited = entry.expect.success_within.is_some() && entry.row.stale_since.is_none();
+        if !is_watched || entry.stale_at.is_some() != is_awaited {
+            faults.push(format!("the expectation of {} is not watched", entry.row.definition));
+        }
+    }
+    for batch in scheduler.batches.iter() {
+        let members = (batch.first.0..batch.end().0).filter(|id| scheduler.jobs.contains_key(&JobId(*id)));
+        if !scheduler.pending_batches.hides(batch.first) && members.count() != batch.live as usize {
+            faults.push(format!("batch {} counts {} members that have not ended", batch.first, batch.live));
+        }
+    }
+    if scheduler.pending_batches.batches().any(|batch| batch.rest.len() == 0) {
+        faults.push("a complete batch was not answered".into());
+    }
+    faults.extend(
+        scheduler
+            .pending_batches
+            .in_progress()
+            .and_then(|batch| members_fault(scheduler, batch))
+            .map(ToString::to_string),
+    );
     faults
 }
 
-/// Something that is to happen to a worker, and for which no timer is set.
-fn unwatched(it: &Scheduler, id: WorkerId, worker: &Worker) -> Option<&'static str> {
-    let watched = |at, alarm| it.timers.has_alarm(at, alarm);
-    if worker.claims.until.is_some_and(|at| !watched(at, Alarm::Copies(id))) {
-        Some("nobody notices when its copies are gone")
+/// An event that must happen to this worker and has no timer.
+fn unwatched(scheduler: &Scheduler, id: WorkerId, worker: &Worker) -> Option<&'static str> {
+    let watched = |at, alarm| scheduler.timers.has_alarm(at, alarm);
+    if worker.claims.until.is_some_and(|at| !watched(at, Alarm::ClonesGone(id))) {
+        Some("the end of its cloned state has no timer")
     } else if worker.lease_end.is_some_and(|at| !watched(at, Alarm::LeaseEnd(id))) {
-        Some("its lease is not watched")
+        Some("its lease has no timer")
     } else if worker.lease_end.is_none() && !worker.unreachable {
-        Some("nobody notices when it falls silent")
-    } else if worker.exclusions.ends().any(|at| !watched(at, Alarm::Offer(id))) {
-        Some("it is never offered again what it could not take")
-    } else if !drain_ends(it, id, worker) {
-        Some("nobody notices the end of its drain")
+        Some("it is reachable and its lease has no end")
+    } else if worker.exclusions.ends().any(|at| !watched(at, Alarm::ExclusionEnd(id))) {
+        Some("the end of its exclusion has no timer")
+    } else if !drain_ends(scheduler, id, worker) {
+        Some("the end of its drain has no timer")
     } else {
         None
     }
 }
 
-/// Whether a drain's deadline is watched. Once it has passed, all that the worker still has is being stopped.
-fn drain_ends(it: &Scheduler, id: WorkerId, worker: &Worker) -> bool {
-    let attempt = |job| it.jobs.get(job).and_then(Job::attempt);
+/// A drain deadline has its timer. After the deadline, all attempts of the worker are being stopped.
+fn drain_ends(scheduler: &Scheduler, id: WorkerId, worker: &Worker) -> bool {
+    let attempt = |job| scheduler.jobs.get(job).and_then(Job::attempt);
     let deadline = worker.row.drain.and_then(|drain| drain.deadline);
     deadline.is_none_or(|at| {
-        it.timers.has_date(at, Date::DrainEnd(id))
+        scheduler.timers.has_date(at, Date::DrainEnd(id))
             || worker.held.iter().all(|job| attempt(job).is_some_and(|attempt| attempt.stopping.is_some()))
     })
 }
 
-fn fault_of(it: &Scheduler, id: JobId, job: &Job) -> Option<&'static str> {
-    if it.definitions.at(job.definition).is_none() {
-        return Some("its definition is gone");
+fn fault_of(scheduler: &Scheduler, id: JobId, job: &Job) -> Option<&'static str> {
+    if scheduler.definitions.at(job.definition).is_none() {
+        return Some("its definition is not known");
     }
-    if id > it.last.job {
-        return Some("its number was never given");
+    if id > scheduler.last.job {
+        return Some("its number was never assigned");
     }
-    if let Some(batch) = it.forming.under_way().filter(|_| it.forming.hides(id)) {
-        return hidden_fault(it, batch, id, job);
+    if let Some(batch) =
+        scheduler.pending_batches.in_progress().filter(|_| scheduler.pending_batches.hides(id))
+    {
+        return hidden_fault(scheduler, batch, id, job);
     }
-    match &job.standing {
-        Standing::Scheduled if !it.timers.has_date(job.due_at, Date::Due(id)) => {
+    if let Some(at) = job.expires_at()
+        && !scheduler.timers.has_date(at, Date::Expiry(id))
+        && job.attempt().is_none()
+    {
+        return Some("it waits for a limited time and has no timer");
+    }
+    match &job.live_state {
+        LiveState::Scheduled
+            if !scheduler.timers.has_date(job.due_at, Date::Due(id))
+                && !scheduler.schedules.holds_back(id) =>
+        {
             Some("scheduled without a timer")
         }
-        Standing::Queued(lane) if !it.ready.contains(*lane, job.place(id)) => {
-            Some("queued without a place in its lane")
+        LiveState::Queued(lane) if !scheduler.ready.contains(*lane, job.queue_key(id)) => {
+            Some("queued but not in its lane")
         }
-        Standing::Held(attempt) => {
-            let watched = |at, alarm| it.timers.has_alarm(at, alarm);
-            let held = it.fleet.worker(attempt.worker).is_some_and(|worker| worker.held.contains(&id));
+        LiveState::Held(attempt) => {
+            let watched = |at, alarm| scheduler.timers.has_alarm(at, alarm);
+            let held = scheduler.fleet.worker(attempt.worker).is_some_and(|worker| worker.held.contains(&id));
             if !held {
-                Some("its worker does not know that it holds it")
-            } else if attempt.fence > it.last.fence {
-                Some("its fence was never given")
+                Some("its worker does not list it")
+            } else if attempt.fence > scheduler.last.fence {
+                Some("its fence was never assigned")
             } else if attempt.overrun_at.is_some_and(|at| !watched(at, Alarm::Overrun(id, attempt.fence))) {
-                Some("its timeout is not watched")
+                Some("its timeout has no timer")
+            } else if attempt.slow_at.is_some_and(|at| !watched(at, Alarm::Slow(id, attempt.fence))) {
+                Some("its expected duration has no timer")
             } else if attempt.loss_at.is_some_and(|at| !watched(at, Alarm::Loss(id, attempt.fence))) {
-                Some("its loss is not watched")
+                Some("its loss has no timer")
+            } else if attempt.offer.is_some_and(|it| !watched(it.due_at, Alarm::Offer(id, attempt.fence))) {
+                Some("the wait for its first report has no timer")
             } else {
                 None
             }
@@ -150,33 +217,42 @@ fn fault_of(it: &Scheduler, id: JobId, job: &Job) -> Option<&'static str> {
     }
 }
 
-/// A member of a batch that is not made yet waits with its batch, and nowhere else.
-fn hidden_fault(it: &Scheduler, batch: &UnderWay, id: JobId, job: &Job) -> Option<&'static str> {
-    let (with_batch, elsewhere) = match &job.standing {
-        Standing::Queued(lane) => {
-            let place = job.place(id);
-            (batch.lanes.get(lane).is_some_and(|run| run.contains(&place)), it.ready.contains(*lane, place))
+/// A member of an unfinished batch waits with its batch only.
+fn hidden_fault(
+    scheduler: &Scheduler,
+    batch: &BatchInProgress,
+    id: JobId,
+    job: &Job,
+) -> Option<&'static str> {
+    let (with_batch, elsewhere) = match &job.live_state {
+        LiveState::Queued(lane) => {
+            let key = job.queue_key(id);
+            (
+                batch.lanes.get(lane).is_some_and(|run| run.contains(&key)),
+                scheduler.ready.contains(*lane, key),
+            )
         }
-        Standing::Scheduled => {
-            (batch.dates.contains(&(job.due_at, id)), it.timers.has_date(job.due_at, Date::Due(id)))
+        LiveState::Scheduled => {
+            (batch.dates.contains(&(job.due_at, id)), scheduler.timers.has_date(job.due_at, Date::Due(id)))
         }
-        Standing::Held(_) | Standing::Quarantined => (false, true),
+        LiveState::Held(_) | LiveState::Quarantined => (false, true),
     };
     match (with_batch, elsewhere) {
-        (_, true) => Some("it takes part before its batch is made"),
-        (false, false) => Some("its batch does not know it"),
+        (_, true) => Some("it is visible before its batch is complete"),
+        (false, false) => Some("its batch does not list it"),
         (true, false) => None,
     }
 }
 
-fn members_fault(it: &Scheduler, batch: &UnderWay) -> Option<&'static str> {
+fn members_fault(scheduler: &Scheduler, batch: &BatchInProgress) -> Option<&'static str> {
     let made = batch.made();
-    if batch.last() > it.last.job {
-        return Some("the numbers of a batch may be given again");
+    if batch.last() > scheduler.last.job {
+        return Some("the numbers of a batch may be assigned again");
     }
-    let is_there = |id: u64| it.jobs.contains_key(&JobId(id));
-    let complete = it.forming.hidden() as u64 == made.end - made.start && made.clone().all(is_there);
-    (!complete).then_some("not all members of a batch are there that were made")
+    let is_there = |id: u64| scheduler.jobs.contains_key(&JobId(id));
+    let complete =
+        scheduler.pending_batches.hidden() as u64 == made.end - made.start && made.clone().all(is_there);
+    (!complete).then_some("created members of a batch are missing")
 }
 
 #[cfg(test)]
@@ -190,12 +266,14 @@ mod tests {
 
     use super::*;
     use crate::config::{Config, Counters};
-    use crate::definition::{Definition, LossPolicy, RetryPolicy};
-    use crate::exclusion::{Excluded, Sentence};
-    use crate::input::{Input, NewJob, Submit, Ticket};
+    use crate::definition::{Definition, Expect, LossPolicy, RetryPolicy, WaitLimits};
+    use crate::input::{Input, NewJob, StartTime, Submit, Ticket};
+    use crate::placement::exclusion::{Excluded, ExclusionBackoff};
+    use crate::placement::rules::PlacementRules;
+    use crate::schedule::Timetable;
     use crate::step::{Drain, WorkerRow};
 
-    /// One job waits, another is due later, and a worker is away.
+    /// A scheduler with one queued job, one scheduled job and one disconnected worker.
     fn scheduler() -> Scheduler {
         let mut scheduler = Scheduler::new(Config::for_tests(), Counters::default());
         let now = Now { utc: Timestamp(0), up: Uptime(0) };
@@ -207,14 +285,29 @@ mod tests {
             timeout: None,
             retry: RetryPolicy::default(),
             loss: LossPolicy::default(),
+            waits: WaitLimits::default(),
+            expect: Expect::default(),
+            placement: PlacementRules::default(),
+            timetable: Timetable::default(),
+            hooks: Default::default(),
+            submission: Default::default(),
+            limits: crate::limits::rules::LimitRules::default(),
             container: ContainerSpec::default(),
         };
         scheduler.step(now, Input::Define(vec![Arc::new(definition)]));
         let job = NewJob { revision: Revision(1), ..NewJob::default() };
-        let later = NewJob { run_at: Some(Timestamp(1_000)), ..job.clone() };
+        let later = NewJob { run_at: Some(StartTime::At(Timestamp(1_000))), ..job.clone() };
         let (jobs, ticket) = (vec![job, later], Ticket(1));
-        scheduler
-            .step(now, Input::Submit(Submit { ticket, jobs, batch: true, require_worker: false, key: None }));
+        scheduler.step(
+            now,
+            Input::Submit(Submit {
+                ticket,
+                jobs: jobs.into(),
+                batch: Some(Default::default()),
+                require_worker: false,
+                key: None,
+            }),
+        );
         scheduler.restore_worker(now, worker());
         scheduler
     }
@@ -242,42 +335,48 @@ mod tests {
     }
 
     #[track_caller]
-    fn told(faults: &[String], what: &str) {
+    fn assert_reported(faults: &[String], what: &str) {
         assert!(faults.iter().any(|fault| fault.contains(what)), "{what}: {faults:?}");
     }
 
     #[test]
-    fn what_does_not_fit_together_is_told_of() {
-        told(&after(|it| it.last.job = JobId(1)), "job 2: its number was never given");
-        told(
+    fn inconsistent_jobs_are_reported() {
+        assert_reported(&after(|it| it.last.job = JobId(1)), "job 2: its number was never assigned");
+        assert_reported(
             &after(|it| it.timers.clear_date(Timestamp(1_000), Date::Due(JobId(2)))),
             "job 2: scheduled without a timer",
         );
         let unplaced = after(|it| {
             let job = &it.jobs[&JobId(1)];
-            let Standing::Queued(lane) = job.standing else { panic!("{job:?}") };
-            it.ready.remove(lane, job.place(JobId(1)));
+            let LiveState::Queued(lane) = job.live_state else { panic!("{job:?}") };
+            it.ready.remove(lane, job.queue_key(JobId(1)));
         });
-        told(&unplaced, "job 1: queued without a place in its lane");
-        told(&unplaced, "somebody waits in a lane who is not queued");
-        told(&after(|it| drop(it.jobs.remove(&JobId(2)))), "a definition is kept for nobody");
+        assert_reported(&unplaced, "job 1: queued but not in its lane");
+        assert_reported(&unplaced, "a lane holds a job that is not queued");
+        assert_reported(
+            &after(|it| drop(it.jobs.remove(&JobId(2)))),
+            "a definition has a wrong count of jobs",
+        );
     }
 
     #[test]
-    fn what_is_to_happen_to_a_worker_has_its_timer() {
+    fn a_worker_without_its_timer_is_reported() {
         let id = WorkerId(1);
         let after = |harm: fn(&mut Worker)| after(|it| harm(it.fleet.worker_mut(id).expect("it is there")));
-        told(&after(|it| it.lease_end = None), "worker 1: nobody notices when it falls silent");
-        told(&after(|it| it.lease_end = Some(Uptime(7))), "worker 1: its lease is not watched");
+        assert_reported(
+            &after(|it| it.lease_end = None),
+            "worker 1: it is reachable and its lease has no end",
+        );
+        assert_reported(&after(|it| it.lease_end = Some(Uptime(7))), "worker 1: its lease has no timer");
         let excluded = after(|it| {
-            let sentence = Sentence { first: Duration::from_secs(1), max: Duration::from_secs(60) };
-            it.exclusions.add(Uptime(0), Excluded::Anything, sentence);
+            let backoff = ExclusionBackoff { first: Duration::from_secs(1), max: Duration::from_secs(60) };
+            it.exclusions.add(Uptime(0), Excluded::Anything, backoff);
         });
-        told(&excluded, "worker 1: it is never offered again what it could not take");
+        assert_reported(&excluded, "worker 1: the end of its exclusion has no timer");
         let drained = after(|it| {
             it.row.drain = Some(Drain { process: None, deadline: Some(Timestamp(5)) });
             it.held.insert(JobId(1));
         });
-        told(&drained, "worker 1: nobody notices the end of its drain");
+        assert_reported(&drained, "worker 1: the end of its drain has no timer");
     }
 }

@@ -1,47 +1,67 @@
-//! What a scheduler is told at its start: its settings, and where its numbers go on.
+//! Settings of a scheduler and the counters that it continues.
 
 use protocol::order::Intervals;
 use protocol::{ClusterId, Epoch, Fence, JobId, WorkerId};
 
 use crate::input::GroupNo;
 
-/// What a scheduler is told at its start and keeps.
+/// Settings that a scheduler keeps for its lifetime.
 #[derive(Clone, Copy, Debug)]
 pub struct Config {
-    /// The installation.
+    /// The cluster's id.
     pub cluster: ClusterId,
     /// The term in which this scheduler decides.
     pub epoch: Epoch,
-    /// Times that both sides keep.
+    /// Heartbeat, lease and start gate.
     pub intervals: Intervals,
-    /// Seed of everything that is drawn.
+    /// Seed of the random generator.
     pub seed: u64,
-    /// How much of a large batch is made in one group: so many members, if they add nothing to their definitions, else fewer. A batch
-    /// that is not larger is made at once.
+    /// Members of a large batch that are created per group, if they add nothing to their definitions; else
+    /// fewer. Smaller batches are created at once.
     pub slice: usize,
-    /// How many jobs that have not ended there may be: each is in memory. Those of a restored store may be more; then no new ones come.
+    /// Limit of jobs that have not ended; each is in memory. A restored store may hold more; then no new jobs
+    /// are accepted.
     pub jobs_max: usize,
+    /// Limits on jobs that run or wait.
+    pub server_limits: ServerLimits,
+}
+
+/// Limits on the jobs of all definitions together.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ServerLimits {
+    /// Jobs that hold a worker at once; unlimited if absent.
+    pub running_max: Option<usize>,
+    /// Jobs that wait for a worker or a limit; unlimited if absent. A restored store may hold more.
+    pub queued_max: Option<usize>,
 }
 
 #[cfg(test)]
 impl Config {
-    /// Of a new installation without a limit of jobs.
+    /// Settings of a new cluster without a limit of jobs.
     pub(crate) fn for_tests() -> Self {
         let (cluster, epoch) = (ClusterId(1), Epoch(1));
         let intervals = Intervals::default();
-        Self { cluster, epoch, intervals, seed: 1, slice: 1_000, jobs_max: usize::MAX }
+        Self {
+            cluster,
+            epoch,
+            intervals,
+            seed: 1,
+            slice: 1_000,
+            jobs_max: usize::MAX,
+            server_limits: ServerLimits::default(),
+        }
     }
 }
 
-/// The highest numbers given so far; none is ever given again.
+/// The highest numbers assigned so far; none is assigned twice.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Counters {
-    /// Jobs.
+    /// Last job.
     pub job: JobId,
-    /// Attempts.
+    /// Last attempt.
     pub fence: Fence,
-    /// Workers.
+    /// Last worker.
     pub worker: WorkerId,
-    /// Commits.
+    /// Last commit.
     pub group: GroupNo,
 }

@@ -1,4 +1,4 @@
-//! A definition: an entry of jobs.yaml, valid by construction. `server::config::jobs_file` makes them; nobody checks them again.
+//! A definition: an entry of jobs.yaml, validated by `server::config::jobs_file`.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -8,77 +8,133 @@ use protocol::container::ContainerSpec;
 use protocol::report::Outcome;
 use protocol::{Revision, RuntimeKind};
 
+use crate::hooks::Hooks;
+use crate::limits::rules::LimitRules;
+use crate::params::SubmissionRules;
+use crate::placement::rules::PlacementRules;
 use crate::retry;
+use crate::schedule::Timetable;
 
 /// An entry of jobs.yaml.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Definition {
-    /// Its name, unique in the file.
+    /// Name, unique in the file.
     pub name: String,
-    /// The hash of its resolved content.
+    /// Hash of the resolved content.
     pub revision: Revision,
-    /// Whether it may be submitted.
+    /// Jobs of it may be submitted.
     pub enabled: bool,
     /// Higher goes first; −100 to 100.
     pub priority: i8,
-    /// How long one attempt may run; absent: for ever.
+    /// Timeout of one attempt; none if absent.
     pub timeout: Option<Duration>,
-    /// What happens after a failure that is the job's own.
+    /// Policy after a job failure.
     pub retry: RetryPolicy,
-    /// What happens after a failure that is the platform's.
+    /// Policy after an infrastructure failure.
     pub loss: LossPolicy,
-    /// What a worker is to run.
+    /// How long its jobs may wait.
+    pub waits: WaitLimits,
+    /// Expectations of its jobs.
+    pub expect: Expect,
+    /// Rules for the choice of its workers.
+    pub placement: PlacementRules,
+    /// When jobs are made of it without a request.
+    pub timetable: Timetable,
+    /// Parameters, and the fields that a submission may carry.
+    pub submission: SubmissionRules,
+    /// Definitions that get a job when one of its jobs starts or ends.
+    pub hooks: Hooks,
+    /// Limits on its jobs.
+    pub limits: LimitRules,
+    /// The container or process to run.
     pub container: ContainerSpec,
 }
 
 impl Definition {
-    /// The runtime that carries it out.
+    /// The runtime that runs it.
     #[must_use]
     pub const fn runtime(&self) -> RuntimeKind {
         self.container.runtime
     }
 
-    /// How much memory the next attempt may have instead of what `container` says, after so many that were killed for having too little.
+    /// Memory limit in bytes of the next attempt after `oom_kills` attempts that were killed for memory;
+    /// absent if `container` decides.
     #[must_use]
     pub fn raised_memory(&self, oom_kills: u32) -> Option<u64> {
         let (memory, factor) = self.container.resources.memory_bytes.zip(self.retry.memory_factor_milli)?;
         (oom_kills > 0).then(|| retry::raised(memory, factor, oom_kills))
     }
 
-    /// From the last heartbeat of a silent worker until its attempts are given up: `lost_after`. But a container that its worker fences
-    /// off is gone by the clock of that worker; if that one may go so slow, and ours so fast, that it is not gone by then, a little later.
+    /// Time from the last heartbeat of a silent worker until its attempts are lost (`lost_after`). With
+    /// `self_fence` it is at least the time in which the slowest clock of a worker certainly stops the
+    /// container.
     #[must_use]
-    pub fn patience(&self) -> Duration {
+    pub fn loss_timeout(&self) -> Duration {
         let fence = self.container.self_fence.unwrap_or_default();
         let fenced_off = fence.saturating_mul(FASTEST_CLOCK) / SLOWEST_CLOCK;
         self.loss.after.max(fenced_off)
     }
+
+    /// Time from the last heartbeat of a silent worker until its attempts are given up; none if they wait for it without limit. A cancelled
+    /// job waits no longer than others, whatever `on_lost` says (docs/design/failures.md, F20).
+    #[must_use]
+    pub fn given_up_after(&self, is_cancelled: bool) -> Option<Duration> {
+        match self.loss.on_lost {
+            OnLost::Wait if !is_cancelled => {
+                self.waits.silent_worker.map(|limit| limit.max(self.loss_timeout()))
+            }
+            OnLost::Wait | OnLost::Retry | OnLost::Fail => Some(self.loss_timeout()),
+        }
+    }
 }
 
-/// How long the fastest clock of a fleet, and the slowest one, take for the same hundred: ± 5 % (FAULTS.md R15).
+/// Expectations of the jobs of a definition. They belong to the name and not to a revision: the present jobs.yaml holds for all jobs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Expect {
+    /// Longest time between two successes.
+    pub success_within: Option<Duration>,
+    /// Longest run of an attempt.
+    pub max_duration: Option<Duration>,
+}
+
+/// How long jobs of a definition may wait; none: without limit. A job that waits for longer ends.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct WaitLimits {
+    /// For the start of an attempt, from the time at which it is due (`queue_timeout`).
+    pub queue: Option<Duration>,
+    /// In quarantine (`quarantine_timeout`).
+    pub quarantine: Option<Duration>,
+    /// With [`OnLost::Wait`], for a silent worker, from its last heartbeat (`on_lost_timeout`).
+    pub silent_worker: Option<Duration>,
+}
+
+/// Durations that the fastest and the slowest clock of a fleet measure for the same hundred: ± 5 %
+/// (docs/design/failures.md, R15).
 const FASTEST_CLOCK: u32 = 105;
 const SLOWEST_CLOCK: u32 = 95;
 
-/// What happens after a failure that is the job's own.
+/// Policy after a job failure.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RetryPolicy {
-    /// How many further attempts; 0 to 100.
+    /// Maximum number of retries; 0 to 100.
     pub max: u32,
-    /// After which outcomes. Only outcomes of the job's own budget are ever here.
+    /// Outcomes that are retried. Only outcomes of the job's budget occur here.
     pub when: Vec<Outcome>,
-    /// If not empty, after [`Outcome::Failed`] only with one of these exit codes.
+    /// If not empty, [`Outcome::Failed`] is retried with these exit codes only.
     pub exit_codes: Vec<i32>,
-    /// Where the next attempt may run after a failure of the job's own. After one of the platform's it is always [`RetryOn::Other`].
+    /// Workers allowed for the next attempt after a job failure. After an infrastructure failure it is always
+    /// [`RetryOn::Other`].
     pub on: RetryOn,
-    /// How long to wait.
+    /// Delay before a retry.
     pub backoff: Backoff,
-    /// By how much each attempt that was killed for its memory limit raises that limit, in thousandths; absent: it stays.
+    /// Factor for the memory limit after each attempt that was killed for memory, in thousandths; unchanged
+    /// if absent.
     pub memory_factor_milli: Option<u32>,
 }
 
 impl RetryPolicy {
-    /// The outcomes that use the job's own budget (DESIGN.md section 3).
-    pub const OWN_BUDGET: [Outcome; 5] =
+    /// Outcomes that use the job's budget (docs/design/scheduling.md, Q2).
+    pub const JOB_BUDGET: [Outcome; 5] =
         [Outcome::Failed, Outcome::OomKilled, Outcome::TimedOut, Outcome::PullFailed, Outcome::StartFailed];
 }
 
@@ -86,7 +142,7 @@ impl Default for RetryPolicy {
     fn default() -> Self {
         Self {
             max: 0,
-            when: Self::OWN_BUDGET.to_vec(),
+            when: Self::JOB_BUDGET.to_vec(),
             exit_codes: Vec::new(),
             on: RetryOn::Any,
             backoff: Backoff::default(),
@@ -95,47 +151,135 @@ impl Default for RetryPolicy {
     }
 }
 
-/// Where the next attempt may run.
+/// Workers allowed for the next attempt.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RetryOn {
-    /// Anywhere.
+    /// Any worker.
     #[default]
     Any,
-    /// On the worker that had the last one.
+    /// The worker of the last attempt only.
     Same,
-    /// On another worker than the last one, if there is one.
+    /// Another worker than the last one, if there is one.
     Other,
 }
 
-/// Exponential backoff with full jitter: a random part of `initial * factor^n`, at most `max`.
-#[derive(Clone, Copy, Debug, PartialEq)]
+/// Delay before a retry: a ceiling that depends on the number of failures, of which a random part is waited.
+#[derive(Clone, Debug, PartialEq)]
 pub struct Backoff {
+    /// The ceilings.
+    pub delays: Delays,
+    /// The random part of the ceiling, in thousandths, 0 to 1,000. The delay is uniform between the rest and
+    /// the whole ceiling: 1,000 is full jitter, 0 is none.
+    pub jitter_milli: u32,
+}
+
+/// The longest delays after the first, the second, and each later failure.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Delays {
+    /// `initial * factor^n`, at most `max`.
+    Exponential {
+        /// The ceiling after the first failure.
+        initial: Duration,
+        /// The highest ceiling.
+        max: Duration,
+        /// Growth of the ceiling with each failure, in thousandths; at least 1,000.
+        factor_milli: u32,
+    },
+    /// `initial * n`, at most `max`.
+    Linear {
+        /// The ceiling after the first failure, and its growth with each further one.
+        initial: Duration,
+        /// The highest ceiling.
+        max: Duration,
+    },
+    /// The same after each failure.
+    Fixed(Duration),
+    /// One for each failure; the last one repeats. Not empty.
+    List(Vec<Duration>),
+}
+
+impl Backoff {
+    /// Random part of the whole delay.
+    pub const FULL_JITTER_MILLI: u32 = 1_000;
+
+    /// Exponential backoff with full jitter.
+    #[must_use]
+    pub const fn exponential(initial: Duration, max: Duration, factor_milli: u32) -> Self {
+        let delays = Delays::Exponential { initial, max, factor_milli };
+        Self { delays, jitter_milli: Self::FULL_JITTER_MILLI }
+    }
+}
+
+impl Delays {
+    /// Name of the kind in jobs.yaml and the API.
+    #[must_use]
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Exponential { .. } => "exponential",
+            Self::Linear { .. } => "linear",
+            Self::Fixed(_) => "fixed",
+            Self::List(_) => "list",
+        }
+    }
+
     /// The ceiling after the first failure.
-    pub initial: Duration,
+    #[must_use]
+    pub fn first(&self) -> Duration {
+        match self {
+            Self::Exponential { initial, .. } | Self::Linear { initial, .. } => *initial,
+            Self::Fixed(delay) => *delay,
+            Self::List(list) => list.first().copied().unwrap_or_default(),
+        }
+    }
+
     /// The highest ceiling.
-    pub max: Duration,
-    /// How much the ceiling grows with each failure, in thousandths; at least 1,000.
-    pub factor_milli: u32,
+    #[must_use]
+    pub fn highest(&self) -> Duration {
+        match self {
+            Self::Exponential { max, .. } | Self::Linear { max, .. } => *max,
+            Self::Fixed(delay) => *delay,
+            Self::List(list) => list.iter().copied().max().unwrap_or_default(),
+        }
+    }
+
+    /// Growth of the ceiling with each failure, in thousandths; 1,000 unless it is exponential.
+    #[must_use]
+    pub const fn factor_milli(&self) -> u32 {
+        match self {
+            Self::Exponential { factor_milli, .. } => *factor_milli,
+            Self::Linear { .. } | Self::Fixed(_) | Self::List(_) => 1_000,
+        }
+    }
+
+    /// The listed ceilings; none for the other kinds.
+    #[must_use]
+    pub fn list(&self) -> &[Duration] {
+        match self {
+            Self::List(list) => list,
+            Self::Exponential { .. } | Self::Linear { .. } | Self::Fixed(_) => &[],
+        }
+    }
 }
 
 impl Default for Backoff {
     fn default() -> Self {
-        Self { initial: Duration::from_secs(10), max: Duration::from_secs(600), factor_milli: 2_000 }
+        Self::exponential(Duration::from_secs(10), Duration::from_secs(600), 2_000)
     }
 }
 
-/// What happens after a failure that is the platform's.
+/// Policy after an infrastructure failure.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LossPolicy {
-    /// This many losses within a day, and the job is quarantined.
+    /// Losses within a day after which the job is quarantined.
     pub limit: u32,
-    /// From the last heartbeat of a silent worker to the successor.
+    /// Time from the last heartbeat of a silent worker until its attempts are lost.
     pub after: Duration,
-    /// Whether there is a successor.
+    /// Reaction to a lost worker.
     pub on_lost: OnLost,
-    /// How long the next attempt waits; absent: a random part of a second, doubling with each loss up to a minute.
+    /// Delay before the next attempt. If absent, a random part of a second that doubles with each loss up to
+    /// a minute.
     pub delay: Option<Duration>,
-    /// How often a worker that has one of these says at least that it lives; absent: as the server asks of all.
+    /// Maximum heartbeat interval of a worker that holds such a job; the server's interval if absent.
     pub ping: Option<Duration>,
 }
 
@@ -145,14 +289,14 @@ impl Default for LossPolicy {
     }
 }
 
-/// What becomes of a job whose worker is lost.
+/// Reaction to a lost worker.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OnLost {
-    /// It gets a successor.
+    /// The job is retried.
     #[default]
     Retry,
-    /// It ends as lost.
+    /// The job ends as lost.
     Fail,
-    /// It waits for its worker or a person.
+    /// The job waits for its worker or for an operator.
     Wait,
 }

@@ -1,7 +1,7 @@
-//! The definitions that jobs refer to: those of the last reading of jobs.yaml, those of the reading before it (a request may just
-//! have looked one up), and those that unfinished jobs were made with.
+//! The definitions that jobs refer to: those of the last two versions of jobs.yaml (a request may just have
+//! looked one up), and those that unfinished jobs were created with.
 
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -10,39 +10,77 @@ use core::time::Duration;
 use protocol::Revision;
 
 use crate::definition::Definition;
+use crate::fleet::classes::Need;
+use crate::placement::rules::WorkerSelector;
 use crate::table::{Seed, Table};
 
-/// A definition's place in the table: four bytes in each job instead of a whole revision.
+/// Index of a definition in the table: four bytes in each job instead of a whole revision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct DefinitionNo(pub u32);
 
-/// The definitions that jobs refer to.
+/// The table of definitions.
 #[derive(Debug)]
 pub struct Definitions {
-    known: Vec<Option<Known>>,
+    known: Vec<Option<DefinitionEntry>>,
+    /// Indices without a definition.
+    free: BTreeSet<u32>,
+    /// Rules of the current definitions by name that hold for older revisions, too.
+    current: BTreeMap<String, CurrentRules>,
     by_revision: Table<Revision, DefinitionNo>,
-    /// All of them once more, for those who look on from outside: handed out as it is, and copied only if it changes while they have it.
+    /// Revisions of the same definition.
+    by_name: BTreeSet<(Arc<str>, DefinitionNo)>,
+    /// All definitions by revision, for the snapshot. It is shared and copied only if it changes while a
+    /// reader holds it.
     published: Arc<BTreeMap<Revision, Arc<Definition>>>,
 }
 
 #[derive(Debug)]
-struct Known {
+struct DefinitionEntry {
     definition: Arc<Definition>,
     jobs: u64,
-    /// How many readings of jobs.yaml ago it was last in the file.
+    /// Number of loads of jobs.yaml since it was last in the file.
     age: u32,
-    /// How often its worker is to be heard of, by what the file says now under its name, or else by what it said then.
+    /// Rules that jobs.yaml has under this name, or had last.
+    rules: CurrentRules,
+}
+
+/// Rules of a definition that hold for all of its revisions at once.
+#[derive(Clone, Debug, Default)]
+struct CurrentRules {
+    /// Heartbeat interval of workers that hold its jobs.
     ping: Option<Duration>,
+    /// The only workers that may run its jobs; any if empty.
+    workers: Vec<WorkerSelector>,
+}
+
+impl CurrentRules {
+    fn of(definition: &Definition) -> Self {
+        Self { ping: definition.loss.ping, workers: definition.placement.workers.clone() }
+    }
+}
+
+impl DefinitionEntry {
+    fn need(&self) -> Need {
+        Need::of(&self.definition, &self.rules.workers)
+    }
 }
 
 impl Definitions {
-    /// Starts empty.
+    /// Creates an empty table.
     #[must_use]
     pub fn new(seed: Seed) -> Self {
-        Self { known: Vec::new(), by_revision: Table::with_hasher(seed), published: Arc::default() }
+        Self {
+            known: Vec::new(),
+            free: BTreeSet::new(),
+            current: BTreeMap::new(),
+            by_revision: Table::with_hasher(seed),
+            by_name: BTreeSet::new(),
+            published: Arc::default(),
+        }
     }
 
-    /// Takes a reading of jobs.yaml; drops what is neither in it, nor in the one before, nor in use.
+    /// Replaces the current definitions. Removes those that are neither in the file, nor in the version
+    /// before it, nor in use.
     pub fn replace(&mut self, current: Vec<Arc<Definition>>) {
         for known in self.known.iter_mut().flatten() {
             known.age = known.age.saturating_add(1);
@@ -53,49 +91,55 @@ impl Definitions {
                 known.age = 0;
             }
         }
-        for slot in &mut self.known {
+        for (number, slot) in (0..).zip(&mut self.known) {
             if slot.as_ref().is_some_and(|known| known.age > 1 && known.jobs == 0)
                 && let Some(known) = slot.take()
             {
+                self.free.insert(number);
                 self.by_revision.remove(&known.definition.revision);
+                self.by_name.remove(&(known.definition.name.as_str().into(), DefinitionNo(number)));
                 Arc::make_mut(&mut self.published).remove(&known.definition.revision);
             }
         }
-        self.renew_pings();
+        self.renew_rules();
     }
 
-    /// A changed interval holds for what was made before, too (DESIGN.md section 5).
-    fn renew_pings(&mut self) {
-        let current: BTreeMap<String, Option<Duration>> =
-            self.current().map(|definition| (definition.name.clone(), definition.loss.ping)).collect();
+    /// Applies a changed interval or list of workers to older revisions, too (docs/design/leases-fencing-reconcile.md, L4).
+    fn renew_rules(&mut self) {
+        self.current = self
+            .current()
+            .map(|definition| (definition.name.clone(), CurrentRules::of(definition)))
+            .collect();
         for known in self.known.iter_mut().flatten() {
-            known.ping = current.get(&known.definition.name).copied().unwrap_or(known.definition.loss.ping);
+            let current = self.current.get(&known.definition.name).cloned();
+            known.rules = current.unwrap_or_else(|| CurrentRules::of(&known.definition));
         }
     }
 
-    /// What the file says now.
+    /// The definitions in the current file.
     fn current(&self) -> impl Iterator<Item = &Definition> {
         self.known.iter().flatten().filter(|known| known.age == 0).map(|known| known.definition.as_ref())
     }
 
-    /// How often a worker that has one of these is to be heard of, if that is not left to the server.
+    /// Heartbeat interval of workers that hold a job of this definition, if it asks for one.
     #[must_use]
     pub fn ping(&self, number: DefinitionNo) -> Option<Duration> {
-        self.known.get(number.0 as usize).and_then(Option::as_ref).and_then(|known| known.ping)
+        self.known.get(number.0 as usize).and_then(Option::as_ref).and_then(|known| known.rules.ping)
     }
 
-    /// Makes sure that a definition is known, current or not.
+    /// Adds a definition if it is not known, current or not.
     pub fn learn(&mut self, definition: Arc<Definition>) -> DefinitionNo {
         if let Some(number) = self.by_revision.get(&definition.revision) {
             return *number;
         }
-        let free = self.known.iter().position(Option::is_none).unwrap_or(self.known.len());
+        let free = self.free.pop_first().map_or(self.known.len(), |number| number as usize);
         let number = DefinitionNo(u32::try_from(free).unwrap_or(u32::MAX));
         self.by_revision.insert(definition.revision, number);
+        self.by_name.insert((definition.name.as_str().into(), number));
         Arc::make_mut(&mut self.published).insert(definition.revision, definition.clone());
-        let namesake = self.current().find(|current| current.name == definition.name);
-        let ping = namesake.map_or(definition.loss.ping, |current| current.loss.ping);
-        let known = Known { definition, jobs: 0, age: 1, ping };
+        let current = self.current.get(&definition.name).cloned();
+        let rules = current.unwrap_or_else(|| CurrentRules::of(&definition));
+        let known = DefinitionEntry { definition, jobs: 0, age: 1, rules };
         match self.known.get_mut(free) {
             Some(slot) => *slot = Some(known),
             None => self.known.push(Some(known)),
@@ -103,45 +147,64 @@ impl Definitions {
         number
     }
 
-    /// The definition with this revision.
+    /// The index of this revision.
     #[must_use]
     pub fn find(&self, revision: Revision) -> Option<DefinitionNo> {
         self.by_revision.get(&revision).copied()
     }
 
-    /// The definition at this place. Places come from this table and stay taken while a job refers to them.
+    /// The indices of all revisions of a definition.
+    pub fn named(&self, name: &str) -> impl Iterator<Item = DefinitionNo> {
+        let name: Arc<str> = name.into();
+        let range = (name.clone(), DefinitionNo(0))..=(name, DefinitionNo(u32::MAX));
+        self.by_name.range(range).map(|(_, number)| *number)
+    }
+
+    /// The definition at this index. An index stays valid while a job refers to it.
     #[must_use]
     pub fn at(&self, number: DefinitionNo) -> Option<&Arc<Definition>> {
         self.known.get(number.0 as usize).and_then(Option::as_ref).map(|known| &known.definition)
     }
 
-    /// All of them as they are now, by revision.
+    /// The need of the definition at this index.
+    #[must_use]
+    pub fn need(&self, number: DefinitionNo) -> Option<Need> {
+        self.known.get(number.0 as usize).and_then(Option::as_ref).map(DefinitionEntry::need)
+    }
+
+    /// The needs of all definitions.
+    pub fn needs(&self) -> impl Iterator<Item = (DefinitionNo, Need)> {
+        let numbered = (0..).map(DefinitionNo).zip(&self.known);
+        numbered.filter_map(|(number, known)| Some((number, known.as_ref()?.need())))
+    }
+
+    /// All definitions by revision, shared.
     #[must_use]
     pub fn published(&self) -> Arc<BTreeMap<Revision, Arc<Definition>>> {
         self.published.clone()
     }
 
-    /// One job more refers to it.
+    /// Counts one more job that refers to it.
     pub fn take(&mut self, number: DefinitionNo) {
         if let Some(known) = self.slot_mut(number) {
             known.jobs += 1;
         }
     }
 
-    /// One job less refers to it.
+    /// Counts one job less that refers to it.
     pub fn drop_one(&mut self, number: DefinitionNo) {
         if let Some(known) = self.slot_mut(number) {
             known.jobs = known.jobs.saturating_sub(1);
         }
     }
 
-    /// How many jobs refer to each, by this table's own count: for the audit.
+    /// Number of jobs that refer to each definition, for the audit.
     pub fn counts(&self) -> impl Iterator<Item = (DefinitionNo, u64)> {
         let numbered = (0..).map(DefinitionNo).zip(&self.known);
         numbered.filter_map(|(number, known)| Some((number, known.as_ref()?.jobs)))
     }
 
-    /// Whether what is published is what is known: for the audit.
+    /// The shared map equals the table, for the audit.
     #[must_use]
     pub fn publishes_all(&self) -> bool {
         let known = || self.known.iter().flatten().map(|known| known.definition.revision);
@@ -149,7 +212,7 @@ impl Definitions {
             && known().all(|revision| self.published.contains_key(&revision))
     }
 
-    fn slot_mut(&mut self, number: DefinitionNo) -> Option<&mut Known> {
+    fn slot_mut(&mut self, number: DefinitionNo) -> Option<&mut DefinitionEntry> {
         self.known.get_mut(number.0 as usize).and_then(Option::as_mut)
     }
 }
@@ -163,9 +226,11 @@ mod tests {
 
     use super::*;
     use crate::config::{Config, Counters};
-    use crate::definition::{LossPolicy, RetryPolicy};
+    use crate::core::Scheduler;
+    use crate::definition::{Expect, LossPolicy, RetryPolicy, WaitLimits};
     use crate::input::Input;
-    use crate::scheduler::Scheduler;
+    use crate::placement::rules::PlacementRules;
+    use crate::schedule::Timetable;
 
     fn definition(revision: u128) -> Arc<Definition> {
         Arc::new(Definition {
@@ -176,6 +241,13 @@ mod tests {
             timeout: None,
             retry: RetryPolicy::default(),
             loss: LossPolicy::default(),
+            waits: WaitLimits::default(),
+            expect: Expect::default(),
+            placement: PlacementRules::default(),
+            timetable: Timetable::default(),
+            hooks: Default::default(),
+            submission: Default::default(),
+            limits: crate::limits::rules::LimitRules::default(),
             container: ContainerSpec::default(),
         })
     }
@@ -202,18 +274,22 @@ mod tests {
     }
 
     #[test]
-    fn what_is_published_is_shared_and_not_copied_until_it_changes() {
+    fn the_published_map_is_shared_until_it_changes() {
         let mut definitions = Definitions::new(Seed(1));
         definitions.replace(vec![definition(1)]);
         let before = definitions.published();
         definitions.replace(vec![definition(1)]);
         assert!(Arc::ptr_eq(&before, &definitions.published()), "the file says the same as before");
         definitions.replace(vec![definition(2)]);
-        assert_eq!((before.len(), published(&definitions).len()), (1, 2), "whoever had it still has it");
+        assert_eq!(
+            (before.len(), published(&definitions).len()),
+            (1, 2),
+            "a holder of the old map still has it"
+        );
     }
 
     #[test]
-    fn what_is_read_is_shown_although_no_job_has_changed() {
+    fn a_new_definition_changes_the_snapshot() {
         let mut scheduler = Scheduler::new(Config::for_tests(), Counters::default());
         let now = Now { utc: Timestamp(0), up: Uptime(0) };
         for (input, shown) in [(Input::Define(vec![definition(1)]), 1), (Input::Learn(definition(2)), 2)] {

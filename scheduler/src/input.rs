@@ -1,4 +1,4 @@
-//! Everything that can happen to the scheduler.
+//! Inputs of the scheduler.
 
 use alloc::boxed::Box;
 use alloc::string::String;
@@ -6,7 +6,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::time::Duration;
 
-use protocol::container::Body;
+use protocol::container::Overrides;
 use protocol::order::VersionRange;
 use protocol::report::Availability;
 use protocol::{
@@ -14,185 +14,296 @@ use protocol::{
     WorkerId,
 };
 
+use crate::batches::BatchOptions;
 use crate::definition::Definition;
+use crate::new_jobs::NewJobs;
+use crate::params::JobParams;
+use crate::schedule::ScheduleId;
+use crate::schedules::PauseTarget;
 
-/// Something happened.
+/// An input.
 #[derive(Clone, Debug)]
 pub enum Input {
-    /// jobs.yaml was read: these are the definitions from now on.
+    /// jobs.yaml was loaded; these are its definitions.
     Define(Vec<Arc<Definition>>),
-    /// A definition that is no longer in jobs.yaml is about to be asked for: an ended job is to be tried again as it was.
+    /// Adds a definition that is not in jobs.yaml any more, because an ended job is to be run again as it
+    /// was.
     Learn(Arc<Definition>),
-    /// Somebody wants jobs.
+    /// A client submits jobs.
     Submit(Submit),
-    /// Somebody wants a job not to run, or to stop.
+    /// A client cancels a job.
     Cancel(CancelRequest),
-    /// Somebody wants a job to go on that is held back, or waits for a worker that does not answer.
+    /// An operator releases a job from quarantine or from a worker that does not answer.
     Release(ReleaseRequest),
+    /// A client changes the start or the priority of a waiting job.
+    Update(UpdateRequest),
     /// A worker said Hello on a new session.
     Connected(Connected),
-    /// A session's socket is gone.
+    /// A session's socket was closed.
     Disconnected(SessionId),
-    /// A worker reported on its session.
+    /// A worker sent a report on its session.
     Reported(SessionId, Report),
-    /// The archive has no such attempts, and they were not deleted from it: told before the inventory, or the part of it, that lists
-    /// them.
-    Strangers(SessionId, Vec<Token>),
-    /// Frames were received on these sessions, the last one at this instant: noted outside of the inbox, told before a Tick.
+    /// The archive does not contain these attempts, and they were not deleted from it. Sent before the part
+    /// of the inventory that lists them.
+    UnknownAttempts(SessionId, Vec<Token>),
+    /// Frames were received on these sessions, the last one at this time. Sent before a Tick.
     Heard(Vec<(SessionId, Uptime)>),
-    /// These attempts were to be enqueued on this session, and could not be sent: it was gone.
+    /// These attempts were to be enqueued on this session and could not be sent, because it had closed.
     Unsent(SessionId, Vec<Token>),
-    /// An operator changed what a worker may take.
+    /// An operator changes a worker.
     Operate(Ticket, WorkerId, Operation),
-    /// Time has passed: what is due is done.
+    /// Somebody pauses schedules, or lets them go on.
+    Pause(PauseRequest),
+    /// A client wants jobs for past slots of a schedule.
+    Backfill(BackfillRequest),
+    /// Time has passed; timers that are due fire.
     Tick,
 }
 
-/// Where an answer goes: a number that the body can look up.
+/// Identifies the request that an answer belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Ticket(pub u64);
 
-/// A commit of the store, counted within the cluster. See DESIGN.md section 2.
+/// Number of a commit of the store, counted in the cluster (docs/design/storage.md, S2).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct GroupNo(pub u64);
 
-/// A request for jobs: all of them or none.
+/// A submission; all of its jobs are accepted or none.
 #[derive(Clone, Debug)]
 pub struct Submit {
-    /// Where the answer goes.
+    /// Identifies the request.
     pub ticket: Ticket,
-    /// What is wanted, in order.
-    pub jobs: Vec<NewJob>,
-    /// Whether they form a batch (one request for many).
-    pub batch: bool,
-    /// Refuse if no connected worker could run them.
+    /// The jobs, in order.
+    pub jobs: NewJobs,
+    /// The jobs form a batch (one request for many).
+    pub batch: Option<BatchOptions>,
+    /// Reject the request if no connected worker could run its jobs.
     pub require_worker: bool,
-    /// The request's idempotency key.
+    /// The idempotency key.
     pub key: Option<Key>,
 }
 
-/// One job that is wanted.
+/// One job of a submission.
 #[derive(Clone, Debug, Default)]
 pub struct NewJob {
-    /// Of which definition.
+    /// The revision of its definition.
     pub revision: Revision,
-    /// Instead of the definition's priority.
+    /// Overrides the definition's priority.
     pub priority: Option<i8>,
-    /// Instead of the definition's timeout; the inner `None` is "for ever".
+    /// Overrides the definition's timeout.
     pub timeout: Option<Option<Duration>>,
-    /// Not before this instant.
-    pub run_at: Option<Timestamp>,
-    /// The ended job that this one tries again.
+    /// Earliest start; at once if absent.
+    pub run_at: Option<StartTime>,
+    /// The ended job that this one repeats.
     pub retry_of: Option<JobId>,
-    /// What only bodies look at; passed through into the change.
-    pub details: Option<Box<Details>>,
+    /// A schedule makes it, and an earlier job of its definition must end first. Never set by a request.
+    pub waits_for_earlier: bool,
+    /// Its place in a chain of hooks; zero if no hook makes it. Never set by a request.
+    pub hook_depth: u8,
+    /// Data that no decision depends on; passed through to the change.
+    pub details: Option<Box<JobDetails>>,
 }
 
-/// What a job has that no decision depends on.
+/// The earliest start that a caller asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StartTime {
+    /// At this instant; an instant in the past means at once.
+    At(Timestamp),
+    /// This long after the request is accepted.
+    After(Duration),
+}
+
+impl StartTime {
+    /// The instant, for a request that is accepted at `accepted_at`; never before that.
+    #[must_use]
+    pub fn resolve(self, accepted_at: Timestamp) -> Timestamp {
+        match self {
+            Self::At(at) => at.max(accepted_at),
+            Self::After(delay) => accepted_at + delay,
+        }
+    }
+}
+
+/// Data of a job that no decision depends on.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Details {
-    /// What it adds to its definition.
-    pub body: Body,
-    /// For people and filters: names and values.
+pub struct JobDetails {
+    /// Overrides of its definition.
+    pub body: Overrides,
+    /// Names and values for people and filters.
     pub labels: Vec<(String, String)>,
+    /// Parameters, with what follows from them.
+    pub params: JobParams,
 }
 
-/// An idempotency key, and what the archive knew of it.
+impl JobDetails {
+    /// A worker gets something beside the definition.
+    #[must_use]
+    pub fn has_overrides(&self) -> bool {
+        !self.body.is_empty() || !self.params.is_empty()
+    }
+
+    /// Nothing needs to be stored.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        !self.has_overrides() && self.labels.is_empty()
+    }
+
+    /// The overrides that a worker gets, with everything that follows from parameters.
+    #[must_use]
+    pub fn sent(&self) -> Overrides {
+        self.params.applied_to(&self.body)
+    }
+}
+
+/// An idempotency key and the result of its lookup in the archive.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Key {
-    /// As the client wrote it, with its scope in front.
+    /// The client's key, prefixed with its scope.
     pub key: Arc<str>,
-    /// The hash of the request that it stands for.
+    /// Hash of the request.
     pub digest: u128,
-    /// What the archive knew: the first job and the digest of the request that had this key.
+    /// The earlier request with this key, if the archive has one.
     pub found: Option<KeyHolder>,
-    /// The last commit that this reading had seen.
+    /// The last commit that the lookup had seen.
     pub read_at: GroupNo,
 }
 
-/// The request that had a key first.
+/// The first request with an idempotency key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KeyHolder {
-    /// Its (first) job.
+    /// Its first job.
     pub job: JobId,
-    /// How many jobs it made; their ids are consecutive.
+    /// Number of its jobs; their ids are consecutive.
     pub count: u32,
-    /// Its hash.
+    /// Hash of the request.
     pub digest: u128,
 }
 
-/// A wish to end a job.
+/// A request to cancel a job.
 #[derive(Clone, Debug)]
 pub struct CancelRequest {
-    /// Where the answer goes.
+    /// Identifies the request.
     pub ticket: Ticket,
-    /// Which job.
+    /// The job to cancel.
     pub job: JobId,
-    /// Who wants it: for the record.
+    /// The requester, for the job's history.
     pub by: String,
 }
 
-/// A wish to let a job go on.
+/// A request to release a job.
 #[derive(Clone, Debug)]
 pub struct ReleaseRequest {
-    /// Where the answer goes.
+    /// Identifies the request.
     pub ticket: Ticket,
-    /// Which job.
+    /// The job to release.
     pub job: JobId,
-    /// Who wants it: for the record.
+    /// The requester, for the job's history.
     pub by: String,
 }
 
-/// A worker said Hello.
+/// A request to change a job that waits.
+#[derive(Clone, Debug)]
+pub struct UpdateRequest {
+    /// Identifies the request.
+    pub ticket: Ticket,
+    /// The job to change.
+    pub job: JobId,
+    /// The new values.
+    pub update: JobUpdate,
+    /// The requester, for the job's history.
+    pub by: String,
+}
+
+/// New values for a job that waits; an absent value stays as it is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct JobUpdate {
+    /// Earliest start.
+    pub run_at: Option<StartTime>,
+    /// Higher goes first; −100 to 100.
+    pub priority: Option<i8>,
+}
+
+/// A request to pause schedules, or to let them go on.
+#[derive(Clone, Debug)]
+pub struct PauseRequest {
+    /// Ticket of the answer.
+    pub ticket: Ticket,
+    /// The schedules.
+    pub target: PauseTarget,
+    /// True to pause, false to resume.
+    pub paused: bool,
+}
+
+/// A request for the jobs of past slots, as [`crate::schedule::backfill::plan`] has chosen them.
+#[derive(Clone, Debug)]
+pub struct BackfillRequest {
+    /// Ticket of the answer.
+    pub ticket: Ticket,
+    /// The definition.
+    pub definition: Arc<str>,
+    /// Id among its schedules.
+    pub schedule: ScheduleId,
+    /// Decided slots that no job was made for, in order; at most [`crate::schedule::backfill::SLOTS_MAX`].
+    pub slots: Vec<Timestamp>,
+    /// From the earliest start of a job to that of the next one.
+    pub interval: Duration,
+    /// The last commit that the reading of the ledger had seen.
+    pub read_at: GroupNo,
+}
+
+/// A worker's Hello.
 #[derive(Clone, Debug)]
 pub struct Connected {
-    /// The new connection, numbered by the body within its process.
+    /// The new session, numbered within the server process.
     pub session: SessionId,
-    /// What people call it.
+    /// The worker's name.
     pub name: Arc<str>,
-    /// The SHA-256 of its secret.
+    /// SHA-256 of the worker's secret.
     pub secret_hash: [u8; 32],
-    /// The installation that it was joined to, if it was.
+    /// The cluster that the worker joined before, if any.
     pub cluster: Option<ClusterId>,
-    /// Join although the secret is unknown, or the installation another.
+    /// Join even if the secret is unknown or the cluster is another one.
     pub rejoin: bool,
-    /// Which start of the worker this is.
+    /// Start counter of the worker's state directory.
     pub incarnation: Incarnation,
-    /// Drawn when that process began.
+    /// Random number of the worker process.
     pub process: u64,
-    /// The protocol versions that it speaks.
+    /// Protocol versions that the worker speaks.
     pub versions: VersionRange,
-    /// The Docker engine's own id.
+    /// Id of the Docker engine.
     pub engine: Option<String>,
-    /// The version of its program.
+    /// Version of the worker's program.
     pub version: String,
-    /// How many containers may run at once.
+    /// Containers that may run at once.
     pub slots: u32,
-    /// How many attempts may wait in front of the slots.
+    /// Attempts that may wait in the worker's backlog.
     pub backlog: u32,
-    /// What jobs may require of it.
+    /// The worker's own labels.
     pub labels: Vec<(String, String)>,
-    /// What it can run now.
+    /// Runtimes and their availability.
     pub runtimes: Vec<(RuntimeKind, Availability)>,
-    /// Where it connects from, for people.
+    /// Network address, for people.
     pub address: String,
 }
 
-/// What an operator may do with a worker.
+/// An operator's command about a worker.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Operation {
-    /// Take nothing new.
+    /// Give the worker no new attempts.
     Cordon,
-    /// Take work again; a drain that is not done yet is taken back.
+    /// Give the worker attempts again; ends a drain in progress.
     Uncordon,
-    /// Take nothing new, finish what it has, then leave. What still runs after this long is stopped, if that is given.
+    /// Give the worker no new attempts and let it leave when it has none. Running attempts are stopped after
+    /// this time, if it is given.
     Drain(Option<Duration>),
-    /// Change how many containers may run at once.
+    /// Set the number of containers that may run at once.
     Slots(u32),
-    /// Lay labels over its own; a name without a value: take away what was laid over there.
+    /// Set labels over the worker's own; no value removes a label that was set.
     Labels(Vec<(String, Option<String>)>),
-    /// Drop it from the list; it must not be connected.
+    /// Trust a suspect worker again, and end its exclusions.
+    Reset,
+    /// Remove a worker that is not connected.
     Forget,
-    /// Stop what it runs and was never given here: all of it, or this attempt.
+    /// Stop unmanaged attempts: all of them, or this one.
     StopUnmanaged(Option<(JobId, Fence)>),
 }

@@ -1,6 +1,7 @@
 //! A job as the scheduler holds it: a few dozen bytes while it waits, and an attempt while it is on a worker.
 //!
-//! What a job adds to its definition (environment, arguments, labels) is never here: bodies read it from the store when they need it.
+//! Environment, arguments and labels of a job are never here: the server reads them from the store when it
+//! needs them.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -11,25 +12,26 @@ use protocol::report::Outcome;
 use protocol::{AttemptNo, Fence, JobId, Nonce, SessionId, Timestamp, Token, Uptime, WorkerId};
 
 use crate::definitions::DefinitionNo;
-use crate::ready::{LaneKey, Place};
+use crate::limits::keys::KeySetNo;
+use crate::queue::{LaneKey, QueueKey};
 use crate::retry::{self, Budget};
 
-/// The states of a job (DESIGN.md section 3).
+/// The states of a job (docs/design/scheduling.md, Q1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum State {
-    /// Waits for an instant.
+    /// Waits for its due time.
     Scheduled,
-    /// Waits for a slot or a limit.
+    /// Waits for a slot.
     Queued,
     /// On a worker: in its backlog, pulling the image, or starting.
     Assigned,
     /// Its container has started.
     Running,
-    /// Held until a person releases or cancels it.
+    /// Waits for an operator to release or cancel it.
     Quarantined,
     /// Ended with exit code 0.
     Succeeded,
-    /// Ended otherwise, and no attempt is left.
+    /// Ended otherwise without a further attempt.
     Failed,
     /// Ended on request.
     Cancelled,
@@ -40,7 +42,7 @@ pub enum State {
 }
 
 impl State {
-    /// Every state, in the order of a job's life.
+    /// All states, in the order of a job's life.
     pub const ALL: [Self; 10] = [
         Self::Scheduled,
         Self::Queued,
@@ -54,7 +56,7 @@ impl State {
         Self::Lost,
     ];
 
-    /// As it is stored, shown and asked for.
+    /// Name in the store and the API.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -71,7 +73,7 @@ impl State {
         }
     }
 
-    /// Whether the job is over, for good.
+    /// The job has ended for good.
     #[must_use]
     pub const fn has_ended(self) -> bool {
         matches!(self, Self::Succeeded | Self::Failed | Self::Cancelled | Self::Expired | Self::Lost)
@@ -81,67 +83,75 @@ impl State {
 /// A job that has not ended.
 #[derive(Debug)]
 pub struct Job {
-    /// Of which definition.
+    /// Its definition.
     pub definition: DefinitionNo,
     /// Higher goes first.
     pub priority: i8,
-    /// Whether it adds something to its definition.
-    pub has_body: bool,
-    /// From when it may run.
+    /// It adds something to its definition.
+    pub has_overrides: bool,
+    /// Earliest start.
     pub due_at: Timestamp,
-    /// Where it stands.
-    pub standing: Standing,
-    /// What most jobs do not have: absent means all defaults.
-    pub past: Option<Box<Past>>,
+    /// Its state with the data of that state.
+    pub live_state: LiveState,
+    /// History and overrides that most jobs do not have; absent means defaults.
+    pub history: Option<Box<JobHistory>>,
 }
 
-/// Where a job stands, with what belongs to that state only.
+/// The state of a job that has not ended, with the data of that state.
 #[derive(Debug)]
-pub enum Standing {
+pub enum LiveState {
     /// Waits for `due_at`.
     Scheduled,
     /// Waits in this lane.
     Queued(LaneKey),
-    /// On a worker, started or not.
+    /// Has a current attempt on a worker.
     Held(Box<Attempt>),
-    /// Held back until a person decides.
+    /// Waits for an operator.
     Quarantined,
 }
 
-/// What a job went through, and what makes it special.
+/// History and overrides of a job.
 #[derive(Clone, Debug, Default)]
-pub struct Past {
-    /// Instead of its definition's timeout; the inner `None` is "for ever".
+pub struct JobHistory {
+    /// Overrides its definition's timeout.
     pub timeout: Option<Option<Duration>>,
-    /// Attempts so far.
+    /// Number of attempts so far.
     pub attempts: AttemptNo,
-    /// Those that used the job's own budget.
-    pub own_failures: u32,
+    /// Attempts that used the job's budget.
+    pub job_failures: u32,
     /// Those of them that were killed for their memory limit.
     pub oom_kills: u32,
-    /// When it was failed by the platform, within the last day.
+    /// Times of the losses within the last day.
     pub losses: Vec<Timestamp>,
-    /// Where the last attempt was that its worker did not give back.
-    pub last: Option<Stay>,
-    /// Attempts that were given up, each with who had it, as long as nobody knows whether its container is gone.
-    pub in_doubt: Vec<(Token, WorkerId)>,
+    /// Worker and kind of the last attempt that was not released.
+    pub last: Option<LastPlacement>,
+    /// Values of the keys of its definition's limits.
+    pub key_set: KeySetNo,
+    /// Lost attempts with their workers, whose containers may still exist.
+    pub unconfirmed: Vec<(Token, WorkerId)>,
+    /// Its place in a chain of hooks; zero if no hook made it.
+    pub hook_depth: u8,
+    /// A container of it has started. Kept only if its definition has a hook for that.
+    pub has_started: bool,
+    /// Wall-clock time at which it expires, unless it has started before.
+    pub expires_at: Option<Timestamp>,
 }
 
-/// Where a job was, as far as that decides where it goes next.
+/// Worker of the last attempt, which decides where the next one may run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Stay {
-    /// On which worker.
+pub struct LastPlacement {
+    /// The worker of the last attempt.
     pub worker: WorkerId,
-    /// Whether it ended by a failure of the platform, and not by one of the job's own or by somebody's order.
-    pub failed_by_platform: bool,
+    /// It ended by an infrastructure failure, and not by a job failure or by an order.
+    pub infrastructure_failure: bool,
 }
 
-impl Stay {
-    /// What is remembered of an attempt that ended like this: nothing, if it was given back unstarted.
+impl LastPlacement {
+    /// The placement to remember after this outcome; none if the attempt was released.
     #[must_use]
     pub fn after(worker: WorkerId, outcome: Outcome) -> Option<Self> {
-        let failed_by_platform = retry::budget(outcome) == Budget::Platform;
-        (outcome != Outcome::Released).then_some(Self { worker, failed_by_platform })
+        let infrastructure_failure = retry::budget(outcome) == Budget::Infrastructure;
+        (outcome != Outcome::Released).then_some(Self { worker, infrastructure_failure })
     }
 }
 
@@ -152,9 +162,9 @@ pub struct Attempt {
     pub fence: Fence,
     /// Drawn with it.
     pub nonce: Nonce,
-    /// Which try of its job it is.
+    /// Number of this try of the job, from 1.
     pub number: AttemptNo,
-    /// Who has it.
+    /// The worker that holds it.
     pub worker: WorkerId,
     /// When it was handed over.
     pub assigned_at: Timestamp,
@@ -166,93 +176,120 @@ pub struct Attempt {
     pub stopping: Option<StopCause>,
     /// The session on which it was handed over last, if that was within this life of the server.
     pub session: Option<SessionId>,
-    /// Whether it has been asked back.
+    /// True after the server has sent a Recall for it.
     pub recalled: bool,
-    /// Whether it went into a backlog rather than a free slot.
+    /// True if it was assigned to a backlog rather than a free slot.
     pub prefetched: bool,
-    /// Whether its container may exist as far as we know: from the beginning, unless its worker asks before it starts, and has not yet.
+    /// True if its container may exist. False only while its worker must still ask before it starts.
     pub may_run: bool,
-    /// Whether its worker came back without it while its runtime was silent: nothing could be concluded.
+    /// True if its worker reconnected without it while the runtime did not answer, so that nothing could be concluded.
     pub unsettled: bool,
     /// Its worker has said that it is being started, or it was given before the backup that this store was restored from: where it is
     /// gone from there, this token is not handed out again.
     pub begun: bool,
     /// When it will have run for too long, if its container has started and it has a timeout.
     pub overrun_at: Option<Uptime>,
+    /// When it will have run for longer than expected, unless that was noticed.
+    pub slow_at: Option<Uptime>,
     /// When it will be given up, if its worker is unreachable.
     pub loss_at: Option<Uptime>,
+    /// The wait for the first report about it; none once there was one, and while an inventory has to decide.
+    pub offer: Option<Offer>,
+}
+
+/// An attempt that was sent to a connected worker, which has not reported anything about it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Offer {
+    /// When it was sent, last.
+    pub sent_at: Uptime,
+    /// Time of the alarm.
+    pub due_at: Uptime,
+    /// It was sent a second time on this session.
+    pub repeated: bool,
 }
 
 impl Job {
-    /// As it is stored and shown.
+    /// The state in the store and the API.
     #[must_use]
     pub fn state(&self) -> State {
-        match &self.standing {
-            Standing::Scheduled => State::Scheduled,
-            Standing::Queued(_) => State::Queued,
-            Standing::Held(attempt) if attempt.started_at.is_some() => State::Running,
-            Standing::Held(_) => State::Assigned,
-            Standing::Quarantined => State::Quarantined,
+        match &self.live_state {
+            LiveState::Scheduled => State::Scheduled,
+            LiveState::Queued(_) => State::Queued,
+            LiveState::Held(attempt) if attempt.started_at.is_some() => State::Running,
+            LiveState::Held(_) => State::Assigned,
+            LiveState::Quarantined => State::Quarantined,
         }
     }
 
     /// Its current attempt, if it has one.
     #[must_use]
     pub fn attempt(&self) -> Option<&Attempt> {
-        match &self.standing {
-            Standing::Held(attempt) => Some(attempt),
+        match &self.live_state {
+            LiveState::Held(attempt) => Some(attempt),
             _ => None,
         }
     }
 
     /// Its current attempt, if it has one.
     pub fn attempt_mut(&mut self) -> Option<&mut Attempt> {
-        match &mut self.standing {
-            Standing::Held(attempt) => Some(attempt),
+        match &mut self.live_state {
+            LiveState::Held(attempt) => Some(attempt),
             _ => None,
         }
     }
 
-    /// Where it stands in its lane while it waits.
+    /// Its position in its lane while it waits.
     #[must_use]
-    pub fn place(&self, job: JobId) -> Place {
-        let pinned = matches!(self.standing, Standing::Queued(LaneKey::Pinned(..)));
-        Place::new(self.priority, pinned, self.due_at, job)
+    pub fn queue_key(&self, job: JobId) -> QueueKey {
+        let pinned = matches!(self.live_state, LiveState::Queued(lane) if lane.goes_first());
+        QueueKey::new(self.priority, pinned, self.due_at, job)
     }
 
-    /// What makes it special, made if it was not.
-    pub fn past_mut(&mut self) -> &mut Past {
-        self.past.get_or_insert_default()
+    /// Its history, created if it has none.
+    pub fn history_mut(&mut self) -> &mut JobHistory {
+        self.history.get_or_insert_default()
     }
 
-    /// Whether an attempt of it was given up, and nobody knows yet whether the container is gone.
+    /// A lost attempt may still have a container.
     #[must_use]
-    pub fn is_doubted(&self) -> bool {
-        self.past.as_ref().is_some_and(|past| !past.in_doubt.is_empty())
+    pub fn has_unconfirmed_attempts(&self) -> bool {
+        self.history.as_ref().is_some_and(|history| !history.unconfirmed.is_empty())
     }
 
-    /// Where it was before, if its worker did not give it back.
+    /// Deadline of its present wait, if it has one.
     #[must_use]
-    pub fn last_stay(&self) -> Option<Stay> {
-        self.past.as_ref().and_then(|past| past.last)
+    pub fn expires_at(&self) -> Option<Timestamp> {
+        self.history.as_ref().and_then(|history| history.expires_at)
+    }
+
+    /// It has waited for too long.
+    #[must_use]
+    pub fn has_expired(&self, now: Timestamp) -> bool {
+        self.expires_at().is_some_and(|at| at <= now)
+    }
+
+    /// The last placement, if there was one.
+    #[must_use]
+    pub fn last_placement(&self) -> Option<LastPlacement> {
+        self.history.as_ref().and_then(|history| history.last)
     }
 }
 
 impl Attempt {
-    /// Its token.
+    /// The attempt's token.
     #[must_use]
     pub const fn token(&self, job: JobId) -> Token {
         Token { job, fence: self.fence, nonce: self.nonce }
     }
 
-    /// Whether its container runs, and nothing stops it in time if its worker does not: so it is behind a start of the server, until
-    /// the worker has said for how long it has been running.
+    /// The container runs without an overrun alarm. That is so after a restart of the server, until the
+    /// worker reports how long it has run.
     #[must_use]
     pub const fn is_unwatched(&self) -> bool {
         self.started_at.is_some() && self.overrun_at.is_none() && self.stopping.is_none()
     }
 
-    /// Whether this token is this attempt's, and this worker its holder.
+    /// The token and the worker are those of this attempt.
     #[must_use]
     pub fn is(&self, token: Token, worker: WorkerId) -> bool {
         self.fence == token.fence && self.nonce == token.nonce && self.worker == worker

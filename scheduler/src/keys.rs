@@ -1,8 +1,8 @@
 //! Idempotency keys of recent commits.
 //!
-//! The handler looks a key up in the archive and passes the answer along with the number of the last commit that it had seen. What
-//! was keyed *after* that commit is remembered here, so a key never slips between the lookup and the commit. Older readings than
-//! we remember are sent back to be read again.
+//! The HTTP handler looks a key up in the archive and passes the result with the number of the last commit
+//! that the lookup had seen. Keys committed *after* it are kept here, so no key is missed between lookup and
+//! commit. If a lookup is older than the memory, the handler must repeat it.
 
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::sync::Arc;
@@ -10,10 +10,11 @@ use alloc::sync::Arc;
 use crate::input::{GroupNo, Key, KeyHolder};
 use crate::step::Rejection;
 
-/// How many commits are remembered: at 4,000 commits a second, the most that a disk allows, this is four seconds for a lookup.
+/// Commits that are remembered: four seconds for a lookup at 4,000 commits a second, the most that a disk
+/// allows.
 const GROUPS_REMEMBERED: u64 = 16_384;
 
-/// How many keys are remembered, whatever the commits: some 30 MB.
+/// Keys that are remembered: some 30 MB.
 const KEYS_REMEMBERED: usize = 262_144;
 
 /// Idempotency keys of recent commits.
@@ -21,21 +22,21 @@ const KEYS_REMEMBERED: usize = 262_144;
 pub struct RecentKeys {
     holders: BTreeMap<Arc<str>, KeyHolder>,
     by_group: VecDeque<(GroupNo, Arc<str>)>,
-    /// Readings up to the one before this may have missed a key that is no longer remembered.
+    /// Lookups before this commit may have missed a forgotten key.
     floor: GroupNo,
 }
 
 impl RecentKeys {
-    /// Starts to remember after this commit.
+    /// Creates an empty memory that begins after this commit.
     #[must_use]
     pub fn starting_after(group: GroupNo) -> Self {
         Self { floor: group, ..Self::default() }
     }
 
-    /// Who holds this key, as far as the reading and the memory together can tell.
+    /// The request that holds this key, if any.
     ///
     /// # Errors
-    /// The reading is too old, or the key stands for another request.
+    /// The lookup is too old, or the key belongs to another request.
     pub fn holder(&self, key: &Key) -> Result<Option<KeyHolder>, Rejection> {
         let holder = match (self.holders.get(&key.key), key.found) {
             (Some(holder), _) => *holder,
@@ -46,7 +47,7 @@ impl RecentKeys {
         if holder.digest == key.digest { Ok(Some(holder)) } else { Err(Rejection::KeyMismatch(holder)) }
     }
 
-    /// Remembers a key of the group that is being decided.
+    /// Remembers a key of the current group.
     pub fn remember(&mut self, group: GroupNo, key: Arc<str>, holder: KeyHolder) {
         self.holders.insert(key.clone(), holder);
         self.by_group.push_back((group, key));
@@ -58,7 +59,7 @@ impl RecentKeys {
         }
     }
 
-    /// Forgets what readings of the last few thousand commits must have seen.
+    /// Forgets keys that all lookups must have seen.
     pub fn begin(&mut self, group: GroupNo) {
         let floor = GroupNo(group.0.saturating_sub(GROUPS_REMEMBERED));
         if floor <= self.floor {

@@ -1,13 +1,13 @@
-//! The server's brain: a pure state machine that decides which job runs where, what is retried, and what is believed.
+//! The server's decisions as a pure state machine: placement, retries, leases, reconciliation.
 //!
-//! [`Scheduler::step`] takes the time and something that happened, and returns what must become durable ([`step::Change`]) and what
-//! must then be done ([`step::Effect`]). The caller must
+//! [`Scheduler::step`] takes the time and an input, and returns the changes to commit ([`step::Change`]) and
+//! the effects to perform after that ([`step::Effect`]). The caller must
 //!
-//! 1. commit the changes of a group of steps atomically, under the epoch that the scheduler was made with;
-//! 2. only then perform their effects, in order, after those of all earlier groups;
-//! 3. say which group it gathers for, by [`Scheduler::begin`], before it asks [`Scheduler::wake_at`];
-//! 4. step [`input::Input::Tick`] by then at the latest, which is within [`TICK_WITHIN`] of any other step, and within a sixth of the lease:
-//!    whoever lets twice as long pass was away, and all leases count as renewed.
+//! 1. commit the changes of a group of steps atomically, under the epoch of this scheduler;
+//! 2. perform their effects after the commit, in order, after those of all earlier groups;
+//! 3. set the number of the next group by [`Scheduler::begin`] before it asks [`Scheduler::wake_at`];
+//! 4. step [`input::Input::Tick`] by that time: within [`TICK_WITHIN`] and a sixth of the lease. After twice
+//!    that time without a step the server counts as suspended, and all leases are renewed.
 //!
 //! ```text
 //! loop {
@@ -18,14 +18,15 @@
 //!         group.changes.extend(step.changes);
 //!         group.effects.extend(step.effects);
 //!     }
-//!     store.commit(&group);     // until this returns nothing is said to anyone
+//!     store.commit(&group);     // nothing is sent before this returns
 //!     perform(group.effects);
 //! }
 //! ```
 //!
-//! If a commit is *unavailable* the same changes are tried again, in silence. If it is *fenced* another epoch owns the truth and this
-//! scheduler is dropped. If it is *refused* we were wrong: a new one is made from the store. *Changes survive, effects may be lost*:
-//! each effect can be derived again from state, and a reconnect and a tick do so.
+//! If a commit is *unavailable*, the caller tries the same changes again. If it is *fenced*, another server
+//! has taken over and this scheduler is dropped. If it is *refused*, the scheduler had a bug and a new one is
+//! made from the store. *Changes survive, effects may be lost*: a reconnect and a tick derive each effect
+//! again from state.
 //!
 //! Nothing here waits, reads a clock, draws from the system's randomness, or knows of bytes, JSON and SQL.
 #![cfg_attr(not(test), no_std)]
@@ -33,32 +34,39 @@
 extern crate alloc;
 
 pub mod audit;
-pub mod claims;
+pub mod batches;
 mod config;
+mod core;
 pub mod definition;
 pub mod definitions;
-pub mod exclusion;
+pub mod expectations;
 pub mod explain;
 pub mod fleet;
-pub mod forming;
+mod handlers;
+pub mod hooks;
 pub mod input;
 pub mod job;
 pub mod keys;
-mod on;
-mod place;
-pub mod ready;
-mod recall;
+pub mod limits;
+pub mod new_jobs;
+pub mod params;
+pub mod pending_batch;
+pub mod placement;
+pub mod queue;
+mod reconcile;
 pub mod restore;
 pub mod retry;
-mod scheduler;
+pub mod schedule;
+pub mod schedules;
 pub mod snapshot;
 pub mod step;
 pub mod table;
 pub mod timers;
 
-pub use config::{Config, Counters};
-pub use scheduler::Scheduler;
+pub use crate::core::Scheduler;
+pub use config::{Config, Counters, ServerLimits};
 
-/// How long a body may let pass between two steps, whatever the timers say: with a short lease even less, as [`Scheduler::wake_at`] says. So a freeze of its process is told from silence of its workers,
-/// and the harm of a clock that jumped is bounded.
-pub const TICK_WITHIN: core::time::Duration = core::time::Duration::from_secs(5);
+/// Maximum time between two steps, whatever the timers say; less with a short lease ([`Scheduler::wake_at`]).
+/// It tells a suspension of the server from silence of its workers, and limits the harm of a clock that
+/// jumped.
+pub const TICK_WITHIN: ::core::time::Duration = ::core::time::Duration::from_secs(5);

@@ -1,72 +1,273 @@
-//! What a start hands to the scheduler: the jobs that have not ended, as the store holds them.
+//! Unfinished jobs as the store returns them at a start.
 
+use alloc::boxed::Box;
+use alloc::collections::BTreeSet;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::time::Duration;
 
 use protocol::order::StopCause;
-use protocol::{AttemptNo, JobId, Revision, SessionId, Timestamp, Token, WorkerId};
+use protocol::{AttemptNo, JobId, Now, Revision, SessionId, Timestamp, Token, WorkerId};
 
-use crate::job::{State, Stay};
+use crate::batches::LiveBatch;
+use crate::core::{Overdue, Scheduler};
+use crate::definition::Definition;
+use crate::expectations::ExpectationRow;
+use crate::fleet::Worker;
+use crate::handlers;
+use crate::job::{Attempt, Job, LastPlacement, LiveState, State};
+use crate::limits::keys::JobKeys;
+use crate::limits::{RateRow, gate};
+use crate::placement;
+use crate::reconcile;
+use crate::schedules::{PauseTarget, ScheduleRow};
+use crate::step::WorkerRow;
+use crate::timers::Date;
+
+/// Job and fence numbers that a restore reserves (docs/design/storage.md, S42).
+const RESTORED_GAP: u64 = 1 << 24;
 
 /// A job that has not ended.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LiveJob {
     /// Its number.
     pub job: JobId,
-    /// Of which definition.
+    /// The revision of its definition.
     pub revision: Revision,
-    /// Where it stands.
+    /// Its state.
     pub state: State,
     /// Higher goes first.
     pub priority: i8,
-    /// From when it may run.
+    /// Earliest start.
     pub due_at: Timestamp,
-    /// Instead of its definition's timeout.
+    /// Deadline of its present wait.
+    pub expires_at: Option<Timestamp>,
+    /// Overrides its definition's timeout.
     pub timeout: Option<Option<Duration>>,
-    /// Whether it adds something to its definition.
-    pub has_body: bool,
-    /// Attempts so far that used the job's own budget.
-    pub own_failures: u32,
+    /// It adds something to its definition.
+    pub has_overrides: bool,
+    /// Values of the keys of its definition's limits.
+    pub keys: Option<Box<JobKeys>>,
+    /// Attempts that used the job's budget.
+    pub job_failures: u32,
     /// Those of them that were killed for their memory limit.
     pub oom_kills: u32,
-    /// When attempts were lost by the platform, within the last day.
+    /// Times of the losses within the last day.
     pub losses: Vec<Timestamp>,
-    /// Attempts so far.
+    /// Number of attempts so far.
     pub attempts: AttemptNo,
-    /// Where the last attempt was that is over and was not given back.
-    pub last: Option<Stay>,
-    /// Attempts that were lost, each with who had it, oldest first: without those whose containers are known to be gone.
+    /// A container of it has started, in any attempt.
+    pub has_started: bool,
+    /// Its place in a chain of hooks; zero if no hook made it.
+    pub hook_depth: u8,
+    /// Placement of the last ended attempt that was not released.
+    pub last: Option<LastPlacement>,
+    /// Lost attempts with their workers, oldest first, whose containers may still exist.
     pub lost: Vec<(Token, WorkerId)>,
     /// Its current attempt, if it has one.
     pub attempt: Option<LiveAttempt>,
 }
 
-/// An attempt of a job that has ended as cancelled without anybody knowing whether its container is gone.
+/// The stored state of all schedules.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct LiveSchedules {
+    /// Every schedule ever seen.
+    pub rows: Vec<ScheduleRow>,
+    /// Pauses, with their beginnings.
+    pub paused: Vec<(PauseTarget, Timestamp)>,
+    /// Jobs that schedules made and that have not ended, with the name of their definition.
+    pub jobs: Vec<(JobId, Arc<str>)>,
+}
+
+/// A lost attempt of a cancelled job, whose container may still exist.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Unconfirmed {
-    /// Which.
+    /// The attempt's token.
     pub token: Token,
-    /// Who had it.
+    /// The worker that had it.
     pub worker: WorkerId,
-    /// Of which definition its job is.
+    /// The revision of its definition.
     pub revision: Revision,
 }
 
 /// The current attempt of a job.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LiveAttempt {
-    /// Which.
+    /// The attempt's token.
     pub token: Token,
-    /// Who has it.
+    /// The worker that has it.
     pub worker: WorkerId,
-    /// On which session it was handed over.
+    /// The session on which it was assigned.
     pub session: SessionId,
-    /// When.
+    /// Wall-clock time of the assignment.
     pub assigned_at: Timestamp,
-    /// When its container started, if it has.
+    /// Wall-clock time at which its container started, if it has.
     pub started_at: Option<Timestamp>,
-    /// Why it is being stopped, if it is.
+    /// The cause of its stop, if it is being stopped.
     pub stopping: Option<StopCause>,
-    /// It was given before the backup that this store was restored from: it may have run and been forgotten since, and nobody here knows.
+    /// It was created before the backup that this store was restored from, so it may have run and been
+    /// forgotten since.
     pub begun: bool,
+}
+
+impl Scheduler {
+    /// Adds a worker from the store. Its lease is renewed now, because downtime of the server does not count
+    /// against workers.
+    pub fn restore_worker(&mut self, now: Now, row: WorkerRow) {
+        // A suspension before the first step counts as one, too.
+        self.stepped_at = Some(now.up);
+        let id = row.worker;
+        if let Some(at) = row.drain.and_then(|drain| drain.deadline) {
+            self.timers.set_date(at, Date::DrainEnd(id));
+        }
+        self.fleet.add(Worker::away(row, now.up));
+        self.watch_lease(id);
+        handlers::watch_expiry(self, id);
+    }
+
+    /// Adds a definition that unfinished jobs were created with.
+    pub fn restore_definition(&mut self, definition: Arc<Definition>) {
+        self.learn(definition);
+    }
+
+    /// Adds the state of schedules. Their rules come with the first reading of jobs.yaml.
+    pub fn restore_schedules(&mut self, live: LiveSchedules) {
+        self.schedules.restore(live);
+    }
+
+    /// Adds the state of expectations. The expectations themselves come with the first reading of jobs.yaml.
+    pub fn restore_expectations(&mut self, rows: Vec<ExpectationRow>) {
+        for row in rows {
+            self.expectations.add(row);
+        }
+    }
+
+    /// Adds the state of rates. Call it before the jobs are added.
+    pub fn restore_rates(&mut self, now: Now, rows: &[RateRow]) {
+        for row in rows {
+            if let Some(rate) = self.limits.restore_rate(row, now) {
+                gate::forget_rate(self, rate, now);
+            }
+        }
+    }
+
+    /// Adds a batch with members that have not ended. One in which too many failed is cancelled further.
+    pub fn restore_batch(&mut self, batch: LiveBatch) {
+        self.batches.add(batch);
+    }
+
+    /// Adds a job that has not ended. Its definition and its worker must have been added before; returns
+    /// false if the definition is unknown.
+    pub fn restore_job(&mut self, now: Now, live: LiveJob) -> bool {
+        let Some(definition) = self.definitions.find(live.revision) else {
+            return false;
+        };
+        let id = live.job;
+        let mut job = Job {
+            definition,
+            priority: live.priority,
+            has_overrides: live.has_overrides,
+            due_at: live.due_at,
+            live_state: LiveState::Scheduled,
+            history: None,
+        };
+        if live.attempts.0 > 0 || live.timeout.is_some() || live.expires_at.is_some() {
+            let history = job.history_mut();
+            (history.timeout, history.attempts) = (live.timeout, live.attempts);
+            history.expires_at = live.expires_at;
+            history.job_failures = live.job_failures;
+            history.oom_kills = live.oom_kills;
+            (history.losses, history.last) = (live.losses, live.last);
+            history.unconfirmed.clone_from(&live.lost);
+        }
+        if live.hook_depth > 0 {
+            job.history_mut().hook_depth = live.hook_depth;
+        }
+        if live.has_started {
+            job.history_mut().has_started = true;
+        }
+        handlers::count_in(self, id, &mut job, live.keys.as_deref());
+        for (token, worker) in live.lost {
+            self.watch_unconfirmed(Unconfirmed { token, worker, revision: live.revision });
+        }
+        self.definitions.take(definition);
+        match (live.state, live.attempt) {
+            (_, Some(attempt)) => self.restore_attempt(now, id, &mut job, attempt, live.attempts),
+            (State::Scheduled, None) => {
+                self.timers.set_date(live.due_at, Date::Due(id));
+                if live.due_at <= now.utc {
+                    self.overdue = Some(Overdue { until: now.utc, next: now.up });
+                }
+            }
+            (State::Quarantined, None) => job.live_state = LiveState::Quarantined,
+            (_, None) => {
+                let lane = placement::lane_of(self, &job);
+                job.live_state = LiveState::Queued(lane);
+                self.ready.push(lane, job.queue_key(id));
+            }
+        }
+        self.jobs.insert(id, job);
+        if let Some(at) = live.expires_at {
+            self.timers.set_date(at, Date::Expiry(id));
+            if at <= now.utc {
+                self.overdue = Some(Overdue { until: now.utc, next: now.up });
+            }
+        }
+        true
+    }
+
+    /// Adds the attempts of cancelled jobs whose containers may still exist. Call it once, after all workers and definitions. If a worker
+    /// of a job was forgotten, nobody can confirm all of its attempts, so none of them is added.
+    pub fn restore_unconfirmed(&mut self, attempts: &[Unconfirmed]) {
+        let is_unknown = |of: &Unconfirmed| {
+            self.fleet.worker(of.worker).is_none() || self.definitions.find(of.revision).is_none()
+        };
+        let unknown: BTreeSet<JobId> =
+            attempts.iter().filter(|of| is_unknown(of)).map(|of| of.token.job).collect();
+        for of in attempts.iter().filter(|of| !unknown.contains(&of.token.job)) {
+            *self.unconfirmed.entry(of.token.job).or_default() += 1;
+            self.watch_unconfirmed(*of);
+        }
+    }
+
+    fn watch_unconfirmed(&mut self, of: Unconfirmed) {
+        let definition = self.definitions.find(of.revision).and_then(|number| self.definitions.at(number));
+        if let Some(runtime) = definition.map(|definition| definition.runtime()) {
+            reconcile::unconfirmed::await_confirmation(self, of.worker, of.token, runtime, true);
+        }
+    }
+
+    fn restore_attempt(&mut self, now: Now, id: JobId, job: &mut Job, live: LiveAttempt, number: AttemptNo) {
+        if live.begun {
+            self.skippable = RESTORED_GAP;
+        }
+        let attempt = Attempt {
+            fence: live.token.fence,
+            nonce: live.token.nonce,
+            number,
+            worker: live.worker,
+            assigned_at: live.assigned_at,
+            assigned_up: now.up,
+            started_at: live.started_at,
+            stopping: live.stopping,
+            session: None,
+            recalled: false,
+            prefetched: false,
+            // The server does not know any more which starts it had approved.
+            may_run: true,
+            unsettled: false,
+            begun: live.begun,
+            // The container went on while the server was down, so only the remaining time counts. The wall
+            // clock may have been set meanwhile; the worker reports the true age when it reconnects.
+            overrun_at: None,
+            slow_at: None,
+            loss_at: None,
+            offer: None,
+        };
+        self.fleet.hold(live.worker, id);
+        let key_set = placement::key_set_of(self, job);
+        let needs = self.limits.needs(job.definition, key_set);
+        self.limits.hold(id, needs);
+        job.live_state = LiveState::Held(Box::new(attempt));
+    }
 }

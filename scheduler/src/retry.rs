@@ -1,5 +1,5 @@
-//! After a failure: whether there is another attempt, and when. Two budgets, never mixed (DESIGN.md section 3): the user's for
-//! what the job itself did, the platform's for what was done to it.
+//! Retries: whether a job gets another attempt, and when. Two budgets are never mixed
+//! (docs/design/scheduling.md, Q2): the job's for its own failures, and the infrastructure's.
 
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -10,20 +10,20 @@ use protocol::report::Outcome;
 use rand::RngExt;
 use rand::rngs::SmallRng;
 
-use crate::definition::{Backoff, RetryPolicy};
+use crate::definition::{Backoff, Delays, RetryPolicy};
 
-/// Whose budget an outcome uses.
+/// The budget that an outcome uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Budget {
-    /// The user's: `retry.max`.
-    Own,
-    /// The platform's: `lost_limit`.
-    Platform,
-    /// Nobody's.
-    Free,
+    /// The job's budget, `retry.max`.
+    Job,
+    /// The infrastructure's budget, `lost_limit`.
+    Infrastructure,
+    /// No budget.
+    None,
 }
 
-/// Whose budget an outcome uses.
+/// Returns the budget that an outcome uses.
 #[must_use]
 pub const fn budget(outcome: Outcome) -> Budget {
     match outcome {
@@ -31,57 +31,79 @@ pub const fn budget(outcome: Outcome) -> Budget {
         | Outcome::OomKilled
         | Outcome::TimedOut
         | Outcome::PullFailed
-        | Outcome::StartFailed => Budget::Own,
-        Outcome::Lost | Outcome::DaemonLost | Outcome::HostFailed => Budget::Platform,
-        Outcome::Succeeded | Outcome::Cancelled | Outcome::Interrupted | Outcome::Released => Budget::Free,
+        | Outcome::StartFailed => Budget::Job,
+        Outcome::Lost | Outcome::DaemonLost | Outcome::HostFailed => Budget::Infrastructure,
+        Outcome::Succeeded | Outcome::Cancelled | Outcome::Interrupted | Outcome::Released => Budget::None,
     }
 }
 
-/// Platform failures within this time count against `lost_limit`.
+/// Losses within this time count against `lost_limit`.
 pub const LOSS_WINDOW: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// Counts an attempt that the platform lost; returns how many there were within the window that ends with it. It counts from the end of
-/// the attempt, as it is stored, and not from when that was told: a start of the server must not change the count.
+/// Counts a loss and returns the number within the window that ends with it. The stored end of the attempt
+/// counts and not the time of the report, so a restart does not change the result.
 pub fn note_loss(losses: &mut Vec<Timestamp>, ended_at: Timestamp) -> u32 {
     losses.retain(|at| ended_at.since(*at) < LOSS_WINDOW);
     losses.push(ended_at);
     u32::try_from(losses.len()).unwrap_or(u32::MAX)
 }
 
-/// How long to wait after platform failures: long enough for a restarted host to come back, short for whoever waits.
-pub const PLATFORM_BACKOFF: Backoff =
-    Backoff { initial: Duration::from_secs(1), max: Duration::from_secs(60), factor_milli: 2_000 };
+/// Backoff after infrastructure failures: long enough for a restarted host to come back.
+pub const INFRASTRUCTURE_BACKOFF: Backoff =
+    Backoff::exponential(Duration::from_secs(1), Duration::from_secs(60), 2_000);
 
-/// Whether the user's policy wants another attempt after this failure. `failures` counts this one.
+/// The retry policy wants another attempt after this failure. `failures` counts this one.
 #[must_use]
 pub fn wants_another(policy: &RetryPolicy, failures: u32, outcome: Outcome, exit_code: Option<i32>) -> bool {
-    // What was stopped, killed or never started has no exit code of its own making.
+    // A stopped, killed or unstarted attempt has no meaningful exit code.
     let code_matters = outcome == Outcome::Failed && !policy.exit_codes.is_empty();
     let code_matches = exit_code.is_some_and(|code| policy.exit_codes.contains(&code));
     failures <= policy.max && policy.when.contains(&outcome) && (!code_matters || code_matches)
 }
 
-/// Draws the delay before the next attempt: uniformly from zero to the ceiling ("full jitter"), so that jobs that failed together
-/// do not come back together. `failures` is at least 1.
+/// Draws the delay before the next attempt. Jitter keeps jobs that failed together from returning together.
+/// `failures` is at least 1.
 pub fn delay(backoff: &Backoff, failures: u32, rng: &mut SmallRng) -> Duration {
-    let ceiling = ceiling_millis(backoff, failures);
-    Duration::from_millis(rng.random_range(0..=ceiling))
+    let ceiling = ceiling_millis(&backoff.delays, failures);
+    let random = u128::from(ceiling) * u128::from(backoff.jitter_milli.min(Backoff::FULL_JITTER_MILLI))
+        / u128::from(Backoff::FULL_JITTER_MILLI);
+    let least = ceiling - u64::try_from(random).unwrap_or(ceiling);
+    Duration::from_millis(if least == ceiling { ceiling } else { rng.random_range(least..=ceiling) })
 }
 
-fn ceiling_millis(backoff: &Backoff, failures: u32) -> u64 {
-    let max = u64::try_from(backoff.max.as_millis()).unwrap_or(u64::MAX);
-    let mut ceiling = u64::try_from(backoff.initial.as_millis()).unwrap_or(u64::MAX);
+fn ceiling_millis(delays: &Delays, failures: u32) -> u64 {
+    match delays {
+        Delays::Exponential { initial, max, factor_milli } => {
+            exponential_millis(millis(*initial), millis(*max), *factor_milli, failures)
+        }
+        Delays::Linear { initial, max } => {
+            millis(*initial).saturating_mul(u64::from(failures)).min(millis(*max))
+        }
+        Delays::Fixed(delay) => millis(*delay),
+        Delays::List(list) => {
+            let index = usize::try_from(failures.saturating_sub(1)).unwrap_or(usize::MAX);
+            list.get(index).or(list.last()).map_or(0, |delay| millis(*delay))
+        }
+    }
+}
+
+fn exponential_millis(initial: u64, max: u64, factor_milli: u32, failures: u32) -> u64 {
+    let mut ceiling = initial;
     for _ in 1..failures {
-        if ceiling >= max || backoff.factor_milli <= 1_000 {
+        if ceiling >= max || factor_milli <= 1_000 {
             break;
         }
-        ceiling =
-            u64::try_from(u128::from(ceiling) * u128::from(backoff.factor_milli) / 1_000).unwrap_or(u64::MAX);
+        ceiling = u64::try_from(u128::from(ceiling) * u128::from(factor_milli) / 1_000).unwrap_or(u64::MAX);
     }
     ceiling.min(max)
 }
 
-/// A memory limit in bytes, times a factor in thousandths for each time that it was too small; never above what any definition may ask for.
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// A memory limit in bytes, multiplied by the factor (in thousandths) for each attempt that was killed for
+/// memory; at most the maximum of a definition.
 #[must_use]
 pub fn raised(bytes: u64, factor_milli: u32, times: u32) -> u64 {
     let mut raised = bytes;
@@ -104,13 +126,13 @@ mod tests {
     use super::*;
 
     const TEN_DOUBLING: Backoff =
-        Backoff { initial: Duration::from_secs(10), max: Duration::from_secs(600), factor_milli: 2_000 };
+        Backoff::exponential(Duration::from_secs(10), Duration::from_secs(600), 2_000);
 
     #[test]
     fn the_ceiling_doubles_up_to_its_maximum() {
-        let ceilings: Vec<u64> = (1..=8).map(|n| ceiling_millis(&TEN_DOUBLING, n) / 1_000).collect();
+        let ceilings: Vec<u64> = (1..=8).map(|n| ceiling_millis(&TEN_DOUBLING.delays, n) / 1_000).collect();
         assert_eq!(ceilings, [10, 20, 40, 80, 160, 320, 600, 600]);
-        assert_eq!(ceiling_millis(&TEN_DOUBLING, u32::MAX), 600_000);
+        assert_eq!(ceiling_millis(&TEN_DOUBLING.delays, u32::MAX), 600_000);
     }
 
     #[test]
@@ -150,27 +172,51 @@ mod tests {
         assert_eq!(raised(u64::MAX / 2, 1_000, u32::MAX), u64::MAX / 2);
     }
 
-    fn backoff() -> impl Strategy<Value = Backoff> {
-        (0..100_000_u64, 0..10_000_000_u64, 1_000..20_000_u32).prop_map(|(initial, max, factor_milli)| {
-            Backoff { initial: Duration::from_millis(initial), max: Duration::from_millis(max), factor_milli }
-        })
+    #[test]
+    fn linear_fixed_and_listed_delays_follow_their_rule() {
+        let (second, third) = (Duration::from_secs(2), Duration::from_millis(10));
+        let of = |delays: Delays| [1, 2, 3, 4, u32::MAX].map(|failures| ceiling_millis(&delays, failures));
+        let linear = Delays::Linear { initial: second, max: Duration::from_secs(7) };
+        assert_eq!(of(linear), [2_000, 4_000, 6_000, 7_000, 7_000]);
+        assert_eq!(of(Delays::Fixed(third)), [10; 5]);
+        assert_eq!(of(Delays::List(vec![third, second])), [10, 2_000, 2_000, 2_000, 2_000]);
+        assert_eq!(of(Delays::List(Vec::new())), [0; 5]);
+    }
+
+    #[test]
+    fn jitter_is_the_random_part_of_the_delay() {
+        let mut rng = SmallRng::seed_from_u64(1);
+        let mut bounds = |jitter_milli| {
+            let backoff = Backoff { delays: Delays::Fixed(Duration::from_secs(10)), jitter_milli };
+            let drawn: Vec<_> = (0..1_000).map(|_| delay(&backoff, 1, &mut rng).as_millis()).collect();
+            (*drawn.iter().min().unwrap() / 100, *drawn.iter().max().unwrap() / 100)
+        };
+        assert_eq!(bounds(0), (100, 100));
+        let (least, most) = bounds(200);
+        assert!(least == 80 && most >= 98, "{least} to {most}");
+        let (least, most) = bounds(1_000);
+        assert!(least <= 2 && most >= 98, "{least} to {most}");
     }
 
     proptest! {
         #[test]
         fn the_ceiling_is_the_formula_and_no_delay_is_above_it(
-            backoff in backoff(), failures in 1..200_u32, seed in any::<u64>(),
+            initial in 0..100_000_u64, max in 0..10_000_000_u64, factor_milli in 1_000..20_000_u32,
+            jitter_milli in 0..=1_000_u32, failures in 1..200_u32, seed in any::<u64>(),
         ) {
-            let (initial, max) = (backoff.initial.as_millis(), backoff.max.as_millis());
-            let factor = u128::from(backoff.factor_milli);
+            let (first, highest) = (Duration::from_millis(initial), Duration::from_millis(max));
+            let backoff = Backoff { jitter_milli, ..Backoff::exponential(first, highest, factor_milli) };
+            let (initial, max, factor) = (u128::from(initial), u128::from(max), u128::from(factor_milli));
             // One multiplication for each failure after the first, in whole milliseconds.
             let formula = (1..failures).fold(initial.min(max), |ceiling, _| (ceiling * factor / 1_000).min(max));
-            let ceiling = ceiling_millis(&backoff, failures);
+            let ceiling = ceiling_millis(&backoff.delays, failures);
             prop_assert_eq!(u128::from(ceiling), formula);
-            prop_assert!(ceiling <= ceiling_millis(&backoff, failures + 1), "it shrinks");
+            prop_assert!(ceiling <= ceiling_millis(&backoff.delays, failures + 1), "it shrinks");
             let drawn = delay(&backoff, failures, &mut SmallRng::seed_from_u64(seed));
-            prop_assert!(drawn <= Duration::from_millis(ceiling) && drawn <= backoff.max);
-            // The same generator draws the same: whatever is drawn must be stored, and is.
+            prop_assert!(drawn <= Duration::from_millis(ceiling) && drawn <= highest);
+            let least = formula - formula * u128::from(jitter_milli) / 1_000;
+            prop_assert!(drawn.as_millis() >= least, "{drawn:?} is below {least} ms");
+            // The same generator draws the same delay, so the drawn delay must be stored.
             prop_assert_eq!(drawn, delay(&backoff, failures, &mut SmallRng::seed_from_u64(seed)));
         }
     }

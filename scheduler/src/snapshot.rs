@@ -1,4 +1,5 @@
-//! What the scheduler shows of the moment: workers, and why jobs wait. Published by the engine; nobody ever locks the brain.
+//! A snapshot of workers, waiting lanes and phases for the API. The server publishes it, so that readers
+//! never lock the scheduler.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::string::String;
@@ -6,109 +7,135 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use protocol::report::{Availability, Phase};
-use protocol::{ClusterId, JobId, Revision, RuntimeKind, SessionId, Timestamp, Token, WorkerId};
+use protocol::{ClusterId, JobId, Revision, RuntimeKind, SessionId, Timestamp, Token, Uptime, WorkerId};
 
+use crate::core::Scheduler;
 use crate::definition::Definition;
+use crate::expectations::ExpectationRow;
 use crate::explain;
+use crate::fleet::breaker::Breaker;
+use crate::fleet::classes::NeedId;
 use crate::fleet::{Link, Worker};
-use crate::scheduler::Scheduler;
+use crate::limits::gate;
+use crate::limits::keys::KeySetNo;
+use crate::queue::LaneKey;
 use crate::step::PendingReason;
 
-/// The facts of a moment.
+/// The state at one moment.
 #[derive(Clone, Debug, Default)]
 pub struct Snapshot {
-    /// The installation.
+    /// The cluster's id.
     pub cluster: ClusterId,
-    /// Workers that are connected or have live attempts, ordered by id.
+    /// Workers that are connected or hold attempts, ordered by id.
     pub workers: Vec<WorkerFacts>,
-    /// Why jobs wait, for each lane in which some do.
+    /// Waiting jobs by lane, with the reason.
     pub waiting: Vec<Waiting>,
-    /// The definitions that jobs were made with, and those of jobs.yaml: the scheduler's own, not a copy.
+    /// Definitions of jobs and of jobs.yaml, shared with the scheduler.
     pub definitions: Arc<BTreeMap<Revision, Arc<Definition>>>,
-    /// Where assigned attempts stand, as far as their workers have said.
+    /// Phases of assigned attempts, as their workers reported them.
     pub phases: Vec<(JobId, Phase)>,
-    /// Jobs that have not ended.
+    /// Expectations that are not met, by name.
+    pub missed: Vec<ExpectationRow>,
+    /// Definitions of which jobs of schedules wait for an earlier one, each with the job that must end first.
+    pub schedule_queues: Vec<(Arc<str>, JobId)>,
+    /// Number of jobs that have not ended.
     pub live_jobs: u64,
 }
 
-/// Jobs that wait for the same.
+/// Jobs that wait in the same lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Waiting {
-    /// What they are made of.
+    /// The revision of their definition.
     pub revision: Revision,
-    /// The only worker that may run them, if there is but one.
+    /// The only worker that may run them, if there is one.
     pub pinned_to: Option<WorkerId>,
-    /// What they wait for.
+    /// The reason for waiting.
     pub reason: PendingReason,
-    /// How many they are.
+    /// Number of jobs.
     pub count: u64,
 }
 
-/// What is known of a worker.
+/// Facts about a worker.
 #[derive(Clone, Debug)]
 pub struct WorkerFacts {
-    /// Its lasting identity.
+    /// The worker's id.
     pub id: WorkerId,
-    /// What people call it.
+    /// The worker's name.
     pub name: Arc<str>,
-    /// Its connection, if there is one.
+    /// The session, if the worker is connected.
     pub session: Option<SessionId>,
-    /// What it does.
+    /// The worker's state.
     pub state: WorkerState,
-    /// When it connected, or when it was last heard of.
+    /// Time of the last connect or disconnect.
     pub since: Timestamp,
-    /// How many containers may run at once.
+    /// Containers that may run at once.
     pub slots: u32,
     /// Attempts that run or are about to.
     pub busy: u32,
-    /// How many attempts may wait in front of the slots.
+    /// Attempts that may wait in the backlog.
     pub backlog: u32,
-    /// Attempts in its local queue.
+    /// Attempts in the backlog.
     pub queued: u32,
-    /// Whether it takes nothing new, by an operator's word.
+    /// It is suspect: its circuit breaker is open.
+    pub suspect: Option<Suspicion>,
+    /// An operator cordoned it.
     pub cordoned: bool,
-    /// When what it still runs is stopped, while it drains.
+    /// Deadline of its drain, when running attempts are stopped.
     pub drain_deadline: Option<Timestamp>,
-    /// Its own labels.
+    /// The worker's own labels.
     pub own_labels: Vec<(String, String)>,
-    /// What an operator laid over them.
+    /// Labels that an operator set over them.
     pub set_labels: Vec<(String, String)>,
-    /// What it can run now.
+    /// Runtimes and their availability.
     pub runtimes: Vec<(RuntimeKind, Availability)>,
-    /// The version of its program.
+    /// Version of the worker's program.
     pub version: String,
-    /// Where it connects from.
+    /// Network address.
     pub address: String,
-    /// Attempts on it that were never given here: containers that go on until a person decides.
+    /// Unmanaged attempts: containers that this database does not know.
     pub unmanaged: Arc<BTreeMap<Token, Phase>>,
-    /// If it is cloned: from where processes say that they are this worker.
-    pub copies: Vec<String>,
+    /// Addresses of the clones, if the worker is cloned.
+    pub clone_addresses: Vec<String>,
 }
 
-/// What a worker does.
+/// Why a worker is suspect.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Suspicion {
+    /// Since when.
+    pub since: Timestamp,
+    /// The failures, for people.
+    pub cause: String,
+    /// End of its exclusion, if it is not over; then one job probes it.
+    pub until: Option<Uptime>,
+}
+
+/// State of a worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WorkerState {
-    /// Connected; its inventory has not been settled yet.
+    /// Connected, not reconciled yet.
     Joining,
-    /// Connected.
+    /// Connected and reconciled.
     Ready,
-    /// Connected; finishes what it has, then leaves.
+    /// Connected; it failed to start jobs again and again, and gets one at a time to probe it.
+    Suspect,
+    /// Connected; finishes its attempts and leaves.
     Draining,
-    /// Its connection is gone; its lease still holds.
+    /// Not connected; its lease has not expired.
     Disconnected,
-    /// Its lease has run out.
+    /// Its lease has expired.
     Unreachable,
-    /// Several processes say that they are this worker; none of them is let in.
+    /// Several processes claim to be this worker; all are refused.
     Cloned,
 }
 
 impl WorkerState {
-    /// As it is shown.
+    /// Name in the API.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
             Self::Joining => "joining",
             Self::Ready => "ready",
+            Self::Suspect => "suspect",
             Self::Draining => "draining",
             Self::Disconnected => "disconnected",
             Self::Unreachable => "unreachable",
@@ -118,7 +145,7 @@ impl WorkerState {
 }
 
 impl Scheduler {
-    /// The facts of this moment. Looks at all workers and lanes, not at jobs.
+    /// Creates the snapshot.
     #[must_use]
     pub fn snapshot(&self) -> Snapshot {
         let workers = self
@@ -135,27 +162,46 @@ impl Scheduler {
             waiting: self.waiting(),
             definitions: self.definitions.published(),
             phases: self.phases.iter().map(|(job, phase)| (*job, *phase)).collect(),
+            missed: self.expectations.missed(),
+            schedule_queues: self.schedules.queues().collect(),
             live_jobs: self.live_jobs() as u64,
         }
     }
 
     fn waiting(&self) -> Vec<Waiting> {
-        // To every worker all definitions of one runtime are alike, but for those that some worker is not offered by name.
+        // All definitions with one need have the same obstacles, except those that a worker excludes on their own.
         let singled_out: BTreeSet<Revision> =
             self.fleet.iter().flat_map(|(_, worker)| worker.exclusions.revisions()).collect();
-        let mut alike: BTreeMap<RuntimeKind, PendingReason> = BTreeMap::new();
-        let lanes = self.ready.lanes().filter_map(|(lane, count)| {
-            let definition = self.definitions.at(lane.definition())?;
-            let (revision, pinned_to) = (definition.revision, lane.pinned_to());
-            let why = || explain::why_waiting(self, definition, pinned_to);
-            let reason = if pinned_to.is_none() && !singled_out.contains(&revision) {
-                *alike.entry(definition.runtime()).or_insert_with(why)
+        let mut alike: BTreeMap<Option<NeedId>, PendingReason> = BTreeMap::new();
+        let mut waiting = Vec::new();
+        for (number, pinned_to, counts) in self.ready.counts() {
+            let Some(definition) = self.definitions.at(number) else { continue };
+            let revision = definition.revision;
+            let lane = match pinned_to {
+                Some(only) => LaneKey::Pinned(only, number, KeySetNo::UNLIMITED),
+                None => LaneKey::Definition(number, KeySetNo::UNLIMITED),
+            };
+            let why = || explain::why_waiting(self, lane);
+            let need = self.fleet.classes().need_of(number).map(|(need, _)| need);
+            let by_workers = if pinned_to.is_none() && !singled_out.contains(&revision) {
+                *alike.entry(need).or_insert_with(why)
             } else {
                 why()
             };
-            Some(Waiting { revision, pinned_to, reason, count: count as u64 })
-        });
-        lanes.collect()
+            let rest = counts.jobs - counts.limited;
+            let reasons = [
+                (rest, gate::without_keys(self, definition, by_workers)),
+                (counts.limited, gate::under_limits(definition, by_workers)),
+            ];
+            let rows = reasons.into_iter().filter(|(count, _)| *count > 0);
+            waiting.extend(rows.map(|(count, reason)| Waiting {
+                revision,
+                pinned_to,
+                reason,
+                count: count as u64,
+            }));
+        }
+        waiting
     }
 }
 
@@ -166,6 +212,7 @@ fn facts(id: WorkerId, worker: &Worker) -> WorkerFacts {
         Link::Away => WorkerState::Disconnected,
         Link::Joining(_) => WorkerState::Joining,
         Link::Ready(_) if worker.is_draining() => WorkerState::Draining,
+        Link::Ready(_) if worker.breaker.is_suspect() => WorkerState::Suspect,
         Link::Ready(_) => WorkerState::Ready,
     };
     let queued = worker.queued();
@@ -179,14 +226,26 @@ fn facts(id: WorkerId, worker: &Worker) -> WorkerFacts {
         busy: worker.held_count() - queued,
         backlog: worker.backlog,
         queued,
+        suspect: suspicion(worker),
         cordoned: worker.row.cordoned,
         drain_deadline: worker.row.drain.and_then(|drain| drain.deadline),
-        own_labels: worker.card.labels.clone(),
+        own_labels: worker.info.labels.clone(),
         set_labels: worker.row.labels.clone(),
         runtimes: worker.runtimes.clone(),
-        version: worker.card.version.clone(),
-        address: worker.card.address.clone(),
+        version: worker.info.version.clone(),
+        address: worker.info.address.clone(),
         unmanaged: worker.unmanaged.clone(),
-        copies: worker.claims.addresses().map(String::from).collect(),
+        clone_addresses: worker.claims.addresses().map(String::from).collect(),
+    }
+}
+
+fn suspicion(worker: &Worker) -> Option<Suspicion> {
+    match &worker.breaker {
+        Breaker::Closed { .. } => None,
+        Breaker::Suspect { since, cause, .. } => Some(Suspicion {
+            since: *since,
+            cause: cause.clone(),
+            until: worker.exclusions.suspended_until(),
+        }),
     }
 }

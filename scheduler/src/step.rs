@@ -1,8 +1,10 @@
-//! Everything that the scheduler can decide: what must become durable, and what must then be done.
+//! Decisions of the scheduler: changes to commit, and effects to perform after that.
 //!
-//! *Changes survive, effects may be lost.* Every effect is derivable again from state; a reconnect and a tick do so.
+//! *Changes survive, effects may be lost.* A reconnect and a tick derive each effect again from state.
 
 mod answer;
+mod broken_rule;
+mod close_reason;
 
 use alloc::boxed::Box;
 use alloc::string::String;
@@ -17,356 +19,421 @@ use protocol::{
 };
 
 pub use answer::{Accepted, Answer, PendingReason, Rejection};
+pub use broken_rule::BrokenRule;
+pub use close_reason::CloseReason;
 
+use crate::batches::{BatchMember, NewBatch};
 use crate::definition::Definition;
-use crate::input::{Details, KeyHolder, Ticket};
+use crate::expectations::ExpectationRow;
+use crate::hooks::HookRow;
+use crate::input::{JobDetails, KeyHolder, Ticket};
 use crate::job::State;
+use crate::limits::RateRow;
+use crate::limits::keys::JobKeys;
+use crate::schedules::{FireRow, PauseTarget, ScheduleRow};
 
-/// One decision.
+/// The result of one step.
 #[derive(Debug, Default)]
 pub struct Step {
-    /// Rows that must become durable, in order.
+    /// Changes to commit, in order.
     pub changes: Vec<Change>,
-    /// What must be done after that, in order.
+    /// Effects to perform after the commit, in order.
     pub effects: Vec<Effect>,
 }
 
-/// A row that must become durable. Those of one job within a group may be folded into one write.
+/// A change to commit. Changes of one job within a group may be folded into one write.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Change {
-    /// A job was accepted; or made, if its batch is still [`Change::Forming`].
+    /// A job was accepted; or created, if its batch is still [`Change::PendingBatch`].
     Added(AddedJob),
-    /// A job was handed to a worker: a new attempt is its current one.
+    /// A job was assigned to a worker with a new current attempt.
     Assigned(Assigned),
     /// The container of the current attempt has started.
     Started {
         /// The current attempt.
         token: Token,
-        /// When.
+        /// Wall-clock time of the start.
         at: Timestamp,
-        /// The runtime's own name for it.
+        /// The runtime's name for it, such as a container id.
         container: String,
     },
-    /// Somebody or something wants the current attempt to stop; it is still there.
+    /// The current attempt is to stop; it still exists.
     Stopping {
         /// The current attempt.
         token: Token,
-        /// Why.
+        /// The cause that was recorded first.
         cause: StopCause,
-        /// When this was recorded.
+        /// Wall-clock time of the request.
         at: Timestamp,
-        /// On whose request.
+        /// The requester.
         by: String,
     },
-    /// The current attempt is over and its job waits again.
+    /// The current attempt has ended and its job waits again.
     Waiting {
-        /// Which job.
+        /// The job that waits.
         job: JobId,
-        /// How the attempt ended.
+        /// The end of the attempt.
         closed: ClosedAttempt,
-        /// From when it may run: in the future the job is scheduled, else queued.
+        /// Earliest start of the next attempt; in the future the job is scheduled, else queued.
         due_at: Timestamp,
         /// `Scheduled`, `Queued` or `Quarantined`.
         state: State,
     },
     /// A scheduled job became due.
     Due {
-        /// Which job.
+        /// The due job.
         job: JobId,
     },
-    /// A person let a quarantined job go on: it is queued, and its losses are forgotten.
+    /// An operator released a quarantined job: it is queued, and its losses are forgotten.
     Freed {
-        /// Which job.
+        /// The released job.
         job: JobId,
     },
-    /// A job is over, for good.
+    /// The deadline of a job's present wait, by which it starts or ends as expired. Jobs without one have no such change.
+    Expiry {
+        /// The job.
+        job: JobId,
+        /// Wall-clock time of the deadline; none: it waits without one, runs, or has ended.
+        at: Option<Timestamp>,
+    },
+    /// A client changed a scheduled or queued job.
+    Updated(Updated),
+    /// A job has ended.
     Ended(Ended),
-    /// The worker of a job that ended as cancelled and unconfirmed has told that its container is gone: it is confirmed, and noted. Where
-    /// that is known already, or the job is not kept any more, nothing changes.
+    /// The worker of a cancelled, unconfirmed job reported that its container is gone. Nothing changes if
+    /// that is known already or the job was deleted.
     Confirmed {
-        /// Its last attempt.
+        /// The job's last attempt.
         token: Token,
-        /// Who had it.
+        /// The worker that had it.
         worker: WorkerId,
-        /// When it was told.
+        /// Wall-clock time of the report.
         at: Timestamp,
     },
-    /// Something that a person wants to know about a job; changes nothing.
+    /// An entry of a job's history; changes nothing else.
     Noted {
-        /// Which job.
+        /// The job that it is about.
         job: JobId,
-        /// When.
+        /// Wall-clock time of the entry.
         at: Timestamp,
-        /// What.
+        /// The entry.
         note: Note,
     },
-    /// The members of a large batch are being made, in this group and later ones. Until it is [`Change::Formed`] nobody sees them, no
-    /// other change is about them, and if the next start finds them so they are removed: nothing was promised.
-    Forming {
-        /// The first one.
+    /// A batch was accepted; its members follow.
+    BatchAdded(NewBatch),
+    /// All members of a batch have ended.
+    BatchEnded {
+        /// The first member.
         first: JobId,
-        /// The last one; all between belong to it.
+        /// The number of members.
+        count: u32,
+        /// Members that failed, expired, or were lost.
+        failed: u32,
+        /// Wall-clock time of the last end.
+        at: Timestamp,
+    },
+    /// Members of a large batch are created in this group and later ones. Until [`Change::BatchCompleted`]
+    /// they are invisible, no other change is about them, and a start removes them.
+    PendingBatch {
+        /// The first member.
+        first: JobId,
+        /// The last member; all numbers between belong to it.
         last: JobId,
     },
-    /// All members of a large batch are made: from here on they are jobs like all others.
-    Formed {
-        /// The first one.
+    /// All members of a large batch exist and become visible.
+    BatchCompleted {
+        /// The first member.
         first: JobId,
     },
     /// A request with an idempotency key was accepted.
     Keyed {
-        /// As the client wrote it, with its scope in front.
+        /// The client's key, prefixed with its scope.
         key: Arc<str>,
-        /// What it stands for.
+        /// The request.
         holder: KeyHolder,
-        /// When.
+        /// Wall-clock time of the acceptance.
         at: Timestamp,
     },
-    /// Numbers up to these were given by another life of this database, and are left out.
+    /// Numbers up to these were assigned in commits that this database has lost, and are skipped.
     Skipped {
-        /// The last job that was given here.
+        /// The last job that was assigned here.
         after: JobId,
-        /// The last number of a job that is left out; `after` if none is.
+        /// The last job number that is skipped; `after` if none is.
         job: JobId,
-        /// The last fence that is left out, or was given here.
+        /// The last fence that is skipped or was assigned here.
         fence: Fence,
-        /// When that was found out.
+        /// Wall-clock time of the discovery.
         at: Timestamp,
     },
-    /// A worker is new, or what is kept about it changed.
+    /// A worker is new, or its row changed.
     Worker(WorkerRow),
-    /// A worker was dropped from the list.
+    /// A worker was removed.
     WorkerForgotten(WorkerId),
+    /// The stored state of a schedule.
+    Schedule(ScheduleRow),
+    /// A row of the fire ledger is new, or reaches further: its definition, schedule and first slot name it.
+    Fire(FireRow),
+    /// The stored state of an expectation; it tells since when the definition is stale or slow.
+    Expectation(ExpectationRow),
+    /// Nothing is expected under this name any more.
+    ExpectationDropped {
+        /// The name of the definition.
+        definition: Arc<str>,
+    },
+    /// An event of a job has a hook: its job was made in the same step, or it was left out.
+    Hook(HookRow),
+    /// A job started under a rate; this is when the rate has recovered from all starts.
+    RateUsed(RateRow),
+    /// Schedules were paused, or are not paused any more.
+    Paused {
+        /// The schedules.
+        target: PauseTarget,
+        /// When they were paused; absent: they are not.
+        since: Option<Timestamp>,
+    },
 }
 
-/// A job was accepted.
+/// An accepted job.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AddedJob {
     /// Its number.
     pub job: JobId,
-    /// Of which definition.
+    /// The revision of its definition.
     pub revision: Revision,
     /// `Scheduled` or `Queued`.
     pub state: State,
     /// Higher goes first.
     pub priority: i8,
-    /// When it was accepted.
+    /// Wall-clock time of the acceptance.
     pub created_at: Timestamp,
-    /// From when it may run.
+    /// Earliest start.
     pub due_at: Timestamp,
-    /// How long one attempt may run, if not as its definition says; the inner `None` is "for ever".
+    /// Overrides its definition's timeout.
     pub timeout: Option<Option<Duration>>,
-    /// The first job of the request that it came with, if that was a batch.
+    /// The first job of its batch, if it belongs to one.
     pub batch: Option<JobId>,
-    /// The ended job that it tries again.
+    /// The ended job that it repeats.
     pub retry_of: Option<JobId>,
-    /// What no decision depends on.
-    pub details: Option<Box<Details>>,
+    /// Values of the keys of its definition's limits.
+    pub keys: Option<Box<JobKeys>>,
+    /// Data that no decision depends on.
+    pub details: Option<Box<JobDetails>>,
 }
 
-/// A job was handed to a worker.
+/// The assignment of a job to a worker.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Assigned {
     /// The new attempt.
     pub token: Token,
-    /// Which try of its job it is.
+    /// Number of the attempt within its job.
     pub number: AttemptNo,
-    /// Who has it.
+    /// The worker that gets it.
     pub worker: WorkerId,
-    /// On which session it was handed over.
+    /// The session on which it is sent.
     pub session: SessionId,
-    /// When.
+    /// Wall-clock time of the assignment.
     pub at: Timestamp,
 }
 
-/// A job is over.
+/// The new values of a waiting job.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Updated {
+    /// The job that waits.
+    pub job: JobId,
+    /// `Scheduled` or `Queued`, by the new start.
+    pub state: State,
+    /// Earliest start.
+    pub due_at: Timestamp,
+    /// Higher goes first.
+    pub priority: i8,
+}
+
+/// The end of a job.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Ended {
-    /// Which.
+    /// The ended job.
     pub job: JobId,
     /// `Succeeded`, `Failed`, `Cancelled`, `Expired` or `Lost`.
     pub state: State,
-    /// When.
+    /// Wall-clock time of the end.
     pub at: Timestamp,
-    /// In one line: why. Empty for success.
+    /// The reason in one line; empty for success.
     pub reason: String,
     /// The end of its current attempt; absent if it had none.
     pub closed: Option<ClosedAttempt>,
-    /// For a cancelled job: whether its container is known to be gone.
+    /// For a cancelled job: its container is known to be gone.
     pub confirmed: bool,
 }
 
-/// How an attempt ended.
+/// The end of an attempt.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ClosedAttempt {
-    /// Which.
+    /// The ended attempt.
     pub token: Token,
-    /// How.
+    /// The outcome.
     pub outcome: Outcome,
     /// The program's exit code, if it ran.
     pub exit_code: Option<i32>,
-    /// For people, in one line.
+    /// Explanation for people, in one line.
     pub message: String,
-    /// When its container started, if it did.
+    /// Wall-clock time at which its container started, if it did.
     pub started_at: Option<Timestamp>,
-    /// When it ended.
+    /// Wall-clock time of the end.
     pub ended_at: Timestamp,
-    /// How much it wrote.
+    /// Length of its output.
     pub output: OutputLengths,
-    /// What it left as its result: JSON.
+    /// The job's result, as JSON.
     pub result: Option<String>,
-    /// For a released attempt: why.
+    /// The cause of a release.
     pub released: Option<ReleaseCause>,
 }
 
-/// Something that a person wants to know about a job.
+/// An entry of a job's history.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Note {
-    /// A cancel was asked for.
+    /// A cancel was requested.
     CancelRequested {
-        /// By whom.
+        /// The requester.
         by: String,
     },
-    /// A person let it go on.
+    /// An operator released the job.
     Freed {
-        /// Who.
+        /// The operator.
         by: String,
     },
-    /// The worker that was out of reach when an attempt was given up has told that its container is gone. If the job was cancelled and this
-    /// was the last one, that confirms the cancel.
+    /// A client changed the job while it waited.
+    Updated {
+        /// The client.
+        by: String,
+        /// The earliest start since then.
+        due_at: Timestamp,
+        /// The priority since then.
+        priority: i8,
+    },
+    /// The worker of a lost attempt reported that its container is gone. For the last such attempt of a
+    /// cancelled job that confirms the cancel.
     Confirmed {
-        /// Which attempt.
+        /// The lost attempt.
         token: Token,
-        /// Who.
+        /// The worker that reported it.
         worker: WorkerId,
     },
-    /// A report of an attempt that is not current came in. It was not believed.
+    /// A report arrived about an attempt that is not current. It was ignored.
     LateReport {
-        /// Which attempt.
+        /// The attempt of the report.
         token: Token,
-        /// Who said it.
+        /// The worker that sent it.
         worker: WorkerId,
-        /// What it said.
+        /// Content of the report.
         said: String,
     },
-    /// An attempt's worker fell silent.
+    /// The lease of the attempt's worker expired.
     Unreachable {
-        /// Which attempt.
+        /// The attempt that is unreachable.
         token: Token,
-        /// Who.
+        /// The silent worker.
         worker: WorkerId,
     },
-    /// The silent worker is back and keeps its attempt.
+    /// The worker is reachable again and keeps its attempt.
     Revived {
-        /// Which attempt.
+        /// The attempt that continues.
         token: Token,
-        /// Who.
+        /// The reconnected worker.
         worker: WorkerId,
     },
 }
 
-/// What is kept about a worker.
+/// The stored row of a worker.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WorkerRow {
-    /// Its lasting identity.
+    /// The worker's id.
     pub worker: WorkerId,
-    /// What people call it.
+    /// The worker's name.
     pub name: Arc<str>,
-    /// The SHA-256 of its secret.
+    /// SHA-256 of its secret.
     pub secret_hash: [u8; 32],
-    /// When it first joined.
+    /// Wall-clock time of its first join.
     pub joined_at: Timestamp,
-    /// When it was last heard of; written once a minute.
+    /// Wall-clock time at which it was last heard; stored once a minute.
     pub seen_at: Timestamp,
-    /// Whether it takes nothing new.
+    /// It gets no new attempts.
     pub cordoned: bool,
-    /// Its slots, if an operator set them.
+    /// Slots that an operator set.
     pub slots: Option<u32>,
-    /// Whether it is to finish what it has and leave, or has left so.
+    /// The drain, in progress or completed.
     pub drain: Option<Drain>,
-    /// Labels that an operator laid over its own, ordered by name.
+    /// Labels that an operator set over its own, ordered by name.
     pub labels: Vec<(String, String)>,
-    /// The process that was let in last; absent if that was before anybody kept it.
+    /// The process that was accepted last; absent in rows of older versions.
     pub process: Option<Process>,
 }
 
 /// A process of a worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Process {
-    /// Which start of the worker it is, as its state directory counts them.
+    /// Start counter of its state directory.
     pub incarnation: Incarnation,
-    /// Drawn when it began: no other process has it, and no copy of the state directory brings it along.
+    /// Random number of the process; neither another process nor a copy of the state directory has it.
     pub number: u64,
 }
 
 impl Process {
-    /// No process: two copies were heard, and neither is let in. No start comes after it.
+    /// No process: clones were heard, and all are refused. No start counter follows it.
     pub const NONE: Self = Self { incarnation: Incarnation(u64::MAX), number: 0 };
 }
 
-/// An order to finish what a worker has, and to leave. Whoever has it is cordoned too.
+/// A drain: the worker finishes its attempts and leaves. A draining worker is also cordoned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Drain {
-    /// The process that is to leave; absent: whichever connects next.
+    /// The process that is to leave; absent: the next one that connects.
     pub process: Option<Incarnation>,
-    /// When what still runs is stopped.
+    /// Time at which running attempts are stopped.
     pub deadline: Option<Timestamp>,
 }
 
-/// What must be done once the changes are durable.
+/// An effect to perform after the changes are durable.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Effect {
     /// Answer a request.
     Reply(Ticket, Answer),
-    /// Tell a worker.
+    /// Send an order to a worker.
     Send(SessionId, Order),
-    /// Tell a worker what to run for a revision.
+    /// Send a definition to a worker.
     Define(SessionId, Arc<Definition>),
-    /// Hand attempts to a worker; the body fills in what they add to their definitions.
+    /// Send attempts to a worker; the server fills in their overrides.
     Enqueue(SessionId, Vec<Grant>),
     /// Close a session.
     Close(SessionId, CloseReason),
-    /// A job is over: wake those who wait for it.
+    /// A job has ended: wake the requests that wait for it.
     JobEnded(JobId, State),
 }
 
-/// An attempt to be handed to a worker.
+/// An attempt to be sent to a worker.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Grant {
-    /// The attempt.
+    /// The attempt's token.
     pub token: Token,
     /// Higher goes first.
     pub priority: i8,
-    /// Since when it has been due.
+    /// Since when the job has been due.
     pub due_at: Timestamp,
-    /// What to run.
+    /// The revision to run.
     pub revision: Revision,
-    /// Whether the job adds something to it.
-    pub has_body: bool,
-    /// How long it may run.
+    /// The job adds something to its definition.
+    pub has_overrides: bool,
+    /// Remaining run time, from the start of the container.
     pub time_left: Option<Duration>,
-    /// How much memory it may have instead of what its definition says.
+    /// Memory limit in bytes, if it differs from the definition's.
     pub memory_bytes: Option<u64>,
+    /// Its position in its batch, if the job has one.
+    pub member: Option<BatchMember>,
 }
 
-/// Why the server closes a session.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CloseReason {
-    /// The Hello was refused; the refusal has been sent.
-    Refused,
-    /// A newer connection of the same worker has taken over.
-    Replaced,
-    /// The worker said something that makes no sense here.
-    Protocol,
-    /// It was silent for longer than its lease.
-    Silent,
-}
-
-/// When the scheduler wants to be called again, at the latest.
+/// Latest time for the next step.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WakeAt {
-    /// By the clock on the wall.
+    /// By the wall clock.
     pub utc: Option<Timestamp>,
-    /// By the monotonic one.
+    /// By the monotonic clock.
     pub up: Option<Uptime>,
 }

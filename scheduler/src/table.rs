@@ -1,4 +1,5 @@
-//! Hash tables keyed by our own numbers, with a hasher that the body seeds: no order that an attacker, or a test, could depend on.
+//! Hash tables keyed by numbers of this server. The caller seeds the hasher, so that no test and no attacker
+//! can depend on an order.
 
 use core::hash::{BuildHasher, Hasher};
 
@@ -17,7 +18,7 @@ impl BuildHasher for Seed {
     }
 }
 
-/// Folds each word in by one wide multiplication; enough for keys that we number ourselves.
+/// Folds each word in by one wide multiplication; enough for keys that the server assigns.
 #[derive(Clone, Copy, Debug)]
 pub struct Mixer(u64);
 

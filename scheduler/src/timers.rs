@@ -1,35 +1,54 @@
-//! What is to happen later: two ordered sets, one by each kind of time. Adding, removing and firing are O(log n); the next one is
-//! known at once. A timer names what it is for, and whoever handles it checks that this is still current.
+//! Timers: two ordered sets, one per clock. Adding, removing and firing are O(log n). A timer names its
+//! subject, and the handler checks that it is still current.
 
 use alloc::collections::BTreeSet;
 
 use protocol::{Fence, JobId, Now, Timestamp, Uptime, WorkerId};
 
+use crate::expectations::ExpectationNo;
+use crate::schedules::ScheduleNo;
 use crate::step::WakeAt;
 
-/// What a timer on the wall clock is for.
+/// Subject of a wall-clock timer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Date {
     /// A scheduled job becomes due.
     Due(JobId),
-    /// What a draining worker still runs is stopped.
+    /// A job has waited for too long.
+    Expiry(JobId),
+    /// The deadline of a worker's drain.
     DrainEnd(WorkerId),
+    /// The next slot of a schedule is due.
+    Fire(ScheduleNo),
+    /// A success is overdue.
+    Stale(ExpectationNo),
+    /// A worker that never reconnected is forgotten.
+    WorkerExpiry(WorkerId),
 }
 
-/// What a timer on the monotonic clock is for.
+impl Date {
+    /// Not before any other subject of the same time.
+    const LAST: Self = Self::WorkerExpiry(WorkerId(u64::MAX));
+}
+
+/// Subject of a monotonic timer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Alarm {
-    /// A worker's lease runs out.
+    /// A worker's lease expires.
     LeaseEnd(WorkerId),
-    /// An attempt of a silent worker is given up.
+    /// An attempt of a silent worker is lost.
     Loss(JobId, Fence),
-    /// An attempt has run for so long that its worker must have failed to stop it.
+    /// An attempt exceeds its timeout by so much that its worker must have failed to stop it.
     Overrun(JobId, Fence),
-    /// A worker may be offered again what it could not take.
-    Offer(WorkerId),
-    /// No two copies of a worker have been heard for a lease.
-    Copies(WorkerId),
-    /// Attempts in backlogs have sat for long enough to be recalled.
+    /// An attempt runs longer than expected.
+    Slow(JobId, Fence),
+    /// A worker has not reported anything about an attempt that was sent to it.
+    Offer(JobId, Fence),
+    /// An exclusion of a worker ends.
+    ExclusionEnd(WorkerId),
+    /// No two clones of a worker have been heard for a lease.
+    ClonesGone(WorkerId),
+    /// Prefetched attempts are old enough to be recalled.
     Recall,
 }
 
@@ -41,7 +60,7 @@ pub struct Timers {
 }
 
 impl Timers {
-    /// Sets a timer on the wall clock.
+    /// Sets a wall-clock timer.
     pub fn set_date(&mut self, at: Timestamp, date: Date) {
         self.dates.insert((at, date));
     }
@@ -51,7 +70,7 @@ impl Timers {
         self.dates.remove(&(at, date));
     }
 
-    /// Sets a timer on the monotonic clock.
+    /// Sets a monotonic timer.
     pub fn set_alarm(&mut self, at: Uptime, alarm: Alarm) {
         self.alarms.insert((at, alarm));
     }
@@ -61,31 +80,46 @@ impl Timers {
         self.alarms.remove(&(at, alarm));
     }
 
-    /// Takes the next timer on the wall clock that is due.
+    /// Takes the next wall-clock timer that is due.
     pub fn take_date(&mut self, now: Now) -> Option<Date> {
         let due = self.dates.first().is_some_and(|(at, _)| *at <= now.utc);
         due.then(|| self.dates.pop_first().map(|(_, date)| date)).flatten()
     }
 
-    /// Takes the next timer on the monotonic clock that is due.
+    /// Takes the next wall-clock timer that is due and was set for a time after `after`.
+    pub fn take_date_after(&mut self, after: Timestamp, now: Now) -> Option<Date> {
+        let from = (core::ops::Bound::Excluded((after, Date::LAST)), core::ops::Bound::Unbounded);
+        let first = self.dates.range(from).next().copied().filter(|(at, _)| *at <= now.utc)?;
+        self.dates.remove(&first);
+        Some(first.1)
+    }
+
+    /// Time of the first wall-clock timer that was set for a time after `after`.
+    #[must_use]
+    pub fn first_date_after(&self, after: Timestamp) -> Option<Timestamp> {
+        let from = (core::ops::Bound::Excluded((after, Date::LAST)), core::ops::Bound::Unbounded);
+        self.dates.range(from).next().map(|(at, _)| *at)
+    }
+
+    /// Takes the next monotonic timer that is due.
     pub fn take_alarm(&mut self, now: Now) -> Option<Alarm> {
         let due = self.alarms.first().is_some_and(|(at, _)| *at <= now.up);
         due.then(|| self.alarms.pop_first().map(|(_, alarm)| alarm)).flatten()
     }
 
-    /// When the next one of each kind is due.
+    /// Times of the next timers.
     #[must_use]
     pub fn wake_at(&self) -> WakeAt {
         WakeAt { utc: self.dates.first().map(|(at, _)| *at), up: self.alarms.first().map(|(at, _)| *at) }
     }
 
-    /// Whether this timer is set: for the audit.
+    /// The timer is set, for the audit.
     #[must_use]
     pub fn has_date(&self, at: Timestamp, date: Date) -> bool {
         self.dates.contains(&(at, date))
     }
 
-    /// Whether this timer is set: for the audit.
+    /// The timer is set, for the audit.
     #[must_use]
     pub fn has_alarm(&self, at: Uptime, alarm: Alarm) -> bool {
         self.alarms.contains(&(at, alarm))
@@ -137,7 +171,7 @@ mod tests {
             0 => Alarm::LeaseEnd(WorkerId(id)),
             1 => Alarm::Loss(JobId(id), Fence(fence)),
             2 => Alarm::Overrun(JobId(id), Fence(fence)),
-            3 => Alarm::Offer(WorkerId(id)),
+            3 => Alarm::ExclusionEnd(WorkerId(id)),
             _ => Alarm::Recall,
         })
     }
@@ -152,7 +186,7 @@ mod tests {
         ]
     }
 
-    /// The earliest that is due, by looking at all of them.
+    /// The earliest timer that is due, by a search through all.
     fn take_due<T: Ord + Copy, A: Ord + Copy>(list: &mut Vec<(A, T)>, now: A) -> Option<T> {
         let next = list.iter().filter(|(at, _)| *at <= now).min().copied()?;
         list.retain(|it| *it != next);
@@ -189,7 +223,7 @@ mod tests {
                         timers.clear_alarm(Uptime(at), alarm);
                     }
                     Act::Pass(time) => {
-                        // The two clocks need not agree.
+                        // The two clocks may differ.
                         now = Now { utc: Timestamp(now.utc.0 + time), up: Uptime(now.up.0 + time as u64 / 2) };
                         loop {
                             let (date, alarm) = (take_due(&mut dates, now.utc), take_due(&mut alarms, now.up));

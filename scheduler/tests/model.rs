@@ -11,15 +11,14 @@ use proptest::prelude::*;
 use walk::{act, cases, take, world};
 use world::World;
 
-/// What the model says of the steps since it was last asked, and of the moment.
+/// Compares the model with the scheduler: the steps since the last comparison, and the present state.
 fn compare(world: &World, model: &mut Model, compared: usize) -> Result<(), String> {
     for (index, input) in world.inputs.iter().enumerate().skip(compared) {
         let (now, step) = &world.steps[index];
         model.take(*now, input.clone(), step).map_err(|why| format!("after {input:?}: {why}"))?;
     }
     let snapshot = world.scheduler.snapshot();
-    let mut waiting = snapshot.waiting.clone();
-    waiting.sort();
+    let waiting = model.without_limits(&snapshot.waiting);
     if waiting != model.waiting() {
         return Err(format!("{waiting:?} wait, not {:?}", model.waiting()));
     }
@@ -27,7 +26,8 @@ fn compare(world: &World, model: &mut Model, compared: usize) -> Result<(), Stri
         if world.scheduler.is_live(world::protocol::JobId(job.id)) == job.state().has_ended() {
             return Err(format!("job {} is {}", job.id, job.state().name()));
         }
-        let told = world.scheduler.explain(world::protocol::JobId(job.id)).and_then(|why| why.pending);
+        let told =
+            world.scheduler.explain(world.now, world::protocol::JobId(job.id)).and_then(|why| why.pending);
         if told != model.pending(job) {
             return Err(format!("job {} waits for {told:?}, not {:?}", job.id, model.pending(job)));
         }

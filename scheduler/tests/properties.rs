@@ -1,5 +1,5 @@
 //! Random walks: whatever happens, in whatever order, the audit finds nothing wrong, nobody panics, and what the changes say
-//! about a job is one of the stories that DESIGN.md allows.
+//! about a job is one of the stories that docs/design/scheduling.md, Q1 allows.
 
 #![allow(clippy::unwrap_used, reason = "a walk that cannot be taken is a failed test")]
 
@@ -80,7 +80,7 @@ proptest! {
             walk(&mut world, step);
             ledger.follow(&world)?;
         }
-        // What is on its way is made, and answered.
+        // Finishes pending batches and answers their requests.
         world.pass(Duration::ZERO);
         ledger.follow(&world)?;
         ledger.close(&world)?;

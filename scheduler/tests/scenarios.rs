@@ -3,8 +3,12 @@
 //! read the difference before you commit it.
 
 #![allow(clippy::unwrap_used, reason = "a story that cannot be read is a failed test")]
-#![expect(clippy::disallowed_methods, reason = "stories are files; the fence is around the brain itself")]
+#![expect(clippy::disallowed_methods, reason = "scenarios are files; only the crate itself must be pure")]
 
+#[path = "world/keys.rs"]
+mod keys;
+#[path = "world/limit_words.rs"]
+mod limit_words;
 #[path = "world/trace.rs"]
 mod trace_of;
 mod world;
@@ -14,12 +18,17 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
+use keys::{hooks, placement, seconds, timetable};
 use world::protocol::report::{Availability, Foreign, Outcome, Phase, ReleaseCause};
-use world::protocol::{Fence, JobId, Revision, SessionId, Timestamp, Token, WorkerId};
-use world::scheduler::definition::{OnLost, RetryOn};
-use world::scheduler::exclusion::Excluded;
-use world::scheduler::explain::{Obstacle, Verdict};
-use world::scheduler::input::{GroupNo, Input, Key, NewJob, Operation};
+use world::protocol::{
+    ClusterId, Fence, JobId, Revision, RuntimeKind, SessionId, Timestamp, Token, WorkerId,
+};
+use world::scheduler::ServerLimits;
+use world::scheduler::batches::BatchOptions;
+use world::scheduler::definition::{Expect, OnLost, RetryOn, WaitLimits};
+use world::scheduler::explain::{Obstacle, PlacementVerdict};
+use world::scheduler::input::{GroupNo, Input, JobUpdate, Key, NewJob, Operation, StartTime};
+use world::scheduler::placement::exclusion::Excluded;
 use world::scheduler::step::PendingReason;
 use world::{Member, World, definition};
 
@@ -41,6 +50,9 @@ fn every_story_goes_as_it_is_told() {
     }
 }
 
+/// When every story begins.
+const START: Timestamp = Timestamp(1_000_000_000_000);
+
 fn play(story: &str) -> String {
     let mut world = World::new(1, SLICE);
     let start = world.now.utc;
@@ -50,6 +62,10 @@ fn play(story: &str) -> String {
         text.push('\n');
         let words: Vec<&str> = line.split_whitespace().collect();
         if words.is_empty() || line.starts_with('#') {
+            continue;
+        }
+        if words == ["limits"] {
+            limit_words::tell(&world, start, &mut text);
             continue;
         }
         if let ["explain", job] = words[..] {
@@ -74,16 +90,17 @@ fn tell(world: &World, start: Timestamp, before: usize, text: &mut String) {
 fn explain(world: &World, start: Timestamp, job: &str, text: &mut String) {
     let now = world.now.utc.0 - start.0;
     let mut line = |told: String| writeln!(text, "    {now:>6}ms  {told}").unwrap();
-    let Some(why) = world.scheduler.explain(JobId(job.trim_start_matches('j').parse().unwrap())) else {
+    let Some(why) = world.scheduler.explain(world.now, JobId(job.trim_start_matches('j').parse().unwrap()))
+    else {
         return line("nothing to explain".into());
     };
     line(format!("{} {}", why.state.name(), why.pending.map_or("", PendingReason::name)).trim().into());
     for it in why.workers {
         line(match it.verdict {
-            Verdict::HasIt => format!("{} has it", it.name),
-            Verdict::Able => format!("{} able", it.name),
-            Verdict::LastResort => format!("{} able, as a last resort", it.name),
-            Verdict::Unable(obstacles) => {
+            PlacementVerdict::Holding => format!("{} has it", it.name),
+            PlacementVerdict::Able => format!("{} able", it.name),
+            PlacementVerdict::LastResort => format!("{} able, as a last resort", it.name),
+            PlacementVerdict::Unable(obstacles) => {
                 let names: Vec<String> = obstacles.iter().map(|it| obstacle(world, *it)).collect();
                 format!("{} {}", it.name, names.join(", "))
             }
@@ -97,6 +114,7 @@ fn obstacle(world: &World, obstacle: Obstacle) -> String {
         Obstacle::Excluded(of, Some(until)) => {
             format!("excluded ({}) for {}ms", kind(of), until.since(world.now.up).as_millis())
         }
+        Obstacle::Requirement(index) => format!("requirement {index}"),
         Obstacle::PinnedElsewhere(worker) => format!("pinned_elsewhere (worker {worker})"),
         other => other.name().into(),
     }
@@ -105,6 +123,7 @@ fn obstacle(world: &World, obstacle: Obstacle) -> String {
 const fn kind(of: Excluded) -> &'static str {
     match of {
         Excluded::Anything => "anything",
+        Excluded::Suspect => "suspect",
         Excluded::Runtime(_) => "runtime",
         Excluded::Revision(_) => "revision",
     }
@@ -140,8 +159,22 @@ fn happen(world: &mut World, words: &[&str]) {
             it.revision = option("revision").map_or(it.revision, |number| Revision(number.parse().unwrap()));
             it.container.ask_before_start = words.contains(&"ask");
             it.container.self_fence = option("self_fence").map(seconds);
+            it.expect = Expect {
+                success_within: option("success_within").map(seconds),
+                max_duration: option("max_duration").map(seconds),
+            };
+            it.waits = WaitLimits {
+                queue: option("queue_timeout").map(seconds),
+                quarantine: option("quarantine_timeout").map(seconds),
+                silent_worker: option("on_lost_timeout").map(seconds),
+            };
             it.timeout = option("timeout").map(seconds);
             it.priority = number("priority", 0) as i8;
+            it.enabled = !words.contains(&"disabled");
+            it.timetable = timetable(name, words);
+            it.hooks = hooks(words);
+            it.limits = limit_words::limits(words);
+            it.placement = placement(words);
             world.define(it);
         }
         ["max-jobs", jobs] => *world = World::with_jobs_max(1, SLICE, jobs.parse().unwrap()),
@@ -149,11 +182,28 @@ fn happen(world: &mut World, words: &[&str]) {
             *world = World::with_jobs_max(1, members.parse().unwrap(), jobs.parse().unwrap());
         }
         ["slice", members] => *world = World::new(1, members.parse().unwrap()),
+        ["server-limits", ..] => {
+            let limit = |name| option(name).map(|value| value.parse().unwrap());
+            let server_limits = ServerLimits { running_max: limit("running"), queued_max: limit("queued") };
+            *world = World::with_limits(1, SLICE, server_limits);
+        }
         ["undefine", name] => world.undefine(name),
+        // `backfill resize 10s 20s interval=5s behind=1`: slots by their time since the start of the story.
+        ["backfill", target, ref rest @ ..] => {
+            let slots = rest.iter().filter(|word| !word.contains('='));
+            let slots = slots.map(|word| START + seconds(word)).collect();
+            let interval = option("interval").map_or(Duration::ZERO, seconds);
+            world.backfill(target, slots, interval, u64::from(number("behind", 0)));
+        }
+        ["pause", target] => world.pause(target, true),
+        ["resume", target] => world.pause(target, false),
+        ["clock", "ahead", time] => world.now.utc = world.now.utc + seconds(time),
+        ["clock", "behind", time] => world.now.utc = world.now.utc - seconds(time),
         ["submit", name, ..] => {
             let new = NewJob {
                 priority: option("priority").map(|value| value.parse().unwrap()),
-                run_at: option("in").map(|value| world.now.utc + seconds(value)),
+                run_at: option("in").map(|value| StartTime::At(world.now.utc + seconds(value))),
+                details: option("label").map(|label| Box::new(limit_words::labelled(label))),
                 ..NewJob::default()
             };
             let key = option("key").map(|key| Key {
@@ -164,13 +214,32 @@ fn happen(world: &mut World, words: &[&str]) {
             });
             world.submit(name, number("x", 1) as usize, new, key, words.contains(&"require_worker"));
         }
+        ["array", name, ..] => {
+            let options = BatchOptions {
+                name: option("name").map(str::to_owned),
+                max_failures: option("max_failures").map(|max| max.parse().unwrap()),
+            };
+            world.submit_array(name, number("x", 1), options);
+        }
         ["cancel", job] => world.cancel(JobId(job.trim_start_matches('j').parse().unwrap())),
         ["release", job] => world.release(JobId(job.trim_start_matches('j').parse().unwrap())),
+        ["update", job, ..] => {
+            let run_at = option("delay").map(|value| StartTime::After(seconds(value)));
+            let priority = option("priority").map(|value| value.parse().unwrap());
+            world.update(JobId(job.trim_start_matches('j').parse().unwrap()), JobUpdate { run_at, priority });
+        }
         ["tick"] => world.step(Input::Tick),
         ["wait", time] => world.pass(seconds(time)),
+        ["own_labels", name, ref labels @ ..] => {
+            let label = |word: &&str| {
+                let (name, value) = word.split_once('=').unwrap();
+                (name.to_owned(), value.to_owned())
+            };
+            world.label(name, labels.iter().map(label).collect());
+        }
         ["hello", name, ..] => {
             let secret = option("secret").map(|value| value.parse().unwrap());
-            // What this decides reaches `deaf` later than anything in this story.
+            // Decisions of this step reach `deaf` later than anything in this scenario.
             let deaf = words.iter().position(|word| *word == "deaf").map(|at| words[at + 1]);
             let session = deaf.map(|name| world.workers[name].session);
             world.hello(name, number("slots", 1), number("backlog", 1), secret);
@@ -191,6 +260,9 @@ fn happen(world: &mut World, words: &[&str]) {
         ["store", "stalls"] => world.scheduler.commit_began(world.now.up),
         ["store", "goes_on"] => world.scheduler.commit_ended(world.now.up),
         ["mute", name] => world.workers.get_mut(name).unwrap().muted = true,
+        ["move", name, "to", "cluster", number] => {
+            world.workers.get_mut(name).unwrap().cluster = Some(ClusterId(number.parse().unwrap()));
+        }
         ["call", name, alias] => world.workers.get_mut(name).unwrap().alias = Some(alias.into()),
         ["restart", name] => {
             let member = world.workers.get_mut(name).unwrap();
@@ -239,6 +311,7 @@ fn happen(world: &mut World, words: &[&str]) {
             });
             world.operate(WorkerId(worker.parse().unwrap()), Operation::StopUnmanaged(which));
         }
+        ["reset", worker] => world.operate(WorkerId(worker.parse().unwrap()), Operation::Reset),
         ["uncordon", worker] => world.operate(WorkerId(worker.parse().unwrap()), Operation::Uncordon),
         [name, "inventory", ref rest @ ..] => {
             let silent = rest.contains(&"unavailable");
@@ -246,15 +319,21 @@ fn happen(world: &mut World, words: &[&str]) {
             let attempts = list.map(|word| held(world, word)).collect();
             let answer =
                 if silent { Availability::Unavailable("down".into()) } else { Availability::Available };
-            if rest.contains(&"nothing") {
+            if rest.contains(&"only_docker") {
+                let runtimes = vec![
+                    (RuntimeKind::Docker, Availability::Available),
+                    (RuntimeKind::Fake, Availability::Unavailable("down".into())),
+                ];
+                world.inventory_of(name, runtimes, attempts);
+            } else if rest.contains(&"nothing") {
                 world.inventory_of(name, Vec::new(), attempts);
             } else {
                 world.inventory(name, attempts, answer);
             }
         }
-        ["strangers", name, ref tokens @ ..] => {
+        ["unknown-attempts", name, ref tokens @ ..] => {
             let tokens = tokens.iter().map(|word| parse_token(world, word)).collect();
-            world.strangers(name, tokens);
+            world.list_unknown_attempts(name, tokens);
         }
         // `j1#1:2`: worker 2 has left it.
         [name, "foreign", ref list @ ..] => {
@@ -269,6 +348,10 @@ fn happen(world: &mut World, words: &[&str]) {
         [name, "running", token, ..] => {
             let ago = option("ago").map_or(Duration::ZERO, seconds);
             world.running_since(name, parse_token(world, token), ago);
+        }
+        [name, "pulling", token] => {
+            let phase = Phase::Pulling { percent: None, failures: 0 };
+            world.progress(name, parse_token(world, token), phase);
         }
         [name, "starting", token] => world.starting(name, parse_token(world, token)),
         [name, "success", token] => world.success(name, parse_token(world, token)),
@@ -302,15 +385,13 @@ fn happen(world: &mut World, words: &[&str]) {
     }
 }
 
-fn seconds(text: &str) -> Duration {
-    if let Some(hours) = text.strip_suffix('h') {
-        return Duration::from_secs(3_600 * hours.parse::<u64>().unwrap());
-    }
-    Duration::from_secs_f64(text.trim_end_matches('s').parse().unwrap())
-}
-
 /// `j3#2`: the attempt of job 3 with fence 2.
 fn parse_token(world: &World, text: &str) -> Token {
+    if let Some(text) = text.strip_prefix("other:") {
+        let mut token = parse_token(world, text);
+        token.nonce.0 ^= 1;
+        return token;
+    }
     let (job, fence) = text.trim_start_matches('j').split_once('#').unwrap();
     world.token(job.parse().unwrap(), fence.parse().unwrap())
 }

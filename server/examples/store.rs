@@ -1,4 +1,4 @@
-//! What the store costs: jobs a second, and microseconds of processor per job, in groups of 1,000.
+//! Measures the store: jobs a second, and microseconds of processor per job, in groups of 1,000.
 //!
 //! `cargo run --release -p longshore-server --example store -- [history] [directory]`
 //!
@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use longshore_server::store::directory::DataDirectory;
 use longshore_server::store::sqlite::{self, SqliteArchive, SqliteStore};
-use longshore_server::store::{Archive, Group, JobFilter, Loaded, Store, StoredDefinition};
+use longshore_server::store::{Archive, Group, JobFilter, Loaded, Store, StoredDefinition, live_jobs};
 use protocol::report::{Outcome, OutputLengths};
 use protocol::{AttemptNo, Fence, JobId, Nonce, Revision, SessionId, Timestamp, Token, WorkerId};
 use scheduler::input::GroupNo;
@@ -69,7 +69,7 @@ impl Desk {
     fn open(place: &Path) -> Result<Self, Box<dyn std::error::Error>> {
         let (mut store, archive) = sqlite::open(&Arc::new(DataDirectory::take(place)?))?;
         let mut live = 0;
-        let loaded = store.load(&mut |_| live += 1)?;
+        let loaded = store.load(&mut live_jobs(|_| live += 1))?;
         let definition = StoredDefinition { revision: Revision(1), name: "noop".into(), entry: "{}".into() };
         Ok(Self { store, archive, job: loaded.last_job.0, loaded, live, definition: Arc::new(definition) })
     }
@@ -164,6 +164,7 @@ fn added(job: u64) -> Change {
         timeout: None,
         batch: None,
         retry_of: None,
+        keys: None,
         details: None,
     })
 }

@@ -1,28 +1,32 @@
-//! Who may ask for what: two bearer tokens (one for the interface, one for workers), and the guards against web pages of other
-//! sites, which need no token to do harm on loopback.
+//! Access control: two bearer tokens (API and workers), and checks of `Host` and `Origin` against requests from web pages of other sites,
+//! which can do harm on loopback without a token.
 //!
-//! Tokens are compared as SHA-256 in constant time. A request with a valid token skips the check of `Host`, because a page that was
-//! led here by a forged DNS answer has none.
+//! Tokens are compared as SHA-256 in constant time. A request with a valid token skips the check of `Host`: a page that reaches the server
+//! by DNS rebinding has no token.
 
-mod failures;
+pub(crate) mod failures;
+pub(crate) mod sessions;
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::Instant;
 
-use axum::http::{HeaderMap, Request, header};
+use axum::http::{HeaderMap, HeaderValue, Request, header};
+
+use crate::excerpt::excerpt;
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
-use failures::Failures;
+use failures::FailureLimiter;
+use sessions::Sessions;
 
-/// What a request asks for, as far as permission goes.
+/// The permission that a request needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
     /// Needs no token.
     Open,
-    /// The interface for people and programs.
+    /// The HTTP API for people and programs.
     Api,
-    /// The socket of workers.
+    /// The WebSocket endpoint of workers.
     Worker,
 }
 
@@ -35,126 +39,181 @@ impl Role {
     }
 }
 
-/// How a request passes.
+/// The ground on which a request was admitted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Pass {
+pub enum Admission {
     /// It has shown a valid token.
     ByToken,
-    /// What it asks for needs none.
-    Freely,
+    /// The request needs no token.
+    WithoutToken,
 }
 
-/// Why a request is turned away.
+/// The reason for which a request is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Denial {
-    /// It has no token.
+    /// The request has no token.
     #[error("this request needs a valid token")]
     NoToken,
-    /// Its token is unknown. The text is the same, so that it tells nothing.
+    /// The token is unknown. The text equals that of [`Denial::NoToken`], so that a guesser learns nothing.
     #[error("this request needs a valid token")]
     InvalidToken,
-    /// Its token is valid for something else.
+    /// The token is valid, but for another role.
     #[error("this is the {given} token; what is asked for needs the {needed} token")]
     WrongRole {
-        /// Whose token it is.
+        /// The role of the token that was given.
         given: &'static str,
-        /// Whose token would do.
+        /// The role that the request needs.
         needed: &'static str,
     },
     /// Too many requests from its address had no valid token.
     #[error("too many requests from this address had no valid token")]
     TooManyFailures {
-        /// When the next one is looked at.
+        /// Seconds until the server checks a token of this address again.
         retry_after_s: u64,
     },
-    /// It carries a token in its address.
+    /// The request carries a token in its URL.
     #[error("a token must not be part of an address")]
     TokenInUrl,
-    /// It asks for a host that this server is not.
+    /// The `Host` of the request is not a name of this server.
     #[error("this server does not answer to the host \"{0}\"")]
     Host(String),
-    /// A page of another site sends it.
+    /// A web page of another site sent the request.
     #[error("the header {field} says that a page of another site sends this request")]
     CrossSite {
-        /// The header that tells.
+        /// The header that shows it.
         field: &'static str,
     },
 }
 
-/// Who may ask for what.
+/// The tokens, host names and failure limits of one server.
 #[derive(Debug)]
 pub struct Access {
     api: Option<Hash>,
     worker: Option<Hash>,
     hosts: Vec<String>,
     listen: SocketAddr,
-    failures: Failures,
+    failures: FailureLimiter,
+    sessions: Sessions,
 }
 
 impl Access {
-    /// No tokens: whoever reaches `listen` may do everything; `Host` and `Origin` are checked.
+    /// No tokens: every client that reaches `listen` may do everything; `Host` and `Origin` are checked.
     #[must_use]
     pub fn open(listen: SocketAddr) -> Self {
-        Self { api: None, worker: None, hosts: Vec::new(), listen, failures: Failures::default() }
+        Self {
+            api: None,
+            worker: None,
+            hosts: Vec::new(),
+            listen,
+            failures: FailureLimiter::default(),
+            sessions: Sessions::default(),
+        }
     }
 
-    /// Asks for this token from everybody but workers.
+    /// Requires this token for all requests but those of workers.
     #[must_use]
     pub fn api_token(mut self, token: &str) -> Self {
         self.api = Some(hash(token.as_bytes()));
         self
     }
 
-    /// Asks for this token from workers.
+    /// Requires this token from workers.
     #[must_use]
     pub fn worker_token(mut self, token: &str) -> Self {
         self.worker = Some(hash(token.as_bytes()));
         self
     }
 
-    /// Answers to these host names too; a port in them is ignored.
+    /// True if the API wants a token.
+    #[must_use]
+    pub const fn has_api_token(&self) -> bool {
+        self.api.is_some()
+    }
+
+    /// Begins a session of the dashboard for the API token, and returns the value of its cookie.
+    ///
+    /// # Errors
+    /// Those of a wrong token; an address with too many of them is locked out.
+    pub fn sign_in(&self, token: &str, peer: Option<IpAddr>) -> Result<String, Denial> {
+        let value = HeaderValue::try_from(format!("Bearer {token}")).map_err(|_| Denial::InvalidToken)?;
+        let headers = HeaderMap::from_iter([(header::AUTHORIZATION, value)]);
+        self.check_token(Role::Api, &headers, peer)?;
+        Ok(self.sessions.begin(Instant::now()))
+    }
+
+    /// Ends the session of a request, if it has one.
+    pub fn sign_out(&self, headers: &HeaderMap) {
+        self.sessions.end(headers);
+    }
+
+    /// Accepts these host names as well; a port in them is ignored.
     #[must_use]
     pub fn hosts(mut self, hosts: impl IntoIterator<Item = String>) -> Self {
         self.hosts.extend(hosts.into_iter().map(|host| host_name(&host).to_ascii_lowercase()));
         self
     }
 
-    /// Lets a request pass, or says why not.
+    /// Admits a request or says why not.
     ///
     /// # Errors
     /// See [`Denial`].
-    pub fn check<B>(&self, role: Role, request: &Request<B>, peer: Option<IpAddr>) -> Result<Pass, Denial> {
+    pub fn check<B>(
+        &self,
+        role: Role,
+        request: &Request<B>,
+        peer: Option<IpAddr>,
+    ) -> Result<Admission, Denial> {
         if request.uri().query().is_some_and(has_token) {
             return Err(Denial::TokenInUrl);
         }
-        let pass = self.check_token(role, request.headers(), peer)?;
-        // Workers are no browsers, and a browser cannot open a socket without naming its origin.
+        let admission = self.check_token(role, request.headers(), peer)?;
+        // Workers are not browsers, and a browser always sends `Origin` when it opens a WebSocket.
         if role == Role::Worker && request.headers().contains_key(header::ORIGIN) {
             return Err(Denial::CrossSite { field: "Origin" });
         }
-        // Whoever probes the server may call it as they like: they learn nothing and change nothing.
-        if pass == Pass::Freely && role != Role::Open {
+        // Health checks may use any host name: they read no data and change nothing.
+        if admission == Admission::WithoutToken && role != Role::Open {
             self.check_host(request)?;
         }
         check_site(request)?;
-        Ok(pass)
+        Ok(admission)
     }
 
-    fn check_token(&self, role: Role, headers: &HeaderMap, peer: Option<IpAddr>) -> Result<Pass, Denial> {
-        let (wanted, other, other_role) = match role {
-            Role::Open => return Ok(Pass::Freely),
+    fn check_token(
+        &self,
+        role: Role,
+        headers: &HeaderMap,
+        peer: Option<IpAddr>,
+    ) -> Result<Admission, Denial> {
+        let (required, other, other_role) = match role {
+            Role::Open => return Ok(Admission::WithoutToken),
             Role::Api => (self.api.as_ref(), self.worker.as_ref(), Role::Worker),
             Role::Worker => (self.worker.as_ref(), self.api.as_ref(), Role::Api),
         };
-        let Some(wanted) = wanted else { return Ok(Pass::Freely) };
+        let Some(required) = required else { return Ok(Admission::WithoutToken) };
+        // A session was begun with the token. Its cookie cannot be guessed, so a wrong one is an old one, and no failure.
+        if role == Role::Api
+            && sessions::cookie(headers).is_some()
+            && !headers.contains_key(header::AUTHORIZATION)
+        {
+            return match self.sessions.has(headers, Instant::now()) {
+                true => Ok(Admission::ByToken),
+                false => Err(Denial::NoToken),
+            };
+        }
+        // The lock-out comes before the comparison: a guesser learns nothing about the tokens of a locked-out address.
+        let now = Instant::now();
+        if let Some(wait) = peer.and_then(|peer| self.failures.lock_out(peer, now)) {
+            return Err(Denial::TooManyFailures { retry_after_s: wait.as_secs() + 1 });
+        }
         let given = headers.get(header::AUTHORIZATION).map(|value| bearer(value.as_bytes()));
         let denial = match given {
             None => Denial::NoToken,
             Some(None) => Denial::InvalidToken,
             Some(Some(token)) => {
                 let given = hash(token);
-                if bool::from(given.ct_eq(wanted)) {
-                    return Ok(Pass::ByToken);
+                if bool::from(given.ct_eq(required)) {
+                    return Ok(Admission::ByToken);
                 }
                 match other.is_some_and(|other| bool::from(given.ct_eq(other))) {
                     true => return Err(Denial::WrongRole { given: other_role.name(), needed: role.name() }),
@@ -162,17 +221,17 @@ impl Access {
                 }
             }
         };
-        match peer.and_then(|peer| self.failures.note(peer, Instant::now())) {
-            Some(wait) => Err(Denial::TooManyFailures { retry_after_s: wait.as_secs() + 1 }),
-            None => Err(denial),
+        if let Some(peer) = peer {
+            self.failures.record(peer, now);
         }
+        Err(denial)
     }
 
     fn check_host<B>(&self, request: &Request<B>) -> Result<(), Denial> {
         let given = requested_host(request);
         match given {
             Some(host) if self.answers_to(host_name(host)) => Ok(()),
-            _ => Err(Denial::Host(super::http::problem::shown(given.unwrap_or_default()))),
+            _ => Err(Denial::Host(excerpt(given.unwrap_or_default()))),
         }
     }
 
@@ -184,12 +243,12 @@ impl Access {
         }
         let unbracketed = name.strip_prefix('[').and_then(|name| name.strip_suffix(']')).unwrap_or(name);
         let Ok(ip) = unbracketed.parse::<IpAddr>() else { return false };
-        // Whoever listens on every address answers to each of them: a bare address cannot be forged by DNS.
+        // A server on all addresses accepts every IP address as host: DNS rebinding needs a name.
         ip.is_loopback() || ip == self.listen.ip() || self.listen.ip().is_unspecified()
     }
 }
 
-/// A page may send requests to other sites, but a browser says so.
+/// Refuses unsafe requests that a browser marks as coming from another site.
 fn check_site<B>(request: &Request<B>) -> Result<(), Denial> {
     let upgrades = request.headers().contains_key(header::UPGRADE);
     if request.method().is_safe() && !upgrades {
@@ -247,7 +306,7 @@ fn hash(token: &[u8]) -> Hash {
 
 type Hash = [u8; 32];
 
-/// How people name a token in an address.
+/// Names under which people put tokens into URLs.
 const TOKEN_NAMES: [&str; 5] = ["token", "access_token", "api_token", "auth", "authorization"];
 
 #[cfg(test)]
@@ -282,21 +341,21 @@ mod tests {
     }
 
     #[test]
-    fn whoever_listens_everywhere_answers_to_any_address_but_to_no_name() {
+    fn a_server_on_all_addresses_accepts_any_ip_as_host_but_no_name() {
         let access = Access::open("0.0.0.0:80".parse().unwrap());
         assert!(access.answers_to("192.168.7.7"));
         assert!(!access.answers_to("rebound.example"));
     }
 
     #[test]
-    fn a_valid_token_passes_whatever_the_host() {
+    fn a_valid_token_passes_with_any_host() {
         let access = access().api_token("secret").worker_token("other");
         let with = |role, token: &str| {
             let value = format!("bearer {token}");
             access.check(role, &parts("GET", "/", &[("host", "x.example"), ("authorization", &value)]), None)
         };
-        assert_eq!(with(Role::Api, "secret"), Ok(Pass::ByToken));
-        assert_eq!(with(Role::Worker, "other"), Ok(Pass::ByToken));
+        assert_eq!(with(Role::Api, "secret"), Ok(Admission::ByToken));
+        assert_eq!(with(Role::Worker, "other"), Ok(Admission::ByToken));
         assert_eq!(with(Role::Api, "other"), Err(Denial::WrongRole { given: "worker", needed: "API" }));
         assert_eq!(with(Role::Worker, "secret"), Err(Denial::WrongRole { given: "API", needed: "worker" }));
         assert_eq!(with(Role::Api, "secret2"), Err(Denial::InvalidToken));
@@ -315,10 +374,10 @@ mod tests {
             all.extend(headers);
             access().check(Role::Api, &parts("POST", "/api/jobs/x", &all), None)
         };
-        assert_eq!(post(&[]), Ok(Pass::Freely));
+        assert_eq!(post(&[]), Ok(Admission::WithoutToken));
         assert_eq!(
             post(&[("origin", "http://localhost:8080"), ("sec-fetch-site", "same-origin")]),
-            Ok(Pass::Freely)
+            Ok(Admission::WithoutToken)
         );
         for origin in
             ["http://evil.example", "null", "http://localhost:9090", "http://localhost:8080.evil.example"]
@@ -344,11 +403,11 @@ mod tests {
             access.check(Role::Worker, &parts("GET", "/api/workers/connect", &headers), None)
         };
         assert_eq!(knock(&access(), "rebound.example", ""), Err(Denial::Host("rebound.example".to_owned())));
-        assert_eq!(knock(&access(), "127.0.0.1:9", ""), Ok(Pass::Freely));
+        assert_eq!(knock(&access(), "127.0.0.1:9", ""), Ok(Admission::WithoutToken));
         let named = access().hosts(["server".to_owned()]);
-        assert_eq!(knock(&named, "server:8080", ""), Ok(Pass::Freely));
+        assert_eq!(knock(&named, "server:8080", ""), Ok(Admission::WithoutToken));
         let guarded = access().worker_token("machines");
-        assert_eq!(knock(&guarded, "any.example", "Bearer machines"), Ok(Pass::ByToken));
+        assert_eq!(knock(&guarded, "any.example", "Bearer machines"), Ok(Admission::ByToken));
     }
 
     #[test]

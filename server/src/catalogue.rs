@@ -1,25 +1,26 @@
-//! The definitions as of the last good reading of jobs.yaml.
+//! The definitions of the last valid jobs.yaml.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, RwLock};
 
 use protocol::Revision;
 use scheduler::definition::Definition;
+use sha2::{Digest, Sha256};
 
 use crate::store::StoredDefinition;
 
-/// An entry of jobs.yaml with what only people look at.
+/// An entry of jobs.yaml: the definition and its descriptive keys.
 #[derive(Clone, Debug)]
 pub struct Entry {
-    /// What decisions are made of.
+    /// The keys that the scheduler uses.
     pub definition: Arc<Definition>,
-    /// What is kept of it with its jobs.
+    /// The form that the store keeps with the definition's jobs.
     pub stored: Arc<StoredDefinition>,
-    /// For people.
+    /// Free text, shown by the API.
     pub description: Option<String>,
-    /// Whom to ask.
+    /// Free text: the person or team to ask.
     pub owner: Option<String>,
-    /// For people and filters.
+    /// Words by which lists can be filtered.
     pub tags: Vec<String>,
 }
 
@@ -52,6 +53,19 @@ impl Definitions {
         self.entries.values()
     }
 
+    /// The revision of the whole set: a hash of the names and revisions of its definitions.
+    #[must_use]
+    pub fn revision(&self) -> Revision {
+        let mut hash = Sha256::new();
+        for entry in self.iter() {
+            hash.update(entry.definition.name.as_bytes());
+            hash.update([0]);
+            hash.update(entry.definition.revision.0.to_be_bytes());
+        }
+        let hash = hash.finalize();
+        Revision(u128::from_be_bytes(std::array::from_fn(|index| hash[index])))
+    }
+
     /// The entry with this revision.
     #[must_use]
     pub fn find_revision(&self, revision: Revision) -> Option<&Arc<Entry>> {
@@ -66,20 +80,20 @@ pub struct Catalogue {
 }
 
 impl Catalogue {
-    /// Starts with these.
+    /// Starts with these definitions.
     #[must_use]
     pub fn new(definitions: Definitions) -> Self {
         Self { current: RwLock::new(Arc::new(definitions)) }
     }
 
-    /// The definitions of now.
+    /// The definitions at this moment.
     #[must_use]
     pub fn current(&self) -> Arc<Definitions> {
         // A poisoned lock still holds a whole set: writers only swap.
         self.current.read().unwrap_or_else(std::sync::PoisonError::into_inner).clone()
     }
 
-    /// Replaces them all.
+    /// Replaces all definitions.
     pub fn replace(&self, definitions: Definitions) {
         *self.current.write().unwrap_or_else(std::sync::PoisonError::into_inner) = Arc::new(definitions);
     }

@@ -1,11 +1,11 @@
-//! The only place of the server that reads the system's clocks.
+//! The only module of the server that reads the system's clocks.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use protocol::{Now, Timestamp, Uptime};
 use rustix::time::{ClockId, clock_gettime};
 
-/// Both clocks of now. The monotonic one counts suspend: a lease does not last longer because a laptop slept.
+/// The wall clock and the monotonic clock. The monotonic one counts suspend, so a lease does not last longer because a laptop slept.
 #[must_use]
 pub fn now() -> Now {
     let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -16,7 +16,8 @@ pub fn now() -> Now {
     Now { utc, up }
 }
 
-/// Notices when the wall clock is set (FAULTS.md F13): it has moved otherwise than the monotonic one since the last look.
+/// Notices that the wall clock was set: between two looks it moved by another amount than the monotonic clock
+/// (docs/design/failures.md, F13).
 #[derive(Debug)]
 pub struct Watch {
     last: Now,
@@ -24,14 +25,14 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// Looks from now on.
+    /// Compares with this time at the next look.
     #[must_use]
     pub const fn new(now: Now) -> Self {
         Self { last: now, times_set: 0 }
     }
 
-    /// By how many milliseconds the wall clock was set since the last look, and how often it was since the start. Drift, and what a time
-    /// service does to correct it, is far less than what counts.
+    /// Milliseconds by which the wall clock was set since the last look, and how often it was set since the start. Drift and the
+    /// corrections of a time service stay far below the threshold.
     pub fn look(&mut self, now: Now) -> Option<(i64, u64)> {
         let by_wall = now.utc.0.saturating_sub(self.last.utc.0);
         let passed = i64::try_from(now.up.since(self.last.up).as_millis()).unwrap_or(i64::MAX);
@@ -45,7 +46,7 @@ impl Watch {
     }
 }
 
-/// Milliseconds: a second between two looks, which are at most some seconds apart.
+/// Milliseconds. Two looks are at most some seconds apart.
 const SET_BY_MIN: u64 = 1_000;
 
 #[cfg(test)]

@@ -1,27 +1,35 @@
-//! The server's body: sockets, disk and clock around the pure scheduler. It decides nothing.
+//! The server: sockets, disk and clock around the pure scheduler. The scheduler makes the decisions.
 //!
-//! A request walks `http` → `engine` (which steps the scheduler) → `store` → and only then back to whoever asked, or through `ws` to a
-//! worker. See ARCHITECTURE.md for the map.
+//! A request goes through `http` to `engine` (which steps the scheduler) and `store`, and is answered or sent to a worker (`ws`) only after
+//! the commit. ARCHITECTURE.md has the map.
 //!
-//! [`Server::start`] opens everything and says where it listens; [`Server::run`] serves until it is told to leave.
+//! [`Server::start`] opens everything and returns the address; [`Server::run`] serves until its shutdown token is cancelled.
 
 pub mod auth;
 pub mod backup;
 pub mod catalogue;
-mod chores;
 pub mod clock;
 pub mod config;
 pub mod doctor;
 pub mod engine;
+pub mod events;
+pub mod excerpt;
 pub mod http;
 pub mod listener;
 pub mod logs;
+mod maintenance;
+pub mod metrics;
+mod near;
+mod params;
+pub mod reload;
+pub mod rfc3339;
 pub mod storage;
 pub mod store;
 pub mod ws;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use axum::Router;
@@ -32,12 +40,14 @@ use auth::Access;
 use catalogue::{Catalogue, Definitions};
 use config::Config;
 use config::jobs_file::{self, Environment, Faults};
-use engine::{Engine, EngineError};
+use engine::{Engine, EngineError, JobLimits};
+use listener::tls::{Tls, TlsError};
 use listener::{ListenError, Listener};
 use logs::{Logs, LogsError};
+use reload::Reloader;
 use storage::Storage;
 use store::{LoadError, directory::DataDirectory, sqlite};
-use ws::Door;
+use ws::WorkerAcceptor;
 
 /// A server that is ready to serve.
 #[derive(Debug)]
@@ -45,24 +55,28 @@ pub struct Server {
     engine: Engine,
     listener: Listener,
     router: Router,
-    door: Door,
-    chores: JoinHandle<()>,
+    acceptor: WorkerAcceptor,
+    maintenance: JoinHandle<()>,
+    reloader: Arc<Reloader>,
     leaving: CancellationToken,
 }
 
-/// A server cannot start, or cannot go on.
+/// An error at start, or one that ends the server.
 #[derive(Debug, thiserror::Error)]
 pub enum ServerError {
-    /// jobs.yaml has faults: all of them, in the words for whoever repairs it.
+    /// jobs.yaml has faults; the text lists all of them.
     #[error("{0}")]
     JobsFile(Faults),
-    /// The data directory or the store in it cannot be used.
+    /// The data directory or the store in it is unusable.
     #[error(transparent)]
     Store(#[from] LoadError),
-    /// The logs cannot be opened.
+    /// The output log cannot be opened.
     #[error(transparent)]
     Logs(#[from] LogsError),
-    /// The port cannot be had.
+    /// Certificate or key for TLS are unusable.
+    #[error(transparent)]
+    Tls(#[from] TlsError),
+    /// The port is not available.
     #[error(transparent)]
     Listen(#[from] ListenError),
     /// The engine cannot start, or had to stop.
@@ -71,11 +85,11 @@ pub enum ServerError {
 }
 
 impl Server {
-    /// Reads jobs.yaml, takes the data directory, loads the store under a new epoch, and takes the port. Must be called on a tokio
-    /// runtime. `leaving` tells it to leave.
+    /// Reads jobs.yaml, locks the data directory, loads the store under a new epoch, and binds the port. Must be called on a tokio runtime.
+    /// Cancelling `leaving` shuts the server down.
     ///
     /// # Errors
-    /// Each says what is wrong, where, and what to do; nothing is left behind that keeps another start from succeeding.
+    /// Each names the cause, the place and the remedy; nothing is left behind that prevents another start.
     pub async fn start(config: Config, leaving: CancellationToken) -> Result<Self, ServerError> {
         let environment = Environment::of_process().with_intervals(config.intervals);
         let loaded = jobs_file::load(&config.jobs_file, &environment).map_err(ServerError::JobsFile)?;
@@ -87,74 +101,115 @@ impl Server {
         let (store, archive) = sqlite::open(&directory)?;
         let logs = Logs::open(&directory.logs(), logs::Limits::default())?;
         let archive: Arc<dyn store::Archive> = Arc::new(archive);
-        let (engine, ends) = Engine::load(
+        let (engine, handles) = Engine::load(
             Box::new(store),
             &definitions,
             config.intervals,
-            config.jobs_max,
+            JobLimits { live_max: config.jobs_max, server: config.server_limits },
             config.data_dir.clone(),
         )?;
-        let listener = Listener::bind(config.listen, connections(&config)).await?;
+        let tls = config.tls.clone().map(Tls::load).transpose()?;
+        let mut listener = Listener::bind(config.listen, connections(&config)).await?;
+        if let Some(tls) = tls {
+            listener = listener.with_tls(tls);
+        }
         let storage = Storage::of(&config.data_dir);
         tokio::spawn(storage.clone().watch(leaving.clone()));
-        let door = Door::new(
-            ends.gate,
-            ends.bodies,
+        let acceptor = WorkerAcceptor::new(
+            handles.gate,
+            handles.overrides,
             archive.clone(),
             logs.clone(),
             config.intervals,
             leaving.clone(),
-        );
-        let app = http::App {
-            engine: ends.handle,
+        )
+        .with_worker_labels(config.worker_labels.clone());
+        tokio::spawn(handles.event_feed.run());
+        let catalogue = Arc::new(Catalogue::new(definitions));
+        let reloader = Arc::new(Reloader::new(
+            handles.handle.clone(),
+            catalogue.clone(),
+            config.jobs_file.clone(),
+            config.intervals,
+        ));
+        let services = http::Services {
+            engine: handles.handle,
+            events: handles.events,
+            metrics: handles.metrics,
             archive: archive.clone(),
-            machines: door.machines.clone(),
-            catalogue: Arc::new(Catalogue::new(definitions)),
-            jobs_file: config.jobs_file.clone(),
+            machines: acceptor.machines.clone(),
+            catalogue,
+            reloader: reloader.clone(),
             intervals: config.intervals,
             logs: logs.clone(),
             access: Arc::new(access(&config, listener.address())),
             base_path: config.base_path.to_string(),
             storage: storage.clone(),
+            body_bytes_max: http::BODY_BYTES_MAX,
             leaving: leaving.clone(),
         };
-        let chores =
-            chores::run(config.retention, ends.retention_by, ends.remover, archive, logs, leaving.clone());
-        let chores = tokio::spawn(chores);
-        let router = http::router(app, ws::router(door.clone()));
-        Ok(Self { engine, listener, router, door, chores, leaving })
+        let maintenance = maintenance::run(
+            config.retention,
+            handles.retention_by,
+            handles.remover,
+            config.data_dir.clone(),
+            archive,
+            logs,
+            leaving.clone(),
+        );
+        let maintenance = tokio::spawn(maintenance);
+        let router = http::router(services, ws::router(acceptor.clone()));
+        Ok(Self { engine, listener, router, acceptor, maintenance, reloader, leaving })
     }
 
-    /// Where it listens.
+    /// The URL of the server as a client on this machine writes it.
+    #[must_use]
+    pub fn url(&self) -> String {
+        self.listener.url()
+    }
+
+    /// The address on which it listens.
     #[must_use]
     pub const fn address(&self) -> SocketAddr {
         self.listener.address()
     }
 
-    /// Serves until told to leave; then requests under way finish, and what was decided is committed.
+    /// Returns the time of the engine's latest turn: see [`Engine::last_turn`].
+    #[must_use]
+    pub fn last_turn(&self) -> Arc<AtomicU64> {
+        self.engine.last_turn()
+    }
+
+    /// Replaces the definitions by those of jobs.yaml, on request.
+    #[must_use]
+    pub fn reloader(&self) -> Arc<Reloader> {
+        self.reloader.clone()
+    }
+
+    /// Serves until shutdown; then requests under way finish, and decided changes are committed.
     ///
     /// # Errors
     /// Another server has taken over the store.
     pub async fn run(self) -> Result<(), ServerError> {
         let engine_stop = CancellationToken::new();
         let engine = tokio::spawn(self.engine.run(engine_stop.clone()));
-        let abandoned = self.leaving.clone();
+        let shutdown = self.leaving.clone();
         let serving = async {
             let sessions = async {
                 self.leaving.cancelled().await;
-                self.door.empty(SESSIONS_PATIENCE).await;
+                self.acceptor.wait_closed(SESSIONS_TIMEOUT).await;
             };
             tokio::join!(self.listener.serve(self.router, self.leaving.clone()), sessions);
-            // A panic of theirs has been reported.
-            let _ = self.chores.await;
-            // The logs end with whoever holds them; what they have taken in by then is written.
-            drop(self.door);
+            // A panic of maintenance was logged when it happened.
+            let _ = self.maintenance.await;
+            // The log writer ends with its last handle, after writing everything it has accepted.
+            drop(self.acceptor);
             engine_stop.cancel();
         };
         let watching = async {
             let ended = engine.await;
-            // Without an engine nothing can be answered: leave, whoever asked.
-            abandoned.cancel();
+            // Without an engine no request can be answered: shut down.
+            shutdown.cancel();
             ended
         };
         let ((), ended) = tokio::join!(serving, watching);
@@ -168,7 +223,7 @@ impl Server {
 fn connections(config: &Config) -> listener::Limits {
     let limits = listener::Limits::default();
     match config.api_token {
-        Some(_) => listener::Limits { strangers: STRANGERS_MAX, ..limits },
+        Some(_) => listener::Limits { unauthenticated: UNAUTHENTICATED_MAX, ..limits },
         None => limits,
     }
 }
@@ -184,9 +239,8 @@ fn access(config: &Config, address: SocketAddr) -> Access {
     access
 }
 
-/// So many connections of one address may be open on which no valid token has been shown yet; those who have one are past it with
-/// their first request.
-const STRANGERS_MAX: usize = 100;
+/// Connections of one address without a valid token. A client with a token leaves this count with its first request.
+const UNAUTHENTICATED_MAX: usize = 100;
 
-/// How long sessions may take to say goodbye.
-const SESSIONS_PATIENCE: Duration = Duration::from_secs(5);
+/// The longest wait for worker sessions to close.
+const SESSIONS_TIMEOUT: Duration = Duration::from_secs(5);

@@ -1,16 +1,17 @@
-//! The accept loop: HTTP/1.1 on a TCP port, with limits that a stranger cannot get around.
+//! The accept loop: HTTP/1.1 on a TCP port, plain or with TLS, with limits that hold before authentication.
 //!
-//! A connection that sends no head is closed after [`Limits::head_timeout`]; beyond [`Limits::connections`] of them only workers and
-//! probes are served, so that a flood of clients never locks the workers out. Once half of them are in use, one address gets no more than
-//! [`Limits::strangers`] on which no valid token has been shown; and none stays whose client takes nothing of an answer. A connection that
-//! becomes a socket goes on counting until whoever made it so lets go of its [`Place`]. A shutdown lets requests finish for
-//! [`Limits::farewell`].
+//! A connection that sends no request head is closed after [`Limits::head_timeout`]. Above [`Limits::connections`] only workers and health
+//! checks are served, so that a flood of clients never locks the workers out. Once half of them are in use, one address gets no more than
+//! [`Limits::unauthenticated`] connections without a valid token. A client that reads nothing of an answer is disconnected after
+//! [`Limits::write_timeout`]. A connection that becomes a WebSocket counts until its [`ConnectionPermit`] is dropped. At shutdown requests
+//! get [`Limits::drain_timeout`] to finish.
 
 mod heads;
-mod parting;
-mod patience;
+mod lingering;
 mod port;
-mod strangers;
+pub mod tls;
+mod unauthenticated;
+mod write_timeout;
 
 use std::io;
 use std::net::SocketAddr;
@@ -26,54 +27,62 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use rustix::net::sockopt;
+use rustls::ServerConfig;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
-use tokio_util::task::TaskTracker;
+use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 use tower::Service;
 
-use heads::{Heads, Recorded};
-use parting::{Parting, Partings};
-use patience::Patient;
-use strangers::{Stranger, Strangers};
+use heads::{HeadBudget, Heads, Recorded};
+use lingering::{LingeringCloses, LingeringStream};
+use tls::Tls;
+use unauthenticated::{UnauthenticatedConnection, UnauthenticatedConnections};
+use write_timeout::WriteTimeout;
 
-/// Who is at the other end of a connection. Every request carries it as an extension.
+/// The remote end of a connection. Every request carries it as an extension.
 #[derive(Clone, Debug)]
 pub struct Peer {
-    /// Its address.
+    /// The remote address.
     pub address: SocketAddr,
-    /// Whether the request says its length in two ways at once: somebody tries to be understood in two ways.
+    /// True if the connection uses TLS.
+    pub is_tls: bool,
+    /// True if the request states its length in two ways at once (request smuggling).
     pub ambiguous_length: bool,
-    /// Whether the connection is one of the reserve: its requests are turned away unless a worker or a probe sends them.
+    /// True for a reserve connection: only requests of workers and health checks are served on it.
     pub crowded: bool,
-    /// The place of the connection. A handler that goes on with the connection after its answer holds on to it.
-    pub place: Arc<Place>,
+    /// The permit of the connection. A handler that keeps the connection after its answer keeps the permit.
+    pub permit: Arc<ConnectionPermit>,
 }
 
-/// One of the places for connections; given back when nobody holds it any more.
+/// One of the limited connections; released with its last holder.
 #[derive(Debug)]
-pub struct Place {
-    house: Arc<House>,
+pub struct ConnectionPermit {
+    state: Arc<ListenerState>,
     number: usize,
-    /// Until a valid token is shown.
-    stranger: Mutex<Option<Stranger>>,
+    /// Present until a valid token is shown.
+    unauthenticated: Mutex<Option<UnauthenticatedConnection>>,
 }
 
-/// What a listener may use.
+/// Limits of a listener.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Connections that are served anything. A worker's socket is one of them only until its worker is welcome.
+    /// Connections for all clients. A worker's socket counts only until its worker is welcomed.
     pub connections: usize,
-    /// Connections beyond those, for workers and probes only.
+    /// Further connections for workers and health checks.
     pub reserve: usize,
-    /// Connections of one address on which no valid token has been shown yet, once half of [`Limits::connections`] are in use. Those of
-    /// this machine are not counted; and it is for servers that have tokens, for without them nobody is a stranger.
-    pub strangers: usize,
-    /// How long the head of a request may take, also on a connection that is kept alive.
+    /// Connections of one address without a valid token, once half of [`Limits::connections`] are in use. Connections from this machine are
+    /// not counted. Servers without tokens set no limit.
+    pub unauthenticated: usize,
+    /// Bytes of all request heads that have not ended, of all connections together. Beyond it, connections with a head of more than 2 KiB are
+    /// closed. The HTTP library holds as much again.
+    pub head_bytes: usize,
+    /// The time limit of a request head, also on a kept-alive connection.
     pub head_timeout: Duration,
-    /// How long a client may take nothing of what is being written to it.
+    /// The longest time in which a client reads nothing of an answer.
     pub write_timeout: Duration,
-    /// How long requests may go on after the shutdown began.
-    pub farewell: Duration,
+    /// The time for requests under way after a shutdown began.
+    pub drain_timeout: Duration,
 }
 
 impl Default for Limits {
@@ -81,48 +90,50 @@ impl Default for Limits {
         Self {
             connections: 4_096,
             reserve: 1_024,
-            strangers: usize::MAX,
+            unauthenticated: usize::MAX,
+            head_bytes: 32 << 20,
             head_timeout: Duration::from_secs(10),
-            // Who pages through output reads a page meanwhile; and the system tells of room only when a third of all that it keeps for a
-            // connection, some megabytes, has been taken: at 5 KB/s that is four minutes.
+            // A person who pages through output reads slowly, and the kernel reports room only after a third of its buffer of some
+            // megabytes was taken: at 5 KB/s after four minutes.
             write_timeout: Duration::from_secs(900),
-            farewell: Duration::from_secs(5),
+            drain_timeout: Duration::from_secs(5),
         }
     }
 }
 
-/// The port cannot be had.
+/// The port is not available.
 #[derive(Debug, thiserror::Error)]
 pub enum ListenError {
-    /// Somebody else has it.
+    /// Another process listens on it.
     #[error("cannot listen on {address}: in use{}", by(*.pid))]
     InUse {
-        /// Where.
+        /// The address that was asked for.
         address: SocketAddr,
-        /// Who, as far as we may see it.
+        /// The process id, if `/proc` shows it.
         pid: Option<u32>,
     },
-    /// The system says no.
+    /// The system refuses the address.
     #[error("cannot listen on {address}")]
     Refused {
-        /// Where.
+        /// The address that was asked for.
         address: SocketAddr,
-        /// Why.
+        /// The error of the system.
         #[source]
         cause: io::Error,
     },
 }
 
-/// A port that is ours.
+/// A bound port.
 #[derive(Debug)]
 pub struct Listener {
     tcp: TcpListener,
     address: SocketAddr,
     limits: Limits,
+    tls: Option<Tls>,
 }
 
 impl Listener {
-    /// Takes the port; with port 0 the system chooses a free one.
+    /// Binds the port; port 0 lets the system choose one.
     ///
     /// # Errors
     /// See [`ListenError`].
@@ -136,48 +147,65 @@ impl Listener {
         let tcp = TcpListener::bind(address).await.map_err(refused)?;
         keep_alive(&tcp).map_err(refused)?;
         let address = tcp.local_addr().map_err(refused)?;
-        Ok(Self { tcp, address, limits })
+        Ok(Self { tcp, address, limits, tls: None })
     }
 
-    /// Where it listens.
+    /// Speaks TLS with this certificate. It is read again when its files change.
+    #[must_use]
+    pub fn with_tls(mut self, tls: Tls) -> Self {
+        self.tls = Some(tls);
+        self
+    }
+
+    /// The URL of the server as a client on this machine writes it.
+    #[must_use]
+    pub fn url(&self) -> String {
+        let scheme = if self.tls.is_some() { "https" } else { "http" };
+        format!("{scheme}://{}", self.address)
+    }
+
+    /// The address on which it listens.
     #[must_use]
     pub const fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Serves until `leaving` is cancelled, then lets what is under way finish. Connections that became WebSockets are not waited for.
+    /// Serves until `leaving` is cancelled, then lets requests finish. Connections that became WebSockets are not waited for.
     pub async fn serve(self, router: Router, leaving: CancellationToken) {
         let connections = TaskTracker::new();
-        let house = Arc::new(House {
-            partings: Partings::new(connections.clone()),
+        let state = Arc::new(ListenerState {
+            lingering_closes: LingeringCloses::new(connections.clone()),
             open: AtomicUsize::new(0),
-            strangers: Strangers::new(self.limits.strangers),
+            unauthenticated: UnauthenticatedConnections::new(self.limits.unauthenticated),
+            head_budget: Arc::new(HeadBudget::within(self.limits.head_bytes)),
             limits: self.limits,
+            tls: self.tls.as_ref().map(Tls::config),
             leaving: leaving.clone(),
             closing: CancellationToken::new(),
         });
+        let _renewing = self.tls.map(|tls| AbortOnDropHandle::new(tokio::spawn(tls.renew())));
         loop {
             let accepted = tokio::select! {
                 accepted = self.tcp.accept() => accepted,
                 () = leaving.cancelled() => break,
             };
             match accepted {
-                Ok((stream, peer)) => house.admit(stream, peer, &router, &connections),
+                Ok((stream, peer)) => state.admit(stream, peer, &router, &connections),
                 Err(error) => pause_after(&error).await,
             }
         }
         drop(self.tcp);
         connections.close();
-        if tokio::time::timeout(self.limits.farewell, connections.wait()).await.is_err() {
-            house.partings.close();
-            house.closing.cancel();
+        if tokio::time::timeout(self.limits.drain_timeout, connections.wait()).await.is_err() {
+            state.lingering_closes.close();
+            state.closing.cancel();
             connections.wait().await;
         }
     }
 }
 
-/// Lets the system ask, on every connection that is accepted here, whether the other end is still there: a stream of output may be silent
-/// for hours. Routers on the way forget such a connection, and a client that is gone would hold its place for ever.
+/// Enables TCP keepalive on every accepted connection: a stream of output may be silent for hours. Routers forget such a connection, and a
+/// client that is gone would hold its permit for ever.
 fn keep_alive(tcp: &TcpListener) -> io::Result<()> {
     sockopt::set_socket_keepalive(tcp, true)?;
     sockopt::set_tcp_keepidle(tcp, SILENT_FOR)?;
@@ -190,18 +218,20 @@ fn by(pid: Option<u32>) -> String {
     pid.map_or_else(String::new, |pid| format!(" by pid {pid}"))
 }
 
-/// What all connections share.
+/// The state that all connections share.
 #[derive(Debug)]
-struct House {
-    partings: Partings,
+struct ListenerState {
+    lingering_closes: LingeringCloses,
     open: AtomicUsize,
-    strangers: Arc<Strangers>,
+    unauthenticated: Arc<UnauthenticatedConnections>,
+    head_budget: Arc<HeadBudget>,
     limits: Limits,
+    tls: Option<Arc<ServerConfig>>,
     leaving: CancellationToken,
     closing: CancellationToken,
 }
 
-impl House {
+impl ListenerState {
     fn admit(
         self: &Arc<Self>,
         stream: TcpStream,
@@ -209,98 +239,123 @@ impl House {
         router: &Router,
         connections: &TaskTracker,
     ) {
-        let is_roomy = self.open.load(Ordering::Relaxed) < self.limits.connections / 2;
-        let Ok(stranger) = self.strangers.admit(peer.ip(), is_roomy) else { return };
-        let place = Place::take(self, stranger);
-        if place.number > self.limits.connections + self.limits.reserve {
-            tracing::warn!(%peer, open = place.number, "too many connections: one is turned away");
+        let has_room = self.open.load(Ordering::Relaxed) < self.limits.connections / 2;
+        let Ok(unauthenticated) = self.unauthenticated.admit(peer.ip(), has_room) else { return };
+        let permit = ConnectionPermit::take(self, unauthenticated);
+        if permit.number > self.limits.connections + self.limits.reserve {
+            tracing::warn!(%peer, open = permit.number, "connection refused: the listener is full");
             return;
         }
         // Without it small answers wait for the acknowledgement of earlier ones.
         if let Err(error) = stream.set_nodelay(true) {
-            tracing::debug!(%peer, %error, "a connection was gone before it began");
+            tracing::debug!(%peer, %error, "connection closed before it was served");
             return;
         }
-        connections.spawn(serve(stream, peer, router.clone(), Arc::new(place)));
+        connections.spawn(serve(stream, peer, router.clone(), Arc::new(permit)));
     }
 }
 
-impl Place {
-    fn take(house: &Arc<House>, stranger: Option<Stranger>) -> Self {
-        let number = house.open.fetch_add(1, Ordering::Relaxed) + 1;
-        Self { house: Arc::clone(house), number, stranger: Mutex::new(stranger) }
+impl ConnectionPermit {
+    fn take(state: &Arc<ListenerState>, unauthenticated: Option<UnauthenticatedConnection>) -> Self {
+        let number = state.open.fetch_add(1, Ordering::Relaxed) + 1;
+        Self { state: Arc::clone(state), number, unauthenticated: Mutex::new(unauthenticated) }
     }
 
-    /// A valid token has been shown on it: it no longer counts among the strangers of its address.
-    pub fn note_token(&self) {
-        *self.stranger.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    /// Removes the connection from the unauthenticated ones of its address after a valid token was shown.
+    pub fn mark_authenticated(&self) {
+        *self.unauthenticated.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 }
 
-impl Drop for Place {
+impl Drop for ConnectionPermit {
     fn drop(&mut self) {
-        self.house.open.fetch_sub(1, Ordering::Relaxed);
+        self.state.open.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
-/// Serves one connection until it ends, is upgraded, or the server leaves.
-async fn serve(stream: TcpStream, address: SocketAddr, router: Router, place: Arc<Place>) {
-    let house = &place.house;
-    let limits = house.limits;
-    let crowded = place.number > limits.connections;
-    let held = Arc::clone(&place);
-    let heads = Heads::default();
+/// Serves one connection until it ends, is upgraded, or the server shuts down.
+async fn serve(stream: TcpStream, address: SocketAddr, router: Router, permit: Arc<ConnectionPermit>) {
+    let state = Arc::clone(&permit.state);
+    let Some(config) = &state.tls else {
+        let stream = LingeringStream::new(stream, state.lingering_closes.clone());
+        return serve_http(stream, address, router, permit).await;
+    };
+    let handshake = tls::accept(config, stream, state.limits.head_timeout, &state.lingering_closes);
+    let accepted = tokio::select! {
+        accepted = handshake => accepted,
+        () = state.closing.cancelled() => return,
+    };
+    match accepted {
+        Ok(stream) => serve_http(stream, address, router, permit).await,
+        // Clients without the certificate, port scanners: not the server's fault.
+        Err(error) => tracing::debug!(peer = %address, %error, "connection ended in the TLS handshake"),
+    }
+}
+
+/// Serves HTTP on a connection that is ready for it.
+async fn serve_http<S: AsyncRead + AsyncWrite + Send + Unpin + 'static>(
+    stream: S,
+    address: SocketAddr,
+    router: Router,
+    permit: Arc<ConnectionPermit>,
+) {
+    let state = &permit.state;
+    let limits = state.limits;
+    let is_tls = state.tls.is_some();
+    let crowded = permit.number > limits.connections;
+    let held = Arc::clone(&permit);
+    let heads = Heads::within(Arc::clone(&state.head_budget));
     let recorded = heads.clone();
     let service = service_fn(move |mut request: Request<Incoming>| {
-        let ambiguous_length = recorded.turn_to(request.headers());
-        let place = Arc::clone(&held);
-        request.extensions_mut().insert(Peer { address, ambiguous_length, crowded, place });
+        let ambiguous_length = recorded.advance_to(request.headers());
+        let permit = Arc::clone(&held);
+        request.extensions_mut().insert(Peer { address, is_tls, ambiguous_length, crowded, permit });
         Service::call(&mut router.clone(), request)
     });
-    let patient = Patient::new(Parting::new(stream, house.partings.clone()), limits.write_timeout);
+    let stream_with_timeout = WriteTimeout::new(stream, limits.write_timeout);
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(limits.head_timeout)
         .max_headers(HEADERS_MAX)
         .max_buf_size(BUFFER_BYTES_MAX)
-        .serve_connection(TokioIo::new(Recorded::new(patient, heads)), service)
+        .serve_connection(TokioIo::new(Recorded::new(stream_with_timeout, heads)), service)
         .with_upgrades();
     let mut connection = pin!(connection);
     let served = tokio::select! {
         served = connection.as_mut() => served,
-        () = house.leaving.cancelled() => {
+        () = state.leaving.cancelled() => {
             connection.as_mut().graceful_shutdown();
             tokio::select! {
                 served = connection.as_mut() => served,
-                () = house.closing.cancelled() => Ok(()),
+                () = state.closing.cancelled() => Ok(()),
             }
         }
     };
     if let Err(error) = served {
-        // Clients break off all the time.
-        tracing::debug!(peer = %address, %error, "a connection ended early");
+        // Clients disconnect all the time.
+        tracing::debug!(peer = %address, %error, "connection ended early");
     }
 }
 
-/// A connection that was gone before we looked is nobody's fault; without file descriptors we wait for some to be given back.
+/// Ignores connections that were gone before the accept; without file descriptors, waits until some are free.
 async fn pause_after(error: &io::Error) {
     use io::ErrorKind::{ConnectionAborted, ConnectionReset, Interrupted};
     if !matches!(error.kind(), ConnectionAborted | ConnectionReset | Interrupted) {
-        tracing::error!(%error, "cannot accept connections");
+        tracing::error!(%error, "cannot accept connections; trying again");
         tokio::time::sleep(ACCEPT_PAUSE).await;
     }
 }
 
-/// Less than what routers commonly remember a silent connection for (from some minutes on).
+/// Shorter than the idle timeout of common routers (some minutes).
 const SILENT_FOR: Duration = Duration::from_secs(60);
 const ASKED_EVERY: Duration = Duration::from_secs(15);
-/// Without any answer the connection is given up: two minutes after the last sign of life.
+/// A peer without any answer is given up two minutes after its last packet.
 const ASKED_TIMES: u32 = 4;
 
-/// What hyper reads of one head. More than `front` lets pass, so that it answers with a problem document: hyper's own answer has none.
+/// Headers that hyper reads of one head. More than `front` allows, so that `front` answers with a problem document.
 const HEADERS_MAX: usize = 128;
 
-/// What hyper may hold of one connection. Above the limits of `front`, so that those answer with a problem document.
+/// Bytes that hyper buffers of one connection. More than `front` allows, so that `front` answers with a problem document.
 const BUFFER_BYTES_MAX: usize = 64 << 10;
 
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);

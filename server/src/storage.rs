@@ -1,6 +1,6 @@
-//! Whether there is room for more jobs: below the low-water mark only what running ones report is still taken in.
+//! Watches the free space of the disk: below the low-water mark the server takes reports, but no new jobs.
 //!
-//! A watcher looks every few seconds; whoever accepts jobs reads what it saw last.
+//! A watcher measures every few seconds; the handlers read its last result.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
-/// The file system of the data directory, as it was seen last.
+/// The file system of the data directory at the last measurement.
 #[derive(Debug)]
 pub struct Storage {
     directory: PathBuf,
@@ -18,38 +18,49 @@ pub struct Storage {
 }
 
 impl Storage {
-    /// Of the file system that holds this directory; taken to have room until it has been looked at.
+    /// Watches the file system of this directory; it counts as having room until the first measurement.
     #[must_use]
     pub fn of(directory: &Path) -> Arc<Self> {
         Arc::new(Self { directory: directory.to_owned(), low: AtomicBool::new(false) })
     }
 
-    /// Whether new jobs are to be refused.
+    /// True if new jobs are to be refused.
     #[must_use]
     pub fn is_low(&self) -> bool {
         self.low.load(Ordering::Relaxed)
     }
 
-    /// Notes how many bytes are free, of how many.
+    /// Bytes of the database and of its write-ahead log; 0 for a file that is not there. Blocks on the disk.
+    #[must_use]
+    pub fn database_bytes(&self) -> (u64, u64) {
+        let bytes = |name| std::fs::metadata(self.directory.join(name)).map_or(0, |file| file.len());
+        (bytes("longshore.db"), bytes("longshore.db-wal"))
+    }
+
+    /// Stores a measurement in bytes and logs a change.
     pub fn note(&self, free: u64, total: u64) {
         let low = free < low_water_mark(total);
         let was_low = self.low.swap(low, Ordering::Relaxed);
         let directory = self.directory.display();
         match (was_low, low) {
-            (false, true) => tracing::error!(%directory, free, total, "the disk is nearly full: no new jobs"),
-            (true, false) => tracing::info!(%directory, free, total, "the disk has room again"),
+            (false, true) => {
+                tracing::error!(%directory, free, total, "disk nearly full; new jobs are refused")
+            }
+            (true, false) => {
+                tracing::info!(%directory, free, total, "disk has room again; new jobs are accepted")
+            }
             _ => {}
         }
     }
 
-    /// Looks every few seconds, until told to stop.
+    /// Measures every few seconds until it is cancelled.
     pub async fn watch(self: Arc<Self>, until: CancellationToken) {
         loop {
             let storage = self.clone();
             match tokio::task::spawn_blocking(move || storage.look()).await {
                 Ok(Ok(())) => {}
-                Ok(Err(error)) => tracing::warn!(%error, "cannot see how full the disk is"),
-                Err(error) => tracing::error!(%error, "cannot see how full the disk is"),
+                Ok(Err(error)) => tracing::warn!(%error, "cannot measure the free space of the disk"),
+                Err(error) => tracing::error!(%error, "cannot measure the free space of the disk"),
             }
             tokio::select! {
                 () = tokio::time::sleep(LOOK_EVERY) => {}
@@ -58,7 +69,7 @@ impl Storage {
         }
     }
 
-    /// Blocks on the disk. What the reserve takes is not free for jobs, also while it is in use.
+    /// Measures. Blocks on the disk. The space of the reserve file never counts as free, even while the file is used up.
     fn look(&self) -> io::Result<()> {
         let disk = rustix::fs::statvfs(&self.directory)?;
         let bytes = |blocks: u64| blocks.saturating_mul(disk.f_frsize);
@@ -69,7 +80,7 @@ impl Storage {
     }
 }
 
-/// Why no server can start in this directory, whose disk is full, and what to do about it.
+/// The error text for a start on a full disk, with the remedy.
 pub(crate) fn no_room(directory: &Path) -> String {
     let mib = |bytes: u64| bytes >> 20;
     let (free, needed) = match rustix::fs::statvfs(directory) {
@@ -91,10 +102,10 @@ pub(crate) fn no_room(directory: &Path) -> String {
     )
 }
 
-/// The log's index, and a few commits.
+/// Bytes for the log's index and a few commits.
 pub(crate) const START_BYTES: u64 = 8 << 20;
 
-/// Below it no jobs are accepted: the smaller of 5 % and 512 MiB.
+/// Bytes below which no jobs are accepted: the smaller of 5 % and 512 MiB.
 pub(crate) const fn low_water_mark(total: u64) -> u64 {
     let share = total / 20;
     if share < LOW_BYTES { share } else { LOW_BYTES }
@@ -102,10 +113,10 @@ pub(crate) const fn low_water_mark(total: u64) -> u64 {
 
 const LOW_BYTES: u64 = 512 << 20;
 
-/// The file that sets room aside for what workers report, for when there is none left.
+/// The file that reserves space for reports on a full disk.
 pub(crate) const RESERVE: &str = "ballast";
 
-/// How large that is: 64 MiB, of a small disk a quarter.
+/// The size of the reserve: 64 MiB, of a small disk a quarter.
 pub(crate) const fn reserve(total: u64) -> u64 {
     let share = total / 4;
     if share < RESERVE_BYTES { share } else { RESERVE_BYTES }
@@ -113,7 +124,7 @@ pub(crate) const fn reserve(total: u64) -> u64 {
 
 const RESERVE_BYTES: u64 = 64 << 20;
 
-/// A disk that fills at 100 MiB a second stays above the mark's half between two looks.
+/// A disk that fills at 100 MiB a second loses less than half of the mark between two measurements.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 
 #[tokio::test]
-async fn a_connection_that_says_nothing_is_closed() {
+async fn a_connection_without_a_request_is_closed() {
     let limits = Limits { head_timeout: Duration::from_millis(50), ..Limits::default() };
     let server = Server::with(|access| access, "", limits).await;
     assert_eq!(server.say(b"GET /healthz HTTP/1.1\r\nhost: loc").await.status, 0, "closed without an answer");
@@ -39,13 +39,13 @@ async fn a_crowd_of_clients_leaves_room_for_workers_and_probes() {
 }
 
 #[tokio::test]
-async fn who_merely_probes_makes_room_after_each_answer_in_a_crowd() {
+async fn a_reserve_connection_of_a_probe_is_closed_after_each_answer() {
     let guard = |access: Access| access.api_token("people").worker_token("machines");
     let server = Server::with(guard, "", Limits { connections: 0, reserve: 1, ..Limits::default() }).await;
     for path in ["/healthz", "/problems/busy", "/api/workers/connect", "/nothing"] {
-        let mut stranger = server.open(&format!("GET {path} HTTP/1.1")).await;
-        stranger.until_closed().await;
-        assert!(stranger.seen.contains("connection: close"), "{path}: {}", stranger.seen);
+        let mut client = server.open(&format!("GET {path} HTTP/1.1")).await;
+        client.until_closed().await;
+        assert!(client.seen.contains("connection: close"), "{path}: {}", client.seen);
     }
     let head = "GET /api/workers/connect HTTP/1.1\r\nauthorization: Bearer machines";
     let mut worker = server.open(head).await;
@@ -54,7 +54,7 @@ async fn who_merely_probes_makes_room_after_each_answer_in_a_crowd() {
 }
 
 #[tokio::test]
-async fn who_asks_for_much_and_reads_nothing_is_let_go_of() {
+async fn a_client_that_reads_nothing_is_disconnected() {
     let limits =
         Limits { connections: 1, reserve: 0, write_timeout: Duration::from_millis(50), ..Limits::default() };
     let server = Server::with(|access| access, "", limits).await;
@@ -68,7 +68,7 @@ async fn who_asks_for_much_and_reads_nothing_is_let_go_of() {
 }
 
 #[tokio::test]
-async fn a_leaving_server_finishes_what_it_has_begun() {
+async fn a_shutdown_finishes_requests_under_way() {
     let server = Server::start().await;
     let mut idle = server.open("GET /healthz HTTP/1.1").await;
     idle.until("ok").await;

@@ -6,26 +6,64 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http_support::Server;
-use http_support::facts::{attempt, snapshot};
+use http_support::facts::{attempt, definitions, snapshot};
 use protocol::report::Availability;
 use protocol::report::Outcome;
 use protocol::{AttemptNo, Revision, RuntimeKind, WorkerId};
-use scheduler::exclusion::Excluded;
-use scheduler::explain::{Explanation, Obstacle, Verdict, WorkerVerdict};
+use scheduler::definition::Definition;
+use scheduler::explain::{Explanation, Obstacle, PlacementVerdict, WorkerVerdict};
 use scheduler::job::State;
+use scheduler::placement::exclusion::Excluded;
+use scheduler::placement::rules::{Condition, LabelRule};
 use scheduler::step::PendingReason;
 use serde_json::{Value, json};
 
-fn worker(id: u64, name: &str, verdict: Verdict) -> WorkerVerdict {
+fn worker(id: u64, name: &str, verdict: PlacementVerdict) -> WorkerVerdict {
     WorkerVerdict { worker: WorkerId(id), name: name.into(), verdict }
 }
 
 fn explanation(state: State, pending: Option<PendingReason>, workers: Vec<WorkerVerdict>) -> Explanation {
-    Explanation { state, pending, runtime: RuntimeKind::Docker, workers }
+    let mut definition = Definition::clone(&definitions()[0].definition);
+    let condition = Condition::In(vec!["a".to_owned()]);
+    definition.placement.requires = vec![LabelRule { label: "gpu".to_owned(), condition }];
+    Explanation {
+        state,
+        pending,
+        definition: Arc::new(definition),
+        limits: Vec::new(),
+        before: None,
+        workers,
+    }
 }
 
 #[tokio::test]
-async fn each_worker_says_what_keeps_it_from_taking_a_waiting_job() {
+async fn a_condition_that_a_worker_does_not_meet_is_said_with_what_it_has() {
+    let server = Server::start().await;
+    server.post("/api/jobs/resize", "").await;
+    let obstacles = vec![Obstacle::NotListed, Obstacle::Requirement(0), Obstacle::Exclusive];
+    let unable = PlacementVerdict::Unable(obstacles);
+    let told = explanation(State::Queued, Some(PendingReason::NoMatch), vec![worker(1, "w1", unable)]);
+    server.stand.world().explanation = Some(told);
+    let mut facts = snapshot();
+    facts.workers[0].set_labels = vec![("exclusive".to_owned(), "team".to_owned())];
+    facts.workers[0].own_labels = vec![("gpu".to_owned(), "b".to_owned())];
+    server.snapshot.send_replace(Arc::new(facts));
+    let why = server.get("/api/jobs/1/explain").await.json();
+    assert_eq!(why["reason"]["code"], "no_match");
+    let texts: Vec<&Value> =
+        why["workers"][0]["obstacles"].as_array().expect("a list").iter().map(|it| &it["text"]).collect();
+    assert_eq!(
+        texts,
+        [
+            "the definition lists other workers: ",
+            "needs gpu=a, has gpu=b",
+            "it takes only jobs that require each of its exclusive labels: team"
+        ]
+    );
+}
+
+#[tokio::test]
+async fn each_worker_has_its_obstacles_to_a_waiting_job() {
     let server = Server::start().await;
     server.post("/api/jobs/resize", "").await;
     let until = longshore_server::clock::now().up + Duration::from_secs(90);
@@ -33,7 +71,7 @@ async fn each_worker_says_what_keeps_it_from_taking_a_waiting_job() {
         Obstacle::Excluded(Excluded::Revision(Revision(1)), Some(until)),
         Obstacle::Excluded(Excluded::Revision(Revision(1)), None),
     ];
-    let unable = |obstacles: &[Obstacle]| Verdict::Unable(obstacles.to_vec());
+    let unable = |obstacles: &[Obstacle]| PlacementVerdict::Unable(obstacles.to_vec());
     let told = explanation(
         State::Queued,
         Some(PendingReason::Busy),
@@ -41,8 +79,8 @@ async fn each_worker_says_what_keeps_it_from_taking_a_waiting_job() {
             worker(1, "w1", unable(&[Obstacle::RuntimeUnavailable, Obstacle::Busy])),
             worker(2, "w2", unable(&[Obstacle::PinnedElsewhere(WorkerId(1)), Obstacle::Offline])),
             worker(3, "", unable(&excluded)),
-            worker(4, "w4", Verdict::Able),
-            worker(5, "w5", Verdict::LastResort),
+            worker(4, "w4", PlacementVerdict::Able),
+            worker(5, "w5", PlacementVerdict::LastResort),
         ],
     );
     server.stand.world().explanation = Some(told);
@@ -83,7 +121,7 @@ async fn a_job_that_does_not_wait_in_line_has_a_reason_of_its_own() {
     }
     server.stand.world().start(1);
     server.stand.world().explanation =
-        Some(explanation(State::Running, None, vec![worker(1, "w1", Verdict::HasIt)]));
+        Some(explanation(State::Running, None, vec![worker(1, "w1", PlacementVerdict::Holding)]));
     let held = server.get("/api/jobs/1/explain").await.json();
     assert_eq!(held["reason"], json!({ "code": "running", "text": "it is running on w1, as its attempt 1" }));
     assert_eq!(held["workers"][0]["verdict"], "has_it");
@@ -110,7 +148,7 @@ async fn a_job_that_does_not_wait_in_line_has_a_reason_of_its_own() {
 }
 
 #[tokio::test]
-async fn a_job_that_is_pinned_to_a_worker_that_is_away_says_so() {
+async fn a_job_pinned_to_a_disconnected_worker_has_that_reason() {
     let server = Server::start().await;
     for _ in 0..2 {
         server.post("/api/jobs/resize", "").await;

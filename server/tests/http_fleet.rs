@@ -38,13 +38,13 @@ async fn one_worker_is_shown_or_unknown() {
     let unmanaged = serde_json::json!([
         { "job": 70, "fence": 80, "container": "longshore-00000007-70-80", "phase": { "name": "running" } },
     ]);
-    assert_eq!(worker["unmanaged"], unmanaged, "for whoever has to decide what becomes of it");
+    assert_eq!(worker["unmanaged"], unmanaged, "an operator decides about them");
     server.get("/api/workers/9").await.is_problem(404, "unknown_worker");
     server.get("/api/workers/w1").await.is_problem(400, "invalid_id");
 }
 
 #[tokio::test]
-async fn what_a_worker_tells_of_its_machine_is_shown_while_its_session_lasts() {
+async fn machine_facts_are_shown_while_the_session_lasts() {
     let server = Server::start().await;
     let entry = server.machines.enter(SessionId(1), Some("7TTF:QJ4G"));
     let _of_another_session = server.machines.enter(SessionId(2), Some("another"));
@@ -71,7 +71,7 @@ async fn what_a_worker_tells_of_its_machine_is_shown_while_its_session_lasts() {
 }
 
 #[tokio::test]
-async fn an_operator_changes_what_a_worker_takes() {
+async fn an_operator_changes_slots_and_labels() {
     let server = Server::start().await;
     let json = [("content-type", "application/json")];
     let patched = server.ask("PATCH", "/api/workers/1", &json, r#"{"slots":8}"#).await;
@@ -127,18 +127,18 @@ async fn an_operators_labels_are_laid_over_the_workers_own() {
     patch(1, r#"{"labels":{"a":1}}"#).await.is_problem(422, "invalid_type");
     patch(1, r#"{"labels":["a"]}"#).await.is_problem(422, "invalid_type");
     patch(1, r#"{"labels":{"a":"1","a":"2"}}"#).await.is_problem(400, "duplicate_key");
-    patch(1, r#"{"labels":{"a":"1"},"slots":0}"#).await.is_problem(422, "out_of_range");
+    patch(1, r#"{"labels":{"a":"1"},"slots":10001}"#).await.is_problem(422, "out_of_range");
     let labels = server.get("/api/workers/1").await.json()["labels_set"].clone();
     assert_eq!(labels, serde_json::json!({ "rack": "7" }), "what is refused changes nothing");
 }
 
 #[tokio::test]
-async fn what_cannot_be_done_with_a_worker_is_refused() {
+async fn impossible_worker_operations_are_refused() {
     let server = Server::start().await;
     let patch = async |body: &str| {
         server.ask("PATCH", "/api/workers/1", &[("content-type", "application/json")], body).await
     };
-    patch(r#"{"slots":0}"#).await.is_problem(422, "out_of_range");
+    assert_eq!(patch(r#"{"slots":0}"#).await.json()["slots"], 10_000);
     patch(r#"{"slots":1000000000}"#).await.is_problem(422, "out_of_range");
     patch(r#"{"slots":"8"}"#).await.is_problem(422, "invalid_type");
     patch(r#"{"slots":1,"slots":2}"#).await.is_problem(400, "duplicate_key");
@@ -204,6 +204,9 @@ jobs:
     on_lost: wait
     self_fence: true
     ping_interval: 2s
+    on_lost_timeout: 3h
+    queue_timeout: 4m
+    quarantine_timeout: 5 days
     unexpected_retry_delay: 7s
     log: { max_bytes: 1m }
 "#;
@@ -213,12 +216,14 @@ jobs:
         "tmpfs": ["/tmp:size=1m"], "read_only": true, "cap_add": ["NET_ADMIN"], "cap_drop": ["ALL"], "init": false,
         "platform": "linux/amd64", "labels": {"team": "web"}, "pull_policy": "always", "pull_timeout_ms": 180_000,
         "stop_signal": "SIGINT", "lost_limit": 5, "lost_after_ms": 120_000, "on_lost": "wait",
+        "on_lost_timeout_ms": 10_800_000, "queue_timeout_ms": 240_000, "quarantine_timeout_ms": 432_000_000,
         "ping_interval_ms": 2_000, "unexpected_retry_delay_ms": 7_000, "log_max_bytes": 1 << 20,
     });
     let usual = serde_json::json!({
         "tmpfs": null, "read_only": false, "cap_add": null, "cap_drop": null, "init": true,
         "platform": null, "labels": null, "pull_policy": "missing", "pull_timeout_ms": 900_000,
         "stop_signal": null, "lost_limit": 3, "lost_after_ms": 60_000, "on_lost": "retry", "self_fence_ms": null,
+        "on_lost_timeout_ms": null, "queue_timeout_ms": null, "quarantine_timeout_ms": null,
         "ping_interval_ms": null, "unexpected_retry_delay_ms": null, "log_max_bytes": 64 << 20,
     });
     for (name, expected, factor) in [("full", full, 1_500), ("plain", usual, 2_000)] {
@@ -248,10 +253,13 @@ async fn definitions_are_found_by_their_tags() {
 }
 
 #[tokio::test]
-async fn the_server_tells_how_it_is_and_what() {
+async fn health_and_version_are_served() {
     let server = Server::start().await;
     assert_eq!(server.get("/healthz").await.body, "ok\n");
     assert_eq!(server.get("/readyz").await.body, "ready\n");
+    server.storage.note(0, 1 << 40);
+    let low = server.get("/readyz").await.body;
+    assert_eq!(low, "ready\nwarning: storage: the disk is nearly full, new jobs are refused\n");
     assert_eq!(server.get("/version").await.json()["name"], "longshore");
     let page = server.get("/problems/unknown_job").await;
     assert!(page.body.starts_with("# unknown_job"), "{page:?}");
@@ -264,7 +272,8 @@ async fn jobs_yaml_is_read_again_on_request() {
     let file = "jobs:\n  resize: {image: resize:2}\n  reload: {image: busybox}\n";
     std::fs::write(&server.jobs_file, file).unwrap();
     let answer = server.ask("POST", "/api/definitions/reload", &[], "").await;
-    let expected = serde_json::json!({"definitions": 2, "added": ["reload"], "changed": ["resize"],
+    let revision = answer.json()["revision"].clone();
+    let expected = serde_json::json!({"definitions": 2, "revision": revision, "added": ["reload"], "changed": ["resize"],
         "removed": ["backup", "off", "resize-all"], "warnings": []});
     assert_eq!((answer.status, answer.json()), (200, expected));
     assert_eq!(server.get("/api/definitions/resize").await.json()["image"], "resize:2");
@@ -273,7 +282,25 @@ async fn jobs_yaml_is_read_again_on_request() {
 }
 
 #[tokio::test]
-async fn a_job_of_an_older_revision_still_tells_what_it_waits_for() {
+async fn a_reload_that_expects_other_definitions_changes_nothing() {
+    let server = Server::start().await;
+    let etag = server.get("/api/definitions").await.header("etag").to_owned();
+    std::fs::write(&server.jobs_file, "jobs: { first: { image: x } }").unwrap();
+    let reload = async |revision: &str| {
+        server.ask("POST", &format!("/api/definitions/reload?expect={revision}"), &[], "").await
+    };
+    let first = reload(etag.trim_matches('"')).await.json()["revision"].as_str().unwrap().to_owned();
+    assert_eq!(server.get("/api/definitions").await.header("etag"), format!("\"{first}\""));
+    std::fs::write(&server.jobs_file, "jobs: { second: { image: x } }").unwrap();
+    let problem = reload(etag.trim_matches('"')).await.is_problem(409, "revision_mismatch");
+    assert!(problem["detail"].as_str().unwrap().contains(&first), "{problem}");
+    assert_eq!(server.get("/api/definitions/first").await.status, 200);
+    reload("abc").await.is_problem(400, "invalid_query");
+    assert_eq!(reload(&first).await.json()["added"], serde_json::json!(["second"]));
+}
+
+#[tokio::test]
+async fn a_job_of_an_older_revision_has_a_pending_reason() {
     let server = Server::start().await;
     server.post("/api/jobs/resize", "").await;
     server.stand.world().start(1);
@@ -325,7 +352,7 @@ async fn jobs_that_wait_in_older_revisions_are_counted_with_their_name() {
 }
 
 #[tokio::test]
-async fn a_jobs_yaml_with_faults_changes_nothing_and_all_of_them_are_told() {
+async fn a_faulty_jobs_yaml_changes_nothing_and_lists_all_faults() {
     let server = Server::start().await;
     let reload = async || server.ask("POST", "/api/definitions/reload", &[], "").await;
     let problem = reload().await.is_problem(422, "invalid_jobs_file");

@@ -7,7 +7,7 @@ use scheduler::job::State;
 use scheduler::step::PendingReason;
 
 #[tokio::test]
-async fn a_post_without_a_body_makes_a_job_and_says_where_it_is() {
+async fn a_post_without_a_body_makes_a_job_with_a_location() {
     let server = Server::start().await;
     let answer = server.ask("POST", "/api/jobs/resize", &[], "").await;
     assert_eq!(answer.status, 201, "{answer:?}");
@@ -83,7 +83,7 @@ async fn keys_that_cannot_be_kept_are_refused() {
 }
 
 #[tokio::test]
-async fn who_waits_is_answered_at_the_end() {
+async fn a_waiting_submission_is_answered_at_the_end() {
     let server = Server::start().await;
     let mut waiting = server.open("POST /api/jobs/resize?wait=1m HTTP/1.1\r\nconnection: close").await;
     let ended = async {
@@ -101,7 +101,7 @@ async fn who_waits_is_answered_at_the_end() {
 }
 
 #[tokio::test]
-async fn who_waits_in_vain_learns_how_far_the_job_is() {
+async fn a_wait_that_times_out_shows_the_present_state() {
     let server = Server::start().await;
     let answer = server.ask("POST", "/api/jobs/resize?wait=10ms", &[], "").await;
     assert_eq!(answer.status, 201);
@@ -154,72 +154,7 @@ async fn a_batch_may_have_a_key_too() {
 }
 
 #[tokio::test]
-async fn the_list_is_walked_by_its_links_without_gap_or_repeat() {
-    let server = Server::start().await;
-    let body = format!("[{}]", vec![r#"{"name":"resize"}"#; 25].join(","));
-    server.post("/api/jobs", &body).await;
-    let mut seen = Vec::new();
-    let mut path = "/api/jobs?name=resize&limit=10".to_owned();
-    loop {
-        let page = server.get(&path).await;
-        assert_eq!(page.status, 200, "{page:?}");
-        seen.extend(page.json().as_array().unwrap().iter().map(|job| job["id"].as_u64().unwrap()));
-        let link = page.header("link").to_owned();
-        if link.is_empty() {
-            break;
-        }
-        assert!(link.ends_with("; rel=\"next\"") && link.contains("name=resize"), "{link}");
-        path = link[1..link.find('>').unwrap()].to_owned();
-    }
-    assert_eq!(seen, (1..=25).rev().collect::<Vec<u64>>());
-}
-
-#[tokio::test]
-async fn the_list_is_filtered() {
-    let server = Server::start().await;
-    server.post("/api/jobs/resize", r#"{"labels":{"team":"web"}}"#).await;
-    server.post("/api/jobs/backup", "").await;
-    server.stand.world().start(2);
-    let ids = async |query: &str| {
-        let answer = server.get(&format!("/api/jobs?{query}")).await;
-        assert_eq!(answer.status, 200, "{answer:?}");
-        answer.json().as_array().unwrap().iter().map(|job| job["id"].as_u64().unwrap()).collect::<Vec<_>>()
-    };
-    assert_eq!(ids("").await, [2, 1]);
-    assert_eq!(ids("state=running").await, [2]);
-    assert_eq!(ids("state=queued,running").await, [2, 1]);
-    assert_eq!(ids("name=resize").await, [1]);
-    assert_eq!(ids("label=team=web").await, [1]);
-    assert_eq!(ids("worker=w1&since=2026-01-01T00:00:00Z").await, [2]);
-    assert_eq!(ids("worker=1").await, [2]);
-    assert_eq!(ids("worker=w2").await, Vec::<u64>::new(), "one that has left");
-}
-
-#[tokio::test]
-async fn questions_that_make_no_sense_are_answered_with_what_would() {
-    let server = Server::start().await;
-    for (query, code) in [
-        ("limit=-1", "invalid_limit"),
-        ("limit=0", "invalid_limit"),
-        ("limit=1000000000", "invalid_limit"),
-        ("cursor=AAAA", "invalid_cursor"),
-        ("state=banana", "invalid_state"),
-        ("since=yesterday", "invalid_query"),
-        ("worker=nobody", "invalid_query"),
-        ("label=x", "invalid_query"),
-        ("limti=5", "invalid_query"),
-        ("name=a&name=b", "invalid_query"),
-    ] {
-        server.get(&format!("/api/jobs?{query}")).await.is_problem(400, code);
-    }
-    let unknown = server.get("/api/jobs?worker=nobody").await.json();
-    assert_eq!(unknown["detail"], "no worker was ever called \"nobody\"");
-    let states = server.get("/api/jobs?state=banana").await.json()["hint"].clone();
-    assert!(states.as_str().unwrap().contains("succeeded"));
-}
-
-#[tokio::test]
-async fn one_job_is_shown_with_its_story() {
+async fn one_job_is_shown_with_its_timeline() {
     let server = Server::start().await;
     server.post("/api/jobs/resize", "").await;
     server.stand.world().start(1);
@@ -236,7 +171,7 @@ async fn one_job_is_shown_with_its_story() {
 }
 
 #[tokio::test]
-async fn ids_that_are_none_are_told_from_jobs_that_are_not() {
+async fn malformed_ids_and_unknown_jobs_have_different_problems() {
     let server = Server::start().await;
     for id in ["x", "0", "-1", "01", "1e3", "99999999999999999999", "%00"] {
         server.get(&format!("/api/jobs/{id}")).await.is_problem(400, "invalid_id");
@@ -248,7 +183,7 @@ async fn ids_that_are_none_are_told_from_jobs_that_are_not() {
 }
 
 #[tokio::test]
-async fn cancelling_is_idempotent_and_too_late_for_what_has_ended() {
+async fn cancel_is_idempotent_and_a_conflict_for_jobs_that_ended() {
     let server = Server::start().await;
     for _ in 0..3 {
         server.post("/api/jobs/resize", "").await;
@@ -386,4 +321,58 @@ async fn the_end_of_a_job_can_be_waited_for_where_it_is_shown() {
     assert_eq!(server.get("/api/jobs/2?wait=10ms").await.json()["state"], "queued");
     server.get("/api/jobs/1?wait=11m").await.is_problem(400, "invalid_query");
     server.get("/api/jobs/1?follow=1").await.is_problem(400, "invalid_query");
+}
+
+#[tokio::test]
+async fn a_job_may_start_later_at_an_instant_or_after_a_delay() {
+    let server = Server::start().await;
+    let answer = server.post("/api/jobs/resize", r#"{"run_at":"2027-03-01T10:30:00.25+01:00"}"#).await;
+    assert_eq!(answer.status, 201, "{answer:?}");
+    assert_eq!(answer.json()["due_at"], "2027-03-01T09:30:00.250Z");
+    assert_eq!(server.get("/api/jobs/1").await.json()["state"], "scheduled");
+    let answer = server.post("/api/jobs/resize", r#"{"delay":"1m30s250ms"}"#).await;
+    assert_eq!(answer.json()["due_at"], "1970-01-01T00:01:31.250Z");
+    let batch = r#"[{"name":"resize","delay":"5s"},{"name":"resize","run_at":"2027-03-01T09:30:00Z"}]"#;
+    assert_eq!(server.post("/api/jobs", batch).await.status, 201);
+    assert_eq!(server.get("/api/jobs/3").await.json()["due_at"], "1970-01-01T00:00:06.000Z");
+    assert_eq!(server.get("/api/jobs/4").await.json()["due_at"], "2027-03-01T09:30:00.000Z");
+    for (body, code) in [
+        (r#"{"run_at":"tomorrow"}"#, "invalid_time"),
+        (r#"{"run_at":"2027-03-01T09:30:00"}"#, "invalid_time"),
+        (r#"{"run_at":"2027-03-01T09:30:00Z","delay":"1s"}"#, "invalid_time"),
+        (r#"{"delay":"soon"}"#, "invalid_duration"),
+    ] {
+        server.post("/api/jobs/resize", body).await.is_problem(422, code);
+    }
+}
+
+#[tokio::test]
+async fn start_and_priority_of_a_waiting_job_can_be_changed() {
+    let server = Server::start().await;
+    server.post("/api/jobs/resize", r#"{"delay":"1h"}"#).await;
+    let json = [("content-type", "application/json")];
+    let patch =
+        async |job: u64, body: &str| server.ask("PATCH", &format!("/api/jobs/{job}"), &json, body).await;
+    let answer = patch(1, r#"{"delay":"250ms","priority":-7}"#).await;
+    assert_eq!(answer.status, 200, "{answer:?}");
+    assert_eq!((&answer.json()["state"], &answer.json()["priority"]), (&"scheduled".into(), &(-7).into()));
+    assert_eq!(answer.json()["due_at"], "1970-01-01T00:00:01.250Z");
+    assert_eq!(answer.json()["timeline"][1]["event"], "updated");
+    let text = answer.json()["timeline"][1]["text"].as_str().unwrap().to_owned();
+    assert!(text.contains("due 1970-01-01T00:00:01.250Z, priority -7"), "{text}");
+    assert_eq!(patch(1, r#"{"delay":"0s"}"#).await.json()["state"], "queued");
+    assert_eq!(patch(1, r#"{"run_at":"2027-03-01T09:30:00Z"}"#).await.json()["state"], "scheduled");
+
+    patch(1, "{}").await.is_problem(422, "missing_field");
+    patch(1, r#"{"colour":"red"}"#).await.is_problem(422, "unknown_field");
+    patch(1, r#"{"priority":101,"delay":"x"}"#).await.is_problem(422, "invalid_duration");
+    patch(1, r#"{"run_at":"2027-03-01T09:30:00Z","delay":"1s"}"#).await.is_problem(422, "invalid_time");
+    patch(9, r#"{"priority":1}"#).await.is_problem(404, "job_not_found");
+    server.ask("PATCH", "/api/jobs/1?x=1", &json, r#"{"priority":1}"#).await.is_problem(400, "invalid_query");
+    server.stand.world().start(1);
+    let refused = patch(1, r#"{"priority":1}"#).await;
+    refused.is_problem(409, "not_waiting");
+    assert_eq!(refused.json()["state"], "running");
+    server.stand.world().end(1, State::Succeeded, 0);
+    patch(1, r#"{"priority":1}"#).await.is_problem(409, "already_finished");
 }

@@ -9,7 +9,7 @@ use axum::http::Request;
 use futures_util::StreamExt as _;
 use http_support::output::{arrive, end, end_just_now, running, try_again, write};
 use http_support::{Server, within};
-use longshore_server::logs::Attempt;
+use longshore_server::logs::AttemptKey;
 use protocol::report::{ChunkData, OutputLengths, Stream};
 use protocol::{Fence, JobId, Timestamp};
 use scheduler::job::State;
@@ -39,7 +39,7 @@ impl Followed {
         }
     }
 
-    /// What comes next, however long it takes.
+    /// The next bytes, without a time limit.
     async fn next_at_last(&mut self) -> Option<String> {
         tokio::time::pause();
         let next = self.next().await;
@@ -47,7 +47,7 @@ impl Followed {
         next
     }
 
-    /// Whether nothing comes for so long.
+    /// True if nothing comes within this time.
     async fn is_silent(&mut self, seconds: u64) -> bool {
         tokio::time::pause();
         let next = tokio::time::timeout(Duration::from_secs(seconds), self.0.next()).await;
@@ -69,7 +69,7 @@ async fn the_output_is_text_as_it_was_written() {
 }
 
 #[tokio::test]
-async fn what_is_missing_is_said() {
+async fn missing_output_is_reported() {
     let server = running().await;
     write(&server, 101, Stream::Stdout, 18, "late\n").await;
     let answer = server.get("/api/jobs/1/logs?stream=stdout").await;
@@ -77,7 +77,7 @@ async fn what_is_missing_is_said() {
 }
 
 #[tokio::test]
-async fn who_follows_is_told_once_per_stream_and_attempt_what_was_read_again() {
+async fn a_follower_gets_one_replay_notice_per_stream_and_attempt() {
     let server = running().await;
     let again = |text: &str| ChunkData::Replayed(text.as_bytes().to_vec());
     arrive(&server, 101, Stream::Stdout, 8, again("thr")).await;
@@ -98,7 +98,7 @@ async fn who_follows_is_told_once_per_stream_and_attempt_what_was_read_again() {
 }
 
 #[tokio::test]
-async fn what_never_came_is_said_long_after_the_end() {
+async fn output_that_never_came_is_reported_long_after_the_end() {
     let server = running().await;
     end(&server, State::Succeeded, 0, OutputLengths { stdout: 11, stderr: 9 });
     let missing = |bytes| format!("longshore: {bytes} bytes of output are missing\n");
@@ -112,7 +112,7 @@ async fn what_never_came_is_said_long_after_the_end() {
 }
 
 #[tokio::test]
-async fn output_of_which_nothing_is_left_is_said_to_be_gone() {
+async fn removed_output_is_answered_with_a_problem() {
     let server = Server::start().await;
     server.post("/api/jobs/resize", "").await;
     server.stand.world().start(1);
@@ -169,7 +169,7 @@ async fn a_range_that_is_not_understood_is_ignored() {
 }
 
 #[tokio::test]
-async fn a_part_ends_before_what_is_missing() {
+async fn a_part_ends_before_a_gap() {
     let server = running().await;
     write(&server, 101, Stream::Stdout, 18, "late\n").await;
     let part = async |range: &str| {
@@ -181,7 +181,7 @@ async fn a_part_ends_before_what_is_missing() {
 }
 
 #[tokio::test]
-async fn who_follows_sees_output_as_it_comes_and_then_the_end() {
+async fn a_follower_sees_output_as_it_comes_and_then_the_end() {
     let server = running().await;
     let mut following = server.open("GET /api/jobs/1/logs?follow=1 HTTP/1.1\r\nconnection: close").await;
     following.until("two\n").await;
@@ -197,7 +197,7 @@ async fn who_follows_sees_output_as_it_comes_and_then_the_end() {
 }
 
 #[tokio::test]
-async fn who_follows_is_told_before_the_end_of_output_that_has_not_arrived() {
+async fn a_follower_learns_of_late_output_before_the_end() {
     let server = running().await;
     end_just_now(&server, OutputLengths { stdout: 520, stderr: 5 });
     let mut following = Followed::begin(&server, "").await;
@@ -210,10 +210,10 @@ async fn who_follows_is_told_before_the_end_of_output_that_has_not_arrived() {
 }
 
 #[tokio::test]
-async fn whatever_arrives_is_a_reason_to_wait_for_more() {
+async fn any_arrival_extends_the_wait_for_output() {
     let server = running().await;
     end_just_now(&server, OutputLengths { stdout: 10, stderr: 6 });
-    let mut growth = server.logs.follow(Attempt { job: JobId(1), fence: Fence(101) });
+    let mut growth = server.logs.follow(AttemptKey { job: JobId(1), fence: Fence(101) });
     let mut following = Followed::begin(&server, "&stream=stdout").await;
     following.until("two\n").await;
     for (stream, offset, text) in
@@ -231,7 +231,7 @@ async fn whatever_arrives_is_a_reason_to_wait_for_more() {
 }
 
 #[tokio::test]
-async fn output_that_has_not_arrived_is_told_of_once_and_shown_if_it_comes_after_all() {
+async fn late_output_is_reported_once_and_shown_if_it_comes() {
     let server = running().await;
     let output = OutputLengths { stdout: 11, stderr: 5 };
     {
@@ -267,7 +267,7 @@ async fn a_job_can_be_followed_from_its_submission_over_all_of_its_attempts() {
 }
 
 #[tokio::test]
-async fn wishes_that_make_no_sense_are_refused() {
+async fn contradictory_parameters_are_refused() {
     let server = running().await;
     for query in ["stream=both", "encoding=hex", "tail=-1", "follow=perhaps", "tail=1&offset=2", "lines=3"] {
         server.get(&format!("/api/jobs/1/logs?{query}")).await.is_problem(400, "invalid_query");
@@ -278,7 +278,7 @@ async fn wishes_that_make_no_sense_are_refused() {
 }
 
 #[tokio::test]
-async fn a_leaving_server_ends_what_is_followed() {
+async fn a_shutdown_ends_followed_output() {
     let server = running().await;
     let mut following = server.open("GET /api/jobs/1/logs?follow=1 HTTP/1.1").await;
     following.until("two\n").await;

@@ -14,13 +14,13 @@ async fn events(server: &Server, query: &str, last: &str) -> String {
     server.ask("GET", &format!("/api/jobs/1/logs{query}"), &headers, "").await.body
 }
 
-/// What each event holds, and its id.
+/// Each event with its id.
 fn told(events: &str) -> Vec<(&str, &str)> {
     let held = events.split("\n\n").filter_map(|event| event.split_once("data: "));
     held.map(|(_, data)| data.split_once("\nid: ").unwrap_or((data, ""))).collect()
 }
 
-/// What the event holds that tells of the first attempt.
+/// The data of the event of the first attempt.
 const FIRST: (&str, &str) = (r#"{"attempt":1,"worker":"w1"}"#, "1:0");
 
 #[tokio::test]
@@ -66,7 +66,7 @@ async fn a_resumed_stream_goes_on_over_later_attempts_to_the_end() {
 }
 
 #[tokio::test]
-async fn who_has_seen_no_more_than_which_attempt_it_is_comes_back_to_that_one() {
+async fn a_client_that_saw_only_the_attempt_event_resumes_at_that_attempt() {
     let server = running().await;
     let begun = server.ask("GET", "/api/jobs/1/logs", &[("accept", "text/event-stream")], "").await.body;
     let (data, id) = told(&begun)[0];
@@ -82,7 +82,7 @@ async fn who_has_seen_no_more_than_which_attempt_it_is_comes_back_to_that_one() 
 }
 
 #[tokio::test]
-async fn events_tell_the_end_of_what_has_ended_also_to_those_who_do_not_follow() {
+async fn events_include_the_end_for_clients_that_do_not_follow() {
     let server = running().await;
     let output = OutputLengths { stdout: 8, stderr: 5 };
     let asked = [("accept", "text/event-stream")];
@@ -109,7 +109,7 @@ async fn events_tell_the_end_of_what_has_ended_also_to_those_who_do_not_follow()
 }
 
 #[tokio::test]
-async fn events_tell_of_output_that_has_not_arrived() {
+async fn events_report_late_output() {
     let server = running().await;
     end_just_now(&server, OutputLengths { stdout: 520, stderr: 5 });
     let all = events(&server, "", "1:0").await;
@@ -117,7 +117,7 @@ async fn events_tell_of_output_that_has_not_arrived() {
 }
 
 #[tokio::test]
-async fn a_gap_of_which_nobody_knows_how_long_it_is_has_no_number() {
+async fn a_gap_of_unknown_length_has_no_number() {
     let server = silent().await;
     arrive(&server, 101, Stream::Stdout, 0, ChunkData::Gap(ChunkData::UNKNOWN_GAP)).await;
     write(&server, 101, Stream::Stdout, 1, b"rest\n").await;
@@ -129,7 +129,7 @@ async fn a_gap_of_which_nobody_knows_how_long_it_is_has_no_number() {
 }
 
 #[tokio::test]
-async fn events_tell_what_was_read_again_from_the_engines_log() {
+async fn events_mark_replayed_output() {
     let server = silent().await;
     write(&server, 101, Stream::Stdout, 0, b"one\n").await;
     arrive(&server, 101, Stream::Stdout, 4, ChunkData::Replayed(b"two\xe2".to_vec())).await;
@@ -194,7 +194,7 @@ async fn a_character_is_completed_neither_across_a_gap_nor_by_another_attempt() 
 }
 
 #[tokio::test]
-async fn whoever_goes_on_within_a_character_loses_and_repeats_nothing() {
+async fn resuming_within_a_character_loses_and_repeats_nothing() {
     let server = silent().await;
     write(&server, 101, Stream::Stdout, 0, b"x\xe2").await;
     let begun = (r#"{"stream":"stdout","offset":0,"text":"x"}"#, "1:1");

@@ -1,4 +1,4 @@
-//! What fuzzing tries at length, with its seeds: whole requests against the router, with a real engine behind it.
+//! The seeds of the fuzz target: whole requests against the router, with a real engine behind it.
 
 #[path = "../../fuzz/src/http_requests.rs"]
 mod http_requests;

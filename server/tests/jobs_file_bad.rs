@@ -12,7 +12,7 @@ use longshore_server::config::jobs_file::{Code, Environment, FAULTS_MAX, Faults,
 fn every_bad_file_gets_the_expected_faults() {
     let mut wrong = Vec::new();
     for file in files("bad", "yaml") {
-        let said = said_about(&file);
+        let said = faults_of(&file);
         let expected_file = file.with_extension("expected");
         if std::env::var_os("LONGSHORE_BLESS").is_some() {
             fs::write(&expected_file, &said).expect("blessed");
@@ -28,7 +28,7 @@ fn every_bad_file_gets_the_expected_faults() {
 #[test]
 fn no_fault_repeats_a_secret() {
     for file in files("bad", "yaml") {
-        let said = said_about(&file);
+        let said = faults_of(&file);
         assert!(!said.contains("swordfish") && !said.contains(TOKEN), "{}:\n{said}", file.display());
     }
 }
@@ -82,7 +82,7 @@ fn what_is_not_utf8_is_told_with_its_offset() {
 }
 
 #[test]
-fn a_nul_character_is_told_with_its_place_wherever_it_stands() {
+fn a_nul_character_is_refused_with_its_position_everywhere() {
     for (text, line, column) in [
         ("\0- {name: a, image: busybox}\n", 1, 1),
         ("- {name: a, image: busybox} # \0\n", 1, 31),
@@ -100,7 +100,7 @@ fn a_nul_character_is_told_with_its_place_wherever_it_stands() {
 }
 
 #[test]
-fn what_cannot_be_read_is_told_with_the_reason() {
+fn an_unreadable_file_is_refused_with_the_reason() {
     let directory = tempfile::tempdir().expect("a directory");
     let said = |path: &Path| load(path, &environment()).expect_err("unreadable").to_string();
     let directory_says = said(directory.path());
@@ -139,7 +139,7 @@ fn a_job_with_everything_resolved_has_a_limit() {
 }
 
 #[test]
-fn a_word_that_no_command_line_could_hold_is_told_where_it_stands() {
+fn an_argument_that_is_too_long_is_refused_at_its_position() {
     for (keys, before) in [
         ("command: [echo, \"WORD\"]", ""),
         ("command: echo WORD", ""),
@@ -174,7 +174,7 @@ fn a_word_that_a_variable_makes_too_long_is_refused_and_not_shown() {
 }
 
 #[test]
-fn what_is_long_without_end_is_refused_before_long() {
+fn an_endless_file_is_refused_early() {
     let mounts: String = (0..40_000).map(|n| format!("  - v:/{n}\n")).collect();
     let text = format!("- name: a\n  image: busybox\n  volumes:\n{mounts}");
     let faults = parse(&text, Path::new("jobs.yaml"), &environment()).expect_err("too long");
@@ -237,8 +237,8 @@ fn only_code(faults: Faults) -> Code {
     faults.list[0].code
 }
 
-/// What is printed about a file, with its directory left out.
-fn said_about(file: &Path) -> String {
+/// The printed faults of a file, without its directory.
+fn faults_of(file: &Path) -> String {
     let faults = load(file, &environment()).expect_err(&format!("{} is refused", file.display()));
     let directory = format!("{}/", file.parent().expect("a directory").display());
     format!("{faults}\n").replace(&directory, "")

@@ -10,22 +10,24 @@ use std::time::Duration;
 use longshore_server::catalogue::Definitions;
 use longshore_server::config::jobs_file::{self, Environment};
 use longshore_server::engine::{Busy, Engine, Handle};
-use longshore_server::store::memory::MemoryStore;
+use longshore_server::store::directory::DataDirectory;
+use longshore_server::store::sqlite::{self, SqliteArchive, SqliteStore};
 use longshore_server::store::{
-    Archive, CommitError, Group, JobFilter, Keep, LiveJob, LoadError, Loaded, Removed, Store,
+    Archive, CommitError, Group, JobFilter, LoadError, LoadItem, Loaded, Removed, RetentionCutoffs, Store,
 };
 use protocol::order::Intervals;
 use protocol::{Epoch, JobId, Revision};
 use scheduler::input::{Key, NewJob};
 use scheduler::job::State;
 use scheduler::step::{Accepted, Answer, Rejection};
+use tempfile::{TempDir, tempdir};
 use tokio::task::JoinHandle;
 use tokio::time::{MissedTickBehavior, interval, timeout};
 use tokio_util::sync::CancellationToken;
 
-/// A dozen slices of the server's own size: whoever comes in between needs two or three groups.
+/// A dozen slices of the server's own size: another request in between needs two or three groups.
 const MEMBERS: usize = 12_500;
-const PATIENCE: Duration = Duration::from_secs(30);
+const WAIT_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// How many commits the store may make, and how many it has made.
 #[derive(Debug, Default)]
@@ -62,12 +64,12 @@ impl Gate {
 }
 
 struct Gated {
-    store: MemoryStore,
+    store: SqliteStore,
     gate: Arc<Gate>,
 }
 
 impl Store for Gated {
-    fn load(&mut self, visit: &mut dyn FnMut(LiveJob)) -> Result<Loaded, LoadError> {
+    fn load(&mut self, visit: &mut dyn FnMut(LoadItem<'_>)) -> Result<Loaded, LoadError> {
         self.store.load(visit)
     }
 
@@ -78,14 +80,15 @@ impl Store for Gated {
         result
     }
 
-    fn remove(&mut self, epoch: Epoch, keep: &Keep) -> Result<Removed, CommitError> {
-        self.store.remove(epoch, keep)
+    fn remove(&mut self, epoch: Epoch, cutoffs: &RetentionCutoffs) -> Result<Removed, CommitError> {
+        self.store.remove(epoch, cutoffs)
     }
 }
 
-/// An engine at work on a store in memory.
+/// An engine with a store in a directory of its own.
 struct Stage {
-    store: MemoryStore,
+    directory: TempDir,
+    archive: Arc<SqliteArchive>,
     gate: Arc<Gate>,
     handle: Handle,
     revisions: HashMap<String, Revision>,
@@ -94,18 +97,22 @@ struct Stage {
 }
 
 impl Stage {
-    async fn set(store: MemoryStore) -> Self {
+    async fn set(directory: TempDir) -> Self {
+        let taken = Arc::new(DataDirectory::take(directory.path()).unwrap());
+        let (store, archive) = sqlite::open(&taken).unwrap();
         let definitions = definitions("{ resize: { image: 'resize:1' }, backup: { image: 'backup:1' } }");
         let revisions = definitions.iter().map(|it| (it.definition.name.clone(), it.definition.revision));
         let revisions = revisions.collect();
         let (gate, stop) = (Arc::<Gate>::default(), CancellationToken::new());
-        let gated = Gated { store: store.clone(), gate: Arc::clone(&gate) };
+        let gated = Gated { store, gate: Arc::clone(&gate) };
         let intervals = Intervals::default();
-        let (engine, ends) =
-            Engine::load(Box::new(gated), &definitions, intervals, usize::MAX, std::env::temp_dir()).unwrap();
+        let (engine, handles) =
+            Engine::load(Box::new(gated), &definitions, intervals, usize::MAX, directory.path().into())
+                .unwrap();
         let stopped = stop.clone();
         let running = tokio::spawn(async move { engine.run(stopped).await.unwrap() });
-        let stage = Self { store, gate, handle: ends.handle, revisions, stop, running };
+        let archive = Arc::new(archive);
+        let stage = Self { directory, archive, gate, handle: handles.handle, revisions, stop, running };
         // The definitions.
         stage.gate.pass().await;
         stage
@@ -114,25 +121,27 @@ impl Stage {
     fn submit(&self, name: &str, count: usize, key: Option<Key>) -> JoinHandle<Result<Answer, Busy>> {
         let new = NewJob { revision: self.revisions[name], ..NewJob::default() };
         let (handle, jobs) = (self.handle.clone(), vec![new; count]);
-        tokio::spawn(async move { handle.submit(jobs, count > 1, false, key).await })
+        tokio::spawn(async move {
+            handle.submit(jobs.into(), (count > 1).then(Default::default), false, key).await
+        })
     }
 
     fn key(&self, digest: u128) -> Option<Key> {
-        let (found, read_at) = self.store.key("http:k").unwrap();
+        let (found, read_at) = self.archive.key("http:k").unwrap();
         Some(Key { key: "http:k".into(), digest, found, read_at })
     }
 
     /// The newest ones.
     fn listed(&self) -> Vec<u64> {
         let filter = JobFilter { limit: 3, ..JobFilter::default() };
-        self.store.jobs(&filter).unwrap().iter().map(|row| row.job.0).collect()
+        self.archive.jobs(&filter).unwrap().iter().map(|row| row.job.0).collect()
     }
 
-    async fn leave(self) -> MemoryStore {
+    async fn leave(self) -> TempDir {
         self.gate.allow(1_000);
         self.stop.cancel();
         self.running.await.unwrap();
-        self.store
+        self.directory
     }
 }
 
@@ -151,7 +160,7 @@ async fn until(what: &str, mut holds: impl FnMut() -> bool) {
             looks.tick().await;
         }
     };
-    assert!(timeout(PATIENCE, looking).await.is_ok(), "not within {PATIENCE:?}: {what}");
+    assert!(timeout(WAIT_TIMEOUT, looking).await.is_ok(), "not within {WAIT_TIMEOUT:?}: {what}");
 }
 
 fn accepted(answer: Result<Answer, Busy>) -> Accepted {
@@ -163,27 +172,27 @@ fn accepted(answer: Result<Answer, Busy>) -> Accepted {
 
 #[tokio::test]
 async fn between_two_slices_there_is_nothing_of_the_batch_and_others_go_on() {
-    let stage = Stage::set(MemoryStore::new()).await;
+    let stage = Stage::set(tempdir().unwrap()).await;
     let batch = stage.submit("resize", MEMBERS, None);
     // The first slice.
     stage.gate.pass().await;
     assert!(stage.listed().is_empty());
-    assert_eq!(stage.store.job(JobId(1)).unwrap(), None);
+    assert_eq!(stage.archive.job(JobId(1)).unwrap(), None);
     let single = stage.submit("backup", 1, None);
     let handle = stage.handle.clone();
-    let strangers = tokio::spawn(async move {
+    let others = tokio::spawn(async move {
         let cancelled = handle.cancel(JobId(1), "ann".into());
         tokio::join!(cancelled, handle.ended(JobId(1)))
     });
-    while !(single.is_finished() && strangers.is_finished()) {
+    while !(single.is_finished() && others.is_finished()) {
         stage.gate.pass().await;
-        assert!(!batch.is_finished(), "whoever came later was held up");
+        assert!(!batch.is_finished(), "a later request was held up");
         // The answer follows its commit.
         tokio::task::yield_now().await;
     }
     let behind = MEMBERS as u64 + 1;
     assert_eq!(accepted(single.await.unwrap()).first, JobId(behind));
-    let (cancelled, ended) = strangers.await.unwrap();
+    let (cancelled, ended) = others.await.unwrap();
     assert!(matches!(cancelled, Ok(Answer::Rejected(Rejection::NotLive))));
     assert_eq!(ended.unwrap(), None, "nobody waits for its end");
     assert_eq!(stage.listed(), [behind]);
@@ -194,15 +203,15 @@ async fn between_two_slices_there_is_nothing_of_the_batch_and_others_go_on() {
     assert_eq!((batch.first, batch.count as usize, batch.state), (JobId(1), MEMBERS, State::Queued));
     assert_eq!(stage.listed(), [behind, behind - 1, behind - 2]);
     for member in [1, MEMBERS as u64] {
-        let row = stage.store.job(JobId(member)).unwrap().unwrap().row;
+        let row = stage.archive.job(JobId(member)).unwrap().unwrap().row;
         assert_eq!((row.batch, row.created_at), (Some(JobId(1)), batch.created_at));
     }
     stage.leave().await;
 }
 
 #[tokio::test]
-async fn a_request_that_comes_again_meanwhile_is_told_the_same_and_makes_nothing() {
-    let stage = Stage::set(MemoryStore::new()).await;
+async fn a_repeated_request_during_a_batch_gets_the_same_answer_and_makes_no_jobs() {
+    let stage = Stage::set(tempdir().unwrap()).await;
     let first = stage.submit("resize", MEMBERS, stage.key(7));
     stage.gate.pass().await;
     let again = stage.submit("resize", MEMBERS, stage.key(7));
@@ -223,7 +232,7 @@ async fn a_request_that_comes_again_meanwhile_is_told_the_same_and_makes_nothing
 
 #[tokio::test]
 async fn jobs_yaml_may_be_read_again_meanwhile() {
-    let stage = Stage::set(MemoryStore::new()).await;
+    let stage = Stage::set(tempdir().unwrap()).await;
     let batch = stage.submit("resize", MEMBERS, None);
     stage.gate.pass().await;
     for image in ["backup:2", "backup:3"] {
@@ -233,21 +242,21 @@ async fn jobs_yaml_may_be_read_again_meanwhile() {
     }
     stage.gate.allow(1_000);
     assert_eq!(accepted(batch.await.unwrap()).count as usize, MEMBERS);
-    let row = stage.store.job(JobId(MEMBERS as u64)).unwrap().unwrap().row;
+    let row = stage.archive.job(JobId(MEMBERS as u64)).unwrap().unwrap().row;
     assert_eq!(row.revision, stage.revisions["resize"]);
-    let store = stage.leave().await;
-    let live = Stage::set(store).await.handle.snapshot().live_jobs;
+    let directory = stage.leave().await;
+    let live = Stage::set(directory).await.handle.snapshot().live_jobs;
     assert_eq!(live as usize, MEMBERS, "and its members outlive a restart");
 }
 
 #[tokio::test]
 async fn of_a_batch_that_an_end_interrupts_nothing_is_left() {
-    let stage = Stage::set(MemoryStore::new()).await;
+    let stage = Stage::set(tempdir().unwrap()).await;
     let batch = stage.submit("resize", MEMBERS, stage.key(7));
     stage.gate.pass().await;
-    let store = stage.leave().await;
+    let directory = stage.leave().await;
     assert!(batch.await.unwrap().is_err(), "nobody can say that it was accepted");
-    let stage = Stage::set(store).await;
+    let stage = Stage::set(directory).await;
     assert!(stage.listed().is_empty());
     assert_eq!(stage.handle.snapshot().live_jobs, 0);
     let again = stage.submit("resize", MEMBERS, stage.key(7));

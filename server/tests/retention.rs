@@ -119,7 +119,7 @@ async fn ended_jobs_go_and_their_numbers_with_them() {
     assert_eq!(problem["detail"], "this request was accepted before, as job 1, which has been removed since");
     server.stop().await;
 
-    // Where nothing is kept, a cancelled job may be gone before the answer that shows it is written.
+    // Without retention a cancelled job may be gone before the answer that shows it is written.
     let server = Running::start(home.path(), |_| {}).await;
     server.cancel(waiting).await;
     server.cancel(3).await;

@@ -1,4 +1,4 @@
-//! What is going to happen, in the order of true time; what is due at the same moment happens in the order in which it was noted.
+//! The events to come, in the order of true time. Events of the same moment happen in the order in which they were added.
 
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
@@ -31,7 +31,7 @@ pub(crate) enum Event {
     Dial { machine: u16, life: u32, link: u32 },
     /// A worker's call was not answered.
     NoAnswer { machine: u16, life: u32, link: u32 },
-    /// A worker's brain wants to be called.
+    /// A worker wants to be called.
     WorkerTick { machine: u16, life: u32 },
     /// A worker's process starts.
     WorkerStart { machine: u16, life: u32 },
@@ -57,7 +57,7 @@ pub(crate) enum Event {
     Exit { machine: u16, container: u32, turn: u32 },
     /// The engine of a machine is back.
     EngineBack { machine: u16, spell: u32 },
-    /// What cut or clogged a machine's network, or all, is over.
+    /// The fault that cut or clogged a machine's network, or all, is over.
     Mended { fault: u32 },
     /// A person finds a copy of a state directory in use.
     CopyFound { machine: u16 },
@@ -69,11 +69,11 @@ pub(crate) enum Event {
     LeaveAgain { machine: u16, life: u32, leave: Leave },
     /// All faults are over.
     Heal,
-    /// Whether all is as it should be by now.
+    /// True if all is as it should be by now.
     Look,
 }
 
-/// What is going to happen, the next first.
+/// The events to come, the next first.
 #[derive(Debug, Default)]
 pub(crate) struct Agenda {
     heap: BinaryHeap<Entry>,

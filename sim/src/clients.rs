@@ -1,13 +1,22 @@
 //! Those who ask the server for something. One with a key asks again until it is answered; one without gives up.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use protocol::{JobId, WorkerId};
-use scheduler::input::{CancelRequest, Input, Key, NewJob, Operation, ReleaseRequest, Submit, Ticket};
+use scheduler::batches::BatchOptions;
+use scheduler::input::{
+    BackfillRequest, CancelRequest, Input, JobDetails, Key, NewJob, Operation, PauseRequest, ReleaseRequest,
+    StartTime, Submit, Ticket,
+};
+use scheduler::schedule::Schedule;
+use scheduler::schedule::backfill::{SlotFate, plan};
+use scheduler::schedules::PauseTarget;
 use scheduler::step::Answer;
 
 use crate::agenda::Event;
 use crate::script::Order;
+use crate::workload::LABEL;
 use crate::world::World;
 
 #[derive(Debug)]
@@ -24,6 +33,15 @@ pub(crate) enum Wish {
     Cancel(JobId),
     Release(JobId),
     Operate(WorkerId, Operation),
+    /// True to pause, false to resume.
+    Pause(PauseTarget, bool),
+    /// The jobs of slots up to `since` ago.
+    Backfill {
+        definition: Arc<str>,
+        schedule: Schedule,
+        since: Duration,
+        interval: Duration,
+    },
 }
 
 impl World {
@@ -31,7 +49,11 @@ impl World {
         let number = self.requests.len() as u32;
         let key = match &wish {
             Wish::Jobs(order) => order.key.map(|key| Arc::from(format!("k{key}"))),
-            Wish::Cancel(_) | Wish::Release(_) | Wish::Operate(..) => None,
+            Wish::Cancel(_)
+            | Wish::Release(_)
+            | Wish::Operate(..)
+            | Wish::Pause(..)
+            | Wish::Backfill { .. } => None,
         };
         self.requests.push(Request { wish, key, answered: false, tries: 0 });
         self.agenda.note(self.now, Event::Request { request: number });
@@ -65,6 +87,22 @@ impl World {
             Wish::Cancel(job) => Input::Cancel(CancelRequest { ticket, job, by: String::new() }),
             Wish::Release(job) => Input::Release(ReleaseRequest { ticket, job, by: String::new() }),
             Wish::Operate(worker, operation) => Input::Operate(ticket, worker, operation),
+            Wish::Pause(target, paused) => Input::Pause(PauseRequest { ticket, target, paused }),
+            Wish::Backfill { definition, schedule, since, interval } => {
+                let to = self.server.clock.utc(self.now);
+                let disk = &self.server.disk;
+                let reading = disk.schedules.reading(&definition, &schedule.id);
+                let slots = plan(&schedule, to - since, to, &reading).unwrap_or_default();
+                let open = slots.into_iter().filter(|(_, fate)| *fate == SlotFate::Open);
+                Input::Backfill(BackfillRequest {
+                    ticket,
+                    definition,
+                    schedule: schedule.id,
+                    slots: open.map(|(slot, _)| slot).collect(),
+                    interval,
+                    read_at: disk.group,
+                })
+            }
         };
         self.hand_in(input);
     }
@@ -75,10 +113,19 @@ impl World {
             revision: self.workload.revision(order.definition),
             priority: order.priority,
             timeout: order.timeout,
-            run_at: order.delay.map(|delay| now + delay),
+            run_at: order.delay.map(|delay| StartTime::At(now + delay)),
+            details: Some(Box::new(JobDetails {
+                labels: vec![(LABEL.into(), (number % 3).to_string())],
+                ..JobDetails::default()
+            })),
             ..NewJob::default()
         };
-        let jobs = vec![new; order.count];
+        let jobs = vec![new; order.count].into();
+        // Every other batch gives up after some failures.
+        let options = BatchOptions {
+            max_failures: [None, Some(1), None, Some(2)][number as usize % 4],
+            ..BatchOptions::default()
+        };
         let disk = &self.server.disk;
         let key = self.requests[number as usize].key.clone().map(|key| Key {
             found: disk.keys.get(&key).copied(),
@@ -89,7 +136,7 @@ impl World {
         Input::Submit(Submit {
             ticket,
             jobs,
-            batch: order.count > 1,
+            batch: (order.count > 1).then_some(options),
             require_worker: order.require_worker,
             key,
         })

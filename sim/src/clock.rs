@@ -28,7 +28,7 @@ impl Add<Duration> for Moment {
 /// The clocks of one machine.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Clock {
-    /// What the monotonic clock said at the beginning of the world.
+    /// The monotonic time at the beginning of the world.
     booted: u64,
     /// By how much it runs fast, in millionths.
     drift_ppm: i64,
@@ -64,7 +64,7 @@ impl Clock {
         self.when(millis.saturating_mul(1_000_000))
     }
 
-    /// What this machine calls so long lasts so long in truth.
+    /// The true length of a duration that this machine measures.
     pub(crate) fn true_length(&self, local: Duration) -> Duration {
         Duration::from_nanos(self.when(local.as_nanos() as u64).0)
     }
@@ -86,7 +86,7 @@ impl Clock {
     }
 }
 
-/// What the clock on the wall of a machine without faults shows at the beginning: somewhere in 2026.
+/// The wall-clock time of a machine without faults at the beginning: somewhere in 2026.
 const BEGINNING_MS: i64 = 1_790_000_000_000;
 
 #[cfg(test)]

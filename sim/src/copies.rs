@@ -11,7 +11,7 @@ use crate::machine::Directory;
 use crate::network::End;
 use crate::world::World;
 
-/// What is on a machine's disk.
+/// The content of a machine's disk.
 #[derive(Debug)]
 pub(crate) struct Snapshot {
     machine: u16,

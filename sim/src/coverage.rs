@@ -1,7 +1,9 @@
-//! What was hit: moves of jobs, ends of attempts, faults. A proof that never saw a case says nothing about it.
+//! Coverage: the moves of jobs, ends of attempts, faults. A proof that never saw a case says nothing about it.
 
 use protocol::report::Outcome;
+use scheduler::hooks::{HookResult, HookRow};
 use scheduler::job::State;
+use scheduler::schedules::{FireVerdict, MissReason, SkipReason};
 use worker::input::Leave;
 
 use crate::disk::Edge;
@@ -14,10 +16,14 @@ pub(crate) struct Coverage {
     acts: [u64; Kind::COUNT],
     /// By how: workers that were told to leave once more.
     left_again: [u64; 3],
-    pub(crate) strangers: u64,
+    pub(crate) unknown_attempts: u64,
     pub(crate) unsent: u64,
     pub(crate) copies_shut_out: u64,
     pub(crate) copies_confused: u64,
+    /// Rows of the fire ledger, by verdict.
+    slots: [u64; 7],
+    /// Hooks by event, and those that were left out.
+    hooks: [u64; 5],
 }
 
 impl Default for Coverage {
@@ -27,10 +33,12 @@ impl Default for Coverage {
             outcomes: [0; 12],
             acts: [0; Kind::COUNT],
             left_again: [0; 3],
-            strangers: 0,
+            unknown_attempts: 0,
             unsent: 0,
             copies_shut_out: 0,
             copies_confused: 0,
+            slots: [0; 7],
+            hooks: [0; 5],
         }
     }
 }
@@ -52,19 +60,54 @@ impl Coverage {
         self.acts[kind as usize] += 1;
     }
 
+    /// A row was added to the fire ledger, or reaches further.
+    pub(crate) const fn slot_decided(&mut self, verdict: FireVerdict) {
+        let index = match verdict {
+            FireVerdict::Fired(_) => 0,
+            FireVerdict::CaughtUp(_) => 1,
+            FireVerdict::Skipped(SkipReason::Overlap(_)) => 2,
+            FireVerdict::Skipped(_) => 3,
+            FireVerdict::Missed(MissReason::RuleChanged | MissReason::Removed) => 4,
+            FireVerdict::Missed(_) => 5,
+            FireVerdict::Backfilled(_) => 6,
+        };
+        self.slots[index] += 1;
+    }
+
+    /// A hook was decided.
+    pub(crate) const fn hook_decided(&mut self, row: &HookRow) {
+        let index = match row.result {
+            HookResult::Made { .. } => row.event as usize,
+            HookResult::LeftOut(_) => 4,
+        };
+        self.hooks[index] += 1;
+    }
+
     pub(crate) const fn left_again(&mut self, leave: Leave) {
         self.left_again[leave as usize] += 1;
     }
 
-    /// What is neither a move nor an end nor an act.
-    fn others(&self) -> [(&'static str, u64); 6] {
+    /// Counts that are neither moves nor ends nor acts.
+    fn others(&self) -> [(&'static str, u64); 18] {
         [
             ("leave at the second signal", self.left_again[Leave::Interrupt as usize]),
             ("leave at the third signal", self.left_again[Leave::Detach as usize]),
-            ("strangers", self.strangers),
+            ("unknown attempts", self.unknown_attempts),
             ("enqueues that could not be sent", self.unsent),
             ("copies shut out", self.copies_shut_out),
             ("copies confused", self.copies_confused),
+            ("slots fired", self.slots[0]),
+            ("slots caught up", self.slots[1]),
+            ("slots skipped behind an earlier job", self.slots[2]),
+            ("slots skipped otherwise", self.slots[3]),
+            ("slots missed by a new rule", self.slots[4]),
+            ("slots missed otherwise", self.slots[5]),
+            ("slots backfilled", self.slots[6]),
+            ("hooks after a start", self.hooks[0]),
+            ("hooks after a success", self.hooks[1]),
+            ("hooks after a failure", self.hooks[2]),
+            ("hooks after an end", self.hooks[3]),
+            ("hooks left out", self.hooks[4]),
         ]
     }
 
@@ -75,10 +118,12 @@ impl Coverage {
         self.outcomes.iter_mut().zip(&other.outcomes).for_each(|(count, more)| *count += more);
         self.acts.iter_mut().zip(&other.acts).for_each(|(count, more)| *count += more);
         self.left_again.iter_mut().zip(&other.left_again).for_each(|(count, more)| *count += more);
-        self.strangers += other.strangers;
+        self.unknown_attempts += other.unknown_attempts;
         self.unsent += other.unsent;
         self.copies_shut_out += other.copies_shut_out;
         self.copies_confused += other.copies_confused;
+        self.hooks.iter_mut().zip(&other.hooks).for_each(|(count, more)| *count += more);
+        self.slots.iter_mut().zip(&other.slots).for_each(|(count, more)| *count += more);
     }
 
     /// Every count with its name.
@@ -100,7 +145,7 @@ impl Coverage {
         counts
     }
 
-    /// What a large run must have hit, and this one has not.
+    /// Names of the cases that a large run must hit and this one has not hit.
     pub(crate) fn missed(&self) -> Vec<String> {
         let index = |from: Option<State>| from.map_or(0, |state| state as usize + 1);
         let edges = EDGES.iter().filter(|(from, to)| self.edges[index(*from)][*to as usize] == 0);

@@ -38,7 +38,7 @@ impl Dice {
         list[self.index(list.len())]
     }
 
-    /// Whether something happens that happens so often in a thousand.
+    /// True if something happens that happens so often in a thousand.
     pub(crate) const fn permille(&mut self, rate: u32) -> bool {
         self.below(1_000) < rate as u64
     }

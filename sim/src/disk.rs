@@ -1,16 +1,25 @@
 //! The store: rows that are durable. A group becomes durable at once or not at all; what was decided and is not in here dies with the
 //! server's process. It checks each change against the row before it as the real stores do, and is told nothing else by anyone.
 
+mod batches;
+mod hooks;
+mod limits;
 mod row;
+mod schedules;
 
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
+use std::time::Duration;
 
-use protocol::{ClusterId, Epoch, Fence, JobId, Now, Revision, Token, WorkerId};
+use protocol::report::Outcome;
+use protocol::{ClusterId, Epoch, Fence, JobId, Now, Revision, Timestamp, Token, WorkerId};
 use scheduler::definition::Definition;
+use scheduler::expectations::ExpectationRow;
 use scheduler::input::{GroupNo, KeyHolder};
-use scheduler::step::{AddedJob, Change, Note, WorkerRow};
+use scheduler::limits::{LimitId, RateRow};
+use scheduler::restore::LiveJob;
+use scheduler::step::{AddedJob, Change, Ended, Note, WorkerRow};
 use scheduler::{Config, Counters, Scheduler};
 
 pub(crate) use row::{Edge, Row, uses_own_budget, uses_platform_budget};
@@ -36,6 +45,12 @@ pub(crate) struct Disk {
     pub(crate) group: GroupNo,
     pub(crate) workers: BTreeMap<WorkerId, WorkerRow>,
     pub(crate) keys: BTreeMap<Arc<str>, KeyHolder>,
+    pub(crate) schedules: schedules::Schedules,
+    pub(crate) hooks: hooks::Hooks,
+    /// When rates have recovered.
+    rates: BTreeMap<LimitId, Timestamp>,
+    /// The epoch of the last commit.
+    committed_in: Epoch,
     last_fence: Fence,
     last_worker: WorkerId,
     definitions: BTreeMap<Revision, Arc<Definition>>,
@@ -43,6 +58,15 @@ pub(crate) struct Disk {
     rows: Vec<Option<Row>>,
     /// The batch that is being made, where nobody sees it: what was added so far.
     forming: Option<(Range<u64>, Vec<AddedJob>)>,
+    batches: batches::Batches,
+    /// State of expectations by name.
+    pub(crate) expectations: BTreeMap<Arc<str>, ExpectationRow>,
+    /// The latest success of each definition, by name.
+    successes: BTreeMap<String, Timestamp>,
+    /// The shortest time between two successes that any version of a definition expects.
+    within: BTreeMap<String, Duration>,
+    /// Deadlines of jobs that wait.
+    pub(crate) expiries: BTreeMap<JobId, Timestamp>,
     /// Jobs that have not ended.
     pub(crate) live: u64,
     /// The group that was refused last.
@@ -53,25 +77,34 @@ pub(crate) struct Disk {
     given: Vec<Token>,
     /// Numbers of jobs that are left out: another life of this store may have given them.
     gaps: Vec<Range<u64>>,
-    /// Whether it is an old state that has come back.
+    /// True if it is an old state that has come back.
     went_back: bool,
     /// The term that the last restore went up to. Nobody notes one if an old state came back as it was.
     restored_in: Epoch,
 }
 
 impl Disk {
-    pub(crate) const fn new(cluster: ClusterId) -> Self {
+    pub(crate) fn new(cluster: ClusterId) -> Self {
         Self {
             cluster,
             epoch: Epoch(0),
             group: GroupNo(0),
             workers: BTreeMap::new(),
             keys: BTreeMap::new(),
+            schedules: schedules::Schedules::default(),
+            hooks: hooks::Hooks::default(),
+            rates: BTreeMap::new(),
+            committed_in: Epoch(0),
             last_fence: Fence(0),
             last_worker: WorkerId(0),
             definitions: BTreeMap::new(),
             rows: Vec::new(),
             forming: None,
+            batches: batches::Batches::default(),
+            expectations: BTreeMap::new(),
+            successes: BTreeMap::new(),
+            within: BTreeMap::new(),
+            expiries: BTreeMap::new(),
             live: 0,
             refused: None,
             stalled_until: Moment(0),
@@ -98,8 +131,8 @@ impl Disk {
         self.restored_in = self.epoch;
     }
 
-    /// Whether this attempt was never given by this store, nor by one that has only forgotten its job.
-    pub(crate) fn is_stranger(&self, token: Token) -> bool {
+    /// True if this attempt was never given by this store, nor by one that has only forgotten its job.
+    pub(crate) fn is_unknown(&self, token: Token) -> bool {
         let was_given = self.given.binary_search_by_key(&token.fence, |it| it.fence);
         if was_given.is_ok_and(|index| self.given[index] == token) {
             return false;
@@ -119,7 +152,9 @@ impl Disk {
     /// # Errors
     /// A live job refers to something that is not here.
     pub(crate) fn load(&mut self, now: Now, mut config: Config) -> Result<Scheduler, String> {
-        self.forming = None;
+        if let Some((numbers, _)) = self.forming.take() {
+            self.batches.forget(JobId(numbers.start));
+        }
         self.epoch = Epoch(self.epoch.0 + 1);
         config.epoch = self.epoch;
         let last = Counters {
@@ -138,16 +173,27 @@ impl Disk {
         for row in self.workers.values() {
             scheduler.restore_worker(now, row.clone());
         }
+        let mut unconfirmed_attempts = Vec::new();
         for (_, row) in self.rows() {
             for unconfirmed in row.unconfirmed() {
                 if let Some(definition) = self.definitions.get(&row.revision) {
                     scheduler.restore_definition(definition.clone());
                 }
-                scheduler.restore_unconfirmed(unconfirmed);
+                unconfirmed_attempts.push(unconfirmed);
             }
         }
+        scheduler.restore_unconfirmed(&unconfirmed_attempts);
+        let is_live = |job| self.row(job).is_some_and(|row| !row.state.has_ended());
+        let rates =
+            self.rates.iter().map(|(id, recovered)| RateRow { id: id.clone(), recovered: *recovered });
+        scheduler.restore_rates(now, &rates.collect::<Vec<_>>());
+        scheduler.restore_schedules(self.schedules.live(is_live));
+        scheduler.restore_expectations(self.expectations.values().cloned().collect());
+        self.batches.live(&self.rows).for_each(|batch| scheduler.restore_batch(batch));
         for (job, row) in live() {
-            if !scheduler.restore_job(now, row.live(job, self.restored_in)) {
+            let (expires_at, hook_depth) = (self.expiries.get(&job).copied(), self.hooks.depth_of(job));
+            let live = LiveJob { expires_at, hook_depth, ..row.live(job, self.restored_in) };
+            if !scheduler.restore_job(now, live) {
                 return Err(format!("job {job} cannot be taken in at a start"));
             }
         }
@@ -157,7 +203,7 @@ impl Disk {
     /// Makes a group durable, unless it is already. Tells each move of a job.
     ///
     /// # Errors
-    /// The brain contradicts a row: a real store would refuse the group.
+    /// The scheduler contradicts a row: a real store would refuse the group.
     pub(crate) fn apply(&mut self, group: Group, moved: &mut Moved<'_>) -> Result<(), String> {
         if group.epoch != self.epoch {
             return Err(format!("epoch {} writes although {} does", group.epoch, self.epoch));
@@ -169,12 +215,21 @@ impl Disk {
             return Ok(());
         }
         self.group = group.number;
+        let is_start = std::mem::replace(&mut self.committed_in, group.epoch) != group.epoch;
+        self.schedules.begin_commit(&group.definitions, is_start);
         for definition in group.definitions {
+            self.hooks.define(&definition);
+            if let Some(within) = definition.expect.success_within {
+                let shortest = self.within.entry(definition.name.clone()).or_insert(within);
+                *shortest = within.min(*shortest);
+            }
             self.definitions.entry(definition.revision).or_insert(definition);
         }
         for change in &group.changes {
             self.take(change, moved)?;
         }
+        self.schedules.end_commit();
+        self.hooks.end_commit();
         Ok(())
     }
 
@@ -194,12 +249,12 @@ impl Disk {
         (1..).map(JobId).zip(&self.rows).filter_map(|(job, row)| Some((job, row.as_ref()?)))
     }
 
-    /// Whether the members of a batch are being made.
+    /// True if the members of a batch are being made.
     pub(crate) const fn is_forming(&self) -> bool {
         self.forming.is_some()
     }
 
-    /// Whether this attempt is its job's current one.
+    /// True if this attempt is its job's current one.
     pub(crate) fn is_current(&self, token: Token) -> bool {
         self.row(token.job).is_some_and(|row| row.current() == Some(token))
     }
@@ -207,9 +262,10 @@ impl Disk {
     fn take(&mut self, change: &Change, moved: &mut Moved<'_>) -> Result<(), String> {
         let job = match change {
             Change::Added(added) => {
-                if !self.definitions.contains_key(&added.revision) {
+                let Some(definition) = self.definitions.get(&added.revision) else {
                     return Err(format!("job {} has a definition that was never stored", added.job));
-                }
+                };
+                self.schedules.check_job(added, &definition.name);
                 if let Some((numbers, members)) = &mut self.forming
                     && added.job.0 == numbers.start + members.len() as u64
                     && numbers.contains(&added.job.0)
@@ -224,7 +280,7 @@ impl Disk {
                 self.add(added, moved);
                 return Ok(());
             }
-            Change::Forming { first, last } => {
+            Change::PendingBatch { first, last } => {
                 if self.forming.is_some() || first.0 != self.last_job().0 + 1 || last < first {
                     return Err(format!(
                         "jobs {first} to {last} are set aside behind job {}",
@@ -235,13 +291,16 @@ impl Disk {
                 self.forming = Some((first.0..last.0 + 1, Vec::new()));
                 return Ok(());
             }
-            Change::Formed { first } => {
+            Change::BatchCompleted { first } => {
                 let whole = self.forming.take().filter(|(numbers, members)| {
                     numbers.start == first.0 && numbers.end - numbers.start == members.len() as u64
                 });
                 let (_, members) = whole.ok_or_else(|| format!("the batch of job {first} is not made"))?;
                 members.iter().for_each(|member| self.add(member, moved));
                 return Ok(());
+            }
+            Change::BatchAdded(_) | Change::BatchEnded { .. } => {
+                return self.batches.take(change, &self.rows);
             }
             Change::Keyed { key, holder, .. } => {
                 return match self.keys.insert(key.clone(), *holder) {
@@ -261,6 +320,39 @@ impl Disk {
             Change::Noted { job, note: Note::Confirmed { token, .. }, .. } => {
                 if let Some(row) = self.row_mut(*job) {
                     row.is_told_gone(*token);
+                }
+                return Ok(());
+            }
+            Change::Expiry { job, at } => {
+                match at {
+                    Some(at) => drop(self.expiries.insert(*job, *at)),
+                    None => drop(self.expiries.remove(job)),
+                }
+                return Ok(());
+            }
+            Change::Expectation(row) => return self.expect(row),
+            Change::ExpectationDropped { definition } => {
+                self.expectations.remove(definition);
+                return Ok(());
+            }
+            Change::Schedule(_) | Change::Fire(_) | Change::Paused { .. } => {
+                self.schedules.take(change);
+                return Ok(());
+            }
+            Change::Hook(row) => {
+                let job = row.result.job().and_then(|job| self.row(job));
+                let made = job.and_then(|job| self.definitions.get(&job.revision)).cloned();
+                self.hooks.decide(row, made.as_deref());
+                return Ok(());
+            }
+            Change::RateUsed(row) => {
+                self.rates.insert(row.id.clone(), row.recovered);
+                return Ok(());
+            }
+            // A released job begins a new wait.
+            Change::Noted { job, at, note: Note::Freed { .. } } => {
+                if let Some(row) = self.row_mut(*job) {
+                    row.waits_since = *at;
                 }
                 return Ok(());
             }
@@ -289,28 +381,72 @@ impl Disk {
                 if it.token.fence <= self.last_fence {
                     return Err(format!("fence {} was given before", it.token.fence));
                 }
+                if self.batches.is_stopped(it.token.job, &self.rows) {
+                    return Err(format!("{} is of a batch in which too many failed", it.token));
+                }
                 self.last_fence = it.token.fence;
                 self.given.push(it.token);
                 it.token.job
             }
             Change::Started { token, .. } | Change::Stopping { token, .. } => token.job,
             Change::Waiting { job, .. } | Change::Due { job } | Change::Freed { job } => *job,
+            Change::Updated(updated) => updated.job,
             Change::Ended(it) => it.job,
         };
         let index = usize::try_from(job.0 - 1).unwrap_or(usize::MAX);
         let Some(Some(row)) = self.rows.get_mut(index) else {
             return Err(format!("job {job} does not exist"));
         };
+        if let Change::Ended(Ended { closed: Some(closed), at, .. }) = change
+            && closed.outcome == Outcome::Succeeded
+            && let Some(definition) = self.definitions.get(&row.revision)
+        {
+            // The clock of the worker may be ahead.
+            let succeeded = closed.ended_at.min(*at);
+            let latest = self.successes.entry(definition.name.clone()).or_insert(succeeded);
+            *latest = succeeded.max(*latest);
+        }
+        let had_started = row.has_started;
         let edge = row.take(change).map_err(|why| format!("job {job}: {why}"))?;
+        if let Some(definition) = self.definitions.get(&row.revision) {
+            if row.has_started && !had_started {
+                self.hooks.started(job, definition);
+            }
+            if edge.to.has_ended() {
+                self.hooks.ended(job, definition, edge.to);
+            }
+        }
         self.live -= u64::from(edge.to.has_ended());
         moved(change, &edge, &self.rows, index);
+        Ok(())
+    }
+
+    /// A definition is stale only after its time without a success.
+    fn expect(&mut self, row: &ExpectationRow) -> Result<(), String> {
+        let before = self.expectations.insert(row.definition.clone(), row.clone());
+        let was_stale = before.as_ref().is_some_and(|before| before.stale_since.is_some());
+        if row.awaited_since.is_some() && before.is_none_or(|before| before.awaited_since.is_none()) {
+            // It counts from its own beginning, which a clock that was set back may have put before an earlier success.
+            self.successes.remove(&*row.definition);
+        }
+        let Some(since) = row.stale_since.filter(|_| !was_stale) else { return Ok(()) };
+        let within = self.within.get(&*row.definition).copied();
+        let succeeded = self.successes.get(&*row.definition).copied();
+        let is_early = within.zip(succeeded).is_some_and(|(within, last)| since < last + within);
+        if within.is_none() || is_early {
+            return Err(format!("{} is stale at {}, too early after {succeeded:?}", row.definition, since.0));
+        }
         Ok(())
     }
 
     /// Puts a new job in its place.
     fn add(&mut self, added: &AddedJob, moved: &mut Moved<'_>) {
         let index = added.job.0 as usize - 1;
-        self.rows[index] = Some(Row::new(added));
+        let mut row = Row::new(added);
+        let definition = self.definitions.get(&added.revision);
+        row.permit = definition.and_then(|definition| limits::permit(definition, added));
+        row.rate = definition.and_then(|definition| limits::rate(definition, added));
+        self.rows[index] = Some(row);
         self.live += 1;
         let edge = Edge { from: None, to: added.state };
         moved(&Change::Added(added.clone()), &edge, &self.rows, index);

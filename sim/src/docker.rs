@@ -1,5 +1,5 @@
 //! A machine's engine: containers, the `docker run`s that watch them, and what can go wrong with it. What is in here is the truth about
-//! what ran; the brains know of it only what the body tells them.
+//! what ran; the state machines know of it only what the program around them reports.
 
 mod run;
 
@@ -23,7 +23,7 @@ pub(crate) struct Engine {
     numbered: u32,
     /// Until then nothing starts, for the host's sake.
     pub(crate) broken_until: Moment,
-    /// A stranger's container has the name of the next one.
+    /// A foreign container has the name of the next one.
     pub(crate) conflict: bool,
 }
 
@@ -59,11 +59,11 @@ pub(crate) struct Container {
     /// Its label.
     pub(crate) worker: WorkerId,
     pub(crate) state: State,
-    /// What its present end event must say.
+    /// The number that its present end event must have.
     turn: u32,
     ends_at: Moment,
     ignores_term: bool,
-    /// What it says when it is asked to stop.
+    /// Its answer to a request to stop.
     stop_code: i32,
     /// It is about to end because we have asked it to.
     is_stopped: bool,
@@ -118,7 +118,7 @@ pub(crate) enum CliStage {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CliEnd {
     Code(i32),
-    /// A stranger's container has the name.
+    /// A foreign container has the name.
     Conflict,
     /// The daemon does not answer, or has hung up.
     Unreachable,

@@ -82,11 +82,21 @@ impl World {
                 self.fail_engine(machine, condition, keeps_containers, lasts);
             }
             Act::FillDisk { machine, lasts } => self.fill_worker_disk(machine, lasts),
-            Act::StopStrangers { machine } => self.operate(machine, What::StopUnmanaged),
+            Act::StopUnmanaged { machine } => self.operate(machine, What::StopUnmanaged),
             Act::BreakHost { machine, lasts } => {
                 self.machines[usize::from(machine)].engine.broken_until = self.now + lasts;
             }
+            Act::Pause { name, schedule, paused } => {
+                let target = self.workload.pause_target(name, schedule);
+                self.ask(Wish::Pause(target, paused));
+            }
+            Act::Backfill { name, schedule, since, interval } => {
+                if let Some((definition, schedule)) = self.workload.schedule(name, schedule) {
+                    self.ask(Wish::Backfill { definition, schedule, since, interval });
+                }
+            }
             Act::Conflict { machine } => self.machines[usize::from(machine)].engine.conflict = true,
+            Act::LoseOrder { machine } => self.machines[usize::from(machine)].loses_order = true,
             Act::Remove { machine, container } => {
                 let engine = &self.machines[usize::from(machine)].engine;
                 let containers = &engine.containers;
@@ -138,6 +148,7 @@ impl World {
             What::Uncordon => Operation::Uncordon,
             What::Drain(patience) => Operation::Drain(patience),
             What::Slots(slots) => Operation::Slots(slots),
+            What::Zone(zone) => Operation::Labels(vec![("zone".to_owned(), zone.map(str::to_owned))]),
             What::Forget => Operation::Forget,
             What::StopUnmanaged => Operation::StopUnmanaged(None),
         };
@@ -194,7 +205,7 @@ impl World {
         for token in told_of.chain(machine.engine.containers.iter().map(|it| it.token)).collect::<Vec<_>>() {
             self.oracle.lost_sight(token);
         }
-        // Whoever looks before a command's container is there cannot know that it will be.
+        // A survey that looks before a command's container is there cannot know that it will be.
         let under_way = machine.engine.clis.iter().filter(|cli| cli.stage != CliStage::Attached);
         for token in under_way.map(|cli| cli.token).collect::<Vec<_>>() {
             self.oracle.lost_sight(token);
@@ -202,7 +213,7 @@ impl World {
         }
         self.machines[usize::from(no)].wipe(keeps_identity);
         if keeps_identity && self.dice.permille(300) {
-            // Whoever cleans up does so thoroughly.
+            // The cleanup removes the containers, too.
             let containers = &self.machines[usize::from(no)].engine.containers;
             for token in containers.iter().map(|it| it.token).collect::<Vec<_>>() {
                 self.docker_remove(no, token);
@@ -247,6 +258,9 @@ impl World {
         if self.server.frozen.is_some() {
             self.thaw_server(self.server.life);
         }
+        self.workload.remove_schedules();
+        let definitions = self.workload.current();
+        self.hand_in_definitions(definitions);
         self.start_server();
         self.agenda.note(self.now, Event::Look);
         self.forget_operators();
@@ -275,12 +289,24 @@ impl World {
         let machine = &mut self.machines[usize::from(no)];
         machine.engine.broken_until = Moment(0);
         machine.engine.conflict = false;
+        machine.loses_order = false;
         let (life, spell) = (machine.life, machine.engine.spell);
         self.engine_back(no, spell);
         self.thaw_worker(no, life);
         self.start_worker(no, life);
         self.operate(no, What::Uncordon);
         self.operate(no, What::Slots(1));
+        self.move_to_zone_a(no);
+    }
+
+    /// Lets every definition have a worker. A machine whose identity was lost joins as a new worker, after the faults are over.
+    pub(crate) fn move_to_zone_a(&mut self, no: u16) {
+        let secret = self.machines[usize::from(no)].directory.secret;
+        let row = self.server.disk.workers.values().find(|row| row.secret_hash == secret);
+        let in_a = ("zone".to_owned(), "a".to_owned());
+        if row.is_some_and(|row| !row.labels.contains(&in_a)) {
+            self.operate(no, What::Zone(Some("a")));
+        }
     }
 
     /// A worker that was forgotten, or has joined since the state of the store that came back, is refused until somebody starts it with `--rejoin`.

@@ -9,7 +9,7 @@ use crate::clock::Moment;
 use crate::network::{ConnectionNo, End};
 use crate::world::World;
 
-/// Whom an event is for, if that is a process.
+/// The process that an event is for, if that is a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Whose {
     Server,
@@ -148,7 +148,7 @@ impl World {
         self.oracle.troubled(self.now, no);
     }
 
-    /// What waited happens now, next to what else is due.
+    /// The events that waited happen now, next to the others that are due.
     fn happen_in_any_order(&mut self, kept: VecDeque<Event>) {
         let mut kept = Vec::from(kept);
         while !kept.is_empty() {

@@ -10,7 +10,7 @@ mod survey;
 mod task;
 mod upkeep;
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
 
 use protocol::order::StopCause;
@@ -37,16 +37,20 @@ pub(crate) struct Machine {
     pub(crate) engine: Engine,
     /// Until then the disk of the state directory is nearly full.
     pub(crate) low_disk_until: Moment,
+    /// The next Enqueue is lost.
+    pub(crate) loses_order: bool,
+    /// Attempts whose order to start was lost.
+    pub(crate) lost_orders: BTreeSet<Token>,
     /// Counts processes.
     pub(crate) life: u32,
     pub(crate) process: Option<Process>,
-    /// What came while the process was frozen; absent if it is not.
+    /// Events that came while the process was frozen; absent if it is not.
     pub(crate) frozen: Option<VecDeque<Event>>,
-    /// What is to happen to the process at a certain point.
+    /// The fault that hits the process at a certain point.
     pub(crate) doom: Option<Doom>,
     pub(crate) slots: u32,
     pub(crate) backlog: u32,
-    /// Whether it is started with `--rejoin`.
+    /// True if it is started with `--rejoin`.
     pub(crate) rejoins: bool,
     /// Nobody starts a worker here any more.
     pub(crate) is_gone: bool,
@@ -62,11 +66,11 @@ pub(crate) struct Directory {
     /// When the server was heard last, while something depended on it.
     pub(crate) contact: Option<Uptime>,
     pub(crate) attempts: Vec<Kept>,
-    /// Whether it was copied from another machine, which the worker does not know.
+    /// True if it was copied from another machine, which the worker does not know.
     pub(crate) is_copy: bool,
 }
 
-/// What the server has given this worker.
+/// The identity that the server has given this worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Membership {
     pub(crate) cluster: ClusterId,
@@ -77,7 +81,7 @@ pub(crate) struct Membership {
 #[derive(Clone, Debug)]
 pub(crate) struct Kept {
     pub(crate) launch: Launch,
-    /// Whether `docker run` was ever begun.
+    /// True if `docker run` was ever begun.
     pub(crate) spawned: bool,
     /// Why it is being stopped, and since when by the clock on the wall.
     pub(crate) stopping: Option<(StopCause, Timestamp)>,
@@ -129,6 +133,8 @@ impl Machine {
             directory: Directory::new(dice.any()),
             engine: Engine::default(),
             low_disk_until: Moment(0),
+            loses_order: false,
+            lost_orders: BTreeSet::new(),
             life: 0,
             process: None,
             frozen: None,
@@ -146,19 +152,19 @@ impl Machine {
         self.settings.push((now, millis));
     }
 
-    /// What the clock on the wall showed then.
+    /// The wall-clock time at that moment.
     fn wall(&self, then: Moment) -> Timestamp {
         let since: i64 = self.settings.iter().filter(|(at, _)| *at > then).map(|(_, millis)| millis).sum();
         Timestamp(self.clock.utc(then).0 - since)
     }
 
-    /// For the brain, a stop that was kept.
+    /// For the worker, a stop that was kept.
     pub(crate) fn told(&self, now: Moment, (cause, at): (StopCause, Timestamp)) -> Stopping {
         let now = self.clock.now(now);
         Stopping { cause, at: (now.up - now.utc.since(at)).max(EARLIEST) }
     }
 
-    /// For the brain, when a container ended; before a stop that was kept later.
+    /// For the worker, when a container ended; before a stop that was kept later.
     pub(crate) fn ended_at(&mut self, now: Moment, token: Token, at: Moment) -> Uptime {
         let (up, wall) = (self.clock.up(at), self.wall(at));
         let stopping = self.directory.attempt(token).and_then(|kept| kept.stopping);

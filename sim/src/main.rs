@@ -1,6 +1,6 @@
-//! Both brains against each other, in virtual time, from one number.
+//! Both state machines against each other, in virtual time, from one number.
 //!
-//! A world has one server and some machines with workers. Their bodies here are models of the real ones: they drive the real brains, and
+//! A world has one server and some machines with workers. The programs around them are models of the real ones: they drive the real state machines, and
 //! everything that can happen to a body happens to them. What is decided is held against the truth, which only the simulation knows.
 //!
 //! ```text
@@ -11,7 +11,7 @@
 //!                        oracle (each decision)  ·  quiet (once the faults are over)  ─▶ violation ─▶ shrink ─▶ a story
 //! ```
 //!
-//! A *transition* is a step of a brain that changed something or had an effect; a worker's `flush` is one, if it says something.
+//! A *transition* is a step of a state machine that changed something or had an effect; a worker's `flush` is one, if it says something.
 
 mod agenda;
 mod clients;

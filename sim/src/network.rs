@@ -1,7 +1,7 @@
 //! Connections: in each direction parcels arrive in the order of their sending, after a while, until something happens to the way.
 //!
 //! A direction can be *held up* (a partition, a clog: what was sent waits, as TCP would send it again) or *silent* (its sender is frozen,
-//! or gone without a word). Whoever hears nothing for long enough gives its end up; until then it believes in the connection, so that
+//! or gone without a word). An end that hears nothing for long enough gives up; until then it believes in the connection, so that
 //! half-open ones come about by themselves.
 
 use std::collections::VecDeque;
@@ -35,7 +35,7 @@ impl End {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ConnectionNo(pub(crate) u32);
 
-/// What travels.
+/// A message under way.
 #[derive(Debug)]
 pub(crate) enum Parcel {
     Report(Report),
@@ -65,9 +65,9 @@ pub(crate) struct Connection {
 #[derive(Debug, Default)]
 struct Way {
     parcels: VecDeque<(Moment, Parcel)>,
-    /// Whether its receiver has given it up.
+    /// True if its receiver has given it up.
     closed: bool,
-    /// Whether its sender has said goodbye.
+    /// True if its sender has said goodbye.
     parted: bool,
     held: u16,
     /// Reasons why nothing is sent on it.
@@ -98,7 +98,7 @@ impl Network {
         self.dice.skewed(self.delay)
     }
 
-    /// Whether a call from this machine gets through.
+    /// True if a call from this machine gets through.
     pub(crate) fn is_open(&self, machine: u16) -> bool {
         self.held[usize::from(machine)] == [0, 0]
     }
@@ -132,7 +132,7 @@ impl Network {
         &mut self.connections[number.0 as usize]
     }
 
-    /// Whether this end still believes in the connection.
+    /// True if this end still believes in the connection.
     pub(crate) fn is_held_by(&self, number: ConnectionNo, end: End) -> bool {
         !self.at(number).ways[end as usize].closed
     }
@@ -266,7 +266,7 @@ impl Network {
         }
     }
 
-    /// Whether this end has been deaf since this spell of silence began.
+    /// True if this end has been deaf since this spell of silence began.
     pub(crate) fn is_deaf(&self, number: ConnectionNo, end: End, spell: u32) -> bool {
         let way = &self.at(number).ways[end as usize];
         !way.closed && way.spell == spell && way.silent_since.is_some()

@@ -6,13 +6,13 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use clap::Parser;
 
-/// Run the brains of server and workers against each other in virtual time, with faults, and check what must hold.
+/// Run the state machines of server and workers against each other in virtual time, with faults, and check what must hold.
 #[derive(Clone, Debug, Parser)]
 #[command(after_help = "Examples:
   cargo run --release -p longshore-sim -- --transitions 20000000
   cargo run --release -p longshore-sim -- --replay 1763654400000 --trace")]
 pub(crate) struct Options {
-    /// Run seeds until so many transitions have been made: steps of a brain that changed something or had an effect
+    /// Run seeds until so many transitions have been made: steps of a state machine that changed something or had an effect
     #[arg(long, value_name = "N", default_value_t = 5_000_000, value_parser = count)]
     pub(crate) transitions: u64,
     /// The first seed; by default taken from the clock, and printed

@@ -1,16 +1,18 @@
-//! Holds what the brains decide against what is true: rows that are durable, containers that ran, words that were said.
+//! Compares the decisions of the state machines with what is true: rows that are durable, containers that ran, words that were said.
 //!
 //! Names of rules are those of the invariants I1 to I24: I1 an accepted job exists · I2 one request per key · I3 to I6 one live attempt,
 //! fences that grow, legal moves, ends that stay (the disk checks these as it takes changes) · I7, I8 stale words change nothing ·
 //! I9, I10 budgets · I11 no start behind the gate · I12 an attempt runs once · I13 never two containers where that was promised ·
 //! I17 what was cancelled does not start · I18 nothing is said that is not durable · I19 nothing is removed that is not durable ·
-//! I21, I23 the brains' own audits · I22 the order of the queue · I24 who is cordoned or drained gets nothing · R18 nobody is let in as a
-//! worker beside another process of it that is heard. Now and then everything is looked at again (`scan`). Schedules and limits on jobs
-//! that run at once are not there yet, and so not I14, I15, I16 and I20.
+//! I21, I23 the state machines' own audits · I22 the order of the queue · I24 who is cordoned or drained gets nothing · R18 nobody is let in as a
+//! worker beside another process of it that is heard. Now and then everything is looked at again (`scan`). The store checks promise 4
+//! (schedules) at each change. I14 no limit on jobs at once is exceeded; that none leaks is a part of I21 · I15 no rate is exceeded.
+//! I16 and I20 are not taken.
 //!
 //! Two things make promises void, and only those that rest on them: a store that went back in time (`past`), and copies of a worker that
 //! nobody could tell from a restart (`copies`).
 
+mod allowed;
 mod contact;
 mod copies;
 mod keeping;
@@ -25,10 +27,11 @@ mod words;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use protocol::order::Verdict;
-use protocol::{Fence, JobId, Order, Token, WorkerId};
+use protocol::order::ReconcileVerdict;
+use protocol::{Fence, JobId, Order, Timestamp, Token, WorkerId};
 use scheduler::Scheduler;
 use scheduler::input::KeyHolder;
+use scheduler::limits::LimitId;
 use scheduler::step::{Change, Effect, Ended, Step};
 use worker::Worker;
 
@@ -58,11 +61,11 @@ pub(crate) struct Oracle {
     pub(crate) violation: Option<Violation>,
     /// When a job last moved.
     pub(crate) moved_at: Moment,
-    /// Whether clocks on walls were set in this world: what is counted by them cannot be held against anything then.
+    /// True if clocks on walls were set in this world: what is counted by them cannot be held against anything then.
     pub(crate) walls_step: bool,
-    /// Whether directories of attempts were lost in this world, and with them why an attempt was stopped.
+    /// True if directories of attempts were lost in this world, and with them why an attempt was stopped.
     pub(crate) causes_lost: bool,
-    /// What is being done was decided before a freeze.
+    /// The present effects were decided before a freeze.
     pub(crate) is_excused: bool,
     decisions: u64,
     /// By fence: what became of the attempt's container.
@@ -73,6 +76,8 @@ pub(crate) struct Oracle {
     gates: Vec<Gate>,
     /// By machine: reports that the server may have to acknowledge.
     promises: Vec<Promises>,
+    /// By machine: attempts that were sent to it on its connection.
+    sent: Vec<BTreeSet<Token>>,
     /// By machine: when it was last in trouble.
     troubles: Vec<Moment>,
     keys: BTreeMap<Arc<str>, KeyHolder>,
@@ -97,6 +102,8 @@ pub(crate) struct Oracle {
     undone: Fence,
     /// Up to this one, by a life that was undone by an old state that came back as it was: nobody can know, and they may be given again.
     given_again: Fence,
+    /// When jobs of each rate were assigned, by the wall clock of the server.
+    rate_starts: BTreeMap<LimitId, Vec<Timestamp>>,
     /// By machine: whether somebody has told it to stop its jobs.
     pub(crate) interrupted: Vec<bool>,
 }
@@ -115,6 +122,7 @@ impl Oracle {
             namesakes: BTreeMap::new(),
             gates: each().map(|_| Gate::default()).collect(),
             promises: each().map(|_| Promises::default()).collect(),
+            sent: each().map(|_| BTreeSet::new()).collect(),
             troubles: vec![Moment(0); machines],
             keys: BTreeMap::new(),
             cordoned: Vec::new(),
@@ -129,6 +137,7 @@ impl Oracle {
             other_ends: Vec::new(),
             undone: Fence(0),
             given_again: Fence(0),
+            rate_starts: BTreeMap::new(),
             interrupted: vec![false; machines],
         }
     }
@@ -145,13 +154,14 @@ impl Oracle {
         &mut self,
         scene: Scene<'_>,
         (disk, workload): (&Disk, &Workload),
-        brain: &Scheduler,
+        scheduler: &Scheduler,
         step: &Step,
     ) {
         let now = scene.now;
         self.meets(now, step);
-        self.is_called(now, brain, step);
-        self.places_change(now, (disk, workload), brain, step);
+        self.is_called(now, scheduler, step);
+        self.places_change(now, (disk, workload), scheduler, step);
+        self.allowed(now, (disk, workload), scheduler, step);
         for change in &step.changes {
             match change {
                 Change::Worker(row) => {
@@ -161,9 +171,10 @@ impl Oracle {
                         self.cordoned.push(row.worker);
                     }
                 }
-                Change::Waiting { closed, .. } | Change::Ended(Ended { closed: Some(closed), .. }) => {
-                    self.is_heard_of(scene, disk, workload, closed);
-                    self.is_away(now, disk, brain, closed);
+                Change::Waiting { closed, state, .. }
+                | Change::Ended(Ended { closed: Some(closed), state, .. }) => {
+                    self.is_heard_of(scene, disk, workload, (closed, *state));
+                    self.is_away(now, disk, scheduler, closed);
                 }
                 Change::Assigned(it) if self.cordoned.contains(&it.worker) => {
                     let what = format!("{} goes to worker {}", it.token, it.worker);
@@ -175,33 +186,33 @@ impl Oracle {
         }
         for effect in &step.effects {
             if let Effect::Send(_, Order::Reconciled(told)) = effect {
-                let kept = told.attempts.iter().filter(|(_, verdict)| *verdict == Verdict::Keep);
+                let kept = told.attempts.iter().filter(|(_, verdict)| *verdict == ReconcileVerdict::Keep);
                 kept.for_each(|(token, _)| self.truth(*token).kept = Some(now));
             }
         }
         self.decisions += 1;
         if self.decisions.is_multiple_of(SCAN_EVERY) {
-            self.scan(scene, disk, brain);
+            self.scan(scene, disk, scheduler);
         }
-        if let Some(fault) = scheduler::audit::audit(brain).pop() {
+        if let Some(fault) = scheduler::audit::audit(scheduler).pop() {
             self.fault(now, "I21 audit of the scheduler", fault);
         }
     }
 
     /// A server has started: what it decides from is what is durable.
-    pub(crate) fn server_started(&mut self, now: Moment, brain: &Scheduler, disk: &Disk) {
+    pub(crate) fn server_started(&mut self, now: Moment, scheduler: &Scheduler, disk: &Disk) {
         let (live, workers) = (disk.live, &disk.workers);
         self.places_loaded(disk);
         // Its own presence counts from here; a store that went back in time gives its sessions old numbers.
         self.contacts.clear();
         self.cordoned = workers.values().filter(|row| row.cordoned).map(|row| row.worker).collect();
-        // What was decided and did not become durable never was.
+        // Decisions that did not become durable are void.
         workers.values().for_each(|row| self.row_changed(row));
-        if brain.live_jobs() as u64 != live {
-            let what = format!("{} jobs live in the scheduler, {live} on the disk", brain.live_jobs());
+        if scheduler.live_jobs() as u64 != live {
+            let what = format!("{} jobs live in the scheduler, {live} on the disk", scheduler.live_jobs());
             self.fault(now, "I21 a start takes in what is durable", what);
         }
-        if let Some(fault) = scheduler::audit::audit(brain).pop() {
+        if let Some(fault) = scheduler::audit::audit(scheduler).pop() {
             self.fault(now, "I21 audit of the scheduler", fault);
         }
     }
@@ -211,7 +222,7 @@ impl Oracle {
         &mut self,
         now: Moment,
         no: u16,
-        brain: &Worker,
+        worker: &Worker,
         effects: &[worker::Effect],
     ) {
         for effect in effects {
@@ -219,7 +230,7 @@ impl Oracle {
                 self.truth(*token).stopped.get_or_insert(now);
             }
         }
-        if let Some(fault) = brain.audit().pop() {
+        if let Some(fault) = worker.audit().pop() {
             self.fault(now, "I23 audit of the worker", format!("w{no}: {fault}"));
         }
     }

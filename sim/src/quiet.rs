@@ -1,10 +1,11 @@
-//! What must hold once the faults are over: every job comes to its end or waits for a reason that is one, and nothing stale is left.
+//! The conditions that must hold once the faults are over: every job comes to its end or waits for a reason that is one, and nothing stale is left.
 
 use std::time::Duration;
 
 use protocol::JobId;
-use scheduler::definition::{OnLost, RetryOn};
+use scheduler::definition::RetryOn;
 use scheduler::job::State;
+use scheduler::placement::rules::WorkerSelector;
 use scheduler::snapshot::WorkerState;
 
 use crate::agenda::Event;
@@ -17,6 +18,7 @@ impl World {
     pub(crate) fn look(&mut self) {
         for no in 0..self.machines.len() as u16 {
             self.rejoin(no);
+            self.move_to_zone_a(no);
         }
         let pending = self.pending();
         if pending.is_empty() {
@@ -25,16 +27,16 @@ impl World {
         }
         let still_for = self.now.since(self.oracle.moved_at.max(self.script.ends));
         let since_end = self.now.since(self.script.ends);
-        // What is due later moves later, and a clock that was set makes that much later.
+        // A job that is due later moves later, and a clock that was set makes that much later.
         let utc = self.server.clock.utc(self.now);
         let waits = self.server.disk.rows().any(|(_, row)| row.state == State::Scheduled && row.due_at > utc);
-        if (still_for > PATIENCE && !waits) || since_end > LONGEST {
+        if (still_for > WAIT_TIMEOUT && !waits) || since_end > LONGEST {
             return self.oracle.fault(self.now, "liveness", pending.join("; "));
         }
         self.agenda.note(self.now + LOOK_EVERY, Event::Look);
     }
 
-    /// What is not as it should be at the end.
+    /// The conditions that do not hold yet at the end.
     fn pending(&self) -> Vec<String> {
         let mut pending = Vec::new();
         if self.server.disk.is_forming() {
@@ -45,7 +47,14 @@ impl World {
             pending.extend(self.why_not_ended(job, row));
         }
         for (_, row) in self.server.disk.rows() {
-            for doubt in row.unconfirmed().filter(|doubt| !self.is_gone(doubt.worker)) {
+            // If one of its workers was forgotten, nobody waits for the others either.
+            if row.unconfirmed().any(|doubt| !self.server.disk.workers.contains_key(&doubt.worker)) {
+                continue;
+            }
+            // An order that was lost is reported as gone by the next inventory, and its worker may stay connected.
+            let is_lost = |token| self.machines.iter().any(|it| it.lost_orders.contains(&token));
+            let unconfirmed = row.unconfirmed().filter(|it| !self.is_gone(it.worker) && !is_lost(it.token));
+            for doubt in unconfirmed {
                 pending.push(format!(
                     "nobody has told that {} is gone from worker {}",
                     doubt.token, doubt.worker
@@ -71,20 +80,20 @@ impl World {
     /// Workers that are here, and that the server does not take for connected, or that have something to say which nobody has acknowledged.
     fn not_at_ease(&self) -> Vec<String> {
         let Some(server) = &self.server.process else { return vec!["the server is away".to_owned()] };
-        let known = server.brain.snapshot();
+        let known = server.scheduler.snapshot();
         let mut pending = Vec::new();
         for machine in self.machines.iter().filter(|it| !it.is_gone) {
             let no = machine.no;
-            let Some(brain) = machine.process.as_ref().and_then(|process| process.brain.as_ref()) else {
+            let Some(worker) = machine.process.as_ref().and_then(|process| process.worker.as_ref()) else {
                 continue;
             };
             let id = machine.directory.membership.map(|it| it.worker);
             let state = known.workers.iter().find(|it| Some(it.id) == id).map(|it| it.state);
-            if !matches!(state, Some(WorkerState::Ready | WorkerState::Draining)) {
+            if !matches!(state, Some(WorkerState::Ready | WorkerState::Draining | WorkerState::Suspect)) {
                 pending.push(format!("w{no} is here, and is {state:?} to the server"));
             }
-            if brain.unacknowledged() > 0 {
-                pending.push(format!("{} reports of w{no} are not acknowledged", brain.unacknowledged()));
+            if worker.unacknowledged() > 0 {
+                pending.push(format!("{} reports of w{no} are not acknowledged", worker.unacknowledged()));
             }
         }
         pending
@@ -94,16 +103,26 @@ impl World {
     fn why_not_ended(&self, job: JobId, row: &Row) -> Option<String> {
         let definition = self.workload.definition(row.revision);
         let is_gone = row.latest.as_ref().is_some_and(|latest| self.is_gone(latest.worker));
+        let now = self.server.clock.utc(self.now);
+        let deadline = self.server.disk.expiries.get(&job);
         let may_wait = match row.state {
+            // An attempt on a worker that never comes back may have started.
+            State::Scheduled | State::Queued | State::Quarantined
+                if deadline.is_some_and(|at| *at <= now) =>
+            {
+                false
+            }
             State::Quarantined => true,
             // Its clock was set: what is due in a day is due in a day.
             State::Scheduled => row.due_at.since(self.server.clock.utc(self.now)) > LONG_AHEAD,
-            // Where it failed by itself it waits for its worker. Whom the platform failed waits for nobody.
+            // After a job failure it waits for its worker. After an infrastructure failure it waits for nobody.
             State::Queued => {
-                let last = row.last.filter(|last| !last.failed_by_platform && self.is_gone(last.worker));
-                last.is_some() && definition.retry.on == RetryOn::Same
+                let last = row.last.filter(|last| !last.infrastructure_failure && self.is_gone(last.worker));
+                (last.is_some() && definition.retry.on == RetryOn::Same)
+                    || self.waits_for_the_gone(row)
+                    || self.lists_only_the_gone(&definition.name)
             }
-            State::Assigned | State::Running => is_gone && definition.loss.on_lost == OnLost::Wait,
+            State::Assigned | State::Running => is_gone && definition.given_up_after(false).is_none(),
             _ => true,
         };
         if may_wait {
@@ -119,7 +138,32 @@ impl World {
         ))
     }
 
-    /// Whether no worker of this identity will ever come back.
+    /// True if jobs.yaml lists workers for these jobs, whatever their revisions say, and none of them will come back.
+    fn lists_only_the_gone(&self, name: &str) -> bool {
+        let Some(definition) = self.workload.current().into_iter().find(|it| it.name == name) else {
+            return false;
+        };
+        let listed = &definition.placement.workers;
+        let is_listed = |no: u16| listed.contains(&WorkerSelector::Name(format!("w{no}")));
+        !listed.is_empty() && !self.machines.iter().any(|it| !it.is_gone && is_listed(it.no))
+    }
+
+    /// True if all permits of the job's limit are held by attempts on workers that never come back, and that nobody gives up.
+    fn waits_for_the_gone(&self, row: &Row) -> bool {
+        let Some((limit, permits)) = &row.permit else { return false };
+        let is_stuck = |holder: &Row| {
+            let definition = self.workload.definition(holder.revision);
+            let is_gone = holder.latest.as_ref().is_some_and(|latest| self.is_gone(latest.worker));
+            is_gone && definition.given_up_after(false).is_none()
+        };
+        let holds = |holder: &Row| {
+            holder.current().is_some() && holder.permit.as_ref().is_some_and(|(held, _)| held == limit)
+        };
+        let rows = self.server.disk.rows().filter(|(_, holder)| holds(holder) && is_stuck(holder));
+        rows.count() >= *permits
+    }
+
+    /// True if no worker of this identity will ever come back.
     fn is_gone(&self, worker: protocol::WorkerId) -> bool {
         let mut alive = self.machines.iter().filter(|it| !it.is_gone);
         !alive.any(|it| it.directory.membership.is_some_and(|membership| membership.worker == worker))
@@ -129,7 +173,7 @@ impl World {
 const LOOK_EVERY: Duration = Duration::from_secs(5);
 /// Ten leases, the longest that a container, its stop and the wait for its successor may take, and a backoff that a clock which was set
 /// back has made longer.
-const PATIENCE: Duration = Duration::from_secs(300 + 300 + LONG_AHEAD.as_secs());
+const WAIT_TIMEOUT: Duration = Duration::from_secs(300 + 300 + LONG_AHEAD.as_secs());
 /// Many jobs, one after the other, each several times.
 const LONGEST: Duration = Duration::from_secs(200_000);
 /// No backoff is as long.

@@ -1,7 +1,7 @@
 //! The store goes back in time: a backup is restored as `longshore restore` does it, which leaves out all numbers that may have been given
 //! since; or an old state comes back as it was, as after a failover that lost commits, and numbers are given a second time.
 //!
-//! What was committed after the backup is gone, and with it what was promised by that: jobs, keys, ends. Everything else holds.
+//! Commits after the backup are gone, and with them their promises: jobs, keys, ends. Everything else holds.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use crate::world::World;
 #[derive(Debug)]
 pub(crate) struct Backup {
     disk: Disk,
-    /// Whether it comes back as it was.
+    /// True if it comes back as it was.
     is_raw: bool,
     /// How long the server is away then.
     away: Duration,

@@ -1,4 +1,4 @@
-//! What many runs came to: one line of JSON for machines, a few lines for people.
+//! The sum of many runs: one line of JSON for machines, a few lines for people.
 
 use std::process::ExitCode;
 

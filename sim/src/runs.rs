@@ -74,7 +74,7 @@ pub(crate) fn replay(seed: u64, options: &Options) -> ExitCode {
     }
 }
 
-/// One run. A panic of a brain is a violation like any other.
+/// One run. A panic of a state machine is a violation like any other.
 pub(crate) fn run(seed: u64, swarm: &Swarm, script: Script, trace: bool) -> Outcome {
     let world = World::new(seed, swarm.clone(), script, trace);
     catch_unwind(AssertUnwindSafe(|| world.run())).unwrap_or_else(|panic| {
@@ -134,7 +134,7 @@ impl Shared {
     }
 }
 
-/// What a brain panics with is told with its seed; the hook would print it without.
+/// The message of a panic is printed with its seed; the hook would print it without.
 fn silence_panics() {
     std::panic::set_hook(Box::new(|_| {}));
 }

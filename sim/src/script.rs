@@ -1,4 +1,4 @@
-//! What is done to the world from outside: requests, operators, faults. All of it is drawn before the run, as a list; so a run that fails
+//! Acts upon the world from outside: requests, operators, faults. All of it is drawn before the run, as a list; so a run that fails
 //! can be tried again with parts of the list left out.
 
 mod draw;
@@ -126,7 +126,7 @@ pub(crate) enum Act {
         lasts: Duration,
     },
     /// A person stops what runs there and was never given.
-    StopStrangers {
+    StopUnmanaged {
         machine: u16,
     },
     /// Nothing starts on this host.
@@ -134,8 +134,12 @@ pub(crate) enum Act {
         machine: u16,
         lasts: Duration,
     },
-    /// A stranger's container has the name of the next one.
+    /// A foreign container has the name of the next one.
     Conflict {
+        machine: u16,
+    },
+    /// The next Enqueue that its worker receives is lost there, and the connection goes on.
+    LoseOrder {
         machine: u16,
     },
     /// Somebody removes a container behind our back.
@@ -143,15 +147,31 @@ pub(crate) enum Act {
         machine: u16,
         container: usize,
     },
+    /// Somebody pauses schedules or resumes them: all, those of a definition, or one of them.
+    Pause {
+        name: Option<usize>,
+        schedule: Option<usize>,
+        paused: bool,
+    },
+    /// Somebody wants the jobs of past slots.
+    Backfill {
+        name: usize,
+        schedule: usize,
+        /// How far back from now.
+        since: Duration,
+        interval: Duration,
+    },
 }
 
-/// What an operator does to a worker.
+/// A command of an operator about a worker.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum What {
     Cordon,
     Uncordon,
     Drain(Option<Duration>),
     Slots(u32),
+    /// Sets the label `zone`, or removes what was set.
+    Zone(Option<&'static str>),
     Forget,
     StopUnmanaged,
 }
@@ -198,7 +218,10 @@ impl Act {
             Self::SetBack { .. } => Kind::SetBack,
             Self::Restore { .. } => Kind::Restore,
             Self::FillDisk { .. } => Kind::FillDisk,
-            Self::StopStrangers { .. } => Kind::StopStrangers,
+            Self::StopUnmanaged { .. } => Kind::StopUnmanaged,
+            Self::Pause { .. } => Kind::Pause,
+            Self::Backfill { .. } => Kind::Backfill,
+            Self::LoseOrder { .. } => Kind::LoseOrder,
         }
     }
 }
@@ -231,12 +254,15 @@ pub(crate) enum Kind {
     SetBack,
     Restore,
     FillDisk,
-    StopStrangers,
+    StopUnmanaged,
+    Pause,
+    Backfill,
+    LoseOrder,
 }
 
 impl Kind {
     /// Every kind, in the order of their declaration.
-    pub(crate) const ALL: [Self; 26] = [
+    pub(crate) const ALL: [Self; 29] = [
         Self::Submit,
         Self::Cancel,
         Self::Release,
@@ -262,7 +288,10 @@ impl Kind {
         Self::SetBack,
         Self::Restore,
         Self::FillDisk,
-        Self::StopStrangers,
+        Self::StopUnmanaged,
+        Self::Pause,
+        Self::Backfill,
+        Self::LoseOrder,
     ];
 
     pub(crate) const COUNT: usize = Self::ALL.len();
@@ -295,7 +324,10 @@ impl Kind {
             Self::SetBack => "set a machine back",
             Self::Restore => "restore the store",
             Self::FillDisk => "fill a worker's disk",
-            Self::StopStrangers => "stop strangers",
+            Self::StopUnmanaged => "stop unmanaged",
+            Self::Pause => "pause schedules",
+            Self::Backfill => "backfill a schedule",
+            Self::LoseOrder => "lose an order",
         }
     }
 }

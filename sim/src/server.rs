@@ -37,12 +37,12 @@ pub(crate) struct Server {
     /// Counts processes.
     pub(crate) life: u32,
     pub(crate) process: Option<Process>,
-    /// What came while the process was frozen; absent if it is not.
+    /// Events that came while the process was frozen; absent if it is not.
     pub(crate) frozen: Option<VecDeque<Event>>,
     /// Sockets have been read up to then: a process that goes on after a freeze may look at its timers first.
     pub(crate) read_until: Moment,
     pub(crate) frozen_at: Moment,
-    /// Where the process is to crash, and when it is back.
+    /// The point at which the process crashes, and the time until it is back.
     pub(crate) doom: Option<(Doom, Duration)>,
     /// Until then the engine takes a while to look at its inbox.
     pub(crate) slow_until: Moment,
@@ -53,7 +53,7 @@ pub(crate) struct Server {
 
 #[derive(Debug)]
 pub(crate) struct Process {
-    pub(crate) brain: Scheduler,
+    pub(crate) scheduler: Scheduler,
     epoch: Epoch,
     open: Group,
     open_effects: Vec<Effect>,
@@ -108,8 +108,9 @@ impl Server {
             intervals: Intervals::default(),
             seed: self.dice.any(),
             slice,
-            // What is refused makes no story.
+            // Refused submissions exercise nothing.
             jobs_max: usize::MAX,
+            server_limits: scheduler::ServerLimits::default(),
         }
     }
 }
@@ -142,8 +143,8 @@ impl World {
             return;
         }
         process.wake = Moment::NEVER;
-        process.brain.begin(process.next_group);
-        let wake = process.brain.wake_at();
+        process.scheduler.begin(process.next_group);
+        let wake = process.scheduler.wake_at();
         let is_due = self.now >= process.ticked + TICK_WITHIN
             || wake.utc.is_some_and(|at| at <= now.utc)
             || wake.up.is_some_and(|at| at <= now.up);
@@ -168,7 +169,7 @@ impl World {
         let Some(process) = &mut self.server.process else { return };
         process.ticked = self.now;
         let up = self.server.clock.up(self.now);
-        if process.brain.wake_at().up.is_some_and(|at| at <= up) {
+        if process.scheduler.wake_at().up.is_some_and(|at| at <= up) {
             let (clock, read_until) = (&self.server.clock, self.server.read_until);
             let heard = |connection| self.network.heard(self.now, connection, End::Server).min(read_until);
             let sessions = process.sessions.iter();
@@ -179,7 +180,7 @@ impl World {
         self.decide(Input::Tick);
     }
 
-    /// One step of the brain.
+    /// One step of the scheduler.
     pub(super) fn decide(&mut self, input: Input) {
         let now = self.server.clock.now(self.now);
         if let Input::Disconnected(session) = input
@@ -195,15 +196,20 @@ impl World {
         let World { server, machines, workload, oracle, trace, .. } = self;
         let Some(process) = &mut server.process else { return };
         trace.say(self.now, || format!("server  hears {}", crate::trace::input(&input)));
-        let step = process.brain.step(now, input);
+        let step = process.scheduler.step(now, input);
         if !step.changes.is_empty() || !step.effects.is_empty() {
             self.transitions += 1;
             trace.mix(step.changes.len() as u64 | (step.effects.len() as u64) << 32);
             for change in &step.changes {
                 trace.say(self.now, || format!("server  decides {}", crate::trace::change(change)));
+                match change {
+                    Change::Fire(row) => self.coverage.slot_decided(row.verdict),
+                    Change::Hook(row) => self.coverage.hook_decided(row),
+                    _ => {}
+                }
             }
             let scene = Scene { now: self.now, machines, attentive_since, drift_ppm };
-            oracle.decided(scene, (&server.disk, workload), &process.brain, &step);
+            oracle.decided(scene, (&server.disk, workload), &process.scheduler, &step);
             oracle.let_in(self.now, beside, &step);
             let shut_out =
                 step.effects.iter().filter(|it| matches!(it, Effect::Close(_, CloseReason::Refused)));
@@ -224,7 +230,7 @@ impl World {
         let is_it = |machine: &&Machine| machine.process.as_ref().is_some_and(|it| it.number == before);
         let no = self.machines.iter().find(is_it)?.no;
         let process = self.server.process.as_ref()?;
-        let workers = process.brain.snapshot().workers;
+        let workers = process.scheduler.snapshot().workers;
         // One that it has replaced may still be open, and is not looked at any more.
         let present = workers.iter().find(|it| it.id == row.worker)?.session?;
         let is_open = process.sessions.iter().any(|(session, connection)| {
@@ -258,8 +264,8 @@ impl World {
             }
             (group.epoch, group.number) = (process.epoch, process.next_group);
             process.next_group = GroupNo(process.next_group.0 + 1);
-            process.brain.begin(process.next_group);
-            process.brain.commit_began(self.server.clock.up(self.now));
+            process.scheduler.begin(process.next_group);
+            process.scheduler.commit_began(self.server.clock.up(self.now));
             process.under_way = Some(UnderWay { group: Some(group), effects, began: self.now });
             let done = self.now + self.server.dice.skewed(self.swarm.sync);
             let life = self.server.life;
@@ -299,7 +305,7 @@ impl World {
         let attentive_since = self.server.attentive_since(self.now);
         let Some(process) = &mut self.server.process else { return };
         let Some(under_way) = process.under_way.take() else { return };
-        process.brain.commit_ended(self.server.clock.up(self.now));
+        process.scheduler.commit_ended(self.server.clock.up(self.now));
         self.server.attentive_since = attentive_since;
         self.perform(under_way.effects);
         self.hand_over();
@@ -338,6 +344,12 @@ impl World {
         if let Err(why) = refused {
             oracle.fault(now, "I3 the store would refuse a change", why);
         }
+        if let Some(violation) = server.disk.hooks.take_violation() {
+            oracle.fault(now, "I25 each event has its hooks", violation);
+        }
+        if let Some(violation) = server.disk.schedules.take_violation() {
+            oracle.fault(now, "promise 4 each slot has one verdict", violation);
+        }
         self.make_wanted_backup();
     }
 
@@ -345,7 +357,7 @@ impl World {
     pub(crate) fn plan_engine(&mut self) {
         let Some(process) = &self.server.process else { return };
         let clock = &self.server.clock;
-        let wake = process.brain.wake_at();
+        let wake = process.scheduler.wake_at();
         let by_wall = wake.utc.map(|at| clock.when_utc(at));
         let by_uptime = wake.up.map(|at| clock.when_up(at));
         let at = [by_wall, by_uptime].into_iter().flatten().fold(process.ticked + TICK_WITHIN, Moment::min);

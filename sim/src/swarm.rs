@@ -1,4 +1,4 @@
-//! What a seed draws before its run begins: how large its world is, and which faults exist in it, how often.
+//! The choices that a seed draws before its run begins: how large its world is, and which faults exist in it, how often.
 //!
 //! A world with all faults at once hides what a single one does; so each seed has some of them only ("swarm testing").
 
@@ -26,7 +26,7 @@ pub(crate) struct Swarm {
     pub(crate) sync: Duration,
     /// How many answers in a thousand are lost on their way to a client.
     pub(crate) answers_lost: u32,
-    /// Whether `docker run` dies with the worker that started it.
+    /// True if `docker run` dies with the worker that started it.
     pub(crate) cli_dies: bool,
     /// How many members of a large batch are made in one group.
     pub(crate) slice: usize,
@@ -63,16 +63,19 @@ fn acts(dice: &mut Dice, later: &mut Dice) -> [u64; Kind::COUNT] {
         Kind::Operate if dice.permille(share) => dice.between(1, 10),
         Kind::Redefine if dice.permille(share) => dice.between(1, 5),
         Kind::Cancel | Kind::Release | Kind::Operate | Kind::Redefine => 0,
-        // What was promised before is void then, so a few seeds must do.
+        // Earlier promises are void after a restore, so few seeds have one.
         Kind::Restore if dice.permille(50) => {
             is_restored = true;
             dice.between(1, 3)
         }
         Kind::Restore => 0,
         Kind::FillDisk if later.permille(share) => later.between(1, most),
-        // Only a store that came back has strangers.
-        Kind::StopStrangers if is_restored => later.below(6),
-        Kind::FillDisk | Kind::StopStrangers => 0,
+        // Only a restored store has unknown attempts.
+        Kind::StopUnmanaged if is_restored => later.below(6),
+        Kind::Pause if later.permille(500) => later.between(1, 10),
+        Kind::Backfill if later.permille(500) => later.between(1, 6),
+        Kind::LoseOrder if later.permille(share) => later.between(1, most),
+        Kind::FillDisk | Kind::StopUnmanaged | Kind::Pause | Kind::Backfill | Kind::LoseOrder => 0,
         _ if dice.permille(share) => dice.between(1, most),
         _ => 0,
     })

@@ -1,4 +1,4 @@
-//! What happened, for people; and as one number, for machines. Nothing is put into words unless somebody wants to read it.
+//! The trace of a run, for people; and as one number, for machines. Nothing is put into words unless somebody wants to read it.
 
 mod words;
 

@@ -33,7 +33,7 @@ pub(crate) struct World {
     pub(crate) network: Network,
     pub(crate) workload: Workload,
     pub(crate) requests: Vec<Request>,
-    /// What is cut, until it is mended.
+    /// Network cuts that are not mended yet.
     pub(crate) cuts: Vec<Option<(Option<u16>, [bool; 2])>>,
     /// Disks of machines as they once were, until they are put back.
     pub(crate) snapshots: Vec<Option<Snapshot>>,
@@ -47,13 +47,13 @@ pub(crate) struct World {
     pub(crate) dice: Dice,
     /// All is quiet, as it should be.
     pub(crate) is_over: bool,
-    /// Steps of a brain that changed something or had an effect.
+    /// Steps of a state machine that changed something or had an effect.
     pub(crate) transitions: u64,
     /// Events that have come at the present moment.
     at_once: u32,
 }
 
-/// What became of a run.
+/// The result of a run.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Outcome {
     pub(crate) transitions: u64,
@@ -90,7 +90,15 @@ impl World {
             server,
             machines,
             network: Network::new(swarm.machines, swarm.delay, stream(12)),
-            workload: Workload::new(swarm.definitions, stream(13), stream(15)),
+            workload: Workload::new(
+                swarm.definitions,
+                stream(13),
+                stream(15),
+                stream(18),
+                stream(29),
+                stream(19),
+                stream(30),
+            ),
             requests: Vec::new(),
             cuts: Vec::new(),
             snapshots: Vec::new(),

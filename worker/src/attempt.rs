@@ -1,4 +1,4 @@
-//! One attempt on this machine, from its Enqueue until everything about it is durable on the server.
+//! An attempt on this machine, from its Enqueue until its end and output are durable on the server.
 
 use alloc::boxed::Box;
 use alloc::string::String;
@@ -6,23 +6,27 @@ use alloc::sync::Arc;
 use core::cmp::Reverse;
 use core::time::Duration;
 
-use protocol::container::Body;
+use protocol::container::Overrides;
 use protocol::order::StopCause;
-use protocol::report::Phase;
+use protocol::report::{OutputLengths, Phase};
 use protocol::{ContainerSpec, Revision, RuntimeKind, Uptime};
 
 use crate::outbox::Entry;
+use crate::pulls::Image;
 use crate::step::StopStep;
+use crate::unsent_output::UnsentNo;
 
-/// What is known of a revision.
+/// A definition that the server has sent.
 #[derive(Clone, Debug)]
-pub(crate) struct Known {
+pub(crate) struct ResolvedDefinition {
     pub(crate) name: Arc<str>,
     pub(crate) spec: Arc<ContainerSpec>,
+    /// The rule of this worker's policy that forbids it.
+    pub(crate) forbidden: Option<Arc<str>>,
 }
 
-impl Known {
-    /// The same with this much memory, if any is said.
+impl ResolvedDefinition {
+    /// The same definition with another memory limit, if one is given.
     pub(crate) fn with_memory(mut self, memory_bytes: Option<u64>) -> Self {
         if memory_bytes.is_some() {
             Arc::make_mut(&mut self.spec).resources.memory_bytes = memory_bytes;
@@ -31,9 +35,9 @@ impl Known {
     }
 }
 
-/// Where an attempt stands in the local queue: higher priority first, then earlier due, then earlier arrival.
+/// Position in the local queue: higher priority first, then earlier due, then earlier arrival.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Place {
+pub(crate) struct QueuePosition {
     pub(crate) priority: Reverse<i8>,
     /// Nanoseconds of this machine's uptime; negative if it was due before the machine's boot.
     pub(crate) due: i64,
@@ -42,120 +46,145 @@ pub(crate) struct Place {
 
 #[derive(Debug)]
 pub(crate) struct Attempt {
-    pub(crate) place: Place,
+    pub(crate) position: QueuePosition,
     pub(crate) revision: Revision,
-    /// Given away at its start.
-    pub(crate) body: Option<Body>,
+    /// Taken when the attempt is launched.
+    pub(crate) body: Option<Overrides>,
     pub(crate) time_left: Option<Duration>,
-    /// Absent only while it is parked.
-    pub(crate) known: Option<Known>,
+    /// Absent only while the attempt is parked.
+    pub(crate) definition: Option<ResolvedDefinition>,
     pub(crate) stage: Stage,
     pub(crate) stop: Option<Stop>,
-    /// What it waits for next: its run timeout, the next rung of the kill ladder, or the end of our patience with its output.
+    /// Next timer: the run timeout, the next stop step, or the output timeout.
     pub(crate) alarm: Option<Uptime>,
-    /// All of its output is durable. That comes another way than its end, and may be here before.
+    /// All output is durable. It is acknowledged apart from the end of the attempt, and possibly before it.
     pub(crate) output_done: bool,
 }
 
 #[derive(Debug)]
 pub(crate) enum Stage {
-    /// Its definition has been asked for.
+    /// Waits for its definition.
     Parked {
-        /// How much memory it may have instead of what that will say.
+        /// Memory limit to set in the definition when it arrives.
         memory_bytes: Option<u64>,
     },
     /// In the local queue.
     Waiting,
-    /// It holds a slot and waits until the server knows that it is about to start.
+    /// Holds a slot and waits until the server has stored that it is about to start.
     Asking {
-        /// The server knows; the start gate was closed when that came.
+        /// The server has stored it, but the start gate was closed by then.
         cleared: bool,
     },
-    /// Its runtime has it; the phase is Pulling or Starting.
-    Launched(Phase),
-    /// Its runtime has all that it needs, and waits until the start gate is open.
+    /// Handed to its runtime, in a slot.
+    Launched,
+    /// Its image is not here. It has left its slot and waits for a pull slot. Nothing was created but its directory.
+    Unpulled,
+    /// Its image is being pulled. It holds a pull slot together with other attempts of this image.
+    Pulling {
+        /// Progress, if it is known.
+        percent: Option<u8>,
+        /// Failed tries so far.
+        failures: u32,
+    },
+    /// Its runtime has the image and is ready to create the container. It waits for a slot.
+    Pulled,
+    /// Its runtime is ready to create the container. It holds a slot and waits for the start gate.
     Prepared,
     /// Its container has started.
     Running {
-        /// The runtime's own name for it.
+        /// The runtime's name for it, such as a container id.
         container: String,
-        /// When.
+        /// Monotonic time of the start.
         at: Uptime,
     },
-    /// It is over.
+    /// Ended; kept until the report and the output are acknowledged.
     Ended(Ended),
 }
 
-/// What must still happen before an ended attempt may be forgotten.
+/// Conditions for removing an ended attempt.
 #[derive(Debug)]
 pub(crate) struct Ended {
     /// Its final report is durable on the server.
     pub(crate) acknowledged: bool,
-    /// That report, for a server that has lost it with a part of its store.
-    pub(crate) told: Option<Box<Entry>>,
-    /// Its output is, or was given up.
+    /// The final report, to repeat it to a server that was restored from a backup.
+    pub(crate) final_entry: Option<Box<Entry>>,
+    /// Its output is durable or was given up.
     pub(crate) output_done: bool,
-    /// Its runtime has something to remove.
+    /// Length of its output.
+    pub(crate) output: OutputLengths,
+    /// Its place among the attempts that only wait for their output.
+    pub(crate) unsent: Option<UnsentNo>,
+    /// Its runtime has a container or directory to remove.
     pub(crate) launched: bool,
 }
 
-/// How far we are in stopping it.
+/// Progress of a stop.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Stop {
     /// The cause that was recorded first.
     pub(crate) cause: StopCause,
-    /// Since when.
+    /// Monotonic time of the first step.
     pub(crate) at: Uptime,
-    /// The last rung taken.
-    pub(crate) rung: StopStep,
+    /// The last step taken.
+    pub(crate) step: StopStep,
 }
 
 impl Attempt {
-    /// Where it stands, as the server is told.
+    /// The phase that is reported to the server.
     pub(crate) fn phase(&self) -> Phase {
         match self.stage {
             Stage::Ended(_) => Phase::Ended,
-            Stage::Parked { .. } | Stage::Waiting => Phase::Backlog,
+            Stage::Parked { .. } | Stage::Waiting | Stage::Unpulled => Phase::Backlog,
             _ if self.stop.is_some() => Phase::Stopping,
-            Stage::Asking { .. } | Stage::Prepared => Phase::Starting,
-            Stage::Launched(phase) => phase,
+            Stage::Asking { .. } | Stage::Launched | Stage::Pulled | Stage::Prepared => Phase::Starting,
+            Stage::Pulling { percent, failures } => Phase::Pulling { percent, failures },
             Stage::Running { .. } => Phase::Running,
         }
     }
 
-    /// Whether nothing has been created for it yet.
+    /// Nothing has been fetched or created for it yet.
     pub(crate) const fn is_unstarted(&self) -> bool {
-        matches!(self.stage, Stage::Parked { .. } | Stage::Waiting | Stage::Asking { .. })
+        matches!(self.stage, Stage::Parked { .. } | Stage::Waiting | Stage::Asking { .. } | Stage::Unpulled)
     }
 
     pub(crate) const fn holds_slot(&self) -> bool {
-        matches!(self.stage, Stage::Asking { .. }) || self.is_live()
+        matches!(self.stage, Stage::Asking { .. } | Stage::Launched | Stage::Prepared | Stage::Running { .. })
     }
 
-    /// Whether its runtime has it and has not told its end.
+    /// Its runtime knows it and has not reported its end.
+    pub(crate) const fn is_in_runtime(&self) -> bool {
+        matches!(self.stage, Stage::Unpulled) || self.is_live()
+    }
+
+    /// Its runtime runs it and has not reported its end.
     pub(crate) const fn is_live(&self) -> bool {
         self.is_launched() || matches!(self.stage, Stage::Running { .. })
     }
 
-    /// Whether its runtime has it and has told neither its start nor its end.
+    /// Its runtime fetches or prepares something for it and has reported neither its start nor its end.
     pub(crate) const fn is_launched(&self) -> bool {
-        matches!(self.stage, Stage::Launched(_) | Stage::Prepared)
+        matches!(self.stage, Stage::Launched | Stage::Pulling { .. } | Stage::Pulled | Stage::Prepared)
+    }
+
+    /// The image that it needs.
+    pub(crate) fn image(&self) -> Option<Image> {
+        self.definition.as_ref().map(|definition| Image::of(&definition.spec))
     }
 
     pub(crate) fn runtime(&self) -> RuntimeKind {
-        self.known.as_ref().map(|known| known.spec.runtime).unwrap_or_default()
+        self.definition.as_ref().map(|definition| definition.spec.runtime).unwrap_or_default()
     }
 
-    /// How much memory it may have, if that is limited.
+    /// Its memory limit in bytes, if it has one.
     pub(crate) fn memory_bytes(&self) -> Option<u64> {
-        self.known.as_ref().and_then(|known| known.spec.resources.memory_bytes)
+        self.definition.as_ref().and_then(|definition| definition.spec.resources.memory_bytes)
     }
 
     pub(crate) fn stop_grace(&self) -> Duration {
-        self.known.as_ref().map(|known| known.spec.stop_grace).unwrap_or_default()
+        self.definition.as_ref().map(|definition| definition.spec.stop_grace).unwrap_or_default()
     }
 
     pub(crate) fn self_fence(&self) -> Option<Duration> {
-        self.known.as_ref().and_then(|known| known.spec.self_fence)
+        self.definition.as_ref().and_then(|definition| definition.spec.self_fence)
     }
 }

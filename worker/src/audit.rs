@@ -1,6 +1,6 @@
-//! Every invariant of the brain. Called after each step in tests; costs a walk over everything that is held.
+//! Checks every invariant of the worker. Tests call it after each step; it walks over all attempts.
 
-use alloc::collections::BTreeSet;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -8,12 +8,12 @@ use alloc::vec::Vec;
 use protocol::Token;
 
 use crate::attempt::{Attempt, Stage};
+use crate::core::Worker;
 use crate::definitions::DEFINITIONS_MAX;
-use crate::link::State;
-use crate::worker::Worker;
+use crate::session::State;
 
 impl Worker {
-    /// What is wrong with this brain: nothing, unless we are.
+    /// Returns a sentence for each violated invariant; empty if all hold.
     #[must_use]
     pub fn audit(&self) -> Vec<String> {
         let mut faults = Vec::new();
@@ -21,6 +21,7 @@ impl Worker {
         self.audit_backlog(&mut faults);
         self.audit_alarms(&mut faults);
         self.audit_reports(&mut faults);
+        self.audit_unsent_output(&mut faults);
         self.audit_leaving(&mut faults);
         if self.definitions.len() > DEFINITIONS_MAX {
             faults.push(format!("{} definitions are kept", self.definitions.len()));
@@ -38,6 +39,7 @@ impl Worker {
                 faults.push(format!("{token} is cleared and does not ask"));
             }
         }
+        self.audit_pulls(faults);
         let waiting = self
             .attempts
             .iter()
@@ -52,13 +54,45 @@ impl Worker {
         }
     }
 
+    fn audit_pulls(&self, faults: &mut Vec<String>) {
+        let mut images: BTreeMap<_, u32> = BTreeMap::new();
+        let mut waiting = 0;
+        for (token, attempt) in &self.attempts {
+            let held = match attempt.stage {
+                Stage::Unpulled => self.pulls.is_waiting(attempt.position, *token),
+                Stage::Pulling { .. } => {
+                    if let Some(image) = attempt.image() {
+                        *images.entry(image).or_default() += 1;
+                    }
+                    continue;
+                }
+                Stage::Pulled if attempt.stop.is_none() => self.pulls.is_ready(attempt.position, *token),
+                _ => continue,
+            };
+            waiting += 1;
+            if !held {
+                faults.push(format!("{token} waits for an image or a slot and is nowhere"));
+            }
+        }
+        let pulling: u32 = images.values().sum();
+        if waiting + pulling as usize != self.pulls.len() || images.len() != self.pulls.busy() {
+            faults.push(format!("{waiting} attempts wait and {pulling} pull, {:?} are counted", self.pulls));
+        }
+        if images.iter().any(|(image, attempts)| *attempts != self.pulls.pulling(image)) {
+            faults.push(format!("{images:?} are pulled, {:?} are counted", self.pulls));
+        }
+        if self.pulls.busy() > self.pulls.slots() as usize {
+            faults.push(format!("{} images are pulled at once", self.pulls.busy()));
+        }
+    }
+
     fn audit_backlog(&self, faults: &mut Vec<String>) {
         let mut waiting = 0;
         for (token, attempt) in &self.attempts {
             let held = match attempt.stage {
-                Stage::Waiting => self.backlog.is_queued(attempt.place, *token),
+                Stage::Waiting => self.backlog.is_queued(attempt.position, *token),
                 Stage::Parked { .. } => {
-                    self.backlog.is_parked(attempt.revision, *token) && attempt.known.is_none()
+                    self.backlog.is_parked(attempt.revision, *token) && attempt.definition.is_none()
                 }
                 _ => continue,
             };
@@ -95,6 +129,21 @@ impl Worker {
         }
     }
 
+    fn audit_unsent_output(&self, faults: &mut Vec<String>) {
+        let mut waiting = 0;
+        for (token, attempt) in &self.attempts {
+            let Stage::Ended(ended) = &attempt.stage else { continue };
+            let is_waiting = ended.unsent.is_some_and(|number| self.unsent_output.is_waiting(number, *token));
+            waiting += usize::from(is_waiting);
+            if is_waiting != (ended.acknowledged && !ended.output_done) {
+                faults.push(format!("{token} waits for its output: {is_waiting}"));
+            }
+        }
+        if waiting != self.unsent_output.len() {
+            faults.push(format!("{waiting} wait for their output, {} are counted", self.unsent_output.len()));
+        }
+    }
+
     fn audit_reports(&self, faults: &mut Vec<String>) {
         let finals: Vec<Token> = self.outbox.finals().collect();
         let distinct: BTreeSet<Token> = finals.iter().copied().collect();
@@ -109,8 +158,8 @@ impl Worker {
                 _ => {}
             }
         }
-        let is_silent = matches!(self.link.state, State::Down | State::Greeting { .. });
-        if is_silent
+        let is_unanswered = matches!(self.link.state, State::Down | State::AwaitingWelcome { .. });
+        if is_unanswered
             && (self.notices.inventory || !self.notices.status.is_empty() && self.link.state == State::Down)
         {
             faults.push(String::from("there is something to say and nobody to say it to"));
@@ -142,11 +191,12 @@ mod tests {
 
     use super::*;
     use crate::backlog::Backlog;
+    use crate::core::Config;
     use crate::input::Input;
+    use crate::policy::Policy;
     use crate::slots::Slots;
-    use crate::worker::Config;
 
-    /// One attempt has the only slot, another waits.
+    /// A worker with one attempt in its only slot, and one in the backlog.
     fn worker() -> Worker {
         let config = Config {
             name: "w1".into(),
@@ -159,6 +209,8 @@ mod tests {
             version: "0.1.0".into(),
             slots: 1,
             backlog: 1,
+            pull_slots: 1,
+            policy: Policy::allow_all(),
             labels: Vec::new(),
             runtimes: vec![(RuntimeKind::Docker, Availability::Available)],
         };

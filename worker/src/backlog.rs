@@ -1,40 +1,40 @@
-//! The local queue: attempts that wait for a slot, and those that wait for their definition.
+//! The local queue: attempts that wait for a slot, and attempts that wait for their definition.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
 use protocol::{Revision, Token};
 
-use crate::attempt::Place;
+use crate::attempt::QueuePosition;
 
 #[derive(Debug, Default)]
 pub(crate) struct Backlog {
-    queue: BTreeSet<(Place, Token)>,
+    queue: BTreeSet<(QueuePosition, Token)>,
     parked: BTreeMap<Revision, Vec<Token>>,
     parked_count: usize,
 }
 
 impl Backlog {
-    /// How many wait, for whatever.
+    /// Number of attempts that wait.
     pub(crate) fn len(&self) -> usize {
         self.queue.len() + self.parked_count
     }
 
-    pub(crate) fn push(&mut self, place: Place, token: Token) {
-        self.queue.insert((place, token));
+    pub(crate) fn push(&mut self, position: QueuePosition, token: Token) {
+        self.queue.insert((position, token));
     }
 
-    /// The one that goes next.
-    pub(crate) fn pop(&mut self) -> Option<Token> {
-        self.queue.pop_first().map(|(_, token)| token)
+    /// The attempt that is launched next.
+    pub(crate) fn first(&self) -> Option<(QueuePosition, Token)> {
+        self.queue.first().copied()
     }
 
-    pub(crate) fn remove(&mut self, place: Place, token: Token) {
-        self.queue.remove(&(place, token));
+    pub(crate) fn remove(&mut self, position: QueuePosition, token: Token) {
+        self.queue.remove(&(position, token));
     }
 
-    pub(crate) fn is_queued(&self, place: Place, token: Token) -> bool {
-        self.queue.contains(&(place, token))
+    pub(crate) fn is_queued(&self, position: QueuePosition, token: Token) -> bool {
+        self.queue.contains(&(position, token))
     }
 
     pub(crate) fn park(&mut self, revision: Revision, token: Token) {
@@ -42,14 +42,14 @@ impl Backlog {
         self.parked_count += 1;
     }
 
-    /// All that waited for this definition, in the order in which they came.
+    /// Removes all attempts that wait for this definition, in order of arrival.
     pub(crate) fn unpark(&mut self, revision: Revision) -> Vec<Token> {
         let tokens = self.parked.remove(&revision).unwrap_or_default();
         self.parked_count -= tokens.len();
         tokens
     }
 
-    /// One of them does not wait any more.
+    /// Removes one attempt that waits for its definition.
     pub(crate) fn leave(&mut self, revision: Revision, token: Token) {
         let Some(tokens) = self.parked.get_mut(&revision) else {
             return;
@@ -66,7 +66,7 @@ impl Backlog {
         self.parked.get(&revision).is_some_and(|tokens| tokens.contains(&token))
     }
 
-    /// The definitions that somebody waits for.
+    /// Definitions that attempts wait for.
     pub(crate) fn wanted(&self) -> Vec<Revision> {
         self.parked.keys().copied().collect()
     }

@@ -1,7 +1,7 @@
-//! How an attempt ended: what its runtime saw, and why we stopped it if we did, make one [`Verdict`].
+//! Derives the outcome of an attempt from its exit and from the cause of its stop.
 //!
-//! The cause recorded first wins over whatever code the program then left with; a container that had ended by itself before our stop
-//! keeps its true outcome (the caller passes no cause then).
+//! The cause recorded first decides, whatever exit code the program left. If the program ended before the
+//! stop, the caller passes no cause, and the exit decides.
 
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -11,26 +11,26 @@ use protocol::order::StopCause;
 use protocol::report::Outcome;
 use protocol::wire::{EXIT_CODES, RESULT_BYTES_MAX};
 
-use crate::input::{Exit, Fault};
+use crate::input::{Exit, Fault, ResultFile};
 
-/// How an attempt ended.
+/// The outcome of an attempt with its details.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Verdict {
+pub(crate) enum ExitVerdict {
     Success { ran: Duration, result: Option<String>, note: Option<String> },
     Failure { outcome: Outcome, exit_code: Option<i32>, message: String, ran: Option<Duration> },
 }
 
-/// Makes the verdict about an attempt with this memory limit, if it had one.
-pub(crate) fn classify(exit: Exit, stopped: Option<StopCause>, memory_bytes: Option<u64>) -> Verdict {
-    let exit = bounded(exit);
+/// Derives the outcome. `memory_bytes` is the attempt's memory limit.
+pub(crate) fn classify(exit: Exit, stopped: Option<StopCause>, memory_bytes: Option<u64>) -> ExitVerdict {
+    let exit = clamp_exit_code(exit);
     match stopped {
         Some(cause) => by_cause(&exit, cause),
         None => by_exit(exit, memory_bytes),
     }
 }
 
-/// An exit code that can be told: no system has others, but a runtime may.
-fn bounded(mut exit: Exit) -> Exit {
+/// Replaces exit codes that no system has, since the wire cannot carry them.
+fn clamp_exit_code(mut exit: Exit) -> Exit {
     if let Exit::Ran { code, .. } | Exit::NotStarted { code: Some(code), .. } = &mut exit
         && !EXIT_CODES.contains(code)
     {
@@ -39,21 +39,21 @@ fn bounded(mut exit: Exit) -> Exit {
     exit
 }
 
-/// The verdict about an attempt that was stopped before anything was created for it.
-pub(crate) fn unstarted(cause: StopCause) -> Verdict {
-    Verdict::Failure {
+/// The outcome of an attempt that was stopped before anything was created for it.
+pub(crate) fn unstarted(cause: StopCause) -> ExitVerdict {
+    ExitVerdict::Failure {
         outcome: outcome_of(cause),
         exit_code: None,
-        message: format!("{} before it started", words_of(cause)),
+        message: format!("{} before it started", cause_text(cause)),
         ran: None,
     }
 }
 
-fn by_cause(exit: &Exit, cause: StopCause) -> Verdict {
-    let words = words_of(cause);
+fn by_cause(exit: &Exit, cause: StopCause) -> ExitVerdict {
+    let words = cause_text(cause);
     let (exit_code, ran, message) = match exit {
         Exit::Ran { code, ran, .. } => {
-            (Some(*code), Some(*ran), format!("{words}; it ended with {}", code_in_words(*code)))
+            (Some(*code), Some(*ran), format!("{words}; it ended with {}", exit_code_text(*code)))
         }
         Exit::NotStarted { code, .. } => (*code, None, format!("{words} before it started")),
         Exit::DaemonLost { ran, .. } => {
@@ -61,30 +61,30 @@ fn by_cause(exit: &Exit, cause: StopCause) -> Verdict {
         }
         Exit::Vanished => (None, None, words.to_string()),
     };
-    Verdict::Failure { outcome: outcome_of(cause), exit_code, message, ran }
+    ExitVerdict::Failure { outcome: outcome_of(cause), exit_code, message, ran }
 }
 
-fn by_exit(exit: Exit, memory_bytes: Option<u64>) -> Verdict {
+fn by_exit(exit: Exit, memory_bytes: Option<u64>) -> ExitVerdict {
     match exit {
         Exit::Ran { code: 0, oom, ran, result } => success(oom, ran, result),
         Exit::Ran { code, oom, ran, .. } => by_code(code, oom, memory_bytes, ran),
-        Exit::NotStarted { fault, code, message } => Verdict::Failure {
+        Exit::NotStarted { fault, code, message } => ExitVerdict::Failure {
             outcome: match fault {
                 Fault::Pull => Outcome::PullFailed,
                 Fault::Definition => Outcome::StartFailed,
                 Fault::Host | Fault::Stopped => Outcome::HostFailed,
             },
             exit_code: code,
-            message: shortened(message),
+            message: cut_message(message),
             ran: None,
         },
-        Exit::DaemonLost { message, ran } => Verdict::Failure {
+        Exit::DaemonLost { message, ran } => ExitVerdict::Failure {
             outcome: Outcome::DaemonLost,
             exit_code: None,
-            message: shortened(message),
+            message: cut_message(message),
             ran,
         },
-        Exit::Vanished => Verdict::Failure {
+        Exit::Vanished => ExitVerdict::Failure {
             outcome: Outcome::Lost,
             exit_code: None,
             message: "its container is gone and nobody knows how it ended".to_string(),
@@ -93,29 +93,35 @@ fn by_exit(exit: Exit, memory_bytes: Option<u64>) -> Verdict {
     }
 }
 
-fn success(oom: bool, ran: Duration, result: Option<String>) -> Verdict {
-    let too_long = result.as_ref().map(String::len).filter(|bytes| *bytes > RESULT_BYTES_MAX);
-    let note = match too_long {
-        Some(bytes) => {
-            Some(format!("its result was left out: {bytes} bytes, at most {RESULT_BYTES_MAX} are kept"))
+/// A result that cannot be used does not change the outcome: it is left out and noted.
+fn success(oom: bool, ran: Duration, result: ResultFile) -> ExitVerdict {
+    let (result, fault) = match result {
+        ResultFile::Absent => (None, None),
+        ResultFile::Json(text) if text.len() > RESULT_BYTES_MAX => {
+            (None, Some(format!("{} bytes, at most {RESULT_BYTES_MAX} are kept", text.len())))
         }
+        ResultFile::Json(text) => (Some(text), None),
+        ResultFile::Unusable(why) => (None, Some(why)),
+    };
+    let note = match fault {
+        Some(why) => Some(cut_message(format!("its result was left out: {why}"))),
         None => oom.then(|| CHILD_OOM.to_string()),
     };
-    Verdict::Success { ran, result: result.filter(|_| too_long.is_none()), note }
+    ExitVerdict::Success { ran, result, note }
 }
 
-fn by_code(code: i32, oom: bool, memory_bytes: Option<u64>, ran: Duration) -> Verdict {
-    let limit = memory_bytes.map(|bytes| format!(" of {}", size_in_words(bytes))).unwrap_or_default();
+fn by_code(code: i32, oom: bool, memory_bytes: Option<u64>, ran: Duration) -> ExitVerdict {
+    let limit = memory_bytes.map(|bytes| format!(" of {}", size_text(bytes))).unwrap_or_default();
     let (outcome, message) = match code {
         KILLED if oom => (Outcome::OomKilled, format!("killed for its memory limit{limit}")),
-        // An unexplained one is probably that: engines miss it now and then.
+        // An unexplained SIGKILL is probably the memory limit; engines miss it now and then.
         KILLED if memory_bytes.is_some() => {
             (Outcome::Failed, format!("killed, probably for its memory limit{limit} (exit code 137)"))
         }
-        _ if oom => (Outcome::Failed, format!("{}; {CHILD_OOM}", code_in_words(code))),
-        _ => (Outcome::Failed, code_in_words(code)),
+        _ if oom => (Outcome::Failed, format!("{}; {CHILD_OOM}", exit_code_text(code))),
+        _ => (Outcome::Failed, exit_code_text(code)),
     };
-    Verdict::Failure { outcome, exit_code: Some(code), message, ran: Some(ran) }
+    ExitVerdict::Failure { outcome, exit_code: Some(code), message, ran: Some(ran) }
 }
 
 const fn outcome_of(cause: StopCause) -> Outcome {
@@ -123,12 +129,12 @@ const fn outcome_of(cause: StopCause) -> Outcome {
         StopCause::Cancel => Outcome::Cancelled,
         StopCause::Timeout => Outcome::TimedOut,
         StopCause::Superseded => Outcome::Lost,
-        // Who stops it knows that it is gone: the absence of the server is held against no job.
+        // The worker stopped it and knows that it is gone, so the outcome is not a loss.
         StopCause::Pinning | StopCause::Drain | StopCause::SelfFence => Outcome::Interrupted,
     }
 }
 
-const fn words_of(cause: StopCause) -> &'static str {
+const fn cause_text(cause: StopCause) -> &'static str {
     match cause {
         StopCause::Cancel => "cancelled",
         StopCause::Timeout => "stopped because it ran for too long",
@@ -141,15 +147,15 @@ const fn words_of(cause: StopCause) -> &'static str {
     }
 }
 
-fn code_in_words(code: i32) -> String {
+fn exit_code_text(code: i32) -> String {
     match code {
         129..=192 => format!("exit code {code} (signal {})", code - 128),
         _ => format!("exit code {code}"),
     }
 }
 
-/// A limit as people write limits: in the largest unit that shows it exactly to a tenth (`64 MiB`, `1.5 GiB`), else in tenths of MiB.
-fn size_in_words(bytes: u64) -> String {
+/// A size in the largest unit that shows it exactly to a tenth (`64 MiB`, `1.5 GiB`), else in tenths of MiB.
+fn size_text(bytes: u64) -> String {
     let tenths = |shift: u32| (u128::from(bytes) * 10) >> shift;
     let is_exact = |shift: u32| tenths(shift) >= 10 && tenths(shift) << shift == u128::from(bytes) * 10;
     let exact =
@@ -161,8 +167,8 @@ fn size_in_words(bytes: u64) -> String {
     }
 }
 
-/// Cuts at a character, so that what an engine wrote never fills a frame.
-fn shortened(mut message: String) -> String {
+/// Cuts a message between characters, so that no engine error fills a frame.
+fn cut_message(mut message: String) -> String {
     if message.len() > MESSAGE_BYTES_MAX {
         let end = (0..=MESSAGE_BYTES_MAX).rev().find(|at| message.is_char_boundary(*at)).unwrap_or(0);
         message.truncate(end);
@@ -184,24 +190,24 @@ mod tests {
     const RAN: Duration = Duration::from_secs(3);
 
     fn ran(code: i32, oom: bool) -> Exit {
-        Exit::Ran { code, oom, ran: RAN, result: None }
+        Exit::Ran { code, oom, ran: RAN, result: ResultFile::Absent }
     }
 
-    fn verdict(exit: Exit, stopped: Option<StopCause>) -> Verdict {
+    fn verdict(exit: Exit, stopped: Option<StopCause>) -> ExitVerdict {
         classify(exit, stopped, None)
     }
 
-    fn outcome(verdict: &Verdict) -> Outcome {
+    fn outcome(verdict: &ExitVerdict) -> Outcome {
         match verdict {
-            Verdict::Success { .. } => Outcome::Succeeded,
-            Verdict::Failure { outcome, .. } => *outcome,
+            ExitVerdict::Success { .. } => Outcome::Succeeded,
+            ExitVerdict::Failure { outcome, .. } => *outcome,
         }
     }
 
-    fn message(verdict: Verdict) -> String {
+    fn message(verdict: ExitVerdict) -> String {
         match verdict {
-            Verdict::Success { note, .. } => note.unwrap_or_default(),
-            Verdict::Failure { message, .. } => message,
+            ExitVerdict::Success { note, .. } => note.unwrap_or_default(),
+            ExitVerdict::Failure { message, .. } => message,
         }
     }
 
@@ -261,25 +267,34 @@ mod tests {
         let cases =
             [(6 << 20, "6 MiB"), (1500 << 20, "1500 MiB"), (3 << 39, "1.5 TiB"), (44_739_242, "42.6 MiB")];
         for (bytes, told) in cases {
-            assert_eq!(size_in_words(bytes), told);
+            assert_eq!(size_text(bytes), told);
         }
     }
 
     #[test]
     fn what_the_wire_could_not_carry_is_bent_before_it_is_told() {
         let strange = verdict(ran(1_000_000, false), None);
-        assert!(matches!(strange, Verdict::Failure { exit_code: Some(255), .. }));
+        assert!(matches!(strange, ExitVerdict::Failure { exit_code: Some(255), .. }));
 
-        let long =
-            Exit::Ran { code: 0, oom: false, ran: RAN, result: Some("x".repeat(RESULT_BYTES_MAX + 1)) };
+        let long = Exit::Ran {
+            code: 0,
+            oom: false,
+            ran: RAN,
+            result: ResultFile::Json("x".repeat(RESULT_BYTES_MAX + 1)),
+        };
         let left_out = verdict(long, None);
-        assert!(matches!(&left_out, Verdict::Success { result: None, .. }));
+        assert!(matches!(&left_out, ExitVerdict::Success { result: None, .. }));
         assert!(message(left_out).contains("left out"));
+
+        let torn = ResultFile::Unusable("it is not JSON".to_string());
+        let left_out = verdict(Exit::Ran { code: 0, oom: true, ran: RAN, result: torn }, None);
+        assert!(matches!(&left_out, ExitVerdict::Success { result: None, .. }));
+        assert!(message(left_out).contains("its result was left out: it is not JSON"));
     }
 
     #[test]
     fn a_long_message_is_cut_between_characters() {
-        let cut = shortened("ä".repeat(2_000));
+        let cut = cut_message("ä".repeat(2_000));
         assert!(cut.len() <= MESSAGE_BYTES_MAX + '…'.len_utf8());
         assert!(cut.ends_with("ä…"));
     }

@@ -1,4 +1,5 @@
-//! The definitions that the server has sent, by revision: a bounded table. What falls out of it is asked for again when it is needed.
+//! Definitions that the server has sent, by revision, in a bounded table. The worker asks again for one that
+//! was dropped.
 
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
@@ -6,9 +7,10 @@ use alloc::sync::Arc;
 use protocol::Revision;
 use protocol::order::Definition;
 
-use crate::attempt::Known;
+use crate::attempt::ResolvedDefinition;
+use crate::policy::Policy;
 
-/// A table of a few megabytes at worst; a server with more revisions in use at once makes us ask again.
+/// A few megabytes at most. A server with more revisions in use makes the worker ask again.
 pub(crate) const DEFINITIONS_MAX: usize = 1024;
 
 #[derive(Debug, Default)]
@@ -19,27 +21,29 @@ pub(crate) struct Definitions {
 
 #[derive(Debug)]
 struct Entry {
-    known: Known,
+    known: ResolvedDefinition,
     used: u64,
 }
 
 impl Definitions {
-    /// Keeps a definition, in the place of the one that was not used for longest if the table is full.
-    pub(crate) fn insert(&mut self, definition: Definition) -> Known {
+    /// Keeps a definition. If the table is full, the least recently used one is dropped.
+    pub(crate) fn insert(&mut self, definition: Definition, policy: &Policy) -> ResolvedDefinition {
         if self.table.len() >= DEFINITIONS_MAX && !self.table.contains_key(&definition.revision) {
             let oldest = self.table.iter().min_by_key(|(_, entry)| entry.used).map(|(revision, _)| *revision);
             if let Some(oldest) = oldest {
                 self.table.remove(&oldest);
             }
         }
-        let known = Known { name: Arc::from(definition.name), spec: Arc::new(definition.container) };
+        let forbidden = policy.forbids(&definition.container);
+        let (name, spec) = (Arc::from(definition.name), Arc::new(definition.container));
+        let known = ResolvedDefinition { name, spec, forbidden };
         self.clock += 1;
         let entry = Entry { known: known.clone(), used: self.clock };
         self.table.insert(definition.revision, entry);
         known
     }
 
-    pub(crate) fn find(&mut self, revision: Revision) -> Option<Known> {
+    pub(crate) fn find(&mut self, revision: Revision) -> Option<ResolvedDefinition> {
         let entry = self.table.get_mut(&revision)?;
         self.clock += 1;
         entry.used = self.clock;
@@ -67,11 +71,11 @@ mod tests {
     fn a_full_table_gives_up_what_was_not_used_for_longest() {
         let mut definitions = Definitions::default();
         for revision in 0..DEFINITIONS_MAX as u128 {
-            definitions.insert(definition(revision));
+            definitions.insert(definition(revision), &Policy::allow_all());
         }
         assert!(definitions.find(Revision(0)).is_some());
 
-        definitions.insert(definition(5_000));
+        definitions.insert(definition(5_000), &Policy::allow_all());
 
         assert_eq!(definitions.len(), DEFINITIONS_MAX);
         assert!(definitions.find(Revision(0)).is_some());

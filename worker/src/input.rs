@@ -1,4 +1,4 @@
-//! Everything that can happen to a worker.
+//! Inputs of a worker.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -10,11 +10,11 @@ use protocol::{Order, RuntimeKind, Token, Uptime};
 
 use crate::step::Launch;
 
-/// Something happened.
+/// An input.
 #[derive(Clone, Debug)]
 pub enum Input {
-    /// What directories and runtimes still know from before this process: once, before the first connection. What a runtime that could
-    /// not be asked then has to say comes as its events.
+    /// Attempts and containers that directories and runtimes know from earlier processes. Sent once before
+    /// the first connection; a runtime that did not answer reports its part later as events.
     Restored {
         /// Attempts of this worker.
         attempts: Vec<Restored>,
@@ -23,176 +23,195 @@ pub enum Input {
         /// The last [`Effect::Contact`](crate::Effect::Contact), if it is of this boot of the machine.
         contact: Option<Uptime>,
     },
-    /// The socket is open: Hello may be said.
+    /// The socket is open.
     Connected,
-    /// The socket is gone, or could not be opened. Not told after an [`Effect::Reconnect`](crate::Effect::Reconnect) closed it.
+    /// The socket was closed or could not be opened. Not sent after an
+    /// [`Effect::Reconnect`](crate::Effect::Reconnect) closed it.
     Disconnected,
-    /// The server told us something.
+    /// The server is closing the connection because it cannot take a message. Disconnected follows.
+    MessageRefused,
+    /// An order of the server.
     Ordered(Order),
-    /// A runtime told us something.
+    /// An event of a runtime.
     Happened(RuntimeEvent),
-    /// All output of an ended attempt is durable on the server, or the rest has been given up.
+    /// All output of an ended attempt is durable on the server, or the rest was given up.
     OutputDone(Token),
-    /// The disk on which output waits is nearly full, or has room again.
+    /// The disk for unsent output is nearly full, or has room again.
     DiskIsLow(bool),
-    /// An operator wants this process to leave.
+    /// An operator asks this process to leave.
     Leave(Leave),
-    /// Time has passed: what is due is done.
+    /// Time has passed; alarms that are due fire.
     Tick,
 }
 
-/// How a worker leaves.
+/// Way in which a worker leaves; later variants are stronger.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Leave {
-    /// Give back what is unstarted, finish what runs, report, leave.
+    /// Release unstarted attempts, finish running ones, report, leave.
     Drain,
-    /// Stop what runs, with grace; report; leave.
+    /// Stop running attempts with grace, report, leave.
     Interrupt,
-    /// Leave at once; containers go on, the next start adopts them.
+    /// Leave at once; containers go on, and the next start adopts them.
     Detach,
 }
 
 /// An attempt of an earlier process of this worker.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Restored {
-    /// What it was started with.
+    /// The launch that it was started with.
     pub launch: Launch,
-    /// Why it is being stopped, if somebody had said so.
+    /// The recorded stop, if there is one.
     pub stopping: Option<Stopping>,
-    /// What is known of it.
+    /// Its state now.
     pub found: Found,
 }
 
-/// Somebody had said that an attempt is to stop.
+/// A recorded stop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stopping {
-    /// The cause that was kept first.
+    /// The cause that was recorded first.
     pub cause: StopCause,
-    /// Since when: what had ended by then ended by itself.
+    /// Time of the record; an attempt that ended earlier ended by itself.
     pub at: Uptime,
 }
 
-/// What is known of an attempt of an earlier process.
+/// State of an attempt of an earlier process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Found {
-    /// Its container runs; its runtime watches it again and will tell its end.
+    /// Its container runs; its runtime watches it and will report its end.
     Running {
-        /// The runtime's own name for it.
+        /// The runtime's name for it.
         container: String,
-        /// When it started.
+        /// Monotonic time of the start.
         at: Uptime,
     },
     /// It has ended.
     Ended {
-        /// How.
+        /// Its exit.
         exit: Exit,
-        /// How much it wrote.
+        /// Length of its output.
         output: OutputLengths,
-        /// When.
+        /// Monotonic time of the end.
         at: Uptime,
     },
-    /// It never got as far as a container.
+    /// No container was created.
     Unstarted,
-    /// Its runtime does not answer; nothing can be said.
+    /// Its runtime does not answer.
     Unknown,
 }
 
-/// Something that a runtime tells.
+/// An event of a runtime.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RuntimeEvent {
-    /// An attempt is pulling, or starting.
+    /// An attempt is pulling or starting.
     Progressed(Token, Phase),
-    /// All that its container needs is there, its image above all: it is made as soon as [`Effect::Run`](crate::Effect::Run) allows it.
-    /// Told again before each further try.
+    /// The image is not on this machine. The runtime pulls it after [`Effect::Pull`](crate::Effect::Pull), and
+    /// drops the attempt without an event if it is forgotten before.
+    ImageMissing(Token),
+    /// The runtime is ready to create the container, above all it has the image. It does so after
+    /// [`Effect::Run`](crate::Effect::Run). Sent again before each further try.
     Prepared(Token),
     /// Its container has started.
     Started {
-        /// Whose.
+        /// The attempt.
         token: Token,
-        /// The runtime's own name for it.
+        /// The runtime's name for the container.
         container: String,
-        /// When.
+        /// Monotonic time of the start.
         at: Uptime,
     },
-    /// It is over: its container has ended, or will never start.
+    /// Its container has ended or will never start.
     Ended {
-        /// Which.
+        /// The attempt.
         token: Token,
-        /// How.
+        /// Its exit.
         exit: Exit,
-        /// How much it wrote.
+        /// Length of its output.
         output: OutputLengths,
-        /// When.
+        /// Monotonic time of the end.
         at: Uptime,
     },
-    /// It runs, and nobody wants that any more: its time was up long ago.
+    /// It runs although its deadline has passed long ago.
     Overdue(Token),
-    /// It was not started, and that is not the job's fault.
+    /// It was not started, for a reason outside of the job.
     Refused {
-        /// Which.
+        /// The attempt.
         token: Token,
-        /// Why.
+        /// The cause of the release.
         cause: ReleaseCause,
-        /// For people.
+        /// Explanation for people.
         why: String,
     },
-    /// More of what a runtime knows from before this process: what could not be seen at the start, told before the runtime is said to be
-    /// available; or what it has found since.
+    /// Attempts and containers from before this process that could not be seen at the start, or were found
+    /// since. Sent before the runtime becomes available.
     Surveyed {
         /// Attempts of this worker.
         attempts: Vec<Restored>,
         /// Containers of this cluster on this engine that belong to another worker.
         foreign: Vec<Foreign>,
     },
-    /// All containers of this cluster on this engine that belong to another worker: somebody has looked again.
+    /// All containers of this cluster on this engine that belong to another worker, after a new search.
     Foreign(Vec<Foreign>),
-    /// A runtime can be used, or cannot. While one that could not be asked at the start has not told what it knows, it cannot.
+    /// A runtime became available or unavailable. A runtime that did not answer at the start is unavailable
+    /// until it has reported what it knows.
     Availability(RuntimeKind, Availability),
 }
 
-/// How an attempt ended, as its runtime knows it. The brain knows why we stopped it, if we did, and makes the outcome of both.
+/// The end of an attempt as its runtime saw it. The worker adds the cause of a stop and derives the outcome.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Exit {
     /// The program ran and ended.
     Ran {
         /// Its exit code; 128 plus the signal if it was killed.
         code: i32,
-        /// Whether the kernel killed something in it for lack of memory.
+        /// The kernel killed a process in it for lack of memory.
         oom: bool,
-        /// For how long.
+        /// Run time.
         ran: Duration,
-        /// What it left as its result: JSON.
-        result: Option<String>,
+        /// The file that it left as its result.
+        result: ResultFile,
     },
     /// It never started.
     NotStarted {
-        /// Whose fault that is.
+        /// The side at fault.
         fault: Fault,
-        /// What Docker, or the system, would give as exit code.
+        /// Exit code that Docker or the system reports for it.
         code: Option<i32>,
-        /// For people, in one line.
+        /// Explanation for people, in one line.
         message: String,
     },
-    /// The Docker daemon died under it.
+    /// The Docker daemon stopped while it ran.
     DaemonLost {
-        /// For people, in one line.
+        /// Explanation for people, in one line.
         message: String,
-        /// For how long it ran.
+        /// Run time, if it is known.
         ran: Option<Duration>,
     },
-    /// Its container is gone, and nobody knows how it ended.
+    /// Its container is gone, and its end is unknown.
     Vanished,
 }
 
-/// Why an attempt never started.
+/// The file in which a job leaves its result.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum ResultFile {
+    /// There is none.
+    #[default]
+    Absent,
+    /// It holds this JSON.
+    Json(String),
+    /// It is too large or not JSON; the reason is to be read after "it".
+    Unusable(String),
+}
+
+/// Side at fault for a failed start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// The image could not be had.
+    /// The image could not be pulled.
     Pull,
     /// Proven to be the definition's fault.
     Definition,
-    /// Anything else.
+    /// Any other cause.
     Host,
-    /// We stopped it before it could start.
+    /// The worker stopped it before it started.
     Stopped,
 }

@@ -1,19 +1,20 @@
-//! The worker's brain: a pure state machine that decides what a machine does with the attempts it was given.
+//! The worker's decisions as a pure state machine: which attempts a machine starts, stops and reports.
 //!
-//! What lives here: the local queue, the slots, the kill ladder, the lease and its start gate, the reports that the server has not yet
-//! acknowledged, and how an end is classed. What deliberately does not: clocks, sockets, containers, output bytes.
+//! In this crate: the local queue, slots, stop steps, the lease and its start gate, unacknowledged reports,
+//! and the classification of exits. Elsewhere: clocks, sockets, containers and output.
 //!
-//! The body drives it with three calls:
+//! The client drives it with three calls:
 //! ```text
 //! loop {
 //!     for input in everything_that_has_piled_up() {
 //!         perform(worker.step(now(), input).effects);   // starts, stops and removals: as early as possible
 //!     }
-//!     perform(worker.flush(now()).effects);             // what there is to say, packed: once per batch
+//!     perform(worker.flush(now()).effects);             // messages, packed: once per batch
 //!     wait_for_an_input_or(worker.wake_at());           // then step Input::Tick
 //! }
 //! ```
-//! Effects may be lost with the process: containers and attempt directories are the ledger, and [`Input::Restored`] brings them back.
+//! Effects may be lost with the process. Containers and attempt directories are the record, and
+//! [`Input::Restored`] brings them back.
 #![cfg_attr(not(test), no_std)]
 
 extern crate alloc;
@@ -22,16 +23,21 @@ mod attempt;
 mod audit;
 mod backlog;
 mod classify;
+mod core;
 mod definitions;
+mod flush;
+mod handlers;
 pub mod input;
-mod link;
-mod on;
+mod launch;
 mod outbox;
-mod say;
+mod policy;
+mod pulls;
+mod session;
 mod slots;
 pub mod step;
-mod worker;
+mod unsent_output;
 
+pub use crate::core::{Config, Worker};
 pub use input::Input;
+pub use policy::Policy;
 pub use step::{Effect, Step};
-pub use worker::{Config, Worker};

@@ -1,10 +1,12 @@
-//! Numbered reports: kept until the server has acknowledged them, sent again after a reconnect with the same numbers.
+//! Numbered reports: kept until the server has acknowledged them, and repeated after a reconnect with the
+//! same numbers.
 //!
-//! A report gets its number when it is packed: a batch's Runnings first, then its Successes, Failures, Releases, Startings, so that
-//! each kind is one frame with consecutive numbers. Ages are computed at each packing. What the wire could not carry (a clock that
-//! jumped, a file of no size that can be) is bent here: an entry that cannot be sent would be a hole in the numbers for ever.
+//! A report gets its number when it is packed: Runnings first, then Successes, Failures, Releases and
+//! Startings, so that each kind is one frame with consecutive numbers. Ages are computed at each packing.
+//! Values that the wire cannot carry are clamped here, because an entry that cannot be sent would stop all
+//! later ones.
 
-use alloc::collections::VecDeque;
+use alloc::collections::{BTreeSet, VecDeque};
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -15,15 +17,19 @@ use protocol::report::{
 use protocol::wire::{DURATION_MAX, OFFSET_MAX, cut_text};
 use protocol::{Report, ReportNo, Token, Uptime};
 
-use crate::classify::Verdict;
+use crate::classify::ExitVerdict;
 
 /// Entries of one frame.
 pub(crate) const ENTRIES_MAX: usize = 1_000;
-/// Bytes of one frame, by a rough estimate that is never too low: half of what the wire allows.
+/// Bytes of one frame, by an estimate that is never too low: half of the wire's limit.
 const FRAME_BYTES_MAX: usize = 128 * 1024;
-/// No server has taken so many reports; behind it there would still be room for as many.
+/// Highest number that a server may name; above it there is room for as many again.
 const NUMBER_MAX: ReportNo = ReportNo(1 << 62);
-/// An estimate of an entry without its texts.
+/// A report that the server has refused so often is sent in its minimal form.
+const REFUSALS_MAX: u32 = 3;
+/// Text for people in an end that was sent in its minimal form.
+const REDUCED: &str = "the server refused the whole report of this end; its details are left out";
+/// Estimated bytes of an entry without its texts.
 const ENTRY_BYTES: usize = 96;
 
 /// One numbered report.
@@ -59,21 +65,25 @@ pub(crate) struct Failure {
 
 #[derive(Debug, Default)]
 pub(crate) struct Outbox {
-    /// Numbered without a hole; the first one's number is `acknowledged + 1`.
+    /// Numbered without gaps; the first one's number is `acknowledged + 1`.
     kept: VecDeque<Entry>,
     acknowledged: ReportNo,
-    /// The highest number that was ever said.
-    told: ReportNo,
-    /// How many of `kept` have been said in this connection.
-    said: usize,
+    /// The highest number that was ever sent.
+    highest_sent: ReportNo,
+    /// Number of entries of `kept` that were sent on this connection.
+    sent: usize,
+    /// How often in a row the server has refused a message while this report was the first unacknowledged one.
+    refusals: Option<(ReportNo, u32)>,
     successes: Vec<Success>,
     failures: Vec<Failure>,
     releases: Vec<Released>,
     startings: Vec<Token>,
+    /// Attempts whose Released is not acknowledged.
+    released: BTreeSet<Token>,
 }
 
 impl Outbox {
-    /// How many are not acknowledged, packed or not.
+    /// Number of unacknowledged reports, packed or not.
     pub(crate) fn len(&self) -> usize {
         self.kept.len()
             + self.successes.len()
@@ -86,40 +96,46 @@ impl Outbox {
         self.len() == 0
     }
 
-    pub(crate) fn ended(&mut self, token: Token, at: Uptime, verdict: Verdict, output: OutputLengths) {
+    pub(crate) fn ended(&mut self, token: Token, at: Uptime, verdict: ExitVerdict, output: OutputLengths) {
         let output =
             OutputLengths { stdout: output.stdout.min(OFFSET_MAX), stderr: output.stderr.min(OFFSET_MAX) };
         match verdict {
-            Verdict::Success { ran, result, note } => {
+            ExitVerdict::Success { ran, result, note } => {
                 self.successes.push(Success { token, at, ran: ran.min(DURATION_MAX), output, result, note })
             }
-            Verdict::Failure { outcome, exit_code, message, ran } => {
+            ExitVerdict::Failure { outcome, exit_code, message, ran } => {
                 let ran = ran.map(|it| it.min(DURATION_MAX));
                 self.failures.push(Failure { token, at, outcome, exit_code, message, ran, output })
             }
         }
     }
 
-    /// Something that was acknowledged is said once more, under a number of its own.
-    pub(crate) fn again(&mut self, entry: Entry) {
+    /// Repeats an acknowledged report under a new number.
+    pub(crate) fn repeat(&mut self, entry: Entry) {
         self.kept.push_back(entry);
     }
 
     pub(crate) fn released(&mut self, token: Token, cause: ReleaseCause, mut why: String) {
         cut_text(&mut why);
+        self.released.insert(token);
         self.releases.push(Released { token, cause, why });
+    }
+
+    /// The attempt was given back, and the server may not know that yet.
+    pub(crate) fn is_released(&self, token: Token) -> bool {
+        self.released.contains(&token)
     }
 
     pub(crate) fn starting(&mut self, token: Token) {
         self.startings.push(token);
     }
 
-    /// It is not going to start: what was not said about that need not be said.
+    /// Drops an unsent Starting of an attempt that will not start.
     pub(crate) fn not_starting(&mut self, token: Token) {
         self.startings.retain(|it| *it != token);
     }
 
-    /// Numbers everything new, after the Runnings given.
+    /// Numbers all new entries, after the given Runnings.
     pub(crate) fn pack(&mut self, runnings: impl Iterator<Item = Entry>) {
         self.kept.extend(runnings);
         self.kept.extend(self.successes.drain(..).map(Entry::Success));
@@ -128,44 +144,69 @@ impl Outbox {
         self.kept.extend(self.startings.drain(..).map(|token| Entry::Starting { token }));
     }
 
-    /// The frames that this connection has not heard yet.
-    pub(crate) fn say(&mut self, now: Uptime, mut tell: impl FnMut(Report)) {
-        while self.said < self.kept.len() {
-            let first = ReportNo(self.acknowledged.0 + 1 + self.said as u64);
+    /// Sends the frames that were not sent on this connection.
+    pub(crate) fn send_unsent(&mut self, now: Uptime, mut send: impl FnMut(Report)) {
+        while self.sent < self.kept.len() {
+            let first = ReportNo(self.acknowledged.0 + 1 + self.sent as u64);
             let count = self.frame_length();
-            let entries = self.kept.range(self.said..self.said + count);
-            tell(frame(first, entries, now));
-            self.said += count;
-            self.told = self.told.max(ReportNo(self.acknowledged.0 + self.said as u64));
+            let entries = self.kept.range(self.sent..self.sent + count);
+            send(frame(first, entries, now));
+            self.sent += count;
+            self.highest_sent = self.highest_sent.max(ReportNo(self.acknowledged.0 + self.sent as u64));
         }
     }
 
-    /// A new connection has heard nothing; what the server already has (up to `last`) is not said again.
+    /// Begins a new connection. Reports up to `last` are acknowledged, the others are sent again.
     ///
-    /// If it has what was never said, this process is one that was set back with its machine: under these numbers it once said something
-    /// else. So it numbers on behind them, and nothing that it keeps counts as known. What is said twice for that changes nothing.
-    pub(crate) fn begin_again(&mut self, last: ReportNo, acknowledged: impl FnMut(Entry)) {
-        if last > self.told && last <= NUMBER_MAX {
-            (self.acknowledged, self.told) = (last, last);
+    /// If the server has reports that this process never sent, the machine was restored from a snapshot: it
+    /// once sent other reports under these numbers. The process then numbers on behind them and repeats
+    /// everything; repetitions change nothing.
+    pub(crate) fn resume(&mut self, last: ReportNo, acknowledged: impl FnMut(Entry)) {
+        if last > self.highest_sent && last <= NUMBER_MAX {
+            (self.acknowledged, self.highest_sent, self.refusals) = (last, last, None);
         } else {
             self.acknowledge(last, acknowledged);
         }
-        self.said = 0;
+        self.sent = 0;
     }
 
-    /// Reports up to this number are durable. A number that was never said is as good as the last one that was.
+    /// The server closes the connection because it cannot take a message, which may be one of these. From here on each report is sent
+    /// alone, so that those before the bad one are acknowledged. A report that was the first unacknowledged one at [`REFUSALS_MAX`]
+    /// refusals is sent in its minimal form from the next connection on, so that its attempt ends.
+    pub(crate) fn message_refused(&mut self) {
+        if self.sent == 0 {
+            return;
+        }
+        let first = self.acknowledged.next();
+        let count = match self.refusals {
+            Some((number, count)) if number == first => count.saturating_add(1),
+            _ => 1,
+        };
+        self.refusals = Some((first, count));
+        if count >= REFUSALS_MAX
+            && let Some(entry) = self.kept.front_mut()
+        {
+            entry.reduce();
+        }
+    }
+
+    /// Acknowledges reports up to this number, at most up to the highest number sent.
     pub(crate) fn acknowledge(&mut self, last: ReportNo, mut acknowledged: impl FnMut(Entry)) {
-        let last = last.min(self.told);
+        let last = last.min(self.highest_sent);
         while self.acknowledged < last
             && let Some(entry) = self.kept.pop_front()
         {
             self.acknowledged = self.acknowledged.next();
-            self.said = self.said.saturating_sub(1);
+            self.sent = self.sent.saturating_sub(1);
+            if let Entry::Released(it) = &entry {
+                self.released.remove(&it.token);
+            }
             acknowledged(entry);
         }
+        self.refusals = self.refusals.filter(|(number, _)| *number > self.acknowledged);
     }
 
-    /// The attempts whose final report is on its way.
+    /// Attempts whose final report is not acknowledged.
     pub(crate) fn finals(&self) -> impl Iterator<Item = Token> {
         let kept = self.kept.iter().filter_map(Entry::final_token);
         kept.chain(self.successes.iter().map(|it| it.token)).chain(self.failures.iter().map(|it| it.token))
@@ -176,7 +217,7 @@ impl Outbox {
             || self.kept.iter().any(|entry| matches!(entry, Entry::Starting { token: it } if *it == token))
     }
 
-    /// Attempts whose Running is not acknowledged, and so told again at each connection.
+    /// Attempts whose Running is not acknowledged, and is thus sent again on each connection.
     pub(crate) fn runnings(&self) -> impl Iterator<Item = Token> {
         self.kept.iter().filter_map(|entry| match entry {
             Entry::Running { token, .. } => Some(*token),
@@ -184,12 +225,15 @@ impl Outbox {
         })
     }
 
-    /// How many entries from the first unsaid one are of one kind and fit into one frame; at least one.
+    /// Number of unsent entries that fit into one frame of one kind; at least one.
     fn frame_length(&self) -> usize {
-        let mut entries = self.kept.range(self.said..);
+        let mut entries = self.kept.range(self.sent..);
         let Some(first) = entries.next() else {
             return 0;
         };
+        if self.refusals.is_some() {
+            return 1;
+        }
         let kind = core::mem::discriminant(first);
         let mut bytes = first.bytes();
         let more = entries.take(ENTRIES_MAX - 1).take_while(|entry| {
@@ -209,6 +253,23 @@ impl Entry {
         }
     }
 
+    /// Leaves out what the server may be unable to take: texts, the result, the exit code, lengths of output.
+    fn reduce(&mut self) {
+        match self {
+            Self::Running { container, .. } => container.clear(),
+            Self::Success(it) => {
+                (it.result, it.note) = (None, Some(String::from(REDUCED)));
+                it.output = OutputLengths::default();
+            }
+            Self::Failure(it) => {
+                (it.exit_code, it.message) = (None, String::from(REDUCED));
+                it.output = OutputLengths::default();
+            }
+            Self::Released(it) => it.why.clear(),
+            Self::Starting { .. } => {}
+        }
+    }
+
     fn bytes(&self) -> usize {
         let length = |text: &Option<String>| text.as_ref().map_or(0, String::len);
         ENTRY_BYTES
@@ -222,7 +283,7 @@ impl Entry {
     }
 }
 
-/// One frame of entries that are all of the kind of the first.
+/// Packs a frame of entries of one kind.
 fn frame<'a>(first: ReportNo, entries: impl Iterator<Item = &'a Entry> + Clone, now: Uptime) -> Report {
     let mut kinds = entries.clone();
     match kinds.next() {

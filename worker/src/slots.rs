@@ -1,4 +1,4 @@
-//! How many containers may run and do, and the kill ladder: ask, kill, remove.
+//! Slots, and the steps of a stop: ask, kill, remove.
 
 use core::time::Duration;
 
@@ -6,7 +6,7 @@ use protocol::Uptime;
 
 use crate::step::StopStep;
 
-/// Whatever a server configures, a worker does not go beyond this; it is the wire's limit too.
+/// Limit of the slots, whatever a server configures; also the wire's limit.
 pub(crate) const SLOTS_MAX: u32 = 10_000;
 
 #[derive(Debug)]
@@ -32,7 +32,7 @@ impl Slots {
         self.busy < self.count
     }
 
-    /// Takes effect as containers end; none is stopped for it.
+    /// Changes the number of slots. Running attempts are not stopped for it.
     pub(crate) fn resize(&mut self, count: u32) {
         self.count = count.min(SLOTS_MAX);
     }
@@ -46,16 +46,16 @@ impl Slots {
     }
 }
 
-/// The rung after `rung`, which was taken at `now`, and when to take the one after it. Measured: DOCKER.md section 3, "Cancel".
-pub(crate) fn next_rung(rung: StopStep, now: Uptime) -> (StopStep, Uptime) {
-    match rung {
+/// The rung after `rung`, which was taken at `now`, and when to take the one after it. Measured: docs/design/worker-and-docker.md, W6.
+pub(crate) fn next_step(step: StopStep, now: Uptime) -> (StopStep, Uptime) {
+    match step {
         StopStep::Ask { .. } => (StopStep::Kill, now + (REMOVE_AFTER_GRACE - KILL_AFTER_GRACE)),
         StopStep::Kill | StopStep::Remove => (StopStep::Remove, now + REMOVE_AGAIN),
     }
 }
 
-/// When an engine that was asked with this grace should have been done.
-pub(crate) fn patience_with(grace: Duration, now: Uptime) -> Uptime {
+/// Time at which an engine that was asked with this grace should have finished.
+pub(crate) fn first_escalation_at(grace: Duration, now: Uptime) -> Uptime {
     now + grace.saturating_add(KILL_AFTER_GRACE)
 }
 

@@ -1,115 +1,126 @@
-//! Everything that a worker can decide.
+//! Effects of a worker.
 
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::time::Duration;
 
-use protocol::container::{Body, ContainerSpec};
+use protocol::container::{ContainerSpec, Overrides};
 use protocol::order::StopCause;
 use protocol::{ClusterId, Report, Revision, RuntimeKind, Token, Uptime, WorkerId};
 
-/// One decision: what must be done, in order.
+/// The result of one step or flush.
 #[derive(Debug, Default)]
 pub struct Step {
-    /// In order.
+    /// Effects to perform, in order.
     pub effects: Vec<Effect>,
 }
 
-/// What must be done.
+/// An effect to perform.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Effect {
-    /// Tell the server. Only while connected. The load and the free disk of a heartbeat are filled in by the body.
+    /// Send a report; only while connected. The client fills in load and free disk of a heartbeat.
     Send(Report),
-    /// Keep this over a restart of the process: when something was said for the last time that the server has answered. Told while
-    /// there are containers that must not outlive it, and before the first one is started.
+    /// Store the time of the last answered message over a restart of the process. Emitted while attempts with
+    /// `self_fence` exist, and before the first one is started.
     Contact(Uptime),
-    /// Run an attempt. Its runtime answers with events, the last of which is Ended or Refused. One that has to fetch or to wait for
-    /// something first tells [`Prepared`](crate::input::RuntimeEvent::Prepared) when it has it, and goes on with [`Effect::Run`].
+    /// Start an attempt. Its runtime answers with events, of which Ended or Refused is the last. A runtime
+    /// without the image sends [`ImageMissing`](crate::input::RuntimeEvent::ImageMissing) and goes on after
+    /// [`Effect::Pull`]. A runtime that is ready sends [`Prepared`](crate::input::RuntimeEvent::Prepared) and
+    /// goes on after [`Effect::Run`].
     Start(Launch),
-    /// Make the container now: the server's promise still holds, however long it took to prepare.
-    Run {
-        /// Which.
+    /// Pull the image now.
+    Pull {
+        /// The attempt.
         token: Token,
-        /// Who runs it.
+        /// Its runtime.
         runtime: RuntimeKind,
     },
-    /// Go one step further in stopping an attempt.
-    Stop {
-        /// Which.
+    /// Create the container now: the lease still holds after the preparation.
+    Run {
+        /// The attempt.
         token: Token,
-        /// Who runs it.
+        /// Its runtime.
         runtime: RuntimeKind,
-        /// Why: kept on disk before anything is done, so that a restarted worker classes its end right.
+    },
+    /// Take the next stop step of an attempt.
+    Stop {
+        /// The attempt.
+        token: Token,
+        /// Its runtime.
+        runtime: RuntimeKind,
+        /// The cause. It is stored before anything is done, so that a restarted worker classifies the end
+        /// correctly.
         cause: StopCause,
-        /// How hard.
+        /// The step.
         step: StopStep,
     },
-    /// Everything about it is durable on the server: remove its container and its directory.
+    /// The end and the output are durable on the server: remove the container and the directory.
     Forget {
-        /// Which.
+        /// The attempt.
         token: Token,
-        /// Who ran it.
+        /// Its runtime.
         runtime: RuntimeKind,
-        /// Whether the server does not have all of its output: the rest is given up.
+        /// Give up output that the server does not have.
         give_up_output: bool,
     },
-    /// Stop and remove the container of an attempt that another worker has left on our engine.
+    /// Stop and remove the container of another worker on this engine.
     Evict(Token),
-    /// Nothing starts there: try something like this until it works, then tell that the runtime is available.
+    /// The runtime starts nothing: try a container like this until it works, then report the runtime as
+    /// available.
     Probe {
-        /// What the last attempt was to run; it names the runtime.
+        /// The container of the last failed attempt; it names the runtime.
         like: Arc<ContainerSpec>,
-        /// Why; for people.
+        /// Explanation for people.
         why: String,
     },
-    /// The server knows us: keep both beside the secret, and give them to the runtimes.
+    /// The server accepted this worker: store both beside the secret, and pass them to the runtimes.
     Joined {
-        /// The installation.
+        /// The cluster's id.
         cluster: ClusterId,
-        /// Our lasting identity in it.
+        /// The worker's id in the cluster.
         worker: WorkerId,
     },
-    /// Close the connection, if there is one, and open a new one, not before this long.
+    /// Close the connection, if there is one, and open a new one after this delay.
     Reconnect {
-        /// At least.
+        /// Minimum delay.
         after: Duration,
-        /// Where to, if not to the configured address; for one try.
+        /// Address for one try, if it is not the configured one.
         elsewhere: Option<String>,
-        /// For the log.
+        /// Reason, for the log.
         reason: String,
     },
-    /// Nothing is left to be done: end the process.
+    /// Nothing is left to do: end the process.
     Exit,
 }
 
-/// How hard an attempt is asked to stop: each step is taken if the one before it did not help in time.
+/// A stop step; each one follows if the one before did not help in time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StopStep {
-    /// Ask it, and let the engine kill it after the grace.
+    /// Ask the program to stop, and let the engine kill it after the grace.
     Ask {
-        /// How long it may take.
+        /// Time for the program to stop.
         grace: Duration,
     },
     /// Kill it.
     Kill,
-    /// Kill our own watcher and remove the container by force; repeated until it is gone.
+    /// Kill the watching process and remove the container by force; repeated until it is gone.
     Remove,
 }
 
-/// An attempt with all that its runtime needs.
+/// An attempt with everything that its runtime needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Launch {
-    /// Which attempt.
+    /// The attempt's token.
     pub token: Token,
-    /// Of which revision.
+    /// The revision of its definition.
     pub revision: Revision,
     /// The definition's name.
     pub name: Arc<str>,
-    /// What to run.
+    /// The container or process to run.
     pub spec: Arc<ContainerSpec>,
-    /// What the job adds to it.
-    pub body: Option<Body>,
-    /// How long it may run.
+    /// Overrides of the job.
+    pub body: Option<Overrides>,
+    /// Remaining run time, from the start of the container.
     pub time_left: Option<Duration>,
 }

@@ -46,7 +46,7 @@ proptest! {
     }
 }
 
-/// What a flaky world does to an honest server and an honest runtime.
+/// Faults of an unreliable network and host around a correct server and runtime.
 #[derive(Clone, Copy, Debug)]
 enum Act {
     Submit(usize),
@@ -179,7 +179,7 @@ impl Play {
 
     fn end(&mut self, token: Token) {
         self.containers.insert(token, Container::Gone);
-        let exit = Exit::Ran { code: 0, oom: false, ran: Duration::from_secs(1), result: None };
+        let exit = Exit::Ran { code: 0, oom: false, ran: Duration::from_secs(1), result: Default::default() };
         let at = self.world.now;
         self.batch(Input::Happened(RuntimeEvent::Ended {
             token,

@@ -4,7 +4,7 @@
 //! read the difference before you commit it.
 
 #![allow(clippy::unwrap_used, reason = "a story that cannot be read is a failed test")]
-#![expect(clippy::disallowed_methods, reason = "stories are files; the fence is around the brain itself")]
+#![expect(clippy::disallowed_methods, reason = "scenarios are files; only the crate itself must be pure")]
 
 #[path = "world/tell.rs"]
 mod tell;
@@ -21,7 +21,7 @@ use longshore_worker::input::{Exit, Fault, Found, Leave, Restored, RuntimeEvent,
 use longshore_worker::step::Launch;
 use longshore_worker::{Effect, Input};
 use protocol::order::{
-    Cancel, Configure, Definition, GoAway, Intervals, Reconciled, Refused, StopCause, Verdict,
+    Cancel, Configure, Definition, GoAway, Intervals, ReconcileVerdict, Reconciled, Refused, StopCause,
 };
 use protocol::report::{Availability, Foreign, OutputLengths, Phase, ReleaseCause};
 use protocol::{Order, Report, ReportNo, RuntimeKind, Token, WorkerId};
@@ -68,7 +68,8 @@ impl Story {
             let words: Vec<&str> = line.split_whitespace().collect();
             match words[..] {
                 ["worker", ..] => {
-                    self.world = World::new(number(&words, "slots", 1), number(&words, "backlog", 2), 1);
+                    let (slots, backlog) = (number(&words, "slots", 1), number(&words, "backlog", 2));
+                    self.world = World::with_pull_slots(slots, backlog, number(&words, "pull_slots", 2), 1);
                 }
                 ["define", name, ..] => {
                     self.definitions.insert(name.to_owned(), define(name, &words));
@@ -89,7 +90,7 @@ impl Story {
         self.text
     }
 
-    /// Lets time pass as the body does: woken when the brain wants to be.
+    /// Lets time pass as the client does: until the state machine wants to be woken.
     fn wait(&mut self, time: Duration) {
         let end = self.world.now + time;
         while let Some(at) = self.world.worker.wake_at().filter(|at| *at <= end) {
@@ -107,7 +108,8 @@ impl Story {
         let known = effects
             .iter()
             .filter_map(|it| if let Effect::Send(Report::Inventory(it)) = it { Some(it) } else { None });
-        let attempts = known.flat_map(|it| &it.attempts).map(|(token, _)| (*token, Verdict::Keep)).collect();
+        let attempts =
+            known.flat_map(|it| &it.attempts).map(|(token, _)| (*token, ReconcileVerdict::Keep)).collect();
         self.tell(&effects);
         let effects = self.world.ordered(Order::Reconciled(Reconciled { attempts, last: true }));
         self.tell(&effects);
@@ -218,6 +220,7 @@ impl Story {
                 let failures = number(words, "failures", 0);
                 RuntimeEvent::Progressed(token_of(which), Phase::Pulling { percent, failures })
             }
+            "missing" => RuntimeEvent::ImageMissing(token_of(which)),
             "prepared" => RuntimeEvent::Prepared(token_of(which)),
             "started" => {
                 RuntimeEvent::Started { token: token_of(which), container: "c0ffee".into(), at: at() }
@@ -289,6 +292,10 @@ fn define(name: &str, words: &[&str]) -> Definition {
     definition(name, |spec| {
         spec.resources.memory_bytes =
             option(words, "memory").map(|mebibytes| mebibytes.parse::<u64>().unwrap() << 20);
+        if let Some(image) = option(words, "image") {
+            spec.image = image.into();
+        }
+        spec.network = option(words, "network").map(Into::into);
         spec.ask_before_start = words.contains(&"ask");
         spec.self_fence = option(words, "self_fence").map(duration);
         if words.contains(&"process") {
@@ -309,7 +316,7 @@ fn exit(words: &[&str]) -> Exit {
             code: code.parse().unwrap(),
             oom: words.contains(&"oom"),
             ran: Duration::from_secs(1),
-            result: None,
+            result: Default::default(),
         },
     }
 }
@@ -318,12 +325,12 @@ fn output(words: &[&str]) -> OutputLengths {
     OutputLengths { stdout: number(words, "stdout", 0), stderr: 0 }
 }
 
-fn verdict(text: &str) -> (Token, Verdict) {
+fn verdict(text: &str) -> (Token, ReconcileVerdict) {
     let (token, verdict) = text.split_once(':').unwrap();
     let verdict = match verdict {
-        "keep" => Verdict::Keep,
-        "stop" => Verdict::Stop,
-        _ => Verdict::Forget,
+        "keep" => ReconcileVerdict::Keep,
+        "stop" => ReconcileVerdict::Stop,
+        _ => ReconcileVerdict::Forget,
     };
     (token_of(token), verdict)
 }

@@ -1,4 +1,4 @@
-//! What fuzzing tries at length, with its seeds and with random bytes: a server that says anything at any time.
+//! Runs the seeds of the fuzz target and random bytes: a server that sends anything at any time.
 
 #[path = "../../fuzz/src/acts.rs"]
 mod acts;
@@ -10,7 +10,7 @@ use proptest::prelude::*;
 use protocol::wire;
 
 #[test]
-#[expect(clippy::disallowed_methods, reason = "seeds are files; the fence is around the brain itself")]
+#[expect(clippy::disallowed_methods, reason = "seeds are files; only the crate itself must be pure")]
 fn every_seed_leaves_the_worker_sound() {
     let seeds = concat!(env!("CARGO_MANIFEST_DIR"), "/../fuzz/seeds/strange_server");
     for seed in std::fs::read_dir(seeds).unwrap() {

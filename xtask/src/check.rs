@@ -5,13 +5,50 @@ use std::time::Instant;
 
 use clap::{Args, ValueEnum};
 
+use crate::python_worker::{self, Python};
 use crate::{docker, images, sim, step, tidy};
 
 #[derive(Args)]
 pub(crate) struct Options {
-    /// Whether the tests against a real Docker engine run
+    /// Run the tests against a real Docker engine?
     #[arg(long, value_enum, default_value_t = Docker::Auto)]
     docker: Docker,
+    /// Run the check of the Python worker in examples/worker-python against a server?
+    #[arg(long, value_enum, default_value_t = Python::Auto)]
+    python: Python,
+    /// Look at the dashboard in a real browser?
+    #[arg(long, value_enum, default_value_t = Browser::Auto)]
+    browser: Browser,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Browser {
+    /// It is looked at; without Chromium and its driver, the command fails
+    Required,
+    /// It is looked at if Chromium and its driver are installed
+    Auto,
+    /// It is not looked at
+    Off,
+}
+
+impl Browser {
+    /// The value of `LONGSHORE_TEST_BROWSER`, by which tests know whether to use a browser.
+    async fn for_tests(self) -> anyhow::Result<&'static str> {
+        if self == Self::Off {
+            println!("browser: off; the dashboard is not looked at");
+            return Ok("off");
+        }
+        let has_browser = step::is_installed(&["chromium", "--version"]).await;
+        if has_browser && step::is_installed(&["chromedriver", "--version"]).await {
+            return Ok("required");
+        }
+        let missing = "there is no Chromium with its driver (apt-get install chromium chromium-driver)";
+        if self == Self::Required {
+            anyhow::bail!("--browser required: {missing}");
+        }
+        println!("browser: {missing}; the dashboard is not looked at");
+        Ok("off")
+    }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -38,13 +75,15 @@ impl Docker {
 pub(crate) async fn run(root: &Path, options: &Options) -> anyhow::Result<()> {
     let started = Instant::now();
     let for_tests = prepare_engine(root, options.docker).await?;
+    let browser = options.browser.for_tests().await?;
 
     step::run("fmt", step::program(root, &["cargo", "fmt", "--all", "--check"])).await?;
     let clippy =
         ["cargo", "clippy", "--workspace", "--all-targets", "--locked", "--quiet", "--", "-D", "warnings"];
     step::run("clippy", step::program(root, &clippy)).await?;
     step::run("tidy", async { tidy::run(root) }).await?;
-    step::run("tests", tests(root, for_tests)).await?;
+    step::run("tests", tests(root, for_tests, browser)).await?;
+    python_worker::run(root, options.python).await?;
     step::run("faults", step::program(root, &faults(for_tests))).await?;
     step::run("simulation", sim::for_a_change(root)).await?;
     let doc_tests = ["cargo", "test", "--workspace", "--doc", "--locked", "--quiet"];
@@ -82,25 +121,17 @@ async fn prepare_engine(root: &Path, wanted: Docker) -> anyhow::Result<&'static 
     }
 }
 
-async fn tests(root: &Path, docker: &str) -> anyhow::Result<()> {
+async fn tests(root: &Path, docker: &str, browser: &str) -> anyhow::Result<()> {
     let nextest = step::is_installed(&["cargo", "nextest", "--version"]).await;
-    let words: &[&str] = if nextest {
-        &[
-            "cargo",
-            "nextest",
-            "run",
-            "--workspace",
-            "--locked",
-            "--no-tests",
-            "pass",
-            "--status-level",
-            "slow",
-        ]
+    // Every test runs, also after a failure: one run tells all that is broken.
+    let words = if nextest {
+        "cargo nextest run --workspace --locked --no-fail-fast --no-tests pass --status-level slow"
     } else {
-        &["cargo", "test", "--workspace", "--all-targets", "--locked"]
+        "cargo test --workspace --all-targets --locked --no-fail-fast"
     };
-    let mut tests = step::command(root, words);
-    tests.env("LONGSHORE_TEST_DOCKER", docker);
+    let words: Vec<&str> = words.split(' ').collect();
+    let mut tests = step::command(root, &words);
+    tests.env("LONGSHORE_TEST_DOCKER", docker).env("LONGSHORE_TEST_BROWSER", browser);
     step::succeed(tests).await
 }
 

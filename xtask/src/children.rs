@@ -13,7 +13,7 @@ use tokio::time::timeout;
 
 /// One process, with a file for what it says.
 pub(crate) struct Process {
-    /// What it is called here.
+    /// Name for messages and for the log file.
     pub name: String,
     log: PathBuf,
     child: Child,
@@ -44,12 +44,12 @@ impl Process {
     pub(crate) fn must_be_alive(&mut self) -> anyhow::Result<()> {
         match self.child.try_wait()? {
             None => Ok(()),
-            Some(status) => bail!("{} ended early with {status}. It said:\n{}", self.name, self.last_words()),
+            Some(status) => bail!("{} ended early with {status}. It said:\n{}", self.name, self.log_tail()),
         }
     }
 
     /// The last lines of its log.
-    pub(crate) fn last_words(&self) -> String {
+    pub(crate) fn log_tail(&self) -> String {
         let log = fs::read(&self.log).unwrap_or_default();
         let log = String::from_utf8_lossy(&log);
         let lines: Vec<&str> = log.lines().collect();
@@ -101,11 +101,11 @@ mod tests {
     async fn one_that_does_not_listen_is_ended_all_the_same() {
         let directory = tempfile::tempdir().unwrap();
         let mut command = Command::new("sh");
-        // What is ignored stays ignored over an exec, so there is only one process to end.
+        // A signal that the shell ignores stays ignored over an exec, so there is only one process to end.
         command.args(["-c", "trap '' TERM; echo ready; exec sleep 600"]);
         let mut process = Process::start("deaf", command, directory.path()).unwrap();
         let ready = async {
-            while process.last_words() != "ready" {
+            while process.log_tail() != "ready" {
                 tokio::task::yield_now().await;
             }
         };
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn one_that_ends_early_is_noticed_with_its_last_words() {
+    async fn one_that_ends_early_is_noticed_with_its_log_tail() {
         let directory = tempfile::tempdir().unwrap();
         let mut command = Command::new("sh");
         command.args(["-c", "echo no such port >&2; exit 2"]);

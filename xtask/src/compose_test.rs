@@ -35,7 +35,7 @@ pub(crate) async fn run(root: &Path, options: &Options) -> anyhow::Result<()> {
     let stack = Stack::new(root, options.compose.as_deref()).await?;
     let outcome = exercise(&stack, options).await;
     if outcome.is_err() {
-        stack.tell_last_words().await;
+        stack.print_log_tails().await;
     }
     let cleared = step::run("down", stack.clear()).await;
     outcome.and(cleared)

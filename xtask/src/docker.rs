@@ -20,7 +20,7 @@ pub(crate) async fn version() -> anyhow::Result<String> {
     query(&["version", "--format", "{{.Server.Version}}"]).await.context("the Docker engine does not answer")
 }
 
-/// Whether the engine has an image.
+/// Returns true if the engine has an image.
 pub(crate) async fn has_image(name: &str) -> bool {
     query(&["image", "inspect", "--format", "{{.Id}}", "--", name]).await.is_ok()
 }
@@ -56,7 +56,7 @@ pub(crate) async fn import(archive: &Path, change: Option<&str>, tag: &str) -> a
     quietly(import).await
 }
 
-/// Whether an image can run a program on this machine.
+/// Returns true if an image can run a program on this machine.
 pub(crate) async fn runs(image: &str, words: &[&str]) -> bool {
     let mut run = Command::new("docker");
     run.args(["run", "--rm", "--network", "none", "--pull", "never", "--", image]).args(words);
@@ -107,7 +107,7 @@ pub(crate) async fn query(words: &[impl AsRef<OsStr>]) -> anyhow::Result<String>
 /// Runs a command whose output matters only if it fails.
 ///
 /// # Errors
-/// What it printed.
+/// The combined output of the command.
 pub(crate) async fn quietly(mut command: Command) -> anyhow::Result<()> {
     let line = crate::step::display(&command);
     let output =

@@ -1,4 +1,4 @@
-//! `cargo xtask fuzz`: bytes of strangers against everything that reads them, one target after the other, and what came of it in a table.
+//! `cargo xtask fuzz`: runs all fuzz targets one after the other, and prints the results as a table.
 //!
 //! It needs a nightly compiler and cargo-fuzz. The inputs that a run has found are kept in `fuzz/corpus`; it goes on from there, and from
 //! the seeds of the repository. The compiler of the workspace checks the doors that targets knock at, the nightly one all the rest.
@@ -17,7 +17,7 @@ pub(crate) struct Options {
     /// For how many seconds each target runs
     #[arg(long, value_name = "SECONDS", default_value_t = 60)]
     seconds: u64,
-    /// Which targets; all of them if none is named
+    /// Names of targets; all of them if none is given
     #[arg(value_name = "TARGET")]
     targets: Vec<String>,
 }
@@ -84,7 +84,7 @@ pub(crate) async fn run(root: &Path, options: &Options) -> anyhow::Result<()> {
     }
 }
 
-/// What became of a target.
+/// The result of one target.
 #[derive(Default)]
 struct Outcome {
     executed: u64,
@@ -97,7 +97,7 @@ async fn fuzz(root: &Path, target: &Target, seconds: u64) -> anyhow::Result<Outc
     let corpus = format!("fuzz/corpus/{}", target.name);
     let own_seeds = format!("fuzz/seeds/{}", target.name);
     std::fs::create_dir_all(root.join(&corpus)).with_context(|| corpus.clone())?;
-    // The lowest priority but one: whoever fuzzes a machine still wants to use it.
+    // The lowest priority but one: the machine stays usable while it fuzzes.
     let mut command =
         step::command(root, &["nice", "-n", "15", "cargo", "+nightly", "fuzz", "run", target.name, &corpus]);
     if root.join(&own_seeds).exists() {
@@ -126,6 +126,6 @@ async fn fuzz(root: &Path, target: &Target, seconds: u64) -> anyhow::Result<Outc
     Ok(outcome)
 }
 
-/// Memory is what strangers get cheapest: no input may take a gigabyte, nor ask for 256 MiB at once; and none may take ten seconds.
+/// Limits of each run: no input may make the target take a gigabyte, ask for 256 MiB at once, or run for ten seconds.
 const LIMITS: [&str; 4] =
     ["-rss_limit_mb=1024", "-malloc_limit_mb=256", "-timeout=10", "-print_final_stats=1"];

@@ -17,7 +17,7 @@ use tokio::time::timeout;
 /// The API of one server.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Api {
-    /// Where it listens.
+    /// The address that the server listens on.
     pub address: SocketAddr,
 }
 
@@ -48,7 +48,7 @@ impl Api {
         format!("http://{}{path}", self.address)
     }
 
-    /// Whether the server says that it takes jobs.
+    /// Returns true if the server reports that it takes jobs.
     pub(crate) async fn is_ready(&self) -> bool {
         let asked = timeout(READY_MAX, self.request("GET", "/readyz")).await;
         matches!(asked, Ok(Ok(_)))

@@ -15,11 +15,11 @@ use crate::{docker, step};
 
 /// The base of both images.
 const BASE: &str = "debian:bookworm-slim";
-/// What compiles.
+/// The image that compiles.
 const RUST: &str = "rust:1-slim-bookworm";
-/// Where the worker's image has the `docker` command from.
+/// The image from which the worker's image copies the `docker` command.
 const DOCKER_CLI: &str = "docker:28-cli";
-/// What the jobs of tests and demonstrations run in.
+/// The image of the jobs in tests and demonstrations.
 pub(crate) const JOB: &str = "busybox";
 
 pub(crate) async fn run(root: &Path) -> anyhow::Result<()> {
@@ -46,7 +46,7 @@ pub(crate) async fn provide_job_image(root: &Path) -> anyhow::Result<()> {
     provide(JOB, || stand_in::busybox(root, JOB)).await
 }
 
-/// Whether images can be fetched from the public registry: the smallest one is tried, once.
+/// Returns true if the public registry can be reached: the smallest image is pulled once.
 pub(crate) async fn registry_answers() -> bool {
     static ANSWERS: OnceCell<bool> = OnceCell::const_new();
     *ANSWERS.get_or_init(|| docker::pull(PROBE, PROBE_MAX)).await

@@ -1,9 +1,10 @@
-//! What developers run: `cargo xtask test` checks everything, `cargo xtask demo` shows it.
+//! Commands for developers: `cargo xtask test` checks everything, `cargo xtask demo` shows it.
 //!
 //! Nothing imports this crate, and it imports nothing of Longshore: it starts the binary `longshore` and speaks to it over HTTP,
 //! as a user would. Here are only the commands and their options; each lives in the file of its name.
 
 mod bless;
+mod build;
 mod check;
 mod children;
 mod compose_test;
@@ -14,6 +15,7 @@ mod fuzz;
 mod http;
 mod images;
 mod planted;
+mod python_worker;
 mod sim;
 mod step;
 mod tidy;
@@ -37,16 +39,18 @@ enum Command {
     Test(check::Options),
     /// Start a server and two workers on free ports, run jobs, and show what happens
     Demo(demo::Options),
-    /// Run the brains against each other in virtual time, with faults; fresh seeds each time
+    /// Run both state machines against each other in virtual time, with faults; fresh seeds each time
     Sim(sim::Options),
-    /// Plant bugs in the brains, one at a time: the simulation must find each
+    /// Plant known bugs, one at a time: the simulation must find each
     Planted(planted::Options),
-    /// Check the rules of the house that no other tool checks: who leans on whom, banned words, dead links, file sizes
+    /// Check the rules that no other tool checks: imports between crates, banned words, dead links, file sizes
     Tidy,
     /// Rewrite the expected outputs that tests compare with; read the difference before committing it
     Bless,
-    /// Throw the bytes of strangers at everything that reads them; needs a nightly compiler and cargo-fuzz
+    /// Fuzz everything that reads bytes from a peer; needs a nightly compiler and cargo-fuzz
     Fuzz(fuzz::Options),
+    /// Run the Python worker of examples/worker-python against a server; `test` does so too
+    PythonWorker,
     /// Provide the base images of the Dockerfile and the image of the test jobs: pulled, or made on this machine
     Images,
     /// Build the images, start docker-compose.yml with three workers, and run jobs through crashes
@@ -75,6 +79,7 @@ async fn run(command: Command) -> anyhow::Result<()> {
         Command::Tidy => tidy::run(&root),
         Command::Bless => bless::run(&root).await,
         Command::Fuzz(options) => fuzz::run(&root, &options).await,
+        Command::PythonWorker => python_worker::run(&root, python_worker::Python::Required).await,
         Command::Images => images::run(&root).await,
         Command::ComposeTest(options) => compose_test::run(&root, &options).await,
     }

@@ -17,7 +17,7 @@ use serde_json::Value;
 use tokio::process::Command;
 
 use crate::step;
-use patch::{Patch, Room};
+use patch::{Component, Patch};
 
 #[derive(Args)]
 pub(crate) struct Options {
@@ -35,26 +35,27 @@ pub(crate) struct Options {
     seed: u64,
 }
 
-/// Where the bugs are kept, relative to the workspace.
+/// The directory of the patches, relative to the workspace.
 pub(crate) const PLACE: &str = "sim/planted";
 
 pub(crate) async fn run(root: &Path, options: &Options) -> anyhow::Result<()> {
     let started = Instant::now();
     let bugs = bugs(root, options)?;
-    let field = Field { tree: root.join("target/planted/tree"), build: root.join("target/planted/build") };
-    fs::create_dir_all(&field.tree).with_context(|| field.tree.display().to_string())?;
-    copy::refresh(root, &field.tree)?;
-    field.is_clean(options).await?;
+    let sandbox =
+        Sandbox { tree: root.join("target/planted/tree"), build: root.join("target/planted/build") };
+    fs::create_dir_all(&sandbox.tree).with_context(|| sandbox.tree.display().to_string())?;
+    copy::refresh(root, &sandbox.tree)?;
+    sandbox.is_clean(options).await?;
 
     let (mut caught, mut last) = (Vec::new(), Duration::ZERO);
     for (name, patch) in &bugs {
-        let fate = field.try_one(patch, options).await;
+        let fate = sandbox.try_one(patch, options).await;
         match &fate {
             Ok(catch) => {
-                let foretold =
-                    if patch.rules.contains(&catch.rule) { "" } else { " (not the rule that was foretold)" };
-                println!("caught after {:>7} transitions  {name}: {}{foretold}", catch.after, catch.rule);
-                caught.push(patch.room());
+                let unexpected =
+                    if patch.rules.contains(&catch.rule) { "" } else { " (not the expected rule)" };
+                println!("caught after {:>7} transitions  {name}: {}{unexpected}", catch.after, catch.rule);
+                caught.push(patch.component());
             }
             Err(why) => {
                 println!("NOT CAUGHT  {name} ({}): {why:#}", patch.bug);
@@ -63,15 +64,15 @@ pub(crate) async fn run(root: &Path, options: &Options) -> anyhow::Result<()> {
         }
         last = started.elapsed();
     }
-    let in_room = |room| caught.iter().filter(|it| **it == room).count();
+    let in_component = |component| caught.iter().filter(|it| **it == component).count();
     println!(
-        "{} of {} caught in {}: {} in the scheduler, {} in the worker, {} in the models of their bodies",
+        "{} of {} caught in {}: {} in the scheduler, {} in the worker, {} in the models of the programs",
         caught.len(),
         bugs.len(),
         step::seconds(last),
-        in_room(Room::Scheduler),
-        in_room(Room::Worker),
-        in_room(Room::Body)
+        in_component(Component::Scheduler),
+        in_component(Component::Worker),
+        in_component(Component::Model)
     );
     ensure!(caught.len() == bugs.len(), "{} bugs were not caught", bugs.len() - caught.len());
     Ok(())
@@ -110,8 +111,8 @@ fn bugs(root: &Path, options: &Options) -> anyhow::Result<Vec<(String, Patch)>> 
 pub(crate) const REFRESH: &str = "plant the same bug by hand, write what `git diff` says below the prose of the patch, and take the bug \
                                   back; if the code that it was about is gone, remove it or find another place for it";
 
-/// Where bugs are planted.
-struct Field {
+/// A copy of the workspace in which bugs are planted.
+struct Sandbox {
     tree: PathBuf,
     build: PathBuf,
 }
@@ -122,7 +123,7 @@ struct Catch {
     after: u64,
 }
 
-impl Field {
+impl Sandbox {
     /// A rule that is broken without any bug says nothing about one.
     async fn is_clean(&self, options: &Options) -> anyhow::Result<()> {
         self.compile().await?;
@@ -170,12 +171,12 @@ impl Field {
         Ok(())
     }
 
-    /// What the simulation says, if it notices anything.
+    /// Runs the simulation, and returns its finding if it notices anything.
     async fn simulate(&self, options: &Options) -> anyhow::Result<Option<Catch>> {
         let mut command = Command::new(self.build.join("release/longshore-sim"));
         command.args(["--jobs", "1", "--brief", "--seed", &options.seed.to_string()]);
         command.args(["--transitions", &options.transitions.to_string()]).kill_on_drop(true);
-        let output = tokio::time::timeout(PATIENCE, command.output()).await;
+        let output = tokio::time::timeout(WAIT_TIMEOUT, command.output()).await;
         let output =
             output.context("the simulation does not come to an end")?.context("cannot run the simulation")?;
         let text = String::from_utf8_lossy(&output.stdout);
@@ -186,5 +187,5 @@ impl Field {
     }
 }
 
-/// Ten times what a busy machine takes for a million transitions; a bug may also make a brain go round in circles.
-const PATIENCE: Duration = Duration::from_secs(300);
+/// Ten times what a busy machine takes for a million transitions; a bug may also make a state machine loop for ever.
+const WAIT_TIMEOUT: Duration = Duration::from_secs(300);

@@ -11,7 +11,7 @@ use tokio::process::Command;
 /// Runs one step.
 ///
 /// # Errors
-/// What the step itself failed with, preceded by its name and time.
+/// The error of the step, preceded by its name and time.
 pub(crate) async fn run(name: &str, work: impl Future<Output = anyhow::Result<()>>) -> anyhow::Result<()> {
     println!("── {name}");
     let started = Instant::now();
@@ -55,12 +55,12 @@ pub(crate) async fn succeed(mut command: Command) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Whether a program can be run at all: these words, which only ask for its version, succeed.
+/// Returns true if a program can be run: these arguments, which only ask for its version, succeed.
 pub(crate) async fn is_installed(words: &[&str]) -> bool {
     succeeds_silently(command(Path::new("."), words)).await
 }
 
-/// Whether a prepared command ends with success; nobody sees its output.
+/// Runs a prepared command without showing its output; returns true if it succeeds.
 pub(crate) async fn succeeds_silently(mut command: Command) -> bool {
     command.stdout(Stdio::null()).stderr(Stdio::null());
     command.status().await.is_ok_and(|status| status.success())

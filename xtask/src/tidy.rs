@@ -3,11 +3,13 @@
 //! A rule reads the [`Tree`] (every file of the workspace, in memory) and gives back [`Complaint`]s: where, what, why, and what to do
 //! instead. Rules read no files themselves, so that each is tested with a small planted violation.
 
-mod arrows;
-mod heads;
+mod cited;
+mod headers;
+mod layers;
 mod links;
 mod lints;
 mod paths;
+mod plain_words;
 mod planted;
 mod ratchet;
 mod tree;
@@ -26,14 +28,16 @@ use tree::Tree;
 /// There are complaints, or the workspace cannot be read.
 pub(crate) fn run(root: &Path) -> anyhow::Result<()> {
     let tree = Tree::read(root)?;
-    let mut complaints = arrows::check(&arrows::Package::all(root)?, &tree);
+    let mut complaints = layers::check(&layers::Package::all(root)?, &tree);
     complaints.extend(words::check(&tree));
     complaints.extend(paths::check(&tree, &paths::of_this_machine(root)));
-    complaints.extend(heads::check(&tree));
+    complaints.extend(headers::check(&tree));
     complaints.extend(links::check(&tree));
+    complaints.extend(cited::check(&tree));
     complaints.extend(lints::check(&tree));
     complaints.extend(ratchet::check(&tree));
     complaints.extend(planted::check(&tree));
+    complaints.extend(plain_words::check(&tree));
     complaints.sort_by(|a, b| (&a.file, a.line).cmp(&(&b.file, b.line)));
     for complaint in &complaints {
         println!("{complaint}");

@@ -1,10 +1,9 @@
-//! The checker finds what it is there to find: each bad history differs from a good one in one thing.
+//! Tests of the checker: each bad history differs from a good one in one thing, and must be found.
 
 use super::*;
-use crate::truth::Kind;
+use crate::marks::MarkKind;
 
-/// Four requests: a keyed Docker job that a second attempt ended, a batch of three, one without an answer, and one that must never
-/// run beside itself.
+/// Four requests: a keyed Docker job that ended at its second attempt, a batch of three, one without an answer, and an exclusive job.
 fn good() -> Evidence {
     let submit = |label: &str, count, key: Option<&str>| Event::Submit {
         label: label.to_owned(),
@@ -29,18 +28,18 @@ fn good() -> Evidence {
             seen(1, "failed", Some(15), Some(15)),
             seen(1, "failed", Some(15), Some(15)),
         ],
-        truth: vec![
-            mark(1, 11, Kind::Start, 100),
-            mark(1, 15, Kind::Start, 200),
-            mark(1, 11, Kind::Stop, 250),
-            mark(1, 15, Kind::Stop, 300),
-            mark(5, 50, Kind::Start, 100),
-            mark(5, 50, Kind::Alive, 150),
-            mark(5, 50, Kind::Stop, 200),
-            mark(5, 52, Kind::Start, 300),
-            mark(5, 52, Kind::Stop, 400),
+        marks: vec![
+            mark(1, 11, MarkKind::Start, 100),
+            mark(1, 15, MarkKind::Start, 200),
+            mark(1, 11, MarkKind::Stop, 250),
+            mark(1, 15, MarkKind::Stop, 300),
+            mark(5, 50, MarkKind::Start, 100),
+            mark(5, 50, MarkKind::Alive, 150),
+            mark(5, 50, MarkKind::Stop, 200),
+            mark(5, 52, MarkKind::Start, 300),
+            mark(5, 52, MarkKind::Stop, 400),
         ],
-        kept: Kept {
+        store: StoreContents {
             jobs: vec![
                 job(1, "docker-1", "a", "failed", 15),
                 job(2, "fake", "b", "succeeded", 12),
@@ -61,7 +60,7 @@ fn good() -> Evidence {
             keys: vec![("key-a".to_owned(), 1, 1)],
             late_reports: 1,
         },
-        left: Vec::new(),
+        leftovers: Vec::new(),
     }
 }
 
@@ -69,8 +68,8 @@ fn seen(job: u64, state: &str, fence: Option<u64>, exit_code: Option<i64>) -> Ev
     Event::Seen { job, status: 200, state: state.to_owned(), fence, exit_code }
 }
 
-fn mark(job: u64, fence: u64, kind: Kind, up_ms: u64) -> Mark {
-    let code = (kind == Kind::Stop).then_some((fence % 50).cast_signed());
+fn mark(job: u64, fence: u64, kind: MarkKind, up_ms: u64) -> Mark {
+    let code = (kind == MarkKind::Stop).then_some((fence % 50).cast_signed());
     Mark { job, fence, mark: kind, code, host: "here".to_owned(), pid: 1, up_ms }
 }
 
@@ -100,38 +99,38 @@ fn attempt(job: u64, fence: u64, number: u64, outcome: &str, exit_code: Option<i
 }
 
 #[track_caller]
-fn is_found(verdict: Verdict, spoil: impl FnOnce(&mut Evidence)) {
+fn assert_found(violation: Violation, change: impl FnOnce(&mut Evidence)) {
     let mut evidence = good();
-    spoil(&mut evidence);
+    change(&mut evidence);
     let findings = check(&evidence);
-    assert!(findings.iter().any(|it| it.verdict == verdict), "{verdict:?} is not among {findings:?}");
+    assert!(findings.iter().any(|it| it.violation == violation), "{violation:?} is not among {findings:?}");
 }
 
 fn drop_job(evidence: &mut Evidence, id: u64) {
-    evidence.kept.jobs.retain(|job| job.id != id);
-    evidence.kept.attempts.retain(|attempt| attempt.job != id);
-    evidence.truth.retain(|mark| mark.job != id);
+    evidence.store.jobs.retain(|job| job.id != id);
+    evidence.store.attempts.retain(|attempt| attempt.job != id);
+    evidence.marks.retain(|mark| mark.job != id);
 }
 
 #[test]
-fn a_good_history_has_no_findings() {
+fn good_history_has_no_findings() {
     assert_eq!(check(&good()), []);
-    // Nobody promised anything about this one: it may be there, or not.
+    // A request without an answer may or may not have made its job.
     let mut also_good = good();
-    also_good.kept.jobs.push(job(6, "fake", "c", "succeeded", 60));
-    also_good.kept.attempts.push(attempt(6, 60, 1, "succeeded", Some(0)));
+    also_good.store.jobs.push(job(6, "fake", "c", "succeeded", 60));
+    also_good.store.attempts.push(attempt(6, 60, 1, "succeeded", Some(0)));
     assert_eq!(check(&also_good), []);
 }
 
 #[test]
-fn what_was_accepted_and_is_not_there_is_lost() {
-    is_found(Verdict::Lost, |it| drop_job(it, 5));
-    is_found(Verdict::Lost, |it| {
+fn missing_accepted_job_is_lost() {
+    assert_found(Violation::Lost, |it| drop_job(it, 5));
+    assert_found(Violation::Lost, |it| {
         for id in 2..=4 {
             drop_job(it, id);
         }
     });
-    is_found(Verdict::Lost, |it| {
+    assert_found(Violation::Lost, |it| {
         it.history.push(Event::Seen {
             job: 1,
             status: 404,
@@ -140,78 +139,80 @@ fn what_was_accepted_and_is_not_there_is_lost() {
             exit_code: None,
         });
     });
-    is_found(Verdict::Lost, |it| it.history.push(seen(9, "succeeded", Some(9), Some(0))));
-    is_found(Verdict::Lost, |it| {
+    assert_found(Violation::Lost, |it| it.history.push(seen(9, "succeeded", Some(9), Some(0))));
+    assert_found(Violation::Lost, |it| {
         it.history[8] = Event::Answered { label: "d".to_owned(), status: 201, job: Some(7) };
     });
 }
 
 #[test]
-fn a_batch_is_there_whole_or_not_at_all() {
-    is_found(Verdict::Torn, |it| drop_job(it, 3));
-    is_found(Verdict::Torn, |it| {
-        it.kept.jobs[3].id = 9;
-        it.kept.attempts[4].job = 9;
+fn partial_batch_is_torn() {
+    assert_found(Violation::Torn, |it| drop_job(it, 3));
+    assert_found(Violation::Torn, |it| {
+        it.store.jobs[3].id = 9;
+        it.store.attempts[4].job = 9;
     });
 }
 
 #[test]
-fn a_request_makes_its_jobs_once() {
-    is_found(Verdict::Duplicated, |it| it.kept.jobs.push(job(6, "docker-1", "a", "failed", 15)));
-    is_found(Verdict::Duplicated, |it| {
+fn request_that_makes_jobs_twice_is_duplicated() {
+    assert_found(Violation::Duplicated, |it| it.store.jobs.push(job(6, "docker-1", "a", "failed", 15)));
+    assert_found(Violation::Duplicated, |it| {
         it.history.push(Event::Answered { label: "a".to_owned(), status: 201, job: Some(6) });
     });
-    is_found(Verdict::Duplicated, |it| it.kept.keys[0].1 = 2);
-    is_found(Verdict::Duplicated, |it| it.kept.keys.clear());
+    assert_found(Violation::Duplicated, |it| it.store.keys[0].1 = 2);
+    assert_found(Violation::Duplicated, |it| it.store.keys.clear());
 }
 
 #[test]
-fn nothing_is_there_that_nobody_asked_for() {
-    is_found(Verdict::Unexpected, |it| it.kept.jobs.push(job(6, "fake", "z", "succeeded", 60)));
-    is_found(Verdict::Unexpected, |it| it.kept.jobs[1].label = None);
+fn job_without_a_request_is_unexpected() {
+    assert_found(Violation::Unexpected, |it| it.store.jobs.push(job(6, "fake", "z", "succeeded", 60)));
+    assert_found(Violation::Unexpected, |it| it.store.jobs[1].label = None);
 }
 
 #[test]
-fn an_ended_job_never_changes() {
-    is_found(Verdict::Changed, |it| it.history.push(seen(1, "succeeded", Some(15), Some(0))));
-    is_found(Verdict::Changed, |it| it.history.push(seen(1, "queued", Some(15), None)));
-    is_found(Verdict::Changed, |it| it.history.push(seen(2, "failed", Some(12), Some(1))));
+fn ended_job_that_changes_is_found() {
+    assert_found(Violation::Changed, |it| it.history.push(seen(1, "succeeded", Some(15), Some(0))));
+    assert_found(Violation::Changed, |it| it.history.push(seen(1, "queued", Some(15), None)));
+    assert_found(Violation::Changed, |it| it.history.push(seen(2, "failed", Some(12), Some(1))));
 }
 
 #[test]
-fn a_superseded_attempt_is_not_believed() {
-    // The old attempt's exit code under the new one's number.
-    is_found(Verdict::StaleAccepted, |it| it.kept.attempts[1].exit_code = Some(11));
-    // The old attempt's end has become the job's.
-    is_found(Verdict::StaleAccepted, |it| it.kept.jobs[0].fence = Some(11));
-    is_found(Verdict::StaleAccepted, |it| it.history.insert(12, seen(1, "running", Some(11), None)));
+fn end_of_a_superseded_attempt_is_found() {
+    // The exit code of the old attempt is stored for the new one.
+    assert_found(Violation::StaleAccepted, |it| it.store.attempts[1].exit_code = Some(11));
+    // The end of the old attempt is stored as the end of the job.
+    assert_found(Violation::StaleAccepted, |it| it.store.jobs[0].fence = Some(11));
+    assert_found(Violation::StaleAccepted, |it| it.history.insert(12, seen(1, "running", Some(11), None)));
 }
 
 #[test]
-fn an_outcome_is_the_attempts_own() {
-    is_found(Verdict::Invented, |it| it.kept.attempts[1].exit_code = Some(137));
-    is_found(Verdict::Invented, |it| it.truth.retain(|mark| (mark.fence, mark.mark) != (15, Kind::Stop)));
-    is_found(Verdict::Invented, |it| it.kept.attempts[1].outcome = Some("succeeded".to_owned()));
-    is_found(Verdict::Invented, |it| it.kept.jobs[0].state = "succeeded".to_owned());
+fn outcome_without_a_mark_is_invented() {
+    assert_found(Violation::Invented, |it| it.store.attempts[1].exit_code = Some(137));
+    assert_found(Violation::Invented, |it| {
+        it.marks.retain(|mark| (mark.fence, mark.mark) != (15, MarkKind::Stop))
+    });
+    assert_found(Violation::Invented, |it| it.store.attempts[1].outcome = Some("succeeded".to_owned()));
+    assert_found(Violation::Invented, |it| it.store.jobs[0].state = "succeeded".to_owned());
 }
 
 #[test]
-fn an_attempt_starts_once_and_only_if_it_was_granted() {
-    is_found(Verdict::StartedTwice, |it| it.truth.push(mark(1, 15, Kind::Start, 500)));
-    is_found(Verdict::StartedTwice, |it| it.truth.push(mark(1, 15, Kind::Stop, 500)));
-    is_found(Verdict::Ungranted, |it| it.truth.push(mark(1, 16, Kind::Start, 500)));
-    is_found(Verdict::Ungranted, |it| it.truth.push(mark(77, 78, Kind::Start, 500)));
+fn second_and_unassigned_starts_are_found() {
+    assert_found(Violation::StartedTwice, |it| it.marks.push(mark(1, 15, MarkKind::Start, 500)));
+    assert_found(Violation::StartedTwice, |it| it.marks.push(mark(1, 15, MarkKind::Stop, 500)));
+    assert_found(Violation::Ungranted, |it| it.marks.push(mark(1, 16, MarkKind::Start, 500)));
+    assert_found(Violation::Ungranted, |it| it.marks.push(mark(77, 78, MarkKind::Start, 500)));
 }
 
 #[test]
-fn what_is_said_never_to_have_started_has_not() {
+fn start_of_an_attempt_reported_as_unstarted_is_found() {
     let saying = |outcome: &str, denies: bool| {
         let mut evidence = good();
-        let attempt = evidence.kept.attempts.iter_mut().find(|it| it.fence == 51).unwrap();
+        let attempt = evidence.store.attempts.iter_mut().find(|it| it.fence == 51).unwrap();
         (attempt.outcome, attempt.told_gone_ms) = (Some(outcome.to_owned()), Some(51));
         assert_eq!(check(&evidence), [], "{outcome}: and it has not");
-        evidence.truth.push(mark(5, 51, Kind::Start, 120));
-        let found = check(&evidence).iter().any(|it| it.verdict == Verdict::StartDenied);
+        evidence.marks.push(mark(5, 51, MarkKind::Start, 120));
+        let found = check(&evidence).iter().any(|it| it.violation == Violation::StartDenied);
         assert_eq!(found, denies, "{outcome}");
     };
     for outcome in ["released", "pull_failed", "start_failed", "host_failed"] {
@@ -223,82 +224,82 @@ fn what_is_said_never_to_have_started_has_not() {
 }
 
 #[test]
-fn what_must_not_run_beside_itself_does_not() {
-    let overlapping = |it: &mut Evidence| it.truth[7].up_ms = 140;
-    is_found(Verdict::Overlapped, overlapping);
-    // Also if the first one is stopped before its end, as a superseded one is: it has said that it was there.
-    is_found(Verdict::Overlapped, |it| {
+fn overlapping_attempts_of_an_exclusive_job_are_found() {
+    let overlapping = |it: &mut Evidence| it.marks[7].up_ms = 140;
+    assert_found(Violation::Overlapped, overlapping);
+    // An attempt that was stopped before its end overlaps, too: it wrote signs of life.
+    assert_found(Violation::Overlapped, |it| {
         overlapping(it);
-        it.truth.retain(|mark| (mark.fence, mark.mark) != (50, Kind::Stop));
+        it.marks.retain(|mark| (mark.fence, mark.mark) != (50, MarkKind::Stop));
     });
-    // Killed before the second one began, which nobody but the machine that it ran on knows.
+    // An attempt that was killed before the next one began does not overlap.
     let mut killed = good();
-    killed.truth.retain(|mark| (mark.fence, mark.mark) != (50, Kind::Stop));
+    killed.marks.retain(|mark| (mark.fence, mark.mark) != (50, MarkKind::Stop));
     assert_eq!(check(&killed), []);
-    // The other job's attempts overlap too, and may.
-    assert_eq!(good().truth[2].up_ms, 250);
+    // The attempts of the other job overlap, which is allowed.
+    assert_eq!(good().marks[2].up_ms, 250);
 }
 
 #[test]
-fn who_waits_for_a_lost_worker_gets_no_successor_before_it_has_told() {
+fn successor_of_a_waiting_job_before_its_report_is_found() {
     let lost = |it: &mut Evidence| {
-        assert_eq!(it.kept.attempts[5].fence, 50);
-        it.kept.attempts[5].told_gone_ms = None;
+        assert_eq!(it.store.attempts[5].fence, 50);
+        it.store.attempts[5].told_gone_ms = None;
     };
-    is_found(Verdict::GivenUp, lost);
-    is_found(Verdict::GivenUp, |it| it.kept.attempts[5].told_gone_ms = Some(52));
-    // Where nobody waits for a lost worker, nor in a round of before this was kept.
+    assert_found(Violation::GivenUp, lost);
+    assert_found(Violation::GivenUp, |it| it.store.attempts[5].told_gone_ms = Some(52));
+    // Jobs without `on_lost: wait` are exempt, and so are old records without these columns.
     let mut others = good();
-    others.kept.attempts[0].told_gone_ms = None;
+    others.store.attempts[0].told_gone_ms = None;
     assert_eq!(check(&others), []);
     let mut old = good();
     lost(&mut old);
-    old.kept.attempts.iter_mut().for_each(|attempt| attempt.assigned_ms = None);
+    old.store.attempts.iter_mut().for_each(|attempt| attempt.assigned_ms = None);
     assert_eq!(check(&old), []);
 }
 
 #[test]
-fn attempts_are_numbered_without_holes_and_fences_given_once() {
-    is_found(Verdict::Misnumbered, |it| it.kept.attempts[1].number = 3);
-    is_found(Verdict::Misnumbered, |it| it.kept.attempts[3].fence = 12);
-    is_found(Verdict::Misnumbered, |it| {
-        it.kept.attempts[0].number = 2;
-        it.kept.attempts[1].number = 1;
+fn gaps_and_repeated_fences_are_found() {
+    assert_found(Violation::Misnumbered, |it| it.store.attempts[1].number = 3);
+    assert_found(Violation::Misnumbered, |it| it.store.attempts[3].fence = 12);
+    assert_found(Violation::Misnumbered, |it| {
+        it.store.attempts[0].number = 2;
+        it.store.attempts[1].number = 1;
     });
 }
 
 #[test]
-fn a_deploy_disturbs_nobody() {
+fn attempt_interrupted_by_a_deploy_is_found() {
     let only_deploys = |it: &mut Evidence| {
         it.history.retain(|event| !matches!(event, Event::Fault { .. }));
         it.history.push(Event::Fault { kind: "deploy_worker".to_owned(), what: String::new() });
     };
-    // The lost attempts that are good after a kill are none after a deploy.
-    is_found(Verdict::Disturbed, only_deploys);
-    is_found(Verdict::Disturbed, |it| {
+    // Lost attempts are expected after a kill, but not after a deploy.
+    assert_found(Violation::Disturbed, only_deploys);
+    assert_found(Violation::Disturbed, |it| {
         only_deploys(it);
-        it.kept.attempts.retain(|attempt| attempt.outcome.as_deref() != Some("lost"));
-        it.truth.retain(|mark| (mark.fence, mark.mark) != (52, Kind::Stop));
+        it.store.attempts.retain(|attempt| attempt.outcome.as_deref() != Some("lost"));
+        it.marks.retain(|mark| (mark.fence, mark.mark) != (52, MarkKind::Stop));
     });
 }
 
 #[test]
-fn everything_ends_and_nothing_is_left() {
+fn unended_jobs_and_leftover_processes_are_found() {
     for state in ["scheduled", "queued", "assigned", "running", "quarantined", "lost"] {
-        is_found(Verdict::NotEnded, |it| it.kept.jobs[1].state = state.to_owned());
+        assert_found(Violation::NotEnded, |it| it.store.jobs[1].state = state.to_owned());
     }
-    is_found(Verdict::Orphaned, |it| it.left.push("container 1234".to_owned()));
+    assert_found(Violation::Orphaned, |it| it.leftovers.push("container 1234".to_owned()));
 }
 
 #[test]
-fn no_client_gets_an_answer_that_means_we_are_broken() {
-    is_found(Verdict::Misanswered, |it| {
+fn server_errors_are_misanswers() {
+    assert_found(Violation::Misanswered, |it| {
         it.history.push(Event::Answered { label: "c".to_owned(), status: 500, job: None });
     });
-    is_found(Verdict::Misanswered, |it| {
+    assert_found(Violation::Misanswered, |it| {
         it.history.push(Event::Answered { label: "c".to_owned(), status: 201, job: None });
     });
-    is_found(Verdict::Misanswered, |it| {
+    assert_found(Violation::Misanswered, |it| {
         it.history.push(Event::Seen {
             job: 1,
             status: 500,
@@ -310,43 +311,43 @@ fn no_client_gets_an_answer_that_means_we_are_broken() {
 }
 
 #[test]
-fn verdicts_are_counted_by_their_kind() {
+fn findings_are_counted_by_violation() {
     let mut evidence = good();
-    evidence.left = vec!["one".to_owned(), "two".to_owned()];
-    assert_eq!(count(&check(&evidence)).into_iter().collect::<Vec<_>>(), [(Verdict::Orphaned, 2)]);
+    evidence.leftovers = vec!["one".to_owned(), "two".to_owned()];
+    assert_eq!(count(&check(&evidence)).into_iter().collect::<Vec<_>>(), [(Violation::Orphaned, 2)]);
 }
 
 #[test]
-fn a_cancelled_container_that_goes_on_is_found_unless_nobody_claims_that_it_is_gone() {
+fn cancelled_container_that_goes_on_is_found_if_the_cancel_is_confirmed() {
     let mut evidence = good();
-    evidence.kept.jobs.push(Job { confirmed: true, ..job(6, "docker-plain-1", "e", "cancelled", 60) });
-    evidence.kept.attempts.push(attempt(6, 60, 1, "cancelled", None));
+    evidence.store.jobs.push(Job { confirmed: true, ..job(6, "docker-plain-1", "e", "cancelled", 60) });
+    evidence.store.attempts.push(attempt(6, 60, 1, "cancelled", None));
     evidence.history.push(Event::Submit { label: "e".to_owned(), count: 1, key: None });
     evidence.history.push(Event::Cancelled { job: 6, status: 200 });
-    evidence.truth.push(mark(6, 60, Kind::Start, 900));
+    evidence.marks.push(mark(6, 60, MarkKind::Start, 900));
     assert_eq!(check(&evidence), []);
-    for goes_on in [Kind::Alive, Kind::Stop] {
-        evidence.truth.push(mark(6, 60, goes_on, 2_000));
-        assert_eq!(count(&check(&evidence)).into_iter().collect::<Vec<_>>(), [(Verdict::WentOn, 1)]);
-        evidence.truth.pop();
+    for goes_on in [MarkKind::Alive, MarkKind::Stop] {
+        evidence.marks.push(mark(6, 60, goes_on, 2_000));
+        assert_eq!(count(&check(&evidence)).into_iter().collect::<Vec<_>>(), [(Violation::WentOn, 1)]);
+        evidence.marks.pop();
     }
-    evidence.truth.push(mark(6, 60, Kind::Stop, 2_000));
-    evidence.kept.jobs.last_mut().unwrap().confirmed = false;
+    evidence.marks.push(mark(6, 60, MarkKind::Stop, 2_000));
+    evidence.store.jobs.last_mut().unwrap().confirmed = false;
     assert_eq!(check(&evidence), []);
 }
 
 #[test]
-fn a_fence_must_hold_where_nothing_keeps_workers_from_it() {
+fn self_fence_must_hold_if_workers_and_engine_work() {
     let mut evidence = good();
-    evidence.kept.jobs.push(job(6, "docker-fenced-1", "e", "failed", 61));
-    evidence.kept.attempts.push(attempt(6, 60, 1, "lost", None));
-    evidence.kept.attempts.push(attempt(6, 61, 2, "failed", Some(11)));
+    evidence.store.jobs.push(job(6, "docker-fenced-1", "e", "failed", 61));
+    evidence.store.attempts.push(attempt(6, 60, 1, "lost", None));
+    evidence.store.attempts.push(attempt(6, 61, 2, "failed", Some(11)));
     evidence.history.push(Event::Submit { label: "e".to_owned(), count: 1, key: None });
-    evidence.truth.push(mark(6, 60, Kind::Start, 100));
-    evidence.truth.push(mark(6, 61, Kind::Start, 200));
-    evidence.truth.push(mark(6, 60, Kind::Stop, 250));
-    evidence.truth.push(mark(6, 61, Kind::Stop, 300));
-    assert_eq!(count(&check(&evidence)).into_iter().collect::<Vec<_>>(), [(Verdict::Overlapped, 1)]);
+    evidence.marks.push(mark(6, 60, MarkKind::Start, 100));
+    evidence.marks.push(mark(6, 61, MarkKind::Start, 200));
+    evidence.marks.push(mark(6, 60, MarkKind::Stop, 250));
+    evidence.marks.push(mark(6, 61, MarkKind::Stop, 300));
+    assert_eq!(count(&check(&evidence)).into_iter().collect::<Vec<_>>(), [(Violation::Overlapped, 1)]);
     evidence.history.push(Event::Fault { kind: "pause_worker".to_owned(), what: "frozen".to_owned() });
     assert_eq!(check(&evidence), []);
 }

@@ -1,4 +1,4 @@
-//! The way from a worker to its server, and what can happen to it.
+//! The network link between a worker and the server, and the faults that it can have.
 
 mod namespace;
 mod proxy;
@@ -8,44 +8,44 @@ use std::time::Duration;
 pub use namespace::{Namespace, Network};
 pub use proxy::Proxy;
 
-/// How a link is.
+/// The state of a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Weather {
-    /// Everything passes.
+pub enum LinkState {
+    /// All data passes.
     Clear,
-    /// Connections break, and none can be made.
+    /// Connections are reset, and no new one can be made.
     Broken,
-    /// Nothing passes, and nobody is told.
+    /// No data passes, and no side is notified.
     Silent,
-    /// What the worker says does not pass.
+    /// No data passes from the worker to the server.
     DeafServer,
-    /// What the server says does not pass.
+    /// No data passes from the server to the worker.
     DeafWorker,
-    /// Everything passes late.
+    /// All data passes after a delay.
     Slow(Duration),
 }
 
-impl Weather {
-    fn passes(self, way: Way) -> bool {
+impl LinkState {
+    fn passes(self, direction: Direction) -> bool {
         match self {
             Self::Clear | Self::Slow(_) => true,
             Self::Broken | Self::Silent => false,
-            Self::DeafServer => way == Way::Down,
-            Self::DeafWorker => way == Way::Up,
+            Self::DeafServer => direction == Direction::Down,
+            Self::DeafWorker => direction == Direction::Up,
         }
     }
 }
 
-/// A direction.
+/// The direction of data on a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Way {
+enum Direction {
     /// From the worker to the server.
     Up,
     /// From the server to the worker.
     Down,
 }
 
-/// A way of either kind.
+/// A link of either kind.
 #[derive(Debug)]
 pub enum Link {
     /// Through a proxy in this process.
@@ -55,7 +55,7 @@ pub enum Link {
 }
 
 impl Link {
-    /// Where the worker finds its server.
+    /// The server address that the worker is given.
     #[must_use]
     pub fn address(&self) -> String {
         match self {
@@ -64,7 +64,7 @@ impl Link {
         }
     }
 
-    /// The command through which the worker is started.
+    /// The command through which the worker is started; empty means none.
     #[must_use]
     pub fn through(&self) -> Vec<String> {
         match self {
@@ -73,15 +73,15 @@ impl Link {
         }
     }
 
-    /// Every kind of trouble that it can have. A delay needs a module that not every kernel has.
+    /// The faulty states that this link supports. Delays in a namespace need a kernel module that is often missing.
     #[must_use]
-    pub const fn troubles(&self) -> &[Weather] {
-        const TROUBLES: [Weather; 5] = [
-            Weather::Broken,
-            Weather::Silent,
-            Weather::DeafServer,
-            Weather::DeafWorker,
-            Weather::Slow(Duration::from_millis(400)),
+    pub const fn faulty_states(&self) -> &[LinkState] {
+        const TROUBLES: [LinkState; 5] = [
+            LinkState::Broken,
+            LinkState::Silent,
+            LinkState::DeafServer,
+            LinkState::DeafWorker,
+            LinkState::Slow(Duration::from_millis(400)),
         ];
         match self {
             Self::Proxy(_) => &TROUBLES,
@@ -89,11 +89,11 @@ impl Link {
         }
     }
 
-    /// Changes what passes, at once.
-    pub fn turn(&self, weather: Weather) {
+    /// Changes the state at once.
+    pub fn set_state(&self, state: LinkState) {
         match self {
-            Self::Proxy(proxy) => proxy.turn(weather),
-            Self::Namespace(namespace) => namespace.turn(weather),
+            Self::Proxy(proxy) => proxy.set_state(state),
+            Self::Namespace(namespace) => namespace.set_state(state),
         }
     }
 }

@@ -1,11 +1,11 @@
-//! Network namespaces: a worker in its own, and a bridge to the server. Needs root, `ip` and `iptables`. What passes is the kernel's to
-//! decide, so that TCP itself meets the trouble: retransmissions, time-outs, resets.
+//! Network namespaces: each worker has its own, connected to the server by a bridge. Needs root, `ip` and `iptables`. The kernel drops the
+//! packets, so real TCP retransmissions, timeouts and resets are tested.
 
 use std::process::Command;
 
-use super::{Way, Weather};
+use super::{Direction, LinkState};
 
-/// A bridge of a round's own; its address is the server's.
+/// The bridge of a round; its address is the server's.
 #[derive(Debug)]
 pub struct Network {
     bridge: String,
@@ -21,7 +21,7 @@ pub struct Namespace {
 }
 
 impl Network {
-    /// Makes one for the server on this port.
+    /// Creates the bridge for the server on this port.
     #[must_use]
     pub fn new(port: u16) -> Self {
         let network = Self { bridge: format!("lsc{port}"), net: (port % 250) as u8 + 1, port };
@@ -31,13 +31,13 @@ impl Network {
         network
     }
 
-    /// The server's address: nobody beyond the bridge reaches it.
+    /// The address of the bridge, which the server listens on. It is not reachable from outside of this machine.
     #[must_use]
     pub fn host(&self) -> String {
         format!("{}.{}.1", PREFIX, self.net)
     }
 
-    /// Makes the namespace of the worker with this number.
+    /// Creates the namespace of the worker with this number.
     #[must_use]
     pub fn namespace(&self, n: u32) -> Namespace {
         let name = format!("{}w{n}", self.bridge);
@@ -68,15 +68,15 @@ impl Namespace {
         ["ip", "netns", "exec", &self.name].map(str::to_owned).into()
     }
 
-    /// Rules are set inside: the worker's own words go out there, and the server's come in.
-    pub(super) fn turn(&self, weather: Weather) {
+    /// Sets the rules inside of the namespace: OUTPUT is the worker's data, INPUT the server's.
+    pub(super) fn set_state(&self, state: LinkState) {
         self.iptables(&["--flush"]);
-        for (way, chain) in [(Way::Up, "OUTPUT"), (Way::Down, "INPUT")] {
-            match weather {
-                Weather::Broken => {
+        for (direction, chain) in [(Direction::Up, "OUTPUT"), (Direction::Down, "INPUT")] {
+            match state {
+                LinkState::Broken => {
                     self.iptables(&["-A", chain, "-p", "tcp", "-j", "REJECT", "--reject-with", "tcp-reset"]);
                 }
-                _ if weather.passes(way) => {}
+                _ if state.passes(direction) => {}
                 _ => self.iptables(&["-A", chain, "-j", "DROP"]),
             }
         }
@@ -96,12 +96,12 @@ impl Drop for Namespace {
 }
 
 fn ip(words: &[&str]) {
-    assert!(try_ip(words), "ip {} failed: is this root?", words.join(" "));
+    assert!(try_ip(words), "ip {} failed: root is needed", words.join(" "));
 }
 
 fn try_ip(words: &[&str]) -> bool {
     Command::new("ip").args(words).status().is_ok_and(|status| status.success())
 }
 
-/// From the range for benchmarks of networks (RFC 2544), which nobody routes.
+/// From the range for network benchmarks (RFC 2544), which is not routed.
 const PREFIX: &str = "198.18";

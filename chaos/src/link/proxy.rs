@@ -1,5 +1,5 @@
-//! A proxy of our own, which needs no privileges. It behaves as a network does towards TCP: what cannot pass now is not lost but late, and whoever
-//! closes a socket behind a silent link is not heard to do so until the link is well again.
+//! A TCP proxy that needs no privileges. It behaves as a network does: data that cannot pass now is delayed and not lost, and a socket
+//! closed behind a silent link is seen as closed only when the link works again.
 
 use std::net::SocketAddr;
 
@@ -8,70 +8,75 @@ use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch::{self, Receiver, Sender};
 
-use super::{Way, Weather};
+use super::{Direction, LinkState};
 
-/// A way through this process.
+/// A proxy between one worker and the server.
 #[derive(Debug)]
 pub struct Proxy {
     address: SocketAddr,
-    weather: Sender<Weather>,
+    state: Sender<LinkState>,
 }
 
 impl Proxy {
-    /// Opens a way to the server on this port. Must be called on a runtime, which carries it.
-    pub async fn to(port: u16) -> Self {
+    /// Starts a proxy to the server on this port, on the current runtime.
+    pub async fn start(port: u16) -> Self {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
         let address = listener.local_addr().unwrap();
-        let (weather, outlook) = watch::channel(Weather::Clear);
+        let (state, states) = watch::channel(LinkState::Clear);
         tokio::spawn(async move {
             while let Ok((worker, _)) = listener.accept().await {
-                tokio::spawn(carry(worker, port, outlook.clone()));
+                tokio::spawn(forward_connection(worker, port, states.clone()));
             }
         });
-        Self { address, weather }
+        Self { address, state }
     }
 
-    /// Where the worker finds its server.
+    /// The address that the worker connects to.
     #[must_use]
     pub const fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Changes what passes, at once.
-    pub fn turn(&self, weather: Weather) {
-        self.weather.send_replace(weather);
+    /// Changes the state at once.
+    pub fn set_state(&self, state: LinkState) {
+        self.state.send_replace(state);
     }
 }
 
-/// Carries one connection to its end, or until the link breaks.
-async fn carry(worker: TcpStream, port: u16, mut outlook: Receiver<Weather>) {
-    if *outlook.borrow() == Weather::Broken {
+/// Forwards one connection until it ends or the link breaks.
+async fn forward_connection(worker: TcpStream, port: u16, mut states: Receiver<LinkState>) {
+    if *states.borrow() == LinkState::Broken {
         return;
     }
-    // A dial into silence is answered when it is over.
-    let _ = outlook.wait_for(|now| *now != Weather::Silent).await;
+    // A new connection on a silent link is accepted when the silence is over.
+    let _ = states.wait_for(|now| *now != LinkState::Silent).await;
     let Ok(server) = TcpStream::connect(("127.0.0.1", port)).await else { return };
     let _ = (worker.set_nodelay(true), server.set_nodelay(true));
     let (from_worker, to_worker) = worker.into_split();
     let (from_server, to_server) = server.into_split();
-    let up = pump(from_worker, to_server, Way::Up, outlook.clone());
-    let down = pump(from_server, to_worker, Way::Down, outlook.clone());
+    let up = forward_bytes(from_worker, to_server, Direction::Up, states.clone());
+    let down = forward_bytes(from_server, to_worker, Direction::Down, states.clone());
     tokio::select! {
         _ = async { tokio::join!(up, down) } => {}
-        _ = outlook.wait_for(|now| *now == Weather::Broken) => {}
+        _ = states.wait_for(|now| *now == LinkState::Broken) => {}
     }
 }
 
-async fn pump(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, way: Way, mut outlook: Receiver<Weather>) {
+async fn forward_bytes(
+    mut from: OwnedReadHalf,
+    mut to: OwnedWriteHalf,
+    direction: Direction,
+    mut states: Receiver<LinkState>,
+) {
     let mut buffer = vec![0; BUFFER_BYTES];
     loop {
         let read = from.read(&mut buffer).await.unwrap_or(0);
-        let Ok(weather) = outlook.wait_for(|now| now.passes(way)).await.map(|now| *now) else { return };
-        if let Weather::Slow(delay) = weather {
+        let Ok(state) = states.wait_for(|now| now.passes(direction)).await.map(|now| *now) else { return };
+        if let LinkState::Slow(delay) = state {
             tokio::time::sleep(delay).await;
         }
         if read == 0 || to.write_all(&buffer[..read]).await.is_err() {
-            // Its end is the other's to notice.
+            // The other direction ends by itself.
             let _ = to.shutdown().await;
             return;
         }
@@ -85,9 +90,9 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::stage::within;
+    use testkit::wait_at_most;
 
-    /// A server that answers every byte with the same one.
+    /// Starts a server that echoes every byte.
     async fn echo() -> u16 {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
         let port = listener.local_addr().unwrap().port();
@@ -102,36 +107,36 @@ mod tests {
         port
     }
 
-    async fn answer(socket: &mut TcpStream, patience: Duration) -> Option<u8> {
-        tokio::time::timeout(patience, socket.read_u8()).await.ok()?.ok()
+    async fn answer(socket: &mut TcpStream, limit: Duration) -> Option<u8> {
+        tokio::time::timeout(limit, socket.read_u8()).await.ok()?.ok()
     }
 
     #[tokio::test]
-    async fn what_does_not_pass_is_late_and_not_lost() {
-        let link = Proxy::to(echo().await).await;
+    async fn data_on_a_silent_link_is_delayed_and_not_lost() {
+        let link = Proxy::start(echo().await).await;
         let mut socket = TcpStream::connect(link.address()).await.unwrap();
         socket.write_u8(1).await.unwrap();
         assert_eq!(answer(&mut socket, LONG).await, Some(1));
-        for trouble in [Weather::Silent, Weather::DeafServer, Weather::DeafWorker] {
-            link.turn(trouble);
+        for state in [LinkState::Silent, LinkState::DeafServer, LinkState::DeafWorker] {
+            link.set_state(state);
             socket.write_u8(2).await.unwrap();
-            assert_eq!(answer(&mut socket, SHORT).await, None, "{trouble:?}");
-            link.turn(Weather::Clear);
-            assert_eq!(answer(&mut socket, LONG).await, Some(2), "{trouble:?}");
+            assert_eq!(answer(&mut socket, SHORT).await, None, "{state:?}");
+            link.set_state(LinkState::Clear);
+            assert_eq!(answer(&mut socket, LONG).await, Some(2), "{state:?}");
         }
     }
 
     #[tokio::test]
-    async fn a_broken_link_ends_connections_and_takes_none() {
-        let link = Proxy::to(echo().await).await;
+    async fn broken_link_resets_connections_and_accepts_none() {
+        let link = Proxy::start(echo().await).await;
         let mut socket = TcpStream::connect(link.address()).await.unwrap();
         socket.write_u8(1).await.unwrap();
         assert_eq!(answer(&mut socket, LONG).await, Some(1));
-        link.turn(Weather::Broken);
-        assert!(within(LONG, async || socket.read_u8().await.err()).await.is_some());
+        link.set_state(LinkState::Broken);
+        assert!(wait_at_most(LONG, async || socket.read_u8().await.err()).await.is_some());
         let mut socket = TcpStream::connect(link.address()).await.unwrap();
-        assert!(within(LONG, async || socket.read_u8().await.err()).await.is_some());
-        link.turn(Weather::Clear);
+        assert!(wait_at_most(LONG, async || socket.read_u8().await.err()).await.is_some());
+        link.set_state(LinkState::Clear);
         let mut socket = TcpStream::connect(link.address()).await.unwrap();
         socket.write_u8(3).await.unwrap();
         assert_eq!(answer(&mut socket, LONG).await, Some(3));

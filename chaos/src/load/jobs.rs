@@ -1,8 +1,8 @@
-//! The definitions of a round, and what their names say about them.
+//! The definitions of a round. Their names tell the runtime and the policy.
 
 use std::path::Path;
 
-/// What runs the jobs of a definition.
+/// The runtime of a definition's jobs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Runtime {
     /// A container.
@@ -11,69 +11,69 @@ pub enum Runtime {
     Process,
 }
 
-/// Where jobs find what they need.
+/// Paths and names that the definitions contain.
 #[derive(Debug)]
-pub struct Props<'a> {
-    /// The witness as a program of this machine.
-    pub witness: &'a Path,
-    /// The image that holds nothing but the witness; absent where there is no engine, and no definition of a container.
+pub struct JobsFileParams<'a> {
+    /// The test job program on this machine.
+    pub test_job: &'a Path,
+    /// The image with the test job program; `None` without an engine, which leaves out the Docker definitions.
     pub image: Option<&'a str>,
-    /// The directory in which witnesses leave their marks.
-    pub truth: &'a Path,
-    /// Tells the containers of this round from all others.
+    /// The directory of the file with the jobs' marks.
+    pub marks_dir: &'a Path,
+    /// Distinguishes the containers of this round from all others.
     pub suffix: &'a str,
 }
 
-/// The jobs file of a round.
+/// Writes the jobs file of a round.
 #[must_use]
-pub fn file(props: &Props<'_>) -> String {
+pub fn jobs_file(params: &JobsFileParams<'_>) -> String {
     let mut text = DEFAULTS.to_owned();
     for (kind, policy) in KINDS {
         let process = format!(
-            "runtime: process, command: ['{}'], environment: {{ TRUTH: '{}/marks' }}",
-            props.witness.display(),
-            props.truth.display()
+            "runtime: process, command: ['{}'], environment: {{ MARKS_FILE: '{}/marks.jsonl' }}",
+            params.test_job.display(),
+            params.marks_dir.display()
         );
-        let docker = props.image.map(|image| {
+        let docker = params.image.map(|image| {
             format!(
-                "image: '{image}', command: [/longshore-witness], pull_policy: never, network: none, volumes: ['{}:/truth']",
-                props.truth.display()
+                "image: '{image}', command: [/longshore-test-job], pull_policy: never, network: none, volumes: ['{}:/marks']",
+                params.marks_dir.display()
             )
         });
         let bodies = [(Runtime::Process, Some(process)), (Runtime::Docker, docker)];
         for (runtime, body) in bodies.into_iter().filter_map(|(runtime, body)| Some((runtime, body?))) {
-            let name = named(runtime, kind, props.suffix);
+            let name = named(runtime, kind, params.suffix);
             text.push_str(&format!("  {name}: {{ {body}, priority: 10{policy} }}\n"));
         }
     }
     text
 }
 
-/// The names of all definitions that a runtime runs.
+/// The names of all definitions of a runtime.
 #[must_use]
 pub fn names(runtime: Runtime, suffix: &str) -> Vec<String> {
     KINDS.iter().map(|(kind, _)| named(runtime, kind, suffix)).collect()
 }
 
-/// Whether jobs of this definition leave marks.
+/// Returns true if jobs of this definition write marks.
 #[must_use]
-pub fn is_witnessed(name: &str) -> bool {
+pub fn leaves_marks(name: &str) -> bool {
     !name.starts_with("fake")
 }
 
-/// Whether two attempts of a job of this definition must not run at once as long as workers and engines are well.
+/// Returns true if attempts of a job must not overlap as long as workers and engine work.
 #[must_use]
 pub fn is_fenced(name: &str) -> bool {
     name.contains("-fenced-")
 }
 
-/// Whether two attempts of a job of this definition must never run at once.
+/// Returns true if attempts of a job must never overlap.
 #[must_use]
 pub fn is_exclusive(name: &str) -> bool {
     name.contains("-once-")
 }
 
-/// The runtime in a name, for figures.
+/// The runtime in a definition's name.
 #[must_use]
 pub fn runtime_in(name: &str) -> &str {
     name.split('-').next().unwrap_or(name)
@@ -87,8 +87,7 @@ fn named(runtime: Runtime, kind: &str, suffix: &str) -> String {
     format!("{runtime}-{kind}-{suffix}")
 }
 
-/// An exit code is the job's own here, so most have failed for good when they end; some try again, and some never run beside
-/// themselves.
+/// The four policies. Jobs without `retry` fail at their first exit code other than 0.
 const KINDS: [(&str, &str); 4] = [
     ("plain", ""),
     ("once", ", on_lost: wait"),
@@ -96,7 +95,7 @@ const KINDS: [(&str, &str); 4] = [
     ("again", ", retry: { max: 2, backoff: { initial: 1s, max: 1s } }"),
 ];
 
-/// Nothing is given up for being lost often: faults come by the hundred here.
+/// `lost_limit` is high because a job can be lost many times in one round.
 const DEFAULTS: &str = "\
 version: 1
 defaults: { lost_after: 6s, stop_grace_period: 1s, lost_limit: 100 }
@@ -111,10 +110,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn there_are_containers_only_where_there_is_an_engine() {
+    fn docker_definitions_need_an_engine() {
         let path = Path::new("/x");
-        let names = |image| file(&Props { witness: path, image, truth: path, suffix: "1" });
-        assert!(names(Some("witness:1")).contains("docker-once-1: { image: 'witness:1'"));
+        let names =
+            |image| jobs_file(&JobsFileParams { test_job: path, image, marks_dir: path, suffix: "1" });
+        assert!(names(Some("test-job:1")).contains("docker-once-1: { image: 'test-job:1'"));
         let without = names(None);
         assert!(without.contains("process-once-1: {") && !without.contains("docker-"), "{without}");
     }

@@ -1,4 +1,4 @@
-//! The load under which faults strike: clients that ask for jobs, look at them, and write down what they were told.
+//! The load of a round: clients that submit jobs, read them, and record every answer.
 
 mod flood;
 pub mod jobs;
@@ -12,87 +12,87 @@ use reqwest::Method;
 use serde_json::Value;
 
 use crate::history::{Event, History};
-use crate::stage::{Api, Dice};
+use testkit::{Api, SeededRng};
 
-/// What all clients share.
+/// State that all clients share.
 #[derive(Debug)]
-pub struct Desk {
+pub struct Clients {
     api: Api,
     history: Arc<History>,
-    acknowledged: AtomicU64,
-    /// Some of the jobs that were promised, to look at again later.
+    accepted_requests: AtomicU64,
+    /// Accepted jobs to read again later.
     known: Mutex<Vec<u64>>,
-    closed: AtomicBool,
+    stopped: AtomicBool,
 }
 
-impl Desk {
-    /// Clients of this server.
+impl Clients {
+    /// Creates the shared state for clients of this server.
     #[must_use]
-    pub fn open(api: Api, history: Arc<History>) -> Arc<Self> {
-        let (acknowledged, known, closed) = Default::default();
-        Arc::new(Self { api, history, acknowledged, known, closed })
+    pub fn new(api: Api, history: Arc<History>) -> Arc<Self> {
+        let (accepted_requests, known, stopped) = Default::default();
+        Arc::new(Self { api, history, accepted_requests, known, stopped })
     }
 
-    /// Starts clients: so many that flood it with fake jobs, and for each of `runs` one that has a job of that definition running all
-    /// the time.
+    /// Starts the client threads: `floods` clients that submit fake jobs, and one client for each entry of `runs` that keeps one job of
+    /// that definition running.
     #[must_use]
-    pub fn clients(self: &Arc<Self>, floods: u64, runs: &[String], dice: &mut Dice) -> Vec<JoinHandle<()>> {
+    pub fn spawn(self: &Arc<Self>, floods: u64, runs: &[String], rng: &mut SeededRng) -> Vec<JoinHandle<()>> {
         let flood = |n| {
-            let (desk, dice) = (Arc::clone(self), dice.split());
-            own_thread(async move || flood::pour(n, &desk, dice).await)
+            let (clients, rng) = (Arc::clone(self), rng.fork());
+            spawn_client_thread(async move || flood::run(n, &clients, rng).await)
         };
         let mut clients: Vec<_> = (0..floods).map(flood).collect();
         for (n, definition) in runs.iter().enumerate() {
-            let (desk, dice, definition) = (Arc::clone(self), dice.split(), definition.clone());
-            clients.push(own_thread(async move || runner::run(n, &definition, &desk, dice).await));
+            let (shared, rng, definition) = (Arc::clone(self), rng.fork(), definition.clone());
+            clients.push(spawn_client_thread(async move || runner::run(n, &definition, &shared, rng).await));
         }
         clients
     }
 
-    /// How many requests have been promised jobs.
+    /// The number of requests that the server accepted.
     #[must_use]
-    pub fn acknowledged(&self) -> u64 {
-        self.acknowledged.load(Ordering::Relaxed)
+    pub fn accepted_requests(&self) -> u64 {
+        self.accepted_requests.load(Ordering::Relaxed)
     }
 
-    /// Nobody begins anything new.
-    pub fn close(&self) {
-        self.closed.store(true, Ordering::Relaxed);
+    /// Makes all clients end after their current request.
+    pub fn stop(&self) {
+        self.stopped.store(true, Ordering::Relaxed);
     }
 
-    fn is_open(&self) -> bool {
-        !self.closed.load(Ordering::Relaxed)
+    fn is_active(&self) -> bool {
+        !self.stopped.load(Ordering::Relaxed)
     }
 
-    /// Asks for jobs, and writes down what comes of it; the first job, if they were promised.
+    /// Submits jobs and records the answer; returns the id of the first job if they were accepted.
     async fn submit(&self, path: &str, body: &Value, label: &str, key: Option<&str>) -> Option<u64> {
-        let answer = self.api.ask(Method::POST, path, Some(body), key).await.ok()?;
+        let answer = self.api.request(Method::POST, path, Some(body), key).await.ok()?;
         let job =
             answer.body["first"].as_u64().or(answer.body["id"].as_u64()).filter(|_| answer.is_success());
-        self.history.note(Event::Answered { label: label.to_owned(), status: answer.status, job });
+        self.history.append(Event::Answered { label: label.to_owned(), status: answer.status, job });
         let job = job?;
-        self.acknowledged.fetch_add(1, Ordering::Relaxed);
+        self.accepted_requests.fetch_add(1, Ordering::Relaxed);
         let mut known = self.known.lock().unwrap();
         if known.len() < KNOWN_MAX {
             known.push(job);
         } else {
-            let place = job as usize % KNOWN_MAX;
-            known[place] = job;
+            let paths = job as usize % KNOWN_MAX;
+            known[paths] = job;
         }
         Some(job)
     }
 
-    /// Asks for the end of a job, and writes down what comes of it. Whether there was an answer.
+    /// Cancels a job and records the answer; returns false if the server did not answer or was unavailable.
     async fn cancel(&self, job: u64) -> bool {
         let path = format!("/api/jobs/{job}/cancel");
-        let Ok(answer) = self.api.ask(Method::POST, &path, None, None).await else { return false };
-        self.history.note(Event::Cancelled { job, status: answer.status });
+        let Ok(answer) = self.api.request(Method::POST, &path, None, None).await else { return false };
+        self.history.append(Event::Cancelled { job, status: answer.status });
         answer.status != 503
     }
 
-    /// Looks at a job, and writes down what it sees unless it is what it saw `before`.
-    async fn look(&self, job: u64, before: &mut Option<Event>) -> Option<String> {
-        let answer = self.api.ask(Method::GET, &format!("/api/jobs/{job}"), None, None).await.ok()?;
+    /// Reads a job, and records it unless it is the same as `before`.
+    async fn observe_job(&self, job: u64, before: &mut Option<Event>) -> Option<String> {
+        let answer = self.api.request(Method::GET, &format!("/api/jobs/{job}"), None, None).await.ok()?;
         let shown = &answer.body;
         let state = shown["state"].as_str().unwrap_or_default().to_owned();
         let fence =
@@ -100,31 +100,31 @@ impl Desk {
         let exit_code = shown["exit_code"].as_i64();
         let seen = Event::Seen { job, status: answer.status, state: state.clone(), fence, exit_code };
         if before.as_ref() != Some(&seen) {
-            self.history.note(seen.clone());
+            self.history.append(seen.clone());
             *before = Some(seen);
         }
         Some(state)
     }
 
-    /// Looks at a job that was promised some time ago.
-    async fn look_back(&self, dice: &mut Dice) {
+    /// Reads a job that was accepted some time ago.
+    async fn observe_old_job(&self, rng: &mut SeededRng) {
         let known = {
             let known = self.known.lock().unwrap();
-            (!known.is_empty()).then(|| *dice.one_of(&known))
+            (!known.is_empty()).then(|| *rng.choose(&known))
         };
         if let Some(job) = known {
-            self.look(job, &mut None).await;
+            self.observe_job(job, &mut None).await;
         }
     }
 }
 
-/// A thread for each client, as if it were another machine.
-fn own_thread<T: Send + 'static>(life: impl AsyncFnOnce() -> T + Send + 'static) -> JoinHandle<T> {
+/// Starts a thread with its own runtime, as if the client were another machine.
+fn spawn_client_thread<T: Send + 'static>(life: impl AsyncFnOnce() -> T + Send + 'static) -> JoinHandle<T> {
     std::thread::spawn(move || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(life())
     })
 }
 
-/// Enough to come back to something old.
+/// Number of job ids that are remembered.
 const KNOWN_MAX: usize = 10_000;

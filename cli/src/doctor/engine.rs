@@ -1,4 +1,4 @@
-//! Docker on this machine: whether it answers, and whether it can limit what jobs use.
+//! Check of the Docker engine on this machine: it answers, and it can limit what jobs use.
 
 use std::process::Stdio;
 use std::time::Duration;
@@ -8,18 +8,18 @@ use server::doctor::Finding;
 use tokio::process::Command;
 use tokio::time::timeout;
 
-/// An engine that takes longer hangs.
-const PATIENCE: Duration = Duration::from_secs(10);
-/// What a container's limits need of the engine, as `docker info` calls it.
+/// An engine that takes longer counts as hanging.
+const TIMEOUT: Duration = Duration::from_secs(10);
+/// Members of `docker info` that are false if the engine cannot set a limit, with the limit's name.
 const LIMITS: [(&str, &str); 3] = [("PidsLimit", "pids"), ("MemoryLimit", "memory"), ("CpuCfsQuota", "cpus")];
 
-pub(super) async fn examine() -> Finding {
+pub(super) async fn check() -> Finding {
     match info().await {
-        Ok(info) => judge(&info),
+        Ok(info) => assess(&info),
         Err(why) => Finding::warn(
             "docker",
             why,
-            "only a worker needs it: start the engine, and let the worker's user use its socket",
+            "needed on worker machines only: start the engine, and give the worker's user access to its socket",
         ),
     }
 }
@@ -27,20 +27,20 @@ pub(super) async fn examine() -> Finding {
 async fn info() -> Result<Value, String> {
     let mut command = Command::new("docker");
     command.args(["info", "--format", "{{json .}}"]).stdin(Stdio::null()).kill_on_drop(true);
-    let done = match timeout(PATIENCE, command.output()).await {
+    let done = match timeout(TIMEOUT, command.output()).await {
         Ok(done) => done.map_err(|error| format!("cannot run docker: {error}"))?,
-        Err(_) => return Err(format!("docker has not answered within {} s", PATIENCE.as_secs())),
+        Err(_) => return Err(format!("docker has not answered within {} s", TIMEOUT.as_secs())),
     };
     let said = String::from_utf8_lossy(&done.stderr);
     serde_json::from_slice(&done.stdout).map_err(|_| format!("docker does not answer: {}", said.trim()))
 }
 
-fn judge(info: &Value) -> Finding {
+fn assess(info: &Value) -> Finding {
     let text = |key: &str| info[key].as_str().unwrap_or("unknown").to_owned();
-    // Without an engine the command still tells of itself.
+    // Without an engine, `docker info` still prints JSON about the command itself.
     if let Some(error) = info["ServerErrors"].as_array().and_then(|errors| errors.first()) {
         let why = format!("the engine does not answer: {}", error.as_str().unwrap_or_default());
-        return Finding::warn("docker", why, "only a worker needs it: start the engine");
+        return Finding::warn("docker", why, "needed on worker machines only: start the engine");
     }
     let seen = format!(
         "engine {}, cgroups v{} ({})",
@@ -65,7 +65,7 @@ fn judge(info: &Value) -> Finding {
 #[cfg(test)]
 mod tests {
     use serde_json::json;
-    use server::doctor::Verdict;
+    use server::doctor::FindingVerdict;
 
     use super::*;
 
@@ -73,18 +73,18 @@ mod tests {
     fn an_engine_that_cannot_limit_jobs_is_told() {
         let good = json!({ "ServerVersion": "28.0", "CgroupVersion": "2", "CgroupDriver": "systemd",
             "PidsLimit": true, "MemoryLimit": true, "CpuCfsQuota": true });
-        assert_eq!(judge(&good), Finding::ok("docker", "engine 28.0, cgroups v2 (systemd)"));
+        assert_eq!(assess(&good), Finding::ok("docker", "engine 28.0, cgroups v2 (systemd)"));
         let mut bad = good;
         (bad["PidsLimit"], bad["MemoryLimit"]) = (false.into(), false.into());
-        let finding = judge(&bad);
-        assert_eq!(finding.verdict, Verdict::Warn);
+        let finding = assess(&bad);
+        assert_eq!(finding.verdict, FindingVerdict::Warn);
         assert!(finding.text.ends_with("it cannot limit pids, memory"), "{}", finding.text);
     }
 
     #[test]
     fn a_command_without_an_engine_is_told() {
-        let finding = judge(&json!({ "ServerErrors": ["Cannot connect to the Docker daemon"] }));
-        assert_eq!(finding.verdict, Verdict::Warn);
+        let finding = assess(&json!({ "ServerErrors": ["Cannot connect to the Docker daemon"] }));
+        assert_eq!(finding.verdict, FindingVerdict::Warn);
         assert!(finding.text.contains("Cannot connect"), "{}", finding.text);
     }
 }

@@ -1,20 +1,20 @@
-//! A settings file as text: a map of words and lists of words, each with the line that it stands on.
+//! Parser of the settings file: a map of scalars and lists of scalars, each with its position.
 //!
-//! What the keys and the words mean is not known here. Of broken YAML only the first fault is told: what follows it is guesswork.
+//! The meaning of keys and values is checked elsewhere. A YAML syntax error ends the parsing, because later errors would be guesses.
 
 use std::collections::HashMap;
 use std::fmt;
 
 use serde_yaml::granit_parser::{Event, Marker, Options, Parser, ScalarStyle, StrInput};
 
-/// A line of the file, from 1, and a column.
+/// Line and column in the file, both from 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Place {
     pub(super) line: usize,
     column: usize,
 }
 
-/// Something wrong, and where.
+/// An error and its position.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Fault {
     pub(super) at: Place,
@@ -31,17 +31,17 @@ pub(super) struct Setting {
     pub(super) value_at: Place,
 }
 
-/// Words are kept as they are written: a number has no other form than its own.
+/// Scalars are kept as text, because a flag parses its value itself.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Value {
-    Word(String),
+    Scalar(String),
     List(Vec<String>),
 }
 
-/// Reads a file's text.
+/// Parses the text of a settings file.
 ///
 /// # Errors
-/// It is not YAML, or no flat map.
+/// The text is not YAML, or not a flat map.
 pub(super) fn read(text: &str) -> Result<Vec<Setting>, Fault> {
     let mut options = Options::default();
     options.set_emit_comments(false);
@@ -65,7 +65,7 @@ struct Events<'t> {
 }
 
 impl<'t> Events<'t> {
-    /// The next event that says something.
+    /// The next event with content.
     fn next(&mut self) -> Result<Option<(Event<'t>, Place)>, Fault> {
         for event in &mut self.parser {
             let (event, span) =
@@ -85,7 +85,7 @@ impl<'t> Events<'t> {
             let key = match event {
                 Event::MappingEnd => break,
                 Event::Scalar(key, ..) => key.into_owned(),
-                _ => return Err(fault(at, "yaml_syntax", "a key must be a word")),
+                _ => return Err(fault(at, "yaml_syntax", "a key must be plain text")),
             };
             if let Some(line) = lines.insert(key.clone(), at.line) {
                 return Err(fault(at, "duplicate_key", format!("it was first defined at line {line}")));
@@ -102,9 +102,9 @@ impl<'t> Events<'t> {
                 ScalarStyle::Plain if is_nothing(&text) => Err(fault(
                     key_at,
                     "missing_value",
-                    "it has no value; remove the line to leave it as it is",
+                    "it has no value; remove the line to keep the default",
                 )),
-                _ => Ok((Value::Word(text.into_owned()), at)),
+                _ => Ok((Value::Scalar(text.into_owned()), at)),
             },
             Some((Event::SequenceStart(..), at)) => Ok((Value::List(self.words()?), at)),
             Some((_, at)) => Err(fault(at, "invalid_value", NEITHER)),
@@ -145,7 +145,7 @@ fn is_nothing(text: &str) -> bool {
     matches!(text, "" | "~" | "null")
 }
 
-const NEITHER: &str = "a setting is a word or a list of words";
+const NEITHER: &str = "a setting is a value or a list of values";
 
 #[cfg(test)]
 mod tests {
@@ -160,7 +160,7 @@ mod tests {
         let settings = read("# ours\nslots: 08\nlabel: [a=1, 'b=2']\nlog: \"\"\n").unwrap();
         let shown: Vec<_> = settings.iter().map(|it| (&*it.key, it.at.line, &it.value)).collect();
         let list = Value::List(vec!["a=1".to_owned(), "b=2".to_owned()]);
-        let (word, empty) = (Value::Word("08".to_owned()), Value::Word(String::new()));
+        let (word, empty) = (Value::Scalar("08".to_owned()), Value::Scalar(String::new()));
         assert_eq!(shown, [("slots", 2, &word), ("label", 3, &list), ("log", 4, &empty)]);
     }
 

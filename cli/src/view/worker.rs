@@ -1,162 +1,146 @@
-//! A worker: its line in a table, and all that there is to know of it.
+//! Workers as table rows, and all fields of one worker.
 
-use std::collections::BTreeMap;
+use jiff::Timestamp;
+use server::http::present::shapes::{Runtime, Worker, WorkerRef};
 
-use serde::Deserialize;
-
-use super::{pairs, since};
+use super::{optional, pairs, since};
 use crate::screen;
 
-/// A worker.
-#[derive(Debug, Deserialize)]
-pub(crate) struct Worker {
-    pub(crate) id: u64,
-    pub(crate) name: String,
-    pub(crate) state: String,
-    #[serde(default)]
-    pub(crate) cordoned: bool,
-    drain_deadline: Option<String>,
-    pub(crate) slots: u32,
-    pub(crate) busy: u32,
-    #[serde(default)]
-    pub(crate) backlog: u32,
-    #[serde(default)]
-    pub(crate) queued: u32,
-    pub(crate) since: String,
-    #[serde(default)]
-    pub(crate) labels: BTreeMap<String, String>,
-    #[serde(default)]
-    pub(crate) runtimes: Vec<Runtime>,
-    #[serde(default)]
-    pub(crate) version: String,
-    #[serde(default)]
-    address: String,
-    engine_id: Option<String>,
-    load_milli: Option<u32>,
-    disk_free_bytes: Option<u64>,
-    #[serde(default)]
-    pub(crate) unmanaged: Vec<serde_json::Value>,
-    #[serde(default)]
-    pub(crate) copies: Vec<String>,
-    joined_at: Option<String>,
+/// Texts about a worker.
+pub(crate) trait WorkerView {
+    /// The columns of [`WorkerView::row`].
+    const HEADING: [&str; 9];
+
+    /// A row of the table of workers.
+    fn row(&self, now: Timestamp) -> Vec<String>;
+
+    /// All fields by name; a field without a value is empty.
+    fn fields(&self) -> Vec<(&'static str, String)>;
+
+    /// The state, with drain deadline and cordon.
+    fn state_text(&self) -> String;
 }
 
-impl Worker {
-    /// The columns of [`Self::row`].
-    pub(crate) const HEADING: [&str; 9] =
+impl WorkerView for Worker {
+    const HEADING: [&str; 9] =
         [">ID", "NAME", "STATE", ">BUSY", ">QUEUED", ">SINCE", "RUNTIMES", "LABELS", "VERSION"];
 
-    /// A line of a table.
-    pub(crate) fn row(&self, now: jiff::Timestamp) -> Vec<String> {
+    fn row(&self, now: Timestamp) -> Vec<String> {
         vec![
             self.id.to_string(),
             self.name.clone(),
-            self.shown_state(),
-            of(self.busy, self.slots),
-            of(self.queued, self.backlog),
-            since(&self.since, now),
-            self.runtimes.iter().map(Runtime::shown).collect::<Vec<_>>().join(" "),
+            self.state_text(),
+            used_of(self.busy, self.slots),
+            used_of(self.queued, self.backlog),
+            since(self.since, now),
+            self.runtimes.iter().map(runtime_name).collect::<Vec<_>>().join(" "),
             pairs(&self.labels),
             self.version.clone(),
         ]
     }
 
-    /// All of it, by name; empty is what there is nothing to say of.
-    pub(crate) fn facts(&self) -> Vec<(&'static str, String)> {
-        let optional = |text: &Option<String>| text.clone().unwrap_or_default();
-        let mut facts = vec![
+    fn fields(&self) -> Vec<(&'static str, String)> {
+        let mut fields = vec![
             ("worker", self.id.to_string()),
             ("name", self.name.clone()),
-            ("state", self.shown_state()),
-            ("since", self.since.clone()),
-            ("joined", optional(&self.joined_at)),
-            ("busy", of(self.busy, self.slots)),
-            ("queued", of(self.queued, self.backlog)),
+            ("state", self.state_text()),
+            ("since", self.since.to_string()),
+            ("joined", optional(self.joined_at.as_ref())),
+            ("suspect", self.suspect.as_ref().map(|it| it.cause.clone()).unwrap_or_default()),
+            ("busy", used_of(self.busy, self.slots)),
+            ("queued", used_of(self.queued, self.backlog)),
         ];
-        facts.extend(self.runtimes.iter().map(|runtime| ("runtime", runtime.told())));
-        facts.extend([
-            ("engine", optional(&self.engine_id)),
-            ("load", self.load_milli.map(load).unwrap_or_default()),
+        fields.extend(self.runtimes.iter().map(|runtime| ("runtime", runtime_text(runtime))));
+        fields.extend([
+            ("engine", optional(self.engine_id.as_ref())),
+            ("load", self.load_milli.map(load_average).unwrap_or_default()),
             ("disk free", self.disk_free_bytes.map(screen::size).unwrap_or_default()),
             ("labels", pairs(&self.labels)),
             ("version", self.version.clone()),
             ("address", self.address.clone()),
         ]);
-        facts
+        fields
     }
 
-    fn shown_state(&self) -> String {
+    fn state_text(&self) -> String {
         match &self.drain_deadline {
-            // Who drains is cordoned anyway.
+            // A draining worker is always cordoned.
             Some(at) if self.state == "draining" => format!("draining until {at}"),
             _ if self.cordoned => format!("{} (cordoned)", self.state),
-            _ => self.state.clone(),
+            _ => self.state.to_string(),
         }
     }
 }
 
-/// So many of so many.
-fn of(taken: u32, places: u32) -> String {
-    format!("{taken}/{places}")
+/// Texts about a reference to a worker.
+pub(crate) trait WorkerRefView {
+    /// The name, or the id of a worker without a name.
+    fn label(&self) -> String;
 }
 
-/// As `uptime` has it.
-fn load(milli: u32) -> String {
+impl WorkerRefView for WorkerRef {
+    fn label(&self) -> String {
+        if self.name.is_empty() { self.id.to_string() } else { self.name.clone() }
+    }
+}
+
+fn used_of(used: u32, all: u32) -> String {
+    format!("{used}/{all}")
+}
+
+/// The load average with two digits, as `uptime` prints it.
+fn load_average(milli: u32) -> String {
     format!("{:.2}", f64::from(milli) / 1000.0)
 }
 
-/// One of a worker's runtimes.
-#[derive(Debug, Deserialize)]
-pub(crate) struct Runtime {
-    name: String,
-    available: bool,
-    reason: Option<String>,
+fn runtime_name(runtime: &Runtime) -> String {
+    if runtime.available { runtime.name.to_string() } else { format!("{} (unavailable)", runtime.name) }
 }
 
-impl Runtime {
-    fn shown(&self) -> String {
-        if self.available { self.name.clone() } else { format!("{} (away)", self.name) }
-    }
-
-    /// With why it is away.
-    fn told(&self) -> String {
-        match &self.reason {
-            Some(reason) if !self.available => format!("{}: {reason}", self.shown()),
-            _ => self.shown(),
-        }
+/// The runtime, with the reason if it is unavailable.
+fn runtime_text(runtime: &Runtime) -> String {
+    match &runtime.reason {
+        Some(reason) if !runtime.available => format!("{}: {reason}", runtime_name(runtime)),
+        _ => runtime_name(runtime),
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use serde::Deserialize as _;
+
     use super::*;
 
-    fn told(more: &serde_json::Value) -> Vec<(&'static str, String)> {
+    fn fields(more: &serde_json::Value) -> Vec<(&'static str, String)> {
         let mut json = serde_json::json!({"id": 2, "name": "anna", "state": "ready", "slots": 4, "busy": 1,
             "backlog": 4, "since": "2026-01-02T03:04:05.000Z"});
         json.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
-        let facts = Worker::deserialize(&json).unwrap().facts();
-        facts.into_iter().filter(|(_, value)| !value.is_empty()).collect()
+        let fields = Worker::deserialize(&json).unwrap().fields();
+        fields.into_iter().filter(|(_, value)| !value.is_empty()).collect()
     }
 
     #[test]
-    fn a_worker_tells_of_its_machine_what_it_knows() {
-        let facts =
-            told(&serde_json::json!({"engine_id": "7TTF:QJ4G", "load_milli": 12_730, "disk_free_bytes": 0}));
-        for fact in [("engine", "7TTF:QJ4G"), ("load", "12.73"), ("disk free", "0 B"), ("busy", "1/4")] {
-            assert!(facts.contains(&(fact.0, fact.1.to_owned())), "{fact:?} in {facts:?}");
+    fn fields_contain_the_load_and_disk_that_are_known() {
+        let known = fields(
+            &serde_json::json!({"engine_id": "7TTF:QJ4G", "load_milli": 12_730, "disk_free_bytes": 0}),
+        );
+        for field in [("engine", "7TTF:QJ4G"), ("load", "12.73"), ("disk free", "0 B"), ("busy", "1/4")] {
+            assert!(known.contains(&(field.0, field.1.to_owned())), "{field:?} in {known:?}");
         }
-        let silent = told(&serde_json::json!({}));
-        assert!(!silent.iter().any(|(name, _)| ["engine", "load", "disk free"].contains(name)), "{silent:?}");
+        let unknown = fields(&serde_json::json!({}));
+        assert!(
+            !unknown.iter().any(|(name, _)| ["engine", "load", "disk free"].contains(name)),
+            "{unknown:?}"
+        );
     }
 
     #[test]
-    fn each_runtime_has_a_line_and_says_why_it_is_away() {
-        let facts = told(&serde_json::json!({"runtimes": [
+    fn each_runtime_has_a_line_with_the_reason_if_it_is_unavailable() {
+        let fields = fields(&serde_json::json!({"runtimes": [
             {"name": "docker", "available": false, "reason": "no answer within 5 s"},
             {"name": "fake", "available": true},
         ]}));
-        let runtimes = facts.iter().filter(|(name, _)| *name == "runtime").map(|(_, told)| told.as_str());
-        assert_eq!(runtimes.collect::<Vec<_>>(), ["docker (away): no answer within 5 s", "fake"]);
+        let runtimes = fields.iter().filter(|(name, _)| *name == "runtime").map(|(_, text)| text.as_str());
+        assert_eq!(runtimes.collect::<Vec<_>>(), ["docker (unavailable): no answer within 5 s", "fake"]);
     }
 }

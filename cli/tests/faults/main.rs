@@ -1,30 +1,30 @@
-//! What must hold when processes die, leave, lie or hang: the real program, with real signals, sockets and files.
+//! Tests of the real program with real signals, sockets and files, for processes that crash, stop, hang or send invalid data.
 //!
-//! Nothing here looks inside: what counts is what the public interface says, what lies in the database afterwards, and what jobs wrote
-//! to files that Longshore knows nothing of.
-#![expect(clippy::unwrap_used, reason = "a test that cannot set its stage fails")]
+//! The tests check the public API, the database, and files that jobs write outside of Longshore.
+#![expect(clippy::unwrap_used, reason = "a test that cannot be set up fails")]
 
-mod copies;
+mod cloned_identity;
 mod disk;
 mod docker_away;
 mod docker_broken;
 mod doctor;
 mod fenced;
+mod first_start;
 mod follow;
-mod foreign;
 mod health;
-mod hellos;
 mod large_batch;
-mod leaving;
+mod lost_worker_container;
 mod memory;
-mod newcomer;
 mod operators;
+mod outcome_texts;
 mod peers;
 mod pulling;
-mod refused;
+mod refused_workers;
+mod reload;
 mod restored;
+mod shutdown;
+mod store_refusals;
 mod support;
 mod tokens;
-mod told;
 mod worker_disk;
 mod worker_kill;

@@ -1,4 +1,4 @@
-//! What people decide about jobs and workers: it is done, it survives `kill -9` of the server, and nobody undoes it by being late.
+//! Decisions of operators about jobs and workers: they survive `kill -9` of the server, and late messages do not undo them.
 
 mod cancel;
 mod drain;

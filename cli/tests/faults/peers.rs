@@ -1,5 +1,4 @@
-//! Peers on the worker's socket that are broken, hostile or slow: each gets the close code that the protocol promises, and the server
-//! goes on serving everybody else.
+//! Broken, hostile or slow peers on the worker socket: each gets the close code of the protocol, and the server continues to serve others.
 
 use std::time::Duration;
 
@@ -13,13 +12,13 @@ use tokio_tungstenite::tungstenite::protocol::frame::Frame;
 use tokio_tungstenite::tungstenite::protocol::frame::coding::{Data, OpCode};
 
 use crate::support::peer::{Peer, hello};
-use crate::support::{Stage, holds};
+use crate::support::{Cluster, wait_until};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn every_broken_peer_hears_why_and_nobody_else_notices() {
-    let stage = Stage::new(JOBS);
-    let mut server = stage.server(&[]).await;
-    let _worker = stage.worker("good", FAKE);
+async fn broken_peer_gets_a_close_code_and_others_are_not_affected() {
+    let cluster = Cluster::new(JOBS);
+    let mut server = cluster.start_server(&[]).await;
+    let _worker = cluster.start_worker("good", FAKE);
     let beat = protocol::wire::encode_report(&Report::Heartbeat(Heartbeat::default())).unwrap();
     let binary = |bytes: &[u8]| Message::Binary(bytes.to_vec().into());
     let oversized = binary(&vec![7; protocol::wire::FRAME_BYTES_MAX + 1]);
@@ -28,11 +27,11 @@ async fn every_broken_peer_hears_why_and_nobody_else_notices() {
         ("an unknown tag", binary(&[77]), close::UNKNOWN_MESSAGE),
         ("a tag that may be skipped", binary(&[200, 1, 2]), close::HELLO_EXPECTED),
         ("nothing in a frame", binary(&[]), close::MALFORMED),
-        ("half a Hello", binary(&[0, 1]), close::MALFORMED),
+        ("half a Hello", binary(&[0, 2, 1]), close::MALFORMED),
         ("a heartbeat", binary(&beat), close::HELLO_EXPECTED),
         ("too much", oversized.clone(), close::TOO_LARGE),
     ] {
-        let mut peer = Peer::knock(stage.port()).await;
+        let mut peer = Peer::knock(cluster.port()).await;
         peer.send(first).await;
         assert_eq!(peer.closed().await, Some(code.code), "{why} instead of Hello");
     }
@@ -45,15 +44,17 @@ async fn every_broken_peer_hears_why_and_nobody_else_notices() {
         ("a second Hello", binary(&second_hello), close::MALFORMED),
         ("too much", oversized, close::TOO_LARGE),
     ] {
-        let mut peer = Peer::join(stage.port(), "bad", 1).await;
-        // What may be skipped is skipped, and what came before the fault counts.
+        let mut peer = Peer::join(cluster.port(), "bad", 1).await;
+        // Unknown messages are skipped, and messages before the fault count.
         peer.send(binary(&[255, 1])).await;
         peer.send(binary(&beat)).await;
         peer.send(message).await;
-        assert_eq!(peer.closed().await, Some(code.code), "{why} in a session");
+        let (found, reason) = peer.goodbye().await.unwrap();
+        assert_eq!(found, code.code, "{why} in a session: {reason}");
+        assert_eq!(reason == "malformed: Hello is said once", why == "a second Hello", "{why}: {reason}");
     }
     for (field, message) in impossible_values() {
-        let mut peer = Peer::join(stage.port(), "bad", 1).await;
+        let mut peer = Peer::join(cluster.port(), "bad", 1).await;
         peer.send(binary(&message)).await;
         let (code, why) = peer.goodbye().await.unwrap();
         assert_eq!(code, close::MALFORMED.code, "{field}: {why}");
@@ -61,21 +62,21 @@ async fn every_broken_peer_hears_why_and_nobody_else_notices() {
     }
     let mut reserved = Frame::message(beat.clone(), OpCode::Data(Data::Binary), true);
     reserved.header_mut().rsv1 = true;
-    let mut peer = Peer::join(stage.port(), "bad", 1).await;
+    let mut peer = Peer::join(cluster.port(), "bad", 1).await;
     peer.send(Message::Frame(reserved)).await;
     assert_eq!(peer.closed().await, Some(close::PROTOCOL_ERROR.code), "a reserved bit");
 
-    let job = stage.api().post("/api/jobs/quick?wait=30s", None).await;
+    let job = cluster.api().post("/api/jobs/quick?wait=30s", None).await;
     assert_eq!(job["state"], "succeeded", "{job}");
-    assert!(server.is_alive());
+    assert!(server.is_running());
 }
 
-/// Reports with a value that nothing can have, each right but for it: BAD-INPUTS.md row 80.
+/// Reports with one impossible value each: docs/design/bad-inputs.md, row 80.
 fn impossible_values() -> Vec<(&'static str, Vec<u8>)> {
-    // Number 1, one entry, the attempt 1#1 with the nonce 1.
+    // Number 1, one entry, attempt 1#1 with nonce 1.
     let entry = [1, 1, 1, 1, 1];
     let token = [1, 1, 1, 1];
-    // What comes before the value that is wrong, and what comes behind it.
+    // The bytes before the wrong value, and those after it.
     let report = |tag: u8, head: &[u8], before: &[u8], wrong: &[u8], behind: &[u8]| {
         [&[tag], head, before, wrong, behind].concat()
     };
@@ -94,30 +95,32 @@ fn impossible_values() -> Vec<(&'static str, Vec<u8>)> {
     ]
 }
 
-/// BAD-INPUTS.md row 82: what says nothing is borne, but not a flood of it.
+/// docs/design/bad-inputs.md, row 82: empty messages are tolerated up to a rate.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_flood_of_junk_is_closed() {
-    let stage = Stage::new(JOBS);
-    let mut server = stage.server(&[]).await;
+async fn flood_of_empty_messages_is_closed() {
+    let cluster = Cluster::new(JOBS);
+    let mut server = cluster.start_server(&[]).await;
     let nothing = protocol::wire::encode_report(&Report::Progress(Vec::new())).unwrap();
     for (what, junk) in [
         ("tags that may be skipped", Message::Binary(vec![200, 1, 2].into())),
         ("empty lists", Message::Binary(nothing.into())),
         ("pings", Message::Ping(Vec::new().into())),
     ] {
-        let mut peer = Peer::join(stage.port(), "junk", 1).await;
+        let mut peer = Peer::join(cluster.port(), "junk", 1).await;
         peer.flood(&junk, 5_000).await;
-        assert_eq!(peer.closed().await, Some(close::RATE_LIMITED.code), "{what}");
+        let (code, why) = peer.goodbye().await.unwrap();
+        assert_eq!(code, close::RATE_LIMITED.code, "{what}: {why}");
+        assert!(why.contains("more than 1000 messages within a second said nothing"), "{what}: {why}");
     }
-    assert!(server.is_alive());
+    assert!(server.is_running());
 }
 
-/// What `docs/protocol.md` promises: BAD-INPUTS.md row 86.
+/// As `docs/protocol.md` says: docs/design/bad-inputs.md, row 86.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_message_may_come_in_pieces_but_not_in_too_many() {
-    let stage = Stage::new(JOBS);
-    let mut server = stage.server(&[]).await;
-    let mut peer = Peer::join(stage.port(), "piecemeal", 1).await;
+async fn number_of_frames_in_a_message_is_limited() {
+    let cluster = Cluster::new(JOBS);
+    let mut server = cluster.start_server(&[]).await;
+    let mut peer = Peer::join(cluster.port(), "piecemeal", 1).await;
     for number in [1, 2] {
         let beat = Report::Heartbeat(Heartbeat { number, ..Heartbeat::default() });
         peer.say_in_pieces(&beat, 1_024).await;
@@ -125,117 +128,118 @@ async fn a_message_may_come_in_pieces_but_not_in_too_many() {
     }
     peer.say_in_pieces(&Report::Heartbeat(Heartbeat::default()), 1_025).await;
     assert_eq!(peer.closed().await, Some(close::TOO_LARGE.code));
-    assert!(server.is_alive());
+    assert!(server.is_running());
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn whoever_says_nothing_is_shown_out() {
-    let stage = Stage::new(JOBS);
-    let _server = stage.server(&[]).await;
-    let mut peer = Peer::knock(stage.port()).await;
+async fn connection_without_hello_is_closed() {
+    let cluster = Cluster::new(JOBS);
+    let _server = cluster.start_server(&[]).await;
+    let mut peer = Peer::knock(cluster.port()).await;
     peer.send(Message::Ping(Vec::new().into())).await;
     assert_eq!(peer.closed().await, Some(close::HELLO_EXPECTED.code));
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_that_leaves_says_when_to_come_back_and_its_workers_do() {
-    let stage = Stage::new(JOBS);
-    let mut server = stage.server(&[]).await;
-    let mut worker = stage.worker("good", FAKE);
-    stage.api().worker_ready("good").await;
-    let mut peer = Peer::join(stage.port(), "listens", 1).await;
+async fn workers_reconnect_at_the_time_that_a_stopping_server_gave() {
+    let cluster = Cluster::new(JOBS);
+    let mut server = cluster.start_server(&[]).await;
+    let mut worker = cluster.start_worker("good", FAKE);
+    cluster.api().wait_for_ready_worker("good").await;
+    let mut peer = Peer::join(cluster.port(), "listens", 1).await;
     let heard = async {
         let order = peer.order(|order| matches!(order, Order::GoAway(_))).await;
         (order, peer.closed().await)
     };
-    let ((order, code), ()) = tokio::join!(heard, server.leave());
+    let ((order, code), ()) = tokio::join!(heard, server.terminate());
     let Order::GoAway(away) = order else { unreachable!("it was just asked for") };
     let soon = Duration::from_millis(500)..=Duration::from_millis(2_500);
     assert!(soon.contains(&away.reconnect_after) && away.elsewhere.is_none(), "{away:?}");
     assert_eq!(code, Some(close::GOING_AWAY.code));
 
-    let _server = stage.server(&[]).await;
-    stage.api().worker_ready("good").await;
-    assert!(worker.said().contains("the server asked us to reconnect"), "{}", worker.said());
-    worker.leave().await;
+    let _server = cluster.start_server(&[]).await;
+    cluster.api().wait_for_ready_worker("good").await;
+    assert!(worker.log().contains("the server asked us to reconnect"), "{}", worker.log());
+    worker.terminate().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_forged_report_is_recorded_and_not_believed() {
-    let stage = Stage::new(JOBS);
-    let mut server = stage.server(&[]).await;
-    let api = stage.api();
-    let mut bearer = Peer::join(stage.port(), "bearer", 1).await;
+async fn report_about_the_attempt_of_another_worker_is_ignored() {
+    let cluster = Cluster::new(JOBS);
+    let mut server = cluster.start_server(&[]).await;
+    let api = cluster.api();
+    let mut bearer = Peer::join(cluster.port(), "bearer", 1).await;
     let job = api.post("/api/jobs/quick", None).await["id"].as_u64().unwrap();
     let token = bearer.enqueued().await;
     assert_eq!(token.job, JobId(job));
     bearer
         .say(&Report::Running(first_of(Started { token, container: String::new(), ago: Duration::ZERO })))
         .await;
-    api.job(job, |job| job["state"] == "running").await;
+    api.wait_for_job(job, |job| job["state"] == "running").await;
 
-    let mut forger = Peer::join(stage.port(), "forger", 2).await;
+    let mut forger = Peer::join(cluster.port(), "forger", 2).await;
     let unheard = Token { job: JobId(1_000_000), ..token };
     for (number, token) in (1..).zip([token, unheard]) {
         forger.say(&Report::Success(Numbered { first: ReportNo(number), list: vec![success(token)] })).await;
         forger.order(|order| matches!(order, Order::Acknowledge(ReportNo(n)) if *n == number)).await;
     }
-    let shown = api.job(job, |job| job["late_reports"].as_array().is_some_and(|all| !all.is_empty())).await;
+    let shown =
+        api.wait_for_job(job, |job| job["late_reports"].as_array().is_some_and(|all| !all.is_empty())).await;
     assert_eq!(shown["state"], "running", "{shown}");
     let reports = shown["late_reports"].as_array().unwrap();
     assert_eq!((reports.len(), reports[0]["worker"]["id"].as_u64()), (1, Some(2)), "{shown}");
 
     bearer.say(&Report::Success(Numbered { first: ReportNo(2), list: vec![success(token)] })).await;
-    let shown = api.job(job, |job| job["state"] == "succeeded").await;
+    let shown = api.wait_for_job(job, |job| job["state"] == "succeeded").await;
     assert_eq!(
         (shown["worker"]["name"].as_str(), shown["attempt_count"].as_u64()),
         (Some("bearer"), Some(1))
     );
-    server.leave().await;
+    server.terminate().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nobody_writes_into_the_output_of_another_workers_attempt() {
-    let stage = Stage::new(JOBS);
-    let mut server = stage.server(&[]).await;
-    let api = stage.api();
-    let mut bearer = Peer::join(stage.port(), "bearer", 1).await;
+async fn output_for_the_attempt_of_another_worker_is_ignored() {
+    let cluster = Cluster::new(JOBS);
+    let mut server = cluster.start_server(&[]).await;
+    let api = cluster.api();
+    let mut bearer = Peer::join(cluster.port(), "bearer", 1).await;
     let job = api.post("/api/jobs/quick", None).await["id"].as_u64().unwrap();
     let token = bearer.enqueued().await;
 
-    // It names the attempt as its own, and is told that what it writes is not wanted: nobody waits for that.
-    let (mut forger, _) = Peer::join_with(stage.port(), "forger", 2, vec![token]).await;
+    // The peer names the attempt as its own and learns that its output is not wanted.
+    let (mut forger, _) = Peer::join_with(cluster.port(), "forger", 2, vec![token]).await;
     forger.write(token, "forged\n").await;
     let guessed = Token { nonce: Nonce(token.nonce.0 ^ 1), ..token };
     forger.write(guessed, "guessed\n").await;
 
-    // Whose attempt it is writes on after a reconnect, and before anything else is known of it.
+    // The owner of the attempt writes on after a reconnect.
     drop(bearer);
-    let (mut bearer, _) = Peer::join_with(stage.port(), "bearer", 1, vec![token]).await;
+    let (mut bearer, _) = Peer::join_with(cluster.port(), "bearer", 1, vec![token]).await;
     bearer.write(token, "true\n").await;
-    assert_eq!(api.bytes(&format!("/api/jobs/{job}/logs")).await, b"true\n");
+    assert_eq!(api.get_bytes(&format!("/api/jobs/{job}/logs")).await, b"true\n");
     bearer.say(&Report::Success(Numbered { first: ReportNo(1), list: vec![success(token)] })).await;
-    api.job(job, |job| job["state"] == "succeeded").await;
+    api.wait_for_job(job, |job| job["state"] == "succeeded").await;
 
     forger.write(token, "forged later, and longer\n").await;
-    assert_eq!(api.bytes(&format!("/api/jobs/{job}/logs")).await, b"true\n");
-    server.leave().await;
+    assert_eq!(api.get_bytes(&format!("/api/jobs/{job}/logs")).await, b"true\n");
+    server.terminate().await;
 }
 
-/// It goes on to say that it is alive, but takes nothing.
+/// The peer sends heartbeats and reads nothing.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_peer_that_does_not_read_is_let_go() {
-    let stage = Stage::new(JOBS);
-    let mut server = stage.server(&[]).await;
-    let api = stage.api();
-    let mut slow = Peer::join(stage.port(), "slow", 1).await;
+async fn peer_that_does_not_read_is_disconnected() {
+    let cluster = Cluster::new(JOBS);
+    let mut server = cluster.start_server(&[]).await;
+    let api = cluster.api();
+    let mut slow = Peer::join(cluster.port(), "slow", 1).await;
     let entry = json!({ "name": "quick", "args": ["x".repeat(100 << 10)] });
     for _ in 0..10 {
         api.post("/api/jobs", Some(&serde_json::Value::Array(vec![entry.clone(); 40]))).await;
     }
     let mut beats = interval(Duration::from_secs(1));
     let gone = async {
-        api.worker("slow", |worker| worker["connected"] == false).await;
+        api.wait_for_worker("slow", |worker| worker["connected"] == false).await;
     };
     let mut number = 0;
     tokio::pin!(gone);
@@ -248,14 +252,37 @@ async fn a_peer_that_does_not_read_is_let_go() {
             }
         }
     }
-    let _worker = stage.worker("good", FAKE);
-    api.worker_ready("good").await;
-    holds("others are served", async || {
+    let _worker = cluster.start_worker("good", FAKE);
+    api.wait_for_ready_worker("good").await;
+    wait_until("others are served", async || {
         api.post("/api/jobs/quick?wait=5s", Some(&json!({ "priority": 9 }))).await["state"] == "succeeded"
     })
     .await;
-    server.leave().await;
+    server.terminate().await;
 }
+
+/// The server rejects a result that is not JSON. The worker leaves the result out after some tries, and the job ends.
+#[tokio::test(flavor = "multi_thread")]
+async fn job_ends_although_its_result_is_not_json() {
+    let cluster = Cluster::new(BAD_RESULT);
+    let mut server = cluster.start_server(&[]).await;
+    let mut worker = cluster.start_worker("good", FAKE);
+    let bad = cluster.api().post("/api/jobs/bad?wait=50s", None).await;
+    assert_eq!((bad["state"].as_str(), bad["result"].is_null()), (Some("succeeded"), true), "{bad}");
+    assert!(worker.log().contains("Success.result of 1#1: it is not JSON"), "{}", worker.log());
+    let good = cluster.api().post("/api/jobs/good?wait=30s", None).await;
+    assert_eq!(good["result"], json!({ "ok": true }), "{good}");
+    worker.terminate().await;
+    server.terminate().await;
+}
+
+const BAD_RESULT: &str = "\
+version: 1
+defaults: { runtime: fake }
+jobs:
+  bad: { environment: { FAKE_RESULT: '{not json' } }
+  good: { environment: { FAKE_RESULT: '{\"ok\": true}' } }
+";
 
 fn first_of<T>(entry: T) -> Numbered<T> {
     Numbered { first: ReportNo(1), list: vec![entry] }

@@ -1,24 +1,24 @@
-//! An image that is long in coming, or is not given: its job says how far the pull is, and how often it has failed.
+//! A slow or refused image pull: the job shows its progress and the number of failures.
 
 use serde_json::{Value, json};
 
-use crate::support::Stage;
-use crate::support::docker::stand_in;
+use crate::support::Cluster;
+use crate::support::docker::write_fake_docker;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_job_that_waits_for_its_image_says_how_the_pull_goes() {
-    let stage = Stage::new(JOBS);
-    let _server = stage.server(&[]).await;
-    let api = stage.api();
-    let docker = stand_in(&stage.path(""), ENGINE);
-    let _worker = stage.worker("only", &["--docker", docker.to_str().unwrap(), "--slots", "2"]);
-    let worker = api.worker_ready("only").await;
+async fn assigned_job_shows_the_progress_of_its_image_pull() {
+    let cluster = Cluster::new(JOBS);
+    let _server = cluster.start_server(&[]).await;
+    let api = cluster.api();
+    let docker = write_fake_docker(&cluster.path(""), ENGINE);
+    let _worker = cluster.start_worker("only", &["--docker", docker.to_str().unwrap(), "--slots", "2"]);
+    let worker = api.wait_for_ready_worker("only").await;
     assert_eq!(worker["engine_id"], "NXOD:D27L", "{worker}");
 
     let told = async |name: &str, phase: Value| {
         let job = api.post(&format!("/api/jobs/{name}"), None).await["id"].as_u64().unwrap();
-        api.job(job, |job| job["phase"] == phase).await;
-        let (code, shown) = stage.verb(&["show", &job.to_string(), "--server", &stage.address()]);
+        api.wait_for_job(job, |job| job["phase"] == phase).await;
+        let (code, shown) = cluster.run_cli(&["show", &job.to_string(), "--server", &cluster.address()]);
         assert_eq!(code, 0, "{shown}");
         shown
     };
@@ -28,7 +28,7 @@ async fn a_job_that_waits_for_its_image_says_how_the_pull_goes() {
     assert!(shown.contains("assigned (pulling, failed once)"), "{shown}");
 }
 
-/// It fetches one of the two layers of `large`, fails once to fetch `withheld`, and gets nothing else.
+/// A docker that pulls one of two layers of `large`, and fails to pull `withheld`.
 const ENGINE: &str = r#"
 case "$1" in
   version) echo 28.0.0 ;;

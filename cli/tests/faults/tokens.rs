@@ -1,44 +1,48 @@
-//! Two tokens, two variables: who comes with the other's token is told so, in words that help.
+//! API token and worker token: a client with the wrong one learns which one it is.
 
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
-use chaos::stage::Launch;
+use testkit::ProcessSpec;
 
-use crate::support::{Stage, holds};
+use crate::support::{Cluster, wait_until};
 
 const API: &str = "LONGSHORE_API_TOKEN_FILE";
 const WORKER: &str = "LONGSHORE_WORKER_TOKEN_FILE";
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_comes_with_the_others_token_is_told_which_one_it_is() {
-    let stage = Stage::new("version: 1\njobs: { quick: { runtime: fake } }\n");
+async fn wrong_kind_of_token_is_named_in_the_error() {
+    let cluster = Cluster::new("version: 1\njobs: { quick: { runtime: fake } }\n");
     for name in ["api", "worker"] {
         use std::io::Write as _;
-        let mut file =
-            std::fs::File::options().write(true).create_new(true).mode(0o600).open(stage.path(name)).unwrap();
+        let mut file = std::fs::File::options()
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(cluster.path(name))
+            .unwrap();
         write!(file, "{name}-s3cret-s3cret-s3cret-s3cret").unwrap();
     }
     let names =
-        |variable: &str, file: &str| (variable.to_owned(), stage.path(file).to_str().unwrap().to_owned());
-    let with = |launch: Launch, environment: &[(String, String)]| Launch {
+        |variable: &str, file: &str| (variable.to_owned(), cluster.path(file).to_str().unwrap().to_owned());
+    let with = |spec: ProcessSpec, environment: &[(String, String)]| ProcessSpec {
         environment: environment.to_vec(),
-        ..launch
+        ..spec
     };
     let both = [names(API, "api"), names(WORKER, "worker")];
-    let mut server = with(stage.server_launch(&[]), &both).start();
-    stage.api().ready().await;
+    let mut server = with(cluster.server_spec(&[]), &both).start();
+    cluster.api().wait_until_ready().await;
     let verb = |environment: &[(String, String)]| {
-        let arguments = ["workers", "--server", &stage.address()].map(str::to_owned);
-        let launch = Launch::new(
+        let arguments = ["workers", "--server", &cluster.address()].map(str::to_owned);
+        let spec = ProcessSpec::new(
             Path::new(env!("CARGO_BIN_EXE_longshore")),
             arguments.to_vec(),
-            stage.path("verb.log"),
+            cluster.path("verb.log"),
         );
-        with(launch, environment).finish()
+        with(spec, environment).run()
     };
     let worker = |environment: &[(String, String)]| {
-        with(stage.worker_launch("only", &stage.address(), &["--no-docker", "--allow-fake"]), environment)
+        with(cluster.worker_spec("only", &cluster.address(), &["--no-docker", "--allow-fake"]), environment)
             .start()
     };
 
@@ -51,16 +55,16 @@ async fn who_comes_with_the_others_token_is_told_which_one_it_is() {
     let (code, said) = verb(&[names(WORKER, "api")]);
     assert_eq!((code, said.contains(API)), (3, true), "the other variable is none of its business: {said}");
     let lost = worker(&[names(WORKER, "api")]);
-    holds("the worker says what is wrong", async || {
-        lost.said().contains("most likely this is the token for the API") && lost.said().contains(WORKER)
+    wait_until("the worker says what is wrong", async || {
+        lost.log().contains("most likely this is the token for the API") && lost.log().contains(WORKER)
     })
     .await;
     drop(lost);
 
-    // What a composition gives to everybody: both.
+    // A compose file often gives both variables to every service.
     let mut worker = worker(&both);
-    holds("the worker is there", async || verb(&both).1.contains(" ready ")).await;
-    assert!(!(server.said() + &worker.said()).contains("s3cret"));
-    worker.leave().await;
-    server.leave().await;
+    wait_until("the worker is there", async || verb(&both).1.contains(" ready ")).await;
+    assert!(!(server.log() + &worker.log()).contains("s3cret"));
+    worker.terminate().await;
+    server.terminate().await;
 }

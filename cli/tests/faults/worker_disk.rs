@@ -1,54 +1,54 @@
-//! A disk that is full, under a worker that runs plain processes: it neither loses how they ended nor starts anything twice.
+//! A worker with a full disk that runs plain processes: it loses no outcome and starts no job twice.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 
-use chaos::stage::Launch;
-use client::attempt_dir::Ledger;
+use client::attempt_dir::AttemptStore;
 use client::runtime::Launch as Attempt;
 use protocol::{ContainerSpec, Fence, JobId, Nonce, Revision, RuntimeKind, Token};
 use serde_json::Value;
+use testkit::ProcessSpec;
 
-use crate::support::{Api, Process, Stage, holds, own_mounts};
+use crate::support::{Api, Cluster, Process, own_mounts, wait_until};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_full_disk_loses_no_outcome_and_starts_nothing_twice() {
-    let stage = waiting();
-    let Some(disk) = Disk::small(&stage.path("only")).await else {
+async fn worker_with_a_full_disk_keeps_outcomes_and_repeats_no_job() {
+    let cluster = waiting();
+    let Some(disk) = Disk::small(&cluster.path("only")).await else {
         println!("no mounts of one's own here: no disk is full");
         return;
     };
-    let mut server = stage.server(&[]).await;
-    let (mut worker, api) = (disk.worker(&stage), stage.api());
-    api.worker_ready("only").await;
+    let mut server = cluster.start_server(&[]).await;
+    let (mut worker, api) = (disk.worker(&cluster), cluster.api());
+    api.wait_for_ready_worker("only").await;
     let [watched, alone] = [submit(&api).await, submit(&api).await];
     for job in [watched, alone] {
-        api.job(job, |it| it["state"] == "running").await;
+        api.wait_for_job(job, |it| it["state"] == "running").await;
     }
 
     disk.fill();
-    go(&stage, watched);
-    let untold = |worker: &Process| worker.said().matches("cannot write down how the program ended").count();
-    holds("an end cannot be written down", async || untold(&worker) == 1).await;
+    go(&cluster, watched);
+    let untold = |worker: &Process| worker.log().matches("cannot write down how the program ended").count();
+    wait_until("an end cannot be written down", async || untold(&worker) == 1).await;
     let late = submit(&api).await;
-    go(&stage, late);
+    go(&cluster, late);
     let given_back = |job: &Value| {
         job["attempts"].as_array().is_some_and(|all| all.iter().any(|it| it["outcome"] == "released"))
     };
-    api.job(late, given_back).await;
+    api.wait_for_job(late, given_back).await;
     worker.kill();
-    go(&stage, alone);
-    holds("another one cannot either", async || untold(&worker) == 2).await;
+    go(&cluster, alone);
+    wait_until("another one cannot either", async || untold(&worker) == 2).await;
 
     disk.empty();
-    let mut worker = disk.worker(&stage);
-    have_run_once(&stage, &[watched, alone, late]).await;
-    worker.leave().await;
-    server.leave().await;
+    let mut worker = disk.worker(&cluster);
+    assert_ran_once(&cluster, &[watched, alone, late]).await;
+    worker.terminate().await;
+    server.terminate().await;
 }
 
 #[tokio::test]
-async fn a_program_that_cannot_be_written_down_is_stopped() {
+async fn process_whose_id_cannot_be_stored_is_stopped() {
     let Some(mut through) = own_mounts() else { return };
     let state = tempfile::tempdir().unwrap();
     let place = state.path().display().to_string();
@@ -60,14 +60,14 @@ async fn a_program_that_cannot_be_written_down_is_stopped() {
     let token = Token { job: JobId(1), fence: Fence(1), nonce: Nonce(1) };
     let (revision, name) = (Revision(1), "test".into());
     let attempt = Attempt { token, revision, name, spec: spec.into(), body: None, time_left: None };
-    let dir = Ledger::open(state.path()).unwrap().create(&attempt).unwrap();
-    // There is room for it to be about to start, and none for which process it is: a file is replaced by one beside it. When that has
-    // been seen there is room again.
+    let dir = AttemptStore::open(state.path()).unwrap().create(&attempt).unwrap();
+    // The disk has space for the intent to start but not for the process id, because a file is replaced by a new one. Then space is freed.
+    // Nine inodes: the root, the attempt, `room`, the watcher, the result, the intent, two outputs and the working directory.
     let script = "dir=$1 out=$2; shift 2
-        cp $dir/attempt.json $out/kept && mount -t tmpfs -o nr_inodes=8 none $dir && cp $out/kept $dir/attempt.json
-        : > $dir/room
-        (while ! grep -q 'cannot write down' $out/said; do sleep 0.02; done; rm $dir/room) &
-        : > $out/said; \"$@\" 2>> $out/said; cp $dir/exit $out";
+        cp $dir/attempt.json $out/kept && mount -t tmpfs -o nr_inodes=9 none $dir && cp $out/kept $dir/attempt.json
+        : > $dir/room; : > $out/said
+        (while [ -e $out/said ] && ! grep -q 'cannot write down' $out/said; do sleep 0.02; done; rm $dir/room) &
+        \"$@\" 2>> $out/said; cp $dir/exit $out";
     let path = dir.path().display().to_string();
     through.extend(["sh", "-c", script, "sh", &path, &place].map(str::to_owned));
     through.extend([env!("CARGO_BIN_EXE_longshore"), "shim", &path].map(str::to_owned));
@@ -79,59 +79,59 @@ async fn a_program_that_cannot_be_written_down_is_stopped() {
     assert!(said.contains("stopped a program that could not be written down"), "{said}");
     let exit: Value = serde_json::from_slice(&std::fs::read(state.path().join("exit")).unwrap()).unwrap();
     assert_eq!(exit["exit"], "vanished");
-    assert!(chaos::stage::mentioning(state.path()).is_empty(), "it goes on");
+    assert!(testkit::processes_mentioning(state.path()).is_empty(), "it goes on");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_directory_that_cannot_be_removed_hides_no_other() {
-    let stage = waiting();
-    let Some(disk) = Disk::small(&stage.path("only")).await else { return };
-    let mut server = stage.server(&[]).await;
-    let (mut worker, api) = (disk.worker(&stage), stage.api());
-    api.worker_ready("only").await;
+async fn unremovable_attempt_directory_does_not_hide_others() {
+    let cluster = waiting();
+    let Some(disk) = Disk::small(&cluster.path("only")).await else { return };
+    let mut server = cluster.start_server(&[]).await;
+    let (mut worker, api) = (disk.worker(&cluster), cluster.api());
+    api.wait_for_ready_worker("only").await;
     let job = submit(&api).await;
-    api.job(job, |it| it["state"] == "running").await;
+    api.wait_for_job(job, |it| it["state"] == "running").await;
     worker.kill();
-    // Blank, as after a crash while it was made; and a disk of its own, which nobody can remove.
-    let only = stage.path("only").display().to_string();
+    // An empty directory, as after a crash during its creation, with a mount that cannot be removed.
+    let only = cluster.path("only").display().to_string();
     let attempts = format!("$(ls -d {only}/attempts {only}/slot-0/attempts 2>/dev/null)");
     let mount = format!("cd {attempts} && mkdir 99-99 && mount -t tmpfs none 99-99");
     let words = disk.inside();
     let done = Command::new(&words[0]).args(&words[1..]).args(["sh", "-c", &mount]).status().unwrap();
     assert!(done.success(), "{done}");
 
-    let mut worker = disk.worker(&stage);
-    holds("it was tried", async || worker.said().contains("neither be read nor set aside")).await;
-    go(&stage, job);
+    let mut worker = disk.worker(&cluster);
+    wait_until("it was tried", async || worker.log().contains("neither be read nor moved aside")).await;
+    go(&cluster, job);
 
-    have_run_once(&stage, &[job]).await;
-    worker.leave().await;
-    server.leave().await;
+    assert_ran_once(&cluster, &[job]).await;
+    worker.terminate().await;
+    server.terminate().await;
 }
 
-/// A stage for jobs that tell when they start, and wait until they may go.
-fn waiting() -> Stage {
-    let stage = Stage::new("");
-    let (place, test) = (stage.path("").display().to_string(), std::process::id());
+/// A cluster with jobs that write when they start, and wait for a file.
+fn waiting() -> Cluster {
+    let cluster = Cluster::new("");
+    let (place, test) = (cluster.path("").display().to_string(), std::process::id());
     let wait =
         format!("while [ ! -e {place}/go-$LONGSHORE_JOB ] && [ -d /proc/{test} ]; do sleep 0.05; done");
     let script = format!("echo $LONGSHORE_JOB >> {place}/starts; {wait}; exit 3");
     let jobs =
         format!("version: 1\njobs: {{ wait: {{ runtime: process, command: [sh, -c, '{script}'] }} }}\n");
-    std::fs::write(stage.path("jobs.yaml"), jobs).unwrap();
-    stage
+    std::fs::write(cluster.path("jobs.yaml"), jobs).unwrap();
+    cluster
 }
 
-fn go(stage: &Stage, job: u64) {
-    std::fs::write(stage.path(&format!("go-{job}")), "").unwrap();
+fn go(cluster: &Cluster, job: u64) {
+    std::fs::write(cluster.path(&format!("go-{job}")), "").unwrap();
 }
 
-async fn have_run_once(stage: &Stage, jobs: &[u64]) {
+async fn assert_ran_once(cluster: &Cluster, jobs: &[u64]) {
     for job in jobs {
-        let ended = stage.api().job(*job, |it| it["state"] == "failed").await;
+        let ended = cluster.api().wait_for_job(*job, |it| it["state"] == "failed").await;
         assert_eq!(ended["attempts"].as_array().unwrap().last().unwrap()["exit_code"], 3, "{ended}");
     }
-    let starts = std::fs::read_to_string(stage.path("starts")).unwrap();
+    let starts = std::fs::read_to_string(cluster.path("starts")).unwrap();
     let mut starts: Vec<u64> = starts.lines().map(|line| line.parse().unwrap()).collect();
     starts.sort_unstable();
     assert_eq!(starts, jobs);
@@ -141,7 +141,7 @@ async fn submit(api: &Api) -> u64 {
     api.post("/api/jobs/wait", None).await["id"].as_u64().unwrap()
 }
 
-/// A small disk that is there for a worker and the processes it starts, and stays when the worker dies.
+/// A small disk that the worker and its processes see, and that survives the worker.
 struct Disk {
     holder: Child,
     path: PathBuf,
@@ -149,7 +149,7 @@ struct Disk {
 }
 
 impl Disk {
-    /// None where nobody may mount.
+    /// `None` if mounting is not allowed.
     async fn small(path: &Path) -> Option<Self> {
         let mut words = own_mounts()?;
         let is_of_a_user = words.iter().any(|word| word == "--user");
@@ -158,16 +158,17 @@ impl Disk {
         words.extend(["sh", "-c", mount, "sh", path.to_str().unwrap()].map(str::to_owned));
         let holder = Command::new(&words[0]).args(&words[1..]).spawn().unwrap();
         let disk = Self { holder, path: path.to_owned(), is_of_a_user };
-        holds("the disk is there", async || disk.filler().exists()).await;
+        wait_until("the disk is there", async || disk.filler().exists()).await;
         Some(disk)
     }
 
-    fn worker(&self, stage: &Stage) -> Process {
+    fn worker(&self, cluster: &Cluster) -> Process {
         let flags = ["--no-docker", "--allow-process", "--slots", "3"];
-        Launch { through: self.inside(), ..stage.worker_launch("only", &stage.address(), &flags) }.start()
+        ProcessSpec { through: self.inside(), ..cluster.worker_spec("only", &cluster.address(), &flags) }
+            .start()
     }
 
-    /// A command that runs another where this disk is.
+    /// A command that runs another one in the mount namespace of this disk.
     fn inside(&self) -> Vec<String> {
         let target = self.holder.id().to_string();
         let mut words = ["nsenter", "--mount", "--target", &target].map(str::to_owned).to_vec();
@@ -178,7 +179,7 @@ impl Disk {
     }
 
     fn fill(&self) {
-        // More than there is room for: what fits is written.
+        // More than the free space: the part that fits is written.
         assert!(std::fs::write(self.filler(), vec![0; 2 << 20]).is_err());
     }
 
@@ -194,7 +195,7 @@ impl Disk {
 
 impl Drop for Disk {
     fn drop(&mut self) {
-        // It may have ended already.
+        // The process may have ended.
         let _ = self.holder.kill();
         let _ = self.holder.wait();
     }

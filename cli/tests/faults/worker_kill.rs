@@ -1,92 +1,94 @@
-//! `kill -9` of the worker, of the server, or of both, while jobs run: no outcome and no byte of output is lost, and nothing runs twice.
-//! Each job writes to a file that Longshore knows nothing of when it starts and when it ends: the truth to compare with.
+//! `kill -9` of the worker, the server, or both while jobs run: no outcome and no output is lost, and no job runs twice. Each job records
+//! its start and end in a file outside of Longshore.
 
+mod counting_jobs;
 mod lost;
-mod story;
 
 use rustix::process::Signal;
 
-use crate::support::{Stage, docker, eventually, holds, was_told};
-use story::{Runtime, Story};
+use crate::support::{Cluster, docker, has_argument, wait_for, wait_until};
+use counting_jobs::{CountingJobs, Runtime};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn processes_outlive_their_worker() {
-    worker_is_killed_again_and_again(Story::begin(Runtime::Process).await).await;
+    worker_is_killed_again_and_again(CountingJobs::begin(Runtime::Process).await).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn docker_containers_outlive_their_worker() {
-    if docker::is_wanted() {
-        worker_is_killed_again_and_again(Story::begin(Runtime::Docker).await).await;
+    if docker::is_required() {
+        worker_is_killed_again_and_again(CountingJobs::begin(Runtime::Docker).await).await;
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn processes_that_end_while_nobody_watches_are_told_of_later() {
-    all_are_away_when_jobs_end(Story::begin(Runtime::Process).await).await;
+async fn processes_that_end_while_the_worker_is_down_are_reported_later() {
+    server_and_worker_are_down_when_jobs_end(CountingJobs::begin(Runtime::Process).await).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn docker_containers_that_end_while_nobody_watches_are_told_of_later() {
-    if docker::is_wanted() {
-        all_are_away_when_jobs_end(Story::begin(Runtime::Docker).await).await;
+async fn docker_containers_that_end_while_the_worker_is_down_are_reported_later() {
+    if docker::is_required() {
+        server_and_worker_are_down_when_jobs_end(CountingJobs::begin(Runtime::Docker).await).await;
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn processes_go_on_when_their_worker_detaches() {
-    worker_detaches(Story::begin(Runtime::Process).await).await;
+async fn processes_continue_when_their_worker_detaches() {
+    worker_detaches(CountingJobs::begin(Runtime::Process).await).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn docker_containers_go_on_when_their_worker_detaches() {
-    if docker::is_wanted() {
-        worker_detaches(Story::begin(Runtime::Docker).await).await;
+async fn docker_containers_continue_when_their_worker_detaches() {
+    if docker::is_required() {
+        worker_detaches(CountingJobs::begin(Runtime::Docker).await).await;
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nothing_goes_on_listening_to_docker_for_a_worker_that_was_killed() {
-    if !docker::is_wanted() {
+async fn docker_commands_end_with_a_killed_worker() {
+    if !docker::is_required() {
         return;
     }
-    let stage = Stage::new("version: 1\njobs:\n  idle: { image: busybox }\n");
-    let _server = stage.server(&[]).await;
-    let mut worker = stage.worker("only", &["--slots", "1"]);
-    stage.api().worker_ready("only").await;
-    let listeners = eventually("it listens to the engine", async || {
-        Some(worker.children("events")).filter(|found| !found.is_empty())
+    let cluster = Cluster::new("version: 1\njobs:\n  idle: { image: busybox }\n");
+    let _server = cluster.start_server(&[]).await;
+    let mut worker = cluster.start_worker("only", &["--slots", "1"]);
+    cluster.api().wait_for_ready_worker("only").await;
+    let listeners = wait_for("it listens to the engine", async || {
+        Some(worker.children_with_argument("events")).filter(|found| !found.is_empty())
     })
     .await;
     worker.kill();
-    holds("what listened ends by itself", async || !listeners.iter().any(|pid| was_told(*pid, "events")))
-        .await;
+    wait_until("what listened ends by itself", async || {
+        !listeners.iter().any(|pid| has_argument(*pid, "events"))
+    })
+    .await;
 }
 
-async fn worker_is_killed_again_and_again(mut story: Story) {
+async fn worker_is_killed_again_and_again(mut jobs: CountingJobs) {
     for _ in 0..3 {
-        story.worker.kill();
-        story.start_worker().await;
+        jobs.worker.kill();
+        jobs.start_worker().await;
     }
-    story.all_is_told().await;
+    jobs.all_is_told().await;
 }
 
-/// The server dies first, so what the worker has to say has nowhere to go; then the worker dies with it unsaid.
-async fn all_are_away_when_jobs_end(mut story: Story) {
-    story.server.kill();
-    story.one_has_ended().await;
-    story.worker.kill();
-    story.all_have_ended().await;
-    story.start_server().await;
-    story.start_worker().await;
-    story.all_is_told().await;
+/// The server is killed first, so the worker cannot report; then the worker is killed with unsent reports.
+async fn server_and_worker_are_down_when_jobs_end(mut jobs: CountingJobs) {
+    jobs.server.kill();
+    jobs.one_has_ended().await;
+    jobs.worker.kill();
+    jobs.all_have_ended().await;
+    jobs.start_server().await;
+    jobs.start_worker().await;
+    jobs.all_is_told().await;
 }
 
-async fn worker_detaches(mut story: Story) {
-    story.worker.signal(Signal::TERM);
-    let status = story.worker.ended().await;
-    assert!(status.success(), "{status}:\n{}", story.worker.said());
-    assert!(!story.have_all_ended(), "it has not waited for its jobs");
-    story.start_worker().await;
-    story.all_is_told().await;
+async fn worker_detaches(mut jobs: CountingJobs) {
+    jobs.worker.signal(Signal::TERM);
+    let status = jobs.worker.wait_for_exit().await;
+    assert!(status.success(), "{status}:\n{}", jobs.worker.log());
+    assert!(!jobs.have_all_ended(), "it has not waited for its jobs");
+    jobs.start_worker().await;
+    jobs.all_is_told().await;
 }

@@ -1,6 +1,6 @@
-//! A server of prepared answers: each request line gets the answers given for it, the last one again and again.
+//! A stub server: each request line has prepared responses; the last one is repeated.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot set its stage fails")]
+#![expect(clippy::unwrap_used, reason = "a test that cannot be set up fails")]
 #![allow(dead_code, reason = "each test file uses its part")]
 
 use std::collections::{BTreeMap, VecDeque};
@@ -11,16 +11,16 @@ use std::sync::{Arc, Mutex};
 
 pub(crate) const JSON: &str = "application/json";
 
-/// A job, as the server shows it, with what is between its braces beside the usual.
+/// The JSON of a job, with further members.
 pub(crate) fn job(id: u64, more: &str) -> String {
     format!(
         r#"{{"id":{id},"name":"resize","revision":"5c1e","created_at":"2026-03-01T09:30:00.000Z",{more}}}"#
     )
 }
 
-/// What was asked, in order: `POST /api/jobs/x`, then the head's lines, then the body.
+/// Requests in order: the line such as `POST /api/jobs/x`, the header lines, and the body.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Asked {
+pub(crate) struct RecordedRequest {
     pub(crate) line: String,
     pub(crate) head: Vec<String>,
     pub(crate) body: String,
@@ -31,7 +31,7 @@ type Answers = Arc<Mutex<BTreeMap<String, VecDeque<Vec<u8>>>>>;
 pub(crate) struct Stub {
     address: String,
     answers: Answers,
-    asked: Arc<Mutex<Vec<Asked>>>,
+    asked: Arc<Mutex<Vec<RecordedRequest>>>,
 }
 
 impl Stub {
@@ -52,7 +52,7 @@ impl Stub {
         stub
     }
 
-    /// Prepares an answer to `GET /path?query`.
+    /// Prepares a response to a line such as `GET /path?query`.
     pub(crate) fn on(&self, line: &str, status: &str, kind: &str, body: &str) -> &Self {
         let length = body.len();
         let text = format!(
@@ -61,17 +61,17 @@ impl Stub {
         self.on_raw(line, text.as_bytes())
     }
 
-    /// Prepares an answer, byte for byte.
+    /// Prepares a response byte for byte.
     pub(crate) fn on_raw(&self, line: &str, bytes: &[u8]) -> &Self {
         self.answers.lock().unwrap().entry(line.to_owned()).or_default().push_back(bytes.to_owned());
         self
     }
 
-    pub(crate) fn asked(&self) -> Vec<Asked> {
+    pub(crate) fn requests(&self) -> Vec<RecordedRequest> {
         self.asked.lock().unwrap().clone()
     }
 
-    /// The program with its verb, told to ask this server.
+    /// The program with its verb, which uses this server.
     pub(crate) fn longshore(&self, arguments: &[&str]) -> Command {
         let mut command = longshore(arguments);
         command.env("LONGSHORE_SERVER", &self.address);
@@ -79,31 +79,31 @@ impl Stub {
     }
 }
 
-/// The program with its verb, in an environment of its own.
+/// The program with its verb and an empty environment.
 pub(crate) fn longshore(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_longshore"));
     command.args(arguments).env_clear().env("LONGSHORE_SERVER", "http://127.0.0.1:1");
     command
 }
 
-/// What a run of the program said, and its exit code.
+/// Output and exit code of a run.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Said {
+pub(crate) struct CliOutput {
     pub(crate) code: i32,
     pub(crate) out: String,
     pub(crate) err: String,
 }
 
-pub(crate) fn said(command: &mut Command) -> Said {
+pub(crate) fn run(command: &mut Command) -> CliOutput {
     let Output { status, stdout, stderr } = command.output().unwrap();
-    Said {
+    CliOutput {
         code: status.code().unwrap(),
         out: String::from_utf8(stdout).unwrap(),
         err: String::from_utf8(stderr).unwrap(),
     }
 }
 
-fn answer(mut connection: TcpStream, answers: &Answers, asked: &Mutex<Vec<Asked>>) {
+fn answer(mut connection: TcpStream, answers: &Answers, asked: &Mutex<Vec<RecordedRequest>>) {
     let mut reader = BufReader::new(connection.try_clone().unwrap());
     let mut head = Vec::new();
     loop {
@@ -121,7 +121,11 @@ fn answer(mut connection: TcpStream, answers: &Answers, asked: &Mutex<Vec<Asked>
         head.iter().find_map(|line| line.strip_prefix("content-length: ")).map_or(0, |n| n.parse().unwrap());
     let mut body = vec![0; length];
     reader.read_exact(&mut body).unwrap();
-    asked.lock().unwrap().push(Asked { line: line.clone(), head, body: String::from_utf8(body).unwrap() });
+    asked.lock().unwrap().push(RecordedRequest {
+        line: line.clone(),
+        head,
+        body: String::from_utf8(body).unwrap(),
+    });
     let mut answers = answers.lock().unwrap();
     let bytes = match answers.get_mut(&line) {
         Some(prepared) if prepared.len() > 1 => prepared.pop_front().unwrap(),

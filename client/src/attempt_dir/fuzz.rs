@@ -1,5 +1,4 @@
-//! Doors for `fuzz/`: the files of an attempt directory, whatever a disk has made of them. Each panics where something is found that
-//! must not be.
+//! Fuzz targets for the files of an attempt directory. Each panics if a property is violated.
 
 use std::fmt::Debug;
 
@@ -9,25 +8,25 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use worker::step::Launch;
 
-use super::record::{Ended, Lengths, Record, Sent, Stopped};
-use super::{Ending, Pid, Progress, Stopping};
+use super::record::{EndRecord, LaunchRecord, LengthsRecord, ProgressRecord, StoppingRecord};
+use super::{AttemptEnd, OutputProgress, ProcessId, Stopping};
 use crate::runtime::{Membership, argv};
 
-/// A file with this content. What it says survives being written again.
+/// Reads a file with this content. Its meaning survives a rewrite.
 pub fn found(file: u8, content: &[u8]) {
     match file % 6 {
         0 => launch(content),
-        1 => drop(kept::<Stopped, Stopping>(content, |it| Stopped::from(*it))),
-        2 => drop(kept::<Ended, Ending>(content, |it| Ended::from(it))),
-        3 => drop(kept::<Sent, Progress>(content, |it| Sent::from(*it))),
-        4 => drop(kept::<Lengths, OutputLengths>(content, |it| Lengths::from(*it))),
-        _ => drop(kept::<Pid, Pid>(content, |it| *it)),
+        1 => drop(kept::<StoppingRecord, Stopping>(content, |it| StoppingRecord::from(*it))),
+        2 => drop(kept::<EndRecord, AttemptEnd>(content, |it| EndRecord::from(it))),
+        3 => drop(kept::<ProgressRecord, OutputProgress>(content, |it| ProgressRecord::from(*it))),
+        4 => drop(kept::<LengthsRecord, OutputLengths>(content, |it| LengthsRecord::from(*it))),
+        _ => drop(kept::<ProcessId, ProcessId>(content, |it| *it)),
     }
 }
 
 fn launch(content: &[u8]) {
-    let Some(launch) = kept::<Record, Launch>(content, |it| Record::from(it)) else { return };
-    // What was written may be anything; what is started of it keeps to the one order of words.
+    let Some(launch) = kept::<LaunchRecord, Launch>(content, |it| LaunchRecord::from(it)) else { return };
+    // The content may be anything; the command line made of it keeps its fixed order.
     let membership = Membership { cluster: ClusterId(1), worker: WorkerId(1) };
     if let Ok(line) = argv::docker_run(&launch, membership, None) {
         let end = line.args.iter().position(|it| it == "--").expect("options end somewhere");

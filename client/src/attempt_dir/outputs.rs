@@ -1,4 +1,4 @@
-//! The files that an attempt's output goes to. Whoever writes them is not us, and may outlive us.
+//! The output files of an attempt. Another process writes them and may outlive this one.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -10,7 +10,7 @@ use rustix::fs::{FlockOperation, flock};
 use super::{AttemptDir, Error, at};
 
 impl Error {
-    /// The system's own word for it, where it has one.
+    /// The underlying system error, if there is one.
     pub(crate) fn into_io(self) -> io::Error {
         match self {
             Self::Io { source, .. } => source,
@@ -20,7 +20,7 @@ impl Error {
 }
 
 impl AttemptDir {
-    /// One of its outputs, to be appended to.
+    /// Opens an output file for appending.
     ///
     /// # Errors
     /// The file cannot be opened.
@@ -29,11 +29,11 @@ impl AttemptDir {
         OpenOptions::new().append(true).create(true).mode(0o600).open(&path).map_err(at(&path))
     }
 
-    /// The standard output, to be written by a program that is about to be started, and locked for as long as that lives: whoever
-    /// starts it may die before it has written down which process that is.
+    /// Opens the standard output for a program that is about to be started and locks it. The lock lasts as long as the program lives, so
+    /// the program is noticed even if its starter dies before it recorded the process id.
     ///
     /// # Errors
-    /// The file cannot be opened, or a program writes it already.
+    /// The file cannot be opened, or a running program holds the lock.
     pub fn claim_output(&self) -> Result<File, Error> {
         let file = self.output(Stream::Stdout)?;
         let path = self.path.join(Stream::Stdout.name());
@@ -41,7 +41,7 @@ impl AttemptDir {
         Ok(file)
     }
 
-    /// Whether the program lives that was started to write the outputs; also as long as that cannot be told.
+    /// `true` while a program holds the lock of the output, and also if that cannot be determined.
     #[must_use]
     pub fn is_being_written(&self) -> bool {
         match self.reader(Stream::Stdout) {
@@ -51,7 +51,7 @@ impl AttemptDir {
         }
     }
 
-    /// One of its outputs, to be read and to be freed behind the reader.
+    /// Opens an output file for reading and for freeing its blocks.
     ///
     /// # Errors
     /// The file cannot be opened.
@@ -60,7 +60,7 @@ impl AttemptDir {
         OpenOptions::new().read(true).write(true).open(&path).map_err(at(&path))
     }
 
-    /// Takes back what was written after these lengths. Nobody may be writing, or have told of it.
+    /// Truncates the outputs to these lengths. The caller knows that no program writes them and that no byte beyond was sent.
     ///
     /// # Errors
     /// The files cannot be changed.
@@ -76,7 +76,7 @@ impl AttemptDir {
         Ok(())
     }
 
-    /// How much is in the output files, freed parts included.
+    /// Lengths of the output files, freed parts included.
     #[must_use]
     pub fn lengths(&self) -> OutputLengths {
         let length = |stream: Stream| fs::metadata(self.path.join(stream.name())).map_or(0, |it| it.size());

@@ -1,21 +1,24 @@
-//! The JSON of an attempt directory. Own types, so that neither a change of the protocol nor one of the brain makes what an older
+//! The JSON of an attempt directory. Own types, so that neither a change of the protocol nor one of the state machine makes what an older
 //! worker has written unreadable: a new field gets a default here.
 
 use std::time::Duration;
 
-use protocol::container::{Body, PullPolicy, Resources, Volume};
+use protocol::container::Overrides;
 use protocol::order::StopCause;
 use protocol::report::OutputLengths;
-use protocol::{ContainerSpec, Fence, JobId, Nonce, Revision, RuntimeKind, Timestamp, Token};
+use protocol::{ContainerSpec, Fence, JobId, Nonce, Revision, Timestamp, Token, Uptime};
 use serde::{Deserialize, Serialize};
-use worker::input::{Exit, Fault};
+use worker::input::{Exit, Fault, ResultFile};
 use worker::step::Launch;
 
-use super::{Ending, Progress, Replayed, Stopping};
+use crate::boot::{BootId, RecordedInstant};
+
+use super::spec_record::SpecRecord;
+use super::{AttemptEnd, OutputProgress, ReplayRange, Stopping};
 
 /// `attempt.json`.
 #[derive(Serialize, Deserialize)]
-pub(super) struct Record {
+pub(super) struct LaunchRecord {
     job: u64,
     fence: u64,
     nonce: u64,
@@ -23,70 +26,40 @@ pub(super) struct Record {
     name: String,
     #[serde(default)]
     time_left: Option<Duration>,
-    spec: Spec,
+    spec: SpecRecord,
     #[serde(default)]
-    body: Option<BodyRecord>,
-}
-
-#[derive(Serialize, Deserialize)]
-#[serde(default)]
-struct Spec {
-    runtime: String,
-    image: String,
-    entrypoint: Option<Vec<String>>,
-    command: Vec<String>,
-    environment: Vec<(String, String)>,
-    working_dir: Option<String>,
-    user: Option<String>,
-    /// Source, target, read-only.
-    volumes: Vec<(String, String, bool)>,
-    network: Option<String>,
-    tmpfs: Vec<String>,
-    read_only: bool,
-    cap_add: Vec<String>,
-    cap_drop: Vec<String>,
-    init: bool,
-    platform: Option<String>,
-    labels: Vec<(String, String)>,
-    pull_policy: Pull,
-    pull_timeout: Duration,
-    cpus_milli: Option<u32>,
-    memory_bytes: Option<u64>,
-    pids: Option<u32>,
-    stop_signal: Option<String>,
-    stop_grace: Duration,
-    ask_before_start: bool,
-    self_fence: Option<Duration>,
-    log_bytes_max: u64,
-}
-
-#[derive(Default, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-enum Pull {
-    Always,
-    #[default]
-    Missing,
-    Never,
+    body: Option<OverridesRecord>,
 }
 
 #[derive(Default, Serialize, Deserialize)]
 #[serde(default)]
-struct BodyRecord {
+struct OverridesRecord {
     environment: Vec<(String, String)>,
     args: Vec<String>,
     input: Option<String>,
 }
 
+/// An instant of `stopping` and `exit`.
+#[derive(Clone, Copy, Serialize, Deserialize)]
+pub(super) struct InstantRecord {
+    at_ms: i64,
+    #[serde(default)]
+    up_ns: u64,
+    #[serde(default)]
+    boot: BootId,
+}
+
 /// `stopping`.
 #[derive(Serialize, Deserialize)]
-pub(super) struct Stopped {
-    cause: Cause,
-    at_ms: i64,
+pub(super) struct StoppingRecord {
+    cause: StopCauseRecord,
+    #[serde(flatten)]
+    at: InstantRecord,
 }
 
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-enum Cause {
+enum StopCauseRecord {
     Cancel,
     Timeout,
     Superseded,
@@ -97,42 +70,58 @@ enum Cause {
 
 /// `acknowledged`.
 #[derive(Serialize, Deserialize)]
-pub(super) struct Sent {
-    acknowledged: Lengths,
+pub(super) struct ProgressRecord {
+    acknowledged: LengthsRecord,
     #[serde(default)]
-    hollow: Option<(Lengths, Lengths)>,
+    hollow: Option<(LengthsRecord, LengthsRecord)>,
 }
 
 /// `replayed`.
 #[derive(Serialize, Deserialize)]
-pub(super) struct Again {
+pub(super) struct ReplayRecord {
     #[serde(flatten)]
-    from: Lengths,
+    from: LengthsRecord,
     #[serde(default)]
-    missing: Lengths,
+    missing: LengthsRecord,
 }
 
 /// Part of others.
 #[derive(Clone, Copy, Default, Serialize, Deserialize)]
-pub(super) struct Lengths {
+pub(super) struct LengthsRecord {
     stdout: u64,
     stderr: u64,
 }
 
 /// `exit`.
 #[derive(Serialize, Deserialize)]
-pub(super) struct Ended {
-    at_ms: i64,
-    output: Lengths,
+pub(super) struct EndRecord {
+    #[serde(flatten)]
+    at: InstantRecord,
+    output: LengthsRecord,
     exit: ExitRecord,
 }
 
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum ExitRecord {
-    Ran { code: i32, oom: bool, ran: Duration, result: Option<String> },
-    NotStarted { fault: FaultRecord, code: Option<i32>, message: String },
-    DaemonLost { message: String, ran: Option<Duration> },
+    Ran {
+        code: i32,
+        oom: bool,
+        ran: Duration,
+        result: Option<String>,
+        /// The reason why the result file cannot be used.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        result_fault: Option<String>,
+    },
+    NotStarted {
+        fault: FaultRecord,
+        code: Option<i32>,
+        message: String,
+    },
+    DaemonLost {
+        message: String,
+        ran: Option<Duration>,
+    },
     Vanished,
 }
 
@@ -145,13 +134,7 @@ enum FaultRecord {
     Stopped,
 }
 
-impl Default for Spec {
-    fn default() -> Self {
-        Self::from(&ContainerSpec::default())
-    }
-}
-
-impl From<&Launch> for Record {
+impl From<&Launch> for LaunchRecord {
     fn from(launch: &Launch) -> Self {
         Self {
             job: launch.token.job.0,
@@ -160,8 +143,8 @@ impl From<&Launch> for Record {
             revision: launch.revision.to_string(),
             name: launch.name.to_string(),
             time_left: launch.time_left,
-            spec: Spec::from(&*launch.spec),
-            body: launch.body.clone().map(|Body { environment, args, input }| BodyRecord {
+            spec: SpecRecord::from(&*launch.spec),
+            body: launch.body.clone().map(|Overrides { environment, args, input }| OverridesRecord {
                 environment,
                 args,
                 input,
@@ -170,14 +153,14 @@ impl From<&Launch> for Record {
     }
 }
 
-impl From<Record> for Launch {
-    fn from(record: Record) -> Self {
+impl From<LaunchRecord> for Launch {
+    fn from(record: LaunchRecord) -> Self {
         Self {
             token: Token { job: JobId(record.job), fence: Fence(record.fence), nonce: Nonce(record.nonce) },
             revision: Revision(u128::from_str_radix(&record.revision, 16).unwrap_or_default()),
             name: record.name.into(),
             spec: ContainerSpec::from(record.spec).into(),
-            body: record.body.map(|BodyRecord { environment, args, input }| Body {
+            body: record.body.map(|OverridesRecord { environment, args, input }| Overrides {
                 environment,
                 args,
                 input,
@@ -187,100 +170,31 @@ impl From<Record> for Launch {
     }
 }
 
-impl From<&ContainerSpec> for Spec {
-    fn from(spec: &ContainerSpec) -> Self {
-        let spec = spec.clone();
-        Self {
-            runtime: spec.runtime.name().into(),
-            image: spec.image,
-            entrypoint: spec.entrypoint,
-            command: spec.command,
-            environment: spec.environment,
-            working_dir: spec.working_dir,
-            user: spec.user,
-            volumes: spec.volumes.into_iter().map(|it| (it.source, it.target, it.read_only)).collect(),
-            network: spec.network,
-            tmpfs: spec.tmpfs,
-            read_only: spec.read_only,
-            cap_add: spec.cap_add,
-            cap_drop: spec.cap_drop,
-            init: spec.init,
-            platform: spec.platform,
-            labels: spec.labels,
-            pull_policy: match spec.pull_policy {
-                PullPolicy::Always => Pull::Always,
-                PullPolicy::Missing => Pull::Missing,
-                PullPolicy::Never => Pull::Never,
-            },
-            pull_timeout: spec.pull_timeout,
-            cpus_milli: spec.resources.cpus_milli,
-            memory_bytes: spec.resources.memory_bytes,
-            pids: spec.resources.pids,
-            stop_signal: spec.stop_signal,
-            stop_grace: spec.stop_grace,
-            ask_before_start: spec.ask_before_start,
-            self_fence: spec.self_fence,
-            log_bytes_max: spec.log_bytes_max,
-        }
+impl From<RecordedInstant> for InstantRecord {
+    fn from(at: RecordedInstant) -> Self {
+        Self { at_ms: at.utc.0, up_ns: at.up.0, boot: at.boot }
     }
 }
 
-impl From<Spec> for ContainerSpec {
-    fn from(spec: Spec) -> Self {
-        Self {
-            runtime: RuntimeKind::ALL.into_iter().find(|it| it.name() == spec.runtime).unwrap_or_default(),
-            image: spec.image,
-            entrypoint: spec.entrypoint,
-            command: spec.command,
-            environment: spec.environment,
-            working_dir: spec.working_dir,
-            user: spec.user,
-            volumes: spec
-                .volumes
-                .into_iter()
-                .map(|(source, target, read_only)| Volume { source, target, read_only })
-                .collect(),
-            network: spec.network,
-            tmpfs: spec.tmpfs,
-            read_only: spec.read_only,
-            cap_add: spec.cap_add,
-            cap_drop: spec.cap_drop,
-            init: spec.init,
-            platform: spec.platform,
-            labels: spec.labels,
-            pull_policy: match spec.pull_policy {
-                Pull::Always => PullPolicy::Always,
-                Pull::Missing => PullPolicy::Missing,
-                Pull::Never => PullPolicy::Never,
-            },
-            pull_timeout: spec.pull_timeout,
-            resources: Resources {
-                cpus_milli: spec.cpus_milli,
-                memory_bytes: spec.memory_bytes,
-                pids: spec.pids,
-            },
-            stop_signal: spec.stop_signal,
-            stop_grace: spec.stop_grace,
-            ask_before_start: spec.ask_before_start,
-            self_fence: spec.self_fence,
-            log_bytes_max: spec.log_bytes_max,
-        }
+impl From<InstantRecord> for RecordedInstant {
+    fn from(at: InstantRecord) -> Self {
+        Self { utc: Timestamp(at.at_ms), up: Uptime(at.up_ns), boot: at.boot }
     }
 }
 
-impl From<Stopping> for Stopped {
+impl From<Stopping> for StoppingRecord {
     fn from(stopping: Stopping) -> Self {
-        Self { cause: stopping.cause.into(), at_ms: stopping.at.0 }
+        Self { cause: stopping.cause.into(), at: stopping.at.into() }
     }
 }
 
-impl From<Stopped> for Stopping {
-    fn from(stopped: Stopped) -> Self {
-        Self { cause: stopped.cause.into(), at: Timestamp(stopped.at_ms) }
+impl From<StoppingRecord> for Stopping {
+    fn from(stopped: StoppingRecord) -> Self {
+        Self { cause: stopped.cause.into(), at: stopped.at.into() }
     }
 }
 
-impl From<StopCause> for Cause {
+impl From<StopCause> for StopCauseRecord {
     fn from(cause: StopCause) -> Self {
         match cause {
             StopCause::Cancel => Self::Cancel,
@@ -293,45 +207,45 @@ impl From<StopCause> for Cause {
     }
 }
 
-impl From<Cause> for StopCause {
-    fn from(cause: Cause) -> Self {
+impl From<StopCauseRecord> for StopCause {
+    fn from(cause: StopCauseRecord) -> Self {
         match cause {
-            Cause::Cancel => Self::Cancel,
-            Cause::Timeout => Self::Timeout,
-            Cause::Superseded => Self::Superseded,
-            Cause::Pinning => Self::Pinning,
-            Cause::Drain => Self::Drain,
-            Cause::SelfFence => Self::SelfFence,
+            StopCauseRecord::Cancel => Self::Cancel,
+            StopCauseRecord::Timeout => Self::Timeout,
+            StopCauseRecord::Superseded => Self::Superseded,
+            StopCauseRecord::Pinning => Self::Pinning,
+            StopCauseRecord::Drain => Self::Drain,
+            StopCauseRecord::SelfFence => Self::SelfFence,
         }
     }
 }
 
-impl From<OutputLengths> for Lengths {
+impl From<OutputLengths> for LengthsRecord {
     fn from(lengths: OutputLengths) -> Self {
         Self { stdout: lengths.stdout, stderr: lengths.stderr }
     }
 }
 
-impl From<Lengths> for OutputLengths {
-    fn from(lengths: Lengths) -> Self {
+impl From<LengthsRecord> for OutputLengths {
+    fn from(lengths: LengthsRecord) -> Self {
         Self { stdout: lengths.stdout, stderr: lengths.stderr }
     }
 }
 
-impl From<Replayed> for Again {
-    fn from(replayed: Replayed) -> Self {
+impl From<ReplayRange> for ReplayRecord {
+    fn from(replayed: ReplayRange) -> Self {
         Self { from: replayed.from.into(), missing: replayed.missing.into() }
     }
 }
 
-impl From<Again> for Replayed {
-    fn from(again: Again) -> Self {
+impl From<ReplayRecord> for ReplayRange {
+    fn from(again: ReplayRecord) -> Self {
         Self { from: again.from.into(), missing: again.missing.into() }
     }
 }
 
-impl From<Progress> for Sent {
-    fn from(progress: Progress) -> Self {
+impl From<OutputProgress> for ProgressRecord {
+    fn from(progress: OutputProgress) -> Self {
         Self {
             acknowledged: progress.acknowledged.into(),
             hollow: progress.hollow.map(|(from, to)| (from.into(), to.into())),
@@ -339,8 +253,8 @@ impl From<Progress> for Sent {
     }
 }
 
-impl From<Sent> for Progress {
-    fn from(sent: Sent) -> Self {
+impl From<ProgressRecord> for OutputProgress {
+    fn from(sent: ProgressRecord) -> Self {
         Self {
             acknowledged: sent.acknowledged.into(),
             hollow: sent.hollow.map(|(from, to)| (from.into(), to.into())),
@@ -348,13 +262,20 @@ impl From<Sent> for Progress {
     }
 }
 
-impl From<&Ending> for Ended {
-    fn from(ending: &Ending) -> Self {
+impl From<&AttemptEnd> for EndRecord {
+    fn from(ending: &AttemptEnd) -> Self {
         Self {
-            at_ms: ending.at.0,
+            at: ending.at.into(),
             output: ending.output.into(),
             exit: match ending.exit.clone() {
-                Exit::Ran { code, oom, ran, result } => ExitRecord::Ran { code, oom, ran, result },
+                Exit::Ran { code, oom, ran, result } => {
+                    let (result, result_fault) = match result {
+                        ResultFile::Absent => (None, None),
+                        ResultFile::Json(text) => (Some(text), None),
+                        ResultFile::Unusable(why) => (None, Some(why)),
+                    };
+                    ExitRecord::Ran { code, oom, ran, result, result_fault }
+                }
                 Exit::NotStarted { fault, code, message } => {
                     let fault = match fault {
                         Fault::Pull => FaultRecord::Pull,
@@ -371,13 +292,20 @@ impl From<&Ending> for Ended {
     }
 }
 
-impl From<Ended> for Ending {
-    fn from(ended: Ended) -> Self {
+impl From<EndRecord> for AttemptEnd {
+    fn from(ended: EndRecord) -> Self {
         Self {
-            at: Timestamp(ended.at_ms),
+            at: ended.at.into(),
             output: ended.output.into(),
             exit: match ended.exit {
-                ExitRecord::Ran { code, oom, ran, result } => Exit::Ran { code, oom, ran, result },
+                ExitRecord::Ran { code, oom, ran, result, result_fault } => {
+                    let result = match (result, result_fault) {
+                        (Some(text), _) => ResultFile::Json(text),
+                        (None, Some(why)) => ResultFile::Unusable(why),
+                        (None, None) => ResultFile::Absent,
+                    };
+                    Exit::Ran { code, oom, ran, result }
+                }
                 ExitRecord::NotStarted { fault, code, message } => {
                     let fault = match fault {
                         FaultRecord::Pull => Fault::Pull,

@@ -1,4 +1,4 @@
-//! When its program started, by the clock that nobody sets: the engine's own word for it goes by the other one.
+//! The start time of an attempt by the monotonic clock. The engine gives it by the wall clock, which may be set.
 
 use protocol::Uptime;
 
@@ -6,17 +6,17 @@ use super::AttemptDir;
 use crate::identity;
 
 impl AttemptDir {
-    /// Keeps it for a later process of this boot of the machine. Nothing is lost without it but precision.
-    pub fn note_start(&self, at: Uptime) {
-        if let Err(error) = identity::put_moment(&self.path.join(STARTED), at) {
-            tracing::debug!(directory = %self.path.display(), %error, "when it started is not kept");
+    /// Records the start for a later process of the same boot. Without it the start is only less precise.
+    pub fn record_start(&self, at: Uptime) {
+        if let Err(error) = identity::write_uptime(&self.path.join(STARTED), at) {
+            tracing::debug!(directory = %self.path.display(), %error, "cannot record the start of an attempt");
         }
     }
 
-    /// When it started, if that was kept, and the machine was not booted since.
+    /// The recorded start, if the machine was not booted since.
     #[must_use]
     pub fn start(&self) -> Option<Uptime> {
-        identity::moment(&self.path.join(STARTED)).ok().flatten()
+        identity::read_uptime(&self.path.join(STARTED)).ok().flatten()
     }
 }
 

@@ -1,11 +1,12 @@
-//! What must survive a crash does, and nothing torn is fatal.
+//! Durable facts survive a crash, and torn files are never fatal.
 
 use std::os::unix::fs::MetadataExt;
 use std::time::Duration;
 
-use protocol::container::{Body, Volume};
+use protocol::container::{Overrides, Volume};
 use protocol::order::StopCause;
-use protocol::{ContainerSpec, Fence, JobId, Nonce, Now, Revision, RuntimeKind, Uptime};
+use protocol::{ContainerSpec, Fence, JobId, Nonce, Revision, RuntimeKind, Timestamp, Uptime};
+use worker::input::ResultFile;
 
 use protocol::Token;
 
@@ -28,47 +29,52 @@ fn launch(job: u64) -> Launch {
         revision: Revision(u128::MAX - 1),
         name: "resize".into(),
         spec: spec.into(),
-        body: Some(Body { args: vec!["--x".into()], ..Body::default() }),
+        body: Some(Overrides { args: vec!["--x".into()], ..Overrides::default() }),
         time_left: Some(Duration::from_secs(60)),
     }
 }
 
-fn ledger() -> (tempfile::TempDir, Ledger) {
+/// An instant of an unknown boot.
+fn at(utc: i64) -> RecordedInstant {
+    RecordedInstant { utc: Timestamp(utc), up: Uptime(0), boot: BootId::default() }
+}
+
+fn store() -> (tempfile::TempDir, AttemptStore) {
     let state = tempfile::tempdir().expect("a directory");
-    let ledger = Ledger::open(state.path()).expect("a ledger");
-    (state, ledger)
+    let store = AttemptStore::open(state.path()).expect("a store");
+    (state, store)
 }
 
 #[test]
-fn what_was_written_is_read_again() {
-    let (_state, ledger) = ledger();
-    let dir = ledger.create(&launch(1)).expect("made");
-    let ending = Ending {
+fn a_written_directory_is_read_again() {
+    let (_state, store) = store();
+    let dir = store.create(&launch(1)).expect("made");
+    let ending = AttemptEnd {
         exit: Exit::Ran {
             code: 3,
             oom: true,
             ran: Duration::from_nanos(1_500_000_001),
-            result: Some("{}".into()),
+            result: ResultFile::Json("{}".into()),
         },
         output: OutputLengths { stdout: 5, stderr: 0 },
-        at: Timestamp(1_700_000_000_000),
+        at: at(1_700_000_000_000),
     };
-    let stopping = Stopping { cause: StopCause::Timeout, at: Timestamp(1_699_999_999_999) };
+    let stopping = Stopping { cause: StopCause::Timeout, at: at(1_699_999_999_999) };
     assert_eq!(dir.record_stopping(stopping).expect("kept"), stopping);
-    dir.record_ending(&ending).expect("kept");
-    let entries = ledger.entries().expect("read");
+    dir.record_end(&ending).expect("kept");
+    let entries = store.entries().expect("read");
     assert_eq!(entries.len(), 1);
-    assert_eq!(entries[0].launch, ledger::as_kept(&launch(1)));
+    assert_eq!(entries[0].launch, store::without_secrets(&launch(1)));
     assert_eq!(entries[0].stopping, Some(stopping));
     assert_eq!(entries[0].ending.as_ref(), Some(&ending));
     dir.remove().expect("gone");
     dir.remove().expect("still gone");
-    assert!(ledger.entries().expect("read").is_empty());
+    assert!(store.entries().expect("read").is_empty());
 }
 
 #[test]
-fn values_are_kept_only_for_who_reads_them_again() {
-    let (_state, ledger) = ledger();
+fn environment_values_are_kept_only_for_plain_processes() {
+    let (_state, store) = store();
     for (job, runtime, is_kept) in [(1, RuntimeKind::Docker, false), (2, RuntimeKind::Process, true)] {
         let mut launch = launch(job);
         let spec = ContainerSpec {
@@ -77,8 +83,9 @@ fn values_are_kept_only_for_who_reads_them_again() {
             ..(*launch.spec).clone()
         };
         launch.spec = spec.into();
-        launch.body = Some(Body { environment: vec![("B".into(), "secret".into())], ..Body::default() });
-        let dir = ledger.create(&launch).expect("made");
+        launch.body =
+            Some(Overrides { environment: vec![("B".into(), "secret".into())], ..Overrides::default() });
+        let dir = store.create(&launch).expect("made");
         let written = fs::read_to_string(dir.path().join(ATTEMPT)).expect("written");
         assert_eq!(written.contains("secret"), is_kept, "{written}");
         assert_eq!(dir.launch().expect("read") == launch, is_kept);
@@ -87,106 +94,95 @@ fn values_are_kept_only_for_who_reads_them_again() {
 
 #[test]
 fn a_stop_after_the_end_stops_nothing() {
-    let (_state, ledger) = ledger();
-    let dir = ledger.create(&launch(1)).expect("made");
+    let (_state, store) = store();
+    let dir = store.create(&launch(1)).expect("made");
     let exit = Exit::Vanished;
-    dir.record_ending(&Ending { exit, output: OutputLengths::default(), at: Timestamp(2) }).expect("kept");
-    dir.record_stopping(Stopping { cause: StopCause::Cancel, at: Timestamp(3) }).expect("kept");
-    assert_eq!(ledger.entries().expect("read")[0].stopping, None);
+    dir.record_end(&AttemptEnd { exit, output: OutputLengths::default(), at: at(2) }).expect("kept");
+    dir.record_stopping(Stopping { cause: StopCause::Cancel, at: at(3) }).expect("kept");
+    assert_eq!(store.entries().expect("read")[0].stopping, None);
 }
 
 #[test]
-fn something_is_before_a_stop_wherever_the_clock_was_set_since() {
-    let stop = Stopping { cause: StopCause::Timeout, at: Timestamp(1_700_000_000_000) };
-    for (utc, up) in [(1_700_000_001_000, 60), (1_700_099_999_000, 60), (1_600_000_000_000, 60)] {
-        let now = Now { utc: Timestamp(utc), up: Uptime(up * 1_000_000_000) };
-        assert!(stop.before(now) < stop.told(now).at && stop.told(now).at <= now.up, "{now:?}");
-    }
-}
-
-#[test]
-fn the_cause_and_the_end_that_were_kept_first_stay() {
-    let (_state, ledger) = ledger();
-    let dir = ledger.create(&launch(1)).expect("made");
-    let stopping = |cause, at| Stopping { cause, at: Timestamp(at) };
+fn the_first_recorded_cause_and_end_stay() {
+    let (_state, store) = store();
+    let dir = store.create(&launch(1)).expect("made");
+    let stopping = |cause, at| Stopping { cause, at: self::at(at) };
     let first = stopping(StopCause::Timeout, 1);
     dir.record_stopping(first).expect("kept");
     assert_eq!(dir.record_stopping(stopping(StopCause::Cancel, 2)).expect("kept"), first);
     assert_eq!(dir.stopping().expect("read"), Some(first));
-    let first = Ending { exit: Exit::Vanished, output: OutputLengths::default(), at: Timestamp(1) };
-    dir.record_ending(&first).expect("kept");
-    dir.record_ending(&Ending { at: Timestamp(2), ..first.clone() }).expect("ignored");
-    assert_eq!(dir.ending().expect("read"), Some(first));
+    let first = AttemptEnd { exit: Exit::Vanished, output: OutputLengths::default(), at: at(1) };
+    dir.record_end(&first).expect("kept");
+    dir.record_end(&AttemptEnd { at: at(2), ..first.clone() }).expect("ignored");
+    assert_eq!(dir.end().expect("read"), Some(first));
 }
 
 #[test]
 fn a_second_creation_is_the_first_one_and_another_nonce_is_refused() {
-    let (_state, ledger) = ledger();
-    let dir = ledger.create(&launch(1)).expect("made");
-    assert_eq!(ledger.create(&launch(1)).expect("found"), dir);
+    let (_state, store) = store();
+    let dir = store.create(&launch(1)).expect("made");
+    assert_eq!(store.create(&launch(1)).expect("found"), dir);
     let mut other = launch(1);
     other.token.nonce = Nonce(5);
-    assert!(matches!(ledger.create(&other), Err(Error::Taken { .. })));
+    assert!(matches!(store.create(&other), Err(Error::Taken { .. })));
 }
 
 #[test]
-fn torn_directories_are_set_aside_and_hide_no_other() {
-    let (state, ledger) = ledger();
-    ledger.create(&launch(1)).expect("made");
-    let torn = ledger.create(&launch(2)).expect("made");
+fn torn_directories_are_moved_aside_and_hide_no_other() {
+    let (state, store) = store();
+    store.create(&launch(1)).expect("made");
+    let torn = store.create(&launch(2)).expect("made");
     fs::write(torn.path().join(ATTEMPT), b"{\"token\":").expect("torn");
     let strange = state.path().join("attempts/no-attempt");
     fs::write(&strange, b"").expect("a file");
-    let exit = ledger.create(&launch(4)).expect("made");
+    let exit = store.create(&launch(4)).expect("made");
     fs::write(exit.path().join(EXIT), b"\0\0\0").expect("torn");
 
-    let mut entries = ledger.entries().expect("read");
+    let mut entries = store.entries().expect("read");
     entries.sort_by_key(|it| it.launch.token);
     assert_eq!(entries.iter().map(|it| it.launch.token.job.0).collect::<Vec<_>>(), [1, 4]);
     assert_eq!(entries[1].ending, None, "a torn end is no end");
     assert_eq!(fs::read_dir(state.path().join("unreadable")).expect("aside").count(), 2);
     // A crash in the middle of making one leaves nothing in the way of the next try.
     fs::create_dir(state.path().join("attempts/5-3")).expect("empty");
-    ledger.create(&launch(5)).expect("made after all");
+    store.create(&launch(5)).expect("made after all");
 }
 
 #[test]
-fn what_the_system_does_not_let_us_read_is_no_empty_ledger() {
-    let (_state, ledger) = ledger();
-    ledger.create(&launch(1)).expect("made");
-    let known = ledger.create(&launch(2)).expect("made");
+fn an_unreadable_store_is_not_an_empty_one() {
+    let (_state, store) = store();
+    store.create(&launch(1)).expect("made");
+    let known = store.create(&launch(2)).expect("made");
     for file in [ATTEMPT, EXIT, STOPPING, WATCHER, PROGRAM] {
         let (path, aside) = (known.path().join(file), known.path().join("aside"));
-        // A link to itself can be read by nobody, whoever asks.
+        // A link to itself cannot be read by any user.
         let kept = fs::rename(&path, &aside).is_ok();
         std::os::unix::fs::symlink(file, &path).expect("a link");
-        assert!(matches!(ledger.entries(), Err(Error::Io { .. })), "{file}");
+        assert!(matches!(store.entries(), Err(Error::Io { .. })), "{file}");
         fs::remove_file(&path).expect("gone");
         if kept {
             fs::rename(&aside, &path).expect("back");
         }
-        assert_eq!(ledger.entries().expect("read").len(), 2, "nothing was lost over {file}");
+        assert_eq!(store.entries().expect("read").len(), 2, "nothing was lost over {file}");
     }
 }
 
 #[test]
-fn a_program_that_was_about_to_start_is_told_from_none() {
-    let (_state, ledger) = ledger();
-    let dir = ledger.create(&launch(1)).expect("made");
-    let pid = Pid { pid: 12, started: 34 };
+fn a_program_about_to_start_differs_from_none() {
+    let (_state, store) = store();
+    let dir = store.create(&launch(1)).expect("made");
+    let pid = ProcessId { pid: 12, started: 34, boot: BootId(5) };
     assert_eq!(dir.program().expect("read"), None);
-    for program in [Program::Begun, Program::Is(pid)] {
+    for program in [ProgramState::Starting, ProgramState::Started(pid)] {
         dir.record_program(program).expect("kept");
         assert_eq!(dir.program().expect("read"), Some(program));
     }
-    // As every worker has written it.
-    assert_eq!(fs::read(dir.path().join(PROGRAM)).expect("kept"), br#"{"pid":12,"started":34}"#);
 }
 
 #[test]
-fn an_output_that_cannot_be_looked_at_may_be_being_written() {
-    let (_state, ledger) = ledger();
-    let dir = ledger.create(&launch(1)).expect("made");
+fn an_unreadable_output_counts_as_being_written() {
+    let (_state, store) = store();
+    let dir = store.create(&launch(1)).expect("made");
     assert!(!dir.is_being_written());
     let claim = dir.claim_output().expect("claimed");
     assert!(dir.is_being_written() && dir.claim_output().is_err());
@@ -200,26 +196,26 @@ fn an_output_that_cannot_be_looked_at_may_be_being_written() {
 }
 
 #[test]
-fn nobody_else_can_read_what_holds_values() {
-    let (_state, ledger) = ledger();
-    let dir = ledger.create(&launch(1)).expect("made");
+fn files_with_environment_values_are_private() {
+    let (_state, store) = store();
+    let dir = store.create(&launch(1)).expect("made");
     assert_eq!(fs::metadata(dir.path()).expect("there").mode() & 0o777, 0o700);
     assert_eq!(fs::metadata(dir.path().join(ATTEMPT)).expect("there").mode() & 0o777, 0o600);
 }
 
 #[test]
 fn half_of_a_directory_does_not_stay_and_one_that_cannot_be_read_does() {
-    let (_state, ledger) = ledger();
-    let dir = ledger.dir(launch(1).token);
-    // Where a file should be written there can be none, as on a full disk.
+    let (_state, store) = store();
+    let dir = store.dir(launch(1).token);
+    // A directory takes the place of the file, so writing fails as on a full disk.
     fs::create_dir_all(dir.path().join(format!("{ATTEMPT}.new"))).expect("in the way");
-    ledger.create(&launch(1)).expect_err("it cannot be written");
+    store.create(&launch(1)).expect_err("it cannot be written");
     assert!(!dir.path().exists());
 
-    let known = ledger.create(&launch(2)).expect("made");
+    let known = store.create(&launch(2)).expect("made");
     let file = known.path().join(ATTEMPT);
     fs::remove_file(&file).expect("gone");
     std::os::unix::fs::symlink(ATTEMPT, &file).expect("a link to itself");
-    ledger.create(&launch(2)).expect_err("nobody knows whose it is");
+    store.create(&launch(2)).expect_err("nobody knows whose it is");
     assert!(known.path().exists());
 }

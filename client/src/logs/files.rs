@@ -1,12 +1,12 @@
-//! Output that is in files: what of it may be sent, what is read, what is freed. Arithmetic on offsets and a few system calls.
+//! Output in files: which part may be sent, read or freed. Arithmetic on offsets and a few system calls.
 //!
 //! ```text
 //! 0        acknowledged        sent      head         tail        written
 //! |  freed  |  unacknowledged   |  to send |  freed    |  sent at   |
 //! |         |                   |          |  a gap    |  the end   |
 //! ```
-//! As long as everything fits into `bytes_max`, everything is sent. Of an output that grows beyond, three quarters are its head, sent
-//! as it is written; the last eighth of each stream is kept for the end; what is between is freed and told as a gap.
+//! If everything fits into `bytes_max`, everything is sent. Of a larger output the first three quarters are sent as they are written, and
+//! the last eighth of each stream is kept for the end. The part between them is freed and reported as a gap.
 
 use std::fs::File;
 use std::os::unix::fs::{FileExt, MetadataExt};
@@ -17,52 +17,52 @@ use protocol::report::{ChunkData, OutputLengths, Stream};
 use rustix::fs::FallocateFlags;
 
 use super::stream::StreamState;
-use crate::attempt_dir::{AttemptDir, Error, Progress, Replayed};
+use crate::attempt_dir::{AttemptDir, Error, OutputProgress, ReplayRange};
 
 /// The output files of one attempt.
 #[derive(Debug)]
 pub(super) struct Files {
     dir: AttemptDir,
-    /// Open as long as it runs. What has ended may wait for its server by the hundreds: then each part is read by opening them again.
-    open: Mutex<Option<Arc<Pair>>>,
-    /// What is on disk of it: parts are freed one after the other, and what is told never goes back.
-    recorded: Mutex<Progress>,
+    /// Open while the attempt runs. Ended attempts may wait for the server by the hundreds, so their files are opened for each read.
+    open: Mutex<Option<Arc<OutputFiles>>>,
+    /// The progress on disk. Parts are freed one after the other, and recorded offsets never decrease.
+    recorded: Mutex<OutputProgress>,
 }
 
-/// Which part of which file is to be sent.
+/// The next part of a file to be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Part {
+pub(super) enum FilePart {
     /// Bytes from the stream's `sent` on, at most this many.
     Bytes(usize),
-    /// This many bytes are gone.
+    /// This many bytes no longer exist.
     Gap(u64),
 }
 
-/// How much of an attempt's files is kept and sent.
+/// The limits of what is kept and sent of an attempt's files.
 #[derive(Debug)]
-pub(super) struct Limits {
+pub(super) struct KeepLimits {
     bytes_max: u64,
-    /// Where the heads end, once it is known that not everything will be kept live.
+    /// Ends of the parts that are sent live, once the output is known to exceed its limit.
     heads: Option<[u64; 2]>,
-    /// From where on the files hold what was read again from the engine's log.
+    /// Offsets from which the files hold bytes of the engine's log.
     replayed: [u64; 2],
-    /// Up to where they hold nothing instead, because the log had it no longer.
+    /// Ends of the parts that the engine's log no longer had.
     missing: [u64; 2],
-    /// The files are freed up to here.
+    /// The files are freed up to these offsets.
     freed: [u64; 2],
-    /// Their middles are freed from the end of the heads up to here.
+    /// The middles are freed from the end of the heads up to these offsets.
     hollow: [u64; 2],
 }
 
-/// Parts of an attempt's files that nobody needs any more.
+/// Parts of an attempt's files that can be freed.
 #[derive(Debug)]
-pub(super) struct Freeing {
+pub(super) struct FreeRequest {
     pub(super) token: Token,
-    progress: Progress,
+    progress: OutputProgress,
     parts: Vec<(Stream, u64, u64)>,
 }
 
-type Pair = [File; 2];
+type OutputFiles = [File; 2];
 
 impl Files {
     pub(super) fn open(dir: AttemptDir) -> Result<Self, Error> {
@@ -71,12 +71,12 @@ impl Files {
         Ok(Self { dir, open, recorded })
     }
 
-    /// Nothing more will be written.
+    /// Closes the files: nothing more will be written.
     pub(super) fn close(&self) {
         self.open.lock().unwrap_or_else(PoisonError::into_inner).take();
     }
 
-    fn readers(&self) -> std::io::Result<Arc<Pair>> {
+    fn readers(&self) -> std::io::Result<Arc<OutputFiles>> {
         let open = self.open.lock().unwrap_or_else(PoisonError::into_inner).clone();
         open.map_or_else(|| readers(&self.dir).map(Arc::new).map_err(Error::into_io), Ok)
     }
@@ -90,7 +90,7 @@ impl Files {
         self.readers().map_or([0; 2], |it| it.each_ref().map(length))
     }
 
-    /// At most `room` bytes at `offset`; fewer only at the end of the file.
+    /// Reads at most `room` bytes at `offset`; fewer only at the end of the file.
     pub(super) fn read(&self, stream: Stream, offset: u64, room: usize) -> std::io::Result<Vec<u8>> {
         let file = &self.readers()?[stream as usize];
         let mut bytes = vec![0; room];
@@ -107,30 +107,32 @@ impl Files {
         Ok(bytes)
     }
 
-    /// Gives blocks back to the file system. Where it cannot, they are kept: that costs disk, not output.
-    pub(super) fn free(&self, freeing: &Freeing) {
+    /// Frees blocks. If the file system cannot, they stay: that costs disk space, not output.
+    pub(super) fn free(&self, freeing: &FreeRequest) {
         let mut recorded = self.recorded.lock().unwrap_or_else(PoisonError::into_inner);
         let progress = recorded.later(freeing.progress);
         if let Err(error) = self.dir.record_progress(progress) {
-            tracing::warn!(attempt = %freeing.token, error = crate::attempt_dir::describe(&error), "output cannot be freed");
+            tracing::warn!(attempt = %freeing.token, error = crate::attempt_dir::describe(&error), "cannot record the freed part of an output; nothing is freed");
             return;
         }
         *recorded = progress;
         let readers = match self.readers() {
             Ok(readers) => readers,
-            Err(error) => return tracing::debug!(attempt = %freeing.token, %error, "output is not freed"),
+            Err(error) => {
+                return tracing::debug!(attempt = %freeing.token, %error, "cannot open the output files; nothing is freed");
+            }
         };
         for &(stream, from, to) in &freeing.parts {
             let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
             if let Err(error) = rustix::fs::fallocate(&readers[stream as usize], flags, from, to - from) {
-                tracing::debug!(attempt = %freeing.token, %error, "the file system frees no parts of files");
+                tracing::debug!(attempt = %freeing.token, %error, "the file system cannot free parts of files");
             }
         }
     }
 }
 
-impl Limits {
-    pub(super) fn new(bytes_max: u64, progress: Progress, replayed: Option<Replayed>) -> Self {
+impl KeepLimits {
+    pub(super) fn new(bytes_max: u64, progress: OutputProgress, replayed: Option<ReplayRange>) -> Self {
         let acknowledged = pair(progress.acknowledged);
         let mut limits = Self {
             bytes_max: if bytes_max == 0 { BYTES_MAX } else { bytes_max },
@@ -146,21 +148,21 @@ impl Limits {
         limits
     }
 
-    /// From here on the files hold what was read again.
-    pub(super) fn replaying(&mut self, replayed: Replayed) {
+    /// Marks the offsets from which the files hold bytes of the engine's log.
+    pub(super) fn replaying(&mut self, replayed: ReplayRange) {
         let (from, missing) = (pair(replayed.from), pair(replayed.missing));
         self.replayed = from;
         self.missing = [0, 1].map(|stream| from[stream].saturating_add(missing[stream]));
     }
 
-    /// What of a stream may be sent now.
+    /// The part of a stream that may be sent now.
     pub(super) fn part(
         &self,
         streams: &[StreamState; 2],
         stream: Stream,
         ended: bool,
         room: usize,
-    ) -> Option<Part> {
+    ) -> Option<FilePart> {
         let index = stream as usize;
         let state = &streams[index];
         let head = self.heads.map_or(u64::MAX, |heads| heads[index]);
@@ -169,20 +171,20 @@ impl Limits {
         } else {
             let tail = self.tail(streams, index);
             if state.sent < tail && state.sent >= head {
-                return Some(Part::Gap(tail - state.sent));
+                return Some(FilePart::Gap(tail - state.sent));
             }
             if state.sent < tail { head.min(tail) } else { state.written }
         };
-        // What was written and what was read again are told apart, so a chunk never holds both.
+        // A chunk never holds both original bytes and replayed ones.
         let until = if state.sent < self.replayed[index] { until.min(self.replayed[index]) } else { until };
         if state.sent >= self.replayed[index] && state.sent < self.missing[index].min(until) {
-            return Some(Part::Gap(self.missing[index].min(until) - state.sent));
+            return Some(FilePart::Gap(self.missing[index].min(until) - state.sent));
         }
         let bytes = usize::try_from(until.saturating_sub(state.sent)).unwrap_or(usize::MAX);
-        (bytes > 0).then(|| Part::Bytes(bytes.min(room)))
+        (bytes > 0).then(|| FilePart::Bytes(bytes.min(room)))
     }
 
-    /// Wraps what was read at `offset`.
+    /// Wraps bytes that were read at `offset`.
     pub(super) fn label(&self, stream: Stream, offset: u64, bytes: Vec<u8>) -> ChunkData {
         if offset >= self.replayed[stream as usize] {
             ChunkData::Replayed(bytes)
@@ -191,8 +193,8 @@ impl Limits {
         }
     }
 
-    /// The files have grown: where their heads end, if that is decided now, and what can be freed in their middles.
-    pub(super) fn grown(&mut self, token: Token, streams: &[StreamState; 2]) -> Option<Freeing> {
+    /// Takes note of grown files: fixes the ends of the heads when the limit is near, and returns the part that can be freed.
+    pub(super) fn grown(&mut self, token: Token, streams: &[StreamState; 2]) -> Option<FreeRequest> {
         let written: u64 = streams.iter().map(|it| it.written).sum();
         let head_bytes = self.bytes_max / 4 * 3;
         if written <= head_bytes {
@@ -218,11 +220,11 @@ impl Limits {
                 parts.push((stream, from, to));
             }
         }
-        (!parts.is_empty()).then(|| Freeing { token, progress: self.progress(streams), parts })
+        (!parts.is_empty()).then(|| FreeRequest { token, progress: self.progress(streams), parts })
     }
 
-    /// The server has more: what can be freed at the front.
-    pub(super) fn acknowledged(&mut self, token: Token, streams: &[StreamState; 2]) -> Option<Freeing> {
+    /// Returns the acknowledged part that can be freed.
+    pub(super) fn acknowledged(&mut self, token: Token, streams: &[StreamState; 2]) -> Option<FreeRequest> {
         let mut parts = Vec::new();
         for stream in Stream::ALL {
             let index = stream as usize;
@@ -232,18 +234,18 @@ impl Limits {
                 self.freed[index] = to;
             }
         }
-        (!parts.is_empty()).then(|| Freeing { token, progress: self.progress(streams), parts })
+        (!parts.is_empty()).then(|| FreeRequest { token, progress: self.progress(streams), parts })
     }
 
-    /// Where the part begins that is kept for the end; the start if everything fits.
+    /// The start of the part that is kept for the end; zero if everything fits.
     fn tail(&self, streams: &[StreamState; 2], index: usize) -> u64 {
         let written: u64 = streams.iter().map(|it| it.written).sum();
         if written <= self.bytes_max { 0 } else { streams[index].written.saturating_sub(self.bytes_max / 8) }
     }
 
-    fn progress(&self, streams: &[StreamState; 2]) -> Progress {
+    fn progress(&self, streams: &[StreamState; 2]) -> OutputProgress {
         let pair = |[stdout, stderr]: [u64; 2]| OutputLengths { stdout, stderr };
-        Progress {
+        OutputProgress {
             acknowledged: pair(streams.each_ref().map(|it| it.acknowledged)),
             hollow: self
                 .heads
@@ -253,7 +255,7 @@ impl Limits {
     }
 }
 
-fn readers(dir: &AttemptDir) -> Result<Pair, Error> {
+fn readers(dir: &AttemptDir) -> Result<OutputFiles, Error> {
     Ok([dir.reader(Stream::Stdout)?, dir.reader(Stream::Stderr)?])
 }
 
@@ -261,11 +263,11 @@ fn pair(lengths: OutputLengths) -> [u64; 2] {
     [lengths.stdout, lengths.stderr]
 }
 
-/// How much is kept of the output of an attempt whose definition does not say.
+/// Default limit for the output of an attempt.
 const BYTES_MAX: u64 = 64 * 1024 * 1024;
 
-/// Parts are freed in multiples of this, which every usual block size divides.
+/// Parts are freed in multiples of this; every usual block size divides it.
 const BLOCK_BYTES: u64 = 64 * 1024;
 
-/// Less than this is not worth the sync that must come before.
+/// Freeing less than this is not worth the sync before it.
 const FREE_BYTES_MIN: u64 = 1024 * 1024;

@@ -1,7 +1,7 @@
-//! Which attempt's output goes into the next frame. Pure: instants come in, frames go out, nothing waits.
+//! The order in which the output of all attempts is sent. Pure: instants come in, frames go out, nothing waits.
 //!
-//! Attempts with something to send stand in one line, each at most once; whoever could not say everything goes to its end. So a
-//! chatty attempt delays a quiet one by at most a frame.
+//! Attempts with something to send stand in one queue, each at most once. After a chunk an attempt goes to the end of the queue, so a busy
+//! attempt delays a quiet one by at most a frame.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -12,24 +12,24 @@ use protocol::report::{Chunk, ChunkData, OutputLengths, Stream};
 use protocol::wire::OUTPUT_BYTES_MAX;
 use tokio::time::{Duration, Instant};
 
-use super::files::{Files, Freeing, Limits, Part};
+use super::files::{FilePart, Files, FreeRequest, KeepLimits};
 use super::stream::StreamState;
-use crate::attempt_dir::{Progress, Replayed};
+use crate::attempt_dir::{OutputProgress, ReplayRange};
 
 use super::window::Window;
-use super::{MEMORY_BYTES_MAX, PATIENCE};
+use super::{ACKNOWLEDGE_TIMEOUT, MEMORY_BYTES_MAX};
 
 /// The output of all attempts.
 #[derive(Debug, Default)]
 pub(super) struct Queue {
     attempts: HashMap<Token, Attempt>,
-    /// Attempts that may have something to send, in the order of their turns.
-    line: VecDeque<Token>,
-    /// What was given up, to be said once.
-    farewells: VecDeque<Chunk>,
-    /// Ended attempts in the order in which their patience ends, which moves on with every acknowledgement: checked when due.
+    /// Attempts that may have something to send, in order.
+    ready: VecDeque<Token>,
+    /// Gaps of abandoned attempts that still have to be sent once.
+    final_gaps: VecDeque<Chunk>,
+    /// Ended attempts by the time at which their output is given up. An acknowledgement moves that time, so each entry is checked when due.
     waiting: VecDeque<(Instant, Token)>,
-    /// What was sent in this session and is not acknowledged.
+    /// Chunks that were sent in this session and are not acknowledged.
     window: Window,
     /// Bytes held in memory.
     memory: usize,
@@ -38,27 +38,27 @@ pub(super) struct Queue {
 #[derive(Debug, Default)]
 struct Attempt {
     streams: [StreamState; 2],
-    in_line: bool,
-    /// Where the bytes are, if they are in files, and how many of them are sent.
-    files: Option<(Arc<Files>, Limits)>,
-    /// Set when it has ended: since when nothing was acknowledged.
+    is_ready: bool,
+    /// The files that hold the bytes, and the limits for them; `None` for output in memory.
+    files: Option<(Arc<Files>, KeepLimits)>,
+    /// For an ended attempt: the time of its last acknowledgement.
     quiet_since: Option<Instant>,
 }
 
-/// What the session may do next.
+/// The next action of the session.
 #[derive(Debug)]
-pub(super) enum Turn {
-    /// Send this frame.
+pub(super) enum NextAction {
+    /// Send these chunks as one frame.
     Send(Vec<Chunk>),
-    /// Read this first.
+    /// Read this part of a file first.
     Read(Read),
-    /// Give up on these: the server has taken too long.
+    /// Give up these attempts: the server has taken too long.
     GiveUp(Vec<Token>),
     /// Ask again when woken, or at this instant.
     Wait(Option<Instant>),
 }
 
-/// What is said next.
+/// The next item to send.
 enum Next {
     Chunk(Chunk),
     Read(Read),
@@ -70,24 +70,24 @@ pub(super) struct Read {
     token: Token,
     stream: Stream,
     offset: u64,
-    part: Part,
+    part: FilePart,
     files: Arc<Files>,
 }
 
 impl Read {
-    /// What is there; nothing if the file has become shorter or cannot be read.
+    /// Reads the part; `None` if the file has become shorter or cannot be read.
     pub(super) async fn run(&self) -> Option<Vec<u8>> {
-        let Part::Bytes(room) = self.part else { return None };
+        let FilePart::Bytes(room) = self.part else { return None };
         let read = loop {
             let (files, stream, offset) = (Arc::clone(&self.files), self.stream, self.offset);
             let read = tokio::task::spawn_blocking(move || files.read(stream, offset, room)).await.ok()?;
-            // It is all there: what has no room in our table of files now has it later.
+            // The bytes are there, but the process has no free descriptor: try again later.
             if !read.as_ref().is_err_and(lacks_descriptors) {
                 break read;
             }
             tokio::time::sleep(READ_AGAIN).await;
         };
-        read.inspect_err(|error| tracing::warn!(attempt = %self.token, %error, "output cannot be read"))
+        read.inspect_err(|error| tracing::warn!(attempt = %self.token, %error, "cannot read an output file; its bytes become a gap"))
             .ok()
             .filter(|it| !it.is_empty())
     }
@@ -98,8 +98,8 @@ impl Queue {
         &mut self,
         token: Token,
         files: Arc<Files>,
-        limits: Limits,
-        progress: Progress,
+        limits: KeepLimits,
+        progress: OutputProgress,
         lengths: [u64; 2],
     ) {
         let OutputLengths { stdout, stderr } = progress.acknowledged;
@@ -110,27 +110,27 @@ impl Queue {
         };
         self.remove(token);
         self.attempts.insert(token, attempt);
-        self.line_up(token);
+        self.mark_ready(token);
     }
 
-    pub(super) fn replaying(&mut self, token: Token, replayed: Replayed) {
+    pub(super) fn replaying(&mut self, token: Token, replayed: ReplayRange) {
         if let Some((_, limits)) = self.attempts.get_mut(&token).and_then(|it| it.files.as_mut()) {
             limits.replaying(replayed);
         }
     }
 
-    pub(super) fn grown(&mut self, token: Token, lengths: [u64; 2]) -> Option<Freeing> {
+    pub(super) fn grown(&mut self, token: Token, lengths: [u64; 2]) -> Option<FreeRequest> {
         let attempt = self.attempts.get_mut(&token)?;
         for (state, length) in attempt.streams.iter_mut().zip(lengths) {
             state.written = state.written.max(length);
         }
         let (_, limits) = attempt.files.as_mut()?;
         let freeing = limits.grown(token, &attempt.streams);
-        self.line_up(token);
+        self.mark_ready(token);
         freeing
     }
 
-    /// What was read of a file is what comes next: nothing if it no longer is, because of a new session or an end.
+    /// Turns bytes that were read into the next chunk; `None` if a new session or an end has moved the offset meanwhile.
     pub(super) fn sent(&mut self, read: &Read, found: Option<Vec<u8>>) -> Option<Chunk> {
         let attempt = self.attempts.get_mut(&read.token)?;
         let (_, limits) = attempt.files.as_ref()?;
@@ -139,14 +139,14 @@ impl Queue {
             return None;
         }
         let data = match (read.part, found) {
-            (Part::Gap(bytes), _) => ChunkData::Gap(bytes),
-            (Part::Bytes(_), Some(bytes)) => limits.label(read.stream, read.offset, bytes),
-            (Part::Bytes(bytes), None) => ChunkData::Gap(bytes as u64),
+            (FilePart::Gap(bytes), _) => ChunkData::Gap(bytes),
+            (FilePart::Bytes(_), Some(bytes)) => limits.label(read.stream, read.offset, bytes),
+            (FilePart::Bytes(bytes), None) => ChunkData::Gap(bytes as u64),
         };
         let chunk = Chunk { token: read.token, stream: read.stream, offset: read.offset, data };
         state.sent = chunk.end();
         self.window.sent(&chunk);
-        self.line.rotate_left(1);
+        self.ready.rotate_left(1);
         Some(chunk)
     }
 
@@ -159,10 +159,10 @@ impl Queue {
             state.push(bytes);
             self.memory += bytes.len();
         }
-        self.line_up(token);
+        self.mark_ready(token);
     }
 
-    /// Gives the token back if nothing of it is left to be acknowledged.
+    /// Marks the attempt as ended. Returns its token if nothing is left to be acknowledged.
     pub(super) fn finish(&mut self, token: Token, lengths: OutputLengths, now: Instant) -> Option<Token> {
         let attempt = self.attempts.entry(token).or_default();
         for (state, length) in attempt.streams.iter_mut().zip([lengths.stdout, lengths.stderr]) {
@@ -174,22 +174,22 @@ impl Queue {
         }
         if let Some((files, limits)) = &mut attempt.files {
             files.close();
-            // What this could free goes with the directory, soon.
+            // The directory is removed soon, so this part need not be freed.
             let _ = limits.grown(token, &attempt.streams);
         }
         attempt.quiet_since = Some(now);
-        self.waiting.push_back((now + PATIENCE, token));
-        self.line_up(token);
-        self.leave_if_done(token)
+        self.waiting.push_back((now + ACKNOWLEDGE_TIMEOUT, token));
+        self.mark_ready(token);
+        self.remove_if_done(token)
     }
 
-    /// Drops an attempt; what was not sent of it becomes a gap. Gives the token back if it was known.
+    /// Drops an attempt; its unsent output becomes a gap. Returns the token if the attempt was known.
     pub(super) fn abandon(&mut self, token: Token) -> Option<Token> {
         let attempt = self.remove(token)?;
         for (stream, state) in Stream::ALL.into_iter().zip(&attempt.streams) {
             let bytes = state.written - state.sent;
             if bytes > 0 {
-                self.farewells.push_back(Chunk {
+                self.final_gaps.push_back(Chunk {
                     token,
                     stream,
                     offset: state.sent,
@@ -202,21 +202,21 @@ impl Queue {
 
     pub(super) fn reconnected(&mut self, now: Instant) {
         self.window = Window::default();
-        self.line.clear();
+        self.ready.clear();
         for (token, attempt) in &mut self.attempts {
             for state in &mut attempt.streams {
                 state.sent = state.acknowledged;
             }
-            attempt.in_line = true;
+            attempt.is_ready = true;
             attempt.quiet_since = attempt.quiet_since.map(|_| now);
-            self.line.push_back(*token);
+            self.ready.push_back(*token);
         }
     }
 
-    pub(super) fn turn(&mut self, now: Instant) -> Turn {
+    pub(super) fn next_action(&mut self, now: Instant) -> NextAction {
         let overdue = self.overdue(now);
         if !overdue.is_empty() {
-            return Turn::GiveUp(overdue);
+            return NextAction::GiveUp(overdue);
         }
         let mut chunks = Vec::new();
         let mut frame = OUTPUT_BYTES_MAX;
@@ -225,29 +225,29 @@ impl Queue {
             if room == 0 {
                 break;
             }
-            let chunk = match self.farewells.pop_front().map(Next::Chunk).or_else(|| self.next(room)) {
+            let chunk = match self.final_gaps.pop_front().map(Next::Chunk).or_else(|| self.next(room)) {
                 Some(Next::Chunk(chunk)) => chunk,
-                Some(Next::Read(read)) if chunks.is_empty() => return Turn::Read(read),
-                // It comes with the next frame: what is in memory need not wait for the disk.
+                Some(Next::Read(read)) if chunks.is_empty() => return NextAction::Read(read),
+                // It comes with the next frame: bytes in memory need not wait for the disk.
                 Some(Next::Read(_)) | None => break,
             };
-            frame = frame.saturating_sub(chunk.data.bytes_len() + BESIDE_BYTES);
+            frame = frame.saturating_sub(chunk.data.bytes_len() + CHUNK_OVERHEAD_BYTES);
             self.window.sent(&chunk);
             chunks.push(chunk);
         }
         if chunks.is_empty() {
-            Turn::Wait(self.waiting.front().map(|(at, _)| *at))
+            NextAction::Wait(self.waiting.front().map(|(at, _)| *at))
         } else {
-            Turn::Send(chunks)
+            NextAction::Send(chunks)
         }
     }
 
-    /// Gives the token back if that was all of it, and what can be freed otherwise.
+    /// Takes an acknowledgement. Returns the token if the output is complete, else the part that can be freed.
     pub(super) fn acknowledge(
         &mut self,
         mark: &OutputMark,
         now: Instant,
-    ) -> (Option<Token>, Option<(Arc<Files>, Freeing)>) {
+    ) -> (Option<Token>, Option<(Arc<Files>, FreeRequest)>) {
         self.window.acknowledge(mark);
         let Some(attempt) = self.attempts.get_mut(&mark.token) else { return (None, None) };
         self.memory -= attempt.streams[index(mark.stream)].acknowledge(mark.offset);
@@ -255,26 +255,26 @@ impl Queue {
         let freeing = attempt.files.as_mut().and_then(|(files, limits)| {
             limits.acknowledged(mark.token, &attempt.streams).map(|it| (Arc::clone(files), it))
         });
-        match self.leave_if_done(mark.token) {
+        match self.remove_if_done(mark.token) {
             Some(token) => (Some(token), None),
             None => (None, freeing),
         }
     }
 
-    fn line_up(&mut self, token: Token) {
+    fn mark_ready(&mut self, token: Token) {
         if let Some(attempt) = self.attempts.get_mut(&token)
-            && !attempt.in_line
+            && !attempt.is_ready
         {
-            attempt.in_line = true;
-            self.line.push_back(token);
+            attempt.is_ready = true;
+            self.ready.push_back(token);
         }
     }
 
-    /// What the first in the line has to say. A chunk from memory counts as said; of a file only the place is given.
+    /// The next item of the first attempt. A chunk from memory counts as sent; for a file only its offset is returned.
     fn next(&mut self, room: usize) -> Option<Next> {
-        while let Some(&token) = self.line.front() {
+        while let Some(&token) = self.ready.front() {
             let Some(attempt) = self.attempts.get_mut(&token) else {
-                self.line.pop_front();
+                self.ready.pop_front();
                 continue;
             };
             let next = match &attempt.files {
@@ -283,13 +283,13 @@ impl Queue {
             };
             match next {
                 Some(Next::Chunk(chunk)) => {
-                    self.line.rotate_left(1);
+                    self.ready.rotate_left(1);
                     return Some(Next::Chunk(chunk));
                 }
                 Some(read) => return Some(read),
                 None => {
-                    attempt.in_line = false;
-                    self.line.pop_front();
+                    attempt.is_ready = false;
+                    self.ready.pop_front();
                 }
             }
         }
@@ -300,7 +300,7 @@ impl Queue {
         token: Token,
         attempt: &Attempt,
         files: &Arc<Files>,
-        limits: &Limits,
+        limits: &KeepLimits,
         room: usize,
     ) -> Option<Read> {
         let ended = attempt.quiet_since.is_some();
@@ -320,7 +320,7 @@ impl Queue {
         })
     }
 
-    fn leave_if_done(&mut self, token: Token) -> Option<Token> {
+    fn remove_if_done(&mut self, token: Token) -> Option<Token> {
         let attempt = self.attempts.get(&token)?;
         let done =
             attempt.quiet_since.is_some() && attempt.streams.iter().all(|it| it.acknowledged >= it.written);
@@ -335,15 +335,15 @@ impl Queue {
         Some(attempt)
     }
 
-    /// Those whose patience has ended; the others' turn to be looked at moves on.
+    /// Attempts that have waited too long. The others are queued for a later check.
     fn overdue(&mut self, now: Instant) -> Vec<Token> {
         let mut overdue = Vec::new();
         while let Some((_, token)) = self.waiting.front().filter(|(at, _)| *at <= now) {
             let token = *token;
             self.waiting.pop_front();
             match self.attempts.get(&token).and_then(|attempt| attempt.quiet_since) {
-                Some(since) if since + PATIENCE <= now => overdue.push(token),
-                Some(_) => self.waiting.push_back((now + PATIENCE, token)),
+                Some(since) if since + ACKNOWLEDGE_TIMEOUT <= now => overdue.push(token),
+                Some(_) => self.waiting.push_back((now + ACKNOWLEDGE_TIMEOUT, token)),
                 None => {}
             }
         }
@@ -363,8 +363,8 @@ fn index(stream: Stream) -> usize {
     }
 }
 
-/// Before a file is opened again for which there was no descriptor.
+/// Wait before a file is opened again for lack of descriptors.
 const READ_AGAIN: Duration = Duration::from_secs(1);
 
-/// What a chunk takes on the wire beside its bytes, at most: token, stream, offset, tags.
-const BESIDE_BYTES: usize = 48;
+/// Largest size of a chunk on the wire beside its bytes: token, stream, offset, tags.
+const CHUNK_OVERHEAD_BYTES: usize = 48;

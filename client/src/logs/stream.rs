@@ -1,4 +1,4 @@
-//! One stream of one attempt: what was written, sent and acknowledged, as offsets; and the bytes that exist nowhere else.
+//! Offsets of one stream of one attempt, and the bytes that exist only in memory.
 
 use std::collections::VecDeque;
 
@@ -7,13 +7,13 @@ use protocol::report::ChunkData;
 /// Offsets of one stream. Always `acknowledged <= sent <= written`.
 #[derive(Debug, Default)]
 pub(super) struct StreamState {
-    /// The server has everything before.
+    /// The server has all bytes before.
     pub(super) acknowledged: u64,
-    /// Said in this session, or acknowledged.
+    /// Sent in this session, or acknowledged.
     pub(super) sent: u64,
-    /// Written so far.
+    /// Bytes written so far.
     pub(super) written: u64,
-    /// What was pushed and is not acknowledged, in order and without holes. Empty if the bytes are in a file.
+    /// Pushed bytes that are not acknowledged, in order and without holes. Empty if the bytes are in a file.
     pieces: VecDeque<Piece>,
 }
 
@@ -42,13 +42,13 @@ impl StreamState {
         }
     }
 
-    /// A stream whose bytes are in a file: nothing is kept here.
+    /// A stream whose bytes are in a file.
     pub(super) fn in_file(acknowledged: u64, written: u64) -> Self {
         let acknowledged = acknowledged.min(written);
         Self { acknowledged, sent: acknowledged, written, ..Self::default() }
     }
 
-    /// Marks that this many bytes were written and nobody has them.
+    /// Marks this many bytes as written and lost.
     pub(super) fn give_up(&mut self, bytes: u64) {
         if bytes == 0 {
             return;
@@ -61,7 +61,7 @@ impl StreamState {
         }
     }
 
-    /// What comes at `sent`, at most `room` bytes of it. Pushed output only.
+    /// The next bytes at `sent`, at most `room` of them. Pushed output only.
     pub(super) fn pending(&self, room: usize) -> Option<ChunkData> {
         let piece = self.pieces.iter().find(|piece| piece.end() > self.sent)?;
         let skipped = self.sent.saturating_sub(piece.offset);
@@ -74,7 +74,7 @@ impl StreamState {
         })
     }
 
-    /// Everything up to `offset` is on the server; gives the number of bytes of memory that this frees.
+    /// Takes an acknowledgement up to `offset`; returns the number of freed bytes of memory.
     pub(super) fn acknowledge(&mut self, offset: u64) -> usize {
         let offset = offset.min(self.written);
         if offset <= self.acknowledged {
@@ -113,5 +113,5 @@ impl Piece {
     }
 }
 
-/// Small writes are gathered up to this size, so that a program that prints byte by byte costs no allocation per byte.
+/// Small writes are joined up to this size, so that single bytes do not cost an allocation each.
 const PIECE_BYTES_MAX: usize = 16 * 1024;

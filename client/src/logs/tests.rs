@@ -1,4 +1,4 @@
-//! Nothing is lost silently, nothing waits for another, and a restart goes on where it was.
+//! Output is never lost silently, attempts do not delay each other, and a restart continues at the last mark.
 
 use protocol::report::ChunkData;
 use protocol::wire::{CHUNK_WEIGHT, OUTPUT_BYTES_MAX, OUTPUT_WINDOW};
@@ -68,7 +68,7 @@ async fn a_session_has_a_window_and_a_new_one_starts_at_the_last_mark() {
 }
 
 #[tokio::test]
-async fn a_chatty_attempt_does_not_silence_a_quiet_one() {
+async fn a_busy_attempt_does_not_delay_a_quiet_one() {
     let (logs, _done) = Logs::new();
     logs.push(token(1), Stream::Stdout, &vec![1; 200_000]);
     logs.push(token(2), Stream::Stdout, b"quiet");
@@ -77,7 +77,7 @@ async fn a_chatty_attempt_does_not_silence_a_quiet_one() {
 }
 
 #[tokio::test]
-async fn what_was_never_seen_is_a_marked_gap() {
+async fn lost_bytes_are_a_marked_gap() {
     let (logs, mut done) = Logs::new();
     logs.push(token(1), Stream::Stdout, b"abc");
     logs.finish(token(1), stdout(10));
@@ -88,26 +88,26 @@ async fn what_was_never_seen_is_a_marked_gap() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_never_acknowledges_is_not_waited_for_and_is_told_of_a_gap_when_it_does() {
+async fn output_without_acknowledgement_is_given_up_and_becomes_a_gap() {
     let (logs, mut done) = Logs::new();
     logs.push(token(1), Stream::Stdout, &vec![0; 300_000]);
     logs.finish(token(1), stdout(300_000));
     let mut sent = Vec::new();
     while done.try_recv().is_err() {
-        if let Ok(frame) = tokio::time::timeout(PATIENCE, logs.next()).await {
+        if let Ok(frame) = tokio::time::timeout(ACKNOWLEDGE_TIMEOUT, logs.next()).await {
             sent.extend(frame);
         }
     }
-    let more = tokio::time::timeout(PATIENCE, logs.next()).await;
+    let more = tokio::time::timeout(ACKNOWLEDGE_TIMEOUT, logs.next()).await;
     assert!(more.is_err(), "the server keeps what was given up here, and has room for no more: {more:?}");
     logs.acknowledge(&[mark(token(1), sent[0].end())]);
     let last = logs.next().await.pop();
     assert!(last.is_some_and(|it| matches!(it.data, ChunkData::Gap(_)) && it.end() == 300_000));
 }
 
-/// A worker whose server stores nothing: what it sends before it stops.
+/// Chunks that a worker sends to a server that acknowledges nothing.
 #[tokio::test(start_paused = true)]
-async fn short_lines_fill_the_window_by_what_they_weigh_with_the_server() {
+async fn short_lines_fill_the_window_by_their_weight() {
     let (logs, _done) = Logs::new();
     let (mut weight, mut chunks) = (0, 0);
     loop {
@@ -125,7 +125,7 @@ async fn short_lines_fill_the_window_by_what_they_weigh_with_the_server() {
 }
 
 #[tokio::test]
-async fn marks_that_make_no_sense_mean_nothing() {
+async fn invalid_marks_are_ignored() {
     let (logs, mut done) = Logs::new();
     logs.acknowledge(&[mark(token(9), u64::MAX)]);
     logs.push(token(1), Stream::Stdout, b"abc");
@@ -135,7 +135,7 @@ async fn marks_that_make_no_sense_mean_nothing() {
 }
 
 #[tokio::test]
-async fn abandoning_gives_the_memory_back() {
+async fn abandoning_frees_memory() {
     let (logs, mut done) = Logs::new();
     logs.push(token(1), Stream::Stdout, &vec![0; MEMORY_BYTES_MAX]);
     logs.push(token(2), Stream::Stdout, b"too much");
@@ -159,7 +159,7 @@ mod in_files {
     use worker::step::Launch;
 
     use super::*;
-    use crate::attempt_dir::Ledger;
+    use crate::attempt_dir::AttemptStore;
 
     struct Desk {
         _state: tempfile::TempDir,
@@ -178,7 +178,7 @@ mod in_files {
             body: None,
             time_left: None,
         };
-        let dir = Ledger::open(state.path()).and_then(|it| it.create(&launch)).expect("made");
+        let dir = AttemptStore::open(state.path()).and_then(|it| it.create(&launch)).expect("made");
         let (logs, done) = Logs::new();
         Desk { _state: state, dir, logs, done }
     }
@@ -188,7 +188,7 @@ mod in_files {
             self.dir.output(stream).expect("open").write_all(bytes).expect("written");
         }
 
-        /// Takes and acknowledges frames until all is done: what the server would have of both streams, gaps as zeros.
+        /// Takes and acknowledges all frames. Returns the bytes of both streams with gaps as zeros, and the number of gap bytes.
         async fn drain(&mut self) -> ([Vec<u8>; 2], u64) {
             let (mut got, mut gaps) = ([Vec::new(), Vec::new()], 0);
             let all = async {
@@ -217,7 +217,7 @@ mod in_files {
     }
 
     #[tokio::test]
-    async fn what_is_written_while_followed_is_sent_as_it_is_written() {
+    async fn growth_of_followed_files_is_sent_at_once() {
         let mut desk = desk();
         desk.write(Stream::Stdout, b"before ");
         desk.logs.follow(token(1), &desk.dir, 0).expect("followed");
@@ -231,7 +231,7 @@ mod in_files {
     }
 
     #[tokio::test]
-    async fn a_restart_goes_on_at_the_last_mark_that_was_kept() {
+    async fn a_restart_continues_at_the_last_recorded_mark() {
         let mut first = desk();
         let bytes: Vec<u8> = (0..3_000_000_u32).map(|it| it as u8).collect();
         first.write(Stream::Stderr, &bytes);
@@ -264,7 +264,7 @@ mod in_files {
     }
 
     #[tokio::test]
-    async fn what_has_ended_holds_no_file_open_and_is_sent_all_the_same() {
+    async fn ended_attempts_hold_no_file_open_and_are_sent() {
         let mut desk = desk();
         desk.write(Stream::Stdout, &vec![7; 3 << 20]);
         let is_in = |link: std::fs::DirEntry| {
@@ -282,7 +282,7 @@ mod in_files {
     }
 
     #[tokio::test]
-    async fn acknowledged_output_gives_its_blocks_back() {
+    async fn acknowledged_output_is_freed_on_disk() {
         let mut desk = desk();
         desk.write(Stream::Stdout, &vec![7; 8 << 20]);
         let blocks = || std::fs::metadata(desk.dir.path().join("stdout")).expect("there").blocks();
@@ -328,11 +328,11 @@ mod in_files {
     }
 
     #[tokio::test]
-    async fn what_was_read_again_is_labelled_from_its_first_byte() {
+    async fn replayed_bytes_are_labelled_from_the_first_one() {
         let mut desk = desk();
         desk.write(Stream::Stdout, b"livereplayed");
         let from = OutputLengths { stdout: 4, stderr: 0 };
-        desk.dir.record_replayed(Replayed { from, ..Replayed::default() }).expect("kept");
+        desk.dir.record_replayed(ReplayRange { from, ..ReplayRange::default() }).expect("kept");
         desk.logs.follow(token(1), &desk.dir, 0).expect("followed");
         let frames = [desk.logs.next().await, desk.logs.next().await].concat();
         assert_eq!(frames[0].data, ChunkData::Bytes(b"live".to_vec()));
@@ -343,11 +343,11 @@ mod in_files {
     }
 
     #[tokio::test]
-    async fn what_the_log_had_no_longer_is_a_gap_before_what_was_read_again() {
+    async fn bytes_missing_in_the_log_are_a_gap_before_the_replay() {
         for is_told_later in [false, true] {
             let desk = desk();
             desk.write(Stream::Stdout, b"live");
-            let replayed = Replayed { from: stdout(4), missing: stdout(3) };
+            let replayed = ReplayRange { from: stdout(4), missing: stdout(3) };
             if is_told_later {
                 desk.logs.follow(token(1), &desk.dir, 0).expect("followed");
             }
@@ -369,7 +369,7 @@ mod in_files {
         }
     }
 
-    /// This many cases, or as many as `PROPTEST_CASES` says.
+    /// The number of cases; `PROPTEST_CASES` overrides it.
     fn cases(usual: u32) -> ProptestConfig {
         match std::env::var_os("PROPTEST_CASES") {
             Some(_) => ProptestConfig::default(),

@@ -1,8 +1,7 @@
-//! Notices that followed files have grown: one inotify instance and one thread for all attempts, neither of them before the first file.
+//! Notices growth of followed files: one inotify instance and one thread for all attempts, started with the first file.
 //!
-//! A thread, because looking is `fstat` and freeing syncs: nothing here may hold up a task. A notice costs two `fstat`s, and a flood of
-//! notices is looked at a hundred times a second. Where the system gives no watch (their number is limited), the files are looked at
-//! four times a second instead.
+//! It is a thread because `fstat` and syncs block. A notice costs two `fstat` calls, and notices are handled at most a hundred times a
+//! second. Without a watch (the system limits their number) the files are checked four times a second.
 
 use std::collections::{HashMap, HashSet};
 use std::mem::MaybeUninit;
@@ -17,11 +16,11 @@ use rustix::fs::inotify;
 use super::Shared;
 use super::files::Files;
 
-/// All followed files.
+/// The followed files.
 #[derive(Default)]
-pub(super) struct Watch {
+pub(super) struct GrowthWatch {
     followed: Mutex<Followed>,
-    notices: OnceLock<Option<Arc<Notices>>>,
+    notices: OnceLock<Option<Arc<GrowthNotices>>>,
 }
 
 #[derive(Default)]
@@ -30,16 +29,16 @@ struct Followed {
     by_watch: HashMap<i32, Token>,
 }
 
-/// What the thread waits for.
-struct Notices {
+/// Sources that the thread waits for.
+struct GrowthNotices {
     /// Growth of watched files.
     growth: OwnedFd,
-    /// There is something new to wait for, or nothing any more.
-    bell: OwnedFd,
+    /// Wakes the thread: a file without a watch was added, or the queue is gone.
+    wakeup: OwnedFd,
 }
 
-impl Watch {
-    /// From now on growth of these files is noticed. What was there before is not.
+impl GrowthWatch {
+    /// Starts to notice growth of these files. Growth before this call is not noticed.
     pub(super) fn add(&self, shared: &Arc<Shared>, token: Token, files: &Arc<Files>) {
         let Some(notices) = self.notices.get_or_init(|| start(shared)) else { return };
         let flags = inotify::WatchFlags::MODIFY;
@@ -48,27 +47,27 @@ impl Watch {
         followed.files.insert(token, (Arc::clone(files), watch));
         match watch {
             Some(watch) => drop(followed.by_watch.insert(watch, token)),
-            None => notices.ring(),
+            None => notices.wake(),
         }
     }
 
-    /// Whether these files are followed already.
+    /// `true` if these files are followed already.
     pub(super) fn knows(&self, token: Token) -> bool {
         self.followed().files.contains_key(&token)
     }
 
-    /// The files grow no more, or nobody cares.
+    /// Stops following the files of this attempt.
     pub(super) fn forget(&self, token: Token) {
         let mut followed = self.followed();
         let Some((_, Some(watch))) = followed.files.remove(&token) else { return };
         followed.by_watch.remove(&watch);
         if let Some(Some(notices)) = self.notices.get() {
-            // It is gone already if the directory is.
+            // The watch is gone already if the directory is.
             let _ = inotify::remove_watch(&notices.growth, watch);
         }
     }
 
-    /// Whose files may have grown, by their watches; without any, those that have none.
+    /// Attempts with growth by their watches, and all attempts without a watch.
     fn tokens(&self, watches: &HashSet<i32>) -> Vec<Token> {
         let followed = self.followed();
         if watches.contains(&OVERFLOW) {
@@ -92,33 +91,34 @@ impl Watch {
     }
 }
 
-impl Drop for Watch {
+impl Drop for GrowthWatch {
     fn drop(&mut self) {
         if let Some(Some(notices)) = self.notices.get() {
-            notices.ring();
+            notices.wake();
         }
     }
 }
 
-impl Notices {
+impl GrowthNotices {
     fn open() -> rustix::io::Result<Self> {
         Ok(Self {
             growth: inotify::init(inotify::CreateFlags::CLOEXEC | inotify::CreateFlags::NONBLOCK)?,
-            bell: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
+            wakeup: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
         })
     }
 
-    fn ring(&self) {
-        // It fails only if it has been rung already.
-        let _ = rustix::io::write(&self.bell, &1_u64.to_ne_bytes());
+    fn wake(&self) {
+        // This fails only if the thread is woken already.
+        let _ = rustix::io::write(&self.wakeup, &1_u64.to_ne_bytes());
     }
 
-    /// Waits, at most this long, and gives the watches of which something was heard.
+    /// Waits at most this long and returns the watches with growth.
     fn wait(&self, limit: Option<Timespec>) -> HashSet<i32> {
-        let mut sources = [PollFd::new(&self.growth, PollFlags::IN), PollFd::new(&self.bell, PollFlags::IN)];
+        let mut sources =
+            [PollFd::new(&self.growth, PollFlags::IN), PollFd::new(&self.wakeup, PollFlags::IN)];
         // An interrupted wait is a short one.
         let _ = poll(&mut sources, limit.as_ref());
-        let _ = rustix::io::read(&self.bell, &mut [0; 8]);
+        let _ = rustix::io::read(&self.wakeup, &mut [0; 8]);
         let mut buffer = [MaybeUninit::uninit(); 4096];
         let mut reader = inotify::Reader::new(&self.growth, &mut buffer);
         let mut watches = HashSet::new();
@@ -129,8 +129,8 @@ impl Notices {
     }
 }
 
-fn start(shared: &Arc<Shared>) -> Option<Arc<Notices>> {
-    let (weak, started) = (Arc::downgrade(shared), Notices::open());
+fn start(shared: &Arc<Shared>) -> Option<Arc<GrowthNotices>> {
+    let (weak, started) = (Arc::downgrade(shared), GrowthNotices::open());
     let spawned = started.map_err(std::io::Error::from).and_then(|notices| {
         let notices = Arc::new(notices);
         let for_thread = Arc::clone(&notices);
@@ -139,12 +139,12 @@ fn start(shared: &Arc<Shared>) -> Option<Arc<Notices>> {
     });
     spawned
         .inspect_err(
-            |error| tracing::error!(%error, "output is only sent at the end: its growth cannot be noticed"),
+            |error| tracing::error!(%error, "cannot watch output files; output is only sent at the end of each attempt"),
         )
         .ok()
 }
 
-fn run(shared: &Weak<Shared>, notices: &Notices) {
+fn run(shared: &Weak<Shared>, notices: &GrowthNotices) {
     loop {
         let polls = shared.upgrade().is_some_and(|shared| shared.watch.has_unwatched());
         let watches = notices.wait(polls.then_some(POLL_EVERY));
@@ -167,11 +167,11 @@ fn look_at(shared: &Shared, token: Token) {
     }
 }
 
-/// The watch that stands for "there was more than the system could tell".
+/// The watch number of the kernel's queue overflow.
 const OVERFLOW: i32 = -1;
 
-/// Between two looks at files that are being written all the time.
+/// Pause between two checks of files that grow all the time.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 
-/// Between two looks at files without a watch.
+/// Pause between two checks of files without a watch.
 const POLL_EVERY: Timespec = Timespec { tv_sec: 0, tv_nsec: 250_000_000 };

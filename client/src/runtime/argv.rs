@@ -1,40 +1,41 @@
-//! One attempt → one `docker run` command line. Pure.
+//! Makes the `docker run` command line of an attempt. Pure.
 //!
-//! The one idea: nothing that a user wrote can become an option. Before `--` a user's value only ever follows an `=` within the same
-//! argument; the image comes after `--`, and what follows the image is never parsed. Values of the environment are no arguments at
-//! all: they go through `--env-file /dev/stdin`, so neither `ps` nor a file of ours shows them.
+//! A user's text never becomes an option. Before `--` it only follows an `=` within the same argument; the image comes after `--`, and
+//! Docker does not parse arguments behind the image. Values of the environment go through `--env-file /dev/stdin`, so neither `ps` nor a
+//! file of the worker shows them.
 
 use std::time::Duration;
 
 use protocol::Token;
-use protocol::container::{Body, ContainerSpec, Volume};
+use protocol::container::{ContainerSpec, Overrides, Volume};
 use worker::step::Launch;
 
 use super::Membership;
+use super::policy::{DROPPED, bare_capability};
 
-/// What to run, and what to write to its standard input.
+/// A command line and the text for its standard input.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CommandLine {
-    /// The words after `docker`.
+    /// The arguments of `docker`.
     pub args: Vec<String>,
-    /// The file of the environment: `NAME=value` lines.
+    /// The environment file: `NAME=value` lines.
     pub environment: Vec<u8>,
 }
 
-/// Why a definition cannot be written as a command line. Its text is for people.
+/// A definition that cannot be written as a command line. Its text is for people.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{field}: {problem}")]
 pub struct Invalid {
-    /// Which part of the definition.
+    /// The key of the definition.
     pub field: String,
-    /// What is wrong with it, and what to do.
+    /// The problem, and the remedy.
     pub problem: String,
 }
 
-/// The command line of an attempt. `deadline` is the second since 1970 after which nobody wants it to run any more.
+/// Makes the command line of an attempt. `deadline` is a Unix time in seconds after which the container must not run.
 ///
 /// # Errors
-/// A value that Docker would read as something else than it says.
+/// Docker would misread a value.
 pub fn docker_run(
     launch: &Launch,
     membership: Membership,
@@ -50,6 +51,7 @@ pub fn docker_run(
     args.extend(["--stop-timeout".into(), seconds(spec.stop_grace).to_string()]);
     args.extend(logging(spec.log_bytes_max));
     args.extend(["--security-opt", "no-new-privileges"].map(String::from));
+    args.extend(default_drops(spec).map(|it| format!("--cap-drop={it}")));
     args.push(format!("--pids-limit={}", spec.resources.pids.unwrap_or(PIDS_MAX)));
     args.extend(["--ulimit", "core=0", "--env-file", "/dev/stdin"].map(String::from));
     args.extend(options(spec)?);
@@ -71,14 +73,14 @@ pub fn docker_run(
     Ok(CommandLine { args, environment: environment(launch)? })
 }
 
-/// The environment of an attempt: the definition's, over it the job's, over both what names the attempt.
+/// The environment of an attempt: the definition's, overridden by the job's, overridden by the variables that name the attempt.
 ///
 /// # Errors
-/// A name or a value that no environment, or no file of one, can hold.
+/// A name or a value that neither an environment nor an environment file can hold.
 pub fn merged_environment(launch: &Launch) -> Result<Vec<(&str, String)>, Invalid> {
     let own = own_environment(launch.token);
     let defined = launch.spec.environment.iter();
-    let added = launch.body.iter().flat_map(|Body { environment, .. }| environment);
+    let added = launch.body.iter().flat_map(|Overrides { environment, .. }| environment);
     let mut merged: Vec<(&str, String)> = Vec::new();
     let given = defined.chain(added).map(|(name, value)| (name.as_str(), value.clone()));
     for (name, value) in given.chain(own) {
@@ -120,17 +122,24 @@ fn labels(launch: &Launch, membership: Membership, deadline: Option<i64>) -> Res
     Ok(labels)
 }
 
-/// The engine's own copy of the output, which is only read where the attempt's files are not complete. It is bounded, but two files of
-/// this size hold more than is kept of the output, even as lines of JSON: what is kept must not be gone there.
+/// Limits the engine's own log, which is only read if the attempt's files are incomplete. Two files of this size hold more than is kept of
+/// the output, even as lines of JSON.
 fn logging(log_bytes_max: u64) -> [String; 6] {
     let (size, files) =
         (format!("max-size={}", log_file_bytes(log_bytes_max)), format!("max-file={LOG_FILES}"));
     ["--log-driver", "json-file", "--log-opt", &size, "--log-opt", &files].map(String::from)
 }
 
-/// How long one of the engine's [`LOG_FILES`] becomes for a definition that keeps this much.
+/// Size of one of the engine's [`LOG_FILES`] for a definition that keeps this much.
 pub(super) fn log_file_bytes(log_bytes_max: u64) -> u64 {
     log_bytes_max.clamp(LOG_FILE_BYTES_MIN, LOG_FILE_BYTES_MAX)
+}
+
+/// The capabilities that a container does not get because its definition asks for neither of them.
+fn default_drops(spec: &ContainerSpec) -> impl Iterator<Item = &'static str> {
+    let named =
+        |list: &[String], name: &str| list.iter().any(|it| [name, "ALL"].contains(&&*bare_capability(it)));
+    DROPPED.into_iter().filter(move |it| !named(&spec.cap_add, it) && !named(&spec.cap_drop, it))
 }
 
 fn options(spec: &ContainerSpec) -> Result<Vec<String>, Invalid> {
@@ -163,7 +172,7 @@ fn options(spec: &ContainerSpec) -> Result<Vec<String>, Invalid> {
         option("mount", "volumes", &mount(volume)?)?;
     }
     if let Some(memory) = spec.resources.memory_bytes {
-        // The same number twice forbids swap.
+        // The same number for memory and swap forbids swap.
         options.extend([format!("--memory={memory}"), format!("--memory-swap={memory}")]);
     }
     if let Some(milli) = spec.resources.cpus_milli {
@@ -175,7 +184,7 @@ fn options(spec: &ContainerSpec) -> Result<Vec<String>, Invalid> {
     Ok(options)
 }
 
-/// `--mount` rather than `-v`: a missing source is an error, not a directory that root owns. It takes a line of CSV.
+/// Uses `--mount` rather than `-v`: a missing source is then an error, not a new directory. The value is a line of CSV.
 fn mount(volume: &Volume) -> Result<String, Invalid> {
     let kind = if volume.is_bind() { "bind" } else { "volume" };
     if !volume.is_bind() && !is_name(&volume.source) {
@@ -188,7 +197,7 @@ fn mount(volume: &Volume) -> Result<String, Invalid> {
     if !volume.target.starts_with('/') {
         return Err(invalid("volumes", format!("`{}` is no absolute path", volume.target.escape_debug())));
     }
-    // A line break would end the line of CSV, and what comes after it, `readonly` among them, would be lost.
+    // A line break would end the line of CSV, and the fields behind it, such as `readonly`, would be lost.
     for path in [&volume.source, &volume.target] {
         if path.contains(char::is_control) {
             return Err(invalid("volumes", format!("`{}` has a control character", path.escape_debug())));
@@ -207,7 +216,7 @@ fn quoted(key: &str, value: &str) -> String {
     }
 }
 
-/// What Docker takes as the name of a volume or a network, and as nothing else.
+/// `true` for names of volumes and networks that Docker cannot read as something else.
 pub(super) fn is_name(name: &str) -> bool {
     name.starts_with(|it: char| it.is_ascii_alphanumeric())
         && name.chars().all(|it| it.is_ascii_alphanumeric() || "_.-".contains(it))
@@ -221,7 +230,7 @@ fn environment(launch: &Launch) -> Result<Vec<u8>, Invalid> {
     Ok(file)
 }
 
-/// What Docker's reader of such files, or the kernel, would not give to the program as it was written.
+/// Refuses variables that Docker's parser or the kernel would change.
 fn check_variable(name: &str, value: &str) -> Result<(), Invalid> {
     let fits = |it: char| it.is_ascii_alphanumeric() || it == '_';
     if name.is_empty()
@@ -269,25 +278,25 @@ fn invalid(field: &str, problem: String) -> Invalid {
     Invalid { field: field.into(), problem }
 }
 
-/// Docker counts in whole seconds; a grace of zero would be no grace.
+/// Docker counts in whole seconds. It is rounded up, because zero would kill at once.
 pub(super) fn seconds(grace: Duration) -> u64 {
     grace.as_millis().div_ceil(1000).try_into().unwrap_or(u64::MAX)
 }
 
-/// Labels of ours; a definition cannot set them.
+/// Prefix of the worker's labels; a definition cannot set them.
 pub(super) const LABEL_PREFIX: &str = "longshore.";
 
-/// What a definition keeps if it does not say.
+/// The default of `log.max_bytes`.
 const LOG_FILE_BYTES_MIN: u64 = 64 << 20;
-/// What a definition can keep at most: it is what an engine tells again within a minute.
+/// The largest `log.max_bytes`: an engine returns this much within a minute.
 const LOG_FILE_BYTES_MAX: u64 = 512 << 20;
-/// How many of them the engine has of a container.
+/// Number of log files that the engine keeps of a container.
 pub(super) const LOG_FILES: u64 = 2;
 
-/// Processes and threads of a container whose definition names no number: room for anything but a fork bomb.
+/// Default limit of processes and threads: enough for anything but a fork bomb.
 const PIDS_MAX: u32 = 4096;
 
-/// Longest name of a variable, and longest value: Docker's reader refuses lines above 64 KiB.
+/// Longest name and longest value of a variable: Docker's parser refuses lines above 64 KiB.
 const NAME_BYTES_MAX: usize = 128;
 const VALUE_BYTES_MAX: usize = 32 * 1024;
 

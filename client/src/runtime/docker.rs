@@ -1,77 +1,70 @@
-//! Attempts as containers, by any program that speaks like `docker`.
+//! Attempts as containers, by `docker` or a program with the same command line.
 //!
-//! Docker is the ledger for what runs, the attempt directory for what was said. Here each attempt is one task that follows it from its
-//! image to its verdict (`attempt`); what it needs of the engine is asked through the CLI with time limits (`cli`), and whether the
-//! engine answers at all is one shared fact (`health`). Dropping the runtime leaves every container running: the next one adopts them
-//! (`survey`).
+//! Docker knows which containers run; the attempt directory records the rest. Each attempt is one task that follows it from its image to
+//! its end (`attempt`). Queries to the engine go through the CLI with time limits (`cli`), and the state of the engine is shared
+//! (`health`). Dropping the runtime leaves every container running; the next one adopts them (`survey`).
 
 mod admit;
-mod ask;
 mod attempt;
-mod blame;
 mod cli;
 mod container;
+mod engine;
+mod engine_location;
 mod events;
-mod evict;
+mod foreign;
 #[cfg(any(test, fuzzing))]
 pub mod fuzz;
 mod health;
 mod images;
-mod made;
 mod probe;
+mod queries;
+mod recover_spec;
+mod registry;
 mod remove;
 mod replay;
 mod skew;
+mod start_failure;
 mod stop;
 mod survey;
 mod sweep;
-mod whereabouts;
 
-use std::collections::{HashMap, HashSet};
 use std::future::Future;
 use std::path::PathBuf;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use protocol::order::StopCause;
 use protocol::report::{Availability, ReleaseCause};
-use protocol::{ContainerSpec, RuntimeKind, Token};
-use tokio::sync::mpsc;
+use protocol::{ContainerSpec, Now, RuntimeKind, Token};
 use tokio_util::sync::CancellationToken;
 use worker::input::RuntimeEvent;
 use worker::step::{Launch, StopStep};
 
-use self::admit::Lookups;
+use self::admit::PathLookups;
 use self::attempt::Attempt;
-use self::cli::Cli;
-use self::evict::Evictions;
-use self::health::Health;
+use self::engine::EngineClient;
+pub use self::engine_location::in_container;
 use self::images::Images;
-use self::remove::Leftover;
-use self::skew::Skew;
-pub use self::whereabouts::in_container;
-use super::elsewhere::{blocking, tried};
+use self::registry::AttemptRegistry;
+use super::blocking::{run_blocking, try_blocking};
 use super::policy::Allow;
-use super::removals::{Removal, Removals};
 use super::{Events, Membership, Runtime, Survey};
-use crate::attempt_dir::{AttemptDir, Ledger};
-use crate::clock;
+use crate::attempt_dir::AttemptStore;
 use crate::logs::Logs;
 
-/// How this worker uses Docker.
+/// Settings of the Docker runtime.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// The program: `docker`, or one that speaks like it.
+    /// The program: `docker`, or one with the same command line.
     pub program: PathBuf,
-    /// What jobs may do here.
+    /// Operations that jobs may use.
     pub allow: Allow,
-    /// Whether the engine has the disks that we see: not so from within a container, or if it is on another machine.
+    /// `true` if the engine sees the same file systems as the worker: not in a container, and not with a remote engine.
     pub sees_engine_disks: bool,
-    /// How long to wait before each further try of a pull that failed for a reason that may pass.
+    /// Delays before each further try of a pull that failed for a temporary reason.
     pub pull_retries: Vec<Duration>,
-    /// For how long a registry that does not answer as it should is nobody's fault.
+    /// Time for which a failing registry counts as an outage, not as a failure of the job.
     pub registry_away_max: Duration,
 }
 
@@ -80,7 +73,7 @@ impl Default for Config {
         Self {
             program: "docker".into(),
             allow: Allow::default(),
-            sees_engine_disks: whereabouts::sees_engine_disks(),
+            sees_engine_disks: engine_location::sees_engine_disks(),
             pull_retries: [10, 60, 300].map(Duration::from_secs).into(),
             registry_away_max: Duration::from_secs(3600),
         }
@@ -89,75 +82,58 @@ impl Default for Config {
 
 /// The runtime. Its tasks end with it; its containers do not.
 pub struct Docker {
-    shared: Arc<Shared>,
+    shared: Arc<DockerContext>,
 }
 
-struct Shared {
+/// The parts that all tasks of the runtime share: the engine, the tracked attempts, and the way to the rest of the worker.
+struct DockerContext {
     config: Config,
-    cli: Cli,
-    ledger: Ledger,
+    engine: Arc<EngineClient>,
+    registry: AttemptRegistry,
+    store: AttemptStore,
     logs: Logs,
     events: Events,
-    health: Health,
-    skew: Skew,
     images: Images,
-    lookups: Lookups,
-    /// How many processors the engine has; zero as long as nobody has asked it.
-    processors: AtomicU32,
-    membership: Mutex<Option<Membership>>,
-    attempts: Mutex<HashMap<Token, Arc<Attempt>>>,
-    removals: Removals,
-    evictions: Evictions,
-    /// Whether everything is known that an earlier process has left.
-    surveyed: AtomicBool,
-    leftovers: mpsc::UnboundedSender<Leftover>,
-    over: CancellationToken,
+    lookups: PathLookups,
+    shutdown: CancellationToken,
 }
 
 impl Docker {
-    /// A runtime with this state directory's attempts. To be called within a tokio runtime.
+    /// A runtime with the attempts of this state directory. It must be called within a tokio runtime.
     #[must_use]
-    pub fn new(config: Config, ledger: Ledger, logs: Logs, events: Events) -> Self {
-        let (leftovers, removals) = mpsc::unbounded_channel();
-        let shared = Arc::new(Shared {
-            cli: Cli::new(&config.program),
+    pub fn new(config: Config, store: AttemptStore, logs: Logs, events: Events) -> Self {
+        let (registry, removals) = AttemptRegistry::new();
+        let shared = Arc::new(DockerContext {
+            engine: Arc::new(EngineClient::new(&config.program, events.clone())),
             config,
-            ledger,
+            registry,
+            store,
             logs,
-            health: Health::new(events.clone()),
             events,
-            skew: Skew::default(),
             images: Images::default(),
-            lookups: Lookups::default(),
-            processors: AtomicU32::new(0),
-            membership: Mutex::default(),
-            attempts: Mutex::default(),
-            removals: Removals::default(),
-            evictions: Evictions::default(),
-            surveyed: AtomicBool::new(false),
-            leftovers,
-            over: CancellationToken::new(),
+            lookups: PathLookups::default(),
+            shutdown: CancellationToken::new(),
         });
         shared.spawn(remove::run(Arc::clone(&shared), removals));
-        shared.spawn(Arc::clone(&shared).ask_again());
-        shared.spawn(Arc::clone(&shared).ask_for_time());
+        shared.spawn(Arc::clone(&shared.engine).ping_until_up());
+        shared.spawn(Arc::clone(&shared.engine).poll_clock());
         Self { shared }
     }
 
-    /// The engine's own id, by which workers that share it are known. None if it does not answer.
+    /// The engine's own id, which all workers of the engine share. `None` if it does not answer.
     pub async fn engine_id(&self) -> Option<String> {
-        self.shared.info().await
+        self.shared.engine.info().await
     }
 
-    /// Whether the engine answers now.
+    /// Asks the engine whether it answers now.
     pub async fn availability(&self) -> Availability {
-        survey::availability(self.shared.ping().await)
+        survey::availability(self.shared.engine.ping().await)
     }
 }
 
 impl Drop for Docker {
     fn drop(&mut self) {
-        self.shared.over.cancel();
+        self.shared.shutdown.cancel();
     }
 }
 
@@ -166,14 +142,13 @@ impl Runtime for Docker {
         RuntimeKind::Docker
     }
 
-    fn joined(&self, membership: Membership) {
-        let before =
-            self.shared.membership.lock().unwrap_or_else(PoisonError::into_inner).replace(membership);
+    fn set_membership(&self, membership: Membership) {
+        let before = self.shared.registry.set_membership(membership);
         if before == Some(membership) {
             return;
         }
         if let Some(before) = before {
-            tracing::warn!(?before, now = ?membership, "this worker belongs to another installation now");
+            tracing::warn!(?before, now = ?membership, "the server has a new identity for this worker; containers of the old one are no longer watched");
         }
         self.shared.spawn(events::listen(Arc::clone(&self.shared), membership));
         self.shared.spawn(sweep::run(Arc::clone(&self.shared), membership));
@@ -185,93 +160,100 @@ impl Runtime for Docker {
 
     fn start(&self, launch: Launch) {
         let (shared, token) = (Arc::clone(&self.shared), launch.token);
-        let Some(membership) = shared.membership() else {
+        let Some(membership) = shared.registry.membership() else {
             return shared.refuse(
                 token,
                 ReleaseCause::RuntimeUnavailable,
                 "this worker has not joined yet".into(),
             );
         };
-        // Known from this moment on, so that no stop is missed.
-        let attempt = Arc::new(Attempt::new(launch, membership, shared.ledger.dir(token), None));
-        if shared.know(&attempt) {
+        // Tracked from this moment on, so that no stop is missed.
+        let attempt = Arc::new(Attempt::new(launch, membership, shared.store.dir(token), None));
+        if shared.registry.track(&attempt) {
             self.shared.spawn(async move { shared.start(attempt, membership).await });
         }
     }
 
-    fn run(&self, token: Token) {
-        if let Some(attempt) = self.shared.attempt(token) {
-            attempt.word.give();
+    fn pull(&self, token: Token) {
+        if let Some(attempt) = self.shared.registry.attempt(token) {
+            attempt.pull_permit.grant();
         }
     }
 
-    fn stop(&self, token: Token, cause: StopCause, step: StopStep) {
-        if let Some(attempt) = self.shared.attempt(token) {
-            self.shared.spawn(stop::step(Arc::clone(&self.shared), attempt, cause, step));
+    fn run(&self, token: Token) {
+        if let Some(attempt) = self.shared.registry.attempt(token) {
+            attempt.start_permit.grant();
+        }
+    }
+
+    fn stop(&self, token: Token, cause: StopCause, step: StopStep, at: Now) {
+        if let Some(attempt) = self.shared.registry.attempt(token) {
+            self.shared.spawn(stop::step(Arc::clone(&self.shared), attempt, (cause, step), at));
         }
     }
 
     fn probe(&self, like: Arc<ContainerSpec>, why: String) {
-        // Without one nothing could have been started.
-        let Some(membership) = self.shared.membership() else { return };
-        if self.shared.health.doubt(why) {
+        // Without a membership nothing can have been started.
+        let Some(membership) = self.shared.registry.membership() else { return };
+        if self.shared.engine.health.set_unable_to_start(why) {
             self.shared.spawn(probe::run(Arc::clone(&self.shared), like, membership));
         }
     }
 
-    fn evict(&self, token: Token) {
-        if let Some(membership) = self.shared.membership() {
-            self.shared.spawn(evict::evict(Arc::clone(&self.shared), token, membership));
+    fn remove_foreign(&self, token: Token) {
+        if let Some(membership) = self.shared.registry.membership() {
+            self.shared.spawn(foreign::remove(Arc::clone(&self.shared), token, membership));
         }
     }
 
-    fn settled(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
-        Box::pin(self.shared.removals.wait_for_all())
+    fn wait_for_removals(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
+        Box::pin(self.shared.registry.removals.wait_for_all())
     }
 
     fn forget(&self, token: Token) {
         let shared = Arc::clone(&self.shared);
-        let removal = shared.removals.begin(token);
-        if let Some(attempt) = shared.drop_attempt(token) {
-            shared.discard(attempt.name.clone(), attempt.dir.clone(), removal);
+        let removal = shared.registry.removals.begin(token);
+        if let Some(attempt) = shared.registry.untrack(token) {
+            attempt.withdrawn.notify_one();
+            shared.registry.queue_removal(attempt.name.clone(), attempt.dir.clone(), removal);
             return;
         }
-        // A survey found it unstarted. What carries the same number and is another attempt's stays.
-        let (Some(membership), dir) = (shared.membership(), shared.ledger.dir(token)) else { return };
+        // A survey found it unstarted. A directory of another attempt with the same number stays.
+        let (Some(membership), dir) = (shared.registry.membership(), shared.store.dir(token)) else { return };
         self.shared.spawn(async move {
             let there = dir.clone();
             let launch = tokio::task::spawn_blocking(move || there.launch().ok()).await.ok().flatten();
             if launch.is_some_and(|it| it.token == token) {
-                shared.discard(token.container_name(membership.cluster), dir, removal);
+                shared.registry.queue_removal(token.container_name(membership.cluster), dir, removal);
             }
         });
     }
 }
 
-impl Shared {
+impl DockerContext {
     async fn start(self: &Arc<Self>, attempt: Arc<Attempt>, membership: Membership) {
-        self.removals.wait_for(attempt.token()).await;
+        self.registry.removals.wait_for(attempt.token()).await;
         if let Err((cause, why)) = self.prepare(&attempt).await {
-            self.drop_attempt(attempt.token());
+            self.registry.untrack(attempt.token());
             return self.refuse(attempt.token(), cause, why);
         }
         let (shared, runs) = (Arc::clone(self), Arc::clone(&attempt));
         let run = async move { runs.run(&shared, membership).await };
-        let run = tokio::spawn(self.over.clone().run_until_cancelled_owned(run));
+        let run = tokio::spawn(self.shutdown.clone().run_until_cancelled_owned(run));
         if run.await.is_err_and(|error| error.is_panic()) {
-            tracing::error!(attempt = %attempt.token(), "its task panicked; it is watched again from what the engine says");
+            tracing::error!(attempt = %attempt.token(), "the task of an attempt panicked; it is watched again by the state of its container");
             self.watch(attempt);
         }
     }
 
-    /// Whether it may run here; and its directory.
+    /// Checks that it may run here, and creates its directory.
     async fn prepare(&self, attempt: &Arc<Attempt>) -> Result<(), (ReleaseCause, String)> {
         self.admit(&attempt.launch.spec).await?;
         if let Some(why) = self.is_too_small_for(&attempt.launch.spec).await {
             return Err((ReleaseCause::Policy, why));
         }
-        let (ledger, launch) = (self.ledger.clone(), attempt.launch.clone());
-        let stopping = tried(move || ledger.create(&launch)?.stopping())
+        let (store, launch) = (self.store.clone(), attempt.launch.clone());
+        let stopping = try_blocking(move || store.create(&launch)?.stopping())
             .await
             .map_err(|why| (ReleaseCause::RuntimeUnavailable, why))?;
         if stopping.is_some() {
@@ -280,96 +262,38 @@ impl Shared {
         Ok(())
     }
 
-    /// Why this engine would not take its limits, while another one may.
+    /// The reason why this engine cannot grant its limits, while another one may.
     async fn is_too_small_for(&self, spec: &ContainerSpec) -> Option<String> {
         let wanted = spec.resources.cpus_milli?;
-        let exceeds = || wanted > self.processors.load(Ordering::Relaxed).saturating_mul(1000);
+        let exceeds = || wanted > self.engine.processors().saturating_mul(1000);
         if exceeds() {
-            // It may have more by now. An engine that does not answer is found out soon enough.
-            self.info().await?;
+            // The number may have grown. An engine that does not answer is noticed later.
+            self.engine.info().await?;
         }
-        let there = self.processors.load(Ordering::Relaxed);
+        let there = self.engine.processors();
         let (cores, thousandths) = (wanted / 1000, wanted % 1000);
         (there > 0 && exceeds()).then(|| {
             format!("this worker's engine has {there} cores, fewer than cpus: {cores}.{thousandths:03}")
         })
     }
 
-    /// The engine's own id, if it answers. Learns how many processors it has, and what time it is there.
-    async fn info(&self) -> Option<String> {
-        let before = clock::now();
-        let format = "{{.ID}} {{.NCPU}} {{.SystemTime}}";
-        let answer = self.call(["info", "--format", format]).await.ok().filter(|it| it.ok)?;
-        let after = clock::now();
-        let mut words = answer.stdout.split_whitespace();
-        let id = words.next()?;
-        self.processors.store(words.next().and_then(|it| it.parse().ok()).unwrap_or(0), Ordering::Relaxed);
-        if let Some(time) = words.next().and_then(skew::instant) {
-            self.skew.heard(before, time, after);
-        }
-        Some(id.to_owned())
-    }
-
-    /// Goes on with an attempt that was begun earlier.
+    /// Watches an attempt that was begun earlier.
     fn watch(self: &Arc<Self>, attempt: Arc<Attempt>) {
         let shared = Arc::clone(self);
         self.spawn(async move { attempt.watch(&shared).await });
     }
 
-    /// Keeps an attempt in the books. Whether it is new there.
-    fn know(&self, attempt: &Arc<Attempt>) -> bool {
-        let mut attempts = self.attempts();
-        if attempts.contains_key(&attempt.token()) {
-            return false;
-        }
-        attempts.insert(attempt.token(), Arc::clone(attempt));
-        true
-    }
-
-    fn drop_attempt(&self, token: Token) -> Option<Arc<Attempt>> {
-        self.attempts().remove(&token)
-    }
-
-    fn attempt(&self, token: Token) -> Option<Arc<Attempt>> {
-        self.attempts().get(&token).map(Arc::clone)
-    }
-
-    fn attempt_named(&self, name: &str) -> Option<Arc<Attempt>> {
-        self.attempts().values().find(|it| it.name == name).map(Arc::clone)
-    }
-
-    /// The attempts in the books, and those that have left them and are being removed.
-    fn known(&self) -> HashSet<Token> {
-        // In this order: what leaves the books in between is in both.
-        let known: HashSet<Token> = self.attempts().keys().copied().collect();
-        self.removals.pending().into_iter().chain(known).collect()
-    }
-
-    fn membership(&self) -> Option<Membership> {
-        *self.membership.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Removes what is left of it, soon.
-    fn discard(&self, name: String, dir: AttemptDir, removal: Removal) {
-        // Its receiver lives as long as the runtime.
-        let _ = self.leftovers.send(Leftover { name, dir, _removal: removal });
-    }
-
     fn refuse(&self, token: Token, cause: ReleaseCause, why: String) {
-        self.tell(RuntimeEvent::Refused { token, cause, why });
+        self.send_event(RuntimeEvent::Refused { token, cause, why });
     }
 
-    fn tell(&self, event: RuntimeEvent) {
-        // Nobody listens any more: the worker is leaving.
+    fn send_event(&self, event: RuntimeEvent) {
+        // The receiver is gone: the worker is leaving.
         let _ = self.events.send(event);
     }
 
-    /// Runs it until the runtime is dropped.
+    /// Runs a task until the runtime is dropped.
     fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
-        drop(tokio::spawn(self.over.clone().run_until_cancelled_owned(task)));
-    }
-
-    fn attempts(&self) -> MutexGuard<'_, HashMap<Token, Arc<Attempt>>> {
-        self.attempts.lock().unwrap_or_else(PoisonError::into_inner)
+        drop(tokio::spawn(self.shutdown.clone().run_until_cancelled_owned(task)));
     }
 }

@@ -1,4 +1,4 @@
-//! Pretended attempts, for tests and benchmarks: nothing is run, and what "happens" is told by the job's own environment.
+//! Simulated attempts, for tests and benchmarks. Nothing is run; the job's environment says what seems to happen.
 //!
 //! | variable | meaning |
 //! |---|---|
@@ -12,7 +12,7 @@
 //! | `FAKE_FAIL` | `pull`, `start` or `host`: it never starts, for that reason |
 //! | `FAKE_DEAF` | any value: it does not stop when asked, only when killed |
 //!
-//! It promises nothing across a worker's death: there is no directory, and a survey finds nothing.
+//! It keeps nothing over a restart of the worker: there is no directory, and a survey finds nothing.
 
 use std::collections::HashMap;
 use std::future::Future;
@@ -22,16 +22,16 @@ use std::time::Duration;
 
 use protocol::order::StopCause;
 use protocol::report::{Availability, OutputLengths, Stream};
-use protocol::{ContainerSpec, RuntimeKind, Token, Uptime};
+use protocol::{ContainerSpec, Now, RuntimeKind, Token, Uptime};
 use tokio::sync::mpsc;
-use worker::input::{Exit, Fault, RuntimeEvent};
+use worker::input::{Exit, Fault, ResultFile, RuntimeEvent};
 use worker::step::{Launch, StopStep};
 
 use super::{Events, Membership, Runtime, Survey};
 use crate::clock;
 use crate::logs::Logs;
 
-/// Pretends.
+/// The runtime.
 pub struct Fake {
     shared: Arc<Shared>,
 }
@@ -39,12 +39,12 @@ pub struct Fake {
 struct Shared {
     events: Events,
     logs: Logs,
-    /// Attempts that sleep.
+    /// Attempts that sleep, with the channel for their stops.
     asleep: Mutex<HashMap<Token, mpsc::UnboundedSender<StopStep>>>,
 }
 
 impl Fake {
-    /// Tells what it pretends to `events` and `logs`.
+    /// Sends simulated events and output to `events` and `logs`.
     #[must_use]
     pub fn new(events: Events, logs: Logs) -> Self {
         Self { shared: Arc::new(Shared { events, logs, asleep: Mutex::default() }) }
@@ -56,7 +56,7 @@ impl Runtime for Fake {
         RuntimeKind::Fake
     }
 
-    fn joined(&self, _: Membership) {}
+    fn set_membership(&self, _: Membership) {}
 
     fn survey(&self) -> Pin<Box<dyn Future<Output = Survey> + Send + '_>> {
         Box::pin(async {
@@ -72,18 +72,18 @@ impl Runtime for Fake {
         }
     }
 
-    /// It has started already.
+    /// The attempt has started already.
     fn run(&self, _: Token) {}
 
-    fn stop(&self, token: Token, _: StopCause, step: StopStep) {
+    fn stop(&self, token: Token, _: StopCause, step: StopStep, _: Now) {
         if let Some(sleeper) = self.shared.asleep().get(&token) {
-            // It has just woken up by itself.
+            // The attempt has just ended by itself.
             let _ = sleeper.send(step);
         }
     }
 
     fn probe(&self, _: Arc<ContainerSpec>, _: String) {
-        self.shared.tell(RuntimeEvent::Availability(RuntimeKind::Fake, Availability::Available));
+        self.shared.send_event(RuntimeEvent::Availability(RuntimeKind::Fake, Availability::Available));
     }
 
     fn forget(&self, _: Token) {}
@@ -96,41 +96,61 @@ impl Shared {
         }
         let started = clock::now().up;
         let container = String::new();
-        self.tell(RuntimeEvent::Started { token, container, at: started });
+        self.send_event(RuntimeEvent::Started { token, container, at: started });
         let output = script.write(token, started, &self.logs);
         match script.sleep {
-            None => self.ended(token, started, &script, script.exit, output),
+            None => self.ended(token, started, &script, script.exit, (output, clock::now().up)),
             Some(sleep) => {
                 let (stop, stopped) = mpsc::unbounded_channel();
                 self.asleep().insert(token, stop);
                 let shared = Arc::clone(self);
                 tokio::spawn(async move {
-                    let code = tokio::time::timeout(sleep, killed(stopped, script.deaf))
-                        .await
-                        .unwrap_or(script.exit);
+                    let killed = tokio::time::timeout(sleep, killed(stopped, script.deaf)).await.ok();
+                    let now = clock::now().up;
                     shared.asleep().remove(&token);
-                    shared.ended(token, started, &script, code, output);
+                    // A worker that was suspended over the end learns of a stop first: the sleep was over before.
+                    let (code, at) = match killed {
+                        Some(code) if now < started + sleep => (code, now),
+                        _ => (script.exit, now.min(started + sleep)),
+                    };
+                    shared.ended(token, started, &script, code, (output, at));
                 });
             }
         }
     }
 
-    fn ended(&self, token: Token, started: Uptime, script: &Script, code: i32, output: OutputLengths) {
+    fn ended(
+        &self,
+        token: Token,
+        started: Uptime,
+        script: &Script,
+        code: i32,
+        (output, at): (OutputLengths, Uptime),
+    ) {
         if output != OutputLengths::default() {
             self.logs.finish(token, output);
         }
-        let at = clock::now().up;
-        let exit = Exit::Ran { code, oom: script.oom, ran: at.since(started), result: script.result.clone() };
-        self.tell(RuntimeEvent::Ended { token, exit, output, at });
+        let exit = Exit::Ran {
+            code,
+            oom: script.oom,
+            ran: at.since(started),
+            result: script.result.clone().map_or(ResultFile::Absent, ResultFile::Json),
+        };
+        self.send_event(RuntimeEvent::Ended { token, exit, output, at });
     }
 
     fn not_started(&self, token: Token, fault: Fault, message: String) {
         let exit = Exit::NotStarted { fault, code: None, message };
-        self.tell(RuntimeEvent::Ended { token, exit, output: OutputLengths::default(), at: clock::now().up });
+        self.send_event(RuntimeEvent::Ended {
+            token,
+            exit,
+            output: OutputLengths::default(),
+            at: clock::now().up,
+        });
     }
 
-    fn tell(&self, event: RuntimeEvent) {
-        // Nobody listens any more: the worker is leaving.
+    fn send_event(&self, event: RuntimeEvent) {
+        // The receiver is gone: the worker is leaving.
         let _ = self.events.send(event);
     }
 
@@ -139,7 +159,7 @@ impl Shared {
     }
 }
 
-/// The exit code of whoever is asked, or killed.
+/// The exit code after a stop; never returns if no stop has an effect.
 async fn killed(mut stopped: mpsc::UnboundedReceiver<StopStep>, deaf: bool) -> i32 {
     while let Some(step) = stopped.recv().await {
         match step {
@@ -151,7 +171,7 @@ async fn killed(mut stopped: mpsc::UnboundedReceiver<StopStep>, deaf: bool) -> i
     std::future::pending().await
 }
 
-/// What an attempt is to pretend.
+/// The simulated behaviour of an attempt.
 #[derive(Debug, Default, PartialEq)]
 struct Script {
     exit: i32,
@@ -231,7 +251,7 @@ fn say(token: Token, stream: Stream, text: &str, logs: &Logs) -> u64 {
     line.len() as u64
 }
 
-/// A number and a unit; a bare number is in seconds.
+/// Parses a number with a unit; a bare number is in seconds.
 fn duration(text: &str) -> Option<Duration> {
     let digits = text.trim_end_matches(|it: char| it.is_ascii_alphabetic());
     let number: f64 = digits.parse().ok()?;
@@ -246,7 +266,7 @@ fn duration(text: &str) -> Option<Duration> {
     Duration::try_from_secs_f64(number * unit).ok()
 }
 
-/// A line of 64 bytes, often enough to fill a frame.
+/// Lines of 64 bytes that fill a frame.
 static PIECE: [u8; 16 << 10] = {
     let mut piece = [b'.'; 16 << 10];
     let mut at = 63;
@@ -259,7 +279,7 @@ static PIECE: [u8; 16 << 10] = {
 
 #[cfg(test)]
 mod tests {
-    use protocol::container::{Body, ContainerSpec};
+    use protocol::container::{ContainerSpec, Overrides};
     use protocol::report::ChunkData;
     use protocol::{JobId, Revision};
 
@@ -274,7 +294,7 @@ mod tests {
             revision: Revision(1),
             name: "fake".into(),
             spec: Arc::new(ContainerSpec { environment: owned(definition), ..ContainerSpec::default() }),
-            body: Some(Body { environment: owned(job), ..Body::default() }),
+            body: Some(Overrides { environment: owned(job), ..Overrides::default() }),
             time_left: None,
         }
     }
@@ -293,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_sleep_it_ends_before_start_returns() {
+    fn an_attempt_without_sleep_ends_before_start_returns() {
         let (fake, mut told, _) = fake();
         fake.start(launch(&[("FAKE_EXIT", "3")], &[]));
         assert!(matches!(told.try_recv(), Ok(RuntimeEvent::Started { .. })));
@@ -307,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_is_the_definitions_fault() {
+    fn invalid_variables_are_the_definitions_fault() {
         let (fake, mut told, _) = fake();
         for pair in [("FAKE_SLEEP", "long"), ("FAKE_FAIL", "maybe"), ("FAKE_EXIT", ""), ("FAKE_NEWS", "1")] {
             fake.start(launch(&[pair], &[]));
@@ -334,7 +354,7 @@ mod tests {
             let token = launch.token;
             fake.start(launch);
             assert!(matches!(told.recv().await, Some(RuntimeEvent::Started { .. })));
-            fake.stop(token, StopCause::Cancel, step);
+            fake.stop(token, StopCause::Cancel, step, clock::now());
             assert_eq!(code(told.recv().await), Some(expected));
         }
     }

@@ -1,23 +1,23 @@
-//! The port [`Runtime`]: how attempts are carried out on this machine.
+//! The port [`Runtime`]: runs attempts on this machine.
 //!
-//! Order of calls: [`Runtime::survey`] once before the first connection; then for each attempt `start` (or nothing, if the survey has
-//! found it), a `run` for each Prepared, any number of `stop`s, and one `forget` after its end. All of them return at once; what happens
-//! is told through the events given at construction, in the order in which it happened: Progressed\* and Prepared\*, then Started and
-//! Ended, or Ended alone, or Refused. Exactly one Ended or Refused is told for each attempt, whatever happens to the engine in between.
+//! Order of calls: [`Runtime::survey`] once before the first connection. Then for each attempt `start` (unless the survey has found it),
+//! `pull` after each ImageMissing, `run` after each Prepared, any number of `stop`s, and one `forget` after its end. All of them return at once. Results come as events in
+//! the order in which they happened: ImageMissing\*, Progressed\* and Prepared\*, then Started and Ended, or Ended alone, or Refused. Each attempt gets
+//! exactly one Ended or Refused, even if the engine fails in between.
 //!
-//! Idempotent: `stop` of an attempt that has ended, `forget` of one that is gone. A second `start` of the same attempt never makes a
-//! second container: it adopts the first.
+//! `stop` of an ended attempt and `forget` of an unknown one do nothing. A second `start` of the same attempt never makes a second
+//! container: it adopts the first.
 
 pub mod argv;
+mod blocking;
 pub mod docker;
-mod elsewhere;
 pub mod fake;
 pub mod policy;
-mod proc;
 pub mod process;
+mod process_id;
 mod removals;
 pub mod shim;
-mod word;
+mod start_permit;
 
 use std::future::Future;
 use std::pin::Pin;
@@ -26,69 +26,73 @@ use std::time::Duration;
 
 use protocol::order::StopCause;
 use protocol::report::{Availability, Foreign};
-use protocol::{ClusterId, ContainerSpec, RuntimeKind, Token, WorkerId};
+use protocol::{ClusterId, ContainerSpec, Now, RuntimeKind, Token, WorkerId};
 use tokio::sync::mpsc;
-// The words of the port are the brain's; here for those who stand on this floor's roof.
+// The types of the port belong to the state machine in `worker`.
 pub use worker::input::{Exit, Fault, Found, Restored, RuntimeEvent};
 pub use worker::step::{Launch, StopStep};
 
-/// Where a runtime tells what happens. Unbounded, because each attempt tells a handful of events and attempts are bounded.
+/// The channel for a runtime's events. It is unbounded: each attempt sends a handful of events, and attempts are bounded.
 pub type Events = mpsc::UnboundedSender<RuntimeEvent>;
 
-/// How attempts are carried out.
+/// Runs attempts of one kind.
 pub trait Runtime: Send + Sync {
-    /// Which kind of definitions it carries out.
+    /// The kind of definitions that it runs.
     fn kind(&self) -> RuntimeKind;
 
-    /// Who this worker is: told before `survey` if an earlier process has joined, and again at each Welcome, before anything is
-    /// started. It names and labels what is run; a runtime that needs none ignores it.
-    fn joined(&self, membership: Membership);
+    /// Sets the identity of this worker: before `survey` if an earlier process has joined, and again at each Welcome, before anything is
+    /// started. Containers are named and labelled by it; other runtimes ignore it.
+    fn set_membership(&self, membership: Membership);
 
-    /// Finds what an earlier process of this worker has left, and watches again what still runs. If the engine does not answer,
-    /// what the attempt directories know is found all the same; the rest is [`Found::Unknown`], and its events come when the engine is
-    /// back. So does [`RuntimeEvent::Surveyed`], with what no directory knew, before the runtime is told to be available.
+    /// Finds attempts of an earlier process of this worker, and watches those that still run. If the engine does not answer, it returns the
+    /// attempts of the directories, with [`Found::Unknown`] where only the engine knows more; their events follow when the engine is back.
+    /// Attempts without a directory follow as [`RuntimeEvent::Surveyed`], before the runtime is reported as available.
     fn survey(&self) -> Pin<Box<dyn Future<Output = Survey> + Send + '_>>;
 
-    /// Runs an attempt. One that is just being removed is first removed to the end. Whatever has to be fetched or waited for comes first;
-    /// then Prepared is told, and nothing is made before [`Runtime::run`]. Only a runtime that starts within this call need not ask.
+    /// Starts an attempt. A removal of the same attempt is finished first. The runtime fetches everything that is needed, sends Prepared
+    /// and creates nothing before [`Runtime::run`]. Only a runtime that starts within this call need not send Prepared.
     fn start(&self, launch: Launch);
 
-    /// What was Prepared may be made now, once.
+    /// Lets an attempt without its image pull it, once. Runtimes without images ignore it.
+    fn pull(&self, _: Token) {}
+
+    /// Lets a prepared attempt create its container, once.
     fn run(&self, token: Token);
 
-    /// Goes one step further in stopping an attempt. The cause is on disk before anything is done.
-    fn stop(&self, token: Token, cause: StopCause, step: StopStep);
+    /// Takes one step of stopping an attempt; `at` is the time of the decision. An attempt that has ended by then is not stopped: its own
+    /// exit is reported, with an instant before `at`. Else the cause is on disk before anything is done.
+    fn stop(&self, token: Token, cause: StopCause, step: StopStep, at: Now);
 
-    /// Nothing starts here: tries something like this, again and again until it works, and only then tells that it is available.
-    /// More calls meanwhile change nothing.
+    /// Nothing can be started here: tries a container like this one until it works, and only then reports the runtime as available. Further
+    /// calls meanwhile change nothing.
     fn probe(&self, like: Arc<ContainerSpec>, why: String);
 
-    /// Removes everything that is left of an ended attempt.
+    /// Removes all traces of an attempt that has ended, or that waits for [`Runtime::pull`] and sends no event any more.
     fn forget(&self, token: Token);
 
-    /// Waits until everything is removed that was to be forgotten. One that removes at once has nothing to wait for.
-    fn settled(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
+    /// Waits until everything is removed that `forget` was called for.
+    fn wait_for_removals(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
         Box::pin(std::future::ready(()))
     }
 
-    /// Stops and removes the container of an attempt that another worker has left on our engine. What is told again is tried again; a
-    /// runtime that shares its engine with nobody has nothing to do.
-    fn evict(&self, _: Token) {}
+    /// Stops and removes the container of an attempt that another worker has left on this engine. A repeated call tries again. Runtimes
+    /// without a shared engine ignore it.
+    fn remove_foreign(&self, _: Token) {}
 }
 
-/// Which worker of which installation this is.
+/// The identity of this worker in its installation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Membership {
-    /// The installation.
+    /// Id of the installation.
     pub cluster: ClusterId,
-    /// The worker's lasting identity in it.
+    /// Id of the worker, which it keeps over restarts.
     pub worker: WorkerId,
 }
 
-/// What a runtime has found.
+/// The result of a survey.
 #[derive(Clone, Debug)]
 pub struct Survey {
-    /// Whether it can be used now, and so whether this survey is complete.
+    /// State of the runtime. If it is unavailable, the survey is incomplete.
     pub availability: Availability,
     /// Attempts of this worker.
     pub restored: Vec<Restored>,
@@ -96,8 +100,8 @@ pub struct Survey {
     pub foreign: Vec<Foreign>,
 }
 
-/// How long to wait before each try of a probe: one second, doubling to a minute.
-fn probe_waits() -> impl Iterator<Item = Duration> {
+/// Delays before each try of a probe: one second, doubling to a minute.
+fn probe_delays() -> impl Iterator<Item = Duration> {
     std::iter::successors(Some(PROBE_FIRST), |wait| Some((*wait * 2).min(PROBE_SLOWEST)))
 }
 

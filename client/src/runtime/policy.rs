@@ -1,7 +1,7 @@
-//! What this worker allows. Pure, and final: no server can widen it.
+//! The policy of this worker. Pure and final: no server can widen it.
 //!
-//! Definitions come over the network from a server that may be compromised; this is the line that it cannot talk its way across.
-//! What a [`ContainerSpec`] cannot say at all (privileged, devices, the host's process or IPC namespace) needs no rule here.
+//! Definitions come over the network from a server that may be compromised. Options that a [`ContainerSpec`] cannot express (privileged,
+//! devices, the host's process or IPC namespace) need no rule here.
 
 use std::path::{Component, Path, PathBuf};
 
@@ -9,26 +9,51 @@ use protocol::container::{ContainerSpec, Volume};
 
 use super::argv::is_name;
 
-/// What is allowed beyond the default.
+/// Operations that are allowed beyond the default.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Allow {
-    /// Directories of the host below which bind mounts may start; none by default.
+    /// Host directories below which bind mounts may start; none by default.
     pub mounts: Vec<PathBuf>,
-    /// Patterns of images, `*` standing for any text; empty: every image.
+    /// Allows paths below `mounts` although this process does not see the engine's file systems: a job that may write such a directory can
+    /// leave a link there through which a later job mounts any path of the host.
+    pub mounts_below: bool,
+    /// Patterns of named volumes, with `*` for any text; none by default.
+    pub volumes: Vec<String>,
+    /// Names of networks beside the bridge and `none`; none by default.
+    pub networks: Vec<String>,
+    /// Patterns of images, with `*` for any text; empty: every image.
     pub images: Vec<String>,
     /// Capabilities that may be added.
     pub capabilities: Vec<String>,
-    /// Whether a job may join the host's network.
+    /// Allows jobs to join the network of the host.
     pub host_network: bool,
 }
 
 impl Allow {
-    /// Where the mounts of something that may run here begin: a bind mount where its path really leads, so that what was looked at is what
-    /// is mounted. `resolve` gives the real path behind a path, if this process can see it; if not, the text is all there is, as for a
-    /// worker within a container.
+    /// Checks a definition where this process does not see the engine's file systems, and so cannot resolve links there: sources must be
+    /// allowed directories themselves, unless `mounts_below` is set.
     ///
     /// # Errors
-    /// Why it may not run here.
+    /// The rule that refuses it.
+    pub fn admit_unseen(&self, spec: &ContainerSpec) -> Result<(), String> {
+        self.admit(spec, |_| None)?;
+        let mut sources = spec.volumes.iter().filter(|it| it.is_bind()).map(|it| &it.source);
+        let below =
+            sources.find(|it| !self.mounts_below && !self.mounts.iter().any(|dir| dir == Path::new(it)));
+        match below {
+            Some(source) => Err(format!(
+                "this worker does not see the file systems of its engine, so it mounts only the directories of --allow-mount themselves, not `{}` (--allow-mount-below)",
+                source.escape_debug()
+            )),
+            None => Ok(()),
+        }
+    }
+
+    /// Checks a definition and returns its mounts with resolved sources, so that the checked path is the mounted one. `resolve` returns the
+    /// real path if this process can see it, else `None`, as for a worker in a container.
+    ///
+    /// # Errors
+    /// The rule that refuses it.
     pub fn admit(
         &self,
         spec: &ContainerSpec,
@@ -40,15 +65,16 @@ impl Allow {
         }
     }
 
-    /// Why it may not run here whatever it mounts.
+    /// The rule that refuses it, whatever it mounts.
     #[must_use]
     pub fn refuses(&self, spec: &ContainerSpec) -> Option<String> {
         self.refuses_image(&spec.image)
             .or_else(|| self.refuses_network(spec.network.as_deref()))
+            .or_else(|| spec.volumes.iter().filter(|it| !it.is_bind()).find_map(|it| self.refuses_volume(it)))
             .or_else(|| spec.cap_add.iter().find_map(|it| self.refuses_capability(it)))
     }
 
-    /// Whether a path lies within an allowed directory as that is written: then nobody has to look where that leads.
+    /// `true` if a path lies within an allowed directory as that is written; then no link has to be resolved.
     #[must_use]
     pub fn names(&self, path: &Path) -> bool {
         self.mounts.iter().any(|allowed| path.starts_with(allowed))
@@ -71,13 +97,27 @@ impl Allow {
             Some(other) if !is_name(other) => {
                 Some(format!("this worker takes the name of a network, not `{}`", other.escape_debug()))
             }
-            _ => None,
+            None | Some("host" | "bridge" | "none") => None,
+            Some(other) if self.networks.iter().any(|it| it == other) => None,
+            Some(other) => {
+                Some(format!("this worker does not allow the network `{other}` (--allow-network)"))
+            }
         }
     }
 
+    fn refuses_volume(&self, volume: &Volume) -> Option<String> {
+        let allowed = self.volumes.iter().any(|pattern| matches(pattern, &volume.source));
+        (!allowed).then(|| {
+            format!(
+                "this worker does not allow the volume `{}` (--allow-volume)",
+                volume.source.escape_debug()
+            )
+        })
+    }
+
     fn refuses_capability(&self, capability: &str) -> Option<String> {
-        let bare = |it: &str| it.to_ascii_uppercase().trim_start_matches("CAP_").to_owned();
-        let allowed = self.capabilities.iter().any(|it| bare(it) == bare(capability));
+        let allowed = is_dropped_by_default(capability)
+            || self.capabilities.iter().any(|it| bare_capability(it) == bare_capability(capability));
         (!allowed).then(|| {
             format!("this worker does not allow to add the capability `{}`", capability.escape_debug())
         })
@@ -111,7 +151,18 @@ impl Allow {
     }
 }
 
-/// Whether the whole text fits the pattern, in which `*` stands for any text.
+/// `true` for capabilities of Docker's default set that containers get only if their definition asks for them: raw sockets can forge
+/// packets of other containers, and device nodes are of no use to a job.
+pub(super) fn is_dropped_by_default(capability: &str) -> bool {
+    DROPPED.iter().any(|it| *it == bare_capability(capability))
+}
+
+/// A capability in capitals without `CAP_`.
+pub(super) fn bare_capability(capability: &str) -> String {
+    capability.to_ascii_uppercase().trim_start_matches("CAP_").to_owned()
+}
+
+/// `true` if the whole text fits the pattern, in which `*` stands for any text.
 fn matches(pattern: &str, text: &str) -> bool {
     let mut parts = pattern.split('*');
     let first = parts.next().unwrap_or_default();
@@ -131,7 +182,10 @@ fn matches(pattern: &str, text: &str) -> bool {
     rest.ends_with(last)
 }
 
-/// Where engines that speak like Docker listen.
+/// Capabilities that are dropped unless a definition asks for them.
+pub(super) const DROPPED: [&str; 2] = ["NET_RAW", "MKNOD"];
+
+/// Sockets of container engines.
 const SOCKETS: [&str; 5] = [
     "/var/run/docker.sock",
     "/run/docker.sock",
@@ -175,31 +229,46 @@ mod tests {
             volumes: vec![Volume { source: "cache".into(), target: "/x".into(), read_only: false }],
             ..ContainerSpec::default()
         };
-        assert!(Allow::default().admit(&named, as_written).is_ok());
-        assert!(Allow::default().admit(&network("none"), as_written).is_ok());
+        assert!(Allow::default().admit(&named, as_written).is_err(), "a volume may hold another job's data");
+        for pattern in ["cache", "ca*"] {
+            let allow = Allow { volumes: vec![pattern.into()], ..Allow::default() };
+            assert!(allow.admit(&named, as_written).is_ok(), "{pattern}");
+        }
+        for usual in ["none", "bridge"] {
+            assert!(Allow::default().admit(&network(usual), as_written).is_ok(), "{usual}");
+        }
+        assert!(Allow::default().admit(&network("backend"), as_written).is_err());
+        let allow = Allow { networks: vec!["backend".into()], ..Allow::default() };
+        assert!(allow.admit(&network("backend"), as_written).is_ok());
+        assert!(allow.admit(&network("backend2"), as_written).is_err());
+        let raw = ContainerSpec { cap_add: vec!["CAP_NET_RAW".into()], ..ContainerSpec::default() };
+        assert!(Allow::default().admit(&raw, as_written).is_ok(), "it is in Docker's own set");
     }
 
     #[test]
-    fn a_mount_is_judged_by_where_it_really_leads() {
+    fn a_mount_is_checked_by_its_resolved_path() {
         let allow = Allow { mounts: vec!["/srv/data".into()], ..Allow::default() };
         assert!(allow.admit(&bind("/srv/data/a"), as_written).is_ok());
         assert!(allow.admit(&bind("/srv/database"), as_written).is_err());
         assert!(allow.admit(&bind("/srv/data/../../etc"), as_written).is_err());
         let link = |path: &Path| (path == Path::new("/srv/data/link")).then(|| PathBuf::from("/etc"));
         assert!(allow.admit(&bind("/srv/data/link"), link).is_err());
-        // A link that stays where it may is not followed a second time by somebody else.
+        // An allowed link is not followed a second time by the engine.
         let link = |path: &Path| (path == Path::new("/srv/data/link")).then(|| PathBuf::from("/srv/data/b"));
         let admitted = allow.admit(&bind("/srv/data/link"), link).expect("it may");
         assert_eq!(admitted, bind("/srv/data/b").volumes);
     }
 
     #[test]
-    fn whatever_is_allowed_no_job_gets_the_socket() {
+    fn no_policy_gives_the_engines_socket_away() {
         let everything = Allow {
             mounts: ["/", "/run/docker.sock"].map(PathBuf::from).into(),
             images: vec!["*".into()],
             capabilities: vec!["ALL".into()],
             host_network: true,
+            mounts_below: true,
+            volumes: vec!["*".into()],
+            networks: Vec::new(),
         };
         for source in ["/", "/var/run", "/run/docker.sock", "/run"] {
             assert!(everything.admit(&bind(source), as_written).is_err(), "{source}");
@@ -207,6 +276,19 @@ mod tests {
         let link = |path: &Path| (path == Path::new("/srv/link")).then(|| PathBuf::from("/run/docker.sock"));
         assert!(everything.admit(&bind("/srv/link"), link).is_err());
         assert!(everything.admit(&bind("/srv"), as_written).is_ok());
+    }
+
+    #[test]
+    fn without_sight_of_the_engines_disks_only_the_allowed_directories_are_mounted() {
+        let allow = Allow { mounts: vec!["/srv/data".into()], ..Allow::default() };
+        assert!(allow.admit_unseen(&bind("/srv/data")).is_ok());
+        assert!(allow.admit_unseen(&bind("/srv/data/")).is_ok());
+        let below = bind("/srv/data/link");
+        assert!(allow.admit_unseen(&below).is_err_and(|why| why.contains("--allow-mount-below")));
+        assert!(allow.admit(&below, as_written).is_ok(), "where links are resolved it is");
+        let below_too = Allow { mounts_below: true, ..allow };
+        assert!(below_too.admit_unseen(&below).is_ok());
+        assert!(below_too.admit_unseen(&bind("/srv/other")).is_err());
     }
 
     #[test]

@@ -1,5 +1,5 @@
-//! What is being removed. An attempt that a survey has found unstarted is forgotten, and the server may hand it over again, under the
-//! same token, before the old directory and container are gone: its new start waits for that, or it would write into what is doomed.
+//! Removals under way. A survey may find an attempt unstarted and forget it, and the server may hand it over again under the same token.
+//! The new start waits until the old directory and container are removed.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -9,32 +9,32 @@ use tokio::sync::watch;
 
 /// The attempts that are being removed.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Removals {
+pub(super) struct PendingRemovals {
     pending: Arc<watch::Sender<BTreeSet<Token>>>,
 }
 
-/// The removal of one attempt goes on as long as this lives.
+/// Marks an attempt as being removed until it is dropped.
 #[derive(Debug)]
-pub(super) struct Removal {
+pub(super) struct RemovalGuard {
     token: Token,
     pending: Arc<watch::Sender<BTreeSet<Token>>>,
 }
 
-impl Removals {
-    /// From now on it is being removed.
-    pub(super) fn begin(&self, token: Token) -> Removal {
+impl PendingRemovals {
+    /// Marks the attempt as being removed.
+    pub(super) fn begin(&self, token: Token) -> RemovalGuard {
         self.pending.send_modify(|pending| {
             pending.insert(token);
         });
-        Removal { token, pending: Arc::clone(&self.pending) }
+        RemovalGuard { token, pending: Arc::clone(&self.pending) }
     }
 
-    /// All of them.
+    /// All attempts that are being removed.
     pub(super) fn pending(&self) -> BTreeSet<Token> {
         self.pending.borrow().clone()
     }
 
-    /// Waits until nothing of it is being removed.
+    /// Waits until this attempt is not being removed.
     pub(super) async fn wait_for(&self, token: Token) {
         // The sender lives as long as `self`.
         let _ = self.pending.subscribe().wait_for(|pending| !pending.contains(&token)).await;
@@ -46,7 +46,7 @@ impl Removals {
     }
 }
 
-impl Drop for Removal {
+impl Drop for RemovalGuard {
     fn drop(&mut self) {
         self.pending.send_modify(|pending| {
             pending.remove(&self.token);
@@ -62,8 +62,9 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_removal_is_waited_for_and_no_other() {
-        let (removals, token) = (Removals::default(), |job| Token { job: JobId(job), ..Token::default() });
+    async fn a_start_waits_for_its_own_removal_only() {
+        let (removals, token) =
+            (PendingRemovals::default(), |job| Token { job: JobId(job), ..Token::default() });
         let removal = removals.begin(token(1));
         assert!(removals.wait_for(token(2)).now_or_never().is_some());
         assert!(removals.wait_for_all().now_or_never().is_none());

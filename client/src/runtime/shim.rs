@@ -1,8 +1,7 @@
-//! `longshore shim DIR`: the parent of one plain process, so that somebody knows how it ended even if the worker died meanwhile.
+//! `longshore shim DIR`: the parent of one plain process. It records the end even if the worker died meanwhile.
 //!
-//! It reads what to run from the attempt directory, writes down who runs it, waits, and writes down how it ended. It is a process per
-//! attempt, so it does nothing else: no runtime, no threads, no connection. Its own standard output tells the worker, if there is one,
-//! that the program has started.
+//! It reads the command from the attempt directory, records its process, waits, and records its end. It is a process per attempt, so it has
+//! no runtime, no threads and no connection. On its standard output it tells the worker that the program has started.
 
 use std::ffi::OsString;
 use std::fs::DirBuilder;
@@ -15,18 +14,21 @@ use std::time::Duration;
 use protocol::Now;
 use protocol::report::{OutputLengths, Stream};
 use rustix::process::Signal;
-use worker::input::{Exit, Fault};
+use worker::input::{Exit, Fault, ResultFile};
 use worker::step::Launch;
 
-use super::{argv, proc};
-use crate::attempt_dir::{AttemptDir, Ending, Error, Program, describe};
+use super::{argv, process_id};
+use crate::attempt_dir::{
+    AttemptDir, AttemptEnd, Error, INPUT_VARIABLE, ProgramState, RESULT_VARIABLE, describe,
+};
+use crate::boot::RecordedInstant;
 use crate::clock;
 
-/// What the worker reads when the program has started.
+/// The line that tells the worker of the start.
 pub(super) const STARTED: &str = "started";
 
-/// Runs the attempt in the directory that is the only argument. The exit code is about the shim alone: how the program ended is in the
-/// directory.
+/// Runs the attempt of the directory that is the only argument. The exit code is about the shim alone; the end of the program is in
+/// the directory.
 #[must_use]
 pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let mut args = args.into_iter();
@@ -41,26 +43,49 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
 }
 
 fn carry_out(dir: &AttemptDir) -> Result<(), Error> {
-    let launch = dir.launch()?;
-    let own = proc::identify(std::process::id());
-    // Another shim has this attempt already: the worker was restarted in between.
+    let mut launch = dir.launch()?;
+    let own = process_id::identify(std::process::id());
+    // Another shim has this attempt: the worker was restarted in between.
     if !own.map_or(Ok(true), |own| dir.claim_watcher(own))? {
         return Ok(());
     }
+    add_exchange(dir, &mut launch)?;
     let exit = match command(dir, &launch)? {
-        Ok(command) => run_to_end(dir, command)?,
+        Ok(command) => with_result(dir, run_to_end(dir, command)?),
         Err(invalid) => not_started(Fault::Definition, None, invalid.to_string()),
     };
     let output =
         if matches!(exit, Exit::NotStarted { .. }) { OutputLengths::default() } else { dir.lengths() };
-    keep(dir, &Ending { exit, output, at: clock::now().utc })
+    keep(dir, &AttemptEnd { exit, output, at: RecordedInstant::of(clock::now()) })
 }
 
-/// Writes down how it ended: nobody else knows. While the disk is full that is tried again, until there is room or nobody wants to know.
-fn keep(dir: &AttemptDir, ending: &Ending) -> Result<(), Error> {
+/// Writes the input, and tells the program the paths of input and result.
+fn add_exchange(dir: &AttemptDir, launch: &mut Launch) -> Result<(), Error> {
+    let input = launch.body.as_ref().and_then(|body| body.input.as_deref());
+    let files = dir.prepare_exchange(input)?;
+    let mut spec = (*launch.spec).clone();
+    let path = |path: &Path| path.to_string_lossy().into_owned();
+    if let Some(input) = &files.input {
+        spec.environment.push((INPUT_VARIABLE.into(), path(input)));
+    }
+    spec.environment.push((RESULT_VARIABLE.into(), path(&files.result)));
+    launch.spec = spec.into();
+    Ok(())
+}
+
+/// Adds the result of a program that succeeded.
+fn with_result(dir: &AttemptDir, exit: Exit) -> Exit {
+    match exit {
+        Exit::Ran { code: 0, oom, ran, .. } => Exit::Ran { code: 0, oom, ran, result: dir.result() },
+        exit => exit,
+    }
+}
+
+/// Records the end, which no other process knows. If the disk is full, it tries again until there is space or the directory is gone.
+fn keep(dir: &AttemptDir, ending: &AttemptEnd) -> Result<(), Error> {
     let mut complained = false;
     loop {
-        match dir.record_ending(ending) {
+        match dir.record_end(ending) {
             Err(error) if dir.path().exists() => {
                 if !complained {
                     complain(&format!("cannot write down how the program ended yet: {}", describe(&error)));
@@ -93,7 +118,7 @@ fn command(dir: &AttemptDir, launch: &Launch) -> Result<Result<Command, argv::In
         Some(path) => command.current_dir(path),
         None => {
             let own = dir.path().join("work");
-            // It is there if the attempt was begun before.
+            // The directory exists if the attempt was begun before.
             let _ = DirBuilder::new().create(&own);
             command.current_dir(own)
         }
@@ -104,34 +129,35 @@ fn command(dir: &AttemptDir, launch: &Launch) -> Result<Result<Command, argv::In
 
 fn run_to_end(dir: &AttemptDir, mut command: Command) -> Result<Exit, Error> {
     let began = clock::now();
-    // Where not even this can be written nothing is started; and if we are killed after this, nobody says that nothing was.
-    dir.record_program(Program::Begun)?;
+    // Without this record nothing is started. With it, a killed shim does not count as unstarted.
+    dir.record_program(ProgramState::Starting)?;
     let mut child = match command.spawn() {
         Ok(child) => child,
         Err(error) => return Ok(refused(&error)),
     };
-    if let Some(program) = proc::identify(child.id())
-        && let Err(error) = dir.record_program(Program::Is(program))
+    if let Some(program) = process_id::identify(child.id())
+        && let Err(error) = dir.record_program(ProgramState::Started(program))
     {
-        // Nobody could stop it, or find it again.
-        proc::signal_group_of_child(child.id(), Signal::KILL);
-        // It is our child, so this is how it ended, and no more is known of it.
+        // The program could neither be stopped nor found again.
+        process_id::signal_group_of_child(child.id(), Signal::KILL);
+        // The shim is its parent, so it ends here; its exit is not kept.
         let _ = child.wait();
         complain(&format!("stopped a program that could not be written down: {}", describe(&error)));
         return Ok(Exit::Vanished);
     }
-    // Nobody listens if the worker has died.
+    dir.record_start(began.up);
+    // The worker may have died.
     let _ = writeln!(io::stdout(), "{STARTED} {}", child.id());
-    proc::wait_without_reaping(child.id());
-    // What it left behind in its group ends with it. Until it is reaped nobody else gets its number.
-    proc::signal_group_of_child(child.id(), Signal::KILL);
+    process_id::wait_without_reaping(child.id());
+    // Processes that it left in its group end with it. Until the program is reaped its number stays its own.
+    process_id::signal_group_of_child(child.id(), Signal::KILL);
     let status = child.wait();
     Ok(status.map_or(Exit::Vanished, |status| ended(status, began)))
 }
 
 fn ended(status: ExitStatus, began: Now) -> Exit {
     let code = status.code().or_else(|| status.signal().map(|it| 128 + it)).unwrap_or(-1);
-    Exit::Ran { code, oom: false, ran: clock::now().up.since(began.up), result: None }
+    Exit::Ran { code, oom: false, ran: clock::now().up.since(began.up), result: ResultFile::Absent }
 }
 
 fn refused(error: &io::Error) -> Exit {
@@ -139,7 +165,7 @@ fn refused(error: &io::Error) -> Exit {
         io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => (Fault::Definition, Some(127)),
         io::ErrorKind::PermissionDenied | io::ErrorKind::IsADirectory => (Fault::Definition, Some(126)),
         io::ErrorKind::ArgumentListTooLong | io::ErrorKind::InvalidInput => (Fault::Definition, None),
-        // ENOEXEC: neither a program nor a script.
+        // ENOEXEC: neither a binary nor a script.
         _ if error.raw_os_error() == Some(8) => (Fault::Definition, Some(126)),
         _ => (Fault::Host, None),
     };
@@ -151,13 +177,13 @@ fn not_started(fault: Fault, code: Option<i32>, message: String) -> Exit {
 }
 
 fn complain(text: &str) -> ExitCode {
-    // Nobody may be there to read it.
+    // The standard error may be closed.
     let _ = writeln!(io::stderr(), "longshore shim: {text}");
     ExitCode::FAILURE
 }
 
-/// Between two times of writing down how it ended.
+/// Pause between two tries to record the end.
 const TRY_AGAIN: Duration = Duration::from_secs(1);
 
-/// What a program gets of the worker's own environment.
+/// Variables that a program gets of the worker's own environment.
 const PASSED_ON: [&str; 5] = ["PATH", "HOME", "LANG", "TZ", "TMPDIR"];

@@ -1,4 +1,4 @@
-//! Where the server is: `host[:port][/path]`, or a URL.
+//! Address of the server: `host[:port][/path]`, or a URL.
 
 use std::fmt;
 
@@ -8,57 +8,54 @@ pub struct Address {
     /// A name or an IP address, without brackets.
     host: String,
     port: u16,
-    /// What stands before `/api`: empty, or a path that begins with a slash and does not end with one.
+    is_tls: bool,
+    /// The base path before `/api`: empty, or a path with a leading and without a trailing slash.
     base: String,
 }
 
-/// An address that cannot be.
+/// An invalid address.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AddressError {
-    /// `https` or `wss`.
-    #[error(
-        "`{0}`: TLS is not built in yet; use http:// in a trusted network, or a proxy that speaks TLS to the outside"
-    )]
-    Tls(String),
-    /// Some other scheme.
-    #[error("`{0}` is not a scheme of a server: write host:port, http://host:port or ws://host:port")]
+    /// The scheme is unknown.
+    #[error("`{0}` is not a scheme of a server: write host:port, http://host:port or https://host:port")]
     Scheme(String),
-    /// No host.
-    #[error("`{0}` names no host: write host:port or http://host:port")]
+    /// The host is missing.
+    #[error("`{0}` names no host: write host:port or https://host:port")]
     Host(String),
-    /// The port is none.
+    /// The port is invalid.
     #[error("`{0}` is not a port: 1 to 65535")]
     Port(String),
-    /// A user or password in front of the host, which is not repeated here.
+    /// A user or password stands before the host; the message does not repeat it.
     #[error(
         "an address takes no user and no password: put the token into a file and name it with --token-file"
     )]
     Credentials,
-    /// A question mark or a hash behind the path.
+    /// A query or a fragment stands behind the path.
     #[error("`{0}` goes on behind its path: an address takes no `?` and no `#`")]
     Tail(String),
 }
 
 impl Address {
-    /// Reads `host[:port][/path]` (port 8080 if absent) or an `http://` or `ws://` URL (port 80 if absent).
+    /// Reads `host[:port][/path]` (port 8080 if absent) or a URL: `http://` or `ws://` (port 80 if absent), with TLS
+    /// `https://` or `wss://` (port 443 if absent).
     ///
     /// # Errors
-    /// It is none of them; the text says what to write.
+    /// The text is none of them; the message says the valid forms.
     pub fn parse(text: &str) -> Result<Self, AddressError> {
         let text = text.trim();
         let (scheme, rest) =
             text.split_once("://").map_or((None, text), |(scheme, rest)| (Some(scheme), rest));
-        // First of all: what stands there may be a secret, and is not shown again.
+        // Checked first: this part may be a secret, and no message shows it.
         if rest.contains('@') {
             return Err(AddressError::Credentials);
         }
         if let Some((plain, _)) = rest.split_once(['?', '#']) {
             return Err(AddressError::Tail(shown(plain)));
         }
-        let port_by_default = match scheme {
-            None => PORT,
-            Some("http" | "ws") => HTTP_PORT,
-            Some("https" | "wss") => return Err(AddressError::Tls(shown(text))),
+        let (is_tls, port_by_default) = match scheme {
+            None => (false, PORT),
+            Some("http" | "ws") => (false, HTTP_PORT),
+            Some("https" | "wss") => (true, HTTPS_PORT),
             Some(scheme) => return Err(AddressError::Scheme(shown(scheme))),
         };
         let (authority, path) = rest.find('/').map_or((rest, ""), |at| rest.split_at(at));
@@ -76,16 +73,29 @@ impl Address {
         };
         let path = path.trim_end_matches('/');
         let base = path.strip_suffix(CONNECT_PATH).unwrap_or(path).to_owned();
-        Ok(Self { host: host.to_owned(), port, base })
+        Ok(Self { host: host.to_owned(), port, is_tls, base })
     }
 
-    /// What paths are appended to: `http://host:port`, with the base path behind it.
+    /// The URL that API paths are appended to: `http://host:port` or `https://host:port`, and the base path.
     #[must_use]
     pub fn http_url(&self) -> String {
-        format!("http://{self}")
+        let scheme = if self.is_tls { "https" } else { "http" };
+        format!("{scheme}://{self}")
     }
 
-    /// The host, for a resolver.
+    /// True if connections to the server use TLS.
+    #[must_use]
+    pub const fn is_tls(&self) -> bool {
+        self.is_tls
+    }
+
+    /// The same server with TLS.
+    pub(super) fn with_tls(mut self) -> Self {
+        self.is_tls = true;
+        self
+    }
+
+    /// The host for the resolver.
     pub(crate) fn host(&self) -> &str {
         &self.host
     }
@@ -94,9 +104,10 @@ impl Address {
         self.port
     }
 
-    /// The URL of the upgrade.
+    /// The URL of the WebSocket upgrade.
     pub(crate) fn connect_url(&self) -> String {
-        format!("ws://{self}{CONNECT_PATH}")
+        let scheme = if self.is_tls { "wss" } else { "ws" };
+        format!("{scheme}://{self}{CONNECT_PATH}")
     }
 }
 
@@ -122,15 +133,16 @@ fn split(authority: &str) -> (&str, Option<&str>) {
     }
 }
 
-/// A part of what was typed, short and harmless on a terminal.
+/// A part of the input, shortened and escaped for a terminal.
 fn shown(text: &str) -> String {
     text.chars().take(80).flat_map(char::escape_debug).collect()
 }
 
 const CONNECT_PATH: &str = "/api/workers/connect";
-/// Longshore's own.
+/// The default port of the server.
 const PORT: u16 = 8080;
 const HTTP_PORT: u16 = 80;
+const HTTPS_PORT: u16 = 443;
 
 #[cfg(test)]
 mod tests {
@@ -141,10 +153,13 @@ mod tests {
     }
 
     #[test]
-    fn what_people_write_is_understood() {
+    fn usual_addresses_are_parsed() {
         assert_eq!(url("server:8080"), "ws://server:8080/api/workers/connect");
         assert_eq!(url("server"), "ws://server:8080/api/workers/connect");
         assert_eq!(url("http://server/"), "ws://server:80/api/workers/connect");
+        assert_eq!(url("https://server"), "wss://server:443/api/workers/connect");
+        assert_eq!(url("wss://server:8443/jobs"), "wss://server:8443/jobs/api/workers/connect");
+        assert_eq!(Address::parse("wss://server").expect("an address").http_url(), "https://server:443");
         assert_eq!(url("ws://server:9/jobs/"), "ws://server:9/jobs/api/workers/connect");
         assert_eq!(url("server:9/jobs/api/workers/connect"), "ws://server:9/jobs/api/workers/connect");
         assert_eq!(url("[::1]:9"), "ws://[::1]:9/api/workers/connect");
@@ -154,10 +169,8 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_an_address_is_refused_with_a_hint() {
+    fn an_invalid_address_is_refused_with_a_hint() {
         let error = |text: &str| Address::parse(text).expect_err(text).to_string();
-        assert!(error("https://server").contains("TLS is not built in yet"));
-        assert!(error("wss://server").contains("TLS is not built in yet"));
         assert!(error("htp://server").contains("host:port"));
         assert!(error("").contains("names no host"));
         assert!(error(":80").contains("names no host"));

@@ -1,127 +1,171 @@
-//! Dialling: TCP, the upgrade with token and subprotocol, and a hint for each way in which that fails.
+//! Opens connections: TCP, the upgrade with token and subprotocol, and a hint for each way in which that fails.
 
 use std::io;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use protocol::SUBPROTOCOL;
+use rustls::ClientConfig;
+use rustls::pki_types::ServerName;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
 use tokio_tungstenite::tungstenite::client::ClientRequestBuilder;
 use tokio_tungstenite::tungstenite::http::{StatusCode, Uri};
 use tokio_tungstenite::tungstenite::protocol::WebSocketConfig;
 use tokio_tungstenite::tungstenite::{self, error::ProtocolError};
 use tokio_tungstenite::{WebSocketStream, client_async_with_config};
+use tokio_util::either::Either;
 
 use super::Address;
 use super::token::{self, TokenError};
+use crate::tls;
 
-/// Knows whom to call and with which token.
-#[derive(Clone, Debug)]
-pub struct Dialer {
+/// Address and token file of a server, and the certificates that prove it.
+#[derive(Clone)]
+pub struct Connector {
     address: Address,
     token_file: Option<PathBuf>,
+    tls: Option<Arc<ClientConfig>>,
 }
 
-/// Why there is no connection.
+/// A connection, with TLS or without.
+pub(super) type Stream = Either<TlsStream<TcpStream>, TcpStream>;
+
+/// A connection cannot be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum ConnectError {
-    /// The token cannot be had.
+    /// The token cannot be read.
     #[error(transparent)]
     Token(#[from] TokenError),
-    /// No TCP connection.
+    /// The TCP connection failed.
     #[error("cannot reach {address}")]
     Tcp {
-        /// Whom.
+        /// Address of the server.
         address: Address,
-        /// Why.
+        /// The system's error.
         #[source]
         cause: io::Error,
     },
-    /// Nobody answered in time.
+    /// The TLS handshake failed.
+    #[error("{address}: {}", tls::advice(cause).unwrap_or("the TLS handshake failed"))]
+    Tls {
+        /// Address of the server.
+        address: Address,
+        /// The error of the handshake.
+        #[source]
+        cause: io::Error,
+    },
+    /// The server did not answer within the time limit.
     #[error("{0} did not answer in time")]
     Silent(Address),
-    /// The server said no.
+    /// The server refused the upgrade.
     #[error("{address} answered {status}: {}", hint(*status))]
     Status {
-        /// Who.
+        /// Address of the server.
         address: Address,
-        /// What.
+        /// HTTP status of its answer.
         status: StatusCode,
     },
-    /// It is not a Longshore server.
+    /// The server speaks another protocol.
     #[error("{0} does not speak {SUBPROTOCOL}: is it a Longshore server of this version?")]
     Subprotocol(Address),
-    /// It took the call, and hung up before it said anything that could be read.
+    /// The server closed the connection before its answer was complete.
     #[error(
         "{0} closed the connection before it had answered: it may be starting, stopping or full; we try again"
     )]
     Closed(Address),
-    /// It speaks HTTP, and not this.
+    /// The server speaks HTTP and not WebSocket.
     #[error("{address} answers in HTTP, but not as a WebSocket server: is it a Longshore server?")]
     NotWebSocket {
-        /// Who.
+        /// Address of the server.
         address: Address,
-        /// What was wrong.
+        /// The violated rule.
         #[source]
         cause: ProtocolError,
     },
-    /// The answer was no HTTP at all.
-    #[error("{address} did not answer in HTTP: is it another service, or does it want TLS?")]
+    /// The answer is not HTTP.
+    #[error("{address} did not answer in HTTP: is it another service, or does it want TLS (https://)?")]
     NotHttp {
-        /// Who.
+        /// Address of the server.
         address: Address,
-        /// What was wrong.
+        /// The error of the parser.
         #[source]
         cause: Box<tungstenite::Error>,
     },
 }
 
-impl Dialer {
-    /// For this address. The token is read from its file at each dial, so that it can be changed.
+impl Connector {
+    /// A connector for this address. The token is read from its file at each connection, so it can be replaced.
     #[must_use]
     pub const fn new(address: Address, token_file: Option<PathBuf>) -> Self {
-        Self { address, token_file }
+        Self { address, token_file, tls: None }
     }
 
-    /// The same, for another address.
+    /// Uses these settings for TLS.
     #[must_use]
-    pub fn elsewhere(&self, address: Address) -> Self {
-        Self { address, token_file: self.token_file.clone() }
+    pub fn with_tls(mut self, tls: ClientConfig) -> Self {
+        self.tls = Some(Arc::new(tls));
+        self
     }
 
-    /// Whom it calls.
+    /// The same token file with another address. A connector with TLS never goes on without it, because it would show its token to the
+    /// network.
+    #[must_use]
+    pub fn with_address(&self, address: Address) -> Self {
+        let address = if self.tls.is_some() { address.with_tls() } else { address };
+        Self { address, token_file: self.token_file.clone(), tls: self.tls.clone() }
+    }
+
+    /// The address that it connects to.
     #[must_use]
     pub const fn address(&self) -> &Address {
         &self.address
     }
 
-    /// Whether there is a token now, if there is to be one: what is wrong with it is better told at once than at each dial.
+    /// Checks that the token can be read, so that a fault is reported at the start and not at each connection.
     ///
     /// # Errors
-    /// There is none.
+    /// The token cannot be read.
     pub fn check(&self) -> Result<(), TokenError> {
         self.token_file.as_deref().map_or(Ok(()), |file| token::read(file).map(drop))
     }
 
     /// Opens a connection.
-    pub(super) async fn dial(&self) -> Result<WebSocketStream<TcpStream>, ConnectError> {
+    pub(super) async fn dial(&self) -> Result<WebSocketStream<Stream>, ConnectError> {
         let silent = |_| ConnectError::Silent(self.address.clone());
         let request = self.request()?;
         let tcp = TcpStream::connect((self.address.host(), self.address.port()));
-        let tcp =
-            timeout(DIAL_PATIENCE, tcp).await.map_err(silent)?.map_err(|cause| self.unreachable(cause))?;
-        tcp.set_nodelay(true).map_err(|cause| self.unreachable(cause))?;
-        let upgrade = client_async_with_config(request, tcp, Some(limits()));
-        let (socket, _) =
-            timeout(DIAL_PATIENCE, upgrade).await.map_err(silent)?.map_err(|cause| self.refused(cause))?;
+        let tcp = timeout(DIAL_TIMEOUT, tcp).await.map_err(silent)?.map_err(|cause| self.tcp_error(cause))?;
+        tcp.set_nodelay(true).map_err(|cause| self.tcp_error(cause))?;
+        let stream = timeout(DIAL_TIMEOUT, self.secure(tcp)).await.map_err(silent)??;
+        let upgrade = client_async_with_config(request, stream, Some(limits()));
+        let (socket, _) = timeout(DIAL_TIMEOUT, upgrade)
+            .await
+            .map_err(silent)?
+            .map_err(|cause| self.upgrade_error(cause))?;
         Ok(socket)
+    }
+
+    /// Does the TLS handshake if the address asks for it.
+    async fn secure(&self, tcp: TcpStream) -> Result<Stream, ConnectError> {
+        if !self.address.is_tls() {
+            return Ok(Either::Right(tcp));
+        }
+        let failed = |cause| ConnectError::Tls { address: self.address.clone(), cause };
+        let invalid = |cause: &str| failed(io::Error::new(io::ErrorKind::InvalidInput, cause));
+        let settings = self.tls.clone().ok_or_else(|| invalid("this worker was started without TLS"))?;
+        let name = ServerName::try_from(self.address.host().to_owned())
+            .map_err(|_| invalid("the address names no host that a certificate can be for"))?;
+        TlsConnector::from(settings).connect(name, tcp).await.map(Either::Left).map_err(failed)
     }
 
     fn request(&self) -> Result<ClientRequestBuilder, ConnectError> {
         let url: Uri =
             self.address.connect_url().parse().map_err(|cause: tungstenite::http::uri::InvalidUri| {
-                self.unreachable(io::Error::new(io::ErrorKind::InvalidInput, cause))
+                self.tcp_error(io::Error::new(io::ErrorKind::InvalidInput, cause))
             })?;
         let mut request = ClientRequestBuilder::new(url).with_sub_protocol(SUBPROTOCOL);
         if let Some(file) = &self.token_file {
@@ -131,15 +175,15 @@ impl Dialer {
         Ok(request)
     }
 
-    fn unreachable(&self, cause: io::Error) -> ConnectError {
+    fn tcp_error(&self, cause: io::Error) -> ConnectError {
         ConnectError::Tcp { address: self.address.clone(), cause }
     }
 
-    fn refused(&self, cause: tungstenite::Error) -> ConnectError {
+    fn upgrade_error(&self, cause: tungstenite::Error) -> ConnectError {
         let address = self.address.clone();
         match cause {
             tungstenite::Error::Http(response) => ConnectError::Status { address, status: response.status() },
-            tungstenite::Error::Io(cause) if has_hung_up(cause.kind()) => ConnectError::Closed(address),
+            tungstenite::Error::Io(cause) if is_disconnect(cause.kind()) => ConnectError::Closed(address),
             tungstenite::Error::Io(cause) => ConnectError::Tcp { address, cause },
             tungstenite::Error::Protocol(ProtocolError::HandshakeIncomplete) => ConnectError::Closed(address),
             tungstenite::Error::Protocol(ProtocolError::SecWebSocketSubProtocolError(_)) => {
@@ -153,8 +197,8 @@ impl Dialer {
     }
 }
 
-/// Whether a connection that was there is there no more.
-const fn has_hung_up(kind: io::ErrorKind) -> bool {
+/// `true` for errors of a connection that was established before.
+const fn is_disconnect(kind: io::ErrorKind) -> bool {
     matches!(
         kind,
         io::ErrorKind::ConnectionReset
@@ -164,7 +208,7 @@ const fn has_hung_up(kind: io::ErrorKind) -> bool {
     )
 }
 
-/// What to look at for each refusal of the upgrade.
+/// Advice for each status of a refused upgrade.
 fn hint(status: StatusCode) -> &'static str {
     match status.as_u16() {
         401 => {
@@ -184,7 +228,7 @@ fn hint(status: StatusCode) -> &'static str {
     }
 }
 
-/// DEPENDENCIES.md 5.1: the library's own are 128 KiB per connection, and no limit for writing.
+/// The defaults of the library are 128 KiB per connection and no limit for writing.
 fn limits() -> WebSocketConfig {
     WebSocketConfig::default()
         .read_buffer_size(8 << 10)
@@ -194,7 +238,7 @@ fn limits() -> WebSocketConfig {
         .max_frame_size(Some(1 << 20))
 }
 
-const DIAL_PATIENCE: Duration = Duration::from_secs(10);
+const DIAL_TIMEOUT: Duration = Duration::from_secs(10);
 
 #[cfg(test)]
 mod tests {
@@ -203,7 +247,7 @@ mod tests {
 
     use super::*;
 
-    /// What is said of a peer that answers any request like this, and hangs up.
+    /// The error message about a peer that sends this answer and closes.
     async fn said_of(answer: &'static [u8]) -> String {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let address = listener.local_addr().expect("bound").to_string();
@@ -212,14 +256,14 @@ mod tests {
             let _ = tcp.read(&mut [0; 4096]).await;
             let _ = tcp.write_all(answer).await;
         });
-        let dialer = Dialer::new(Address::parse(&address).expect("an address"), None);
-        let error = dialer.dial().await.expect_err("it is no server").to_string();
+        let connector = Connector::new(Address::parse(&address).expect("an address"), None);
+        let error = connector.dial().await.expect_err("it is no server").to_string();
         peer.await.expect("no panic");
         error
     }
 
     #[tokio::test]
-    async fn only_who_does_not_speak_http_is_taken_for_another_service() {
+    async fn only_a_peer_without_http_counts_as_another_service() {
         let hung_up = said_of(b"").await;
         assert!(hung_up.contains("closed the connection before"), "{hung_up}");
         let half = said_of(b"HTTP/1.1 101 Swit").await;
@@ -227,7 +271,7 @@ mod tests {
         let plain = said_of(b"HTTP/1.1 101 Switching Protocols\r\n\r\n").await;
         assert!(plain.contains("not as a WebSocket server"), "{plain}");
         let alert = said_of(b"\x15\x03\x01\x00\x02\x02\x46").await;
-        assert!(alert.contains("does it want TLS?"), "{alert}");
+        assert!(alert.contains("does it want TLS (https://)?"), "{alert}");
         let greeting = said_of(b"220 mail.example ESMTP\r\n").await;
         assert!(greeting.contains("is it another service"), "{greeting}");
     }

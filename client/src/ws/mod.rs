@@ -1,4 +1,4 @@
-//! The connection with the server: an address, a dial, a session, and the `Link` that holds all of it for the engine.
+//! The connection with the server, from the dial to the end of the session.
 
 mod address;
 mod connect;
@@ -12,41 +12,46 @@ use tokio::sync::mpsc;
 use tokio_util::task::AbortOnDropHandle;
 
 pub use address::{Address, AddressError};
-pub use connect::{ConnectError, Dialer};
+pub use connect::{ConnectError, Connector};
 pub use token::TokenError;
 
 use crate::logs::Logs;
 
-/// One attempt to be connected, from before the dial until the socket is gone. Dropping it closes the socket.
-pub(crate) struct Link {
-    events: mpsc::Receiver<LinkEvent>,
+/// One connection, from before the dial until the socket is closed. Dropping it closes the socket.
+pub(crate) struct Connection {
+    events: mpsc::Receiver<ConnectionEvent>,
     reports: mpsc::UnboundedSender<Report>,
     task: AbortOnDropHandle<()>,
 }
 
-/// What happens on a link: Connected once or never, then Orders, then Lost.
-pub(crate) enum LinkEvent {
+/// Events of a connection: Connected at most once, then Orders, then Lost.
+pub(crate) enum ConnectionEvent {
     /// The socket is open.
     Connected,
-    /// The server has told us something.
+    /// The server sent an order.
     Ordered(Order),
-    /// The socket is gone, or could not be opened; why.
-    Lost(String),
+    /// The socket is gone, or could not be opened.
+    Lost {
+        /// Why, for the log.
+        why: String,
+        /// The server closed it because it cannot take a message of ours.
+        message_refused: bool,
+    },
 }
 
-impl Link {
-    /// Dials after a while.
-    pub(crate) fn open(dialer: Dialer, after: Duration, logs: Logs) -> Self {
-        let (tell, events) = mpsc::channel(ORDERS_WAITING_MAX);
-        let (reports, said) = mpsc::unbounded_channel();
+impl Connection {
+    /// Connects after a delay.
+    pub(crate) fn open(connector: Connector, after: Duration, logs: Logs) -> Self {
+        let (events_tx, events) = mpsc::channel(ORDERS_WAITING_MAX);
+        let (reports, reports_rx) = mpsc::unbounded_channel();
         let task = AbortOnDropHandle::new(tokio::spawn(async move {
             tokio::time::sleep(after).await;
-            let why = match dialer.dial().await {
-                Ok(socket) => session::run(socket, &tell, said, logs).await,
-                Err(error) => chain(&error),
+            let (why, message_refused) = match connector.dial().await {
+                Ok(socket) => session::run(socket, &events_tx, reports_rx, logs).await,
+                Err(error) => (error_chain(&error), false),
             };
-            // Nobody listens any more: the engine has given this link up.
-            let _ = tell.send(LinkEvent::Lost(why)).await;
+            // The engine has dropped this connection.
+            let _ = events_tx.send(ConnectionEvent::Lost { why, message_refused }).await;
         }));
         Self { events, reports, task }
     }
@@ -54,34 +59,33 @@ impl Link {
     /// The next event; `None` after Lost.
     ///
     /// # Cancel safety
-    /// Nothing is lost.
-    pub(crate) async fn next(&mut self) -> Option<LinkEvent> {
+    /// No event is lost.
+    pub(crate) async fn next(&mut self) -> Option<ConnectionEvent> {
         self.events.recv().await
     }
 
     /// The next event that is already here.
-    pub(crate) fn try_next(&mut self) -> Option<LinkEvent> {
+    pub(crate) fn try_next(&mut self) -> Option<ConnectionEvent> {
         self.events.try_recv().ok()
     }
 
-    /// Says something. What is said to a lost connection is lost: the brain keeps what matters.
-    pub(crate) fn say(&self, report: Report) {
+    /// Sends a report. A report on a lost connection is dropped; the state machine keeps and repeats reports that matter.
+    pub(crate) fn send(&self, report: Report) {
         let _ = self.reports.send(report);
     }
 
-    /// Lets what was said go out, then closes the socket; waits for that as long as `patience`. What the server says meanwhile is
-    /// not heard any more.
-    pub(crate) async fn close(self, patience: Duration) {
+    /// Sends all queued reports, then closes the socket, within `timeout_after`. Frames of the server are ignored meanwhile.
+    pub(crate) async fn close(self, timeout_after: Duration) {
         let Self { mut events, reports, task } = self;
         drop(reports);
         let gone = async { while events.recv().await.is_some() {} };
-        let _ = tokio::time::timeout(patience, gone).await;
+        let _ = tokio::time::timeout(timeout_after, gone).await;
         drop(task);
     }
 }
 
 /// An error and its causes on one line.
-pub(crate) fn chain(error: &dyn std::error::Error) -> String {
+pub(crate) fn error_chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(error) = cause {
@@ -92,5 +96,5 @@ pub(crate) fn chain(error: &dyn std::error::Error) -> String {
     text
 }
 
-/// Frames read ahead of the engine. Behind them the socket is not read further, and the server feels it.
+/// Frames read ahead of the engine. If they pile up, the socket is not read further, and the server notices.
 const ORDERS_WAITING_MAX: usize = 64;

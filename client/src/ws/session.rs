@@ -1,7 +1,7 @@
-//! One connection: frames ↔ orders and reports.
+//! One session: turns frames into orders, and reports into frames.
 //!
-//! Reports go before output, output goes after the Inventory, and whatever has piled up shares one flush. A send is never cancelled
-//! half-way: the select only decides *what* goes next, the writing itself runs to its end or takes the connection with it.
+//! Reports go before output, output goes after the Inventory, and pending reports share one flush. A send is never cancelled half-way: the
+//! select only decides which item goes next.
 
 use std::time::Duration;
 
@@ -22,43 +22,45 @@ use tokio_tungstenite::tungstenite::error::ProtocolError;
 use tokio_tungstenite::tungstenite::protocol::CloseFrame;
 use tokio_tungstenite::tungstenite::{self, Message};
 
-use super::LinkEvent;
+use super::ConnectionEvent;
 use crate::logs::Logs;
 
-/// Carries a connection until it is gone; says why.
+/// Runs a session to its end. Returns the reason, and true if the server cannot take a message of this worker.
 pub(super) async fn run<S: AsyncRead + AsyncWrite + Unpin>(
     socket: WebSocketStream<S>,
-    tell: &Sender<LinkEvent>,
-    said: UnboundedReceiver<Report>,
+    events: &Sender<ConnectionEvent>,
+    reports: UnboundedReceiver<Report>,
     logs: Logs,
-) -> String {
+) -> (String, bool) {
     logs.reconnected();
-    if tell.send(LinkEvent::Connected).await.is_err() {
-        return "nobody wants it any more".to_owned();
+    if events.send(ConnectionEvent::Connected).await.is_err() {
+        return ("the worker has dropped it".to_owned(), false);
     }
     let (sink, mut stream) = socket.split();
-    // Until the server says otherwise.
-    let (learn, intervals) = watch::channel(Intervals::default());
+    // These hold until the server sends others.
+    let (interval_updates, intervals) = watch::channel(Intervals::default());
     let ping = pings(*intervals.borrow());
-    let mut writer = Writer { sink, said, logs: &logs, may_send_output: false, intervals, ping };
+    let mut writer = Writer { sink, reports, logs: &logs, may_send_output: false, intervals, ping };
     let end = tokio::select! {
-        end = read(&mut stream, tell, &logs, &learn) => end,
+        end = read(&mut stream, events, &logs, &interval_updates) => end,
         end = writer.run() => end,
     };
-    if let End::Ours(close) = &end {
+    if let SessionEnd::Ours(close) = &end {
         writer.close(close).await;
-        drain(&mut stream).await;
+        read_until_closed(&mut stream).await;
     }
-    end.to_string()
+    (end.to_string(), matches!(end, SessionEnd::Refused(_)))
 }
 
-/// Why a connection ended.
+/// The reason of a session's end.
 #[derive(Debug, thiserror::Error)]
-enum End {
+enum SessionEnd {
     #[error("we closed it: {0}")]
     Ours(Close),
     #[error("the server closed it: {0}")]
     Theirs(String),
+    #[error("the server cannot take a message: {0}")]
+    Refused(String),
     #[error("nothing was heard for {0:?}")]
     Silent(Duration),
     #[error("the server took nothing for {0:?}")]
@@ -67,52 +69,55 @@ enum End {
     Broken(String),
 }
 
-impl From<tungstenite::Error> for End {
+impl From<tungstenite::Error> for SessionEnd {
     fn from(error: tungstenite::Error) -> Self {
         match error {
             tungstenite::Error::Capacity(cause) => Self::Ours(close::TOO_LARGE.because(cause)),
-            // Nobody broke a rule: the server, or the way to it, has died.
+            // The server or the network has died; no rule was broken.
             tungstenite::Error::Protocol(ProtocolError::ResetWithoutClosingHandshake) => {
                 Self::Theirs("without a word".to_owned())
             }
             tungstenite::Error::Protocol(cause) => Self::Ours(close::PROTOCOL_ERROR.because(cause)),
-            error => Self::Broken(super::chain(&error)),
+            error => Self::Broken(super::error_chain(&error)),
         }
     }
 }
 
 async fn read<S: AsyncRead + AsyncWrite + Unpin>(
     stream: &mut SplitStream<WebSocketStream<S>>,
-    tell: &Sender<LinkEvent>,
+    events: &Sender<ConnectionEvent>,
     logs: &Logs,
-    learn: &watch::Sender<Intervals>,
-) -> End {
+    interval_updates: &watch::Sender<Intervals>,
+) -> SessionEnd {
     loop {
-        let silence_max = learn.borrow().silence_max();
+        let silence_max = interval_updates.borrow().silence_max();
         let message = match timeout(silence_max, stream.next()).await {
-            Err(_) => return End::Silent(silence_max),
-            Ok(None) => return End::Theirs("without a word".to_owned()),
+            Err(_) => return SessionEnd::Silent(silence_max),
+            Ok(None) => return SessionEnd::Theirs("without a word".to_owned()),
             Ok(Some(Err(error))) => return error.into(),
             Ok(Some(Ok(message))) => message,
         };
         let frame = match message {
             Message::Binary(frame) => frame,
-            Message::Text(_) => return End::Ours(close::TEXT_FRAME.plain()),
-            Message::Close(frame) => return End::Theirs(reason(frame)),
+            Message::Text(_) => return SessionEnd::Ours(close::TEXT_FRAME.plain()),
+            Message::Close(Some(frame)) if is_refusal(&frame) => {
+                return SessionEnd::Refused(reason(Some(frame)));
+            }
+            Message::Close(frame) => return SessionEnd::Theirs(reason(frame)),
             Message::Ping(_) | Message::Pong(_) | Message::Frame(_) => continue,
         };
         match decode_order(&frame) {
             Ok(Some(Order::OutputAcknowledge(marks))) => logs.acknowledge(&marks),
             Ok(Some(order)) => {
                 if let Some(intervals) = intervals_of(&order) {
-                    learn.send_replace(intervals);
+                    interval_updates.send_replace(intervals);
                 }
-                if tell.send(LinkEvent::Ordered(order)).await.is_err() {
-                    return End::Ours(close::NORMAL.plain());
+                if events.send(ConnectionEvent::Ordered(order)).await.is_err() {
+                    return SessionEnd::Ours(close::NORMAL.plain());
                 }
             }
             Ok(None) => {}
-            Err(error) => return End::Ours(error.close()),
+            Err(error) => return SessionEnd::Ours(error.close()),
         }
     }
 }
@@ -126,10 +131,15 @@ fn intervals_of(order: &Order) -> Option<Intervals> {
     }
 }
 
-/// Reads on until the server closes, too: a socket closed over unread bytes is reset, and our last words would be lost with it.
-async fn drain<S: AsyncRead + AsyncWrite + Unpin>(stream: &mut SplitStream<WebSocketStream<S>>) {
+/// Reads until the server closes, too. A socket that is closed over unread bytes is reset, and the last reports would be lost with it.
+async fn read_until_closed<S: AsyncRead + AsyncWrite + Unpin>(stream: &mut SplitStream<WebSocketStream<S>>) {
     let rest = async { while let Some(Ok(_)) = stream.next().await {} };
-    let _ = timeout(CLOSE_PATIENCE, rest).await;
+    let _ = timeout(CLOSE_TIMEOUT, rest).await;
+}
+
+/// Returns true if the server has closed because of what a message says, or how large it is.
+fn is_refusal(frame: &CloseFrame) -> bool {
+    [close::MALFORMED.code, close::TOO_LARGE.code].contains(&frame.code.into())
 }
 
 fn reason(frame: Option<CloseFrame>) -> String {
@@ -141,17 +151,17 @@ fn reason(frame: Option<CloseFrame>) -> String {
 
 struct Writer<'a, S> {
     sink: SplitSink<WebSocketStream<S>, Message>,
-    said: UnboundedReceiver<Report>,
+    reports: UnboundedReceiver<Report>,
     logs: &'a Logs,
     may_send_output: bool,
     intervals: watch::Receiver<Intervals>,
     ping: Interval,
 }
 
-/// What goes next.
-enum Next {
-    /// Nothing, but other intervals hold.
-    Learnt,
+/// The next item to write.
+enum NextWrite {
+    /// The intervals have changed.
+    NewIntervals,
     Reports,
     Output(Vec<Chunk>),
     Ping,
@@ -159,26 +169,26 @@ enum Next {
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Writer<'_, S> {
-    /// Writes until the connection is gone, or until nobody has anything to say any more.
-    async fn run(&mut self) -> End {
+    /// Writes until the connection is closed or all senders are gone.
+    async fn run(&mut self) -> SessionEnd {
         let mut reports = Vec::new();
         loop {
             let next = tokio::select! {
                 biased;
-                count = self.said.recv_many(&mut reports, BATCH) => if count == 0 { Next::Leave } else { Next::Reports },
-                Ok(()) = self.intervals.changed() => Next::Learnt,
-                _ = self.ping.tick() => Next::Ping,
-                chunks = self.logs.next(), if self.may_send_output => Next::Output(chunks),
+                count = self.reports.recv_many(&mut reports, BATCH) => if count == 0 { NextWrite::Leave } else { NextWrite::Reports },
+                Ok(()) = self.intervals.changed() => NextWrite::NewIntervals,
+                _ = self.ping.tick() => NextWrite::Ping,
+                chunks = self.logs.next(), if self.may_send_output => NextWrite::Output(chunks),
             };
             let written = match next {
-                Next::Learnt => {
+                NextWrite::NewIntervals => {
                     self.ping = pings(*self.intervals.borrow_and_update());
                     continue;
                 }
-                Next::Reports => self.write_reports(&mut reports).await,
-                Next::Output(chunks) => self.write(&[Report::Output(chunks)]).await,
-                Next::Ping => self.feed(Message::Ping(Bytes::new())).await,
-                Next::Leave => return End::Ours(close::NORMAL.plain()),
+                NextWrite::Reports => self.write_reports(&mut reports).await,
+                NextWrite::Output(chunks) => self.write(&[Report::Output(chunks)]).await,
+                NextWrite::Ping => self.feed(Message::Ping(Bytes::new())).await,
+                NextWrite::Leave => return SessionEnd::Ours(close::NORMAL.plain()),
             };
             let flushed = match written {
                 Ok(()) => self.flush().await,
@@ -190,7 +200,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Writer<'_, S> {
         }
     }
 
-    async fn write_reports(&mut self, reports: &mut Vec<Report>) -> Result<(), End> {
+    async fn write_reports(&mut self, reports: &mut Vec<Report>) -> Result<(), SessionEnd> {
         self.write(reports).await?;
         self.may_send_output |=
             reports.iter().any(|it| matches!(it, Report::Inventory(inventory) if inventory.last));
@@ -198,14 +208,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Writer<'_, S> {
         Ok(())
     }
 
-    async fn write(&mut self, reports: &[Report]) -> Result<(), End> {
+    async fn write(&mut self, reports: &[Report]) -> Result<(), SessionEnd> {
         let mut frames = Vec::new();
         for report in reports {
             if let Err(error) = pack_report(report, &mut frames) {
                 tracing::error!(%error, "a report cannot be sent");
-                // A hole in the numbers would be worse: the server takes nothing behind it.
+                // The server accepts no report behind a missing number.
                 if is_numbered(report) {
-                    return Err(End::Broken(format!("a report cannot be sent: {error}")));
+                    return Err(SessionEnd::Broken(format!("a report cannot be sent: {error}")));
                 }
             }
         }
@@ -215,24 +225,30 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Writer<'_, S> {
         Ok(())
     }
 
-    async fn feed(&mut self, message: Message) -> Result<(), End> {
-        let patience = self.intervals.borrow().silence_max();
-        timeout(patience, self.sink.feed(message)).await.map_err(|_| End::Stuck(patience))?.map_err(End::from)
+    async fn feed(&mut self, message: Message) -> Result<(), SessionEnd> {
+        let timeout_after = self.intervals.borrow().silence_max();
+        timeout(timeout_after, self.sink.feed(message))
+            .await
+            .map_err(|_| SessionEnd::Stuck(timeout_after))?
+            .map_err(SessionEnd::from)
     }
 
-    async fn flush(&mut self) -> Result<(), End> {
-        let patience = self.intervals.borrow().silence_max();
-        timeout(patience, self.sink.flush()).await.map_err(|_| End::Stuck(patience))?.map_err(End::from)
+    async fn flush(&mut self) -> Result<(), SessionEnd> {
+        let timeout_after = self.intervals.borrow().silence_max();
+        timeout(timeout_after, self.sink.flush())
+            .await
+            .map_err(|_| SessionEnd::Stuck(timeout_after))?
+            .map_err(SessionEnd::from)
     }
 
-    /// Says why we go, as well as it can be said.
+    /// Sends a close frame with the reason, within a time limit.
     async fn close(&mut self, close: &Close) {
         let frame = CloseFrame { code: close.code.into(), reason: close.reason.as_str().into() };
-        let _ = timeout(CLOSE_PATIENCE, self.sink.send(Message::Close(Some(frame)))).await;
+        let _ = timeout(CLOSE_TIMEOUT, self.sink.send(Message::Close(Some(frame)))).await;
     }
 }
 
-/// Whether the server waits for this very report before it takes a later one. The brain makes only such as can be sent.
+/// `true` if the server expects this report before it takes a later one. The state machine makes only reports that can be sent.
 fn is_numbered(report: &Report) -> bool {
     matches!(
         report,
@@ -251,8 +267,8 @@ fn pings(intervals: Intervals) -> Interval {
     interval
 }
 
-const CLOSE_PATIENCE: Duration = Duration::from_secs(2);
-/// Reports that share one flush; more wait for the next one.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
+/// Reports that share one flush.
 const BATCH: usize = 1024;
 
 #[cfg(test)]

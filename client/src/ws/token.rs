@@ -1,45 +1,45 @@
-//! The bearer token in its file. It is read again at each connection, and never shown.
+//! The bearer token in its file. It is read at each connection and never shown.
 
 use std::fs::OpenOptions;
 use std::io::{self, Read};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-/// There is no token to be had.
+/// The token cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum TokenError {
-    /// It cannot be opened or read.
+    /// The file cannot be opened or read.
     #[error("cannot read the token file {}", .file.display())]
     Unreadable {
-        /// Which.
+        /// Path of the file.
         file: PathBuf,
-        /// Why.
+        /// The system's error.
         #[source]
         cause: io::Error,
     },
-    /// A directory, a pipe, a device.
+    /// The file is a directory, a pipe or a device.
     #[error("the token file {} is not a regular file", .0.display())]
     NotAFile(PathBuf),
-    /// Others can read or change it.
+    /// Other users can read or change the file.
     #[error("the token file {} has mode {mode:04o}: others can read or change it; run: chmod 600 {}", .file.display(), .file.display())]
     Exposed {
-        /// Which.
+        /// Path of the file.
         file: PathBuf,
         /// Its permission bits.
         mode: u32,
     },
-    /// There is nothing in it.
+    /// The file is empty.
     #[error("the token file {} is empty", .0.display())]
     Empty(PathBuf),
-    /// A header cannot carry it.
+    /// The content does not fit into a header.
     #[error("the token file {} must hold one line of at most {TOKEN_BYTES_MAX} visible ASCII characters", .0.display())]
     Malformed(PathBuf),
 }
 
-/// The token, without the blanks around it.
+/// Reads the token and trims it.
 pub(super) fn read(file: &Path) -> Result<String, TokenError> {
     let unreadable = |cause| TokenError::Unreadable { file: file.to_owned(), cause };
-    // A pipe would keep us waiting for its other end.
+    // Opening a pipe would block until its other end is opened.
     let nonblocking = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
     let opened = OpenOptions::new().read(true).custom_flags(nonblocking).open(file).map_err(unreadable)?;
     let metadata = opened.metadata().map_err(unreadable)?;
@@ -62,11 +62,11 @@ pub(super) fn read(file: &Path) -> Result<String, TokenError> {
     Ok(String::from_utf8_lossy(token).into_owned())
 }
 
-/// Reading and writing by group and others.
+/// Read and write permission of group and others.
 const OTHERS: u32 = 0o066;
-/// A header line must hold it.
+/// The longest token that a header may hold.
 const TOKEN_BYTES_MAX: usize = 1024;
-/// Beyond this it is no token with some blanks.
+/// A longer file holds no token.
 const FILE_BYTES_MAX: u64 = 4096;
 
 #[cfg(test)]
@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_token_is_refused_and_never_shown() {
+    fn an_invalid_token_is_refused_and_never_shown() {
         let error = |content: &str, mode| with(content, mode).expect_err("is refused");
         assert!(error("ls_abc", 0o644).contains("chmod 600"));
         assert!(error(" \n", 0o600).contains("empty"));

@@ -14,7 +14,7 @@ use tokio_tungstenite::tungstenite::Message;
 use crate::stub::{Stub, Worker, config, soon};
 
 #[tokio::test]
-async fn hello_tells_who_is_there_and_the_token_is_in_the_header() {
+async fn hello_identifies_the_worker_and_the_token_is_in_the_header() {
     let stub = Stub::bind().await;
     let token_dir = tempfile::tempdir().expect("a directory");
     let token_file = token_dir.path().join("token");
@@ -74,7 +74,7 @@ async fn a_refused_worker_tries_again() {
 }
 
 #[tokio::test]
-async fn a_worker_that_is_sent_away_comes_back() {
+async fn a_worker_reconnects_after_go_away() {
     let stub = Stub::bind().await;
     let _worker = Worker::start(&stub);
     let mut peer = stub.join().await;
@@ -83,7 +83,7 @@ async fn a_worker_that_is_sent_away_comes_back() {
 }
 
 #[tokio::test]
-async fn a_worker_that_is_sent_elsewhere_goes_there() {
+async fn a_worker_follows_go_away_to_another_address() {
     let stub = Stub::bind().await;
     let other = Stub::bind().await;
     let _worker = Worker::start(&stub);
@@ -92,12 +92,12 @@ async fn a_worker_that_is_sent_elsewhere_goes_there() {
     peer.say(Order::GoAway(GoAway { reconnect_after: Duration::from_millis(1), elsewhere })).await;
     let peer = other.join().await;
     drop(peer);
-    // It is for one try: what happens next begins at home again.
+    // The other address is for one connection; the next one goes to the configured address again.
     stub.join().await;
 }
 
 #[tokio::test]
-async fn a_server_that_is_not_there_yet_is_called_until_it_is() {
+async fn the_worker_dials_until_the_server_is_there() {
     let stub = Stub::bind().await;
     let _worker = Worker::start(&stub);
     for _ in 0..2 {
@@ -112,7 +112,7 @@ async fn a_server_that_is_not_there_yet_is_called_until_it_is() {
 }
 
 #[tokio::test]
-async fn a_malformed_frame_closes_the_connection_and_the_worker_comes_back() {
+async fn a_malformed_frame_closes_the_connection_and_the_worker_reconnects() {
     let cases: [(Message, u16); 3] = [
         (Message::Text("hello".into()), close::TEXT_FRAME.code),
         (Message::Binary(vec![99].into()), close::UNKNOWN_MESSAGE.code),
@@ -129,17 +129,17 @@ async fn a_malformed_frame_closes_the_connection_and_the_worker_comes_back() {
 }
 
 #[tokio::test]
-async fn a_frame_that_is_too_large_is_not_read_and_the_worker_comes_back() {
+async fn a_too_large_frame_closes_the_connection_and_the_worker_reconnects() {
     let stub = Stub::bind().await;
     let _worker = Worker::start(&stub);
     let mut peer = stub.join().await;
-    // The worker hangs up over what it does not read, so our last bytes and its last words may be lost.
+    // The worker closes at the oversized frame, so our last bytes and its close frame may be lost.
     let _ = peer.socket.send(Message::Binary(vec![0; (1 << 20) + 1].into())).await;
     stub.join().await;
 }
 
 #[tokio::test]
-async fn a_frame_with_a_tag_that_may_be_skipped_is_skipped() {
+async fn an_unknown_optional_frame_is_skipped() {
     let stub = Stub::bind().await;
     let _worker = Worker::start(&stub);
     let mut peer = stub.join().await;
@@ -149,7 +149,7 @@ async fn a_frame_with_a_tag_that_may_be_skipped_is_skipped() {
 }
 
 #[tokio::test]
-async fn heartbeats_come_and_say_how_the_machine_is() {
+async fn heartbeats_carry_load_and_disk() {
     let stub = Stub::bind().await;
     let _worker = Worker::start(&stub);
     let mut peer = stub.join().await;

@@ -1,4 +1,4 @@
-//! SIGTERM, once, twice, three times; and what is told before the process ends.
+//! SIGTERM once, twice and three times, and the reports before the process ends.
 
 use std::os::unix::fs::PermissionsExt;
 
@@ -12,7 +12,7 @@ use tokio_tungstenite::tungstenite::Message;
 
 use crate::stub::{Peer, Stub, Worker, assignment, definition, soon, token};
 
-/// Acknowledges everything until the worker is gone; what it said.
+/// Acknowledges everything until the worker is gone; returns its reports.
 async fn serve(mut peer: Peer) -> Vec<Report> {
     let mut heard = Vec::new();
     loop {
@@ -28,7 +28,7 @@ async fn serve(mut peer: Peer) -> Vec<Report> {
                 };
                 if let Some(last) = last {
                     let frame = encode_order(&Order::Acknowledge(last)).expect("fits");
-                    // It may have left without waiting for this.
+                    // The worker may have left already.
                     let _ = peer.socket.send(Message::Binary(frame.into())).await;
                 }
                 heard.push(report);
@@ -70,7 +70,7 @@ async fn an_idle_worker_leaves_at_once() {
 }
 
 #[tokio::test]
-async fn a_drained_worker_gives_back_what_waits_and_finishes_what_runs() {
+async fn a_drained_worker_releases_waiting_attempts_and_finishes_running_ones() {
     let stub = Stub::bind().await;
     let worker = Worker::start(&stub);
     let peer = busy(&stub, "300ms").await;
@@ -86,7 +86,7 @@ async fn a_drained_worker_gives_back_what_waits_and_finishes_what_runs() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_drained_worker_leaves_no_container_of_what_is_over() {
+async fn a_drained_worker_removes_ended_containers() {
     let (stub, engine) = (Stub::bind().await, tempfile::tempdir().expect("a directory"));
     let name = token(1).container_name(ClusterId(0xc1));
     let container = serde_json::json!({
@@ -127,7 +127,7 @@ async fn a_drained_worker_leaves_no_container_of_what_is_over() {
     worker.term().await;
     std::fs::write(engine.path().join("go"), "").expect("written");
 
-    // The engine takes until after the server has heard the last.
+    // The engine is slower than the last acknowledgement.
     serve(peer).await;
     std::fs::write(engine.path().join("closed"), "").expect("written");
 
@@ -153,7 +153,7 @@ async fn a_second_sigterm_stops_what_runs() {
 }
 
 #[tokio::test]
-async fn a_worker_that_detaches_gives_back_what_waits_and_leaves_the_rest_running() {
+async fn a_detaching_worker_releases_waiting_attempts_and_leaves_the_rest_running() {
     let stub = Stub::bind().await;
     let worker = Worker::start_with(&stub, |config| config.on_term = OnTerm::Detach);
     let peer = busy(&stub, "1h").await;

@@ -1,4 +1,4 @@
-//! The worker's body against a server that does what the test says: real sockets, real frames, the fake runtime.
+//! The worker process against a scripted server: real sockets, real frames, the fake runtime.
 
 mod connecting;
 mod leaving;

@@ -1,6 +1,6 @@
-//! Attempts come, run, end, and are told until the server has them.
+//! Attempts are run, and their ends are reported until the server acknowledges them.
 
-use protocol::order::{Cancel, OutputMark, Reconciled, StopCause, Verdict};
+use protocol::order::{Cancel, OutputMark, ReconcileVerdict, Reconciled, StopCause};
 use protocol::report::{ChunkData, Numbered, Outcome, Phase, ReleaseCause, Stream, Succeeded};
 use protocol::{Order, Report, ReportNo};
 
@@ -11,7 +11,7 @@ fn success(report: Report) -> Option<Numbered<Succeeded>> {
 }
 
 #[tokio::test]
-async fn an_attempt_runs_and_its_success_is_told() {
+async fn an_attempt_runs_and_its_success_is_reported() {
     let stub = Stub::bind().await;
     let _worker = Worker::start(&stub);
     let mut peer = stub.join().await;
@@ -26,7 +26,7 @@ async fn an_attempt_runs_and_its_success_is_told() {
 }
 
 #[tokio::test]
-async fn running_is_told_before_the_end_of_what_takes_its_time() {
+async fn running_is_reported_before_the_end() {
     let stub = Stub::bind().await;
     let _worker = Worker::start(&stub);
     let mut peer = stub.join().await;
@@ -61,7 +61,7 @@ async fn each_way_to_fail_has_its_outcome() {
 }
 
 #[tokio::test]
-async fn many_attempts_are_told_in_few_frames_and_each_once() {
+async fn many_attempts_share_few_frames() {
     let stub = Stub::bind().await;
     let _worker = Worker::start_with(&stub, |config| config.backlog = 5_000);
     let mut peer = stub.join().await;
@@ -83,7 +83,7 @@ async fn many_attempts_are_told_in_few_frames_and_each_once() {
 }
 
 #[tokio::test]
-async fn what_is_not_acknowledged_is_told_again_after_a_reconnect_with_the_same_number() {
+async fn unacknowledged_reports_are_repeated_with_their_numbers() {
     let stub = Stub::bind().await;
     let _worker = Worker::start(&stub);
     let mut peer = stub.join().await;
@@ -98,7 +98,7 @@ async fn what_is_not_acknowledged_is_told_again_after_a_reconnect_with_the_same_
 
     let Report::Success(again) = peer.next().await else { panic!("reports come before the Inventory") };
     assert_eq!((again.first, again.list[0].token), (second.first, token(2)));
-    let inventory = peer.reconcile(Verdict::Keep).await;
+    let inventory = peer.reconcile(ReconcileVerdict::Keep).await;
     assert_eq!(inventory.attempts, [(token(2), Phase::Ended)]);
 }
 
@@ -110,7 +110,7 @@ async fn an_acknowledged_attempt_is_forgotten() {
     peer.enqueue(1..=1, &[]).await;
     let told = peer.until(success).await;
     peer.say(Order::Acknowledge(told.last())).await;
-    // A recall of what is not known is answered; so the acknowledgement has been heard, too.
+    // A recall of an unknown attempt is answered, so the acknowledgement was processed before.
     peer.say(Order::Recall(vec![token(1)])).await;
     let status = peer.until(|it| if let Report::Status(it) = it { Some(it) } else { None }).await;
     assert_eq!(status, [(token(1), Phase::Unknown)]);
@@ -146,7 +146,7 @@ async fn an_attempt_with_output_is_forgotten_only_when_its_output_is_acknowledge
         offset: 6,
     }]))
     .await;
-    // The mark goes another way than the recall, so it is asked for until it has arrived.
+    // The mark takes another path than the recall, so the test asks until it has arrived.
     loop {
         peer.say(Order::Recall(vec![token(1)])).await;
         let status = peer.until(|it| if let Report::Status(it) = it { Some(it) } else { None }).await;
@@ -174,7 +174,7 @@ async fn an_unknown_definition_is_asked_for_and_nothing_fails() {
 }
 
 #[tokio::test]
-async fn more_than_there_is_room_for_goes_back() {
+async fn attempts_beyond_slots_and_backlog_are_released() {
     let stub = Stub::bind().await;
     let _worker = Worker::start(&stub);
     let mut peer = stub.join().await;
@@ -205,7 +205,7 @@ async fn nothing_starts_before_the_server_has_reconciled() {
 }
 
 #[tokio::test]
-async fn what_the_server_does_not_keep_is_stopped_after_a_reconnect() {
+async fn attempts_that_the_server_does_not_keep_are_stopped_after_a_reconnect() {
     let stub = Stub::bind().await;
     let _worker = Worker::start(&stub);
     let mut peer = stub.join().await;
@@ -215,7 +215,7 @@ async fn what_the_server_does_not_keep_is_stopped_after_a_reconnect() {
 
     let mut peer = stub.accept().await;
     peer.welcome(ReportNo(1)).await;
-    let inventory = peer.reconcile(Verdict::Stop).await;
+    let inventory = peer.reconcile(ReconcileVerdict::Stop).await;
 
     assert_eq!(inventory.attempts, [(token(1), Phase::Running)]);
     let failed = peer.until(|it| if let Report::Failure(it) = it { Some(it) } else { None }).await;

@@ -1,4 +1,4 @@
-//! A server that does what a test says, and a worker that is under test.
+//! A scripted server, and a worker under test.
 
 use std::collections::VecDeque;
 use std::future::Future;
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use futures_util::{SinkExt, StreamExt};
 use longshore_client::{Config, Error, OnTerm};
-use protocol::order::{Assignment, Definition, Intervals, Reconciled, Verdict, Welcome};
+use protocol::order::{Assignment, Definition, Intervals, ReconcileVerdict, Reconciled, Welcome};
 use protocol::report::{Hello, Inventory};
 use protocol::wire::{decode_report, encode_order};
 use protocol::{
@@ -21,10 +21,10 @@ use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::tungstenite::handshake::server::{ErrorResponse, Request, Response};
 use tokio_tungstenite::{WebSocketStream, accept_hdr_async};
 
-/// Within this time everything that a test waits for must have happened.
+/// Time limit for everything that a test waits for.
 const DEADLINE: Duration = Duration::from_secs(20);
 
-/// Fails the test if it takes too long.
+/// Fails the test if the future takes too long.
 pub(crate) async fn soon<T>(what: &str, future: impl Future<Output = T>) -> T {
     match tokio::time::timeout(DEADLINE, future).await {
         Ok(value) => value,
@@ -32,7 +32,7 @@ pub(crate) async fn soon<T>(what: &str, future: impl Future<Output = T>) -> T {
     }
 }
 
-/// A server's listener.
+/// The listener of the server.
 pub(crate) struct Stub {
     listener: TcpListener,
 }
@@ -52,7 +52,7 @@ impl Stub {
         tcp
     }
 
-    /// The next connection, upgraded; nothing said yet.
+    /// The next connection after its upgrade.
     pub(crate) async fn accept(&self) -> Peer {
         self.accept_with_headers().await.0
     }
@@ -79,7 +79,7 @@ impl Stub {
     pub(crate) async fn join(&self) -> Peer {
         let mut peer = self.accept().await;
         peer.welcome(ReportNo(0)).await;
-        peer.reconcile(Verdict::Keep).await;
+        peer.reconcile(ReconcileVerdict::Keep).await;
         peer
     }
 }
@@ -96,7 +96,7 @@ impl Peer {
         self.socket.send(Message::Binary(frame.into())).await.expect("is sent");
     }
 
-    /// The next message, whatever it is; `None` at the end.
+    /// The next message; `None` at the end.
     pub(crate) async fn message(&mut self) -> Option<Message> {
         soon("a message", self.socket.next()).await.and_then(Result::ok)
     }
@@ -119,7 +119,7 @@ impl Peer {
         }
     }
 
-    /// The next report for which `pick` gives something; others are passed over.
+    /// The next report for which `pick` returns something; others are skipped.
     pub(crate) async fn until<T>(&mut self, mut pick: impl FnMut(Report) -> Option<T>) -> T {
         loop {
             if let Some(picked) = pick(self.next().await) {
@@ -135,7 +135,7 @@ impl Peer {
         }
     }
 
-    /// Hears Hello and says Welcome.
+    /// Waits for Hello and sends Welcome.
     pub(crate) async fn welcome(&mut self, last_report: ReportNo) -> Hello {
         let hello = self.hello().await;
         self.say(Order::Welcome(Welcome {
@@ -151,8 +151,8 @@ impl Peer {
         hello
     }
 
-    /// Hears the Inventory, passing over reports before it, and gives the same verdict on everything.
-    pub(crate) async fn reconcile(&mut self, verdict: Verdict) -> Inventory {
+    /// Waits for the Inventory, skips reports before it, and sends the same verdict about everything.
+    pub(crate) async fn reconcile(&mut self, verdict: ReconcileVerdict) -> Inventory {
         let inventory =
             self.until(|report| if let Report::Inventory(it) = report { Some(it) } else { None }).await;
         let attempts = inventory.attempts.iter().map(|(token, _)| (*token, verdict)).collect();
@@ -166,7 +166,7 @@ impl Peer {
         self.say(Order::Enqueue(jobs.map(|job| assignment(job, environment)).collect())).await;
     }
 
-    /// Waits until the worker has closed the connection; the code of its close frame.
+    /// Waits until the worker has closed the connection; returns the code of its close frame.
     pub(crate) async fn closed(&mut self) -> Option<u16> {
         loop {
             match self.message().await {

@@ -1,4 +1,4 @@
-//! A runtime on a real engine for one test: its own installation, its own state directory, and nothing left behind.
+//! A runtime on a real engine for one test: its own installation, its own state directory, and a clean-up.
 
 #![allow(dead_code, unreachable_pub, reason = "each test binary uses its own part of this")]
 
@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Once, Weak};
 use std::time::Duration;
 
-use longshore_client::attempt_dir::Ledger;
+use longshore_client::attempt_dir::AttemptStore;
 use longshore_client::logs::Logs;
 use longshore_client::runtime::docker::{Config, Docker};
 use longshore_client::runtime::{Events, Membership, Runtime, Survey};
@@ -23,13 +23,13 @@ use worker::step::{Launch, StopStep};
 
 pub const IMAGE: &str = "longshore-test:local";
 
-/// Long enough for a loaded machine; nothing waits for it that goes well.
+/// Enough time for a loaded machine; successful tests do not wait for it.
 pub const SOON: Duration = Duration::from_secs(60);
 
-/// One worker's runtime.
+/// The runtime of one worker.
 pub struct Desk {
     pub docker: Option<Arc<Docker>>,
-    /// Whether the gate is closed: what is prepared is told, and not run.
+    /// `true` while the start gate is closed: prepared attempts are reported and not run.
     pub holds: Arc<AtomicBool>,
     pub logs: Logs,
     pub told: mpsc::UnboundedReceiver<RuntimeEvent>,
@@ -40,7 +40,7 @@ pub struct Desk {
     pub seen: Vec<RuntimeEvent>,
 }
 
-/// What an attempt came to.
+/// The result of an attempt.
 #[derive(Debug)]
 pub enum Outcome {
     Ended(Exit, OutputLengths),
@@ -48,7 +48,7 @@ pub enum Outcome {
 }
 
 impl Desk {
-    /// On the real engine, if tests are to use it.
+    /// A desk on the real engine, if tests may use it.
     pub fn new() -> Option<Self> {
         Self::with(Config::default())
     }
@@ -66,26 +66,26 @@ impl Desk {
         Self::at(config, state, membership)
     }
 
-    /// A runtime like another one, with the same state directory.
+    /// A runtime with the same state directory as another one.
     pub fn at(config: Config, state: Arc<tempfile::TempDir>, membership: Membership) -> Self {
         let (logs, done) = Logs::new();
         let (events, happened): (Events, _) = mpsc::unbounded_channel();
-        let ledger = Ledger::open(state.path()).expect("a ledger");
-        let docker = Arc::new(Docker::new(config.clone(), ledger, logs.clone(), events));
-        docker.joined(membership);
+        let store = AttemptStore::open(state.path()).expect("a store");
+        let docker = Arc::new(Docker::new(config.clone(), store, logs.clone(), events));
+        docker.set_membership(membership);
         let (tell, told) = mpsc::unbounded_channel();
         let holds = Arc::new(AtomicBool::new(false));
         tokio::spawn(allow(Arc::downgrade(&docker), Arc::clone(&holds), happened, tell));
         Self { docker: Some(docker), holds, logs, told, done, membership, config, state, seen: Vec::new() }
     }
 
-    /// The worker dies and comes back: nothing but the state directory and the engine remembers.
+    /// Simulates a restart: only the state directory and the engine keep their content.
     pub async fn restart(&mut self) -> Survey {
         self.docker = None;
         let fresh = Self::at(self.config.clone(), Arc::clone(&self.state), self.membership);
         let cluster = self.membership;
         let mut old = std::mem::replace(self, fresh);
-        // The containers are not the old one's to clean up.
+        // The old runtime must not clean up the containers.
         old.membership.cluster = ClusterId(!cluster.cluster.0);
         drop(old);
         self.docker().survey().await
@@ -115,7 +115,7 @@ impl Desk {
         self.outcome(token).await
     }
 
-    /// The first event that fits, of those seen already or still to come.
+    /// The first event that fits, past or future.
     pub async fn event<T>(&mut self, mut fits: impl FnMut(&RuntimeEvent) -> Option<T>) -> T {
         if let Some(it) = self.seen.iter().find_map(&mut fits) {
             return it;
@@ -157,10 +157,10 @@ impl Desk {
     }
 
     pub fn ask_to_stop(&self, token: Token, grace: Duration) {
-        self.docker().stop(token, StopCause::Cancel, StopStep::Ask { grace });
+        self.docker().stop(token, StopCause::Cancel, StopStep::Ask { grace }, longshore_client::clock::now());
     }
 
-    /// Takes all output until it is done: of each attempt what the server would have, and whether some was read again.
+    /// Takes all output until it is complete. Returns both streams, and whether some bytes were replayed.
     pub async fn output(&mut self, token: Token) -> (Vec<u8>, Vec<u8>, bool) {
         let (outputs, replayed, gaps) = self.output_and_gaps(token).await;
         assert_eq!(gaps, [], "as (stream, offset, bytes)");
@@ -168,7 +168,7 @@ impl Desk {
         (stdout, stderr, replayed)
     }
 
-    /// As [`Desk::output`]; each gap is a stream, an offset and a number of bytes, in whose place there are underscores.
+    /// Like [`Desk::output`]; each gap is a stream, an offset and a length, shown as underscores.
     pub async fn output_and_gaps(&mut self, token: Token) -> ([Vec<u8>; 2], bool, Vec<(Stream, u64, u64)>) {
         let mut got: HashMap<Token, [Vec<u8>; 2]> = HashMap::new();
         let (mut replayed, mut gaps) = (false, Vec::new());
@@ -200,7 +200,7 @@ impl Desk {
         (got.remove(&token).unwrap_or_default(), replayed, gaps)
     }
 
-    /// Waits until something is true of the world outside.
+    /// Waits for a condition outside of the runtime.
     pub async fn until(&self, what: &str, mut holds: impl FnMut() -> bool) {
         let mut looks = tokio::time::interval(Duration::from_millis(50));
         let wait = async {
@@ -216,14 +216,17 @@ impl Desk {
     }
 }
 
-/// Answers as the brain does while the gate is open; everything else is passed on.
+/// Answers as the state machine does while the start gate is open; passes on everything else.
 async fn allow(docker: Weak<Docker>, holds: Arc<AtomicBool>, mut happened: Told, tell: Events) {
     while let Some(event) = happened.recv().await {
         match event {
+            RuntimeEvent::ImageMissing(token) => {
+                docker.upgrade().inspect(|docker| docker.pull(token));
+            }
             RuntimeEvent::Prepared(token) if !holds.load(Ordering::Relaxed) => {
                 docker.upgrade().inspect(|docker| docker.run(token));
             }
-            // Its test may be over.
+            // The test may be over.
             event => drop(tell.send(event)),
         }
     }
@@ -272,8 +275,8 @@ pub fn docker<const N: usize>(args: [&str; N]) -> Output {
     Command::new("docker").args(args).output().expect("the docker program")
 }
 
-/// A script that stands in for the program, put there all at once. A program of its own writes it: a file that
-/// this process holds open, be it only in a child that it is about to start, cannot be executed (ETXTBSY).
+/// Writes a stand-in for the program, in one step. Another process writes it: a file that this process holds open, even in a child that is
+/// about to be started, cannot be executed (ETXTBSY).
 pub fn stand_in(dir: &Path, script: &str) -> PathBuf {
     let write = "cat > docker.new && chmod 755 docker.new && mv docker.new docker";
     let mut writer = Command::new("sh")
@@ -289,12 +292,12 @@ pub fn stand_in(dir: &Path, script: &str) -> PathBuf {
     dir.join("docker")
 }
 
-/// Lets a stand-in have a container that has ended well, of this attempt and worker.
+/// Shows a successful container of this attempt and worker.
 pub fn show_ended(desk: &Desk, dir: &Path, job: u64, worker: u64, code: i32) -> Token {
     show_ended_at(desk, dir, (job, worker, code), "2026-01-01T00:00:01Z")
 }
 
-/// As [`show_ended`], with this end; all of them started with the year 2026.
+/// Like [`show_ended`], with this end; all of them started with the year 2026.
 pub fn show_ended_at(
     desk: &Desk,
     dir: &Path,
@@ -318,7 +321,7 @@ pub fn show_ended_at(
     token
 }
 
-/// What a later look has found of this attempt.
+/// The result of a later survey for this attempt.
 pub fn surveyed(event: &RuntimeEvent, token: Token) -> Option<Restored> {
     match event {
         RuntimeEvent::Surveyed { attempts, .. } => {
@@ -328,7 +331,7 @@ pub fn surveyed(event: &RuntimeEvent, token: Token) -> Option<Restored> {
     }
 }
 
-/// Whether the tests against a real engine are wanted. If not, one line says so.
+/// `true` if the tests may use a real engine. If not, one line says so.
 fn is_wanted() -> bool {
     let wanted = std::env::var("LONGSHORE_TEST_DOCKER").is_ok_and(|it| it == "required");
     if !wanted {
@@ -337,7 +340,7 @@ fn is_wanted() -> bool {
     wanted
 }
 
-/// Makes the test image of the machine's busybox, which must be static, or else of the image of that name; nothing is pulled.
+/// Makes the test image from the machine's static busybox, or else from the image of that name; nothing is pulled.
 pub fn prepare_image() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {

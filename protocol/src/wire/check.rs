@@ -1,6 +1,7 @@
-//! Whether decoded values can mean anything. What machines decide on is refused if it is absurd; what is only shown to people is cut.
+//! Validity of decoded values. Absurd values that machines act on are refused; texts for people are cut.
 //!
-//! Whether a value is *right* (a token that is current, a name that is free) is for the brains; nothing here knows any state.
+//! The state machines check values against their state, such as a current token or a free name; nothing here
+//! knows any state.
 
 use alloc::format;
 use alloc::string::String;
@@ -12,7 +13,7 @@ use super::limits::{
     OFFSET_MAX, OUTPUT_BYTES_MAX, PLAIN_BYTES_MAX, RESULT_BYTES_MAX, SHOWN_BYTES_MAX, SLOTS_MAX,
     TEXT_BYTES_MAX,
 };
-use crate::container::{Body, ContainerSpec, RuntimeKind};
+use crate::container::{ContainerSpec, Overrides, RuntimeKind};
 use crate::ids::{ReportNo, Token};
 use crate::order::{Intervals, Order};
 use crate::report::{
@@ -21,15 +22,24 @@ use crate::report::{
 
 pub(super) type Checked = Result<(), Misfit>;
 
-/// Whether what a job adds to its definition fits into an Enqueue. A server asks this when a job is submitted, so that no job is
-/// accepted that could never be sent.
+/// The overrides of a job fit into an Enqueue. A server checks this at submission, so that no job is accepted
+/// that could never be sent.
 ///
 /// # Errors
 /// The field and its limit.
-pub fn body_fits(body: &Body) -> Checked {
-    inner("environment", body.environment.len())?;
+pub fn body_fits(body: &Overrides) -> Checked {
+    body_fits_with(body, 0, 0)
+}
+
+/// The overrides of a job fit into an Enqueue with so many further variables of so many bytes together.
+///
+/// # Errors
+/// The field and its limit.
+pub fn body_fits_with(body: &Overrides, variables: usize, variables_bytes: usize) -> Checked {
+    inner("environment", body.environment.len() + variables)?;
     inner("args", body.args.len())?;
-    let bytes = body.environment.iter().map(|(name, value)| name.len() + value.len()).sum::<usize>()
+    let bytes = variables_bytes
+        + body.environment.iter().map(|(name, value)| name.len() + value.len()).sum::<usize>()
         + body.args.iter().map(String::len).sum::<usize>()
         + body.input.as_ref().map_or(0, String::len);
     ensure(bytes <= BODY_BYTES_MAX, "body", || {
@@ -39,7 +49,7 @@ pub fn body_fits(body: &Body) -> Checked {
     })
 }
 
-/// Whether the lists of a definition are as short as a frame needs them. A server asks this when it reads a definition.
+/// The lists of a definition fit into a frame. A server checks this when it reads a definition.
 ///
 /// # Errors
 /// The field and its limit.
@@ -296,7 +306,7 @@ mod tests {
 
     #[test]
     fn what_could_never_be_sent_is_told_before_it_is_accepted() {
-        let body = |bytes, args| Body {
+        let body = |bytes, args| Overrides {
             environment: Vec::new(),
             args: vec![String::new(); args],
             input: Some("x".repeat(bytes)),

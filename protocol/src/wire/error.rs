@@ -1,4 +1,4 @@
-//! What can be wrong with a frame, told apart by what a caller does about it.
+//! Errors of encoding and decoding; a variant for each reaction of a caller.
 
 use alloc::string::String;
 
@@ -14,17 +14,17 @@ pub enum EncodeError {
     EntryTooLarge {
         /// The message's name.
         message: &'static str,
-        /// Which entry of its list; for what is no list, zero.
+        /// Index of the entry in its list; zero if the message has no list.
         entry: usize,
     },
-    /// One entry has a value that the peer would refuse: leave it out, or mend it.
+    /// One entry has a value that the peer would refuse: leave it out, or correct it.
     #[error("entry {entry} of {message}: {misfit}")]
     OutOfRange {
         /// The message's name.
         message: &'static str,
-        /// Which entry of its list.
+        /// Index of the entry in its list.
         entry: usize,
-        /// The field and what is wrong with it.
+        /// The field and its problem.
         misfit: Misfit,
     },
     /// All entries are fine but need more than one frame: pack them.
@@ -35,23 +35,32 @@ pub enum EncodeError {
     },
 }
 
-/// A frame cannot be believed.
+/// A frame is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DecodeError {
-    /// The tag is not known and must not be skipped: the peer speaks a newer protocol, or none.
+    /// The tag is unknown and must not be skipped: the peer speaks a newer protocol, or none.
     #[error("unknown message 0x{tag:02x}")]
     UnknownTag {
         /// The first byte.
         tag: u8,
     },
-    /// The body is not what its tag promises.
+    /// A Hello in another revision of the format: one of the peers is older.
+    #[error(
+        "the worker speaks wire format {theirs}, this server wire format {}: upgrade the older one",
+        crate::WIRE_FORMAT
+    )]
+    OtherFormat {
+        /// The worker's revision.
+        theirs: u16,
+    },
+    /// The body does not match its tag.
     #[error("malformed {message} at byte {at}: {why}")]
     Malformed {
         /// The message's name.
         message: &'static str,
         /// How many bytes of the frame had been understood; the tag is byte 0.
         at: usize,
-        /// What is wrong there.
+        /// The problem at that byte.
         why: &'static str,
     },
     /// The frame, a list in it, or the memory that it asks for is over a limit.
@@ -59,37 +68,38 @@ pub enum DecodeError {
     TooLarge {
         /// The message's name.
         message: &'static str,
-        /// What there is too much of.
+        /// The kind of limit.
         what: &'static str,
-        /// How much of it there may be.
+        /// The limit.
         limit: usize,
     },
-    /// The bytes are well-formed, but a value is one that nothing could mean.
+    /// The bytes are well-formed, but a value is invalid.
     #[error("{message}.{misfit}")]
     OutOfRange {
         /// The message's name.
         message: &'static str,
-        /// The field and what is wrong with it.
+        /// The field and its problem.
         misfit: Misfit,
     },
 }
 
-/// A value that cannot be.
+/// An invalid value.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{field}: {why}")]
 pub struct Misfit {
-    /// Where it is.
+    /// The field.
     pub field: &'static str,
-    /// What is wrong with it and what would be right. Never echoes a secret.
+    /// The problem and a valid value. Never repeats a secret.
     pub why: String,
 }
 
 impl DecodeError {
-    /// What to close the connection with.
+    /// The close frame to answer with.
     #[must_use]
     pub fn close(&self) -> Close {
         match self {
             Self::UnknownTag { tag } => close::UNKNOWN_MESSAGE.because(format_args!("0x{tag:02x}")),
+            Self::OtherFormat { .. } => close::UNSUPPORTED_VERSION.because(self),
             Self::Malformed { message, at, why } => {
                 close::MALFORMED.because(format_args!("{message} at byte {at}: {why}"))
             }
@@ -99,7 +109,8 @@ impl DecodeError {
         }
     }
 
-    /// Bincode's own error has no `Error` without the standard library, and names types of ours; this keeps what a reader needs.
+    /// Bincode's own error does not implement `Error` without the standard library, and it names Rust types;
+    /// this keeps the part that a reader needs.
     pub(super) fn from_bincode(message: &'static str, at: usize, cause: &Cause) -> Self {
         let why = match cause {
             Cause::LimitExceeded | Cause::OutsideUsizeRange(_) => {

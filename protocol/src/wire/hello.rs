@@ -1,4 +1,4 @@
-//! Whether a Hello can be accepted at all. Whether it *is* (is the name free, is the secret known) is for the server's brain.
+//! Validity of a Hello. The scheduler decides whether the name is free and the secret is known.
 
 use alloc::format;
 
@@ -6,10 +6,10 @@ use super::check::{Checked, ensure, plain, runtimes, slots};
 use super::limits::{LABELS_MAX, NAME_BYTES_MAX};
 use crate::report::Hello;
 
-/// Whether a Hello can be answered with anything but a refusal. A worker asks this of its own before it connects.
+/// The Hello is well-formed. A worker checks its own before it connects.
 ///
 /// # Errors
-/// The field and what would be right.
+/// The field and a valid value.
 pub fn check_hello(hello: &Hello) -> Checked {
     let versions = hello.versions;
     ensure(versions.lowest >= 1 && versions.lowest <= versions.highest, "versions", || {

@@ -10,7 +10,7 @@ pub const SKIPPABLE_FROM: u8 = 128;
 /// of environment, arguments and input; above that a message would only delay the heartbeats behind it.
 pub const FRAME_BYTES_MAX: usize = 1 << 20;
 
-/// Where packing begins a new frame, in bytes: a quarter of the limit costs nothing in throughput and keeps what a peer must hold in
+/// Packing begins a new frame at this size, in bytes. A quarter of the limit costs no throughput and keeps what a peer must hold in
 /// memory for one frame below [`MEMORY_MAX`] whatever the entries are.
 pub const FRAME_BYTES_AIM: usize = 256 << 10;
 
@@ -29,13 +29,14 @@ pub const OUTPUT_BYTES_MAX: usize = 64 << 10;
 /// each session while its disk is slow, and not more.
 pub const OUTPUT_WINDOW: usize = 256 << 10;
 
-/// What a chunk weighs beside the bytes that it carries: about what it takes in memory on either side, however short it is.
+/// Weight of a chunk beside its bytes: about its memory on either side, however short it is.
 pub const CHUNK_WEIGHT: usize = 64;
 
 /// How long anything on the wire may take: ten years. A longer time is a broken clock, and sums of them would overflow.
 pub const DURATION_MAX: Duration = Duration::from_secs(10 * 366 * 86_400);
 
-/// What an exit code can be: a byte, read with or without sign. Whoever learns another number from a runtime sends 255.
+/// Valid exit codes: a byte, read with or without sign. A worker sends 255 for any other number that a
+/// runtime reports.
 pub const EXIT_CODES: RangeInclusive<i32> = -128..=255;
 
 /// How many slots, or places in a backlog, one worker may have: ten times what any machine has been seen to run.
@@ -58,7 +59,7 @@ pub const INNER_ENTRIES_MAX: usize = 4_096;
 /// The largest result of a job in bytes: what `/longshore/result.json` may hold.
 pub const RESULT_BYTES_MAX: usize = 64 << 10;
 
-/// Where a text for people is cut, in bytes: a screen full.
+/// Length at which a text for people is cut, in bytes: a screen full.
 pub const TEXT_BYTES_MAX: usize = 4_096;
 
 /// Jobs, fences and report numbers are stored as SQL's 64-bit integers.

@@ -1,6 +1,8 @@
-//! Long lists → frames. Each frame is within every limit of the decoder: entries, bytes, and the memory that it asks for.
+//! Splits long lists into frames. Each frame is within every limit of the decoder: entries, bytes, and
+//! memory.
 //!
-//! Entries are written once, behind each other; where a frame is full, what was written so far gets its tag and its count in front.
+//! Entries are encoded once, one behind the other; when a frame is full, the entries so far get their tag and
+//! count in front.
 
 use alloc::vec::Vec;
 
@@ -11,6 +13,7 @@ use super::{
     CONFIGURATION, ENTRIES_MAX, EncodeError, FRAME_BYTES_AIM, FRAME_BYTES_MAX, Misfit, OUTPUT_BYTES_MAX,
     check,
 };
+use crate::WIRE_FORMAT;
 use crate::ids::{ReportNo, Revision, Token};
 use crate::order::{Assignment, Definition, Order, OutputMark, Reconciled};
 use crate::report::{
@@ -44,7 +47,7 @@ pub fn pack_order(order: &Order, frames: &mut Vec<Vec<u8>>) -> Result<(), Encode
 /// If one entry does not even fit alone; `frames` is then as before.
 pub fn pack_report(report: &Report, frames: &mut Vec<Vec<u8>>) -> Result<(), EncodeError> {
     Packer::new(report.tag(), report.name(), frames).attempt(|packer| match report {
-        Report::Hello(it) => packer.single(it),
+        Report::Hello(it) => packer.single(&(WIRE_FORMAT, it)),
         Report::Running(it) => packer.numbered(it),
         Report::Success(it) => packer.numbered(it),
         Report::Failure(it) => packer.numbered(it),
@@ -79,7 +82,7 @@ fn only(mut frames: Vec<Vec<u8>>, message: &'static str) -> Result<Vec<u8>, Enco
     }
 }
 
-/// One message on its way into frames.
+/// A message that is being split into frames.
 struct Packer<'a> {
     tag: u8,
     message: &'static str,
@@ -187,20 +190,20 @@ fn parts(entries: usize) -> usize {
     entries.div_ceil(ENTRIES_MAX).max(1)
 }
 
-/// What of a list is in the `part`-th frame if `before` entries of other lists come before it.
+/// Entries of a list in the `part`-th frame if `before` entries of other lists come before it.
 fn piece<T>(list: &[T], before: usize, part: usize) -> &[T] {
     let bound = |part: usize| (part * ENTRIES_MAX).saturating_sub(before).min(list.len());
     &list[bound(part)..bound(part + 1)]
 }
 
-/// What lists are made of.
+/// An entry of a list.
 trait Entry: Encode {
-    /// Whether a decoder would take it, for what only the sender can mend.
+    /// A decoder would accept it, as far as only the sender can correct it.
     fn check(&self) -> Result<(), Misfit> {
         Ok(())
     }
 
-    /// How many bytes of output it carries.
+    /// Bytes of output in it.
     fn output_bytes(&self) -> usize {
         0
     }
@@ -283,8 +286,8 @@ const HEAD_BYTES_MAX: usize = 1 + 9 + 3;
 
 const ENTRY_BYTES_MAX: usize = FRAME_BYTES_MAX - HEAD_BYTES_MAX;
 
-/// What an entry usually takes; only the first allocation depends on it.
+/// Usual size of an entry; only the first allocation depends on it.
 const ENTRY_BYTES_GUESS: usize = 48;
 
-/// What a message without a list usually takes.
+/// Usual size of a message without a list.
 const SINGLE_BYTES_GUESS: usize = 64;

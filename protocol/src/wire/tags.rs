@@ -1,8 +1,8 @@
-//! Which tag is which message: the one table. A tag is never given a second meaning.
+//! The table of tags and messages. A tag never gets a second meaning.
 
 use alloc::vec::Vec;
 
-use super::{Body, DecodeError, SKIPPABLE_FROM};
+use super::{DecodeError, Overrides, SKIPPABLE_FROM};
 use crate::order::{Order, Reconciled};
 use crate::report::{Inventory, Numbered, Report};
 
@@ -124,7 +124,7 @@ impl Report {
     }
 }
 
-pub(super) fn read_order(tag: u8, body: &mut Body<'_>) -> Result<Order, DecodeError> {
+pub(super) fn read_order(tag: u8, body: &mut Overrides<'_>) -> Result<Order, DecodeError> {
     Ok(match tag {
         0 => Order::Welcome(body.read()?),
         1 => Order::Definitions(body.read_list(Vec::len)?),
@@ -142,9 +142,9 @@ pub(super) fn read_order(tag: u8, body: &mut Body<'_>) -> Result<Order, DecodeEr
     })
 }
 
-pub(super) fn read_report(tag: u8, body: &mut Body<'_>) -> Result<Report, DecodeError> {
+pub(super) fn read_report(tag: u8, body: &mut Overrides<'_>) -> Result<Report, DecodeError> {
     Ok(match tag {
-        0 => Report::Hello(body.read()?),
+        0 => Report::Hello(body.read_hello()?),
         1 => Report::Running(body.read_list(entries)?),
         2 => Report::Success(body.read_list(entries)?),
         3 => Report::Failure(body.read_list(entries)?),

@@ -38,6 +38,9 @@ fn the_transcript_is_made_of_golden_frames() {
     if std::env::var_os("LONGSHORE_BLESS").is_some() {
         fs::write(path(), &renewed).unwrap();
     }
+    let shown = |name: &String| renewed.matches(&format!("{FENCE}{name}\n")).count();
+    let not_once: Vec<_> = golden.keys().filter(|name| shown(name) != 1).collect();
+    assert!(not_once.is_empty(), "the transcript has each message once, but not {not_once:#?}");
     assert!(self::page() == renewed, "the transcript is stale; `cargo xtask bless` renews it");
 }
 

@@ -8,6 +8,7 @@ use std::path::PathBuf;
 
 use longshore_protocol::wire;
 
+use crate::frames;
 use crate::samples::{self, Sample, Tagged};
 
 #[test]
@@ -47,6 +48,7 @@ fn no_golden_file_is_left_over() {
         .iter()
         .map(|it| file("order", &it.message))
         .chain(samples::reports().iter().map(|it| file("report", &it.message)))
+        .chain([frames::path()])
         .collect();
     let found: BTreeSet<_> = fs::read_dir(directory()).unwrap().map(|entry| entry.unwrap().path()).collect();
     assert!(found.is_subset(&expected), "no message has these: {:?}", found.difference(&expected));
@@ -59,7 +61,7 @@ pub(crate) fn frames() -> Vec<Vec<u8>> {
     orders.chain(reports).collect()
 }
 
-/// What the golden files hold.
+/// Contents of the golden files.
 pub(crate) fn texts() -> Vec<String> {
     let orders = samples::orders().into_iter().map(|it| render("order", &it));
     orders.chain(samples::reports().into_iter().map(|it| render("report", &it))).collect()
@@ -98,7 +100,7 @@ fn name<M: Tagged>(kind: &str, message: &M) -> String {
     format!("{kind}-{:02}-{}", message.tag(), message.name().to_lowercase())
 }
 
-fn directory() -> PathBuf {
+pub(crate) fn directory() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/golden")
 }
 

@@ -2,7 +2,9 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod document;
+mod frames;
 mod golden;
+mod invalid;
 mod mirror;
 mod noise;
 mod round_trip;

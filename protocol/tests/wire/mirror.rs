@@ -5,6 +5,8 @@ use std::fmt::Debug;
 use std::time::Duration;
 
 use longshore_protocol::{Order, Report};
+use serde::{Serialize, Serializer};
+use serde_json::Value;
 use wincode::config::{Configuration, DEFAULT_PREALLOCATION_SIZE_LIMIT};
 use wincode::int_encoding::{LittleEndian, VarInt};
 use wincode::len::BincodeLen;
@@ -14,14 +16,14 @@ use crate::samples;
 
 macro_rules! mirrors {
     ($($kind:ident $name:ident $body:tt)*) => {$(
-        #[derive(Debug, SchemaRead, SchemaWrite)]
+        #[derive(Debug, SchemaRead, SchemaWrite, Serialize)]
         $kind $name $body
     )*};
 }
 
 macro_rules! numbers {
     ($($name:ident($inner:ty);)*) => {$(
-        #[derive(Debug, SchemaRead, SchemaWrite)]
+        #[derive(Debug, SchemaRead, SchemaWrite, Serialize)]
         struct $name($inner);
     )*};
 }
@@ -36,7 +38,15 @@ numbers! {
     Incarnation(u64);
     ReportNo(u64);
     ClusterId(u32);
-    Revision(u128);
+}
+
+#[derive(Debug, SchemaRead, SchemaWrite)]
+struct Revision(u128);
+
+impl Serialize for Revision {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(&format_args!("{:032x}", self.0))
+    }
 }
 
 mirrors! {
@@ -44,7 +54,7 @@ mirrors! {
 
     enum RuntimeKind { Docker, Process, Fake }
     enum PullPolicy { Always, Missing, Never }
-    enum Verdict { Keep, Stop, Forget }
+    enum ReconcileVerdict { Keep, Stop, Forget }
     enum StopCause { Cancel, Timeout, Superseded, Pinning, Drain, SelfFence }
     enum Stream { Stdout, Stderr }
     enum ReleaseCause { Recalled, Full, Draining, RuntimeUnavailable, Policy }
@@ -60,7 +70,7 @@ mirrors! {
     struct Intervals { heartbeat: Duration, lease: Duration, start_gate: Duration }
     struct Volume { source: String, target: String, read_only: bool }
     struct Resources { cpus_milli: Option<u32>, memory_bytes: Option<u64>, pids: Option<u32> }
-    struct Body { environment: Vec<(String, String)>, args: Vec<String>, input: Option<String> }
+    struct Overrides { environment: Vec<(String, String)>, args: Vec<String>, input: Option<String> }
     struct ContainerSpec {
         runtime: RuntimeKind, image: String, entrypoint: Option<Vec<String>>, command: Vec<String>,
         environment: Vec<(String, String)>, working_dir: Option<String>, user: Option<String>, volumes: Vec<Volume>,
@@ -76,10 +86,10 @@ mirrors! {
     }
     struct Definition { revision: Revision, name: String, container: ContainerSpec }
     struct Assignment {
-        token: Token, priority: i8, waited: Duration, revision: Revision, body: Option<Body>,
+        token: Token, priority: i8, waited: Duration, revision: Revision, body: Option<Overrides>,
         time_left: Option<Duration>, memory_bytes: Option<u64>,
     }
-    struct Reconciled { attempts: Vec<(Token, Verdict)>, last: bool }
+    struct Reconciled { attempts: Vec<(Token, ReconcileVerdict)>, last: bool }
     struct Cancel { token: Token, grace: Option<Duration>, cause: StopCause }
     struct Configure { slots: Option<u32>, drain: bool, intervals: Option<Intervals> }
     struct OutputMark { token: Token, stream: Stream, offset: u64 }
@@ -87,7 +97,7 @@ mirrors! {
     struct GoAway { reconnect_after: Duration, elsewhere: Option<String> }
 
     struct Hello {
-        versions: VersionRange, name: String, secret: [u8; 32], cluster: Option<ClusterId>, rejoin: bool,
+        format: u16, versions: VersionRange, name: String, secret: [u8; 32], cluster: Option<ClusterId>, rejoin: bool,
         incarnation: Incarnation, process: u64, engine: Option<String>, version: String, slots: u32, backlog: u32,
         labels: Vec<(String, String)>, runtimes: Vec<(RuntimeKind, Availability)>,
     }
@@ -114,7 +124,7 @@ mirrors! {
 /// A list of reports with consecutive numbers, for an entry type at a time: the codec's derive is not generic.
 macro_rules! numbered {
     ($($name:ident: $entry:ty;)*) => {$(
-        #[derive(SchemaRead, SchemaWrite)]
+        #[derive(SchemaRead, SchemaWrite, Serialize)]
         struct $name { first: ReportNo, list: Vec<$entry> }
 
         impl Debug for $name {
@@ -136,60 +146,71 @@ numbered! {
 #[test]
 fn a_second_codec_reads_every_order_alike() {
     for sample in samples::orders() {
-        let frame = longshore_protocol::wire::encode_order(&sample.message).unwrap();
-        let body = &frame[1..];
-        match &sample.message {
-            Order::Welcome(it) => same::<Welcome>(body, it),
-            Order::Definitions(it) => same::<Vec<Definition>>(body, it),
-            Order::Enqueue(it) => same::<Vec<Assignment>>(body, it),
-            Order::Reconciled(it) => same::<Reconciled>(body, it),
-            Order::Cancel(it) => same::<Cancel>(body, it),
-            Order::Recall(it) => same::<Vec<Token>>(body, it),
-            Order::Acknowledge(it) => same::<ReportNo>(body, it),
-            Order::Pulse(it) => same::<u64>(body, it),
-            Order::Configure(it) => same::<Configure>(body, it),
-            Order::OutputAcknowledge(it) => same::<Vec<OutputMark>>(body, it),
-            Order::Refused(it) => same::<Refused>(body, it),
-            Order::GoAway(it) => same::<GoAway>(body, it),
-        }
+        order_fields(&sample.message);
     }
 }
 
 #[test]
 fn a_second_codec_reads_every_report_alike() {
     for sample in samples::reports() {
-        let frame = longshore_protocol::wire::encode_report(&sample.message).unwrap();
-        let body = &frame[1..];
-        match &sample.message {
-            Report::Hello(it) => same_hello(body, it),
-            Report::Running(it) => same::<NumberedStarted>(body, it),
-            Report::Success(it) => same::<NumberedSucceeded>(body, it),
-            Report::Failure(it) => same::<NumberedFailed>(body, it),
-            Report::Inventory(it) => same::<Inventory>(body, it),
-            Report::Released(it) => same::<NumberedReleased>(body, it),
-            Report::Heartbeat(it) => same::<Heartbeat>(body, it),
-            Report::Output(it) => same::<Vec<Chunk>>(body, it),
-            Report::Progress(it) | Report::Status(it) => same::<Vec<(Token, Phase)>>(body, it),
-            Report::Condition(it) => same::<Condition>(body, it),
-            Report::Wanted(it) => same::<Vec<Revision>>(body, it),
-            Report::Starting(it) => same::<NumberedStarting>(body, it),
-            Report::Foreign(it) => same::<Vec<Foreign>>(body, it),
-        }
+        report_fields(&sample.message);
+    }
+}
+
+/// The fields of an order, as the second codec reads them from its frame.
+pub(crate) fn order_fields(order: &Order) -> Value {
+    let frame = longshore_protocol::wire::encode_order(order).unwrap();
+    let body = &frame[1..];
+    match order {
+        Order::Welcome(it) => same::<Welcome>(body, it),
+        Order::Definitions(it) => same::<Vec<Definition>>(body, it),
+        Order::Enqueue(it) => same::<Vec<Assignment>>(body, it),
+        Order::Reconciled(it) => same::<Reconciled>(body, it),
+        Order::Cancel(it) => same::<Cancel>(body, it),
+        Order::Recall(it) => same::<Vec<Token>>(body, it),
+        Order::Acknowledge(it) => same::<ReportNo>(body, it),
+        Order::Pulse(it) => same::<u64>(body, it),
+        Order::Configure(it) => same::<Configure>(body, it),
+        Order::OutputAcknowledge(it) => same::<Vec<OutputMark>>(body, it),
+        Order::Refused(it) => same::<Refused>(body, it),
+        Order::GoAway(it) => same::<GoAway>(body, it),
+    }
+}
+
+/// The fields of a report, as the second codec reads them from its frame.
+pub(crate) fn report_fields(report: &Report) -> Value {
+    let frame = longshore_protocol::wire::encode_report(report).unwrap();
+    let body = &frame[1..];
+    match report {
+        Report::Hello(it) => same_hello(body, it),
+        Report::Running(it) => same::<NumberedStarted>(body, it),
+        Report::Success(it) => same::<NumberedSucceeded>(body, it),
+        Report::Failure(it) => same::<NumberedFailed>(body, it),
+        Report::Inventory(it) => same::<Inventory>(body, it),
+        Report::Released(it) => same::<NumberedReleased>(body, it),
+        Report::Heartbeat(it) => same::<Heartbeat>(body, it),
+        Report::Output(it) => same::<Vec<Chunk>>(body, it),
+        Report::Progress(it) | Report::Status(it) => same::<Vec<(Token, Phase)>>(body, it),
+        Report::Condition(it) => same::<Condition>(body, it),
+        Report::Wanted(it) => same::<Vec<Revision>>(body, it),
+        Report::Starting(it) => same::<NumberedStarting>(body, it),
+        Report::Foreign(it) => same::<Vec<Foreign>>(body, it),
     }
 }
 
 /// Reads `body` as `M`, whose names are those of `ours`, and writes it again.
-fn same<M>(body: &[u8], ours: &impl Debug)
+fn same<M>(body: &[u8], ours: &impl Debug) -> Value
 where
-    M: Debug + for<'de> SchemaRead<'de, Wincode, Dst = M> + SchemaWrite<Wincode, Src = M>,
+    M: Debug + Serialize + for<'de> SchemaRead<'de, Wincode, Dst = M> + SchemaWrite<Wincode, Src = M>,
 {
     let theirs: M = wincode::config::deserialize_exact(body, WINCODE).unwrap();
     assert_eq!(format!("{theirs:?}"), format!("{ours:?}"));
     assert_eq!(wincode::config::serialize(&theirs, WINCODE).unwrap(), body);
+    serde_json::to_value(&theirs).unwrap()
 }
 
 /// A Hello does not show its secret, so its fields are compared.
-fn same_hello(body: &[u8], ours: &longshore_protocol::report::Hello) {
+fn same_hello(body: &[u8], ours: &longshore_protocol::report::Hello) -> Value {
     let theirs: Hello = wincode::config::deserialize_exact(body, WINCODE).unwrap();
     macro_rules! compare {
         ($($field:ident),*) => {$(
@@ -212,6 +233,7 @@ fn same_hello(body: &[u8], ours: &longshore_protocol::report::Hello) {
         runtimes
     );
     assert_eq!(wincode::config::serialize(&theirs, WINCODE).unwrap(), body);
+    serde_json::to_value(&theirs).unwrap()
 }
 
 type Wincode = Configuration<true, DEFAULT_PREALLOCATION_SIZE_LIMIT, BincodeLen, LittleEndian, VarInt>;

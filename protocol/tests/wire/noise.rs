@@ -70,7 +70,7 @@ fn lengths_that_promise_the_world_are_answered() {
     }
 }
 
-/// What costs the least on the wire and the most in memory: full lists of empty things, up to the largest frame.
+/// The cheapest frames on the wire that cost the most memory: full lists of empty entries, up to the largest frame.
 #[test]
 fn full_frames_of_empty_things_are_answered() {
     for tag in tags() {

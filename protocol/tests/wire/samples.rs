@@ -1,4 +1,5 @@
-//! One example of every message, with the meaning of each of its bytes. They tell one story: worker `dock-3` joins and runs job 12.
+//! One example of every message, with the meaning of each of its bytes. In the order of the transcript in `docs/protocol.md` they tell
+//! one story: worker `dock-3` lost its connection while job 10 ran and job 11 waited; it reconnects and runs jobs 12 and 13.
 
 /// Appends a line per field.
 macro_rules! fields {
@@ -67,6 +68,12 @@ impl Notes {
     }
 }
 
+pub(super) const FOREIGN: Token =
+    Token { job: JobId(9), fence: Fence(280), nonce: Nonce(0x0f1e_2d3c_4b5a_6978) };
+pub(super) const RUNNING: Token =
+    Token { job: JobId(10), fence: Fence(290), nonce: Nonce(0x1122_3344_5566_7788) };
+pub(super) const QUEUED: Token =
+    Token { job: JobId(11), fence: Fence(291), nonce: Nonce(0x8877_6655_4433_2211) };
 pub(super) const TOKEN: Token =
     Token { job: JobId(12), fence: Fence(300), nonce: Nonce(0x0123_4567_89ab_cdef) };
 pub(super) const OTHER: Token =
@@ -93,21 +100,20 @@ pub(super) fn list<M: Tagged, T: Clone>(
     single(make(entries.clone()), |notes| entries.iter().fold(notes.count("entries", &entries), tell))
 }
 
-/// A message that is a numbered list with one entry.
+/// A message that is a numbered list.
 pub(super) fn numbered<T: Clone>(
     make: impl FnOnce(Numbered<T>) -> Report,
     first: u64,
-    entry: T,
+    list: Vec<T>,
     tell: impl Fn(Notes, &T) -> Notes,
 ) -> Sample<Report> {
     let first = ReportNo(first);
-    let list = vec![entry.clone()];
     single(make(Numbered { first, list: list.clone() }), |notes| {
-        tell(notes.id("first", &first).count("entries", &list), &entry)
+        list.iter().fold(notes.id("first", &first).count("entries", &list), tell)
     })
 }
 
-/// What orders and reports have in common.
+/// Common interface of orders and reports.
 pub(crate) trait Tagged {
     fn tag(&self) -> u8;
     fn name(&self) -> &'static str;

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use longshore_protocol::container::{Body, PullPolicy, Resources, Volume};
+use longshore_protocol::container::{Overrides, PullPolicy, Resources, Volume};
 use longshore_protocol::order::{
-    Assignment, Cancel, Configure, Definition, GoAway, Intervals, OutputMark, Reconciled, Refused, StopCause,
-    Verdict, VersionRange, Welcome,
+    Assignment, Cancel, Configure, Definition, GoAway, Intervals, OutputMark, ReconcileVerdict, Reconciled,
+    Refused, StopCause, VersionRange, Welcome,
 };
 use longshore_protocol::report::{
     Availability, Chunk, ChunkData, Condition, Failed, Foreign, Heartbeat, Hello, Inventory, Numbered,
@@ -136,7 +136,7 @@ fn container() -> impl Strategy<Value = ContainerSpec> {
 }
 
 fn assignment() -> impl Strategy<Value = Assignment> {
-    let body = (pairs(), vec(text(), 0..4), of(text())).prop_map(|(environment, args, input)| Body {
+    let body = (pairs(), vec(text(), 0..4), of(text())).prop_map(|(environment, args, input)| Overrides {
         environment,
         args,
         input,
@@ -301,8 +301,8 @@ fn stop_cause() -> impl Strategy<Value = StopCause> {
     proptest::sample::select(StopCause::ALL.to_vec())
 }
 
-fn verdict() -> impl Strategy<Value = Verdict> {
-    proptest::sample::select(vec![Verdict::Keep, Verdict::Stop, Verdict::Forget])
+fn verdict() -> impl Strategy<Value = ReconcileVerdict> {
+    proptest::sample::select(vec![ReconcileVerdict::Keep, ReconcileVerdict::Stop, ReconcileVerdict::Forget])
 }
 
 fn pull_policy() -> impl Strategy<Value = PullPolicy> {

@@ -1,10 +1,11 @@
-//! How much of which priority sits in backlogs, over all workers: so that whoever waits knows whether it goes before any of that.
+//! Counts of prefetched attempts by priority, over all workers. They tell whether a waiting job has a higher
+//! priority than any prefetched attempt.
 
 use alloc::collections::BTreeMap;
 
-use crate::ready::Place;
+use crate::queue::QueueKey;
 
-/// So many attempts of each priority; none is zero.
+/// Number of attempts by priority; no entry is zero.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Backlogs(BTreeMap<i8, usize>);
 
@@ -13,15 +14,15 @@ impl Backlogs {
         Self(BTreeMap::new())
     }
 
-    pub(super) fn add(&mut self, place: Place) {
-        *self.0.entry(place.priority()).or_default() += 1;
+    pub(super) fn add(&mut self, key: QueueKey) {
+        *self.0.entry(key.priority()).or_default() += 1;
     }
 
-    pub(super) fn remove(&mut self, place: Place) {
-        if let Some(count) = self.0.get_mut(&place.priority()) {
+    pub(super) fn remove(&mut self, key: QueueKey) {
+        if let Some(count) = self.0.get_mut(&key.priority()) {
             *count -= 1;
             if *count == 0 {
-                self.0.remove(&place.priority());
+                self.0.remove(&key.priority());
             }
         }
     }
@@ -31,10 +32,10 @@ impl Backlogs {
     }
 }
 
-impl<'p> FromIterator<&'p Place> for Backlogs {
-    fn from_iter<T: IntoIterator<Item = &'p Place>>(places: T) -> Self {
+impl<'p> FromIterator<&'p QueueKey> for Backlogs {
+    fn from_iter<T: IntoIterator<Item = &'p QueueKey>>(keys: T) -> Self {
         let mut all = Self::new();
-        places.into_iter().for_each(|place| all.add(*place));
+        keys.into_iter().for_each(|key| all.add(*key));
         all
     }
 }

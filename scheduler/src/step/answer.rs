@@ -1,105 +1,140 @@
-//! What whoever asked for something is told.
+//! Answers to requests.
+
+use alloc::sync::Arc;
 
 use protocol::{JobId, Timestamp};
 
 use crate::input::KeyHolder;
 use crate::job::State;
 
-/// What a request is told.
+/// The answer to a request.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Answer {
     /// The jobs were accepted; their ids are consecutive.
     Accepted(Accepted),
-    /// This very request was accepted before.
+    /// The same request was accepted before.
     Replayed(KeyHolder),
-    /// The job is cancelled, or will be as soon as its container is gone.
+    /// The job is cancelled, or will be when its container is gone.
     Cancelling(State),
-    /// What an operator asked for is done.
+    /// The operator's command was carried out.
     Done,
-    /// It is not.
+    /// The request was rejected.
     Rejected(Rejection),
 }
 
 /// Accepted jobs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Accepted {
-    /// The first one's number; the others follow.
+    /// Number of the first job; the others follow.
     pub first: JobId,
-    /// How many.
+    /// Number of jobs.
     pub count: u32,
-    /// When.
+    /// Wall-clock time of the acceptance.
     pub created_at: Timestamp,
-    /// The state of the first one as of this decision.
+    /// State of the first job.
     pub state: State,
-    /// Why the first one waits, if it does.
+    /// Pending reason of the first job, if it waits.
     pub pending: Option<PendingReason>,
 }
 
-/// The asker is wrong, or it is not the time.
+/// Reason for a rejection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Rejection {
-    /// No such definition (any more).
+    /// The definition does not exist.
     UnknownDefinition,
     /// The definition is not enabled.
     Disabled,
-    /// The key stands for another request.
+    /// The idempotency key belongs to another request.
     KeyMismatch(KeyHolder),
-    /// The reading of the archive is too old to be sure about the key: read again.
+    /// The lookup of the key is too old: repeat it.
     KeyReadingTooOld,
-    /// No connected worker could run it, and that was asked for.
+    /// No connected worker could run the job, and the client required one.
     NoWorker(PendingReason),
-    /// Too many large batches are being made: try again.
-    Crowded,
-    /// With these there would be more jobs that have not ended than there may be: try again when some have.
+    /// Too many large batches are in progress: try again later.
+    TooManyPendingBatches,
+    /// There would be too many jobs that have not ended: try again when some have.
     QueueFull {
-        /// How many there may be.
+        /// The limit.
         jobs_max: usize,
-        /// How many were asked for: if there may never be so many, trying again is in vain.
+        /// Number of requested jobs; above the limit a retry is useless.
         asked: usize,
     },
-    /// The job is not among those that have not ended: ask the archive.
+    /// Too many jobs wait: try again when some have started.
+    TooManyQueued {
+        /// The limit.
+        queued_max: usize,
+        /// Number of requested jobs; above the limit a retry is useless.
+        asked: usize,
+        /// The limit is that of the definition, and not that of the server.
+        of_definition: bool,
+    },
+    /// No permit is left, and the definition refuses jobs then: try again when some have ended.
+    LimitFull {
+        /// The limit.
+        limit: Arc<str>,
+        /// Number of its permits.
+        permits: u32,
+    },
+    /// The job has ended or does not exist: ask the archive.
     NotLive,
-    /// The job is neither held back nor waiting for a worker that does not answer; its state.
+    /// The job is neither in quarantine nor on a worker that does not answer; its state.
     NothingToRelease(State),
-    /// No such worker.
+    /// The job is neither scheduled nor queued, so it cannot be changed; its state.
+    NotWaiting(State),
+    /// No schedule of jobs.yaml is meant.
+    UnknownSchedule,
+    /// Another backfill of the schedule was accepted after this one had read the ledger: read it again.
+    LedgerReadingTooOld,
+    /// The worker does not exist.
     UnknownWorker,
-    /// The worker is connected.
+    /// The worker is connected or holds attempts.
     WorkerConnected,
-    /// The store has refused what this request leads to, twice in a row. Never said by the scheduler: its body remembers.
+    /// The store refused the changes of this request twice. The server answers this, never the scheduler.
     RefusedBefore,
-    /// More labels than a worker may have.
+    /// The worker would have too many labels.
     TooManyLabels,
-    /// The worker is not connected, and what was asked for cannot wait for it.
+    /// The worker is not connected, and the command cannot wait.
     WorkerAway,
-    /// The worker has no such attempt that was never given here.
+    /// The worker has no such unmanaged attempt.
     NotUnmanaged,
 }
 
-/// Why a job waits.
+/// Reason why a job waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum PendingReason {
     /// It is not due yet.
     NotDue,
     /// No worker is connected.
     NoWorker,
-    /// Only the worker that had its last attempt may run it, and that one is not connected.
+    /// Only the worker of its last attempt may run it, and that worker is not connected.
     PinnedWorkerAway,
-    /// Workers are connected, but none offers its runtime.
+    /// No connected worker offers its runtime.
     NoRuntime,
-    /// Those that could run it are cordoned or draining.
+    /// No connected worker with its runtime meets its other requirements: labels, a list of workers.
+    NoMatch,
+    /// All workers that could run it are cordoned or draining.
     Cordoned,
-    /// Those that could run it have recently failed to start it.
+    /// The runtime of a worker that could run it does not answer. Ranks above [`Self::Cordoned`]: an operator
+    /// chose to cordon, but must learn of a broken engine.
+    RuntimeUnavailable,
+    /// All workers that could run it recently failed to start it.
     Excluded,
-    /// All slots and backlogs of those that could run it are taken.
+    /// As many jobs of the server run as may.
+    ServerFull,
+    /// A limit on jobs at once has no permit left.
+    Limited,
+    /// A rate allows no start now.
+    RateLimited,
+    /// All workers that could run it have no room.
     Busy,
     /// It is about to be placed.
     Soon,
-    /// It is held because it kept losing its workers.
+    /// It is in quarantine after repeated losses.
     Quarantined,
 }
 
 impl PendingReason {
-    /// As it is shown.
+    /// Name in the API.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -107,8 +142,13 @@ impl PendingReason {
             Self::NoWorker => "no_worker",
             Self::PinnedWorkerAway => "pinned_worker_away",
             Self::NoRuntime => "no_runtime",
+            Self::NoMatch => "no_match",
             Self::Cordoned => "cordoned",
+            Self::RuntimeUnavailable => "runtime_unavailable",
             Self::Excluded => "excluded",
+            Self::ServerFull => "max_running",
+            Self::Limited => "limit",
+            Self::RateLimited => "rate_limit",
             Self::Busy => "busy",
             Self::Soon => "soon",
             Self::Quarantined => "quarantined",

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use super::{Drain, Model, Standing, Worker};
+use super::budgets::given_up_after;
+use super::{Drain, LiveState, Model, Worker};
 use crate::world::protocol::order::StopCause;
 use crate::world::protocol::report::Availability;
-use crate::world::protocol::{RuntimeKind, Uptime, WorkerId};
-use crate::world::scheduler::definition::OnLost;
+use crate::world::protocol::{RuntimeKind, Timestamp, Uptime, WorkerId};
 use crate::world::scheduler::input::{Connected, Operation, Ticket};
 use crate::world::scheduler::step::{Answer, Rejection};
 
@@ -14,10 +14,12 @@ impl Worker {
     /// A frame came in.
     pub(super) fn hear(&mut self, at: Uptime) {
         self.heard = self.heard.max(at);
-        self.watched = true;
+        if self.session.is_some() && self.settled {
+            self.contact = self.contact.max(at);
+        }
     }
 
-    /// Whether this start of it may take over. A later one waits until the old connection has been silent for half a lease in which we
+    /// Returns true if this start of it may take over. A later one waits until the old connection has been silent for half a lease in which we
     /// were there; in these walks nothing is heard any more of a process that has a later one.
     fn lets_in(&mut self, incarnation: u64, now: Uptime) -> bool {
         let waiting = self.waiting.take();
@@ -30,6 +32,15 @@ impl Worker {
         };
         self.waiting = Some((incarnation, since, now));
         now >= since.max(self.heard) + Duration::from_secs(15)
+    }
+
+    /// When it is unreachable, or once it is: when a session on which nothing comes is closed.
+    pub(super) fn lease_end(&self, lease: Duration) -> Option<Uptime> {
+        match (self.unreachable, self.session) {
+            (false, _) => Some(self.contact + lease),
+            (true, Some(_)) => Some(self.heard.max(self.contact) + lease),
+            (true, None) => None,
+        }
     }
 
     pub(crate) fn slots(&self) -> u32 {
@@ -52,16 +63,22 @@ impl Model {
         let worker = &mut self.workers[index];
         let old = worker.session.replace(hello.session);
         worker.settled = false;
+        worker.unreconciled_since.get_or_insert(now);
         if worker.incarnation != hello.incarnation.0 {
             worker.incarnation = hello.incarnation.0;
             worker.last_report = None;
             worker.exclusions.clear();
+            worker.failed.clear();
+            worker.suspect = None;
         }
         worker.leaving = false;
         worker.name = hello.name;
         worker.slots = hello.slots;
         worker.backlog = hello.backlog;
         worker.offers = offers(&hello.runtimes);
+        worker.labels = hello.labels;
+        worker.is_known = true;
+        worker.runtime_broken = runtime_broken(&hello.runtimes);
         worker.told.clear();
         worker.announced.clear();
         // A drain is an order to one process: if that has left with nothing, the next one is to stay.
@@ -71,6 +88,7 @@ impl Model {
                 (!has_left).then_some(Drain { process: Some(worker.incarnation), is_over: false, ..drain });
         }
         worker.hear(now);
+        worker.reported = now;
         let (id, last) = (worker.id, worker.last_report.unwrap_or_default());
         if let Some(old) = old {
             self.say(format!("close {old}: Replaced"));
@@ -78,13 +96,13 @@ impl Model {
         self.say(format!("to {}: welcome w{id} after {last}", hello.session));
     }
 
-    /// Whether another worker is connected under this name, or was a moment ago and a stranger wants it. Who has attempts is let in all the
+    /// Returns true if another worker is connected under this name, or was a moment ago and an unknown worker asks for it. A worker with attempts is let in all the
     /// same.
     fn is_name_taken(&self, known: Option<usize>, name: &str) -> bool {
         if known.is_some_and(|index| !self.held(self.workers[index].id).is_empty()) {
             return false;
         }
-        let is_kept = |it: &Worker| it.session.is_some() || (known.is_none() && it.watched);
+        let is_kept = |it: &Worker| it.session.is_some() || (known.is_none() && !it.unreachable);
         let mut others = self.workers.iter().enumerate().filter(|(index, _)| Some(*index) != known);
         others.any(|(_, it)| *it.name == *name && is_kept(it))
     }
@@ -97,11 +115,13 @@ impl Model {
             name: hello.name.clone(),
             session: None,
             settled: false,
+            unreconciled_since: None,
             incarnation: 0,
             waiting: None,
             last_report: None,
             heard: self.now.up,
-            watched: false,
+            reported: self.now.up,
+            contact: self.now.up,
             unreachable: false,
             cordoned: false,
             leaving: false,
@@ -110,8 +130,14 @@ impl Model {
             slots_ordered: None,
             backlog: 0,
             offers: false,
+            labels: Vec::new(),
+            labels_set: Vec::new(),
+            is_known: false,
+            runtime_broken: false,
             told: Vec::new(),
             exclusions: Vec::new(),
+            failed: Vec::new(),
+            suspect: None,
             announced: Vec::new(),
             unmanaged: Vec::new(),
             doubts: Vec::new(),
@@ -122,17 +148,25 @@ impl Model {
     /// Its lease has run out: what it has waits for it until `lost_after`, counted from when it was last heard of.
     pub(super) fn fall_silent(&mut self, id: u64) {
         let now = self.now.up;
+        let lease = self.intervals.lease;
         let worker = self.worker_mut(WorkerId(id)).expect("its lease is watched");
-        (worker.watched, worker.unreachable) = (false, true);
-        let (id, heard) = (worker.id, worker.heard);
-        if let Some(session) = worker.session.take() {
+        let was_unreachable = std::mem::replace(&mut worker.unreachable, true);
+        let (id, contact) = (worker.id, worker.contact);
+        if worker.heard + lease <= now
+            && let Some(session) = worker.session.take()
+        {
             self.say(format!("close {session}: Silent"));
         }
+        if was_unreachable {
+            return;
+        }
         for job in self.held(id) {
-            let loss = self.job(job).expect("it is held").definition.loss.clone();
+            let live = self.job(job).expect("it is held");
+            let stopping = live.attempt().and_then(|attempt| attempt.stopping);
+            let after = given_up_after(live, stopping == Some(StopCause::Cancel));
             let attempt = self.attempt_mut(job).expect("it is held");
-            if loss.on_lost != OnLost::Wait || attempt.stopping == Some(StopCause::Cancel) {
-                attempt.loss = Some((heard + loss.after).max(now));
+            if let Some(after) = after {
+                attempt.loss = Some((contact + after).max(now));
             }
             let token = attempt.token;
             self.say(format!("j{job} noted {token} unreachable on w{id}"));
@@ -168,8 +202,19 @@ impl Model {
                     worker.slots_ordered = Some(slots);
                     Answer::Done
                 }
-                // Nothing is decided by them.
-                Operation::Labels(_) => Answer::Done,
+                Operation::Labels(changes) => {
+                    for (name, value) in changes {
+                        worker.labels_set.retain(|(label, _)| *label != name);
+                        worker.labels_set.extend(value.map(|value| (name, value)));
+                    }
+                    Answer::Done
+                }
+                Operation::Reset => {
+                    worker.exclusions.clear();
+                    worker.failed.clear();
+                    worker.suspect = None;
+                    Answer::Done
+                }
                 Operation::Forget if worker.session.is_some() || is_busy => {
                     Answer::Rejected(Rejection::WorkerConnected)
                 }
@@ -187,31 +232,32 @@ impl Model {
     fn forget(&mut self, id: WorkerId) {
         self.workers.retain(|worker| worker.id != id);
         for job in &mut self.jobs {
-            if let Standing::Queued { pinned } = &mut job.standing {
+            if let LiveState::Queued { pinned } = &mut job.standing {
                 *pinned = pinned.filter(|worker| *worker != id);
             }
         }
         self.say(format!("w{id} forgotten"));
     }
 
-    /// What still runs at the end of a drain is stopped.
-    pub(super) fn end_drains(&mut self) {
-        let now = self.now.utc;
-        let mut over = Vec::new();
-        for worker in &mut self.workers {
-            if let Some(drain) = worker.drain.as_mut().filter(|it| !it.is_over)
-                && drain.deadline.is_some_and(|at| at <= now)
-            {
-                drain.is_over = true;
-                over.push(worker.id);
-            }
-        }
-        for worker in over {
-            for job in self.held(worker) {
-                self.stop(job, StopCause::Drain);
-            }
+    /// Stops all running attempts at the end of a drain.
+    pub(super) fn end_drain(&mut self, id: WorkerId) {
+        let worker = self.worker_mut(id).expect("it is drained");
+        worker.drain.iter_mut().for_each(|drain| drain.is_over = true);
+        for job in self.held(id) {
+            self.stop(job, StopCause::Drain);
         }
     }
+}
+
+impl Worker {
+    /// The end of a drain that has not come yet.
+    pub(super) fn drain_end(&self) -> Option<Timestamp> {
+        self.drain.filter(|drain| !drain.is_over)?.deadline
+    }
+}
+
+pub(super) fn runtime_broken(runtimes: &[(RuntimeKind, Availability)]) -> bool {
+    runtimes.iter().any(|(kind, answer)| *kind == RuntimeKind::Fake && !answer.is_available())
 }
 
 pub(super) fn offers(runtimes: &[(RuntimeKind, Availability)]) -> bool {

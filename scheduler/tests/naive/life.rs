@@ -1,14 +1,17 @@
-//! What people want of jobs, how attempts end, and what time does.
+//! Requests of clients, ends of attempts, and the passing of time.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use super::budgets::{Then, what_then};
-use super::{Job, Model, Standing, said};
+use super::budgets::{Then, given_up_after, what_then};
+use super::{Job, LiveState, Model, said};
 use crate::world::protocol::order::StopCause;
 use crate::world::protocol::report::Outcome;
-use crate::world::protocol::{JobId, Timestamp, Token, Uptime};
-use crate::world::scheduler::input::{CancelRequest, ReleaseRequest, Submit};
+use crate::world::protocol::{JobId, Timestamp, Token, Uptime, WorkerId};
+use crate::world::scheduler::definition::{Definition, OnLost, WaitLimits};
+use crate::world::scheduler::input::{CancelRequest, ReleaseRequest, StartTime, Submit, UpdateRequest};
 use crate::world::scheduler::job::State;
+use crate::world::scheduler::limits::keys::JobKeys;
 use crate::world::scheduler::step::{Accepted, Answer, Rejection};
 
 impl Model {
@@ -16,31 +19,55 @@ impl Model {
         let first = self.last_job + 1;
         let count = submit.jobs.len() as u32;
         for new in submit.jobs {
-            self.last_job += 1;
-            let id = self.last_job;
             let definition = self.definitions.iter().find(|it| it.revision == new.revision);
             let definition = definition.expect("the walk asks for what there is").clone();
             let priority = new.priority.unwrap_or(definition.priority);
-            let due = new.run_at.map_or(self.now.utc, |at| at.max(self.now.utc));
-            let standing =
-                if due > self.now.utc { Standing::Scheduled } else { Standing::Queued { pinned: None } };
-            let job = Job {
-                id,
-                definition,
-                priority,
-                due,
-                standing,
-                attempts: 0,
-                own_failures: 0,
-                oom_kills: 0,
-                losses: Vec::new(),
-                last: None,
-                in_doubt: Vec::new(),
-            };
-            self.say(format!("j{id} added {} due {}", job.state().name(), due.0));
-            self.jobs.push(job);
+            let keys = JobKeys::of(&definition.limits, new.details.as_deref());
+            let due = self.start(new.run_at).unwrap_or(self.now.utc);
+            self.add_job(definition, priority, keys, due, 0);
         }
         self.accepted.push((submit.ticket, first, count));
+    }
+
+    /// Makes a job, and returns its number.
+    pub(super) fn add_job(
+        &mut self,
+        definition: Arc<Definition>,
+        priority: i8,
+        keys: Option<JobKeys>,
+        due: Timestamp,
+        hook_depth: u8,
+    ) -> u64 {
+        self.last_job += 1;
+        let id = self.last_job;
+        let standing =
+            if due > self.now.utc { LiveState::Scheduled } else { LiveState::Queued { pinned: None } };
+        let job = Job {
+            id,
+            definition,
+            priority,
+            due,
+            standing,
+            keys,
+            attempts: 0,
+            has_started: false,
+            hook_depth,
+            job_failures: 0,
+            oom_kills: 0,
+            losses: Vec::new(),
+            expires: None,
+            expiry_noticed: false,
+            last: None,
+            unconfirmed: Vec::new(),
+        };
+        self.say(format!("j{id} added {} due {}", job.state().name(), due.0));
+        let waits = matches!(job.standing, LiveState::Queued { .. });
+        self.jobs.push(job);
+        self.limit(id, due, |waits| waits.queue);
+        if waits {
+            self.begins_to_wait(id);
+        }
+        id
     }
 
     /// Tells who has asked for jobs in this step where the first of them stands.
@@ -56,8 +83,8 @@ impl Model {
     pub(super) fn cancel(&mut self, request: CancelRequest) -> Result<(), String> {
         let id = request.job.0;
         let answer = match self.job(id).map(|job| (job.state(), job.standing.clone())) {
-            None | Some((_, Standing::Ended(_))) => Answer::Rejected(Rejection::NotLive),
-            Some((state, Standing::Held(attempt))) => {
+            None | Some((_, LiveState::Ended(_))) => Answer::Rejected(Rejection::NotLive),
+            Some((state, LiveState::Held(attempt))) => {
                 if attempt.stopping != Some(StopCause::Cancel) {
                     self.say(format!("j{id} noted cancel by {}", request.by));
                     self.stop(id, StopCause::Cancel);
@@ -73,23 +100,56 @@ impl Model {
         Ok(())
     }
 
+    /// A start that somebody asks for is never in the past.
+    fn start(&self, asked: Option<StartTime>) -> Option<Timestamp> {
+        let now = self.now.utc;
+        asked.map(|asked| match asked {
+            StartTime::At(at) => at.max(now),
+            StartTime::After(delay) => now + delay,
+        })
+    }
+
+    pub(super) fn update(&mut self, request: UpdateRequest) {
+        let (id, now) = (request.job.0, self.now.utc);
+        let answer = match self.job(id).cloned() {
+            Some(job) if matches!(job.standing, LiveState::Scheduled | LiveState::Queued { .. }) => {
+                let due = self.start(request.update.run_at).unwrap_or(job.due);
+                let priority = request.update.priority.unwrap_or(job.priority);
+                if (due, priority) != (job.due, job.priority) {
+                    let job = self.job_mut(id).expect("it was just found");
+                    (job.due, job.priority, job.standing) = (due, priority, LiveState::Scheduled);
+                    if due <= now {
+                        self.queue(id);
+                    }
+                    let state = self.job(id).expect("it was just found").state();
+                    self.say(format!("j{id} noted updated by {}: due {} p{priority}", request.by, due.0));
+                    self.say(format!("j{id} updated: {} due {} p{priority}", state.name(), due.0));
+                    if request.update.run_at.is_some() {
+                        self.limit(id, due, |waits| waits.queue);
+                    }
+                }
+                Answer::Done
+            }
+            None | Some(Job { standing: LiveState::Ended(_), .. }) => Answer::Rejected(Rejection::NotLive),
+            Some(job) => Answer::Rejected(Rejection::NotWaiting(job.state())),
+        };
+        self.say(format!("reply {}: {answer:?}", request.ticket.0));
+    }
+
     pub(super) fn release(&mut self, request: ReleaseRequest) {
         let id = request.job.0;
         let answer = match self.job(id).map(|job| (job.state(), job.standing.clone())) {
-            None | Some((_, Standing::Ended(_))) => Answer::Rejected(Rejection::NotLive),
-            Some((_, Standing::Scheduled | Standing::Queued { .. })) => Answer::Done,
-            Some((_, Standing::Quarantined)) => {
+            None | Some((_, LiveState::Ended(_))) => Answer::Rejected(Rejection::NotLive),
+            Some((_, LiveState::Scheduled | LiveState::Queued { .. })) => Answer::Done,
+            Some((_, LiveState::Quarantined)) => {
                 self.say(format!("j{id} noted freed by {}", request.by));
                 self.free(id);
                 Answer::Done
             }
-            Some((state, Standing::Held(attempt))) => {
+            Some((state, LiveState::Held(attempt))) => {
                 let worker = self.worker(attempt.worker).expect("who holds something is not forgotten");
-                let in_vain = match (worker.session, worker.settled) {
-                    (None, _) => worker.unreachable,
-                    (Some(_), false) => false,
-                    (Some(_), true) => attempt.unsettled || !worker.offers,
-                };
+                let is_reconciled = worker.session.is_some() && worker.settled;
+                let in_vain = !is_reconciled || attempt.unsettled || !worker.offers;
                 if in_vain {
                     self.say(format!("j{id} noted freed by {}", request.by));
                     self.give_up(id, attempt.token, attempt.stopping);
@@ -118,6 +178,7 @@ impl Model {
             job.due = now;
         }
         self.say(format!("j{token} lost, then quarantined due {}", now.0));
+        self.limit(id, now, |waits| waits.quarantine);
         self.free(id);
     }
 
@@ -127,6 +188,45 @@ impl Model {
         }
         self.queue(id);
         self.say(format!("j{id} freed"));
+        self.limit(id, self.now.utc, |waits| waits.queue);
+    }
+
+    /// From then on it may wait as long as its definition says.
+    fn limit(&mut self, id: u64, from: Timestamp, of: fn(&WaitLimits) -> Option<Duration>) {
+        let limit = of(&self.job(id).expect("it waits").definition.waits);
+        self.set_expiry(id, limit.map(|limit| from + limit));
+    }
+
+    pub(super) fn set_expiry(&mut self, id: u64, at: Option<Timestamp>) {
+        let job = self.job_mut(id).expect("it is there");
+        if job.expires != at {
+            (job.expires, job.expiry_noticed) = (at, false);
+            self.say(format!("j{id} expires {:?}", at.map(|at| at.0)));
+        }
+    }
+
+    /// It has waited for as long as it may.
+    fn expire(&mut self, id: u64) {
+        let job = self.job_mut(id).expect("it is there");
+        job.expiry_noticed = true;
+        if matches!(job.standing, LiveState::Held(_)) {
+            self.ask_back(id);
+        } else {
+            self.end(id, State::Expired, None);
+        }
+    }
+
+    /// Its worker is to give back what it has not begun.
+    pub(super) fn ask_back(&mut self, id: u64) {
+        let Some(attempt) = self.job(id).and_then(Job::attempt).cloned() else { return };
+        let is_fixed = attempt.recalled || attempt.unsettled || attempt.stopping.is_some();
+        if let Some(session) = self.ready_session(attempt.worker)
+            && !is_fixed
+            && attempt.started.is_none()
+        {
+            self.wait_for_release(id);
+            self.say(format!("to {session}: recall {}", attempt.token));
+        }
     }
 
     /// Asks for the end of a job's attempt, unless that was asked for already; a cancel goes before any other cause.
@@ -145,36 +245,46 @@ impl Model {
         }
         // A cancelled job does not wait for a worker that stays away, whatever its definition says.
         let worker = self.worker(worker).expect("who holds something is not forgotten");
-        if cause == StopCause::Cancel && worker.unreachable {
-            let (heard, now) = (worker.heard, self.now.up);
-            let after = self.job(id).expect("it is held").definition.loss.after;
+        if cause == StopCause::Cancel {
+            let (heard, now) = (worker.contact, self.now.up);
+            let loss = self.job(id).expect("it is held").definition.loss.clone();
+            let at = (heard + loss.after).max(now);
             let attempt = self.attempt_mut(id).expect("it is held");
-            attempt.loss = attempt.loss.or(Some((heard + after).max(now)));
+            let sooner = attempt.loss.filter(|before| loss.on_lost != OnLost::Wait || *before < at);
+            attempt.loss = sooner.or(Some(at));
         }
     }
 
-    /// What is given up may still be there.
+    /// Remembers a lost attempt whose container may still exist.
     fn doubt(&mut self, id: u64) {
         let Some(attempt) = self.job(id).and_then(Job::attempt).cloned() else { return };
         if let Some(job) = self.job_mut(id) {
-            job.in_doubt.push(attempt.token);
+            job.unconfirmed.push(attempt.token);
         }
         let worker = self.worker_mut(attempt.worker).expect("who holds something is not forgotten");
-        worker.doubts.push((attempt.token, worker.session.filter(|_| !attempt.unsettled)));
+        worker.doubts.push((attempt.token, worker.session.filter(|_| worker.settled && !attempt.unsettled)));
     }
 
     /// An attempt is over.
     pub(super) fn close(&mut self, id: u64, outcome: Outcome, exit_code: Option<i32>) -> Result<(), String> {
         let now = self.now.utc;
-        let job = self.job_mut(id).ok_or_else(|| format!("job {id} is not known"))?;
+        let job = self.job(id).cloned().ok_or_else(|| format!("job {id} is not known"))?;
+        self.judge_run(&job, outcome, exit_code);
+        let job = self.job_mut(id).expect("it was just found");
         let token = job.attempt().ok_or_else(|| format!("job {id} has no attempt"))?.token;
-        let told_gone = outcome == Outcome::Lost && !job.in_doubt.contains(&token);
+        let told_gone = outcome == Outcome::Lost && !job.unconfirmed.contains(&token);
         let told_gone = told_gone.then(|| format!("j{id} noted {token} confirmed"));
+        let has_run = exit_code.is_some() || job.attempt().is_some_and(|it| it.started.is_some());
+        if has_run {
+            self.hook_start(id);
+        }
+        let job = self.job_mut(id).expect("it was just found");
+        let goes_on = !has_run && matches!(outcome, Outcome::Interrupted | Outcome::Released);
         let state = match what_then(job, now, outcome, exit_code) {
             Then::End(state) => {
                 self.end(id, state, Some((token, outcome)));
-                let is_doubted = self.job(id).is_some_and(|job| !job.in_doubt.is_empty());
-                self.said.extend(told_gone.filter(|_| is_doubted));
+                let has_unconfirmed_attempts = self.job(id).is_some_and(|job| !job.unconfirmed.is_empty());
+                self.said.extend(told_gone.filter(|_| has_unconfirmed_attempts));
                 return Ok(());
             }
             Then::Again(ceiling) => {
@@ -188,12 +298,16 @@ impl Model {
             Then::Hold => {
                 self.take_back(id, outcome);
                 let job = self.job_mut(id).expect("it was closed");
-                (job.due, job.standing) = (now, Standing::Quarantined);
+                (job.due, job.standing) = (now, LiveState::Quarantined);
+                self.limit(id, now, |waits| waits.quarantine);
                 State::Quarantined
             }
         };
         self.said.extend(told_gone);
         let due = self.job(id).expect("it was closed").due;
+        if state != State::Quarantined && !goes_on {
+            self.limit(id, due.max(now), |waits| waits.queue);
+        }
         self.say(format!("j{token} {}, then {} due {}", outcome.name(), state.name(), due.0));
         Ok(())
     }
@@ -210,7 +324,7 @@ impl Model {
         let job = self.job_mut(id).expect("it was closed");
         job.due = due;
         if due > now {
-            job.standing = Standing::Scheduled;
+            job.standing = LiveState::Scheduled;
             return Ok(State::Scheduled);
         }
         self.queue(id);
@@ -227,7 +341,7 @@ impl Model {
                     matches!(outcome, Outcome::Lost | Outcome::DaemonLost | Outcome::HostFailed);
                 job.last = Some((attempt.worker, by_platform));
             }
-            job.standing = Standing::Scheduled;
+            job.standing = LiveState::Scheduled;
         }
     }
 
@@ -235,60 +349,72 @@ impl Model {
         let Some(job) = self.job(id) else { return };
         let pinned = self.pinned_to(job);
         if let Some(job) = self.job_mut(id) {
-            job.standing = Standing::Queued { pinned };
+            job.standing = LiveState::Queued { pinned };
         }
+        self.begins_to_wait(id);
     }
 
     pub(super) fn end(&mut self, id: u64, state: State, closed: Option<(Token, Outcome)>) {
-        let is_doubted = self.job(id).is_some_and(|job| !job.in_doubt.is_empty());
-        let confirmed = state != State::Cancelled || !is_doubted;
+        self.set_expiry(id, None);
+        let has_unconfirmed_attempts = self.job(id).is_some_and(|job| !job.unconfirmed.is_empty());
+        let confirmed = state != State::Cancelled || !has_unconfirmed_attempts;
         let closed = closed.map(|(token, outcome)| format!("{token} {}", outcome.name()));
         self.say(said::ended(id, state.name(), confirmed, closed));
         self.say(format!("tell j{id} {}", state.name()));
+        self.hook_end(id, state);
         if let Some(job) = self.job_mut(id) {
-            job.standing = Standing::Ended(state);
+            job.standing = LiveState::Ended(state);
             if confirmed {
-                job.in_doubt.clear();
+                job.unconfirmed.clear();
             }
         }
     }
 
     /// Whatever is due is done, the earliest first.
     pub(super) fn tick(&mut self) -> Result<(), String> {
-        let mut due: Vec<(Timestamp, u64)> = self
-            .jobs
-            .iter()
-            .filter(|job| matches!(job.standing, Standing::Scheduled))
-            .map(|job| (job.due, job.id))
-            .collect();
-        let now = self.now.utc;
-        due.retain(|(due, _)| *due <= now);
-        due.sort();
-        for (_, id) in due {
-            self.queue(id);
-            self.say(format!("j{id} due"));
+        while let Some(date) = self.next_date() {
+            match date {
+                Date::Due(id) => {
+                    self.queue(id);
+                    self.say(format!("j{id} due"));
+                }
+                Date::Expiry(id) => self.expire(id),
+                Date::DrainEnd(worker) => self.end_drain(worker),
+                Date::Stale(index) => self.become_stale(index),
+            }
         }
-        self.end_drains();
         while let Some(alarm) = self.next_alarm() {
             self.fire(alarm)?;
         }
         Ok(())
     }
 
+    fn next_date(&self) -> Option<Date> {
+        let scheduled = self.jobs.iter().filter(|job| matches!(job.standing, LiveState::Scheduled));
+        let due = scheduled.map(|job| (job.due, Date::Due(job.id)));
+        let unnoticed = self.jobs.iter().filter(|job| !job.expiry_noticed);
+        let expiries = unnoticed.filter_map(|job| Some((job.expires?, Date::Expiry(job.id))));
+        let drains = self.workers.iter().filter_map(|it| Some((it.drain_end()?, Date::DrainEnd(it.id))));
+        let stale = self.stale_dates().map(|(at, index)| (at, Date::Stale(index)));
+        let all = due.chain(expiries).chain(drains).chain(stale);
+        all.filter(|(at, _): &(Timestamp, Date)| *at <= self.now.utc).min().map(|(_, date)| date)
+    }
+
     fn next_alarm(&self) -> Option<Alarm> {
         let lease = self.intervals.lease;
-        let leases =
-            self.workers.iter().filter(|it| it.watched).map(|it| (it.heard + lease, Alarm::Lease(it.id.0)));
+        let leases = self.workers.iter().filter_map(|it| Some((it.lease_end(lease)?, Alarm::Lease(it.id.0))));
         let held = self.jobs.iter().filter_map(|job| Some((job.id, job.attempt()?)));
         let held = held.flat_map(|(id, it)| {
             let loss = it.loss.map(|at| (at, Alarm::Loss(id)));
-            [loss, it.overrun.map(|at| (at, Alarm::Overrun(id)))].into_iter().flatten()
+            let offer = it.offer.map(|it| (it.due, Alarm::Offer(id)));
+            [loss, it.overrun.map(|at| (at, Alarm::Overrun(id))), offer].into_iter().flatten()
         });
         let exclusions =
             self.workers.iter().flat_map(|worker| worker.exclusions.iter().map(|it| (worker.id.0, it)));
         let exclusions = exclusions.filter(|(_, it)| it.active);
-        let exclusions = exclusions.filter_map(|(id, it)| Some((it.until?, Alarm::Offer(id))));
-        let all = leases.chain(held).chain(exclusions);
+        let exclusions = exclusions.filter_map(|(id, it)| Some((it.until?, Alarm::Exclusion(id))));
+        let slow = self.slow_alarms().map(|(at, id)| (at, Alarm::Slow(id)));
+        let all = leases.chain(held).chain(slow).chain(exclusions);
         all.filter(|(at, _): &(Uptime, Alarm)| *at <= self.now.up).min().map(|(_, alarm)| alarm)
     }
 
@@ -299,8 +425,13 @@ impl Model {
                 let job = self.job(id).expect("it is held");
                 let attempt = job.attempt().expect("it is held");
                 let worker = self.worker(attempt.worker).expect("who holds something is not forgotten");
-                let until = worker.heard + job.definition.loss.after;
-                // It was heard of since, whatever has become of its connection.
+                // A worker that is joining gets one more lease, from its first Hello on.
+                let is_joining = worker.session.is_some() && !worker.settled;
+                let grace = if is_joining { self.intervals.lease } else { Duration::ZERO };
+                let is_cancelled = attempt.stopping == Some(StopCause::Cancel);
+                let silent = worker.contact + given_up_after(job, is_cancelled).expect("it was set");
+                let joined = worker.unreconciled_since.filter(|_| is_joining).unwrap_or_default();
+                let until = silent.max(joined) + grace;
                 if until > self.now.up {
                     self.attempt_mut(id).expect("it is held").loss = Some(until);
                     return Ok(());
@@ -314,7 +445,9 @@ impl Model {
                 }
                 self.stop(id, StopCause::Timeout);
             }
-            Alarm::Offer(id) => {
+            Alarm::Slow(id) => self.become_slow(id),
+            Alarm::Offer(id) => self.ask_again(id),
+            Alarm::Exclusion(id) => {
                 let now = self.now.up;
                 let worker =
                     self.workers.iter_mut().find(|worker| worker.id.0 == id).expect("it is excluded");
@@ -331,9 +464,20 @@ impl Model {
 
 /// In the order in which those of the same instant are looked at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Date {
+    Due(u64),
+    Expiry(u64),
+    DrainEnd(WorkerId),
+    Stale(usize),
+}
+
+/// In the order in which those of the same instant are looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Alarm {
     Lease(u64),
     Loss(u64),
     Overrun(u64),
+    Slow(u64),
     Offer(u64),
+    Exclusion(u64),
 }

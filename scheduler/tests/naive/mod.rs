@@ -3,9 +3,14 @@
 //! is left to chance (which of equally loaded workers, how long a delay) is taken from the decision, if it is within its bounds, and
 //! everything else must be the same.
 
+mod asking;
 mod budgets;
+mod excluding;
+mod expecting;
 mod fleet;
+mod hooks;
 mod life;
+mod limits;
 mod placing;
 mod reports;
 pub(crate) mod said;
@@ -16,9 +21,10 @@ use std::time::Duration;
 use crate::world::protocol::order::{Intervals, StopCause};
 use crate::world::protocol::{Now, SessionId, Timestamp, Token, Uptime, WorkerId};
 use crate::world::scheduler::definition::Definition;
-use crate::world::scheduler::exclusion::Excluded;
 use crate::world::scheduler::input::{Input, Ticket};
 use crate::world::scheduler::job::State;
+use crate::world::scheduler::limits::keys::JobKeys;
+use crate::world::scheduler::placement::exclusion::Excluded;
 use crate::world::scheduler::step::{Assigned, Change, Step};
 
 /// All that a naive mind keeps.
@@ -29,20 +35,24 @@ pub(crate) struct Model {
     /// Every worker that was not forgotten, by number.
     pub(crate) workers: Vec<Worker>,
     definitions: Vec<Arc<Definition>>,
+    expected: Vec<expecting::Expected>,
     last_worker: u64,
     last_job: u64,
     last_fence: u64,
-    /// How often numbers of another life of the database were left out.
-    skips: u32,
     /// When all backlogs were last searched for what has to give way.
     searched: Option<Uptime>,
     /// When free slots were last found to suit nothing that sits in a backlog.
     in_vain: Option<Uptime>,
+    /// Hooks whose events have happened in this step.
+    hooked: Vec<hooks::Pending>,
+    rates: limits::Rates,
+    turns: Vec<limits::Turn>,
+    turn: u64,
     intervals: Intervals,
     now: Now,
-    /// What must have been decided, in words.
+    /// The expected decisions as text.
     said: Vec<String>,
-    /// What chance has decided: where the next attempts go, and when jobs are due again.
+    /// Results of random draws: the worker of each next attempt, and the due times.
     assigned: Vec<Assigned>,
     due_again: Vec<(Token, Timestamp)>,
     /// Requests that were accepted in this step: the answer tells where the first job stands at its end.
@@ -55,19 +65,28 @@ pub(crate) struct Job {
     pub(crate) definition: Arc<Definition>,
     pub(crate) priority: i8,
     pub(crate) due: Timestamp,
-    pub(crate) standing: Standing,
+    pub(crate) standing: LiveState,
+    /// Values of the keys of its limits.
+    keys: Option<JobKeys>,
     attempts: u32,
-    own_failures: u32,
+    /// A container of it has started, in any attempt.
+    has_started: bool,
+    /// Its place in a chain of hooks.
+    hook_depth: u8,
+    job_failures: u32,
     oom_kills: u32,
     losses: Vec<Timestamp>,
-    /// Where it was until an attempt ended that was not given back, and whether the platform failed it there.
+    /// By when it starts, and whether that time was noticed.
+    expires: Option<Timestamp>,
+    expiry_noticed: bool,
+    /// The worker of the last attempt that was not given back, and true if an infrastructure failure ended it.
     last: Option<(WorkerId, bool)>,
     /// Attempts that were given up and may be there.
-    in_doubt: Vec<Token>,
+    unconfirmed: Vec<Token>,
 }
 
 #[derive(Clone, Debug)]
-pub(crate) enum Standing {
+pub(crate) enum LiveState {
     Scheduled,
     Queued { pinned: Option<WorkerId> },
     Held(Attempt),
@@ -89,7 +108,17 @@ pub(crate) struct Attempt {
     session: Option<SessionId>,
     begun: bool,
     overrun: Option<Uptime>,
+    slow: Option<Uptime>,
     loss: Option<Uptime>,
+    offer: Option<Offer>,
+}
+
+/// The wait for the first report about an attempt: since when, until when, and true if it was asked for twice.
+#[derive(Clone, Copy, Debug)]
+struct Offer {
+    sent: Uptime,
+    due: Uptime,
+    repeated: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -98,15 +127,19 @@ pub(crate) struct Worker {
     secret_hash: [u8; 32],
     name: Arc<str>,
     pub(crate) session: Option<SessionId>,
-    /// Whether its inventory has come in on this session.
+    /// True once its inventory has arrived on this session.
     settled: bool,
+    /// When it said hello first since its last inventory.
+    unreconciled_since: Option<Uptime>,
     incarnation: u64,
     /// A later start that was told to wait, since when, and when it was heard last.
     waiting: Option<(u64, Uptime, Uptime)>,
     last_report: Option<u64>,
     heard: Uptime,
-    /// Whether anybody waits for its lease to run out.
-    watched: bool,
+    /// The last Hello or report.
+    reported: Uptime,
+    /// The last reconcile, or frame after one: its lease counts from there.
+    contact: Uptime,
     pub(crate) unreachable: bool,
     pub(crate) cordoned: bool,
     leaving: bool,
@@ -115,13 +148,24 @@ pub(crate) struct Worker {
     slots_ordered: Option<u32>,
     backlog: u32,
     offers: bool,
+    /// Labels: its own, with those of an operator over them.
+    labels: Vec<(String, String)>,
+    labels_set: Vec<(String, String)>,
+    /// It has connected, so that its labels are known.
+    is_known: bool,
+    /// It has the runtime, and the runtime does not answer.
+    runtime_broken: bool,
     told: Vec<u128>,
     exclusions: Vec<Exclusion>,
-    /// What the archive does not know of the inventory that is coming in.
+    /// Different revisions that it failed to start since the last start that worked.
+    failed: Vec<u128>,
+    /// It is suspect, and the job that probes it.
+    suspect: Option<Option<u64>>,
+    /// Attempts of the next inventory that the archive does not know.
     announced: Vec<Token>,
-    /// What was never given here, and goes on.
+    /// Attempts that this server never assigned and that continue.
     unmanaged: Vec<Token>,
-    /// What was given up, within which session: nobody knows whether it is gone.
+    /// Lost attempts whose container may still exist, with the session of the loss.
     doubts: Vec<(Token, Option<SessionId>)>,
 }
 
@@ -155,6 +199,7 @@ impl Model {
             }
         }
         self.happen(input)?;
+        self.make_hooks();
         self.place()?;
         self.recall_for_higher();
         self.recall();
@@ -173,10 +218,14 @@ impl Model {
 
     fn happen(&mut self, input: Input) -> Result<(), String> {
         match input {
-            Input::Define(definitions) => self.definitions = definitions,
+            Input::Define(definitions) => {
+                self.definitions = definitions;
+                self.expect_anew();
+            }
             Input::Submit(it) => self.submit(it),
             Input::Cancel(it) => self.cancel(it)?,
             Input::Release(it) => self.release(it),
+            Input::Update(it) => self.update(it),
             Input::Connected(it) => self.connect(it),
             Input::Disconnected(session) => {
                 if let Some(worker) = self.by_session(session) {
@@ -184,7 +233,7 @@ impl Model {
                 }
             }
             Input::Reported(session, report) => self.report(session, report)?,
-            Input::Strangers(session, tokens) => {
+            Input::UnknownAttempts(session, tokens) => {
                 if let Some(worker) = self.by_session(session) {
                     worker.announced.extend(tokens);
                 }
@@ -202,6 +251,8 @@ impl Model {
                 }
             }
             Input::Operate(ticket, worker, operation) => self.operate(ticket, worker, operation),
+            // The walks have no schedules: nothing is paused by this.
+            Input::Pause(_) | Input::Backfill(_) => {}
             Input::Tick => self.tick()?,
             Input::Learn(_) => return Err("nobody asks for this here".into()),
         }
@@ -256,12 +307,15 @@ impl Model {
     /// By when the scheduler must want to be called again.
     pub(crate) fn next(&self) -> (Option<Timestamp>, Option<Uptime>) {
         let due =
-            self.jobs.iter().filter(|job| matches!(job.standing, Standing::Scheduled)).map(|job| job.due);
+            self.jobs.iter().filter(|job| matches!(job.standing, LiveState::Scheduled)).map(|job| job.due);
+        let expiries = self.jobs.iter().filter(|job| !job.expiry_noticed).filter_map(|job| job.expires);
+        let due = due.chain(expiries).chain(self.stale_dates().map(|(at, _)| at));
         let attempts = self.jobs.iter().filter_map(Job::attempt);
-        let attempts = attempts.flat_map(|it| [it.overrun, it.loss]).flatten();
-        let leases = self.workers.iter().filter(|it| it.watched).map(|it| it.heard + self.intervals.lease);
+        let attempts = attempts.flat_map(|it| [it.overrun, it.loss, it.offer.map(|it| it.due)]).flatten();
+        let leases = self.workers.iter().filter_map(|it| it.lease_end(self.intervals.lease));
         let exclusions = self.workers.iter().flat_map(|it| &it.exclusions);
         let exclusions = exclusions.filter(|it| it.active).filter_map(|it| it.until);
+        let attempts = attempts.chain(self.slow_alarms().map(|(at, _)| at));
         (due.min(), attempts.chain(leases).chain(exclusions).min())
     }
 }
@@ -269,33 +323,40 @@ impl Model {
 impl Job {
     pub(crate) fn attempt(&self) -> Option<&Attempt> {
         match &self.standing {
-            Standing::Held(attempt) => Some(attempt),
+            LiveState::Held(attempt) => Some(attempt),
             _ => None,
         }
     }
 
     fn attempt_mut(&mut self) -> Option<&mut Attempt> {
         match &mut self.standing {
-            Standing::Held(attempt) => Some(attempt),
+            LiveState::Held(attempt) => Some(attempt),
             _ => None,
         }
     }
 
     pub(crate) fn state(&self) -> State {
         match &self.standing {
-            Standing::Scheduled => State::Scheduled,
-            Standing::Queued { .. } => State::Queued,
-            Standing::Held(attempt) if attempt.started.is_some() => State::Running,
-            Standing::Held(_) => State::Assigned,
-            Standing::Quarantined => State::Quarantined,
-            Standing::Ended(state) => *state,
+            LiveState::Scheduled => State::Scheduled,
+            LiveState::Queued { .. } => State::Queued,
+            LiveState::Held(attempt) if attempt.started.is_some() => State::Running,
+            LiveState::Held(_) => State::Assigned,
+            LiveState::Quarantined => State::Quarantined,
+            LiveState::Ended(state) => *state,
         }
     }
 
-    /// Where it stands among all that wait: priority, then pinned first, then due time, then number.
+    /// It waits for one worker, or for one of a list.
+    fn goes_first(&self) -> bool {
+        match self.standing {
+            LiveState::Queued { pinned } => pinned.is_some() || !self.definition.placement.workers.is_empty(),
+            _ => false,
+        }
+    }
+
+    /// Its position in the queue: priority, then pinned first, then due time, then number.
     fn order(&self) -> (i16, bool, Timestamp, u64) {
-        let pinned = matches!(self.standing, Standing::Queued { pinned: Some(_) });
-        (-i16::from(self.priority), !pinned, self.due, self.id)
+        (-i16::from(self.priority), !self.goes_first(), self.due, self.id)
     }
 }
 

@@ -1,12 +1,13 @@
-//! Who gets what: every job that waits, in order, against every worker.
+//! Placement: every waiting job, in order, against every worker.
 
 use std::time::Duration;
 
 use super::budgets;
-use super::{Attempt, Job, Model, Standing, Worker};
+use super::{Attempt, Job, LiveState, Model, Worker};
 use crate::world::protocol::{SessionId, Token, WorkerId};
 use crate::world::scheduler::definition::{Definition, RetryOn};
-use crate::world::scheduler::exclusion::Excluded;
+use crate::world::scheduler::placement::exclusion::Excluded;
+use crate::world::scheduler::placement::rules::{LabelRule, PlacementStrategy, WorkerSelector};
 use crate::world::scheduler::snapshot::Waiting;
 use crate::world::scheduler::step::PendingReason;
 
@@ -38,60 +39,89 @@ impl Model {
     }
 
     fn next_to_place(&self) -> Option<(u64, Vec<WorkerId>)> {
-        let mut waiting: Vec<&Job> =
-            self.jobs.iter().filter(|job| matches!(job.standing, Standing::Queued { .. })).collect();
-        waiting.sort_by_key(|job| job.order());
-        waiting.into_iter().map(|job| (job.id, self.takers(job))).find(|(_, takers)| !takers.is_empty())
+        let waiting = self.candidates();
+        waiting.iter().map(|job| (job.id, self.takers(job))).find(|(_, takers)| !takers.is_empty())
     }
 
     /// The least loaded of those who may have this job; of the others first, if it should not go where it was.
     fn takers(&self, job: &Job) -> Vec<WorkerId> {
-        let able = self.workers.iter().filter(|it| self.load(it).is_some() && self.may_run(it, job));
-        let able: Vec<&Worker> = able.collect();
+        let is_free = |it: &Worker| self.load(it).is_some_and(|load| load < 1_000);
+        let has_room = |it: &Worker| if job.is_limited() { is_free(it) } else { self.load(it).is_some() };
+        let able: Vec<&Worker> =
+            self.workers.iter().filter(|it| has_room(it) && self.may_run(it, job)).collect();
         let avoided = avoided(job);
         let others: Vec<&Worker> = able.iter().filter(|it| avoided != Some(it.id)).copied().collect();
         let able = if others.is_empty() { able } else { others };
-        let least = able.iter().filter_map(|it| self.load(it)).min();
-        able.into_iter().filter(|it| self.load(it) == least).map(|it| it.id).collect()
+        let rank = |it: &Worker| {
+            let load = self.load(it).expect("it has room");
+            let is_full = load >= 1_000;
+            let load = match job.definition.placement.strategy {
+                PlacementStrategy::Pack if !is_full => 1_000 - load,
+                PlacementStrategy::Spread | PlacementStrategy::Pack => load,
+                PlacementStrategy::Random => 0,
+            };
+            (is_full, -score(it, &job.definition), load)
+        };
+        let best = able.iter().map(|it| rank(it)).min();
+        if best.is_some_and(|(is_full, ..)| is_full) && self.is_held_back(job) {
+            return Vec::new();
+        }
+        able.into_iter().filter(|it| Some(rank(it)) == best).map(|it| it.id).collect()
     }
 
     /// Attempts per thousand slots, if there is room for one more: below a thousand a slot is free.
-    fn load(&self, worker: &Worker) -> Option<u32> {
+    pub(super) fn load(&self, worker: &Worker) -> Option<u32> {
         let is_open = worker.session.is_some() && worker.settled && !worker.unreachable;
         let takes = !worker.cordoned && !worker.leaving && worker.slots() > 0;
         let held = self.burden(worker);
-        (is_open && takes && held < worker.slots() + worker.backlog).then(|| held * 1_000 / worker.slots())
+        // A suspect worker gets one job at a time, after its exclusion.
+        let is_probed = worker.suspect.is_some() && (self.is_probing(worker) || is_suspended(worker));
+        (is_open && takes && !is_probed && held < worker.slots() + worker.backlog)
+            .then(|| held * 1_000 / worker.slots())
     }
 
-    /// How many attempts it has, whoever gave them.
+    /// It is suspect, and has the job that probes it.
+    fn is_probing(&self, worker: &Worker) -> bool {
+        let probe = worker.suspect.flatten().and_then(|job| self.job(job)?.attempt());
+        probe.is_some_and(|attempt| attempt.worker == worker.id)
+    }
+
+    /// Number of its attempts, from any server.
     pub(crate) fn burden(&self, worker: &Worker) -> u32 {
         (self.held(worker.id).len() + worker.unmanaged.len()) as u32
     }
 
-    fn may_run(&self, worker: &Worker, job: &Job) -> bool {
+    pub(super) fn may_run(&self, worker: &Worker, job: &Job) -> bool {
         let pinned = match job.standing {
-            Standing::Queued { pinned } => pinned,
-            // What sits in a backlog and is asked back would be queued again.
+            LiveState::Queued { pinned } => pinned,
+            // A prefetched attempt that is recalled would be queued again.
             _ => self.pinned_to(job),
         };
-        pinned.is_none_or(|only| only == worker.id) && worker.offers && !is_excluded(worker, &job.definition)
+        let is_able = worker.offers && matches(worker, &job.definition) && is_listed(worker, &job.definition);
+        pinned.is_none_or(|only| only == worker.id) && is_able && !is_excluded(worker, &job.definition)
     }
 
     /// The only worker that it may run on: where it failed by itself, if that is still known.
     pub(super) fn pinned_to(&self, job: &Job) -> Option<WorkerId> {
         let (worker, by_platform) = job.last?;
         let stays = job.definition.retry.on == RetryOn::Same && !by_platform;
-        (stays && self.worker(worker).is_some()).then_some(worker)
+        let may_stay = self.worker(worker).is_some_and(|it| is_listed(it, &job.definition));
+        (stays && may_stay).then_some(worker)
     }
 
     fn grant(&mut self, id: u64, worker: WorkerId, token: Token) {
         let now = self.now;
         let free = self.worker(worker).and_then(|it| self.load(it)).is_some_and(|load| load < 1_000);
         let session = self.ready_session(worker).expect("only who is settled is given anything");
+        self.has_its_turn(id);
+        self.use_rate(id);
+        if let Some(probe) = self.worker_mut(worker).and_then(|it| it.suspect.as_mut()) {
+            *probe = Some(id);
+        }
         let job = self.job_mut(id).expect("it waits");
         job.attempts += 1;
         let number = job.attempts;
-        job.standing = Standing::Held(Attempt {
+        job.standing = LiveState::Held(Attempt {
             token,
             worker,
             assigned: now,
@@ -103,7 +133,9 @@ impl Model {
             session: Some(session),
             begun: false,
             overrun: None,
+            slow: None,
             loss: None,
+            offer: None,
         });
         self.say(format!("j{token} assigned w{worker} attempt {number} on {session}"));
         self.enqueue(id, session);
@@ -112,28 +144,38 @@ impl Model {
     /// An attempt goes out, after its definition if this session has not heard of it.
     pub(super) fn enqueue(&mut self, id: u64, session: SessionId) {
         let job = self.job(id).expect("it is held").clone();
-        let token = job.attempt().expect("it is held").token;
         let revision = job.definition.revision.0;
         let worker = self.by_session(session).expect("it is there");
         if !worker.told.contains(&revision) {
             worker.told.push(revision);
             self.say(format!("to {session}: define {}", job.definition.name));
         }
+        self.say_enqueue(&job, session);
+        self.wait_for_report(id, false);
+    }
+
+    pub(super) fn say_enqueue(&mut self, job: &Job, session: SessionId) {
+        let token = job.attempt().expect("it is held").token;
         let (priority, due, timeout) = (job.priority, job.due.0, job.definition.timeout);
         let line =
-            format!("enqueue {token} p{priority} due {due} for {timeout:?} with {:?}", budgets::memory(&job));
+            format!("enqueue {token} p{priority} due {due} for {timeout:?} with {:?}", budgets::memory(job));
         self.say(format!("to {session}: {line}"));
     }
 
-    /// What sits in a backlog while a slot is free elsewhere is asked back, the last in order first.
+    /// Recalls prefetched attempts while a slot is free elsewhere, the last in order first.
     pub(super) fn recall(&mut self) {
-        let mut wanted: u32 = self.workers.iter().map(|it| self.free_slots(it)).sum();
+        let slots: u32 = self.workers.iter().map(|it| self.free_slots(it)).sum();
         let is_idle =
-            wanted == 0 || !self.jobs.iter().any(|job| job.attempt().is_some_and(|it| it.in_backlog));
+            slots == 0 || !self.jobs.iter().any(|job| job.attempt().is_some_and(|it| it.in_backlog));
         if is_idle || self.in_vain.is_some_and(|at| at + SEARCH > self.now.up) {
             return;
         }
         self.in_vain = Some(self.now.up);
+        // A recall in flight will take a slot.
+        let asked = self.workers.iter().filter(|it| self.ready_session(it.id).is_some());
+        let asked = asked.flat_map(|it| self.sitting(it));
+        let asked = asked.filter(|job| job.attempt().is_some_and(|it| it.recalled)).count() as u32;
+        let mut wanted = slots.saturating_sub(asked);
         for worker in self.workers.clone() {
             let Some(session) = self.ready_session(worker.id) else { continue };
             for job in self.sitting(&worker) {
@@ -143,28 +185,22 @@ impl Model {
                 let has_takers = others.any(|it| self.may_run(it, &job));
                 let is_ripe = attempt.assigned.up + SITTING <= self.now.up;
                 let is_fixed = attempt.recalled || attempt.unsettled || attempt.stopping.is_some();
-                if has_takers && !is_fixed {
-                    self.in_vain = None;
-                }
                 if wanted == 0 || is_fixed || !has_takers || !is_ripe {
                     continue;
                 }
                 wanted -= 1;
-                self.attempt_mut(job.id).expect("it is held").recalled = true;
+                self.wait_for_release(job.id);
                 self.say(format!("to {session}: recall {}", attempt.token));
             }
         }
     }
 
-    /// Who waits in vain takes the place of the last of those with a lower priority that sit in a backlog where it may go.
+    /// A job that cannot be placed recalls the last prefetched attempt of a lower priority on a worker that could run it.
     pub(super) fn recall_for_higher(&mut self) {
-        let mut waiting: Vec<Job> =
-            self.jobs.iter().filter(|it| matches!(it.standing, Standing::Queued { .. })).cloned().collect();
-        let order = |job: &Job| {
-            let pinned = matches!(job.standing, Standing::Queued { pinned: Some(_) });
-            (-i16::from(job.priority), !pinned, job.due, job.id)
-        };
-        waiting.sort_by_key(order);
+        // Room in a backlog is of no use to a job with limits.
+        let waits = |it: &&Job| matches!(it.standing, LiveState::Queued { .. }) && !it.is_limited();
+        let mut waiting: Vec<Job> = self.jobs.iter().filter(waits).cloned().collect();
+        waiting.sort_by_key(Job::order);
         let in_backlogs = self.jobs.iter().filter(|job| job.attempt().is_some_and(|it| it.in_backlog));
         let lowest = in_backlogs.map(|job| job.priority).min();
         let (Some(highest), Some(lowest)) = (waiting.first().map(|job| job.priority), lowest) else { return };
@@ -181,7 +217,7 @@ impl Model {
             givers.extend(sitting);
         }
         givers.sort_by_key(|job| std::cmp::Reverse((-i16::from(job.priority), job.due, job.id)));
-        // Where a place is being made already.
+        // Workers on which a recall is in flight already.
         let mut coming = givers.clone();
         coming.retain(|job| job.attempt().expect("it is held").recalled);
         givers.retain(|job| {
@@ -205,15 +241,15 @@ impl Model {
             }
         }
         for job in recalled {
+            self.wait_for_release(job.id);
             let attempt = self.attempt_mut(job.id).expect("it is held");
-            attempt.recalled = true;
             let (token, worker) = (attempt.token, attempt.worker);
             let session = self.ready_session(worker).expect("it was asked for");
             self.say(format!("to {session}: recall {token}"));
         }
     }
 
-    /// What sits in a worker's backlog, the last in order first.
+    /// Prefetched attempts in a worker's backlog, the last in order first.
     fn sitting(&self, worker: &Worker) -> Vec<Job> {
         let queued = self.burden(worker).saturating_sub(worker.slots());
         let mut sitting: Vec<Job> = self
@@ -232,11 +268,12 @@ impl Model {
         if is_free { worker.slots() - self.burden(worker) } else { 0 }
     }
 
-    /// Why jobs wait, by definition and the worker that they are pinned to, and how many.
+    /// How many jobs wait, by definition and the worker that they are pinned to, and why. Reasons of jobs with limits are those of the
+    /// workers: whether a limit keeps them was perhaps not looked at.
     pub(crate) fn waiting(&self) -> Vec<Waiting> {
         let mut waiting: Vec<Waiting> = Vec::new();
         for job in &self.jobs {
-            let Standing::Queued { pinned: pinned_to } = job.standing else { continue };
+            let LiveState::Queued { pinned: pinned_to } = job.standing else { continue };
             let revision = job.definition.revision;
             match waiting.iter_mut().find(|it| (it.revision, it.pinned_to) == (revision, pinned_to)) {
                 Some(of_its_kind) => of_its_kind.count += 1,
@@ -250,51 +287,106 @@ impl Model {
         waiting
     }
 
+    /// Puts what is told of waiting jobs into the form of [`Self::waiting`].
+    pub(crate) fn without_limits(&self, told: &[Waiting]) -> Vec<Waiting> {
+        let mut waiting: Vec<Waiting> = Vec::new();
+        for it in told {
+            let definition = self.definitions.iter().find(|definition| definition.revision == it.revision);
+            let limited = definition.filter(|it| it.limits.concurrency.is_some() || it.limits.rate.is_some());
+            let reason = limited.map_or(it.reason, |definition| self.why(definition, it.pinned_to));
+            match waiting
+                .iter_mut()
+                .find(|other| (other.revision, other.pinned_to) == (it.revision, it.pinned_to))
+            {
+                Some(other) => other.count += it.count,
+                None => waiting.push(Waiting { reason, ..*it }),
+            }
+        }
+        waiting.sort();
+        waiting
+    }
+
     pub(crate) fn pending(&self, job: &Job) -> Option<PendingReason> {
         match job.standing {
-            Standing::Scheduled => Some(PendingReason::NotDue),
-            Standing::Queued { pinned } => Some(self.why(&job.definition, pinned)),
-            Standing::Quarantined => Some(PendingReason::Quarantined),
-            Standing::Held(_) | Standing::Ended(_) => None,
+            LiveState::Scheduled => Some(PendingReason::NotDue),
+            LiveState::Queued { pinned } => {
+                let by_workers = self.why(&job.definition, pinned);
+                let by_limits = self.why_limited(job).filter(|_| by_workers >= PendingReason::ServerFull);
+                Some(by_limits.unwrap_or(by_workers))
+            }
+            LiveState::Quarantined => Some(PendingReason::Quarantined),
+            LiveState::Held(_) | LiveState::Ended(_) => None,
         }
     }
 
-    /// The obstacle of the worker who is the nearest to taking it.
+    /// The obstacle of the worker that is the nearest to taking it: the one with the least of these numbers to overcome.
     fn why(&self, definition: &Definition, pinned: Option<WorkerId>) -> PendingReason {
-        let is_asked = |it: &&Worker| pinned.is_none_or(|only| only == it.id);
-        let connected = || self.workers.iter().filter(|it| it.session.is_some()).filter(is_asked);
-        let offering = || connected().filter(|it| it.offers);
-        let taking = || offering().filter(|it| !it.cordoned && !it.leaving);
-        let willing = || taking().filter(|it| !is_excluded(it, definition));
-        let has_room = |it: &&Worker| self.burden(it) < it.slots() + it.backlog && it.slots() > 0;
-        let with_room = || willing().filter(has_room);
-        match () {
-            () if connected().next().is_none() && pinned.is_some() => PendingReason::PinnedWorkerAway,
-            () if connected().next().is_none() => PendingReason::NoWorker,
-            () if offering().next().is_none() => PendingReason::NoRuntime,
-            () if taking().next().is_none() => PendingReason::Cordoned,
-            () if willing().next().is_none() => PendingReason::Excluded,
-            () if with_room().next().is_none() => PendingReason::Busy,
+        let has_room = |it: &Worker| self.burden(it) < it.slots() + it.backlog && it.slots() > 0;
+        let first_obstacle = |it: &Worker| match () {
+            () if !is_listed(it, definition) => PendingReason::NoMatch,
+            () if it.session.is_none() => PendingReason::NoWorker,
+            () if !it.offers && !it.runtime_broken => PendingReason::NoRuntime,
+            () if !matches(it, definition) => PendingReason::NoMatch,
+            () if !it.offers => PendingReason::RuntimeUnavailable,
+            () if it.cordoned || it.leaving => PendingReason::Cordoned,
+            () if is_excluded(it, definition) => PendingReason::Excluded,
+            () if self.is_probing(it) => PendingReason::Excluded,
+            () if !has_room(it) => PendingReason::Busy,
             () => PendingReason::Soon,
-        }
+        };
+        let asked = self.workers.iter().filter(|it| pinned.is_none_or(|only| only == it.id));
+        let nearest = asked.map(first_obstacle).max().unwrap_or(PendingReason::NoWorker);
+        if pinned.is_some() { nearest.max(PendingReason::PinnedWorkerAway) } else { nearest }
     }
 }
 
-/// Where the platform failed it last, or where it failed by itself if its definition wants another.
+fn label<'w>(worker: &'w Worker, name: &str) -> Option<&'w str> {
+    let mut labels = worker.labels_set.iter().chain(&worker.labels);
+    labels.find(|(label, _)| label == name).map(|(_, value)| value.as_str())
+}
+
+/// Its labels are as the definition requires, and none of them is kept for others.
+fn matches(worker: &Worker, definition: &Definition) -> bool {
+    let requires = &definition.placement.requires;
+    let holds = |rule: &LabelRule| rule.holds(label(worker, &rule.label));
+    let asks = |name: &str| requires.iter().any(|rule| rule.label == name && rule.asks_for_label());
+    let mut exclusive = label(worker, "exclusive").into_iter().flat_map(|list| list.split(','));
+    worker.is_known && requires.iter().all(holds) && exclusive.all(asks)
+}
+
+fn is_listed(worker: &Worker, definition: &Definition) -> bool {
+    let workers = &definition.placement.workers;
+    workers.is_empty()
+        || workers.iter().any(|it| match it {
+            WorkerSelector::Id(id) => *id == worker.id,
+            WorkerSelector::Name(name) => **name == *worker.name,
+        })
+}
+
+fn score(worker: &Worker, definition: &Definition) -> i32 {
+    let prefers = definition.placement.prefers.iter();
+    prefers.filter(|it| it.rule.holds(label(worker, &it.rule.label))).map(|it| it.weight).sum()
+}
+
+/// The worker to avoid: that of the last infrastructure failure, or of the last failure if the definition wants another worker.
 fn avoided(job: &Job) -> Option<WorkerId> {
     let avoids = |by_platform: bool| by_platform || job.definition.retry.on == RetryOn::Other;
     job.last.filter(|(_, by_platform)| avoids(*by_platform)).map(|(worker, _)| worker)
 }
 
+pub(super) fn is_suspended(worker: &Worker) -> bool {
+    worker.exclusions.iter().any(|it| it.active && it.of == Excluded::Suspect)
+}
+
 fn is_excluded(worker: &Worker, definition: &Definition) -> bool {
     worker.exclusions.iter().filter(|it| it.active).any(|it| match it.of {
-        Excluded::Anything => true,
+        Excluded::Anything | Excluded::Suspect => true,
         Excluded::Runtime(kind) => kind == definition.container.runtime,
         Excluded::Revision(revision) => revision == definition.revision,
     })
 }
 
-/// What has been in a backlog for less may be on its way into a slot.
+/// An attempt that has been in a backlog for less may be on its way into a slot.
 const SITTING: Duration = Duration::from_millis(200);
 
 /// All backlogs are searched no more often.

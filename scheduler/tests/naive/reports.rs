@@ -1,20 +1,20 @@
-//! What workers say, and who is believed.
+//! Reports of workers, and the tokens that make them believed.
 
 use std::time::Duration;
 
-use super::{Exclusion, Model, Standing, fleet};
-use crate::world::protocol::order::{StopCause, Verdict};
+use super::{LiveState, Model, fleet};
+use crate::world::protocol::order::{ReconcileVerdict, StopCause};
 use crate::world::protocol::report::{Foreign, Inventory, Numbered, Outcome, Phase, ReleaseCause};
 use crate::world::protocol::{Report, SessionId, Token, WorkerId};
-use crate::world::scheduler::definition::Definition;
-use crate::world::scheduler::exclusion::Excluded;
 use crate::world::scheduler::job::State;
+use crate::world::scheduler::placement::exclusion::Excluded;
 
 impl Model {
     pub(super) fn report(&mut self, session: SessionId, report: Report) -> Result<(), String> {
         let now = self.now.up;
         let Some(worker) = self.by_session(session) else { return Ok(()) };
         worker.hear(now);
+        worker.reported = now;
         let id = worker.id;
         match report {
             Report::Running(list) => {
@@ -41,9 +41,10 @@ impl Model {
             Report::Inventory(it) => self.inventory(id, session, it)?,
             Report::Condition(it) => {
                 let worker = self.worker_mut(id).expect("it speaks");
-                worker.offers = fleet::offers(&it.runtimes);
-                if worker.offers {
-                    worker.exclusions.retain(|it| !matches!(it.of, Excluded::Runtime(_)));
+                let offered = std::mem::replace(&mut worker.offers, fleet::offers(&it.runtimes));
+                worker.runtime_broken = fleet::runtime_broken(&it.runtimes);
+                if worker.offers && !offered {
+                    worker.exclusions.retain(|it| !matches!(it.of, Excluded::Runtime(_) | Excluded::Suspect));
                 }
                 worker.slots = it.slots;
                 worker.leaving = it.draining;
@@ -60,7 +61,13 @@ impl Model {
                     }
                 }
             }
-            Report::Heartbeat(_) => {}
+            Report::Heartbeat(_) => {
+                let ten_leases = self.intervals.lease * 10;
+                let worker = self.worker_mut(id).expect("it speaks");
+                if worker.unreconciled_since.is_none_or(|since| now.since(since) <= ten_leases) {
+                    worker.contact = worker.contact.max(now);
+                }
+            }
             other => return Err(format!("nobody says {other:?} here")),
         }
         Ok(())
@@ -71,6 +78,7 @@ impl Model {
         let worker = self.worker_mut(id).expect("it speaks");
         let (first, last) = (list.first.0, worker.last_report.unwrap_or(list.first.0.saturating_sub(1)));
         if first == 0 || first > last + 1 {
+            worker.last_report = None;
             self.say(format!("close {session}: Protocol"));
             return Vec::new();
         }
@@ -88,7 +96,7 @@ impl Model {
     fn running(&mut self, worker: WorkerId, session: SessionId, token: Token, ago: Duration) {
         let Some(id) = self.bearer(token, worker) else {
             self.late(worker, token, "running");
-            // What was never given here comes from another life of the database: it is nobody's to stop.
+            // An attempt that this server never assigned comes from another database and is not stopped.
             if !self.may_be_strange(worker, token) {
                 self.say(format!("to {session}: cancel {token} superseded"));
             }
@@ -97,7 +105,9 @@ impl Model {
         let (now, lease) = (self.now, self.intervals.lease);
         let definition = self.job(id).expect("it is held").definition.clone();
         let attempt = self.attempt_mut(id).expect("it is held");
+        attempt.offer = None;
         if attempt.started.is_some() {
+            self.watch_run(id, ago);
             return;
         }
         let at = (now.utc - ago).max(attempt.assigned.utc);
@@ -106,7 +116,10 @@ impl Model {
         let limit = definition.timeout.map(|timeout| timeout + definition.container.stop_grace + lease * 2);
         attempt.overrun = limit.map(|limit| now.up + limit.saturating_sub(ago));
         self.say(format!("j{token} started at {}", at.0));
-        self.pardon(worker, &definition);
+        self.hook_start(id);
+        self.watch_run(id, ago);
+        self.set_expiry(id, None);
+        self.forget_failures(worker, &definition);
     }
 
     fn ended(
@@ -124,9 +137,10 @@ impl Model {
         };
         let definition = self.job(id).expect("it is held").definition.clone();
         match outcome {
-            Outcome::Succeeded => self.pardon(worker, &definition),
+            Outcome::Succeeded => self.forget_failures(worker, &definition),
             Outcome::HostFailed => {
-                self.exclude(worker, Excluded::Revision(definition.revision), Some((60, 3_600)))
+                self.exclude(worker, Excluded::Revision(definition.revision), Some((60, 3_600)));
+                self.distrust(worker, &definition);
             }
             _ => {}
         }
@@ -141,9 +155,11 @@ impl Model {
             return Ok(());
         };
         let definition = self.job(id).expect("it is held").definition.clone();
+        let attempt = self.job(id).and_then(super::Job::attempt).expect("it is held");
+        let is_asked = attempt.recalled || attempt.stopping.is_some();
         match cause {
-            ReleaseCause::Recalled => {}
-            ReleaseCause::Full | ReleaseCause::Draining => {
+            ReleaseCause::Recalled if is_asked => {}
+            ReleaseCause::Recalled | ReleaseCause::Full | ReleaseCause::Draining => {
                 self.exclude(worker, Excluded::Anything, Some((1, 60)))
             }
             ReleaseCause::RuntimeUnavailable => {
@@ -158,70 +174,50 @@ impl Model {
         self.close(id, Outcome::Released, None)
     }
 
-    /// From so many seconds to so many, doubling with each time in a row; without them, until the worker starts anew.
-    fn exclude(&mut self, worker: WorkerId, of: Excluded, seconds: Option<(u64, u64)>) {
-        let now = self.now.up;
-        let worker = self.worker_mut(worker).expect("it speaks");
-        let before = worker.exclusions.iter().find(|it| it.of == of).copied();
-        if before.is_some_and(|it| it.active) {
-            return;
-        }
-        let strikes = before.map_or(1, |it| it.strikes + 1);
-        let until = seconds
-            .map(|(first, most)| now + Duration::from_secs((first << (strikes - 1).min(20)).min(most)));
-        worker.exclusions.retain(|it| it.of != of);
-        worker.exclusions.push(Exclusion { of, until, strikes, active: true });
-    }
-
-    /// A start worked: what was held against this worker before, and is over, is forgotten.
-    fn pardon(&mut self, worker: WorkerId, definition: &Definition) {
-        let worker = self.worker_mut(worker).expect("it speaks");
-        worker.exclusions.retain(|it| {
-            let is_meant = match it.of {
-                Excluded::Anything => true,
-                Excluded::Runtime(kind) => kind == definition.container.runtime,
-                Excluded::Revision(revision) => revision == definition.revision,
-            };
-            it.active || !is_meant
-        });
-    }
-
     fn late(&mut self, worker: WorkerId, token: Token, said: &str) {
         self.say(format!("j{} noted late {token} of w{worker}: {said}", token.job));
     }
 
-    /// The table of FAULTS.md R14.
+    /// The table of docs/design/failures.md, R14.
     fn inventory(&mut self, id: WorkerId, session: SessionId, told: Inventory) -> Result<(), String> {
+        let now = self.now.up;
         let worker = self.worker_mut(id).expect("it speaks");
         let is_first = !worker.settled;
         worker.settled = true;
-        worker.offers = fleet::offers(&told.runtimes);
-        if worker.offers {
-            worker.exclusions.retain(|it| !matches!(it.of, Excluded::Runtime(_)));
+        worker.unreconciled_since = None;
+        worker.contact = worker.contact.max(now);
+        let offered = std::mem::replace(&mut worker.offers, fleet::offers(&told.runtimes));
+        worker.runtime_broken = fleet::runtime_broken(&told.runtimes);
+        if worker.offers && !offered {
+            worker.exclusions.retain(|it| !matches!(it.of, Excluded::Runtime(_) | Excluded::Suspect));
         }
         let is_complete = worker.offers;
         let is_back = std::mem::take(&mut worker.unreachable);
-        for job in self.held(id).into_iter().filter(|_| is_back) {
+        for job in self.held(id) {
             let attempt = self.attempt_mut(job).expect("it is held");
             attempt.loss = None;
             let token = attempt.token;
-            self.say(format!("j{job} noted {token} revived on w{id}"));
+            if is_back {
+                self.say(format!("j{job} noted {token} revived on w{id}"));
+            }
         }
-        self.meet_strangers(id, &told);
+        self.take_unknown_attempts(id, &told);
         for (token, phase) in &told.attempts {
             let is_current = self.bearer(*token, id).is_some();
             let is_kept = self.may_be_strange(id, *token) && !self.is_idle_rival(*token, *phase);
             let keep = is_current || *phase == Phase::Ended || is_kept;
-            let verdict = if keep { Verdict::Keep } else { Verdict::Stop };
+            let verdict = if keep { ReconcileVerdict::Keep } else { ReconcileVerdict::Stop };
             self.say(format!("to {session}: {verdict:?} {token}"));
         }
         for job in self.held(id) {
+            let has_expired = self.has_expired(job);
             let attempt = self.attempt_mut(job).expect("it is held");
             // Between two inventories attempts are on their way that the worker could not know of.
             if !is_first && !attempt.unsettled {
                 continue;
             }
             let token = attempt.token;
+            attempt.offer = None;
             match told.attempts.iter().find(|(known, _)| *known == token) {
                 Some((_, phase)) => {
                     attempt.recalled = false;
@@ -230,6 +226,8 @@ impl Model {
                     attempt.begun |= matches!(phase, Phase::Starting | Phase::Running);
                     if let Some(cause) = attempt.stopping {
                         self.say(format!("to {session}: cancel {token} {}", cause.name()));
+                    } else if attempt.in_backlog && has_expired {
+                        self.ask_back(job);
                     }
                 }
                 None if is_complete => self.absent(job, session)?,
@@ -250,17 +248,17 @@ impl Model {
         Ok(())
     }
 
-    /// What was given up is gone: so says the worker that had it.
+    /// Confirms that a lost attempt is gone, as its worker reports.
     fn confirm(&mut self, id: WorkerId, token: Token) {
         let doubts = &mut self.worker_mut(id).expect("it speaks").doubts;
         if doubts.iter().any(|(of, _)| *of == token) {
             doubts.retain(|(of, _)| *of != token);
-            let Some(job) = self.job_mut(token.job.0).filter(|job| job.in_doubt.contains(&token)) else {
+            let Some(job) = self.job_mut(token.job.0).filter(|job| job.unconfirmed.contains(&token)) else {
                 return;
             };
-            job.in_doubt.retain(|of| *of != token);
-            let was_last = job.in_doubt.is_empty();
-            if was_last && matches!(job.standing, Standing::Ended(State::Cancelled)) {
+            job.unconfirmed.retain(|of| *of != token);
+            let was_last = job.unconfirmed.is_empty();
+            if was_last && matches!(job.standing, LiveState::Ended(State::Cancelled)) {
                 self.say(format!("j{token} confirmed by w{id}"));
             } else {
                 self.say(format!("j{} noted {token} confirmed", token.job));
@@ -271,12 +269,14 @@ impl Model {
     /// The worker does not have it, and would know.
     fn absent(&mut self, job: u64, session: SessionId) -> Result<(), String> {
         let now = self.now.up;
+        let has_expired = self.has_expired(job);
         let attempt = self.attempt_mut(job).expect("it is held");
         match (attempt.started, attempt.stopping) {
             (Some(_), _) => self.close(job, Outcome::Lost, None),
             (None, Some(StopCause::Cancel)) => self.close(job, Outcome::Cancelled, None),
             (None, Some(_)) => self.close(job, Outcome::Interrupted, None),
             (None, None) if attempt.begun => self.close(job, Outcome::Lost, None),
+            (None, None) if has_expired => self.close(job, Outcome::Released, None),
             (None, None) => {
                 attempt.recalled = false;
                 attempt.unsettled = false;
@@ -288,12 +288,17 @@ impl Model {
         }
     }
 
+    fn has_expired(&self, job: u64) -> bool {
+        self.job(job).and_then(|job| job.expires).is_some_and(|at| at <= self.now.utc)
+    }
+
     /// Its worker was gone before it could be sent.
     pub(super) fn take_back_unsent(&mut self, session: SessionId, token: Token) -> Result<(), String> {
         let id = token.job.0;
         let Some(attempt) = self.job(id).and_then(|job| job.attempt()) else { return Ok(()) };
         let is_away = self.worker(attempt.worker).is_some_and(|it| it.session.is_none());
-        let is_another = attempt.token != token || attempt.session != Some(session);
+        let was_sent_once = attempt.offer.is_some_and(|it| !it.repeated);
+        let is_another = attempt.token != token || attempt.session != Some(session) || !was_sent_once;
         if is_another || !is_away || attempt.started.is_some() || attempt.begun {
             return Ok(());
         }
@@ -314,6 +319,7 @@ impl Model {
     ) -> Result<(), String> {
         let Some(job) = self.bearer(token, worker) else { return Ok(()) };
         let attempt = self.attempt_mut(job).expect("it is held");
+        attempt.offer = None;
         if phase == Phase::Unknown {
             return if attempt.unsettled { Ok(()) } else { self.absent(job, session) };
         }
@@ -324,30 +330,27 @@ impl Model {
         Ok(())
     }
 
-    /// What was never given here: the archive says so, or its numbers do. They are left out from here on.
-    fn meet_strangers(&mut self, id: WorkerId, told: &Inventory) {
+    /// Leaves out attempts that this server never assigned, by the archive or by their numbers.
+    fn take_unknown_attempts(&mut self, id: WorkerId, told: &Inventory) {
         let worker = self.worker_mut(id).expect("it speaks");
         let announced = std::mem::take(&mut worker.announced);
-        let mut strangers = told.attempts.clone();
-        strangers.retain(|(token, _)| {
-            self.bearer(*token, id).is_none() && (announced.contains(token) || self.is_beyond(*token))
+        let mut unknown = told.attempts.clone();
+        unknown.retain(|(token, _)| {
+            self.bearer(*token, id).is_none()
+                && (announced.contains(token) || self.is_beyond(*token))
+                && !self.has_other_nonce(*token)
         });
-        let job = strangers.iter().map(|(token, _)| token.job.0).fold(self.last_job, u64::max);
-        let fence = strangers.iter().map(|(token, _)| token.fence.0).fold(self.last_fence, u64::max);
-        // What is claimed here is small; whoever lies is another story.
-        if (job, fence) != (self.last_job, self.last_fence) && self.skips < SKIPS_MAX {
-            self.skips += 1;
-            self.say(format!("numbers {} to {job}, and fences to {fence}, left out", self.last_job));
-            (self.last_job, self.last_fence) = (job, fence);
-        }
-        strangers.retain(|(_, phase)| *phase != Phase::Ended);
+        unknown.retain(|(_, phase)| *phase != Phase::Ended);
         let worker = self.worker_mut(id).expect("it speaks");
-        worker.unmanaged = strangers.into_iter().map(|(token, _)| token).collect();
+        worker.unmanaged = unknown.into_iter().map(|(token, _)| token).collect();
     }
 
     /// Before its inventory is whole nobody can tell.
     fn may_be_strange(&self, id: WorkerId, token: Token) -> bool {
         let worker = self.worker(id).expect("it speaks");
+        if self.has_other_nonce(token) {
+            return false;
+        }
         self.is_beyond(token) || !worker.settled || worker.unmanaged.contains(&token)
     }
 
@@ -356,13 +359,19 @@ impl Model {
         phase == Phase::Backlog && self.job(token.job.0).is_some_and(|job| !job.state().has_ended())
     }
 
+    /// The attempt of this number is another one.
+    fn has_other_nonce(&self, token: Token) -> bool {
+        let attempt = self.job(token.job.0).and_then(super::Job::attempt);
+        attempt.is_some_and(|it| it.token.fence == token.fence && it.token != token)
+    }
+
     fn is_beyond(&self, token: Token) -> bool {
         token.fence.0 > self.last_fence || token.job.0 > self.last_job
     }
 
     /// Nobody wants it any more, and its own worker cannot be told.
     fn is_left_behind(&self, worker: WorkerId, token: Token) -> bool {
-        let can_be_told = self.worker(worker).is_some_and(|it| it.session.is_some() || it.watched);
+        let can_be_told = self.worker(worker).is_some_and(|it| it.session.is_some() || !it.unreachable);
         let was_given = !self.is_beyond(token) && worker.0 <= self.last_worker;
         was_given && !can_be_told && self.bearer(token, worker).is_none()
     }
@@ -372,6 +381,3 @@ impl Model {
         worker.unmanaged.retain(|it| *it != token);
     }
 }
-
-/// Within a term.
-const SKIPS_MAX: u32 = 64;

@@ -1,14 +1,14 @@
 //! A decision as a list of sentences: what is compared.
 
 use crate::world::protocol::Order;
-use crate::world::scheduler::step::{Change, Effect, Note, Step};
+use crate::world::scheduler::step::{Change, CloseReason, Effect, Note, Step};
 
 pub(crate) fn lines(step: &Step) -> Vec<String> {
     let changes = step.changes.iter().filter_map(change);
     changes.chain(step.effects.iter().flat_map(effect)).collect()
 }
 
-fn change(change: &Change) -> Option<String> {
+pub(super) fn change(change: &Change) -> Option<String> {
     Some(match change {
         Change::Added(it) => format!("j{} added {} due {}", it.job, it.state.name(), it.due_at.0),
         Change::Assigned(it) => {
@@ -21,6 +21,10 @@ fn change(change: &Change) -> Option<String> {
         }
         Change::Due { job } => format!("j{job} due"),
         Change::Freed { job } => format!("j{job} freed"),
+        Change::Expiry { job, at } => format!("j{job} expires {:?}", at.map(|at| at.0)),
+        Change::Updated(it) => {
+            format!("j{} updated: {} due {} p{}", it.job, it.state.name(), it.due_at.0, it.priority)
+        }
         Change::Ended(it) => {
             let closed = it.closed.as_ref().map(|it| format!("{} {}", it.token, it.outcome.name()));
             ended(it.job.0, it.state.name(), it.confirmed, closed)
@@ -33,6 +37,9 @@ fn change(change: &Change) -> Option<String> {
             Note::Revived { token, worker } => format!("j{job} noted {token} revived on w{worker}"),
             Note::CancelRequested { by } => format!("j{job} noted cancel by {by}"),
             Note::Freed { by } => format!("j{job} noted freed by {by}"),
+            Note::Updated { by, due_at, priority } => {
+                format!("j{job} noted updated by {by}: due {} p{priority}", due_at.0)
+            }
             Note::Confirmed { token, .. } => format!("j{job} noted {token} confirmed"),
         },
         Change::Confirmed { token, worker, .. } => format!("j{token} confirmed by w{worker}"),
@@ -41,9 +48,17 @@ fn change(change: &Change) -> Option<String> {
         }
         Change::WorkerForgotten(worker) => format!("w{worker} forgotten"),
         // Rows of workers are told by what they lead to.
-        Change::Worker(_) | Change::Keyed { .. } => return None,
-        Change::Forming { first, last } => format!("j{first} to j{last} forming"),
-        Change::Formed { first } => format!("j{first} formed"),
+        Change::Worker(_) | Change::Keyed { .. } | Change::Schedule(_) => return None,
+        Change::Fire(row) => format!("slots {} to {}: {:?}", row.from.0, row.to.0, row.verdict),
+        Change::Hook(row) => format!("j{} {} {}: {:?}", row.parent, row.event.name(), row.target, row.result),
+        Change::RateUsed(row) => format!("{} recovers {}", row.id, row.recovered.0),
+        Change::Paused { target, since } => format!("{target:?} paused: {}", since.is_some()),
+        Change::Expectation(row) => format!("{row:?}"),
+        Change::ExpectationDropped { definition } => format!("{definition} is expected no more"),
+        Change::PendingBatch { first, last } => format!("j{first} to j{last} forming"),
+        Change::BatchCompleted { first } => format!("j{first} formed"),
+        // They follow from the ends of the members, which the ledger counts.
+        Change::BatchAdded(_) | Change::BatchEnded { .. } => return None,
     })
 }
 
@@ -63,7 +78,7 @@ fn effect(effect: &Effect) -> Vec<String> {
             }
             Order::Acknowledge(number) => vec![format!("to {to}: acknowledge {number}")],
             Order::Welcome(it) => vec![format!("to {to}: welcome w{} after {}", it.worker, it.last_report)],
-            // What a worker is told of itself, and that the server lives.
+            // Settings of the worker and signs of life.
             Order::Configure(_) | Order::Pulse(_) => Vec::new(),
             other => vec![format!("to {to}: {}", other.name())],
         },
@@ -77,6 +92,7 @@ fn effect(effect: &Effect) -> Vec<String> {
             };
             grants.iter().map(line).collect()
         }
+        Effect::Close(session, CloseReason::Protocol(_)) => vec![format!("close {session}: Protocol")],
         Effect::Close(session, reason) => vec![format!("close {session}: {reason:?}")],
         Effect::JobEnded(job, state) => vec![format!("tell j{job} {}", state.name())],
     }

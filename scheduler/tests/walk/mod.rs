@@ -1,4 +1,4 @@
-//! What may happen to a scheduler, in any order: shared by what is proven about all walks.
+//! Random walks of inputs to a scheduler, shared by the tests that run walks.
 
 use std::time::Duration;
 
@@ -6,8 +6,13 @@ use proptest::prelude::*;
 
 use crate::world::protocol::report::{Availability, Foreign, Outcome, Phase, ReleaseCause};
 use crate::world::protocol::{Fence, JobId, Nonce, SessionId, Token, WorkerId};
-use crate::world::scheduler::definition::{Definition, OnLost, RetryOn};
-use crate::world::scheduler::input::{NewJob, Operation};
+use crate::world::scheduler::definition::{Definition, Delays, Expect, OnLost, RetryOn, WaitLimits};
+use crate::world::scheduler::hooks::Hooks;
+use crate::world::scheduler::input::{JobDetails, JobUpdate, NewJob, Operation, StartTime};
+use crate::world::scheduler::limits::rules::{Concurrency, KeySource, LimitRules, OnFull, RateLimit};
+use crate::world::scheduler::placement::rules::{
+    Comparison, Condition, LabelRule, PlacementRules, PlacementStrategy, Preference, WorkerSelector,
+};
 use crate::world::{World, definition};
 
 #[derive(Clone, Debug)]
@@ -20,6 +25,12 @@ pub(crate) enum Act {
     },
     Cancel(u8),
     Release(u8),
+    /// A job, how much later it is to start, and its priority. Some values stand for no change.
+    Update {
+        job: u8,
+        delay: u8,
+        priority: i8,
+    },
     Pass(u16),
     Connect {
         worker: u8,
@@ -65,6 +76,8 @@ pub(crate) enum Act {
         kind: u8,
         forged: bool,
     },
+    /// An operator sets the label of a worker.
+    Label(u8, u8),
     Condition(u8, bool),
     Foreign {
         worker: u8,
@@ -84,6 +97,7 @@ pub(crate) fn act() -> impl Strategy<Value = Act> {
             .prop_map(|(definition, count, priority, delay)| Act::Submit { definition, count, priority, delay }),
         2 => any::<u8>().prop_map(Act::Cancel),
         1 => any::<u8>().prop_map(Act::Release),
+        1 => (0..40_u8, 0..4_u8, -3..4_i8).prop_map(|(job, delay, priority)| Act::Update { job, delay, priority }),
         4 => (0..2_000_u16).prop_map(Act::Pass),
         4 => (0..65_000_u16).prop_map(Act::Pass),
         2 => (0..4_u8, 0..4_u8, 0..3_u8).prop_map(|(worker, slots, backlog)| Act::Connect { worker, slots, backlog }),
@@ -94,12 +108,13 @@ pub(crate) fn act() -> impl Strategy<Value = Act> {
         1 => (0..4_u8).prop_map(Act::Mute),
         1 => (0..4_u8, 0..4_u8).prop_map(|(worker, like)| Act::Call { worker, like }),
         1 => (0..4_u8, any::<bool>()).prop_map(|(worker, told)| Act::Restart { worker, told }),
-        1 => (0..4_u8, 0..6_u8).prop_map(|(worker, what)| Act::Operate(worker, what)),
+        1 => (0..4_u8, 0..7_u8).prop_map(|(worker, what)| Act::Operate(worker, what)),
         4 => (0..4_u8, 0..4_u8, 0..3_u8).prop_map(|(worker, slots, backlog)| Act::Arrive { worker, slots, backlog }),
         12 => (any::<u8>(), 0..12_u8).prop_map(|(which, kind)| Act::Tell { which, kind }),
         4 => (0..4_u8, any::<u8>(), 0..12_u8, prop::bool::weighted(0.1))
             .prop_map(|(worker, which, kind, forged)| Act::Report { worker, which, kind, forged }),
         1 => (0..4_u8, any::<bool>()).prop_map(|(worker, up)| Act::Condition(worker, up)),
+        2 => (0..4_u8, 0..6_u8).prop_map(|(worker, label)| Act::Label(worker, label)),
         1 => (0..4_u8, any::<u8>(), 0..6_u8)
             .prop_map(|(worker, which, owner)| Act::Foreign { worker, which, owner }),
         2 => (0..4_u8, any::<u8>(), 0..4_u8)
@@ -116,28 +131,109 @@ pub(crate) fn world(slice: usize) -> World {
     world
 }
 
-/// What these definitions are called.
+/// Names of the definitions.
 pub(crate) const NAMES: [&str; 4] = ["a", "b", "c", "d"];
 
 /// One of them.
 pub(crate) fn kind(number: usize) -> Definition {
     let mut it = definition(NAMES[number]);
     it.retry.max = number as u32;
+    it.retry.backoff.delays = match number {
+        1 => Delays::Linear { initial: Duration::from_secs(3), max: Duration::from_secs(5) },
+        2 => Delays::List(vec![Duration::from_millis(10), Duration::from_secs(4)]),
+        3 => Delays::Fixed(Duration::from_secs(2)),
+        _ => it.retry.backoff.delays,
+    };
     it.retry.memory_factor_milli = [None, Some(1_500), Some(2_000), Some(1_000)][number];
     it.container.resources.memory_bytes = [Some(8 << 20), None, Some(8 << 20), Some(9 << 20)][number];
     it.retry.exit_codes = if number == 3 { vec![1, 2] } else { Vec::new() };
     it.loss.limit = [3, 1, 2, 3][number];
+    it.waits = [
+        WaitLimits::default(),
+        WaitLimits { queue: Some(Duration::from_secs(40)), ..WaitLimits::default() },
+        WaitLimits {
+            queue: Some(Duration::from_secs(9)),
+            quarantine: Some(Duration::from_secs(50)),
+            silent_worker: Some(Duration::from_secs(100)),
+        },
+        WaitLimits { quarantine: Some(Duration::from_secs(15)), ..WaitLimits::default() },
+    ][number];
+    let expect = |within: u64, max: u64| Expect {
+        success_within: (within > 0).then_some(Duration::from_secs(within)),
+        max_duration: (max > 0).then_some(Duration::from_secs(max)),
+    };
+    it.expect = [expect(30, 0), expect(0, 0), expect(90, 25), expect(0, 7)][number];
     it.timeout = number.is_multiple_of(2).then_some(Duration::from_secs(20));
     it.retry.on = [RetryOn::Any, RetryOn::Same, RetryOn::Other, RetryOn::Any][number];
+    it.limits = limits(number);
     it.loss.on_lost = [OnLost::Retry, OnLost::Fail, OnLost::Wait, OnLost::Retry][number];
+    it.placement = placement(number);
+    it.hooks = hooks(number);
     it
+}
+
+/// One has no limits, one a limit for each tenant, and two share a group; one of these has a rate.
+fn limits(number: usize) -> LimitRules {
+    let tenant = || Some(KeySource::Label("tenant".into()));
+    let group = |limit| Concurrency { limit, key: None, group: Some("g".into()), on_full: OnFull::Queue };
+    match number {
+        1 => LimitRules {
+            concurrency: Some(Concurrency { limit: 1, key: tenant(), group: None, on_full: OnFull::Queue }),
+            ..LimitRules::default()
+        },
+        2 => LimitRules { concurrency: Some(group(2)), ..LimitRules::default() },
+        3 => LimitRules {
+            concurrency: Some(group(2)),
+            rate: Some(RateLimit { limit: 2, per: Duration::from_secs(30), burst: 2, key: tenant() }),
+            ..LimitRules::default()
+        },
+        _ => LimitRules::default(),
+    }
+}
+
+/// A loop, which a jobs.yaml cannot have: its chain must end all the same.
+fn hooks(number: usize) -> Hooks {
+    let named = |names: &[&str]| names.iter().copied().map(Into::into).collect();
+    match number {
+        0 => Hooks { on_start: named(&["b"]), on_end: named(&["c"]), ..Hooks::default() },
+        1 => Hooks { on_failure: named(&["a", "c"]), ..Hooks::default() },
+        2 => Hooks { on_success: named(&["a"]), on_failure: named(&["a"]), ..Hooks::default() },
+        _ => Hooks::default(),
+    }
+}
+
+fn placement(number: usize) -> PlacementRules {
+    let rule = |label: &str, condition| LabelRule { label: label.into(), condition };
+    let mut rules = PlacementRules {
+        strategy: [
+            PlacementStrategy::Spread,
+            PlacementStrategy::Spread,
+            PlacementStrategy::Random,
+            PlacementStrategy::Pack,
+        ][number],
+        ..PlacementRules::default()
+    };
+    match number {
+        0 => {
+            let in_a = rule("zone", Condition::In(vec!["a".into()]));
+            let large = rule("size", Condition::Compare(Comparison::Greater, 5));
+            rules.prefers =
+                vec![Preference { rule: in_a, weight: 10 }, Preference { rule: large, weight: -3 }];
+        }
+        1 => rules.workers = vec![WorkerSelector::Id(WorkerId(1)), WorkerSelector::Name("w2".into())],
+        2 => rules.requires = vec![rule("zone", Condition::NotIn(vec!["b".into()]))],
+        _ => rules.requires = vec![rule("zone", Condition::Exists)],
+    }
+    rules
 }
 
 pub(crate) fn take(world: &mut World, act: Act) {
     let name = |worker: u8| format!("w{worker}");
     match act {
         Act::Submit { definition, count, priority, delay } => {
-            let new = NewJob { priority: Some(priority), ..delayed(world, delay) };
+            let labels = vec![("tenant".into(), ["acme", "globex", ""][usize::from(delay)].into())];
+            let details = Some(Box::new(JobDetails { labels, ..JobDetails::default() }));
+            let new = NewJob { priority: Some(priority), details, ..delayed(world, delay / 2) };
             world.submit(NAMES[usize::from(definition)], usize::from(count), new, None, false);
         }
         Act::Cancel(job) => {
@@ -147,6 +243,15 @@ pub(crate) fn take(world: &mut World, act: Act) {
         Act::Release(job) => {
             let job = some_job(world, job);
             world.release(job);
+        }
+        Act::Update { job, delay, priority } => {
+            let run_at = match delay {
+                0 => None,
+                1 => Some(StartTime::At(world.now.utc)),
+                _ => Some(StartTime::After(Duration::from_secs(u64::from(delay) * 5))),
+            };
+            let priority = (priority < 3).then_some(priority);
+            world.update(JobId(u64::from(job)), JobUpdate { run_at, priority });
         }
         Act::Pass(millis) => world.pass(Duration::from_millis(u64::from(millis))),
         Act::Connect { worker, slots, backlog } => {
@@ -162,9 +267,9 @@ pub(crate) fn take(world: &mut World, act: Act) {
             let answer =
                 if silent { Availability::Unavailable("down".into()) } else { Availability::Available };
             if strange > 0 {
-                let stranger = stranger(strange);
-                world.strangers(&name(worker), vec![stranger]);
-                attempts.push((stranger, Phase::Running));
+                let unknown = unknown_token(strange);
+                world.list_unknown_attempts(&name(worker), vec![unknown]);
+                attempts.push((unknown, Phase::Running));
             }
             world.inventory(&name(worker), attempts, answer);
         }
@@ -209,6 +314,7 @@ pub(crate) fn take(world: &mut World, act: Act) {
                 Operation::Drain(Some(Duration::from_secs(15))),
                 Operation::Slots(u32::from(worker)),
                 Operation::Forget,
+                Operation::Reset,
             ][usize::from(what)]
             .clone();
             world.operate(WorkerId(u64::from(worker)), operation);
@@ -238,6 +344,18 @@ pub(crate) fn take(world: &mut World, act: Act) {
             let foreign = foreign.collect();
             world.foreign(&name(worker), foreign);
         }
+        Act::Label(worker, label) => {
+            let (name, value) = [
+                ("zone", Some("a")),
+                ("zone", Some("b")),
+                ("zone", None),
+                ("exclusive", Some("zone")),
+                ("exclusive", None),
+                ("size", Some("7")),
+            ][usize::from(label)];
+            let change = (name.to_owned(), value.map(str::to_owned));
+            world.operate(WorkerId(u64::from(worker)), Operation::Labels(vec![change]));
+        }
         Act::Condition(worker, up) => {
             let answer = if up { Availability::Available } else { Availability::Unavailable("down".into()) };
             world.condition(&name(worker), answer, false);
@@ -260,7 +378,7 @@ pub(crate) fn take(world: &mut World, act: Act) {
 /// A job that waits for an instant, if it is to.
 pub(crate) fn delayed(world: &World, delay: u8) -> NewJob {
     let run_at = (delay > 0).then(|| world.now.utc + Duration::from_secs(u64::from(delay) * 7));
-    NewJob { run_at, ..NewJob::default() }
+    NewJob { run_at: run_at.map(StartTime::At), ..NewJob::default() }
 }
 
 fn report(world: &mut World, worker: &str, token: Token, which: u8, kind: u8) {
@@ -283,7 +401,7 @@ fn report(world: &mut World, worker: &str, token: Token, which: u8, kind: u8) {
 }
 
 /// An attempt of another life of the database.
-fn stranger(number: u8) -> Token {
+fn unknown_token(number: u8) -> Token {
     let number = u64::from(number);
     Token { job: JobId(number % 7), fence: Fence(number % 11), nonce: STRANGE }
 }
@@ -312,7 +430,7 @@ fn tokens(world: &World) -> Vec<Token> {
 }
 
 /// This many cases, or as many as `PROPTEST_CASES` says.
-#[expect(clippy::disallowed_methods, reason = "the fence is around the brain itself")]
+#[expect(clippy::disallowed_methods, reason = "only the crate itself must be pure")]
 pub(crate) fn cases(usual: u32) -> ProptestConfig {
     match std::env::var_os("PROPTEST_CASES") {
         Some(_) => ProptestConfig::default(),

@@ -1,19 +1,24 @@
-//! What a store would make of the changes, and what it would refuse; and what may be said once they are in it.
+//! A model of the store: the rows after each change, the changes that it must refuse, and the effects that are allowed after them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
+use std::sync::Arc;
 
 use proptest::prelude::*;
 
 use crate::walk::STRANGE;
 use crate::world::World;
-use crate::world::protocol::order::Verdict;
-use crate::world::protocol::{JobId, Order, Token};
+use crate::world::protocol::order::ReconcileVerdict;
+use crate::world::protocol::{JobId, Order, Timestamp, Token};
+use crate::world::scheduler::batches::{NewBatch, is_failure};
+use crate::world::scheduler::hooks::{HookEvent, HookRow};
 use crate::world::scheduler::input::{KeyHolder, Ticket};
 use crate::world::scheduler::job::State;
+use crate::world::scheduler::schedule::ScheduleId;
+use crate::world::scheduler::schedules::{FireRow, FireVerdict};
 use crate::world::scheduler::step::{Answer, Change, Effect, Note, Rejection};
 
-/// What the changes have said about a job so far.
+/// State of a job by the changes so far.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Shown {
     state: State,
@@ -21,6 +26,9 @@ struct Shown {
     /// The last one that is not current any more.
     before: Option<Token>,
 }
+
+/// The rows of one schedule.
+type FireRows = BTreeMap<Timestamp, (Timestamp, FireVerdict)>;
 
 /// Follows the changes as a store would, and complains where one does not fit the row that it changes.
 #[derive(Debug, Default)]
@@ -35,7 +43,19 @@ pub(crate) struct Ledger {
     tried: BTreeSet<Token>,
     /// Cancelled jobs of which nobody knows whether everything is gone.
     unconfirmed: BTreeSet<JobId>,
+    /// The batches with members that have not ended.
+    batches: BTreeMap<JobId, NewBatch>,
     keys: BTreeMap<String, KeyHolder>,
+    /// The rows of each schedule by their first slots: up to which they go, and what became of them.
+    fires: BTreeMap<(Arc<str>, ScheduleId), FireRows>,
+    /// Jobs that slots became.
+    fired: BTreeSet<JobId>,
+    /// Slots that became jobs, at once or by a backfill.
+    slots: BTreeSet<(Arc<str>, ScheduleId, Timestamp)>,
+    /// Hooks that were decided, and the jobs that were made for them.
+    hooks: BTreeSet<(JobId, HookEvent, Arc<str>)>,
+    hooked: BTreeSet<JobId>,
+    cursors: BTreeMap<(Arc<str>, ScheduleId), Timestamp>,
     answered: BTreeSet<Ticket>,
 }
 
@@ -64,6 +84,14 @@ impl Ledger {
         Ok(())
     }
 
+    /// This slot is decided and made no job.
+    #[allow(dead_code, reason = "only the walk of schedules asks")]
+    pub(crate) fn may_backfill(&self, definition: &str, schedule: &ScheduleId, slot: Timestamp) -> bool {
+        let key = (Arc::from(definition), schedule.clone());
+        let is_decided = self.cursors.get(&key).is_some_and(|cursor| slot <= *cursor);
+        is_decided && !self.slots.contains(&(key.0, key.1, slot))
+    }
+
     fn enter(&mut self, change: &Change) -> Result<(), TestCaseError> {
         match change {
             Change::Added(it) => {
@@ -78,6 +106,7 @@ impl Ledger {
                 prop_assert!(it.token.fence.0 > self.last_fence, "fences must grow");
                 self.last_fence = it.token.fence.0;
                 self.tried.insert(it.token);
+                prop_assert!(!self.is_stopped(it.token.job), "{} of a stopped batch is assigned", it.token);
                 let row = self.row(it.token.job)?;
                 prop_assert!(row.state == State::Queued && row.current.is_none(), "{row:?} assigned");
                 (row.state, row.current) = (State::Assigned, Some(it.token));
@@ -88,7 +117,7 @@ impl Ledger {
                 row.state = State::Running;
             }
             Change::Stopping { token, .. } => {
-                prop_assert!(self.row(token.job)?.current == Some(*token), "a stranger is stopped");
+                prop_assert!(self.row(token.job)?.current == Some(*token), "an unknown attempt is stopped");
             }
             Change::Waiting { job, closed, state, .. } => {
                 let row = self.row(*job)?;
@@ -104,6 +133,15 @@ impl Ledger {
                 let row = self.row(*job)?;
                 prop_assert!(row.state == State::Quarantined, "{row:?} freed");
                 row.state = State::Queued;
+            }
+            Change::Expiry { job, .. } => {
+                let row = self.rows.get(job).unwrap();
+                prop_assert!(!row.state.has_ended(), "job {} expires after its end", job);
+            }
+            Change::Updated(it) => {
+                let row = self.row(it.job)?;
+                prop_assert!(matches!(row.state, State::Scheduled | State::Queued), "{row:?} updated");
+                row.state = it.state;
             }
             Change::Ended(it) => {
                 let row = self.row(it.job)?;
@@ -130,13 +168,23 @@ impl Ledger {
                 prop_assert!(job >= after && fence.0 >= self.last_fence);
                 (self.last_job, self.last_fence) = (job.0, fence.0);
             }
-            Change::Forming { first, last } => {
+            Change::BatchAdded(batch) => {
+                prop_assert!(self.batches.insert(batch.first, batch.clone()).is_none());
+            }
+            Change::BatchEnded { first, count, failed, .. } => {
+                let batch = self.batches.remove(first).unwrap();
+                prop_assert_eq!(batch.count, *count);
+                prop_assert_eq!(self.failures(&batch), *failed);
+                let mut members = self.rows.range(*first..batch_end(&batch));
+                prop_assert!(members.all(|(_, row)| row.state.has_ended()), "a member has not ended");
+            }
+            Change::PendingBatch { first, last } => {
                 prop_assert_eq!(&self.forming, &None, "one after the other");
                 prop_assert!(first.0 > self.last_job, "numbers from {} were given before", first);
                 self.last_job = last.0;
                 self.forming = Some(*first..=*last);
             }
-            Change::Formed { first } => {
+            Change::BatchCompleted { first } => {
                 let members = self.forming.take().unwrap();
                 prop_assert_eq!(members.start(), first);
                 prop_assert_eq!(
@@ -149,7 +197,57 @@ impl Ledger {
                 prop_assert!(self.keys.insert(key.to_string(), *holder).is_none(), "a key made two requests");
                 prop_assert_eq!(self.members(holder.job, u64::from(holder.count)), None);
             }
-            Change::Worker(_) | Change::WorkerForgotten(_) => {}
+            Change::Fire(row) => self.fire(row)?,
+            Change::Schedule(row) => {
+                let key = (row.definition.clone(), row.schedule.clone());
+                let before = self.cursors.insert(key, row.cursor);
+                prop_assert!(before.is_none_or(|before| before <= row.cursor), "a cursor goes back: {row:?}");
+            }
+            Change::Hook(row) => self.hook(row)?,
+            Change::Worker(_) | Change::WorkerForgotten(_) | Change::Paused { .. } | Change::RateUsed(_) => {}
+            Change::Expectation(_) | Change::ExpectationDropped { .. } => {}
+        }
+        Ok(())
+    }
+
+    /// Each hook of an event is decided once, and its job is one of the same step.
+    fn hook(&mut self, row: &HookRow) -> Result<(), TestCaseError> {
+        let parent = *self.row(row.parent)?;
+        let has_happened = match row.event {
+            HookEvent::Start => true,
+            HookEvent::Success | HookEvent::Failure => HookEvent::of_end(parent.state) == Some(row.event),
+            HookEvent::End => parent.state.has_ended(),
+        };
+        prop_assert!(has_happened, "{row:?} of {parent:?}");
+        let is_new = self.hooks.insert((row.parent, row.event, row.target.clone()));
+        prop_assert!(is_new, "decided twice: {row:?}");
+        if let Some(job) = row.result.job() {
+            prop_assert!(self.rows.contains_key(&job), "its job is missing: {row:?}");
+            prop_assert!(self.hooked.insert(job), "job {job} has two parents");
+        }
+        Ok(())
+    }
+
+    /// Each slot has one row, and each job of a schedule one slot.
+    fn fire(&mut self, row: &FireRow) -> Result<(), TestCaseError> {
+        let key = (row.definition.clone(), row.schedule.clone());
+        if let (true, Some(job)) = (row.verdict.has_fired(), row.verdict.job()) {
+            prop_assert!(row.from == row.to && row.count.count == 1, "{row:?}");
+            prop_assert!(self.fired.insert(job), "job {} has two slots", job);
+            let slot = (key.0.clone(), key.1.clone(), row.from);
+            prop_assert!(self.slots.insert(slot), "a slot became two jobs: {row:?}");
+        }
+        if matches!(row.verdict, FireVerdict::Backfilled(_)) {
+            let cursor = self.cursors.get(&key);
+            prop_assert!(cursor.is_some_and(|cursor| row.from <= *cursor), "too early: {row:?}");
+            return Ok(());
+        }
+        let rows = self.fires.entry(key).or_default();
+        let earlier = rows.range(..row.from).next_back().map(|(_, (to, _))| *to);
+        prop_assert!(earlier.is_none_or(|to| to < row.from), "a slot has two rows: {row:?}");
+        let before = rows.insert(row.from, (row.to, row.verdict));
+        if let Some((to, verdict)) = before {
+            prop_assert!(to <= row.to && verdict == row.verdict && !verdict.has_fired(), "{row:?}");
         }
         Ok(())
     }
@@ -159,7 +257,7 @@ impl Ledger {
             Effect::JobEnded(job, state) => {
                 prop_assert!(self.rows[job].state == *state, "told the end of job {} before its change", job);
             }
-            Effect::Send(_, order) => prop_assert!(!stops_a_stranger(order), "{order:?}"),
+            Effect::Send(_, order) => prop_assert!(!self.stops_unknown(order), "{order:?}"),
             Effect::Reply(ticket, answer) => {
                 prop_assert!(self.answered.insert(*ticket), "answered twice");
                 match answer {
@@ -191,19 +289,46 @@ impl Ledger {
         self.forming.as_ref().is_some_and(|members| members.contains(&job))
     }
 
+    /// The job is one of a batch in which too many failed.
+    fn is_stopped(&self, job: JobId) -> bool {
+        let batch = self.batches.range(..=job).next_back().map(|(_, batch)| batch);
+        batch
+            .filter(|batch| job < batch_end(batch))
+            .is_some_and(|batch| batch.options.max_failures.is_some_and(|max| self.failures(batch) >= max))
+    }
+
+    fn failures(&self, batch: &NewBatch) -> u32 {
+        let members = self.rows.range(batch.first..batch_end(batch));
+        u32::try_from(members.filter(|(_, row)| is_failure(row.state)).count()).unwrap()
+    }
+
     /// The first of these jobs that is not there for all to see.
     fn members(&self, first: JobId, count: u64) -> Option<u64> {
         (first.0..first.0 + count).find(|id| !self.rows.contains_key(&JobId(*id)) || self.hides(JobId(*id)))
     }
 }
 
-/// Whether a worker is told to stop an attempt that was never given here.
-fn stops_a_stranger(order: &Order) -> bool {
-    match order {
-        Order::Cancel(cancel) => cancel.token.nonce == STRANGE,
-        Order::Reconciled(it) => {
-            it.attempts.iter().any(|(token, verdict)| token.nonce == STRANGE && *verdict == Verdict::Stop)
+/// The number behind the last member.
+fn batch_end(batch: &NewBatch) -> JobId {
+    JobId(batch.first.0 + u64::from(batch.count))
+}
+
+/// Checks stop orders for attempts that this server never assigned.
+impl Ledger {
+    /// An unknown attempt is never stopped, unless an attempt was created under its number with another nonce.
+    fn stops_unknown(&self, order: &Order) -> bool {
+        match order {
+            Order::Cancel(cancel) => self.is_unknown(cancel.token),
+            Order::Reconciled(it) => it
+                .attempts
+                .iter()
+                .any(|(token, verdict)| self.is_unknown(*token) && *verdict == ReconcileVerdict::Stop),
+            _ => false,
         }
-        _ => false,
+    }
+
+    fn is_unknown(&self, token: Token) -> bool {
+        let has_its_number = |it: &Token| (it.job, it.fence) == (token.job, token.fence);
+        token.nonce == STRANGE && !self.tried.iter().any(has_its_number)
     }
 }

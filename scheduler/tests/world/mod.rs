@@ -8,15 +8,16 @@
     reason = "test support, used in part by each test"
 )]
 
+mod definition;
 mod restart;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+pub use definition::definition;
 pub use longshore_scheduler as scheduler;
 pub use protocol;
-use protocol::container::ContainerSpec;
 use protocol::order::{Intervals, VersionRange};
 use protocol::report::{
     Availability, Condition, Failed, Foreign, Heartbeat, Inventory, Numbered, Outcome, OutputLengths, Phase,
@@ -26,12 +27,17 @@ use protocol::{
     ClusterId, Epoch, Fence, Incarnation, JobId, Nonce, Now, Report, ReportNo, Revision, RuntimeKind,
     SessionId, Timestamp, Token, Uptime, WorkerId,
 };
+use scheduler::batches::BatchOptions;
 use scheduler::definition::Definition;
 use scheduler::input::{
-    CancelRequest, Connected, GroupNo, Input, Key, NewJob, Operation, ReleaseRequest, Submit, Ticket,
+    BackfillRequest, CancelRequest, Connected, GroupNo, Input, JobUpdate, Key, NewJob, Operation,
+    PauseRequest, ReleaseRequest, Submit, Ticket, UpdateRequest,
 };
+use scheduler::new_jobs::NewJobs;
+use scheduler::schedule::ScheduleId;
+use scheduler::schedules::PauseTarget;
 use scheduler::step::{Change, Effect, Step};
-use scheduler::{Config, Counters, Scheduler, TICK_WITHIN};
+use scheduler::{Config, Counters, Scheduler, ServerLimits, TICK_WITHIN};
 
 pub struct World {
     pub scheduler: Scheduler,
@@ -42,12 +48,13 @@ pub struct World {
     /// Current attempts, and what their worker is called.
     pub held: BTreeMap<JobId, (Token, String)>,
     pub steps: Vec<(Now, Step)>,
-    /// What each step was about.
+    /// The input of each step.
     pub inputs: Vec<Input>,
     /// When the scheduler was last stepped.
     stepped: Uptime,
     /// Up to this one, fences are in the backup that the server goes on from.
     restored: Fence,
+    server_limits: ServerLimits,
     sessions: u64,
     tickets: u64,
 }
@@ -59,15 +66,25 @@ pub struct Member {
     pub backlog: u32,
     pub number: u8,
     pub incarnation: u64,
-    /// Which process of all it is.
+    /// Number of the process among all.
     pub process: u64,
-    /// Where it connects from.
+    /// The address that it connects from.
     pub place: &'static str,
     pub next_report: u64,
     /// Connected, but nothing is heard of it.
     pub muted: bool,
-    /// What it says that it is called, if not what it is called here.
+    /// The name in its Hello, if it differs from the name in the scenario.
     pub alias: Option<String>,
+    /// Labels of its own.
+    pub labels: Vec<(String, String)>,
+    /// The cluster that it joined.
+    pub cluster: Option<ClusterId>,
+}
+
+impl Member {
+    fn new(number: u8) -> Self {
+        Self { number, incarnation: 1, process: 1, place: "here", next_report: 1, ..Self::default() }
+    }
 }
 
 impl World {
@@ -76,10 +93,21 @@ impl World {
         Self::with_jobs_max(seed, slice, usize::MAX)
     }
 
+    /// Likewise, with limits on the jobs of all definitions.
+    pub fn with_limits(seed: u64, slice: usize, server_limits: ServerLimits) -> Self {
+        let mut world = Self::with_jobs_max(seed, slice, usize::MAX);
+        let (cluster, intervals) = (ClusterId(7), Intervals::default());
+        let config =
+            Config { cluster, epoch: Epoch(1), intervals, seed, slice, jobs_max: usize::MAX, server_limits };
+        (world.scheduler, world.server_limits) = (Scheduler::new(config, Counters::default()), server_limits);
+        world
+    }
+
     /// Likewise, with no more than so many jobs that have not ended.
     pub fn with_jobs_max(seed: u64, slice: usize, jobs_max: usize) -> Self {
         let (cluster, intervals) = (ClusterId(7), Intervals::default());
-        let config = Config { cluster, epoch: Epoch(1), intervals, seed, slice, jobs_max };
+        let server_limits = ServerLimits::default();
+        let config = Config { cluster, epoch: Epoch(1), intervals, seed, slice, jobs_max, server_limits };
         let now = Now { utc: Timestamp(1_000_000_000_000), up: Uptime(3_600_000_000_000) };
         Self {
             scheduler: Scheduler::new(config, Counters::default()),
@@ -92,6 +120,7 @@ impl World {
             inputs: Vec::new(),
             stepped: now.up,
             restored: Fence(0),
+            server_limits,
             sessions: 0,
             tickets: 0,
         }
@@ -180,7 +209,16 @@ impl World {
 
     pub fn submit_all(&mut self, jobs: Vec<NewJob>, key: Option<Key>, require_worker: bool) {
         let (ticket, count) = (self.ticket(), jobs.len());
-        self.step(Input::Submit(Submit { ticket, jobs, batch: count > 1, require_worker, key }));
+        let batch = (count > 1).then(BatchOptions::default);
+        self.step(Input::Submit(Submit { ticket, jobs: jobs.into(), batch, require_worker, key }));
+    }
+
+    /// Submits jobs that are all alike.
+    pub fn submit_array(&mut self, name: &str, count: u32, options: BatchOptions) {
+        let revision = self.definitions.get(name).map_or(Revision(0), |definition| definition.revision);
+        let jobs = NewJobs::Copies(Box::new(NewJob { revision, ..NewJob::default() }), count);
+        let (ticket, batch) = (self.ticket(), Some(options));
+        self.step(Input::Submit(Submit { ticket, jobs, batch, require_worker: false, key: None }));
     }
 
     pub fn cancel(&mut self, job: JobId) {
@@ -193,9 +231,20 @@ impl World {
         self.step(Input::Release(ReleaseRequest { ticket, job, by: "ann".into() }));
     }
 
+    pub fn update(&mut self, job: JobId, update: JobUpdate) {
+        let ticket = self.ticket();
+        self.step(Input::Update(UpdateRequest { ticket, job, update, by: "ann".into() }));
+    }
+
     pub fn operate(&mut self, worker: WorkerId, operation: Operation) {
         let ticket = self.ticket();
         self.step(Input::Operate(ticket, worker, operation));
+    }
+
+    /// Gives a worker labels of its own, from its next Hello on.
+    pub fn label(&mut self, name: &str, labels: Vec<(String, String)>) {
+        let known = u8::try_from(self.workers.len() + 1).unwrap();
+        self.workers.entry(name.into()).or_insert_with(|| Member::new(known)).labels = labels;
     }
 
     /// Says Hello; the inventory is another word.
@@ -203,21 +252,14 @@ impl World {
         self.sessions += 1;
         let session = SessionId(self.sessions);
         let known = u8::try_from(self.workers.len() + 1).unwrap();
-        let member = self.workers.entry(name.into()).or_insert(Member {
-            number: known,
-            incarnation: 1,
-            process: 1,
-            place: "here",
-            next_report: 1,
-            ..Member::default()
-        });
+        let member = self.workers.entry(name.into()).or_insert_with(|| Member::new(known));
         member.session = Some(session);
         (member.slots, member.backlog) = (slots, backlog);
         let connected = Connected {
             session,
             name: member.alias.clone().unwrap_or_else(|| name.to_owned()).into(),
             secret_hash: [secret.unwrap_or(member.number); 32],
-            cluster: None,
+            cluster: member.cluster,
             rejoin: false,
             incarnation: Incarnation(member.incarnation),
             process: member.process,
@@ -226,7 +268,7 @@ impl World {
             version: "0.1.0".into(),
             slots,
             backlog,
-            labels: Vec::new(),
+            labels: member.labels.clone(),
             runtimes: vec![(RuntimeKind::Fake, Availability::Available)],
             address: member.place.into(),
         };
@@ -253,10 +295,10 @@ impl World {
         self.report(name, Report::Foreign(foreign));
     }
 
-    /// What the archive says of what the worker is about to list.
-    pub fn strangers(&mut self, name: &str, tokens: Vec<Token>) {
+    /// Gives the archive's answer about the attempts that the worker is about to list.
+    pub fn list_unknown_attempts(&mut self, name: &str, tokens: Vec<Token>) {
         if let Some(session) = self.workers.get(name).and_then(|member| member.session) {
-            self.step(Input::Strangers(session, tokens));
+            self.step(Input::UnknownAttempts(session, tokens));
         }
     }
 
@@ -331,6 +373,27 @@ impl World {
         self.report(name, Report::Heartbeat(Heartbeat::default()));
     }
 
+    /// `all`, `name`, or `name/schedule`.
+    pub fn pause(&mut self, target: &str, paused: bool) {
+        let target = match target.split_once('/') {
+            Some((name, id)) => PauseTarget::Schedule(name.into(), ScheduleId::named(id)),
+            None if target == "all" => PauseTarget::Everything,
+            None => PauseTarget::Definition(target.into()),
+        };
+        let ticket = self.ticket();
+        self.step(Input::Pause(PauseRequest { ticket, target, paused }));
+    }
+
+    /// Slots are given in seconds from the start of the story; the ledger was read `behind` commits ago.
+    pub fn backfill(&mut self, target: &str, slots: Vec<Timestamp>, interval: Duration, behind: u64) {
+        let (name, id) = target.split_once('/').unwrap_or((target, "main"));
+        let (definition, schedule) = (name.into(), ScheduleId::named(id));
+        let read_at = GroupNo((self.steps.len() as u64).saturating_sub(behind));
+        let ticket = self.ticket();
+        let request = BackfillRequest { ticket, definition, schedule, slots, interval, read_at };
+        self.step(Input::Backfill(request));
+    }
+
     /// The answer to an order about an attempt that the worker does not know.
     pub fn unknown(&mut self, name: &str, token: Token) {
         self.report(name, Report::Status(vec![(token, Phase::Unknown)]));
@@ -362,24 +425,5 @@ impl World {
     fn ticket(&mut self) -> Ticket {
         self.tickets += 1;
         Ticket(self.tickets)
-    }
-}
-
-/// A definition for the fake runtime, to be varied.
-pub fn definition(name: &str) -> Definition {
-    let revision = name.bytes().fold(0, |sum, byte| sum * 256 + u128::from(byte));
-    Definition {
-        name: name.into(),
-        revision: Revision(revision),
-        enabled: true,
-        priority: 0,
-        timeout: None,
-        retry: scheduler::definition::RetryPolicy::default(),
-        loss: scheduler::definition::LossPolicy::default(),
-        container: ContainerSpec {
-            runtime: RuntimeKind::Fake,
-            stop_grace: Duration::from_secs(10),
-            ..ContainerSpec::default()
-        },
     }
 }

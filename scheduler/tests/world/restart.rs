@@ -7,9 +7,13 @@ use super::World;
 use super::protocol::order::Intervals;
 use super::protocol::report::Outcome;
 use super::protocol::{AttemptNo, ClusterId, Epoch, JobId, WorkerId};
+use super::scheduler::batches::{LiveBatch, is_failure};
+use super::scheduler::expectations::ExpectationRow;
+use super::scheduler::hooks::HookResult;
 use super::scheduler::input::{GroupNo, Input};
-use super::scheduler::job::{State, Stay};
-use super::scheduler::restore::{LiveAttempt, LiveJob, Unconfirmed};
+use super::scheduler::job::{LastPlacement, State};
+use super::scheduler::limits::RateRow;
+use super::scheduler::restore::{LiveAttempt, LiveJob, LiveSchedules, Unconfirmed};
 use super::scheduler::retry::{self, Budget};
 use super::scheduler::step::{AddedJob, Assigned, Change, ClosedAttempt, Note, WorkerRow};
 use super::scheduler::{Config, Counters, Scheduler};
@@ -28,6 +32,7 @@ impl World {
             seed: 2,
             slice,
             jobs_max: usize::MAX,
+            server_limits: self.server_limits,
         };
         let fence = self.nonces.keys().map(|(_, fence)| *fence).max().unwrap_or_default();
         if is_restored {
@@ -41,16 +46,26 @@ impl World {
         let last = Counters { job, fence, worker, group: GroupNo(self.steps.len() as u64) };
         let mut scheduler = Scheduler::new(config, last);
         self.definitions.values().for_each(|it| scheduler.restore_definition(it.clone()));
-        let rows =
-            changes.iter().filter_map(|it| if let Change::Worker(row) = it { Some(row) } else { None });
-        let rows: BTreeMap<WorkerId, &WorkerRow> = rows.map(|row| (row.worker, row)).collect();
-        rows.into_values().for_each(|row| scheduler.restore_worker(now, row.clone()));
-        let (live, unconfirmed) = kept(&changes);
-        for (revision, (token, worker)) in
-            unconfirmed.values().flat_map(|it| it.lost.iter().map(|lost| (it.revision, *lost)))
-        {
-            scheduler.restore_unconfirmed(Unconfirmed { token, worker, revision });
+        let mut rows: BTreeMap<WorkerId, &WorkerRow> = BTreeMap::new();
+        for change in &changes {
+            match change {
+                Change::Worker(row) => drop(rows.insert(row.worker, row)),
+                Change::WorkerForgotten(worker) => drop(rows.remove(worker)),
+                _ => {}
+            }
         }
+        rows.into_values().for_each(|row| scheduler.restore_worker(now, row.clone()));
+        scheduler.restore_rates(now, &rates(&changes));
+        let (live, unconfirmed) = kept(&changes);
+        scheduler.restore_schedules(schedules(&changes, &live));
+        let unconfirmed: Vec<Unconfirmed> = unconfirmed
+            .values()
+            .flat_map(|it| it.lost.iter().map(|lost| (it.revision, *lost)))
+            .map(|(revision, (token, worker))| Unconfirmed { token, worker, revision })
+            .collect();
+        scheduler.restore_unconfirmed(&unconfirmed);
+        scheduler.restore_expectations(expectations(&changes));
+        batches(&changes, &live).into_iter().for_each(|batch| scheduler.restore_batch(batch));
         for mut live in live.into_values() {
             live.attempt.iter_mut().for_each(|it| it.begun = it.token.fence <= self.restored);
             assert!(scheduler.restore_job(now, live), "its definition is known");
@@ -60,6 +75,75 @@ impl World {
         self.workers.values_mut().for_each(|member| member.session = None);
         self.step(Input::Define(self.definitions.values().cloned().collect()));
     }
+}
+
+/// The stored state of expectations after these changes.
+fn expectations(changes: &[&Change]) -> Vec<ExpectationRow> {
+    let mut rows = BTreeMap::new();
+    for change in changes {
+        match change {
+            Change::Expectation(row) => drop(rows.insert(row.definition.clone(), row.clone())),
+            Change::ExpectationDropped { definition } => drop(rows.remove(definition)),
+            _ => {}
+        }
+    }
+    rows.into_values().collect()
+}
+
+/// The batches with members that have not ended.
+fn batches(changes: &[&Change], live: &Jobs) -> Vec<LiveBatch> {
+    let mut batches: BTreeMap<JobId, LiveBatch> = BTreeMap::new();
+    for change in changes {
+        match change {
+            Change::BatchAdded(batch) => drop(batches.insert(batch.first, LiveBatch::new(batch))),
+            Change::BatchEnded { first, .. } => drop(batches.remove(first)),
+            Change::Ended(ended) => {
+                if let Some((_, batch)) = batches.range_mut(..=ended.job).next_back()
+                    && ended.job < batch.end()
+                {
+                    batch.failed += u32::from(is_failure(ended.state));
+                }
+            }
+            _ => {}
+        }
+    }
+    for batch in batches.values_mut() {
+        batch.live = u32::try_from(live.range(batch.first..batch.end()).count()).unwrap();
+    }
+    batches.into_values().collect()
+}
+
+/// The stored state of schedules after these changes.
+fn schedules(changes: &[&Change], live: &Jobs) -> LiveSchedules {
+    let mut rows = BTreeMap::new();
+    let mut paused = BTreeMap::new();
+    let mut jobs = Vec::new();
+    for change in changes {
+        match change {
+            Change::Schedule(row) => {
+                rows.insert((row.definition.clone(), row.schedule.clone()), row.clone());
+            }
+            Change::Paused { target, since: Some(since) } => drop(paused.insert(target.clone(), *since)),
+            Change::Paused { target, since: None } => drop(paused.remove(target)),
+            Change::Fire(row) if row.verdict.has_fired() => {
+                jobs.extend(row.verdict.job().map(|job| (job, row.definition.clone())));
+            }
+            _ => {}
+        }
+    }
+    jobs.retain(|(job, _)| live.contains_key(job));
+    LiveSchedules { rows: rows.into_values().collect(), paused: paused.into_iter().collect(), jobs }
+}
+
+/// The stored state of rates after these changes.
+fn rates(changes: &[&Change]) -> Vec<RateRow> {
+    let mut rows = BTreeMap::new();
+    for change in changes {
+        if let Change::RateUsed(row) = change {
+            rows.insert(row.id.clone(), row.clone());
+        }
+    }
+    rows.into_values().collect()
 }
 
 type Jobs = BTreeMap<JobId, LiveJob>;
@@ -84,10 +168,20 @@ fn kept(changes: &[&Change]) -> (Jobs, Jobs) {
                 }
                 continue;
             }
+            Change::Hook(row) => {
+                if let HookResult::Made { job, depth } = row.result {
+                    live.get_mut(&job).expect("it was added").hook_depth = depth;
+                }
+                continue;
+            }
             Change::Assigned(Assigned { token, .. })
             | Change::Started { token, .. }
             | Change::Stopping { token, .. } => token.job,
-            Change::Waiting { job, .. } | Change::Due { job } | Change::Freed { job } => *job,
+            Change::Waiting { job, .. }
+            | Change::Due { job }
+            | Change::Freed { job }
+            | Change::Expiry { job, .. } => *job,
+            Change::Updated(updated) => updated.job,
             Change::Noted { job, note: Note::Confirmed { token, .. }, .. } => {
                 let job = live.get_mut(job).or_else(|| unconfirmed.get_mut(job)).expect("it was added");
                 job.lost.retain(|(of, _)| of != token);
@@ -117,12 +211,16 @@ fn new_job(added: &AddedJob) -> LiveJob {
         state: added.state,
         priority: added.priority,
         due_at: added.due_at,
+        expires_at: None,
         timeout: added.timeout,
-        has_body: false,
-        own_failures: 0,
+        has_overrides: false,
+        keys: added.keys.clone(),
+        job_failures: 0,
         oom_kills: 0,
         losses: Vec::new(),
         attempts: AttemptNo(0),
+        has_started: false,
+        hook_depth: 0,
         last: None,
         lost: Vec::new(),
         attempt: None,
@@ -144,7 +242,7 @@ fn apply(live: &mut LiveJob, change: &Change) {
             });
         }
         Change::Started { at, .. } => {
-            live.state = State::Running;
+            (live.state, live.has_started) = (State::Running, true);
             live.attempt.as_mut().expect("it is held").started_at = Some(*at);
         }
         Change::Stopping { cause, .. } => {
@@ -152,16 +250,21 @@ fn apply(live: &mut LiveJob, change: &Change) {
         }
         Change::Waiting { closed, due_at, state, .. } => {
             let over = live.attempt.take().expect("it is held");
-            live.last = Stay::after(over.worker, closed.outcome).or(live.last);
+            live.has_started |= closed.started_at.is_some();
+            live.last = LastPlacement::after(over.worker, closed.outcome).or(live.last);
             (live.state, live.due_at) = (*state, *due_at);
-            live.own_failures += u32::from(retry::budget(closed.outcome) == Budget::Own);
+            live.job_failures += u32::from(retry::budget(closed.outcome) == Budget::Job);
             live.oom_kills += u32::from(closed.outcome == Outcome::OomKilled);
-            if retry::budget(closed.outcome) == Budget::Platform {
+            if retry::budget(closed.outcome) == Budget::Infrastructure {
                 retry::note_loss(&mut live.losses, closed.ended_at);
             }
             lose(live, closed, over.worker);
         }
         Change::Due { .. } => live.state = State::Queued,
+        Change::Expiry { at, .. } => live.expires_at = *at,
+        Change::Updated(updated) => {
+            (live.state, live.due_at, live.priority) = (updated.state, updated.due_at, updated.priority);
+        }
         Change::Freed { .. } => {
             live.state = State::Queued;
             live.losses.clear();

@@ -2,6 +2,8 @@
 
 use crate::world::World;
 use crate::world::protocol::{Order, SessionId, Timestamp};
+use crate::world::scheduler::hooks::HookResult;
+use crate::world::scheduler::input::JobDetails;
 use crate::world::scheduler::step::{Answer, Change, ClosedAttempt, Effect, Grant, Note, Step};
 
 pub(crate) fn lines(world: &World, start: Timestamp, step: &Step) -> Vec<String> {
@@ -12,7 +14,10 @@ pub(crate) fn lines(world: &World, start: Timestamp, step: &Step) -> Vec<String>
 fn change_line(start: Timestamp, change: &Change) -> String {
     let at = |at: &Timestamp| format!("{}ms", at.0 - start.0);
     match change {
-        Change::Added(it) => format!("change j{} added {} due {}", it.job, it.state.name(), at(&it.due_at)),
+        Change::Added(it) => {
+            let parent = it.details.as_ref().map(|details| parent_words(start, details)).unwrap_or_default();
+            format!("change j{} added {} due {}{parent}", it.job, it.state.name(), at(&it.due_at))
+        }
         Change::Assigned(it) => {
             format!("change j{} assigned to worker {} attempt {}", it.token, it.worker, it.number)
         }
@@ -24,6 +29,12 @@ fn change_line(start: Timestamp, change: &Change) -> String {
             format!("change j{job} waits again: {} due {} after {}", state.name(), at(due_at), end(closed))
         }
         Change::Due { job } => format!("change j{job} due"),
+        Change::Expiry { job, at: Some(deadline) } => format!("change j{job} expires {}", at(deadline)),
+        Change::Expiry { job, at: None } => format!("change j{job} does not expire"),
+        Change::Updated(it) => {
+            let (state, due) = (it.state.name(), at(&it.due_at));
+            format!("change j{} updated: {state} due {due} priority {}", it.job, it.priority)
+        }
         Change::Confirmed { token, worker, .. } => {
             format!("change j{} confirmed: {token} is gone from worker {worker}", token.job)
         }
@@ -44,9 +55,19 @@ fn change_line(start: Timestamp, change: &Change) -> String {
             Note::CancelRequested { by } => format!("note j{job} cancel requested by {by}"),
             Note::Confirmed { token, worker } => format!("note j{job} {token} gone from worker {worker}"),
             Note::Freed { by } => format!("note j{job} released by {by}"),
+            Note::Updated { by, due_at, priority } => {
+                format!("note j{job} updated by {by}: due {} priority {priority}", at(due_at))
+            }
         },
-        Change::Forming { first, last } => format!("change j{first} to j{last} forming"),
-        Change::Formed { first } => format!("change j{first} formed"),
+        Change::BatchAdded(it) => {
+            let max = it.options.max_failures.map(|max| format!(" max_failures={max}")).unwrap_or_default();
+            format!("change batch j{} x{}{max}", it.first, it.count)
+        }
+        Change::BatchEnded { first, count, failed, .. } => {
+            format!("change batch j{first} x{count} ended, {failed} failed")
+        }
+        Change::PendingBatch { first, last } => format!("change j{first} to j{last} forming"),
+        Change::BatchCompleted { first } => format!("change j{first} formed"),
         Change::Keyed { key, holder, .. } => {
             format!("change key {key} holds j{} x{}", holder.job, holder.count)
         }
@@ -63,7 +84,53 @@ fn change_line(start: Timestamp, change: &Change) -> String {
             format!("change worker {} {:?} cordoned={}{drain}{labels}", row.worker, row.name, row.cordoned)
         }
         Change::WorkerForgotten(worker) => format!("change worker {worker} forgotten"),
+        Change::Schedule(row) => {
+            let removed = row.removed_at.map(|since| format!(" removed {}", at(&since))).unwrap_or_default();
+            let last = row.last_fire.map(|last| format!(" last {} j{}", at(&last.slot), last.job));
+            let last = last.unwrap_or_default();
+            let (name, id) = (&row.definition, &row.schedule);
+            format!("change schedule {name}/{id} decided until {}{last}{removed}", at(&row.cursor))
+        }
+        Change::Fire(row) => {
+            let reason = row.verdict.reason().map(|reason| format!(" {reason}")).unwrap_or_default();
+            let job = row.verdict.job().map(|job| format!(" j{job}")).unwrap_or_default();
+            let exact = if row.count.exact { "" } else { "+" };
+            let (name, id, verdict) = (&row.definition, &row.schedule, row.verdict.name());
+            let (from, to, count) = (at(&row.from), at(&row.to), row.count.count);
+            format!("change slots {name}/{id} {from} to {to} ({count}{exact}) {verdict}{reason}{job}")
+        }
+        Change::Expectation(row) => {
+            let since = row.awaited_since.map(|since| format!(" awaited since {}", at(&since)));
+            let stale = row.stale_since.map(|since| format!(" stale {}", at(&since)));
+            let slow = row.slow.map(|slow| format!(" slow {} j{}", at(&slow.since), slow.job));
+            let told: String = [since, stale, slow].into_iter().flatten().collect();
+            format!("change expectation {}{told}", row.definition)
+        }
+        Change::ExpectationDropped { definition } => format!("change expectation {definition} dropped"),
+        Change::Hook(row) => {
+            let (parent, event, target) = (row.parent, row.event.name(), &row.target);
+            let result = match row.result {
+                HookResult::Made { job, depth } => format!("j{job} depth {depth}"),
+                HookResult::LeftOut(refusal) => format!("left out: {}", refusal.name()),
+            };
+            format!("change hook {event} of j{parent}: {target} {result}")
+        }
+        Change::RateUsed(row) => format!("change {} recovers {}", row.id, at(&row.recovered)),
+        Change::Paused { target, since } => {
+            format!("change {target:?} {}", if since.is_some() { "paused" } else { "goes on" })
+        }
     }
+}
+
+/// The facts about its parent that the job of a hook gets, with times since the start of the scenario.
+fn parent_words(start: Timestamp, details: &JobDetails) -> String {
+    let fact = |(name, value): &(String, String)| {
+        let name = name.strip_prefix("LONGSHORE_PARENT_")?;
+        let Ok(at) = value.parse::<jiff::Timestamp>() else { return Some(format!("{name}={value:?}")) };
+        Some(format!("{name}={}ms", at.as_millisecond() - start.0))
+    };
+    let facts: Vec<String> = details.body.environment.iter().filter_map(fact).collect();
+    if facts.is_empty() { String::new() } else { format!(" told {}", facts.join(" ")) }
 }
 
 fn end(closed: &ClosedAttempt) -> String {

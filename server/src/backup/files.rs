@@ -23,7 +23,7 @@ pub(super) fn copy(name: &str, from: &Path, to: &Path) -> io::Result<FileEntry> 
     Ok(entry)
 }
 
-/// What a file is, under this name.
+/// Describes a file under this name.
 pub(super) fn describe(name: &str, file: &Path) -> io::Result<FileEntry> {
     digest(name, File::open(file)?, |_| Ok(()))
 }
@@ -56,8 +56,8 @@ pub(super) fn sync_names(directory: &Path) -> io::Result<()> {
     File::open(directory)?.sync_all()
 }
 
-/// Gives a file or a whole directory to whoever owns `like`: a person restores as root what a server reads as somebody else.
-pub(super) fn give_to_owner_of(like: &Path, path: &Path) -> io::Result<()> {
+/// Gives a file or a whole directory to the owner of `like`: an operator restores as root, and the server reads as another user.
+pub(super) fn copy_owner(like: &Path, path: &Path) -> io::Result<()> {
     let owner = fs::metadata(like)?;
     let metadata = fs::symlink_metadata(path)?;
     if (metadata.uid(), metadata.gid()) != (owner.uid(), owner.gid()) {
@@ -65,7 +65,7 @@ pub(super) fn give_to_owner_of(like: &Path, path: &Path) -> io::Result<()> {
     }
     if metadata.is_dir() {
         for entry in fs::read_dir(path)? {
-            give_to_owner_of(like, &entry?.path())?;
+            copy_owner(like, &entry?.path())?;
         }
     }
     Ok(())

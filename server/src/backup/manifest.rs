@@ -7,10 +7,10 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 
 use super::{BackupError, LOGS, STORE, io};
-use crate::http::view::Time;
+use crate::rfc3339::Time;
 use crate::store::sqlite::copy::Identity;
 
-/// What a backup says of itself.
+/// The content of `backup.json`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Manifest {
     /// The version of this format.
@@ -36,7 +36,7 @@ pub struct Manifest {
 /// A file of a backup.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileEntry {
-    /// Where it is within the backup.
+    /// Its path within the backup.
     pub name: String,
     /// Its size.
     pub bytes: u64,

@@ -37,7 +37,7 @@ pub enum BackupError {
     /// The disk says no.
     #[error("cannot {what} {}", .path.display())]
     Io {
-        /// What was attempted.
+        /// The operation that failed, as a verb.
         what: &'static str,
         /// With what.
         path: PathBuf,

@@ -8,21 +8,21 @@ use std::path::{Path, PathBuf};
 
 use protocol::Timestamp;
 
-use super::files::{copy, give_to_owner_of, make_private, sync_names};
+use super::files::{copy, copy_owner, make_private, sync_names};
 use super::{BackupError, LOGS, Manifest, STORE, io};
 use crate::clock;
-use crate::http::view::Time;
+use crate::rfc3339::Time;
 use crate::store::directory::{DataDirectory, RESTORING};
 use crate::store::sqlite::copy::{self as store, Identity};
 
-/// What was done.
+/// The result of a restore.
 #[derive(Clone, Debug)]
 pub struct Restored {
     /// Of what.
     pub manifest: Manifest,
-    /// What the store says of itself now.
+    /// The identity of the restored store.
     pub identity: Identity,
-    /// Where the store is that was there before.
+    /// The directory that now holds the store that was replaced.
     pub aside: Option<PathBuf>,
     /// Why nobody knows which numbers the store has given that was there before.
     pub unread: Option<String>,
@@ -38,8 +38,8 @@ pub struct Restored {
 pub fn restore(from: &Path, data: &Path, replace: bool) -> Result<Restored, BackupError> {
     let manifest = Manifest::read(from)?;
     let directory = DataDirectory::take_for_restore(data)?;
-    let there = what_is_there(data);
-    if !there.is_empty() && !replace {
+    let existing = existing_parts(data);
+    if !existing.is_empty() && !replace {
         let text = format!(
             "{} has a store: choose another directory, or move it aside with --replace (nothing of it is deleted)",
             data.display()
@@ -52,22 +52,22 @@ pub fn restore(from: &Path, data: &Path, replace: bool) -> Result<Restored, Back
             .map_or_else(|error| (None, Some(error.to_string())), |it| (Some(it), None)),
     };
     // Reading a store may leave files beside it.
-    let there = what_is_there(data);
+    let existing = existing_parts(data);
     let draft = data.join(RESTORING);
     let was_broken_off = draft.exists();
     let now = clock::now().utc;
-    let identity = make_ready(from, &manifest, &draft, now, present.as_ref()).inspect_err(|_| {
+    let identity = prepare(from, &manifest, &draft, now, present.as_ref()).inspect_err(|_| {
         if !was_broken_off {
-            // What was there is as it was: it may be started again.
+            // The store that was there is unchanged: it may be started again.
             let _ = fs::remove_dir_all(&draft);
         }
     })?;
     let lock = data.join("lock");
     for ours in [&draft, &lock] {
-        give_to_owner_of(data, ours).map_err(io("give away", ours))?;
+        copy_owner(data, ours).map_err(io("give away", ours))?;
     }
     sync_names(data).map_err(io("sync", data))?;
-    let aside = if there.is_empty() { None } else { Some(move_aside(data, &there, now)?) };
+    let aside = if existing.is_empty() { None } else { Some(move_aside(data, &existing, now)?) };
     move_in(data, &draft)?;
     drop(directory);
     Ok(Restored { manifest, identity, aside, unread })
@@ -76,12 +76,12 @@ pub fn restore(from: &Path, data: &Path, replace: bool) -> Result<Restored, Back
 /// The parts of a store.
 const PARTS: [&str; 4] = [STORE, "longshore.db-wal", "longshore.db-shm", LOGS];
 
-fn what_is_there(data: &Path) -> Vec<&'static str> {
+fn existing_parts(data: &Path) -> Vec<&'static str> {
     PARTS.into_iter().filter(|part| data.join(part).symlink_metadata().is_ok()).collect()
 }
 
 /// Copies the backup, proves that it is what it was, and makes it fit to be gone on with.
-fn make_ready(
+fn prepare(
     from: &Path,
     manifest: &Manifest,
     draft: &Path,
@@ -120,7 +120,7 @@ fn move_aside(data: &Path, parts: &[&str], now: Timestamp) -> Result<PathBuf, Ba
     let name = format!("replaced-{}", Time(now)).replace(':', "-");
     let aside = data.join(name);
     make_private(&aside).map_err(io("make", &aside))?;
-    give_to_owner_of(data, &aside).map_err(io("give away", &aside))?;
+    copy_owner(data, &aside).map_err(io("give away", &aside))?;
     for part in parts {
         let (from, to) = (data.join(part), aside.join(part));
         fs::rename(&from, &to).map_err(io("move", &from))?;

@@ -8,7 +8,7 @@ use rustix::fs::{FlockOperation, RenameFlags, flock};
 use super::files::{copy, describe, make_private, sync_names};
 use super::{BackupError, FileEntry, LOGS, Manifest, STORE, io};
 use crate::clock;
-use crate::http::view::Time;
+use crate::rfc3339::Time;
 use crate::store::LoadError;
 use crate::store::sqlite::copy as store;
 
@@ -23,7 +23,7 @@ pub fn take(data: &Path, to: &Path, force: bool) -> Result<Manifest, BackupError
         let text = format!("there is no store in {}", data.display());
         return Err(LoadError::Unusable(text).into());
     }
-    let place = Place::find(to, force)?;
+    let place = Target::find(to, force)?;
     let draft = Draft::begin(place.draft())?;
     let made_at = Time(clock::now().utc);
     let copied = draft.path.join(STORE);
@@ -41,15 +41,15 @@ pub fn take(data: &Path, to: &Path, force: bool) -> Result<Manifest, BackupError
     Ok(manifest)
 }
 
-/// Where a backup is to be.
-struct Place {
+/// The directory that a backup will have.
+struct Target {
     parent: PathBuf,
     name: String,
-    /// Whether there is one, which is to be replaced.
+    /// True if a backup is there that will be replaced.
     is_taken: bool,
 }
 
-impl Place {
+impl Target {
     fn find(to: &Path, force: bool) -> Result<Self, BackupError> {
         let name = to.file_name().and_then(|name| name.to_str());
         let Some(name) = name.map(str::to_owned) else {
@@ -85,30 +85,30 @@ impl Place {
 /// A backup in the making; gone again if it is not finished.
 struct Draft {
     path: PathBuf,
-    mark: PathBuf,
+    marker: PathBuf,
     // Held, not read: tells an unfinished backup that somebody works at from one that nobody will finish.
     _lock: File,
 }
 
 /// In every draft.
-const MARK: &str = "unfinished";
+const MARKER: &str = "unfinished";
 
 impl Draft {
     fn begin(path: PathBuf) -> Result<Self, BackupError> {
-        let mark = path.join(MARK);
+        let marker = path.join(MARKER);
         if path.exists() {
-            Self::clear(&path, &mark)?;
+            Self::clear(&path, &marker)?;
         }
         make_private(&path).map_err(io("make", &path))?;
-        let lock = File::create_new(&mark).map_err(io("make", &mark))?;
+        let lock = File::create_new(&marker).map_err(io("make", &marker))?;
         flock(&lock, FlockOperation::NonBlockingLockExclusive)
-            .map_err(|error| io("lock", &mark)(error.into()))?;
-        Ok(Self { path, mark, _lock: lock })
+            .map_err(|error| io("lock", &marker)(error.into()))?;
+        Ok(Self { path, marker, _lock: lock })
     }
 
     /// Removes what another backup left behind when it was ended: a draft, or a backup that has been replaced.
-    fn clear(path: &Path, mark: &Path) -> Result<(), BackupError> {
-        let lock = File::open(mark).ok();
+    fn clear(path: &Path, marker: &Path) -> Result<(), BackupError> {
+        let lock = File::open(marker).ok();
         if lock.is_none() && Manifest::read(path).is_err() {
             let text = format!("{} is in the way, and is no unfinished backup: move it away", path.display());
             return Err(BackupError::InTheWay(text));
@@ -120,9 +120,9 @@ impl Draft {
         fs::remove_dir_all(path).map_err(io("remove", path))
     }
 
-    fn finish(self, place: &Place) -> Result<(), BackupError> {
+    fn finish(self, place: &Target) -> Result<(), BackupError> {
         let (path, to) = (&self.path, place.path());
-        fs::remove_file(&self.mark).map_err(io("remove", &self.mark))?;
+        fs::remove_file(&self.marker).map_err(io("remove", &self.marker))?;
         sync_names(path).map_err(io("sync", path))?;
         if place.is_taken {
             // One step: at no moment is there no backup.
@@ -133,7 +133,7 @@ impl Draft {
             fs::rename(path, &to).map_err(io("make", &to))?;
         }
         sync_names(&place.parent).map_err(io("sync", &place.parent))
-        // What was replaced now has the draft's name, and goes with it.
+        // The replaced backup now has the draft's name, and is deleted with it.
     }
 }
 

@@ -8,11 +8,15 @@ use protocol::report::{Chunk, ChunkData, Outcome, OutputLengths, Stream};
 use protocol::{AttemptNo, Epoch, Fence, JobId, Nonce, Revision, SessionId, Timestamp, Token, WorkerId};
 use scheduler::input::GroupNo;
 use scheduler::job::State;
+use scheduler::schedule::ScheduleId;
+use scheduler::schedule::catch_up::SlotCount;
+use scheduler::schedules::{FireVerdict, MissReason, ScheduleRow};
 use scheduler::step::{AddedJob, Assigned, Change, ClosedAttempt, Ended};
 use tempfile::TempDir;
 
 use super::*;
-use crate::logs::{self, Attempt, Logs, PieceData, Which};
+use crate::clock;
+use crate::logs::{self, AttemptKey, Logs, PieceData, Streams};
 use crate::store::directory::DataDirectory;
 use crate::store::sqlite::copy::{NUMBERS_LEFT_OUT, STARTS_LEFT_OUT};
 use crate::store::sqlite::{self, SqliteArchive, SqliteStore};
@@ -33,7 +37,7 @@ impl Server {
         let directory = Arc::new(DataDirectory::take(data).unwrap());
         let (mut store, archive) = sqlite::open(&directory).unwrap();
         let mut live = Vec::new();
-        let loaded = store.load(&mut |job| live.push(job)).unwrap();
+        let loaded = store.load(&mut crate::store::live_jobs(|job| live.push(job))).unwrap();
         let limits = logs::Limits { segment_bytes: 150, ..logs::Limits::default() };
         let logs = Logs::open(&directory.logs(), limits).unwrap();
         let group = loaded.group.0;
@@ -67,8 +71,8 @@ impl Server {
     }
 
     fn output(&self, job: u64) -> Vec<PieceData> {
-        let attempt = Attempt { job: JobId(job), fence: Fence(job) };
-        let page = self.logs.read(attempt, Which::Only(Stream::Stdout), 0, 1 << 20).unwrap();
+        let attempt = AttemptKey { job: JobId(job), fence: Fence(job) };
+        let page = self.logs.read(attempt, Streams::Only(Stream::Stdout), 0, 1 << 20).unwrap();
         page.pieces.into_iter().map(|piece| piece.data).collect()
     }
 
@@ -96,6 +100,7 @@ fn added(job: u64) -> Change {
         timeout: None,
         batch: None,
         retry_of: None,
+        keys: None,
         details: None,
     })
 }
@@ -191,7 +196,7 @@ async fn what_is_assigned_in_a_backup_may_have_begun_since_over_later_starts_too
     let begun: Vec<_> =
         server.live.iter().map(|job| (job.job.0, job.attempt.as_ref().unwrap().begun)).collect();
     assert_eq!(begun, [(4, true), (next, false)]);
-    // Where nobody restored anything, the server saw all that was ever said of it.
+    // Without a restore the server has seen every report.
     let server = Server::start(&stage.data());
     assert!(!server.live[0].attempt.as_ref().unwrap().begun);
 }
@@ -303,6 +308,32 @@ async fn a_second_restore_of_the_same_backup_gives_no_number_of_the_first_again(
     let second = Server::start(&stage.data()).loaded;
     assert!(second.last_job > JobId(given) && second.last_fence > Fence(given), "{second:?}");
     assert!(second.epoch > epoch && second.last_worker > worker, "{second:?}");
+}
+
+#[tokio::test]
+async fn no_slot_that_may_have_fired_since_a_backup_fires_again_after_a_restore() {
+    let stage = Stage::new();
+    let mut server = Server::start(&stage.data());
+    let slot = Timestamp(clock::now().utc.0 - 60_000);
+    server.commit(vec![Change::Schedule(ScheduleRow {
+        definition: "resize".into(),
+        schedule: ScheduleId::named("minutely"),
+        cursor: slot,
+        fingerprint: 1,
+        removed_at: None,
+        last_fire: None,
+    })]);
+    let backup = stage.at("backup");
+    take(&stage.data(), &backup, false).unwrap();
+    let before = clock::now().utc;
+    restore(&backup, &stage.at("other"), false).unwrap();
+    let server = Server::start(&stage.at("other"));
+    let row = &server.loaded.schedules.rows[0];
+    assert!(row.cursor >= before, "the next slot is later than the restore: {row:?}");
+    let fires = server.archive.fires("resize", None, 10).unwrap();
+    let rows: Vec<_> = fires.iter().map(|it| (it.row.from, it.row.to, it.row.verdict)).collect();
+    assert_eq!(rows, [(Timestamp(slot.0 + 1), row.cursor, FireVerdict::Missed(MissReason::Restored))]);
+    assert_eq!(fires[0].row.count, SlotCount { count: 0, exact: false });
 }
 
 #[tokio::test]

@@ -1,4 +1,4 @@
-//! Addresses: where to listen, which hosts to answer to, under which path.
+//! Parsing of the listen address, allowed host names and the base path.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -10,10 +10,10 @@ use super::SettingsError;
 pub struct BasePath(String);
 
 impl BasePath {
-    /// Takes `a/b`, `/a/b` and `/a/b/` for the same; `/` is none.
+    /// Parses `a/b`, `/a/b` and `/a/b/` as the same path; `/` is the empty path.
     ///
     /// # Errors
-    /// It holds something that would have to be escaped, or `.` and `..`.
+    /// The path holds characters that need escaping, or `.` and `..`.
     pub fn parse(text: &str) -> Result<Self, SettingsError> {
         let parts: Vec<_> = text.trim().trim_matches('/').split('/').collect();
         if parts == [""] {
@@ -36,7 +36,7 @@ impl BasePath {
         Ok(Self(format!("/{}", parts.join("/"))))
     }
 
-    /// As text: empty, or beginning with a slash.
+    /// The path as text: empty, or with a leading slash.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
@@ -49,7 +49,7 @@ impl fmt::Display for BasePath {
     }
 }
 
-/// `address:port`, where the address may be `localhost`. Other names are not looked up: they may change.
+/// Parses `address:port`, where the address may be `localhost`. Other names are refused, because their addresses may change.
 pub(super) fn listen(text: &str) -> Result<SocketAddr, SettingsError> {
     let wrong = |reason| SettingsError::Listen { address: text.to_owned(), reason };
     let text = text.trim();

@@ -1,28 +1,37 @@
-//! jobs.yaml: from text to definitions, or to everything that is wrong with it.
+//! jobs.yaml: from text to definitions, or to a list of all faults.
 //!
-//! Two forms are read: a map with `version`, `defaults` and `jobs`, and a bare list of jobs with a `name` each. The text becomes a
-//! tree that knows its places (`tree`); readers walk it, note every fault and go on; a file with one fault is refused as a whole,
-//! so a reload never takes half of it. What comes out is valid by construction: nobody checks a definition again.
+//! Two forms are read: a map with `version`, `defaults` and `jobs`, and a bare list of jobs with a `name` each. The text becomes a tree
+//! that knows line and column of each value (`tree`). The readers walk it, record every fault and go on. A file with one fault is refused
+//! as a whole, so a reload never takes half of it. Later code does not check definitions again.
 //!
-//! `keys` is the one table of keys; the JSON Schema ([`schema`]) is made from it. `stored` is the resolved entry as it is kept
-//! with its jobs, whose hash is the revision.
+//! `keys` is the one table of keys; the JSON Schema ([`schema`]) is made from it. `stored` is the resolved entry as the store keeps it with
+//! the jobs; its hash is the revision.
 
 mod advice;
+mod backoff;
 mod container;
 mod fault;
 mod grammar;
+mod hooks;
 mod image;
 mod job;
 mod keys;
+mod limits;
 mod pairs;
-pub(in crate::config) mod quantity;
+mod params;
+mod placement;
+pub(crate) mod quantity;
 mod reader;
+mod schedule;
 mod schema;
 mod scope;
 mod snippet;
 mod source;
 mod stored;
 mod stored_form;
+mod stored_limits;
+mod stored_params;
+mod stored_placement;
 mod substitute;
 mod tree;
 mod volume;
@@ -31,7 +40,7 @@ use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
 
-pub use fault::{Code, FAULTS_MAX, Fault, Faults, Place};
+pub use fault::{Code, FAULTS_MAX, Fault, Faults, Position};
 pub use schema::schema;
 pub use stored::{Damaged, parse_stored};
 pub use substitute::Environment;
@@ -42,17 +51,17 @@ use job::Job;
 use reader::Reader;
 use tree::{Map, Node, Pair, Value};
 
-/// What a good file holds.
+/// The content of a valid file.
 #[derive(Debug)]
 pub struct LoadedFile {
-    /// Its jobs, in the order of the file; their names are unique.
+    /// The jobs in the order of the file; their names are unique.
     pub definitions: Vec<Entry>,
-    /// What is suspicious in it, but no reason to refuse it.
+    /// Warnings: suspicious values that are no reason to refuse the file.
     pub warnings: Vec<Fault>,
 }
 
 impl LoadedFile {
-    /// For a reload: a file without jobs is more likely a mistake than a wish, and changes nothing.
+    /// For a reload: a file without jobs is more likely a mistake than intended, so it changes nothing.
     ///
     /// # Errors
     /// The file defines no jobs.
@@ -64,7 +73,7 @@ impl LoadedFile {
 /// Reads a jobs file, and the environment files that it names, from disk. Blocks on the disk.
 ///
 /// # Errors
-/// Everything that is wrong with it. A file without jobs is none of that, but a warning: see [`LoadedFile::require_jobs`].
+/// All faults of the file. A file without jobs is only a warning: see [`LoadedFile::require_jobs`].
 pub fn load(path: &Path, environment: &Environment) -> Result<LoadedFile, Faults> {
     let name = path.display().to_string();
     let text = source::read(path, FILE_BYTES_MAX)
@@ -72,7 +81,7 @@ pub fn load(path: &Path, environment: &Environment) -> Result<LoadedFile, Faults
     parse(&text, path, environment)
 }
 
-/// Reads the text of a jobs file. `path` names it in faults, and environment files are looked for beside it.
+/// Reads the text of a jobs file. `path` names the file in faults; environment files are looked up in its directory.
 ///
 /// # Errors
 /// As [`load`].
@@ -109,11 +118,20 @@ fn read_root(root: Option<&Node>, reader: &mut Reader<'_>) -> Vec<Entry> {
             Vec::new()
         }
     };
+    let schedules: usize = entries.iter().map(|entry| entry.definition.timetable.schedules.len()).sum();
+    if schedules > SCHEDULES_MAX {
+        let text = format!("{schedules} schedules in the file are too many (max {SCHEDULES_MAX})");
+        reader.fault(Position::FILE, Code::TooLong, text);
+    }
+    hooks::check(reader);
     if entries.is_empty() && reader.collector.is_clean() {
-        reader.collector.warning(Place::FILE, Code::NoJobs, "file defines no jobs");
+        reader.collector.warning(Position::FILE, Code::NoJobs, "file defines no jobs");
     }
     entries
 }
+
+/// Schedules of all definitions together: some hundred megabytes, and a reading of the file looks at each.
+const SCHEDULES_MAX: usize = 200_000;
 
 /// The short form: a list of jobs with a name each.
 fn read_list(items: &[Node], reader: &mut Reader<'_>) -> Vec<Entry> {
@@ -131,13 +149,14 @@ fn read_list(items: &[Node], reader: &mut Reader<'_>) -> Vec<Entry> {
             let text = format!("the job {} was first defined at line {first}", quoted(&name));
             reader.fault(at, Code::DuplicateKey, text);
         }
+        reader.hooks.add_name(&name);
         let job = job::read(&name, at, map, None, &["name", "x-*"], reader);
         entries.extend(finish(job, at, reader));
     }
     entries
 }
 
-fn read_name(item: &Node, map: &Map, reader: &mut Reader<'_>) -> Option<(String, Place)> {
+fn read_name(item: &Node, map: &Map, reader: &mut Reader<'_>) -> Option<(String, Position)> {
     let Some(pair) = map.find("name") else {
         reader.fault(item.at, Code::MissingField, "a job in a list needs \"name\"");
         return None;
@@ -168,7 +187,7 @@ fn read_map(map: &Map, reader: &mut Reader<'_>) -> Vec<Entry> {
         map.find("defaults").filter(|pair| !pair.value.is_null()).and_then(|pair| as_map(pair, reader));
     let defaults_fit = defaults.is_none_or(|defaults| check_defaults(defaults, reader));
     let Some(jobs) = map.find("jobs") else {
-        let at = map.pairs.first().map_or(Place::FILE, |pair| pair.key_at);
+        let at = map.pairs.first().map_or(Position::FILE, |pair| pair.key_at);
         reader.fault(
             at,
             Code::ExpectedJobs,
@@ -195,12 +214,12 @@ fn read_map(map: &Map, reader: &mut Reader<'_>) -> Vec<Entry> {
     entries
 }
 
-/// Whether they are short enough to be laid under jobs: reading them with each would take its time.
+/// Refuses defaults that are too long: they are read again with each job.
 fn check_defaults(defaults: &Map, reader: &mut Reader<'_>) -> bool {
     let Job { mut definition, .. } = job::read_defaults(defaults, reader);
     let length = stored::store(&mut definition).entry.len();
     if length > ENTRY_BYTES_MAX {
-        let at = defaults.pairs.first().map_or(Place::FILE, |pair| pair.key_at);
+        let at = defaults.pairs.first().map_or(Position::FILE, |pair| pair.key_at);
         let text = format!("the defaults are too long with {length} bytes (max {ENTRY_BYTES_MAX})");
         reader.fault(at, Code::TooLong, text);
     }
@@ -209,14 +228,16 @@ fn check_defaults(defaults: &Map, reader: &mut Reader<'_>) -> bool {
 
 fn read_named(pair: &Pair, defaults: Option<&Map>, reader: &mut Reader<'_>) -> Option<Entry> {
     reader.accept(pair.key_at, grammar::job_name(&pair.key));
+    reader.hooks.add_name(&pair.key);
     let map = as_map(pair, reader)?;
     let job = job::read(&pair.key, pair.key_at, map, defaults, &["x-*"], reader);
     finish(job, pair.key_at, reader)
 }
 
-/// Makes the entry, unless the file is refused. How long it is counts in any case: that bounds what is read.
-fn finish(job: Job, at: Place, reader: &mut Reader<'_>) -> Option<Entry> {
+/// Makes the entry, unless the file is refused. The length counts in any case, which bounds the work on a hostile file.
+fn finish(job: Job, at: Position, reader: &mut Reader<'_>) -> Option<Entry> {
     let Job { mut definition, description, owner, tags } = job;
+    reader.hooks.add_job(&definition);
     let stored = stored::store(&mut definition);
     if stored.entry.len() > ENTRY_BYTES_MAX {
         let text = format!("the job is too long with {} bytes (max {ENTRY_BYTES_MAX})", stored.entry.len());
@@ -253,11 +274,11 @@ fn as_map<'a>(pair: &'a Pair, reader: &mut Reader<'_>) -> Option<&'a Map> {
     }
 }
 
-/// The largest jobs file: room for 40,000 short jobs, and what a person can still review.
+/// Bytes of the largest jobs file: 40,000 short jobs.
 const FILE_BYTES_MAX: usize = 2_000_000;
-/// The largest job with everything resolved: it travels to workers in one message.
+/// Bytes of the largest resolved job: a worker receives it in one message.
 const ENTRY_BYTES_MAX: usize = 256 * 1024;
-/// All jobs of a file together: what `defaults` and aliases repeat in each of them costs memory in each of them.
+/// Bytes of all resolved jobs of a file: `defaults` and aliases are copied into each job.
 const RESOLVED_BYTES_MAX: usize = 128 << 20;
 
 #[cfg(test)]
@@ -286,7 +307,7 @@ mod tests {
         );
     }
     #[test]
-    fn what_defaults_repeat_in_every_job_has_a_limit() {
+    fn defaults_that_are_copied_into_every_job_have_a_limit() {
         let jobs: String = (0..20).map(|n| format!("  j{n}: {{}}\n")).collect();
         let text = format!("defaults: {{image: busybox, command: [{}]}}\njobs:\n{jobs}", "x".repeat(2_000));
         let parse =

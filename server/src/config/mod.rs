@@ -1,13 +1,14 @@
-//! What the server is told from outside: its settings, and the jobs file.
+//! The server's configuration: its settings and the jobs file.
 //!
-//! [`Settings`] are words as flags and variables give them; [`Settings::check`] turns them into a [`Config`], or says which one is
-//! wrong, by the names that people know it by. Inside of the server there are only parsed, valid values. Where settings come from
-//! (flags, then `LONGSHORE_*`) is no concern of this module.
+//! [`Settings`] are texts as flags and variables give them; [`Settings::check`] turns them into a [`Config`] or names the wrong one by flag
+//! and variable. Inside of the server there are only parsed, valid values. The CLI decides between flags and `LONGSHORE_*`.
 
 mod address;
 pub mod jobs_file;
+pub mod next_slots;
 mod retention;
 mod token;
+mod worker_labels;
 
 use std::net::SocketAddr;
 use std::ops::RangeInclusive;
@@ -15,38 +16,51 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use protocol::order::Intervals;
+use scheduler::ServerLimits;
 
+use crate::listener::tls::TlsFiles;
 pub use address::BasePath;
 use jobs_file::quantity;
 pub use retention::{Retention, RetentionSettings};
 pub use token::{Token, TokenError};
+pub use worker_labels::WorkerLabels;
 
-/// The server's settings as they are given.
+/// The server's settings as given.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
     /// `host:port` to listen on; port 0 takes a free one.
     pub listen: String,
-    /// Where everything is kept.
+    /// The data directory: store, logs and lock.
     pub data_dir: PathBuf,
-    /// The definitions.
+    /// The path of jobs.yaml.
     pub jobs_file: PathBuf,
-    /// A file with the token for the interface.
+    /// A file with the API token.
     pub api_token_file: Option<PathBuf>,
-    /// A file with the token for workers.
+    /// A file with the worker token.
     pub worker_token_file: Option<PathBuf>,
     /// Listen beyond loopback without tokens.
     pub insecure_no_auth: bool,
-    /// The path under which everything is served; empty for none.
+    /// A file with the certificate for TLS.
+    pub tls_cert: Option<PathBuf>,
+    /// A file with the key of the certificate.
+    pub tls_key: Option<PathBuf>,
+    /// The path prefix of all URLs; empty for none.
     pub base_path: String,
-    /// Host names to answer to beside the own address.
+    /// Host names to accept beside the own address.
     pub allowed_hosts: Vec<String>,
-    /// Between two heartbeats of a worker.
+    /// The interval between two heartbeats of a worker.
     pub heartbeat: String,
-    /// How long a worker's lease lasts after a heartbeat.
+    /// The duration of a worker's lease after a heartbeat.
     pub lease: String,
-    /// How many jobs may wait or run at once.
+    /// The limit of jobs that have not ended.
     pub max_jobs: String,
-    /// What is kept how long.
+    /// Jobs that may hold a worker at once; absent means no limit.
+    pub max_running: Option<String>,
+    /// Jobs that may wait for a worker or a limit; absent means no limit.
+    pub max_queued: Option<String>,
+    /// Labels that workers may claim: names separated by commas, each with `*` at its end if it is a beginning.
+    pub worker_labels: String,
+    /// Retention of jobs, output, keys and late reports.
     pub retention: RetentionSettings,
 }
 
@@ -59,11 +73,16 @@ impl Default for Settings {
             api_token_file: None,
             worker_token_file: None,
             insecure_no_auth: false,
+            tls_cert: None,
+            tls_key: None,
             base_path: String::new(),
             allowed_hosts: Vec::new(),
             heartbeat: "5s".to_owned(),
             lease: "30s".to_owned(),
             max_jobs: "5000000".to_owned(),
+            max_running: None,
+            max_queued: None,
+            worker_labels: "*".to_owned(),
             retention: RetentionSettings::default(),
         }
     }
@@ -72,41 +91,47 @@ impl Default for Settings {
 /// The server's settings, parsed and valid.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Where to listen.
+    /// The address and port to listen on.
     pub listen: SocketAddr,
-    /// Where everything is kept.
+    /// The data directory: store, logs and lock.
     pub data_dir: PathBuf,
-    /// The definitions.
+    /// The path of jobs.yaml.
     pub jobs_file: PathBuf,
-    /// What the interface asks for; absent: it is open.
+    /// The API token; without it the API is open.
     pub api_token: Option<Token>,
-    /// What workers are asked for; absent: nothing.
+    /// The worker token; without it every worker may connect.
     pub worker_token: Option<Token>,
-    /// The path under which everything is served.
+    /// Certificate and key for TLS; without them the server speaks plain HTTP.
+    pub tls: Option<TlsFiles>,
+    /// The path prefix of all URLs.
     pub base_path: BasePath,
-    /// Host names to answer to beside the own address, in lower case.
+    /// Host names to accept beside the own address, in lower case.
     pub allowed_hosts: Vec<String>,
-    /// Times that the server and its workers keep.
+    /// Heartbeat, lease and margins, as workers receive them.
     pub intervals: Intervals,
-    /// How many jobs that have not ended there may be.
+    /// The limit of jobs that have not ended.
     pub jobs_max: usize,
-    /// What is kept how long.
+    /// Limits on the jobs that run, and on those that wait.
+    pub server_limits: ServerLimits,
+    /// Labels that workers may claim.
+    pub worker_labels: WorkerLabels,
+    /// Retention of jobs, output, keys and late reports.
     pub retention: Retention,
 }
 
 impl Config {
-    /// Whether tokens cross a network in plain text: worth a warning at start.
+    /// True if tokens cross a network in plain text: the server warns at its start.
     #[must_use]
     pub fn is_plain_beyond_loopback(&self) -> bool {
-        !self.listen.ip().is_loopback()
+        self.tls.is_none() && !self.listen.ip().is_loopback()
     }
 }
 
 impl Settings {
-    /// Parses and checks them. Reads the token files.
+    /// Parses and checks the settings. Reads the token files.
     ///
     /// # Errors
-    /// The first setting that is wrong, and what to do about it.
+    /// The first wrong setting, and what to do about it.
     pub fn check(self) -> Result<Config, SettingsError> {
         let listen = address::listen(&self.listen)?;
         let has_tokens = self.api_token_file.is_some() && self.worker_token_file.is_some();
@@ -118,10 +143,26 @@ impl Settings {
             (None, Some(_)) => return Err(SettingsError::OneToken(WORKER_TOKEN_FILE, API_TOKEN_FILE)),
             (Some(_), Some(_)) | (None, None) => {}
         }
+        let tls = match (self.tls_cert, self.tls_key) {
+            (Some(certificate), Some(key)) => Some(TlsFiles { certificate, key }),
+            (None, None) => None,
+            (Some(_), None) => return Err(SettingsError::HalfOfTls(TLS_CERT, TLS_KEY)),
+            (None, Some(_)) => return Err(SettingsError::HalfOfTls(TLS_KEY, TLS_CERT)),
+        };
         Ok(Config {
             listen,
+            tls,
             intervals: intervals(&self.heartbeat, &self.lease)?,
-            jobs_max: jobs_max(&self.max_jobs)?,
+            jobs_max: job_count("--max-jobs", "LONGSHORE_MAX_JOBS", &self.max_jobs)?,
+            server_limits: ServerLimits {
+                running_max: optional_count("--max-running", "LONGSHORE_MAX_RUNNING", self.max_running)?,
+                queued_max: optional_count("--max-queued", "LONGSHORE_MAX_QUEUED", self.max_queued)?,
+            },
+            worker_labels: WorkerLabels::parse(&self.worker_labels).map_err(|name| SettingsError::Value {
+                flag: "--worker-labels",
+                variable: "LONGSHORE_WORKER_LABELS",
+                reason: format!("{name:?} is not the name of a label, such as zone or host/*"),
+            })?,
             retention: self.retention.check()?,
             api_token: self.api_token_file.as_deref().map(token::read).transpose()?,
             worker_token: self.worker_token_file.as_deref().map(token::read).transpose()?,
@@ -140,38 +181,45 @@ impl Settings {
 /// A setting is wrong.
 #[derive(Debug, thiserror::Error)]
 pub enum SettingsError {
-    /// `--listen` is no address.
+    /// `--listen` is not an address.
     #[error("cannot listen on {address}: {reason}")]
     Listen {
-        /// As given.
+        /// The address as given.
         address: String,
-        /// What is wrong with it.
+        /// The fault.
         reason: &'static str,
     },
-    /// Everybody on the network could run what they like.
+    /// The server would be open to everybody on the network.
     #[error(
         "refusing to listen beyond loopback without tokens; use --api-token-file and --worker-token-file, or --insecure-no-auth"
     )]
     OpenBeyondLoopback,
-    /// One door would be locked and the other one open: whoever may be a worker is given every job, with its secrets.
+    /// Only one of two tokens is given. Every client that may act as a worker receives every job with its secrets.
     #[error("{0} is given and {1} is not: the other half would be open to everybody; give both, or neither")]
     OneToken(&'static str, &'static str),
-    /// A token file is no good.
+    /// Only one of certificate and key is given.
+    #[error("{0} is given and {1} is not: TLS needs a certificate and its key")]
+    HalfOfTls(&'static str, &'static str),
+    /// A token file is unusable.
     #[error(transparent)]
     Token(#[from] TokenError),
-    /// A setting is not what its name asks for.
+    /// A setting does not parse or is out of range.
     #[error("{flag} ({variable}): {reason}")]
     Value {
-        /// Its flag.
+        /// The flag of the setting.
         flag: &'static str,
-        /// Its environment variable.
+        /// The environment variable of the setting.
         variable: &'static str,
-        /// What is wrong with it, with its limits.
+        /// The fault, with the limits.
         reason: String,
     },
 }
 
-fn intervals(heartbeat: &str, lease: &str) -> Result<Intervals, SettingsError> {
+/// Parses heartbeat and lease as the flags `--heartbeat` and `--lease` give them.
+///
+/// # Errors
+/// One of them is malformed or out of range, or the lease is too short for the heartbeat.
+pub fn intervals(heartbeat: &str, lease: &str) -> Result<Intervals, SettingsError> {
     let value = |flag, variable, reason| SettingsError::Value { flag, variable, reason };
     let heartbeat = quantity::duration(heartbeat, HEARTBEAT_MIN, HEARTBEAT_MAX)
         .map_err(|wrong| value("--heartbeat", "LONGSHORE_HEARTBEAT", wrong.to_string()))?;
@@ -184,28 +232,38 @@ fn intervals(heartbeat: &str, lease: &str) -> Result<Intervals, SettingsError> {
     Ok(Intervals { heartbeat, lease, start_gate: lease / START_GATES_PER_LEASE })
 }
 
-fn jobs_max(text: &str) -> Result<usize, SettingsError> {
+fn optional_count(
+    flag: &'static str,
+    variable: &'static str,
+    text: Option<String>,
+) -> Result<Option<usize>, SettingsError> {
+    text.map(|text| job_count(flag, variable, &text)).transpose()
+}
+
+fn job_count(flag: &'static str, variable: &'static str, text: &str) -> Result<usize, SettingsError> {
     text.parse().ok().filter(|count| JOBS_MAX.contains(count)).ok_or_else(|| SettingsError::Value {
-        flag: "--max-jobs",
-        variable: "LONGSHORE_MAX_JOBS",
+        flag,
+        variable,
         reason: format!("\"{text}\" is not a number from {} to {}", JOBS_MAX.start(), JOBS_MAX.end()),
     })
 }
 
+const TLS_CERT: &str = "--tls-cert (LONGSHORE_TLS_CERT)";
+const TLS_KEY: &str = "--tls-key (LONGSHORE_TLS_KEY)";
 const API_TOKEN_FILE: &str = "--api-token-file (LONGSHORE_API_TOKEN_FILE)";
 const WORKER_TOKEN_FILE: &str = "--worker-token-file (LONGSHORE_WORKER_TOKEN_FILE)";
 
 const HEARTBEAT_MIN: Duration = Duration::from_millis(100);
 const HEARTBEAT_MAX: Duration = Duration::from_secs(10);
 const LEASE_MIN: Duration = Duration::from_secs(1);
-/// What the defaults of jobs are made for; a shorter one is for tests.
+/// The defaults of jobs assume this lease; a shorter one is for tests.
 const LEASE_MAX: Duration = Duration::from_secs(30);
-/// Two heartbeats may go astray.
+/// Two heartbeats may be lost.
 const HEARTBEATS_PER_LEASE: u32 = 3;
-/// Clocks may differ in their pace by 5 % each way, over a whole lease.
+/// Clocks may differ in speed by 5 % in each direction over a whole lease.
 const START_GATES_PER_LEASE: u32 = 10;
 
-/// The most of them take 20 GB of memory, at some 200 bytes each.
+/// 100 million jobs take 20 GB of memory, at some 200 bytes each.
 const JOBS_MAX: RangeInclusive<usize> = 1..=100_000_000;
 
 #[cfg(test)]
@@ -226,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn a_limit_of_jobs_that_is_none_is_told_with_its_range() {
+    fn a_wrong_limit_of_jobs_is_refused_with_its_range() {
         for limit in ["0", "-1", "many", "100000001", "5e6"] {
             let text = refusal(|settings| settings.max_jobs = limit.to_owned());
             assert!(

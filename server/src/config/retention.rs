@@ -1,4 +1,4 @@
-//! What is kept how long: the settings, and what they mean.
+//! Retention settings and their meaning.
 
 use std::time::Duration;
 
@@ -6,9 +6,9 @@ use protocol::Timestamp;
 
 use super::SettingsError;
 use super::jobs_file::quantity;
-use crate::store::Keep;
+use crate::store::RetentionCutoffs;
 
-/// What is kept how long, as it is given.
+/// Retention settings as given.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RetentionSettings {
     /// Ended jobs, from their end on; or `forever`.
@@ -35,7 +35,7 @@ impl Default for RetentionSettings {
     }
 }
 
-/// What is kept how long.
+/// Retention settings, parsed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Retention {
     /// Ended jobs, from their end on; absent: for ever.
@@ -51,10 +51,10 @@ pub struct Retention {
 }
 
 impl Retention {
-    /// What of the store is to be kept as of this moment, deleting at most so many rows at once.
+    /// The retention cut-offs as of this moment, with the limit of rows to delete at once.
     #[must_use]
-    pub fn keep(&self, now: Timestamp, rows_max: usize) -> Keep {
-        Keep {
+    pub fn keep(&self, now: Timestamp, rows_max: usize) -> RetentionCutoffs {
+        RetentionCutoffs {
             ended_since: self.jobs.map_or(Timestamp(i64::MIN), |age| now - age),
             ended_max: self.jobs_max.unwrap_or(u64::MAX),
             keyed_since: now - self.keys,
@@ -110,12 +110,12 @@ fn size(text: &str) -> Result<u64, SettingsError> {
     })
 }
 
-/// Shorter, and nobody could look at a job before it is gone.
+/// A shorter time would remove jobs before anybody can look at them.
 const AGE_MIN: Duration = Duration::from_secs(60);
 const AGE_MAX: Duration = Duration::from_secs(3_650 * 86_400);
-/// Fewer than one large request makes would be gone before their batch has ended.
+/// A smaller number would remove members of a large batch before the batch has ended.
 const JOBS_MIN: u64 = 1_000;
-/// Four segments: what is deleted is whole segments, and the newest one never is.
+/// Four segments: output is deleted by whole segments, never the newest one.
 const OUTPUT_MIN: u64 = 256 << 20;
 const OUTPUT_MAX: u64 = 1 << 50;
 
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_is_counted_back_from_now() {
+    fn cut_offs_count_back_from_now() {
         let now = Timestamp(40 * 86_400_000);
         let keep = RetentionSettings::default().check().unwrap().keep(now, 5);
         assert_eq!(

@@ -1,4 +1,4 @@
-//! Token files: one secret each, for the eyes of the server's user only.
+//! Token files: one token each, readable only by the server's user.
 
 use std::fmt;
 use std::io::Read;
@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 pub struct Token(String);
 
 impl Token {
-    /// The secret itself.
+    /// The token itself.
     #[must_use]
     pub fn reveal(&self) -> &str {
         &self.0
@@ -23,50 +23,61 @@ impl fmt::Debug for Token {
     }
 }
 
-/// A token file is no good.
+/// A token file is unusable.
 #[derive(Debug, thiserror::Error)]
 pub enum TokenError {
-    /// It cannot be read.
+    /// The file cannot be read.
     #[error("cannot read the token file {}", .file.display())]
     Unreadable {
-        /// Which.
+        /// The path of the token file.
         file: PathBuf,
-        /// Why.
+        /// The error of the system.
         #[source]
         source: std::io::Error,
     },
-    /// It is a directory, or something else that holds no text.
+    /// The path is a directory or another non-regular file.
     #[error("the token file {} is not a regular file", .file.display())]
     NotAFile {
-        /// Which.
+        /// The path of the token file.
         file: PathBuf,
     },
-    /// Others can read or change it.
+    /// Other users can read or change the file.
     #[error("the token file {} has mode {mode:04o}: others can read or change it; run: chmod 600 {}", .file.display(), .file.display())]
     Exposed {
-        /// Which.
+        /// The path of the token file.
         file: PathBuf,
         /// Its permission bits.
         mode: u32,
     },
-    /// There is no token in it.
+    /// The file holds no token.
     #[error("the token file {} is empty", .file.display())]
     Empty {
-        /// Which.
+        /// The path of the token file.
         file: PathBuf,
     },
-    /// A header cannot carry it.
+    /// The token does not fit into a header.
     #[error("the token file {} must hold one line of at most {TOKEN_BYTES_MAX} visible ASCII characters", .file.display())]
     Malformed {
-        /// Which.
+        /// The path of the token file.
         file: PathBuf,
+    },
+    /// The token is short enough to be guessed.
+    #[error(
+        "the token in {} has at most {bits} bits; it needs {TOKEN_BITS_MIN}: make one with: (umask 077; openssl rand -hex 32 > {})",
+        .file.display(), .file.display()
+    )]
+    Weak {
+        /// The path of the token file.
+        file: PathBuf,
+        /// The upper bound of the token's entropy.
+        bits: u32,
     },
 }
 
 /// The token in a file, without the blanks around it.
 pub(super) fn read(file: &Path) -> Result<Token, TokenError> {
     let unreadable = |source| TokenError::Unreadable { file: file.to_owned(), source };
-    // Without O_NONBLOCK, opening a FIFO waits for its other end for ever.
+    // Without O_NONBLOCK, opening a FIFO blocks until a writer opens it.
     let nonblocking = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
     let mut options = std::fs::OpenOptions::new();
     let mut opened = options.read(true).custom_flags(nonblocking).open(file).map_err(unreadable)?;
@@ -86,15 +97,41 @@ pub(super) fn read(file: &Path) -> Result<Token, TokenError> {
     }
     let is_token = content.len() <= TOKEN_BYTES_MAX && content.iter().all(u8::is_ascii_graphic);
     match std::str::from_utf8(content) {
-        Ok(token) if is_token => Ok(Token(token.to_owned())),
+        Ok(token) if is_token => match entropy_bits_max(token) {
+            bits if bits < TOKEN_BITS_MIN => Err(TokenError::Weak { file: file.to_owned(), bits }),
+            _ => Ok(Token(token.to_owned())),
+        },
         _ => Err(TokenError::Malformed { file: file.to_owned() }),
     }
 }
 
+/// The bits that a random token of this length and alphabet has at most. A word that a person chose has fewer, but a short one is
+/// recognized in any case.
+fn entropy_bits_max(token: &str) -> u32 {
+    let has = |class: fn(&u8) -> bool| token.bytes().any(|byte| class(&byte));
+    let is_hex = token.bytes().all(|byte| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte))
+        || token.bytes().all(|byte| byte.is_ascii_digit() || (b'A'..=b'F').contains(&byte));
+    // Tenths of a bit: log2 of 10, 16, 32 or 64 letters.
+    let tenths = match () {
+        () if !has(|byte| !byte.is_ascii_digit()) => 33,
+        () if is_hex => 40,
+        () if !(has(u8::is_ascii_lowercase) && has(u8::is_ascii_uppercase)) => 50,
+        () => 60,
+    };
+    let distinct: std::collections::BTreeSet<u8> = token.bytes().collect();
+    let length = u32::try_from(token.len()).unwrap_or(u32::MAX);
+    // A random token of this length has more different letters than that.
+    if distinct.len() < LETTERS_MIN { 0 } else { length.saturating_mul(tenths) / 10 }
+}
+
 const OTHERS_MAY_READ_OR_WRITE: u32 = 0o066;
-/// A header line must hold it.
+/// Fewer different letters are a repetition and not a random token.
+const LETTERS_MIN: usize = 8;
+/// The least entropy of a token: 32 hexadecimal digits.
+const TOKEN_BITS_MIN: u32 = 128;
+/// The token must fit into a header line.
 const TOKEN_BYTES_MAX: usize = 1024;
-/// Beyond this the file cannot be a token with some blanks.
+/// A larger file is certainly not a token.
 const FILE_BYTES_MAX: u64 = 4096;
 
 #[cfg(test)]
@@ -113,9 +150,9 @@ mod tests {
 
     #[test]
     fn blanks_around_a_token_are_not_part_of_it() {
-        let token = read_content(b"\n  s3cret \r\n", 0o600).expect("a token");
-        assert_eq!(token.reveal(), "s3cret");
-        assert!(!format!("{token:?}").contains("s3cret"));
+        let token = read_content(b"\n  0123456789abcdef0123456789abcdef \r\n", 0o600).expect("a token");
+        assert_eq!(token.reveal(), "0123456789abcdef0123456789abcdef");
+        assert!(!format!("{token:?}").contains("0123"));
     }
 
     #[test]
@@ -124,7 +161,7 @@ mod tests {
             let text = read_content(b"s3cret", mode).expect_err("exposed").to_string();
             assert!(text.contains(&format!("{mode:04o}")) && text.contains("run: chmod 600 /"), "{text}");
         }
-        assert!(read_content(b"s3cret", 0o400).is_ok());
+        assert!(read_content(b"0123456789abcdef0123456789abcdef", 0o400).is_ok());
     }
 
     #[test]
@@ -137,7 +174,23 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_file_is_named() {
+    fn a_token_below_128_bits_is_refused_with_the_command_that_makes_one() {
+        for weak in
+            ["x", "s3cret", "0123456789abcdef0123456789abcde", "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"]
+        {
+            let error = read_content(weak.as_bytes(), 0o600).expect_err("weak").to_string();
+            assert!(
+                error.contains("openssl rand -hex 32 > ") && (weak == "x" || !error.contains(weak)),
+                "{error}"
+            );
+        }
+        for strong in ["0123456789abcdef0123456789abcdef", "gQ7yG3vN0sJb2XhLw9KtRA"] {
+            assert_eq!(read_content(strong.as_bytes(), 0o600).expect("strong").reveal(), strong);
+        }
+    }
+
+    #[test]
+    fn a_path_that_is_not_a_file_is_refused_by_name() {
         let directory = tempfile::tempdir().expect("a directory");
         assert!(matches!(read(directory.path()), Err(TokenError::NotAFile { .. })));
         let missing = directory.path().join("missing");

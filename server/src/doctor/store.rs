@@ -3,9 +3,12 @@
 use std::fs;
 use std::path::Path;
 
+use protocol::Timestamp;
 use rusqlite::{Connection, OpenFlags};
 
 use super::Finding;
+use crate::clock;
+use crate::store::directory;
 use crate::store::sqlite::copy;
 
 /// More than this is not the log of a database that is well: see the store's bounds.
@@ -36,6 +39,7 @@ pub(super) fn examine(data: &Path, deep: bool) -> Vec<Finding> {
     match Connection::open_with_flags(&file, OpenFlags::SQLITE_OPEN_READ_ONLY) {
         Ok(connection) => {
             findings.push(rows(&connection));
+            findings.push(retention(&connection, data));
             if deep {
                 findings.push(indexes(&connection));
             }
@@ -88,6 +92,27 @@ const CONTRADICTIONS: [(&str, &str); 7] = [
     ),
 ];
 
+/// A running server writes down the time of retention each hour, even if nothing was to be deleted.
+fn retention(connection: &Connection, data: &Path) -> Finding {
+    let is_running = directory::holder_of(data).is_ok_and(|holder| holder.is_some());
+    let sql = "SELECT retention_by FROM installation";
+    let last = match connection.query_row(sql, [], |row| row.get::<_, Option<i64>>(0)) {
+        Ok(Some(last)) => Timestamp(last),
+        Ok(None) => return Finding::ok("retention", "it has not run yet"),
+        Err(error) => return Finding::warn("retention", error.to_string(), "run this as the server's user"),
+    };
+    let hours = clock::now().utc.since(last).as_secs() / 3_600;
+    let text = format!("it ran {hours} hours ago");
+    if is_running && hours >= RETENTION_HOURS_MAX {
+        Finding::warn("retention", text, "old jobs are not deleted: the server's log says why")
+    } else {
+        Finding::ok("retention", text)
+    }
+}
+
+/// After a refused step retention waits an hour; a clock that was set ahead stops it for six.
+const RETENTION_HOURS_MAX: u64 = 8;
+
 fn rows(connection: &Connection) -> Finding {
     let mut wrong = Vec::new();
     for (what, query) in CONTRADICTIONS {
@@ -100,11 +125,7 @@ fn rows(connection: &Connection) -> Finding {
     if wrong.is_empty() {
         Finding::ok("rows", format!("{} invariants hold", CONTRADICTIONS.len()))
     } else {
-        Finding::fail(
-            "rows",
-            wrong.join("; "),
-            "take a backup for whoever looks into it, and restore an older one",
-        )
+        Finding::fail("rows", wrong.join("; "), "keep a copy for the analysis, and restore an older backup")
     }
 }
 

@@ -41,17 +41,21 @@ impl Patient {
         Connection::open(self.data().join("longshore.db")).unwrap()
     }
 
-    /// What is not well: what it is about, and what was seen. The disk of whoever runs this may be as full as it likes.
-    fn complaints(&self, deep: bool) -> Vec<(&'static str, Verdict, String)> {
+    /// The findings that are not ok, except about free disk space: the machine that runs the tests may have little.
+    fn complaints(&self, deep: bool) -> Vec<(&'static str, FindingVerdict, String)> {
         let findings = examine(&self.data(), deep);
         for finding in &findings {
-            assert_eq!(finding.verdict == Verdict::Ok, finding.next.is_empty(), "a next step: {finding:?}");
+            assert_eq!(
+                finding.verdict == FindingVerdict::Ok,
+                finding.next.is_empty(),
+                "a next step: {finding:?}"
+            );
         }
-        let wrong = findings.into_iter().filter(|it| it.verdict != Verdict::Ok && it.what != "room");
+        let wrong = findings.into_iter().filter(|it| it.verdict != FindingVerdict::Ok && it.what != "room");
         wrong.map(|it| (it.what, it.verdict, it.text)).collect()
     }
 
-    fn complaint(&self, deep: bool) -> (&'static str, Verdict, String) {
+    fn complaint(&self, deep: bool) -> (&'static str, FindingVerdict, String) {
         let mut complaints = self.complaints(deep);
         assert_eq!(complaints.len(), 1, "{complaints:?}");
         complaints.remove(0)
@@ -73,18 +77,18 @@ async fn a_directory_that_is_well_has_no_complaints_whether_or_not_a_server_has_
 async fn a_place_that_is_no_good_is_told_and_nothing_in_it_is_looked_at() {
     let patient = Patient::new().await;
     let missing = examine(&patient.0.path().join("elsewhere"), false);
-    assert_eq!((missing.len(), missing[0].verdict), (1, Verdict::Fail));
+    assert_eq!((missing.len(), missing[0].verdict), (1, FindingVerdict::Fail));
     fs::create_dir(patient.data().join("restoring")).unwrap();
     let (what, verdict, _) = patient.complaint(false);
-    assert_eq!((what, verdict), ("restore", Verdict::Fail));
+    assert_eq!((what, verdict), ("restore", FindingVerdict::Fail));
 }
 
 #[tokio::test]
-async fn whoever_may_look_in_is_told() {
+async fn a_reader_without_rights_is_told() {
     let patient = Patient::new().await;
     fs::set_permissions(patient.data(), fs::Permissions::from_mode(0o755)).unwrap();
     let (what, verdict, text) = patient.complaint(false);
-    assert_eq!((what, verdict), ("directory", Verdict::Warn));
+    assert_eq!((what, verdict), ("directory", FindingVerdict::Warn));
     assert!(text.contains("mode 0755"), "{text}");
 }
 
@@ -93,7 +97,7 @@ async fn a_store_that_is_newer_foreign_or_damaged_is_named() {
     let patient = Patient::new().await;
     patient.shell().pragma_update(None, "user_version", 999).unwrap();
     let (what, verdict, text) = patient.complaint(false);
-    assert_eq!((what, verdict), ("store", Verdict::Fail));
+    assert_eq!((what, verdict), ("store", FindingVerdict::Fail));
     assert!(text.contains("written by a newer Longshore"), "{text}");
 
     let patient = Patient::new().await;
@@ -107,8 +111,30 @@ async fn a_store_that_is_newer_foreign_or_damaged_is_named() {
         file.write_all_at(&[0xFF; 16], page * 4_096).unwrap();
     }
     let (what, verdict, text) = patient.complaint(false);
-    assert_eq!((what, verdict), ("store", Verdict::Fail));
+    assert_eq!((what, verdict), ("store", FindingVerdict::Fail));
     assert!(text.contains("damaged"), "{text}");
+}
+
+#[tokio::test]
+async fn retention_that_does_not_run_is_reported_while_a_server_runs() {
+    let patient = Patient::new().await;
+    patient.shell().execute("UPDATE installation SET retention_by = 1", []).unwrap();
+    assert_eq!(patient.complaints(false), [], "no server runs");
+    let _running = DataDirectory::take(&patient.data()).unwrap();
+    let (what, verdict, _) = patient.complaint(false);
+    assert_eq!((what, verdict), ("retention", FindingVerdict::Warn));
+}
+
+#[tokio::test]
+async fn refused_groups_are_reported_and_leftovers_are_counted() {
+    let patient = Patient::new().await;
+    fs::create_dir(patient.data().join("replaced-2026-01-01")).unwrap();
+    let leftovers = examine(&patient.data(), false).into_iter().find(|it| it.what == "leftovers").unwrap();
+    assert!(leftovers.text.starts_with("1 replaced stores, 0 drafts"), "{leftovers:?}");
+    fs::write(patient.data().join("refused-group-7.txt"), "").unwrap();
+    let (what, verdict, text) = patient.complaint(false);
+    assert_eq!((what, verdict), ("refused groups", FindingVerdict::Warn));
+    assert!(text.starts_with("1 reports; 0 inputs are suspected"), "{text}");
 }
 
 #[tokio::test]
@@ -122,7 +148,7 @@ async fn rows_that_contradict_each_other_are_counted() {
         )
         .unwrap();
     let (what, verdict, text) = patient.complaint(false);
-    assert_eq!((what, verdict), ("rows", Verdict::Fail));
+    assert_eq!((what, verdict), ("rows", FindingVerdict::Fail));
     assert_eq!(text, "2 jobs with a number that was never given; 1 jobs without their definition");
 }
 
@@ -132,12 +158,12 @@ async fn output_without_an_index_and_output_that_is_damaged_is_told() {
     let segment = |name: &str| patient.data().join("logs").join(name);
     fs::remove_file(segment("0000000002.idx")).unwrap();
     let (what, verdict, text) = patient.complaint(false);
-    assert_eq!((what, verdict), ("output", Verdict::Warn));
+    assert_eq!((what, verdict), ("output", FindingVerdict::Warn));
     assert!(text.ends_with("without an index: [2]"), "{text}");
     let file = fs::File::options().write(true).open(segment("0000000003.seg")).unwrap();
     file.write_all_at(b"?", 100).unwrap();
-    assert_eq!(patient.complaint(false).1, Verdict::Warn, "it is not read");
+    assert_eq!(patient.complaint(false).1, FindingVerdict::Warn, "it is not read");
     let (_, verdict, text) = patient.complaint(true);
-    assert_eq!(verdict, Verdict::Fail);
+    assert_eq!(verdict, FindingVerdict::Fail);
     assert!(text.ends_with("damaged: [3]"), "{text}");
 }

@@ -1,103 +1,152 @@
-//! What the rest of the server may ask of the engine.
+//! The commands that the rest of the server sends to the engine, and the handle that sends them.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use protocol::{JobId, Uptime, WorkerId};
+use protocol::{JobId, Timestamp, Uptime, WorkerId};
+use scheduler::batches::BatchOptions;
 use scheduler::definition::Definition;
 use scheduler::explain::Explanation;
-use scheduler::input::{Key, NewJob, Operation};
+use scheduler::input::{GroupNo, JobUpdate, Key, Operation};
 use scheduler::job::State;
+use scheduler::limits::LimitsFacts;
+use scheduler::new_jobs::NewJobs;
+use scheduler::schedule::ScheduleId;
+use scheduler::schedules::PauseTarget;
 use scheduler::snapshot::Snapshot;
 use scheduler::step::Answer;
 use tokio::sync::{mpsc, oneshot, watch};
 
+use super::health::Health;
+use super::watch::{JobWatch, JobWatches};
 use crate::catalogue::Definitions;
 use crate::clock;
 
-/// Something that the engine is asked, with the place where the answer goes.
+/// A request to the engine, with the channel for the answer.
 #[derive(Debug)]
 pub enum Command {
-    /// Make jobs, all of them or none.
+    /// Creates jobs: all of them or none.
     Submit {
-        /// What is wanted.
-        jobs: Vec<NewJob>,
-        /// Whether they form a batch.
-        batch: bool,
+        /// The new jobs, in the order of the request.
+        jobs: NewJobs,
+        /// The jobs form a batch.
+        batch: Option<BatchOptions>,
         /// Refuse if no connected worker could run them.
         require_worker: bool,
         /// The request's idempotency key, with a reading of the archive.
         key: Option<Key>,
-        /// Where the answer goes.
+        /// Receives the answer after its commit.
         reply: oneshot::Sender<Answer>,
     },
-    /// End a job.
+    /// Cancels a job.
     Cancel {
-        /// Which.
+        /// The job's number.
         job: JobId,
-        /// Who wants it.
+        /// The caller's name, for the job's notes.
         by: String,
-        /// Where the answer goes.
+        /// Receives the answer after its commit.
         reply: oneshot::Sender<Answer>,
     },
-    /// Let a job go on.
+    /// Releases a job that is held back.
     Release {
-        /// Which.
+        /// The job's number.
         job: JobId,
-        /// Who wants it.
+        /// The caller's name, for the job's notes.
         by: String,
-        /// Where the answer goes.
+        /// Receives the answer after its commit.
         reply: oneshot::Sender<Answer>,
     },
-    /// Change what a worker may take.
+    /// Changes a job that waits.
+    Update {
+        /// The job's number.
+        job: JobId,
+        /// The new values.
+        update: JobUpdate,
+        /// The caller's name, for the job's notes.
+        by: String,
+        /// Receives the answer after its commit.
+        reply: oneshot::Sender<Answer>,
+    },
+    /// Changes a worker: cordon, drain, slots, labels, forget.
     Operate {
-        /// Which.
+        /// The worker's number.
         worker: WorkerId,
-        /// What is to be done.
+        /// The change to make.
         operation: Operation,
-        /// Where the answer goes.
+        /// Receives the answer after its commit.
         reply: oneshot::Sender<Answer>,
     },
-    /// jobs.yaml was read anew: these are the definitions from now on.
+    /// Pause schedules, or let them go on.
+    Pause {
+        /// The schedules.
+        target: PauseTarget,
+        /// True to pause, false to resume.
+        paused: bool,
+        /// Channel for the answer.
+        reply: oneshot::Sender<Answer>,
+    },
+    /// Makes the jobs of past slots of a schedule.
+    Backfill {
+        /// The definition.
+        definition: Arc<str>,
+        /// The id of the schedule.
+        schedule: ScheduleId,
+        /// The slots, by a reading of the ledger.
+        slots: Vec<Timestamp>,
+        /// From the earliest start of a job to that of the next one.
+        interval: Duration,
+        /// The last commit that the reading had seen.
+        read_at: GroupNo,
+        /// Receives the answer after its commit.
+        reply: oneshot::Sender<Answer>,
+    },
+    /// Replaces the definitions after jobs.yaml was reloaded.
     Define {
-        /// All of them.
+        /// All definitions of the file.
         definitions: Arc<Definitions>,
     },
-    /// A stored definition is about to be asked for.
+    /// Adds a stored definition that is about to be used.
     Learn {
-        /// As it was read from the archive.
+        /// The definition from the archive.
         definition: Arc<Definition>,
     },
-    /// Tell why a job is where it is; nothing if it is not among those that live.
+    /// Reads the limits that jobs need, of one name or all.
+    Limits {
+        /// The definition or group; all if absent.
+        name: Option<Arc<str>>,
+        /// Receives the answer.
+        reply: oneshot::Sender<LimitsFacts>,
+    },
+    /// Explains why a job waits or where it runs. The answer is none for a job that is not live.
     Explain {
-        /// Which.
+        /// The job's number.
         job: JobId,
-        /// Where the answer goes.
+        /// Receives the answer after its commit.
         reply: oneshot::Sender<Option<Explanation>>,
     },
-    /// Tell when a job has ended. If it is not among those that live, the answer never comes: the sender is dropped.
+    /// Waits for the end of a job. For a job that is not live the sender is dropped without an answer.
     AwaitEnd {
-        /// Which.
+        /// The job's number.
         job: JobId,
-        /// Where the answer goes.
+        /// Receives the answer after its commit.
         reply: oneshot::Sender<State>,
     },
 }
 
-/// Since when the commit under way has been so.
+/// The time at which the commit under way began, readable from other tasks.
 #[derive(Clone, Debug, Default)]
 pub struct CommitClock(Arc<AtomicU64>);
 
 impl CommitClock {
-    /// A commit began.
+    /// Notes that a commit began.
     pub fn begin(&self, up: Uptime) {
         self.0.store(up.0.max(1), Ordering::Relaxed);
     }
 
-    /// It ended.
-    pub fn end(&self) {
-        self.0.store(0, Ordering::Relaxed);
+    /// Notes that no commit is under way, and returns when the last one began.
+    pub fn end(&self) -> Option<Uptime> {
+        Some(self.0.swap(0, Ordering::Relaxed)).filter(|began| *began > 0).map(Uptime)
     }
 
     fn age(&self, now: Uptime) -> Duration {
@@ -108,45 +157,47 @@ impl CommitClock {
     }
 }
 
-/// The engine has too much to do, or is gone: nothing was accepted, try again.
+/// The engine's inbox is full, or the engine has ended: nothing was accepted, try again.
 #[derive(Debug, thiserror::Error)]
 #[error("the server is busy")]
 pub struct Busy;
 
-/// A cheap handle to the engine. Every answer is given only after everything that it says is durable.
+/// A cheap handle to the engine. Answers are sent only after their changes are durable.
 #[derive(Clone, Debug)]
 pub struct Handle {
     inbox: mpsc::Sender<Command>,
     snapshot: watch::Receiver<Arc<Snapshot>>,
     commit: CommitClock,
+    health: Arc<Health>,
+    watches: JobWatches,
 }
 
 impl Handle {
-    /// Ties a handle to the ends that the engine reads and publishes at.
+    /// A handle on these channels.
     #[must_use]
-    pub const fn new(
+    pub fn new(
         inbox: mpsc::Sender<Command>,
         snapshot: watch::Receiver<Arc<Snapshot>>,
         commit: CommitClock,
     ) -> Self {
-        Self { inbox, snapshot, commit }
+        Self { inbox, snapshot, commit, health: Arc::default(), watches: JobWatches::default() }
     }
 
-    /// Makes jobs.
+    /// Creates jobs.
     ///
     /// # Errors
     /// [`Busy`] if the inbox is full, or the engine ended before it could answer (then it is unknown whether they were accepted).
     pub async fn submit(
         &self,
-        jobs: Vec<NewJob>,
-        batch: bool,
+        jobs: NewJobs,
+        batch: Option<BatchOptions>,
         require_worker: bool,
         key: Option<Key>,
     ) -> Result<Answer, Busy> {
         self.ask(|reply| Command::Submit { jobs, batch, require_worker, key, reply }).await
     }
 
-    /// Ends a job: at once if it waits, else by stopping its container.
+    /// EngineHandles a job: at once if it waits, else by stopping its container.
     ///
     /// # Errors
     /// [`Busy`], as in [`Self::submit`].
@@ -154,7 +205,7 @@ impl Handle {
         self.ask(|reply| Command::Cancel { job, by, reply }).await
     }
 
-    /// Lets a job go on that is held back, or waits for a worker that does not answer.
+    /// Releases a job that is held back, or that waits for a worker that does not answer.
     ///
     /// # Errors
     /// [`Busy`], as in [`Self::submit`].
@@ -162,7 +213,15 @@ impl Handle {
         self.ask(|reply| Command::Release { job, by, reply }).await
     }
 
-    /// Changes what a worker may take.
+    /// Changes a job that waits.
+    ///
+    /// # Errors
+    /// [`Busy`], as in [`Self::submit`].
+    pub async fn update(&self, job: JobId, update: JobUpdate, by: String) -> Result<Answer, Busy> {
+        self.ask(|reply| Command::Update { job, update, by, reply }).await
+    }
+
+    /// Changes a worker.
     ///
     /// # Errors
     /// [`Busy`], as in [`Self::submit`].
@@ -170,26 +229,59 @@ impl Handle {
         self.ask(|reply| Command::Operate { worker, operation, reply }).await
     }
 
-    /// Waits until a job has ended; `None` if it is not among those that live (the archive knows it, or nobody does).
+    /// Pauses schedules, or lets them go on.
+    ///
+    /// # Errors
+    /// The engine has too much to do, or is gone.
+    pub async fn pause(&self, target: PauseTarget, paused: bool) -> Result<Answer, Busy> {
+        self.ask(|reply| Command::Pause { target, paused, reply }).await
+    }
+
+    /// Makes the jobs of past slots of a schedule, as one batch. The answer is `Done` if there are none.
+    ///
+    /// # Errors
+    /// [`Busy`], as in [`Self::submit`].
+    pub async fn backfill(
+        &self,
+        definition: Arc<str>,
+        schedule: ScheduleId,
+        slots: Vec<Timestamp>,
+        interval: Duration,
+        read_at: GroupNo,
+    ) -> Result<Answer, Busy> {
+        self.ask(|reply| Command::Backfill { definition, schedule, slots, interval, read_at, reply }).await
+    }
+
+    /// Waits until a job has ended; `None` if it is not live (the archive may know it).
     ///
     /// # Errors
     /// [`Busy`], as in [`Self::submit`].
     ///
     /// # Cancel safety
-    /// Dropping the future forgets the wish and changes nothing else.
+    /// Dropping the future ends the wait and changes nothing else.
     pub async fn ended(&self, job: JobId) -> Result<Option<State>, Busy> {
         let (reply, answer) = oneshot::channel();
         self.inbox.try_send(Command::AwaitEnd { job, reply }).map_err(|_| Busy)?;
         Ok(answer.await.ok())
     }
 
-    /// Why a job is where it is, and what each worker has against taking it; `None` if it is not among those that live.
+    /// Explains why a job waits, with the reason of each worker; `None` if the job is not live.
     ///
     /// # Errors
     /// [`Busy`], as in [`Self::submit`].
     pub async fn explain(&self, job: JobId) -> Result<Option<Explanation>, Busy> {
         let (reply, answer) = oneshot::channel();
         self.inbox.try_send(Command::Explain { job, reply }).map_err(|_| Busy)?;
+        answer.await.map_err(|_| Busy)
+    }
+
+    /// Reads the limits that jobs need, of one name or all.
+    ///
+    /// # Errors
+    /// [`Busy`], as in [`Self::submit`].
+    pub async fn limits(&self, name: Option<Arc<str>>) -> Result<LimitsFacts, Busy> {
+        let (reply, answer) = oneshot::channel();
+        self.inbox.try_send(Command::Limits { name, reply }).map_err(|_| Busy)?;
         answer.await.map_err(|_| Busy)
     }
 
@@ -209,13 +301,31 @@ impl Handle {
         self.inbox.try_send(Command::Learn { definition }).map_err(|_| Busy)
     }
 
-    /// The facts of the moment.
+    /// Watches the attempts of a job from now on.
+    #[must_use]
+    pub fn watch(&self, job: JobId) -> JobWatch {
+        self.watches.watch(job)
+    }
+
+    /// The watched jobs, for the part that wakes their watchers.
+    #[must_use]
+    pub const fn watches(&self) -> &JobWatches {
+        &self.watches
+    }
+
+    /// Warnings for the operator.
+    #[must_use]
+    pub fn health(&self) -> Arc<Health> {
+        self.health.clone()
+    }
+
+    /// The latest snapshot of the scheduler.
     #[must_use]
     pub fn snapshot(&self) -> Arc<Snapshot> {
         self.snapshot.borrow().clone()
     }
 
-    /// Whether the disk has been busy with one commit for so long that nothing more should be accepted: it could not be answered.
+    /// True if one commit has taken so long that no more requests should be accepted: they could not be answered.
     #[must_use]
     pub fn is_stalled(&self) -> bool {
         self.commit.age(clock::now().up) >= STALLED_AFTER

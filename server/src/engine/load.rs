@@ -1,35 +1,38 @@
-//! A start of the engine: the store is loaded under a new epoch, and the scheduler is made anew from what has not ended.
+//! Starts the engine: loads the store under a new epoch, and rebuilds the scheduler from the jobs that have not ended.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use protocol::Revision;
 use protocol::order::Intervals;
+use protocol::{Now, Revision};
 use scheduler::input::GroupNo;
-use scheduler::{Config, Counters, Scheduler};
+use scheduler::{Config, Counters, Scheduler, ServerLimits};
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 
-use super::perform::Performer;
+use super::dispatch::EffectDispatcher;
+use super::group::OpenGroup;
+use super::joins::JoinLimiter;
 use super::refused::Refused;
-use super::writer::Writer;
-use super::{Bodies, CommitClock, Ends, Engine, EngineError, Gate, Handle, Open};
+use super::writer::StoreWriter;
+use super::{CommitClock, Engine, EngineError, EngineHandles, Handle, OverridesCache, SessionInbox};
 use crate::catalogue::Definitions;
 use crate::clock;
 use crate::config::jobs_file;
-use crate::store::{LiveJob, LoadError, Loaded, Store};
+use crate::events::{self, Known};
+use crate::store::{LiveJob, LoadError, LoadItem, Loaded, Store, StoredDefinition, Unconfirmed};
 
-/// How many commands may wait for the engine; above, HTTP answers 503 with `Retry-After`.
+/// Commands that may wait for the engine; beyond that, HTTP answers 503 with `Retry-After`.
 const COMMANDS_WAITING: usize = 4_096;
-/// How many batches of reports may wait; above, workers' sockets are not read further.
+/// Batches of reports that may wait; beyond that, workers' sockets are not read.
 const REPORTS_WAITING: usize = 1_024;
-/// How many members of a large batch share a transaction with everybody else.
+/// Members of a large batch that are added in one transaction, together with other inputs.
 const SLICE: usize = 1_000;
 
 impl Engine {
-    /// Loads the store under a new epoch and makes the scheduler anew. `definitions` are those of jobs.yaml; at most `jobs_max` jobs that
-    /// have not ended are taken on; in the directory `evidence` is, or will be, what the store refuses.
+    /// Loads the store under a new epoch and rebuilds the scheduler. `definitions` are those of jobs.yaml; `limits` bound the jobs of
+    /// all definitions together; reports of refused groups are kept in `data_dir`.
     ///
     /// # Errors
     /// The store cannot be loaded; nothing was written but the epoch.
@@ -37,98 +40,196 @@ impl Engine {
         mut store: Box<dyn Store>,
         definitions: &Definitions,
         intervals: Intervals,
-        jobs_max: usize,
-        evidence: PathBuf,
-    ) -> Result<(Self, Ends), EngineError> {
-        let mut live = Vec::new();
-        let mut loaded = store.load(&mut |job| live.push(job))?;
-        let scheduler = restore(&mut loaded, live, intervals, jobs_max)?;
+        limits: impl Into<JobLimits>,
+        data_dir: PathBuf,
+    ) -> Result<(Self, EngineHandles), EngineError> {
+        let mut restore = Restore {
+            now: clock::now(),
+            intervals,
+            limits: limits.into(),
+            scheduler: None,
+            known: Known::default(),
+            unparsed: HashMap::new(),
+            failed: None,
+        };
+        let loaded = store.load(&mut |item| restore.add(item))?;
+        let (scheduler, mut known) = restore.finish(&loaded.unconfirmed)?;
         let (command_inbox, commands) = mpsc::channel(COMMANDS_WAITING);
         let (report_inbox, reports) = mpsc::channel(REPORTS_WAITING);
-        let (publish, snapshot) = watch::channel(Arc::new(scheduler.snapshot()));
-        let bodies = Arc::new(Bodies::default());
+        let first = Arc::new(scheduler.snapshot());
+        known.restore_snapshot(first.clone());
+        let metrics = known.metrics();
+        let (event_sender, event_feed, events) = events::channel(known);
+        let (publish, snapshot) = watch::channel(first);
+        let overrides = Arc::new(OverridesCache::default());
         let commit = CommitClock::default();
-        let refused = Arc::new(Refused::open(&evidence));
+        let handle = Handle::new(command_inbox, snapshot, commit.clone());
+        let refused = Arc::new(Refused::open(&data_dir, handle.health()));
         let mut engine = Self {
             scheduler,
-            writer: Writer::start(store, evidence, refused.clone()).map_err(EngineError::Thread)?,
+            writer: StoreWriter::start(store, data_dir, refused.clone()).map_err(EngineError::Thread)?,
             refused,
-            carried: Vec::new(),
-            performer: Performer::new(publish, bodies.clone()),
+            unanswered: Vec::new(),
+            dispatcher: EffectDispatcher::new(
+                publish,
+                overrides.clone(),
+                handle.watches().clone(),
+                event_sender,
+            ),
             commands,
             reports,
-            bodies: bodies.clone(),
+            overrides: overrides.clone(),
             epoch: loaded.epoch,
-            open: Open::default(),
+            joins: JoinLimiter::new(&loaded.workers),
+            open: OpenGroup::default(),
             under_way: None,
-            commit: commit.clone(),
+            commit,
             next_group: GroupNo(loaded.group.0 + 1),
             next_ticket: 1,
             snapshot_at: Instant::now(),
             snapshot_due: false,
             snapshot_urgent: false,
+            last_turn: Arc::default(),
             clock: clock::Watch::new(clock::now()),
         };
         engine.scheduler.begin(engine.next_group);
         engine.define(definitions);
-        let ends = Ends {
-            handle: Handle::new(command_inbox, snapshot, commit),
-            gate: Gate { inbox: report_inbox, epoch: loaded.epoch },
-            bodies,
-            remover: engine.writer.remover(loaded.epoch),
+        let handles = EngineHandles {
+            remover: engine.writer.remover(loaded.epoch, handle.health()),
+            handle,
+            gate: SessionInbox { inbox: report_inbox, epoch: loaded.epoch },
+            overrides,
             cluster: loaded.cluster,
             retention_by: loaded.retention_by,
+            event_feed,
+            events,
+            metrics,
         };
-        Ok((engine, ends))
+        Ok((engine, handles))
     }
 }
 
-fn restore(
-    loaded: &mut Loaded,
-    live: Vec<LiveJob>,
+/// Limits on the jobs of all definitions together.
+#[derive(Clone, Copy, Debug)]
+pub struct JobLimits {
+    /// Jobs that have not ended.
+    pub live_max: usize,
+    /// Jobs that run, and jobs that wait.
+    pub server: ServerLimits,
+}
+
+/// Only the number of jobs that have not ended is limited.
+impl From<usize> for JobLimits {
+    fn from(live_max: usize) -> Self {
+        Self { live_max, server: ServerLimits::default() }
+    }
+}
+
+/// A scheduler that is being rebuilt while the store hands out its state.
+struct Restore {
+    now: Now,
     intervals: Intervals,
-    jobs_max: usize,
-) -> Result<Scheduler, LoadError> {
-    let now = clock::now();
-    let config = Config {
-        cluster: loaded.cluster,
-        epoch: loaded.epoch,
-        intervals,
-        seed: rand::random(),
-        slice: SLICE,
-        jobs_max,
-    };
-    let last = Counters {
-        job: loaded.last_job,
-        fence: loaded.last_fence,
-        worker: loaded.last_worker,
-        group: loaded.group,
-    };
-    let mut scheduler = Scheduler::new(config, last);
-    let needed: HashSet<Revision> = live.iter().map(|job| job.revision).collect();
-    for stored in &loaded.definitions {
+    limits: JobLimits,
+    scheduler: Option<Scheduler>,
+    /// The same state for the event feed.
+    known: Known,
+    /// Definitions that cannot be parsed, with the reason.
+    unparsed: HashMap<Revision, String>,
+    /// The first item that could not be restored. Later items are ignored.
+    failed: Option<String>,
+}
+
+impl Restore {
+    fn add(&mut self, item: LoadItem<'_>) {
+        if self.failed.is_some() {
+            return;
+        }
+        let restored = match item {
+            LoadItem::Base(loaded) => {
+                self.known = Known::at(loaded.epoch, loaded.group);
+                loaded.workers.iter().for_each(|row| self.known.restore_worker(row));
+                self.scheduler = Some(self.begin(loaded));
+                Ok(())
+            }
+            LoadItem::Definition(stored) => {
+                self.known.restore_definition(stored);
+                self.definition(stored);
+                Ok(())
+            }
+            LoadItem::Job(job, origin) => {
+                self.known.restore_job(&job, origin);
+                self.job(job)
+            }
+        };
+        self.failed = restored.err();
+    }
+
+    fn begin(&self, loaded: &Loaded) -> Scheduler {
+        let config = Config {
+            cluster: loaded.cluster,
+            epoch: loaded.epoch,
+            intervals: self.intervals,
+            seed: rand::random(),
+            slice: SLICE,
+            jobs_max: self.limits.live_max,
+            server_limits: self.limits.server,
+        };
+        let last = Counters {
+            job: loaded.last_job,
+            fence: loaded.last_fence,
+            worker: loaded.last_worker,
+            group: loaded.group,
+        };
+        let mut scheduler = Scheduler::new(config, last);
+        for worker in &loaded.workers {
+            scheduler.restore_worker(self.now, worker.clone());
+        }
+        scheduler.restore_schedules(loaded.schedules.clone());
+        scheduler.restore_expectations(loaded.expectations.clone());
+        scheduler.restore_rates(self.now, &loaded.rates);
+        loaded.batches.iter().for_each(|batch| scheduler.restore_batch(*batch));
+        scheduler
+    }
+
+    fn definition(&mut self, stored: &StoredDefinition) {
         match jobs_file::parse_stored(stored) {
-            Ok(definition) => scheduler.restore_definition(Arc::new(definition)),
-            Err(why) if needed.contains(&stored.revision) => {
-                let what = format!("definition {} of a waiting job: {why}", stored.name);
-                return Err(LoadError::Unusable(what));
+            Ok(definition) => {
+                if let Some(scheduler) = &mut self.scheduler {
+                    scheduler.restore_definition(Arc::new(definition));
+                }
             }
-            Err(_) => {
-                tracing::warn!(name = stored.name, "the definition of an ended job cannot be read any more")
+            // Fatal only if a live job needs it: see `job`.
+            Err(error) => {
+                let why = error.to_string();
+                tracing::warn!(name = stored.name, why, "a stored definition cannot be parsed");
+                self.unparsed
+                    .insert(stored.revision, format!("definition {} of a waiting job: {why}", stored.name));
             }
         }
     }
-    for worker in std::mem::take(&mut loaded.workers) {
-        scheduler.restore_worker(now, worker);
-    }
-    for unconfirmed in std::mem::take(&mut loaded.unconfirmed) {
-        scheduler.restore_unconfirmed(unconfirmed);
-    }
-    for job in live {
+
+    fn job(&mut self, job: LiveJob) -> Result<(), String> {
+        if let Some(why) = self.unparsed.get(&job.revision) {
+            return Err(why.clone());
+        }
         let id = job.job;
-        if !scheduler.restore_job(now, job) {
-            return Err(LoadError::Unusable(format!("job {id} refers to a definition that is not stored")));
+        let is_restored = match &mut self.scheduler {
+            Some(scheduler) => scheduler.restore_job(self.now, job),
+            None => false,
+        };
+        if is_restored { Ok(()) } else { Err(format!("job {id} refers to a definition that is not stored")) }
+    }
+
+    /// Adds the unconfirmed stops last: the scheduler asks about them in the runtime that their definitions name.
+    fn finish(self, unconfirmed: &[Unconfirmed]) -> Result<(Scheduler, Known), LoadError> {
+        match (self.scheduler, self.failed) {
+            (Some(mut scheduler), None) => {
+                scheduler.restore_unconfirmed(unconfirmed);
+                Ok((scheduler, self.known))
+            }
+            (_, failed) => {
+                Err(LoadError::Unusable(failed.unwrap_or_else(|| "the store handed out nothing".into())))
+            }
         }
     }
-    Ok(scheduler)
 }

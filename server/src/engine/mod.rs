@@ -1,61 +1,75 @@
 //! The one task that owns the scheduler: stamp, step, commit, perform.
 //!
-//! Inputs that have piled up are stepped into the *open group*. As soon as the writer is free the open group is handed over as one
-//! transaction, and the next one is opened: while a group is being synced, the next is being decided. A group's effects are performed
-//! only after its commit, in the order of the groups; one without changes waits its turn like any other.
+//! Waiting inputs are stepped into the *open group*. When the writer is free, the open group is handed over as one transaction and the
+//! next one is opened: while one group is being synced, the next is being decided. A group's effects are performed only after its commit
+//! and those of all earlier groups, also if it has no changes.
 //!
 //! ```text
 //! commands, reports, time ──▶ step ──▶ open group ──▶ writer (one under way) ──▶ effects: replies, orders, snapshot
 //! ```
 //!
-//! So: group commit under load, no added delay when idle, and nothing is said to anyone that a crash could unsay.
+//! This gives group commit under load and no added delay when idle, and no answer is sent that a crash could undo.
 //!
-//! What the store has refused before is not gathered with others: see `turn` and `refused`.
+//! Inputs that the store refused earlier get a group of their own: see `inputs` and `refused`.
 
-mod bodies;
-mod evidence;
+mod dispatch;
+mod group;
 mod handle;
+mod health;
+mod inputs;
+mod joins;
 mod load;
-mod perform;
+mod overrides;
 mod refused;
+mod refused_group;
 mod sessions;
-mod turn;
+mod watch;
 mod writer;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use protocol::{ClusterId, Epoch, Now, SessionId, Timestamp, Token};
-use scheduler::explain::Explanation;
-use scheduler::input::{CancelRequest, GroupNo, Input, ReleaseRequest, Submit, Ticket};
-use scheduler::snapshot::Snapshot;
-use scheduler::step::{Change, Effect, Step};
+use scheduler::input::{
+    BackfillRequest, CancelRequest, GroupNo, Input, PauseRequest, ReleaseRequest, Submit, Ticket,
+    UpdateRequest,
+};
+use scheduler::step::{Change, Step};
 use scheduler::{Scheduler, TICK_WITHIN};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-pub use bodies::Bodies;
 pub use handle::{Busy, Command, CommitClock, Handle};
-pub use sessions::{FromSession, Heard, Inlet, Outbox, ToSession, WeakOutbox, queue};
-pub use writer::{Remover, Step as RemovalStep};
+pub use health::Health;
+pub use load::JobLimits;
+pub use overrides::OverridesCache;
+pub(crate) use refused::{RefusedCounts, counts_in as refused_inputs};
+pub use sessions::{FromSession, LastHeard, Outbox, OutboxReceiver, ToSession, WeakOutbox, queue};
+pub use watch::{JobWatch, JobWatches};
+pub use writer::{RemovalStep, Remover};
 
 use crate::catalogue::Definitions;
 use crate::clock;
-use crate::store::{CommitError, Group, LoadError, StoredDefinition};
-use perform::Performer;
-use refused::{Mark, Marks, Refused};
-use turn::Turn;
-use writer::Writer;
+use crate::events::{EventFeed, Events};
+use crate::metrics::Metrics;
+use crate::store::{CommitError, Group, LoadError};
+use dispatch::EffectDispatcher;
+use group::{GroupEffects, OpenGroup};
+use inputs::InputBatch;
+use joins::JoinLimiter;
+use refused::{Fingerprint, GroupFingerprints, Refused};
+use writer::StoreWriter;
 
-/// How many inputs are stepped before the engine looks at its writer again.
+/// Inputs that are stepped before the engine checks its writer again.
 const INPUTS_PER_TURN: usize = 512;
 /// An open group with this many changes takes no more inputs until the writer is free: memory stays bounded on a slow disk.
 const CHANGES_MAX: usize = 100_000;
-/// Snapshots that nobody waits for are at least this far apart.
+/// Snapshots that no request waits for are at least this far apart.
 const SNAPSHOT_EVERY: Duration = Duration::from_millis(20);
 
-/// The engine ended, and not because it was told to.
+/// The engine cannot start, or ended without being stopped.
 #[derive(Debug, thiserror::Error)]
 pub enum EngineError {
     /// The store cannot be loaded.
@@ -69,12 +83,12 @@ pub enum EngineError {
     Thread(#[source] std::io::Error),
 }
 
-/// Where sessions hand in what their workers say.
+/// The engine's inbox for messages of sessions.
 #[derive(Clone, Debug)]
-pub struct Gate {
-    /// Full: the session reads no further.
+pub struct SessionInbox {
+    /// While it is full, sessions do not read their sockets.
     pub inbox: mpsc::Sender<FromSession>,
-    /// The term of this server.
+    /// The epoch of this server.
     pub epoch: Epoch,
 }
 
@@ -82,85 +96,62 @@ pub struct Gate {
 #[derive(Debug)]
 pub struct Engine {
     scheduler: Scheduler,
-    writer: Writer,
-    performer: Performer,
+    writer: StoreWriter,
+    dispatcher: EffectDispatcher,
     commands: mpsc::Receiver<Command>,
     reports: mpsc::Receiver<FromSession>,
-    bodies: Arc<Bodies>,
+    overrides: Arc<OverridesCache>,
     refused: Arc<Refused>,
-    /// Requests for many jobs that are not answered yet: what they lead to comes in several groups.
-    carried: Vec<(Ticket, Mark)>,
+    /// Batches that are not answered yet: their changes come in several groups.
+    unanswered: Vec<(Ticket, Fingerprint)>,
     epoch: Epoch,
-    open: Open,
-    under_way: Option<Effects>,
+    joins: JoinLimiter,
+    open: OpenGroup,
+    under_way: Option<GroupEffects>,
     commit: CommitClock,
     next_group: GroupNo,
     next_ticket: u64,
     snapshot_at: Instant,
     snapshot_due: bool,
-    /// Whether what the open group leads to must not be answered before the snapshot shows it.
+    /// True if the answers of the open group must not be sent before the snapshot shows their effect.
     snapshot_urgent: bool,
     clock: clock::Watch,
+    last_turn: Arc<AtomicU64>,
 }
 
-/// The group that is being decided.
-#[derive(Debug, Default)]
-struct Open {
-    changes: Vec<Change>,
-    definitions: Vec<Arc<StoredDefinition>>,
-    effects: Effects,
-    /// What its inputs are known by, if it should be refused.
-    marks: Vec<Mark>,
-    /// Whether it takes no more inputs: one of them is suspected, or the next one is.
-    closed: bool,
-}
-
-/// What is done after a group's commit.
-#[derive(Debug, Default)]
-struct Effects {
-    list: Vec<Effect>,
-    /// Wishes to hear the end of jobs that had already left the scheduler: dropped once their end is durable.
-    too_late: Vec<oneshot::Sender<scheduler::job::State>>,
-    /// Wishes to know why a job is where it is: they may be built on what is not durable yet.
-    explained: Vec<(oneshot::Sender<Option<Explanation>>, Option<Explanation>)>,
-    snapshot: Option<Arc<Snapshot>>,
-}
-
-impl Effects {
-    fn is_empty(&self) -> bool {
-        self.list.is_empty()
-            && self.too_late.is_empty()
-            && self.explained.is_empty()
-            && self.snapshot.is_none()
-    }
-}
-
-/// What the engine leaves to the rest of the server.
+/// The handles by which the rest of the server reaches the engine.
 #[derive(Debug)]
-pub struct Ends {
-    /// For HTTP.
+pub struct EngineHandles {
+    /// The handle of the HTTP API.
     pub handle: Handle,
-    /// For sessions.
-    pub gate: Gate,
-    /// For sessions: what recently submitted jobs add to their definitions.
-    pub bodies: Arc<Bodies>,
-    /// For retention.
+    /// The inbox of worker sessions.
+    pub gate: SessionInbox,
+    /// The cache of overrides, for worker sessions.
+    pub overrides: Arc<OverridesCache>,
+    /// The handle of retention.
     pub remover: Remover,
-    /// The installation.
+    /// The cluster's id.
     pub cluster: ClusterId,
     /// The time that retention went by, as it was last written down.
     pub retention_by: Option<Timestamp>,
+    /// The task that makes events; it runs beside the engine.
+    pub event_feed: EventFeed,
+    /// The kept events.
+    pub events: Events,
+    /// Counters of everything that happens.
+    pub metrics: Arc<Metrics>,
 }
 
 impl Engine {
-    /// Runs until told to stop. What was decided by then is committed and said.
+    /// Runs until it is stopped. Everything decided by then is committed and answered.
     ///
     /// # Errors
-    /// Another server has taken over: nothing of what was not yet committed has been said to anyone.
+    /// Another server has taken over the store. Changes that were not committed have been answered to nobody.
     pub async fn run(mut self, stop: CancellationToken) -> Result<(), EngineError> {
-        let mut turn = Turn::default();
+        let mut batch = InputBatch::default();
         loop {
             self.hand_over();
+            self.last_turn.store(clock::now().up.0, Ordering::Relaxed);
             let wake = self.wake_in();
             let has_room = self.has_room();
             tokio::select! {
@@ -169,19 +160,27 @@ impl Engine {
                     self.perform_under_way();
                     continue;
                 }
-                () = std::future::ready(()), if has_room && !turn.is_empty() => {}
-                _ = self.commands.recv_many(&mut turn.commands, INPUTS_PER_TURN), if has_room && turn.is_empty() => {
-                    turn.commands.reverse();
+                () = std::future::ready(()), if has_room && !batch.is_empty() => {}
+                _ = self.commands.recv_many(&mut batch.commands, INPUTS_PER_TURN), if has_room && batch.is_empty() => {
+                    batch.commands.reverse();
                 }
-                _ = self.reports.recv_many(&mut turn.reports, INPUTS_PER_TURN), if has_room && turn.is_empty() => {
-                    turn.reports.reverse();
+                _ = self.reports.recv_many(&mut batch.reports, INPUTS_PER_TURN), if has_room && batch.is_empty() => {
+                    batch.reports.reverse();
                 }
-                () = rest(wake), if has_room => self.tick(),
+                () = sleep_unless_zero(wake), if has_room => self.tick(),
+                // The store is slow, and nothing more fits: this task waits for it, and is alive.
+                () = sleep_unless_zero(TICK_WITHIN), if !has_room => continue,
                 () = stop.cancelled() => break,
             }
-            self.take_turn(&mut turn);
+            self.process_inputs(&mut batch);
         }
         self.finish().await
+    }
+
+    /// The uptime in nanoseconds at which the engine last began a turn; zero before the first. It makes one every few seconds, also
+    /// without inputs and while the store is slow.
+    pub fn last_turn(&self) -> Arc<AtomicU64> {
+        self.last_turn.clone()
     }
 
     fn has_room(&self) -> bool {
@@ -202,7 +201,7 @@ impl Engine {
         Ok(())
     }
 
-    fn command(&mut self, now: Now, command: Command) {
+    fn step_command(&mut self, now: Now, command: Command) {
         match command {
             Command::Submit { jobs, batch, require_worker, key, reply } => {
                 let ticket = self.ticket(reply);
@@ -216,44 +215,62 @@ impl Engine {
                 let ticket = self.ticket(reply);
                 self.step(now, Input::Release(ReleaseRequest { ticket, job, by }));
             }
+            Command::Update { job, update, by, reply } => {
+                let ticket = self.ticket(reply);
+                self.step(now, Input::Update(UpdateRequest { ticket, job, update, by }));
+            }
             Command::Operate { worker, operation, reply } => {
                 let ticket = self.ticket(reply);
                 self.step(now, Input::Operate(ticket, worker, operation));
                 self.snapshot_urgent = true;
             }
+            Command::Pause { target, paused, reply } => {
+                let ticket = self.ticket(reply);
+                self.step(now, Input::Pause(PauseRequest { ticket, target, paused }));
+            }
+            Command::Backfill { definition, schedule, slots, interval, read_at, reply } => {
+                let ticket = self.ticket(reply);
+                let request = BackfillRequest { ticket, definition, schedule, slots, interval, read_at };
+                self.step(now, Input::Backfill(request));
+            }
             Command::Explain { job, reply } => {
-                let explanation = self.scheduler.explain(job);
-                self.open.effects.explained.push((reply, explanation));
+                self.open.effects.explanations.push((reply, self.scheduler.explain(now, job)));
+            }
+            Command::Limits { name, reply } => {
+                self.open.effects.limits.push((reply, self.scheduler.limits(now, name.as_deref())));
             }
             Command::AwaitEnd { job, reply } => {
                 if self.scheduler.is_live(job) {
-                    self.performer.await_end(job, reply);
+                    self.dispatcher.await_end(job, reply);
                 } else {
-                    self.open.effects.too_late.push(reply);
+                    self.open.effects.not_live.push(reply);
                 }
             }
-            Command::Learn { definition } => self.step(now, Input::Learn(definition)),
+            Command::Learn { definition } => {
+                self.dispatcher.events.learn(definition.revision, &definition.name);
+                self.step(now, Input::Learn(definition));
+            }
             Command::Define { definitions } => self.define(&definitions),
         }
     }
 
-    fn closed(&mut self, now: Now, session: SessionId, unsent: Vec<Token>) {
-        self.performer.sessions.remove(session, unsent);
+    fn session_closed(&mut self, now: Now, session: SessionId, unsent: Vec<Token>) {
+        self.dispatcher.sessions.remove(session, unsent);
         self.step(now, Input::Disconnected(session));
         self.take_back_unsent(now);
     }
 
     fn take_back_unsent(&mut self, now: Now) {
-        for (session, unsent) in self.performer.sessions.take_unsent() {
+        for (session, unsent) in self.dispatcher.sessions.take_unsent() {
             self.step(now, Input::Unsent(session, unsent));
         }
     }
 
-    /// What the clocks say. Due times and backoff follow the wall clock wherever it is set; leases and run timeouts do not.
+    /// Reads both clocks. Due times and backoff follow the wall clock even when it is set; leases and run timeouts do not.
     fn now(&mut self) -> Now {
         let now = clock::now();
         if let Some((by_ms, times)) = self.clock.look(now) {
-            tracing::warn!(by_ms, times, "the wall clock was set; what is due later follows it");
+            tracing::warn!(by_ms, times, "the wall clock was set; due times follow it, leases do not");
         }
         now
     }
@@ -262,7 +279,7 @@ impl Engine {
         let now = self.now();
         let wake = self.scheduler.wake_at();
         if wake.up.is_some_and(|at| at <= now.up) {
-            let heard = self.performer.sessions.heard();
+            let heard = self.dispatcher.sessions.heard();
             self.step(now, Input::Heard(heard));
         }
         self.step(now, Input::Tick);
@@ -277,10 +294,11 @@ impl Engine {
     fn step(&mut self, now: Now, input: Input) {
         let Step { changes, effects } = self.scheduler.step(now, input);
         for change in &changes {
+            self.joins.note(change);
             if let Change::Added(added) = change
-                && let Some(details) = added.details.as_ref().filter(|details| !details.body.is_empty())
+                && let Some(details) = added.details.as_ref().filter(|details| details.has_overrides())
             {
-                self.bodies.put(added.job, &details.body);
+                self.overrides.put(added.job, details.sent());
             }
         }
         append(&mut self.open.changes, changes);
@@ -296,42 +314,48 @@ impl Engine {
         if self.open.is_empty() {
             return;
         }
-        let open = std::mem::take(&mut self.open);
-        self.under_way = Some(open.effects);
+        let mut open = std::mem::take(&mut self.open);
+        open.effects.changed_jobs = watch::changed_jobs(&open.changes);
         if open.changes.is_empty() && open.definitions.is_empty() {
-            self.refused.pardon(&open.marks);
+            self.refused.clear(&open.fingerprints);
+            self.under_way = Some(open.effects);
             self.perform_under_way();
-            // What could not be said may have been taken back.
+            // Grants that could not be sent may have been taken back by a further step.
             return self.hand_over();
         }
-        let carried = self.carried.iter().map(|(_, mark)| *mark).collect();
+        let unanswered = self.unanswered.iter().map(|(_, fingerprint)| *fingerprint).collect();
         let now = clock::now();
         self.commit.begin(now.up);
         self.scheduler.commit_began(now.up);
-        let group = Group {
+        let group = Arc::new(Group {
             epoch: self.epoch,
             number: self.next_group,
             at: now.utc,
             definitions: open.definitions,
             changes: open.changes,
-        };
-        self.writer.hand_over(group, Marks { own: open.marks, carried });
+        });
+        open.effects.group = Some(group.clone());
+        self.under_way = Some(open.effects);
+        self.writer.hand_over(group, GroupFingerprints { own: open.fingerprints, unanswered });
         self.next_group = GroupNo(self.next_group.0 + 1);
         self.scheduler.begin(self.next_group);
     }
 
     fn perform_under_way(&mut self) {
-        self.commit.end();
-        self.scheduler.commit_ended(clock::now().up);
+        let now = clock::now().up;
+        if let Some(began) = self.commit.end() {
+            self.dispatcher.events.metrics().committed(now.since(began));
+        }
+        self.scheduler.commit_ended(now);
         if let Some(effects) = self.under_way.take() {
-            self.performer.perform(effects);
+            self.dispatcher.perform(effects);
         }
         self.take_back_unsent(clock::now());
-        self.settle_carried();
+        self.clear_answered();
     }
 
-    /// Adds a snapshot to the open group if something has changed, but not too often: only who has just joined, and what an operator has
-    /// ordered, is shown at once.
+    /// Adds a snapshot to the open group if something has changed, but not too often. A worker that has just joined and an operator's
+    /// command are shown at once.
     fn take_snapshot(&mut self) {
         self.snapshot_due |= self.scheduler.take_changed();
         let urgent = std::mem::take(&mut self.snapshot_urgent);
@@ -347,7 +371,7 @@ impl Engine {
         let wake = self.scheduler.wake_at();
         let by_wall = wake.utc.map(|at| at.since(now.utc));
         let by_uptime = wake.up.map(|at| at.since(now.up));
-        // While a commit is under way a snapshot could go nowhere: its end wakes us anyway.
+        // While a commit is under way no snapshot can be published; the end of the commit wakes the engine.
         let by_snapshot = (self.snapshot_due && self.under_way.is_none())
             .then(|| SNAPSHOT_EVERY.saturating_sub(self.snapshot_at.elapsed()));
         [by_wall, by_uptime, by_snapshot].into_iter().flatten().fold(TICK_WITHIN, Duration::min)
@@ -356,19 +380,13 @@ impl Engine {
     fn ticket(&mut self, reply: oneshot::Sender<scheduler::step::Answer>) -> Ticket {
         let ticket = Ticket(self.next_ticket);
         self.next_ticket += 1;
-        self.performer.await_answer(ticket, reply);
+        self.dispatcher.await_answer(ticket, reply);
         ticket
     }
 }
 
-impl Open {
-    fn is_empty(&self) -> bool {
-        self.changes.is_empty() && self.definitions.is_empty() && self.effects.is_empty()
-    }
-}
-
-/// Sleeps; does not even look up if there is no time for it, where the system's timer would take a millisecond.
-async fn rest(time: Duration) {
+/// Sleeps, but returns at once for zero, where the timer would take a millisecond.
+async fn sleep_unless_zero(time: Duration) {
     if !time.is_zero() {
         tokio::time::sleep(time).await;
     }

@@ -1,11 +1,11 @@
-//! Inputs that the store refused, remembered over the end of the process, so that a client or a worker that repeats one cannot end every
-//! next process, too (DESIGN.md section 2).
+//! Fingerprints of inputs behind refused groups, kept in a file, so that a client or worker that repeats a bad input cannot end every
+//! next process as well (docs/design/storage.md, S6).
 //!
-//! A group is refused as a whole: any of its inputs may be the cause. After the restart each of them is *suspected*: if it comes again it
-//! gets a group to itself. If that is committed it was innocent, and is forgotten; if that is refused as well the input is the cause, and
-//! is turned away from then on, until another version of the program starts or somebody removes the file.
+//! The store refuses a group as a whole, so any of its inputs may be the cause. After the restart each of them is *suspected*: if it comes
+//! again, it gets a group of its own. A commit of that group clears the input; a second refusal *blocks* it until another version of the
+//! program starts or an operator deletes the file.
 //!
-//! An input is known by its mark, a hash of what is asked for: the same again, whoever asks.
+//! A fingerprint is a hash of the request without its sender.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -13,94 +13,96 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use protocol::{Report, Token};
 use scheduler::input::{Connected, Operation};
 
 use super::handle::Command;
+use super::health::Health;
 
-/// What an input is known by.
+/// A hash that identifies an input across restarts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Mark(u64);
+pub(super) struct Fingerprint(u64);
 
-/// What the inputs of a group are known by.
+/// The fingerprints of the inputs behind a group.
 #[derive(Debug, Default)]
-pub(super) struct Marks {
-    /// Those that came into it.
-    pub(super) own: Vec<Mark>,
-    /// Those that came earlier, and are not answered yet: it may be theirs in part.
-    pub(super) carried: Vec<Mark>,
+pub(super) struct GroupFingerprints {
+    /// Inputs that the group was made of.
+    pub(super) own: Vec<Fingerprint>,
+    /// Earlier batches that are still being added: some changes of the group may come from them.
+    pub(super) unanswered: Vec<Fingerprint>,
 }
 
-/// How an input stands that has come.
+/// The status of an input that has arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Standing {
-    /// Nothing is held against it.
-    Good,
-    /// It was in a group that was refused: it gets one to itself.
+pub(super) enum InputStatus {
+    /// It was in no refused group.
+    Clear,
+    /// It was in a refused group: it gets a group of its own.
     Suspected,
-    /// It was refused again, by itself.
-    Guilty,
+    /// Its own group was refused, too: it is rejected.
+    Blocked,
 }
 
-/// The inputs that are held against, and the file in which they outlive the process.
+/// Fingerprints of refused inputs, and the file that keeps them over restarts.
 #[derive(Debug)]
 pub(super) struct Refused {
     file: PathBuf,
-    /// How often each was refused in a row.
-    counts: Mutex<BTreeMap<Mark, u32>>,
-    /// Whether there are any: nearly always not.
+    /// Refusals of each in a row.
+    counts: Mutex<BTreeMap<Fingerprint, u32>>,
+    health: Arc<Health>,
+    /// True if `counts` is not empty; checked without the lock, because it nearly always is.
     any: AtomicBool,
 }
 
 impl Refused {
-    /// Reads what earlier processes of this version left in this directory. What cannot be read is left out: it must not keep the server
-    /// from starting.
-    pub(super) fn open(directory: &Path) -> Self {
+    /// Reads the file of earlier processes of this version. A file that cannot be read is ignored: it must not keep the server from starting.
+    pub(super) fn open(directory: &Path, health: Arc<Health>) -> Self {
         let file = directory.join(FILE);
         let counts = match fs::read_to_string(&file) {
             Ok(text) => read(&text),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => BTreeMap::new(),
             Err(error) => {
-                tracing::warn!(%error, file = %file.display(), "cannot read which inputs were refused");
+                tracing::warn!(%error, file = %file.display(), "cannot read the file of refused inputs; inputs in it are accepted again");
                 BTreeMap::new()
             }
         };
         if !counts.is_empty() {
-            let guilty = counts.values().filter(|count| **count >= GUILTY).count();
+            let blocked = counts.values().filter(|count| **count >= BLOCKED_AFTER).count();
             tracing::warn!(
-                suspected = counts.len() - guilty,
-                guilty,
+                suspected = counts.len() - blocked,
+                blocked,
                 file = %file.display(),
-                "the store refused what these inputs led to: the guilty ones are turned away"
+                "the store refused groups of these inputs: suspected ones get a group of their own, blocked ones are rejected"
             );
         }
-        Self { file, any: AtomicBool::new(!counts.is_empty()), counts: Mutex::new(counts) }
+        note(&health, &counts);
+        Self { file, health, any: AtomicBool::new(!counts.is_empty()), counts: Mutex::new(counts) }
     }
 
-    /// How an input with these marks stands: as the worst of them.
-    pub(super) fn standing(&self, marks: &[Mark]) -> Standing {
+    /// The status of an input with these fingerprints: the worst of them.
+    pub(super) fn status(&self, fingerprints: &[Fingerprint]) -> InputStatus {
         if !self.any.load(Ordering::Relaxed) {
-            return Standing::Good;
+            return InputStatus::Clear;
         }
         let counts = self.counts();
-        match marks.iter().filter_map(|mark| counts.get(mark)).max() {
-            None => Standing::Good,
-            Some(count) if *count < GUILTY => Standing::Suspected,
-            Some(_) => Standing::Guilty,
+        match fingerprints.iter().filter_map(|fingerprint| counts.get(fingerprint)).max() {
+            None => InputStatus::Clear,
+            Some(count) if *count < BLOCKED_AFTER => InputStatus::Suspected,
+            Some(_) => InputStatus::Blocked,
         }
     }
 
-    /// A group was committed: its inputs are innocent.
-    pub(super) fn pardon(&self, marks: &[Mark]) {
+    /// Clears the inputs of a committed group.
+    pub(super) fn clear(&self, fingerprints: &[Fingerprint]) {
         if !self.any.load(Ordering::Relaxed) {
             return;
         }
         let mut counts = self.counts();
         let before = counts.len();
-        for mark in marks {
-            counts.remove(mark);
+        for fingerprint in fingerprints {
+            counts.remove(fingerprint);
         }
         if counts.len() < before {
             self.any.store(!counts.is_empty(), Ordering::Relaxed);
@@ -108,37 +110,68 @@ impl Refused {
         }
     }
 
-    /// A group was refused, and the process is about to end.
-    pub(super) fn remember(&self, marks: &Marks) {
+    /// Counts a refusal for each input. The process is about to end.
+    pub(super) fn record_refusal(&self, fingerprints: &GroupFingerprints) {
         let mut counts = self.counts();
-        // More are no client's doing: nobody could tell which of them it was before people have given up.
-        for mark in marks.carried.iter().chain(&marks.own).take(MARKS_MAX.saturating_sub(counts.len())) {
-            *counts.entry(*mark).or_default() += 1;
+        // More suspects than this cannot be told apart in a useful time.
+        for fingerprint in fingerprints
+            .unanswered
+            .iter()
+            .chain(&fingerprints.own)
+            .take(FINGERPRINTS_MAX.saturating_sub(counts.len()))
+        {
+            *counts.entry(*fingerprint).or_default() += 1;
         }
         self.any.store(!counts.is_empty(), Ordering::Relaxed);
         self.write(&counts);
     }
 
-    fn counts(&self) -> MutexGuard<'_, BTreeMap<Mark, u32>> {
+    fn counts(&self) -> MutexGuard<'_, BTreeMap<Fingerprint, u32>> {
         self.counts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn write(&self, counts: &BTreeMap<Mark, u32>) {
+    fn write(&self, counts: &BTreeMap<Fingerprint, u32>) {
+        note(&self.health, counts);
         if let Err(error) = replace(&self.file, counts) {
-            tracing::error!(%error, file = %self.file.display(), "cannot write down which inputs were refused");
+            tracing::error!(%error, file = %self.file.display(), "cannot write the file of refused inputs; a repeated input can end the next process, too");
         }
     }
 }
 
-/// All of it or nothing, synced; no file if there is nothing to say.
-fn replace(file: &Path, counts: &BTreeMap<Mark, u32>) -> std::io::Result<()> {
+/// How many inputs are recorded in the file of a data directory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct RefusedCounts {
+    pub(crate) suspected: usize,
+    pub(crate) blocked: usize,
+}
+
+impl RefusedCounts {
+    fn of(counts: &BTreeMap<Fingerprint, u32>) -> Self {
+        let blocked = counts.values().filter(|count| **count >= BLOCKED_AFTER).count();
+        Self { suspected: counts.len() - blocked, blocked }
+    }
+}
+
+/// Counts the inputs in the file of this data directory; zero if there is none, or if another version wrote it.
+pub(crate) fn counts_in(directory: &Path) -> RefusedCounts {
+    let text = fs::read_to_string(directory.join(FILE)).unwrap_or_default();
+    RefusedCounts::of(&read(&text))
+}
+
+fn note(health: &Health, counts: &BTreeMap<Fingerprint, u32>) {
+    let RefusedCounts { suspected, blocked } = RefusedCounts::of(counts);
+    health.note_refused(suspected, blocked);
+}
+
+/// Replaces the file in one step, synced; deletes it if there are no entries.
+fn replace(file: &Path, counts: &BTreeMap<Fingerprint, u32>) -> std::io::Result<()> {
     if counts.is_empty() {
         return fs::remove_file(file);
     }
     let draft = file.with_extension("draft");
     let mut text = format!("{HEAD}\n");
-    for (mark, count) in counts {
-        text.push_str(&format!("{:016x} {count}\n", mark.0));
+    for (fingerprint, count) in counts {
+        text.push_str(&format!("{:016x} {count}\n", fingerprint.0));
     }
     let mut written = File::create(&draft)?;
     written.write_all(text.as_bytes())?;
@@ -146,23 +179,23 @@ fn replace(file: &Path, counts: &BTreeMap<Mark, u32>) -> std::io::Result<()> {
     fs::rename(draft, file)
 }
 
-/// What was held against inputs by another version counts no more: the mistake may have been put right.
-fn read(text: &str) -> BTreeMap<Mark, u32> {
+/// Reads the file. Entries of another version are dropped: that version's bug may be fixed.
+fn read(text: &str) -> BTreeMap<Fingerprint, u32> {
     let mut lines = text.lines();
     if lines.next() != Some(HEAD) {
         return BTreeMap::new();
     }
     let entry = |line: &str| {
-        let (mark, count) = line.split_once(' ')?;
-        Some((Mark(u64::from_str_radix(mark, 16).ok()?), count.parse().ok()?))
+        let (fingerprint, count) = line.split_once(' ')?;
+        Some((Fingerprint(u64::from_str_radix(fingerprint, 16).ok()?), count.parse().ok()?))
     };
-    lines.filter_map(entry).take(MARKS_MAX).collect()
+    lines.filter_map(entry).take(FINGERPRINTS_MAX).collect()
 }
 
-/// What a command is known by; nothing for those that change nothing.
-pub(super) fn mark_of_command(command: &Command) -> Option<Mark> {
-    let mark = match command {
-        Command::Submit { key: Some(key), .. } => mark("keyed", &(&key.key, key.digest)),
+/// The fingerprint of a command; none for commands that change nothing in the store.
+pub(super) fn fingerprint_command(command: &Command) -> Option<Fingerprint> {
+    let fingerprint = match command {
+        Command::Submit { key: Some(key), .. } => fingerprint("keyed", &(&key.key, key.digest)),
         Command::Submit { jobs, batch, .. } => {
             let mut hasher = hasher("submit");
             (jobs.len(), batch).hash(&mut hasher);
@@ -171,41 +204,51 @@ pub(super) fn mark_of_command(command: &Command) -> Option<Mark> {
                 if let Some(details) = job.details.as_ref().filter(|_| index < DETAILS_HASHED) {
                     let body = &details.body;
                     (&body.environment, &body.args, &body.input, &details.labels).hash(&mut hasher);
+                    let params = &details.params;
+                    (&params.environment, &params.variables, &params.args).hash(&mut hasher);
                 }
             }
-            Mark(hasher.finish())
+            Fingerprint(hasher.finish())
         }
-        Command::Cancel { job, .. } => mark("cancel", job),
-        Command::Release { job, .. } => mark("release", job),
+        Command::Cancel { job, .. } => fingerprint("cancel", job),
+        Command::Release { job, .. } => fingerprint("release", job),
+        // A repeated request may come at another time, and that decides what it leads to.
+        Command::Update { job, .. } => fingerprint("update", job),
         Command::Operate { worker, operation, .. } => match operation {
-            Operation::Cordon => mark("cordon", worker),
-            Operation::Uncordon => mark("uncordon", worker),
-            Operation::Drain(patience) => mark("drain", &(worker, patience)),
-            Operation::Slots(slots) => mark("slots", &(worker, slots)),
-            Operation::Labels(labels) => mark("labels", &(worker, labels)),
-            Operation::Forget => mark("forget", worker),
+            Operation::Cordon => fingerprint("cordon", worker),
+            Operation::Uncordon => fingerprint("uncordon", worker),
+            Operation::Drain(deadline) => fingerprint("drain", &(worker, deadline)),
+            Operation::Slots(slots) => fingerprint("slots", &(worker, slots)),
+            Operation::Labels(labels) => fingerprint("labels", &(worker, labels)),
+            Operation::Forget => fingerprint("forget", worker),
+            Operation::Reset => fingerprint("reset", worker),
             Operation::StopUnmanaged(_) => return None,
         },
+        Command::Pause { target, paused, .. } => fingerprint("pause", &(target.to_string(), paused)),
+        Command::Backfill { definition, schedule, slots, .. } => {
+            fingerprint("backfill", &(definition, schedule.as_str(), slots))
+        }
         Command::Define { .. }
         | Command::Learn { .. }
         | Command::Explain { .. }
+        | Command::Limits { .. }
         | Command::AwaitEnd { .. } => {
             return None;
         }
     };
-    Some(mark)
+    Some(fingerprint)
 }
 
-/// What a worker that says Hello is known by.
-pub(super) fn mark_of_hello(hello: &Connected) -> Mark {
-    mark("hello", &hello.secret_hash)
+/// The fingerprint of a worker's Hello.
+pub(super) fn fingerprint_hello(hello: &Connected) -> Fingerprint {
+    fingerprint("hello", &hello.secret_hash)
 }
 
-/// What a report is known by: each of its entries, which may come in other company next time. Nothing for those that only tell of the
-/// moment: they are not repeated.
-pub(super) fn marks_of_report(report: &Report, marks: &mut Vec<Mark>) {
+/// The fingerprints of a report's entries, each for itself, because a worker may combine them differently next time. Reports that
+/// describe only the moment have none: they are not repeated.
+pub(super) fn fingerprint_report(report: &Report, fingerprints: &mut Vec<Fingerprint>) {
     let mut each = |kind: &'static str, tokens: &mut dyn Iterator<Item = Token>| {
-        marks.extend(tokens.map(|token| mark(kind, &token)));
+        fingerprints.extend(tokens.map(|token| fingerprint(kind, &token)));
     };
     match report {
         Report::Running(list) => each("running", &mut list.list.iter().map(|it| it.token)),
@@ -226,13 +269,13 @@ pub(super) fn marks_of_report(report: &Report, marks: &mut Vec<Mark>) {
     }
 }
 
-fn mark(kind: &'static str, what: &impl Hash) -> Mark {
+fn fingerprint(kind: &'static str, what: &impl Hash) -> Fingerprint {
     let mut hasher = hasher(kind);
     what.hash(&mut hasher);
-    Mark(hasher.finish())
+    Fingerprint(hasher.finish())
 }
 
-/// The same in each process that this program was built for: the keys of this hasher are fixed.
+/// A hasher with fixed keys: it gives the same values in every process of this build.
 fn hasher(kind: &'static str) -> DefaultHasher {
     let mut hasher = DefaultHasher::new();
     kind.hash(&mut hasher);
@@ -243,11 +286,11 @@ fn hasher(kind: &'static str) -> DefaultHasher {
 const FILE: &str = "refused-inputs.txt";
 const HEAD: &str = concat!("longshore ", env!("CARGO_PKG_VERSION"));
 
-/// An input that was refused so often in a row is turned away.
-const GUILTY: u32 = 2;
+/// Refusals in a row after which an input is rejected.
+const BLOCKED_AFTER: u32 = 2;
 
-/// So many are remembered: what a crowd of clients and workers can have in one group.
-pub(super) const MARKS_MAX: usize = 20_000;
+/// Fingerprints kept at most: as many inputs as one group can have.
+pub(super) const FINGERPRINTS_MAX: usize = 20_000;
 
-/// Of a large batch, what so many members add to their definitions makes the difference: all of it may be 64 MiB.
+/// Of a large batch the overrides of so many members are hashed: all of them may be 64 MiB.
 const DETAILS_HASHED: usize = 1_000;

@@ -1,4 +1,4 @@
-//! The engine's view of sessions: where to send, and when each was last heard of.
+//! The engine's view of worker sessions: their outboxes, and the time of each one's last frame.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -10,70 +10,70 @@ use scheduler::input::Connected;
 use scheduler::step::{CloseReason, Grant};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, WeakUnboundedSender, unbounded_channel};
 
-/// What a session tells the engine.
+/// A message from a session to the engine.
 #[derive(Debug)]
 pub enum FromSession {
     /// A worker has said Hello.
     Opened {
-        /// Who and what it is.
+        /// The worker's Hello.
         hello: Box<Connected>,
-        /// Where orders for it go.
+        /// The queue of orders for the worker.
         outbox: Outbox,
-        /// When it was last heard of, kept up to date by the session.
-        heard: Heard,
+        /// The time of its last frame, updated by the session.
+        heard: LastHeard,
     },
-    /// It reported.
-    Said(SessionId, Vec<Report>),
-    /// It is about to list these attempts, which the archive does not have.
-    Brought(SessionId, Vec<Token>),
-    /// Its socket is gone, and these were to be enqueued there and never were.
+    /// Reports of the worker.
+    Reported(SessionId, Vec<Report>),
+    /// The worker's next inventory lists these attempts, which the archive does not have.
+    UnknownAttempts(SessionId, Vec<Token>),
+    /// The socket is closed. These attempts were queued for it and never sent.
     Closed(SessionId, Vec<Token>),
 }
 
-/// What the engine tells a session, in order.
+/// A message from the engine to a session. Sessions send them in order.
 #[derive(Debug)]
 pub enum ToSession {
-    /// Say this.
+    /// Send this order.
     Order(Order),
-    /// Say what to run for a revision.
+    /// Send the container spec of a revision.
     Define(Arc<Definition>),
-    /// Hand these over, with what they add to their definitions.
+    /// Send these assignments, with the jobs' overrides.
     Enqueue(Vec<Grant>),
-    /// Say no more, and close.
+    /// Send nothing more, and close.
     Close(CloseReason),
 }
 
-/// How many messages may wait for a worker that does not read. What is outstanding is bounded by its slots and backlog, and by what
-/// it reports: this many mean that it has stopped reading.
+/// Messages that may wait for a worker that does not read. Its slots, its backlog and its own reports bound them otherwise: this many mean
+/// that it has stopped reading.
 const WAITING_MAX: usize = 65_536;
 
-/// The engine's end of a session's queue. Never blocks the engine.
+/// The sending end of a session's queue. It never blocks the engine.
 #[derive(Clone, Debug)]
 pub struct Outbox {
     queue: UnboundedSender<ToSession>,
     waiting: Arc<AtomicUsize>,
 }
 
-/// An end for whoever else speaks on a session as long as the engine holds on to it: it does not keep the queue open.
+/// A sending end for other tasks. It does not keep the queue open: the queue closes when the engine drops its outbox.
 #[derive(Clone, Debug)]
 pub struct WeakOutbox {
     queue: WeakUnboundedSender<ToSession>,
     waiting: Arc<AtomicUsize>,
 }
 
-/// The session's end.
+/// The receiving end, owned by the session.
 #[derive(Debug)]
-pub struct Inlet {
+pub struct OutboxReceiver {
     queue: UnboundedReceiver<ToSession>,
     waiting: Arc<AtomicUsize>,
 }
 
 /// A queue from the engine to a session.
 #[must_use]
-pub fn queue() -> (Outbox, Inlet) {
+pub fn queue() -> (Outbox, OutboxReceiver) {
     let (sender, receiver) = unbounded_channel();
     let waiting = Arc::new(AtomicUsize::new(0));
-    (Outbox { queue: sender, waiting: waiting.clone() }, Inlet { queue: receiver, waiting })
+    (Outbox { queue: sender, waiting: waiting.clone() }, OutboxReceiver { queue: receiver, waiting })
 }
 
 impl Outbox {
@@ -88,7 +88,7 @@ impl Outbox {
         self.queue.send(message).map_err(|refused| refused.0)
     }
 
-    /// An end that does not keep the queue open.
+    /// A sending end that does not keep the queue open.
     #[must_use]
     pub fn downgrade(&self) -> WeakOutbox {
         WeakOutbox { queue: self.queue.downgrade(), waiting: self.waiting.clone() }
@@ -96,15 +96,15 @@ impl Outbox {
 }
 
 impl WeakOutbox {
-    /// Queues a message, unless the engine has let go of the session. Returns whether the session still keeps up.
+    /// Queues a message. False if the engine has dropped the session, or if the session does not keep up.
     pub fn send(&self, message: ToSession) -> bool {
         let Some(queue) = self.queue.upgrade() else { return false };
         Outbox { queue, waiting: self.waiting.clone() }.send(message).is_ok()
     }
 }
 
-impl Inlet {
-    /// Waits for messages and takes all that are there, at most `limit`. Zero means that the engine has let go of the session.
+impl OutboxReceiver {
+    /// Waits for messages and takes all that are queued, at most `limit`. Zero means that the engine has dropped the session.
     ///
     /// # Cancel safety
     /// Dropping the future loses nothing.
@@ -115,8 +115,8 @@ impl Inlet {
     }
 }
 
-impl Inlet {
-    /// The attempts of which the session has taken no notice, and will not: nothing more can be queued.
+impl OutboxReceiver {
+    /// Closes the queue, and returns the attempts in it that were never sent.
     pub fn into_unsent(mut self) -> Vec<Token> {
         self.queue.close();
         let mut unsent = Vec::new();
@@ -134,12 +134,12 @@ impl ToSession {
     }
 }
 
-/// When a session was last heard of: any frame counts, noted outside of the inbox.
+/// The time of a session's last frame. It is updated beside the inbox, so a full inbox does not delay it.
 #[derive(Clone, Debug)]
-pub struct Heard(Arc<AtomicU64>);
+pub struct LastHeard(Arc<AtomicU64>);
 
-impl Heard {
-    /// Heard of at this instant.
+impl LastHeard {
+    /// LastHeard of at this instant.
     #[must_use]
     pub fn at(up: Uptime) -> Self {
         Self(Arc::new(AtomicU64::new(up.0)))
@@ -150,7 +150,7 @@ impl Heard {
         self.0.store(up.0, Ordering::Relaxed);
     }
 
-    /// When that was.
+    /// The time of the last frame.
     #[must_use]
     pub fn last(&self) -> Uptime {
         Uptime(self.0.load(Ordering::Relaxed))
@@ -160,20 +160,20 @@ impl Heard {
 /// All open sessions.
 #[derive(Debug, Default)]
 pub(super) struct Sessions {
-    open: HashMap<SessionId, (Outbox, Heard)>,
-    /// What could not be sent to sessions that were let go, until the scheduler knows that they are gone.
+    open: HashMap<SessionId, (Outbox, LastHeard)>,
+    /// Tokens that were not sent to sessions that the engine has dropped, until the scheduler has the disconnect.
     held_back: HashMap<SessionId, Vec<Token>>,
-    /// What could not be sent to sessions that are gone.
+    /// Tokens that were not sent to sessions that no longer exist.
     unsent: BTreeMap<SessionId, Vec<Token>>,
 }
 
 impl Sessions {
-    /// A session is open.
-    pub(super) fn add(&mut self, session: SessionId, outbox: Outbox, heard: Heard) {
+    /// Adds an open session.
+    pub(super) fn add(&mut self, session: SessionId, outbox: Outbox, heard: LastHeard) {
         self.open.insert(session, (outbox, heard));
     }
 
-    /// A session's socket is gone, and these were never sent there.
+    /// Removes a session whose socket is closed, with the attempts that were never sent to it.
     pub(super) fn remove(&mut self, session: SessionId, unsent: Vec<Token>) {
         self.open.remove(&session);
         let unsent: Vec<Token> =
@@ -183,13 +183,13 @@ impl Sessions {
         }
     }
 
-    /// Takes out what could not be sent, of sessions that are gone.
+    /// Takes the unsent attempts of sessions that no longer exist.
     pub(super) fn take_unsent(&mut self) -> BTreeMap<SessionId, Vec<Token>> {
         std::mem::take(&mut self.unsent)
     }
 
-    /// Sends a message to a session, if it is still there. One that does not keep up is let go: its socket closes, its worker comes
-    /// back and is told everything anew.
+    /// Sends a message to a session, if it is open. A session that does not keep up is dropped: its socket closes, and its worker
+    /// reconnects and reconciles.
     pub(super) fn send(&mut self, session: SessionId, message: ToSession) {
         let refused = match self.open.get(&session) {
             None => message,
@@ -198,7 +198,7 @@ impl Sessions {
                 Err(refused) => {
                     tracing::warn!(
                         session = session.0,
-                        "worker does not read what it is sent; closing its session"
+                        "worker does not read its socket; closing its session, it will reconcile when it reconnects"
                     );
                     self.open.remove(&session);
                     self.held_back.insert(session, Vec::new());
@@ -213,7 +213,7 @@ impl Sessions {
         }
     }
 
-    /// When each was last heard of.
+    /// The time of each session's last frame, in the order of sessions.
     #[must_use]
     pub(super) fn heard(&self) -> Vec<(SessionId, Uptime)> {
         let mut heard: Vec<_> =
@@ -230,11 +230,11 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_session_hears_that_the_engine_has_let_go_although_others_could_still_speak() {
+    async fn queue_closes_when_the_engine_drops_its_outbox() {
         let (outbox, mut inlet) = queue();
         let output = outbox.downgrade();
         let mut sessions = Sessions::default();
-        sessions.add(SessionId(1), outbox, Heard::at(Uptime(1)));
+        sessions.add(SessionId(1), outbox, LastHeard::at(Uptime(1)));
         assert!(output.send(ToSession::Order(Order::Pulse(1))));
         sessions.remove(SessionId(1), Vec::new());
         let mut messages = Vec::new();
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_was_not_sent_is_told_once_its_session_is_gone() {
+    async fn unsent_attempts_are_returned_once_their_session_is_gone() {
         let grants =
             |numbers: &[u64]| ToSession::Enqueue(numbers.iter().map(|job| grant(token(*job))).collect());
         let mut sessions = Sessions::default();
@@ -256,7 +256,7 @@ mod tests {
         );
 
         let (outbox, mut inlet) = queue();
-        sessions.add(SessionId(1), outbox, Heard::at(Uptime(1)));
+        sessions.add(SessionId(1), outbox, LastHeard::at(Uptime(1)));
         sessions.send(SessionId(1), grants(&[3]));
         assert_eq!(inlet.take(&mut Vec::new(), 10).await, 1);
         sessions.send(SessionId(1), grants(&[4]));
@@ -271,7 +271,16 @@ mod tests {
 
     fn grant(token: Token) -> Grant {
         let (due_at, revision) = (Timestamp(0), Revision(0));
-        Grant { token, priority: 0, due_at, revision, has_body: false, time_left: None, memory_bytes: None }
+        Grant {
+            token,
+            priority: 0,
+            due_at,
+            revision,
+            has_overrides: false,
+            time_left: None,
+            memory_bytes: None,
+            member: None,
+        }
     }
 
     fn token(job: u64) -> Token {

@@ -1,7 +1,7 @@
-//! The one thread that owns the store's write side: takes a group, makes it durable, says so.
+//! The thread that owns the store's write side: it takes a group, makes it durable, and reports the result.
 //!
-//! What a commit may end in decides what happens (DESIGN.md section 2). *Unavailable*: the same group again, in silence. *Fenced*: the
-//! engine drops its scheduler. *Refused* and *fatal* end the process: a supervisor starts it anew, and it rebuilds from the store.
+//! The error of a commit decides the reaction (docs/design/storage.md, S3 to S7). *Unavailable*: the same group is tried again, and nothing is answered. *Fenced*: the engine
+//! ends. *Refused* and *fatal* end the process: the supervisor restarts it, and it rebuilds its state from the store.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -10,12 +10,15 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use protocol::Epoch;
+use scheduler::hooks::{HookResult, HookRow};
+use scheduler::step::Change;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::oneshot;
 
-use super::evidence;
-use super::refused::{Marks, Refused};
-use crate::store::{CommitError, Group, Keep, Removed, Store};
+use super::health::Health;
+use super::refused::{GroupFingerprints, Refused};
+use super::refused_group;
+use crate::store::{CommitError, Group, Removed, RetentionCutoffs, Store};
 
 /// The first wait before an unavailable store is tried again; it doubles up to [`RETRY_MAX`].
 const RETRY_FIRST: Duration = Duration::from_millis(50);
@@ -23,80 +26,85 @@ const RETRY_MAX: Duration = Duration::from_secs(1);
 /// After this long without a group the store may do its upkeep.
 const IDLE_AFTER: Duration = Duration::from_millis(500);
 
-/// What the thread is asked for.
-enum Task {
+/// A task of the writer thread.
+enum WriterTask {
     /// Make a group durable that came of these inputs.
-    Commit(Group, Marks),
+    Commit(Arc<Group>, GroupFingerprints),
     /// Delete some of what is no longer to be kept.
-    Remove(Epoch, Keep, oneshot::Sender<Result<Step, CommitError>>),
+    Remove(Epoch, RetentionCutoffs, oneshot::Sender<Result<RemovalStep, CommitError>>),
     /// Close the store.
     Stop,
 }
 
 /// A step of retention.
 #[derive(Clone, Copy, Debug)]
-pub struct Step {
-    /// What was deleted.
+pub struct RemovalStep {
+    /// The rows that were deleted.
     pub removed: Removed,
-    /// How long commits had to wait for it.
+    /// Time that commits had to wait for it.
     pub took: Duration,
 }
 
-/// Retention's end of the writer.
+/// The handle by which retention deletes rows.
 #[derive(Clone, Debug)]
 pub struct Remover {
-    tasks: Sender<Task>,
+    tasks: Sender<WriterTask>,
     epoch: Epoch,
+    health: Arc<Health>,
 }
 
 impl Remover {
+    /// Receives the result of each step.
+    pub fn health(&self) -> &Health {
+        &self.health
+    }
+
     /// Deletes some of what is no longer to be kept, between two commits; nothing if the store is being closed.
     ///
     /// # Errors
     /// As for a commit, but never [`CommitError::Fatal`]: that ends the process.
-    pub async fn remove(&self, keep: Keep) -> Option<Result<Step, CommitError>> {
+    pub async fn remove(&self, cutoffs: RetentionCutoffs) -> Option<Result<RemovalStep, CommitError>> {
         let (reply, answer) = oneshot::channel();
-        self.tasks.send(Task::Remove(self.epoch, keep, reply)).ok()?;
+        self.tasks.send(WriterTask::Remove(self.epoch, cutoffs, reply)).ok()?;
         answer.await.ok()
     }
 }
 
-/// The engine's end of the writer.
+/// The handle by which the engine commits.
 #[derive(Debug)]
-pub(super) struct Writer {
-    tasks: Sender<Task>,
+pub(super) struct StoreWriter {
+    tasks: Sender<WriterTask>,
     committed: UnboundedReceiver<Result<(), CommitError>>,
     thread: thread::JoinHandle<()>,
 }
 
-impl Writer {
-    /// Starts the thread. A group that the store refuses is written to a file in the directory `evidence` before the process ends, and its
-    /// inputs are remembered.
+impl StoreWriter {
+    /// Starts the thread. Before a refused group ends the process, a report of it is written to `data_dir`, and its inputs are recorded.
     ///
     /// # Errors
     /// The system gives no thread.
     pub(super) fn start(
         store: Box<dyn Store>,
-        evidence: PathBuf,
+        data_dir: PathBuf,
         refused: Arc<Refused>,
     ) -> std::io::Result<Self> {
         let (tasks, inbox) = channel();
         let (outbox, committed) = unbounded_channel();
         let thread = thread::Builder::new()
             .name("store".into())
-            .spawn(move || serve(store, &inbox, &outbox, &evidence, &refused))?;
+            .spawn(move || serve(store, &inbox, &outbox, &data_dir, &refused))?;
         Ok(Self { tasks, committed, thread })
     }
 
     /// Hands over a group. At most one is under way at a time.
-    pub(super) fn hand_over(&self, group: Group, marks: Marks) {
-        // The thread ends only after it has said why: `committed` tells.
-        let _ = self.tasks.send(Task::Commit(group, marks));
+    pub(super) fn hand_over(&self, group: Arc<Group>, fingerprints: GroupFingerprints) {
+        // The thread ends only after it has reported the reason through `committed`.
+        let _ = self.tasks.send(WriterTask::Commit(group, fingerprints));
     }
 
-    /// For retention under this epoch.
-    pub(super) fn remover(&self, epoch: Epoch) -> Remover {
-        Remover { tasks: self.tasks.clone(), epoch }
+    /// The handle of retention under this epoch.
+    pub(super) fn remover(&self, epoch: Epoch, health: Arc<Health>) -> Remover {
+        Remover { tasks: self.tasks.clone(), epoch, health }
     }
 
     /// Waits until the group under way is durable.
@@ -116,7 +124,7 @@ impl Writer {
     /// Lets the store finish and closes it.
     pub(super) fn stop(self) {
         // The thread may have ended already: with its reason told, or by a panic.
-        let _ = self.tasks.send(Task::Stop);
+        let _ = self.tasks.send(WriterTask::Stop);
         // A panic of that thread has been reported by the runtime's hook; there is nothing to add.
         let _ = self.thread.join();
     }
@@ -124,35 +132,38 @@ impl Writer {
 
 fn serve(
     mut store: Box<dyn Store>,
-    inbox: &Receiver<Task>,
+    inbox: &Receiver<WriterTask>,
     outbox: &UnboundedSender<Result<(), CommitError>>,
-    evidence: &Path,
+    data_dir: &Path,
     refused: &Refused,
 ) {
     loop {
-        let (group, marks) = match inbox.recv_timeout(IDLE_AFTER) {
-            Ok(Task::Commit(group, marks)) => (group, marks),
-            Ok(Task::Remove(epoch, keep, reply)) => {
+        let (group, fingerprints) = match inbox.recv_timeout(IDLE_AFTER) {
+            Ok(WriterTask::Commit(group, fingerprints)) => (group, fingerprints),
+            Ok(WriterTask::Remove(epoch, cutoffs, reply)) => {
                 // Retention may have been stopped meanwhile.
-                let _ = reply.send(remove(store.as_mut(), epoch, &keep));
+                let _ = reply.send(remove(store.as_mut(), epoch, &cutoffs));
                 continue;
             }
             Err(RecvTimeoutError::Timeout) => {
                 if let Err(error) = store.idle() {
-                    end_process(&error);
+                    abort_process(&error);
                 }
                 continue;
             }
-            Ok(Task::Stop) | Err(RecvTimeoutError::Disconnected) => return,
+            Ok(WriterTask::Stop) | Err(RecvTimeoutError::Disconnected) => return,
         };
         let result = commit(store.as_mut(), &group);
         match &result {
-            Ok(()) => refused.pardon(&marks.own),
-            Err(error @ CommitError::Refused(_)) => {
-                refused.remember(&marks);
-                give_up(error, &group, evidence);
+            Ok(()) => {
+                refused.clear(&fingerprints.own);
+                log_hooks_left_out(&group);
             }
-            Err(error @ CommitError::Fatal(_)) => end_process(error),
+            Err(error @ CommitError::Refused(_)) => {
+                refused.record_refusal(&fingerprints);
+                abort_refused(error, &group, data_dir);
+            }
+            Err(error @ CommitError::Fatal(_)) => abort_process(error),
             Err(CommitError::Fenced { .. } | CommitError::Unavailable(_)) => {}
         }
         if outbox.send(result).is_err() {
@@ -166,7 +177,7 @@ fn commit(store: &mut dyn Store, group: &Group) -> Result<(), CommitError> {
     loop {
         match store.commit(group) {
             Err(CommitError::Unavailable(error)) => {
-                tracing::warn!(%error, group = group.number.0, "the store is unavailable; trying again");
+                tracing::warn!(%error, group = group.number.0, retry_ms = wait.as_millis() as u64, "the store is unavailable: nothing is answered until the commit succeeds");
                 thread::sleep(wait);
                 wait = (wait * 2).min(RETRY_MAX);
             }
@@ -175,27 +186,43 @@ fn commit(store: &mut dyn Store, group: &Group) -> Result<(), CommitError> {
     }
 }
 
-fn remove(store: &mut dyn Store, epoch: Epoch, keep: &Keep) -> Result<Step, CommitError> {
+/// Logs the hooks of a committed group that made no job.
+fn log_hooks_left_out(group: &Group) {
+    for change in &group.changes {
+        if let Change::Hook(HookRow { parent, event, target, result: HookResult::LeftOut(refusal), .. }) =
+            change
+        {
+            tracing::warn!(job = parent.0, hook = event.name(), definition = %target, reason = refusal.name(),
+                "hook left out: {}", refusal.words());
+        }
+    }
+}
+
+fn remove(
+    store: &mut dyn Store,
+    epoch: Epoch,
+    cutoffs: &RetentionCutoffs,
+) -> Result<RemovalStep, CommitError> {
     let began = Instant::now();
-    let removed = store.remove(epoch, keep);
+    let removed = store.remove(epoch, cutoffs);
     if let Err(error @ CommitError::Fatal(_)) = &removed {
-        end_process(error);
+        abort_process(error);
     }
-    Ok(Step { removed: removed?, took: began.elapsed() })
+    Ok(RemovalStep { removed: removed?, took: began.elapsed() })
 }
 
-/// Leaves evidence of a group that was refused, and ends the process.
-fn give_up(error: &CommitError, group: &Group, directory: &Path) -> ! {
+/// Writes a report of the refused group, and ends the process.
+fn abort_refused(error: &CommitError, group: &Group, directory: &Path) -> ! {
     let file = directory.join(format!("refused-group-{}.txt", group.number.0));
-    if let Err(error) = std::fs::write(&file, evidence::of(error, group)) {
-        tracing::error!(%error, file = %file.display(), "cannot write down the refused group");
+    if let Err(error) = std::fs::write(&file, refused_group::describe(error, group)) {
+        tracing::error!(%error, file = %file.display(), "cannot write the report of the refused group");
     }
-    end_process(error)
+    abort_process(error)
 }
 
-/// Nothing that this scheduler thinks may be said any more: only a fresh read of the store can be believed.
-fn end_process(error: &CommitError) -> ! {
+/// Ends the process. The scheduler's state may differ from the store: only a fresh start from the store is safe.
+fn abort_process(error: &CommitError) -> ! {
     let cause = std::error::Error::source(error).map(ToString::to_string).unwrap_or_default();
-    tracing::error!(%error, cause, "cannot go on: ending, to recover from the store");
+    tracing::error!(%error, cause, "the store failed: ending the process; the next start recovers from the store");
     std::process::abort()
 }

@@ -1,26 +1,25 @@
-//! Doors for `fuzz/`: what reads the bodies of strangers, without a server around it. Each panics where something is found that must
-//! not be.
+//! Entry points for `fuzz/`: the parsers of request bodies without a server. Each panics if an invariant does not hold.
 
 use std::path::Path;
 use std::sync::LazyLock;
 
 use scheduler::input::NewJob;
 
-use super::batch;
-use super::body::Form;
-use super::problem::Problem;
-use super::wanted;
 use crate::catalogue::Definitions;
 use crate::config::jobs_file;
+use crate::http::api::batches::submit_many as batch;
+use crate::http::middleware::problem::Problem;
+use crate::http::request::body::Form;
+use crate::http::request::job_request;
 
 /// The body of `POST /api/jobs/{name}`.
 pub fn one(text: &[u8]) {
-    match wanted::read_one(text) {
-        Ok(job) => {
+    match job_request::read_one(text) {
+        Ok(request) => {
             let is_blank = text.iter().all(u8::is_ascii_whitespace);
             let other: Result<serde_json::Value, _> = serde_json::from_slice(text);
             assert!(is_blank || other.is_ok_and(|value| value.is_object()), "another reader sees no object");
-            fits(&job);
+            fits(&request.job);
         }
         Err(problem) => is_shown(&problem),
     }
@@ -34,8 +33,8 @@ pub fn lines(text: &[u8]) {
             let entries =
                 text.split(|byte| *byte == b'\n').filter(|line| !line.iter().all(u8::is_ascii_whitespace));
             let array = [b"[", &*entries.collect::<Vec<_>>().join(&b','), b"]"].concat();
-            let again = batch::read_many(&array, Form::Json, &DEFINITIONS).map_err(|problem| problem.code());
-            assert_eq!(format!("{again:?}"), format!("Ok({jobs:?})"));
+            let retry = batch::read_many(&array, Form::Json, &DEFINITIONS).map_err(|problem| problem.code());
+            assert_eq!(format!("{retry:?}"), format!("Ok({jobs:?})"));
         }
         Err(problem) => is_shown(&problem),
     }
@@ -49,13 +48,13 @@ pub fn array(text: &[u8]) {
     }
 }
 
-/// What is accepted can be sent to a worker.
+/// Every accepted job fits into a message to a worker.
 fn fits(job: &NewJob) {
     let body = job.details.as_ref().map(|details| &details.body);
     assert!(body.is_none_or(|body| protocol::wire::body_fits(body).is_ok()));
 }
 
-/// What is refused is the client's mistake, and said in a few words.
+/// Every refusal is a client error with a short text.
 fn is_shown(problem: &Problem) {
     assert!(problem.code().status().is_client_error(), "{problem:?}");
     let shown = format!("{problem:?}");
@@ -68,7 +67,7 @@ static DEFINITIONS: LazyLock<Definitions> = LazyLock::new(|| {
     Definitions::new(loaded.expect("two definitions").definitions)
 });
 
-/// Fifty faults, each with what was given, shortened, and a hint.
+/// Fifty faults, each with a shortened input and a hint.
 const SHOWN_BYTES_MAX: usize = 64 << 10;
 
 #[cfg(test)]

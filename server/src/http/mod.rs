@@ -1,36 +1,16 @@
-//! The HTTP face: one resource per file, every error a problem document, no decisions.
+//! The HTTP API: routes, handlers and middleware. It makes no decisions about jobs.
 //!
-//! What changes something is put to the engine and answered once it is durable; what only reads comes from the archive through a
-//! bounded number of blocking reads, and from the published snapshot. `view` holds the shapes of all answers, `front` what is done
-//! for every request. `docs/http-api.md` is the interface in prose.
+//! Changes go to the engine and are answered once they are durable. Reads come from the archive through a bounded number of blocking calls,
+//! and from the published snapshot. `docs/http-api.md` describes the interface.
 
-mod batch;
-mod body;
-pub mod code;
-mod cursor;
-mod definitions;
-mod desk;
-mod explain;
-mod fields;
-mod front;
+mod api;
 #[cfg(any(test, fuzzing))]
 pub mod fuzz;
-mod health;
-mod jobs;
-mod key;
-mod labels;
-mod output;
-mod path;
-pub mod problem;
-mod query;
-mod reload;
-mod room;
-mod show;
-mod story;
-mod submit;
-pub mod view;
-mod wanted;
-mod workers;
+pub mod middleware;
+pub mod present;
+mod request;
+mod state;
+mod web;
 
 use std::sync::Arc;
 
@@ -38,45 +18,65 @@ use axum::Router;
 use axum::middleware::{from_fn, from_fn_with_state};
 use axum::routing::{get, post};
 
-pub use desk::App;
-use desk::Desk;
+use api::{
+    backfill, batches, bulk, definitions, events, explain, health, jobs, limits, logs, metrics, reload,
+    schedules, submit, workers,
+};
+use middleware::front;
+use request::query;
+use state::AppState;
+pub use state::{BODY_BYTES_MAX, Services};
 
-/// Everything that the server answers to over HTTP, but for the socket of workers, which `workers` brings along
-/// (`GET /api/workers/connect`; its requests have passed the guards already).
+/// Builds the router of all paths. `worker_connections` brings `GET /api/workers/connect`; its requests pass the same middleware.
 ///
-/// What takes parameters behind the question mark reads them and refuses those that it does not know; everything else is `plain` and
-/// refuses them all.
-pub fn router(app: App, workers: Router) -> Router {
-    let base_path = app.base_path.clone();
-    let desk = Arc::new(Desk::new(app));
-    let asked = Router::new()
-        .route("/api/jobs/{name}", post(submit::one).get(jobs::one))
-        .route("/api/jobs", post(batch::many).get(jobs::list))
-        .route("/api/jobs/{id}/retry", post(submit::again))
-        .route("/api/jobs/{id}/logs", get(output::of_job))
+/// Handlers of `with_query` read their query parameters and refuse unknown ones. All others take none.
+pub fn router(services: Services, worker_connections: Router) -> Router {
+    let base_path = services.base_path.clone();
+    let state = Arc::new(AppState::new(services));
+    let with_query = Router::new()
+        .route("/api/jobs/{name}", post(submit::one).get(jobs::one).patch(jobs::update))
+        .route("/api/jobs/cancel", post(bulk::cancel).get(bulk::not_an_id))
+        .route("/api/jobs/retry", post(bulk::retry).get(bulk::not_an_id))
+        .route("/api/jobs/release", post(bulk::release).get(bulk::not_an_id))
+        .route("/api/jobs", post(batches::submit_many::many).get(jobs::list))
+        .route("/api/jobs/{id}/retry", post(submit::retry))
+        .route("/api/jobs/{id}/logs", get(logs::of_job))
+        .route("/api/batches", get(batches::list))
+        .route("/api/batches/{id}", get(batches::one))
+        .route("/api/batches/{id}/{verb}", post(batches::operate))
+        .route("/api/events", get(events::stream))
         .route("/api/workers", get(workers::list))
         .route("/api/workers/{id}/{verb}", post(workers::operate))
-        .route("/api/definitions", get(definitions::list));
+        .route("/api/limits", get(limits::list))
+        .route("/api/definitions", get(definitions::list))
+        .route("/api/definitions/reload", post(reload::reload))
+        .route("/api/definitions/{name}/fires", get(schedules::fires))
+        .route("/api/definitions/{name}/backfill", post(backfill::backfill))
+        .route("/api/schedules", get(schedules::list))
+        .route("/api/definitions/{name}/{verb}", post(schedules::pause_definition));
     let plain = Router::new()
         .route("/api/jobs/{id}/explain", get(explain::job))
         .route("/api/jobs/{id}/cancel", post(jobs::cancel))
         .route("/api/jobs/{id}/release", post(jobs::release))
         .route("/api/workers/{id}", get(workers::one).patch(workers::change))
         .route("/api/definitions/{name}", get(definitions::one))
-        .route("/api/definitions/reload", post(reload::reload).get(reload::one_of_that_name))
+        .route("/api/definitions/reload", get(reload::definition_named_reload))
+        .route("/api/schedules/{verb}", post(schedules::pause_all))
+        .route("/metrics", get(metrics::scrape))
         .route("/healthz", get(health::alive))
         .route("/readyz", get(health::ready))
         .route("/version", get(health::version))
         .route("/problems/{code}", get(health::problem));
-    let inner = asked
+    let inner = with_query
         .merge(plain.route_layer(from_fn(query::none)))
+        .merge(web::router(&state))
         .fallback(health::nothing_here)
-        .with_state(Arc::clone(&desk))
-        .merge(workers.layer(from_fn(query::none)))
-        .layer(from_fn_with_state(Arc::clone(&desk), front::serve));
+        .with_state(Arc::clone(&state))
+        .merge(worker_connections.layer(from_fn(query::none)))
+        .layer(from_fn_with_state(Arc::clone(&state), front::serve));
     if base_path.is_empty() {
         return inner;
     }
-    let outside = Router::new().fallback(health::nothing_here).layer(from_fn_with_state(desk, front::serve));
+    let outside = Router::new().fallback(health::nothing_here).layer(from_fn_with_state(state, front::serve));
     outside.nest(&base_path, inner)
 }

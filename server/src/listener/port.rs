@@ -1,8 +1,8 @@
-//! Who has a port: for the message of the one who did not get it.
+//! Finds the process that listens on a port, for an error message.
 
 use std::fs;
 
-/// The process that listens on a TCP port of this machine, as far as `/proc` shows it to us.
+/// The id of the process that listens on a TCP port of this machine, if `/proc` shows it.
 pub(super) fn listening_pid(port: u16) -> Option<u32> {
     let tables = ["/proc/net/tcp", "/proc/net/tcp6"];
     let socket = tables.iter().find_map(|table| listening_socket(&fs::read_to_string(table).ok()?, port))?;
@@ -17,7 +17,7 @@ pub(super) fn listening_pid(port: u16) -> Option<u32> {
     processes.filter_map(|process| process.file_name().to_str()?.parse().ok()).find(|pid| has_it(*pid))
 }
 
-/// The inode of the socket that listens on this port, in a table as the kernel prints it.
+/// The inode of the socket that listens on this port, from a table of the kernel.
 fn listening_socket(table: &str, port: u16) -> Option<u64> {
     table.lines().skip(1).find_map(|line| {
         let mut columns = line.split_ascii_whitespace().skip(1);
@@ -46,7 +46,7 @@ mod tests {
     }
 
     #[test]
-    fn a_port_of_our_own_is_ours() {
+    fn the_own_process_is_found_by_its_port() {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         assert_eq!(listening_pid(listener.local_addr().unwrap().port()), Some(std::process::id()));
     }

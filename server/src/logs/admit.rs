@@ -1,4 +1,4 @@
-//! What of a chunk is new: the arithmetic of offsets, without any file.
+//! Arithmetic of offsets: the part of a chunk that is new, and lines counted from the end. No files.
 
 use std::collections::HashMap;
 
@@ -36,7 +36,7 @@ pub(super) fn admit(lengths: &mut OutputLengths, chunk: Chunk) -> impl Iterator<
         ChunkData::Replayed(bytes) => PieceData::Replayed(Bytes::from(bytes)),
         ChunkData::Gap(bytes) => PieceData::Gap(bytes),
     };
-    // What does not fit into the numbering of both streams has no place: only a liar sends it.
+    // Lengths of both streams together must fit into a u64; a chunk beyond that is dropped.
     let fits = chunk.offset.checked_add(data.len()).and_then(|end| end.checked_add(other)).is_some();
     let hole =
         (fits && end > known && chunk.offset > known).then(|| (known, PieceData::Gap(chunk.offset - known)));
@@ -48,7 +48,7 @@ pub(super) fn admit(lengths: &mut OutputLengths, chunk: Chunk) -> impl Iterator<
     hole.into_iter().chain(news)
 }
 
-/// What is left after the first `bytes` bytes.
+/// Cuts off the first `bytes` bytes.
 pub(super) fn without_first(data: PieceData, bytes: u64) -> PieceData {
     let cut =
         |from: Bytes| from.slice(usize::try_from(bytes).map_or(from.len(), |bytes| bytes.min(from.len()))..);
@@ -93,14 +93,14 @@ impl Tail {
 #[derive(Debug, Default)]
 pub(super) struct Marks {
     marks: Vec<OutputMark>,
-    places: HashMap<(Token, Stream), usize>,
+    positions: HashMap<(Token, Stream), usize>,
 }
 
 impl Marks {
     pub(super) fn put(&mut self, mark: OutputMark) {
         let next = self.marks.len();
-        let place = *self.places.entry((mark.token, mark.stream)).or_insert(next);
-        match self.marks.get_mut(place) {
+        let position = *self.positions.entry((mark.token, mark.stream)).or_insert(next);
+        match self.marks.get_mut(position) {
             Some(known) => known.offset = known.offset.max(mark.offset),
             None => self.marks.push(mark),
         }
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_there_is_skipped_and_an_overlap_is_trimmed() {
+    fn stored_bytes_are_skipped_and_an_overlap_is_trimmed() {
         let mut lengths = OutputLengths::default();
         assert_eq!(stored(&mut lengths, 0, "abcd"), [(0, PieceData::Bytes("abcd".into()))]);
         assert_eq!(stored(&mut lengths, 0, "abcd"), []);

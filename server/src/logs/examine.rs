@@ -5,14 +5,14 @@ use std::fs::File;
 use std::io;
 use std::path::Path;
 
-use super::index::Summary;
+use super::index::IndexSummary;
 use super::record::Kind;
 use super::scan::Scan;
-use super::shelf;
+use super::segments;
 
-/// What was seen.
+/// The result of a check of all segments.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Examined {
+pub struct SegmentReport {
     /// How many segments there are.
     pub segments: usize,
     /// Their size.
@@ -27,16 +27,16 @@ pub struct Examined {
 ///
 /// # Errors
 /// A file cannot be read.
-pub fn examine(directory: &Path, deep: bool) -> io::Result<Examined> {
-    let mut seen = Examined::default();
-    let mut numbers = match shelf::numbers(directory) {
+pub fn examine(directory: &Path, deep: bool) -> io::Result<SegmentReport> {
+    let mut seen = SegmentReport::default();
+    let mut numbers = match segments::numbers(directory) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(seen),
         numbers => numbers?,
     };
     numbers.sort_unstable();
     let last = numbers.last().copied();
     for number in numbers {
-        let file = match File::open(shelf::segment_path(directory, number)) {
+        let file = match File::open(segments::segment_path(directory, number)) {
             // Just deleted, because it was old.
             Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
             file => file?,
@@ -45,13 +45,13 @@ pub fn examine(directory: &Path, deep: bool) -> io::Result<Examined> {
         seen.segments += 1;
         seen.bytes += bytes;
         let grows = Some(number) == last;
-        if !grows && Summary::read(&shelf::index_path(directory, number)).is_none() {
+        if !grows && IndexSummary::read(&segments::index_path(directory, number)).is_none() {
             seen.without_index.push(number);
         }
         if deep {
             let found = Scan::of(&file)?;
             let is_whole = found.end == found.bytes;
-            // What is at the end of the last one may be half written at this moment.
+            // The end of the last segment may be half written at this moment.
             if !is_whole && (!grows || found.is_damaged_inside()) {
                 seen.damaged.push(number);
             }
@@ -62,7 +62,7 @@ pub fn examine(directory: &Path, deep: bool) -> io::Result<Examined> {
 
 /// How much output is stored.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Tally {
+pub struct OutputTotals {
     /// How many attempts there is any of.
     pub attempts: usize,
     /// How many bytes of it there are; gaps have none.
@@ -73,18 +73,18 @@ pub struct Tally {
 ///
 /// # Errors
 /// A file cannot be read.
-pub fn tally(directory: &Path) -> io::Result<Tally> {
-    let numbers = match shelf::numbers(directory) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Tally::default()),
+pub fn output_totals(directory: &Path) -> io::Result<OutputTotals> {
+    let numbers = match segments::numbers(directory) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(OutputTotals::default()),
         numbers => numbers?,
     };
     let (mut attempts, mut bytes) = (HashSet::new(), 0);
     for number in numbers {
-        let contents = Scan::of(&File::open(shelf::segment_path(directory, number))?)?.all();
-        for (attempt, place) in contents.all().filter(|(_, place)| place.kind != Kind::Gap) {
+        let contents = Scan::of(&File::open(segments::segment_path(directory, number))?)?.all();
+        for (attempt, position) in contents.all().filter(|(_, position)| position.kind != Kind::Gap) {
             attempts.insert(attempt);
-            bytes += u64::from(place.payload);
+            bytes += u64::from(position.payload);
         }
     }
-    Ok(Tally { attempts: attempts.len(), bytes })
+    Ok(OutputTotals { attempts: attempts.len(), bytes })
 }

@@ -1,7 +1,7 @@
-//! Which records of a segment belong to which attempt: in memory while the segment grows, in a file beside it once it is sealed.
+//! The index of a segment: the records of each attempt. In memory while the segment grows, in a file beside it once it is sealed.
 //!
 //! ```text
-//! magic 8 bytes · attempts u32 · records u32 · lowest job u64 · highest job u64
+//! magic 8 bytes · checksum of all that follows u32 · attempts u32 · records u32 · unused u32 · lowest job u64 · highest job u64
 //! for each attempt, sorted: job u64 · fence u64 · first of its records u32 · how many u32
 //! for each record, by attempt and then in order: at u32 · payload u32 · stream and kind u8 · stdout before u64 · stderr before u64 · covers u64
 //! ```
@@ -18,29 +18,31 @@ use std::path::Path;
 use protocol::report::OutputLengths;
 use protocol::{Fence, JobId};
 
-use super::record::{self, Place};
-use super::{Attempt, Which};
+use super::record::{self, RecordPosition};
+use super::{AttemptKey, Streams};
 
 /// The records of a segment that still grows.
 #[derive(Debug, Default)]
-pub(super) struct Contents {
-    by_attempt: BTreeMap<Attempt, Vec<Place>>,
+pub(super) struct SegmentIndex {
+    by_attempt: BTreeMap<AttemptKey, Vec<RecordPosition>>,
     pub(super) records: usize,
 }
 
-impl Contents {
-    pub(super) fn add(&mut self, attempt: Attempt, place: Place) {
+impl SegmentIndex {
+    pub(super) fn add(&mut self, attempt: AttemptKey, position: RecordPosition) {
         // Most attempts write once: no room is made for more before it is needed.
-        self.by_attempt.entry(attempt).or_insert_with(|| Vec::with_capacity(1)).push(place);
+        self.by_attempt.entry(attempt).or_insert_with(|| Vec::with_capacity(1)).push(position);
         self.records += 1;
     }
 
-    pub(super) fn of(&self, attempt: Attempt) -> &[Place] {
+    pub(super) fn of(&self, attempt: AttemptKey) -> &[RecordPosition] {
         self.by_attempt.get(&attempt).map_or(&[], Vec::as_slice)
     }
 
-    pub(super) fn all(&self) -> impl Iterator<Item = (Attempt, &Place)> {
-        self.by_attempt.iter().flat_map(|(attempt, places)| places.iter().map(|place| (*attempt, place)))
+    pub(super) fn all(&self) -> impl Iterator<Item = (AttemptKey, &RecordPosition)> {
+        self.by_attempt
+            .iter()
+            .flat_map(|(attempt, positions)| positions.iter().map(|position| (*attempt, position)))
     }
 
     /// Writes the index of a sealed segment: whole or not at all.
@@ -50,28 +52,33 @@ impl Contents {
         );
         let jobs = (self.by_attempt.first_key_value(), self.by_attempt.last_key_value());
         bytes.extend_from_slice(MAGIC);
+        // The checksum comes last.
+        bytes.extend_from_slice(&[0; 4]);
         bytes.extend_from_slice(&number(self.by_attempt.len()).to_le_bytes());
         bytes.extend_from_slice(&number(self.records).to_le_bytes());
+        bytes.extend_from_slice(&[0; 4]);
         for (attempt, _) in [jobs.0, jobs.1].into_iter().flatten() {
             bytes.extend_from_slice(&attempt.job.0.to_le_bytes());
         }
         bytes.resize(HEADER_BYTES, 0);
         let mut first = 0;
-        for (attempt, places) in &self.by_attempt {
+        for (attempt, positions) in &self.by_attempt {
             bytes.extend_from_slice(&attempt.job.0.to_le_bytes());
             bytes.extend_from_slice(&attempt.fence.0.to_le_bytes());
             bytes.extend_from_slice(&number(first).to_le_bytes());
-            bytes.extend_from_slice(&number(places.len()).to_le_bytes());
-            first += places.len();
+            bytes.extend_from_slice(&number(positions.len()).to_le_bytes());
+            first += positions.len();
         }
-        for place in self.by_attempt.values().flatten() {
-            bytes.extend_from_slice(&place.at.to_le_bytes());
-            bytes.extend_from_slice(&place.payload.to_le_bytes());
-            bytes.push(record::code(place.stream, place.kind));
-            for number in [place.before.stdout, place.before.stderr, place.covers] {
+        for position in self.by_attempt.values().flatten() {
+            bytes.extend_from_slice(&position.at.to_le_bytes());
+            bytes.extend_from_slice(&position.payload.to_le_bytes());
+            bytes.push(record::code(position.stream, position.kind));
+            for number in [position.before.stdout, position.before.stderr, position.covers] {
                 bytes.extend_from_slice(&number.to_le_bytes());
             }
         }
+        let sum = record::checksum(&bytes[SUMMED_FROM..]);
+        bytes[MAGIC.len()..SUMMED_FROM].copy_from_slice(&sum.to_le_bytes());
         let draft = path.with_extension("idx-draft");
         let mut file = File::create(&draft)?;
         file.write_all(&bytes)?;
@@ -80,29 +87,31 @@ impl Contents {
     }
 }
 
-/// What is kept in memory of a sealed segment's index.
+/// The header of a sealed segment's index, kept in memory.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Summary {
+pub(super) struct IndexSummary {
     attempts: u32,
     records: u32,
     lowest: JobId,
     highest: JobId,
 }
 
-impl Summary {
-    /// Reads it from the index; nothing if that is not a whole index.
+impl IndexSummary {
+    /// Reads it from the index, and checks the whole file; none if that is torn, damaged, or of an earlier version: the index is then
+    /// made again from its segment.
     pub(super) fn read(path: &Path) -> Option<Self> {
-        let file = File::open(path).ok()?;
-        let mut header = [0; HEADER_BYTES];
-        file.read_exact_at(&mut header, 0).ok()?;
-        let (magic, rest) = header.split_at(8);
+        let bytes = fs::read(path).ok()?;
+        let (header, _) = bytes.split_at_checked(HEADER_BYTES)?;
+        let (magic, rest) = header.split_at(MAGIC.len());
         let summary = Self {
-            attempts: u32_at(rest, 0),
-            records: u32_at(rest, 4),
-            lowest: JobId(u64_at(rest, 8)),
-            highest: JobId(u64_at(rest, 16)),
+            attempts: u32_at(rest, 4),
+            records: u32_at(rest, 8),
+            lowest: JobId(u64_at(rest, 16)),
+            highest: JobId(u64_at(rest, 24)),
         };
-        let is_whole = magic == MAGIC && file.metadata().ok()?.len() == summary.index_bytes();
+        let is_whole = magic == MAGIC
+            && bytes.len() as u64 == summary.index_bytes()
+            && record::checksum(&bytes[SUMMED_FROM..]) == u32_at(rest, 0);
         is_whole.then_some(summary)
     }
 
@@ -115,13 +124,13 @@ impl Summary {
         HEADER_BYTES as u64 + self.attempts as u64 * ATTEMPT_BYTES as u64
     }
 
-    /// Whether the segment may have anything of this job.
+    /// False if the segment certainly has no output of this job.
     pub(super) fn may_have(&self, job: JobId) -> bool {
         self.attempts > 0 && (self.lowest..=self.highest).contains(&job)
     }
 
     /// The records of an attempt in a sealed segment; nothing if it has none there.
-    pub(super) fn find(self, index: File, attempt: Attempt) -> io::Result<Option<Places>> {
+    pub(super) fn find(self, index: File, attempt: AttemptKey) -> io::Result<Option<IndexedRecords>> {
         let at = self.first_from(&index, attempt)?;
         if at == u64::from(self.attempts) {
             return Ok(None);
@@ -131,13 +140,13 @@ impl Summary {
             return Ok(None);
         }
         let base = self.places_at() + u64::from(u32_at(&entry, 16)) * PLACE_BYTES as u64;
-        Ok(Some(Places { index, base, count: u32_at(&entry, 20) as usize }))
+        Ok(Some(IndexedRecords { index, base, count: u32_at(&entry, 20) as usize }))
     }
 
     /// Jobs that have anything in the segment, the highest first, from one of them down.
     pub(super) fn jobs(self, index: &File, highest: JobId, count: usize) -> io::Result<Vec<JobId>> {
         let end =
-            self.first_from(index, Attempt { job: JobId(highest.0.saturating_add(1)), fence: Fence(0) })?;
+            self.first_from(index, AttemptKey { job: JobId(highest.0.saturating_add(1)), fence: Fence(0) })?;
         let begin = end.saturating_sub(count as u64);
         let mut bytes = vec![0; usize::try_from(end - begin).unwrap_or(usize::MAX) * ATTEMPT_BYTES];
         index.read_exact_at(&mut bytes, entry_at(begin))?;
@@ -148,7 +157,7 @@ impl Summary {
     }
 
     /// The place in the list of attempts of the first that is not lower than this one.
-    fn first_from(self, index: &File, attempt: Attempt) -> io::Result<u64> {
+    fn first_from(self, index: &File, attempt: AttemptKey) -> io::Result<u64> {
         let (mut low, mut high) = (0, u64::from(self.attempts));
         while low < high {
             let middle = u64::midpoint(low, high);
@@ -158,55 +167,57 @@ impl Summary {
     }
 }
 
-const fn entry_at(place: u64) -> u64 {
-    HEADER_BYTES as u64 + place * ATTEMPT_BYTES as u64
+const fn entry_at(position: u64) -> u64 {
+    HEADER_BYTES as u64 + position * ATTEMPT_BYTES as u64
 }
 
-fn entry(index: &File, place: u64) -> io::Result<[u8; ATTEMPT_BYTES]> {
+fn entry(index: &File, position: u64) -> io::Result<[u8; ATTEMPT_BYTES]> {
     let mut entry = [0; ATTEMPT_BYTES];
-    index.read_exact_at(&mut entry, entry_at(place))?;
+    index.read_exact_at(&mut entry, entry_at(position))?;
     Ok(entry)
 }
 
-fn attempt_of(entry: &[u8]) -> Attempt {
-    Attempt { job: JobId(u64_at(entry, 0)), fence: Fence(u64_at(entry, 8)) }
+fn attempt_of(entry: &[u8]) -> AttemptKey {
+    AttemptKey { job: JobId(u64_at(entry, 0)), fence: Fence(u64_at(entry, 8)) }
 }
 
 /// The records of one attempt in one sealed segment.
 #[derive(Debug)]
-pub(super) struct Places {
+pub(super) struct IndexedRecords {
     index: File,
     base: u64,
     pub(super) count: usize,
 }
 
-impl Places {
+impl IndexedRecords {
     /// Some of them, in order.
-    pub(super) fn some(&self, range: Range<usize>) -> io::Result<Vec<Place>> {
+    pub(super) fn range(&self, range: Range<usize>) -> io::Result<Vec<RecordPosition>> {
         let range = range.start.min(self.count)..range.end.min(self.count);
         let mut bytes = vec![0; range.len() * PLACE_BYTES];
         self.index.read_exact_at(&mut bytes, self.base + range.start as u64 * PLACE_BYTES as u64)?;
-        bytes.chunks_exact(PLACE_BYTES).map(place).collect()
+        bytes.chunks_exact(PLACE_BYTES).map(position).collect()
     }
 
     /// The first that ends behind this position.
-    pub(super) fn first_behind(&self, which: Which, position: u64) -> io::Result<usize> {
+    pub(super) fn first_behind(&self, streams: Streams, position: u64) -> io::Result<usize> {
         let (mut low, mut high) = (0, self.count);
         while low < high {
             let middle = usize::midpoint(low, high);
-            let is_before =
-                self.some(middle..middle + 1)?.first().is_some_and(|place| place.ends(which) <= position);
+            let is_before = self
+                .range(middle..middle + 1)?
+                .first()
+                .is_some_and(|record| record.ends(streams) <= position);
             (low, high) = if is_before { (middle + 1, high) } else { (low, middle) };
         }
         Ok(low)
     }
 }
 
-fn place(bytes: &[u8]) -> io::Result<Place> {
-    let (stream, kind) = record::meaning(bytes[8]).ok_or_else(|| {
+fn position(bytes: &[u8]) -> io::Result<RecordPosition> {
+    let (stream, kind) = record::parse_code(bytes[8]).ok_or_else(|| {
         io::Error::new(io::ErrorKind::InvalidData, "an index with a record of no known kind")
     })?;
-    Ok(Place {
+    Ok(RecordPosition {
         at: u32_at(bytes, 0),
         payload: u32_at(bytes, 4),
         stream,
@@ -229,8 +240,11 @@ fn u64_at(bytes: &[u8], at: usize) -> u64 {
     u64::from(u32_at(bytes, at)) | (u64::from(u32_at(bytes, at + 4)) << 32)
 }
 
-const MAGIC: &[u8; 8] = b"LSLOGIX1";
-const HEADER_BYTES: usize = 32;
+/// The last digit is the version of the format. Version 1 had no checksum.
+const MAGIC: &[u8; 8] = b"LSLOGIX2";
+/// The first byte that the checksum covers.
+const SUMMED_FROM: usize = 12;
+const HEADER_BYTES: usize = 40;
 const ATTEMPT_BYTES: usize = 24;
 const PLACE_BYTES: usize = 33;
 
@@ -243,65 +257,71 @@ mod tests {
     use crate::logs::record::Kind;
 
     /// A record as it comes in: whose, of which stream and kind, and how much it stands for.
-    fn record() -> impl Strategy<Value = (Attempt, Stream, Kind, u64)> {
+    fn record() -> impl Strategy<Value = (AttemptKey, Stream, Kind, u64)> {
         let attempt =
-            (1..5_u64, 1..4_u64).prop_map(|(job, fence)| Attempt { job: JobId(job), fence: Fence(fence) });
+            (1..5_u64, 1..4_u64).prop_map(|(job, fence)| AttemptKey { job: JobId(job), fence: Fence(fence) });
         let stream = prop::sample::select(&Stream::ALL[..]);
         (attempt, stream, prop::sample::select(&[Kind::Bytes, Kind::Replayed, Kind::Gap][..]), 0..5_u64)
     }
 
     /// All records in the order in which they came, as a list that is searched from end to end.
-    fn lay_down(records: Vec<(Attempt, Stream, Kind, u64)>) -> Vec<(Attempt, Place)> {
-        let mut list: Vec<(Attempt, Place)> = Vec::new();
+    fn lay_down(records: Vec<(AttemptKey, Stream, Kind, u64)>) -> Vec<(AttemptKey, RecordPosition)> {
+        let mut list: Vec<(AttemptKey, RecordPosition)> = Vec::new();
         for (attempt, stream, kind, covers) in records {
             let last = list.iter().rev().find(|(known, _)| *known == attempt);
-            let before = last.map(|(_, place)| place.after()).unwrap_or_default();
-            let at = list.last().map_or(0, |(_, place)| place.end()) as u32;
+            let before = last.map(|(_, position)| position.after()).unwrap_or_default();
+            let at = list.last().map_or(0, |(_, position)| position.end()) as u32;
             let payload = if kind == Kind::Gap { 8 } else { covers as u32 };
-            list.push((attempt, Place { at, payload, stream, kind, before, covers }));
+            list.push((attempt, RecordPosition { at, payload, stream, kind, before, covers }));
         }
         list
     }
 
     proptest! {
         #[test]
-        fn whoever_searches_the_list_finds_the_same(
+        fn index_finds_the_same_as_a_linear_search(
             records in prop::collection::vec(record(), 0..60),
             from in 0..30_u64,
             range in (0..8_usize, 0..8_usize),
             torn in any::<prop::sample::Index>(),
+            damaged in any::<prop::sample::Index>(),
         ) {
             let list = lay_down(records);
-            let mut contents = Contents::default();
-            for (attempt, place) in &list {
-                contents.add(*attempt, *place);
+            let mut contents = SegmentIndex::default();
+            for (attempt, position) in &list {
+                contents.add(*attempt, *position);
             }
             let directory = tempfile::tempdir()?;
             let path = directory.path().join("1.idx");
             contents.write(&path)?;
-            let summary = Summary::read(&path).expect("a whole index");
+            let summary = IndexSummary::read(&path).expect("a whole index");
             for job in 0..6 {
                 for fence in 0..5 {
-                    let attempt = Attempt { job: JobId(job), fence: Fence(fence) };
-                    let places: Vec<Place> = list.iter().filter(|(whose, _)| *whose == attempt).map(|(_, place)| *place).collect();
-                    prop_assert_eq!(contents.of(attempt), &*places);
+                    let attempt = AttemptKey { job: JobId(job), fence: Fence(fence) };
+                    let positions: Vec<RecordPosition> = list.iter().filter(|(whose, _)| *whose == attempt).map(|(_, position)| *position).collect();
+                    prop_assert_eq!(contents.of(attempt), &*positions);
                     let Some(found) = summary.find(File::open(&path)?, attempt)? else {
-                        prop_assert!(places.is_empty(), "{:?} is not found", attempt);
+                        prop_assert!(positions.is_empty(), "{:?} is not found", attempt);
                         continue;
                     };
                     prop_assert!(summary.may_have(attempt.job));
-                    prop_assert_eq!(&found.some(0..usize::MAX)?, &places);
-                    let some: Vec<Place> = places.iter().take(range.1).skip(range.0).copied().collect();
-                    prop_assert_eq!(found.some(range.0..range.1.max(range.0))?, some);
-                    for which in [Which::Both, Which::Only(Stream::Stdout), Which::Only(Stream::Stderr)] {
-                        let first = places.iter().position(|place| place.ends(which) > from).unwrap_or(places.len());
-                        prop_assert_eq!(found.first_behind(which, from)?, first);
+                    prop_assert_eq!(&found.range(0..usize::MAX)?, &positions);
+                    let some: Vec<RecordPosition> = positions.iter().take(range.1).skip(range.0).copied().collect();
+                    prop_assert_eq!(found.range(range.0..range.1.max(range.0))?, some);
+                    for streams in [Streams::Both, Streams::Only(Stream::Stdout), Streams::Only(Stream::Stderr)] {
+                        let first = positions.iter().position(|position| position.ends(streams) > from).unwrap_or(positions.len());
+                        prop_assert_eq!(found.first_behind(streams, from)?, first);
                     }
                 }
             }
             let bytes = fs::read(&path)?;
             fs::write(&path, &bytes[..torn.index(bytes.len())])?;
-            prop_assert!(Summary::read(&path).is_none(), "a torn index was believed");
+            prop_assert!(IndexSummary::read(&path).is_none(), "a torn index was accepted");
+            let (at, bit) = (damaged.index(bytes.len()), 1 << (torn.index(8)));
+            let mut flipped = bytes;
+            flipped[at] ^= bit;
+            fs::write(&path, &flipped)?;
+            prop_assert!(IndexSummary::read(&path).is_none(), "an index with a flipped bit was accepted");
         }
     }
 }

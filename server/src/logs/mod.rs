@@ -1,22 +1,21 @@
-//! Container output: append, read, follow. Segment files that many attempts share, not a file each.
+//! Container output: append, read, follow. Attempts share segment files instead of having a file each.
 //!
-//! Output is idempotent by offset: what was stored already is skipped, and what is missing is marked as a gap. [`Logs::append`] answers once
-//! the bytes are synced, so its answer may be passed on to the worker as it is. Readers see only what is synced.
+//! Appending is idempotent by offset: stored bytes are skipped, and missing bytes are marked as a gap. [`Logs::append`] returns when the
+//! bytes are synced, so its answer can be sent to the worker as it is. Readers see synced bytes only.
 //!
-//! What an attempt wrote is numbered in two ways: each stream by its own offsets, as the container wrote them; and both streams
-//! together by *arrival*, as they reached the server. Both count the bytes of gaps. [`Which`] says which numbering a reader means.
+//! Output has two numberings: the offsets of each stream, as the container wrote them; and *arrival*, both streams together in the order in
+//! which they reached the server. Both count the bytes of gaps. [`Streams`] selects the numbering.
 //!
-//! What does not live here: who may write (the session checks tokens), and when an attempt's output is complete (its final report
-//! carries the lengths; the archive has them).
+//! Not here: the right to write (sessions check tokens), and the end of an attempt's output (its final report carries the lengths).
 
 mod admit;
 mod examine;
 mod index;
-mod pen;
 mod read;
 mod record;
 mod scan;
-mod shelf;
+mod segment_writer;
+mod segments;
 mod writer;
 
 use std::collections::HashMap;
@@ -32,36 +31,36 @@ use protocol::report::{Chunk, OutputLengths, Stream};
 use protocol::{Fence, JobId, Token};
 use tokio::sync::{Semaphore, oneshot, watch};
 
-pub use examine::{Examined, Tally, examine, tally};
-use shelf::Shelf;
+pub use examine::{OutputTotals, SegmentReport, examine, output_totals};
+use segments::SegmentSet;
 use writer::Request;
 
-/// Whose output.
+/// The attempt that wrote some output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Attempt {
+pub struct AttemptKey {
     /// The job.
     pub job: JobId,
-    /// Which attempt of it.
+    /// The attempt's fence.
     pub fence: Fence,
 }
 
-impl From<Token> for Attempt {
+impl From<Token> for AttemptKey {
     fn from(token: Token) -> Self {
         Self { job: token.job, fence: token.fence }
     }
 }
 
-/// Which output of an attempt, and by which numbering.
+/// A selection of an attempt's streams. It also selects the numbering of positions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Which {
+pub enum Streams {
     /// One stream; positions are its own offsets.
     Only(Stream),
     /// Both, as they arrived; positions count the bytes of both.
     Both,
 }
 
-impl Which {
-    /// Whether this stream is meant.
+impl Streams {
+    /// True if this stream is selected.
     #[must_use]
     pub fn has(self, stream: Stream) -> bool {
         match self {
@@ -74,24 +73,24 @@ impl Which {
 /// A part of an attempt's output.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Page {
-    /// What there is, in order, without holes: each piece begins where the one before it ends.
+    /// The pieces, in order, without holes: each begins where the one before it ends.
     pub pieces: Vec<Piece>,
-    /// Where to go on reading.
+    /// The position to continue from.
     pub next: u64,
 }
 
 /// A stretch of output.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Piece {
-    /// Where the program wrote it.
+    /// The stream that the program wrote to.
     pub stream: Stream,
     /// Its position, by the numbering asked for.
     pub at: u64,
-    /// What it wrote.
+    /// The bytes, or how many are missing.
     pub data: PieceData,
 }
 
-/// What a stretch of output holds.
+/// The content of a piece of output.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PieceData {
     /// As it was written.
@@ -112,14 +111,14 @@ impl PieceData {
         }
     }
 
-    /// Whether it stands for none.
+    /// True if it stands for no bytes.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 }
 
-/// What the logs may use.
+/// Limits of the logs.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
     /// A segment is sealed when it has grown to this size, in bytes.
@@ -142,7 +141,7 @@ pub enum LogsError {
     /// The disk says no.
     #[error("{what}")]
     Io {
-        /// What was attempted, with the file's name.
+        /// The operation that failed, with the file's name.
         what: String,
         /// Why it failed.
         #[source]
@@ -153,7 +152,7 @@ pub enum LogsError {
     Stopped,
 }
 
-/// Every attempt's output. Shared by all sessions and readers.
+/// The output of all attempts. Shared by all sessions and readers.
 #[derive(Debug)]
 pub struct Logs {
     shared: Arc<Shared>,
@@ -163,39 +162,42 @@ pub struct Logs {
     thread: Option<JoinHandle<()>>,
 }
 
-/// What the writer and the readers share.
+/// State that the writer and the readers share.
 #[derive(Debug)]
 struct Shared {
-    shelf: RwLock<Shelf>,
-    /// How often each followed attempt has grown.
-    followed: Mutex<HashMap<Attempt, watch::Sender<u64>>>,
+    segments: RwLock<SegmentSet>,
+    /// Counts the appends to each followed attempt.
+    followed: Mutex<HashMap<AttemptKey, watch::Sender<u64>>>,
 }
 
-/// A part of the logs that does not change any more.
+/// A sealed segment: it no longer changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Segment {
-    /// The oldest has the lowest.
+    /// Its number; the oldest segment has the lowest.
     pub number: u64,
     /// Its size, with its index.
     pub bytes: u64,
 }
 
 impl Logs {
-    /// Opens the logs in this directory, making it if it is missing. What a crash left half-written at the end is cut off; it was
-    /// never acknowledged. Nothing else is: a file that the disk has damaged is kept as it is.
+    /// Opens the logs in this directory, and creates it if it is missing. A half-written record at the end is cut off: it was never
+    /// acknowledged. A file that the disk has damaged is kept as it is.
     ///
     /// # Errors
     /// The directory or a file in it cannot be read or written.
     pub fn open(directory: &Path, limits: Limits) -> Result<Arc<Self>, LogsError> {
         // With the headers of the records, twice what may wait.
-        let shelf = Shelf::open(directory, 2 * u64::from(limits.waiting_bytes))?;
-        let shared = Arc::new(Shared { shelf: RwLock::new(shelf), followed: Mutex::default() });
+        let segments = SegmentSet::open(directory, 2 * u64::from(limits.waiting_bytes))?;
+        let shared = Arc::new(Shared { segments: RwLock::new(segments), followed: Mutex::default() });
         let (requests, inbox) = mpsc::channel();
         let shared_with_writer = Arc::clone(&shared);
         let limits = Limits { segment_bytes: limits.segment_bytes.min(SEGMENT_BYTES_MAX), ..limits };
         let thread = thread::Builder::new()
             .name("logs".into())
-            .spawn(move || writer::run(&shared_with_writer, limits, &inbox))
+            .spawn(move || {
+                let _guard = writer::AbortOnPanic;
+                writer::run(&shared_with_writer, limits, &inbox);
+            })
             .map_err(|source| LogsError::Io { what: "cannot start the log writer".into(), source })?;
         Ok(Arc::new(Self {
             shared,
@@ -228,44 +230,43 @@ impl Logs {
         answer.await.map_err(|_| LogsError::Stopped)?
     }
 
-    /// What an attempt wrote from a position on, at most about `max_bytes` of it: at least one piece if there is any, and maybe
-    /// fewer bytes than there are, so go on until a page is empty. Blocks on
-    /// the disk: call it off the async threads. An attempt that is not known has written nothing. What was deleted meanwhile, or
-    /// damaged by the disk, is a gap.
+    /// Reads an attempt's output from a position on, about `max_bytes` at most. A page has at least one piece if there is any output
+    /// left; read on until a page is empty. An unknown attempt has no output. Deleted or damaged output is a gap. Blocks on the disk: do
+    /// not call it on an async thread.
     ///
     /// # Errors
     /// The disk cannot be read.
     pub fn read(
         &self,
-        attempt: Attempt,
-        which: Which,
+        attempt: AttemptKey,
+        streams: Streams,
         from: u64,
         max_bytes: usize,
     ) -> Result<Page, LogsError> {
-        let parts = self.shared.shelf().parts(attempt, which, from)?;
-        read::page(&parts, which, from, max_bytes)
+        let parts = self.shared.segments().parts(attempt, streams, from)?;
+        read::page(&parts, streams, from, max_bytes)
     }
 
-    /// Where the last `lines` lines begin: a position to read from. Blocks on the disk.
+    /// The position at which the last `lines` lines begin. Blocks on the disk.
     ///
     /// # Errors
     /// The disk cannot be read.
-    pub fn tail(&self, attempt: Attempt, which: Which, lines: u64) -> Result<u64, LogsError> {
-        let parts = self.shared.shelf().whole(attempt)?;
-        read::tail(&parts, which, lines)
+    pub fn tail(&self, attempt: AttemptKey, streams: Streams, lines: u64) -> Result<u64, LogsError> {
+        let parts = self.shared.segments().all_parts(attempt)?;
+        read::tail(&parts, streams, lines)
     }
 
     /// How much of an attempt's output is here, gaps included. Blocks on the disk.
     ///
     /// # Errors
     /// The disk cannot be read.
-    pub fn lengths(&self, attempt: Attempt) -> Result<OutputLengths, LogsError> {
-        self.shared.shelf().lengths(attempt)
+    pub fn lengths(&self, attempt: AttemptKey) -> Result<OutputLengths, LogsError> {
+        self.shared.segments().lengths(attempt)
     }
 
     /// Watches an attempt's output grow. Begin to follow before reading, so that nothing is missed between the two.
     #[must_use]
-    pub fn follow(self: &Arc<Self>, attempt: Attempt) -> Follow {
+    pub fn follow(self: &Arc<Self>, attempt: AttemptKey) -> Follow {
         let mut followed = self.shared.followed.lock().unwrap_or_else(PoisonError::into_inner);
         let growth = followed.entry(attempt).or_default().subscribe();
         drop(followed);
@@ -275,14 +276,14 @@ impl Logs {
     /// The segments that do not change any more, the oldest first: what may be deleted.
     #[must_use]
     pub fn segments(&self) -> Vec<Segment> {
-        let shelf = self.shared.shelf();
-        shelf.sealed().iter().map(|it| Segment { number: it.number, bytes: it.whole_bytes() }).collect()
+        let segments = self.shared.segments();
+        segments.sealed().iter().map(|it| Segment { number: it.number, bytes: it.whole_bytes() }).collect()
     }
 
     /// The size of the one segment that still changes.
     #[must_use]
     pub fn growing_bytes(&self) -> u64 {
-        self.shared.shelf().active().1
+        self.shared.segments().active().1
     }
 
     /// Jobs that have output in a segment that does not change any more, the highest first: those from `highest` down, at most about
@@ -291,7 +292,7 @@ impl Logs {
     /// # Errors
     /// The disk cannot be read.
     pub fn jobs(&self, segment: u64, highest: JobId, count: usize) -> Result<Vec<JobId>, LogsError> {
-        self.shared.shelf().jobs(segment, highest, count)
+        self.shared.segments().jobs(segment, highest, count)
     }
 
     /// Deletes a segment with all output in it; what is missing then is read as a gap. Nothing happens if there is no such
@@ -300,9 +301,9 @@ impl Logs {
     /// # Errors
     /// The disk says no.
     pub fn remove(&self, segment: u64) -> Result<(), LogsError> {
-        // Whoever reads it at this moment reads on; taking its files away may last, and holds nobody up.
-        let taken = self.shared.shelf_mut().take(segment);
-        taken.map_or(Ok(()), |taken| taken.delete())
+        // Readers keep their open files. Deleting takes a while, so it happens without the lock.
+        let detached = self.shared.segments_mut().detach(segment);
+        detached.map_or(Ok(()), |detached| detached.delete())
     }
 }
 
@@ -317,20 +318,20 @@ impl Drop for Logs {
 }
 
 impl Shared {
-    fn shelf(&self) -> RwLockReadGuard<'_, Shelf> {
-        self.shelf.read().unwrap_or_else(PoisonError::into_inner)
+    fn segments(&self) -> RwLockReadGuard<'_, SegmentSet> {
+        self.segments.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn shelf_mut(&self) -> RwLockWriteGuard<'_, Shelf> {
-        self.shelf.write().unwrap_or_else(PoisonError::into_inner)
+    fn segments_mut(&self) -> RwLockWriteGuard<'_, SegmentSet> {
+        self.segments.write().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Wakes when an attempt has written more.
+/// Waits for growth of an attempt's output.
 #[derive(Debug)]
 pub struct Follow {
     shared: Arc<Shared>,
-    attempt: Attempt,
+    attempt: AttemptKey,
     growth: watch::Receiver<u64>,
 }
 

@@ -9,12 +9,12 @@
 use protocol::report::{OutputLengths, Stream};
 use protocol::{Fence, JobId};
 
-use super::{Attempt, PieceData, Which};
+use super::{AttemptKey, PieceData, Streams};
 
 /// Bytes in front of a payload.
 pub(super) const HEADER_BYTES: usize = 41;
 
-/// What a record holds.
+/// The kind of a record's payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Bytes,
@@ -22,40 +22,40 @@ pub(super) enum Kind {
     Gap,
 }
 
-/// Where a record is in its segment, and where its content is in the output of its attempt.
+/// The position of a record in its segment, and of its content in the output of its attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct RecordPosition {
     /// The record's first byte in its segment.
     pub(super) at: u32,
     /// Bytes of its payload.
     pub(super) payload: u32,
     pub(super) stream: Stream,
     pub(super) kind: Kind,
-    /// What the attempt had written before.
+    /// The lengths of the attempt's streams before this record.
     pub(super) before: OutputLengths,
     /// How many bytes of output it stands for.
     pub(super) covers: u64,
 }
 
-impl Place {
-    /// Where it begins, by this numbering.
-    pub(super) const fn begins(&self, which: Which) -> u64 {
-        match which {
-            Which::Only(Stream::Stdout) => self.before.stdout,
-            Which::Only(Stream::Stderr) => self.before.stderr,
-            // What is admitted never adds up to more than a u64 holds.
-            Which::Both => self.before.stdout.saturating_add(self.before.stderr),
+impl RecordPosition {
+    /// The position of its first byte, by this numbering.
+    pub(super) const fn begins(&self, streams: Streams) -> u64 {
+        match streams {
+            Streams::Only(Stream::Stdout) => self.before.stdout,
+            Streams::Only(Stream::Stderr) => self.before.stderr,
+            // `admit` lets in no more than a u64 can count.
+            Streams::Both => self.before.stdout.saturating_add(self.before.stderr),
         }
     }
 
-    /// Where it ends, by this numbering: where it begins, if it is of the other stream.
-    pub(super) fn ends(&self, which: Which) -> u64 {
-        let covers = if self.is_of(which) { self.covers } else { 0 };
-        self.begins(which).saturating_add(covers)
+    /// The position behind its last byte, by this numbering. A record of the other stream has no bytes.
+    pub(super) fn ends(&self, streams: Streams) -> u64 {
+        let covers = if self.is_of(streams) { self.covers } else { 0 };
+        self.begins(streams).saturating_add(covers)
     }
 
-    pub(super) fn is_of(&self, which: Which) -> bool {
-        which.has(self.stream)
+    pub(super) fn is_of(&self, streams: Streams) -> bool {
+        streams.has(self.stream)
     }
 
     /// How much the attempt had written after it.
@@ -78,11 +78,11 @@ impl Place {
 pub(super) fn encode(
     buffer: &mut Vec<u8>,
     base: u64,
-    attempt: Attempt,
+    attempt: AttemptKey,
     stream: Stream,
     before: OutputLengths,
     data: &PieceData,
-) -> Place {
+) -> RecordPosition {
     let start = buffer.len();
     let gap;
     let (kind, payload): (Kind, &[u8]) = match data {
@@ -105,11 +105,11 @@ pub(super) fn encode(
     let sum = checksum(&buffer[start + 4..]);
     buffer[start..start + 4].copy_from_slice(&sum.to_le_bytes());
     let at = u32::try_from(base + start as u64).unwrap_or(u32::MAX);
-    Place { at, payload: length, stream, kind, before, covers: data.len() }
+    RecordPosition { at, payload: length, stream, kind, before, covers: data.len() }
 }
 
 /// Reads the record at the beginning of `bytes`, which is at `at` in its segment; nothing if there is none that is whole.
-pub(super) fn decode(bytes: &[u8], at: u32) -> Option<(Attempt, Place, &[u8])> {
+pub(super) fn decode(bytes: &[u8], at: u32) -> Option<(AttemptKey, RecordPosition, &[u8])> {
     let header = bytes.get(..HEADER_BYTES)?;
     let length = u32::from_le_bytes(header[4..8].try_into().ok()?);
     let record = bytes.get(..HEADER_BYTES.checked_add(length as usize)?)?;
@@ -117,15 +117,15 @@ pub(super) fn decode(bytes: &[u8], at: u32) -> Option<(Attempt, Place, &[u8])> {
         return None;
     }
     let number = |index: usize| Some(u64::from_le_bytes(header.get(index..index + 8)?.try_into().ok()?));
-    let (stream, kind) = meaning(header[40])?;
+    let (stream, kind) = parse_code(header[40])?;
     let payload = &record[HEADER_BYTES..];
     let covers = match kind {
         Kind::Gap => u64::from_le_bytes(payload.try_into().ok()?),
         Kind::Bytes | Kind::Replayed => u64::from(length),
     };
-    let attempt = Attempt { job: JobId(number(8)?), fence: Fence(number(16)?) };
+    let attempt = AttemptKey { job: JobId(number(8)?), fence: Fence(number(16)?) };
     let before = OutputLengths { stdout: number(24)?, stderr: number(32)? };
-    Some((attempt, Place { at, payload: length, stream, kind, before, covers }, payload))
+    Some((attempt, RecordPosition { at, payload: length, stream, kind, before, covers }, payload))
 }
 
 pub(super) const fn code(stream: Stream, kind: Kind) -> u8 {
@@ -141,7 +141,7 @@ pub(super) const fn code(stream: Stream, kind: Kind) -> u8 {
     stream | kind
 }
 
-pub(super) const fn meaning(code: u8) -> Option<(Stream, Kind)> {
+pub(super) const fn parse_code(code: u8) -> Option<(Stream, Kind)> {
     let stream = if code & 1 == 0 { Stream::Stdout } else { Stream::Stderr };
     let kind = match code & !1 {
         0 => Kind::Bytes,
@@ -153,7 +153,7 @@ pub(super) const fn meaning(code: u8) -> Option<(Stream, Kind)> {
 }
 
 /// CRC-32C (Castagnoli), a byte at a time: output comes at some megabytes a second, this does hundreds.
-fn checksum(bytes: &[u8]) -> u32 {
+pub(super) fn checksum(bytes: &[u8]) -> u32 {
     !bytes.iter().fold(u32::MAX, |sum, byte| (sum >> 8) ^ TABLE[((sum ^ u32::from(*byte)) & 0xFF) as usize])
 }
 
@@ -179,10 +179,10 @@ mod tests {
 
     use super::*;
 
-    const ATTEMPT: Attempt = Attempt { job: JobId(7), fence: Fence(u64::MAX) };
+    const ATTEMPT: AttemptKey = AttemptKey { job: JobId(7), fence: Fence(u64::MAX) };
 
     #[test]
-    fn what_is_written_is_read_again() {
+    fn records_are_read_as_written() {
         let before = OutputLengths { stdout: 5, stderr: u64::MAX / 2 };
         for data in [
             PieceData::Bytes(Bytes::from_static(b"abc")),
@@ -191,10 +191,10 @@ mod tests {
         ] {
             for stream in Stream::ALL {
                 let mut buffer = vec![9; 3];
-                let place = encode(&mut buffer, 100, ATTEMPT, stream, before, &data);
+                let position = encode(&mut buffer, 100, ATTEMPT, stream, before, &data);
                 let (attempt, read, payload) = decode(&buffer[3..], 103).expect("a whole record");
-                assert_eq!((attempt, read, read.covers), (ATTEMPT, place, data.len()));
-                assert_eq!(payload.len(), place.payload as usize);
+                assert_eq!((attempt, read, read.covers), (ATTEMPT, position, data.len()));
+                assert_eq!(payload.len(), position.payload as usize);
             }
         }
     }

@@ -1,4 +1,4 @@
-//! What the logs promise, through files of their own.
+//! Tests of the logs on real files.
 
 mod damage;
 mod power;
@@ -20,7 +20,7 @@ use super::*;
 /// Small segments, so that little output needs many.
 const SMALL: Limits = Limits { segment_bytes: 1_000, sync_interval: Duration::ZERO, waiting_bytes: 1 << 20 };
 
-const OUT: Which = Which::Only(Stream::Stdout);
+const OUT: Streams = Streams::Only(Stream::Stdout);
 
 fn token(job: u64) -> Token {
     Token { job: JobId(job), fence: Fence(job + 100), nonce: Nonce(1) }
@@ -39,10 +39,10 @@ fn err(job: u64, offset: u64, text: &str) -> Chunk {
 }
 
 /// All pages from a position on. Missing bytes are shown as `_`, as many as there are.
-fn text_from(logs: &Logs, job: u64, which: Which, from: u64) -> String {
+fn text_from(logs: &Logs, job: u64, streams: Streams, from: u64) -> String {
     let (mut text, mut next) = (Vec::new(), from);
     loop {
-        let page = logs.read(token(job).into(), which, next, 100).unwrap();
+        let page = logs.read(token(job).into(), streams, next, 100).unwrap();
         if page.pieces.is_empty() {
             return String::from_utf8(text).unwrap();
         }
@@ -58,12 +58,12 @@ fn text_from(logs: &Logs, job: u64, which: Which, from: u64) -> String {
     }
 }
 
-fn text(logs: &Logs, job: u64, which: Which) -> String {
-    text_from(logs, job, which, 0)
+fn text(logs: &Logs, job: u64, streams: Streams) -> String {
+    text_from(logs, job, streams, 0)
 }
 
-fn files(place: &Path, extension: &str) -> Vec<PathBuf> {
-    let paths = fs::read_dir(place).unwrap().map(|entry| entry.unwrap().path());
+fn files(directory: &Path, extension: &str) -> Vec<PathBuf> {
+    let paths = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
     let mut files: Vec<_> = paths.filter(|path| path.extension().is_some_and(|it| it == extension)).collect();
     files.sort();
     files
@@ -88,16 +88,16 @@ async fn output_comes_back_by_stream_and_as_it_arrived() {
     assert_eq!(told, [(1, Stream::Stdout, 8), (2, Stream::Stdout, 5), (1, Stream::Stderr, 5)]);
     logs.append(vec![err(1, 5, "again")]).await.unwrap();
     assert_eq!(text(&logs, 1, OUT), "one two ");
-    assert_eq!(text(&logs, 1, Which::Only(Stream::Stderr)), "oops again");
-    assert_eq!(text(&logs, 1, Which::Both), "one oops two again");
-    assert_eq!(text_from(&logs, 1, Which::Both, 6), "ps two again");
-    assert_eq!(text(&logs, 2, Which::Both), "other");
-    assert_eq!(text(&logs, 3, Which::Both), "");
+    assert_eq!(text(&logs, 1, Streams::Only(Stream::Stderr)), "oops again");
+    assert_eq!(text(&logs, 1, Streams::Both), "one oops two again");
+    assert_eq!(text_from(&logs, 1, Streams::Both, 6), "ps two again");
+    assert_eq!(text(&logs, 2, Streams::Both), "other");
+    assert_eq!(text(&logs, 3, Streams::Both), "");
     assert_eq!(logs.lengths(token(1).into()).unwrap(), OutputLengths { stdout: 8, stderr: 10 });
 }
 
 #[tokio::test]
-async fn what_is_sent_again_is_skipped_and_what_is_missing_is_marked() {
+async fn repeated_bytes_are_skipped_and_missing_bytes_are_gaps() {
     let place = tempfile::tempdir().unwrap();
     let logs = Logs::open(place.path(), Limits::default()).unwrap();
     logs.append(vec![out(1, 0, "abc"), out(1, 0, "abcd"), out(1, 6, "gh")]).await.unwrap();
@@ -114,7 +114,7 @@ async fn what_is_sent_again_is_skipped_and_what_is_missing_is_marked() {
 async fn output_survives_restarts_over_many_segments() {
     let place = tempfile::tempdir().unwrap();
     let mut random = StdRng::seed_from_u64(7);
-    let mut expected: HashMap<(u64, Which), Vec<u8>> = HashMap::new();
+    let mut expected: HashMap<(u64, Streams), Vec<u8>> = HashMap::new();
     for _ in 0..5 {
         let logs = Logs::open(place.path(), SMALL).unwrap();
         for _ in 0..40 {
@@ -123,43 +123,43 @@ async fn output_survives_restarts_over_many_segments() {
                 let (job, stream) = (random.random_range(1..6), Stream::ALL[random.random_range(0..2)]);
                 let data: Vec<u8> =
                     (0..random.random_range(1..90)).map(|_| random.random_range(b'a'..=b'z')).collect();
-                let known = expected.entry((job, Which::Only(stream))).or_default();
+                let known = expected.entry((job, Streams::Only(stream))).or_default();
                 // Now and then a part is sent again.
                 let again = random.random_range(0..=known.len().min(10));
                 let mut sent = known[known.len() - again..].to_vec();
                 sent.extend_from_slice(&data);
                 chunks.push(chunk(job, stream, (known.len() - again) as u64, &sent));
                 known.extend_from_slice(&data);
-                expected.entry((job, Which::Both)).or_default().extend_from_slice(&data);
+                expected.entry((job, Streams::Both)).or_default().extend_from_slice(&data);
             }
             logs.append(chunks).await.unwrap();
         }
     }
     assert!(files(place.path(), "seg").len() > 10);
     let logs = Logs::open(place.path(), SMALL).unwrap();
-    for ((job, which), bytes) in &expected {
+    for ((job, streams), bytes) in &expected {
         let all = String::from_utf8(bytes.clone()).unwrap();
-        assert_eq!(text(&logs, *job, *which), all, "job {job} {which:?}");
+        assert_eq!(text(&logs, *job, *streams), all, "job {job} {streams:?}");
         for _ in 0..20 {
             let from = random.random_range(0..=all.len());
-            assert_eq!(text_from(&logs, *job, *which, from as u64), all[from..]);
+            assert_eq!(text_from(&logs, *job, *streams, from as u64), all[from..]);
         }
     }
 }
 
 #[tokio::test]
-async fn what_is_stored_is_counted_without_gaps_over_all_segments() {
+async fn stored_bytes_are_counted_without_gaps_over_all_segments() {
     let place = tempfile::tempdir().unwrap();
-    assert_eq!(examine::tally(&place.path().join("none")).unwrap(), examine::Tally::default());
+    assert_eq!(examine::output_totals(&place.path().join("none")).unwrap(), examine::OutputTotals::default());
     let logs = Logs::open(place.path(), SMALL).unwrap();
     for at in 0..20 {
         logs.append(vec![out(1, at * 10, "0123456789"), err(2, at * 12, "0123456789")]).await.unwrap();
     }
     assert!(logs.segments().len() > 1);
-    let expected = examine::Tally { attempts: 2, bytes: 400 };
-    assert_eq!(examine::tally(place.path()).unwrap(), expected, "while it is open");
+    let expected = examine::OutputTotals { attempts: 2, bytes: 400 };
+    assert_eq!(examine::output_totals(place.path()).unwrap(), expected, "while it is open");
     drop(logs);
-    assert_eq!(examine::tally(place.path()).unwrap(), expected);
+    assert_eq!(examine::output_totals(place.path()).unwrap(), expected);
 }
 
 #[tokio::test]
@@ -196,16 +196,21 @@ async fn a_lost_index_is_made_again() {
     }
     drop(logs);
     let indexes = files(place.path(), "idx");
-    assert!(indexes.len() > 2);
+    assert!(indexes.len() > 3);
     fs::remove_file(&indexes[0]).unwrap();
     fs::write(&indexes[1], "torn").unwrap();
+    // The format of earlier versions: the same entries without a checksum.
+    let mut earlier = fs::read(&indexes[2]).unwrap();
+    earlier[7] = b'1';
+    fs::write(&indexes[2], earlier).unwrap();
     let logs = Logs::open(place.path(), SMALL).unwrap();
     assert_eq!(text(&logs, 1, OUT), long.repeat(20));
     assert_eq!(files(place.path(), "idx"), indexes);
+    assert!(fs::read(&indexes[2]).unwrap().starts_with(b"LSLOGIX2"));
 }
 
 #[tokio::test]
-async fn what_the_disk_damaged_or_an_operator_deleted_is_a_gap() {
+async fn damaged_or_deleted_output_is_a_gap() {
     let place = tempfile::tempdir().unwrap();
     let logs = Logs::open(place.path(), SMALL).unwrap();
     for at in 0..12 {
@@ -265,8 +270,8 @@ async fn a_tail_is_found_across_segments() {
         let count = usize::try_from(wanted).unwrap().min(lines.len());
         assert_eq!(text_from(&logs, 1, OUT, from), lines[lines.len() - count..].concat(), "{wanted}");
     }
-    let from = logs.tail(token(1).into(), Which::Both, 4).unwrap();
-    assert_eq!(text_from(&logs, 1, Which::Both, from), "line 88\nline 88\nline 89\nline 89\n");
+    let from = logs.tail(token(1).into(), Streams::Both, 4).unwrap();
+    assert_eq!(text_from(&logs, 1, Streams::Both, from), "line 88\nline 88\nline 89\nline 89\n");
     assert_eq!(logs.tail(token(3).into(), OUT, 5).unwrap(), 0);
 }
 
@@ -312,7 +317,7 @@ async fn many_sessions_write_at_once_within_a_small_window() {
         tokio::time::timeout(Duration::from_secs(30), session).await.unwrap().unwrap();
     }
     for job in 0..12 {
-        assert_eq!(text(&logs, job, Which::Both), "y".repeat(4_000));
+        assert_eq!(text(&logs, job, Streams::Both), "y".repeat(4_000));
     }
 }
 
@@ -325,34 +330,42 @@ async fn a_full_disk_is_waited_for_and_nothing_is_acknowledged_meanwhile() {
     let place = tempfile::tempdir().unwrap();
     let logs = Logs::open(place.path(), SMALL).unwrap();
     logs.append(vec![out(1, 0, "one ")]).await.unwrap();
-    let good = logs.shared.shelf_mut().swap_file(device("/dev/full"));
+    let good = logs.shared.segments_mut().swap_file(device("/dev/full"));
     let mut first = std::pin::pin!(logs.append(vec![out(1, 4, "two ")]));
     let answer = tokio::time::timeout(Duration::from_millis(200), first.as_mut()).await;
     assert!(answer.is_err(), "there is no room: {answer:?}");
     let mut second = std::pin::pin!(logs.append(vec![out(1, 8, "three ")]));
     let answer = tokio::time::timeout(Duration::from_millis(200), second.as_mut()).await;
     assert!(answer.is_err(), "there is no room: {answer:?}");
-    logs.shared.shelf_mut().swap_file(good);
+    logs.shared.segments_mut().swap_file(good);
     first.await.unwrap();
     second.await.unwrap();
     assert_eq!(text(&logs, 1, OUT), "one two three ");
 }
 
-/// Run again in a process of its own, because it ends it.
+/// Runs again in a process of its own, because it ends it.
 #[tokio::test]
-async fn a_failed_sync_or_write_ends_the_process() {
-    const ITSELF: &str = "logs::tests::a_failed_sync_or_write_ends_the_process";
+async fn failed_sync_or_write_or_panic_of_the_writer_ends_the_process() {
+    const ITSELF: &str = "logs::tests::failed_sync_or_write_or_panic_of_the_writer_ends_the_process";
     if let Some(what) = std::env::var_os("LONGSHORE_TEST_ABORT") {
         let place = tempfile::tempdir().unwrap();
+        if what == "panic" {
+            let panicking = || {
+                let _guard = writer::AbortOnPanic;
+                panic!("a bug of the writer");
+            };
+            let _ = std::thread::spawn(panicking).join();
+            return;
+        }
         let logs = Logs::open(place.path(), SMALL).unwrap();
         // The first takes writes and cannot be synced, the second takes none.
         let bad =
             if what == "sync" { device("/dev/null") } else { Arc::new(fs::File::open("/dev/null").unwrap()) };
-        logs.shared.shelf_mut().swap_file(bad);
+        logs.shared.segments_mut().swap_file(bad);
         let _ = logs.append(vec![out(1, 0, "lost")]).await;
         return;
     }
-    for what in ["sync", "write"] {
+    for what in ["sync", "write", "panic"] {
         let mut again = std::process::Command::new(std::env::current_exe().unwrap());
         let output = again
             .args(["--exact", ITSELF])

@@ -1,7 +1,7 @@
-//! The one thread that writes output: takes all that has piled up, appends it, syncs once, and only then lets it be seen and told.
+//! The thread that writes output: it takes all waiting requests, appends their bytes, syncs once, and then publishes and acknowledges them.
 //!
-//! If the disk is full, what was half written is taken back, and tried again until there is room. Any other error ends the process: what the
-//! disk holds is then unknown, and trying again would report as safe what is not.
+//! On a full disk it cuts off the half-written bytes and tries again until there is room. Any other error ends the process: the content of
+//! the disk is then unknown, and a second sync could report lost bytes as safe.
 
 use std::collections::{HashMap, HashSet};
 use std::io::ErrorKind;
@@ -14,8 +14,8 @@ use protocol::report::{Chunk, OutputLengths};
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
 use super::admit::{self, Marks};
-use super::record::{self, Place};
-use super::{Attempt, Limits, LogsError, SEGMENT_BYTES_MAX, Shared};
+use super::record::{self, RecordPosition};
+use super::{AttemptKey, Limits, LogsError, SEGMENT_BYTES_MAX, Shared};
 
 /// Chunks to be stored, and where the answer goes.
 pub(super) struct Request {
@@ -27,8 +27,8 @@ pub(super) struct Request {
 
 /// Runs until every sender is gone. If the disk fails it ends the process.
 pub(super) fn run(shared: &Arc<Shared>, limits: Limits, requests: &Receiver<Request>) {
-    let (heads, buffer, waiting) = (Heads::default(), Vec::new(), Vec::new());
-    let mut writer = Writer { shared, limits, requests, heads, buffer, waiting };
+    let (lengths, buffer, waiting) = (LengthCache::default(), Vec::new(), Vec::new());
+    let mut writer = Writer { shared, limits, requests, lengths, buffer, waiting };
     let mut synced: Option<Instant> = None;
     while let Some(batch) = writer.gather(synced.map(|at| at + limits.sync_interval)) {
         synced = Some(Instant::now());
@@ -42,14 +42,29 @@ struct Writer<'s> {
     shared: &'s Arc<Shared>,
     limits: Limits,
     requests: &'s Receiver<Request>,
-    heads: Heads,
+    lengths: LengthCache,
     buffer: Vec<u8>,
     /// Came while the disk was full.
     waiting: Vec<Request>,
 }
 
+/// Ends the process if the writer's thread panics. Without a writer no output is stored, and workers keep all of theirs;
+/// the supervisor's restart brings a new writer.
+pub(super) struct AbortOnPanic;
+
+impl Drop for AbortOnPanic {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            tracing::error!(
+                "the thread that writes output has panicked: ending the process; workers send the output again"
+            );
+            std::process::abort()
+        }
+    }
+}
+
 /// Every sender is gone.
-struct Abandoned;
+struct SendersGone;
 
 impl Writer<'_> {
     /// All that has piled up; waits for the first, and for more until `until`. `None`: every sender is gone.
@@ -59,9 +74,9 @@ impl Writer<'_> {
             batch.push(self.requests.recv().ok()?);
         }
         while batch.len() < BATCH_MAX {
-            let patience =
+            let timeout =
                 until.map(|until| until.saturating_duration_since(Instant::now())).unwrap_or_default();
-            match self.requests.recv_timeout(patience) {
+            match self.requests.recv_timeout(timeout) {
                 Ok(next) => batch.push(next),
                 Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => break,
             }
@@ -69,10 +84,10 @@ impl Writer<'_> {
         Some(batch)
     }
 
-    fn store(&mut self, batch: Vec<Request>) -> Result<(), Abandoned> {
-        let base = self.shared.shelf().active().1;
+    fn store(&mut self, batch: Vec<Request>) -> Result<(), SendersGone> {
+        let base = self.shared.segments().active().1;
         self.buffer.clear();
-        let mut records: Vec<(Attempt, Place)> = Vec::new();
+        let mut records: Vec<(AttemptKey, RecordPosition)> = Vec::new();
         let mut answers = Vec::with_capacity(batch.len());
         for Request { chunks, reply, room } in batch {
             let admitted = self.admit(chunks, base, &mut records);
@@ -81,65 +96,65 @@ impl Writer<'_> {
         if !self.buffer.is_empty() {
             self.write(base)?;
         }
-        let touched: HashSet<Attempt> = records.iter().map(|(attempt, _)| *attempt).collect();
-        self.shared.shelf_mut().add(records);
+        let touched: HashSet<AttemptKey> = records.iter().map(|(attempt, _)| *attempt).collect();
+        self.shared.segments_mut().add(records);
         for (reply, admitted, _room) in answers {
-            // Whoever asked may be gone.
+            // The session may be gone.
             let _ = reply.send(admitted);
         }
         self.wake(&touched);
-        self.turn()
+        self.roll_over()
     }
 
-    /// Writes and syncs the buffer. As long as there is no room on the disk, whoever asked waits: the sessions go on, and what is not
+    /// Writes and syncs the buffer. As long as there is no room on the disk, the callers wait: the sessions go on, and what is not
     /// acknowledged stays with the workers.
-    fn write(&mut self, base: u64) -> Result<(), Abandoned> {
-        let mut pause = PAUSE_FIRST;
+    fn write(&mut self, base: u64) -> Result<(), SendersGone> {
+        let mut pause = RETRY_FIRST;
         loop {
-            let pen = self.shared.shelf().active().0;
-            let Err(error) = pen.write(&self.buffer, base) else {
-                return pen.sync().or_else(|error| give_up(&error));
+            let writer = self.shared.segments().active().0;
+            let Err(error) = writer.write(&self.buffer, base) else {
+                return writer.sync().or_else(|error| abort_process(&error));
             };
             if !matches!(error.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded) {
-                give_up(&error);
+                abort_process(&error);
             }
-            tracing::error!(%error, "output cannot be stored; trying again");
-            // What was half written must not be taken for whole records later. If this fails too, the next write covers it.
-            let _ = pen.cut(base);
+            tracing::error!(%error, "the disk is full: output waits with the workers; trying again");
+            // A half-written record must not be read later. If the cut fails too, the next write overwrites it.
+            let _ = writer.cut(base);
             self.pause(&mut pause)?;
         }
     }
 
     /// Waits before another try, for longer each time.
-    fn pause(&mut self, pause: &mut Duration) -> Result<(), Abandoned> {
+    fn pause(&mut self, pause: &mut Duration) -> Result<(), SendersGone> {
         let until = Instant::now() + *pause;
-        *pause = (*pause * 2).min(PAUSE_MAX);
+        *pause = (*pause * 2).min(RETRY_MAX);
         loop {
             match self.requests.recv_timeout(until.saturating_duration_since(Instant::now())) {
                 Ok(request) => self.waiting.push(request),
                 Err(RecvTimeoutError::Timeout) => return Ok(()),
-                Err(RecvTimeoutError::Disconnected) => return Err(Abandoned),
+                Err(RecvTimeoutError::Disconnected) => return Err(SendersGone),
             }
         }
     }
 
     /// Begins a new segment when this one is full. If there is no room for its index, that is tried again after the next batch, until
     /// the old one can take no more.
-    fn turn(&mut self) -> Result<(), Abandoned> {
-        let mut pause = PAUSE_FIRST;
-        while self.shared.shelf().is_full(self.limits.segment_bytes) {
-            let prepared = self.shared.shelf().prepare_turn();
+    fn roll_over(&mut self) -> Result<(), SendersGone> {
+        let mut pause = RETRY_FIRST;
+        while self.shared.segments().is_full(self.limits.segment_bytes) {
+            let prepared = self.shared.segments().prepare_rollover();
             match prepared {
-                Ok(turn) => {
-                    self.shared.shelf_mut().turn(turn);
-                    self.heads.age();
+                Ok(rollover) => {
+                    self.shared.segments_mut().roll_over(rollover);
+                    self.lengths.age();
                 }
-                Err(error) if self.shared.shelf().active().1 < 2 * SEGMENT_BYTES_MAX => {
-                    tracing::error!(%error, "cannot begin a new log segment; going on with the old one");
+                Err(error) if self.shared.segments().active().1 < 2 * SEGMENT_BYTES_MAX => {
+                    tracing::error!(%error, "cannot begin a new segment; the old one grows on");
                     break;
                 }
                 Err(error) => {
-                    tracing::error!(%error, "cannot begin a new log segment; trying again");
+                    tracing::error!(%error, "cannot begin a new segment, and the old one is full; output waits; trying again");
                     self.pause(&mut pause)?;
                 }
             }
@@ -151,25 +166,25 @@ impl Writer<'_> {
         &mut self,
         chunks: Vec<Chunk>,
         base: u64,
-        records: &mut Vec<(Attempt, Place)>,
+        records: &mut Vec<(AttemptKey, RecordPosition)>,
     ) -> Result<Vec<OutputMark>, LogsError> {
         let mut marks = Marks::default();
         for chunk in chunks {
             let (token, stream, attempt, end) =
-                (chunk.token, chunk.stream, Attempt::from(chunk.token), chunk.end());
-            let head = self.heads.of(attempt, || self.shared.shelf().lengths(attempt))?;
+                (chunk.token, chunk.stream, AttemptKey::from(chunk.token), chunk.end());
+            let head = self.lengths.of(attempt, || self.shared.segments().lengths(attempt))?;
             let mut before = *head;
             for (_, data) in admit::admit(head, chunk) {
-                let place = record::encode(&mut self.buffer, base, attempt, stream, before, &data);
-                before = place.after();
-                records.push((attempt, place));
+                let position = record::encode(&mut self.buffer, base, attempt, stream, before, &data);
+                before = position.after();
+                records.push((attempt, position));
             }
             marks.put(OutputMark { token, stream, offset: admit::length(head, stream).min(end) });
         }
         Ok(marks.into_vec())
     }
 
-    fn wake(&self, touched: &HashSet<Attempt>) {
+    fn wake(&self, touched: &HashSet<AttemptKey>) {
         let followed = self.shared.followed.lock().unwrap_or_else(PoisonError::into_inner);
         for attempt in touched {
             if let Some(growth) = followed.get(attempt) {
@@ -181,25 +196,25 @@ impl Writer<'_> {
 
 /// Ends the process: what the disk holds is unknown, and another sync could succeed although it lost something. The next start reads
 /// what is there, and the workers send the rest again.
-fn give_up(error: &std::io::Error) -> ! {
-    tracing::error!(%error, "output cannot be kept: ending, to recover from what the disk holds");
+fn abort_process(error: &std::io::Error) -> ! {
+    tracing::error!(%error, "writing output failed: ending the process; the next start reads what the disk holds, and workers send the rest again");
     std::process::abort()
 }
 
 /// How far the output of attempts has come, of those that wrote lately. Others are looked up.
 #[derive(Default)]
-struct Heads {
-    lately: HashMap<Attempt, OutputLengths>,
-    earlier: HashMap<Attempt, OutputLengths>,
+struct LengthCache {
+    lately: HashMap<AttemptKey, OutputLengths>,
+    earlier: HashMap<AttemptKey, OutputLengths>,
 }
 
-impl Heads {
+impl LengthCache {
     fn of(
         &mut self,
-        attempt: Attempt,
+        attempt: AttemptKey,
         look_up: impl FnOnce() -> Result<OutputLengths, LogsError>,
     ) -> Result<&mut OutputLengths, LogsError> {
-        if self.lately.len() >= HEADS_MAX {
+        if self.lately.len() >= LENGTHS_MAX {
             self.age();
         }
         if !self.lately.contains_key(&attempt) {
@@ -215,11 +230,11 @@ impl Heads {
 }
 
 /// Twice this many heads are kept, at some 50 bytes each.
-const HEADS_MAX: usize = 100_000;
+const LENGTHS_MAX: usize = 100_000;
 
-/// The first wait after a failed write; it doubles up to [`PAUSE_MAX`].
-const PAUSE_FIRST: Duration = Duration::from_millis(50);
-const PAUSE_MAX: Duration = Duration::from_secs(2);
+/// The first wait after a failed write; it doubles up to [`RETRY_MAX`].
+const RETRY_FIRST: Duration = Duration::from_millis(50);
+const RETRY_MAX: Duration = Duration::from_secs(2);
 
 /// Requests in one sync: each session has one on its way.
 const BATCH_MAX: usize = 4_096;

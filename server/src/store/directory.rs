@@ -1,4 +1,4 @@
-//! The data directory: who has it, where things are in it, and whether the machine crashed since it was last used.
+//! The data directory: its lock, its paths, and the boot id by which a crash of the machine is noticed.
 //!
 //! The lock is the kernel's (`flock`): it goes with the process, whatever its end, so a stale lock does not exist.
 
@@ -9,15 +9,18 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{FlockOperation, flock, statfs};
 
-use super::{LoadError, foreign};
+use super::{LoadError, foreign_files};
 use crate::storage;
 
 /// A data directory that this process has for itself.
 #[derive(Debug)]
 pub struct DataDirectory {
     path: PathBuf,
-    // Held, not read: closing it gives the directory back.
+    // Held, not read: closing the file releases the lock.
     _lock: File,
+    /// Deletes the directory of a test after its last user is gone.
+    #[cfg(test)]
+    _temporary: Option<tempfile::TempDir>,
 }
 
 impl DataDirectory {
@@ -50,13 +53,13 @@ impl DataDirectory {
                 path.display()
             )));
         }
-        let strangers =
-            foreign::strangers(path).map_err(|error| refuse(path, "cannot be examined", &error))?;
-        if !strangers.is_empty() {
+        let foreign =
+            foreign_files::list(path).map_err(|error| refuse(path, "cannot be examined", &error))?;
+        if !foreign.is_empty() {
             return Err(LoadError::Foreign(format!(
                 "{} has no store of ours, but other things ({}): name an empty directory with --data, or one that does not exist yet",
                 path.display(),
-                strangers.join(", ")
+                foreign.join(", ")
             )));
         }
         let mut lock = File::options()
@@ -76,7 +79,25 @@ impl DataDirectory {
         }
         write_holder(&mut lock).map_err(|error| refuse(path, "is not writable", &error))?;
         keep_private(path);
-        Ok(Self { path: path.to_owned(), _lock: lock })
+        Ok(Self {
+            path: path.to_owned(),
+            _lock: lock,
+            #[cfg(test)]
+            _temporary: None,
+        })
+    }
+
+    /// A new directory that is deleted together with the last store, archive or test that uses it.
+    #[cfg(test)]
+    pub(crate) fn temporary() -> std::sync::Arc<Self> {
+        // In memory, if the machine has such a file system: these tests do not depend on the disk.
+        let memory = Path::new("/dev/shm");
+        let directory =
+            if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() }.unwrap();
+        // A reserve would only cost time.
+        fs::write(directory.path().join(storage::RESERVE), "").unwrap();
+        let taken = Self::take(directory.path()).unwrap();
+        std::sync::Arc::new(Self { _temporary: Some(directory), ..taken })
     }
 
     /// The directory itself.
@@ -91,7 +112,7 @@ impl DataDirectory {
         self.path.join("longshore.db")
     }
 
-    /// Where container output is.
+    /// The directory of container output.
     #[must_use]
     pub fn logs(&self) -> PathBuf {
         self.path.join("logs")
@@ -116,14 +137,14 @@ pub(crate) fn make(path: &Path) -> std::io::Result<()> {
     File::open(parent)?.sync_all()
 }
 
-/// What earlier versions left for everybody to read is read by its owner alone from now on. The directory itself is its owner's to open
-/// or to close.
+/// Makes files that earlier versions created readable by others private to the server's user. The directory's own mode is left to the
+/// operator.
 fn keep_private(path: &Path) {
     let others = |path: &Path| path.symlink_metadata().is_ok_and(|it| it.mode() & 0o077 != 0);
     let logs = path.join("logs");
     for directory in [path, &logs] {
         for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
-            let is_ours = directory == logs || entry.file_name().to_str().is_some_and(foreign::is_ours);
+            let is_ours = directory == logs || entry.file_name().to_str().is_some_and(foreign_files::is_ours);
             if is_ours && entry.file_type().is_ok_and(|kind| kind.is_file()) && others(&entry.path()) {
                 let closed = fs::set_permissions(entry.path(), fs::Permissions::from_mode(0o600));
                 if let Err(error) = closed {
@@ -145,7 +166,7 @@ pub(crate) fn on_network(path: &Path) -> std::io::Result<Option<&'static str>> {
     Ok(network_file_system(u64::try_from(statfs(path)?.f_type).unwrap_or(0)))
 }
 
-/// Who has a data directory; nothing if nobody has. Nothing is changed.
+/// The process that holds a data directory; none if it is free. Changes nothing.
 pub(crate) fn holder_of(path: &Path) -> std::io::Result<Option<String>> {
     let mut lock = match File::open(path.join("lock")) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
@@ -157,7 +178,7 @@ pub(crate) fn holder_of(path: &Path) -> std::io::Result<Option<String>> {
     Ok((!is_free).then(|| holder(&mut lock)))
 }
 
-/// Which boot of the machine this is; empty where that is not told.
+/// The machine's boot id; empty where the kernel does not tell it.
 pub(super) fn boot() -> String {
     fs::read_to_string("/proc/sys/kernel/random/boot_id").map(|id| id.trim().to_owned()).unwrap_or_default()
 }
@@ -240,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn what_others_could_read_is_closed() {
+    fn files_that_others_could_read_become_private() {
         let place = tempfile::tempdir().unwrap();
         fs::set_permissions(place.path(), fs::Permissions::from_mode(0o755)).unwrap();
         let files = ["longshore.db", "longshore.db-wal", "logs/1.seg"];

@@ -8,39 +8,52 @@
 
 mod expected;
 
-use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::collections::{BTreeMap, HashMap};
 
 use protocol::order::StopCause;
 use protocol::{Fence, JobId, Timestamp, Token, WorkerId};
+use scheduler::batches::NewBatch;
+use scheduler::expectations::ExpectationRow;
+use scheduler::hooks::HookRow;
 use scheduler::input::KeyHolder;
 use scheduler::job::State;
-use scheduler::step::{AddedJob, Assigned, Change, ClosedAttempt, Ended, Note, WorkerRow};
+use scheduler::limits::LimitId;
+use scheduler::schedules::{FireRow, PauseTarget, ScheduleRow};
+use scheduler::step::{AddedJob, Assigned, Change, ClosedAttempt, Ended, Note, Updated, WorkerRow};
 
 pub(super) use expected::{Expected, expectation};
 
-/// What a group does, in an order in which it can be carried out.
+/// The writes of a group, in the order in which they are carried out.
 #[derive(Debug, Default)]
 pub(super) struct Folded<'g> {
     /// Writes to jobs. Those of one job are in the order of its life.
-    pub(super) writes: Vec<Write<'g>>,
-    /// What else is to be known about jobs.
-    pub(super) remarks: Vec<Remark<'g>>,
+    pub(super) writes: Vec<JobWrite<'g>>,
+    /// Writes beside the jobs' rows.
+    pub(super) side_writes: Vec<SideWrite<'g>>,
     /// Idempotency keys.
     pub(super) keys: Vec<(&'g str, KeyHolder, Timestamp)>,
-    /// What is kept about workers.
+    /// Changes to the workers' rows.
     pub(super) workers: Vec<WorkerChange<'g>>,
+    /// Schedules, pauses, slots and expectations, in their order.
+    pub(super) schedules: Vec<ScheduleChange<'g>>,
+    /// When each rate has recovered, after all starts of the group.
+    pub(super) rates: BTreeMap<&'g LimitId, Timestamp>,
     /// Numbers that are left out.
-    pub(super) gaps: Vec<Gap>,
+    pub(super) gaps: Vec<SkippedNumbers>,
+    /// Batches that begin here.
+    pub(super) new_batches: Vec<&'g NewBatch>,
+    /// Batches that end here: the first member, and when the last one ended.
+    pub(super) ended_batches: Vec<(JobId, Timestamp)>,
     /// Large batches whose members are made from here on: the first and the last one.
-    pub(super) forming: Vec<(JobId, JobId)>,
+    pub(super) pending_batches: Vec<(JobId, JobId)>,
     /// Large batches whose members are all made with this group: the first one.
-    pub(super) formed: Vec<JobId>,
+    pub(super) completed_batches: Vec<JobId>,
 }
 
 /// Numbers of jobs that are left out, and the last fence that is.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Gap {
+pub(super) struct SkippedNumbers {
     /// The last job before them.
     pub(super) after: JobId,
     /// The last of them.
@@ -49,16 +62,20 @@ pub(super) struct Gap {
     pub(super) at: Timestamp,
 }
 
-/// What changes nothing about a job's life.
+/// A write that does not change the state of a job.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Remark<'g> {
+pub(super) enum SideWrite<'g> {
     /// People want to know this about the job.
     Note(JobId, Timestamp, &'g Note),
     /// The attempt of a cancelled job is known to be gone.
     Confirmed(Token, WorkerId, Timestamp),
+    /// The job expires then, or has no deadline any more.
+    Expiry(JobId, Option<Timestamp>),
+    /// A hook was decided.
+    Hook(&'g HookRow),
 }
 
-/// What happens to what is kept about a worker.
+/// A change to a worker's row.
 #[derive(Debug)]
 pub(super) enum WorkerChange<'g> {
     /// It is this from now on.
@@ -67,11 +84,26 @@ pub(super) enum WorkerChange<'g> {
     Forget(WorkerId),
 }
 
-/// What happens to one row, during one attempt at most.
+/// A change to what is kept by the name of a definition: schedules and expectations.
 #[derive(Debug)]
-pub(super) struct Write<'g> {
+pub(super) enum ScheduleChange<'g> {
+    /// It is this from now on.
+    Put(&'g ScheduleRow),
+    /// A row of the ledger is this from now on.
+    Fire(&'g FireRow),
+    /// Schedules are paused since then, or not any more.
+    Paused(&'g PauseTarget, Option<Timestamp>),
+    /// An expectation is this from now on.
+    Expectation(&'g ExpectationRow),
+    /// Nothing is expected of this definition any more.
+    ExpectationDropped(&'g str),
+}
+
+/// The write to one job's row. It spans one attempt at most.
+#[derive(Debug)]
+pub(super) struct JobWrite<'g> {
     pub(super) job: JobId,
-    /// What the row must be before.
+    /// The state that the row must have before this write.
     pub(super) expected: Expected,
     pub(super) added: Option<&'g AddedJob>,
     pub(super) due: bool,
@@ -80,6 +112,8 @@ pub(super) struct Write<'g> {
     pub(super) started: Option<(Timestamp, &'g str)>,
     pub(super) stopping: Option<StopCause>,
     pub(super) waiting: Option<Waiting<'g>>,
+    /// A write with new values holds nothing else.
+    pub(super) updated: Option<&'g Updated>,
     pub(super) ended: Option<&'g Ended>,
 }
 
@@ -106,17 +140,31 @@ pub(super) fn fold(changes: &[Change]) -> Result<Folded<'_>, String> {
     for change in changes {
         match change {
             Change::Confirmed { token, worker, at } => {
-                folded.remarks.push(Remark::Confirmed(*token, *worker, *at));
+                folded.side_writes.push(SideWrite::Confirmed(*token, *worker, *at));
             }
-            Change::Noted { job, at, note } => folded.remarks.push(Remark::Note(*job, *at, note)),
+            Change::Hook(row) => folded.side_writes.push(SideWrite::Hook(row)),
+            Change::Expiry { job, at } => folded.side_writes.push(SideWrite::Expiry(*job, *at)),
+            Change::Noted { job, at, note } => folded.side_writes.push(SideWrite::Note(*job, *at, note)),
             Change::Keyed { key, holder, at } => folded.keys.push((key, *holder, *at)),
             Change::Skipped { after, job, fence, at } => {
-                folded.gaps.push(Gap { after: *after, until: *job, fence: *fence, at: *at });
+                folded.gaps.push(SkippedNumbers { after: *after, until: *job, fence: *fence, at: *at });
             }
-            Change::Forming { first, last } => folded.forming.push((*first, *last)),
-            Change::Formed { first } => folded.formed.push(*first),
+            Change::BatchAdded(batch) => folded.new_batches.push(batch),
+            Change::BatchEnded { first, at, .. } => folded.ended_batches.push((*first, *at)),
+            Change::PendingBatch { first, last } => folded.pending_batches.push((*first, *last)),
+            Change::BatchCompleted { first } => folded.completed_batches.push(*first),
             Change::Worker(row) => folded.workers.push(WorkerChange::Put(row)),
             Change::WorkerForgotten(worker) => folded.workers.push(WorkerChange::Forget(*worker)),
+            Change::Schedule(row) => folded.schedules.push(ScheduleChange::Put(row)),
+            Change::Fire(row) => folded.schedules.push(ScheduleChange::Fire(row)),
+            Change::Expectation(row) => folded.schedules.push(ScheduleChange::Expectation(row)),
+            Change::ExpectationDropped { definition } => {
+                folded.schedules.push(ScheduleChange::ExpectationDropped(definition));
+            }
+            Change::Paused { target, since } => {
+                folded.schedules.push(ScheduleChange::Paused(target, *since));
+            }
+            Change::RateUsed(row) => drop(folded.rates.insert(&row.id, row.recovered)),
             Change::Added(_)
             | Change::Assigned(_)
             | Change::Started { .. }
@@ -124,11 +172,12 @@ pub(super) fn fold(changes: &[Change]) -> Result<Folded<'_>, String> {
             | Change::Waiting { .. }
             | Change::Due { .. }
             | Change::Freed { .. }
+            | Change::Updated(_)
             | Change::Ended(_) => {
                 let Some((job, expected)) = expectation(change) else { continue };
                 let next = folded.writes.len();
                 match latest.entry(job) {
-                    Entry::Occupied(at) if folded.writes[*at.get()].waiting.is_none() => {
+                    Entry::Occupied(at) if folded.writes[*at.get()].takes(change) => {
                         let write = &mut folded.writes[*at.get()];
                         write.check(expected)?;
                         if let (Expected::Held(_), Expected::Unstarted(_)) = (write.expected, expected) {
@@ -139,11 +188,11 @@ pub(super) fn fold(changes: &[Change]) -> Result<Folded<'_>, String> {
                     Entry::Occupied(mut at) => {
                         folded.writes[*at.get()].check(expected)?;
                         at.insert(next);
-                        folded.writes.push(Write::first(job, expected, change));
+                        folded.writes.push(JobWrite::first(job, expected, change));
                     }
                     Entry::Vacant(at) => {
                         at.insert(next);
-                        folded.writes.push(Write::first(job, expected, change));
+                        folded.writes.push(JobWrite::first(job, expected, change));
                     }
                 }
             }
@@ -152,7 +201,7 @@ pub(super) fn fold(changes: &[Change]) -> Result<Folded<'_>, String> {
     Ok(folded)
 }
 
-impl<'g> Write<'g> {
+impl<'g> JobWrite<'g> {
     fn first(job: JobId, expected: Expected, change: &'g Change) -> Self {
         let mut write = Self {
             job,
@@ -164,14 +213,21 @@ impl<'g> Write<'g> {
             started: None,
             stopping: None,
             waiting: None,
+            updated: None,
             ended: None,
         };
         write.take(change);
         write
     }
 
+    /// This change can become a part of this write.
+    const fn takes(&self, change: &Change) -> bool {
+        self.waiting.is_none() && self.updated.is_none() && !matches!(change, Change::Updated(_))
+    }
+
     fn take(&mut self, change: &'g Change) {
         match change {
+            Change::Updated(updated) => self.updated = Some(updated),
             Change::Added(added) => self.added = Some(added),
             Change::Due { .. } => self.due = true,
             Change::Freed { .. } => self.freed = true,
@@ -183,17 +239,27 @@ impl<'g> Write<'g> {
             }
             Change::Ended(ended) => self.ended = Some(ended),
             Change::Confirmed { .. }
+            | Change::Expiry { .. }
+            | Change::Hook(_)
             | Change::Noted { .. }
             | Change::Keyed { .. }
             | Change::Skipped { .. }
-            | Change::Forming { .. }
-            | Change::Formed { .. }
+            | Change::BatchAdded(_)
+            | Change::BatchEnded { .. }
+            | Change::PendingBatch { .. }
+            | Change::BatchCompleted { .. }
             | Change::Worker(_)
-            | Change::WorkerForgotten(_) => {}
+            | Change::WorkerForgotten(_)
+            | Change::Schedule(_)
+            | Change::Fire(_)
+            | Change::Expectation(_)
+            | Change::ExpectationDropped { .. }
+            | Change::Paused { .. }
+            | Change::RateUsed(_) => {}
         }
     }
 
-    /// Whether a change with this expectation can follow.
+    /// Checks that a change with this expectation can follow this write.
     fn check(&self, expected: Expected) -> Result<(), String> {
         let (state, current) = self.leads_to();
         if expected.accepts(state, current) {
@@ -211,11 +277,15 @@ impl<'g> Write<'g> {
         if let Some(waiting) = self.waiting {
             return (waiting.state, None);
         }
+        if let Some(updated) = self.updated {
+            return (updated.state, None);
+        }
         let before = match self.expected {
             Expected::Unstarted(token) | Expected::Held(token) => Some(token),
             Expected::Absent
             | Expected::Scheduled
             | Expected::Queued
+            | Expected::Waiting
             | Expected::Quarantined
             | Expected::Idle => None,
         };

@@ -1,49 +1,59 @@
-//! Where everything is kept: the ports [`Store`] (write) and [`Archive`] (read), and the rows that pass through them.
+//! The server's storage: the traits [`Store`] (write) and [`Archive`] (read), and the rows that pass through them.
 //!
-//! The scheduler is a cache of what has not ended; the store is the truth. One [`Group`] of changes is one transaction. A group's
-//! effects are released only after its commit, so whatever a client or a worker was told is in here.
+//! The store is the truth; the scheduler is a cache of the live jobs. One [`Group`] of changes is one transaction. A group's effects are
+//! released only after its commit, so every answer to a client or worker is in the store.
 //!
-//! The backends are `memory` (tests) and `sqlite` (the default); `conformance` is one suite that runs against each.
+//! The only backend is `sqlite`. `conformance` is the suite that a backend has to pass.
 
+mod batch_rows;
 #[cfg(test)]
 mod conformance;
 pub mod directory;
+mod error;
 mod fold;
-mod foreign;
-mod late;
-pub mod memory;
+mod foreign_files;
+mod late_reports;
+mod loaded;
+mod schedule_rows;
 pub mod sqlite;
-#[cfg(test)]
-mod walks;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use protocol::container::Body;
+pub use batch_rows::{BatchCounts, BatchFilter, BatchRow, BatchState};
+pub use error::{CommitError, LoadError, ReadError};
+pub use loaded::{JobOrigin, LoadItem, Loaded, live_jobs};
+use protocol::container::Overrides;
 use protocol::order::StopCause;
 use protocol::report::{Outcome, OutputLengths, ReleaseCause};
-use protocol::{AttemptNo, ClusterId, Epoch, Fence, JobId, Nonce, Revision, Timestamp, Token, WorkerId};
+use protocol::{AttemptNo, Epoch, Fence, JobId, Nonce, Revision, Timestamp, Token, WorkerId};
+use scheduler::hooks::HookRow;
 use scheduler::input::{GroupNo, KeyHolder};
 use scheduler::job::State;
-pub use scheduler::restore::{LiveAttempt, LiveJob, Unconfirmed};
+use scheduler::params::JobParam;
+pub use scheduler::restore::{LiveAttempt, LiveJob, LiveSchedules, Unconfirmed};
+use scheduler::schedule::backfill::LedgerReading;
 use scheduler::step::{Change, Note, WorkerRow};
+
+pub use schedule_rows::{FireRecord, JobSlot, ScheduleState};
 
 /// A list of jobs has at most this many: a page of 500, and one more that tells whether there is another page.
 pub const JOBS_MAX: usize = 501;
 
-/// Among how many ended jobs of a definition the last end is looked for.
+/// The last end of a definition is searched among so many of its ended jobs.
 pub const LAST_AMONG: usize = 64;
 
 /// The write side. One thread owns it; nothing here waits for anything but the disk.
 pub trait Store: Send {
-    /// Removes what was made of batches that were never finished, raises the epoch, then hands every job that has not ended to
-    /// `visit`, in the order of their ids.
+    /// Removes the members of batches that were never finished, raises the epoch, then hands out the state of the last process: first
+    /// the facts that all jobs need, then every live job in the order of ids, each definition before the first job of it. Jobs are
+    /// streamed, so that a start with millions of them needs memory for none.
     ///
     /// After it returns, a commit under any earlier epoch is [`CommitError::Fenced`].
     ///
     /// # Errors
     /// The store cannot be read; nothing was handed out that a caller may act on.
-    fn load(&mut self, visit: &mut dyn FnMut(LiveJob)) -> Result<Loaded, LoadError>;
+    fn load(&mut self, visit: &mut dyn FnMut(LoadItem<'_>)) -> Result<Loaded, LoadError>;
 
     /// Makes a group durable: all of it or nothing, synced when this returns.
     ///
@@ -60,7 +70,7 @@ pub trait Store: Send {
     ///
     /// # Errors
     /// As for a commit; nothing was deleted.
-    fn remove(&mut self, epoch: Epoch, keep: &Keep) -> Result<Removed, CommitError>;
+    fn remove(&mut self, epoch: Epoch, cutoffs: &RetentionCutoffs) -> Result<Removed, CommitError>;
 
     /// Called when nothing is waiting to be committed: time for upkeep that would otherwise be in the way.
     ///
@@ -71,8 +81,8 @@ pub trait Store: Send {
     }
 }
 
-/// The read side. Calls block on the disk: bodies call it off the async threads. Sees committed groups only, and of a batch whose
-/// members are still being made it sees nothing.
+/// The read side. Calls block on the disk: do not make them on async threads. It sees committed groups only, and nothing of a pending
+/// batch.
 pub trait Archive: Send + Sync {
     /// One job with all of its attempts and notes.
     ///
@@ -86,17 +96,35 @@ pub trait Archive: Send + Sync {
     /// The store cannot be read.
     fn jobs(&self, filter: &JobFilter) -> Result<Vec<JobRow>, ReadError>;
 
-    /// What a key stands for, and the last commit that this answer has seen.
+    /// One batch, with how many members are in each state.
+    ///
+    /// # Errors
+    /// The store cannot be read.
+    fn batch(&self, first: JobId) -> Result<Option<BatchRow>, ReadError>;
+
+    /// A page of batches, newest first.
+    ///
+    /// # Errors
+    /// The store cannot be read.
+    fn batches(&self, filter: &BatchFilter) -> Result<Vec<BatchRow>, ReadError>;
+
+    /// The first members of a batch that failed, expired or were lost, in the order of their numbers, without labels.
+    ///
+    /// # Errors
+    /// The store cannot be read.
+    fn batch_failures(&self, first: JobId, limit: usize) -> Result<Vec<JobRow>, ReadError>;
+
+    /// The jobs behind an idempotency key, and the last commit that this read has seen.
     ///
     /// # Errors
     /// The store cannot be read.
     fn key(&self, key: &str) -> Result<(Option<KeyHolder>, GroupNo), ReadError>;
 
-    /// What jobs add to their definitions, for those that add something, in the order of `ids`.
+    /// The overrides of those jobs that have any, in the order of `ids`.
     ///
     /// # Errors
     /// The store cannot be read.
-    fn bodies(&self, ids: &[JobId]) -> Result<Vec<(JobId, Body)>, ReadError>;
+    fn overrides(&self, ids: &[JobId]) -> Result<Vec<(JobId, Overrides)>, ReadError>;
 
     /// Those of these attempts that were handed to this worker, in the order of `tokens`.
     ///
@@ -109,7 +137,7 @@ pub trait Archive: Send + Sync {
     ///
     /// # Errors
     /// The store cannot be read.
-    fn strangers(&self, tokens: &[Token]) -> Result<Vec<Token>, ReadError>;
+    fn unknown_attempts(&self, tokens: &[Token]) -> Result<Vec<Token>, ReadError>;
 
     /// A definition by revision, as it was stored.
     ///
@@ -117,11 +145,23 @@ pub trait Archive: Send + Sync {
     /// The store cannot be read.
     fn definition(&self, revision: Revision) -> Result<Option<StoredDefinition>, ReadError>;
 
+    /// The names of all definitions that ever had a job, in order.
+    ///
+    /// # Errors
+    /// The store cannot be read.
+    fn definition_names(&self) -> Result<Vec<String>, ReadError>;
+
     /// Every worker ever joined and not forgotten, ordered by id.
     ///
     /// # Errors
     /// The store cannot be read.
     fn workers(&self) -> Result<Vec<WorkerRow>, ReadError>;
+
+    /// The row of one worker; none if it never joined, or was forgotten.
+    ///
+    /// # Errors
+    /// The store cannot be read.
+    fn worker(&self, id: WorkerId) -> Result<Option<WorkerRow>, ReadError>;
 
     /// The worker that is called so, also if it was forgotten. If there were several, one that was not forgotten, and of those the one
     /// that joined last.
@@ -136,8 +176,8 @@ pub trait Archive: Send + Sync {
     /// The store cannot be read.
     fn first_kept(&self, ids: &[JobId]) -> Result<Option<JobId>, ReadError>;
 
-    /// Whether a job of this number was made here and has been deleted since. Numbers that were left out, or set aside for a batch
-    /// that was never finished, had no job.
+    /// True if a job of this number existed here and has been deleted. Skipped numbers, and those of a batch that was never finished, had no
+    /// job.
     ///
     /// # Errors
     /// The store cannot be read.
@@ -149,6 +189,53 @@ pub trait Archive: Send + Sync {
     /// # Errors
     /// The store cannot be read.
     fn last_ended(&self, definition: &str) -> Result<Option<JobRow>, ReadError>;
+
+    /// How many jobs ended in each hour since this instant; hours without an end are left out. Reads every one of these jobs.
+    ///
+    /// # Errors
+    /// The store cannot be read.
+    fn ends_by_hour(&self, since: Timestamp) -> Result<Vec<HourlyEnds>, ReadError>;
+
+    /// Every schedule seen and not forgotten, ordered by definition and id, and what is paused since when.
+    ///
+    /// # Errors
+    /// The store cannot be read.
+    fn schedules(&self) -> Result<ScheduleState, ReadError>;
+
+    /// Rows of the fire ledger of a definition, the newest first, with ids below `before`.
+    ///
+    /// # Errors
+    /// The store cannot be read.
+    fn fires(
+        &self,
+        definition: &str,
+        before: Option<u64>,
+        limit: usize,
+    ) -> Result<Vec<FireRecord>, ReadError>;
+
+    /// The ledger's facts about the slots in `[from, to]` of a schedule, at most `limit` of those that became jobs, and the last commit
+    /// that this read has seen.
+    ///
+    /// # Errors
+    /// The store cannot be read.
+    fn ledger(
+        &self,
+        definition: &str,
+        schedule: &str,
+        range: (Timestamp, Timestamp),
+        limit: usize,
+    ) -> Result<(LedgerReading, GroupNo), ReadError>;
+}
+
+/// Ends within an hour.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HourlyEnds {
+    /// The hour: whole hours since 1970 in UTC.
+    pub hour: i64,
+    /// Jobs that succeeded.
+    pub succeeded: u64,
+    /// Jobs that failed, expired or were lost.
+    pub failed: u64,
 }
 
 /// Changes that become durable together.
@@ -166,10 +253,10 @@ pub struct Group {
     pub changes: Vec<Change>,
 }
 
-/// What is to be kept. Everything else may be deleted.
+/// The limits of retention: rows beyond them may be deleted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Keep {
-    /// Jobs that ended at or after this instant.
+pub struct RetentionCutoffs {
+    /// Jobs that ended at or after this instant, and slots that were decided since then.
     pub ended_since: Timestamp,
     /// Of those, at most this many.
     pub ended_max: u64,
@@ -183,7 +270,7 @@ pub struct Keep {
     pub by: Option<Timestamp>,
 }
 
-/// What was deleted in one step.
+/// The rows that one step of retention deleted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Removed {
     /// Ended jobs.
@@ -192,7 +279,11 @@ pub struct Removed {
     pub keys: u64,
     /// Late reports, beside those of deleted jobs.
     pub late_reports: u64,
-    /// Whether there is more to delete.
+    /// Rows of the fire ledger.
+    pub fires: u64,
+    /// Schedules that left jobs.yaml and have no such row any more.
+    pub schedules: u64,
+    /// True if there is more to delete.
     pub more: bool,
 }
 
@@ -207,31 +298,6 @@ pub struct StoredDefinition {
     pub entry: String,
 }
 
-/// What a start needs beside the live jobs.
-#[derive(Clone, Debug, Default)]
-pub struct Loaded {
-    /// The new term.
-    pub epoch: Epoch,
-    /// The installation.
-    pub cluster: ClusterId,
-    /// The last committed group.
-    pub group: GroupNo,
-    /// The highest job number ever given.
-    pub last_job: JobId,
-    /// The highest fence ever given.
-    pub last_fence: Fence,
-    /// The highest worker number ever given.
-    pub last_worker: WorkerId,
-    /// Every worker ever joined and not forgotten.
-    pub workers: Vec<WorkerRow>,
-    /// Definitions of live jobs, and of those in `unconfirmed`.
-    pub definitions: Vec<StoredDefinition>,
-    /// Attempts of cancelled jobs whose containers nobody knows to be gone.
-    pub unconfirmed: Vec<Unconfirmed>,
-    /// The time that retention went by, as it was last written down.
-    pub retention_by: Option<Timestamp>,
-}
-
 /// A job as lists show it: its row, with the latest attempt.
 #[derive(Clone, Debug, PartialEq)]
 pub struct JobRow {
@@ -241,7 +307,7 @@ pub struct JobRow {
     pub definition: String,
     /// The definition's revision.
     pub revision: Revision,
-    /// Where it stands.
+    /// Its state.
     pub state: State,
     /// Higher goes first.
     pub priority: i8,
@@ -249,12 +315,16 @@ pub struct JobRow {
     pub created_at: Timestamp,
     /// From when it may (next) run.
     pub due_at: Timestamp,
+    /// By when it starts or expires, while it waits for a limited time.
+    pub expires_at: Option<Timestamp>,
     /// Instead of its definition's timeout.
     pub timeout: Option<Option<Duration>>,
     /// The first job of its batch.
     pub batch: Option<JobId>,
     /// The ended job that it tries again.
     pub retry_of: Option<JobId>,
+    /// The slot that it was made for, if a schedule made it.
+    pub slot: Option<JobSlot>,
     /// Names and values.
     pub labels: Vec<(String, String)>,
     /// When it ended.
@@ -272,15 +342,15 @@ pub struct JobRow {
 /// One attempt.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AttemptRow {
-    /// Which try of its job it is.
+    /// Counts the attempts of its job, from 1.
     pub number: AttemptNo,
-    /// Which attempt.
+    /// The attempt's fence: unique in the cluster.
     pub fence: Fence,
     /// Drawn with it.
     pub nonce: Nonce,
-    /// Who had it.
+    /// The worker that it was assigned to.
     pub worker: WorkerId,
-    /// What people called that worker.
+    /// The worker's name; empty if its row is gone.
     pub worker_name: Arc<str>,
     /// When it was handed over.
     pub assigned_at: Timestamp,
@@ -300,7 +370,7 @@ pub struct AttemptRow {
     pub message: String,
     /// How much it wrote, as its final report says.
     pub output: OutputLengths,
-    /// What it left as its result.
+    /// The JSON that the job left in its result file.
     pub result: Option<String>,
     /// For a released one: why.
     pub released: Option<ReleaseCause>,
@@ -311,25 +381,54 @@ pub struct AttemptRow {
 pub struct JobRecord {
     /// The job, with its latest attempt.
     pub row: JobRow,
-    /// What it adds to its definition.
-    pub body: Body,
+    /// Its own environment, arguments and input.
+    pub body: Overrides,
+    /// The parameters that it was given.
+    pub params: Vec<JobParam>,
     /// The attempts before the latest, oldest first.
     pub past: Vec<AttemptRow>,
-    /// What else happened, oldest first.
+    /// Notes, the oldest first.
     pub notes: Vec<(Timestamp, Note)>,
     /// How many late reports are not among the notes, because there were too many.
     pub late_left_out: u64,
-    /// Whether the job that it tries again, if it does, has been deleted since.
+    /// True if it is a retry and retention has deleted the job that it retries.
     pub retry_of_removed: bool,
+    /// The hook that made it.
+    pub parent: Option<HookRow>,
+    /// Its own hooks that were decided, in the order of their events.
+    pub hooks: Vec<HookRecord>,
 }
 
-/// Which jobs to list.
+/// A decision about a hook.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HookRecord {
+    /// The decision.
+    pub row: HookRow,
+    /// The state of the job that was made; absent also if retention has deleted it.
+    pub state: Option<State>,
+}
+
+/// A filter for lists of jobs. All conditions must hold.
 #[derive(Clone, Debug, Default)]
 pub struct JobFilter {
     /// In one of these states; empty: any.
     pub states: Vec<State>,
     /// Of this definition.
     pub name: Option<String>,
+    /// Of one of these definitions; empty: any. Used where there are several, instead of `name`.
+    pub names: Vec<String>,
+    /// Of this revision of its definition.
+    pub revision: Option<Revision>,
+    /// With one of these outcomes of the latest attempt; empty: any.
+    pub outcomes: Vec<Outcome>,
+    /// With this exit code of the latest attempt.
+    pub exit_code: Option<i32>,
+    /// Ended at or after this time.
+    pub ended_since: Option<Timestamp>,
+    /// Ended before this time.
+    pub ended_until: Option<Timestamp>,
+    /// Ended with this text in the reason, in any case of ASCII letters.
+    pub text: Option<String>,
     /// Whose latest attempt is or was on this worker.
     pub worker: Option<WorkerId>,
     /// With this label.
@@ -345,42 +444,3 @@ pub struct JobFilter {
     /// At most this many.
     pub limit: usize,
 }
-
-/// Why a store cannot be loaded. Each says where and what to do.
-#[derive(Debug, thiserror::Error)]
-pub enum LoadError {
-    /// It belongs to something else, or to a newer Longshore, or is damaged.
-    #[error("{0}")]
-    Unusable(String),
-    /// There is no store in the directory, but somebody else's things are.
-    #[error("{0}")]
-    Foreign(String),
-    /// The disk or the database says no.
-    #[error("cannot read the store")]
-    Io(#[source] Box<dyn std::error::Error + Send + Sync>),
-}
-
-/// What became of a group.
-#[derive(Debug, thiserror::Error)]
-pub enum CommitError {
-    /// Another epoch writes: drop the brain.
-    #[error("epoch {ours} is no longer the one that writes")]
-    Fenced {
-        /// The epoch of the group.
-        ours: Epoch,
-    },
-    /// Not now: keep the group, stay silent, try again.
-    #[error("the store is unavailable")]
-    Unavailable(#[source] Box<dyn std::error::Error + Send + Sync>),
-    /// A constraint says that the brain was wrong: rebuild it from the store.
-    #[error("the store refuses a change: {0}")]
-    Refused(String),
-    /// Reading or syncing failed in a way that must not be tried again in this process: abort.
-    #[error("the disk failed")]
-    Fatal(#[source] Box<dyn std::error::Error + Send + Sync>),
-}
-
-/// A read failed.
-#[derive(Debug, thiserror::Error)]
-#[error("cannot read the store")]
-pub struct ReadError(#[source] pub Box<dyn std::error::Error + Send + Sync>);

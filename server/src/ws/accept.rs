@@ -1,4 +1,4 @@
-//! `GET /api/workers/connect`: upgrade, first frame, identity. Who may knock at all is checked before, by the router's auth layer.
+//! `GET /api/workers/connect`: upgrade, first frame, identity. The middleware of the router has checked access before.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -24,53 +24,56 @@ use tokio_util::task::TaskTracker;
 
 use super::upgrade::{Socket, Upgrade};
 use super::{Machines, reader, session};
-use crate::engine::{Bodies, Gate};
+use crate::config::WorkerLabels;
+use crate::engine::{OverridesCache, SessionInbox};
 use crate::listener::Peer;
 use crate::logs::Logs;
 use crate::store::Archive;
 
-/// A worker must say Hello within this time (BAD-INPUTS.md row 76).
-const HELLO_WITHIN: Duration = Duration::from_secs(10);
-/// tungstenite allocates its read buffer per connection at once: small, for a thousand idle workers.
+/// A worker must send Hello within this time.
+const HELLO_TIMEOUT: Duration = Duration::from_secs(10);
+/// tungstenite allocates its read buffer per connection at once: small, because of a thousand idle workers.
 const READ_BUFFER_BYTES: usize = 8 << 10;
-/// Written to the socket at the latest when this much has been gathered.
+/// Bytes after which buffered frames are written to the socket.
 const WRITE_BUFFER_BYTES: usize = 64 << 10;
-/// What may wait for a worker that does not read before its session is closed.
+/// Bytes that may wait for a worker that does not read; above it the session is closed.
 const WRITE_BUFFER_BYTES_MAX: usize = 4 << 20;
 
-/// What sessions need of the rest of the server.
+/// The parts of the server that sessions use.
 #[derive(Clone)]
-pub struct Door {
-    /// Where reports go.
-    pub gate: Gate,
-    /// What recently submitted jobs add to their definitions.
-    pub bodies: Arc<Bodies>,
-    /// What older ones add.
+pub struct WorkerAcceptor {
+    /// The inbox of the engine.
+    pub gate: SessionInbox,
+    /// Overrides of recently submitted jobs.
+    pub overrides: Arc<OverridesCache>,
+    /// Overrides of older jobs, and attempts of workers.
     pub archive: Arc<dyn Archive>,
-    /// Where output goes.
+    /// The output of containers.
     pub logs: Arc<Logs>,
-    /// What workers tell of their machines.
+    /// Machine facts of connected workers.
     pub machines: Arc<Machines>,
-    /// How long silence is borne.
+    /// Heartbeat and lease of workers.
     pub intervals: Intervals,
-    /// Cancelled when the server leaves: each session says so and closes.
+    /// Labels that workers may claim.
+    pub worker_labels: Arc<WorkerLabels>,
+    /// Cancelled at shutdown: each session sends GoAway and closes.
     pub leaving: CancellationToken,
     open: TaskTracker,
     sessions: Arc<AtomicU32>,
 }
 
-impl std::fmt::Debug for Door {
+impl std::fmt::Debug for WorkerAcceptor {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Door").field("gate", &self.gate).finish_non_exhaustive()
+        f.debug_struct("WorkerAcceptor").field("gate", &self.gate).finish_non_exhaustive()
     }
 }
 
-impl Door {
-    /// A door to this engine.
+impl WorkerAcceptor {
+    /// An acceptor for this engine.
     #[must_use]
     pub fn new(
-        gate: Gate,
-        bodies: Arc<Bodies>,
+        gate: SessionInbox,
+        overrides: Arc<OverridesCache>,
         archive: Arc<dyn Archive>,
         logs: Arc<Logs>,
         intervals: Intervals,
@@ -78,42 +81,53 @@ impl Door {
     ) -> Self {
         Self {
             gate,
-            bodies,
+            overrides,
             archive,
             logs,
             machines: Arc::default(),
             intervals,
+            worker_labels: Arc::default(),
             leaving,
             open: TaskTracker::new(),
             sessions: Arc::default(),
         }
     }
 
-    /// Waits until every session has ended, or until `patience` runs out. Call it when the server leaves.
-    pub async fn empty(&self, patience: Duration) {
-        self.open.close();
-        // Whoever is still there is closed without a word when the process ends.
-        let _ = tokio::time::timeout(patience, self.open.wait()).await;
+    /// Lets workers claim these labels only.
+    #[must_use]
+    pub fn with_worker_labels(self, labels: WorkerLabels) -> Self {
+        Self { worker_labels: Arc::new(labels), ..self }
     }
 
-    /// A number for a new session: unique over all epochs, since it is kept with the attempts that were handed over on it.
+    /// Waits at shutdown until every session has ended, or until the timeout.
+    pub async fn wait_closed(&self, timeout: Duration) {
+        self.open.close();
+        // The remaining sessions end with the process, without a close frame.
+        let _ = tokio::time::timeout(timeout, self.open.wait()).await;
+    }
+
+    /// A new session id: unique over all epochs, since the store keeps it with assigned attempts.
     fn next_session(&self) -> SessionId {
         let number = self.sessions.fetch_add(1, Ordering::Relaxed) + 1;
         SessionId((self.gate.epoch.0 << 32) | u64::from(number))
     }
 }
 
-/// The one route of workers, for `http::router` to take in: its requests have passed the guards there.
-pub fn router(door: Door) -> Router {
-    Router::new().route("/api/workers/connect", get(connect)).with_state(door)
+/// The route of workers, to be merged into `http::router`, whose middleware checks access.
+pub fn router(acceptor: WorkerAcceptor) -> Router {
+    Router::new().route("/api/workers/connect", get(connect)).with_state(acceptor)
 }
 
-async fn connect(State(door): State<Door>, Extension(peer): Extension<Peer>, upgrade: Upgrade) -> Response {
+async fn connect(
+    State(acceptor): State<WorkerAcceptor>,
+    Extension(peer): Extension<Peer>,
+    upgrade: Upgrade,
+) -> Response {
     let answer = upgrade.answer();
-    let open = door.open.clone();
+    let open = acceptor.open.clone();
     open.spawn(async move {
         if let Some(socket) = upgrade.socket(limits()).await {
-            greet(door, socket, peer).await;
+            accept_worker(acceptor, socket, peer).await;
         }
     });
     answer
@@ -128,24 +142,28 @@ fn limits() -> WebSocketConfig {
         .max_frame_size(Some(FRAME_BYTES_MAX))
 }
 
-async fn greet(door: Door, mut socket: Socket, peer: Peer) {
-    let Peer { address, place, .. } = peer;
-    let first = tokio::time::timeout(HELLO_WITHIN, first_message(&mut socket)).await;
+async fn accept_worker(acceptor: WorkerAcceptor, mut socket: Socket, peer: Peer) {
+    let Peer { address, permit, .. } = peer;
+    let first = tokio::time::timeout(HELLO_TIMEOUT, first_message(&mut socket)).await;
     match read_hello(first.ok().flatten()) {
         Ok(hello) => {
-            let connected = connected(&hello, door.next_session(), address);
+            let mut connected = connected(&hello, acceptor.next_session(), address);
             let session = connected.session.0;
+            drop_labels(&mut connected, &acceptor.worker_labels);
             tracing::debug!(worker = %hello.name, session, peer = %address, "worker connected");
-            session::serve(door, socket, connected, place).await;
+            session::serve(acceptor, socket, connected, permit).await;
         }
         Err(close) => {
             tracing::info!(peer = %address, code = close.code, reason = close.reason, "worker refused");
-            session::say_goodbye(&mut socket, close).await;
+            if close.code == close::UNSUPPORTED_VERSION.code {
+                session::refuse_version(&mut socket, &close).await;
+            }
+            session::send_close(&mut socket, close).await;
         }
     }
 }
 
-/// The first message that says something: a ping may come at any time.
+/// The first message that is not a ping or pong.
 async fn first_message(socket: &mut Socket) -> Option<Result<Message, WireError>> {
     loop {
         match socket.next().await {
@@ -168,6 +186,21 @@ fn read_hello(first: Option<Result<Message, WireError>>) -> Result<Box<Hello>, C
             Err(reader::broken(&error).unwrap_or_else(|| close::HELLO_EXPECTED.because("the socket broke")))
         }
         None => Err(close::HELLO_EXPECTED.because("none came in time")),
+    }
+}
+
+/// Drops labels that workers may not claim. The worker is let in: an operator can set them for it.
+fn drop_labels(connected: &mut Connected, allowed: &WorkerLabels) {
+    let (kept, dropped): (Vec<_>, Vec<_>) =
+        std::mem::take(&mut connected.labels).into_iter().partition(|(name, _)| allowed.allows(name));
+    connected.labels = kept;
+    if !dropped.is_empty() {
+        let labels: Vec<&str> = dropped.iter().map(|(name, _)| name.as_str()).collect();
+        tracing::warn!(
+            worker = %connected.name,
+            labels = labels.join(","),
+            "worker claims labels that --worker-labels does not allow; they are ignored; set them with: longshore label"
+        );
     }
 }
 

@@ -1,7 +1,7 @@
-//! Which attempts a session may write output for: those that were handed over on it, and those that the archive knows as its worker's.
+//! The attempts for which a session may write output: those assigned on it, and those that the archive knows as its worker's.
 //!
-//! Output carries a token, but the logs go by job and fence alone: without this any worker could write into any attempt. An Inventory
-//! proves nothing, since a worker may name whatever it has heard of; what it names is looked up when its first output comes.
+//! Output carries a token, but the logs are keyed by job and fence alone: without this check any worker could write into any attempt. An
+//! Inventory proves nothing, since a worker may name any attempt; its attempts are looked up when their first output comes.
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,47 +11,47 @@ use protocol::{Report, Token, WorkerId};
 
 use crate::store::{Archive, ReadError};
 
-/// The attempts of one session. Its writer adds what it hands over, its reader checks.
+/// The attempts of one session. The writer adds assigned ones, the reader checks.
 pub(super) struct Grants {
-    known: Mutex<Known>,
+    known: Mutex<GrantTable>,
     archive: Arc<dyn Archive>,
 }
 
 #[derive(Debug, Default)]
-struct Known {
-    /// Whose session this is, once it has been welcomed.
+struct GrantTable {
+    /// The worker of the session, known after its Welcome.
     worker: Option<WorkerId>,
     live: HashSet<Token>,
-    /// Output may come after the final report: those that ended are forgotten only when many others have.
+    /// Output may come after the final report: ended attempts are forgotten only after many others ended.
     ended: HashSet<Token>,
     ended_earlier: HashSet<Token>,
-    /// Named by the worker, and not looked up yet.
+    /// Listed by the worker and not looked up yet.
     named: HashSet<Token>,
 }
 
 impl Grants {
-    /// None yet. What the worker brings is looked up in this archive.
+    /// Starts empty. Attempts that the worker lists are looked up in this archive.
     pub(super) fn new(archive: Arc<dyn Archive>) -> Self {
         Self { known: Mutex::default(), archive }
     }
 
-    /// This is the worker's number.
-    pub(super) fn welcome(&self, worker: WorkerId) {
+    /// Sets the worker of the session.
+    pub(super) fn set_worker(&self, worker: WorkerId) {
         self.known().worker = Some(worker);
     }
 
-    /// These are about to be handed over.
+    /// Adds attempts that are about to be assigned.
     pub(super) fn add(&self, tokens: impl Iterator<Item = Token>) {
         self.known().live.extend(tokens);
     }
 
-    /// Whether this was handed over on this session, or was looked up before.
+    /// True if this attempt was assigned on this session, or was looked up before.
     pub(super) fn has_granted(&self, token: &Token) -> bool {
         self.known().holds(token)
     }
 
-    /// Takes note of what the worker names, and of what has ended.
-    pub(super) fn note(&self, report: &Report) {
+    /// Records the attempts that a report lists or ends.
+    pub(super) fn observe(&self, report: &Report) {
         match report {
             Report::Inventory(inventory) => {
                 let mut known = self.known();
@@ -67,12 +67,12 @@ impl Grants {
         }
     }
 
-    /// Keeps only what this session may write; gives back the rest.
+    /// Divides chunks into those that this session may write and the others.
     ///
     /// # Errors
-    /// The archive cannot be read: nothing is known of these chunks.
-    pub(super) async fn sift(&self, chunks: Vec<Chunk>) -> Result<(Vec<Chunk>, Vec<Chunk>), ReadError> {
-        if let Some((worker, tokens)) = self.to_be_looked_up(&chunks) {
+    /// The archive cannot be read.
+    pub(super) async fn authorize(&self, chunks: Vec<Chunk>) -> Result<(Vec<Chunk>, Vec<Chunk>), ReadError> {
+        if let Some((worker, tokens)) = self.unverified(&chunks) {
             let (archive, asked) = (self.archive.clone(), tokens.clone());
             let read = tokio::task::spawn_blocking(move || archive.attempts_of(worker, &asked)).await;
             let own = read.map_err(|error| ReadError(Box::new(error)))??;
@@ -86,7 +86,7 @@ impl Grants {
         Ok(chunks.into_iter().partition(|chunk| known.holds(&chunk.token)))
     }
 
-    fn to_be_looked_up(&self, chunks: &[Chunk]) -> Option<(WorkerId, Vec<Token>)> {
+    fn unverified(&self, chunks: &[Chunk]) -> Option<(WorkerId, Vec<Token>)> {
         let known = self.known();
         let named: HashSet<Token> = chunks.iter().map(|chunk| chunk.token).collect();
         let named: Vec<Token> = named.into_iter().filter(|token| known.named.contains(token)).collect();
@@ -105,21 +105,21 @@ impl Grants {
         }
     }
 
-    fn known(&self) -> MutexGuard<'_, Known> {
+    fn known(&self) -> MutexGuard<'_, GrantTable> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Known {
+impl GrantTable {
     fn holds(&self, token: &Token) -> bool {
         self.live.contains(token) || self.ended.contains(token) || self.ended_earlier.contains(token)
     }
 }
 
-/// A worker that names more than this names more than it could ever have been given.
+/// More attempts than a worker can ever have.
 const NAMED_MAX: usize = 1 << 18;
 
-/// Between this many and twice as many ended attempts are remembered, at 24 bytes each and the table's own part.
+/// Between this many and twice as many ended attempts are remembered, at 24 bytes each plus the table's overhead.
 const ENDED_MAX: usize = 1 << 16;
 
 #[cfg(test)]
@@ -128,31 +128,31 @@ mod tests {
     use protocol::{Fence, JobId, Nonce, ReportNo};
 
     use super::*;
-    use crate::store::memory::MemoryStore;
+    use crate::store::sqlite;
 
     fn token(job: u64, nonce: u64) -> Token {
         Token { job: JobId(job), fence: Fence(job), nonce: Nonce(nonce) }
     }
 
     fn grants() -> Grants {
-        Grants::new(Arc::new(MemoryStore::new()))
+        Grants::new(sqlite::temporary().1)
     }
 
     async fn may_write(grants: &Grants, token: Token) -> bool {
         let data = ChunkData::Bytes(b"x".to_vec());
         let chunk = Chunk { token, stream: Stream::Stdout, offset: 0, data };
-        let (own, foreign) = grants.sift(vec![chunk]).await.unwrap();
+        let (own, foreign) = grants.authorize(vec![chunk]).await.unwrap();
         assert_eq!(own.len() + foreign.len(), 1);
         foreign.is_empty()
     }
 
     #[tokio::test]
-    async fn a_session_writes_for_what_it_was_given_and_not_for_what_it_only_names() {
+    async fn a_session_writes_for_assigned_attempts_and_not_for_listed_ones() {
         let grants = grants();
         grants.add([token(1, 1)].into_iter());
-        grants.welcome(WorkerId(1));
+        grants.set_worker(WorkerId(1));
         let attempts = vec![(token(1, 1), Phase::Running), (token(2, 1), Phase::Running)];
-        grants.note(&Report::Inventory(Inventory {
+        grants.observe(&Report::Inventory(Inventory {
             runtimes: vec![],
             attempts,
             foreign: vec![],
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn output_may_follow_the_final_report_until_many_others_have_ended() {
+    async fn output_may_follow_the_final_report_until_many_other_attempts_ended() {
         let grants = grants();
         let ended = |job| Succeeded {
             token: token(job, 1),
@@ -177,7 +177,7 @@ mod tests {
         let end = |jobs: std::ops::RangeInclusive<u64>| {
             grants.add(jobs.clone().map(|job| token(job, 1)));
             let list = jobs.map(ended).collect();
-            grants.note(&Report::Success(Numbered { first: ReportNo(1), list }));
+            grants.observe(&Report::Success(Numbered { first: ReportNo(1), list }));
         };
         grants.add([token(0, 1)].into_iter());
         end(1..=1);

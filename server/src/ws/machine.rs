@@ -1,5 +1,5 @@
-//! What connected workers tell of their machines. It is for people: nothing is decided by it, so it is kept here, with the sessions, and
-//! the scheduler never hears of it.
+//! Facts about the machines of connected workers, for people. They influence no decision, so they are kept here with the sessions and not
+//! in the scheduler.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -7,14 +7,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use protocol::SessionId;
 use protocol::report::Heartbeat;
 
-/// What a worker has told of its machine.
+/// The facts about one worker's machine.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Machine {
-    /// The Docker engine's own id, if it has answered by the worker's start.
+    /// The id of the Docker engine, if the engine answered at the worker's start.
     pub engine: Option<Arc<str>>,
-    /// The load average of one minute, in thousandths: as its last heartbeat had it.
+    /// The load average of one minute in thousandths, from the last heartbeat.
     pub load_milli: Option<u32>,
-    /// Free bytes where the worker's state directory is: as its last heartbeat had it.
+    /// Free bytes of the worker's state directory, from the last heartbeat.
     pub disk_free_bytes: Option<u64>,
 }
 
@@ -24,7 +24,7 @@ pub struct Machines {
     open: Mutex<HashMap<SessionId, Machine>>,
 }
 
-/// A session's entry among the [`Machines`]; it goes with the session.
+/// The entry of a session in [`Machines`]; removed with the session.
 #[derive(Debug)]
 pub struct Entry {
     machines: Arc<Machines>,
@@ -32,7 +32,7 @@ pub struct Entry {
 }
 
 impl Machines {
-    /// Begins the entry of a session, with what its Hello tells.
+    /// Adds the entry of a session with the facts of its Hello.
     #[must_use]
     pub fn enter(self: &Arc<Self>, session: SessionId, engine: Option<&str>) -> Entry {
         let machine = Machine { engine: engine.map(Arc::from), ..Machine::default() };
@@ -40,7 +40,7 @@ impl Machines {
         Entry { machines: self.clone(), session }
     }
 
-    /// What is known of the machine of a session; nothing once the session is over.
+    /// The facts about a session's machine; `None` once the session is over.
     #[must_use]
     pub fn of(&self, session: SessionId) -> Option<Machine> {
         self.open().get(&session).cloned()
@@ -52,7 +52,7 @@ impl Machines {
 }
 
 impl Entry {
-    /// Takes over what a heartbeat tells.
+    /// Stores the facts of a heartbeat.
     pub fn note(&self, beat: &Heartbeat) {
         if let Some(machine) = self.machines.open().get_mut(&self.session) {
             machine.load_milli = beat.load_milli;
@@ -83,7 +83,7 @@ mod tests {
             let told = Machine { engine: engine.clone(), load_milli, disk_free_bytes };
             assert_eq!(machines.of(older), Some(told));
         }
-        // The same worker comes anew, before its older connection is gone.
+        // The same worker reconnects before its older connection is gone.
         let _entry = machines.enter(newer, None);
         drop(entry);
         assert_eq!((machines.of(older), machines.of(newer)), (None, Some(Machine::default())));

@@ -1,20 +1,21 @@
-//! Workers' connections: `upgrade` makes a socket of a request, `accept` checks the Hello, `session` turns frames into reports and orders into frames.
+//! WebSocket connections of workers: `upgrade` turns a request into a socket, `accept` checks the Hello, `session` exchanges frames.
 //!
-//! Nothing here decides about jobs: a session reports to the engine, and says what the engine lets it say.
+//! Nothing here decides about jobs: a session passes reports to the engine and sends the engine's orders.
 
 mod accept;
-mod chatter;
+mod fragments;
 mod grants;
 mod machine;
 mod orders;
 mod output;
-mod pieces;
-mod presence;
+mod rate_limit;
 mod reader;
+mod results;
 mod session;
-mod strangers;
+mod session_log;
+mod unknown_attempts;
 mod unsent;
 mod upgrade;
 
-pub use accept::{Door, router};
+pub use accept::{WorkerAcceptor, router};
 pub use machine::{Entry, Machine, Machines};

@@ -1,67 +1,68 @@
-//! What the engine says → frames: neighbours of one kind share a frame, bodies are filled in, definitions are spelled out.
+//! Turns messages of the engine into frames: joins neighbours of one kind, adds overrides and definitions.
 
 use std::sync::Arc;
 
 use protocol::close::{self, Close};
-use protocol::container::Body;
+use protocol::container::Overrides;
 use protocol::order::{Assignment, Definition};
 use protocol::{JobId, Order, ReportNo, wire};
+use scheduler::batches::BatchMember;
 use scheduler::step::{CloseReason, Grant};
 
-use super::accept::Door;
+use super::accept::WorkerAcceptor;
 use super::grants::Grants;
-use super::presence::Presence;
-use super::unsent::Unsent;
+use super::session_log::SessionLog;
+use super::unsent::UnsentAttempts;
 use crate::clock;
 use crate::engine::ToSession;
-use crate::listener::Place;
+use crate::listener::ConnectionPermit;
 
-/// Whether there is more to say after these frames.
+/// The state of the session after these frames.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Said {
+pub(super) enum SessionState {
     /// The session goes on.
-    More,
-    /// Close it so.
-    Enough(Close),
+    Open,
+    /// The session is to be closed.
+    Close(Close),
 }
 
-/// Spells out what the engine says.
+/// Encodes the engine's messages of one session.
 pub(super) struct Orders {
-    door: Door,
+    acceptor: WorkerAcceptor,
     grants: Arc<Grants>,
     refusal: Close,
-    presence: Presence,
-    /// The socket's place among the connections. Given back at Welcome: thousands of workers leave those of clients alone.
-    place: Option<Arc<Place>>,
+    session_log: SessionLog,
+    /// The permit of the connection. Dropped at Welcome: thousands of workers leave the connections to clients.
+    permit: Option<Arc<ConnectionPermit>>,
 }
 
 impl Orders {
-    /// What is handed over is added to `grants`.
+    /// Assigned attempts are added to `grants`.
     pub(super) fn new(
-        door: Door,
+        acceptor: WorkerAcceptor,
         grants: Arc<Grants>,
-        presence: Presence,
-        place: Option<Arc<Place>>,
+        session_log: SessionLog,
+        permit: Option<Arc<ConnectionPermit>>,
     ) -> Self {
-        Self { door, grants, refusal: close::NORMAL.plain(), presence, place }
+        Self { acceptor, grants, refusal: close::NORMAL.plain(), session_log, permit }
     }
 
-    /// The session is over, and closed so.
+    /// Logs the end of the session.
     pub(super) fn ended(&self, close: Option<&Close>) {
-        self.presence.ended(close);
+        self.session_log.ended(close);
     }
 
-    /// Puts messages into frames, in order, and notes which attempts are in which. Acknowledgements are cumulative: only the last one is
-    /// said, behind the others.
+    /// Encodes messages in order, and records which attempts are in which frame. Acknowledgements are cumulative: only the last one is
+    /// sent, behind the other frames.
     pub(super) async fn put_into_frames(
         &mut self,
         messages: impl Iterator<Item = ToSession>,
         frames: &mut Vec<Vec<u8>>,
-        unsent: &mut Unsent,
-    ) -> Said {
+        unsent: &mut UnsentAttempts,
+    ) -> SessionState {
         let mut grants = Vec::new();
         let mut acknowledged: Option<ReportNo> = None;
-        let mut said = Said::More;
+        let mut state = SessionState::Open;
         for message in messages {
             match message {
                 ToSession::Enqueue(more) => {
@@ -74,9 +75,9 @@ impl Orders {
                 }
                 _ => {}
             }
-            // Something else comes: what was gathered goes before it.
+            // Assignments gathered so far go before a message of another kind.
             if let Err(close) = self.enqueue(std::mem::take(&mut grants), frames, unsent).await {
-                return Said::Enough(close);
+                return SessionState::Close(close);
             }
             match message {
                 ToSession::Order(order) => {
@@ -85,33 +86,33 @@ impl Orders {
                 }
                 ToSession::Define(definition) => pack(&define(&definition), frames),
                 ToSession::Close(reason) => {
-                    said = Said::Enough(self.goodbye(reason));
+                    state = SessionState::Close(self.close_for(reason));
                     break;
                 }
                 ToSession::Enqueue(_) => {}
             }
         }
         if let Err(close) = self.enqueue(grants, frames, unsent).await {
-            return Said::Enough(close);
+            return SessionState::Close(close);
         }
         if let Some(number) = acknowledged {
             pack(&Order::Acknowledge(number), frames);
         }
-        said
+        state
     }
 
     async fn enqueue(
         &self,
         grants: Vec<Grant>,
         frames: &mut Vec<Vec<u8>>,
-        unsent: &mut Unsent,
+        unsent: &mut UnsentAttempts,
     ) -> Result<(), Close> {
         if grants.is_empty() {
             return Ok(());
         }
         self.grants.add(grants.iter().map(|grant| grant.token));
         let now = clock::now().utc;
-        let mut filled = self.bodies(&grants).await?;
+        let mut filled = self.overrides(&grants).await?;
         unsent.framed(frames.len(), grants.len());
         let assignments = grants
             .into_iter()
@@ -120,7 +121,7 @@ impl Orders {
                 priority: grant.priority,
                 waited: now.since(grant.due_at),
                 revision: grant.revision,
-                body: filled.take(&grant),
+                body: with_position(filled.take(&grant), grant.member),
                 time_left: grant.time_left,
                 memory_bytes: grant.memory_bytes,
             })
@@ -129,73 +130,83 @@ impl Orders {
         Ok(())
     }
 
-    /// What these jobs add to their definitions. If that cannot be read the session closes, and these attempts go back: they were not sent.
-    async fn bodies(&self, grants: &[Grant]) -> Result<Filled, Close> {
-        let mut filled = Filled::default();
+    /// The overrides of these jobs. If they cannot be read, the session closes and the attempts go back, since they were not sent.
+    async fn overrides(&self, grants: &[Grant]) -> Result<OverridesOf, Close> {
+        let mut filled = OverridesOf::default();
         let mut missing = Vec::new();
-        for grant in grants.iter().filter(|grant| grant.has_body) {
-            match self.door.bodies.take(grant.token.job) {
-                Some(body) => filled.bodies.push((grant.token.job, body)),
+        for grant in grants.iter().filter(|grant| grant.has_overrides) {
+            match self.acceptor.overrides.take(grant.token.job) {
+                Some(body) => filled.overrides.push((grant.token.job, body)),
                 None => missing.push(grant.token.job),
             }
         }
         if !missing.is_empty() {
-            let archive = self.door.archive.clone();
-            let read = tokio::task::spawn_blocking(move || archive.bodies(&missing)).await;
+            let archive = self.acceptor.archive.clone();
+            let read = tokio::task::spawn_blocking(move || archive.overrides(&missing)).await;
             match read {
-                Ok(Ok(bodies)) => filled.bodies.extend(bodies),
+                Ok(Ok(overrides)) => filled.overrides.extend(overrides),
                 Ok(Err(error)) => return Err(unreadable(&error)),
                 Err(error) => return Err(unreadable(&error)),
             }
         }
-        filled.bodies.sort_unstable_by_key(|(job, _)| *job);
+        filled.overrides.sort_unstable_by_key(|(job, _)| *job);
         Ok(filled)
     }
 
     fn note(&mut self, order: &Order) {
-        self.presence.note(order);
+        self.session_log.note(order);
         match order {
             Order::Welcome(welcome) => {
-                drop(self.place.take());
-                self.grants.welcome(welcome.worker);
+                drop(self.permit.take());
+                self.grants.set_worker(welcome.worker);
             }
             Order::Refused(refused) => {
-                self.presence.refused(&refused.code, &refused.text);
+                self.session_log.refused(&refused.code, &refused.text);
                 let code = match refused.code.as_str() {
                     "unsupported_version" => close::UNSUPPORTED_VERSION,
                     "wrong_cluster" | "unknown_worker" => close::WRONG_CLUSTER,
                     _ => close::DUPLICATE_WORKER,
                 };
-                self.refusal = code.because(&refused.code);
+                self.refusal = code.because(format_args!("{}: {}", refused.code, refused.text));
             }
             _ => {}
         }
     }
 
-    fn goodbye(&self, reason: CloseReason) -> Close {
+    fn close_for(&self, reason: CloseReason) -> Close {
         match reason {
             CloseReason::Refused => self.refusal.clone(),
             CloseReason::Replaced => close::SUPERSEDED.plain(),
-            CloseReason::Protocol => close::MALFORMED.because("that makes no sense in this session"),
+            CloseReason::Protocol(rule) => close::MALFORMED.because(rule),
             CloseReason::Silent => close::SILENT.plain(),
+            CloseReason::Unanswered(token) => close::UNANSWERED
+                .because(format_args!("job {} was enqueued twice as attempt {}", token.job, token.fence)),
         }
     }
 }
 
 #[derive(Default)]
-struct Filled {
-    bodies: Vec<(JobId, Body)>,
+struct OverridesOf {
+    overrides: Vec<(JobId, Overrides)>,
 }
 
-impl Filled {
-    fn take(&mut self, grant: &Grant) -> Option<Body> {
-        let found = self.bodies.binary_search_by_key(&grant.token.job, |(job, _)| *job).ok()?;
-        Some(std::mem::take(&mut self.bodies[found].1))
+impl OverridesOf {
+    fn take(&mut self, grant: &Grant) -> Option<Overrides> {
+        let found = self.overrides.binary_search_by_key(&grant.token.job, |(job, _)| *job).ok()?;
+        Some(std::mem::take(&mut self.overrides[found].1))
     }
 }
 
+/// Tells a member of a batch its position.
+fn with_position(overrides: Option<Overrides>, member: Option<BatchMember>) -> Option<Overrides> {
+    let Some(member) = member else { return overrides };
+    let mut overrides = overrides.unwrap_or_default();
+    overrides.environment.extend(member.variables());
+    Some(overrides)
+}
+
 fn unreadable(error: &dyn std::error::Error) -> Close {
-    tracing::error!(%error, "cannot read what jobs add to their definitions");
+    tracing::error!(%error, "cannot read the overrides of jobs; the session closes and the attempts are requeued");
     close::INTERNAL_ERROR.plain()
 }
 
@@ -207,7 +218,7 @@ fn define(definition: &scheduler::definition::Definition) -> Order {
     }])
 }
 
-/// Packs all that fit. One that does not is left out alone: it was checked at the door, so this is a fault of ours.
+/// Encodes all that fit. An assignment that does not fit is dropped: submission checks the size, so this is a bug.
 fn pack_each(assignments: Vec<Assignment>, frames: &mut Vec<Vec<u8>>) {
     let together = Order::Enqueue(assignments);
     if wire::pack_order(&together, frames).is_ok() {
@@ -217,14 +228,14 @@ fn pack_each(assignments: Vec<Assignment>, frames: &mut Vec<Vec<u8>>) {
     for assignment in assignments {
         let token = assignment.token;
         if let Err(error) = wire::pack_order(&Order::Enqueue(vec![assignment]), frames) {
-            tracing::error!(%error, %token, "an attempt does not fit into a frame");
+            tracing::error!(%error, %token, "attempt not sent: it does not fit into a frame");
         }
     }
 }
 
-/// What does not fit into any frame is left out: it was checked at the door, so this is a fault of ours, and the log says so.
+/// Encodes an order. One that does not fit is dropped and logged: submission checks the size, so this is a bug.
 fn pack(order: &Order, frames: &mut Vec<Vec<u8>>) {
     if let Err(error) = wire::pack_order(order, frames) {
-        tracing::error!(%error, order = order.name(), "an order does not fit into a frame");
+        tracing::error!(%error, order = order.name(), "order not sent: it does not fit into a frame");
     }
 }

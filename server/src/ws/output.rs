@@ -1,4 +1,4 @@
-//! A worker's output on its way to the logs: beside the reports, so that neither waits for the other.
+//! Passes a worker's output to the logs, separately from reports, so that neither waits for the other.
 
 use std::sync::Arc;
 
@@ -13,20 +13,20 @@ use tokio::task::JoinHandle;
 use crate::engine::{ToSession, WeakOutbox};
 use crate::logs::Logs;
 
-/// How many frames are written by one call.
+/// Frames that one call writes.
 const FRAMES_TOGETHER: usize = 64;
 
-/// Where the reader puts output. Its room is the worker's window, counted as the worker counts it and given back before the
-/// acknowledgement: what was sent and not acknowledged always fits, however slow the disk is.
+/// The inbox of output. Its capacity is the worker's window, counted as the worker counts it and released before the acknowledgement: so
+/// unacknowledged output always fits, however slow the disk is.
 #[derive(Debug)]
 pub(super) struct Inbox {
     queue: UnboundedSender<Frame>,
     room: Arc<Semaphore>,
-    /// Where acknowledgements go.
+    /// The queue for acknowledgements.
     outbox: WeakOutbox,
 }
 
-/// The output of one message, and the room that it takes until it is written.
+/// The output of one message, and the capacity that it takes until it is written.
 pub(super) type Frame = (Vec<Chunk>, OwnedSemaphorePermit);
 
 impl Inbox {
@@ -35,17 +35,17 @@ impl Inbox {
         (Self { queue, room: Arc::new(Semaphore::new(OUTPUT_WINDOW)), outbox }, waiting)
     }
 
-    /// Takes output, or says that it is more than a worker may send. Never waits. Output that nobody will write is dropped: it was not
-    /// acknowledged, so its worker sends it again.
-    pub(super) fn put(&self, chunks: Vec<Chunk>) -> Result<(), TooMuch> {
+    /// Accepts output, or fails if the worker has exceeded its window. Never waits. Output without a writer is dropped: it was not
+    /// acknowledged, so the worker sends it again.
+    pub(super) fn put(&self, chunks: Vec<Chunk>) -> Result<(), WindowExceeded> {
         let weight = chunks.iter().map(Chunk::weight).sum::<usize>();
         let room =
             u32::try_from(weight).ok().and_then(|it| self.room.clone().try_acquire_many_owned(it).ok());
-        let _ = self.queue.send((chunks, room.ok_or(TooMuch)?));
+        let _ = self.queue.send((chunks, room.ok_or(WindowExceeded)?));
         Ok(())
     }
 
-    /// Tells the worker that nobody wants this: what it waits for with these would else wait for ever.
+    /// Tells the worker that the server will not store this output, so that the worker does not wait for its acknowledgement.
     pub(super) fn give_up(&self, chunks: &[Chunk]) {
         let mark =
             |chunk: &Chunk| OutputMark { token: chunk.token, stream: chunk.stream, offset: chunk.end() };
@@ -53,13 +53,13 @@ impl Inbox {
     }
 }
 
-/// A worker has not waited for acknowledgements.
+/// The worker has not waited for acknowledgements.
 #[derive(Debug, thiserror::Error)]
 #[error("more than {OUTPUT_WINDOW} bytes of output wait for their acknowledgement")]
-pub(super) struct TooMuch;
+pub(super) struct WindowExceeded;
 
-/// Starts to write one session's output and to acknowledge what is synced. The task ends with its inbox, or before that if output can
-/// no longer be kept: then the session must end too, so that its worker comes back and sends again what was not acknowledged.
+/// Starts the task that writes one session's output and acknowledges it after the sync. The task ends with its inbox, or when output can no
+/// longer be stored: then the session must end too, so that its worker reconnects and repeats the unacknowledged part.
 pub(super) fn start(logs: Arc<Logs>, outbox: WeakOutbox) -> (Inbox, JoinHandle<()>) {
     let (inbox, mut waiting) = Inbox::new(outbox.clone());
     let task = tokio::spawn(async move {
@@ -67,16 +67,16 @@ pub(super) fn start(logs: Arc<Logs>, outbox: WeakOutbox) -> (Inbox, JoinHandle<(
         while waiting.recv_many(&mut frames, FRAMES_TOGETHER).await > 0 {
             let (chunks, rooms): (Vec<_>, Vec<_>) = frames.drain(..).unzip();
             let written = logs.append(chunks.into_iter().flatten().collect()).await;
-            // Before the worker hears of it, so that there is room for what it then sends.
+            // Before the acknowledgement, so that there is capacity for the worker's next output.
             drop(rooms);
             match written {
                 Ok(marks) if marks.is_empty() => {}
                 Ok(marks) => {
-                    // If the engine has let go of the session, the writer knows it too, and ends it.
+                    // If the engine has closed the session, the writer ends it.
                     outbox.send(ToSession::Order(Order::OutputAcknowledge(marks)));
                 }
                 Err(error) => {
-                    tracing::error!(%error, "cannot keep output; it stays with its worker");
+                    tracing::error!(%error, "cannot store output; the session closes and the worker repeats it");
                     return;
                 }
             }
@@ -85,7 +85,7 @@ pub(super) fn start(logs: Arc<Logs>, outbox: WeakOutbox) -> (Inbox, JoinHandle<(
     (inbox, task)
 }
 
-/// Output that nobody writes, and that nobody is told about.
+/// An inbox without a writer.
 #[cfg(test)]
 pub(super) fn unwritten() -> (Inbox, UnboundedReceiver<Frame>) {
     let (outbox, _) = crate::engine::queue();
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_waits_is_bounded_by_its_bytes_however_many_frames_it_comes_in() {
+    async fn waiting_output_is_bounded_in_bytes_for_any_number_of_frames() {
         for bytes in [0, 1, 20, 1_000, OUTPUT_BYTES_MAX] {
             let (inbox, mut waiting) = unwritten();
             let taken = (0..100_000).take_while(|_| inbox.put(frame(bytes)).is_ok()).count();

@@ -1,4 +1,4 @@
-//! The reading half of a worker's connection: frames → reports for the engine, output for the logs.
+//! The reading half of a worker's connection: frames become reports for the engine and output for the logs.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -12,43 +12,44 @@ use tokio::sync::mpsc;
 use tokio::time::timeout;
 use tokio_tungstenite::tungstenite::{Error as WireError, Message, error::ProtocolError};
 
-use super::chatter::{Chatter, says_nothing};
+use super::fragments::TooManyFragments;
 use super::grants::Grants;
 use super::machine::Entry;
 use super::output;
-use super::pieces::TooManyPieces;
-use super::strangers::{self, Strangers};
+use super::rate_limit::{RateLimiter, TooManyEmptyMessages, is_empty_report};
+use super::results;
+use super::unknown_attempts::{self, UnknownAttempts};
 use crate::clock;
-use crate::engine::{FromSession, Heard};
+use crate::engine::{FromSession, LastHeard};
 use crate::store::ReadError;
 
-/// How many frames are read before their reports are handed over.
+/// Frames that are read before their reports are passed on.
 const FRAMES_PER_TURN: usize = 256;
-/// How many bytes are read before that, not counting the last frame.
+/// Bytes that are read before that, without the last frame.
 const BYTES_PER_TURN: usize = 1 << 20;
-/// How often a worker that we are not reading is noted as heard.
+/// The interval at which an unread worker counts as heard.
 const HEARD_EVERY: Duration = Duration::from_secs(1);
 
-/// What reads a session.
+/// Reads a session.
 pub(super) struct Reader<S> {
     pub(super) session: SessionId,
-    /// A socket without any frame for so long is dead.
+    /// A socket without any frame for this long is dead.
     pub(super) silence_max: Duration,
-    /// What people call the worker.
+    /// The worker's name.
     pub(super) name: Arc<str>,
     pub(super) stream: S,
-    pub(super) heard: Heard,
+    pub(super) heard: LastHeard,
     pub(super) inbox: mpsc::Sender<FromSession>,
     pub(super) output: output::Inbox,
     pub(super) grants: Arc<Grants>,
-    pub(super) strangers: Strangers,
+    pub(super) unknown_attempts: UnknownAttempts,
     pub(super) machine: Entry,
-    pub(super) has_trespassed: bool,
-    pub(super) chatter: Chatter,
+    pub(super) unauthorized_logged: bool,
+    pub(super) rate_limit: RateLimiter,
 }
 
 impl<S: Stream<Item = Result<Message, WireError>> + Unpin> Reader<S> {
-    /// Reads until the end; says why it ended, if that is the worker's doing.
+    /// Reads until the end; returns a close reason if the worker caused the end.
     pub(super) async fn run(&mut self) -> Option<Close> {
         loop {
             let first = match timeout(self.silence_max, self.stream.next()).await {
@@ -59,7 +60,7 @@ impl<S: Stream<Item = Result<Message, WireError>> + Unpin> Reader<S> {
             self.heard.note(clock::now().up);
             let mut reports = Vec::new();
             let read = self.read_turn(first, &mut reports).await;
-            if !self.hand_over(reports).await {
+            if !self.pass_reports(reports).await {
                 return None;
             }
             if let Err(why) = read {
@@ -68,7 +69,7 @@ impl<S: Stream<Item = Result<Message, WireError>> + Unpin> Reader<S> {
         }
     }
 
-    /// Takes what has arrived by now: waiting for more is not its part.
+    /// Reads the frames that have arrived, without waiting for more.
     async fn read_turn(
         &mut self,
         first: Result<Message, WireError>,
@@ -93,79 +94,90 @@ impl<S: Stream<Item = Result<Message, WireError>> + Unpin> Reader<S> {
             Message::Binary(frame) => frame,
             Message::Text(_) => return Err(Some(close::TEXT_FRAME.plain())),
             Message::Close(_) => return Err(Some(close::NORMAL.plain())),
-            // Single frames are never read.
-            Message::Ping(_) | Message::Pong(_) | Message::Frame(_) => return self.endure(),
+            // tungstenite never returns single frames.
+            Message::Ping(_) | Message::Pong(_) | Message::Frame(_) => return self.count_empty(),
         };
         match wire::decode_report(&frame) {
-            Ok(Some(report)) if says_nothing(&report) => self.endure(),
+            Ok(Some(report)) if is_empty_report(&report) => self.count_empty(),
             Ok(Some(Report::Output(chunks))) => self.write(chunks).await,
-            Ok(Some(Report::Inventory(part))) => self.bring(part, reports).await,
+            Ok(Some(Report::Inventory(part))) => self.pass_inventory(part, reports).await,
             Ok(Some(Report::Foreign(foreign))) => {
                 reports.push(Report::Foreign(self.known(foreign).await?));
+                Ok(())
+            }
+            Ok(Some(Report::Success(ended))) => {
+                results::check(&ended.list).map_err(|wrong| Some(close::MALFORMED.because(wrong)))?;
+                let report = Report::Success(ended);
+                self.grants.observe(&report);
+                reports.push(report);
                 Ok(())
             }
             Ok(Some(report)) => {
                 if let Report::Heartbeat(beat) = &report {
                     self.machine.note(beat);
                 }
-                self.grants.note(&report);
+                self.grants.observe(&report);
                 reports.push(report);
                 Ok(())
             }
-            Ok(None) => self.endure(),
+            Ok(None) => self.count_empty(),
             Err(error) => Err(Some(error.close())),
         }
     }
 
-    /// Passes a list of attempts on, and before it which of them were never given here.
-    async fn bring(&mut self, mut part: Inventory, reports: &mut Vec<Report>) -> Result<(), Ended> {
-        let found = self.heard_while(self.strangers.among(&part)).await;
-        let found = found.map_err(|error| self.cannot_tell(&error))?;
+    /// Passes on an inventory, and before it the list of attempts in it that this database never assigned.
+    async fn pass_inventory(&mut self, mut part: Inventory, reports: &mut Vec<Report>) -> Result<(), Ended> {
+        let found = self.keep_heard(self.unknown_attempts.among(&part)).await;
+        let found = found.map_err(|error| self.close_unreadable(&error))?;
         part.foreign = self.known(part.foreign).await?;
         if !found.is_empty() {
-            strangers::raise_alarm(&self.name, self.session, &found);
-            let brought = FromSession::Brought(self.session, found);
-            let handed_over = self.hand_over(std::mem::take(reports)).await
-                && self.heard_while(self.inbox.send(brought)).await.is_ok();
+            unknown_attempts::raise_alarm(&self.name, self.session, &found);
+            let brought = FromSession::UnknownAttempts(self.session, found);
+            let handed_over = self.pass_reports(std::mem::take(reports)).await
+                && self.keep_heard(self.inbox.send(brought)).await.is_ok();
             if !handed_over {
                 return Err(None);
             }
         }
         let report = Report::Inventory(part);
-        self.grants.note(&report);
+        self.grants.observe(&report);
         reports.push(report);
         Ok(())
     }
 
-    /// Containers of other workers, without those that were never given here.
+    /// Unmanaged containers of other workers, without attempts that this database never assigned.
     async fn known(&self, foreign: Vec<Foreign>) -> Result<Vec<Foreign>, Ended> {
-        let known = self.heard_while(self.strangers.leave_out(foreign)).await;
-        known.map_err(|error| self.cannot_tell(&error))
+        let known = self.keep_heard(self.unknown_attempts.leave_out(foreign)).await;
+        known.map_err(|error| self.close_unreadable(&error))
     }
 
-    fn cannot_tell(&self, error: &ReadError) -> Ended {
-        tracing::error!(session = self.session.0, %error, "cannot tell what this worker brings");
+    fn close_unreadable(&self, error: &ReadError) -> Ended {
+        tracing::error!(session = self.session.0, %error, "cannot look up the attempts of an inventory; the session closes");
         Some(close::INTERNAL_ERROR.plain())
     }
 
-    /// A message said nothing.
-    fn endure(&mut self) -> Result<(), Ended> {
-        if self.chatter.note(clock::now().up) { Ok(()) } else { Err(Some(close::RATE_LIMITED.plain())) }
+    /// Counts a message without content.
+    fn count_empty(&mut self) -> Result<(), Ended> {
+        if self.rate_limit.allow(clock::now().up) {
+            Ok(())
+        } else {
+            Err(Some(close::RATE_LIMITED.because(TooManyEmptyMessages)))
+        }
     }
 
-    /// Passes output on, which never waits for the disk: what comes behind it may be a report.
+    /// Passes output on without waiting for the disk: a report may come behind it.
     async fn write(&mut self, chunks: Vec<Chunk>) -> Result<(), Ended> {
-        let sifted = self.heard_while(self.grants.sift(chunks)).await;
-        let (chunks, foreign) = sifted.map_err(|error| {
-            tracing::error!(session = self.session.0, %error, "cannot tell whose output this is");
+        let authorized = self.keep_heard(self.grants.authorize(chunks)).await;
+        let (chunks, foreign) = authorized.map_err(|error| {
+            tracing::error!(session = self.session.0, %error, "cannot look up the attempt of an output chunk; the session closes");
             Some(close::INTERNAL_ERROR.plain())
         })?;
         if !foreign.is_empty() {
             self.output.give_up(&foreign);
-            // One line a session: whoever does this may do it often.
-            if !std::mem::replace(&mut self.has_trespassed, true) {
+            // One line a session, because such a worker may repeat it often.
+            if !std::mem::replace(&mut self.unauthorized_logged, true) {
                 let token = foreign[0].token;
-                tracing::warn!(session = self.session.0, %token, "output of an attempt that is not this worker's is dropped");
+                tracing::warn!(session = self.session.0, %token, "output dropped: the attempt belongs to another worker");
             }
         }
         if chunks.is_empty() {
@@ -175,13 +187,13 @@ impl<S: Stream<Item = Result<Message, WireError>> + Unpin> Reader<S> {
     }
 
     /// Waits for room in the engine's inbox.
-    async fn hand_over(&self, reports: Vec<Report>) -> bool {
+    async fn pass_reports(&self, reports: Vec<Report>) -> bool {
         reports.is_empty()
-            || self.heard_while(self.inbox.send(FromSession::Said(self.session, reports))).await.is_ok()
+            || self.keep_heard(self.inbox.send(FromSession::Reported(self.session, reports))).await.is_ok()
     }
 
-    /// Waits for something of ours. A worker that we are not reading cannot fall silent: it counts as heard meanwhile.
-    async fn heard_while<F: Future>(&self, waiting: F) -> F::Output {
+    /// Waits for the server itself. A worker that the server does not read counts as heard meanwhile.
+    async fn keep_heard<F: Future>(&self, waiting: F) -> F::Output {
         let mut waiting = pin!(waiting);
         loop {
             if let Ok(done) = timeout(HEARD_EVERY, waiting.as_mut()).await {
@@ -191,14 +203,15 @@ impl<S: Stream<Item = Result<Message, WireError>> + Unpin> Reader<S> {
         }
     }
 
-    /// Reads on after our goodbye, unheard: a socket that is closed over unread bytes is reset, and the goodbye would be lost with it.
-    pub(super) async fn read_out(&mut self) {
+    /// Reads and drops bytes after the close frame: the kernel resets a socket that is closed over unread bytes, and the close frame would
+    /// be lost.
+    pub(super) async fn drain_socket(&mut self) {
         let rest = async { while let Some(Ok(_)) = self.stream.next().await {} };
         let _ = timeout(Duration::from_secs(1), rest).await;
     }
 }
 
-/// Why nothing more is read; nothing if there is nobody to tell.
+/// The end of the reading; `None` if there is no close reason to send.
 type Ended = Option<Close>;
 
 fn size_of(message: &Message) -> usize {
@@ -208,14 +221,14 @@ fn size_of(message: &Message) -> usize {
     }
 }
 
-/// What to tell a peer whose bytes were no WebSocket messages, or too many of them.
+/// The close reason for bytes that are not valid WebSocket messages, or too large.
 pub(super) fn broken(error: &WireError) -> Option<Close> {
     match error {
         WireError::Capacity(limit) => Some(close::TOO_LARGE.because(limit)),
         WireError::Protocol(ProtocolError::ResetWithoutClosingHandshake) => None,
         WireError::Protocol(fault) => Some(close::PROTOCOL_ERROR.because(fault)),
         WireError::Io(error) => {
-            let many = error.get_ref().and_then(|cause| cause.downcast_ref::<TooManyPieces>());
+            let many = error.get_ref().and_then(|cause| cause.downcast_ref::<TooManyFragments>());
             many.map(|many| close::TOO_LARGE.because(many))
         }
         _ => None,
@@ -225,12 +238,12 @@ pub(super) fn broken(error: &WireError) -> Option<Close> {
 #[cfg(test)]
 mod tests {
     use futures_util::stream;
-    use protocol::report::{ChunkData, Heartbeat, Stream as Which};
+    use protocol::report::{ChunkData, Heartbeat, Stream as Streams};
     use protocol::wire::{CHUNK_WEIGHT, OUTPUT_BYTES_MAX, OUTPUT_WINDOW};
     use protocol::{Token, Uptime};
 
     use super::*;
-    use crate::store::memory::MemoryStore;
+    use crate::store::sqlite;
     use crate::ws::Machines;
 
     const SILENCE_MAX: Duration = Duration::from_millis(1_500);
@@ -243,7 +256,7 @@ mod tests {
         let data = ChunkData::Bytes(vec![b'x'; bytes]);
         frame(&Report::Output(vec![Chunk {
             token: Token::default(),
-            stream: Which::Stdout,
+            stream: Streams::Stdout,
             offset: 0,
             data,
         }]))
@@ -253,9 +266,9 @@ mod tests {
         stream: S,
         inbox: mpsc::Sender<FromSession>,
         output: output::Inbox,
-        heard: Heard,
+        heard: LastHeard,
     ) -> Reader<S> {
-        let grants = Arc::new(Grants::new(Arc::new(MemoryStore::new())));
+        let grants = Arc::new(Grants::new(sqlite::temporary().1));
         grants.add([Token::default()].into_iter());
         Reader {
             session: SessionId(1),
@@ -265,11 +278,11 @@ mod tests {
             heard,
             inbox,
             output,
-            strangers: Strangers::new(Arc::new(MemoryStore::new()), grants.clone()),
+            unknown_attempts: UnknownAttempts::new(sqlite::temporary().1, grants.clone()),
             grants,
             machine: Arc::new(Machines::default()).enter(SessionId(1), None),
-            has_trespassed: false,
-            chatter: Chatter::default(),
+            unauthorized_logged: false,
+            rate_limit: RateLimiter::default(),
         }
     }
 
@@ -281,27 +294,27 @@ mod tests {
     async fn a_socket_on_which_nothing_comes_is_closed_as_soon_as_the_lease_wants_it() {
         let (output, _nobody_writes) = output::unwritten();
         let (inbox, _engine) = mpsc::channel(10);
-        let mut reader = reader(stream::pending(), inbox, output, Heard::at(Uptime(0)));
+        let mut reader = reader(stream::pending(), inbox, output, LastHeard::at(Uptime(0)));
         let begun = tokio::time::Instant::now();
         assert_eq!(reader.run().await, Some(close::SILENT.plain()));
         assert_eq!(begun.elapsed(), SILENCE_MAX);
     }
 
-    /// The output that a worker may have under way, in chunks of so many bytes.
+    /// A worker's whole output window, in chunks of this size.
     fn whole_window(bytes: usize) -> impl Iterator<Item = Result<Message, WireError>> {
         (0..OUTPUT_WINDOW / (bytes + CHUNK_WEIGHT)).map(move |_| written(bytes))
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_is_reported_behind_a_whole_window_of_output_that_nobody_writes_is_heard() {
+    async fn reports_behind_a_full_window_of_unwritten_output_are_read() {
         for bytes in [1, 20, 1_000, OUTPUT_BYTES_MAX] {
             let (output, _nobody_writes) = output::unwritten();
             let (inbox, mut engine) = mpsc::channel(10);
             let messages = stream::iter(whole_window(bytes).chain([heartbeat()])).chain(stream::pending());
-            let mut reader = reader(messages, inbox, output, Heard::at(Uptime(0)));
+            let mut reader = reader(messages, inbox, output, LastHeard::at(Uptime(0)));
             let reading = tokio::spawn(async move { reader.run().await });
             let said = timeout(SILENCE_MAX / 2, engine.recv()).await;
-            let Ok(Some(FromSession::Said(SessionId(1), reports))) = said else {
+            let Ok(Some(FromSession::Reported(SessionId(1), reports))) = said else {
                 panic!("chunks of {bytes} bytes: {said:?}")
             };
             assert_eq!(reports, [Report::Heartbeat(Heartbeat::default())]);
@@ -310,14 +323,14 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn whoever_sends_more_output_than_its_window_is_closed_and_its_reports_are_heard() {
+    async fn a_worker_that_exceeds_its_window_is_closed_after_its_reports_were_read() {
         let (output, _nobody_writes) = output::unwritten();
         let (inbox, mut engine) = mpsc::channel(10);
         let messages = stream::iter([heartbeat()].into_iter().chain(whole_window(20)).chain([written(20)]));
-        let mut reader = reader(messages.chain(stream::pending()), inbox, output, Heard::at(Uptime(0)));
+        let mut reader = reader(messages.chain(stream::pending()), inbox, output, LastHeard::at(Uptime(0)));
         let end = reader.run().await.expect("it is closed");
         assert_eq!(end.code, close::RATE_LIMITED.code, "{end}");
-        let Some(FromSession::Said(SessionId(1), reports)) = engine.recv().await else { panic!() };
+        let Some(FromSession::Reported(SessionId(1), reports)) = engine.recv().await else { panic!() };
         assert_eq!(reports, [Report::Heartbeat(Heartbeat::default())]);
     }
 
@@ -326,7 +339,7 @@ mod tests {
         let (output, _nobody_writes) = output::unwritten();
         let (inbox, _busy) = mpsc::channel(1);
         inbox.try_send(FromSession::Closed(SessionId(2), Vec::new())).expect("there is room for one");
-        let heard = Heard::at(Uptime(0));
+        let heard = LastHeard::at(Uptime(0));
         let messages = stream::iter([heartbeat()]).chain(stream::pending());
         let mut reader = reader(messages, inbox, output, heard.clone());
         let reading = tokio::spawn(async move { reader.run().await });

@@ -1,7 +1,7 @@
-//! One worker's connection: frames → reports for the engine, what the engine says → frames.
+//! One worker's connection: frames become reports for the engine, and messages of the engine become frames.
 //!
-//! Two halves run side by side. The reader (`reader`) takes all frames that have arrived and hands their reports over at once; if the
-//! engine's inbox is full it waits, and the socket is not read further. The writer takes all messages that have piled up and flushes once.
+//! Two halves run side by side. The reader (`reader`) takes all frames that have arrived and passes their reports on at once; while the
+//! engine's inbox is full it waits, and the socket is not read. The writer takes all waiting messages and flushes once.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,97 +10,115 @@ use bytes::Bytes;
 use futures_util::stream::SplitSink;
 use futures_util::{Sink, SinkExt, StreamExt};
 use protocol::close::{self, Close};
-use protocol::order::{GoAway, Intervals};
+use protocol::order::{GoAway, Intervals, Refused};
 use protocol::{Order, wire};
 use scheduler::input::Connected;
 use tokio::time::{Instant, interval_at, timeout};
 use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::tungstenite::protocol::CloseFrame;
 
-use super::accept::Door;
-use super::chatter::Chatter;
+use super::accept::WorkerAcceptor;
 use super::grants::Grants;
-use super::orders::{Orders, Said};
+use super::orders::{Orders, SessionState};
 use super::output;
-use super::presence::Presence;
+use super::rate_limit::RateLimiter;
 use super::reader::Reader;
-use super::strangers::Strangers;
-use super::unsent::Unsent;
+use super::session_log::SessionLog;
+use super::unknown_attempts::UnknownAttempts;
+use super::unsent::UnsentAttempts;
 use super::upgrade::Socket;
 use crate::clock;
-use crate::engine::{FromSession, Heard, Inlet, queue};
-use crate::listener::Place;
+use crate::engine::{FromSession, LastHeard, OutboxReceiver, queue};
+use crate::listener::ConnectionPermit;
 
-/// How long a goodbye may take.
-const GOODBYE_WITHIN: Duration = Duration::from_secs(1);
-/// A server that leaves may be back after this long; each worker is told up to five times as much.
-const AWAY_MIN: Duration = Duration::from_millis(500);
-/// With a short lease less: a worker waits for at most ten times as long, which is to be a small part of its lease.
-const AWAYS_PER_LEASE: u32 = 60;
-/// How many messages are written before a flush.
+/// The time limit of sending a close frame.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
+/// The shortest reconnect delay at a shutdown; each worker gets one up to five times as long.
+const RECONNECT_DELAY_MIN: Duration = Duration::from_millis(500);
+/// With a short lease the delay is shorter: a worker waits at most ten times as long, which must be a small part of its lease.
+const RECONNECT_DELAYS_PER_LEASE: u32 = 60;
+/// Reconnect delay of a worker whose wire format differs: a person has to upgrade one of the two.
+const VERSION_RETRY: Duration = Duration::from_secs(15);
+/// Messages that are written before a flush.
 const MESSAGES_PER_FLUSH: usize = 1_024;
 
-/// Serves a session until its socket closes, its worker falls silent, or the engine lets go of it. It holds its place among the
-/// connections until its worker is welcome.
-pub(super) async fn serve(door: Door, socket: Socket, hello: Connected, place: Arc<Place>) {
+/// Serves a session until its socket closes, its worker is silent for too long, or the engine closes it. Keeps the connection permit until
+/// the Welcome.
+pub(super) async fn serve(
+    acceptor: WorkerAcceptor,
+    socket: Socket,
+    hello: Connected,
+    permit: Arc<ConnectionPermit>,
+) {
     let session = hello.session;
-    let heard = Heard::at(clock::now().up);
+    let heard = LastHeard::at(clock::now().up);
     let (outbox, mut inlet) = queue();
-    let (output, mut written) = output::start(door.logs.clone(), outbox.downgrade());
+    let (output, mut written) = output::start(acceptor.logs.clone(), outbox.downgrade());
     let name = hello.name.clone();
-    let machine = door.machines.enter(session, hello.engine.as_deref());
-    let presence = Presence::new(name.clone(), session.0);
+    let machine = acceptor.machines.enter(session, hello.engine.as_deref());
+    let session_log = SessionLog::new(name.clone(), session.0);
     let opened = FromSession::Opened { hello: Box::new(hello), outbox, heard: heard.clone() };
-    if door.gate.inbox.send(opened).await.is_err() {
+    if acceptor.gate.inbox.send(opened).await.is_err() {
         return;
     }
     let (sink, stream) = socket.split();
-    let grants = Arc::new(Grants::new(door.archive.clone()));
+    let grants = Arc::new(Grants::new(acceptor.archive.clone()));
     let mut reader = Reader {
         session,
-        silence_max: door.intervals.silence_max(),
+        silence_max: acceptor.intervals.silence_max(),
         name,
         stream,
         heard,
-        inbox: door.gate.inbox.clone(),
+        inbox: acceptor.gate.inbox.clone(),
         output,
-        strangers: Strangers::new(door.archive.clone(), grants.clone()),
+        unknown_attempts: UnknownAttempts::new(acceptor.archive.clone(), grants.clone()),
         grants: grants.clone(),
         machine,
-        has_trespassed: false,
-        chatter: Chatter::default(),
+        unauthorized_logged: false,
+        rate_limit: RateLimiter::default(),
     };
-    let orders = Orders::new(door.clone(), grants, presence, Some(place));
-    let mut writer = Writer { sink, intervals: door.intervals, orders, unsent: Unsent::default() };
+    let orders = Orders::new(acceptor.clone(), grants, session_log, Some(permit));
+    let mut writer =
+        Writer { sink, intervals: acceptor.intervals, orders, unsent: UnsentAttempts::default() };
     let close = tokio::select! {
         close = writer.run(&mut inlet) => Some(close),
         close = reader.run() => close,
         _ = &mut written => Some(close::INTERNAL_ERROR.because("output cannot be kept")),
-        () = door.leaving.cancelled() => Some(close::GOING_AWAY.plain()),
+        () = acceptor.leaving.cancelled() => Some(close::GOING_AWAY.plain()),
     };
     writer.orders.ended(close.as_ref());
     if let Some(close) = close {
         if close.code == close::GOING_AWAY.code {
-            writer.send_away().await;
+            writer.send_go_away().await;
         }
-        writer.goodbye(close).await;
-        reader.read_out().await;
+        writer.close(close).await;
+        reader.drain_socket().await;
     }
     written.abort();
     let mut unsent = writer.unsent.into_tokens();
     unsent.extend(inlet.into_unsent());
-    // The engine outlives its sessions; if it is gone, so is whom this concerns.
-    let _ = door.gate.inbox.send(FromSession::Closed(session, unsent)).await;
+    // The engine outlives its sessions; if it is gone, the message has no reader.
+    let _ = acceptor.gate.inbox.send(FromSession::Closed(session, unsent)).await;
 }
 
-/// The least that a worker is told to stay away.
-fn least_away(lease: Duration) -> Duration {
-    AWAY_MIN.min(lease / AWAYS_PER_LEASE)
+/// The shortest reconnect delay for this lease.
+fn min_reconnect_delay(lease: Duration) -> Duration {
+    RECONNECT_DELAY_MIN.min(lease / RECONNECT_DELAYS_PER_LEASE)
 }
 
-/// Sends a close frame, if the peer still takes it.
-pub(super) async fn say_goodbye(socket: &mut Socket, close: Close) {
+/// Sends a close frame, if the peer still reads.
+pub(super) async fn send_close(socket: &mut Socket, close: Close) {
     let _ = timeout(Duration::from_secs(1), socket.send(close_frame(close))).await;
+}
+
+/// Answers a Hello whose wire format is another: Refused is the same in all of them. The close frame follows.
+pub(super) async fn refuse_version(socket: &mut Socket, close: &Close) {
+    let name = close::UNSUPPORTED_VERSION.name;
+    let text = close.reason.trim_start_matches(name).trim_start_matches(": ").to_owned();
+    let refused = Order::Refused(Refused { code: name.to_owned(), text, retry_after: VERSION_RETRY });
+    if let Ok(frame) = wire::encode_order(&refused) {
+        let _ = timeout(Duration::from_secs(1), socket.send(Message::Binary(frame.into()))).await;
+    }
 }
 
 fn close_frame(close: Close) -> Message {
@@ -111,16 +129,16 @@ struct Writer<S = SplitSink<Socket, Message>> {
     sink: S,
     intervals: Intervals,
     orders: Orders,
-    /// Of what was taken and is being written.
-    unsent: Unsent,
+    /// The attempts that are certainly not sent yet.
+    unsent: UnsentAttempts,
 }
 
 impl<S: Sink<Message> + Unpin> Writer<S> {
-    /// Writes until the engine lets go, or the socket does.
+    /// Writes until the engine or the socket closes.
     ///
     /// # Cancel safety
-    /// A message may have been written in part: after dropping the future only a goodbye may follow, and the peer may not get it.
-    async fn run(&mut self, inlet: &mut Inlet) -> Close {
+    /// A message may be written in part: after dropping the future only a close frame may follow, and the peer may not get it.
+    async fn run(&mut self, inlet: &mut OutboxReceiver) -> Close {
         let mut messages = Vec::with_capacity(64);
         let mut ping = interval_at(Instant::now() + self.intervals.ping(), self.intervals.ping());
         loop {
@@ -129,7 +147,7 @@ impl<S: Sink<Message> + Unpin> Writer<S> {
                 taken = inlet.take(&mut messages, MESSAGES_PER_FLUSH) => Some(taken),
                 _ = ping.tick() => None,
             };
-            let said = match taken {
+            let state = match taken {
                 None => {
                     if !self.write([Message::Ping(Bytes::new())]).await {
                         return close::SLOW_CONSUMER.plain();
@@ -145,18 +163,18 @@ impl<S: Sink<Message> + Unpin> Writer<S> {
             if !self.write(frames.into_iter().map(|frame| Message::Binary(frame.into()))).await {
                 return close::SLOW_CONSUMER.plain();
             }
-            if let Said::Enough(close) = said {
+            if let SessionState::Close(close) = state {
                 return close;
             }
         }
     }
 
-    /// Writes messages and flushes once. `false`: the socket is gone, or does not take them in time.
+    /// Writes messages and flushes once. `false`: the socket is gone, or blocks for too long.
     async fn write(&mut self, messages: impl IntoIterator<Item = Message>) -> bool {
         let writing = async {
             for (number, message) in messages.into_iter().enumerate() {
                 let fed = self.sink.feed(message).await;
-                // Also where it fails: the socket has it.
+                // Counts even for a failed write: the socket may have taken it.
                 self.unsent.handed(number);
                 fed?;
             }
@@ -165,17 +183,17 @@ impl<S: Sink<Message> + Unpin> Writer<S> {
         matches!(timeout(self.intervals.silence_max(), writing).await, Ok(Ok(())))
     }
 
-    /// Tells the worker when to come back: not all at once.
-    async fn send_away(&mut self) {
-        let least = least_away(self.intervals.lease);
+    /// Sends GoAway with a random delay, so that workers do not reconnect all at once.
+    async fn send_go_away(&mut self) {
+        let least = min_reconnect_delay(self.intervals.lease);
         let reconnect_after = least + least.mul_f64(rand::random_range(0.0..=4.0));
         let away = Order::GoAway(GoAway { reconnect_after, elsewhere: None });
         if let Ok(frame) = wire::encode_order(&away) {
-            let _ = timeout(GOODBYE_WITHIN, self.sink.send(Message::Binary(frame.into()))).await;
+            let _ = timeout(CLOSE_TIMEOUT, self.sink.send(Message::Binary(frame.into()))).await;
         }
     }
 
-    async fn goodbye(&mut self, close: Close) {
+    async fn close(&mut self, close: Close) {
         let _ = timeout(Duration::from_secs(1), self.sink.send(close_frame(close))).await;
     }
 }
@@ -192,48 +210,57 @@ mod tests {
     use scheduler::step::Grant;
     use tokio_util::sync::CancellationToken;
 
-    use crate::engine::{Bodies, FromSession, Gate, ToSession};
+    use crate::engine::{FromSession, OverridesCache, SessionInbox, ToSession};
     use crate::logs::{self, Logs};
-    use crate::store::memory::MemoryStore;
+    use crate::store::sqlite;
 
     fn token(job: u64) -> Token {
         Token { job: JobId(job), fence: Fence(job), nonce: Nonce(job) }
     }
 
-    fn enqueue(job: u64, has_body: bool) -> ToSession {
+    fn enqueue(job: u64, has_overrides: bool) -> ToSession {
         let (due_at, revision) = (Timestamp(0), Revision(0));
         ToSession::Enqueue(vec![Grant {
             token: token(job),
             priority: 0,
             due_at,
             revision,
-            has_body,
+            has_overrides,
             time_left: None,
             memory_bytes: None,
+            member: None,
         }])
     }
 
-    /// Lets a writer take these until it gets no further, and then goes. What is left, and how many frames the socket has.
+    /// Lets a writer take these messages until it blocks, and drops it. Returns the unsent attempts, and the number of frames written.
     async fn left_of(messages: Vec<ToSession>, takes: usize) -> (Vec<Token>, usize) {
-        let place = tempfile::tempdir().unwrap();
-        let logs = Logs::open(place.path(), logs::Limits::default()).unwrap();
+        let directory = tempfile::tempdir().unwrap();
+        let logs = Logs::open(directory.path(), logs::Limits::default()).unwrap();
         let (inbox, _engine) = tokio::sync::mpsc::channel::<FromSession>(1);
-        let gate = Gate { inbox, epoch: protocol::Epoch(1) };
-        let archive = Arc::new(MemoryStore::new());
+        let gate = SessionInbox { inbox, epoch: protocol::Epoch(1) };
+        let archive = sqlite::temporary().1;
         let (intervals, leaving) = (Intervals::default(), CancellationToken::new());
-        let door = Door::new(gate, Arc::new(Bodies::default()), archive.clone(), logs, intervals, leaving);
+        let acceptor = WorkerAcceptor::new(
+            gate,
+            Arc::new(OverridesCache::default()),
+            archive.clone(),
+            logs,
+            intervals,
+            leaving,
+        );
         let given = std::cell::Cell::new(0);
-        // A socket that takes so many frames, and gets stuck with the next one.
+        // A socket that takes this many frames and blocks at the next one.
         let sink = pin!(unfold((), |(), _: Message| {
             given.set(given.get() + 1);
             async { if given.get() > takes { pending().await } else { Ok::<(), ()>(()) } }
         }));
         let (outbox, mut inlet) = queue();
         messages.into_iter().for_each(|message| outbox.send(message).unwrap());
-        let orders = Orders::new(door, Arc::new(Grants::new(archive)), Presence::new("w".into(), 1), None);
-        let mut writer = Writer { sink, intervals, orders, unsent: Unsent::default() };
-        let ends = timeout(Duration::from_millis(100), writer.run(&mut inlet)).await;
-        assert!(ends.is_err(), "it ends by itself: {ends:?}");
+        let orders =
+            Orders::new(acceptor, Arc::new(Grants::new(archive)), SessionLog::new("w".into(), 1), None);
+        let mut writer = Writer { sink, intervals, orders, unsent: UnsentAttempts::default() };
+        let run = timeout(Duration::from_millis(100), writer.run(&mut inlet)).await;
+        assert!(run.is_err(), "it ends by itself: {run:?}");
         let mut left = writer.unsent.into_tokens();
         left.extend(inlet.into_unsent());
         (left, given.get())
@@ -244,16 +271,16 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_stands_behind_an_unfinished_write_was_not_sent() {
+    async fn attempts_behind_a_blocked_write_were_not_sent() {
         let batch = || vec![enqueue(1, false), pulse(), enqueue(2, false), pulse(), enqueue(3, false)];
         assert_eq!(left_of(batch(), 9).await, (vec![], 5));
-        // The third frame has the second attempt: the socket has taken it, and does not get on.
+        // The third frame has the second attempt: the socket has taken it and blocks.
         assert_eq!(left_of(batch(), 2).await, (vec![token(3)], 3));
         assert_eq!(left_of(batch(), 0).await, (vec![token(2), token(3)], 1));
     }
 
     #[test]
-    fn what_waits_for_an_archive_that_stands_still_was_not_sent() {
+    fn attempts_that_wait_for_a_blocked_archive_were_not_sent() {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_time()
             .max_blocking_threads(1)
@@ -261,7 +288,7 @@ mod tests {
             .unwrap();
         let (done, wait) = std::sync::mpsc::channel::<()>();
         runtime.block_on(async {
-            // The one thread that could read is busy.
+            // The only reader thread is busy.
             let busy = tokio::task::spawn_blocking(move || wait.recv().is_err());
             let batch = vec![enqueue(1, false), pulse(), enqueue(2, true), pulse(), enqueue(3, false)];
             assert_eq!(left_of(batch, 9).await, (vec![token(1), token(2), token(3)], 0));
@@ -271,11 +298,11 @@ mod tests {
     }
 
     #[test]
-    fn nobody_stays_away_for_more_than_a_sixth_of_a_lease() {
+    fn no_worker_stays_away_for_more_than_a_sixth_of_a_lease() {
         for lease in [Duration::from_secs(1), Duration::from_secs(3), Intervals::default().lease] {
             // Up to five times as long, and the worker adds as much again.
-            assert!(least_away(lease) * 10 <= lease / 6, "{lease:?}");
+            assert!(min_reconnect_delay(lease) * 10 <= lease / 6, "{lease:?}");
         }
-        assert_eq!(least_away(Duration::from_secs(600)), AWAY_MIN);
+        assert_eq!(min_reconnect_delay(Duration::from_secs(600)), RECONNECT_DELAY_MIN);
     }
 }

@@ -1,7 +1,7 @@
-//! What of the messages that a session has taken was certainly never sent: attempts whose Enqueue waits for bodies, or behind a write that
-//! never ended, go back at once where the socket is gone (DESIGN.md section 5).
+//! The attempts of a session that were certainly never sent: those whose Enqueue waits for overrides, or behind a write that never ended.
+//! They are requeued at once when the socket is gone (docs/design/leases-fencing-reconcile.md, L13).
 //!
-//! A frame that the socket was given may have been sent, whatever it says afterwards, and so may all that was given to it before.
+//! A frame that was given to the socket may have been sent, whatever the socket reports, and so may all frames before it.
 
 use protocol::Token;
 
@@ -9,16 +9,16 @@ use crate::engine::ToSession;
 
 /// The attempts of the batch that is being written, and how many of them may have been sent.
 #[derive(Debug, Default)]
-pub(super) struct Unsent {
-    /// In the order in which they are written.
+pub(super) struct UnsentAttempts {
+    /// The tokens in the order of writing.
     batch: Vec<Token>,
-    /// For each run of neighbours: the number of its first frame, and how many attempts have come to their frames with it.
+    /// For each run of neighbours: the number of its first frame, and the number of attempts in frames up to its end.
     framed: Vec<(usize, usize)>,
     sent: usize,
 }
 
-impl Unsent {
-    /// Begins with a batch. Nothing of the one before is left.
+impl UnsentAttempts {
+    /// Starts a batch and forgets the one before.
     pub(super) fn begin(&mut self, batch: &[ToSession]) {
         self.batch.clear();
         self.framed.clear();
@@ -30,19 +30,19 @@ impl Unsent {
         }
     }
 
-    /// The next so many attempts are in frames, of which this is the first.
+    /// Records that the next attempts are in frames from this one on.
     pub(super) fn framed(&mut self, first: usize, attempts: usize) {
         let before = self.framed.last().map_or(0, |(_, attempts)| *attempts);
         self.framed.push((first, before + attempts));
     }
 
-    /// The socket was given this frame.
+    /// Records that the socket was given this frame.
     pub(super) fn handed(&mut self, frame: usize) {
         let handed = self.framed.iter().take_while(|(first, _)| *first <= frame).last();
         self.sent = self.sent.max(handed.map_or(0, |(_, attempts)| *attempts));
     }
 
-    /// What was certainly not sent, if the writing ends here.
+    /// The attempts that were certainly not sent if the writing ends here.
     pub(super) fn into_tokens(mut self) -> Vec<Token> {
         self.batch.split_off(self.sent)
     }
@@ -66,16 +66,17 @@ mod tests {
             priority: 0,
             due_at,
             revision,
-            has_body: false,
+            has_overrides: false,
             time_left: None,
             memory_bytes: None,
+            member: None,
         };
         ToSession::Enqueue(jobs.iter().map(|job| grant(token(*job))).collect())
     }
 
-    /// What is left of attempts 1 to 4, of which 1 and 2 are in frames from 0 on and 3 in frame 2, after these frames were given away.
+    /// The unsent ones of attempts 1 to 4, of which 1 and 2 are in frames from 0 on and 3 in frame 2, after these frames were written.
     fn left(frames: &[usize]) -> Vec<u64> {
-        let mut unsent = Unsent::default();
+        let mut unsent = UnsentAttempts::default();
         unsent.begin(&[enqueue(&[9])]);
         unsent.framed(0, 1);
         unsent.handed(0);
@@ -92,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_socket_was_given_may_have_been_sent_and_nothing_else() {
+    fn only_frames_given_to_the_socket_may_have_been_sent() {
         assert_eq!(left(&[]), [1, 2, 3, 4]);
         assert_eq!(left(&[0]), [3, 4]);
         assert_eq!(left(&[0, 1]), [3, 4], "the rest of the first two, or something else");

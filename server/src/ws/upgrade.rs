@@ -1,7 +1,7 @@
-//! From a request to a socket: the server's side of RFC 6455, section 4.2.
+//! Turns a request into a WebSocket: the server's side of RFC 6455, section 4.2.
 //!
-//! Not axum's: what comes from a worker has to pass [`Counted`] before the WebSocket library reads it, and axum's socket cannot be laid
-//! upon a stream of ours.
+//! axum's own upgrade is not used: the bytes of a worker must pass [`FragmentLimit`] before the WebSocket library reads them, and axum's
+//! socket cannot be put on top of another stream.
 
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
@@ -15,21 +15,19 @@ use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
 use tokio_tungstenite::tungstenite::protocol::{Role, WebSocketConfig};
 
-use super::pieces::Counted;
+use super::fragments::FragmentLimit;
 
 /// A worker's connection.
-pub(super) type Socket = WebSocketStream<Counted<TokioIo<Upgraded>>>;
+pub(super) type Socket = WebSocketStream<FragmentLimit<TokioIo<Upgraded>>>;
 
-/// A request that asks for a socket as it should.
+/// A valid upgrade request.
 pub(super) struct Upgrade {
     accept: String,
-    /// Whether it named our subprotocol.
-    speaks_ours: bool,
     upgraded: OnUpgrade,
 }
 
 impl<S: Sync> FromRequestParts<S> for Upgrade {
-    /// `http::front` writes what to say.
+    /// `http::middleware::front` writes the problem document.
     type Rejection = StatusCode;
 
     async fn from_request_parts(parts: &mut Parts, _state: &S) -> Result<Self, StatusCode> {
@@ -39,45 +37,45 @@ impl<S: Sync> FromRequestParts<S> for Upgrade {
             && names(headers, header::UPGRADE, "websocket")
             && names(headers, header::SEC_WEBSOCKET_VERSION, "13");
         let key = headers.get(header::SEC_WEBSOCKET_KEY).filter(|key| is_key(key));
-        // There is none with HTTP/1.0.
+        // HTTP/1.0 has none.
         let upgraded = parts.extensions.get::<OnUpgrade>();
         let (true, Some(key), Some(upgraded)) = (asks, key, upgraded) else {
             return Err(StatusCode::UPGRADE_REQUIRED);
         };
-        Ok(Self {
-            accept: derive_accept_key(key.as_bytes()),
-            speaks_ours: names(headers, header::SEC_WEBSOCKET_PROTOCOL, SUBPROTOCOL),
-            upgraded: upgraded.clone(),
-        })
+        // Without it nobody knows what the peer would send.
+        if !names(headers, header::SEC_WEBSOCKET_PROTOCOL, SUBPROTOCOL) {
+            return Err(StatusCode::BAD_REQUEST);
+        }
+        Ok(Self { accept: derive_accept_key(key.as_bytes()), upgraded: upgraded.clone() })
     }
 }
 
 impl Upgrade {
-    /// What makes a socket of the connection.
+    /// The response that switches protocols.
     pub(super) fn answer(&self) -> Response {
         let agreed = [
             (header::CONNECTION, "upgrade"),
             (header::UPGRADE, "websocket"),
             (header::SEC_WEBSOCKET_ACCEPT, self.accept.as_str()),
+            (header::SEC_WEBSOCKET_PROTOCOL, SUBPROTOCOL),
         ];
-        let subprotocol = self.speaks_ours.then_some([(header::SEC_WEBSOCKET_PROTOCOL, SUBPROTOCOL)]);
-        (StatusCode::SWITCHING_PROTOCOLS, agreed, subprotocol, ()).into_response()
+        (StatusCode::SWITCHING_PROTOCOLS, agreed, ()).into_response()
     }
 
-    /// The socket, once the answer is out; nothing if the connection breaks before.
+    /// The socket after the response was sent; `None` if the connection breaks before.
     pub(super) async fn socket(self, limits: WebSocketConfig) -> Option<Socket> {
-        let stream = Counted::new(TokioIo::new(self.upgraded.await.ok()?));
+        let stream = FragmentLimit::new(TokioIo::new(self.upgraded.await.ok()?));
         Some(WebSocketStream::from_raw_socket(stream, Role::Server, Some(limits)).await)
     }
 }
 
-/// Whether one of these headers names this among other things.
+/// True if one of these headers contains this element.
 fn names(headers: &HeaderMap, name: HeaderName, wanted: &str) -> bool {
     let values = headers.get_all(name).into_iter().filter_map(|value| value.to_str().ok());
     values.flat_map(|value| value.split(',')).any(|it| it.trim().eq_ignore_ascii_case(wanted))
 }
 
-/// Sixteen bytes, as RFC 6455 wants them.
+/// Sixteen bytes, as RFC 6455 requires.
 fn is_key(value: &HeaderValue) -> bool {
     BASE64.decode(value.as_bytes()).is_ok_and(|key| key.len() == 16)
 }
@@ -91,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_asked_for_may_stand_among_others() {
+    fn a_header_element_is_found_in_a_list() {
         let asked = headers(&[(header::CONNECTION, "keep-alive, Upgrade")]);
         assert!(names(&asked, header::CONNECTION, "upgrade"));
         assert!(!names(&headers(&[(header::CONNECTION, "upgrades")]), header::CONNECTION, "upgrade"));

@@ -1,18 +1,32 @@
-//! What the tests' world is made of.
+//! Rows and facts of the tests.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use longshore_server::catalogue::Entry;
+use longshore_server::events::Known;
 use longshore_server::store::{AttemptRow, StoredDefinition};
 use protocol::container::ContainerSpec;
 use protocol::report::{Availability, OutputLengths, Phase};
 use protocol::{
-    AttemptNo, ClusterId, Fence, JobId, Nonce, Revision, RuntimeKind, SessionId, Timestamp, Token, WorkerId,
+    AttemptNo, ClusterId, Epoch, Fence, JobId, Nonce, Revision, RuntimeKind, SessionId, Timestamp, Token,
+    WorkerId,
 };
-use scheduler::definition::{Definition, LossPolicy, RetryPolicy};
+use scheduler::definition::{Definition, Expect, LossPolicy, RetryPolicy, WaitLimits};
+use scheduler::input::GroupNo;
+use scheduler::placement::rules::PlacementRules;
+use scheduler::schedule::Timetable;
 use scheduler::snapshot::{Snapshot, Waiting, WorkerFacts, WorkerState};
 use scheduler::step::{PendingReason, WorkerRow};
+
+/// The state of the event feed before the first group: definitions and workers, no job.
+pub fn event_state() -> Known {
+    let mut known = Known::at(Epoch(3), GroupNo(10));
+    definitions().iter().for_each(|entry| known.restore_definition(&entry.stored));
+    known.restore_worker(&worker_row(1, "w1"));
+    known.restore_snapshot(Arc::new(snapshot()));
+    known
+}
 
 /// An attempt that runs on worker 1.
 pub fn attempt(number: u32, fence: u64) -> AttemptRow {
@@ -54,6 +68,13 @@ fn entry(name: &str, revision: u128) -> Entry {
         timeout: Some(Duration::from_secs(3600)),
         retry: RetryPolicy::default(),
         loss: LossPolicy::default(),
+        waits: WaitLimits::default(),
+        expect: Expect::default(),
+        placement: PlacementRules::default(),
+        timetable: Timetable::default(),
+        hooks: Default::default(),
+        submission: Default::default(),
+        limits: scheduler::limits::rules::LimitRules::default(),
         container: ContainerSpec { image: "resize:1".to_owned(), environment, ..ContainerSpec::default() },
     };
     let stored =
@@ -95,6 +116,7 @@ pub fn snapshot() -> Snapshot {
         busy: 1,
         backlog: 4,
         queued: 0,
+        suspect: None,
         cordoned: false,
         drain_deadline: None,
         own_labels: vec![("zone".to_owned(), "a".to_owned()), ("disk".to_owned(), "ssd".to_owned())],
@@ -103,7 +125,7 @@ pub fn snapshot() -> Snapshot {
         version: "0.1.0".to_owned(),
         address: "127.0.0.1:5".to_owned(),
         unmanaged: Arc::new([(UNMANAGED, Phase::Running)].into_iter().collect()),
-        copies: Vec::new(),
+        clone_addresses: Vec::new(),
     };
     Snapshot {
         cluster: ClusterId(7),

@@ -6,9 +6,9 @@
     reason = "each test file uses its part, and no test needs better panics"
 )]
 
+mod engine;
 pub mod facts;
 pub mod output;
-mod stand;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -18,9 +18,11 @@ use axum::Router;
 use longshore_server::auth::Access;
 use longshore_server::catalogue::{Catalogue, Definitions};
 use longshore_server::engine::{CommitClock, Handle};
-use longshore_server::http::{App, router};
+use longshore_server::events::{self, EventSender, Events};
+use longshore_server::http::{BODY_BYTES_MAX, Services, router};
 use longshore_server::listener::{Limits, Listener};
 use longshore_server::logs::{self, Logs};
+use longshore_server::reload::Reloader;
 use longshore_server::storage::Storage;
 use longshore_server::ws::Machines;
 use scheduler::snapshot::Snapshot;
@@ -29,16 +31,19 @@ use tokio::net::TcpStream;
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
-use facts::{definitions, snapshot, worker_row};
-pub use stand::Stand;
-use stand::answer;
+pub use engine::StandInEngine;
+use engine::answer;
+use facts::{definitions, event_state, snapshot, worker_row};
+
+/// Events that the server keeps: few, so that a test can fill the ring.
+const EVENTS_KEPT: usize = 100;
 
 /// A server under test.
 pub struct Server {
     pub address: SocketAddr,
-    pub stand: Stand,
+    pub stand: StandInEngine,
     pub logs: Arc<Logs>,
-    /// Where sessions would put what workers tell of their machines.
+    /// Machine facts, as sessions would store them.
     pub machines: Arc<Machines>,
     pub leaving: CancellationToken,
     /// The same for its handlers alone: the moment in which a request arrives before the connections are told.
@@ -46,11 +51,14 @@ pub struct Server {
     pub jobs_file: std::path::PathBuf,
     pub storage: Arc<Storage>,
     pub commit: CommitClock,
-    /// Where the engine would publish the facts of the moment.
+    /// The snapshot, as the engine would publish it.
     pub snapshot: watch::Sender<Arc<Snapshot>>,
-    /// What answers, for those who ask without a socket: only there the clock may run ahead.
+    /// The router without a socket: only there the paused clock may run ahead.
     pub router: Router,
     pub served: tokio::task::JoinHandle<()>,
+    /// The engine's end of the event feed, and the events that it has become.
+    pub event_sender: EventSender,
+    pub events: Events,
     _directory: tempfile::TempDir,
 }
 
@@ -73,10 +81,25 @@ impl Server {
         limits: Limits,
         workers: impl FnOnce(Arc<Logs>) -> Router,
     ) -> Self {
+        Self::within(guard, base_path, limits, workers, BODY_BYTES_MAX).await
+    }
+
+    /// As [`Self::start`], with this budget for bodies of submissions that are not committed.
+    pub async fn with_body_budget(bytes: usize) -> Self {
+        Self::within(|access| access, "", Limits::default(), |_| Router::new(), bytes).await
+    }
+
+    async fn within(
+        guard: impl FnOnce(Access) -> Access,
+        base_path: &str,
+        limits: Limits,
+        workers: impl FnOnce(Arc<Logs>) -> Router,
+        body_bytes_max: usize,
+    ) -> Self {
         let listener = Listener::bind("127.0.0.1:0".parse().unwrap(), limits).await.unwrap();
         let address = listener.address();
-        let stand = Stand::default();
-        let catalogue = Catalogue::new(Definitions::new(definitions()));
+        let stand = StandInEngine::default();
+        let catalogue = Arc::new(Catalogue::new(Definitions::new(definitions())));
         stand.world().define(&catalogue.current());
         stand.world().workers.push(worker_row(1, "w1"));
         stand.world().workers.push(worker_row(2, "w2"));
@@ -90,17 +113,28 @@ impl Server {
         let leaving_inside = leaving.child_token();
         let machines = Arc::<Machines>::default();
         let (storage, commit) = (Storage::of(directory.path()), CommitClock::default());
-        let app = App {
-            engine: Handle::new(inbox, snapshot, commit.clone()),
+        let engine = Handle::new(inbox, snapshot, commit.clone());
+        stand.world().watches = engine.watches().clone();
+        let known = event_state();
+        let metrics = known.metrics();
+        let (event_sender, feed, events) = events::with_capacity(known, EVENTS_KEPT);
+        tokio::spawn(feed.run());
+        let intervals = protocol::order::Intervals::default();
+        let reloader = Reloader::new(engine.clone(), catalogue.clone(), jobs_file.clone(), intervals);
+        let app = Services {
+            engine,
+            events: events.clone(),
+            metrics,
             archive: Arc::new(stand.clone()),
             machines: Arc::clone(&machines),
-            catalogue: Arc::new(catalogue),
-            jobs_file: jobs_file.clone(),
-            intervals: protocol::order::Intervals::default(),
+            catalogue,
+            reloader: Arc::new(reloader),
+            intervals,
             logs: Arc::clone(&logs),
             access: Arc::new(guard(Access::open(address))),
             base_path: base_path.to_owned(),
             storage: storage.clone(),
+            body_bytes_max,
             leaving: leaving_inside.clone(),
         };
         let router = router(app, workers(Arc::clone(&logs)));
@@ -118,6 +152,8 @@ impl Server {
             snapshot: publish,
             router,
             served,
+            event_sender,
+            events,
             _directory: directory,
         }
     }

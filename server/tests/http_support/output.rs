@@ -1,4 +1,4 @@
-//! What a job writes, as it reaches the server, and how its attempts end.
+//! Output of jobs as it reaches the server, and ends of attempts.
 
 use protocol::report::{Chunk, ChunkData, OutputLengths, Stream};
 use protocol::{Fence, JobId, Nonce, Timestamp, Token};

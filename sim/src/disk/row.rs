@@ -5,7 +5,10 @@ use std::time::Duration;
 use protocol::order::StopCause;
 use protocol::report::Outcome;
 use protocol::{AttemptNo, Epoch, JobId, Revision, SessionId, Timestamp, Token, WorkerId};
-use scheduler::job::{State, Stay};
+use scheduler::job::{LastPlacement, State};
+use scheduler::limits::LimitId;
+use scheduler::limits::keys::JobKeys;
+use scheduler::limits::rate::Rate;
 use scheduler::restore::{LiveAttempt, LiveJob, Unconfirmed};
 use scheduler::step::{AddedJob, Change, ClosedAttempt};
 
@@ -16,14 +19,23 @@ pub(crate) struct Row {
     pub(crate) state: State,
     pub(crate) priority: i8,
     pub(crate) due_at: Timestamp,
+    /// Not after the begin of the present wait.
+    pub(crate) waits_since: Timestamp,
     pub(crate) timeout: Option<Option<Duration>>,
-    pub(crate) own_failures: u32,
+    pub(crate) keys: Option<Box<JobKeys>>,
+    /// The limit on jobs at once that it needs, and its value.
+    pub(crate) permit: Option<(LimitId, usize)>,
+    /// The rate that it needs, and its value.
+    pub(crate) rate: Option<(LimitId, Rate)>,
+    pub(crate) job_failures: u32,
     pub(crate) oom_kills: u32,
     pub(crate) losses: Vec<Timestamp>,
     pub(crate) attempts: AttemptNo,
+    /// A container of it has started, in any attempt.
+    pub(crate) has_started: bool,
     pub(crate) confirmed: bool,
-    /// Where the last attempt was that is over and was not given back.
-    pub(crate) last: Option<Stay>,
+    /// The placement of the last attempt that is over and was not given back.
+    pub(crate) last: Option<LastPlacement>,
     /// Attempts that were lost, each with who had it, and of which nobody has told since that they are gone.
     lost: Vec<(Token, WorkerId)>,
     /// The latest attempt, over or not.
@@ -41,8 +53,8 @@ pub(crate) struct Tried {
     pub(crate) assigned_at: Timestamp,
     pub(crate) started_at: Option<Timestamp>,
     pub(crate) stopping: Option<StopCause>,
-    /// It was to be stopped because its worker leaves, whatever was ordered after that.
-    pub(crate) drained: bool,
+    /// It was to be stopped because its worker leaves or is not listed any more, whatever was ordered after that.
+    pub(crate) interrupted: bool,
     pub(crate) outcome: Option<Outcome>,
 }
 
@@ -55,17 +67,22 @@ pub(crate) struct Edge {
 }
 
 impl Row {
-    pub(crate) const fn new(added: &AddedJob) -> Self {
+    pub(crate) fn new(added: &AddedJob) -> Self {
         Self {
             revision: added.revision,
             state: added.state,
             priority: added.priority,
             due_at: added.due_at,
+            waits_since: added.due_at,
             timeout: added.timeout,
-            own_failures: 0,
+            keys: added.keys.clone(),
+            permit: None,
+            rate: None,
+            job_failures: 0,
             oom_kills: 0,
             losses: Vec::new(),
             attempts: AttemptNo(0),
+            has_started: false,
             confirmed: false,
             last: None,
             lost: Vec::new(),
@@ -98,14 +115,14 @@ impl Row {
                     assigned_at: it.at,
                     started_at: None,
                     stopping: None,
-                    drained: false,
+                    interrupted: false,
                     outcome: None,
                 };
                 self.before = self.latest.replace(tried).map(|before| before.token);
             }
             Change::Started { token, at, .. } => {
                 self.expect(self.state == State::Assigned && self.current() == Some(*token), "starts")?;
-                self.state = State::Running;
+                (self.state, self.has_started) = (State::Running, true);
                 self.update(|latest| latest.started_at = Some(*at));
             }
             Change::Stopping { token, cause, .. } => {
@@ -114,17 +131,27 @@ impl Row {
                 self.update(|latest| {
                     let first = latest.stopping.filter(|_| *cause != StopCause::Cancel);
                     latest.stopping = first.or(Some(*cause));
-                    latest.drained |= *cause == StopCause::Drain;
+                    latest.interrupted |= matches!(cause, StopCause::Drain | StopCause::Pinning);
                 });
             }
             Change::Waiting { closed, due_at, state, .. } => {
                 self.close(closed, "waits again")?;
                 (self.state, self.due_at) = (*state, *due_at);
+                let has_started = self.latest.as_ref().is_some_and(|latest| latest.started_at.is_some());
+                // An attempt that was given back unstarted goes on with its wait.
+                if has_started || !matches!(closed.outcome, Outcome::Released | Outcome::Interrupted) {
+                    self.waits_since = *due_at;
+                }
                 self.count(closed);
             }
             Change::Due { .. } => {
                 self.expect(self.state == State::Scheduled, "is due")?;
                 self.state = State::Queued;
+            }
+            Change::Updated(it) => {
+                self.expect(matches!(self.state, State::Scheduled | State::Queued), "is changed")?;
+                (self.state, self.due_at, self.priority) = (it.state, it.due_at, it.priority);
+                self.waits_since = self.waits_since.min(it.due_at);
             }
             Change::Freed { .. } => {
                 self.expect(self.state == State::Quarantined, "is let go on")?;
@@ -152,7 +179,7 @@ impl Row {
         self.lost.retain(|(of, _)| *of != token);
     }
 
-    /// Whether this is an attempt of a cancelled job that nobody knows to be gone.
+    /// True if this is an attempt of a cancelled job that nobody knows to be gone.
     pub(crate) fn is_unconfirmed(&self, token: Token) -> bool {
         self.unconfirmed().any(|it| it.token == token)
     }
@@ -173,13 +200,17 @@ impl Row {
             state: self.state,
             priority: self.priority,
             due_at: self.due_at,
+            expires_at: None,
             timeout: self.timeout,
-            has_body: false,
-            own_failures: self.own_failures,
+            has_overrides: false,
+            keys: self.keys.clone(),
+            job_failures: self.job_failures,
             oom_kills: self.oom_kills,
             losses: self.losses.clone(),
             lost: self.lost.clone(),
             attempts: self.attempts,
+            has_started: self.has_started,
+            hook_depth: 0,
             last: self.last,
             attempt: current.map(|latest| LiveAttempt {
                 token: latest.token,
@@ -196,6 +227,7 @@ impl Row {
     fn close(&mut self, closed: &ClosedAttempt, what: &str) -> Result<(), String> {
         let holds = matches!(self.state, State::Assigned | State::Running);
         self.expect(holds && self.current() == Some(closed.token), what)?;
+        self.has_started |= closed.started_at.is_some();
         self.update(|latest| {
             latest.outcome = Some(closed.outcome);
             latest.started_at = closed.started_at.or(latest.started_at);
@@ -209,11 +241,11 @@ impl Row {
     fn count(&mut self, closed: &ClosedAttempt) {
         let latest = self.latest.as_ref().filter(|_| closed.outcome != Outcome::Released);
         if let Some(latest) = latest {
-            let failed_by_platform = uses_platform_budget(closed.outcome);
-            self.last = Some(Stay { worker: latest.worker, failed_by_platform });
+            let infrastructure_failure = uses_platform_budget(closed.outcome);
+            self.last = Some(LastPlacement { worker: latest.worker, infrastructure_failure });
         }
         if uses_own_budget(closed.outcome) {
-            self.own_failures += 1;
+            self.job_failures += 1;
         }
         self.oom_kills += u32::from(closed.outcome == Outcome::OomKilled);
         if uses_platform_budget(closed.outcome) {
@@ -236,7 +268,7 @@ impl Row {
     }
 }
 
-/// The user's budget, by DESIGN.md section 3: told here once more, so that the brain's own table is held against something.
+/// The user's budget, by docs/design/scheduling.md, Q2: stated here once more, so that the scheduler's own table is compared with another one.
 pub(crate) const fn uses_own_budget(outcome: Outcome) -> bool {
     matches!(
         outcome,

@@ -118,7 +118,7 @@ impl World {
         self.container_started(no, cli.token);
     }
 
-    /// A CLI ends; whoever waits for it hears how.
+    /// A CLI ends; its waiting task gets the exit.
     pub(crate) fn cli_ends(&mut self, no: u16, cli: u32, end: CliEnd) {
         let engine = &mut self.machines[usize::from(no)].engine;
         let Some(index) = engine.clis.iter().position(|it| it.no == cli) else { return };

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use protocol::report::Availability;
 use protocol::{Incarnation, RuntimeKind};
 use worker::input::{Leave, RuntimeEvent};
-use worker::{Config, Effect, Input, Worker};
+use worker::{Config, Effect, Input, Policy, Worker};
 
 use super::Task;
 use super::task::happened;
@@ -17,7 +17,7 @@ use crate::world::World;
 #[derive(Debug)]
 pub(crate) struct Process {
     /// Absent while it looks at what an earlier process has left.
-    pub(crate) brain: Option<Worker>,
+    pub(crate) worker: Option<Worker>,
     /// As it says in Hello.
     pub(crate) number: u64,
     pub(crate) link: Option<ConnectionNo>,
@@ -25,15 +25,15 @@ pub(crate) struct Process {
     pub(crate) link_no: u32,
     pub(crate) tasks: Vec<Task>,
     pub(crate) tasks_given: u32,
-    /// Whether it believes that its engine answers.
+    /// True if it believes that its engine answers.
     pub(crate) trusts_engine: bool,
-    /// Whether the engine was silent when it was asked what an earlier process has left.
+    /// True if the engine was silent when it was asked what an earlier process has left.
     pub(crate) is_unlisted: bool,
-    /// Whether it believes that its disk is nearly full.
+    /// True if it believes that its disk is nearly full.
     pub(crate) is_short_of_room: bool,
-    /// Whether nothing is started until a probe has worked.
-    pub(crate) is_doubted: bool,
-    /// Events of runtimes that came before there was a brain.
+    /// True if nothing is started until a probe has worked.
+    pub(crate) has_unconfirmed_attempts: bool,
+    /// Events of runtimes that came before the state machine was made.
     pub(crate) early: VecDeque<Input>,
     /// The tick that counts.
     pub(crate) wake: Moment,
@@ -41,7 +41,7 @@ pub(crate) struct Process {
     pub(crate) stuck: Vec<Effect>,
 }
 
-/// Where something is to happen to a process.
+/// The point at which a fault hits a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Doom {
     /// It crashes behind so many further effects.
@@ -60,7 +60,7 @@ impl World {
         self.trace.say(self.now, || format!("w{no}      starts"));
         machine.directory.starts += 1;
         machine.process = Some(Process {
-            brain: None,
+            worker: None,
             number: 0,
             link: None,
             link_no: 0,
@@ -69,7 +69,7 @@ impl World {
             trusts_engine: machine.engine.answers(),
             is_unlisted: false,
             is_short_of_room: false,
-            is_doubted: false,
+            has_unconfirmed_attempts: false,
             early: VecDeque::new(),
             wake: Moment::NEVER,
             stuck: Vec::new(),
@@ -83,7 +83,7 @@ impl World {
         self.agenda.note(self.now + takes, Event::Surveyed { machine: no, life });
     }
 
-    /// What is here is known: the brain is made.
+    /// Creates the worker state machine, once the leftovers are known.
     pub(crate) fn surveyed(&mut self, no: u16, life: u32) {
         if self.machines[usize::from(no)].process(life).is_none() {
             return;
@@ -106,7 +106,9 @@ impl World {
             version: String::new(),
             slots: machine.slots,
             backlog: machine.backlog,
-            labels: Vec::new(),
+            pull_slots: PULL_SLOTS,
+            policy: Policy::allow_all(),
+            labels: vec![("zone".to_owned(), ["a", "b"][usize::from(no) % 2].to_owned())],
             runtimes: vec![(RuntimeKind::Docker, availability.clone())],
         };
         let (seed, number) = (machine.dice.any(), config.process);
@@ -114,7 +116,7 @@ impl World {
         process.number = number;
         process.trusts_engine = availability.is_available();
         process.is_unlisted = !availability.is_available();
-        process.brain = Some(Worker::new(config, seed));
+        process.worker = Some(Worker::new(config, seed));
         let early = std::mem::take(&mut process.early);
         self.oracle.process_began(no, number);
         self.tell_worker(no, first);
@@ -140,10 +142,10 @@ impl World {
         self.agenda.note(self.now + LOOK_AROUND_EVERY, Event::LookAround { machine: no, life });
     }
 
-    /// Something happened to a worker: its brain decides, what is decided is done, and what there is to say is said.
+    /// An event of a worker: its state machine decides, the effects are carried out, and the reports are sent.
     pub(crate) fn tell_worker(&mut self, no: u16, input: Input) {
         let Some(process) = &mut self.machines[usize::from(no)].process else { return };
-        if process.brain.is_none() {
+        if process.worker.is_none() {
             process.early.push_back(input);
             return;
         }
@@ -151,18 +153,22 @@ impl World {
         self.settle_worker(no);
     }
 
-    /// What is due is done, and what there is to say is said: behind a batch of inputs.
+    /// Performs due timers and flushes reports, behind a batch of inputs.
     pub(crate) fn settle_worker(&mut self, no: u16) {
         let machine = &mut self.machines[usize::from(no)];
         let up = machine.clock.up(self.now);
-        let Some(brain) = machine.process.as_mut().and_then(|process| process.brain.as_mut()) else { return };
-        if brain.wake_at().is_some_and(|at| at <= up) {
+        let Some(worker) = machine.process.as_mut().and_then(|process| process.worker.as_mut()) else {
+            return;
+        };
+        if worker.wake_at().is_some_and(|at| at <= up) {
             self.step_worker(no, Input::Tick);
         }
         let machine = &mut self.machines[usize::from(no)];
         let now = machine.clock.now(self.now);
-        let Some(brain) = machine.process.as_mut().and_then(|process| process.brain.as_mut()) else { return };
-        let effects = brain.flush(now).effects;
+        let Some(worker) = machine.process.as_mut().and_then(|process| process.worker.as_mut()) else {
+            return;
+        };
+        let effects = worker.flush(now).effects;
         if !effects.is_empty() {
             self.transitions += 1;
             self.trace.mix(effects.len() as u64);
@@ -174,23 +180,25 @@ impl World {
     pub(super) fn step_worker(&mut self, no: u16, input: Input) {
         let machine = &mut self.machines[usize::from(no)];
         let now = machine.clock.now(self.now);
-        let Some(brain) = machine.process.as_mut().and_then(|process| process.brain.as_mut()) else { return };
+        let Some(worker) = machine.process.as_mut().and_then(|process| process.worker.as_mut()) else {
+            return;
+        };
         self.trace.say(self.now, || format!("w{no}      hears {}", crate::trace::worker_input(&input)));
-        let effects = brain.step(now, input).effects;
+        let effects = worker.step(now, input).effects;
         if !effects.is_empty() {
             self.transitions += 1;
             self.trace.mix(effects.len() as u64);
         }
-        self.oracle.worker_decided(self.now, no, brain, &effects);
+        self.oracle.worker_decided(self.now, no, worker, &effects);
         self.do_for_worker(no, effects);
     }
 
-    /// Notes when the brain wants to be called, if that is not on the agenda already.
+    /// Puts the next instant at which the state machine wants to be called on the agenda, if it is not there already.
     fn plan_worker(&mut self, no: u16) {
         let machine = &mut self.machines[usize::from(no)];
         let life = machine.life;
         let Some(process) = &mut machine.process else { return };
-        let Some(wake) = process.brain.as_ref().and_then(Worker::wake_at) else { return };
+        let Some(wake) = process.worker.as_ref().and_then(Worker::wake_at) else { return };
         let at = machine.clock.when_up(wake).max(self.now);
         if at < process.wake || process.wake < self.now {
             process.wake = at;
@@ -217,7 +225,7 @@ impl World {
         self.tell_worker(no, happened(RuntimeEvent::Availability(RuntimeKind::Docker, availability)));
     }
 
-    /// An operator, or the system, wants the process to leave; and may lose patience, as often as that is said.
+    /// An operator, or the system, wants the process to leave; and may ask again more firmly.
     pub(crate) fn term_worker(&mut self, no: u16, leave: Leave, patience: &[std::time::Duration]) {
         let life = self.machines[usize::from(no)].life;
         self.oracle.interrupted[usize::from(no)] |= leave == Leave::Interrupt;
@@ -267,12 +275,14 @@ impl World {
         if self.swarm.cli_dies {
             self.kill_clis(no);
         }
-        // Whoever runs it starts it again: a deploy.
+        // The operator starts it again: a deploy.
         let machine = &mut self.machines[usize::from(no)];
         let (life, back_after) = (machine.life, machine.dice.seconds(1, 30));
         self.agenda.note(self.now + back_after, Event::WorkerStart { machine: no, life });
     }
 }
 
+/// One, so that a second image often waits.
+pub(crate) const PULL_SLOTS: u32 = 1;
 /// As the real body does it at last; in the beginning that looks more often.
 const LOOK_AROUND_EVERY: std::time::Duration = std::time::Duration::from_secs(60);

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use protocol::Order;
 use worker::Input;
 
 use crate::agenda::Event;
@@ -12,7 +13,7 @@ use crate::world::World;
 const DIAL_PATIENCE: Duration = Duration::from_secs(10);
 
 impl World {
-    /// The brain wants a new connection, after a while.
+    /// The worker wants a new connection, after a while.
     pub(super) fn reconnect(&mut self, no: u16, after: Duration) {
         let machine = &mut self.machines[usize::from(no)];
         let (life, after) = (machine.life, machine.clock.true_length(after));
@@ -84,7 +85,12 @@ impl World {
         if !is_ours {
             return;
         }
+        let machine = &mut self.machines[usize::from(no)];
         match parcel {
+            Parcel::Order(Order::Enqueue(list)) if std::mem::take(&mut machine.loses_order) => {
+                machine.lost_orders.extend(list.iter().map(|it| it.token));
+                self.trace.say(self.now, || format!("w{no}      loses the enqueue"));
+            }
             Parcel::Order(order) => {
                 self.oracle.worker_hears_order(no, &order);
                 self.step_worker(no, Input::Ordered(order));

@@ -1,4 +1,4 @@
-//! What a worker's brain has decided is done. A crash can come between any two effects, a freeze in front of a start.
+//! Performs the effects that the worker state machine has decided. A crash can come between any two effects, a freeze in front of a start.
 
 use protocol::Report;
 use worker::Effect;
@@ -51,6 +51,7 @@ impl World {
                 self.oracle.begins(self.now, &self.server.disk, &self.machines[usize::from(no)], &launch);
                 self.start_task(no, launch);
             }
+            Effect::Pull { token, .. } => self.pull_image(no, token),
             Effect::Run { token, .. } => {
                 self.oracle.starts(self.now, &self.server.disk, &self.machines[usize::from(no)], token);
                 self.run_task(no, token);

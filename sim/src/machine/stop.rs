@@ -20,7 +20,7 @@ impl World {
         let kept = machine.directory.attempt(token).map(|kept| kept.stopping.get_or_insert((cause, now)).0);
         let Some(task) = machine.task(token).filter(|task| task.stage != Stage::Ended) else { return };
         task.stop = task.stop.or(kept).or(Some(cause));
-        if matches!(task.stage, Stage::Preparing | Stage::Pulling | Stage::Prepared) {
+        if matches!(task.stage, Stage::Preparing | Stage::Imageless | Stage::Pulling | Stage::Prepared) {
             return self.plan_task(no, token, 0, 5);
         }
         match step {
@@ -33,7 +33,7 @@ impl World {
                 self.kill_cli(no, token);
                 let engine = &self.machines[usize::from(no)].engine;
                 if engine.answers() {
-                    // What ended by itself is told, not removed unseen.
+                    // A container that ended by itself is reported, not removed unseen.
                     if !engine.container(token).is_some_and(|it| matches!(it.state, State::Ended { .. })) {
                         self.docker_remove(no, token);
                     }

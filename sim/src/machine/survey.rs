@@ -1,9 +1,9 @@
-//! What an earlier process of this worker has left: directories say what was begun, the engine says what became of it.
+//! The leftovers of an earlier process of this worker: directories say what was begun, the engine says what became of it.
 
 use protocol::ContainerSpec;
 use protocol::report::{Foreign, OutputLengths};
 use worker::Input;
-use worker::input::{Exit, Found, Restored, RuntimeEvent};
+use worker::input::{Exit, Found, Restored, ResultFile, RuntimeEvent};
 use worker::step::Launch;
 
 use super::task::{TRIES, happened};
@@ -30,7 +30,7 @@ impl World {
         self.tell_worker(no, happened(RuntimeEvent::Surveyed { attempts, foreign }));
     }
 
-    /// What the engine has: a container of ours without a directory gets one again; others are foreign.
+    /// The containers of the engine: a container of ours without a directory gets one again; others are foreign.
     fn list(&mut self, no: u16) -> (Vec<Kept>, Vec<Foreign>) {
         let machine = &mut self.machines[usize::from(no)];
         let (mut new, mut foreign) = (Vec::new(), Vec::new());
@@ -57,7 +57,7 @@ impl World {
 
     fn restore(&mut self, no: u16, kept: &Kept, answers: bool) -> Restored {
         let found = self.watch(no, kept, answers);
-        // What is kept by the same clock is put in order by it, wherever that has been set since.
+        // Entries of the same clock are ordered by it, even if it was set since.
         let ended = kept.ending.as_ref().map(|ending| ending.at);
         let stopping = kept.stopping.filter(|(_, at)| ended.is_none_or(|ended| ended >= *at));
         let stopping = stopping.map(|stop| self.machines[usize::from(no)].told(self.now, stop));
@@ -124,7 +124,7 @@ impl World {
                 let exit = if by_engine {
                     Exit::DaemonLost { message: String::new(), ran: Some(ran) }
                 } else {
-                    Exit::Ran { code, oom, ran, result: None }
+                    Exit::Ran { code, oom, ran, result: ResultFile::Absent }
                 };
                 let output = OutputLengths { stdout: output, stderr: 0 };
                 let at = machine.ended_at(self.now, token, at);
@@ -155,7 +155,7 @@ impl World {
     }
 }
 
-/// What can be made of a container's labels.
+/// The token and the definition that the labels of a container name.
 fn launch_of(container: &Container) -> Launch {
     Launch {
         token: container.token,

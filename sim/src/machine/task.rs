@@ -1,7 +1,7 @@
-//! What the worker's body does for one attempt, from its image to its verdict.
+//! The work of the worker program for one attempt, from its image to its verdict.
 //!
 //! ```text
-//! directory ─▶ image ─▶ the brain's word ─▶ docker run ─▶ the CLI ends ─▶ inspect ─▶ Ended
+//! directory ─▶ image ─▶ the worker's permission ─▶ docker run ─▶ the CLI ends ─▶ inspect ─▶ Ended
 //!                            ▲                                adopted ─▶  │ ▲
 //!                            └───────── nothing was started ──────────────┘ └── it still runs: follow it
 //! ```
@@ -11,7 +11,7 @@ use protocol::order::StopCause;
 use protocol::report::{OutputLengths, Phase, ReleaseCause};
 use protocol::{Token, Uptime};
 use worker::Input;
-use worker::input::{Exit, Fault, RuntimeEvent};
+use worker::input::{Exit, Fault, ResultFile, RuntimeEvent};
 use worker::step::Launch;
 
 use super::{Ending, Kept, Machine};
@@ -24,12 +24,12 @@ pub(crate) struct Task {
     pub(crate) no: u32,
     pub(crate) launch: Launch,
     pub(crate) stage: Stage,
-    /// What its next event must say.
+    /// The number that its next event must have.
     pub(super) turn: u32,
     pub(crate) stop: Option<StopCause>,
     /// With which grace it is being asked to stop.
     pub(super) asked: Option<std::time::Duration>,
-    /// Whether the brain knows that its container has started.
+    /// True if the worker knows that its container has started.
     pub(crate) started: bool,
     /// How often `docker run` was tried; what an earlier process has begun is not tried again.
     pub(super) tries: u32,
@@ -38,11 +38,13 @@ pub(crate) struct Task {
 /// How far it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stage {
-    /// What is left of the same attempt is being removed.
+    /// The leftovers of the same attempt are being removed.
     Waiting,
     Preparing,
+    /// Its image is missing; the state machine says when it may be pulled.
+    Imageless,
     Pulling,
-    /// The brain is asked whether its container may be made.
+    /// The worker is asked whether its container may be made.
     Prepared,
     /// `docker run` is under way.
     Running,
@@ -50,7 +52,7 @@ pub(crate) enum Stage {
     Following,
     /// The engine is asked what became of it.
     Settling(CliEnd),
-    /// The brain knows its end.
+    /// The worker knows its end.
     Ended,
     /// Container and directory are being removed.
     Discarding,
@@ -102,7 +104,7 @@ impl World {
         let Some(task) = process.tasks.iter().find(|it| it.no == number && it.turn == turn) else { return };
         let (token, stage, is_stopping) = (task.launch.token, task.stage, task.stop.is_some());
         match stage {
-            Stage::Preparing | Stage::Pulling | Stage::Prepared if is_stopping => {
+            Stage::Preparing | Stage::Imageless | Stage::Pulling | Stage::Prepared if is_stopping => {
                 self.end_unstarted(no, token, Fault::Stopped)
             }
             Stage::Preparing => self.fetch_image(no, token),
@@ -110,7 +112,7 @@ impl World {
             Stage::Running => self.look_for_start(no, token),
             Stage::Settling(end) => self.settle(no, token, end),
             Stage::Discarding => self.discard(no, number),
-            Stage::Waiting | Stage::Prepared | Stage::Following | Stage::Ended => {}
+            Stage::Waiting | Stage::Imageless | Stage::Prepared | Stage::Following | Stage::Ended => {}
         }
     }
 
@@ -124,13 +126,19 @@ impl World {
             return self.ask_for_word(no, token);
         }
         if let Some(task) = machine.task(token) {
-            task.stage = Stage::Pulling;
+            task.stage = Stage::Imageless;
         }
+        self.tell_worker(no, happened(RuntimeEvent::ImageMissing(token)));
+    }
+
+    /// The state machine has a pull slot for it. What is to be stopped is not pulled for.
+    pub(super) fn pull_image(&mut self, no: u16, token: Token) {
+        let task = self.machines[usize::from(no)].task(token);
+        let Some(task) = task.filter(|it| it.stage == Stage::Imageless && it.stop.is_none()) else { return };
+        task.stage = Stage::Pulling;
         self.plan_task(no, token, 100, 20_000);
-        self.tell_worker(
-            no,
-            happened(RuntimeEvent::Progressed(token, Phase::Pulling { percent: None, failures: 0 })),
-        );
+        let phase = Phase::Pulling { percent: None, failures: 0 };
+        self.tell_worker(no, happened(RuntimeEvent::Progressed(token, phase)));
     }
 
     fn pulled(&mut self, no: u16, token: Token) {
@@ -145,7 +153,7 @@ impl World {
         self.ask_for_word(no, token);
     }
 
-    /// Everything is there: the brain says when.
+    /// Everything is there: the worker says when to start.
     fn ask_for_word(&mut self, no: u16, token: Token) {
         if let Some(task) = self.machines[usize::from(no)].task(token) {
             task.stage = Stage::Prepared;
@@ -154,7 +162,7 @@ impl World {
         }
     }
 
-    /// The brain has said so. What is to be stopped is not made.
+    /// The worker has said so. No container is made for an attempt that is to be stopped.
     pub(super) fn run_task(&mut self, no: u16, token: Token) {
         let task = self.machines[usize::from(no)].task(token);
         if task.is_some_and(|task| task.stage == Stage::Prepared && task.stop.is_none()) {
@@ -198,7 +206,7 @@ impl World {
         }
     }
 
-    /// The brain hears once that the container has started.
+    /// The worker hears once that the container has started.
     fn saw_start(&mut self, no: u16, token: Token) {
         let machine = &mut self.machines[usize::from(no)];
         let Some(container) = machine.engine.container(token) else { return };
@@ -272,7 +280,7 @@ impl World {
                 let exit = if by_engine {
                     Exit::DaemonLost { message: String::new(), ran: Some(ran) }
                 } else {
-                    Exit::Ran { code, oom, ran, result: None }
+                    Exit::Ran { code, oom, ran, result: ResultFile::Absent }
                 };
                 self.end_task(no, token, exit, ended);
             }

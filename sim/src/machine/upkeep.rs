@@ -1,4 +1,4 @@
-//! What the worker's body does beside single attempts: it looks whether the engine answers, and brings output to the server.
+//! Maintenance of the worker program beside single attempts: it looks whether the engine answers, and brings output to the server.
 
 use std::time::Duration;
 
@@ -23,11 +23,11 @@ impl World {
             }
         }
         let Some(process) = self.machines[usize::from(no)].process(life) else { return };
-        if process.brain.is_some() && answers && std::mem::take(&mut process.is_unlisted) {
+        if process.worker.is_some() && answers && std::mem::take(&mut process.is_unlisted) {
             self.survey_again(no);
         }
         let Some(process) = self.machines[usize::from(no)].process(life) else { return };
-        if process.brain.is_some() && !process.is_doubted && process.trusts_engine != answers {
+        if process.worker.is_some() && !process.has_unconfirmed_attempts && process.trusts_engine != answers {
             process.trusts_engine = answers;
             self.tell_availability(no, answers);
         }
@@ -38,7 +38,7 @@ impl World {
         let machine = &mut self.machines[usize::from(no)];
         let until = machine.low_disk_until;
         let is_low = self.now < until;
-        let Some(process) = machine.process(life).filter(|it| it.brain.is_some()) else { return };
+        let Some(process) = machine.process(life).filter(|it| it.worker.is_some()) else { return };
         if process.is_short_of_room != is_low {
             process.is_short_of_room = is_low;
             self.tell_worker(no, Input::DiskIsLow(is_low));
@@ -53,12 +53,12 @@ impl World {
         let machine = &mut self.machines[usize::from(no)];
         let works = machine.engine.answers() && machine.engine.broken_until <= self.now;
         let Some(process) = machine.process(life) else { return };
-        process.is_doubted = !works && tries > 0;
+        process.has_unconfirmed_attempts = !works && tries > 0;
         if works && tries > 0 {
             process.trusts_engine = true;
             return self.tell_availability(no, true);
         }
-        process.is_doubted = true;
+        process.has_unconfirmed_attempts = true;
         let wait = Duration::from_secs((1 << tries.min(6)).min(60));
         self.agenda.note(self.now + wait, Event::Probe { machine: no, life, tries: tries + 1 });
     }

@@ -1,4 +1,4 @@
-//! When the server last heard of each worker: nobody is given up whom it welcomed, or whose frame it received, a moment ago.
+//! The last contact of the server with each worker: no attempt is lost whose worker reconciled, or sent a frame after that, a moment ago.
 
 use std::time::Duration;
 
@@ -15,18 +15,28 @@ pub(super) struct Contact {
     worker: WorkerId,
     /// Nothing, once the server has closed it: what still comes on it is not believed.
     session: Option<SessionId>,
-    at: Moment,
+    /// The session is reconciled: until then nothing on it renews the lease.
+    is_reconciled: bool,
+    /// Absent before the first reconcile in this process of the server.
+    at: Option<Moment>,
 }
 
 impl Oracle {
-    /// Who is welcomed counts its own time from the hello before.
+    /// A lease is renewed by a completed reconcile. A Hello alone renews nothing.
     pub(super) fn meets(&mut self, now: Moment, step: &Step) {
         for effect in &step.effects {
             match effect {
                 Effect::Send(session, Order::Welcome(it)) => {
-                    let contact = Contact { worker: it.worker, session: Some(*session), at: now };
+                    let before = self.contacts.iter().find(|before| before.worker == it.worker);
+                    let at = before.and_then(|before| before.at);
+                    let contact =
+                        Contact { worker: it.worker, session: Some(*session), is_reconciled: false, at };
                     self.contacts.retain(|before| before.worker != it.worker);
                     self.contacts.push(contact);
+                }
+                Effect::Send(session, Order::Reconciled(part)) if part.last => {
+                    let on_it = self.contacts.iter_mut().filter(|contact| contact.session == Some(*session));
+                    on_it.for_each(|contact| (contact.is_reconciled, contact.at) = (true, Some(now)));
                 }
                 // Of copies nothing is believed, and so not what one of them has said that was not taken in before.
                 Effect::Close(session, CloseReason::Refused) => {
@@ -42,10 +52,10 @@ impl Oracle {
     }
 
     /// R18: nobody is let in under the name of another worker that is connected, but for who has attempts.
-    pub(super) fn is_called(&mut self, now: Moment, brain: &Scheduler, step: &Step) {
+    pub(super) fn is_called(&mut self, now: Moment, scheduler: &Scheduler, step: &Step) {
         for effect in &step.effects {
             let Effect::Send(_, Order::Welcome(it)) = effect else { continue };
-            let workers = brain.snapshot().workers;
+            let workers = scheduler.snapshot().workers;
             let Some(own) = workers.iter().find(|facts| facts.id == it.worker) else { continue };
             let name = &own.name;
             if own.busy + own.queued > 0 {
@@ -61,14 +71,15 @@ impl Oracle {
 
     /// The server has received a report on this session.
     pub(crate) fn session_heard(&mut self, now: Moment, session: SessionId) {
-        if let Some(contact) = self.contacts.iter_mut().find(|contact| contact.session == Some(session)) {
-            contact.at = now;
+        let on_it = |contact: &&mut Contact| contact.session == Some(session) && contact.is_reconciled;
+        if let Some(contact) = self.contacts.iter_mut().find(on_it) {
+            contact.at = Some(now);
         }
     }
 
     /// For how long nothing was heard of a worker, if anything ever was.
     pub(super) fn silent_for(&self, now: Moment, worker: WorkerId) -> Option<Duration> {
         let contact = self.contacts.iter().find(|contact| contact.worker == worker)?;
-        Some(now.since(contact.at))
+        Some(now.since(contact.at?))
     }
 }

@@ -13,7 +13,7 @@ use super::{End, Oracle};
 use crate::clock::Moment;
 use crate::machine::Machine;
 
-/// What is known of workers' processes.
+/// Facts about workers' processes.
 #[derive(Debug, Default)]
 pub(super) struct Homes {
     /// By the number of a process: its machine.
@@ -46,7 +46,7 @@ impl Oracle {
         }
     }
 
-    /// Whether a machine has said something within what no clock takes for half a lease.
+    /// True if a machine has said something within what no clock takes for half a lease.
     pub(crate) fn was_heard(&self, now: Moment, no: u16) -> bool {
         self.homes.heard.get(usize::from(no)).is_some_and(|at| now.since(*at) < HALF_A_LEASE)
     }
@@ -70,7 +70,7 @@ impl Oracle {
         }
     }
 
-    /// What is done in this worker's name is not to be relied on any more.
+    /// Acts in the name of this worker are not reliable any more.
     pub(crate) fn confuse(&mut self, worker: WorkerId) {
         if !self.is_confused(worker) {
             self.homes.confused.push(worker);
@@ -92,7 +92,7 @@ impl Oracle {
         }
     }
 
-    /// Whether two copies of a worker have been let in by turns.
+    /// True if two copies of a worker have been let in by turns.
     pub(crate) fn is_confused(&self, worker: WorkerId) -> bool {
         self.homes.confused.contains(&worker)
     }
@@ -102,7 +102,7 @@ impl Oracle {
         self.homes.confused.len() as u64
     }
 
-    /// Whether what a machine does is that of a copy which others cannot be told from.
+    /// True if what a machine does is that of a copy which others cannot be told from.
     pub(super) fn is_confused_machine(&self, machine: &Machine) -> bool {
         machine.directory.membership.is_some_and(|it| self.is_confused(it.worker))
     }

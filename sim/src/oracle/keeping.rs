@@ -1,4 +1,4 @@
-//! What a worker keeps until it is durable elsewhere: reports, containers, directories.
+//! The data that a worker keeps until it is durable elsewhere: reports, containers, directories.
 
 use std::collections::VecDeque;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! What holds no more once the store has gone back in time: what was promised by commits that it has lost.
+//! The rules that are void once the store has gone back in time: everything that was promised by commits that it has lost.
 
 use protocol::{JobId, Token};
 
@@ -12,6 +12,7 @@ impl Oracle {
         self.keys = disk.keys.clone();
         self.endings.clear();
         self.cancelled.clear();
+        self.rate_starts.clear();
         self.accepted.retain(|(first, count)| {
             (first.0..first.0 + u64::from(*count)).all(|job| disk.row(JobId(job)).is_some())
         });
@@ -21,7 +22,7 @@ impl Oracle {
         }
     }
 
-    /// Whether an attempt was given before the store last went back in time: what it does may rest on what was undone.
+    /// True if an attempt was given before the store last went back in time: what it does may rest on what was undone.
     pub(super) fn is_of_the_past(&self, token: Token) -> bool {
         token.fence <= self.undone
     }

@@ -1,4 +1,4 @@
-//! Where jobs go again: not to the worker on which the platform failed them, as long as another can take them; and where they failed by
+//! The placement of retries: not on the worker on which the platform failed them, as long as another can take them; and where they failed by
 //! themselves, as their definition says.
 
 use std::collections::BTreeMap;
@@ -7,8 +7,8 @@ use protocol::report::Outcome;
 use protocol::{JobId, WorkerId};
 use scheduler::Scheduler;
 use scheduler::definition::RetryOn;
-use scheduler::explain::{Obstacle, Verdict};
-use scheduler::job::Stay;
+use scheduler::explain::{Obstacle, PlacementVerdict, WorkerVerdict};
+use scheduler::job::LastPlacement;
 use scheduler::step::{Assigned, Change, Step};
 
 use super::Oracle;
@@ -16,15 +16,15 @@ use crate::clock::Moment;
 use crate::disk::{Disk, uses_platform_budget};
 use crate::workload::Workload;
 
-/// Where jobs are and were, as far as it is decided.
+/// The workers of jobs now and before, as decided.
 #[derive(Debug, Default)]
 pub(super) struct Places {
     holders: BTreeMap<JobId, WorkerId>,
-    last: BTreeMap<JobId, Stay>,
+    last: BTreeMap<JobId, LastPlacement>,
 }
 
 impl Oracle {
-    /// What was decided and did not become durable never was.
+    /// Decisions that did not become durable are void.
     pub(super) fn places_loaded(&mut self, disk: &Disk) {
         let live = || disk.rows().filter(|(_, row)| !row.state.has_ended());
         let holder = |(job, row): (JobId, &crate::disk::Row)| Some((job, row.latest.as_ref()?.worker));
@@ -39,7 +39,7 @@ impl Oracle {
         &mut self,
         now: Moment,
         (disk, workload): (&Disk, &Workload),
-        brain: &Scheduler,
+        scheduler: &Scheduler,
         step: &Step,
     ) {
         let ours = &mut self.places;
@@ -48,14 +48,15 @@ impl Oracle {
             match change {
                 Change::Assigned(it) => {
                     let last = ours.last.get(&it.token.job).copied();
-                    wrong = wrong
-                        .or(last.filter(|last| !may_go(brain, (disk, workload), it, *last)).zip(Some(it)));
+                    wrong = wrong.or(last
+                        .filter(|last| !may_go(scheduler, (disk, workload), it, *last))
+                        .zip(Some(it)));
                     ours.holders.insert(it.token.job, it.worker);
                 }
                 Change::Waiting { job, closed, .. } if closed.outcome != Outcome::Released => {
                     if let Some(worker) = ours.holders.get(job).copied() {
-                        let failed_by_platform = uses_platform_budget(closed.outcome);
-                        ours.last.insert(*job, Stay { worker, failed_by_platform });
+                        let infrastructure_failure = uses_platform_budget(closed.outcome);
+                        ours.last.insert(*job, LastPlacement { worker, infrastructure_failure });
                     }
                 }
                 Change::Ended(it) => {
@@ -72,26 +73,43 @@ impl Oracle {
     }
 }
 
-fn may_go(brain: &Scheduler, (disk, workload): (&Disk, &Workload), it: &Assigned, last: Stay) -> bool {
+fn may_go(
+    scheduler: &Scheduler,
+    (disk, workload): (&Disk, &Workload),
+    it: &Assigned,
+    last: LastPlacement,
+) -> bool {
     let Some(row) = disk.row(it.token.job) else { return true };
     let on = workload.definition(row.revision).retry.on;
     let is_back = it.worker == last.worker;
-    if on == RetryOn::Same && !last.failed_by_platform && !is_back {
-        return !brain.snapshot().workers.iter().any(|worker| worker.id == last.worker);
+    let verdicts = || {
+        scheduler.explain(protocol::Now::default(), it.token.job).map(|why| why.workers).unwrap_or_default()
+    };
+    if on == RetryOn::Same && !last.infrastructure_failure && !is_back {
+        // It waits for no worker that was forgotten, or that jobs.yaml does not list any more.
+        let is_awaited = |other: &WorkerVerdict| other.worker == last.worker && !is_unlisted(&other.verdict);
+        return !verdicts().iter().any(is_awaited);
     }
-    if !is_back || (on != RetryOn::Other && !last.failed_by_platform) {
+    // A job with limits takes free slots only.
+    let is_limited = workload.definition(row.revision).limits.gate_starts();
+    if is_limited || !is_back || (on != RetryOn::Other && !last.infrastructure_failure) {
         return true;
     }
-    // Whoever can take one more now could before.
-    let verdicts = brain.explain(it.token.job).map(|why| why.workers).unwrap_or_default();
-    !verdicts.iter().any(|other| other.worker != it.worker && is_able(&other.verdict))
+    // A worker that can take one more now could before.
+    !verdicts().iter().any(|other| other.worker != it.worker && is_able(&other.verdict))
 }
 
-/// Whether nothing keeps a worker from a job but what the scheduler takes for its place.
-fn is_able(verdict: &Verdict) -> bool {
+fn is_unlisted(verdict: &PlacementVerdict) -> bool {
+    matches!(verdict, PlacementVerdict::Unable(obstacles) if obstacles.contains(&Obstacle::NotListed))
+}
+
+/// True if nothing keeps a worker from a job but what the scheduler takes for its place.
+fn is_able(verdict: &PlacementVerdict) -> bool {
     match verdict {
-        Verdict::Able => true,
-        Verdict::Unable(obstacles) => obstacles.iter().all(|it| matches!(it, Obstacle::PinnedElsewhere(_))),
-        Verdict::HasIt | Verdict::LastResort => false,
+        PlacementVerdict::Able => true,
+        PlacementVerdict::Unable(obstacles) => {
+            obstacles.iter().all(|it| matches!(it, Obstacle::PinnedElsewhere(_)))
+        }
+        PlacementVerdict::Holding | PlacementVerdict::LastResort => false,
     }
 }

@@ -1,14 +1,14 @@
-//! What becomes durable about a job, against its definition and against what its container truly did.
+//! Checks each durable change of a job against its definition and against what its container truly did.
 
 use std::time::Duration;
 
 use protocol::order::StopCause;
 use protocol::report::Outcome;
-use protocol::{JobId, Token};
+use protocol::{JobId, Timestamp, Token};
 use scheduler::Scheduler;
 use scheduler::definition::{Definition, OnLost, RetryOn};
 use scheduler::job::State;
-use scheduler::step::{Change, ClosedAttempt};
+use scheduler::step::{Assigned, Change, ClosedAttempt, Ended};
 
 use super::{Oracle, Truth};
 use crate::clock::Moment;
@@ -16,7 +16,7 @@ use crate::disk::{Disk, Row, uses_own_budget, uses_platform_budget};
 use crate::machine::Machine;
 use crate::workload::Workload;
 
-/// What the oracle looks at beside the change itself.
+/// The state that the oracle checks beside the change itself.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Scene<'w> {
     pub(crate) now: Moment,
@@ -44,9 +44,18 @@ impl Oracle {
                     let what = format!("{} although somebody was told that it is being stopped", it.token);
                     self.fault(scene.now, "I17 what was cancelled gets no further attempt", what);
                 }
+                self.is_permitted(scene.now, rows, index);
+                self.is_within_rate(scene.now, row, it);
                 return self.is_first(scene.now, rows, index, definition);
             }
             Change::Waiting { closed, job, .. } => (closed, *job),
+            Change::Ended(it) if it.state == State::Expired => {
+                self.has_waited(scene.now, definition, it, row);
+                match &it.closed {
+                    Some(closed) => (closed, it.job),
+                    None => return,
+                }
+            }
             Change::Ended(it) => match &it.closed {
                 Some(closed) => {
                     if it.confirmed && it.state == State::Cancelled {
@@ -65,6 +74,18 @@ impl Oracle {
         };
         self.is_true(scene, definition, closed, row);
         self.is_paid(scene, definition, closed, job, row);
+    }
+
+    /// Promise 2: a job expires only after it has waited for as long as its definition allows, and only unstarted.
+    fn has_waited(&mut self, now: Moment, definition: &Definition, ended: &Ended, row: &Row) {
+        let started = ended.closed.as_ref().is_some_and(|closed| closed.started_at.is_some());
+        let waited = ended.at.since(row.waits_since);
+        let limits = [definition.waits.queue, definition.waits.quarantine];
+        let limit = limits.into_iter().flatten().min();
+        if started || limit.is_none_or(|limit| waited < limit) {
+            let what = format!("job {} of {} expired after {waited:?}", ended.job, definition.name);
+            self.fault(now, "promise 2 no job expires before its time", what);
+        }
     }
 
     /// I7, promise 3: an end that is believed is what happened.
@@ -99,7 +120,7 @@ impl Oracle {
         }
     }
 
-    /// Whether an end is told that its container did not have.
+    /// True if an end is told that its container did not have.
     fn is_lie(
         &self,
         scene: Scene<'_>,
@@ -112,14 +133,14 @@ impl Oracle {
         let ended = truth.end.filter(|end| !end.by_engine);
         let by_us = ended.is_some_and(|end| end.by_us);
         match closed.outcome {
-            // Which came first, a stop or an end, is told by the wall clock once the process that saw both is gone.
+            // The order of a stop and an end is told by the wall clock once the process that saw both is gone.
             Outcome::Succeeded | Outcome::Failed | Outcome::OomKilled if by_us => {
                 !self.walls_step && !self.causes_lost
             }
             Outcome::Succeeded => ended.is_none_or(|end| end.code != 0),
             Outcome::Failed => ended.is_none_or(|end| Some(end.code) != closed.exit_code || end.code == 0),
             Outcome::OomKilled => ended.is_none_or(|end| !end.oom),
-            // How long it ran is lost with it.
+            // Its run time is lost with it.
             Outcome::TimedOut if truth.removed => false,
             Outcome::TimedOut => {
                 let limit = row.timeout.unwrap_or(definition.timeout);
@@ -130,17 +151,17 @@ impl Oracle {
                 limit.is_none()
                     || ran.is_some_and(|ran| Some(ran) < limit.map(|it| shortened(it, scene.drift_ppm)))
             }
-            // Who asked for it may be among what was undone.
+            // The request may be among the undone commits.
             Outcome::Cancelled | Outcome::Interrupted if self.is_of_the_past(closed.token) => false,
             Outcome::Cancelled => stopping != Some(StopCause::Cancel),
-            // What somebody removed while nobody looked was, as far as anybody can tell, never there: it is begun once more.
+            // A container that was removed while nobody looked was, as far as anybody can tell, never there: it is begun once more.
             Outcome::PullFailed | Outcome::StartFailed | Outcome::HostFailed | Outcome::Released => {
                 truth.runs > 0 && !truth.removed
             }
             Outcome::DaemonLost => truth.end.is_none_or(|end| !end.by_engine),
             Outcome::Interrupted => {
-                let drained = row.latest.as_ref().is_some_and(|latest| latest.drained);
-                !drained && !truth.fenced && !self.interrupted.contains(&true)
+                let is_ordered = row.latest.as_ref().is_some_and(|latest| latest.interrupted);
+                !is_ordered && !truth.fenced && !self.interrupted.contains(&true)
             }
             Outcome::Lost => false,
         }
@@ -151,7 +172,7 @@ impl Oracle {
         let is_running = |it: &&Truth| it.token.job == job && it.runs > 0 && it.end.is_none();
         let running = self.truths.iter().chain(self.namesakes.values()).filter(is_running).map(|it| it.token);
         let holder = |token| scene.machines.iter().find_map(|machine| machine.engine.container(token));
-        // What was given in a life of the store that was undone is known to nobody.
+        // Nobody knows the attempts of an undone life of the store.
         let is_known = |token: &Token| Some(*token) == named || !self.is_of_the_past(*token);
         let is_confused = |token| holder(token).is_some_and(|it| self.is_confused(it.worker));
         if let Some(token) = running.filter(is_known).find(|token| !is_confused(*token)) {
@@ -167,7 +188,8 @@ impl Oracle {
         if message.starts_with(GIVEN_UP) {
             self.given_up.push(token.job);
         } else if message.starts_with(UNHEARD) {
-            if definition.loss.on_lost == OnLost::Wait && latest.stopping != Some(StopCause::Cancel) {
+            let is_cancelled = latest.stopping == Some(StopCause::Cancel);
+            if definition.given_up_after(is_cancelled).is_none() {
                 self.fault(scene.now, "I13 on_lost: wait waits", format!("{token} is given up"));
             }
         } else if self.truth(token).fenced && !message.starts_with(UNKNOWN) && !self.causes_lost {
@@ -187,13 +209,13 @@ impl Oracle {
         }
     }
 
-    /// Promise 5: whoever is given up as silent was silent while the server was there to hear of it.
+    /// Promise 5: a worker that is given up as silent was silent while the server was there to hear of it.
     pub(super) fn is_heard_of(
         &mut self,
         scene: Scene<'_>,
         disk: &Disk,
         workload: &Workload,
-        closed: &ClosedAttempt,
+        (closed, state): (&ClosedAttempt, State),
     ) {
         if closed.message.starts_with(UNASKED) && self.truth(closed.token).may_start {
             let what = format!("{} is given back although it may have started", closed.token);
@@ -210,7 +232,12 @@ impl Oracle {
         }
         let definition = workload.definition(row.revision);
         let silent_for = row.latest.as_ref().and_then(|latest| self.silent_for(scene.now, latest.worker));
-        let enough = shortened(definition.patience(), scene.drift_ppm);
+        let latest = row.latest.as_ref();
+        // The cancel may be a part of the same step.
+        let is_cancelled = state == State::Cancelled
+            || latest.is_some_and(|latest| latest.stopping == Some(StopCause::Cancel));
+        let enough = definition.given_up_after(is_cancelled).unwrap_or(definition.loss_timeout());
+        let enough = shortened(enough, scene.drift_ppm);
         if let Some(silent_for) = silent_for.filter(|it| *it < enough) {
             let what = format!("{} is lost {silent_for:?} after its worker was heard of", closed.token);
             self.fault(scene.now, "I13 nobody is given up before the time", what);
@@ -226,11 +253,16 @@ impl Oracle {
     }
 
     /// Promise 5: nobody is given up as silent who is connected, even if it has not told yet what it has.
-    pub(super) fn is_away(&mut self, now: Moment, disk: &Disk, brain: &Scheduler, closed: &ClosedAttempt) {
+    pub(super) fn is_away(
+        &mut self,
+        now: Moment,
+        disk: &Disk,
+        scheduler: &Scheduler,
+        closed: &ClosedAttempt,
+    ) {
         let row = disk.row(closed.token.job).filter(|_| closed.message.starts_with(UNHEARD));
         let Some(latest) = row.and_then(|row| row.latest.as_ref()) else { return };
-        let workers = brain.snapshot().workers;
-        if workers.iter().any(|it| it.id == latest.worker && it.session.is_some()) {
+        if scheduler.snapshot().workers.iter().any(|it| it.id == latest.worker && it.session.is_some()) {
             let what = format!("{} is lost although worker {} is connected", closed.token, latest.worker);
             self.fault(now, "promise 5 who comes back keeps what it has", what);
         }
@@ -247,20 +279,27 @@ impl Oracle {
     ) {
         let outcome = closed.outcome;
         let cancelled = row.latest.as_ref().is_some_and(|it| it.stopping == Some(StopCause::Cancel));
-        let another = row.own_failures <= definition.retry.max
+        let another = row.job_failures <= definition.retry.max
             && definition.retry.when.contains(&outcome)
             && (outcome != Outcome::Failed
                 || definition.retry.exit_codes.is_empty()
                 || closed.exit_code.is_some_and(|code| definition.retry.exit_codes.contains(&code)));
         let losses = row.losses.len() as u32;
         let by_person = closed.message.starts_with(GIVEN_UP);
-        let is_final = outcome == Outcome::Lost && definition.loss.on_lost == OnLost::Fail && !by_person;
+        let ends_it = match definition.loss.on_lost {
+            OnLost::Retry => false,
+            OnLost::Fail => true,
+            // Only after `on_lost_timeout`.
+            OnLost::Wait => closed.message.starts_with(UNHEARD),
+        };
+        let is_final = outcome == Outcome::Lost && ends_it && !by_person;
         let wrong = match row.state {
             State::Scheduled | State::Queued | State::Quarantined if is_final => true,
             State::Succeeded => outcome != Outcome::Succeeded,
             State::Failed => !uses_own_budget(outcome) || (another && !cancelled),
             State::Cancelled => !cancelled && !self.is_of_the_past(closed.token),
-            State::Lost => outcome != Outcome::Lost || definition.loss.on_lost != OnLost::Fail,
+            State::Lost => outcome != Outcome::Lost || !ends_it,
+            State::Expired => cancelled || !matches!(outcome, Outcome::Released | Outcome::Interrupted),
             State::Quarantined => {
                 !uses_platform_budget(outcome) || (losses < definition.loss.limit && !by_person)
             }
@@ -273,7 +312,7 @@ impl Oracle {
                 outcome != Outcome::Interrupted || definition.container.self_fence.is_none() || cancelled
             }
             State::Queued => cancelled,
-            State::Assigned | State::Running | State::Expired => true,
+            State::Assigned | State::Running => true,
         };
         if wrong {
             let what = format!(
@@ -281,15 +320,16 @@ impl Oracle {
                 definition.name,
                 row.state.name(),
                 outcome.name(),
-                row.own_failures
+                row.job_failures
             );
             self.fault(scene.now, "I9 I10 the right budget pays", what);
         }
     }
 
-    /// I22: whoever was handed out was the first of its kind.
+    /// I22: the assigned job was the first of its definition.
     fn is_first(&mut self, now: Moment, rows: &[Option<Row>], index: usize, definition: &Definition) {
-        if definition.retry.on == RetryOn::Same {
+        // Keys take turns, whatever their jobs' due times.
+        if definition.retry.on == RetryOn::Same || definition.limits.gate_starts() {
             return;
         }
         let Some(row) = &rows[index] else { return };
@@ -308,7 +348,41 @@ impl Oracle {
     }
 }
 
-/// What a clock that is as fast as possible takes for so long.
+impl Oracle {
+    /// I14: no more jobs of a limit hold a worker than it has permits.
+    fn is_permitted(&mut self, now: Moment, rows: &[Option<Row>], index: usize) {
+        let Some((limit, permits)) = rows[index].as_ref().and_then(|row| row.permit.clone()) else { return };
+        let holds =
+            |row: &&Row| row.current().is_some() && row.permit.as_ref().is_some_and(|(it, _)| *it == limit);
+        let holders = rows.iter().flatten().filter(holds).count();
+        if holders > permits {
+            let what =
+                format!("job {} is the {holders}th to hold one of {permits} permits of {limit}", index + 1);
+            self.fault(now, "I14 no limit is exceeded", what);
+        }
+    }
+}
+
+impl Oracle {
+    /// I15: no time of any length sees more starts of a rate than its length and the burst allow, by the clock of the server.
+    fn is_within_rate(&mut self, now: Moment, row: &Row, it: &Assigned) {
+        let Some((limit, rate)) = row.rate.as_ref().filter(|_| !self.walls_step) else { return };
+        let starts = self.rate_starts.entry(limit.clone()).or_default();
+        starts.push(it.at);
+        // Instants are in whole milliseconds.
+        let allowed = |from: Timestamp| {
+            let nanos = (it.at.since(from) + Duration::from_millis(1)).as_nanos() as u64;
+            u64::from(rate.burst) + nanos / rate.interval
+        };
+        let too_many = (1..).zip(starts.iter().rev()).find(|(count, from)| *count > allowed(**from));
+        if let Some((count, from)) = too_many {
+            let what = format!("{} is start {count} of {limit} since {} ms", it.token, from.0);
+            self.fault(now, "I15 no rate is exceeded", what);
+        }
+    }
+}
+
+/// The true length of a duration that the fastest possible clock measures.
 fn shortened(length: Duration, drift_ppm: u64) -> Duration {
     length.mul_f64(1.0 - 2.1 * drift_ppm as f64 / 1e6).saturating_sub(Duration::from_millis(50))
 }

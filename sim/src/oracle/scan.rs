@@ -25,19 +25,19 @@ impl Ending {
 
 impl Oracle {
     /// I1 to I3, I6, I21 and I23, over everything.
-    pub(super) fn scan(&mut self, scene: Scene<'_>, disk: &Disk, brain: &Scheduler) {
+    pub(super) fn scan(&mut self, scene: Scene<'_>, disk: &Disk, scheduler: &Scheduler) {
         let wrong = self
             .is_missing(disk)
             .or_else(|| self.has_changed(disk))
             .or_else(|| miscounted(disk))
             .or_else(|| self.is_misheld(disk))
-            .or_else(|| misaudited(scene, brain));
+            .or_else(|| misaudited(scene, scheduler));
         if let Some((rule, what)) = wrong {
             self.fault(scene.now, rule, what);
         }
     }
 
-    /// What was accepted is there, and a key stands for what it stood for.
+    /// Accepted jobs exist, and a key stands for what it stood for.
     fn is_missing(&self, disk: &Disk) -> Option<Wrong> {
         let mut accepted =
             self.accepted.iter().flat_map(|(first, count)| first.0..first.0 + u64::from(*count));
@@ -48,7 +48,7 @@ impl Oracle {
         lost.map(|(key, _)| ("I2 a key stands for one request", format!("{key} is forgotten")))
     }
 
-    /// What has ended has not changed since it was last looked at.
+    /// An ended job has not changed since it was last looked at.
     fn has_changed(&mut self, disk: &Disk) -> Option<Wrong> {
         for (job, row) in disk.rows().filter(|(_, row)| row.state.has_ended()) {
             let index = job.0 as usize;
@@ -90,13 +90,13 @@ fn miscounted(disk: &Disk) -> Option<Wrong> {
     (live != disk.live).then(|| ("I21 the live jobs are counted", format!("{live}, not {}", disk.live)))
 }
 
-fn misaudited(scene: Scene<'_>, brain: &Scheduler) -> Option<Wrong> {
-    if let Some(fault) = scheduler::audit::audit(brain).pop() {
+fn misaudited(scene: Scene<'_>, scheduler: &Scheduler) -> Option<Wrong> {
+    if let Some(fault) = scheduler::audit::audit(scheduler).pop() {
         return Some(("I21 audit of the scheduler", fault));
     }
     scene.machines.iter().find_map(|machine| {
-        let brain = machine.process.as_ref()?.brain.as_ref()?;
-        let fault = brain.audit().pop()?;
+        let worker = machine.process.as_ref()?.worker.as_ref()?;
+        let fault = worker.audit().pop()?;
         Some(("I23 audit of the worker", format!("w{}: {fault}", machine.no)))
     })
 }

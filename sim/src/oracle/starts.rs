@@ -128,7 +128,7 @@ impl Oracle {
             let what = format!("w{} starts {token}", machine.no);
             self.fault(now, "I13 no start before the answer", what);
         }
-        let busy = machine.process.as_ref().and_then(|it| it.brain.as_ref()).map_or(0, |it| it.load().0);
+        let busy = machine.process.as_ref().and_then(|it| it.worker.as_ref()).map_or(0, |it| it.load().0);
         if busy > self.slots[usize::from(machine.no)] {
             let what = format!("w{} starts {token} as number {busy}", machine.no);
             self.fault(now, "I11 no start without a slot", what);
@@ -184,7 +184,7 @@ impl Oracle {
             machines.get(usize::from(no)).and_then(|it| it.engine.container(token)).map(|it| it.worker);
         let is_confused = worker.is_some_and(|worker| self.is_confused(worker));
         let truth = *self.truth(token);
-        // What somebody else removed was never there as far as anybody can know; what we removed ourselves was told and acknowledged before.
+        // A container that somebody else removed was never there as far as anybody can know; one that the worker removed was told and acknowledged before.
         if truth.runs > 0 && !truth.unseen && !is_confused && token.fence > self.given_again {
             self.fault(now, "I12 an attempt runs once", format!("{token} on w{no}"));
         }
@@ -198,7 +198,7 @@ impl Oracle {
         if is_certain && latest.is_some_and(|latest| latest.outcome == Some(Outcome::Cancelled)) {
             self.fault(now, "I17 what was cancelled does not start", format!("{token} on w{no}"));
         }
-        if revision.0 == 0 || is_confused || disk.is_stranger(token) {
+        if revision.0 == 0 || is_confused || disk.is_unknown(token) {
             return;
         }
         let definition = workload.definition(revision);
@@ -217,8 +217,8 @@ impl Oracle {
                     && it.token != token
                     && it.is_running()
                     && !self.is_confused(it.worker)
-                    && !disk.is_stranger(it.token)
-                    // What was given in a life of the store that was undone goes on beside what is given now.
+                    && !disk.is_unknown(it.token)
+                    // Attempts of an undone life of the store go on beside the present ones.
                     && !self.is_of_the_past(it.token)
             });
             for other in other.map(|it| it.token).collect::<Vec<_>>() {
@@ -232,7 +232,7 @@ impl Oracle {
 
     /// I13: nobody waits any longer for an attempt whose container was to be gone by now.
     pub(super) fn is_fenced(&mut self, scene: Scene<'_>, token: Token) {
-        // Where the state directory was lost since, it is a stranger's.
+        // If the state directory was lost since, the container is foreign.
         let runs = |machine: &&Machine| {
             let ours = machine.directory.membership.map(|it| it.worker);
             machine.engine.container(token).is_some_and(|it| it.is_running() && Some(it.worker) == ours)
@@ -244,7 +244,7 @@ impl Oracle {
         }
     }
 
-    /// Whether something kept a worker from stopping this container by itself.
+    /// True if something kept a worker from stopping this container by itself.
     fn was_in_trouble(&mut self, machine: &Machine, token: Token) -> bool {
         let Truth { since, is_excused, .. } = *self.truth(token);
         is_excused

@@ -25,7 +25,15 @@ fn token(fence: u64) -> Token {
 }
 
 fn workload() -> Workload {
-    Workload::new(1, Dice::new(1, 1), Dice::new(1, 2))
+    Workload::new(
+        1,
+        Dice::new(1, 1),
+        Dice::new(1, 2),
+        Dice::new(1, 3),
+        Dice::new(1, 4),
+        Dice::new(1, 5),
+        Dice::new(1, 6),
+    )
 }
 
 fn added(workload: &Workload) -> Change {
@@ -39,6 +47,7 @@ fn added(workload: &Workload) -> Change {
         timeout: None,
         batch: None,
         retry_of: None,
+        keys: None,
         details: None,
     })
 }
@@ -72,7 +81,7 @@ fn ended(state: State, closed: ClosedAttempt) -> Change {
     Change::Ended(Ended { job: JOB, state, at: Timestamp(3), reason, closed, confirmed: true })
 }
 
-/// What the disk and the oracle say to these changes.
+/// The verdicts of the disk and the oracle on these changes.
 fn verdict(oracle: &mut Oracle, changes: Vec<Change>) -> (Disk, Result<(), String>) {
     let workload = workload();
     let mut disk = Disk::new(ClusterId(1));
@@ -196,9 +205,9 @@ fn a_server_that_was_away_may_not_give_up_an_attempt() {
     let (disk, _) = verdict(&mut oracle, vec![added(&workload()), assigned(1, 1)]);
     let silent = closed(1, Outcome::Lost, "its worker has not been heard of");
     let scene = |seconds: u64| Scene { now: Moment(seconds * 1_000_000_000), ..SCENE };
-    oracle.is_heard_of(scene(600), &disk, &workload(), &silent);
+    oracle.is_heard_of(scene(600), &disk, &workload(), (&silent, State::Queued));
     assert_eq!(oracle.violation, None);
-    oracle.is_heard_of(scene(5), &disk, &workload(), &silent);
+    oracle.is_heard_of(scene(5), &disk, &workload(), (&silent, State::Queued));
     assert_eq!(rule(&oracle), "promise 5 the server's absence is held against nobody");
 }
 
@@ -247,10 +256,10 @@ fn an_attempt_that_its_worker_was_told_to_keep_is_not_given_up_at_once() {
     let silent = closed(1, Outcome::Lost, "its worker has not been heard of");
     let scene = Scene { now: Moment(600_000_000_000), ..SCENE };
     oracle.truth(token(1)).kept = Some(Moment(300_000_000_000));
-    oracle.is_heard_of(scene, &disk, &workload(), &silent);
+    oracle.is_heard_of(scene, &disk, &workload(), (&silent, State::Queued));
     assert_eq!(oracle.violation, None);
     oracle.truth(token(1)).kept = Some(Moment(590_000_000_000));
-    oracle.is_heard_of(scene, &disk, &workload(), &silent);
+    oracle.is_heard_of(scene, &disk, &workload(), (&silent, State::Queued));
     assert_eq!(rule(&oracle), "promise 5 who comes back keeps what it has");
 }
 

@@ -1,4 +1,4 @@
-//! What became of each attempt's container: the engines tell, and nobody else knows.
+//! The fate of each attempt's container: the engines tell, and nobody else knows.
 
 use protocol::Token;
 
@@ -15,7 +15,7 @@ pub(super) struct Truth {
     pub(super) end: Option<End>,
     /// Its container was removed: by us, or behind our back.
     pub(super) removed: bool,
-    /// What told of its run was lost, and no brain had a part in that: nobody can know that it ran.
+    /// The evidence of its run was lost, and no state machine had a part in that: nobody can know that it ran.
     pub(super) unseen: bool,
     /// Its worker stood still between asking whether it may run and running it.
     pub(super) is_excused: bool,
@@ -59,7 +59,7 @@ impl Oracle {
         self.namesakes.entry(token).or_insert(Truth { token, ..Truth::default() })
     }
 
-    /// Whether its container runs as far as anybody could know who looked.
+    /// True if its container runs as far as anybody could know who looked.
     pub(super) fn still_runs(&mut self, token: Token) -> bool {
         let truth = self.truth(token);
         truth.runs > 0 && truth.end.is_none()
@@ -82,7 +82,7 @@ impl Oracle {
         self.truth(token).fenced = true;
     }
 
-    /// What a machine knew of an attempt, its container or its directory, is lost behind the back of its worker.
+    /// The knowledge of a machine about an attempt, its container or its directory, is lost behind the back of its worker.
     pub(crate) fn lost_sight(&mut self, token: Token) {
         self.truth(token).unseen = true;
     }

@@ -1,4 +1,4 @@
-//! What the server says: never anything that a crash could unsay.
+//! Statements of the server: never anything that a crash could unsay.
 
 use protocol::{JobId, Order};
 use scheduler::input::KeyHolder;
@@ -47,7 +47,7 @@ impl Oracle {
         }
     }
 
-    /// I18: whoever waits for a job's end is woken.
+    /// I18: the clients that wait for the end of a job are woken.
     pub(crate) fn told_end(&mut self, now: Moment, disk: &Disk, job: JobId, state: State) {
         if disk.row(job).is_none_or(|row| row.state != state) {
             self.fault(now, "I18 told before it was durable", format!("job {job} {}", state.name()));
@@ -64,6 +64,7 @@ impl Oracle {
                     self.fault(now, "I19 acknowledged before it was durable", format!("{token} of w{no}"));
                 }
             }
+            Order::Welcome(_) => self.sent[usize::from(no)].clear(),
             Order::Enqueue(list) => {
                 if let Some(it) =
                     list.iter().find(|it| disk.row(it.token.job).is_none_or(|row| row.attempts.0 == 0))
@@ -74,7 +75,11 @@ impl Oracle {
                     let latest = disk.row(token.job).and_then(|row| row.latest.as_ref());
                     latest.is_some_and(|latest| latest.token == token && latest.started_at.is_some())
                 };
-                if let Some(it) = list.iter().find(|it| has_started(it.token)) {
+                // An order that is repeated may cross the report of the start; the worker knows the attempt.
+                let sent = &mut self.sent[usize::from(no)];
+                let is_repeated: Vec<bool> = list.iter().map(|it| !sent.insert(it.token)).collect();
+                let new = list.iter().zip(is_repeated).filter(|(_, is_repeated)| !is_repeated);
+                if let Some((it, _)) = new.into_iter().find(|(it, _)| has_started(it.token)) {
                     let what = format!("{} is handed out although it has started", it.token);
                     self.fault(now, "I12 an attempt runs once", what);
                 }

@@ -28,7 +28,7 @@ impl Script {
             stay_away(&mut later, machine, at, &mut acts);
         }
         let ends = Moment(0) + swarm.busy_for;
-        // What accompanies another may fall behind the end, where a crash would undo what puts things right, and nobody asks for it again.
+        // An accompanying act may fall behind the end. A crash there would undo the repairs, and nobody asks for them again.
         acts.retain(|(at, _)| *at < ends);
         acts.sort_by_key(|(at, _)| *at);
         Self { acts, ends }
@@ -84,16 +84,28 @@ fn draw(dice: &mut Dice, swarm: &Swarm, kind: Kind, at: Moment, acts: &mut Vec<(
             lasts: outage(dice),
         },
         Kind::FillDisk => Act::FillDisk { machine, lasts: outage(dice) },
-        Kind::StopStrangers => Act::StopStrangers { machine },
+        Kind::StopUnmanaged => Act::StopUnmanaged { machine },
         Kind::BreakHost => Act::BreakHost { machine, lasts: outage(dice) },
         Kind::Conflict => Act::Conflict { machine },
+        Kind::Pause => Act::Pause {
+            name: dice.permille(800).then(|| dice.index(swarm.definitions)),
+            schedule: dice.permille(500).then(|| dice.index(2)),
+            paused: dice.permille(500),
+        },
+        Kind::Backfill => Act::Backfill {
+            name: dice.index(swarm.definitions),
+            schedule: dice.index(2),
+            since: dice.seconds(10, 900),
+            interval: Duration::from_secs(dice.pick(&[0, 0, 1, 20])),
+        },
+        Kind::LoseOrder => Act::LoseOrder { machine },
         Kind::Remove => Act::Remove { machine, container: dice.any() as usize },
     };
     accompany(dice, &act, at, acts);
     acts.push((at, act));
 }
 
-/// What is rare by itself and tells much: a worker that starts again, or forgets what it had, while its engine is silent; a cancel of what
+/// Combinations that are rare by themselves and find much: a worker that starts again, or forgets what it had, while its engine is silent; a cancel of what
 /// is out of reach or leaves; a server that starts with another time on its wall than it left with.
 fn accompany(dice: &mut Dice, act: &Act, at: Moment, acts: &mut Vec<(Moment, Act)>) {
     let within = |dice: &mut Dice, time: Duration| dice.millis(0, time.as_millis() as u64);
@@ -124,7 +136,7 @@ fn accompany(dice: &mut Dice, act: &Act, at: Moment, acts: &mut Vec<(Moment, Act
     }
 }
 
-/// Short or long, against what leases and patience are.
+/// Short or long, compared with leases and timeouts.
 fn outage(dice: &mut Dice) -> Duration {
     let most = dice.pick(&[200, 3_000, 20_000, 45_000, 90_000, 200_000]);
     dice.millis(0, most)
@@ -147,11 +159,12 @@ fn doom(dice: &mut Dice) -> Option<Doom> {
 }
 
 fn what(dice: &mut Dice) -> What {
-    match dice.below(6) {
+    match dice.below(8) {
         0 => What::Cordon,
         1 | 2 => What::Uncordon,
         3 => What::Drain(dice.permille(400).then(|| dice.seconds(0, 120))),
         4 => What::Slots(dice.below(4) as u32),
+        5 | 6 => What::Zone(dice.pick(&[None, Some("a"), Some("b")])),
         _ => What::Forget,
     }
 }
@@ -213,7 +226,7 @@ fn order(dice: &mut Dice, swarm: &Swarm) -> Order {
 }
 
 const STREAM: u64 = 2;
-/// What came later is drawn from a stream of its own: all else stays as it was.
+/// Later additions are drawn from a stream of its own: all else stays as it was.
 const LATER_STREAM: u64 = 17;
 
 #[cfg(test)]

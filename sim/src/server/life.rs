@@ -14,7 +14,7 @@ use crate::disk::Group;
 use crate::network::{ConnectionNo, End, Parcel};
 use crate::world::World;
 
-/// Where a process is to crash.
+/// The point at which a process crashes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Doom {
     /// Behind the next decision that changes something.
@@ -38,15 +38,15 @@ impl World {
         self.server.life += 1;
         let now = self.server.clock.now(self.now);
         let config = self.server.config(self.swarm.slice);
-        let brain = match self.server.disk.load(now, config) {
-            Ok(brain) => brain,
+        let scheduler = match self.server.disk.load(now, config) {
+            Ok(scheduler) => scheduler,
             Err(why) => return self.oracle.fault(self.now, "the store cannot be loaded", why),
         };
         let disk = &self.server.disk;
         let definitions = self.workload.current();
         self.trace.say(self.now, || format!("server  starts, epoch {}", disk.epoch));
         self.server.process = Some(Process {
-            brain,
+            scheduler,
             epoch: disk.epoch,
             open: Group { definitions: definitions.clone(), ..Group::default() },
             open_effects: Vec::new(),
@@ -62,9 +62,10 @@ impl World {
         self.server.attentive_since = self.now;
         let disk = &self.server.disk;
         if let Some(process) = &self.server.process {
-            self.oracle.server_started(self.now, &process.brain, disk);
+            self.oracle.server_started(self.now, &process.scheduler, disk);
         }
-        self.hand_in(Input::Define(definitions));
+        // As the engine does: the definitions are known before anything is decided.
+        self.decide(Input::Define(definitions));
     }
 
     /// `kill -9`, or a panic: the kernel closes the sockets; what was not durable is gone.
@@ -112,7 +113,7 @@ impl World {
         self.agenda.note(self.now + back_after, Event::ServerStart);
     }
 
-    /// Whether a call of a worker is taken.
+    /// True if a call of a worker is taken.
     pub(crate) fn server_listens(&self) -> bool {
         self.server.process.as_ref().is_some_and(|process| process.leaving.is_none())
     }

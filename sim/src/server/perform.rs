@@ -1,4 +1,4 @@
-//! What follows a commit: answers and orders. A crash can come between any two of them.
+//! Effects that follow a commit: answers and orders. A crash can come between any two of them.
 
 use protocol::order::{Assignment, Definition};
 use protocol::{Order, SessionId};

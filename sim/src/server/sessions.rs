@@ -24,7 +24,7 @@ impl World {
                     self.oracle.machine_heard(self.now, it.machine);
                 }
                 self.oracle.session_heard(self.now, session);
-                self.look_for_strangers(session, &mut report);
+                self.split_off_unknown(session, &mut report);
                 self.hand_in(Input::Reported(session, report));
             }
             (Parcel::Goodbye, session) => self.server_loses(connection, session),
@@ -34,22 +34,22 @@ impl World {
 
     /// As the real session does: what was never given here is told before the inventory that lists it, and nothing is said of such
     /// containers of others.
-    fn look_for_strangers(&mut self, session: SessionId, report: &mut Report) {
+    fn split_off_unknown(&mut self, session: SessionId, report: &mut Report) {
         let disk = &self.server.disk;
-        let strangers: Vec<Token> = match report {
+        let unknown_attempts: Vec<Token> = match report {
             Report::Inventory(part) => {
-                part.foreign.retain(|it| !disk.is_stranger(it.token));
-                part.attempts.iter().map(|(token, _)| *token).filter(|it| disk.is_stranger(*it)).collect()
+                part.foreign.retain(|it| !disk.is_unknown(it.token));
+                part.attempts.iter().map(|(token, _)| *token).filter(|it| disk.is_unknown(*it)).collect()
             }
             Report::Foreign(list) => {
-                list.retain(|it| !disk.is_stranger(it.token));
+                list.retain(|it| !disk.is_unknown(it.token));
                 return;
             }
             _ => return,
         };
-        if !strangers.is_empty() {
-            self.coverage.strangers += strangers.len() as u64;
-            self.hand_in(Input::Strangers(session, strangers));
+        if !unknown_attempts.is_empty() {
+            self.coverage.unknown_attempts += unknown_attempts.len() as u64;
+            self.hand_in(Input::UnknownAttempts(session, unknown_attempts));
         }
     }
 
@@ -65,7 +65,7 @@ fn connected(hello: Hello, session: SessionId) -> Connected {
     Connected {
         session,
         name: hello.name.into(),
-        // What a hash is good for here is only that it differs where the secret does.
+        // The hash only has to differ if the secret does.
         secret_hash: hello.secret,
         cluster: hello.cluster,
         rejoin: hello.rejoin,

@@ -14,7 +14,11 @@ pub(crate) fn input(input: &Input) -> String {
         Input::Define(list) => format!("{} definitions", list.len()),
         Input::Submit(it) => {
             let key = it.key.as_ref().map(|key| format!(" key {}", key.key)).unwrap_or_default();
-            format!("submit {} of revision {}{key}", it.jobs.len(), it.jobs[0].revision.0)
+            format!(
+                "submit {} of revision {}{key}",
+                it.jobs.len(),
+                it.jobs.iter().next().map_or(0, |job| job.revision.0)
+            )
         }
         Input::Cancel(it) => format!("cancel job {}", it.job),
         Input::Release(it) => format!("release job {}", it.job),
@@ -32,6 +36,10 @@ pub(crate) fn input(input: &Input) -> String {
             format!("when it last heard of {}", each.collect::<Vec<_>>().join(", "))
         }
         Input::Operate(_, worker, operation) => format!("{operation:?} worker {worker}"),
+        Input::Backfill(it) => {
+            format!("backfill {} slots of {}/{}", it.slots.len(), it.definition, it.schedule)
+        }
+        Input::Pause(it) => format!("{} {}", if it.paused { "pause" } else { "resume" }, it.target),
         Input::Tick => "tick".to_owned(),
         other => format!("{other:?}"),
     }
@@ -45,8 +53,12 @@ pub(crate) fn change(change: &Change) -> String {
         Change::Stopping { token, cause, .. } => format!("{token} stopping: {}", cause.name()),
         Change::Waiting { state, closed, .. } => format!("{} after {}", state.name(), end(closed)),
         Change::Confirmed { token, worker, .. } => format!("{token} is gone from worker {worker}"),
+        Change::Updated(it) => format!("job {} {}, changed by a client", it.job, it.state.name()),
         Change::Freed { job } => format!("job {job} may go on"),
+        Change::Expectation(row) => format!("{row:?}"),
+        Change::ExpectationDropped { definition } => format!("nothing is expected of {definition}"),
         Change::Due { job } => format!("job {job} due"),
+        Change::Expiry { job, at } => format!("job {job} expires {:?}", at.map(|at| at.0)),
         Change::Ended(it) => {
             let how = it.closed.as_ref().map_or_else(|| "no attempt".to_owned(), end);
             let confirmed = if it.confirmed { "" } else { ", unconfirmed" };
@@ -58,8 +70,15 @@ pub(crate) fn change(change: &Change) -> String {
             Note::Revived { token, worker } => format!("{token} revived on worker {worker}"),
             other => format!("{other:?}"),
         },
-        Change::Forming { first, last } => format!("jobs {first} to {last} are being made"),
-        Change::Formed { first } => format!("the batch of job {first} is made"),
+        Change::BatchAdded(it) => {
+            let max = it.options.max_failures.map(|max| format!(", at most {max} failures"));
+            format!("jobs from {} on are a batch of {}{}", it.first, it.count, max.unwrap_or_default())
+        }
+        Change::BatchEnded { first, failed, .. } => {
+            format!("the batch of job {first} ended, {failed} failed")
+        }
+        Change::PendingBatch { first, last } => format!("jobs {first} to {last} are being made"),
+        Change::BatchCompleted { first } => format!("the batch of job {first} is made"),
         Change::Keyed { key, holder, .. } => {
             format!("key {key} holds job {} and {} in all", holder.job, holder.count)
         }
@@ -76,6 +95,20 @@ pub(crate) fn change(change: &Change) -> String {
             )
         }
         Change::WorkerForgotten(worker) => format!("worker {worker} forgotten"),
+        Change::Schedule(row) => {
+            format!("schedule {}/{} decided until {}", row.definition, row.schedule, row.cursor.0)
+        }
+        Change::Fire(row) => format!(
+            "slots {} to {} of {}/{}: {:?}",
+            row.from.0, row.to.0, row.definition, row.schedule, row.verdict
+        ),
+        Change::Hook(row) => {
+            format!("{} of job {} for {}: {:?}", row.event.name(), row.parent, row.target, row.result)
+        }
+        Change::RateUsed(row) => format!("{} recovers at {}", row.id, row.recovered.0),
+        Change::Paused { target, since } => {
+            format!("{target} {}", if since.is_some() { "paused" } else { "goes on" })
+        }
     }
 }
 
@@ -152,6 +185,7 @@ pub(crate) fn worker_input(input: &worker::Input) -> String {
         worker::Input::Ordered(it) => order(it),
         worker::Input::Happened(event) => match event {
             RuntimeEvent::Progressed(token, phase) => format!("{token} {phase:?}"),
+            RuntimeEvent::ImageMissing(token) => format!("{token} has no image"),
             RuntimeEvent::Prepared(token) => format!("{token} is prepared"),
             RuntimeEvent::Started { token, .. } => format!("{token} has started"),
             RuntimeEvent::Ended { token, exit, .. } => format!("{token} has ended: {exit:?}"),
@@ -181,6 +215,7 @@ pub(crate) fn worker_effect(effect: &Effect) -> String {
     match effect {
         Effect::Send(it) => format!("says {}", report(it)),
         Effect::Start(launch) => format!("starts {}", launch.token),
+        Effect::Pull { token, .. } => format!("pulls for {token}"),
         Effect::Run { token, .. } => format!("runs {token}"),
         Effect::Stop { token, cause, step, .. } => format!("stops {token} ({}): {step:?}", cause.name()),
         Effect::Forget { token, give_up_output, .. } => {

@@ -1,4 +1,4 @@
-//! What is said in which frames, and what becomes of numbers.
+//! Frames and report numbers.
 
 use alloc::string::ToString;
 
@@ -12,14 +12,14 @@ fn token(job: u64) -> Token {
 
 fn frames(outbox: &mut Outbox) -> Vec<Report> {
     let mut frames = Vec::new();
-    outbox.say(Uptime(0), |report| frames.push(report));
+    outbox.send_unsent(Uptime(0), |report| frames.push(report));
     frames
 }
 
 #[test]
 fn what_is_not_acknowledged_counts_packed_or_not() {
     let mut outbox = Outbox::default();
-    let success = Verdict::Success { ran: Duration::ZERO, result: None, note: None };
+    let success = ExitVerdict::Success { ran: Duration::ZERO, result: None, note: None };
     let failure = crate::classify::unstarted(protocol::order::StopCause::Cancel);
     outbox.starting(token(1));
     outbox.released(token(2), ReleaseCause::Full, String::new());
@@ -55,7 +55,7 @@ fn a_new_connection_hears_what_is_unacknowledged_under_the_same_numbers() {
     frames(&mut outbox);
     outbox.acknowledge(ReportNo(1), |_| ());
 
-    outbox.begin_again(ReportNo(2), |_| ());
+    outbox.resume(ReportNo(2), |_| ());
 
     assert!(
         matches!(&frames(&mut outbox)[..], [Report::Starting(it)] if it.first == ReportNo(3) && it.list == [token(3), token(4)])
@@ -72,7 +72,7 @@ fn a_process_that_was_set_back_says_everything_behind_what_the_server_has() {
     outbox.starting(token(4));
     outbox.pack(core::iter::empty());
 
-    outbox.begin_again(ReportNo(9), |_| panic!("the server cannot know it"));
+    outbox.resume(ReportNo(9), |_| panic!("the server cannot know it"));
 
     assert!(
         matches!(&frames(&mut outbox)[..], [Report::Starting(it)] if it.first == ReportNo(10) && it.list == [token(3), token(4)])
@@ -89,7 +89,7 @@ fn what_was_never_said_is_acknowledged_by_nobody() {
     outbox.pack(core::iter::empty());
 
     outbox.acknowledge(ReportNo(5), |_| panic!("it was not said"));
-    outbox.begin_again(ReportNo(u64::MAX), |_| panic!("it was not said"));
+    outbox.resume(ReportNo(u64::MAX), |_| panic!("it was not said"));
 
     assert!(matches!(&frames(&mut outbox)[..], [Report::Starting(it)] if it.first == ReportNo(1)));
 }
@@ -112,9 +112,9 @@ fn whatever_a_runtime_tells_can_be_carried() {
     let mut outbox = Outbox::default();
     let output = OutputLengths { stdout: u64::MAX, stderr: u64::MAX };
     let ran = Duration::MAX;
-    let success = Verdict::Success { ran, result: None, note: Some("x".repeat(10_000)) };
+    let success = ExitVerdict::Success { ran, result: None, note: Some("x".repeat(10_000)) };
     outbox.ended(token(1), Uptime(0), success, output);
-    let failure = Verdict::Failure {
+    let failure = ExitVerdict::Failure {
         outcome: Outcome::Failed,
         exit_code: Some(1),
         message: "why".to_string(),
@@ -125,7 +125,7 @@ fn whatever_a_runtime_tells_can_be_carried() {
     outbox.pack(core::iter::once(Entry::Running { token: token(3), container, at: Uptime(0) }));
 
     let (mut reports, mut frames) = (Vec::new(), Vec::new());
-    outbox.say(Uptime(u64::MAX), |report| reports.push(report));
+    outbox.send_unsent(Uptime(u64::MAX), |report| reports.push(report));
     for report in &reports {
         pack_report(report, &mut frames).expect("it fits");
     }
@@ -142,9 +142,76 @@ fn long_lists_and_long_results_are_split() {
     assert_eq!(frames(&mut outbox).len(), 3);
 
     for job in 0..4 {
-        let verdict = Verdict::Success { ran: Duration::ZERO, result: Some("x".repeat(60_000)), note: None };
+        let verdict =
+            ExitVerdict::Success { ran: Duration::ZERO, result: Some("x".repeat(60_000)), note: None };
         outbox.ended(token(job), Uptime(0), verdict, OutputLengths::default());
     }
     outbox.pack(core::iter::empty());
     assert_eq!(frames(&mut outbox).len(), 2);
+}
+
+/// Returns the reports that are sent on a new connection to a server that has taken those up to `taken`.
+fn reconnected(outbox: &mut Outbox, taken: u64) -> Vec<Report> {
+    outbox.resume(ReportNo(taken), |_| ());
+    frames(outbox)
+}
+
+fn ended(outbox: &mut Outbox, job: u64) {
+    let (result, note) = (Some("{".to_string()), None);
+    outbox.ended(token(job), Uptime(0), ExitVerdict::Success { ran: Duration::ZERO, result, note }, LENGTHS);
+}
+
+const LENGTHS: OutputLengths = OutputLengths { stdout: 7, stderr: 0 };
+
+#[test]
+fn a_report_that_is_refused_three_times_is_said_in_its_minimal_form() {
+    let mut outbox = Outbox::default();
+    ended(&mut outbox, 1);
+    outbox.pack(core::iter::empty());
+    let whole = frames(&mut outbox);
+    for _ in 0..2 {
+        outbox.message_refused();
+        assert_eq!(reconnected(&mut outbox, 0), whole);
+    }
+    outbox.message_refused();
+    let said = reconnected(&mut outbox, 0);
+    let [Report::Success(reduced)] = &said[..] else { panic!("{said:?}") };
+    let entry = &reduced.list[0];
+    assert_eq!((reduced.first, entry.token, entry.result.as_deref()), (ReportNo(1), token(1), None));
+    assert_eq!(entry.output, OutputLengths::default());
+    assert!(entry.note.as_ref().is_some_and(|note| note.contains("refused")), "{entry:?}");
+}
+
+#[test]
+fn only_the_refused_one_of_many_reports_loses_its_details() {
+    let mut outbox = Outbox::default();
+    (1..=3).for_each(|job| ended(&mut outbox, job));
+    outbox.pack(core::iter::empty());
+    // One frame with all three, of which the server can take none.
+    assert_eq!(frames(&mut outbox).len(), 1);
+    outbox.message_refused();
+    // Alone, the first is taken; the second is refused three times.
+    assert_eq!(reconnected(&mut outbox, 0).len(), 3);
+    outbox.acknowledge(ReportNo(1), |_| ());
+    for _ in 0..3 {
+        outbox.message_refused();
+        reconnected(&mut outbox, 1);
+    }
+    let details: Vec<bool> = reconnected(&mut outbox, 1)
+        .iter()
+        .map(|report| matches!(report, Report::Success(it) if it.list[0].result.is_some()))
+        .collect();
+    assert_eq!(details, [false, true]);
+    outbox.acknowledge(ReportNo(3), |_| ());
+    assert!(outbox.is_empty());
+}
+
+#[test]
+fn a_refusal_before_anything_was_said_is_no_fault_of_the_reports() {
+    let mut outbox = Outbox::default();
+    ended(&mut outbox, 1);
+    outbox.pack(core::iter::empty());
+    (0..5).for_each(|_| outbox.message_refused());
+    let said = frames(&mut outbox);
+    assert!(matches!(&said[..], [Report::Success(it)] if it.list[0].result.is_some()), "{said:?}");
 }

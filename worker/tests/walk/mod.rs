@@ -1,4 +1,4 @@
-//! What may happen to a worker, in any order.
+//! Random walks of inputs to a worker, in any order.
 
 use std::time::Duration;
 
@@ -6,7 +6,9 @@ use longshore_worker::Input;
 use longshore_worker::input::{Exit, Fault, Found, Leave, Restored, RuntimeEvent, Stopping};
 use longshore_worker::step::Launch;
 use proptest::prelude::*;
-use protocol::order::{Cancel, Configure, GoAway, Intervals, Reconciled, Refused, StopCause, Verdict};
+use protocol::order::{
+    Cancel, Configure, GoAway, Intervals, ReconcileVerdict, Reconciled, Refused, StopCause,
+};
 use protocol::report::{Availability, Foreign, OutputLengths, Phase, ReleaseCause};
 use protocol::{Order, ReportNo, RuntimeKind, Token, Uptime, WorkerId};
 
@@ -25,7 +27,7 @@ fn any_name() -> impl Strategy<Value = &'static str> {
 fn any_order() -> impl Strategy<Value = Order> {
     prop_oneof![
         4 => (0..9_u64).prop_map(welcome),
-        4 => prop::collection::vec((any_token(), prop::sample::select(vec![Verdict::Keep, Verdict::Stop, Verdict::Forget])), 0..4)
+        4 => prop::collection::vec((any_token(), prop::sample::select(vec![ReconcileVerdict::Keep, ReconcileVerdict::Stop, ReconcileVerdict::Forget])), 0..4)
             .prop_map(|attempts| Order::Reconciled(Reconciled { attempts, last: true })),
         8 => (prop::collection::vec(any_token(), 1..4), any_name(), any::<i8>()).prop_map(|(tokens, name, priority)| {
             let assignments = tokens.into_iter().map(|token| {
@@ -52,6 +54,7 @@ fn any_order() -> impl Strategy<Value = Order> {
 
 pub(crate) fn defined(name: &str) -> protocol::order::Definition {
     definition(name, |spec| {
+        spec.image = name.into();
         spec.ask_before_start = name == "ask";
         spec.self_fence = (name == "fenced").then_some(Duration::from_secs(25));
     })
@@ -63,7 +66,7 @@ fn any_exit() -> impl Strategy<Value = Exit> {
             code,
             oom,
             ran: Duration::from_secs(1),
-            result: None,
+            result: Default::default(),
         }),
         Just(Exit::NotStarted { fault: Fault::Pull, code: None, message: "m".into() }),
         Just(Exit::Vanished),
@@ -75,6 +78,7 @@ fn any_event() -> impl Strategy<Value = RuntimeEvent> {
         (any_token(), any::<u8>(), any::<u32>()).prop_map(|(token, percent, failures)| {
             RuntimeEvent::Progressed(token, Phase::Pulling { percent: Some(percent), failures })
         }),
+        any_token().prop_map(RuntimeEvent::ImageMissing),
         any_token().prop_map(RuntimeEvent::Prepared),
         (any_token(), any::<u64>()).prop_map(|(token, at)| RuntimeEvent::Started {
             token,
@@ -135,6 +139,7 @@ pub(crate) fn any_input() -> impl Strategy<Value = Input> {
     prop_oneof![
         2 => Just(Input::Connected),
         1 => Just(Input::Disconnected),
+        1 => Just(Input::MessageRefused),
         12 => any_order().prop_map(Input::Ordered),
         8 => any_event().prop_map(Input::Happened),
         2 => any_token().prop_map(Input::OutputDone),

@@ -1,11 +1,11 @@
-//! A worker's brain with a clock of its own, driven as the body does it: a batch of inputs, then what there is to say. Whatever
+//! A worker's state machine with a clock of its own, driven as the client does it: a batch of inputs, then what there is to say. Whatever
 //! happens, the audit must stay silent.
 
 #![allow(dead_code, reason = "each test uses its part of the world")]
 
 use std::time::Duration;
 
-use longshore_worker::{Config, Effect, Input, Worker};
+use longshore_worker::{Config, Effect, Input, Policy, Worker};
 use protocol::order::{Assignment, Definition, Intervals, Welcome};
 use protocol::report::Availability;
 use protocol::{
@@ -20,6 +20,10 @@ pub(crate) struct World {
 
 impl World {
     pub(crate) fn new(slots: u32, backlog: u32, seed: u64) -> Self {
+        Self::with_pull_slots(slots, backlog, 2, seed)
+    }
+
+    pub(crate) fn with_pull_slots(slots: u32, backlog: u32, pull_slots: u32, seed: u64) -> Self {
         let config = Config {
             name: "w1".into(),
             secret: [7; 32],
@@ -31,6 +35,11 @@ impl World {
             version: "0.1.0".into(),
             slots,
             backlog,
+            pull_slots,
+            policy: Policy::new(|spec| {
+                let forbidden = spec.network.as_deref() == Some("host");
+                forbidden.then(|| "this worker does not allow the host's network".into())
+            }),
             labels: Vec::new(),
             runtimes: vec![
                 (RuntimeKind::Docker, Availability::Available),

@@ -1,4 +1,4 @@
-//! What a worker decides, in words.
+//! The decisions of a worker as text.
 
 use std::fmt::Write as _;
 
@@ -19,6 +19,7 @@ pub(crate) fn effect(effect: &Effect) -> String {
             let memory = memory.map(|bytes| format!(" memory={}m", bytes >> 20)).unwrap_or_default();
             format!("start {} {}{memory}", launch.token, launch.name)
         }
+        Effect::Pull { token, .. } => format!("pull for {token}"),
         Effect::Run { token, .. } => format!("run {token}"),
         Effect::Stop { token, cause, step, .. } => match step {
             StopStep::Ask { grace } => format!("ask {token} to stop ({}), grace {grace:?}", cause.name()),

@@ -100,8 +100,8 @@ impl Stack {
         Ok(())
     }
 
-    /// Prints what the services said last, for whoever has to find out why it failed.
-    pub(crate) async fn tell_last_words(&self) {
+    /// Prints the last log lines of the services, to explain a failure.
+    pub(crate) async fn print_log_tails(&self) {
         for words in [&["ps"] as &[&str], &["logs", "--tail", "60"]] {
             if let Err(error) = self.compose(words).await {
                 eprintln!("{error:#}");
@@ -158,7 +158,7 @@ async fn choose(asked_for: Option<&str>) -> anyhow::Result<Vec<String>> {
     }
 }
 
-/// What it says of itself: a result is one of this version.
+/// The version line of the program, so that a result names it.
 async fn version(program: &[String]) -> anyhow::Result<String> {
     let words = [&strs(program)[..], &["version", "--short"]].concat();
     let output = step::command(Path::new("."), &words).output().await?;

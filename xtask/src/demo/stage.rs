@@ -1,4 +1,4 @@
-//! What the demonstration has started: one server, two workers, a temporary directory. Whatever is started here is ended here.
+//! The processes of the demonstration: one server, two workers, a temporary directory. Everything started here is ended here.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -11,7 +11,7 @@ use tempfile::TempDir;
 use tokio::process::Command;
 use tokio::task::JoinSet;
 
-use super::place::Place;
+use super::runtime::JobRuntime;
 use crate::children::Process;
 use crate::docker;
 use crate::http::Api;
@@ -22,8 +22,8 @@ pub(crate) struct Stage {
     pub api: Api,
     /// The program `longshore`.
     pub binary: PathBuf,
-    /// Where its jobs run.
-    pub place: Place,
+    /// The runtime of its jobs.
+    pub runtime: JobRuntime,
     directory: TempDir,
     server: Option<Process>,
     workers: Vec<Process>,
@@ -34,12 +34,12 @@ impl Stage {
     ///
     /// # Errors
     /// The port is taken, or no directory can be made.
-    pub(crate) fn new(binary: PathBuf, place: Place, port: Option<u16>) -> anyhow::Result<Self> {
+    pub(crate) fn new(binary: PathBuf, runtime: JobRuntime, port: Option<u16>) -> anyhow::Result<Self> {
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port.unwrap_or(0)));
         let probe = TcpListener::bind(address).with_context(|| format!("cannot listen on {address}"))?;
         let api = Api { address: probe.local_addr()? };
         let directory = tempfile::Builder::new().prefix("longshore-demo-").tempdir()?;
-        Ok(Self { api, binary, place, directory, server: None, workers: Vec::new() })
+        Ok(Self { api, binary, runtime, directory, server: None, workers: Vec::new() })
     }
 
     /// Starts the server, then the workers, and waits until all of them are ready.
@@ -91,7 +91,7 @@ impl Stage {
         Ok(())
     }
 
-    /// `longshore` with these words, unimpressed by the settings of whoever started us.
+    /// The `longshore` program with these arguments, without any `LONGSHORE_*` settings of the calling shell.
     pub(crate) fn longshore(&self, words: &[&str]) -> Command {
         let mut command = Command::new(&self.binary);
         for (name, _) in
@@ -117,7 +117,7 @@ impl Stage {
         command.arg("--state-dir").arg(self.path().join(name));
         // In a container it would leave its jobs running: nobody comes back for those of a demonstration.
         command.args(["--on-term", "interrupt"]);
-        command.args((self.place == Place::Process).then_some("--allow-process"));
+        command.args((self.runtime == JobRuntime::Process).then_some("--allow-process"));
         command
     }
 
@@ -128,9 +128,9 @@ impl Stage {
     }
 
     /// Prints what each process said last.
-    pub(crate) fn tell_last_words(&self) {
+    pub(crate) fn print_log_tails(&self) {
         for process in self.server.iter().chain(&self.workers) {
-            eprintln!("── last words of {}\n{}", process.name, process.last_words());
+            eprintln!("── log of {}\n{}", process.name, process.log_tail());
         }
     }
 
@@ -144,7 +144,7 @@ impl Stage {
         if let Some(server) = &mut self.server {
             server.stop(SERVER_GRACE).await;
         }
-        if self.place != Place::Process
+        if self.runtime != JobRuntime::Process
             && let Err(error) = docker::remove_labelled(&self.label()).await
         {
             eprintln!("containers with the label {} could not be removed: {error:#}", self.label());
@@ -164,14 +164,14 @@ impl Stage {
 
     fn jobs_file(&self) -> String {
         let mut text = String::from("version: 1\ndefaults:\n  stop_grace_period: 1s\n");
-        let _infallible = match self.place {
-            Place::Shell { image } | Place::Steps { image } => {
+        let _infallible = match self.runtime {
+            JobRuntime::Shell { image } | JobRuntime::Steps { image } => {
                 write!(text, "  image: {image}\n  labels: {{ {} }}\n", self.label().replace('=', ": "))
             }
-            Place::Process => writeln!(text, "  runtime: process"),
+            JobRuntime::Process => writeln!(text, "  runtime: process"),
         };
         text + "jobs:\n"
-            + if matches!(self.place, Place::Steps { .. }) { JOBS_IN_STEPS } else { JOBS_IN_SHELL }
+            + if matches!(self.runtime, JobRuntime::Steps { .. }) { JOBS_IN_STEPS } else { JOBS_IN_SHELL }
     }
 }
 
@@ -189,27 +189,35 @@ const WORKER_GRACE: Duration = Duration::from_secs(8);
 const SERVER_GRACE: Duration = Duration::from_secs(10);
 
 /// `$$` is a dollar in jobs.yaml.
-const JOBS_IN_SHELL: &str = r#"  unload:
+const JOBS_IN_SHELL: &str = r#"  resize:
     description: Five lines within two seconds
-    command: [sh, -c, 'for box in 1 2 3 4 5; do echo "box $$box of 5 is ashore"; sleep 0.4; done']
-  sink:
+    command: [sh, -c, 'for image in 1 2 3 4 5; do echo "image $$image of 5 resized"; sleep 0.4; done']
+  broken:
     description: Ends with exit code 3
-    command: [sh, -c, 'echo "there is a hole in the hull" >&2; exit 3']
-  voyage:
+    command: [sh, -c, 'echo "cannot read input.png" >&2; exit 3']
+  slow:
     description: A line a second for two minutes
-    command: [sh, -c, 'for mile in $$(seq 120); do echo "mile $$mile"; sleep 1; done']
+    command: [sh, -c, 'for line in $$(seq 120); do echo "line $$line"; sleep 1; done']
+  tick:
+    description: Every second, by itself
+    command: [sh, -c, 'echo "slot $$LONGSHORE_SCHEDULED_AT"']
+    schedule: { id: each-second, every: 1s }
 "#;
 
-const JOBS_IN_STEPS: &str = r#"  unload:
+const JOBS_IN_STEPS: &str = r#"  resize:
     description: Five lines within two seconds
-    command: ["say:box 1 of 5 is ashore", "wait:400", "say:box 2 of 5 is ashore", "wait:400", "say:box 3 of 5 is ashore",
-              "wait:400", "say:box 4 of 5 is ashore", "wait:400", "say:box 5 of 5 is ashore"]
-  sink:
+    command: ["say:image 1 of 5 resized", "wait:400", "say:image 2 of 5 resized", "wait:400", "say:image 3 of 5 resized",
+              "wait:400", "say:image 4 of 5 resized", "wait:400", "say:image 5 of 5 resized"]
+  broken:
     description: Ends with exit code 3
-    command: ["say:there is a hole in the hull", "exit:3"]
-  voyage:
+    command: ["say:cannot read input.png", "exit:3"]
+  slow:
     description: Two minutes
-    command: ["say:mile 1", "wait:60000", "say:mile 2", "wait:60000", "say:mile 3"]
+    command: ["say:line 1", "wait:60000", "say:line 2", "wait:60000", "say:line 3"]
+  tick:
+    description: Every second, by itself
+    command: ["say:a slot"]
+    schedule: { id: each-second, every: 1s }
 "#;
 
 #[cfg(test)]
@@ -218,8 +226,8 @@ mod tests {
 
     #[test]
     fn a_worker_that_is_told_to_leave_leaves_nothing_running_in_a_container_either() {
-        let stage =
-            Stage::new(PathBuf::from("longshore"), Place::Process, None).expect("a port and a directory");
+        let stage = Stage::new(PathBuf::from("longshore"), JobRuntime::Process, None)
+            .expect("a port and a directory");
         let command = stage.worker_command("w1");
         let words: Vec<_> = command.as_std().get_args().collect();
         assert!(words.windows(2).any(|pair| pair == ["--on-term", "interrupt"]), "{words:?}");

@@ -56,7 +56,7 @@ fn copy_file(from: &Path, to: &Path) -> anyhow::Result<()> {
     fs::write(to, bytes).with_context(|| to.display().to_string())
 }
 
-/// What builds and fuzzing leave behind.
+/// Directories that builds and fuzzing leave behind.
 const OUTPUTS: [&str; 3] = ["target", "corpus", "artifacts"];
 
 #[cfg(test)]

@@ -8,14 +8,14 @@ use anyhow::{Context as _, ensure};
 /// A planted bug.
 #[derive(Debug)]
 pub(crate) struct Patch {
-    /// What is wrong in the mutated program, for people.
+    /// A sentence that describes the bug.
     pub(crate) bug: String,
     /// The rules of the oracle of which one should notice.
     pub(crate) rules: Vec<String>,
     pub(crate) files: Vec<File>,
 }
 
-/// What is changed in one file.
+/// The changed lines of one file.
 #[derive(Debug)]
 pub(crate) struct File {
     /// Relative to the workspace.
@@ -47,31 +47,31 @@ impl Patch {
         Ok(Self { bug, rules, files })
     }
 
-    /// Where the bug lives.
-    pub(crate) fn room(&self) -> Room {
+    /// The component that the patch changes.
+    pub(crate) fn component(&self) -> Component {
         let path = self.files.first().map_or("", |file| file.path.as_str());
         match path {
-            _ if path.starts_with("scheduler/") => Room::Scheduler,
-            _ if path.starts_with("worker/") => Room::Worker,
-            _ => Room::Body,
+            _ if path.starts_with("scheduler/") => Component::Scheduler,
+            _ if path.starts_with("worker/") => Component::Worker,
+            _ => Component::Model,
         }
     }
 }
 
-/// Where a bug lives.
+/// The component that a patch changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Room {
+pub(crate) enum Component {
     Scheduler,
     Worker,
     /// The simulation's model of a body.
-    Body,
+    Model,
 }
 
 impl File {
     /// The file's text with the bug in it.
     ///
     /// # Errors
-    /// What is to be changed does not stand there, or more than once.
+    /// The lines to be changed do not stand in the file, or stand there more than once.
     pub(crate) fn plant(&self, text: &str) -> anyhow::Result<String> {
         let mut text = text.to_owned();
         for Hunk { before, after } in &self.hunks {
@@ -88,7 +88,7 @@ impl File {
     }
 }
 
-/// What stands behind a name at the beginning of a line, and in the lines below it that are indented.
+/// The text after a name at the beginning of a line, with the indented lines below it.
 fn field(prose: &str, name: &str) -> Option<String> {
     let mut lines = prose.lines().skip_while(|line| !line.starts_with(name));
     let first = lines.next()?.strip_prefix(name)?.trim();
@@ -149,7 +149,7 @@ index 12ab..34cd 100644
         let patch = Patch::parse(PATCH).unwrap();
         assert_eq!(patch.bug, "two and two are five");
         assert_eq!(patch.rules, ["I1 arithmetic", "I2 algebra"]);
-        assert_eq!(patch.room(), Room::Worker);
+        assert_eq!(patch.component(), Component::Worker);
         let planted = patch.files[0].plant("// moved\nfn sum() {\n    four()\n}\nfn rest() {}\n").unwrap();
         assert_eq!(planted, "// moved\nfn sum() {\n    five()\n}\nfn rest() {}\n");
     }

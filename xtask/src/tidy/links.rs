@@ -13,8 +13,8 @@ pub(super) fn check(tree: &Tree) -> Vec<Complaint> {
                         file: file.to_owned(),
                         line,
                         what,
-                        why: "whoever follows it stands before nothing and stops to trust the page",
-                        instead: "mend the link, or write what it was to lead to",
+                        why: "a reader who follows it finds nothing",
+                        instead: "mend the link, or write the missing page",
                     });
                 }
             }
@@ -36,7 +36,7 @@ fn prose(text: &str) -> impl Iterator<Item = (usize, String)> {
     })
 }
 
-/// What stands between `](` and `)`, and behind `]: ` at the beginning of a line.
+/// The targets of links: between `](` and `)`, and after `]: ` at the beginning of a line.
 fn targets(line: &str) -> impl Iterator<Item = &str> {
     let inline = line.split("](").skip(1).filter_map(|rest| rest.split([')', ' ']).next());
     let defined =

@@ -1,4 +1,4 @@
-//! Every crate takes its lints from the workspace: that is where unsafe code is forbidden.
+//! Every crate takes its lints from the workspace, which forbids unsafe code.
 
 use super::Complaint;
 use super::tree::Tree;
@@ -11,14 +11,14 @@ pub(super) fn check(tree: &Tree) -> Vec<Complaint> {
             file: file.to_owned(),
             line: 1,
             what: "a crate with lints of its own".to_owned(),
-            why: "the workspace forbids unsafe code and asks for documentation; a crate that does not inherit that may do anything",
-            instead: "write `[lints]` and `workspace = true`; or argue for a line in APART (xtask/src/tidy/lints.rs)",
+            why: "the workspace forbids unsafe code and asks for documentation; a crate that does not inherit its lints has no such rules",
+            instead: "write `[lints]` and `workspace = true`; or add a line to APART (xtask/src/tidy/lints.rs) and say why in the commit",
         })
         .collect()
 }
 
-/// A file system for SQLite is a table of C functions: it cannot do without unsafe code, and only tests lean on it. And what needs another
-/// compiler is a workspace of its own.
+/// A file system for SQLite is a table of C functions: it needs unsafe code, and only tests depend on it. The fuzz targets need another
+/// compiler, so they are a workspace of their own.
 const APART: [&str; 2] = ["baddisk/Cargo.toml", "fuzz/Cargo.toml"];
 
 #[cfg(test)]

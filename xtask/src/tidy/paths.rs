@@ -1,11 +1,11 @@
-//! Places of one person's machine in what everybody reads.
+//! Paths that exist on one person's machine only.
 
 use std::path::Path;
 
 use super::Complaint;
 use super::tree::Tree;
 
-/// What only this machine has: the workspace's own directory and the home directory, and where other people's homes are.
+/// Paths of this machine: the workspace, the home directory, and the parents of home directories.
 pub(super) fn of_this_machine(root: &Path) -> Vec<String> {
     let home = std::env::var("HOME").ok().map(|home| format!("{}/", home.trim_end_matches('/')));
     let root = root.display().to_string();
@@ -23,7 +23,7 @@ pub(super) fn check(tree: &Tree, machine: &[String]) -> Vec<Complaint> {
                 file: file.to_owned(),
                 line: index + 1,
                 what: format!("a path of one machine: `{path}`"),
-                why: "it is wrong on every other machine, and names a person or a place",
+                why: "it is wrong on every other machine, and may name a person",
                 instead: "a path relative to the workspace, a temporary directory, or `~`",
             }));
         }
@@ -31,7 +31,7 @@ pub(super) fn check(tree: &Tree, machine: &[String]) -> Vec<Complaint> {
     complaints
 }
 
-/// Whether the path stands in `line` from its root on.
+/// True if `line` contains the path from its root on.
 fn has_path(line: &str, path: &str) -> bool {
     line.match_indices(path).any(|(at, _)| {
         !line[..at]

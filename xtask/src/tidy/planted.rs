@@ -13,8 +13,7 @@ pub(super) fn check(tree: &Tree) -> Vec<Complaint> {
     for (file, text) in tree.files().filter(|(file, _)| file.starts_with(PLACE) && file.ends_with(".patch")) {
         let mut complain = |what: String| {
             let file = file.to_owned();
-            let why =
-                "a bug that is not planted any more is one that the simulation may have stopped to notice";
+            let why = "a bug that cannot be planted is not tested, so nobody knows whether the simulation still finds it";
             complaints.push(Complaint { file, line: 1, what, why, instead: REFRESH });
         };
         let name = file.rsplit('/').next().unwrap_or(file);

@@ -1,4 +1,4 @@
-//! Files above 400 lines do not grow, and no new one appears. A limit would forbid the few honest exceptions; a ratchet shows them.
+//! Files above 400 lines do not grow, and no new one appears. Files that are longer already are listed.
 
 use std::collections::BTreeMap;
 
@@ -22,7 +22,7 @@ pub(super) fn check(tree: &Tree) -> Vec<Complaint> {
                     Some((path, _)) => format!("there is no file `{path}`"),
                     None => "it is no path and number of lines".to_owned(),
                 },
-                why: "the list is only worth something if it is true",
+                why: "a wrong line would let another file grow",
                 instead: "remove the line, or mend it",
             }),
         }
@@ -40,8 +40,8 @@ pub(super) fn check(tree: &Tree) -> Vec<Complaint> {
             file: file.to_owned(),
             line: lines,
             what,
-            why: "a long file is read by nobody and changed by everybody",
-            instead: "move a part with a name of its own into its own file; or write `path lines` into xtask/tidy-ratchet.txt and say why in the commit",
+            why: "a long file is hard to read and to change",
+            instead: "move a part that has a name into its own file; or write `path lines` into xtask/tidy-ratchet.txt and say why in the commit",
         });
     }
     complaints

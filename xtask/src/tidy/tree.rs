@@ -1,4 +1,4 @@
-//! Every file of the workspace: its path, and its text if it is one.
+//! Every file of the workspace, with its path and its text.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -6,12 +6,12 @@ use std::path::Path;
 
 use anyhow::Context as _;
 
-/// Paths relative to the workspace, with `/`, and the text of each; of a file that is no text, nothing.
+/// Paths relative to the workspace, with `/`, and the text of each file; no text if it is not UTF-8.
 #[derive(Debug, Default)]
 pub(super) struct Tree(BTreeMap<String, String>);
 
 impl Tree {
-    /// Reads everything below `root` but build outputs and hidden directories that are not ours.
+    /// Reads everything below `root` except build outputs and hidden directories of other programs.
     pub(super) fn read(root: &Path) -> anyhow::Result<Self> {
         let mut tree = Self::default();
         tree.read_directory(root, "")?;
@@ -37,7 +37,7 @@ impl Tree {
         self.0.get(path).map(String::as_str)
     }
 
-    /// Whether there is a file or a directory of this name.
+    /// True if there is a file or a directory of this name.
     pub(super) fn has(&self, path: &str) -> bool {
         let path = path.trim_end_matches('/');
         path.is_empty()
@@ -68,7 +68,7 @@ fn is_skipped(directory: &str) -> bool {
     OUTPUTS.contains(&directory) || (directory.starts_with('.') && !OURS.contains(&directory))
 }
 
-/// What builds, property tests and fuzzing leave behind.
+/// Outputs of builds, property tests and fuzzing.
 const OUTPUTS: [&str; 4] = ["target", "proptest-regressions", "corpus", "artifacts"];
 
 /// Hidden directories that belong to the project.

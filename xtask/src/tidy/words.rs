@@ -1,4 +1,4 @@
-//! Words that must not be written, each where it does harm.
+//! Names that must not be used, each in the part of the repository in which it does harm.
 
 use super::Complaint;
 use super::tree::Tree;
@@ -41,8 +41,8 @@ enum Place {
     BlackBoxTests,
     /// There, and behind `#[cfg(test)]`.
     AllTests,
-    /// In what a pure crate ships; its tests may read files and the environment.
-    Brains,
+    /// In a pure crate without its tests, which may read files and the environment.
+    PureCrates,
 }
 
 impl Place {
@@ -51,7 +51,7 @@ impl Place {
             Self::Anywhere => true,
             Self::BlackBoxTests => file.contains("/tests/"),
             Self::AllTests => in_tests,
-            Self::Brains => !in_tests && PURE.iter().any(|room| file.starts_with(room)),
+            Self::PureCrates => !in_tests && PURE.iter().any(|directory| file.starts_with(directory)),
         }
     }
 }
@@ -61,7 +61,7 @@ fn code_of(line: &str) -> &str {
     line.split("//").next().unwrap_or_default()
 }
 
-/// Whether `word` stands in `line` and is no part of a longer one.
+/// True if `line` contains `word` and not only as part of a longer one.
 fn has_word(line: &str, word: &str) -> bool {
     let joins = |a: Option<char>, b: Option<char>| {
         a.zip(b).is_some_and(|(a, b)| [a, b].iter().all(|it| it.is_alphanumeric() || *it == '_'))
@@ -80,22 +80,22 @@ const BANS: [Ban; 6] = [
         words: &["todo!", "unimplemented!", "dbg!"],
         place: Place::Anywhere,
         in_comments: false,
-        why: "it panics, or prints into somebody's log, where a user had asked for something",
+        why: "it panics, or prints into a user's log",
         instead: "finish it, or leave it out and say so in the documentation",
     },
     Ban {
         words: &["FIXME", "XXX"],
         place: Place::Anywhere,
         in_comments: true,
-        why: "a note to oneself is read by everybody and done by nobody",
-        instead: "mend it now, or state the limit as a fact where users find it",
+        why: "readers of the code cannot act on it",
+        instead: "mend it now, or state the limit in the documentation",
     },
     Ban {
         words: &["#[ignore"],
         place: Place::Anywhere,
         in_comments: false,
-        why: "a test that does not run proves nothing and rots",
-        instead: "let it look at what it needs (LONGSHORE_TEST_DOCKER) and run, or remove it",
+        why: "a test that does not run proves nothing",
+        instead: "let it check for what it needs (LONGSHORE_TEST_DOCKER) and run, or remove it",
     },
     Ban {
         words: &["thread::sleep"],
@@ -113,10 +113,10 @@ const BANS: [Ban; 6] = [
     },
     Ban {
         words: &["std::time", "std::thread", "std::net", "std::fs", "std::env", "std::process", "tokio"],
-        place: Place::Brains,
+        place: Place::PureCrates,
         in_comments: false,
-        why: "what reads a clock, waits, or touches the machine cannot be replayed from its inputs",
-        instead: "take it as an argument, or give it out as an effect; `core::time::Duration` is no clock",
+        why: "code that reads a clock, waits, or does I/O cannot be replayed from its inputs",
+        instead: "take the value as an argument, or return an effect; `core::time::Duration` is no clock",
     },
 ];
 

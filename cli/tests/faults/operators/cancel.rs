@@ -1,49 +1,48 @@
-//! A job is cancelled whose worker is out of reach: it ends without anybody knowing whether its container is gone, until the worker is back
-//! and says so.
+//! Cancel of a job whose worker is unreachable: the job ends unconfirmed, until the worker returns and reports that the container is gone.
 
 use std::time::Duration;
 
-use protocol::order::Verdict;
+use protocol::order::ReconcileVerdict;
 use protocol::report::{Failed, Numbered, Outcome, OutputLengths, Started, Timing};
 use protocol::{Report, ReportNo, Token};
 use serde_json::{Value, json};
 
 use crate::support::peer::Peer;
-use crate::support::{Api, Stage};
+use crate::support::{Api, Cluster};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_cancel_is_confirmed_once_its_worker_is_back_also_by_another_process_of_the_server() {
-    let stage = Stage::new(JOBS);
-    let mut server = stage.server(QUICK_LEASE).await;
-    let api = stage.api();
-    let mut peer = Peer::join(stage.port(), "first", 1).await;
+async fn cancel_is_confirmed_when_the_worker_reconnects_after_a_server_restart() {
+    let cluster = Cluster::new(JOBS);
+    let mut server = cluster.start_server(QUICK_LEASE).await;
+    let api = cluster.api();
+    let mut peer = Peer::join(cluster.port(), "first", 1).await;
     let told = run(&api, &mut peer, ReportNo(1)).await;
     let listed = run(&api, &mut peer, ReportNo(2)).await;
     let jobs = [told.job.0, listed.job.0];
     drop(peer);
     for job in jobs {
-        api.job(job, |job| job["worker_unreachable_since"].is_string()).await;
+        api.wait_for_job(job, |job| job["worker_unreachable_since"].is_string()).await;
         api.post(&format!("/api/jobs/{job}/cancel"), None).await;
     }
     for job in jobs {
-        let ended = api.job(job, |job| job["state"] == "cancelled").await;
+        let ended = api.wait_for_job(job, |job| job["state"] == "cancelled").await;
         assert_eq!((&ended["confirmed"], confirmations(&ended)), (&json!(false), 0), "{ended}");
     }
-    let (_, shown) = stage.verb(&["show", "--server", &stage.address(), &told.job.to_string()]);
+    let (_, shown) = cluster.run_cli(&["show", "--server", &cluster.address(), &told.job.to_string()]);
     assert!(shown.contains("confirmed    no"), "{shown}");
     server.kill();
-    let _server = stage.server(QUICK_LEASE).await;
+    let _server = cluster.start_server(QUICK_LEASE).await;
 
-    let (mut peer, verdicts) = Peer::join_with(stage.port(), "first", 1, vec![told]).await;
-    assert_eq!(verdicts, [(told, Verdict::Stop)]);
-    let shown = api.job(jobs[1], |job| job["confirmed"] == true).await;
+    let (mut peer, verdicts) = Peer::join_with(cluster.port(), "first", 1, vec![told]).await;
+    assert_eq!(verdicts, [(told, ReconcileVerdict::Stop)]);
+    let shown = api.wait_for_job(jobs[1], |job| job["confirmed"] == true).await;
     assert_eq!((&shown["state"], confirmations(&shown)), (&json!("cancelled"), 1), "{shown}");
     let shown = api.get(&format!("/api/jobs/{}", jobs[0])).await;
     assert_eq!(shown["confirmed"], false, "it still runs: {shown}");
 
     for number in [3, 4] {
         peer.say(&Report::Failure(Numbered { first: ReportNo(number), list: vec![stopped(told)] })).await;
-        let shown = api.job(jobs[0], |job| job["confirmed"] == true).await;
+        let shown = api.wait_for_job(jobs[0], |job| job["confirmed"] == true).await;
         assert_eq!((&shown["state"], confirmations(&shown)), (&json!("cancelled"), 1), "{shown}");
     }
 }
@@ -53,7 +52,7 @@ async fn run(api: &Api, peer: &mut Peer, first: ReportNo) -> Token {
     let token = peer.enqueued().await;
     let started = Started { token, container: String::new(), ago: Duration::ZERO };
     peer.say(&Report::Running(Numbered { first, list: vec![started] })).await;
-    api.job(job, |job| job["state"] == "running").await;
+    api.wait_for_job(job, |job| job["state"] == "running").await;
     token
 }
 

@@ -1,73 +1,73 @@
-//! A worker is drained: the order outlives the server, a deadline ends what takes too long, and an uncordon takes it back.
+//! Drain of a worker: the order survives a restart of the server, the deadline stops slow jobs, and uncordon undoes it.
 
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use crate::support::{Stage, holds};
+use crate::support::{Cluster, wait_until};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_drain_survives_a_kill_of_the_server_and_its_deadline_is_kept() {
-    let stage = Stage::new(JOBS);
-    let mut server = stage.server(&[]).await;
-    let api = stage.api();
-    let mut worker = stage.worker("first", FAKE);
+async fn drain_and_its_deadline_survive_a_server_kill() {
+    let cluster = Cluster::new(JOBS);
+    let mut server = cluster.start_server(&[]).await;
+    let api = cluster.api();
+    let mut worker = cluster.start_worker("first", FAKE);
     let job = api.post("/api/jobs/long", None).await["id"].as_u64().unwrap();
-    api.job(job, |job| job["state"] == "running").await;
+    api.wait_for_job(job, |job| job["state"] == "running").await;
     let drained = api.post("/api/workers/1/drain?deadline=2s", None).await;
     assert_eq!((&drained["state"], &drained["cordoned"]), (&json!("draining"), &json!(true)), "{drained}");
     assert!(drained["drain_deadline"].is_string(), "{drained}");
     server.kill();
-    let _server = stage.server(&[]).await;
-    let shown = api.job(job, |job| job["state"] == "queued").await;
+    let _server = cluster.start_server(&[]).await;
+    let shown = api.wait_for_job(job, |job| job["state"] == "queued").await;
     let attempt = &shown["attempts"][0];
     assert_eq!(
         (&attempt["outcome"], &attempt["stopping"]),
         (&json!("interrupted"), &json!("drain")),
         "{shown}"
     );
-    let status = worker.ended().await;
-    assert!(status.success(), "{status}:\n{}", worker.said());
-    api.worker("first", |worker| worker["state"] == "drained").await;
+    let status = worker.wait_for_exit().await;
+    assert!(status.success(), "{status}:\n{}", worker.log());
+    api.wait_for_worker("first", |worker| worker["state"] == "drained").await;
 
-    // What its machine starts again takes nothing, and is not told to leave.
-    let mut worker = stage.worker("first", FAKE);
-    let back = api.worker_ready("first").await;
+    // The restarted worker gets no jobs and is not told to exit.
+    let mut worker = cluster.start_worker("first", FAKE);
+    let back = api.wait_for_ready_worker("first").await;
     assert_eq!((&back["cordoned"], &back["drain_deadline"]), (&json!(true), &Value::Null), "{back}");
-    api.job(job, |job| job["pending_reason"]["code"] == "cordoned").await;
+    api.wait_for_job(job, |job| job["pending_reason"]["code"] == "cordoned").await;
     api.post("/api/workers/1/uncordon", None).await;
-    let shown = api.job(job, |job| job["state"] == "running").await;
+    let shown = api.wait_for_job(job, |job| job["state"] == "running").await;
     assert_eq!(shown["attempt_count"], 2, "{shown}");
-    assert!(worker.is_alive());
+    assert!(worker.is_running());
     api.post(&format!("/api/jobs/{job}/cancel"), None).await;
-    api.all_ended().await;
-    worker.leave().await;
+    api.wait_until_all_ended().await;
+    worker.terminate().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_drain_can_be_taken_back_and_who_has_left_can_be_forgotten() {
-    let stage = Stage::new(JOBS);
-    let _server = stage.server(&[]).await;
-    let api = stage.api();
-    let mut worker = stage.worker("first", FAKE);
+async fn drain_can_be_undone_and_a_gone_worker_forgotten() {
+    let cluster = Cluster::new(JOBS);
+    let _server = cluster.start_server(&[]).await;
+    let api = cluster.api();
+    let mut worker = cluster.start_worker("first", FAKE);
     let job = api.post("/api/jobs/long", None).await["id"].as_u64().unwrap();
-    api.job(job, |job| job["state"] == "running").await;
+    api.wait_for_job(job, |job| job["state"] == "running").await;
     api.post("/api/workers/1/drain", None).await;
     let waiting = api.post("/api/jobs/quick", None).await;
     assert_eq!(waiting["pending_reason"]["code"], "cordoned", "{waiting}");
     api.post("/api/workers/1/uncordon", None).await;
-    api.job(waiting["id"].as_u64().unwrap(), |job| job["state"] == "succeeded").await;
+    api.wait_for_job(waiting["id"].as_u64().unwrap(), |job| job["state"] == "succeeded").await;
     assert_eq!(api.get(&format!("/api/jobs/{job}")).await["attempt_count"], 1);
-    assert!(worker.is_alive());
+    assert!(worker.is_running());
 
     api.post("/api/workers/1/drain", None).await;
-    let refused = api.ask(Method::POST, "/api/workers/1/forget", None, None).await.unwrap();
+    let refused = api.request(Method::POST, "/api/workers/1/forget", None, None).await.unwrap();
     assert_eq!((refused.status, &refused.body["code"]), (409, &json!("worker_connected")), "{refused:?}");
     api.post(&format!("/api/jobs/{job}/cancel"), None).await;
-    let status = worker.ended().await;
-    assert!(status.success(), "{status}:\n{}", worker.said());
-    api.worker("first", |worker| worker["state"] == "drained").await;
+    let status = worker.wait_for_exit().await;
+    assert!(status.success(), "{status}:\n{}", worker.log());
+    api.wait_for_worker("first", |worker| worker["state"] == "drained").await;
     api.post("/api/workers/1/forget", None).await;
-    holds("it is forgotten", async || api.get("/api/workers?all=1").await == json!([])).await;
+    wait_until("it is forgotten", async || api.get("/api/workers?all=1").await == json!([])).await;
 }
 
 const FAKE: &[&str] = &["--no-docker", "--allow-fake", "--slots", "2", "--on-term", "interrupt"];

@@ -1,31 +1,31 @@
-//! A stage for one test: processes of the real program in a directory of their own, and what is needed to ask and to wait.
+//! Support for the tests: the cluster of this build, and a hand-written worker.
 
 use std::ops::Deref;
 use std::process::Command;
 
 pub(crate) mod peer;
 
-pub(crate) use chaos::stage::{Api, Process, docker, eventually, holds, was_told};
+pub(crate) use testkit::{Api, Process, docker, has_argument, wait_for, wait_until};
 
-/// A stage for the program of this build.
+/// A cluster that runs the program of this build.
 #[derive(Debug)]
-pub(crate) struct Stage(chaos::stage::Stage);
+pub(crate) struct Cluster(testkit::Cluster);
 
-impl Stage {
+impl Cluster {
     pub(crate) fn new(jobs_file: &str) -> Self {
-        Self(chaos::stage::Stage::new(env!("CARGO_BIN_EXE_longshore"), jobs_file))
+        Self(testkit::Cluster::new(env!("CARGO_BIN_EXE_longshore"), jobs_file))
     }
 }
 
-impl Deref for Stage {
-    type Target = chaos::stage::Stage;
+impl Deref for Cluster {
+    type Target = testkit::Cluster;
 
     fn deref(&self) -> &Self::Target {
         &self.0
     }
 }
 
-/// A command that gives its program mounts of its own, if there is one here.
+/// A command that runs its program with its own mounts, if this machine allows it.
 pub(crate) fn own_mounts() -> Option<Vec<String>> {
     [&["unshare", "--mount"][..], &["unshare", "--user", "--map-root-user", "--mount"]]
         .into_iter()

@@ -1,9 +1,9 @@
-//! A worker made by hand, so that it can be as bad as it has to be.
+//! A worker written by hand, which can send anything.
 
 use std::time::Duration;
 
 use futures_util::{SinkExt, StreamExt};
-use protocol::order::Verdict;
+use protocol::order::ReconcileVerdict;
 use protocol::report::{Availability, Chunk, ChunkData, Hello, Inventory, Phase, Stream};
 use protocol::wire::{decode_order, encode_report};
 use protocol::{Incarnation, Order, Report, RuntimeKind, SUBPROTOCOL, Token, VERSIONS};
@@ -21,7 +21,7 @@ pub(crate) struct Peer {
 }
 
 impl Peer {
-    /// Opens a socket, and says nothing.
+    /// Opens a WebSocket and sends nothing.
     pub(crate) async fn knock(port: u16) -> Self {
         let address = format!("ws://127.0.0.1:{port}/api/workers/connect");
         let request = ClientRequestBuilder::new(address.parse().unwrap()).with_sub_protocol(SUBPROTOCOL);
@@ -30,20 +30,20 @@ impl Peer {
         Self { socket }
     }
 
-    /// Goes through the whole greeting: a worker with much room for fake jobs, and nothing running.
+    /// Joins as a worker with many slots for fake jobs and no running attempts.
     pub(crate) async fn join(port: u16, name: &str, secret: u8) -> Self {
         Self::join_with(port, name, secret, Vec::new()).await.0
     }
 
-    /// As [`Self::join`], with these attempts running, as it says; also what is to become of each.
+    /// As [`Self::join`], with these running attempts; returns the server's verdict about each.
     pub(crate) async fn join_with(
         port: u16,
         name: &str,
         secret: u8,
         running: Vec<Token>,
-    ) -> (Self, Vec<(Token, Verdict)>) {
+    ) -> (Self, Vec<(Token, ReconcileVerdict)>) {
         let mut peer = Self::knock(port).await;
-        // A ping may come at any time, in front of Hello too.
+        // A ping may arrive at any time, even before Hello.
         peer.send(Message::Ping(Vec::new().into())).await;
         peer.say(&Report::Hello(hello(name, secret))).await;
         peer.order(|order| matches!(order, Order::Welcome(_))).await;
@@ -59,7 +59,7 @@ impl Peer {
         self.send(Message::Binary(encode_report(report).unwrap().into())).await;
     }
 
-    /// Says that an attempt has written this, first of all, and waits until the server has taken care of it.
+    /// Sends the first output of an attempt, and waits for its acknowledgement.
     pub(crate) async fn write(&mut self, token: Token, text: &str) {
         let data = ChunkData::Bytes(text.into());
         self.say(&Report::Output(vec![Chunk { token, stream: Stream::Stdout, offset: 0, data }])).await;
@@ -70,7 +70,7 @@ impl Peer {
         .await;
     }
 
-    /// Says something in so many frames: a byte in each, and nothing in those that are left.
+    /// Sends a message in this many frames: one byte each, the last one with the rest.
     pub(crate) async fn say_in_pieces(&mut self, report: &Report, pieces: usize) {
         let said = encode_report(report).unwrap();
         let mut bytes = said.chunks(1);
@@ -83,16 +83,16 @@ impl Peer {
         assert!(bytes.next().is_none(), "{pieces} pieces are too few");
     }
 
-    /// As [`Self::say`], where the socket may be gone already.
+    /// As [`Self::say`]; the socket may be closed.
     pub(crate) async fn try_say(&mut self, report: &Report) {
         let _ = self.socket.send(Message::Binary(encode_report(report).unwrap().into())).await;
     }
 
     pub(crate) async fn send(&mut self, message: Message) {
-        timeout(PATIENCE, self.socket.send(message)).await.unwrap().unwrap();
+        timeout(WAIT_TIMEOUT, self.socket.send(message)).await.unwrap().unwrap();
     }
 
-    /// Waits for an order, passing over others.
+    /// Waits for a matching order and ignores others.
     pub(crate) async fn order(&mut self, fits: impl Fn(&Order) -> bool) -> Order {
         let search = async {
             loop {
@@ -103,17 +103,17 @@ impl Peer {
                 }
             }
         };
-        timeout(PATIENCE, search).await.unwrap()
+        timeout(WAIT_TIMEOUT, search).await.unwrap()
     }
 
-    /// Waits for an attempt.
+    /// Waits for an assignment.
     pub(crate) async fn enqueued(&mut self) -> Token {
         let order = self.order(|order| matches!(order, Order::Enqueue(_))).await;
         let Order::Enqueue(assignments) = order else { unreachable!("it was just asked for") };
         assignments[0].token
     }
 
-    /// Sends the same message so many times, as fast as it goes; the socket may close meanwhile.
+    /// Sends the same message many times; the socket may close meanwhile.
     pub(crate) async fn flood(&mut self, message: &Message, times: usize) {
         let flood = async {
             for _ in 0..times {
@@ -121,15 +121,15 @@ impl Peer {
             }
             self.socket.flush().await
         };
-        let _ = timeout(PATIENCE, flood).await.unwrap();
+        let _ = timeout(WAIT_TIMEOUT, flood).await.unwrap();
     }
 
-    /// Waits until the server closes; with which code.
+    /// Waits until the server closes the socket; returns the close code.
     pub(crate) async fn closed(&mut self) -> Option<u16> {
         self.goodbye().await.map(|(code, _)| code)
     }
 
-    /// Waits until the server closes; with which code and reason.
+    /// Waits until the server closes the socket; returns code and reason.
     pub(crate) async fn goodbye(&mut self) -> Option<(u16, String)> {
         let search = async {
             loop {
@@ -142,16 +142,16 @@ impl Peer {
                 }
             }
         };
-        timeout(PATIENCE, search).await.unwrap()
+        timeout(WAIT_TIMEOUT, search).await.unwrap()
     }
 }
 
-/// Asks for a socket as a worker does, with these headers too: the head of the answer, in lower case.
+/// Sends a WebSocket request with additional headers; returns the response head in lower case.
 pub(crate) async fn ask_for_socket(port: u16, headers: &[(&str, &str)]) -> String {
     ask_by("GET", port, headers).await
 }
 
-/// The same by another method.
+/// The same with another method.
 pub(crate) async fn ask_by(method: &str, port: u16, headers: &[(&str, &str)]) -> String {
     let mut tcp = TcpStream::connect(("127.0.0.1", port)).await.unwrap();
     let more: String = headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
@@ -167,8 +167,23 @@ pub(crate) async fn ask_by(method: &str, port: u16, headers: &[(&str, &str)]) ->
             head.push(tcp.read_u8().await.unwrap());
         }
     };
-    timeout(PATIENCE, whole).await.unwrap();
+    timeout(WAIT_TIMEOUT, whole).await.unwrap();
     String::from_utf8(head).unwrap().to_lowercase()
+}
+
+/// Asks for a socket with another subprotocol, or none: the head of the answer in lower case, and its body.
+pub(crate) async fn ask_without_subprotocol(port: u16, offer: Option<&str>) -> (String, String) {
+    let mut tcp = TcpStream::connect(("127.0.0.1", port)).await.unwrap();
+    let offer = offer.map(|offer| format!("Sec-WebSocket-Protocol: {offer}\r\n")).unwrap_or_default();
+    let request = format!(
+        "GET /api/workers/connect HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nConnection: Upgrade, close\r\n\
+         Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n{offer}\r\n"
+    );
+    tcp.write_all(request.as_bytes()).await.unwrap();
+    let mut answer = String::new();
+    timeout(WAIT_TIMEOUT, tcp.read_to_string(&mut answer)).await.unwrap().unwrap();
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+    (head.to_lowercase(), body.to_owned())
 }
 
 pub(crate) fn hello(name: &str, secret: u8) -> Hello {
@@ -189,5 +204,5 @@ pub(crate) fn hello(name: &str, secret: u8) -> Hello {
     }
 }
 
-/// Longer than anything that the server waits for.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// Longer than any timeout of the server.
+const WAIT_TIMEOUT: Duration = Duration::from_secs(30);

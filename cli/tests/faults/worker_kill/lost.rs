@@ -1,61 +1,61 @@
-//! A worker that is gone for longer than its lease: what is frozen keeps its job, what stays away loses it, and its late word is
-//! recorded and not believed.
+//! A worker that is silent for longer than its lease: a frozen one keeps its job, an absent one loses it, and its late report is recorded
+//! and ignored.
 
 use rustix::process::Signal;
 use serde_json::json;
 
-use crate::support::Stage;
+use crate::support::Cluster;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_frozen_worker_that_thaws_in_time_keeps_its_job() {
-    let stage = Stage::new(&jobs());
-    let _server = stage.server(QUICK_LEASE).await;
-    let api = stage.api();
-    let mut worker = stage.worker("first", FLAGS);
+async fn worker_that_resumes_within_its_lease_keeps_its_job() {
+    let cluster = Cluster::new(&jobs());
+    let _server = cluster.start_server(QUICK_LEASE).await;
+    let api = cluster.api();
+    let mut worker = cluster.start_worker("first", FLAGS);
     let job =
-        api.post("/api/jobs/count", Some(&json!({ "environment": { "END": stage.path("end") } }))).await;
+        api.post("/api/jobs/count", Some(&json!({ "environment": { "END": cluster.path("end") } }))).await;
     let job = job["id"].as_u64().unwrap();
-    api.job(job, |job| job["state"] == "running").await;
+    api.wait_for_job(job, |job| job["state"] == "running").await;
     worker.signal(Signal::STOP);
-    let shown = api.job(job, |job| job["worker_unreachable_since"].is_string()).await;
+    let shown = api.wait_for_job(job, |job| job["worker_unreachable_since"].is_string()).await;
     assert_eq!(shown["state"], "running", "nothing is concluded from silence yet: {shown}");
     let waits_for = &shown["pending_reason"];
     assert_eq!(waits_for["code"], "worker_unreachable", "{shown}");
     let text = waits_for["text"].as_str().unwrap();
     assert!(text.contains("its attempt is given up, and the job is tried again"), "{text}");
-    api.worker("first", |worker| worker["state"] == "unreachable").await;
+    api.wait_for_worker("first", |worker| worker["state"] == "unreachable").await;
     worker.signal(Signal::CONT);
-    let shown = api.job(job, |job| job["worker_unreachable_since"].is_null()).await;
+    let shown = api.wait_for_job(job, |job| job["worker_unreachable_since"].is_null()).await;
     assert_eq!(shown["state"], "running", "{shown}");
-    std::fs::write(stage.path("end"), "").unwrap();
-    let shown = api.job(job, |job| job["state"] == "succeeded").await;
+    std::fs::write(cluster.path("end"), "").unwrap();
+    let shown = api.wait_for_job(job, |job| job["state"] == "succeeded").await;
     assert_eq!(
         (shown["attempt_count"].as_u64(), &shown["worker"]["name"]),
         (Some(1), &json!("first")),
         "{shown}"
     );
-    worker.leave().await;
+    worker.terminate().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_worker_that_stays_away_loses_its_job_and_is_not_believed_later() {
-    let stage = Stage::new(&jobs());
-    let _server = stage.server(QUICK_LEASE).await;
-    let api = stage.api();
-    let mut first = stage.worker("first", FLAGS);
+async fn late_report_of_a_lost_worker_is_ignored() {
+    let cluster = Cluster::new(&jobs());
+    let _server = cluster.start_server(QUICK_LEASE).await;
+    let api = cluster.api();
+    let mut first = cluster.start_worker("first", FLAGS);
     let job =
-        api.post("/api/jobs/count", Some(&json!({ "environment": { "END": stage.path("end") } }))).await;
+        api.post("/api/jobs/count", Some(&json!({ "environment": { "END": cluster.path("end") } }))).await;
     let job = job["id"].as_u64().unwrap();
-    api.job(job, |job| job["state"] == "running").await;
+    api.wait_for_job(job, |job| job["state"] == "running").await;
     first.kill();
-    std::fs::write(stage.path("end"), "").unwrap();
-    let mut second = stage.worker("second", FLAGS);
-    let shown = api.job(job, |job| job["state"] == "succeeded").await;
+    std::fs::write(cluster.path("end"), "").unwrap();
+    let mut second = cluster.start_worker("second", FLAGS);
+    let shown = api.wait_for_job(job, |job| job["state"] == "succeeded").await;
     let attempts = shown["attempts"].as_array().unwrap();
     let told: Vec<_> = attempts.iter().map(|it| (&it["worker"]["name"], &it["outcome"])).collect();
     assert_eq!(told, [(&json!("first"), &json!("lost")), (&json!("second"), &json!("succeeded"))], "{shown}");
-    let mut first = stage.worker("first", FLAGS);
-    let shown = api.job(job, |job| !job["late_reports"].as_array().unwrap().is_empty()).await;
+    let mut first = cluster.start_worker("first", FLAGS);
+    let shown = api.wait_for_job(job, |job| !job["late_reports"].as_array().unwrap().is_empty()).await;
     assert_eq!((&shown["state"], shown["attempt_count"].as_u64()), (&json!("succeeded"), Some(2)), "{shown}");
     let late = shown["late_reports"].as_array().unwrap();
     let fence = &attempts[0]["fence"];
@@ -65,14 +65,14 @@ async fn a_worker_that_stays_away_loses_its_job_and_is_not_believed_later() {
     let told: Vec<_> = shown["timeline"].as_array().unwrap().iter().map(|it| &it["event"]).collect();
     assert!(told.contains(&&json!("late_report")), "{shown}");
     assert_eq!(attempts[0]["ran_ms"], json!(null), "nobody knows how long it ran: {shown}");
-    first.leave().await;
-    second.leave().await;
+    first.terminate().await;
+    second.terminate().await;
 }
 
-/// The shortest that a server takes.
+/// The shortest lease that the server accepts.
 const QUICK_LEASE: &[&str] = &["--heartbeat", "1s", "--lease", "10s"];
 const FLAGS: &[&str] = &["--no-docker", "--allow-process", "--on-term", "drain"];
-/// They end with this process, should it be killed before it can clean up.
+/// The jobs end with this process if it is killed before it cleans up.
 fn jobs() -> String {
     JOBS.replace("TEST", &std::process::id().to_string())
 }

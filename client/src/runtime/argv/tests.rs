@@ -1,4 +1,4 @@
-//! What a command line must be, and how Docker reads it.
+//! Properties of command lines, and Docker's reading of them.
 
 mod reading;
 
@@ -13,7 +13,7 @@ use reading::Read;
 
 const MEMBERSHIP: Membership = Membership { cluster: ClusterId(0xc0ffee), worker: WorkerId(4) };
 
-fn launch(spec: ContainerSpec, body: Option<Body>) -> Launch {
+fn launch(spec: ContainerSpec, body: Option<Overrides>) -> Launch {
     Launch {
         token: Token { job: JobId(12), fence: Fence(34), nonce: Nonce(0xab) },
         revision: Revision(1),
@@ -53,7 +53,7 @@ fn the_whole_line_is_as_documented() {
         stop_signal: Some("SIGINT".into()),
         ..spec()
     };
-    let body = Body { args: vec!["--".into()], ..Body::default() };
+    let body = Overrides { args: vec!["--".into()], ..Overrides::default() };
     let line = docker_run(&launch(all, Some(body)), MEMBERSHIP, Some(1_700_000_000)).expect("valid");
     let expected = "run --pull never --init --name longshore-00c0ffee-12-34 --label=team=a=b --label=longshore.managed=true \
         --label=longshore.cluster=00c0ffee --label=longshore.worker=4 --label=longshore.job=12 --label=longshore.fence=34 \
@@ -79,13 +79,13 @@ fn the_engines_own_log_holds_what_is_kept_of_the_output() {
 }
 
 #[test]
-fn a_job_lays_its_environment_over_the_definition_but_not_over_ours() {
+fn a_job_overrides_the_definitions_environment_but_not_the_workers() {
     let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
     let spec = ContainerSpec {
         environment: vec![pair("A", "1"), pair("B", "2"), pair("LONGSHORE_JOB", "9")],
         ..spec()
     };
-    let body = Body { environment: vec![pair("B", "x=y "), pair("C", "")], ..Body::default() };
+    let body = Overrides { environment: vec![pair("B", "x=y "), pair("C", "")], ..Overrides::default() };
     let line = docker_run(&launch(spec, Some(body)), MEMBERSHIP, None).expect("valid");
     assert_eq!(
         String::from_utf8(line.environment).expect("text"),
@@ -94,7 +94,7 @@ fn a_job_lays_its_environment_over_the_definition_but_not_over_ours() {
 }
 
 #[test]
-fn what_docker_would_misread_is_refused_and_no_value_is_echoed() {
+fn values_that_docker_would_misread_are_refused_and_never_shown() {
     for (name, value) in [
         ("A B", "secret"),
         ("", "secret"),
@@ -125,7 +125,7 @@ fn what_docker_would_misread_is_refused_and_no_value_is_echoed() {
     }
 }
 
-/// What users might write to get an option in, or out.
+/// Words that might inject or remove an option.
 fn word() -> impl Strategy<Value = String> {
     prop_oneof![
         prop::sample::select(CANARIES).prop_map(str::to_owned),
@@ -142,13 +142,13 @@ fn pairs() -> impl Strategy<Value = Vec<(String, String)>> {
     prop::collection::vec(("[A-Za-z_.]{1,3}", word()), 0..4)
 }
 
-/// As a word, but seldom one that is refused in an environment or a path.
+/// Like a word, but seldom one that is refused in an environment or a path.
 fn line() -> impl Strategy<Value = String> {
     let tame = |word: String| word.chars().filter(|it| !it.is_control()).collect();
     prop_oneof![20 => word().prop_map(tame), 1 => word()]
 }
 
-/// The values can be found again wherever they turn up.
+/// Values that can be found again in any text.
 fn variables() -> impl Strategy<Value = Vec<(String, String)>> {
     let name = prop_oneof![20 => "[A-Z]{1,2}", 2 => Just("LONGSHORE_JOB".to_owned()), 1 => word()];
     prop::collection::vec((name, line().prop_map(|line| format!("{SECRET}{line}"))), 0..4)
@@ -193,7 +193,7 @@ fn any_spec() -> impl Strategy<Value = ContainerSpec> {
     })
 }
 
-/// The options that a definition means, as Docker would list them; ours are left out.
+/// The options that a definition means, as Docker would list them, without the worker's own.
 fn meant(spec: &ContainerSpec) -> Vec<(String, String)> {
     let resources = &spec.resources;
     let memory = resources.memory_bytes.map(|it| it.to_string());
@@ -222,7 +222,7 @@ fn meant(spec: &ContainerSpec) -> Vec<(String, String)> {
     all
 }
 
-/// This many cases, or as many as `PROPTEST_CASES` says.
+/// The number of cases; `PROPTEST_CASES` overrides it.
 fn cases(usual: u32) -> ProptestConfig {
     match std::env::var_os("PROPTEST_CASES") {
         Some(_) => ProptestConfig::default(),
@@ -239,7 +239,7 @@ proptest! {
         args in words(3),
         environment in variables(),
     ) {
-        let body = Body { args: args.clone(), environment: environment.clone(), input: None };
+        let body = Overrides { args: args.clone(), environment: environment.clone(), input: None };
         let Ok(line) = docker_run(&launch(spec.clone(), Some(body)), MEMBERSHIP, Some(5)) else { return Ok(()) };
         let ours = docker_run(&launch(bare(), None), MEMBERSHIP, Some(5)).expect("valid");
         let ours = Read::of(&ours.args).expect("understood").options;
@@ -265,7 +265,7 @@ proptest! {
         }
         prop_assert_eq!(mounts.len(), spec.volumes.len());
 
-        // Values travel by the file alone, and the file says what was merged.
+        // Values travel by the file alone, and the file holds the merged environment.
         let shown = line.args.iter().find(|it| it.contains(SECRET));
         prop_assert_eq!(shown, None);
         let mut merged = BTreeMap::new();
@@ -276,7 +276,7 @@ proptest! {
     }
 }
 
-/// Nothing but the image: what is left are our own options.
+/// A definition with nothing but an image; only the worker's own options are left.
 fn bare() -> ContainerSpec {
     ContainerSpec { init: false, ..spec() }
 }

@@ -1,12 +1,12 @@
-//! Whether something may run here, where that depends on what is on this machine's disks: where the path of a bind mount really leads.
+//! Admission of mounts: resolves the paths of bind mounts on this machine.
 //!
-//! To find that out may take for ever, on a share whose server is gone. So it is done elsewhere, given up in time, and no more than a few
-//! lookups hang at once. It is asked twice: before anything is fetched, so that what is refused costs nothing; and again when the image
-//! is there, because that may take minutes, and a link may lead elsewhere by then. What is mounted is the path that was looked at, not the
-//! link. What is left is the time from then to the engine's own look at the path.
+//! A lookup may hang for ever on a share whose server is gone. So it runs on a blocking thread with a time limit, and only a few may hang
+//! at once. Paths are resolved twice: before anything is fetched, so that a refusal costs nothing, and again when the image is there,
+//! because a link may have changed meanwhile. The resolved path is mounted, not the link. The time between this lookup and the engine's
+//! own remains.
 //!
-//! Where the engine has other disks than we see, as beside a worker in a container, our links say nothing about its own: there the path is
-//! judged as far as it can be, and mounted as it is written.
+//! If the engine sees other file systems, as with a worker in a container, links here say nothing about the engine's. Then no path is
+//! resolved, and only the allowed directories themselves are mounted.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -19,25 +19,25 @@ use protocol::report::ReleaseCause;
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout_at};
 
-use super::Shared;
+use super::DockerContext;
 
-/// The lookups that go on at once. One that hangs keeps its place, and a thread, until the system answers it.
-pub(super) struct Lookups {
+/// Limits the lookups at one time. A lookup that hangs keeps its permit and its thread until the system answers.
+pub(super) struct PathLookups {
     places: Arc<Semaphore>,
-    /// One look at a path at a time: a share that is gone takes one place, however many ask for it.
+    /// One lookup of a path at a time: an unreachable share takes one permit, however many attempts ask for it.
     gates: Mutex<HashMap<PathBuf, Weak<Gate>>>,
 }
 
 type Gate = tokio::sync::Mutex<()>;
 
-impl Default for Lookups {
+impl Default for PathLookups {
     fn default() -> Self {
         Self { places: Arc::new(Semaphore::new(AT_ONCE)), gates: Mutex::default() }
     }
 }
 
-impl Lookups {
-    /// What is found out about a path elsewhere; nothing if that is not done by `deadline`.
+impl PathLookups {
+    /// Runs `work` about a path on a blocking thread; `None` if it is not done by `deadline`.
     async fn by<T: Send + 'static>(
         &self,
         deadline: Instant,
@@ -46,10 +46,10 @@ impl Lookups {
     ) -> Option<T> {
         let (gate, places) = (self.gate(path), Arc::clone(&self.places));
         let found = async move {
-            let turn = gate.lock_owned().await;
+            let queue = gate.lock_owned().await;
             let place = places.acquire_owned().await.ok()?;
             let found = tokio::task::spawn_blocking(move || {
-                let _held = (turn, place);
+                let _held = (queue, place);
                 work()
             });
             found.await.ok()
@@ -57,11 +57,11 @@ impl Lookups {
         timeout_at(deadline, found).await.ok().flatten()
     }
 
-    /// Where a path really leads, if it can be told.
-    async fn real(&self, deadline: Instant, path: &Path) -> Result<Option<PathBuf>, Hangs> {
+    /// The resolved path; `None` if it does not exist here.
+    async fn real(&self, deadline: Instant, path: &Path) -> Result<Option<PathBuf>, LookupTimeout> {
         let looked_at = path.to_owned();
         let found = self.by(deadline, path, move || looked_at.canonicalize().ok()).await;
-        found.ok_or_else(|| Hangs(path.to_owned()))
+        found.ok_or_else(|| LookupTimeout(path.to_owned()))
     }
 
     fn gate(&self, path: &Path) -> Arc<Gate> {
@@ -76,19 +76,23 @@ impl Lookups {
     }
 }
 
-/// A path that cannot be looked up in time.
-struct Hangs(PathBuf);
+/// The path could not be resolved in time.
+struct LookupTimeout(PathBuf);
 
-impl Shared {
-    /// Where its mounts begin, if it may run here.
+impl DockerContext {
+    /// Checks the policy and returns the mounts with resolved sources.
     ///
     /// # Errors
-    /// Why not, and whether it may elsewhere.
+    /// The rule that refuses it, and whether another worker may run it.
     pub(super) async fn admit(&self, spec: &ContainerSpec) -> Result<Vec<Volume>, (ReleaseCause, String)> {
         if let Some(why) = self.config.allow.refuses(spec) {
             return Err((ReleaseCause::Policy, why));
         }
-        let known = self.look_up(spec).await.map_err(|Hangs(path)| {
+        if !self.config.sees_engine_disks {
+            self.config.allow.admit_unseen(spec).map_err(|why| (ReleaseCause::Policy, why))?;
+            return Ok(spec.volumes.clone());
+        }
+        let known = self.look_up(spec).await.map_err(|LookupTimeout(path)| {
             let why = format!(
                 "where the path {} leads cannot be found out within {} s: a file system of this machine hangs",
                 path.to_string_lossy().escape_debug(),
@@ -96,15 +100,17 @@ impl Shared {
             );
             (ReleaseCause::RuntimeUnavailable, why)
         })?;
-        // What is left are our own paths of sockets, on the disk that this program comes from.
+        // The remaining paths are the engine's sockets, on the disk of this program.
         let resolve = |path: &Path| known.get(path).cloned().unwrap_or_else(|| path.canonicalize().ok());
-        let admitted = self.config.allow.admit(spec, resolve).map_err(|why| (ReleaseCause::Policy, why))?;
-        Ok(if self.config.sees_engine_disks { admitted } else { spec.volumes.clone() })
+        self.config.allow.admit(spec, resolve).map_err(|why| (ReleaseCause::Policy, why))
     }
 
-    /// Where the paths lead by which it is judged. What lies within an allowed directory as that is written does not have to wait for
-    /// others that are allowed too, which may hang.
-    async fn look_up(&self, spec: &ContainerSpec) -> Result<HashMap<PathBuf, Option<PathBuf>>, Hangs> {
+    /// Resolves the paths that the policy needs. A source within an allowed directory as that is written does not wait for other allowed
+    /// directories, which may hang.
+    async fn look_up(
+        &self,
+        spec: &ContainerSpec,
+    ) -> Result<HashMap<PathBuf, Option<PathBuf>>, LookupTimeout> {
         let (deadline, allow) = (Instant::now() + LOOKUP_LIMIT, &self.config.allow);
         let mut known = HashMap::new();
         let mut lies_within = true;
@@ -122,10 +128,10 @@ impl Shared {
     }
 }
 
-/// A path on a disk is looked up in microseconds, on a share in milliseconds.
+/// A lookup takes microseconds on a disk, milliseconds on a share.
 const LOOKUP_LIMIT: Duration = Duration::from_secs(10);
 
-/// A thread each.
+/// Each lookup takes a thread.
 const AT_ONCE: usize = 8;
 
 #[cfg(test)]
@@ -135,8 +141,8 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_lookup_that_hangs_is_given_up_and_others_go_on_until_too_many_hang() {
-        let lookups = Lookups::default();
+    async fn hanging_lookups_time_out_and_are_bounded() {
+        let lookups = PathLookups::default();
         let mut held = Vec::new();
         for share in 0..AT_ONCE {
             assert_eq!(lookups.by(later(), &path(100), || 1).await, Some(1));
@@ -150,8 +156,8 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_hangs_takes_one_place_however_many_ask() {
-        let lookups = Lookups::default();
+    async fn a_hanging_path_takes_one_lookup_however_many_ask() {
+        let lookups = PathLookups::default();
         let (hold, until) = mpsc::channel::<()>();
         assert_eq!(lookups.by(soon(), &path(1), move || until.recv().is_ok()).await, None);
         for _ in 0..2 * AT_ONCE {
@@ -161,8 +167,19 @@ mod tests {
         assert_eq!(lookups.by(later(), &path(2), || 2).await, Some(2));
         drop(hold);
         assert_eq!(lookups.by(later(), &path(1), || 1).await, Some(1));
-        assert!(lookups.gate(&path(3)).try_lock().is_ok());
-        assert_eq!(lookups.gates.lock().unwrap().len(), 1, "nothing is kept of what has been looked up");
+        // The threads of finished lookups may hold their gates a moment longer.
+        let only_one_is_kept = async {
+            loop {
+                assert!(lookups.gate(&path(3)).try_lock().is_ok());
+                if lookups.gates.lock().unwrap().len() == 1 {
+                    break;
+                }
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(30), only_one_is_kept)
+            .await
+            .expect("finished lookups are dropped");
     }
 
     fn path(number: usize) -> PathBuf {

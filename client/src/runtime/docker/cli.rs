@@ -1,7 +1,7 @@
-//! The `docker` program: how it is called, for how long, and which of its complaints mean that the engine is not there.
+//! Calls of the `docker` program: environment, time limits, and the messages that mean that the engine is unreachable.
 //!
-//! Two kinds of calls. Auxiliary ones have a time limit and are killed at its end: a stuck engine makes every call hang. The one that
-//! runs a job has none, is never killed by us but as the last step of a stop, and outlives this process.
+//! Auxiliary calls have a time limit and are killed at its end, because a stuck engine makes every call hang. The call that runs a job has
+//! none. It is killed only as the last step of a stop, and outlives this process.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -17,53 +17,53 @@ use tokio::process::{Child, ChildStdout, Command};
 use crate::attempt_dir::describe;
 use crate::runtime::argv::CommandLine;
 
-/// The program and the environment that it is called with.
+/// The program and its environment.
 #[derive(Debug)]
 pub(super) struct Cli {
     program: PathBuf,
     environment: Vec<(OsString, OsString)>,
 }
 
-/// What an auxiliary call said.
+/// The result of an auxiliary call.
 #[derive(Debug)]
-pub(super) struct Answer {
+pub(super) struct CallOutput {
     pub(super) ok: bool,
     pub(super) stdout: String,
     pub(super) stderr: String,
 }
 
-/// Why an auxiliary call said nothing.
+/// The failure of an auxiliary call.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum CallError {
-    /// The program cannot be run: wrong path, not installed.
+    /// The program cannot be run: wrong path, or not installed.
     #[error("cannot run `{}`", program.display())]
     Program {
         program: PathBuf,
         #[source]
         source: io::Error,
     },
-    /// The engine is not there, or does not let us in; the program's own words.
+    /// The engine is unreachable or denies access; the program's own message.
     #[error("{0}")]
     Unreachable(String),
-    /// No answer within the time limit.
+    /// The call did not end within the time limit.
     #[error("no answer within {} s", .0.as_secs())]
     Slow(Duration),
 }
 
-/// Why a job's program was not started.
+/// The CLI of a job was not started.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum RunError {
-    /// What is to be run cannot be said at all: a word or all of them are longer than the system takes, or one holds a NUL.
+    /// The arguments cannot be passed: they are too long, or one holds a NUL byte.
     #[error("its command line cannot be passed on")]
-    Words(#[source] io::Error),
-    /// Anything else is no fault of what is to be run.
+    CommandLine(#[source] io::Error),
+    /// Any other failure, which is not the definition's.
     #[error(transparent)]
     Call(#[from] CallError),
 }
 
 impl CallError {
-    /// For people: that Docker cannot be used, why, and what to do about it where that is known.
-    pub(super) fn told(&self) -> String {
+    /// A message for operators: the problem, and the remedy where one is known.
+    pub(super) fn with_remedy(&self) -> String {
         let why = describe(self);
         let remedy = match self {
             Self::Program { .. } => Some("install it, name it with --docker, or start with --no-docker"),
@@ -78,7 +78,7 @@ impl CallError {
 }
 
 impl Cli {
-    /// Takes over from our own environment what concerns the program, and nothing else.
+    /// Keeps only variables of our environment that concern the program.
     pub(super) fn new(program: &Path) -> Self {
         let concerns = |name: &OsString| {
             let name = name.to_string_lossy();
@@ -90,26 +90,26 @@ impl Cli {
         }
     }
 
-    /// Asks for something that is answered at once, and kills the call if it is not.
+    /// Runs a short call, and kills it at its time limit.
     pub(super) async fn call<S: AsRef<std::ffi::OsStr>>(
         &self,
         args: impl IntoIterator<Item = S>,
         limit: Duration,
-    ) -> Result<Answer, CallError> {
+    ) -> Result<CallOutput, CallError> {
         let child = self.spawn(args)?;
         self.answer(child, std::future::ready(()), limit).await
     }
 
-    /// Asks for something that takes its time, with the same end. What it prints meanwhile is passed on line by line, and not kept.
+    /// Runs a long call with the same rules. `on_line` gets each line of its standard output, which is not kept.
     pub(super) async fn follow<S: AsRef<std::ffi::OsStr>>(
         &self,
         args: impl IntoIterator<Item = S>,
         limit: Duration,
-        heard: impl FnMut(&str) + Send,
-    ) -> Result<Answer, CallError> {
+        on_line: impl FnMut(&str) + Send,
+    ) -> Result<CallOutput, CallError> {
         let mut child = self.spawn(args)?;
         let stdout = child.stdout.take();
-        self.answer(child, listen(stdout, heard), limit).await
+        self.answer(child, read_lines(stdout, on_line), limit).await
     }
 
     async fn answer(
@@ -117,22 +117,22 @@ impl Cli {
         child: Child,
         meanwhile: impl Future<Output = ()> + Send,
         limit: Duration,
-    ) -> Result<Answer, CallError> {
+    ) -> Result<CallOutput, CallError> {
         let output = async { tokio::join!(child.wait_with_output(), meanwhile).0 };
         let output = tokio::time::timeout(limit, output).await;
         let output = output.map_err(|_| CallError::Slow(limit))?.map_err(|source| self.failed(source))?;
-        let answer = Answer {
+        let answer = CallOutput {
             ok: output.status.success(),
             stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
             stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
         };
-        match unreachable(&answer.stderr) {
+        match unreachable_line(&answer.stderr) {
             Some(why) if !answer.ok => Err(CallError::Unreachable(why)),
             _ => Ok(answer),
         }
     }
 
-    /// Starts something whose output is read through pipes and that ends with the value.
+    /// Starts a call with piped output. It is killed when the value is dropped.
     pub(super) fn spawn<S: AsRef<std::ffi::OsStr>>(
         &self,
         args: impl IntoIterator<Item = S>,
@@ -147,14 +147,14 @@ impl Cli {
         command.spawn().map_err(|source| self.failed(source))
     }
 
-    /// Starts a job. It goes on when the value, or this process, is gone: its outputs are files, its group is its own, and its
-    /// environment is complete before it starts.
+    /// Starts a job. It outlives the value and this process: its outputs are files, it has its own process group, and its environment is
+    /// complete before it starts.
     pub(super) fn run(&self, line: &CommandLine, stdout: File, stderr: File) -> Result<Child, RunError> {
         let environment = in_memory(&line.environment).map_err(|source| self.failed(source))?;
         let mut command = self.command();
         command.args(&line.args).stdin(environment).stdout(stdout).stderr(stderr);
         command.spawn().map_err(|source| match source.kind() {
-            io::ErrorKind::ArgumentListTooLong | io::ErrorKind::InvalidInput => RunError::Words(source),
+            io::ErrorKind::ArgumentListTooLong | io::ErrorKind::InvalidInput => RunError::CommandLine(source),
             _ => self.failed(source).into(),
         })
     }
@@ -170,20 +170,20 @@ impl Cli {
     }
 }
 
-impl Answer {
-    /// What it complained about, in one line.
-    pub(super) fn complaint(&self) -> String {
+impl CallOutput {
+    /// The standard error as one line.
+    pub(super) fn error_line(&self) -> String {
         one_line(&self.stderr)
     }
 
-    /// The same from its last error on: there are programs that tell before that how they get along.
+    /// The last error as one line: some programs print progress before it.
     pub(super) fn error(&self) -> String {
         let at = self.stderr.rfind("\nError").unwrap_or_default();
         one_line(&self.stderr[at..])
     }
 
-    /// Whether it says that there is no such container.
-    pub(super) fn tells_absent(&self, name: &str) -> bool {
+    /// `true` if it says that there is no container of this name.
+    pub(super) fn says_absent(&self, name: &str) -> bool {
         self.stderr.lines().any(|line| {
             let says = line.to_lowercase();
             (says.contains("no such container") || says.contains("no such object"))
@@ -192,13 +192,18 @@ impl Answer {
     }
 }
 
-/// Docker's complaint that the engine is not there, if it is that.
-pub(super) fn unreachable(stderr: &str) -> Option<String> {
+/// The line that says that the engine is unreachable, if there is one.
+pub(super) fn unreachable_line(stderr: &str) -> Option<String> {
     let said = |it: &&str| UNREACHABLE.iter().any(|(phrase, _)| it.contains(phrase));
     stderr.lines().find(said).map(one_line)
 }
 
-/// Docker's words without its help, its name and its line breaks.
+/// `true` if Docker refused to make a container because its name is taken.
+pub(super) fn is_name_conflict(stderr: &str) -> bool {
+    stderr.contains("Conflict. The container name") || stderr.contains("is already in use by container")
+}
+
+/// Docker's message without its help, its prefix and its line breaks.
 pub(super) fn one_line(stderr: &str) -> String {
     let lines = stderr.lines().map(str::trim).filter(|it| !it.is_empty());
     let useful = lines.filter(|it| !it.starts_with("See 'docker") && !it.starts_with("Run 'docker"));
@@ -207,22 +212,21 @@ pub(super) fn one_line(stderr: &str) -> String {
     text.chars().filter(|it| !it.is_control()).take(MESSAGE_CHARS_MAX).collect()
 }
 
-/// To the end, so that a full pipe never stops who writes.
-async fn listen(stdout: Option<ChildStdout>, mut heard: impl FnMut(&str) + Send) {
+/// Reads to the end, so that a full pipe never blocks the program.
+async fn read_lines(stdout: Option<ChildStdout>, mut on_line: impl FnMut(&str) + Send) {
     let Some(stdout) = stdout else { return };
     let (mut stdout, mut line) = (BufReader::new(stdout), Vec::new());
-    // What is longer than a line can be is heard in pieces.
+    // A longer line is passed on in pieces.
     while let Ok(1..) = (&mut stdout).take(LINE_BYTES_MAX).read_until(b'\n', &mut line).await {
-        heard(String::from_utf8_lossy(&line).trim_end_matches('\n'));
+        on_line(String::from_utf8_lossy(&line).trim_end_matches('\n'));
         line.clear();
     }
 }
 
-/// Docker's lines have less than 200.
+/// Docker's lines have less than 200 bytes.
 const LINE_BYTES_MAX: u64 = 4 << 10;
 
-/// A file that is nowhere on disk, so that all of it is there before anybody reads it: a worker that dies half-way through a pipe
-/// would start a job with half of its environment.
+/// A file in memory, complete before it is read. With a pipe, a worker that dies half-way would start a job with half of its environment.
 fn in_memory(bytes: &[u8]) -> io::Result<File> {
     let mut file = File::from(rustix::fs::memfd_create("environment", MemfdFlags::CLOEXEC)?);
     file.write_all(bytes)?;
@@ -230,10 +234,10 @@ fn in_memory(bytes: &[u8]) -> io::Result<File> {
     Ok(file)
 }
 
-/// Beside `DOCKER_*`. What a job's environment names must never steer the program.
+/// Passed on beside `DOCKER_*`. A job's environment must never steer the program.
 const PASSED_ON: [&str; 4] = ["PATH", "HOME", "XDG_RUNTIME_DIR", "SSH_AUTH_SOCK"];
 
-/// What Docker says when its engine is not there for us, and what helps. What is more special stands first.
+/// Docker's messages about an unreachable engine, with remedies. Specific messages stand first.
 const UNREACHABLE: [(&str, &str); 6] = [
     (
         "permission denied while trying to connect",
@@ -260,13 +264,13 @@ mod tests {
             "docker: Error response from daemon: No such image: nosuch:1.\nSee 'docker run --help'.\n";
         assert_eq!(one_line(stderr), "No such image: nosuch:1.");
         let down = "docker: Cannot connect to the Docker daemon at unix:///x. Is the docker daemon running?\n\nRun 'docker run --help' for more information\n";
-        assert!(unreachable(down).is_some_and(|it| it.starts_with("Cannot connect")));
-        assert_eq!(unreachable("Error: No such container: x"), None);
+        assert!(unreachable_line(down).is_some_and(|it| it.starts_with("Cannot connect")));
+        assert_eq!(unreachable_line("Error: No such container: x"), None);
     }
 
     #[test]
-    fn who_reads_that_docker_is_away_learns_what_to_do() {
-        let away = |said: &str| CallError::Unreachable(said.to_owned()).told();
+    fn messages_about_an_unreachable_docker_name_the_remedy() {
+        let away = |said: &str| CallError::Unreachable(said.to_owned()).with_remedy();
         let down = away("Cannot connect to the Docker daemon at unix:///x. Is the docker daemon running?");
         assert!(down.starts_with("docker_unavailable: Cannot connect") && down.ends_with(START), "{down}");
         let denied =
@@ -278,13 +282,15 @@ mod tests {
             "no advice where none is known"
         );
         let missing =
-            CallError::Program { program: "x".into(), source: io::ErrorKind::NotFound.into() }.told();
+            CallError::Program { program: "x".into(), source: io::ErrorKind::NotFound.into() }.with_remedy();
         assert!(missing.contains("cannot run `x`: ") && missing.contains("--docker"), "{missing}");
-        assert!(CallError::Slow(Duration::from_secs(5)).told().contains("within 5 s; the engine hangs"));
+        assert!(
+            CallError::Slow(Duration::from_secs(5)).with_remedy().contains("within 5 s; the engine hangs")
+        );
     }
 
     #[tokio::test]
-    async fn a_call_that_hangs_is_given_up_and_one_that_cannot_start_says_so() {
+    async fn a_hanging_call_is_killed_and_an_unstartable_one_fails() {
         let hangs = Cli::new(Path::new("/bin/sh")).call(["-c", "sleep 60"], Duration::from_millis(50)).await;
         assert!(matches!(hangs, Err(CallError::Slow(_))), "{hangs:?}");
         let missing =
@@ -293,32 +299,32 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_follows_a_call_hears_each_line_whatever_is_in_it() {
-        let mut heard = Vec::new();
+    async fn a_long_call_passes_on_each_line() {
+        let mut on_line = Vec::new();
         let script = r"printf 'one\n\377two\nthree'; echo no >&2; exit 3";
         let answer = Cli::new(Path::new("/bin/sh"))
-            .follow(["-c", script], Duration::from_secs(5), |line| heard.push(line.to_owned()))
+            .follow(["-c", script], Duration::from_secs(5), |line| on_line.push(line.to_owned()))
             .await
             .expect("an answer");
-        assert_eq!(heard, ["one", "\u{fffd}two", "three"]);
-        assert_eq!((answer.ok, answer.stdout.as_str(), answer.complaint().as_str()), (false, "", "no"));
+        assert_eq!(on_line, ["one", "\u{fffd}two", "three"]);
+        assert_eq!((answer.ok, answer.stdout.as_str(), answer.error_line().as_str()), (false, "", "no"));
     }
 
     #[tokio::test]
-    async fn a_line_without_end_is_heard_in_pieces() {
+    async fn a_very_long_line_is_passed_on_in_pieces() {
         let (mut longest, mut bytes) = (0, 0);
-        let heard = |piece: &str| (longest, bytes) = (longest.max(piece.len()), bytes + piece.len());
+        let on_line = |piece: &str| (longest, bytes) = (longest.max(piece.len()), bytes + piece.len());
         let script = "head -c 1000000 /dev/zero; echo; echo end";
         let answer =
-            Cli::new(Path::new("/bin/sh")).follow(["-c", script], Duration::from_secs(60), heard).await;
+            Cli::new(Path::new("/bin/sh")).follow(["-c", script], Duration::from_secs(60), on_line).await;
         assert!(answer.expect("an answer").ok);
         assert_eq!((longest, bytes), (4 << 10, 1_000_003));
     }
 
     #[test]
-    fn what_is_told_before_an_error_is_left_out() {
+    fn progress_before_an_error_is_left_out() {
         let said =
-            |stderr: &str| Answer { ok: false, stdout: String::new(), stderr: stderr.to_owned() }.error();
+            |stderr: &str| CallOutput { ok: false, stdout: String::new(), stderr: stderr.to_owned() }.error();
         let podman = "Trying to pull example.org/a:1...\nCopying blob 0f3d done\nError: unauthorized: no\n";
         assert_eq!(said(podman), "Error: unauthorized: no");
         assert_eq!(said("Error response from daemon: no such manifest\n"), said("no such manifest\n"));

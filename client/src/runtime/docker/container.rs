@@ -1,21 +1,21 @@
-//! What `docker inspect` says about a container, and what that means. Pure.
+//! The answer of `docker inspect` about a container, and its meaning. Pure.
 //!
-//! The CLI's exit code is never the verdict: 125, 126, 127, 137 and 143 may each be the program's own. A container whose `StartedAt` is
-//! zero never started, whatever else it says; all others ran.
+//! The CLI's exit code decides nothing: 125, 126, 127, 137 and 143 may each be the program's own. A container whose `StartedAt` is zero
+//! never started; all others ran.
 
 use std::collections::HashMap;
 use std::time::Duration;
 
 use protocol::{ClusterId, Fence, JobId, Nonce, Now, Timestamp, Token, Uptime, WorkerId};
 use serde::Deserialize;
-use worker::input::{Exit, Fault};
+use worker::input::{Exit, Fault, ResultFile};
 
-use super::blame;
-pub(super) use super::blame::fault_of;
 use super::skew::Skew;
+use super::start_failure;
+pub(super) use super::start_failure::fault_of;
 use crate::runtime::argv::LABEL_PREFIX;
 
-/// The format to ask for: one line of JSON per container.
+/// The format of the query: one line of JSON per container.
 pub(super) const FORMAT: &str = concat!(
     r#"{"Id":{{json .Id}},"Name":{{json .Name}},"Created":{{json .Created}},"#,
     r#""State":{{json .State}},"Labels":{{json .Config.Labels}},"Image":{{json .Config.Image}}}"#
@@ -35,7 +35,7 @@ pub(super) struct Container {
     pub(super) image: String,
 }
 
-/// Its state, as far as it matters here.
+/// The part of its state that is used here.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "PascalCase")]
 pub(super) struct State {
@@ -49,7 +49,7 @@ pub(super) struct State {
     finished_at: String,
 }
 
-/// Docker's words for it.
+/// Docker's status values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Status {
@@ -64,26 +64,26 @@ pub(super) enum Status {
     Unknown,
 }
 
-/// What it means.
+/// The meaning of a container's state.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Meaning {
-    /// Made, and never started: whoever made it will start it, or is gone.
+pub(super) enum Lifecycle {
+    /// It was made and not started. Its maker will start it, or is gone.
     Unstarted,
     /// It could not be started.
     Failed(Exit),
     /// It runs, or will go on running.
     Running,
-    /// It changes: look again.
+    /// It is changing: look again.
     Changing,
     /// It ran and ended.
     Ended,
 }
 
 impl Container {
-    /// Reads what was asked for with [`FORMAT`].
+    /// Parses a line of [`FORMAT`].
     pub(super) fn parse(line: &str) -> Option<Self> {
         serde_json::from_str(line)
-            .inspect_err(|error| tracing::warn!(%error, "docker's answer cannot be understood"))
+            .inspect_err(|error| tracing::warn!(%error, "cannot parse the answer of docker inspect"))
             .ok()
     }
 
@@ -91,9 +91,9 @@ impl Container {
         self.name.trim_start_matches('/')
     }
 
-    /// Whose it is, by its labels.
+    /// Cluster, worker and attempt by its labels.
     pub(super) fn owner(&self) -> Option<(ClusterId, WorkerId, Token)> {
-        // What the wire carries; another number is none of ours.
+        // Numbers that the wire can carry; others are not ours.
         let number = |key| self.label(key)?.parse::<u64>().ok().filter(|it| i64::try_from(*it).is_ok());
         let token = Token {
             job: JobId(number("job")?),
@@ -104,34 +104,33 @@ impl Container {
         Some((cluster, WorkerId(number("worker")?), token))
     }
 
-    /// A label of ours.
+    /// One of the worker's own labels.
     pub(super) fn label(&self, key: &str) -> Option<&str> {
         self.labels.as_ref()?.get(&format!("{LABEL_PREFIX}{key}")).map(String::as_str)
     }
 
-    /// How long it was to run when it was made; without limit if absent. The deadline is of our clock, and its making is told by the
-    /// engine's.
+    /// The run time that it had left when it was made; `None` without limit. The deadline is of our clock, its creation of the engine's.
     pub(super) fn time_left(&self, skew: &Skew) -> Option<Duration> {
         let deadline = skew.of_engine(Timestamp(self.deadline()?.saturating_mul(1_000))).0 / 1_000;
         let left = deadline.saturating_sub(instant(&self.created)?.as_second());
         Some(Duration::from_secs(u64::try_from(left).unwrap_or(0)))
     }
 
-    /// The second since 1970 after which nobody wants it to run any more.
+    /// Unix time in seconds after which it must not run.
     pub(super) fn deadline(&self) -> Option<i64> {
         self.label("deadline")?.parse().ok()
     }
 
-    pub(super) fn meaning(&self) -> Meaning {
+    pub(super) fn lifecycle(&self) -> Lifecycle {
         let state = &self.state;
         match state.status {
-            Status::Running | Status::Paused | Status::Restarting => Meaning::Running,
-            Status::Removing | Status::Unknown => Meaning::Changing,
-            // What the engine has half removed is not to be relied on, whatever it still says.
-            Status::Dead => Meaning::Failed(not_started(state)),
-            _ if self.started().is_some() => Meaning::Ended,
-            Status::Created if state.error.is_empty() && state.exit_code == 0 => Meaning::Unstarted,
-            Status::Created | Status::Exited => Meaning::Failed(not_started(state)),
+            Status::Running | Status::Paused | Status::Restarting => Lifecycle::Running,
+            Status::Removing | Status::Unknown => Lifecycle::Changing,
+            // A half-removed container is not reliable, whatever it says.
+            Status::Dead => Lifecycle::Failed(not_started(state)),
+            _ if self.started().is_some() => Lifecycle::Ended,
+            Status::Created if state.error.is_empty() && state.exit_code == 0 => Lifecycle::Unstarted,
+            Status::Created | Status::Exited => Lifecycle::Failed(not_started(state)),
         }
     }
 
@@ -139,24 +138,24 @@ impl Container {
         self.state.exit_code
     }
 
-    /// How it ended, if it ran.
+    /// The exit, if it ran.
     pub(super) fn exit(&self, oom_seen: bool) -> Exit {
         Exit::Ran {
             code: self.state.exit_code,
             oom: self.state.oom_killed || oom_seen,
             ran: self.ran(),
-            result: None,
+            result: ResultFile::Absent,
         }
     }
 
-    /// Whether it ended as one does whose engine dies: by a signal that nobody of us sent.
+    /// `true` if it ended like a container whose engine died: by a signal that the worker did not send.
     pub(super) fn looks_like_a_dead_engine(&self) -> bool {
         !self.state.oom_killed && [137, 143, 255].contains(&self.state.exit_code)
     }
 
-    /// Whether its success may be made up. An engine that dies between the end of a container and its own note of it finds nothing where
-    /// the container was, when it is back, and shows it as ended with 0, just now (Docker up to 24.0.2, moby pull request 45800). Then it
-    /// ended after `since`, when whoever looked on, if anybody, saw no more of it; or, after a start of the machine, it ran on from before.
+    /// `true` if its success may be invented. An engine that dies before it records the end of a container shows that container as ended
+    /// with 0, just now, when it is back (Docker up to 24.0.2, moby pull request 45800). Then the end lies after `since`, the last time the
+    /// container was observed; or it seems to have run across a boot of the machine.
     pub(super) fn may_be_a_forged_success(&self, since: Uptime, now: Now) -> bool {
         let (Some(started), Some(finished)) = (self.started(), instant(&self.state.finished_at)) else {
             return false;
@@ -166,40 +165,40 @@ impl Container {
         self.state.exit_code == 0 && (spans_boot || self.ended_at(now) > since)
     }
 
-    /// Whether the engine itself lost track of it.
+    /// `true` if the engine says that it lost track of it.
     pub(super) fn was_lost_by_the_engine(&self) -> bool {
         self.state.exit_code == 255 && !self.state.error.is_empty()
     }
 
-    /// For how long it ran. Docker's `FinishedAt` can lie a millisecond before `StartedAt`.
+    /// Its run time. Docker's `FinishedAt` can lie a millisecond before `StartedAt`; what ran, ran for a millisecond at least.
     pub(super) fn ran(&self) -> Duration {
         let (Some(started), Some(finished)) = (self.started(), instant(&self.state.finished_at)) else {
             return Duration::ZERO;
         };
-        Duration::try_from(finished.duration_since(started)).unwrap_or_default()
+        Duration::try_from(finished.duration_since(started)).unwrap_or_default().max(Duration::from_millis(1))
     }
 
-    /// When it started, on our own clock; now if it says nothing.
+    /// Its start by our monotonic clock; now if it is unknown.
     pub(super) fn started_at(&self, now: Now) -> Uptime {
         on_our_clock(self.started(), now)
     }
 
-    /// When it ended, on our own clock; now if it says nothing.
+    /// Its end by our monotonic clock; now if it is unknown.
     pub(super) fn ended_at(&self, now: Now) -> Uptime {
         on_our_clock(instant(&self.state.finished_at), now)
     }
 
-    /// When it ended, by the clock on the wall of that time.
+    /// Its end by the engine's wall clock.
     pub(super) fn finished(&self) -> Option<Timestamp> {
         instant(&self.state.finished_at).map(|at| Timestamp(at.as_millisecond()))
     }
 
-    /// When it ended, in seconds of the engine's own clock.
+    /// Its end by the engine's wall clock, in Unix seconds.
     pub(super) fn finished_second(&self) -> Option<i64> {
         instant(&self.state.finished_at).map(jiff::Timestamp::as_second)
     }
 
-    /// How long ago it was made.
+    /// Time since it was made.
     pub(super) fn age(&self, now: Now) -> Duration {
         now.up.since(on_our_clock(instant(&self.created), now))
     }
@@ -209,7 +208,7 @@ impl Container {
     }
 }
 
-/// Why the init in a container could not start the program, if that is what its one line says: for Docker the container ran.
+/// The message of a container's init that could not start the program. For Docker such a container ran.
 pub(super) fn init_failure(init: bool, code: i32, stderr: &str) -> Option<String> {
     let line = stderr.strip_suffix('\n').unwrap_or(stderr);
     let failed = init && matches!(code, 126 | 127) && !line.contains('\n');
@@ -220,7 +219,8 @@ pub(super) fn init_failure(init: bool, code: i32, stderr: &str) -> Option<String
 fn not_started(state: &State) -> Exit {
     let message = super::cli::one_line(&state.error);
     let is_dead = state.status == Status::Dead;
-    let proven = !is_dead && (matches!(state.exit_code, 126 | 127) || blame::is_proven(&message));
+    let proven =
+        !is_dead && (matches!(state.exit_code, 126 | 127) || start_failure::is_definition_fault(&message));
     let unsaid =
         if is_dead { "the engine has half removed it" } else { "the container could not be started" };
     Exit::NotStarted {
@@ -257,7 +257,7 @@ mod tests {
 
     fn ended(code: i32, oom: bool) -> Container {
         container(&format!(
-            r#"{{"Status":"exited","Running":false,"Paused":false,"Restarting":false,"OOMKilled":{oom},"Dead":false,"Pid":0,"ExitCode":{code},
+            r#"{{"Status":"exited","Running":false,"Paused":false,"Restarting":false,"OOMKilled":{oom},"Dead":false,"ProcessId":0,"ExitCode":{code},
             "Error":"","StartedAt":"2026-01-01T00:00:01.000000001Z","FinishedAt":"2026-01-01T00:00:03.5Z"}}"#
         ))
     }
@@ -270,21 +270,21 @@ mod tests {
     }
 
     fn fault(container: &Container) -> Fault {
-        match container.meaning() {
-            Meaning::Failed(Exit::NotStarted { fault, .. }) => fault,
+        match container.lifecycle() {
+            Lifecycle::Failed(Exit::NotStarted { fault, .. }) => fault,
             other => panic!("{other:?}"),
         }
     }
 
     #[test]
-    fn a_success_may_be_made_up_if_it_came_later_than_anybody_looked() {
+    fn a_success_may_be_forged_if_it_came_after_the_last_observation() {
         // It ended 3.5 s into the year, when this machine had been up for 100 s.
         let now = Now { utc: Timestamp(1_767_225_605_000), up: Uptime(101_500_000_000) };
         let after = |millis: u64| Uptime(millis * 1_000_000);
         assert!(ended(0, false).may_be_a_forged_success(after(99_999), now));
-        assert!(!ended(0, false).may_be_a_forged_success(after(100_001), now), "somebody looked on");
+        assert!(!ended(0, false).may_be_a_forged_success(after(100_001), now), "the container was observed");
         assert!(!ended(1, false).may_be_a_forged_success(after(99_999), now));
-        // And when it had been up for a second: it was started before.
+        // Now the machine had been up for one second only: the container was started before.
         let booted = Now { up: Uptime(2_500_000_000), ..now };
         assert!(ended(0, false).may_be_a_forged_success(after(2_000), booted));
     }
@@ -293,16 +293,19 @@ mod tests {
     fn every_code_of_a_program_that_ran_is_its_own() {
         for code in [0, 1, 125, 126, 127, 137, 143, 255] {
             let container = ended(code, false);
-            assert_eq!(container.meaning(), Meaning::Ended);
+            assert_eq!(container.lifecycle(), Lifecycle::Ended);
             let Exit::Ran { code: told, ran, oom: false, .. } = container.exit(false) else {
                 panic!("{code}")
             };
             assert_eq!((told, ran), (code, Duration::from_nanos(2_499_999_999)));
         }
+        let mut short = ended(0, false);
+        short.state.finished_at = "2026-01-01T00:00:01Z".into();
+        assert_eq!(short.ran(), Duration::from_millis(1), "it ended before it began, by the engine's times");
     }
 
     #[test]
-    fn a_container_that_never_started_says_whose_fault_that_is() {
+    fn a_failed_start_names_the_definition_or_the_host() {
         let runc = "failed to create shim task: OCI runtime create failed: runc create failed: unable to start container process: ";
         let not_found =
             created(127, &format!("{runc}exec: \"nosuch\": executable file not found in $PATH: unknown"));
@@ -323,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn an_init_that_finds_no_program_is_told_from_a_program_that_exits_127() {
+    fn a_missing_program_under_init_differs_from_exit_code_127() {
         let said = "[FATAL tini (7)] exec nosuch failed: No such file or directory\n";
         assert_eq!(
             init_failure(true, 127, said).as_deref(),
@@ -336,16 +339,16 @@ mod tests {
 
     #[test]
     fn states_mean_what_they_mean() {
-        assert_eq!(created(0, "").meaning(), Meaning::Unstarted);
-        for (status, meaning) in [
-            ("running", Meaning::Running),
-            ("paused", Meaning::Running),
-            ("removing", Meaning::Changing),
-            ("strange", Meaning::Changing),
+        assert_eq!(created(0, "").lifecycle(), Lifecycle::Unstarted);
+        for (status, lifecycle) in [
+            ("running", Lifecycle::Running),
+            ("paused", Lifecycle::Running),
+            ("removing", Lifecycle::Changing),
+            ("strange", Lifecycle::Changing),
         ] {
             let mut container = ended(0, false);
             container.state.status = serde_json::from_str(&format!("{status:?}")).expect("any word");
-            assert_eq!(container.meaning(), meaning, "{status}");
+            assert_eq!(container.lifecycle(), lifecycle, "{status}");
         }
         for mut dead in [created(0, ""), ended(0, false), ended(127, false)] {
             dead.state.status = Status::Dead;
@@ -354,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn the_memory_killer_is_no_dead_engine() {
+    fn an_oom_kill_does_not_look_like_a_dead_engine() {
         assert!(ended(137, false).looks_like_a_dead_engine());
         assert!(!ended(137, true).looks_like_a_dead_engine());
         assert!(!ended(1, false).looks_like_a_dead_engine());
@@ -362,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn labels_tell_the_owner_and_strange_ones_nothing() {
+    fn labels_identify_the_owner_and_unknown_ones_do_not() {
         let token = Token { job: JobId(12), fence: Fence(34), nonce: Nonce(0xab) };
         assert_eq!(ended(0, false).owner(), Some((ClusterId(0xc0ffee), WorkerId(4), token)));
         let mut strange = ended(0, false);
@@ -371,7 +374,7 @@ mod tests {
     }
 
     #[test]
-    fn the_time_it_was_given_counts_from_when_it_was_made() {
+    fn time_left_counts_from_the_creation() {
         let mut container = ended(0, false);
         assert_eq!((container.deadline(), container.time_left(&Skew::default())), (None, None));
         let mut given = |deadline: &str| {
@@ -380,7 +383,7 @@ mod tests {
             container.time_left(&Skew::default())
         };
         assert_eq!(given("1767225690"), Some(Duration::from_secs(90)));
-        // By a clock that was wrong, or another hand.
+        // The label of a wrong clock, or of a person.
         assert_eq!(given("5"), Some(Duration::ZERO));
         assert_eq!(given("soon"), None);
     }

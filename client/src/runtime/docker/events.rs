@@ -1,5 +1,4 @@
-//! One `docker events` per worker: tells at once that a container has started. A hint, never the truth: the engine keeps few of them and
-//! forgets them at a restart.
+//! One `docker events` per worker reports starts at once. It is a hint only: the engine keeps few events and loses them at a restart.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -9,20 +8,21 @@ use protocol::{Nonce, Now, Uptime};
 use serde::Deserialize;
 use tokio::io::{AsyncBufReadExt, BufReader};
 
-use super::Shared;
-use super::cli::{Answer, CallError};
+use super::DockerContext;
+use super::cli::{CallError, CallOutput};
 use super::container::Container;
+use super::engine::EngineClient;
 use crate::runtime::Membership;
 use crate::runtime::argv::LABEL_PREFIX;
 
-/// Something happened to a container.
+/// An event of a container.
 #[derive(Deserialize)]
 pub(super) struct Event {
     #[serde(rename = "Action")]
     action: String,
     #[serde(rename = "Actor")]
     actor: Actor,
-    /// When, by the engine's clock on the wall.
+    /// Time by the engine's wall clock, in nanoseconds since 1970.
     #[serde(rename = "timeNano", default)]
     time_nanos: i64,
 }
@@ -35,157 +35,157 @@ struct Actor {
     attributes: HashMap<String, String>,
 }
 
-/// Listens as long as this worker is who it is, a while at a time: the program goes on when we are killed, and only notices that nobody reads any more when the
-/// next event comes, which may be never. Each time begins where the one before it ended.
-pub(super) async fn listen(shared: Arc<Shared>, membership: Membership) {
-    let mut since = shared.engine_seconds();
+/// Listens as long as the membership holds, for a limited time at once. The program outlives a killed worker and would only end at its next
+/// event, which may never come. Each time range begins at the end of the one before.
+pub(super) async fn listen(shared: Arc<DockerContext>, membership: Membership) {
+    let mut since = shared.engine.now_seconds();
     loop {
-        shared.health.wait_until_up().await;
-        if shared.membership() != Some(membership) {
+        shared.engine.health.wait_until_up().await;
+        if shared.registry.membership() != Some(membership) {
             return;
         }
-        let until = shared.engine_seconds() + LISTEN_SECONDS;
+        let until = shared.engine.now_seconds() + LISTEN_SECONDS;
         // The clock may have stepped back.
         since = since.min(until);
-        let listening = listen_once(&shared, membership, since, until);
+        let listening = listen_until(&shared, membership, since, until);
         let limit = Duration::from_secs(LISTEN_SECONDS.unsigned_abs()) + OVERTIME;
-        // An engine that hangs does not look at the time.
+        // A stuck engine ignores the time range.
         let _ = tokio::time::timeout(limit, listening).await;
-        if shared.engine_seconds() >= until {
+        if shared.engine.now_seconds() >= until {
             since = until;
             continue;
         }
-        // Otherwise it ends when the daemon does: that is the first sign of it.
-        if let Err(error) = shared.ping().await {
-            tracing::warn!(%error, "the engine is gone");
+        // The call ends when the daemon does: that is the first sign of it.
+        if let Err(error) = shared.engine.ping().await {
+            tracing::warn!(%error, "docker events ended and the engine does not answer");
         }
         tokio::time::sleep(LISTEN_AGAIN).await;
     }
 }
 
-async fn listen_once(shared: &Shared, membership: Membership, since: i64, until: i64) {
+async fn listen_until(shared: &DockerContext, membership: Membership, since: i64, until: i64) {
     let cluster = format!("label=longshore.cluster={}", membership.cluster);
     let worker = format!("label=longshore.worker={}", membership.worker);
     let filters = [&cluster, &worker, "event=start", "event=oom"].map(|it| ["--filter", it]);
     let (since, until) = (since.to_string(), until.to_string());
     let options = ["events", "--format", "{{json .}}", "--since", &since, "--until", &until];
     let args = options.into_iter().chain(filters.into_iter().flatten());
-    let Ok(mut child) = shared.cli.spawn(args) else { return };
+    let Ok(mut child) = shared.engine.cli.spawn(args) else { return };
     let Some(stdout) = child.stdout.take() else { return };
-    // Nobody reads its complaints; a full pipe must not stop it.
+    // Its standard error is not read; a closed pipe does not block it.
     drop(child.stderr.take());
     let mut lines = BufReader::new(stdout).lines();
     while let Ok(Some(line)) = lines.next_line().await {
         if let Ok(event) = serde_json::from_str::<Event>(&line) {
-            heard(shared, &event);
+            handle_event(shared, &event);
         }
     }
 }
 
 impl Event {
-    /// What the container is called.
+    /// Name of the container.
     pub(super) fn name(&self) -> Option<&str> {
         self.actor.attributes.get("name").map(String::as_str)
     }
 
-    /// What tells attempts of the same number apart.
+    /// The nonce distinguishes attempts of the same number.
     fn nonce(&self) -> Option<Nonce> {
         let label = self.actor.attributes.get(&format!("{LABEL_PREFIX}nonce"))?;
         u64::from_str_radix(label, 16).ok().map(Nonce)
     }
 
-    /// When it happened, on our own clock: it may be told late.
+    /// Time of the event by our monotonic clock. An event may arrive late.
     pub(super) fn at(&self, now: Now) -> Uptime {
         let nanos_ago = i128::from(now.utc.0) * 1_000_000 - i128::from(self.time_nanos);
-        // One that does not say when is of now, and so is one of the future: its clock is not ours.
+        // An event without time, or from the future, counts as of now.
         let ago = u64::try_from(nanos_ago).ok().filter(|_| self.time_nanos > 0);
         now.up - Duration::from_nanos(ago.unwrap_or_default())
     }
 }
 
-impl Shared {
-    /// Of the engine's clock on the wall.
-    fn engine_seconds(&self) -> i64 {
-        self.engine_now().utc.0 / 1000
+impl EngineClient {
+    /// Now by the engine's wall clock, in Unix seconds.
+    fn now_seconds(&self) -> i64 {
+        self.now().utc.0 / 1000
     }
 
-    /// Whether the engine was restarted after this container had ended: then it has forgotten the end, although it could remember more
-    /// than it does. That is all there is to go by for a worker that was away, too. Where it cannot be told, it was not.
+    /// `true` if the engine was restarted after this container had ended: then it has forgotten the end although it could remember it. A
+    /// worker that was away as well has no other evidence. In doubt, the answer is `false`.
     pub(super) async fn was_restarted_after(&self, container: &Container) -> bool {
         let ended = container.finished_second();
-        let is_told = ended.is_some_and(|ended| self.engine_seconds() >= ended + JUST_NOW_SECONDS);
-        is_told && self.forgot_the_end_of(container).await.unwrap_or(false)
+        let is_told = ended.is_some_and(|ended| self.now_seconds() >= ended + JUST_NOW_SECONDS);
+        is_told && self.forgot_end_of(container).await.unwrap_or(false)
     }
 
-    /// Whether the engine remembers the whole life of a container, and so was there all the while. Its end alone proves nothing: an engine
-    /// that was killed stops, when it is back, what it finds running. And a beginning that it has no longer may be one that was pushed out.
-    pub(super) async fn lived_through(&self, container: &Container) -> Result<bool, CallError> {
-        let age = container.age(self.engine_now()).as_secs().cast_signed();
-        let now = self.engine_seconds();
+    /// `true` if the engine remembers both start and end of a container, and so was running all the time. The end alone proves nothing: an
+    /// engine that was killed stops, when it is back, the containers that it finds running. A missing start may have been pushed out.
+    pub(super) async fn remembers_whole_life(&self, container: &Container) -> Result<bool, CallError> {
+        let age = container.age(self.now()).as_secs().cast_signed();
+        let now = self.now_seconds();
         let answer = self.remembered(now - age - 1, now + JUST_NOW_SECONDS).await?;
-        Ok(answer.ok && tells_all_of(&answer.stdout, &container.id))
+        Ok(answer.ok && has_start_and_end(&answer.stdout, &container.id))
     }
 
-    /// Whether this engine is one that makes successes up; also if it does not say which it is.
+    /// `true` if this engine may invent successes, or does not say its version.
     pub(super) async fn may_forge_successes(&self) -> bool {
         let answer = self.call(["version", "--format", "{{.Server.Version}}"]).await;
         answer.ok().filter(|answer| answer.ok).is_none_or(|answer| forges_successes(&answer.stdout))
     }
 
-    /// Whether the engine does not remember the end of a container, although it could.
-    pub(super) async fn forgot_the_end_of(&self, container: &Container) -> Result<bool, CallError> {
+    /// `true` if the engine does not remember the end of a container although it could.
+    pub(super) async fn forgot_end_of(&self, container: &Container) -> Result<bool, CallError> {
         let ended = container.finished_second().unwrap_or_default();
-        // By the engine's clock, too, if that is ahead of ours.
-        let answer = self.remembered(ended - 1, self.engine_seconds().max(ended + JUST_NOW_SECONDS)).await?;
-        Ok(answer.ok && has_forgotten(&answer.stdout, &container.id))
+        // The engine's clock may be ahead of ours.
+        let answer = self.remembered(ended - 1, self.now_seconds().max(ended + JUST_NOW_SECONDS)).await?;
+        Ok(answer.ok && lacks_end(&answer.stdout, &container.id))
     }
 
-    /// Whether the engine was started long after this container had ended: then the one before had noted the end. An engine makes its
-    /// default network anew at each start, unless containers have outlived it: then there is no telling.
+    /// `true` if the engine was started long after this container had ended: then its predecessor recorded the end. An engine makes its
+    /// default network anew at each start, unless containers outlived it; then the answer is `false`.
     pub(super) async fn began_long_after(&self, container: &Container) -> bool {
         let answer = self.call(["network", "inspect", "--format", "{{.Created.Unix}}", "bridge"]).await;
         let began = answer.ok().filter(|it| it.ok).and_then(|it| it.stdout.trim().parse::<i64>().ok());
         began.zip(container.finished_second()).is_some_and(|(began, ended)| began > ended + START_SECONDS)
     }
 
-    /// What the engine remembers of a container that, as it says, was made and never started. An engine that dies while it starts one
-    /// does not know of that any more when it is back.
-    pub(super) async fn memory_of(&self, container: &Container) -> Result<Memory, CallError> {
-        let now = self.engine_seconds();
-        let age = container.age(self.engine_now()).as_secs().cast_signed();
+    /// The engine's memory of a container that it shows as made and never started. An engine that dies while it starts a container has
+    /// forgotten the start when it is back.
+    pub(super) async fn engine_memory_of(&self, container: &Container) -> Result<EngineMemory, CallError> {
+        let now = self.now_seconds();
+        let age = container.age(self.now()).as_secs().cast_signed();
         let answer = self.remembered(now - age - 1, now + JUST_NOW_SECONDS).await?;
-        // Where there are no such questions, there is only its word.
-        Ok(if answer.ok { memory_of(&answer.stdout, &container.id) } else { Memory::Unstarted })
+        // An engine without such queries has only its state.
+        Ok(if answer.ok { engine_memory_of(&answer.stdout, &container.id) } else { EngineMemory::Unstarted })
     }
 
-    /// All that the engine remembers from one second to another, a line each.
-    async fn remembered(&self, since: i64, until: i64) -> Result<Answer, CallError> {
+    /// All events that the engine remembers of a time range, one line each.
+    async fn remembered(&self, since: i64, until: i64) -> Result<CallOutput, CallError> {
         let (since, until) = (since.to_string(), until.to_string());
         let format = "{{.Action}} {{.Actor.ID}}";
         self.call(["events", "--format", format, "--since", &since, "--until", &until]).await
     }
 }
 
-/// What an engine remembers of a container that it shows as never started.
+/// The engine's memory of a container that it shows as never started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Memory {
-    /// It has made it, and not started it since.
+pub(super) enum EngineMemory {
+    /// It made the container and has not started it since.
     Unstarted,
-    /// It has started it.
+    /// It started the container.
     Started,
-    /// Nothing, not even that it has made it: what it did before it was restarted, if it was, nobody knows.
+    /// Not even the creation: the engine may have been restarted, and its earlier actions are unknown.
     Forgotten,
 }
 
-fn memory_of(events: &str, id: &str) -> Memory {
-    match (tells(events, "start ", id), tells(events, "create ", id)) {
-        (true, _) => Memory::Started,
-        (false, true) => Memory::Unstarted,
-        (false, false) => Memory::Forgotten,
+fn engine_memory_of(events: &str, id: &str) -> EngineMemory {
+    match (has_event(events, "start ", id), has_event(events, "create ", id)) {
+        (true, _) => EngineMemory::Started,
+        (false, true) => EngineMemory::Unstarted,
+        (false, false) => EngineMemory::Forgotten,
     }
 }
 
-/// Whether an engine of this version shows a container as ended well whose end it had not noted when it died.
+/// `true` if an engine of this version shows a container as successful whose end it had not recorded when it died.
 fn forges_successes(version: &str) -> bool {
     let mut numbers = version.trim().split(['.', '-', '+', '~']).map(str::parse::<u32>);
     let mut next = || numbers.next().and_then(Result::ok);
@@ -195,52 +195,52 @@ fn forges_successes(version: &str) -> bool {
     }
 }
 
-/// The end of a container is noted in time from this version of Docker on (moby pull request 45801).
+/// The first version that records the end of a container in time (moby pull request 45801).
 const FORGES_NO_MORE: (u32, u32, u32) = (24, 0, 3);
 
-/// Whether these events tell of both ends of a container's life.
-fn tells_all_of(events: &str, id: &str) -> bool {
-    tells(events, "start ", id) && tells(events, "die ", id)
+/// `true` if these events contain both start and end of a container.
+fn has_start_and_end(events: &str, id: &str) -> bool {
+    has_event(events, "start ", id) && has_event(events, "die ", id)
 }
 
-fn tells(events: &str, action: &str, id: &str) -> bool {
+fn has_event(events: &str, action: &str, id: &str) -> bool {
     events.lines().any(|line| line.strip_prefix(action) == Some(id))
 }
 
-/// Whether the end of a container is missing in all that an engine remembers since, and that is not for want of room.
-fn has_forgotten(events: &str, id: &str) -> bool {
-    events.lines().count() < REMEMBERED && !tells(events, "die ", id)
+/// `true` if the end of a container is missing in these events although there was space for it.
+fn lacks_end(events: &str, id: &str) -> bool {
+    events.lines().count() < REMEMBERED && !has_event(events, "die ", id)
 }
 
-fn heard(shared: &Shared, event: &Event) {
-    let Some(attempt) = event.name().and_then(|name| shared.attempt_named(name)) else { return };
+fn handle_event(shared: &DockerContext, event: &Event) {
+    let Some(attempt) = event.name().and_then(|name| shared.registry.attempt_by_name(name)) else { return };
     if event.nonce() != Some(attempt.token().nonce) {
         return; // The name is taken by a container of another attempt.
     }
     match event.action.as_str() {
-        "start" => attempt.saw_start(shared, &event.actor.id, event.at(shared.engine_now())),
-        "oom" => attempt.saw_oom(),
+        "start" => attempt.report_start(shared, &event.actor.id, event.at(shared.engine.now())),
+        "oom" => attempt.mark_oom(),
         _ => {}
     }
 }
 
-/// How long a worker that was killed is outlived. Starting anew costs some 20 ms of CPU.
+/// Longest time by which the program outlives a killed worker. A restart costs some 20 ms of CPU.
 const LISTEN_SECONDS: i64 = 30;
 
-/// What has just happened need not be told yet, and two clocks need not agree so well.
+/// Delay of events, and tolerance between two clocks.
 pub(super) const JUST_NOW: Duration = Duration::from_secs(JUST_NOW_SECONDS.unsigned_abs());
 const JUST_NOW_SECONDS: i64 = 2;
 
-/// What an engine may take to start: what it makes up about ends, it makes up meanwhile.
+/// Longest time that an engine takes to start. It invents ends only meanwhile.
 const START_SECONDS: i64 = 300;
 
-/// How many events an engine remembers (`eventsLimit` of the Docker daemon).
+/// Number of events that an engine remembers (`eventsLimit` of the Docker daemon).
 const REMEMBERED: usize = 256;
 
-/// How long the engine may take to notice that it is time.
+/// Time that the engine may take to notice the end of the range.
 const OVERTIME: Duration = Duration::from_secs(10);
 
-/// Before a new one is started.
+/// Pause before the next call.
 const LISTEN_AGAIN: Duration = Duration::from_secs(1);
 
 #[cfg(test)]
@@ -250,24 +250,28 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_engine_has_forgotten_what_it_had_room_for_and_does_not_tell() {
+    fn an_event_is_forgotten_if_it_is_missing_although_there_was_space() {
         let other = "start def\ndie def\n";
-        assert!(has_forgotten("", "abc"));
-        assert!(has_forgotten(other, "abc"));
-        assert!(!has_forgotten(&format!("{other}die abc\n"), "abc"));
-        assert!(!has_forgotten(&other.repeat(REMEMBERED / 2), "abc"), "it may have been pushed out");
+        assert!(lacks_end("", "abc"));
+        assert!(lacks_end(other, "abc"));
+        assert!(!lacks_end(&format!("{other}die abc\n"), "abc"));
+        assert!(!lacks_end(&other.repeat(REMEMBERED / 2), "abc"), "it may have been pushed out");
     }
 
     #[test]
-    fn only_an_engine_that_remembers_making_a_container_knows_that_it_has_not_started_it() {
-        assert_eq!(memory_of("create abc\nattach abc\n", "abc"), Memory::Unstarted);
-        assert_eq!(memory_of("create abc\nstart abc\ndie abc\n", "abc"), Memory::Started);
-        assert_eq!(memory_of("create abcd\nstart abcd\n", "abc"), Memory::Forgotten);
-        assert_eq!(memory_of("start abc\n", "abc"), Memory::Started, "the beginning was pushed out");
+    fn an_engine_without_memory_of_a_creation_proves_nothing() {
+        assert_eq!(engine_memory_of("create abc\nattach abc\n", "abc"), EngineMemory::Unstarted);
+        assert_eq!(engine_memory_of("create abc\nstart abc\ndie abc\n", "abc"), EngineMemory::Started);
+        assert_eq!(engine_memory_of("create abcd\nstart abcd\n", "abc"), EngineMemory::Forgotten);
+        assert_eq!(
+            engine_memory_of("start abc\n", "abc"),
+            EngineMemory::Started,
+            "the beginning was pushed out"
+        );
     }
 
     #[test]
-    fn engines_that_are_mended_are_believed() {
+    fn fixed_engine_versions_are_believed() {
         for version in ["20.10.24+dfsg1\n", "23.0.6", "24.0.2", "24.0", "4.9.3", "", "dev"] {
             assert!(forges_successes(version), "{version}");
         }
@@ -277,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_told_late_happened_when_it_happened() {
+    fn a_late_event_keeps_its_time() {
         let now = Now { utc: Timestamp(1_767_225_605_000), up: Uptime(100_000_000_000) };
         let event = |time: &str| -> Event {
             let line = format!(r#"{{"Action":"start","Actor":{{"ID":"abc"}}{time}}}"#);

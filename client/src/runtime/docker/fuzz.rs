@@ -1,8 +1,8 @@
-//! Doors for `fuzz/`: what the `docker` program says. Each panics where something is found that must not be.
+//! Fuzz targets for the output of the `docker` program. Each panics if a property is violated.
 
 use protocol::{Now, Timestamp, Uptime};
 
-use super::cli::{one_line, unreachable};
+use super::cli::{one_line, unreachable_line};
 use super::container::{Container, fault_of, init_failure};
 use super::events::Event;
 
@@ -13,7 +13,7 @@ pub fn inspected(line: &str) {
     assert!(container.started_at(now) <= now.up && container.ended_at(now) <= now.up, "the future was seen");
     assert!(container.age(now) <= now.up.since(Uptime(0)));
     let known =
-        (container.name(), container.owner(), container.meaning(), container.exit(false), container.ran());
+        (container.name(), container.owner(), container.lifecycle(), container.exit(false), container.ran());
     let engine =
         (container.looks_like_a_dead_engine(), container.was_lost_by_the_engine(), container.exit_code());
     assert!(!format!("{known:?}{engine:?}").is_empty());
@@ -26,10 +26,11 @@ pub fn event(line: &str) {
     assert!(event.name().is_none_or(|name| name.len() <= line.len()));
 }
 
-/// What it wrote to its standard error.
-pub fn complaint(stderr: &str) {
-    for said in
-        [Some(one_line(stderr)), unreachable(stderr), init_failure(true, 127, stderr)].into_iter().flatten()
+/// The standard error of a call.
+pub fn error_line(stderr: &str) {
+    for said in [Some(one_line(stderr)), unreachable_line(stderr), init_failure(true, 127, stderr)]
+        .into_iter()
+        .flatten()
     {
         assert!(said.len() <= stderr.len().max(1), "more is told than was said");
     }
@@ -49,8 +50,8 @@ mod tests {
         for seed in std::fs::read_dir(seeds).expect("seeds") {
             let seed = std::fs::read(seed.expect("a seed").path()).expect("a file");
             let text = String::from_utf8_lossy(&seed[1..]);
-            for door in [inspected, event, complaint] {
-                door(&text);
+            for parse in [inspected, event, error_line] {
+                parse(&text);
             }
         }
     }

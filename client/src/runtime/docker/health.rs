@@ -1,4 +1,4 @@
-//! Whether the engine can be used. Told to the brain once per change; while it cannot, it is asked again every few seconds.
+//! The state of the engine. The state machine gets each change once; while the engine is unreachable, it is pinged every few seconds.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -11,23 +11,23 @@ use worker::input::RuntimeEvent;
 
 use crate::runtime::Events;
 
-/// What is known about the engine.
+/// Known facts about the engine.
 pub(super) struct Health {
     events: Events,
-    facts: watch::Sender<Facts>,
+    facts: watch::Sender<EngineFacts>,
     last_down: Mutex<Option<Instant>>,
 }
 
 #[derive(Clone, Default)]
-struct Facts {
-    /// Whether it answers; nothing is known before the first call.
+struct EngineFacts {
+    /// The engine's answer; `None` before the first call.
     engine: Option<Availability>,
-    /// Why it is not known what it has of ours from before this process, as long as it is not.
+    /// The reason why containers of an earlier process are not known yet.
     unlisted: Option<String>,
-    /// It answers, and starts nothing.
+    /// The reason why the engine starts nothing although it answers.
     doubt: Option<String>,
-    /// What the brain knows.
-    told: Option<Availability>,
+    /// The last availability that was reported.
+    reported: Option<Availability>,
 }
 
 impl Health {
@@ -35,9 +35,9 @@ impl Health {
         Self { events, facts: watch::Sender::default(), last_down: Mutex::new(None) }
     }
 
-    /// It does not answer. Whether that is new: then somebody must go on asking.
-    pub(super) fn down(&self, why: &str) -> bool {
-        *self.last_down.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
+    /// Marks the engine as unreachable. Returns `true` if that is new.
+    pub(super) fn set_down(&self, why: &str) -> bool {
+        self.record_outage();
         self.change(|facts| {
             let news = facts.answers() != Some(false);
             if news {
@@ -47,10 +47,10 @@ impl Health {
         })
     }
 
-    /// It answers.
-    pub(super) fn up(&self) {
+    /// Marks the engine as reachable.
+    pub(super) fn set_up(&self) {
         if self.facts.borrow().answers() == Some(false) {
-            // The end of the gap counts too: what died with the engine is only seen when it is back.
+            // The end of an outage counts too: containers that died with the engine are only seen then.
             *self.last_down.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
         }
         self.change(|facts| {
@@ -60,18 +60,23 @@ impl Health {
         });
     }
 
-    /// What it has of ours from before this process is not known: until it is, no jobs may come.
-    pub(super) fn unlisted(&self, why: String) {
+    /// Records that the engine was unreachable a moment ago, although it answers.
+    pub(super) fn record_outage(&self) {
+        *self.last_down.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
+    }
+
+    /// Marks containers of an earlier process as unknown: until they are known, no jobs may come.
+    pub(super) fn set_unlisted(&self, why: String) {
         self.change(|facts| facts.unlisted.replace(why.clone()) != Some(why));
     }
 
-    /// Now it is known.
-    pub(super) fn listed(&self) {
+    /// Marks containers of an earlier process as known.
+    pub(super) fn set_listed(&self) {
         self.change(|facts| facts.unlisted.take().is_some());
     }
 
-    /// Nothing can be started there. Whether that is new: then somebody must find out when it can.
-    pub(super) fn doubt(&self, why: String) -> bool {
+    /// Marks the engine as unable to start anything. Returns `true` if that is new; then the caller starts a probe.
+    pub(super) fn set_unable_to_start(&self, why: String) -> bool {
         self.change(|facts| {
             let news = facts.doubt.is_none();
             facts.doubt.get_or_insert(why);
@@ -79,37 +84,37 @@ impl Health {
         })
     }
 
-    /// Something was started there.
-    pub(super) fn believe(&self) {
+    /// Marks the engine as able to start containers.
+    pub(super) fn set_able_to_start(&self) {
         self.change(|facts| facts.doubt.take().is_some());
     }
 
-    /// Waits until it is known not to answer.
+    /// Waits until the engine is known to be unreachable.
     pub(super) async fn wait_until_down(&self) {
-        // Here and below: the sender lives as long as `self`.
+        // Here and below, the sender lives as long as `self`.
         let _ = self.facts.subscribe().wait_for(|facts| facts.answers() == Some(false)).await;
     }
 
-    /// Waits until it answers.
+    /// Waits until the engine is not known to be unreachable.
     pub(super) async fn wait_until_up(&self) {
         let _ = self.facts.subscribe().wait_for(|facts| facts.answers() != Some(false)).await;
     }
 
-    /// Whether it was gone lately.
+    /// `true` if the engine was unreachable within this time.
     pub(super) fn was_down_within(&self, span: Duration) -> bool {
         let last = *self.last_down.lock().unwrap_or_else(PoisonError::into_inner);
         last.is_some_and(|at| at.elapsed() <= span)
     }
 
-    /// Changes what is known, and tells the brain what that means for jobs. Whether it was news.
-    fn change(&self, change: impl FnOnce(&mut Facts) -> bool) -> bool {
+    /// Changes the facts and reports a changed availability. Returns the result of `change`.
+    fn change(&self, change: impl FnOnce(&mut EngineFacts) -> bool) -> bool {
         self.facts.send_if_modified(|facts| {
             let news = change(facts);
             if let Some(now) = facts.availability().filter(|_| news)
-                && facts.told.as_ref() != Some(&now)
+                && facts.reported.as_ref() != Some(&now)
             {
-                facts.told = Some(now.clone());
-                // Nobody listens any more if this fails: the worker is leaving.
+                facts.reported = Some(now.clone());
+                // The receiver is gone: the worker is leaving.
                 let _ = self.events.send(RuntimeEvent::Availability(RuntimeKind::Docker, now));
             }
             news
@@ -117,12 +122,12 @@ impl Health {
     }
 }
 
-impl Facts {
+impl EngineFacts {
     fn answers(&self) -> Option<bool> {
         self.engine.as_ref().map(Availability::is_available)
     }
 
-    /// Whether jobs may come.
+    /// The availability for jobs.
     fn availability(&self) -> Option<Availability> {
         match (&self.engine, self.unlisted.as_ref().or(self.doubt.as_ref())) {
             (Some(Availability::Unavailable(_)), _) | (_, None) => self.engine.clone(),
@@ -139,15 +144,15 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn each_change_is_told_once() {
-        let (events, mut told) = mpsc::unbounded_channel();
+        let (events, mut reported) = mpsc::unbounded_channel();
         let health = Health::new(events);
-        assert!(health.down("gone") && !health.down("still gone"));
-        health.up();
-        health.up();
+        assert!(health.set_down("gone") && !health.set_down("still gone"));
+        health.set_up();
+        health.set_up();
         health.wait_until_up().await;
-        let told: Vec<_> = std::iter::from_fn(|| told.try_recv().ok()).collect();
+        let reported: Vec<_> = std::iter::from_fn(|| reported.try_recv().ok()).collect();
         assert_eq!(
-            told,
+            reported,
             [
                 RuntimeEvent::Availability(RuntimeKind::Docker, Availability::Unavailable("gone".into())),
                 RuntimeEvent::Availability(RuntimeKind::Docker, Availability::Available),
@@ -159,16 +164,18 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_engine_that_starts_nothing_is_no_use_although_it_answers() {
-        let (events, mut told) = mpsc::unbounded_channel();
+    async fn an_engine_that_starts_nothing_is_unavailable_although_it_answers() {
+        let (events, mut reported) = mpsc::unbounded_channel();
         let health = Health::new(events);
-        health.up();
-        assert!(health.doubt("no space".into()) && !health.doubt("still none".into()));
-        health.down("gone");
-        health.up();
+        health.set_up();
+        assert!(
+            health.set_unable_to_start("no space".into()) && !health.set_unable_to_start("still none".into())
+        );
+        health.set_down("gone");
+        health.set_up();
         health.wait_until_up().await;
-        health.believe();
-        let told: Vec<_> = std::iter::from_fn(|| told.try_recv().ok()).collect();
+        health.set_able_to_start();
+        let reported: Vec<_> = std::iter::from_fn(|| reported.try_recv().ok()).collect();
         let unavailable = |why: &str| Availability::Unavailable(why.into());
         let expected = [
             Availability::Available,
@@ -177,6 +184,6 @@ mod tests {
             unavailable("no space"),
             Availability::Available,
         ];
-        assert_eq!(told, expected.map(|it| RuntimeEvent::Availability(RuntimeKind::Docker, it)));
+        assert_eq!(reported, expected.map(|it| RuntimeEvent::Availability(RuntimeKind::Docker, it)));
     }
 }

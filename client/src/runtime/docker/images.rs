@@ -1,8 +1,8 @@
-//! Having an image before a container is made: a phase of its own, with its own time limit, one pull per image at a time.
+//! Makes images available before a container is made: with a time limit of its own, and one pull per image at a time.
 
-mod course;
+mod failure;
 mod layers;
-mod refusal;
+mod progress;
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,97 +13,99 @@ use protocol::container::{ContainerSpec, PullPolicy};
 use protocol::report::Phase;
 use tokio::time::Instant;
 
-use self::course::Course;
+pub(super) use self::failure::{PullFailure, PullFault};
 use self::layers::Layers;
-pub(super) use self::refusal::{Blame, Refusal};
-use super::Shared;
+use self::progress::PullProgress;
+use super::DockerContext;
 use super::cli::CallError;
 
-/// Images that were there lately, pulls under way, and registries that are away.
+/// Images seen lately, pulls under way, and failing registries.
 #[derive(Default)]
 pub(super) struct Images {
-    seen: Mutex<HashMap<Wanted, Instant>>,
-    pulls: Mutex<HashMap<Wanted, Arc<Turn>>>,
-    outages: Mutex<HashMap<Wanted, Outage>>,
+    seen: Mutex<HashMap<PlatformImage, Instant>>,
+    pulls: Mutex<HashMap<PlatformImage, Arc<PullQueue>>>,
+    outages: Mutex<HashMap<PlatformImage, Outage>>,
 }
 
 /// An image for a platform.
-type Wanted = (String, Option<String>);
+type PlatformImage = (String, Option<String>);
 
-/// Whose turn it is to pull an image, and why the last pull failed: told to everybody who waited for it meanwhile, as each of them
-/// would try as long and in vain.
+/// The attempts that wait for one image. One of them pulls; if that fails, all attempts that waited meanwhile share the failure, because
+/// each would fail as slowly.
 #[derive(Default)]
-struct Turn {
+struct PullQueue {
     failures: AtomicU64,
-    last: tokio::sync::Mutex<Refusal>,
-    course: Course,
+    last: tokio::sync::Mutex<PullFailure>,
+    progress: PullProgress,
 }
 
-/// An image has not been had from its registry for as long as this.
+/// Time range in which pulls of an image have failed.
 #[derive(Clone, Copy)]
 struct Outage {
     since: Instant,
     last: Instant,
 }
 
-/// Why an image cannot be had.
+/// An image is not available.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum PullError {
-    /// It was asked for, in vain.
+    /// The pull failed.
     #[error("{}", .0.problem)]
-    Refused(Refusal),
+    Failed(PullFailure),
     /// The engine does not answer.
     #[error(transparent)]
     Engine(#[from] CallError),
 }
 
 impl Images {
-    /// Makes sure that the image is there. `pulling` is called before the first byte is fetched, and as the pull goes on.
+    /// Makes the image available. If it must be pulled, `permit` is awaited first. `pulling` is called before the first byte is fetched, and
+    /// with each progress.
     ///
     /// # Cancel safety
-    /// A pull that is not awaited to its end is killed; the engine keeps the layers that it has.
+    /// A cancelled pull is killed; the engine keeps its complete layers.
     pub(super) async fn ensure(
         &self,
-        shared: &Shared,
+        shared: &DockerContext,
         spec: &ContainerSpec,
+        permit: impl Future<Output = ()> + Send,
         pulling: impl Fn(Phase) + Send,
     ) -> Result<(), PullError> {
-        let wanted: Wanted = (spec.image.clone(), spec.platform.clone());
+        let wanted: PlatformImage = (spec.image.clone(), spec.platform.clone());
         if spec.pull_policy != PullPolicy::Always && self.is_there(shared, &wanted).await? {
             return Ok(());
         }
         if spec.pull_policy == PullPolicy::Never {
             let platform = wanted.1.map(|it| format!(" for {it}")).unwrap_or_default();
-            let (image, blame) = (wanted.0, Blame::Definition);
+            let (image, fault) = (wanted.0, PullFault::Definition);
             let problem =
                 format!("the image `{image}` is not on this worker{platform} and pull_policy is never");
-            return Err(PullError::Refused(Refusal { blame, problem }));
+            return Err(PullError::Failed(PullFailure { fault, problem }));
         }
-        let turn = self.turn(&wanted);
-        let pull = self.pull_in_turn(shared, spec, &wanted, &turn);
-        turn.course.tell_during(pulling, pull).await
+        permit.await;
+        let queue = self.queue(&wanted);
+        let pull = self.pull_in_order(shared, spec, &wanted, &queue);
+        queue.progress.report_while(pulling, pull).await
     }
 
-    /// The turn of those who wait for this image now. Who is stopped while it waits takes nothing away: what nobody holds any more
-    /// goes here, for how its pull went is nobody else's news.
-    fn turn(&self, wanted: &Wanted) -> Arc<Turn> {
+    /// The queue of this image. Queues without waiters are dropped, and with them the last failure.
+    fn queue(&self, wanted: &PlatformImage) -> Arc<PullQueue> {
         let mut pulls = self.pulls();
-        pulls.retain(|_, turn| Arc::strong_count(turn) > 1);
+        pulls.retain(|_, queue| Arc::strong_count(queue) > 1);
         Arc::clone(pulls.entry(wanted.clone()).or_default())
     }
 
-    /// It was not there after all.
+    /// Drops the belief that the image is there.
     pub(super) fn forget(&self, spec: &ContainerSpec) {
         self.seen().remove(&(spec.image.clone(), spec.platform.clone()));
     }
 
-    async fn is_there(&self, shared: &Shared, wanted: &Wanted) -> Result<bool, CallError> {
+    async fn is_there(&self, shared: &DockerContext, wanted: &PlatformImage) -> Result<bool, CallError> {
         if self.seen().get(wanted).is_some_and(|at| at.elapsed() < TRUSTED_FOR) {
             return Ok(true);
         }
         let (image, platform) = wanted;
         let format = if platform.is_some() { "{{.Os}}/{{.Architecture}}/{{.Variant}}" } else { "{{.Id}}" };
-        let answer = shared.call(["image", "inspect", "--format", format, "--", image]).await?;
+        let answer = shared.engine.call(["image", "inspect", "--format", format, "--", image]).await?;
         let is_there = answer.ok && platform.as_ref().is_none_or(|it| fits(it, answer.stdout.trim()));
         if is_there {
             self.saw(wanted);
@@ -111,67 +113,67 @@ impl Images {
         Ok(is_there)
     }
 
-    async fn pull_in_turn(
+    async fn pull_in_order(
         &self,
-        shared: &Shared,
+        shared: &DockerContext,
         spec: &ContainerSpec,
-        wanted: &Wanted,
-        turn: &Turn,
+        wanted: &PlatformImage,
+        queue: &PullQueue,
     ) -> Result<(), PullError> {
-        let failures = turn.failures.load(Ordering::Acquire);
-        let mut last = turn.last.lock().await;
-        if turn.failures.load(Ordering::Acquire) != failures {
-            return Err(PullError::Refused(last.clone()));
+        let failures = queue.failures.load(Ordering::Acquire);
+        let mut last = queue.last.lock().await;
+        if queue.failures.load(Ordering::Acquire) != failures {
+            return Err(PullError::Failed(last.clone()));
         }
-        // Somebody else may have pulled it while we waited for our turn.
+        // Another attempt may have pulled it meanwhile.
         if spec.pull_policy != PullPolicy::Always && self.is_there(shared, wanted).await? {
             return Ok(());
         }
-        let pulled = self.pull(shared, wanted, spec.pull_timeout, &turn.course).await;
-        if let Err(PullError::Refused(refusal)) = &pulled {
-            last.clone_from(refusal);
-            turn.failures.fetch_add(1, Ordering::Release);
+        let pulled = self.pull(shared, wanted, spec.pull_timeout, &queue.progress).await;
+        if let Err(PullError::Failed(failure)) = &pulled {
+            last.clone_from(failure);
+            queue.failures.fetch_add(1, Ordering::Release);
         }
         pulled
     }
 
     async fn pull(
         &self,
-        shared: &Shared,
-        wanted: &Wanted,
+        shared: &DockerContext,
+        wanted: &PlatformImage,
         limit: Duration,
-        course: &Course,
+        progress: &PullProgress,
     ) -> Result<(), PullError> {
         let limit = if limit.is_zero() { LIMIT } else { limit };
-        course.begin();
+        progress.begin();
         let mut tries = 0;
         loop {
             let began = Instant::now();
-            let refusal = match self.pull_once(shared, wanted, limit, course).await {
-                Err(PullError::Refused(refusal)) => refusal,
+            let failure = match self.pull_once(shared, wanted, limit, progress).await {
+                Err(PullError::Failed(failure)) => failure,
                 pulled => return pulled,
             };
             tries += 1;
-            let is_over = refusal.blame == Blame::Registry
-                && self.has_been_away(wanted, began) >= shared.config.registry_away_max;
-            let wait = refusal.wait(tries, &shared.config.pull_retries).filter(|_| !is_over);
+            let is_over = failure.fault == PullFault::Registry
+                && self.outage_length(wanted, began) >= shared.config.registry_away_max;
+            let wait = failure.wait(tries, &shared.config.pull_retries).filter(|_| !is_over);
             let Some(wait) = wait else {
-                let blame = if is_over { Blame::Denied } else { refusal.blame };
-                return Err(PullError::Refused(Refusal { blame, ..refusal }));
+                let fault = if is_over { PullFault::Denied } else { failure.fault };
+                return Err(PullError::Failed(PullFailure { fault, ..failure }));
             };
-            course.fail();
-            let (image, problem) = (&wanted.0, refusal.problem);
-            tracing::warn!(image, problem, ?wait, "a pull failed and will be tried again");
+            progress.fail();
+            let (image, problem) = (&wanted.0, failure.problem);
+            tracing::warn!(image, error = problem, ?wait, "a pull failed; trying again");
             tokio::time::sleep(wait).await;
         }
     }
 
     async fn pull_once(
         &self,
-        shared: &Shared,
-        wanted: &Wanted,
+        shared: &DockerContext,
+        wanted: &PlatformImage,
         limit: Duration,
-        course: &Course,
+        progress: &PullProgress,
     ) -> Result<(), PullError> {
         let (image, platform) = wanted;
         let mut args = vec!["pull".to_owned()];
@@ -180,31 +182,31 @@ impl Images {
         let mut layers = Layers::default();
         let heard = |line: &str| {
             if let Some(percent) = layers.hear(line) {
-                course.reach(percent);
+                progress.reach(percent);
             }
         };
-        match shared.cli.follow(&args, limit, heard).await {
+        match shared.engine.cli.follow(&args, limit, heard).await {
             Ok(answer) if answer.ok => {
                 self.outages().remove(wanted);
-                // What was there under this name for another platform is so no longer.
+                // An image of this name for another platform is replaced.
                 self.seen().retain(|(it, _), _| it != image);
                 self.saw(wanted);
                 Ok(())
             }
-            Ok(answer) => Err(PullError::Refused(Refusal::of(answer.error()))),
+            Ok(answer) => Err(PullError::Failed(PullFailure::of(answer.error()))),
             Err(CallError::Slow(limit)) => {
                 let problem = format!("the pull took longer than {} s", limit.as_secs());
-                Err(PullError::Refused(Refusal { blame: Blame::Registry, problem }))
+                Err(PullError::Failed(PullFailure { fault: PullFault::Registry, problem }))
             }
             Err(error) => {
-                shared.note(&error);
+                shared.engine.note(&error);
                 Err(error.into())
             }
         }
     }
 
-    /// For how long this image has not been had, now that a try that began then was in vain too. Tries of long before say nothing.
-    fn has_been_away(&self, wanted: &Wanted, began: Instant) -> Duration {
+    /// Length of the outage, now that a try that began at `began` has failed too. Much older failures do not count.
+    fn outage_length(&self, wanted: &PlatformImage, began: Instant) -> Duration {
         let mut outages = self.outages();
         outages.retain(|_, it| began.saturating_duration_since(it.last) < OUTAGE_FORGOTTEN_AFTER);
         let outage = outages.entry(wanted.clone()).or_insert(Outage { since: began, last: began });
@@ -212,32 +214,32 @@ impl Images {
         outage.since.elapsed()
     }
 
-    fn saw(&self, wanted: &Wanted) {
+    fn saw(&self, wanted: &PlatformImage) {
         let mut seen = self.seen();
         seen.retain(|_, at| at.elapsed() < TRUSTED_FOR);
         seen.insert(wanted.clone(), Instant::now());
     }
 
-    fn seen(&self) -> MutexGuard<'_, HashMap<Wanted, Instant>> {
+    fn seen(&self) -> MutexGuard<'_, HashMap<PlatformImage, Instant>> {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn outages(&self) -> MutexGuard<'_, HashMap<Wanted, Outage>> {
+    fn outages(&self) -> MutexGuard<'_, HashMap<PlatformImage, Outage>> {
         self.outages.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn pulls(&self) -> MutexGuard<'_, HashMap<Wanted, Arc<Turn>>> {
+    fn pulls(&self) -> MutexGuard<'_, HashMap<PlatformImage, Arc<PullQueue>>> {
         self.pulls.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Whether Docker refuses to run an image because the one it has is for another platform.
+/// `true` if Docker refuses to run an image because it is for another platform.
 pub(super) fn is_for_another_platform(message: &str) -> bool {
     message.contains("does not match the specified platform")
 }
 
-/// Whether an image for this platform, as Docker tells it, is good for what is wanted. Variants count upwards, and a processor runs
-/// what is for a lower one; an image that names none is for all of them.
+/// `true` if an image of this platform fits. Variants count upwards, and a processor runs lower ones; an image without a variant fits all
+/// of them.
 fn fits(wanted: &str, platform: &str) -> bool {
     let [os, architecture, variant] = parts(wanted);
     let [its_os, its_architecture, its_variant] = parts(platform);
@@ -249,7 +251,7 @@ fn fits(wanted: &str, platform: &str) -> bool {
     os == its_os && architecture == its_architecture && runs
 }
 
-/// System, architecture, variant: in the names by which images go.
+/// System, architecture and variant, with the usual names of architectures.
 fn parts(platform: &str) -> [&str; 3] {
     let mut parts = platform.split('/').map(|part| match part {
         "x86_64" => "amd64",
@@ -259,14 +261,14 @@ fn parts(platform: &str) -> [&str; 3] {
     std::array::from_fn(|_| parts.next().unwrap_or_default())
 }
 
-/// How long an image that was seen counts as there: saves 12 ms of CPU for each job in a row. If it goes meanwhile, the start fails and
-/// asks again.
+/// Time for which an image that was seen counts as there. It saves 12 ms of CPU per job. If the image is removed meanwhile, the start fails
+/// and pulls again.
 const TRUSTED_FOR: Duration = Duration::from_secs(60);
 
-/// For definitions that name no time limit.
+/// Limit for definitions without `pull_timeout`.
 const LIMIT: Duration = Duration::from_secs(600);
 
-/// Longer than any wait between two pulls of a job that waits for its image.
+/// Longer than any wait between two pulls of one job.
 const OUTAGE_FORGOTTEN_AFTER: Duration = Duration::from_secs(1800);
 
 #[cfg(test)]
@@ -274,14 +276,14 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn a_registry_is_away_from_the_first_try_in_vain_to_the_last() {
+    async fn an_outage_lasts_from_the_first_failed_try_to_the_last() {
         let (images, wanted) = (Images::default(), ("app".to_owned(), None));
         let minutes = |it: u64| Duration::from_secs(60 * it);
         let in_vain = async |waits: u64, takes: u64| {
             tokio::time::advance(minutes(waits)).await;
             let began = Instant::now();
             tokio::time::advance(minutes(takes)).await;
-            images.has_been_away(&wanted, began)
+            images.outage_length(&wanted, began)
         };
         assert_eq!(in_vain(0, 0).await, minutes(0));
         assert_eq!(in_vain(5, 1).await, minutes(6));

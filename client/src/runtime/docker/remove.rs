@@ -1,27 +1,27 @@
-//! Removing what is left of attempts about which everything is durable: a few containers by one call, the directory after its container.
-//! In this order, because a container without a directory would be adopted again. What does not go with the others is tried alone, so
-//! that one container which the engine cannot let go of keeps nothing else.
+//! Removes containers and directories of forgotten attempts. Several containers go in one call, and each directory after its
+//! container, because a container without a directory would be adopted again. A container that fails in a batch is tried alone, so it
+//! does not delay others.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::mpsc;
 
-use super::cli::{Answer, CallError};
-use super::{Shared, blocking};
+use super::cli::{CallError, CallOutput};
+use super::{DockerContext, run_blocking};
 use crate::attempt_dir::AttemptDir;
-use crate::runtime::removals::Removal;
+use crate::runtime::removals::RemovalGuard;
 
-/// What is left of one attempt.
-pub(super) struct Leftover {
+/// Container and directory of one attempt.
+pub(super) struct QueuedRemoval {
     pub(super) name: String,
     pub(super) dir: AttemptDir,
-    /// A new start of the attempt waits for its end.
-    pub(super) _removal: Removal,
+    /// A new start of the attempt waits for the end of this removal.
+    pub(super) _removal: RemovalGuard,
 }
 
-/// Removes what comes in, until nothing can come any more.
-pub(super) async fn run(shared: Arc<Shared>, mut leftovers: mpsc::UnboundedReceiver<Leftover>) {
+/// Removes queued attempts until the queue is closed.
+pub(super) async fn run(shared: Arc<DockerContext>, mut leftovers: mpsc::UnboundedReceiver<QueuedRemoval>) {
     let mut batch = Vec::new();
     while leftovers.recv_many(&mut batch, BATCH_MAX).await > 0 {
         tokio::time::sleep(GATHER_FOR).await;
@@ -34,18 +34,18 @@ pub(super) async fn run(shared: Arc<Shared>, mut leftovers: mpsc::UnboundedRecei
     }
 }
 
-async fn remove(shared: &Arc<Shared>, batch: Vec<Leftover>) {
-    for stuck in try_to_remove(shared, batch).await {
-        shared.spawn(insist(Arc::clone(shared), stuck));
+async fn remove(shared: &Arc<DockerContext>, batch: Vec<QueuedRemoval>) {
+    for stuck in remove_batch(shared, batch).await {
+        shared.spawn(retry_until_removed(Arc::clone(shared), stuck));
     }
 }
 
-/// Tries alone, less and less often, until it is gone.
-async fn insist(shared: Arc<Shared>, stuck: Leftover) {
+/// Tries one alone, with growing delays, until it is gone.
+async fn retry_until_removed(shared: Arc<DockerContext>, stuck: QueuedRemoval) {
     let mut batch = vec![stuck];
     let mut wait = TRY_AGAIN_FIRST;
     loop {
-        batch = try_to_remove(&shared, batch).await;
+        batch = remove_batch(&shared, batch).await;
         if batch.is_empty() {
             return;
         }
@@ -54,47 +54,47 @@ async fn insist(shared: Arc<Shared>, stuck: Leftover) {
     }
 }
 
-/// Removes what the engine lets go of; gives back what it does not. An engine that is not there is waited for. Without force: one that
-/// runs after all, whatever was said of it, is nobody's to kill here.
-async fn try_to_remove(shared: &Shared, batch: Vec<Leftover>) -> Vec<Leftover> {
+/// Removes a batch and returns the rest. It waits for an unreachable engine. It does not force: a container that still runs is not
+/// killed here.
+async fn remove_batch(shared: &DockerContext, batch: Vec<QueuedRemoval>) -> Vec<QueuedRemoval> {
     let names = batch.iter().map(|it| it.name.as_str());
     let args: Vec<&str> = ["rm", "-v", "--"].into_iter().chain(names).collect();
     let answer = loop {
-        shared.health.wait_until_up().await;
-        match shared.call(&args).await {
+        shared.engine.health.wait_until_up().await;
+        match shared.engine.call(&args).await {
             Ok(answer) => break Some(answer),
             Err(CallError::Slow(limit)) => {
-                tracing::warn!(?limit, "containers are not removed in time");
+                tracing::warn!(?limit, "removing containers took too long; trying each one alone");
                 break None;
             }
-            Err(error) => tracing::warn!(%error, "containers cannot be removed yet"),
+            Err(error) => tracing::warn!(%error, "cannot remove containers yet; trying again"),
         }
         tokio::time::sleep(TRY_AGAIN_FIRST).await;
     };
     if let Some(refused) = answer.as_ref().filter(|it| !it.ok) {
-        tracing::warn!(complaint = refused.complaint(), "containers cannot be removed yet");
+        tracing::warn!(error = refused.error_line(), "cannot remove containers yet; trying again");
     }
     let is_gone =
-        |it: &Leftover| answer.as_ref().is_some_and(|answer| answer.ok || tells_gone(answer, &it.name));
+        |it: &QueuedRemoval| answer.as_ref().is_some_and(|answer| answer.ok || says_gone(answer, &it.name));
     let (gone, left): (Vec<_>, Vec<_>) = batch.into_iter().partition(is_gone);
-    // One that cannot be removed is no reason to keep the others; it is found again at the next start.
-    for Leftover { dir, _removal, .. } in gone {
-        blocking(move || dir.remove()).await;
+    // A directory that stays is found again at the next start; the others go on.
+    for QueuedRemoval { dir, _removal, .. } in gone {
+        run_blocking(move || dir.remove()).await;
     }
     left
 }
 
-/// Whether this one was removed, or was not there.
-pub(super) fn tells_gone(answer: &Answer, name: &str) -> bool {
-    answer.stdout.lines().any(|line| line == name) || answer.tells_absent(name)
+/// `true` if this container was removed or did not exist.
+pub(super) fn says_gone(answer: &CallOutput, name: &str) -> bool {
+    answer.stdout.lines().any(|line| line == name) || answer.says_absent(name)
 }
 
-/// Removing costs 20 ms alone and 5 ms each in a batch.
+/// A removal costs 20 ms alone and 5 ms in a batch.
 const BATCH_MAX: usize = 32;
 
-/// How long the first one waits for company.
+/// Time to collect a batch.
 const GATHER_FOR: Duration = Duration::from_millis(20);
 
-/// The first wait before another try; it doubles up to [`TRY_AGAIN_SLOWEST`].
+/// First delay before another try; it doubles up to [`TRY_AGAIN_SLOWEST`].
 const TRY_AGAIN_FIRST: Duration = Duration::from_secs(1);
 const TRY_AGAIN_SLOWEST: Duration = Duration::from_secs(60);

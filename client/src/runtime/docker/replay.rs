@@ -1,12 +1,12 @@
-//! Output that no CLI of ours has written down: read again from the engine's own log, and appended to the attempt's files.
+//! Reads output again from the engine's log and appends it to the attempt's files, where the CLI has not written it.
 //!
-//! Needed where the CLI died and the container did not: a worker within a container, a daemon that was restarted under live-restore. The
-//! log holds the same bytes for text; binary comes back changed, so what is read again is labelled as such. `docker logs -f` loses the
-//! tail on old engines: after the end everything is read once more. What cannot be read, or not be kept, is missing at the end, and told;
-//! what the log has no longer (`place`) is a gap before what it has.
+//! It is needed if the CLI died and the container did not: with a worker in a container, or after a restart of a daemon with live-restore.
+//! The log returns text unchanged and alters binary output, so replayed bytes are labelled. `docker logs -f` loses the tail on old engines,
+//! so the log is read once more after the end. Bytes that cannot be read or written are reported as a gap at the end; bytes that the log
+//! has dropped (`position`) as a gap before the rest.
 
-mod place;
-mod words;
+mod cli_messages;
+mod position;
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -17,59 +17,62 @@ use protocol::report::{ChunkData, OutputLengths, Stream};
 use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::process::{Child, ChildStderr, ChildStdout};
 
-use self::place::{Known, Place};
-use self::words::{before_complaint, last_words};
-use super::Shared;
+use self::cli_messages::{certain_bytes, cli_death_message_len};
+use self::position::{FileSamples, LogPosition};
+use super::DockerContext;
 use super::attempt::Attempt;
-use crate::attempt_dir::{AttemptDir, Error, Replayed, describe};
+use crate::attempt_dir::{AttemptDir, Error, ReplayRange, describe};
 use crate::runtime::argv;
 
-/// Goes on writing down what a running container writes, until it has ended or the engine is gone.
-pub(super) async fn follow(shared: &Shared, attempt: &Attempt) {
-    let Ok(mut waiter) = shared.cli.spawn(["wait", "--", &attempt.name]) else { return };
+/// Writes down the output of a running container until it has ended or the engine is gone.
+pub(super) async fn follow(shared: &DockerContext, attempt: &Attempt) {
+    let Ok(mut waiter) = shared.engine.cli.spawn(["wait", "--", &attempt.name]) else { return };
     let args = ["logs", "-f", "--", &attempt.name];
-    let copying = copy(shared, attempt, &args, Unequal::Count);
+    let copying = copy(shared, attempt, &args, OnMismatch::SkipByCount);
     tokio::pin!(copying);
     let copied = tokio::select! {
-        // An old engine may end it while the container still runs.
+        // An old engine may end the log while the container still runs.
         copied = &mut copying => {
             let _ = waiter.wait().await;
             copied
         }
         _ = waiter.wait() => match tokio::time::timeout(LAST_BYTES, copying).await {
             Ok(copied) => copied,
-            // All of it is read once more.
+            // The whole log is read once more later.
             Err(_) => return,
         },
     };
     if let Err(error) = copied {
-        tracing::warn!(attempt = %attempt.token(), %error, "output is not followed any longer");
+        tracing::warn!(attempt = %attempt.token(), %error, "cannot follow the log of the engine; it is read once more after the end");
     }
 }
 
-/// Writes down what is missing of the output of a container that has ended. An engine that goes away over it is waited for.
-pub(super) async fn complete(shared: &Shared, attempt: &Attempt) {
+/// Writes down the missing output of an ended container. It waits for an engine that becomes unreachable meanwhile.
+pub(super) async fn complete(shared: &DockerContext, attempt: &Attempt) {
     let limit = complete_limit(attempt.launch.spec.log_bytes_max);
     for _ in 0..TRIES {
-        // Where nothing is known to be missing, a log that differs is one that was changed by its encoding.
-        let unequal =
-            if attempt.dir.replayed().is_ok_and(|it| it.is_some()) { Unequal::Count } else { Unequal::Trust };
+        // If no bytes are known to be missing, a difference comes from the encoding of the log.
+        let on_mismatch = if attempt.dir.replayed().is_ok_and(|it| it.is_some()) {
+            OnMismatch::SkipByCount
+        } else {
+            OnMismatch::KeepFile
+        };
         let reading = async {
-            copy(shared, attempt, &["logs", "--", &attempt.name], unequal).await?;
-            // A daemon that leaves may end a log in good order before its end.
-            shared.ping().await.map_err(io::Error::other)
+            copy(shared, attempt, &["logs", "--", &attempt.name], on_mismatch).await?;
+            // A daemon that shuts down may end a log without an error before its end.
+            shared.engine.ping().await.map_err(io::Error::other)
         };
         let read = tokio::time::timeout(limit, reading).await;
         match read.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())) {
             Ok(()) => return,
             Err(error) => {
-                tracing::warn!(attempt = %attempt.token(), %error, "output cannot be read again from the engine's log")
+                tracing::warn!(attempt = %attempt.token(), %error, "cannot read the log of the engine")
             }
         }
         tokio::time::sleep(TRY_AGAIN).await;
-        // Its answer is noted, and waited for.
-        let _ = shared.ping().await;
-        shared.health.wait_until_up().await;
+        // The call updates the state of the engine.
+        let _ = shared.engine.ping().await;
+        shared.engine.health.wait_until_up().await;
     }
     let mut missing = attempt.missing();
     missing.stdout = missing.stdout.max(ChunkData::UNKNOWN_GAP);
@@ -83,61 +86,63 @@ pub(super) fn last_bytes(dir: &AttemptDir, bytes: u64) -> Result<String, Error> 
     Ok(String::from_utf8_lossy(&tail).into_owned())
 }
 
-/// What to do with a log that does not begin with what the file holds.
+/// The way to handle a log that does not begin with the content of the file.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Unequal {
+enum OnMismatch {
     /// Skip as many bytes as the file has.
-    Count,
-    /// Believe the file.
-    Trust,
+    SkipByCount,
+    /// Keep the file and drop the log.
+    KeepFile,
 }
 
-/// What became of one stream of the log.
+/// The result for one stream of the log.
 struct Copied {
-    /// Bytes that could not be kept.
+    /// Number of bytes that could not be written.
     lost: u64,
-    /// What may be the program's last words or the CLI's own: its exit code tells.
+    /// Bytes that may be the program's or the CLI's own; the CLI's exit code decides.
     held: Vec<u8>,
 }
 
-/// What the file of a stream holds, and where its log goes on.
-struct Output {
+/// The output file of one stream, and the position at which its log continues.
+struct OutputFile {
     stream: Stream,
     file: File,
-    /// What of the file the log holds, if nothing was lost.
-    known: Known,
-    /// Up to here it was written as it came, without the CLI's own last words.
+    /// Samples of the part that came before any loss.
+    known: FileSamples,
+    /// Up to this offset the file holds original output, without the CLI's own message.
     first_time: u64,
-    place: Place,
+    place: LogPosition,
 }
 
-impl Output {
-    fn of(dir: &AttemptDir, stream: Stream) -> io::Result<Self> {
+impl OutputFile {
+    fn open(dir: &AttemptDir, stream: Stream) -> io::Result<Self> {
         let (file, replayed) = (dir.reader(stream).map_err(other)?, dir.replayed().map_err(other)?);
         let length = of(dir.lengths(), stream);
         let from = replayed.map_or(length, |it| of(it.from, stream));
         let base = replayed.map_or(0, |it| of(it.from, stream) + of(it.missing, stream));
         let is_cut = replayed.is_some_and(|it| of(it.missing, stream) > 0);
-        // The CLI's own last words about a daemon that died are in the file and not in the log.
+        // The CLI's message about a dead daemon is in the file and not in the log.
         let said = if stream == Stream::Stderr {
-            bytes_before(&file, from, LAST_WORDS_BYTES)
+            bytes_before(&file, from, CLI_DEATH_MESSAGE_BYTES_MAX)
         } else {
             Ok(Vec::new())
         };
-        let foreign = last_words(&said.unwrap_or_default());
+        let foreign = cli_death_message_len(&said.unwrap_or_default());
         let first_time = from.saturating_sub(foreign);
         let acknowledged = of(dir.progress().map_err(other)?.acknowledged, stream);
         let kept = acknowledged - acknowledged % FREED_BYTES;
         let known = match () {
-            () if is_cut && length > base => Known::read(&file, kept.max(base), length, length - base),
-            () if is_cut || length == from => Known::read(&file, kept, first_time, first_time),
-            () if foreign > 0 => Known::read(&file, kept.max(from), length, length.saturating_sub(foreign)),
-            () => Known::read(&file, kept, length, length),
+            () if is_cut && length > base => FileSamples::read(&file, kept.max(base), length, length - base),
+            () if is_cut || length == from => FileSamples::read(&file, kept, first_time, first_time),
+            () if foreign > 0 => {
+                FileSamples::read(&file, kept.max(from), length, length.saturating_sub(foreign))
+            }
+            () => FileSamples::read(&file, kept, length, length),
         };
-        Ok(Self { stream, file, known: known?, first_time, place: Place::After(0) })
+        Ok(Self { stream, file, known: known?, first_time, place: LogPosition::After(0) })
     }
 
-    /// Whether these bytes of the log are what the file holds there.
+    /// `true` if the file holds these bytes of the log at this offset.
     fn holds(&self, at: u64, bytes: &[u8]) -> io::Result<bool> {
         if at + bytes.len() as u64 > self.first_time {
             return Ok(true);
@@ -148,27 +153,33 @@ impl Output {
     }
 }
 
-/// Copies both streams from where their files end to the end of the log.
+/// Copies both streams from the ends of their files to the end of the log.
 ///
 /// # Errors
-/// The CLI says that this was not all, or the files cannot be read.
-async fn copy(shared: &Shared, attempt: &Attempt, args: &[&str], unequal: Unequal) -> io::Result<()> {
+/// The CLI reports a failure, or the files cannot be read.
+async fn copy(
+    shared: &DockerContext,
+    attempt: &Attempt,
+    args: &[&str],
+    on_mismatch: OnMismatch,
+) -> io::Result<()> {
     let [stdout, stderr] = locate(shared, attempt).await?;
-    let unplaced = open_gaps(shared, attempt, [&stdout, &stderr])?;
-    let mut logs = shared.cli.spawn(args).map_err(io::Error::other)?;
+    let unplaceable = open_gaps(shared, attempt, [&stdout, &stderr])?;
+    let mut logs = shared.engine.cli.spawn(args).map_err(io::Error::other)?;
     let (out, err) = outputs(&mut logs)?;
-    let stdout = append(shared, attempt, &stdout, out, unequal);
-    let stderr = append(shared, attempt, &stderr, err, unequal);
+    let follows = args.contains(&"-f");
+    let stdout = append(shared, attempt, &stdout, out, (on_mismatch, follows));
+    let stderr = append(shared, attempt, &stderr, err, (on_mismatch, follows));
     let (stdout, mut stderr) = tokio::try_join!(stdout, stderr)?;
     let status = logs.wait().await?;
     if status.success() && !stderr.held.is_empty() {
-        let mut sink = Sink::new(shared, attempt, Stream::Stderr)?;
-        sink.lost = stderr.lost;
-        sink.take(&stderr.held);
-        stderr.lost = sink.lost;
+        let mut writer = ReplayWriter::new(shared, attempt, Stream::Stderr)?;
+        writer.lost = stderr.lost;
+        writer.take(&stderr.held);
+        stderr.lost = writer.lost;
     }
     let missing =
-        OutputLengths { stdout: stdout.lost + unplaced.stdout, stderr: stderr.lost + unplaced.stderr };
+        OutputLengths { stdout: stdout.lost + unplaceable.stdout, stderr: stderr.lost + unplaceable.stderr };
     *attempt.missing() = missing;
     if !status.success() {
         let words = String::from_utf8_lossy(&stderr.held);
@@ -177,11 +188,12 @@ async fn copy(shared: &Shared, attempt: &Attempt, args: &[&str], unequal: Unequa
     Ok(())
 }
 
-/// Finds where the log goes on, by reading what there is of it until now.
-async fn locate(shared: &Shared, attempt: &Attempt) -> io::Result<[Output; 2]> {
-    let mut found = [Output::of(&attempt.dir, Stream::Stdout)?, Output::of(&attempt.dir, Stream::Stderr)?];
+/// Reads the log up to now to find the positions at which it continues.
+async fn locate(shared: &DockerContext, attempt: &Attempt) -> io::Result<[OutputFile; 2]> {
+    let mut found =
+        [OutputFile::open(&attempt.dir, Stream::Stdout)?, OutputFile::open(&attempt.dir, Stream::Stderr)?];
     if found.iter().any(|it| it.known.bytes > 0) {
-        let mut logs = shared.cli.spawn(["logs", "--", &attempt.name]).map_err(io::Error::other)?;
+        let mut logs = shared.engine.cli.spawn(["logs", "--", &attempt.name]).map_err(io::Error::other)?;
         let (stdout, stderr) = outputs(&mut logs)?;
         let places = tokio::try_join!(found[0].known.find(stdout), found[1].known.find(stderr))?;
         let status = logs.wait().await?;
@@ -193,20 +205,25 @@ async fn locate(shared: &Shared, attempt: &Attempt) -> io::Result<[Output; 2]> {
     Ok(found)
 }
 
-/// Makes room in the files for what the log has no longer. Gives back what found no room, because there is a gap already.
-fn open_gaps(shared: &Shared, attempt: &Attempt, outputs: [&Output; 2]) -> io::Result<OutputLengths> {
+/// Makes gaps in the files for bytes that the log has dropped. Returns the lengths for which there was no room, because there is a
+/// gap already.
+fn open_gaps(
+    shared: &DockerContext,
+    attempt: &Attempt,
+    outputs: [&OutputFile; 2],
+) -> io::Result<OutputLengths> {
     let dir = &attempt.dir;
     let [stdout, stderr] =
-        outputs.map(|it| if it.place == Place::Beyond { ChunkData::UNKNOWN_GAP } else { 0 });
+        outputs.map(|it| if it.place == LogPosition::Beyond { ChunkData::UNKNOWN_GAP } else { 0 });
     let missing = OutputLengths { stdout, stderr };
     if missing == OutputLengths::default() {
         return Ok(missing);
     }
-    tracing::warn!(attempt = %attempt.token(), "the engine's log begins after what is known of its output");
+    tracing::warn!(attempt = %attempt.token(), "the log of the engine has dropped output; it is reported as a gap");
     let lengths = dir.lengths();
-    let kept = dir.record_replayed(Replayed { from: lengths, missing }).map_err(other)?;
+    let kept = dir.record_replayed(ReplayRange { from: lengths, missing }).map_err(other)?;
     shared.logs.replaying(attempt.token(), kept);
-    let room = |output: &Output, wanted: u64| -> io::Result<u64> {
+    let room = |output: &OutputFile, wanted: u64| -> io::Result<u64> {
         let (stream, there) = (output.stream, of(lengths, output.stream));
         let ends = of(kept.from, stream) + of(kept.missing, stream);
         let is_free = of(kept.missing, stream) > 0 && there <= ends;
@@ -218,54 +235,61 @@ fn open_gaps(shared: &Shared, attempt: &Attempt, outputs: [&Output; 2]) -> io::R
     Ok(OutputLengths { stdout: room(outputs[0], stdout)?, stderr: room(outputs[1], stderr)? })
 }
 
-/// Appends what comes after the bytes that the file holds already. The log is always read to its end, so that how it ends is known.
+/// Appends the bytes behind those that the file holds. The log is always read to its end, so that the CLI's exit code is known.
 async fn append(
-    shared: &Shared,
+    shared: &DockerContext,
     attempt: &Attempt,
-    output: &Output,
+    output: &OutputFile,
     mut log: impl AsyncRead + Unpin,
-    unequal: Unequal,
+    (on_mismatch, follows): (OnMismatch, bool),
 ) -> io::Result<Copied> {
     let freed = of(attempt.dir.progress().map_err(other)?.acknowledged, output.stream);
     let (skip, is_unsure) = match output.place {
-        Place::After(bytes) => (bytes, false),
-        Place::Unsure(bytes) => (bytes, true),
-        Place::Beyond => (0, false),
+        LogPosition::After(bytes) => (bytes, false),
+        LogPosition::Unsure(bytes) => (bytes, true),
+        LogPosition::Beyond => (0, false),
     };
-    let mut sink = Sink::new(shared, attempt, output.stream)?;
+    let mut writer = ReplayWriter::new(shared, attempt, output.stream)?;
     let (mut at, mut believes_file, mut held) = (0, false, Vec::new());
     let mut buffer = vec![0; BUFFER_BYTES];
     loop {
         let read = log.read(&mut buffer).await?;
         if read == 0 {
-            return Ok(Copied { lost: sink.lost, held });
+            return Ok(Copied { lost: writer.lost, held });
         }
         let skipped = usize::try_from(skip.saturating_sub(at)).unwrap_or(usize::MAX).min(read);
-        if is_unsure && unequal == Unequal::Trust && at >= freed && !output.holds(at, &buffer[..skipped])? {
+        if is_unsure
+            && on_mismatch == OnMismatch::KeepFile
+            && at >= freed
+            && !output.holds(at, &buffer[..skipped])?
+        {
             believes_file = true;
         }
         at += read as u64;
         if skipped < read && !believes_file {
             held.extend_from_slice(&buffer[skipped..read]);
-            let certain = if output.stream == Stream::Stderr { before_complaint(&held) } else { held.len() };
-            sink.take(&held[..certain]);
+            let certain = match output.stream {
+                Stream::Stdout => held.len(),
+                Stream::Stderr => certain_bytes(&held, follows),
+            };
+            writer.take(&held[..certain]);
             held.drain(..certain);
         }
     }
 }
 
-/// Where what was read again is written to.
-struct Sink<'a> {
-    shared: &'a Shared,
+/// Appends replayed bytes to an output file.
+struct ReplayWriter<'a> {
+    shared: &'a DockerContext,
     attempt: &'a Attempt,
     file: File,
     is_marked: bool,
-    /// Bytes that could not be written. After the first of them nothing is, so that they are at the end.
+    /// Number of bytes that could not be written. After the first failure nothing is written, so that they are at the end.
     lost: u64,
 }
 
-impl<'a> Sink<'a> {
-    fn new(shared: &'a Shared, attempt: &'a Attempt, stream: Stream) -> io::Result<Self> {
+impl<'a> ReplayWriter<'a> {
+    fn new(shared: &'a DockerContext, attempt: &'a Attempt, stream: Stream) -> io::Result<Self> {
         let file = attempt.dir.output(stream).map_err(other)?;
         Ok(Self { shared, attempt, file, is_marked: false, lost: 0 })
     }
@@ -277,7 +301,7 @@ impl<'a> Sink<'a> {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Ok(_) => break,
                 Err(error) => {
-                    tracing::error!(attempt = %self.attempt.token(), %error, "output cannot be kept; the rest of it will be missing");
+                    tracing::error!(attempt = %self.attempt.token(), %error, "cannot write replayed output; the rest is reported as missing");
                     break;
                 }
             }
@@ -285,11 +309,11 @@ impl<'a> Sink<'a> {
         self.lost += bytes.len() as u64;
     }
 
-    /// From here on the files hold what was read again: on disk before they do.
+    /// Records, before the first byte, that the rest of the files is replayed.
     fn mark(&mut self) -> io::Result<()> {
         if !self.is_marked {
             let dir = &self.attempt.dir;
-            let replayed = Replayed { from: dir.lengths(), ..Replayed::default() };
+            let replayed = ReplayRange { from: dir.lengths(), ..ReplayRange::default() };
             let replayed = dir.record_replayed(replayed).map_err(other)?;
             self.shared.logs.replaying(self.attempt.token(), replayed);
             self.is_marked = true;
@@ -305,7 +329,7 @@ fn bytes_before(file: &File, end: u64, bytes: u64) -> io::Result<Vec<u8>> {
     Ok(tail)
 }
 
-/// Both outputs of a CLI, which it has as long as nobody has taken them.
+/// The output pipes of a call.
 fn outputs(logs: &mut Child) -> io::Result<(ChildStdout, ChildStderr)> {
     logs.stdout.take().zip(logs.stderr.take()).ok_or_else(|| io::ErrorKind::BrokenPipe.into())
 }
@@ -321,32 +345,32 @@ fn of(lengths: OutputLengths, stream: Stream) -> u64 {
     }
 }
 
-/// How long the last bytes may take to arrive after the container has ended.
+/// Time for the last bytes to arrive after the container has ended.
 const LAST_BYTES: Duration = Duration::from_secs(2);
 
-/// How often a log is read that does not come to its end; each time goes on where the one before it ended.
+/// Number of times that a failing log is read; each time continues at the end of the one before.
 const TRIES: u32 = 3;
 
-/// Before it is read again.
+/// Pause before the next time.
 const TRY_AGAIN: Duration = Duration::from_secs(1);
 
-/// The CLI's last words about a daemon that died fit into this.
-const LAST_WORDS_BYTES: u64 = 512;
+/// The CLI's message about a dead daemon fits into this.
+const CLI_DEATH_MESSAGE_BYTES_MAX: u64 = 512;
 
-/// What is acknowledged is freed in multiples of this.
+/// Acknowledged output is freed in multiples of this.
 const FREED_BYTES: u64 = 64 * 1024;
 
-/// How long a log may take that is as long as it can be: it is read twice, to find where it goes on and to take what comes after. What
-/// takes longer hangs.
+/// Time limit for reading a log of the largest size twice: once to find the position, once for the rest.
 fn complete_limit(log_bytes_max: u64) -> Duration {
     let log_bytes = argv::LOG_FILES * argv::log_file_bytes(log_bytes_max);
     COMPLETE_LIMIT + Duration::from_secs(2 * log_bytes / READ_BYTES_PER_SECOND)
 }
 
-/// What a log may take that is short.
+/// Time limit for a short log.
 const COMPLETE_LIMIT: Duration = Duration::from_secs(60);
 
-/// A quarter of what was measured with short lines, which are the slowest (DOCKER.md section 5): the machine may be busy.
+/// A quarter of the measured speed with short lines, which are the slowest (docs/design/worker-and-docker.md, W10): the machine may
+/// be busy.
 const READ_BYTES_PER_SECOND: u64 = 3 << 20;
 
 const BUFFER_BYTES: usize = 64 * 1024;
@@ -356,7 +380,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_longest_log_has_the_time_to_be_read_twice() {
+    fn the_longest_log_can_be_read_twice_in_time() {
         for (kept, log_bytes) in [(0, 128 << 20), (64 << 20, 128 << 20), (u64::MAX, 1 << 30)] {
             let measured = Duration::from_secs(log_bytes / 12_000_000);
             assert!(complete_limit(kept) >= 4 * measured, "{kept}: {:?}", complete_limit(kept));

@@ -1,33 +1,48 @@
-//! Stopping an attempt, in whatever state its container is.
+//! Stops an attempt in any state of its container.
 //!
-//! `docker stop` of a container that is made and not yet started succeeds and does nothing; of one that does not exist yet it fails. So
-//! asking is repeated until the attempt has ended. Killing the CLI leaves the container; so the last step does both, and the brain
-//! repeats it.
+//! `docker stop` of a container that is not started yet succeeds without effect, and fails if the container does not exist yet. So it is
+//! repeated until the attempt has ended. Killing the CLI leaves the container, so the last step kills the CLI and removes the container;
+//! the state machine repeats that step.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use protocol::Now;
 use protocol::order::StopCause;
 use rustix::process::Signal;
 use worker::step::StopStep;
 
 use super::attempt::Attempt;
 use super::cli::CallError;
-use super::container::Meaning;
-use super::{Shared, blocking};
+use super::container::Lifecycle;
+use super::{DockerContext, run_blocking};
 use crate::attempt_dir::Stopping;
-use crate::clock;
-use crate::runtime::{argv, proc};
+use crate::boot::RecordedInstant;
+use crate::runtime::{argv, process_id};
 
-/// Takes one step. The cause is on disk before anything is done; the one that was there first stays.
-pub(super) async fn step(shared: Arc<Shared>, attempt: Arc<Attempt>, cause: StopCause, step: StopStep) {
+/// Takes one step. The cause is on disk before anything is done; the first cause stays.
+pub(super) async fn step(
+    shared: Arc<DockerContext>,
+    attempt: Arc<Attempt>,
+    (cause, step): (StopCause, StopStep),
+    at: Now,
+) {
     if attempt.has_ended() {
         return;
     }
+    let at = RecordedInstant::of(at);
+    if !attempt.is_stopping() && has_ended_by_itself(&shared, &attempt).await {
+        // The task that watches the container reports the program's own exit. A CLI that hangs over it goes with the last step.
+        attempt.set_ended_before_stop(at);
+        if step == StopStep::Remove {
+            kill_cli(&attempt);
+        }
+        return;
+    }
     let dir = attempt.dir.clone();
-    let stopping = Stopping { cause, at: clock::now().utc };
-    let first = blocking(move || dir.record_stopping(stopping)).await.unwrap_or(stopping);
+    let stopping = Stopping { cause, at };
+    let first = run_blocking(move || dir.record_stopping(stopping)).await.unwrap_or(stopping);
     attempt.stopping.send_if_modified(|stopping| stopping.replace(first).is_none());
     match step {
         StopStep::Ask { grace } => ask(&shared, &attempt, grace).await,
@@ -36,17 +51,19 @@ pub(super) async fn step(shared: Arc<Shared>, attempt: Arc<Attempt>, cause: Stop
     }
 }
 
-async fn ask(shared: &Shared, attempt: &Attempt, grace: Duration) {
-    if attempt.being_asked.swap(true, Ordering::Relaxed) {
+async fn ask(shared: &DockerContext, attempt: &Attempt, grace: Duration) {
+    if attempt.stop_in_progress.swap(true, Ordering::Relaxed) {
         return;
     }
     let mut ended = attempt.ended.subscribe();
     let seconds = argv::seconds(grace).to_string();
-    let limit = grace.saturating_add(PATIENCE);
+    let limit = grace.saturating_add(STOP_CALL_EXTRA);
     loop {
         let stop = async {
             match container_of(shared, attempt).await? {
-                Some(id) => shared.cli.call(["stop", "-t", &seconds, "--", &id], limit).await.map(drop),
+                Some(id) => {
+                    shared.engine.cli.call(["stop", "-t", &seconds, "--", &id], limit).await.map(drop)
+                }
                 None => Ok(()),
             }
         };
@@ -57,8 +74,8 @@ async fn ask(shared: &Shared, attempt: &Attempt, grace: Duration) {
         if let Err(error) = answer
             && !matches!(error, CallError::Slow(_))
         {
-            shared.note(&error);
-            shared.health.wait_until_up().await;
+            shared.engine.note(&error);
+            shared.engine.health.wait_until_up().await;
         }
         if tokio::time::timeout(ASK_AGAIN, ended.wait_for(|it| *it)).await.is_ok() {
             return;
@@ -66,52 +83,66 @@ async fn ask(shared: &Shared, attempt: &Attempt, grace: Duration) {
     }
 }
 
-async fn kill(shared: &Shared, attempt: &Attempt) {
+async fn kill(shared: &DockerContext, attempt: &Attempt) {
     let killed = async {
         match container_of(shared, attempt).await? {
-            Some(id) => shared.call(["kill", "--", &id]).await.map(drop),
+            Some(id) => shared.engine.call(["kill", "--", &id]).await.map(drop),
             None => Ok(()),
         }
     };
     if let Err(error) = killed.await {
-        tracing::warn!(attempt = %attempt.token(), %error, "cannot kill a container");
+        tracing::warn!(attempt = %attempt.token(), %error, "cannot kill a container; it will be removed by force");
     }
 }
 
-/// Its container, by id, if there is one: what bears its name may be another attempt's of a store that went back in time.
-async fn container_of(shared: &Shared, attempt: &Attempt) -> Result<Option<String>, CallError> {
+/// Id of its container, if there is one. Another attempt's container may have the same name if a store went back in time.
+async fn container_of(shared: &DockerContext, attempt: &Attempt) -> Result<Option<String>, CallError> {
     if let Some(id) = attempt.container() {
         return Ok(Some(id.to_owned()));
     }
-    let found = shared.inspect(&[&attempt.name]).await?;
+    let found = shared.engine.inspect(&[&attempt.name]).await?;
     Ok(found.into_iter().find(|it| attempt.owns(it)).map(|it| it.id))
 }
 
-async fn remove(shared: &Shared, attempt: &Attempt) {
-    // The brain repeats this step every second, however long an engine that hangs takes for one.
-    if attempt.being_removed.swap(true, Ordering::Relaxed) {
-        return;
-    }
+/// `true` if the engine says that the container had ended before the first stop, which then comes too late. The engine is asked once, and
+/// all steps share the answer. An engine that does not answer proves nothing.
+async fn has_ended_by_itself(shared: &DockerContext, attempt: &Attempt) -> bool {
+    let ask = async || {
+        let found = shared.engine.inspect(&[&attempt.name]).await.unwrap_or_default();
+        found.iter().any(|it| attempt.owns(it) && it.lifecycle() == Lifecycle::Ended)
+    };
+    *attempt.ended_by_itself.get_or_init(ask).await
+}
+
+fn kill_cli(attempt: &Attempt) {
     let watcher = *attempt.watcher();
     if let Some(pid) = watcher {
-        proc::signal_group(pid, Signal::KILL);
+        process_id::signal_group(pid, Signal::KILL);
     }
-    shared.health.wait_until_up().await;
-    // What ended by itself while nobody could look is told by whoever watches it; removed now, it would take its outcome with it.
-    match shared.inspect(&[&attempt.name]).await {
+}
+
+async fn remove(shared: &DockerContext, attempt: &Attempt) {
+    // The state machine repeats this step every second, even if a stuck engine takes longer for one.
+    if attempt.removal_in_progress.swap(true, Ordering::Relaxed) {
+        return;
+    }
+    kill_cli(attempt);
+    shared.engine.health.wait_until_up().await;
+    // The watching task reports an end that came before this; a removal would destroy its exit code.
+    match shared.engine.inspect(&[&attempt.name]).await {
         Ok(found) => match found.iter().find(|it| attempt.owns(it)) {
-            Some(container) if container.meaning() != Meaning::Ended => {
-                shared.remove_now(&container.id).await;
+            Some(container) if container.lifecycle() != Lifecycle::Ended => {
+                shared.engine.remove_now(&container.id).await;
             }
             _ => {}
         },
-        Err(error) => shared.note(&error),
+        Err(error) => shared.engine.note(&error),
     }
-    attempt.being_removed.store(false, Ordering::Relaxed);
+    attempt.removal_in_progress.store(false, Ordering::Relaxed);
 }
 
-/// Beyond the grace, until `docker stop` is given up.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// Time beyond the grace until the call of `docker stop` is killed.
+const STOP_CALL_EXTRA: Duration = Duration::from_secs(10);
 
-/// Between two times of asking: a container that was not there, or not started, may be now.
+/// Pause between two calls: the container may exist or be started by then.
 const ASK_AGAIN: Duration = Duration::from_millis(250);

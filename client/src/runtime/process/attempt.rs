@@ -1,57 +1,88 @@
-//! One attempt as a process: how it is asked to stop, and killed.
+//! One attempt as a process, and its stop.
 
 use std::sync::OnceLock;
 use std::time::Duration;
 
-use protocol::Token;
 use protocol::order::StopCause;
+use protocol::{Now, Token, Uptime};
 use rustix::process::Signal;
 use tokio::sync::watch;
 use worker::step::{Launch, StopStep};
 
-use crate::attempt_dir::{AttemptDir, Program, Stopping};
-use crate::clock;
-use crate::runtime::elsewhere::blocking;
-use crate::runtime::proc;
-use crate::runtime::word::Word;
+use crate::attempt_dir::{AttemptDir, Error, ProcessId, ProgramState, Stopping};
+use crate::boot::RecordedInstant;
+use crate::logs::{Logs, OutputFollower};
+use crate::runtime::blocking::{run_blocking, try_blocking};
+use crate::runtime::process_id;
+use crate::runtime::start_permit::StartPermit;
 
-/// What is known of an attempt while its process, or what is left of it, is here.
+/// The state of an attempt until it is forgotten.
 pub(super) struct Attempt {
     pub(super) launch: Launch,
     pub(super) dir: AttemptDir,
     pub(super) stopping: watch::Sender<Option<Stopping>>,
     pub(super) ended: watch::Sender<bool>,
     pub(super) started: OnceLock<()>,
-    pub(super) word: Word,
+    output: OnceLock<OutputFollower>,
+    /// The first stop, if it came after the program had ended by itself.
+    pub(super) ended_before_stop: OnceLock<RecordedInstant>,
+    pub(super) start_permit: StartPermit,
 }
 
 impl Attempt {
     pub(super) fn new(dir: AttemptDir, launch: Launch, stopping: Option<Stopping>) -> Self {
         let (stopping, ended) = (watch::Sender::new(stopping), watch::Sender::new(false));
-        Self { launch, dir, stopping, ended, started: OnceLock::new(), word: Word::default() }
+        Self {
+            launch,
+            dir,
+            stopping,
+            ended,
+            started: OnceLock::new(),
+            output: OnceLock::new(),
+            ended_before_stop: OnceLock::new(),
+            start_permit: StartPermit::default(),
+        }
     }
 
     pub(super) fn token(&self) -> Token {
         self.launch.token
     }
 
-    /// Whether its shim lives.
+    /// Start of the program: as the shim recorded it, else by the kernel in hundredths of a second.
+    pub(super) fn start_of(&self, program: ProcessId) -> Uptime {
+        self.dir.start().unwrap_or_else(|| process_id::started_at(program))
+    }
+
+    /// The output of this attempt on its way to the server.
+    pub(super) fn output(&self, logs: &Logs) -> &OutputFollower {
+        self.output.get_or_init(|| {
+            OutputFollower::new(logs.clone(), self.token(), self.dir.clone(), self.launch.spec.log_bytes_max)
+        })
+    }
+
+    /// `true` while its shim lives.
     pub(super) fn has_shim(&self) -> bool {
-        // The shim of a worker before this one may hold no lock.
-        let is_written_down = || self.dir.watcher().is_ok_and(|it| it.is_some_and(proc::is_alive));
+        // The shim of an older worker may hold no lock.
+        let is_written_down = || self.dir.watcher().is_ok_and(|it| it.is_some_and(process_id::is_alive));
         self.dir.is_being_written() || is_written_down()
     }
 
-    /// Takes one step. The cause is on disk before anything is done; the one that was there first stays.
-    pub(super) async fn stop(&self, cause: StopCause, step: StopStep) {
+    /// Takes one step of stopping. The cause is on disk before anything is done; the first cause stays.
+    pub(super) async fn stop(&self, cause: StopCause, step: StopStep, at: Now) {
+        let at = RecordedInstant::of(at);
+        if self.stopping.borrow().is_none() && self.has_ended_by_itself().await {
+            // The task that watches the shim reports the program's own exit.
+            let _ = self.ended_before_stop.set(at);
+            return;
+        }
         let dir = self.dir.clone();
-        let stopping = Stopping { cause, at: clock::now().utc };
-        let first = blocking(move || dir.record_stopping(stopping)).await.unwrap_or(stopping);
+        let stopping = Stopping { cause, at };
+        let first = run_blocking(move || dir.record_stopping(stopping)).await.unwrap_or(stopping);
         self.stopping.send_if_modified(|stopping| stopping.replace(first).is_none());
         match step {
             StopStep::Ask { grace } => {
-                let asked =
-                    self.signal_once_started(proc::stop_signal(self.launch.spec.stop_signal.as_deref()));
+                let asked = self
+                    .signal_once_started(process_id::stop_signal(self.launch.spec.stop_signal.as_deref()));
                 let mut ended = self.ended.subscribe();
                 let in_time = async {
                     asked.await;
@@ -71,26 +102,54 @@ impl Attempt {
                 if tokio::time::timeout(SHIM_GRACE, over).await.is_err()
                     && let Ok(Some(shim)) = self.dir.watcher()
                 {
-                    proc::signal_group(shim, Signal::KILL);
+                    process_id::signal_group(shim, Signal::KILL);
                 }
             }
         }
     }
 
-    /// Signals the program and all of its group: now, or as soon as it is there.
+    /// `true` if the shim has recorded an end, or its program is gone: then a stop comes too late.
+    async fn has_ended_by_itself(&self) -> bool {
+        let dir = self.dir.clone();
+        let look = move || {
+            let is_gone = |it| matches!(it, ProgramState::Started(program) if !process_id::is_alive(program));
+            Ok(dir.end()?.is_some() || dir.program()?.is_some_and(is_gone))
+        };
+        run_blocking(look).await.unwrap_or(false)
+    }
+
+    /// Signals the program's process group, now or as soon as the program is there.
     async fn signal_once_started(&self, signal: Signal) {
         let mut looks = tokio::time::interval(LOOK_EVERY);
         while !*self.ended.borrow() {
-            if let Ok(Some(Program::Is(program))) = self.dir.program() {
-                return proc::signal_group(program, signal);
+            if let Ok(Some(ProgramState::Started(program))) = self.dir.program() {
+                return process_id::signal_group(program, signal);
             }
             looks.tick().await;
         }
     }
 }
 
-/// How long a shim may take to write down how its program was killed.
+/// Reads from the directory, again and again until that is possible.
+pub(super) async fn read_until_possible<T: Send + 'static>(
+    dir: &AttemptDir,
+    read: impl Fn(&AttemptDir) -> Result<T, Error> + Copy + Send + 'static,
+) -> T {
+    loop {
+        let dir = dir.clone();
+        match try_blocking(move || read(&dir)).await {
+            Ok(found) => return found,
+            Err(why) => tracing::error!(why, "cannot read the end of an attempt yet; trying again"),
+        }
+        tokio::time::sleep(LOOK_AGAIN).await;
+    }
+}
+
+/// Pause between two tries to read.
+pub(super) const LOOK_AGAIN: Duration = Duration::from_secs(2);
+
+/// Time for a shim to record the end of a killed program.
 const SHIM_GRACE: Duration = Duration::from_secs(1);
 
-/// Between two looks for a program that a shim is about to start.
+/// Pause between two checks for a program that a shim is about to start.
 const LOOK_EVERY: Duration = Duration::from_millis(20);

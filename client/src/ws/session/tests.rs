@@ -1,4 +1,4 @@
-//! A connection whose other end is in the hands of the test.
+//! A session whose other end is controlled by the test.
 
 use protocol::order::Configure;
 use protocol::report::{Heartbeat, Inventory, Numbered, OutputLengths, Stream, Succeeded, Timing};
@@ -14,10 +14,10 @@ use super::*;
 struct Case {
     /// The server's end.
     server: WebSocketStream<DuplexStream>,
-    events: Receiver<LinkEvent>,
+    events: Receiver<ConnectionEvent>,
     reports: UnboundedSender<Report>,
     logs: Logs,
-    end: JoinHandle<String>,
+    end: JoinHandle<(String, bool)>,
 }
 
 async fn case(buffer: usize) -> Case {
@@ -36,7 +36,7 @@ fn inventory() -> Report {
     Report::Inventory(Inventory { runtimes: vec![], attempts: vec![], foreign: vec![], last: true })
 }
 
-/// The next report that the server hears.
+/// The next report that arrives at the server.
 async fn heard(server: &mut WebSocketStream<DuplexStream>) -> Report {
     loop {
         if let Message::Binary(frame) = server.next().await.expect("it lives").expect("it is well") {
@@ -46,10 +46,10 @@ async fn heard(server: &mut WebSocketStream<DuplexStream>) -> Report {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_says_nothing_for_fifteen_seconds_is_left() {
+async fn a_silent_server_is_disconnected_after_fifteen_seconds() {
     let case = case(1 << 20).await;
     let begun = tokio::time::Instant::now();
-    let why = case.end.await.expect("no panic");
+    let (why, _) = case.end.await.expect("no panic");
     assert_eq!(begun.elapsed(), Duration::from_secs(15));
     assert!(why.contains("nothing was heard"), "{why}");
 }
@@ -63,7 +63,7 @@ async fn with_a_shorter_lease_silence_is_noticed_sooner_and_pings_come_more_ofte
     let frame = encode_order(&configure).expect("fits");
     case.server.send(Message::Binary(frame.into())).await.expect("is sent");
     let begun = tokio::time::Instant::now();
-    let why = case.end.await.expect("no panic");
+    let (why, _) = case.end.await.expect("no panic");
     assert_eq!(begun.elapsed(), lease / 2, "{why}");
     let said = case.server.next().await.expect("it said something").expect("it was well");
     assert!(said.is_ping(), "{said:?}");
@@ -84,7 +84,7 @@ async fn a_numbered_report_is_never_left_out() {
     };
     case.reports.send(Report::Success(hollow(1))).expect("taken");
     case.reports.send(inventory()).expect("taken");
-    let why = case.end.await.expect("no panic");
+    let (why, _) = case.end.await.expect("no panic");
     assert!(why.contains("a report cannot be sent"), "{why}");
     while let Some(Ok(message)) = case.server.next().await {
         assert!(!message.is_binary(), "nothing is said behind the hole");
@@ -95,18 +95,18 @@ async fn a_numbered_report_is_never_left_out() {
 async fn a_server_that_answers_pings_is_kept() {
     let mut case = case(1 << 20).await;
     let minute = async {
-        // Reading is all it takes: pongs are answered below us.
+        // Reading is enough: the library answers pings.
         while let Some(Ok(_)) = case.server.next().await {}
     };
     assert!(tokio::time::timeout(Duration::from_secs(60), minute).await.is_err(), "it was left");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_takes_nothing_is_left() {
+async fn a_server_that_does_not_read_is_disconnected() {
     let case = case(1 << 10).await;
     case.logs.push(Token::default(), Stream::Stdout, &[b'x'; 200_000]);
     case.reports.send(inventory()).expect("it lives");
-    let why = case.end.await.expect("no panic");
+    let (why, _) = case.end.await.expect("no panic");
     assert!(why.contains("took nothing") || why.contains("nothing was heard"), "{why}");
 }
 
@@ -126,7 +126,7 @@ async fn output_waits_for_the_inventory_and_heartbeats_do_not_wait_for_output() 
 }
 
 #[tokio::test]
-async fn what_was_said_goes_out_before_the_socket_is_closed() {
+async fn queued_reports_are_sent_before_the_socket_is_closed() {
     let mut case = case(1 << 20).await;
     case.reports.send(inventory()).expect("it lives");
     drop(case.reports);
@@ -148,9 +148,9 @@ async fn orders_come_in_their_order() {
         let frame = encode_order(&Order::Pulse(number)).expect("fits");
         case.server.send(Message::Binary(frame.into())).await.expect("is sent");
     }
-    assert!(matches!(case.events.recv().await, Some(LinkEvent::Connected)));
+    assert!(matches!(case.events.recv().await, Some(ConnectionEvent::Connected)));
     for number in 1..=3 {
-        let Some(LinkEvent::Ordered(Order::Pulse(it))) = case.events.recv().await else {
+        let Some(ConnectionEvent::Ordered(Order::Pulse(it))) = case.events.recv().await else {
             panic!("an order comes");
         };
         assert_eq!(it, number);

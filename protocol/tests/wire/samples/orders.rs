@@ -2,15 +2,15 @@
 
 use std::time::Duration;
 
-use longshore_protocol::container::{Body, PullPolicy, Resources, Volume};
+use longshore_protocol::container::{Overrides, PullPolicy, Resources, Volume};
 use longshore_protocol::order::{
-    Assignment, Cancel, Configure, Definition, GoAway, Intervals, OutputMark, Reconciled, Refused, StopCause,
-    Verdict, Welcome,
+    Assignment, Cancel, Configure, Definition, GoAway, Intervals, OutputMark, ReconcileVerdict, Reconciled,
+    Refused, StopCause, Welcome,
 };
 use longshore_protocol::report::Stream;
 use longshore_protocol::{ContainerSpec, Epoch, Order, ReportNo, RuntimeKind, SessionId, WorkerId};
 
-use super::{CLUSTER, OTHER, REVISION, Sample, TOKEN, list, pair, single};
+use super::{CLUSTER, OTHER, QUEUED, REVISION, RUNNING, Sample, TOKEN, list, pair, single};
 
 /// Every order, by tag.
 pub(crate) fn orders() -> Vec<Sample<Order>> {
@@ -20,8 +20,8 @@ pub(crate) fn orders() -> Vec<Sample<Order>> {
         enqueue(),
         reconciled(),
         cancel(),
-        list(Order::Recall, vec![TOKEN], |notes, it| notes.token(it)),
-        single(Order::Acknowledge(ReportNo(3)), |notes| notes.id("report", &ReportNo(3))),
+        list(Order::Recall, vec![OTHER], |notes, it| notes.token(it)),
+        single(Order::Acknowledge(ReportNo(5)), |notes| notes.id("report", &ReportNo(5))),
         single(Order::Pulse(1_000), |notes| notes.field("number", &1_000_u64)),
         configure(),
         output_acknowledge(),
@@ -38,7 +38,7 @@ fn welcome() -> Sample<Order> {
         cluster: CLUSTER,
         worker: WorkerId(3),
         intervals: Intervals::default(),
-        last_report: ReportNo(0),
+        last_report: ReportNo(2),
     };
     let Intervals { heartbeat, lease, start_gate } = it.intervals;
     single(Order::Welcome(it.clone()), |notes| {
@@ -78,7 +78,7 @@ fn definitions() -> Sample<Order> {
         resources: Resources { cpus_milli: Some(1_500), memory_bytes: Some(256 << 20), pids: Some(4_096) },
         stop_signal: Some("SIGINT".to_owned()),
         stop_grace: Duration::from_secs(10),
-        ask_before_start: false,
+        ask_before_start: true,
         self_fence: Some(Duration::from_secs(55)),
         log_bytes_max: 64 << 20,
     };
@@ -107,7 +107,7 @@ fn definitions() -> Sample<Order> {
 }
 
 fn enqueue() -> Sample<Order> {
-    let body = Body {
+    let body = Overrides {
         environment: vec![pair("GREETING", "hi")],
         args: vec!["--loud".to_owned()],
         input: Some("{\"n\":1}".to_owned()),
@@ -141,7 +141,10 @@ fn enqueue() -> Sample<Order> {
 }
 
 fn reconciled() -> Sample<Order> {
-    let it = Reconciled { attempts: vec![(TOKEN, Verdict::Keep), (OTHER, Verdict::Stop)], last: true };
+    let it = Reconciled {
+        attempts: vec![(RUNNING, ReconcileVerdict::Keep), (QUEUED, ReconcileVerdict::Stop)],
+        last: true,
+    };
     single(Order::Reconciled(it.clone()), |notes| {
         it.attempts
             .iter()
@@ -153,12 +156,12 @@ fn reconciled() -> Sample<Order> {
 }
 
 fn cancel() -> Sample<Order> {
-    let it = Cancel { token: TOKEN, grace: Some(Duration::from_secs(3)), cause: StopCause::Timeout };
+    let it = Cancel { token: RUNNING, grace: Some(Duration::from_secs(3)), cause: StopCause::Cancel };
     single(Order::Cancel(it), |notes| fields!(notes.token(&it.token), it, grace, cause))
 }
 
 fn configure() -> Sample<Order> {
-    let it = Configure { slots: Some(8), drain: true, intervals: Some(Intervals::default()) };
+    let it = Configure { slots: Some(3), drain: false, intervals: Some(Intervals::default()) };
     let intervals = Intervals::default();
     single(Order::Configure(it.clone()), |notes| {
         fields!(notes, it, slots, drain)
@@ -185,7 +188,7 @@ fn refused() -> Sample<Order> {
 
 fn go_away() -> Sample<Order> {
     let it = GoAway {
-        reconnect_after: Duration::from_millis(200),
+        reconnect_after: Duration::from_millis(1_700),
         elsewhere: Some("ws://dock.example:8080".to_owned()),
     };
     single(Order::GoAway(it.clone()), |notes| fields!(notes, it, reconnect_after, elsewhere))

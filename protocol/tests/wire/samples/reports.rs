@@ -6,9 +6,11 @@ use longshore_protocol::report::{
     Availability, Chunk, ChunkData, Condition, Failed, Foreign, Heartbeat, Hello, Inventory, Outcome,
     OutputLengths, Phase, ReleaseCause, Released, Started, Stream, Succeeded, Timing,
 };
-use longshore_protocol::{Incarnation, Report, RuntimeKind, VERSIONS, WorkerId};
+use longshore_protocol::{Incarnation, Report, RuntimeKind, VERSIONS, WIRE_FORMAT, WorkerId};
 
-use super::{CLUSTER, OTHER, REVISION, Sample, TOKEN, list, numbered, pair, single};
+use super::{
+    CLUSTER, FOREIGN, OTHER, QUEUED, REVISION, RUNNING, Sample, TOKEN, list, numbered, pair, single,
+};
 
 /// Every report, by tag.
 pub(crate) fn reports() -> Vec<Sample<Report>> {
@@ -26,22 +28,22 @@ pub(crate) fn reports() -> Vec<Sample<Report>> {
             vec![(TOKEN, Phase::Pulling { percent: Some(42), failures: 1 })],
             |notes, it| notes.token(&it.0).field("phase", &it.1),
         ),
-        list(Report::Status, vec![(TOKEN, Phase::Running)], |notes, it| {
+        list(Report::Status, vec![(OTHER, Phase::Starting)], |notes, it| {
             notes.token(&it.0).field("phase", &it.1)
         }),
         condition(),
         list(Report::Wanted, vec![REVISION], |notes, it| notes.id("revision", it)),
-        numbered(Report::Starting, 6, TOKEN, |notes, it| notes.token(it)),
-        list(Report::Foreign, vec![Foreign { worker: WorkerId(2), token: OTHER }], |notes, it| {
+        numbered(Report::Starting, 4, vec![TOKEN, OTHER], |notes, it| notes.token(it)),
+        list(Report::Foreign, vec![Foreign { worker: WorkerId(2), token: FOREIGN }], |notes, it| {
             notes.id("worker", &it.worker).token(&it.token)
         }),
     ]
 }
 
 fn released() -> Sample<Report> {
-    let cause = ReleaseCause::RuntimeUnavailable;
-    let it = Released { token: TOKEN, cause, why: "no answer within 5 s".to_owned() };
-    numbered(Report::Released, 5, it, |notes, it| {
+    let why = "not started, and not wanted any more".to_owned();
+    let it = Released { token: QUEUED, cause: ReleaseCause::Recalled, why };
+    numbered(Report::Released, 3, vec![it], |notes, it| {
         notes.token(&it.token).field("cause", &it.cause).field("why", &it.why)
     })
 }
@@ -67,6 +69,7 @@ fn hello() -> Sample<Report> {
     };
     single(Report::Hello(it.clone()), |notes| {
         let notes = notes
+            .field("format", &WIRE_FORMAT)
             .field("versions.lowest", &it.versions.lowest)
             .field("versions.highest", &it.versions.highest)
             .field("name", &it.name)
@@ -90,7 +93,10 @@ fn hello() -> Sample<Report> {
 
 fn running() -> Sample<Report> {
     let it = Started { token: TOKEN, container: "4f5c9e".to_owned(), ago: Duration::from_millis(80) };
-    numbered(Report::Running, 1, it, |notes, it| fields!(notes.token(&it.token), it, container, ago))
+    let other = Started { token: OTHER, container: "07d1aa".to_owned(), ago: Duration::from_millis(20) };
+    numbered(Report::Running, 6, vec![it, other], |notes, it| {
+        fields!(notes.token(&it.token), it, container, ago)
+    })
 }
 
 fn success() -> Sample<Report> {
@@ -101,7 +107,7 @@ fn success() -> Sample<Report> {
         result: Some("{\"ok\":true}".to_owned()),
         note: None,
     };
-    numbered(Report::Success, 2, it, |notes, it| {
+    numbered(Report::Success, 10, vec![it], |notes, it| {
         let notes = fields!(notes.token(&it.token), it.timing, ended_ago, ran);
         let notes = fields!(notes, it.output, stdout, stderr);
         fields!(notes, it, result, note)
@@ -117,7 +123,15 @@ fn failure() -> Sample<Report> {
         timing: Timing { ended_ago: Duration::ZERO, ran: Some(Duration::from_millis(61_500)) },
         output: OutputLengths { stdout: 70_000, stderr: 251 },
     };
-    numbered(Report::Failure, 3, it, |notes, it| {
+    let cancelled = Failed {
+        token: RUNNING,
+        outcome: Outcome::Cancelled,
+        exit_code: Some(143),
+        message: "stopped: cancel".to_owned(),
+        timing: Timing { ended_ago: Duration::from_millis(5), ran: Some(Duration::from_secs(600)) },
+        output: OutputLengths { stdout: 4_098, stderr: 0 },
+    };
+    numbered(Report::Failure, 8, vec![it, cancelled], |notes, it| {
         let notes = fields!(notes.token(&it.token), it, outcome, exit_code, message);
         let notes = fields!(notes, it.timing, ended_ago, ran);
         fields!(notes, it.output, stdout, stderr)
@@ -130,8 +144,8 @@ fn inventory() -> Sample<Report> {
             (RuntimeKind::Docker, Availability::Available),
             (RuntimeKind::Process, Availability::Unavailable("not allowed".to_owned())),
         ],
-        attempts: vec![(TOKEN, Phase::Running), (OTHER, Phase::Pulling { percent: None, failures: 0 })],
-        foreign: vec![Foreign { worker: WorkerId(2), token: OTHER }],
+        attempts: vec![(RUNNING, Phase::Running), (QUEUED, Phase::Backlog)],
+        foreign: vec![Foreign { worker: WorkerId(2), token: FOREIGN }],
         last: true,
     };
     single(Report::Inventory(it.clone()), |notes| {
@@ -147,7 +161,7 @@ fn inventory() -> Sample<Report> {
 
 fn heartbeat() -> Sample<Report> {
     let (load_milli, disk_free_bytes) = (Some(730), Some(10 << 30));
-    let it = Heartbeat { number: 1_000, busy: 1, queued: 0, load_milli, disk_free_bytes };
+    let it = Heartbeat { number: 1_000, busy: 3, queued: 0, load_milli, disk_free_bytes };
     single(Report::Heartbeat(it), |notes| {
         fields!(notes, it, number, busy, queued, load_milli, disk_free_bytes)
     })
@@ -161,19 +175,24 @@ fn output() -> Sample<Report> {
             offset: 0,
             data: ChunkData::Bytes(b"hello\n".to_vec()),
         },
-        Chunk { token: TOKEN, stream: Stream::Stderr, offset: 4_096, data: ChunkData::Gap(100_000) },
-        Chunk { token: TOKEN, stream: Stream::Stdout, offset: 6, data: ChunkData::Replayed(vec![0, 255]) },
+        Chunk { token: OTHER, stream: Stream::Stdout, offset: 0, data: ChunkData::Gap(70_000) },
+        Chunk {
+            token: RUNNING,
+            stream: Stream::Stdout,
+            offset: 4_096,
+            data: ChunkData::Replayed(vec![0, 255]),
+        },
     ];
     list(Report::Output, chunks, |notes, it| fields!(notes.token(&it.token), it, stream, offset, data))
 }
 
 fn condition() -> Sample<Report> {
     let it = Condition {
-        runtimes: vec![(
-            RuntimeKind::Docker,
-            Availability::Unavailable("the daemon does not answer".to_owned()),
-        )],
-        slots: 4,
+        runtimes: vec![
+            (RuntimeKind::Docker, Availability::Available),
+            (RuntimeKind::Process, Availability::Unavailable("not allowed".to_owned())),
+        ],
+        slots: 3,
         draining: false,
     };
     single(Report::Condition(it.clone()), |notes| fields!(notes, it, runtimes, slots, draining))

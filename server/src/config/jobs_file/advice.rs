@@ -1,9 +1,9 @@
-//! A hint for those who broke the YAML: the parser's own words are about its inside.
+//! Hints for common YAML syntax errors: the parser's own messages describe its internals.
 
 use serde_yaml::granit_parser::ErrorKind;
 
-/// What mostly helps.
-pub(super) fn on(kind: &ErrorKind) -> Option<&'static str> {
+/// The hint for this kind of syntax error.
+pub(super) fn hint_for(kind: &ErrorKind) -> Option<&'static str> {
     match kind {
         ErrorKind::MappingValueNotAllowed | ErrorKind::InvalidColonPlacement => {
             Some("quote a value that holds a colon")

@@ -1,32 +1,49 @@
-//! The part of a job that a worker needs: everything about its container.
+//! The part of a job that a worker needs: the container.
 
 use std::time::Duration;
 
 use protocol::container::{ContainerSpec, MEMORY_BYTES_MAX, Resources, RuntimeKind};
 use protocol::signal;
+use scheduler::params::Word;
 
-use super::fault::{Code, Place};
-use super::grammar::{self, Wrong};
+use super::fault::{Code, Position};
+use super::grammar::{self, ValueFault};
 use super::keys;
 use super::reader::Reader;
 use super::scope::Scope;
 use super::tree::Node;
 use super::{image, pairs, volume};
 
-/// Reads it. What depends on the policy after a loss (`ask_before_start`, `self_fence`) is left for the caller.
-pub(super) fn read(scope: Scope<'_>, name_at: Place, is_job: bool, reader: &mut Reader<'_>) -> ContainerSpec {
+/// The places of a job that name parameters.
+#[derive(Debug, Default)]
+pub(super) struct ParamUses {
+    /// The words of the command from the first one that is a parameter.
+    pub(super) command: Vec<(Position, Word)>,
+    /// Names of variables, each with its parameter and the position of the reference.
+    pub(super) environment: Vec<(String, (Position, String))>,
+}
+
+/// Reads the container keys. The caller sets the keys that depend on the loss policy (`ask_before_start`, `self_fence`).
+pub(super) fn read(
+    scope: Scope<'_>,
+    name_at: Position,
+    is_job: bool,
+    reader: &mut Reader<'_>,
+) -> (ContainerSpec, ParamUses) {
     let runtime = match scope.find("runtime") {
         Some(node) => reader.choice(node, &keys::RUNTIMES),
         None => Some(RuntimeKind::default()),
     };
     let is_process = is_job && runtime == Some(RuntimeKind::Process);
-    let scope = if is_process { scope.without_container(reader) } else { scope };
-    let spec = ContainerSpec {
+    let scope = if is_process { scope.for_plain_process(reader) } else { scope };
+    let (command, words) = command(scope, reader);
+    let variables = pairs::environment(scope, reader);
+    let mut spec = ContainerSpec {
         runtime: runtime.unwrap_or_default(),
         image: text(scope, "image", image::check, reader).unwrap_or_default(),
         entrypoint: entrypoint(scope, reader),
-        command: scope.find("command").and_then(|node| reader.words(node)).unwrap_or_default(),
-        environment: pairs::environment(scope, reader),
+        command,
+        environment: variables.fixed,
         working_dir: text(scope, "working_dir", grammar::path, reader),
         user: loose_text(scope, "user", grammar::user, reader),
         volumes: volume::read(scope, reader),
@@ -50,14 +67,56 @@ pub(super) fn read(scope: Scope<'_>, name_at: Place, is_job: bool, reader: &mut 
         self_fence: None,
         log_bytes_max: log_bytes_max(scope, reader),
     };
-    // What an unknown runtime needs is unknown, too.
-    if is_job && runtime.is_some() {
-        check_what_runs(&spec, scope, name_at, reader);
+    let profile = scope.find("profile").and_then(|node| reader.choice(node, &keys::PROFILES));
+    if profile == Some(keys::Profile::Restricted) {
+        restrict(&mut spec, scope);
     }
-    spec
+    // The needs of an unknown runtime are unknown as well.
+    if is_job && runtime.is_some() {
+        check_program_source(&spec, scope, name_at, reader);
+    }
+    (spec, ParamUses { command: words, environment: variables.from_params })
 }
 
-fn check_what_runs(spec: &ContainerSpec, scope: Scope<'_>, name_at: Place, reader: &mut Reader<'_>) {
+/// The command up to the first word that is a parameter, and the words from there on.
+fn command(scope: Scope<'_>, reader: &mut Reader<'_>) -> (Vec<String>, Vec<(Position, Word)>) {
+    let words = scope.find("command").and_then(|node| reader.command(node)).unwrap_or_default();
+    let mut fixed = Vec::new();
+    let mut rest = words.into_iter().peekable();
+    while let Some((_, Word::Text(text))) = rest.next_if(|(_, word)| matches!(word, Word::Text(_))) {
+        fixed.push(text);
+    }
+    (fixed, rest.collect())
+}
+
+/// Applies the restricted profile to everything for which no value is written.
+fn restrict(spec: &mut ContainerSpec, scope: Scope<'_>) {
+    let is_absent = |name: &str| scope.find(name).is_none();
+    if is_absent("network") {
+        spec.network = Some("none".to_owned());
+    }
+    if is_absent("cap_drop") {
+        spec.cap_drop = vec!["ALL".to_owned()];
+    }
+    if is_absent("read_only") {
+        spec.read_only = true;
+    }
+    if is_absent("tmpfs") {
+        spec.tmpfs = vec![RESTRICTED_TMPFS.to_owned()];
+    }
+    let resources = &mut spec.resources;
+    resources.memory_bytes.get_or_insert(RESTRICTED_MEMORY_BYTES);
+    resources.cpus_milli.get_or_insert(RESTRICTED_CPUS_MILLI);
+    resources.pids.get_or_insert(RESTRICTED_PIDS);
+}
+
+/// The restricted profile: a `/tmp` in memory, where the root file system is read-only.
+const RESTRICTED_TMPFS: &str = "/tmp:rw,exec,nosuid,nodev,size=64m,mode=1777";
+const RESTRICTED_MEMORY_BYTES: u64 = 256 << 20;
+const RESTRICTED_CPUS_MILLI: u32 = 1_000;
+const RESTRICTED_PIDS: u32 = 256;
+
+fn check_program_source(spec: &ContainerSpec, scope: Scope<'_>, name_at: Position, reader: &mut Reader<'_>) {
     match spec.runtime {
         RuntimeKind::Docker => {
             if scope.find("image").is_none() && !scope.has_misspelt("image") {
@@ -73,13 +132,17 @@ fn check_what_runs(spec: &ContainerSpec, scope: Scope<'_>, name_at: Place, reade
     }
 }
 
-fn check_program(spec: &ContainerSpec, scope: Scope<'_>, name_at: Place, reader: &mut Reader<'_>) {
+fn check_program(spec: &ContainerSpec, scope: Scope<'_>, name_at: Position, reader: &mut Reader<'_>) {
     if spec.entrypoint.is_some() {
         return;
     }
     match scope.find("command") {
         Some(node) if spec.command.first().is_some_and(String::is_empty) => {
             reader.fault(node.at, Code::InvalidValue, "the command must name a program");
+        }
+        Some(node) if spec.command.is_empty() && !node.is_empty() => {
+            let text = "a parameter cannot name the program of a process";
+            reader.fault(node.at, Code::InvalidParam, text);
         }
         command if spec.command.is_empty() && command.is_none_or(Node::is_empty) => {
             let text = "the job needs \"command\", because its runtime is process";
@@ -89,7 +152,7 @@ fn check_program(spec: &ContainerSpec, scope: Scope<'_>, name_at: Place, reader:
     }
 }
 
-/// Docker looks a bare number up in the image, where mostly nobody has it; what is left is the group of root.
+/// Warns of a numeric user without a group: Docker looks the number up in the image, usually finds nothing, and uses the group of root.
 fn warn_of_group(spec: &ContainerSpec, scope: Scope<'_>, reader: &mut Reader<'_>) {
     let (Some(user), Some(node)) = (&spec.user, scope.find("user")) else { return };
     if user.parse::<u32>().is_ok_and(|number| number != 0) {
@@ -129,7 +192,7 @@ fn tmpfs(scope: Scope<'_>, reader: &mut Reader<'_>) -> Vec<String> {
     mounts.into_iter().map(|(_, mount)| mount).collect()
 }
 
-/// Sorted, each once: their order means nothing.
+/// Sorted and without repetitions: the order has no meaning.
 fn capabilities(scope: Scope<'_>, name: &str, reader: &mut Reader<'_>) -> Vec<String> {
     let Some(node) = scope.find(name) else { return Vec::new() };
     let texts = reader.texts(node);
@@ -163,7 +226,7 @@ fn log_bytes_max(scope: Scope<'_>, reader: &mut Reader<'_>) -> u64 {
 fn text(
     scope: Scope<'_>,
     name: &str,
-    check: fn(&str) -> Result<(), Wrong>,
+    check: fn(&str) -> Result<(), ValueFault>,
     reader: &mut Reader<'_>,
 ) -> Option<String> {
     reader.checked_text(scope.find(name)?, check)
@@ -172,7 +235,7 @@ fn text(
 fn loose_text(
     scope: Scope<'_>,
     name: &str,
-    check: fn(&str) -> Result<(), Wrong>,
+    check: fn(&str) -> Result<(), ValueFault>,
     reader: &mut Reader<'_>,
 ) -> Option<String> {
     let node = scope.find(name)?;
@@ -190,17 +253,17 @@ fn duration(scope: Scope<'_>, name: &str, to: Duration, reader: &mut Reader<'_>)
 }
 
 const PULL_TIMEOUT: Duration = Duration::from_secs(15 * 60);
-/// As Docker's own.
+/// Docker's own default.
 const STOP_GRACE: Duration = Duration::from_secs(10);
 /// A job that takes longer to stop would hold up the draining of its worker.
 const STOP_GRACE_MAX: Duration = Duration::from_secs(3600);
-/// Docker's least share.
+/// Docker's minimum.
 const CPUS_MILLI_MIN: u32 = 10;
 const CPUS_MILLI_MAX: u32 = 1_024_000;
-/// Docker's least memory.
+/// Docker's minimum.
 const MEMORY_BYTES_MIN: u64 = 6 << 20;
 const LOG_BYTES: u64 = 64 << 20;
-/// Head and tail are kept; less than this would be neither.
+/// Head and tail of the output are kept; a smaller limit would keep neither usefully.
 const LOG_BYTES_MIN: u64 = 64 << 10;
-/// The engine keeps up to twice as much beside it for a worker that must read the output again, which it can do at some 12 MB/s.
+/// The engine's log may grow to twice this size, and a worker that must read it again does so at some 12 MB/s.
 const LOG_BYTES_MAX: u64 = 512 << 20;

@@ -1,4 +1,4 @@
-//! What is wrong with a jobs file: every fault at once, each with its place, a stable code and what to do about it.
+//! Faults of a jobs file: each with its position, a stable code and what to do about it.
 //!
 //! A fault never repeats a secret (see [`snippet`]). Quoted input is escaped and cut to 80 characters.
 
@@ -7,16 +7,16 @@ use std::sync::Arc;
 
 use super::snippet;
 
-/// A place in a file: line and column, both from 1, counted in characters.
+/// A position in a file: line and column, both from 1, counted in characters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Place {
-    /// The line; 0 is "the file as a whole".
+pub struct Position {
+    /// The line; 0 means the file as a whole.
     pub line: u32,
-    /// The column.
+    /// The column, counted in characters.
     pub column: u32,
 }
 
-impl Place {
+impl Position {
     /// The file as a whole.
     pub const FILE: Self = Self { line: 0, column: 0 };
 }
@@ -33,7 +33,7 @@ macro_rules! codes {
             /// Every code, in the order in which they are documented.
             pub const ALL: &[Self] = &[$(Self::$variant,)*];
 
-            /// As it is printed.
+            /// The code as printed.
             #[must_use]
             pub const fn name(self) -> &'static str {
                 match self {
@@ -63,21 +63,21 @@ codes! {
     UnsupportedTag = "unsupported_tag";
     /// A NUL character.
     NulByte = "nul_byte";
-    /// A key or a job is there twice.
+    /// A key or a job appears twice.
     DuplicateKey = "duplicate_key";
     /// The file is neither a list nor a map of jobs.
     ExpectedJobs = "expected_jobs";
-    /// There are no jobs in it.
+    /// The file defines no jobs.
     NoJobs = "no_jobs";
     /// `version` is not 1.
     UnsupportedVersion = "unsupported_version";
-    /// A key that nobody knows.
+    /// An unknown key.
     UnknownField = "unknown_field";
     /// A key that is planned, or that the job's runtime cannot honour.
     UnsupportedField = "unsupported_field";
     /// A key that Longshore refuses on purpose.
     ForbiddenOption = "forbidden_option";
-    /// A key that must be there is not.
+    /// A required key is missing.
     MissingField = "missing_field";
     /// A list where a map was expected, and the like.
     ExpectedType = "expected_type";
@@ -93,9 +93,9 @@ codes! {
     TooLong = "too_long";
     /// A number outside of its limits.
     OutOfRange = "out_of_range";
-    /// A word that is none of those expected.
+    /// A word that is not one of the allowed ones.
     InvalidChoice = "invalid_choice";
-    /// A value with another form than expected.
+    /// A value of another form than expected.
     InvalidValue = "invalid_value";
     /// Not a name for a job.
     InvalidName = "invalid_name";
@@ -105,6 +105,14 @@ codes! {
     BadQuoting = "bad_quoting";
     /// Not a duration, or one outside of its limits.
     InvalidDuration = "invalid_duration";
+    /// Not a cron rule.
+    InvalidCron = "invalid_cron";
+    /// A cron rule for a date that does not exist.
+    CronNeverFires = "cron_never_fires";
+    /// Not a time zone.
+    UnknownTimezone = "unknown_timezone";
+    /// Not a time of day, a date or an instant.
+    InvalidTime = "invalid_time";
     /// Not a size, or one outside of its limits.
     InvalidSize = "invalid_size";
     /// Not a name for a variable of the environment.
@@ -113,12 +121,24 @@ codes! {
     EnvNewlineUnsupported = "env_newline_unsupported";
     /// A name that Longshore keeps for itself.
     ReservedName = "reserved_name";
+    /// A parameter whose keys do not fit together, or a value that it does not take.
+    InvalidParam = "invalid_param";
+    /// A reference to a parameter that the job does not have.
+    UnknownParam = "unknown_param";
+    /// A hook for a job that is not in the file.
+    UnknownJob = "unknown_job";
+    /// Hooks that lead back to where they began.
+    HookLoop = "hook_loop";
     /// Not a mount.
     InvalidMount = "invalid_mount";
-    /// A mount that would give away the machine.
+    /// A mount that would expose the host.
     ForbiddenMount = "forbidden_mount";
-    /// A worker would be given up before its container can be gone.
+    /// The worker would be given up before its container can be gone.
     LostAfterTooShort = "lost_after_too_short";
+    /// A warning: a schedule that is legal and often a mistake.
+    OddSchedule = "odd_schedule";
+    /// A warning: slots come faster than a job may take.
+    FiresTooOften = "fires_too_often";
     /// A warning: a literal that looks like a password or a token.
     LooksLikeSecret = "looks_like_secret";
     /// A warning: a user by number, whose group will be that of root.
@@ -131,26 +151,26 @@ impl fmt::Display for Code {
     }
 }
 
-/// One thing that is wrong, or (as a warning) suspicious.
+/// One fault or, as a warning, one suspicious value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
     /// The file as it was named, or one that it refers to.
     pub file: Arc<str>,
-    /// Where in it.
-    pub at: Place,
-    /// Its kind.
+    /// The position in that file.
+    pub at: Position,
+    /// The kind of fault.
     pub code: Code,
-    /// What is wrong and what to do, in one line.
+    /// The fault and what to do, in one line.
     pub text: String,
-    /// The line of the file with a mark under the place, if it may be shown.
+    /// The line of the file with a mark under the position, if it may be shown.
     pub snippet: Option<String>,
     private: bool,
 }
 
 impl Fault {
-    /// A fault of a file as a whole.
+    /// A fault of the file as a whole.
     pub(super) fn of_file(file: &str, code: Code, text: impl Into<String>) -> Self {
-        Self { file: file.into(), at: Place::FILE, code, text: text.into(), snippet: None, private: false }
+        Self { file: file.into(), at: Position::FILE, code, text: text.into(), snippet: None, private: false }
     }
 
     fn quote_line(&mut self, lines: &[&str]) {
@@ -161,7 +181,7 @@ impl Fault {
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:", self.file)?;
-        if self.at != Place::FILE {
+        if self.at != Position::FILE {
             write!(f, "{}:{}:", self.at.line, self.at.column)?;
         }
         write!(f, " {}: {}", self.code, self.text)?;
@@ -172,12 +192,12 @@ impl fmt::Display for Fault {
     }
 }
 
-/// Everything that is wrong with a file; never empty. Displayed as a person wants to read it.
+/// All faults of a file; never empty. `Display` prints them for a person.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Faults {
     /// The faults, in the order of the file; at most [`FAULTS_MAX`].
     pub list: Vec<Fault>,
-    /// How many more there are.
+    /// The number of faults that are not listed.
     pub more: usize,
 }
 
@@ -205,7 +225,7 @@ impl fmt::Display for Faults {
 
 impl std::error::Error for Faults {}
 
-/// Gathers the faults and the warnings of one reading.
+/// Collects the faults and warnings of one reading.
 #[derive(Debug)]
 pub(super) struct Collector {
     file: Arc<str>,
@@ -219,8 +239,8 @@ impl Collector {
         Self { file: file.into(), faults: Vec::new(), uncounted: 0, warnings: Vec::new() }
     }
 
-    /// Notes a fault. The same fault at the same place, met again through `defaults` or an alias, counts once.
-    pub(super) fn fault(&mut self, at: Place, code: Code, text: impl Into<String>) {
+    /// Records a fault. The same fault at the same position, reached again through `defaults` or an alias, counts once.
+    pub(super) fn fault(&mut self, at: Position, code: Code, text: impl Into<String>) {
         self.note(Fault {
             file: self.file.clone(),
             at,
@@ -231,8 +251,8 @@ impl Collector {
         });
     }
 
-    /// Notes a fault of a value that must not be shown.
-    pub(super) fn private_fault(&mut self, at: Place, code: Code, text: impl Into<String>) {
+    /// Records a fault of a value that must not be shown.
+    pub(super) fn fault_without_value(&mut self, at: Position, code: Code, text: impl Into<String>) {
         self.note(Fault {
             file: self.file.clone(),
             at,
@@ -243,12 +263,12 @@ impl Collector {
         });
     }
 
-    /// Notes a fault of another file.
-    pub(super) fn foreign_fault(&mut self, file: &str, at: Place, code: Code, text: impl Into<String>) {
+    /// Records a fault of another file.
+    pub(super) fn fault_in_file(&mut self, file: &str, at: Position, code: Code, text: impl Into<String>) {
         self.note(Fault { file: file.into(), at, code, text: text.into(), snippet: None, private: true });
     }
 
-    pub(super) fn warning(&mut self, at: Place, code: Code, text: impl Into<String>) {
+    pub(super) fn warning(&mut self, at: Position, code: Code, text: impl Into<String>) {
         let warning =
             Fault { file: self.file.clone(), at, code, text: text.into(), snippet: None, private: true };
         if self.warnings.len() < FAULTS_MAX && !self.warnings.contains(&warning) {
@@ -291,9 +311,9 @@ pub(super) fn quoted(input: &str) -> String {
     format!("\"{shown}\"")
 }
 
-/// How many faults are told at once: more than anybody repairs before trying again.
+/// Faults that are shown at once.
 pub const FAULTS_MAX: usize = 50;
-/// How many are kept apart before they are only counted, so that a hostile file costs little.
+/// Faults that are kept before they are only counted, so that a hostile file costs little.
 const NOTED_MAX: usize = 500;
 pub(super) const QUOTED_CHARS_MAX: usize = 80;
 #[cfg(test)]

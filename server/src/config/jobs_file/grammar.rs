@@ -1,19 +1,19 @@
-//! What single values must look like: pure functions from text to a value, or to what is wrong with it.
+//! Grammars of single values: pure functions from text to a value or a fault.
 
 use protocol::signal;
 
 use super::fault::{Code, quoted};
 
-/// What is wrong with a value.
+/// A fault of a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(in crate::config) struct Wrong {
+pub(crate) struct ValueFault {
     pub(in crate::config) code: Code,
-    /// The input as it is to be shown before the text, if it is.
-    pub(in crate::config) input: Option<String>,
+    /// The input that is quoted before the text, if it may be shown.
+    pub(super) input: Option<String>,
     pub(in crate::config) text: String,
 }
 
-impl Wrong {
+impl ValueFault {
     pub(super) fn new(code: Code, text: impl Into<String>) -> Self {
         Self { code, input: None, text: text.into() }
     }
@@ -24,7 +24,7 @@ impl Wrong {
     }
 }
 
-impl std::fmt::Display for Wrong {
+impl std::fmt::Display for ValueFault {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match &self.input {
             Some(input) => write!(f, "{} {}", quoted(input), self.text),
@@ -33,37 +33,37 @@ impl std::fmt::Display for Wrong {
     }
 }
 
-type Checked<T> = Result<T, Wrong>;
+type Checked<T> = Result<T, ValueFault>;
 
 /// The name of a job.
 pub(super) fn job_name(text: &str) -> Checked<()> {
     let mut bytes = text.bytes();
-    let first = bytes.next().is_some_and(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit());
-    let rest = bytes.all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"._-".contains(&byte));
+    let first = bytes.next().is_some_and(|byte| byte.is_ascii_alphanumeric());
+    let rest = bytes.all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte));
     if first && rest && text.len() <= NAME_BYTES_MAX {
         return Ok(());
     }
-    Err(Wrong::input(Code::InvalidName, text, "is not a job name: [a-z0-9][a-z0-9._-]{0,62}"))
+    Err(ValueFault::input(Code::InvalidName, text, "is not a job name: [A-Za-z0-9][A-Za-z0-9._-]{0,62}"))
 }
 
 /// The name of a variable that a job may be given.
 pub(super) fn env_name(text: &str) -> Checked<()> {
     if !is_variable_name(text) {
         let form = "is not a name for a variable: [A-Za-z_][A-Za-z0-9_]{0,127}";
-        return Err(Wrong::input(Code::InvalidEnvName, text, form));
+        return Err(ValueFault::input(Code::InvalidEnvName, text, form));
     }
     if text.starts_with("LONGSHORE_") {
         let reason = "is reserved: Longshore sets the variables LONGSHORE_* itself";
-        return Err(Wrong::input(Code::ReservedName, text, reason));
+        return Err(ValueFault::input(Code::ReservedName, text, reason));
     }
     Ok(())
 }
 
-/// The value of such a variable. The message never repeats it.
+/// The value of an environment variable. The message never repeats it.
 pub(super) fn env_value(text: &str) -> Checked<()> {
     if text.contains(['\n', '\r']) {
         let text = "a value must not contain a line break; mount a file, or encode the value as base64";
-        return Err(Wrong::new(Code::EnvNewlineUnsupported, text));
+        return Err(ValueFault::new(Code::EnvNewlineUnsupported, text));
     }
     at_most(text, ENV_VALUE_BYTES_MAX)
 }
@@ -79,21 +79,21 @@ pub(super) fn at_most(text: &str, bytes_max: usize) -> Checked<()> {
     if text.len() <= bytes_max {
         return Ok(());
     }
-    Err(Wrong::new(Code::TooLong, format!("{} bytes are too long (max {bytes_max})", text.len())))
+    Err(ValueFault::new(Code::TooLong, format!("{} bytes are too long (max {bytes_max})", text.len())))
 }
 
-/// Words as a shell would see them. Nothing is expanded, and no shell ever runs.
+/// Splits text into words as a shell does, without expansion. No shell ever runs.
 pub(super) fn words(text: &str) -> Checked<Vec<String>> {
     shell_words::split(text).map_err(|_| {
         let text = match open_quote(text) {
             Some((quote, offset)) => format!("the quote {quote} at character {} is never closed", offset + 1),
             None => "a backslash at the end has nothing to escape".to_owned(),
         };
-        Wrong::new(Code::BadQuoting, text)
+        ValueFault::new(Code::BadQuoting, text)
     })
 }
 
-/// A word of a command line, or what stands in one behind the name of its option.
+/// A word of a command line, or a value behind the name of its option.
 pub(super) fn argument(text: &str) -> Checked<()> {
     at_most(text, ARGUMENT_BYTES_MAX)
 }
@@ -164,12 +164,12 @@ pub(super) fn signal(text: &str) -> Checked<()> {
         Some(near) => format!("is not a signal: did you mean \"SIG{near}\"?"),
         None => "is not a signal, such as SIGINT or 2".to_owned(),
     };
-    Err(Wrong::input(Code::InvalidValue, text, form))
+    Err(ValueFault::input(Code::InvalidValue, text, form))
 }
 
-/// The known word that was probably meant, if there is one: two slips away, in a short word fewer.
+/// The known word that was probably meant: at most two edits away, fewer for a short word.
 pub(super) fn nearest<'k>(word: &str, known: impl Iterator<Item = &'k str>) -> Option<&'k str> {
-    // The search costs time and memory by the length of the word.
+    // Time and memory of the search grow with the length of the word.
     if word.len() > KNOWN_BYTES_MAX {
         return None;
     }
@@ -188,7 +188,7 @@ pub(super) fn capability(text: &str) -> Checked<String> {
         Some(near) => format!("is not a capability: did you mean \"{near}\"?"),
         None => "is not a capability in capitals, such as NET_BIND_SERVICE or ALL".to_owned(),
     };
-    Err(Wrong::input(Code::InvalidValue, text, form))
+    Err(ValueFault::input(Code::InvalidValue, text, form))
 }
 
 /// A path and, after a colon, options for a memory file system.
@@ -206,27 +206,27 @@ pub(super) fn is_docker_name(text: &str) -> bool {
         && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte))
 }
 
-/// Whether a literal looks like a key or a token of a well-known service.
+/// True if a literal looks like a key or a token of a well-known service.
 pub(super) fn looks_like_secret(text: &str) -> bool {
     let long_enough = text.len() >= 20 && !text.contains(char::is_whitespace);
     long_enough && SECRET_PREFIXES.iter().any(|prefix| text.starts_with(prefix))
 }
 
 fn matches_form(text: &str, fits: bool, form: &str) -> Checked<()> {
-    if fits { Ok(()) } else { Err(Wrong::input(Code::InvalidValue, text, format!("is not {form}"))) }
+    if fits { Ok(()) } else { Err(ValueFault::input(Code::InvalidValue, text, format!("is not {form}"))) }
 }
 
 const NAME_BYTES_MAX: usize = 63;
 /// No known word is longer.
 const KNOWN_BYTES_MAX: usize = 32;
-/// A line of Docker's environment file may hold 64 KiB; half of it leaves room for the name and for Docker's changes of mind.
+/// Docker takes 64 KiB per line of its environment file; half of it leaves room for the name.
 const ENV_VALUE_BYTES_MAX: usize = 32 * 1024;
-/// Linux takes at most 131,071 bytes as one word of a command line (MAX_ARG_STRLEN, in which the NUL behind it counts). The rest is
-/// room for the name of an option before a value; the longest is `--stop-signal=`.
+/// Linux takes at most 131,071 bytes as one word of a command line (MAX_ARG_STRLEN, including the NUL). The difference is room for an
+/// option name before the value; the longest is `--stop-signal=`.
 const ARGUMENT_BYTES_MAX: usize = 131_000;
-/// Linux's PATH_MAX.
+/// PATH_MAX of Linux.
 pub(super) const PATH_BYTES_MAX: usize = 4096;
-/// Those of Linux (capabilities(7)), and all of them.
+/// All capabilities of Linux (capabilities(7)), and `ALL`.
 const CAPABILITIES: [&str; 42] = [
     "ALL",
     "AUDIT_CONTROL",

@@ -1,16 +1,16 @@
-//! Image references, as Docker's own grammar has them: `[registry[:port]/]name[:tag][@digest]`.
+//! Image references by Docker's grammar: `[registry[:port]/]name[:tag][@digest]`.
 
 use super::fault::Code;
-use super::grammar::Wrong;
+use super::grammar::ValueFault;
 
-/// Whether the text is one.
-pub(super) fn check(text: &str) -> Result<(), Wrong> {
-    let wrong = |reason: &str| Err(Wrong::input(Code::InvalidImage, text, reason));
+/// Checks an image reference.
+pub(super) fn check(text: &str) -> Result<(), ValueFault> {
+    let wrong = |reason: &str| Err(ValueFault::input(Code::InvalidImage, text, reason));
     if text.starts_with('-') {
         return wrong("must not start with \"-\"");
     }
     if text.chars().count() > IMAGE_CHARS_MAX {
-        return Err(Wrong::new(
+        return Err(ValueFault::new(
             Code::TooLong,
             format!("the image reference is too long (max {IMAGE_CHARS_MAX})"),
         ));

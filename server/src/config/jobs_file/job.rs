@@ -1,22 +1,28 @@
-//! One job of the file: its definition, and what only people look at.
+//! One job of the file: its definition and its descriptive keys.
 
 use std::time::Duration;
 
 use protocol::Revision;
 use protocol::order::Intervals;
 use protocol::report::Outcome;
-use scheduler::definition::{Backoff, Definition, LossPolicy, RetryPolicy};
+use scheduler::definition::{Definition, Expect, LossPolicy, OnLost, RetryPolicy, WaitLimits};
 
+use super::backoff;
 use super::container;
-use super::fault::{Code, Place};
+use super::fault::{Code, Position};
 use super::grammar;
+use super::hooks;
 use super::keys;
-use super::quantity::Shown;
+use super::limits;
+use super::params;
+use super::placement;
+use super::quantity::DurationText;
 use super::reader::Reader;
+use super::schedule;
 use super::scope::{self, Scope};
 use super::tree::{Map, Node, Value};
 
-/// A job as it was read; its revision is not known yet.
+/// A job as read; its revision is not computed yet.
 #[derive(Debug)]
 pub(super) struct Job {
     pub(super) definition: Definition,
@@ -25,10 +31,10 @@ pub(super) struct Job {
     pub(super) tags: Vec<String>,
 }
 
-/// Reads the job `name`; what it does not say is taken from `defaults`.
+/// Reads the job `name`; missing keys are taken from `defaults`.
 pub(super) fn read(
     name: &str,
-    name_at: Place,
+    name_at: Position,
     own: &Map,
     defaults: Option<&Map>,
     extra: &[&str],
@@ -38,23 +44,36 @@ pub(super) fn read(
     read_checked(name, name_at, Scope::new(own, defaults), true, reader)
 }
 
-/// Reads `defaults` themselves, for what is wrong with them: they are a job that need not be whole.
+/// Reads `defaults` by themselves for their faults: they are a job of which keys may be missing.
 pub(super) fn read_defaults(defaults: &Map, reader: &mut Reader<'_>) -> Job {
     scope::check_keys(defaults, keys::JOB, &["x-*"], reader);
-    read_checked("defaults", Place::FILE, Scope::new(defaults, None), false, reader)
+    read_checked("defaults", Position::FILE, Scope::new(defaults, None), false, reader)
 }
 
-fn read_checked(name: &str, name_at: Place, scope: Scope<'_>, is_job: bool, reader: &mut Reader<'_>) -> Job {
-    let mut container = container::read(scope, name_at, is_job, reader);
+fn read_checked(
+    name: &str,
+    name_at: Position,
+    scope: Scope<'_>,
+    is_job: bool,
+    reader: &mut Reader<'_>,
+) -> Job {
+    let (mut container, uses) = container::read(scope, name_at, is_job, reader);
+    let submission = params::read(scope, uses, is_job, reader);
     let self_fence = scope.find("self_fence").and_then(|node| reader.bool(node)).unwrap_or(false);
     let loss = loss_policy(scope, container.stop_grace, self_fence, reader);
     let fence_margin = reader.environment.intervals().lease / FENCES_PER_LEASE;
     container.self_fence = self_fence.then(|| loss.after.saturating_sub(fence_margin));
-    container.ask_before_start = self_fence || loss.on_lost == scheduler::definition::OnLost::Wait;
+    container.ask_before_start = self_fence || loss.on_lost == OnLost::Wait;
+    let waits = wait_limits(scope, loss.on_lost, reader);
     let retry = retry_policy(scope, reader);
     if is_job {
         memory_can_be_raised(scope, &retry, reader);
     }
+    let timeout = timeout(scope, reader);
+    let timetable = schedule::read(name, scope, timeout, &submission.params, reader);
+    let limits = limits::read(name, scope, is_job, reader);
+    let placement = placement::read(scope, reader);
+    let hooks = hooks::read(name, scope, is_job, reader);
     let priority = scope.find("priority").and_then(|node| reader.integer(node, keys::PRIORITIES));
     Job {
         definition: Definition {
@@ -62,9 +81,16 @@ fn read_checked(name: &str, name_at: Place, scope: Scope<'_>, is_job: bool, read
             revision: Revision::default(),
             enabled: scope.find("enabled").and_then(|node| reader.bool(node)).unwrap_or(true),
             priority: priority.and_then(|priority| i8::try_from(priority).ok()).unwrap_or(0),
-            timeout: timeout(scope, reader),
+            timeout,
             retry,
             loss,
+            waits,
+            expect: expect(scope, reader),
+            placement,
+            timetable,
+            hooks,
+            submission,
+            limits,
             container,
         },
         description: short_text(scope, "description", DESCRIPTION_BYTES_MAX, reader),
@@ -75,15 +101,36 @@ fn read_checked(name: &str, name_at: Place, scope: Scope<'_>, is_job: bool, read
 
 fn timeout(scope: Scope<'_>, reader: &mut Reader<'_>) -> Option<Duration> {
     let Some(node) = scope.find("timeout") else { return Some(TIMEOUT) };
+    duration_or_none(node, reader)
+}
+
+fn duration_or_none(node: &Node, reader: &mut Reader<'_>) -> Option<Duration> {
     if matches!(&node.value, Value::Scalar(scalar) if scalar.text == "none") {
         return None;
     }
     reader.duration(node, keys::DURATION_MIN, keys::DURATION_MAX)
 }
 
+fn expect(scope: Scope<'_>, reader: &mut Reader<'_>) -> Expect {
+    let part = scope.part("expect", keys::EXPECT, reader);
+    let mut limit = |key: &str| {
+        let node = part.find(key)?;
+        reader.duration(node, keys::DURATION_MIN, keys::EXPECT_MAX)
+    };
+    Expect { success_within: limit("success_within"), max_duration: limit("max_duration") }
+}
+
+fn wait_limits(scope: Scope<'_>, on_lost: OnLost, reader: &mut Reader<'_>) -> WaitLimits {
+    let mut limit = |key: &str| scope.find(key).and_then(|node| duration_or_none(node, reader));
+    let (queue, quarantine) = (limit("queue_timeout"), limit("quarantine_timeout"));
+    // With another `on_lost` no job waits for its worker.
+    let silent_worker = limit("on_lost_timeout").filter(|_| on_lost == OnLost::Wait);
+    WaitLimits { queue, quarantine, silent_worker }
+}
+
 fn retry_policy(scope: Scope<'_>, reader: &mut Reader<'_>) -> RetryPolicy {
     let mut policy = RetryPolicy::default();
-    let part = scope.part_or_first("retry", keys::RETRY, reader);
+    let part = scope.part_or_shorthand("retry", keys::RETRY, reader);
     if let Some(max) = part.find("max").and_then(|node| reader.integer(node, keys::RETRIES)) {
         policy.max = u32::try_from(max).unwrap_or(0);
     }
@@ -103,20 +150,20 @@ fn retry_policy(scope: Scope<'_>, reader: &mut Reader<'_>) -> RetryPolicy {
         policy.exit_codes = codes.into_iter().filter_map(|code| i32::try_from(code).ok()).collect();
         policy.exit_codes.sort_unstable();
         policy.exit_codes.dedup();
-        // Who names exit codes, and nothing else, means nothing else.
+        // Exit codes without `when` mean: only these exit codes.
         if part.find("when").is_none() {
             policy.when = vec![Outcome::Failed];
         }
     }
     policy.on = part.find("on").and_then(|node| reader.choice(node, &keys::RETRY_ON)).unwrap_or_default();
-    policy.backoff = backoff(part, reader);
+    policy.backoff = backoff::read(part, reader);
     policy.memory_factor_milli =
         part.find("memory_factor").and_then(|node| reader.thousandths(node, 1_000, FACTOR_MILLI_MAX));
     policy
 }
 
-/// A job that says itself by how much its memory is raised must have a limit to raise, and try again after it. From the defaults that
-/// holds for those that have; a factor of one raises nothing, and takes back that of the defaults.
+/// A job that sets a memory factor itself needs a memory limit and a retry. From the defaults the factor applies to the jobs that have
+/// both; a factor of one raises nothing and cancels that of the defaults.
 fn memory_can_be_raised(scope: Scope<'_>, policy: &RetryPolicy, reader: &mut Reader<'_>) {
     let factor = scope.own_value("retry").and_then(|retry| value_in(retry, "memory_factor"));
     let Some(factor) = factor.filter(|_| policy.memory_factor_milli.is_some_and(|factor| factor > 1_000))
@@ -142,25 +189,6 @@ fn value_in<'a>(node: &'a Node, key: &str) -> Option<&'a Node> {
     map.pairs.iter().find(|pair| pair.key == key).map(|pair| &pair.value)
 }
 
-fn backoff(scope: Scope<'_>, reader: &mut Reader<'_>) -> Backoff {
-    let part = scope.part("backoff", keys::BACKOFF, reader);
-    let standard = Backoff::default();
-    let mut duration = |name: &str| {
-        let node = part.find(name)?;
-        Some((node.at, reader.duration(node, keys::DURATION_MIN, keys::DURATION_MAX)?))
-    };
-    let (initial, max) = (duration("initial"), duration("max"));
-    let first = initial.map_or(standard.initial, |(_, initial)| initial);
-    // Who only raises the first wait means the highest one to be no lower.
-    let highest = max.map_or(standard.max.max(first), |(_, max)| max);
-    if let Some((at, max)) = max.filter(|(_, max)| *max < first) {
-        let text = format!("the highest wait {} is shorter than the first one, {}", Shown(max), Shown(first));
-        reader.fault(part.own_place(&["max", "initial"], at), Code::OutOfRange, text);
-    }
-    let factor = part.find("factor").and_then(|node| reader.thousandths(node, 1_000, FACTOR_MILLI_MAX));
-    Backoff { initial: first, max: highest, factor_milli: factor.unwrap_or(standard.factor_milli) }
-}
-
 fn loss_policy(
     scope: Scope<'_>,
     stop_grace: Duration,
@@ -169,7 +197,7 @@ fn loss_policy(
 ) -> LossPolicy {
     let standard = LossPolicy::default();
     let Intervals { heartbeat, lease, .. } = reader.environment.intervals();
-    // A worker that is to stop it cannot do so before the answer to a heartbeat is overdue.
+    // A worker learns that it must stop only when the answer to a heartbeat is overdue.
     let overdue = if self_fence { heartbeat + lease / ANSWERS_PER_LEASE } else { Duration::ZERO };
     let stop_margin = (lease / STOPS_PER_LEASE).max(overdue);
     let shortest = lease.max(stop_grace + stop_margin);
@@ -178,12 +206,12 @@ fn loss_policy(
         if after < shortest {
             let text = format!(
                 "lost_after {} is too short: at least {} and the stop grace period plus {}, here {}",
-                Shown(after),
-                Shown(lease),
-                Shown(stop_margin),
-                Shown(shortest),
+                DurationText(after),
+                DurationText(lease),
+                DurationText(stop_margin),
+                DurationText(shortest),
             );
-            let at = scope.own_place(&["lost_after", "stop_grace_period", "self_fence"], node.at);
+            let at = scope.own_position(&["lost_after", "stop_grace_period", "self_fence"], node.at);
             reader.fault(at, Code::LostAfterTooShort, text);
         }
         Some(after)
@@ -191,7 +219,7 @@ fn loss_policy(
     let limit = scope.find("lost_limit").and_then(|node| reader.integer(node, keys::LOSSES));
     LossPolicy {
         limit: limit.and_then(|limit| u32::try_from(limit).ok()).unwrap_or(standard.limit),
-        // A long stop grace raises the default with it.
+        // A long stop grace raises the default of `lost_after`.
         after: after.unwrap_or(standard.after.max(shortest)),
         on_lost: scope
             .find("on_lost")
@@ -226,12 +254,12 @@ fn tags(scope: Scope<'_>, reader: &mut Reader<'_>) -> Vec<String> {
 }
 
 const TIMEOUT: Duration = Duration::from_secs(3600);
-const FACTOR_MILLI_MAX: u32 = 100_000;
-/// From the order to stop until the container is certainly gone, beside its grace: half a lease, 15 s.
+pub(super) const FACTOR_MILLI_MAX: u32 = 100_000;
+/// Half a lease (15 s): time from the stop order until the container is gone, beside its stop grace.
 const STOPS_PER_LEASE: u32 = 2;
-/// From when a heartbeat should have been answered until its container is gone, beside its grace, and a fence before a successor.
+/// Time from the missed heartbeat answer until the container is gone, beside its stop grace, and the margin before a successor.
 const ANSWERS_PER_LEASE: u32 = 3;
-/// A fenced container is gone this long before a successor may start: a sixth of a lease, 5 s.
+/// A self-fenced container is gone a sixth of a lease (5 s) before a successor may start.
 const FENCES_PER_LEASE: u32 = 6;
 const DESCRIPTION_BYTES_MAX: usize = 4096;
 const OWNER_BYTES_MAX: usize = 128;

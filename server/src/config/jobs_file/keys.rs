@@ -1,12 +1,18 @@
-//! The one table of keys. What the reader accepts, what the JSON Schema offers and what the documentation must explain all follow
-//! from it, so they cannot drift apart.
+//! The one table of keys. The reader, the JSON Schema and the reference in the documentation follow from it.
+
+pub(super) mod limits;
+mod misnomers;
+pub(super) mod params;
+pub(super) mod time;
 
 use std::time::Duration;
 
 use protocol::RuntimeKind;
 use protocol::container::PullPolicy;
 use protocol::report::Outcome;
-use scheduler::definition::{OnLost, RetryOn};
+use scheduler::definition::{Delays, OnLost, RetryOn};
+
+pub(super) use misnomers::MISNOMERS;
 
 /// A key of a map.
 #[derive(Debug)]
@@ -17,11 +23,11 @@ pub(super) struct Key {
     pub(super) about: &'static str,
 }
 
-/// What may stand behind a key.
+/// The type of a value.
 #[derive(Debug)]
 pub(super) enum Shape {
     Text,
-    /// Text, where a number is as good.
+    /// Text; a bare number is taken as text.
     LooseText,
     /// A list of words, or one string to be split into words.
     Words,
@@ -42,8 +48,26 @@ pub(super) enum Shape {
     Choice(fn() -> Vec<&'static str>),
     /// A list of choices, or one.
     Choices(fn() -> Vec<&'static str>),
+    /// A list of durations, or one.
+    Durations,
+    /// `full`, `none`, or a number from 0 to 1.
+    Jitter,
     Volumes,
+    /// A cron rule, a schedule, or a list of these.
+    Schedules,
     Part(&'static [Key]),
+    /// Conditions on labels: a map of labels to values, or a list of conditions.
+    Conditions,
+    /// A map of conditions to whole numbers.
+    Weights(Range),
+    /// A list of texts, or one; bare numbers are taken as text.
+    LooseTexts,
+    /// A map of names to parts.
+    Parts(&'static [Key]),
+    /// A scalar of any kind, or a list of these.
+    Any,
+    /// A map of names to scalars or lists.
+    Values,
     /// A part, or an integer that stands for its first key.
     PartOrInteger(&'static [Key], Range),
 }
@@ -55,26 +79,34 @@ pub(super) struct Range {
     pub(super) to: i64,
 }
 
-const fn range(from: i64, to: i64) -> Range {
+pub(super) const fn range(from: i64, to: i64) -> Range {
     Range { from, to }
 }
 
-const fn key(name: &'static str, shape: Shape, about: &'static str) -> Key {
+pub(super) const fn key(name: &'static str, shape: Shape, about: &'static str) -> Key {
     Key { name, shape, about }
 }
 
 pub(super) const RETRIES: Range = range(0, 100);
 pub(super) const PRIORITIES: Range = range(-100, 100);
-pub(super) const LOSSES: Range = range(1, 100);
+/// The weight of a preference.
+pub(super) const WEIGHTS: Range = range(-100, 100);
+pub(super) const LOSSES: Range = range(0, 100);
 pub(super) const EXIT_CODES: Range = range(1, 255);
 /// The init of the container counts as one; the kernel ends at 2^22.
 pub(super) const PIDS: Range = range(2, 4_194_304);
 
 /// The longest duration anywhere.
 pub(super) const DURATION_MAX: Duration = Duration::from_secs(30 * 86_400);
-/// The shortest.
+/// The longest duration of an expectation: a yearly job has a month to spare.
+pub(super) const EXPECT_MAX: Duration = Duration::from_secs(400 * 86_400);
+/// The shortest duration anywhere.
 pub(super) const DURATION_MIN: Duration = Duration::from_secs(1);
-/// No worker is asked for a heartbeat more often than the server's own flag could ask all of them.
+/// The shortest wait before another attempt.
+pub(super) const BACKOFF_MIN: Duration = Duration::from_millis(10);
+/// The most waits in `delays`: as many as there can be retries.
+pub(super) const DELAYS_MAX: usize = 100;
+/// The shortest heartbeat interval that the server's own flag allows.
 pub(super) const PING_MIN: Duration = crate::config::HEARTBEAT_MIN;
 
 /// The keys of a job, in the order of the documentation.
@@ -99,6 +131,11 @@ pub(super) const JOB: &[Key] = &[
     key("tmpfs", Shape::Texts, "Memory file systems: a path, with options after a colon."),
     key("read_only", Shape::Bool, "Whether the root file system of the container is read-only."),
     key("cap_add", Shape::Texts, "Capabilities to add; the worker must allow them."),
+    key(
+        "profile",
+        Shape::Choice(|| names(&PROFILES)),
+        "restricted: no network, no capabilities, a read-only root and small limits, unless the job names others.",
+    ),
     key("cap_drop", Shape::Texts, "Capabilities to drop; ALL drops every one."),
     key(
         "init",
@@ -143,6 +180,21 @@ pub(super) const JOB: &[Key] = &[
         "What becomes of a job whose worker is lost; retry if absent.",
     ),
     key(
+        "on_lost_timeout",
+        Shape::DurationOrNone,
+        "With on_lost: wait, how long the job waits for a silent worker before it ends as lost; none if absent.",
+    ),
+    key(
+        "queue_timeout",
+        Shape::DurationOrNone,
+        "How long the job may wait for a start before it ends as expired; none if absent.",
+    ),
+    key(
+        "quarantine_timeout",
+        Shape::DurationOrNone,
+        "How long the job may stay in quarantine before it ends as expired; none if absent.",
+    ),
+    key(
         "ping_interval",
         Shape::Duration,
         "How often a worker that has the job says at least that it lives; as the server asks of all, if absent.",
@@ -157,8 +209,72 @@ pub(super) const JOB: &[Key] = &[
         Shape::Bool,
         "Whether a worker without its server stops the container before a successor may start.",
     ),
+    key(
+        "schedule",
+        Shape::Schedules,
+        "When jobs are made without a request: a cron rule, a map with cron, every or at, or a list of these.",
+    ),
+    key(
+        "overlap",
+        Shape::Choice(|| names(&time::OVERLAPS)),
+        "What happens to a slot while an earlier job of a schedule has not ended; skip if absent.",
+    ),
+    key(
+        "catch_up",
+        Shape::Choice(|| names(&time::CATCH_UPS)),
+        "Which slots make jobs that passed while the server was away; latest if absent.",
+    ),
+    key("catch_up_window", Shape::Duration, "How long ago a slot may be and be caught up; 1d if absent."),
+    key(
+        "catch_up_limit",
+        Shape::Integer(time::CATCH_UP_LIMITS),
+        "How many slots are caught up at most with catch_up: all; 10 if absent.",
+    ),
+    key("hooks", Shape::Part(HOOKS), "Jobs of the file that get a job when one of its jobs starts or ends."),
+    key(
+        "expect",
+        Shape::Part(EXPECT),
+        "What is expected of its jobs; a definition that does not meet it is shown as stale or slow.",
+    ),
+    key(
+        "requires",
+        Shape::Conditions,
+        "Labels that the worker must have: a map of labels to values, or a list such as gpu, zone in (a, b), cores >= 8.",
+    ),
+    key(
+        "prefers",
+        Shape::Weights(WEIGHTS),
+        "Conditions on labels with weights: the worker with the highest sum is chosen first.",
+    ),
+    key("workers", Shape::LooseTexts, "The only workers that may run the job, by id or name."),
+    key(
+        "strategy",
+        Shape::Choice(|| names(&super::placement::strategies())),
+        "Which of several workers gets the job: spread, the least loaded; pack, the most loaded; random. spread if absent.",
+    ),
     key("log", Shape::Part(LOG), "What is kept of the output."),
+    key(
+        "params",
+        Shape::Parts(params::PARAM),
+        "Parameters by name: what a submission may give to the job, checked by type.",
+    ),
+    key(
+        "allow",
+        Shape::Choices(|| params::FIELDS.iter().map(|(name, _)| *name).collect()),
+        "The fields that a submission may carry; all if absent, none with [].",
+    ),
     key("priority", Shape::Integer(PRIORITIES), "Higher goes first; 0 if absent."),
+    key(
+        "concurrency",
+        Shape::PartOrInteger(limits::CONCURRENCY, limits::PERMITS),
+        "How many jobs may run at once; a number is limit.",
+    ),
+    key("rate_limit", Shape::Part(limits::RATE_LIMIT), "How often a job may start."),
+    key(
+        "max_queued",
+        Shape::Integer(limits::QUEUED),
+        "How many jobs may wait; further submissions are refused.",
+    ),
     key("description", Shape::Text, "For people."),
     key("owner", Shape::Text, "Whom to ask."),
     key("tags", Shape::Texts, "For people and filters."),
@@ -192,9 +308,46 @@ pub(super) const RETRY: &[Key] = &[
 
 /// The keys of `retry.backoff`.
 pub(super) const BACKOFF: &[Key] = &[
-    key("initial", Shape::Duration, "The longest wait after the first failure; 10s if absent."),
+    key(
+        "kind",
+        Shape::Choice(|| names(&BACKOFF_KINDS)),
+        "How the longest wait grows with the failures; exponential if absent.",
+    ),
+    key("initial", Shape::Duration, "The longest wait after the first failure, from 10ms; 10s if absent."),
     key("max", Shape::Duration, "The longest wait after any failure; 10m if absent."),
     key("factor", Shape::Number, "How much the longest wait grows with each failure; 2 if absent."),
+    key(
+        "delays",
+        Shape::Durations,
+        "With kind: list, the longest wait after each failure; the last repeats.",
+    ),
+    key(
+        "jitter",
+        Shape::Jitter,
+        "The random part of the wait: full, none, or a number from 0 to 1; full if absent.",
+    ),
+];
+
+/// The keys of `expect`.
+pub(super) const EXPECT: &[Key] = &[
+    key(
+        "success_within",
+        Shape::Duration,
+        "The longest time between two successes; longer, and it is stale.",
+    ),
+    key(
+        "max_duration",
+        Shape::Duration,
+        "The longest run of an attempt; longer, and it is slow. Nothing is stopped.",
+    ),
+];
+
+/// The keys of `hooks`.
+pub(super) const HOOKS: &[Key] = &[
+    key("on_start", Shape::Texts, "Jobs of the file that get a job when a job starts for the first time."),
+    key("on_success", Shape::Texts, "Likewise, when a job has succeeded."),
+    key("on_failure", Shape::Texts, "Likewise, when a job has failed for good, expired, or is lost."),
+    key("on_end", Shape::Texts, "Likewise, when a job has ended in any way, also cancelled."),
 ];
 
 /// The keys of `log`.
@@ -213,42 +366,27 @@ pub(super) const VOLUME: &[Key] = &[
 ];
 
 /// Other names of keys.
-pub(super) const ALIASES: [(&str, &str); 2] =
-    [("max_unexpected_retries", "lost_limit"), ("worker_timeout", "lost_after")];
+pub(super) const ALIASES: [(&str, &str); 3] = [
+    ("max_unexpected_retries", "lost_limit"),
+    ("worker_timeout", "lost_after"),
+    ("specific_worker_ids", "workers"),
+];
 
-/// Keys that are planned: to be told apart from mistakes.
+/// Planned keys: the reader tells them apart from typing mistakes.
 pub(super) const PLANNED: &[&str] = &[
     "shm_size",
-    "profile",
     "secrets",
-    "params",
     "input",
-    "allow",
-    "queue_timeout",
-    "schedule",
-    "overlap",
-    "catch_up",
-    "catch_up_window",
-    "catch_up_limit",
-    "concurrency",
-    "rate_limit",
-    "max_queued",
-    "requires",
-    "prefers",
-    "workers",
-    "specific_worker_ids",
     "run_on",
     "concurrent_worker_cnt",
     "unique",
     "notify",
-    "hooks",
-    "expect",
     "retention",
     "gpus",
     "mask",
 ];
 
-/// Keys of compose that would give away the machine.
+/// Keys of compose that would expose the host.
 pub(super) const FORBIDDEN: &[&str] = &[
     "privileged",
     "pid",
@@ -264,7 +402,7 @@ pub(super) const FORBIDDEN: &[&str] = &[
     "sysctls",
 ];
 
-/// Keys that mean nothing to a plain process, and why.
+/// Keys without meaning for a plain process, each with the reason.
 pub(super) const CONTAINER_ONLY: &[(&str, &str)] = &[
     ("image", NO_IMAGE),
     ("user", "it runs as the worker's user"),
@@ -274,6 +412,7 @@ pub(super) const CONTAINER_ONLY: &[(&str, &str)] = &[
     ("read_only", NO_FILES),
     ("cap_add", NO_RIGHTS),
     ("cap_drop", NO_RIGHTS),
+    ("profile", NO_RIGHTS),
     ("init", "there is no container that it would be process 1 of"),
     ("platform", NO_IMAGE),
     ("labels", "there is no container to label"),
@@ -285,41 +424,17 @@ const NO_IMAGE: &str = "it has no image, but is a program of the worker's machin
 const NO_FILES: &str = "it has the files of the worker's machine";
 const NO_RIGHTS: &str = "it has the rights of the worker's user";
 
-/// What people write who come from elsewhere, and the key that is meant, where that key or what it is a part of is known.
-pub(super) const MISNOMERS: &[(&str, &str)] = &[
-    ("env", "environment"),
-    ("cmd", "command"),
-    ("args", "command"),
-    ("cwd", "working_dir"),
-    ("workdir", "working_dir"),
-    ("mounts", "volumes"),
-    ("networks", "network"),
-    ("retries", "retry"),
-    ("max_retries", "retry"),
-    ("attempts", "retry"),
-    ("cpus", "resources.cpus"),
-    ("mem_limit", "resources.memory"),
-    ("memory", "resources.memory"),
-    ("pids_limit", "resources.pids"),
-    ("deploy", "resources"),
-    ("restart", "retry"),
-    ("grace_period", "stop_grace_period"),
-    ("executor", "runtime"),
-    ("attempts", "max"),
-    ("retries", "max"),
-    ("limit", "max"),
-    ("delay", "backoff.initial"),
-    ("delay", "initial"),
-    ("cpu", "cpus"),
-    ("mem", "memory"),
-    ("mem_limit", "memory"),
-    ("pids_limit", "pids"),
-    ("max_size", "max_bytes"),
-    ("src", "source"),
-    ("dst", "target"),
-    ("destination", "target"),
-];
+/// Sets of defaults for a container.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Profile {
+    /// Docker's own defaults.
+    Default,
+    /// As few rights and resources as most jobs can do with.
+    Restricted,
+}
 
+pub(super) const PROFILES: [(&str, Profile); 2] =
+    [("default", Profile::Default), ("restricted", Profile::Restricted)];
 pub(super) const PULL_POLICIES: [(&str, PullPolicy); 3] =
     [("always", PullPolicy::Always), ("missing", PullPolicy::Missing), ("never", PullPolicy::Never)];
 pub(super) const RUNTIMES: [(&str, RuntimeKind); 3] = [
@@ -329,12 +444,38 @@ pub(super) const RUNTIMES: [(&str, RuntimeKind); 3] = [
 ];
 pub(super) const RETRY_ON: [(&str, RetryOn); 3] =
     [("any", RetryOn::Any), ("same", RetryOn::Same), ("other", RetryOn::Other)];
+/// How the waits before further attempts grow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum BackoffKind {
+    Exponential,
+    Linear,
+    Fixed,
+    List,
+}
+
+/// The kind of these delays.
+pub(super) const fn kind_of(delays: &Delays) -> BackoffKind {
+    match delays {
+        Delays::Exponential { .. } => BackoffKind::Exponential,
+        Delays::Linear { .. } => BackoffKind::Linear,
+        Delays::Fixed(_) => BackoffKind::Fixed,
+        Delays::List(_) => BackoffKind::List,
+    }
+}
+
+pub(super) const BACKOFF_KINDS: [(&str, BackoffKind); 4] = [
+    ("exponential", BackoffKind::Exponential),
+    ("linear", BackoffKind::Linear),
+    ("fixed", BackoffKind::Fixed),
+    ("list", BackoffKind::List),
+];
+
 pub(super) const ON_LOST: [(&str, OnLost); 3] =
     [("retry", OnLost::Retry), ("fail", OnLost::Fail), ("wait", OnLost::Wait)];
 
 /// The outcomes after which a job may be tried again at its own cost.
 pub(super) fn retry_outcomes() -> [(&'static str, Outcome); 5] {
-    scheduler::definition::RetryPolicy::OWN_BUDGET.map(|outcome| (outcome.name(), outcome))
+    scheduler::definition::RetryPolicy::JOB_BUDGET.map(|outcome| (outcome.name(), outcome))
 }
 
 /// The words of a table of choices.
@@ -347,7 +488,7 @@ pub(super) fn name_of<T: PartialEq>(choices: &[(&'static str, T)], value: &T) ->
     choices.iter().find(|(_, known)| known == value).map_or("", |(name, _)| name)
 }
 
-/// The key that a word stands for, be it an alias.
+/// The canonical key for a word that may be an alias.
 pub(super) fn canonical(name: &str) -> &str {
     ALIASES.iter().find(|(alias, _)| *alias == name).map_or(name, |(_, key)| key)
 }

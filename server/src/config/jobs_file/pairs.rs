@@ -1,18 +1,33 @@
-//! Names with values: the environment of a job, with the files it is read from, and its labels.
+//! Names with values: the environment of a job with its environment files, and its labels.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use super::fault::{Code, Place, quoted};
-use super::grammar::{self, Wrong};
+use super::fault::{Code, Position, quoted};
+use super::grammar::{self, ValueFault};
 use super::reader::Reader;
 use super::scope::Scope;
 use super::substitute;
-use super::tree::{Meaning, Node, Value};
+use super::tree::{Node, ScalarMeaning, Value};
 
-/// The environment: of the defaults, then of the job; of each, files first, then variables. The job's own files replace those of the
-/// defaults. Sorted by name: the order means nothing.
-pub(super) fn environment(scope: Scope<'_>, reader: &mut Reader<'_>) -> Vec<(String, String)> {
+/// Variables, and those whose value is a parameter.
+#[derive(Debug, Default)]
+pub(super) struct Variables {
+    /// Names and values, sorted by name.
+    pub(super) fixed: Vec<(String, String)>,
+    /// Names of variables, each with its parameter and the position of the reference.
+    pub(super) from_params: Vec<(String, (Position, String))>,
+}
+
+/// The value of a variable.
+enum VariableValue {
+    Text(String),
+    Param(Position, String),
+}
+
+/// The environment: that of the defaults, then that of the job; in each, files first, then variables. Files of the job replace those of the
+/// defaults. Sorted by name: the order has no meaning.
+pub(super) fn environment(scope: Scope<'_>, reader: &mut Reader<'_>) -> Variables {
     let mut variables = BTreeMap::new();
     let own_files = scope.own_value("env_file");
     if own_files.is_none() {
@@ -21,17 +36,28 @@ pub(super) fn environment(scope: Scope<'_>, reader: &mut Reader<'_>) -> Vec<(Str
     read_variables(scope.default_value("environment"), &mut variables, reader);
     read_files(own_files, &mut variables, reader);
     read_variables(scope.own_value("environment"), &mut variables, reader);
-    variables.into_iter().collect()
+    let mut read = Variables::default();
+    for (name, value) in variables {
+        match value {
+            VariableValue::Text(value) => read.fixed.push((name, value)),
+            VariableValue::Param(at, param) => read.from_params.push((name, (at, param))),
+        }
+    }
+    read
 }
 
-fn read_files(node: Option<&Node>, variables: &mut BTreeMap<String, String>, reader: &mut Reader<'_>) {
+fn read_files(node: Option<&Node>, variables: &mut BTreeMap<String, VariableValue>, reader: &mut Reader<'_>) {
     let Some(node) = node else { return };
     for (at, file) in reader.texts(node) {
         read_file(at, &file, variables, reader);
     }
 }
 
-fn read_variables(node: Option<&Node>, variables: &mut BTreeMap<String, String>, reader: &mut Reader<'_>) {
+fn read_variables(
+    node: Option<&Node>,
+    variables: &mut BTreeMap<String, VariableValue>,
+    reader: &mut Reader<'_>,
+) {
     let Some(node) = node else { return };
     variables.extend(read(node, reader).into_iter().filter_map(|pair| check_variable(pair, reader)));
 }
@@ -42,29 +68,31 @@ pub(super) fn labels(scope: Scope<'_>, reader: &mut Reader<'_>) -> Vec<(String, 
     for node in scope.find_both("labels") {
         for pair in read(node, reader) {
             check_label(&pair, reader);
-            labels.insert(pair.name, pair.value);
+            if let VariableValue::Text(value) = pair.value {
+                labels.insert(pair.name, value);
+            }
         }
     }
     labels.into_iter().collect()
 }
 
-/// One name with its value, and where they stand.
-struct Named {
+/// A name and its value with their positions.
+struct NamedValue {
     name: String,
-    name_at: Place,
-    value: String,
-    value_at: Place,
+    name_at: Position,
+    value: VariableValue,
+    value_at: Position,
     literal: bool,
 }
 
-fn read(node: &Node, reader: &mut Reader<'_>) -> Vec<Named> {
+fn read(node: &Node, reader: &mut Reader<'_>) -> Vec<NamedValue> {
     match &node.value {
         Value::Map(map) => map
             .pairs
             .iter()
             .filter_map(|pair| {
                 let (value, literal) = read_value(&pair.value, reader)?;
-                Some(Named {
+                Some(NamedValue {
                     name: pair.key.clone(),
                     name_at: pair.key_at,
                     value,
@@ -85,69 +113,73 @@ fn read(node: &Node, reader: &mut Reader<'_>) -> Vec<Named> {
     }
 }
 
-fn read_value(node: &Node, reader: &mut Reader<'_>) -> Option<(String, bool)> {
+fn read_value(node: &Node, reader: &mut Reader<'_>) -> Option<(VariableValue, bool)> {
     let Value::Scalar(scalar) = &node.value else {
         let text = format!("expected text or a number, found {}", node.describe());
-        reader.collector.private_fault(node.at, Code::ExpectedType, text);
+        reader.collector.fault_without_value(node.at, Code::ExpectedType, text);
         return None;
     };
     let (code, text) = match scalar.meaning() {
-        Meaning::Text | Meaning::Number => {
+        ScalarMeaning::Text | ScalarMeaning::Number => {
             let value = substitute(node.at, &scalar.text, reader)?;
             return Some((value, !scalar.text.contains("${")));
         }
-        Meaning::Null => (Code::ExpectedString, "a name needs a value; \"\" is an empty one"),
-        Meaning::Bool(_) | Meaning::Ambiguous => {
+        ScalarMeaning::Null => (Code::ExpectedString, "a name needs a value; \"\" is an empty one"),
+        ScalarMeaning::Bool(_) | ScalarMeaning::Ambiguous => {
             (Code::AmbiguousScalar, "may be taken for a boolean: quote it")
         }
     };
-    reader.collector.private_fault(node.at, code, text);
+    reader.collector.fault_without_value(node.at, code, text);
     None
 }
 
-fn read_item(node: &Node, reader: &mut Reader<'_>) -> Option<Named> {
+fn read_item(node: &Node, reader: &mut Reader<'_>) -> Option<NamedValue> {
     let Value::Scalar(scalar) = &node.value else {
         let text = format!("expected NAME=value, found {}", node.describe());
-        reader.collector.private_fault(node.at, Code::ExpectedType, text);
+        reader.collector.fault_without_value(node.at, Code::ExpectedType, text);
         return None;
     };
     let Some((name, value)) = scalar.text.split_once('=') else {
         let text = "expected NAME=value; a name without a value is not taken from anywhere";
-        reader.collector.private_fault(node.at, Code::InvalidValue, text);
+        reader.collector.fault_without_value(node.at, Code::InvalidValue, text);
         return None;
     };
     let literal = !value.contains("${");
     let value = substitute(node.at, value, reader)?;
-    Some(Named { name: name.to_owned(), name_at: node.at, value, value_at: node.at, literal })
+    Some(NamedValue { name: name.to_owned(), name_at: node.at, value, value_at: node.at, literal })
 }
 
-fn substitute(at: Place, text: &str, reader: &mut Reader<'_>) -> Option<String> {
+fn substitute(at: Position, text: &str, reader: &mut Reader<'_>) -> Option<VariableValue> {
+    if let Some(name) = substitute::param_reference(text) {
+        return Some(VariableValue::Param(at, name.to_owned()));
+    }
     substitute::replace(text, reader.environment)
-        .map(Cow::into_owned)
-        .map_err(|wrong| reader.collector.private_fault(at, wrong.code, wrong.to_string()))
+        .map(|text| VariableValue::Text(Cow::into_owned(text)))
+        .map_err(|wrong| reader.collector.fault_without_value(at, wrong.code, wrong.to_string()))
         .ok()
 }
 
-fn refuse_repeated(pairs: &[Named], reader: &mut Reader<'_>) {
+fn refuse_repeated(pairs: &[NamedValue], reader: &mut Reader<'_>) {
     let mut first = BTreeMap::new();
     for pair in pairs {
         if let Some(line) = first.insert(pair.name.as_str(), pair.name_at.line) {
             let text = format!("{} was first defined at line {line}", quoted(&pair.name));
-            reader.collector.private_fault(pair.name_at, Code::DuplicateKey, text);
+            reader.collector.fault_without_value(pair.name_at, Code::DuplicateKey, text);
         }
     }
 }
 
-fn check_variable(pair: Named, reader: &mut Reader<'_>) -> Option<(String, String)> {
+fn check_variable(pair: NamedValue, reader: &mut Reader<'_>) -> Option<(String, VariableValue)> {
     if let Err(wrong) = grammar::env_name(&pair.name) {
-        reader.collector.private_fault(pair.name_at, wrong.code, wrong.to_string());
+        reader.collector.fault_without_value(pair.name_at, wrong.code, wrong.to_string());
         return None;
     }
-    if let Err(wrong) = grammar::env_value(&pair.value) {
-        reader.collector.private_fault(pair.value_at, wrong.code, wrong.to_string());
+    let VariableValue::Text(value) = &pair.value else { return Some((pair.name, pair.value)) };
+    if let Err(wrong) = grammar::env_value(value) {
+        reader.collector.fault_without_value(pair.value_at, wrong.code, wrong.to_string());
         return None;
     }
-    if pair.literal && grammar::looks_like_secret(&pair.value) {
+    if pair.literal && grammar::looks_like_secret(value) {
         let text = format!(
             "the value of {} looks like a secret; keep it out of the file with ${{NAME}} or env_file",
             pair.name
@@ -157,7 +189,7 @@ fn check_variable(pair: Named, reader: &mut Reader<'_>) -> Option<(String, Strin
     Some((pair.name, pair.value))
 }
 
-fn check_label(pair: &Named, reader: &mut Reader<'_>) {
+fn check_label(pair: &NamedValue, reader: &mut Reader<'_>) {
     let name_fits = !pair.name.is_empty()
         && pair.name.len() <= LABEL_BYTES_MAX
         && pair.name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-/".contains(&byte));
@@ -177,19 +209,29 @@ fn check_label(pair: &Named, reader: &mut Reader<'_>) {
             reader.fault(pair.name_at, Code::ReservedName, text);
         }
     }
-    if pair.value.chars().any(char::is_control) {
+    let VariableValue::Text(value) = &pair.value else {
+        let text = "a parameter can be used in `command` and `environment` only";
+        reader.fault(pair.value_at, Code::InvalidSubstitution, text);
+        return;
+    };
+    if value.chars().any(char::is_control) {
         reader.fault(
             pair.value_at,
             Code::InvalidValue,
             "the value of a label must not contain control characters",
         );
     }
-    let checked = grammar::at_most(&pair.value, LABEL_VALUE_BYTES_MAX);
+    let checked = grammar::at_most(value, LABEL_VALUE_BYTES_MAX);
     reader.accept(pair.value_at, checked);
 }
 
 /// Lines `NAME=value`; blank lines and lines that begin with `#` are skipped; a pair of quotes around a whole value is removed.
-fn read_file(at: Place, file: &str, variables: &mut BTreeMap<String, String>, reader: &mut Reader<'_>) {
+fn read_file(
+    at: Position,
+    file: &str,
+    variables: &mut BTreeMap<String, VariableValue>,
+    reader: &mut Reader<'_>,
+) {
     let shown = reader.as_written(at, file);
     let text = match reader.file(file, FILE_BYTES_MAX) {
         Ok(text) => text,
@@ -199,21 +241,21 @@ fn read_file(at: Place, file: &str, variables: &mut BTreeMap<String, String>, re
         }
     };
     for (number, line) in (1..).zip(text.lines()) {
-        let at = Place { line: number, column: 1 };
+        let at = Position { line: number, column: 1 };
         let trimmed = line.trim_start();
         if trimmed.is_empty() || trimmed.starts_with('#') {
             continue;
         }
         let Some((name, value)) = trimmed.split_once('=') else {
             let text = "expected NAME=value; a name without a value is not taken from anywhere";
-            reader.collector.foreign_fault(&shown, at, Code::InvalidValue, text);
+            reader.collector.fault_in_file(&shown, at, Code::InvalidValue, text);
             continue;
         };
         let value = unquoted(value.trim());
-        let checked = grammar::env_name(name).map_err(unshown);
+        let checked = grammar::env_name(name).map_err(without_name);
         match checked.and_then(|()| grammar::env_value(value)) {
             Ok(()) if value.contains('\0') => {
-                reader.collector.foreign_fault(
+                reader.collector.fault_in_file(
                     &shown,
                     at,
                     Code::NulByte,
@@ -221,29 +263,29 @@ fn read_file(at: Place, file: &str, variables: &mut BTreeMap<String, String>, re
                 );
             }
             Ok(()) => {
-                variables.insert(name.to_owned(), value.to_owned());
+                variables.insert(name.to_owned(), VariableValue::Text(value.to_owned()));
             }
-            Err(wrong) => reader.collector.foreign_fault(&shown, at, wrong.code, wrong.to_string()),
+            Err(wrong) => reader.collector.fault_in_file(&shown, at, wrong.code, wrong.to_string()),
         }
     }
 }
 
-/// The same fault without the name: what stands before a `=` may be part of a secret, such as the last line of a key.
-fn unshown(wrong: Wrong) -> Wrong {
+/// The same fault without the name: text before a `=` may be part of a secret, such as the last line of a key.
+fn without_name(wrong: ValueFault) -> ValueFault {
     let text = match wrong.code {
         Code::ReservedName => "Longshore sets the variables LONGSHORE_* itself",
         _ => "what stands before \"=\" is not a name for a variable: [A-Za-z_][A-Za-z0-9_]{0,127}",
     };
-    Wrong::new(wrong.code, text)
+    ValueFault::new(wrong.code, text)
 }
 
 fn unquoted(value: &str) -> &str {
     ['"', '\''].iter().find_map(|quote| value.strip_prefix(*quote)?.strip_suffix(*quote)).unwrap_or(value)
 }
 
-/// What Longshore and compose tell their containers apart by.
+/// Prefixes of labels by which Longshore and compose identify their containers.
 const RESERVED_LABELS: [&str; 2] = ["longshore.", "com.docker.compose."];
 const LABEL_BYTES_MAX: usize = 128;
 const LABEL_VALUE_BYTES_MAX: usize = 4096;
-/// No more than a whole definition may hold.
+/// Bytes of the largest whole definition.
 const FILE_BYTES_MAX: usize = 256 * 1024;

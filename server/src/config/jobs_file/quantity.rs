@@ -7,35 +7,40 @@ use jiff::SpanRelativeTo;
 use jiff::fmt::friendly::SpanParser;
 
 use super::fault::Code;
-use super::grammar::Wrong;
+use super::grammar::ValueFault;
 
-type Checked<T> = Result<T, Wrong>;
+type Checked<T> = Result<T, ValueFault>;
 
 /// A duration between two limits, in whole milliseconds: `90s`, `1h30m`, `2 days`.
-pub(in crate::config) fn duration(text: &str, from: Duration, to: Duration) -> Checked<Duration> {
-    let limits = || format!("{} to {}", Shown(from), Shown(to));
+pub(crate) fn duration(text: &str, from: Duration, to: Duration) -> Checked<Duration> {
+    let limits = || format!("{} to {}", DurationText(from), DurationText(to));
     let wrong = || {
         let hint = if text.bytes().all(|byte| byte.is_ascii_digit()) && !text.is_empty() {
             "give it a unit, such as 90s"
         } else {
             "write 90s, 1h30m or 2 days"
         };
-        Wrong::input(Code::InvalidDuration, text, format!("is not a duration from {}; {hint}", limits()))
+        ValueFault::input(Code::InvalidDuration, text, format!("is not a duration from {}; {hint}", limits()))
     };
     let span = SpanParser::new().parse_span(text).map_err(|_| wrong())?;
     let exact = span.to_duration(SpanRelativeTo::days_are_24_hours()).map_err(|_| wrong())?;
     let duration = Duration::try_from(exact).map_err(|_| wrong())?;
     if duration < from || duration > to {
-        return Err(Wrong::input(Code::InvalidDuration, text, format!("is not within {}", limits())));
+        return Err(ValueFault::input(Code::InvalidDuration, text, format!("is not within {}", limits())));
     }
     Ok(Duration::new(duration.as_secs(), duration.subsec_millis() * 1_000_000))
+}
+
+/// A duration without limits.
+pub(crate) fn any_duration(text: &str) -> Option<Duration> {
+    duration(text, Duration::ZERO, Duration::MAX).ok()
 }
 
 /// A size in bytes, not below `from` and not above `to`: `512m`, `1g`, `1048576`. A kibibyte is `k`, `kb` or `kib`.
 pub(in crate::config) fn size(text: &str, from: u64, to: u64) -> Checked<u64> {
     let refused = |reason: &str| {
         let told = format!("{reason} (min {}, max {})", bytes(from), bytes(to));
-        Wrong::input(Code::InvalidSize, text, told)
+        ValueFault::input(Code::InvalidSize, text, told)
     };
     let wrong = || refused("is not a size such as 64m or 512m");
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
@@ -70,7 +75,7 @@ pub(super) fn thousandths(text: &str, from: u32, to: u32) -> Checked<u32> {
     let wrong = || {
         let (from, to) = (f64::from(from) / 1000.0, f64::from(to) / 1000.0);
         let form = format!("is not a number from {from} to {to} with at most three decimals");
-        Wrong::input(Code::OutOfRange, text, form)
+        ValueFault::input(Code::OutOfRange, text, form)
     };
     let (whole, decimals) = text.split_once('.').unwrap_or((text, ""));
     let is_digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
@@ -87,9 +92,9 @@ pub(super) fn thousandths(text: &str, from: u32, to: u32) -> Checked<u32> {
 }
 
 /// A duration as it is written in the file.
-pub(super) struct Shown(pub(super) Duration);
+pub(crate) struct DurationText(pub(crate) Duration);
 
-impl fmt::Display for Shown {
+impl fmt::Display for DurationText {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let seconds = self.0.as_secs();
         match seconds {
@@ -151,7 +156,7 @@ mod tests {
     proptest! {
         #[test]
         fn whole_seconds_survive_being_written(seconds in 1_u64..2_592_000) {
-            let written = Shown(Duration::from_secs(seconds)).to_string();
+            let written = DurationText(Duration::from_secs(seconds)).to_string();
             prop_assert_eq!(duration(&written, SECOND, MONTH), Ok(Duration::from_secs(seconds)));
         }
 

@@ -1,7 +1,7 @@
-//! Reading single values: the right kind of node, `${VAR}` replaced, checked against its grammar.
+//! Reads single values: checks the kind of node, replaces `${VAR}`, checks the grammar.
 //!
-//! A reading that fails notes a fault and yields nothing; the caller goes on with a default, because a file with one fault is
-//! thrown away as a whole. So every fault of a file is met in one pass.
+//! A failed read records a fault and returns nothing. The caller continues with a default, because a file with one fault is refused as a
+//! whole. So one pass finds every fault.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -9,27 +9,34 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::Duration;
 
-use super::fault::{Code, Collector, Place, quoted};
-use super::grammar::{self, Wrong};
+use scheduler::params::Word;
+
+use super::fault::{Code, Collector, Position, quoted};
+use super::grammar::{self, ValueFault};
+use super::hooks::HookGraph;
 use super::keys::Range;
 use super::quantity;
 use super::source;
 use super::substitute::{self, Environment};
-use super::tree::{Meaning, Node, Scalar, Value};
+use super::tree::{Node, Scalar, ScalarMeaning, Value};
 
-/// What the reading of one file needs at hand.
+/// The context of reading one file.
 pub(super) struct Reader<'a> {
     pub(super) environment: &'a Environment,
-    /// What relative paths in the file are relative to.
+    /// The directory to which paths in the file are relative.
     pub(super) directory: &'a Path,
     pub(super) collector: &'a mut Collector,
-    /// How long all jobs so far are with everything resolved, in bytes.
+    /// Bytes of all resolved jobs so far.
     pub(super) resolved_bytes: usize,
-    /// How long they may be.
+    /// The limit of `resolved_bytes`.
     pub(super) resolved_bytes_max: usize,
-    /// Values that hold variables, as they are written.
-    substituted: HashMap<Place, String>,
-    /// Environment files that were read: each once, however many jobs name it.
+    /// The limit of each group, and the first job that said it.
+    pub(super) group_limits: HashMap<String, (u32, String)>,
+    /// The jobs of the file and the hooks between them.
+    pub(super) hooks: HookGraph,
+    /// Values with variables as written in the file.
+    substituted: HashMap<Position, String>,
+    /// Environment files that were read: each once, for all jobs that name it.
     files: HashMap<PathBuf, Rc<str>>,
 }
 
@@ -40,11 +47,21 @@ impl<'a> Reader<'a> {
         collector: &'a mut Collector,
         resolved_bytes_max: usize,
     ) -> Self {
-        let (substituted, files) = (HashMap::new(), HashMap::new());
-        Self { environment, directory, collector, resolved_bytes: 0, resolved_bytes_max, substituted, files }
+        let (substituted, files, group_limits) = (HashMap::new(), HashMap::new(), HashMap::new());
+        Self {
+            environment,
+            directory,
+            collector,
+            resolved_bytes: 0,
+            resolved_bytes_max,
+            group_limits,
+            hooks: HookGraph::default(),
+            substituted,
+            files,
+        }
     }
 
-    pub(super) fn fault(&mut self, at: Place, code: Code, text: impl Into<String>) {
+    pub(super) fn fault(&mut self, at: Position, code: Code, text: impl Into<String>) {
         self.collector.fault(at, code, text);
     }
 
@@ -52,43 +69,43 @@ impl<'a> Reader<'a> {
         self.fault(node.at, Code::ExpectedType, format!("expected {expected}, found {}", node.describe()));
     }
 
-    /// The value, or nothing after noting what is wrong with it.
-    pub(super) fn accept<T>(&mut self, at: Place, checked: Result<T, Wrong>) -> Option<T> {
+    /// Returns the value, or records the fault.
+    pub(super) fn accept<T>(&mut self, at: Position, checked: Result<T, ValueFault>) -> Option<T> {
         checked.map_err(|wrong| self.refuse(at, wrong)).ok()
     }
 
-    /// Notes what is wrong. An input that came from a variable is shown as it is written in the file: its value may be secret.
-    fn refuse(&mut self, at: Place, mut wrong: Wrong) {
+    /// Records a fault. Input that came from a variable is shown as written in the file: the variable may be secret.
+    fn refuse(&mut self, at: Position, mut wrong: ValueFault) {
         wrong.input = wrong.input.map(|input| self.as_written(at, &input));
         self.fault(at, wrong.code, wrong.to_string());
     }
 
-    /// A value as it is to be shown: what came from a variable stays in it.
-    pub(super) fn as_written(&self, at: Place, value: &str) -> String {
+    /// A value as it may be shown: a variable is shown by its name.
+    pub(super) fn as_written(&self, at: Position, value: &str) -> String {
         self.substituted.get(&at).map_or(value, String::as_str).to_owned()
     }
 
-    /// Text: a number, a boolean or nothing at all must be quoted to be one.
+    /// Reads text: numbers, booleans and nulls must be quoted.
     pub(super) fn text(&mut self, node: &Node) -> Option<String> {
         let scalar = self.word(node, "a string")?;
         self.substitute(node.at, &scalar.text)
     }
 
-    /// Text that satisfies a grammar.
+    /// Reads text and checks its grammar.
     pub(super) fn checked_text(
         &mut self,
         node: &Node,
-        check: fn(&str) -> Result<(), Wrong>,
+        check: fn(&str) -> Result<(), ValueFault>,
     ) -> Option<String> {
         let text = self.text(node)?;
         self.accept(node.at, check(&text))?;
         Some(text)
     }
 
-    /// Text of which a number may be one, as it is written: `1000`, `1.20`.
+    /// Reads text; a bare number is taken as written: `1000`, `1.20`.
     pub(super) fn loose_text(&mut self, node: &Node) -> Option<String> {
         if let Value::Scalar(scalar) = &node.value
-            && scalar.meaning() == Meaning::Number
+            && scalar.meaning() == ScalarMeaning::Number
         {
             return Some(scalar.text.clone());
         }
@@ -96,7 +113,7 @@ impl<'a> Reader<'a> {
     }
 
     /// A list of texts, or one.
-    pub(super) fn texts(&mut self, node: &Node) -> Vec<(Place, String)> {
+    pub(super) fn texts(&mut self, node: &Node) -> Vec<(Position, String)> {
         match &node.value {
             Value::List(items) => items.iter().filter_map(|item| Some((item.at, self.text(item)?))).collect(),
             Value::Scalar(_) => self.text(node).map(|text| (node.at, text)).into_iter().collect(),
@@ -107,8 +124,8 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// A list of words, or one string that is split like a shell would; variables are replaced after the splitting, so that no
-    /// value of a variable ever becomes two words or opens a quote.
+    /// Reads a list of words, or one string that is split like a shell does. Variables are replaced after the splitting, so their values
+    /// never become two words or open a quote.
     pub(super) fn words(&mut self, node: &Node) -> Option<Vec<String>> {
         let words = match node.value {
             Value::Scalar(_) => self.split_words(node)?,
@@ -120,11 +137,46 @@ impl<'a> Reader<'a> {
         Some(words.into_iter().map(|(_, word)| word).collect())
     }
 
+    /// Reads a command: words as [`Self::words`] reads them, or references to parameters.
+    pub(super) fn command(&mut self, node: &Node) -> Option<Vec<(Position, Word)>> {
+        let is_reference = |text: &str| substitute::param_reference(text).map(str::to_owned);
+        let words: Vec<(Position, Word)> = match &node.value {
+            Value::Scalar(_) => {
+                let scalar = self.word(node, "string or list of strings")?;
+                let words = self.accept(node.at, grammar::words(&scalar.text))?;
+                let word = |text: &String| match is_reference(text) {
+                    Some(name) => Some((node.at, Word::Param(name))),
+                    None => Some((node.at, Word::Text(self.substitute(node.at, text)?))),
+                };
+                words.iter().map(word).collect::<Option<_>>()?
+            }
+            Value::List(items) => {
+                let word = |item: &Node| match &item.value {
+                    Value::Scalar(scalar) if is_reference(&scalar.text).is_some() => {
+                        Some((item.at, Word::Param(is_reference(&scalar.text)?)))
+                    }
+                    _ => Some((item.at, Word::Text(self.text(item)?))),
+                };
+                items.iter().filter_map(word).collect()
+            }
+            Value::Map(_) => {
+                self.wrong_type(node, "string or list of strings");
+                Vec::new()
+            }
+        };
+        for (at, word) in &words {
+            if let Word::Text(text) = word {
+                self.accept(*at, grammar::argument(text));
+            }
+        }
+        Some(words)
+    }
+
     pub(super) fn bool(&mut self, node: &Node) -> Option<bool> {
         let text = self.bare(node, "true or false")?;
         match (Scalar { text, plain: true }).meaning() {
-            Meaning::Bool(value) => return Some(value),
-            Meaning::Ambiguous => self.fault(node.at, Code::AmbiguousScalar, "write true or false"),
+            ScalarMeaning::Bool(value) => return Some(value),
+            ScalarMeaning::Ambiguous => self.fault(node.at, Code::AmbiguousScalar, "write true or false"),
             _ => self.wrong_type(node, "true or false"),
         }
         None
@@ -132,14 +184,14 @@ impl<'a> Reader<'a> {
 
     pub(super) fn integer(&mut self, node: &Node, range: Range) -> Option<i64> {
         let text = self.bare(node, "a whole number")?;
-        if (Scalar { text: text.clone(), plain: true }).meaning() != Meaning::Number {
+        if (Scalar { text: text.clone(), plain: true }).meaning() != ScalarMeaning::Number {
             self.wrong_type(node, "a whole number");
             return None;
         }
         let number = text.parse().ok().filter(|number| (range.from..=range.to).contains(number));
         if number.is_none() {
             let form = format!("is not a whole number in {}..{}", range.from, range.to);
-            self.refuse(node.at, Wrong::input(Code::OutOfRange, &text, form));
+            self.refuse(node.at, ValueFault::input(Code::OutOfRange, &text, form));
         }
         number
     }
@@ -175,7 +227,7 @@ impl<'a> Reader<'a> {
 
     pub(super) fn choose<T: Clone>(
         &mut self,
-        at: Place,
+        at: Position,
         text: &str,
         choices: &[(&'static str, T)],
     ) -> Option<T> {
@@ -183,13 +235,13 @@ impl<'a> Reader<'a> {
         if found.is_none() {
             let names: Vec<_> = choices.iter().map(|(name, _)| *name).collect();
             let form = format!("is none of {}", names.join(", "));
-            self.refuse(at, Wrong::input(Code::InvalidChoice, text, form));
+            self.refuse(at, ValueFault::input(Code::InvalidChoice, text, form));
         }
         found
     }
 
     /// The text of a file beside the jobs file.
-    pub(super) fn file(&mut self, name: &str, bytes_max: usize) -> Result<Rc<str>, Wrong> {
+    pub(super) fn file(&mut self, name: &str, bytes_max: usize) -> Result<Rc<str>, ValueFault> {
         let path = self.directory.join(name);
         if let Some(text) = self.files.get(&path) {
             return Ok(text.clone());
@@ -199,7 +251,7 @@ impl<'a> Reader<'a> {
         Ok(text)
     }
 
-    pub(super) fn substitute(&mut self, at: Place, text: &str) -> Option<String> {
+    pub(super) fn substitute(&mut self, at: Position, text: &str) -> Option<String> {
         let replaced = substitute::replace(text, self.environment).map(Cow::into_owned);
         let replaced = self.accept(at, replaced)?;
         if text.contains("${") {
@@ -208,37 +260,37 @@ impl<'a> Reader<'a> {
         Some(replaced)
     }
 
-    fn split_words(&mut self, node: &Node) -> Option<Vec<(Place, String)>> {
+    fn split_words(&mut self, node: &Node) -> Option<Vec<(Position, String)>> {
         let scalar = self.word(node, "string or list of strings")?;
         let words = self.accept(node.at, grammar::words(&scalar.text))?;
         words.iter().map(|word| Some((node.at, self.substitute(node.at, word)?))).collect()
     }
 
-    /// A scalar that stands for text.
+    /// Reads a scalar that stands for text.
     fn word<'n>(&mut self, node: &'n Node, expected: &str) -> Option<&'n Scalar> {
         let Value::Scalar(scalar) = &node.value else {
             self.wrong_type(node, expected);
             return None;
         };
         match scalar.meaning() {
-            Meaning::Text => return Some(scalar),
-            Meaning::Ambiguous | Meaning::Bool(_) => {
+            ScalarMeaning::Text => return Some(scalar),
+            ScalarMeaning::Ambiguous | ScalarMeaning::Bool(_) => {
                 let text = format!("{} may be taken for a boolean: quote it", quoted(&scalar.text));
                 self.fault(node.at, Code::AmbiguousScalar, text);
             }
-            Meaning::Null => {
+            ScalarMeaning::Null => {
                 let text = "expected a string, found nothing: write one, or remove it; \
                             a word such as null is one if you quote it";
                 self.fault(node.at, Code::ExpectedString, text);
             }
-            Meaning::Number => {
+            ScalarMeaning::Number => {
                 self.fault(node.at, Code::ExpectedString, "expected a string, found a number: quote it")
             }
         }
         None
     }
 
-    /// The text of an unquoted scalar. A quoted one is refused unless a variable makes it what it is.
+    /// Reads the text of an unquoted scalar. A quoted one is refused unless a variable supplies its value.
     fn bare(&mut self, node: &Node, expected: &str) -> Option<String> {
         match &node.value {
             Value::Scalar(scalar) if scalar.plain || scalar.text.contains("${") => {

@@ -1,6 +1,6 @@
-//! The JSON Schema of a jobs file, for editors. It is made from the table of keys, so it offers exactly what the reader takes.
+//! The JSON Schema of a jobs file, for editors. It is made from the table of keys, so it offers exactly the keys that the reader takes.
 //!
-//! It is looser than the reader where a schema cannot follow: grammars of values, what depends on another key, and `${VAR}`, which
+//! It is looser than the reader where a schema cannot express a rule: grammars of values, dependencies between keys, and `${VAR}`, which
 //! may stand for anything.
 
 use serde_json::{Map, Value, json};
@@ -23,7 +23,7 @@ pub fn schema() -> Value {
                     "defaults": { "oneOf": [{ "$ref": "#/$defs/job" }, { "type": "null" }] },
                     "jobs": {
                         "type": ["object", "null"],
-                        "patternProperties": { "^[a-z0-9][a-z0-9._-]{0,62}$": { "$ref": "#/$defs/job" } },
+                        "patternProperties": { "^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$": { "$ref": "#/$defs/job" } },
                         "additionalProperties": false,
                     },
                 },
@@ -31,7 +31,7 @@ pub fn schema() -> Value {
                 "additionalProperties": false,
             },
             "job": job(None),
-            "named_job": job(Some(("name", json!({ "type": "string", "pattern": "^[a-z0-9][a-z0-9._-]{0,62}$" })))),
+            "named_job": job(Some(("name", json!({ "type": "string", "pattern": "^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$" })))),
             "variable": { "type": "string", "pattern": "\\$\\{[A-Za-z_][A-Za-z0-9_]*\\}" },
         },
     })
@@ -79,14 +79,45 @@ fn shape(shape: &Shape) -> Value {
         Shape::Integer(range) => integer(*range),
         Shape::Integers(range) => one_or_list(integer(*range)),
         Shape::Number => or_variable(json!({ "type": "number", "minimum": 0 })),
-        Shape::Duration => or_variable(json!({ "type": "string", "pattern": "^[0-9].*[a-z]$" })),
+        Shape::Duration => duration(),
+        Shape::Durations => one_or_list(duration()),
+        Shape::Jitter => or_variable(json!({
+            "anyOf": [{ "enum": ["full", "none"] }, { "type": "number", "minimum": 0, "maximum": 1 }],
+        })),
         Shape::DurationOrNone => or_variable(json!({ "type": "string", "pattern": "^(none|[0-9].*[a-z])$" })),
         Shape::Choice(names) => choice(names()),
         Shape::Choices(names) => one_or_list(choice(names())),
         Shape::Volumes => json!({ "type": "array", "items": { "anyOf": [text(), part(keys::VOLUME)] } }),
+        Shape::Schedules => one_or_list(json!({ "anyOf": [text(), part(keys::time::SCHEDULE)] })),
+        Shape::Conditions => json!({
+            "anyOf": [
+                text(),
+                { "type": "array", "items": text() },
+                {
+                    "type": "object",
+                    "additionalProperties": one_or_list(json!({ "type": ["string", "number"] })),
+                },
+            ],
+        }),
+        Shape::Weights(range) => json!({ "type": "object", "additionalProperties": integer(*range) }),
+        Shape::LooseTexts => one_or_list(json!({ "type": ["string", "number"] })),
         Shape::Part(keys) => part(keys),
+        Shape::Parts(keys) => json!({
+            "type": "object",
+            "patternProperties": { "^[a-z][a-z0-9_]{0,62}$": part(keys) },
+            "additionalProperties": false,
+        }),
+        Shape::Any => one_or_list(json!({ "type": ["string", "number", "boolean"] })),
+        Shape::Values => json!({
+            "type": "object",
+            "additionalProperties": one_or_list(json!({ "type": ["string", "number", "boolean"] })),
+        }),
         Shape::PartOrInteger(keys, range) => json!({ "anyOf": [integer(*range), part(keys)] }),
     }
+}
+
+fn duration() -> Value {
+    or_variable(json!({ "type": "string", "pattern": "^[0-9].*[a-z]$" }))
 }
 
 fn integer(range: Range) -> Value {

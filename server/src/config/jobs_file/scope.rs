@@ -1,6 +1,6 @@
-//! A map of the file laid over the same map of `defaults`: a key is looked up in the job first, then there.
+//! A map of the file with the same map of `defaults` behind it: a key is looked up in the job first.
 
-use super::fault::{Code, Place, quoted};
+use super::fault::{Code, Position, quoted};
 use super::grammar;
 use super::keys::{self, Key};
 use super::reader::Reader;
@@ -11,11 +11,11 @@ use super::tree::{Map, Node, Value};
 pub(super) struct Scope<'a> {
     own: Option<Layer<'a>>,
     defaults: Option<Layer<'a>>,
-    /// What is not taken from the defaults.
+    /// Keys that are not taken from the defaults, each with the reason.
     own_only: &'static [(&'static str, &'static str)],
 }
 
-/// What one level says of a part.
+/// One level's value of a part.
 #[derive(Clone, Copy)]
 enum Layer<'a> {
     Map(&'a Map),
@@ -28,9 +28,9 @@ impl<'a> Scope<'a> {
         Self { own: Some(Layer::Map(own)), defaults: defaults.map(Layer::Map), own_only: &[] }
     }
 
-    /// For a job that is carried out as a plain process: what only a container can have is a fault of the job, and is not taken from
-    /// the defaults, which are for other jobs, too.
-    pub(super) fn without_container(self, reader: &mut Reader<'_>) -> Self {
+    /// For a job that runs as a plain process: container keys of the job are faults, and those of the defaults are ignored, because the
+    /// defaults also serve other jobs.
+    pub(super) fn for_plain_process(self, reader: &mut Reader<'_>) -> Self {
         let Some(Layer::Map(own)) = self.own else { return self };
         for pair in &own.pairs {
             if let Some((name, reason)) = keys::CONTAINER_ONLY.iter().find(|(name, _)| *name == pair.key) {
@@ -44,7 +44,7 @@ impl<'a> Scope<'a> {
         Self { own_only: keys::CONTAINER_ONLY, ..self }
     }
 
-    /// The value for a key: the job's own, else that of the defaults.
+    /// The value of a key: the job's own, else that of the defaults.
     pub(super) fn find(&self, name: &str) -> Option<&'a Node> {
         self.own_value(name).or_else(|| self.default_value(name))
     }
@@ -54,7 +54,7 @@ impl<'a> Scope<'a> {
         self.default_value(name).into_iter().chain(self.own_value(name))
     }
 
-    /// The part behind a key, merged key by key. A value of another kind is noted as a fault.
+    /// The part behind a key, merged key by key. A value of another type is recorded as a fault.
     pub(super) fn part(&self, name: &str, keys: &[Key], reader: &mut Reader<'_>) -> Self {
         self.layers(name, |node| match &node.value {
             Value::Map(map) => Some(checked_map(map, keys, reader)),
@@ -66,7 +66,7 @@ impl<'a> Scope<'a> {
     }
 
     /// As [`Self::part`], where a bare value stands for the first of the keys.
-    pub(super) fn part_or_first(&self, name: &str, keys: &[Key], reader: &mut Reader<'_>) -> Self {
+    pub(super) fn part_or_shorthand(&self, name: &str, keys: &[Key], reader: &mut Reader<'_>) -> Self {
         self.layers(name, |node| match &node.value {
             Value::Map(map) => Some(checked_map(map, keys, reader)),
             Value::Scalar(_) => keys.first().map(|first| Layer::Short(first.name, node)),
@@ -85,23 +85,23 @@ impl<'a> Scope<'a> {
         }
     }
 
-    /// Whether there is a key that is probably meant to be this one: its absence need not be told, too.
+    /// True if a key is present that is probably a misspelling of this one: then its absence is not reported.
     pub(super) fn has_misspelt(&self, name: &str) -> bool {
         let Some(Layer::Map(own)) = self.own else { return false };
         own.pairs.iter().any(|pair| grammar::nearest(&pair.key, std::iter::once(name)).is_some())
     }
 
-    /// The job's own value for a key, whatever the defaults say.
+    /// The job's own value of a key.
     pub(super) fn own_value(&self, name: &str) -> Option<&'a Node> {
         self.own.and_then(|layer| layer.find(name))
     }
 
-    /// Where a fault of several keys together belongs: at the first of them that the job itself says, else at `otherwise`.
-    pub(super) fn own_place(&self, names: &[&str], otherwise: Place) -> Place {
+    /// The position for a fault of several keys together: the first of them that the job itself sets, else `otherwise`.
+    pub(super) fn own_position(&self, names: &[&str], otherwise: Position) -> Position {
         names.iter().find_map(|name| self.own_value(name)).map_or(otherwise, |node| node.at)
     }
 
-    /// What the defaults say of it, whatever the job does.
+    /// The defaults' value of a key.
     pub(super) fn default_value(&self, name: &str) -> Option<&'a Node> {
         let is_own_only = self.own_only.iter().any(|(key, _)| *key == name);
         self.defaults.filter(|_| !is_own_only).and_then(|layer| layer.find(name))
@@ -124,7 +124,7 @@ fn checked_map<'a>(map: &'a Map, keys: &[Key], reader: &mut Reader<'_>) -> Layer
     Layer::Map(map)
 }
 
-/// Notes every key of a map that does not belong there. Keys in `extra` do, too; `x-*` among them is every key that begins so.
+/// Records every unknown key of a map. Keys in `extra` are allowed as well; `x-*` in it allows every key with that prefix.
 pub(super) fn check_keys(map: &Map, keys: &[Key], extra: &[&str], reader: &mut Reader<'_>) {
     for (position, pair) in map.pairs.iter().enumerate() {
         let name = pair.key.as_str();
@@ -151,6 +151,22 @@ pub(super) fn check_keys(map: &Map, keys: &[Key], extra: &[&str], reader: &mut R
     }
 }
 
+/// Endings by which other systems name the unit of a duration, the longest first.
+const UNIT_SUFFIXES: [&str; 12] = [
+    "_in_milliseconds",
+    "_in_seconds",
+    "_milliseconds",
+    "_seconds",
+    "_minutes",
+    "_millis",
+    "_hours",
+    "_msec",
+    "_secs",
+    "_sec",
+    "_ms",
+    "_s",
+];
+
 fn refusal(name: &str, keys: &[Key], extra: &[&str]) -> (Code, String) {
     let shown = quoted(name);
     if keys::PLANNED.contains(&name) {
@@ -162,6 +178,12 @@ fn refusal(name: &str, keys: &[Key], extra: &[&str]) -> (Code, String) {
     let known = || keys.iter().map(|key| key.name).chain(extra.iter().copied());
     let is_known = |meant: &str| known().any(|key| Some(key) == meant.split('.').next());
     let misnomer = keys::MISNOMERS.iter().find(|(word, meant)| *word == name && is_known(meant));
+    let stem = UNIT_SUFFIXES.iter().find_map(|suffix| name.strip_suffix(suffix));
+    if let Some(stem) = stem.filter(|stem| is_known(keys::canonical(stem))) {
+        let text =
+            format!("unknown field {shown}: write \"{stem}\" with a unit, such as 90s, 1h30m or 500ms");
+        return (Code::UnknownField, text);
+    }
     let meant = misnomer.map(|(_, meant)| *meant).or_else(|| grammar::nearest(name, known()));
     let text = match meant {
         Some(key) => format!("unknown field {shown}: did you mean \"{key}\"?"),

@@ -1,12 +1,12 @@
-//! The line of a fault with a mark under its place, without what may be secret.
+//! The line of a fault with a mark under its position, without values that may be secret.
 //!
-//! Not shown are values of the environment, be they in the same line as `environment` or in the block below it, and what stands
-//! behind a key whose name sounds like a secret.
+//! Hidden are values of the environment (in the line of `environment` or in the block below it) and values of keys whose name sounds like a
+//! secret.
 
-use super::fault::{Place, QUOTED_CHARS_MAX};
+use super::fault::{Position, QUOTED_CHARS_MAX};
 
-/// The line at a place. If the fault is private, it is shown only up to there.
-pub(super) fn quote(lines: &[&str], at: Place, private: bool) -> Option<String> {
+/// The line at a position. For a private fault the line is cut at the position.
+pub(super) fn quote(lines: &[&str], at: Position, private: bool) -> Option<String> {
     let number = (at.line as usize).checked_sub(1)?;
     let line = *lines.get(number)?;
     let mut shown_chars = secret_offset(line);
@@ -19,7 +19,7 @@ pub(super) fn quote(lines: &[&str], at: Place, private: bool) -> Option<String> 
     Some(mark(line, at, shown_chars))
 }
 
-fn mark(line: &str, at: Place, shown_chars: usize) -> String {
+fn mark(line: &str, at: Position, shown_chars: usize) -> String {
     let start = (at.column as usize).saturating_sub(QUOTED_CHARS_MAX * 3 / 4);
     let visible = line.chars().take(shown_chars).skip(start).take(QUOTED_CHARS_MAX);
     let visible: String = visible.map(|c| if c.is_control() { ' ' } else { c }).collect();
@@ -30,7 +30,7 @@ fn mark(line: &str, at: Place, shown_chars: usize) -> String {
     format!("  {number} | {visible}{dots}\n  {gutter} | {indent}^")
 }
 
-/// From which character on a line is not shown by itself.
+/// The first character of a line that must be hidden.
 fn secret_offset(line: &str) -> usize {
     let lower = line.to_lowercase();
     let after = |word: &&str| {
@@ -41,7 +41,7 @@ fn secret_offset(line: &str) -> usize {
     SECRET_WORDS.iter().filter_map(after).min().unwrap_or(usize::MAX)
 }
 
-/// Whether a line stands in the block below an `environment` key. Works on text alone: the YAML may be broken.
+/// True if a line is in the block below an `environment` key. Works on text alone, because the YAML may be broken.
 fn is_in_environment(lines: &[&str], number: usize) -> bool {
     let mut depth = depth_of(lines[number]);
     for line in lines[..number].iter().rev().filter(|line| !line.trim().is_empty()) {
@@ -55,7 +55,7 @@ fn is_in_environment(lines: &[&str], number: usize) -> bool {
     false
 }
 
-/// How deep a line is indented. The items of a list may stand right below their key, but belong to it.
+/// The indentation of a line. List items may have the indentation of their key, but belong to it.
 fn depth_of(line: &str) -> usize {
     let text = line.trim_start();
     (line.len() - text.len()) * 2 + usize::from(text.starts_with('-'))
@@ -75,7 +75,7 @@ mod tests {
     fn quote_last(text: &str, column: u32) -> String {
         let lines: Vec<_> = text.lines().collect();
         let line = u32::try_from(lines.len()).expect("a short text");
-        quote(&lines, Place { line, column }, false).expect("the line exists")
+        quote(&lines, Position { line, column }, false).expect("the line exists")
     }
 
     #[test]
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn what_stands_beside_an_environment_is_shown() {
+    fn values_beside_an_environment_are_shown() {
         let shown = quote_last("    environment:\n      A: b\n    imgae: busybox", 5);
         assert!(shown.contains("imgae: busybox"), "{shown}");
     }

@@ -1,4 +1,4 @@
-//! Files as text: opened without ever waiting for somebody to write into them, and refused with a reason.
+//! Files as text: opened without blocking on a FIFO, and refused with a reason.
 
 use std::fs::OpenOptions;
 use std::io::Read;
@@ -6,12 +6,12 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 use super::fault::Code;
-use super::grammar::Wrong;
+use super::grammar::ValueFault;
 
 /// The text of a regular file of at most `bytes_max` bytes, without a byte order mark.
-pub(super) fn read(path: &Path, bytes_max: usize) -> Result<String, Wrong> {
-    let cannot = |reason: String| Wrong::new(Code::CannotRead, reason);
-    // Without O_NONBLOCK, opening a FIFO waits for its other end for ever.
+pub(super) fn read(path: &Path, bytes_max: usize) -> Result<String, ValueFault> {
+    let cannot = |reason: String| ValueFault::new(Code::CannotRead, reason);
+    // Without O_NONBLOCK, opening a FIFO blocks until a writer opens it.
     let nonblocking = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
     let mut file = OpenOptions::new()
         .read(true)
@@ -34,25 +34,25 @@ pub(super) fn read(path: &Path, bytes_max: usize) -> Result<String, Wrong> {
     decode(content, bytes_max)
 }
 
-/// Whether a text of so many bytes is read at all.
-pub(super) fn check_length(length: usize, bytes_max: usize) -> Result<(), Wrong> {
+/// Checks the length of a text against its limit.
+pub(super) fn check_length(length: usize, bytes_max: usize) -> Result<(), ValueFault> {
     if length <= bytes_max {
         return Ok(());
     }
-    Err(Wrong::new(Code::FileTooLarge, format!("it is larger than {bytes_max} bytes")))
+    Err(ValueFault::new(Code::FileTooLarge, format!("it is larger than {bytes_max} bytes")))
 }
 
-fn decode(content: Vec<u8>, bytes_max: usize) -> Result<String, Wrong> {
+fn decode(content: Vec<u8>, bytes_max: usize) -> Result<String, ValueFault> {
     check_length(content.len(), bytes_max)?;
     if content.starts_with(&[0xff, 0xfe]) || content.starts_with(&[0xfe, 0xff]) {
-        return Err(Wrong::new(
+        return Err(ValueFault::new(
             Code::NotUtf8,
             "it begins with a mark of UTF-16 at byte offset 0; save it as UTF-8",
         ));
     }
     let text = String::from_utf8(content).map_err(|error| {
         let offset = error.utf8_error().valid_up_to();
-        Wrong::new(Code::NotUtf8, format!("it is not UTF-8 at byte offset {offset}; save it as UTF-8"))
+        ValueFault::new(Code::NotUtf8, format!("it is not UTF-8 at byte offset {offset}; save it as UTF-8"))
     })?;
     Ok(match text.strip_prefix('\u{feff}') {
         Some(rest) => rest.to_owned(),

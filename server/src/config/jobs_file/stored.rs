@@ -1,8 +1,8 @@
-//! A definition as it is kept with its jobs: its resolved entry as JSON, with sorted keys. The hash of that text is the revision.
+//! A definition as the store keeps it with its jobs: the resolved entry as JSON with sorted keys. The hash of that text is the revision.
 //!
-//! It is made from the definition and not from the file, so neither comments nor formatting nor what only people look at can change
-//! it. Every field is written even if it has its default: a default that changes later must not change what was submitted before.
-//! A field that is added later is left out while it has its default, so that a new Longshore does not change every revision.
+//! It is made from the definition and not from the file, so comments, formatting and descriptive keys cannot change it. Every field is
+//! written even if it has its default: a default that changes later must not change jobs that were submitted before. A field that is added
+//! later is left out while it has its default, so that a new Longshore does not change every revision.
 
 use protocol::Revision;
 use scheduler::definition::Definition;
@@ -15,13 +15,13 @@ use crate::store::StoredDefinition;
 #[derive(Debug, thiserror::Error)]
 #[error("the stored definition {name} is damaged: {reason}")]
 pub struct Damaged {
-    /// The definition.
+    /// The name of the definition.
     pub name: String,
-    /// What is wrong with it.
+    /// The fault.
     pub reason: String,
 }
 
-/// Sets the definition's revision and gives the form in which it is kept.
+/// Sets the definition's revision and returns its stored form.
 pub(super) fn store(definition: &mut Definition) -> StoredDefinition {
     let entry = StoredEntry::of(definition);
     #[expect(
@@ -33,10 +33,10 @@ pub(super) fn store(definition: &mut Definition) -> StoredDefinition {
     StoredDefinition { revision: definition.revision, name: definition.name.clone(), entry }
 }
 
-/// Reads a definition as it was stored.
+/// Parses a stored definition.
 ///
 /// # Errors
-/// The entry is not what was once stored under this revision.
+/// The entry does not match this revision.
 pub fn parse_stored(stored: &StoredDefinition) -> Result<Definition, Damaged> {
     let damaged = |reason: String| Damaged { name: stored.name.clone(), reason };
     if revision_of(&stored.entry) != stored.revision {
@@ -65,8 +65,13 @@ mod tests {
     use proptest::prelude::*;
     use proptest::sample::{select, subsequence};
 
+    use protocol::WorkerId;
     use protocol::container::{ContainerSpec, Resources, Volume};
-    use scheduler::definition::{Backoff, LossPolicy, RetryPolicy};
+    use scheduler::definition::{Backoff, Delays, Expect, LossPolicy, RetryPolicy, WaitLimits};
+    use scheduler::placement::rules::{
+        Comparison, Condition, LabelRule, PlacementRules, PlacementStrategy, Preference, WorkerSelector,
+    };
+    use scheduler::schedule::Timetable;
 
     use super::*;
     use crate::config::jobs_file::keys;
@@ -148,9 +153,16 @@ mod tests {
     }
 
     fn retry() -> impl Strategy<Value = RetryPolicy> {
-        let backoff = (duration(), duration(), any::<u32>())
-            .prop_map(|(initial, max, factor_milli)| Backoff { initial, max, factor_milli });
-        let when = subsequence(RetryPolicy::OWN_BUDGET.to_vec(), 0..=5);
+        let delays = prop_oneof![
+            (duration(), duration(), any::<u32>())
+                .prop_map(|(initial, max, factor_milli)| Delays::Exponential { initial, max, factor_milli }),
+            (duration(), duration()).prop_map(|(initial, max)| Delays::Linear { initial, max }),
+            duration().prop_map(Delays::Fixed),
+            vec(duration(), 0..4).prop_map(Delays::List),
+        ];
+        let backoff = (delays, prop_oneof![Just(1_000), any::<u32>()])
+            .prop_map(|(delays, jitter_milli)| Backoff { delays, jitter_milli });
+        let when = subsequence(RetryPolicy::JOB_BUDGET.to_vec(), 0..=5);
         let numbers = (any::<u32>(), option::of(any::<u32>()));
         (numbers, when, vec(any::<i32>(), 0..4), value(&keys::RETRY_ON), backoff).prop_map(
             |((max, memory_factor_milli), when, exit_codes, on, backoff)| RetryPolicy {
@@ -164,14 +176,45 @@ mod tests {
         )
     }
 
+    fn label_rule() -> impl Strategy<Value = LabelRule> {
+        let condition = prop_oneof![
+            vec(text(), 1..3).prop_map(Condition::In),
+            vec(text(), 1..3).prop_map(Condition::NotIn),
+            Just(Condition::Exists),
+            Just(Condition::Absent),
+            (select(Comparison::ALL.to_vec()), any::<i64>())
+                .prop_map(|(comparison, bound)| Condition::Compare(comparison, bound)),
+        ];
+        (text(), condition).prop_map(|(label, condition)| LabelRule { label, condition })
+    }
+
+    fn placement() -> impl Strategy<Value = PlacementRules> {
+        let preference = (label_rule(), any::<i32>()).prop_map(|(rule, weight)| Preference { rule, weight });
+        let selector = prop_oneof![
+            any::<u64>().prop_map(|id| WorkerSelector::Id(WorkerId(id))),
+            text().prop_map(WorkerSelector::Name),
+        ];
+        let lists = (vec(label_rule(), 0..3), vec(preference, 0..3), vec(selector, 0..3));
+        (lists, select(PlacementStrategy::ALL.to_vec())).prop_map(
+            |((requires, prefers, workers), strategy)| PlacementRules {
+                requires,
+                prefers,
+                workers,
+                strategy,
+            },
+        )
+    }
+
     fn definition() -> impl Strategy<Value = Definition> {
         let times = (duration(), option::of(duration()), option::of(duration()));
         let loss = (any::<u32>(), value(&keys::ON_LOST), times).prop_map(
             |(limit, on_lost, (after, delay, ping))| LossPolicy { limit, after, on_lost, delay, ping },
         );
+        let waits = (option::of(duration()), option::of(duration()), option::of(duration()))
+            .prop_map(|(queue, quarantine, silent_worker)| WaitLimits { queue, quarantine, silent_worker });
         let timeout = option::of(duration());
-        (text(), any::<(bool, i8)>(), timeout, retry(), loss, container()).prop_map(
-            |(name, (enabled, priority), timeout, retry, loss, container)| Definition {
+        (text(), any::<(bool, i8)>(), timeout, retry(), (loss, waits, placement()), container()).prop_map(
+            |(name, (enabled, priority), timeout, retry, (loss, waits, placement), container)| Definition {
                 name,
                 revision: Revision::default(),
                 enabled,
@@ -179,6 +222,13 @@ mod tests {
                 timeout,
                 retry,
                 loss,
+                waits,
+                expect: Expect::default(),
+                placement,
+                timetable: Timetable::default(),
+                hooks: Default::default(),
+                submission: Default::default(),
+                limits: scheduler::limits::rules::LimitRules::default(),
                 container,
             },
         )

@@ -1,26 +1,99 @@
-//! The words and numbers of a stored definition, and the way there and back.
+//! The serde types of a stored definition, and the conversion in both directions.
 
 use std::time::Duration;
 
 use protocol::Revision;
 use protocol::container::{ContainerSpec, Resources, Volume};
-use scheduler::definition::{Backoff, Definition, LossPolicy, RetryPolicy};
+use scheduler::definition::{Backoff, Definition, Delays, Expect, LossPolicy, RetryPolicy, WaitLimits};
+use scheduler::hooks::{HookEvent, Hooks};
+use scheduler::schedule::Timetable;
 use serde::{Deserialize, Serialize};
 
-use super::keys;
+use super::keys::{self, BackoffKind};
+use super::stored_limits::StoredLimits;
+use super::stored_params::{self, StoredParams};
+use super::stored_placement::StoredPlacement;
 
-// The fields of each struct stand in alphabetical order: that is how the keys are sorted.
+// The fields of each struct are in alphabetical order: serde writes them so, and the keys must be sorted.
 
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct StoredEntry {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    allow: Option<Vec<String>>,
     container: StoredContainer,
     enabled: bool,
+    #[serde(default, skip_serializing_if = "StoredHooks::is_empty")]
+    hooks: StoredHooks,
+    #[serde(default, skip_serializing_if = "StoredLimits::is_empty")]
+    limits: StoredLimits,
     loss: StoredLoss,
     name: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    params: Option<StoredParams>,
+    #[serde(default, skip_serializing_if = "StoredPlacement::is_default")]
+    placement: StoredPlacement,
     priority: i8,
     retry: StoredRetry,
     timeout_ms: Option<u64>,
+    #[serde(default, skip_serializing_if = "StoredWaits::is_unlimited")]
+    waits: StoredWaits,
+}
+
+#[derive(Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct StoredHooks {
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    on_end: Vec<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    on_failure: Vec<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    on_start: Vec<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    on_success: Vec<String>,
+}
+
+impl StoredHooks {
+    fn of(hooks: &Hooks) -> Self {
+        let names = |event| hooks.of(event).iter().map(ToString::to_string).collect();
+        Self {
+            on_end: names(HookEvent::End),
+            on_failure: names(HookEvent::Failure),
+            on_start: names(HookEvent::Start),
+            on_success: names(HookEvent::Success),
+        }
+    }
+
+    fn hooks(self) -> Hooks {
+        let names = |names: Vec<String>| names.into_iter().map(Into::into).collect();
+        Hooks {
+            on_start: names(self.on_start),
+            on_success: names(self.on_success),
+            on_failure: names(self.on_failure),
+            on_end: names(self.on_end),
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        [&self.on_end, &self.on_failure, &self.on_start, &self.on_success].iter().all(|list| list.is_empty())
+    }
+}
+
+#[derive(Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct StoredWaits {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    quarantine_ms: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    queue_ms: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    silent_worker_ms: Option<u64>,
+}
+
+impl StoredWaits {
+    fn is_unlimited(&self) -> bool {
+        *self == Self::default()
+    }
 }
 
 #[derive(Serialize, Deserialize)]
@@ -65,8 +138,14 @@ struct StoredVolume {
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct StoredRetry {
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    backoff_delays_ms: Vec<u64>,
     backoff_factor_milli: u32,
     backoff_initial_ms: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    backoff_jitter_milli: Option<u32>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    backoff_kind: Option<String>,
     backoff_max_ms: u64,
     exit_codes: Vec<i32>,
     max: u32,
@@ -91,8 +170,11 @@ struct StoredLoss {
 impl StoredEntry {
     pub(super) fn of(definition: &Definition) -> Self {
         Self {
+            allow: stored_params::allow_of(&definition.submission),
             container: StoredContainer::of(&definition.container),
             enabled: definition.enabled,
+            hooks: StoredHooks::of(&definition.hooks),
+            limits: StoredLimits::of(&definition.limits),
             loss: StoredLoss {
                 after_ms: milliseconds(definition.loss.after),
                 delay_ms: definition.loss.delay.map(milliseconds),
@@ -101,13 +183,20 @@ impl StoredEntry {
                 ping_ms: definition.loss.ping.map(milliseconds),
             },
             name: definition.name.clone(),
+            params: StoredParams::of(&definition.submission.params),
+            placement: StoredPlacement::of(&definition.placement),
             priority: definition.priority,
             retry: StoredRetry::of(&definition.retry),
             timeout_ms: definition.timeout.map(milliseconds),
+            waits: StoredWaits {
+                quarantine_ms: definition.waits.quarantine.map(milliseconds),
+                queue_ms: definition.waits.queue.map(milliseconds),
+                silent_worker_ms: definition.waits.silent_worker.map(milliseconds),
+            },
         }
     }
 
-    /// The definition without its revision; nothing if a word in it is unknown.
+    /// The definition without its revision; `None` if a word in it is unknown.
     pub(super) fn definition(self) -> Option<Definition> {
         Some(Definition {
             name: self.name,
@@ -123,6 +212,19 @@ impl StoredEntry {
                 delay: self.loss.delay_ms.map(Duration::from_millis),
                 ping: self.loss.ping_ms.map(Duration::from_millis),
             },
+            waits: WaitLimits {
+                queue: self.waits.queue_ms.map(Duration::from_millis),
+                quarantine: self.waits.quarantine_ms.map(Duration::from_millis),
+                silent_worker: self.waits.silent_worker_ms.map(Duration::from_millis),
+            },
+            // Not kept with jobs: the name's present expectation holds for all of them.
+            expect: Expect::default(),
+            placement: self.placement.rules()?,
+            // Not kept with jobs: schedules make jobs of the definition as it is now.
+            timetable: Timetable::default(),
+            hooks: self.hooks.hooks(),
+            submission: stored_params::rules(self.allow, self.params)?,
+            limits: self.limits.rules()?,
             container: self.container.spec()?,
         })
     }
@@ -206,10 +308,16 @@ impl StoredContainer {
 
 impl StoredRetry {
     fn of(policy: &RetryPolicy) -> Self {
+        let Backoff { delays, jitter_milli } = &policy.backoff;
+        let kind = keys::kind_of(delays);
         Self {
-            backoff_factor_milli: policy.backoff.factor_milli,
-            backoff_initial_ms: milliseconds(policy.backoff.initial),
-            backoff_max_ms: milliseconds(policy.backoff.max),
+            backoff_delays_ms: delays.list().iter().copied().map(milliseconds).collect(),
+            backoff_factor_milli: delays.factor_milli(),
+            backoff_initial_ms: milliseconds(delays.first()),
+            backoff_jitter_milli: Some(*jitter_milli).filter(|it| *it != Backoff::FULL_JITTER_MILLI),
+            backoff_kind: (kind != BackoffKind::Exponential)
+                .then(|| keys::name_of(&keys::BACKOFF_KINDS, &kind).to_owned()),
+            backoff_max_ms: milliseconds(delays.highest()),
             exit_codes: policy.exit_codes.clone(),
             max: policy.max,
             memory_factor_milli: policy.memory_factor_milli,
@@ -229,9 +337,22 @@ impl StoredRetry {
             exit_codes: self.exit_codes,
             on: value_of(&keys::RETRY_ON, &self.on)?,
             backoff: Backoff {
-                initial: Duration::from_millis(self.backoff_initial_ms),
-                max: Duration::from_millis(self.backoff_max_ms),
-                factor_milli: self.backoff_factor_milli,
+                jitter_milli: self.backoff_jitter_milli.unwrap_or(Backoff::FULL_JITTER_MILLI),
+                delays: {
+                    let initial = Duration::from_millis(self.backoff_initial_ms);
+                    let max = Duration::from_millis(self.backoff_max_ms);
+                    match self.backoff_kind {
+                        None => Delays::Exponential { initial, max, factor_milli: self.backoff_factor_milli },
+                        Some(kind) => match value_of(&keys::BACKOFF_KINDS, &kind)? {
+                            BackoffKind::Exponential => return None,
+                            BackoffKind::Linear => Delays::Linear { initial, max },
+                            BackoffKind::Fixed => Delays::Fixed(initial),
+                            BackoffKind::List => Delays::List(
+                                self.backoff_delays_ms.into_iter().map(Duration::from_millis).collect(),
+                            ),
+                        },
+                    }
+                },
             },
             memory_factor_milli: self.memory_factor_milli,
         })
@@ -242,6 +363,6 @@ fn milliseconds(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
-fn value_of<T: Clone>(choices: &[(&'static str, T)], word: &str) -> Option<T> {
+pub(super) fn value_of<T: Clone>(choices: &[(&'static str, T)], word: &str) -> Option<T> {
     choices.iter().find(|(name, _)| *name == word).map(|(_, value)| value.clone())
 }

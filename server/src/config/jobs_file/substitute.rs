@@ -1,4 +1,4 @@
-//! `${VAR}` in values becomes the variable of the server's environment; `$$` is a dollar; any other dollar stands for itself.
+//! `${VAR}` in values becomes the variable of the server's environment; `$$` is a dollar; any other dollar stays.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -6,9 +6,9 @@ use std::collections::BTreeMap;
 use protocol::order::Intervals;
 
 use super::fault::{Code, quoted};
-use super::grammar::{Wrong, is_variable_name};
+use super::grammar::{ValueFault, is_variable_name};
 
-/// What a jobs file is read in: the variables that it may refer to, and the times that its server keeps with workers.
+/// The context of a jobs file: the server's environment variables and its worker intervals.
 #[derive(Clone)]
 pub struct Environment {
     variables: BTreeMap<String, String>,
@@ -24,7 +24,7 @@ impl Environment {
             .collect()
     }
 
-    /// With other times than the usual ones: what depends on a silent worker is measured by them.
+    /// Uses these intervals instead of the defaults: rules about silent workers depend on them.
     #[must_use]
     pub fn with_intervals(self, intervals: Intervals) -> Self {
         Self { intervals, ..self }
@@ -51,15 +51,15 @@ impl Default for Environment {
     }
 }
 
-/// Names only: values may be secret.
+/// Prints names only: values may be secret.
 impl std::fmt::Debug for Environment {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_set().entries(self.variables.keys()).finish()
     }
 }
 
-/// The text with its variables replaced. What a variable holds is not looked at again.
-pub(super) fn replace<'t>(text: &'t str, environment: &Environment) -> Result<Cow<'t, str>, Wrong> {
+/// Replaces the variables in a text. Values are not expanded again.
+pub(super) fn replace<'t>(text: &'t str, environment: &Environment) -> Result<Cow<'t, str>, ValueFault> {
     if !text.contains('$') {
         return Ok(Cow::Borrowed(text));
     }
@@ -84,7 +84,19 @@ pub(super) fn replace<'t>(text: &'t str, environment: &Environment) -> Result<Co
     Ok(Cow::Owned(replaced))
 }
 
-fn look_up<'e>(name: &str, environment: &'e Environment) -> Result<&'e str, Wrong> {
+/// The parameter of a text that is one reference and nothing else: `${params.size}`.
+pub(super) fn param_reference(text: &str) -> Option<&str> {
+    let name = text.strip_prefix("${params.")?.strip_suffix('}')?;
+    (!name.contains(['$', '{', '}'])).then_some(name)
+}
+
+fn look_up<'e>(name: &str, environment: &'e Environment) -> Result<&'e str, ValueFault> {
+    if name.starts_with("params.") {
+        let text = format!(
+            "${{{name}}} may only be a whole word of `command` or the whole value of a variable in `environment`"
+        );
+        return Err(ValueFault::new(Code::InvalidSubstitution, text));
+    }
     if !is_variable_name(name) {
         return Err(malformed(&format!("{} is not the name of a variable", quoted(name))));
     }
@@ -93,12 +105,12 @@ fn look_up<'e>(name: &str, environment: &'e Environment) -> Result<&'e str, Wron
             "{} is not set in the server's environment; a dollar that is meant as such is $$",
             quoted(name)
         );
-        Wrong::new(Code::UnsetVariable, text)
+        ValueFault::new(Code::UnsetVariable, text)
     })
 }
 
-fn malformed(what: &str) -> Wrong {
-    Wrong::new(Code::InvalidSubstitution, format!("{what}; write ${{NAME}}, or $$ for a dollar"))
+fn malformed(what: &str) -> ValueFault {
+    ValueFault::new(Code::InvalidSubstitution, format!("{what}; write ${{NAME}}, or $$ for a dollar"))
 }
 
 #[cfg(test)]
@@ -127,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn unset_and_malformed_are_told_apart() {
+    fn unset_and_malformed_variables_have_different_faults() {
         assert_eq!(replace("${C}", &environment()).map_err(|wrong| wrong.code), Err(Code::UnsetVariable));
         for text in ["${", "${}", "${A:-b}", "${A"] {
             assert_eq!(
@@ -136,6 +148,17 @@ mod tests {
                 "{text}"
             );
         }
+    }
+
+    #[test]
+    fn a_parameter_is_a_whole_value_or_refused() {
+        assert_eq!(param_reference("${params.size}"), Some("size"));
+        for text in ["x${params.size}", "${params.size}x", "${params.a}${params.b}", "$${params.size}"] {
+            assert_eq!(param_reference(text), None, "{text}");
+        }
+        let wrong = replace("--size=${params.size}", &environment()).map_err(|wrong| wrong.code);
+        assert_eq!(wrong, Err(Code::InvalidSubstitution));
+        assert_eq!(replace("$${params.size}", &environment()).as_deref(), Ok("${params.size}"));
     }
 
     #[test]

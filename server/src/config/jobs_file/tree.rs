@@ -1,7 +1,7 @@
-//! The YAML text as a tree that knows where everything stands.
+//! The YAML text as a tree with the position of every value.
 //!
-//! A derive would stop at the first fault and forget the places; this tree lets the readers above tell all of them. It refuses what
-//! a jobs file has no use for (tags, merge keys, several documents) and bounds what aliases and nesting can cost.
+//! A serde derive would stop at the first fault and lose the positions. This tree lets the readers report all faults. It refuses YAML
+//! features that a jobs file does not need (tags, merge keys, several documents) and bounds the cost of aliases and nesting.
 
 use std::collections::HashMap;
 
@@ -10,12 +10,12 @@ use serde_yaml::granit_parser::{
 };
 
 use super::advice;
-use super::fault::{Code, Collector, Place, quoted};
+use super::fault::{Code, Collector, Position, quoted};
 
-/// A value and where it begins.
+/// A value and its position.
 #[derive(Clone, Debug)]
 pub(super) struct Node {
-    pub(super) at: Place,
+    pub(super) at: Position,
     pub(super) value: Value,
 }
 
@@ -26,7 +26,7 @@ pub(super) enum Value {
     Map(Map),
 }
 
-/// A word: its text, and whether it stands there without quotes.
+/// A scalar: its text, and whether it is unquoted.
 #[derive(Clone, Debug)]
 pub(super) struct Scalar {
     pub(super) text: String,
@@ -42,32 +42,32 @@ pub(super) struct Map {
 #[derive(Clone, Debug)]
 pub(super) struct Pair {
     pub(super) key: String,
-    pub(super) key_at: Place,
+    pub(super) key_at: Position,
     pub(super) value: Node,
 }
 
-/// What an unquoted word means to YAML readers.
+/// The meaning of an unquoted word to YAML readers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Meaning {
+pub(super) enum ScalarMeaning {
     Text,
     Null,
     Bool(bool),
-    /// `yes`, `no`, `on`, `off`: a boolean to some, a word to others.
+    /// `yes`, `no`, `on`, `off`: booleans to some readers, words to others.
     Ambiguous,
     Number,
 }
 
 impl Node {
-    /// For people: what is there instead of what was expected.
+    /// The kind of the value, for messages.
     pub(super) fn describe(&self) -> &'static str {
         match &self.value {
             Value::List(_) => "a list",
             Value::Map(_) => "a map",
             Value::Scalar(scalar) => match scalar.meaning() {
-                Meaning::Text => "text",
-                Meaning::Null => "nothing",
-                Meaning::Bool(_) | Meaning::Ambiguous => "a boolean",
-                Meaning::Number => "a number",
+                ScalarMeaning::Text => "text",
+                ScalarMeaning::Null => "nothing",
+                ScalarMeaning::Bool(_) | ScalarMeaning::Ambiguous => "a boolean",
+                ScalarMeaning::Number => "a number",
             },
         }
     }
@@ -82,24 +82,24 @@ impl Node {
     }
 
     pub(super) fn is_null(&self) -> bool {
-        matches!(&self.value, Value::Scalar(scalar) if scalar.meaning() == Meaning::Null)
+        matches!(&self.value, Value::Scalar(scalar) if scalar.meaning() == ScalarMeaning::Null)
     }
 }
 
 impl Scalar {
-    pub(super) fn meaning(&self) -> Meaning {
+    pub(super) fn meaning(&self) -> ScalarMeaning {
         if !self.plain {
-            return Meaning::Text;
+            return ScalarMeaning::Text;
         }
         match self.text.as_str() {
-            "" | "~" | "null" | "Null" | "NULL" => Meaning::Null,
-            "true" | "True" | "TRUE" => Meaning::Bool(true),
-            "false" | "False" | "FALSE" => Meaning::Bool(false),
+            "" | "~" | "null" | "Null" | "NULL" => ScalarMeaning::Null,
+            "true" | "True" | "TRUE" => ScalarMeaning::Bool(true),
+            "false" | "False" | "FALSE" => ScalarMeaning::Bool(false),
             word if ["yes", "no", "on", "off"].iter().any(|known| word.eq_ignore_ascii_case(known)) => {
-                Meaning::Ambiguous
+                ScalarMeaning::Ambiguous
             }
-            word if is_number(word) => Meaning::Number,
-            _ => Meaning::Text,
+            word if is_number(word) => ScalarMeaning::Number,
+            _ => ScalarMeaning::Text,
         }
     }
 }
@@ -110,11 +110,11 @@ impl Map {
     }
 }
 
-/// Reads the one document of `text`; nothing if it is empty or its YAML is broken, which the collector then knows.
+/// Reads the one document of `text`. Returns `None` if it is empty, or if its YAML is broken, which is recorded in the collector.
 pub(super) fn read(text: &str, collector: &mut Collector) -> Option<Node> {
     if let Some((before, _)) = text.split_once('\0') {
         let text = "a NUL character cannot be passed on; remove it, and save the file as UTF-8 text";
-        collector.fault(place_after(before), Code::NulByte, text);
+        collector.fault(position_after(before), Code::NulByte, text);
         return None;
     }
     let mut options = Options::default();
@@ -151,9 +151,9 @@ struct Builder<'a> {
     root: Option<Node>,
 }
 
-/// A list or a map that has not ended yet.
+/// A list or map that has not ended yet.
 struct Frame {
-    at: Place,
+    at: Position,
     anchor: usize,
     size: Size,
     height: usize,
@@ -162,16 +162,16 @@ struct Frame {
 
 enum Content {
     List(Vec<Node>),
-    Map { map: Map, places: HashMap<String, Place>, key: Option<Key> },
+    Map { map: Map, places: HashMap<String, Position>, key: Option<Key> },
 }
 
-/// A key that waits for its value. One that was refused is followed by a value that nobody wants.
+/// A key that waits for its value. The value of a refused key is dropped.
 enum Key {
-    Wanted(String, Place),
+    Wanted(String, Position),
     Refused,
 }
 
-/// A node with what it would cost to copy it.
+/// A node and the cost of copying it.
 #[derive(Clone)]
 struct Built {
     node: Node,
@@ -179,7 +179,7 @@ struct Built {
     height: usize,
 }
 
-/// How many values there are, and how long their texts are together.
+/// The number of values and the length of their texts.
 #[derive(Clone, Copy, Default)]
 struct Size {
     nodes: usize,
@@ -194,10 +194,10 @@ impl std::ops::AddAssign for Size {
 }
 
 impl Builder<'_> {
-    /// Takes one event; nothing if the reading must end here.
+    /// Takes one event; `None` ends the reading.
     fn take(&mut self, event: Event<'_>, span: Span) -> Option<()> {
         let at = start_of(span);
-        let tag_at = span.tag_start().map_or(at, place_of);
+        let tag_at = span.tag_start().map_or(at, position_of);
         match event {
             Event::Scalar(text, style, anchor, tag) => {
                 let forced_text = self.check_tag(tag.as_deref(), tag_at);
@@ -223,7 +223,7 @@ impl Builder<'_> {
         }
     }
 
-    fn open(&mut self, at: Place, anchor: usize, content: Content) -> Option<()> {
+    fn open(&mut self, at: Position, anchor: usize, content: Content) -> Option<()> {
         if self.frames.len() >= DEPTH_MAX {
             self.too_deep(at);
             return None;
@@ -243,7 +243,7 @@ impl Builder<'_> {
         self.finish(built, frame.anchor)
     }
 
-    fn repeat(&mut self, anchor: usize, at: Place) -> Option<()> {
+    fn repeat(&mut self, anchor: usize, at: Position) -> Option<()> {
         let Some(built) = self.anchors.get(&anchor) else {
             self.collector.fault(at, Code::YamlBudget, "an alias must not stand inside of what it repeats");
             return None;
@@ -283,7 +283,7 @@ impl Builder<'_> {
         Some(())
     }
 
-    fn count_copies(&mut self, size: Size, at: Place) -> Option<()> {
+    fn count_copies(&mut self, size: Size, at: Position) -> Option<()> {
         self.copied += size;
         if self.copied.nodes > COPIES_MAX || self.copied.bytes > COPIED_BYTES_MAX {
             let text = format!(
@@ -296,12 +296,12 @@ impl Builder<'_> {
         Some(())
     }
 
-    fn too_deep(&mut self, at: Place) {
+    fn too_deep(&mut self, at: Position) {
         self.collector.fault(at, Code::TooDeep, format!("lists and maps may be nested {DEPTH_MAX} deep"));
     }
 
-    /// Refuses every tag but `!!str`; tells whether there is that one.
-    fn check_tag(&mut self, tag: Option<&Tag>, at: Place) -> bool {
+    /// Refuses every tag but `!!str`; returns true for that one.
+    fn check_tag(&mut self, tag: Option<&Tag>, at: Position) -> bool {
         let Some(tag) = tag else { return false };
         if tag.is_yaml_core_schema_tag("str") {
             return true;
@@ -312,18 +312,18 @@ impl Builder<'_> {
     }
 
     fn refuse(&mut self, error: &ScanError) {
-        let at = place_of(*error.marker());
+        let at = position_of(*error.marker());
         match error.kind() {
             ErrorKind::RecursionLimitExceeded => self.too_deep(at),
             kind => {
-                let advice = advice::on(kind).map_or_else(String::new, |advice| format!("; {advice}"));
+                let advice = advice::hint_for(kind).map_or_else(String::new, |advice| format!("; {advice}"));
                 self.collector.fault(at, Code::YamlSyntax, format!("{}{advice}", error.info()));
             }
         }
     }
 }
 
-fn check_key(node: Node, places: &mut HashMap<String, Place>, collector: &mut Collector) -> Key {
+fn check_key(node: Node, places: &mut HashMap<String, Position>, collector: &mut Collector) -> Key {
     let Value::Scalar(scalar) = node.value else {
         collector.fault(node.at, Code::YamlSyntax, "a key must be a word, not a list or a map");
         return Key::Refused;
@@ -357,19 +357,19 @@ fn is_number(word: &str) -> bool {
         || [".inf", ".nan"].iter().any(|known| digits.eq_ignore_ascii_case(known))
 }
 
-/// Where the text goes on after this part of it.
-fn place_after(before: &str) -> Place {
+/// The position behind this part of the text.
+fn position_after(before: &str) -> Position {
     let (lines, line) =
         before.rsplit_once('\n').map_or((0, before), |(lines, line)| (1 + lines.matches('\n').count(), line));
-    Place { line: number(lines + 1), column: number(line.chars().count() + 1) }
+    Position { line: number(lines + 1), column: number(line.chars().count() + 1) }
 }
 
-fn start_of(span: Span) -> Place {
-    place_of(span.start)
+fn start_of(span: Span) -> Position {
+    position_of(span.start)
 }
 
-fn place_of(marker: Marker) -> Place {
-    Place { line: number(marker.line().max(1)), column: number(marker.col() + 1) }
+fn position_of(marker: Marker) -> Position {
+    Position { line: number(marker.line().max(1)), column: number(marker.col() + 1) }
 }
 
 fn number(position: usize) -> u32 {
@@ -378,7 +378,7 @@ fn number(position: usize) -> u32 {
 
 /// How deeply lists and maps may be nested, aliases included. The deepest key of the format is at 6.
 const DEPTH_MAX: usize = 32;
-/// How many values anchors and aliases may copy in all.
+/// Values that anchors and aliases may copy in all.
 const COPIES_MAX: usize = 200_000;
-/// How long what they copy may be in all, in bytes.
+/// Bytes that anchors and aliases may copy in all.
 const COPIED_BYTES_MAX: usize = 32 << 20;

@@ -1,17 +1,17 @@
-//! Mounts: `source:target[:ro]`, or a map. What would give away the machine is refused here, whatever a worker allows.
+//! Mounts: `source:target[:ro]`, or a map. Mounts that would expose the host are refused here, whatever a worker allows.
 
 use std::collections::HashSet;
 
 use protocol::container::Volume;
 
-use super::fault::{Code, Place};
-use super::grammar::{self, Wrong};
+use super::fault::{Code, Position};
+use super::grammar::{self, ValueFault};
 use super::keys;
 use super::reader::Reader;
 use super::scope::{self, Scope};
 use super::tree::{Node, Value};
 
-/// The mounts of a job. Those of the defaults are replaced, not added to.
+/// The mounts of a job. They replace those of the defaults.
 pub(super) fn read(scope: Scope<'_>, reader: &mut Reader<'_>) -> Vec<Volume> {
     let Some(node) = scope.find("volumes") else { return Vec::new() };
     let Value::List(items) = &node.value else {
@@ -20,7 +20,7 @@ pub(super) fn read(scope: Scope<'_>, reader: &mut Reader<'_>) -> Vec<Volume> {
     };
     let volumes: Vec<_> = items.iter().filter_map(|item| read_one(item, reader)).collect();
     let mut targets = HashSet::new();
-    for Written { volume, target_at, .. } in &volumes {
+    for WrittenVolume { volume, target_at, .. } in &volumes {
         if !targets.insert(plain_path(&volume.target)) {
             reader.accept::<()>(*target_at, Err(invalid(&volume.target, "is mounted twice")));
         }
@@ -28,14 +28,14 @@ pub(super) fn read(scope: Scope<'_>, reader: &mut Reader<'_>) -> Vec<Volume> {
     volumes.into_iter().map(|written| written.volume).collect()
 }
 
-/// A mount, and where its halves stand: what is wrong with one is told there, as it is written there.
-struct Written {
+/// A mount and the positions of its two halves, so that a fault is reported at the half that has it.
+struct WrittenVolume {
     volume: Volume,
-    source_at: Place,
-    target_at: Place,
+    source_at: Position,
+    target_at: Position,
 }
 
-fn read_one(node: &Node, reader: &mut Reader<'_>) -> Option<Written> {
+fn read_one(node: &Node, reader: &mut Reader<'_>) -> Option<WrittenVolume> {
     let written = match &node.value {
         Value::Map(map) => {
             scope::check_keys(map, keys::VOLUME, &[], reader);
@@ -44,7 +44,7 @@ fn read_one(node: &Node, reader: &mut Reader<'_>) -> Option<Written> {
         Value::Scalar(_) => {
             let text = reader.text(node)?;
             let volume = reader.accept(node.at, read_short(&text))?;
-            Written { volume, source_at: node.at, target_at: node.at }
+            WrittenVolume { volume, source_at: node.at, target_at: node.at }
         }
         Value::List(_) => {
             reader.wrong_type(node, "source:target, or a map");
@@ -56,7 +56,7 @@ fn read_one(node: &Node, reader: &mut Reader<'_>) -> Option<Written> {
     source.and(target).map(|()| written)
 }
 
-fn read_short(text: &str) -> Result<Volume, Wrong> {
+fn read_short(text: &str) -> Result<Volume, ValueFault> {
     let parts: Vec<_> = text.split(':').collect();
     let (source, target, mode) = match parts[..] {
         [source, target] => (source, target, "rw"),
@@ -71,7 +71,7 @@ fn read_short(text: &str) -> Result<Volume, Wrong> {
     Ok(Volume { source: source.to_owned(), target: target.to_owned(), read_only })
 }
 
-fn read_long(at: Place, scope: Scope<'_>, reader: &mut Reader<'_>) -> Option<Written> {
+fn read_long(at: Position, scope: Scope<'_>, reader: &mut Reader<'_>) -> Option<WrittenVolume> {
     let kind = scope.find("type").and_then(|node| reader.choice(node, &[("bind", true), ("volume", false)]));
     let read_only = scope.find("read_only").and_then(|node| reader.bool(node)).unwrap_or(false);
     let mut required = |name: &str| match scope.find(name) {
@@ -88,10 +88,10 @@ fn read_long(at: Place, scope: Scope<'_>, reader: &mut Reader<'_>) -> Option<Wri
         let text = "the type does not fit the source: a bind has an absolute path, a volume has a name";
         reader.fault(at, Code::InvalidMount, text);
     }
-    Some(Written { volume, source_at, target_at })
+    Some(WrittenVolume { volume, source_at, target_at })
 }
 
-fn check_source(volume: &Volume) -> Result<(), Wrong> {
+fn check_source(volume: &Volume) -> Result<(), ValueFault> {
     let source = &volume.source;
     check_path(source)?;
     if volume.is_bind() {
@@ -103,7 +103,7 @@ fn check_source(volume: &Volume) -> Result<(), Wrong> {
     }
 }
 
-fn check_target(target: &str) -> Result<(), Wrong> {
+fn check_target(target: &str) -> Result<(), ValueFault> {
     check_path(target)?;
     if !target.starts_with('/') {
         return Err(invalid(target, "is no target, which is an absolute path"));
@@ -111,13 +111,13 @@ fn check_target(target: &str) -> Result<(), Wrong> {
     check_not_root(target)
 }
 
-fn check_path(path: &str) -> Result<(), Wrong> {
+fn check_path(path: &str) -> Result<(), ValueFault> {
     check_no_parent(path)?;
     if path.contains([',', ':', '"']) || path.chars().any(char::is_control) {
         return Err(invalid(path, "must not contain a comma, a colon, a quote or a control character"));
     }
     if path.len() > grammar::PATH_BYTES_MAX {
-        return Err(Wrong::new(
+        return Err(ValueFault::new(
             Code::TooLong,
             format!("a path is too long (max {})", grammar::PATH_BYTES_MAX),
         ));
@@ -125,24 +125,24 @@ fn check_path(path: &str) -> Result<(), Wrong> {
     Ok(())
 }
 
-fn check_no_parent(path: &str) -> Result<(), Wrong> {
+fn check_no_parent(path: &str) -> Result<(), ValueFault> {
     if path.split('/').any(|part| part == "..") {
         return Err(forbidden(path, "must not contain \"..\""));
     }
     Ok(())
 }
 
-fn check_not_root(target: &str) -> Result<(), Wrong> {
+fn check_not_root(target: &str) -> Result<(), ValueFault> {
     if plain_path(target) == "/" { Err(forbidden(target, "cannot be mounted over")) } else { Ok(()) }
 }
 
-/// A memory file system, too, cannot take the place of everything.
-pub(super) fn check_tmpfs(mount: &str) -> Result<(), Wrong> {
+/// A memory file system must not replace the root directory either.
+pub(super) fn check_tmpfs(mount: &str) -> Result<(), ValueFault> {
     let target = mount.split_once(':').map_or(mount, |(target, _)| target);
     check_no_parent(target).and_then(|()| check_not_root(target))
 }
 
-fn check_host_path(path: &str) -> Result<(), Wrong> {
+fn check_host_path(path: &str) -> Result<(), ValueFault> {
     if path == "/" {
         return Err(forbidden(path, "would give the whole machine to the job"));
     }
@@ -159,12 +159,12 @@ fn plain_path(path: &str) -> String {
     format!("/{}", parts.join("/"))
 }
 
-fn invalid(input: &str, reason: &str) -> Wrong {
-    Wrong::input(Code::InvalidMount, input, reason)
+fn invalid(input: &str, reason: &str) -> ValueFault {
+    ValueFault::input(Code::InvalidMount, input, reason)
 }
 
-fn forbidden(input: &str, reason: &str) -> Wrong {
-    Wrong::input(Code::ForbiddenMount, input, reason)
+fn forbidden(input: &str, reason: &str) -> ValueFault {
+    ValueFault::input(Code::ForbiddenMount, input, reason)
 }
 
 const SOCKETS: [&str; 3] = ["/docker.sock", "/podman.sock", "/containerd.sock"];

@@ -1,4 +1,4 @@
-//! What becomes of the segment that grew when the disk has damaged it.
+//! Tests of an active segment that the disk has damaged.
 
 use super::*;
 
@@ -8,13 +8,13 @@ const SMALL_WAITING: Limits =
     Limits { segment_bytes: 64 << 20, sync_interval: Duration::ZERO, waiting_bytes: 1 << 20 };
 
 /// Output of two jobs in turn, twelve pieces of 250 bytes each, in one segment.
-async fn write(place: &Path, limits: Limits) -> PathBuf {
-    let logs = Logs::open(place, limits).unwrap();
+async fn write(position: &Path, limits: Limits) -> PathBuf {
+    let logs = Logs::open(position, limits).unwrap();
     for at in 0..12 {
         logs.append(vec![out(1, at * 250, &"x".repeat(250))]).await.unwrap();
         logs.append(vec![out(2, at * 250, &"y".repeat(250))]).await.unwrap();
     }
-    files(place, "seg").pop().unwrap()
+    files(position, "seg").pop().unwrap()
 }
 
 /// Damages the third piece of job 1: its text, or the number that tells its length.

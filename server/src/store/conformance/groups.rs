@@ -8,47 +8,55 @@ use scheduler::job::State;
 use scheduler::step::{AddedJob, Change, ClosedAttempt, Ended, Note};
 
 use super::Backend;
-use super::desk::*;
+use super::harness::*;
 use crate::store::{CommitError, JobFilter};
 
 pub(in crate::store) fn a_fresh_store_is_empty_and_keeps_its_installation(backend: &mut dyn Backend) {
-    let mut desk = Desk::new(backend);
-    let (first, live) = desk.restart();
-    assert!(live.is_empty() && first.workers.is_empty() && first.definitions.is_empty());
+    let mut harness = Harness::new(backend);
+    let (first, live) = harness.restart();
+    assert!(live.is_empty() && first.workers.is_empty() && harness.definitions.is_empty());
     assert_ne!(first.cluster, ClusterId(0));
     assert_eq!((first.last_job, first.last_fence, first.group), (JobId(0), Fence(0), GroupNo(0)));
-    let (second, _) = desk.restart();
+    let (second, _) = harness.restart();
     assert_eq!(second.cluster, first.cluster);
     assert!(second.epoch > first.epoch);
-    assert_eq!(desk.archive().job(JobId(1)).unwrap(), None);
-    assert_eq!(desk.archive().definition(Revision(1)).unwrap(), None);
+    assert_eq!(harness.archive().job(JobId(1)).unwrap(), None);
+    assert_eq!(harness.archive().definition(Revision(1)).unwrap(), None);
 }
 
 pub(in crate::store) fn a_group_that_was_committed_is_left_alone(backend: &mut dyn Backend) {
-    let mut desk = Desk::new(backend);
-    let group = desk.group(vec![added(1)]);
-    desk.commit_group(&group).unwrap();
-    desk.commit_group(&group).expect("its result was not known, so it is tried again");
-    desk.group = group.number;
-    assert_eq!(desk.list(JobFilter::default()), [1]);
-    let (loaded, _) = desk.restart();
+    let mut harness = Harness::new(backend);
+    let group = harness.group(vec![added(1)]);
+    harness.commit_group(&group).unwrap();
+    harness.commit_group(&group).expect("its result was not known, so it is tried again");
+    harness.group = group.number;
+    assert_eq!(harness.list(JobFilter::default()), [1]);
+    let (loaded, _) = harness.restart();
     assert_eq!(loaded.group, group.number);
 }
 
 pub(in crate::store) fn an_older_epoch_is_fenced(backend: &mut dyn Backend) {
-    let mut desk = Desk::new(backend);
-    let old = desk.group(vec![added(1)]);
-    desk.restart();
-    assert!(matches!(desk.commit_group(&old), Err(CommitError::Fenced { ours }) if ours == old.epoch));
-    assert!(desk.list(JobFilter::default()).is_empty());
+    let mut harness = Harness::new(backend);
+    let old = harness.group(vec![added(1)]);
+    harness.restart();
+    assert!(matches!(harness.commit_group(&old), Err(CommitError::Fenced { ours }) if ours == old.epoch));
+    assert!(harness.list(JobFilter::default()).is_empty());
 }
 
 pub(in crate::store) fn whatever_contradicts_the_rows_is_refused_and_changes_nothing(
     backend: &mut dyn Backend,
 ) {
-    let mut desk = Desk::new(backend);
-    desk.commit(vec![added(1), added(2), assigned(2, 1), added(3), assigned(3, 2), started(3, 2), added(4)]);
-    desk.commit(vec![ended(4, State::Expired, None)]);
+    let mut harness = Harness::new(backend);
+    harness.commit(vec![
+        added(1),
+        added(2),
+        assigned(2, 1),
+        added(3),
+        assigned(3, 2),
+        started(3, 2),
+        added(4),
+    ]);
+    harness.commit(vec![ended(4, State::Expired, None)]);
     let wrong = |job, fence| ClosedAttempt {
         token: Token { nonce: Nonce(1), ..token(job, fence) },
         ..closed(job, fence, Outcome::Succeeded)
@@ -72,20 +80,20 @@ pub(in crate::store) fn whatever_contradicts_the_rows_is_refused_and_changes_not
         ("it has ended", assigned(4, 9)),
         ("another nonce", waiting(wrong(3, 2), State::Queued)),
     ] {
-        let refusal = desk.refused(vec![added(11), change]);
+        let refusal = harness.refused(vec![added(11), change]);
         assert!(refusal.contains("expected") || refusal.contains("never stored"), "{why}: {refusal}");
-        assert_eq!(desk.list(JobFilter::default()), [4, 3, 2, 1], "{why}: all of the group or nothing");
+        assert_eq!(harness.list(JobFilter::default()), [4, 3, 2, 1], "{why}: all of the group or nothing");
     }
-    let states: Vec<_> = desk.restart().1.iter().map(|job| job.state).collect();
+    let states: Vec<_> = harness.restart().1.iter().map(|job| job.state).collect();
     assert_eq!(states, [State::Queued, State::Assigned, State::Running]);
-    desk.commit(vec![added(11)]);
+    harness.commit(vec![added(11)]);
 }
 
 pub(in crate::store) fn the_same_end_twice_changes_nothing(backend: &mut dyn Backend) {
-    let mut desk = Desk::new(backend);
-    desk.commit(vec![added(1), assigned(1, 1), started(1, 1)]);
-    desk.commit(vec![succeeded(1, 1)]);
-    let before = desk.archive().job(JobId(1)).unwrap();
+    let mut harness = Harness::new(backend);
+    harness.commit(vec![added(1), assigned(1, 1), started(1, 1)]);
+    harness.commit(vec![succeeded(1, 1)]);
+    let before = harness.archive().job(JobId(1)).unwrap();
     let later = Change::Ended(Ended {
         job: JobId(1),
         state: State::Succeeded,
@@ -94,13 +102,13 @@ pub(in crate::store) fn the_same_end_twice_changes_nothing(backend: &mut dyn Bac
         closed: Some(closed(1, 1, Outcome::Succeeded)),
         confirmed: true,
     });
-    desk.commit(vec![later]);
-    assert_eq!(desk.archive().job(JobId(1)).unwrap(), before);
-    desk.refused(vec![ended(1, State::Failed, Some(closed(1, 1, Outcome::Failed)))]);
+    harness.commit(vec![later]);
+    assert_eq!(harness.archive().job(JobId(1)).unwrap(), before);
+    harness.refused(vec![ended(1, State::Failed, Some(closed(1, 1, Outcome::Failed)))]);
 }
 
 pub(in crate::store) fn a_cancel_is_confirmed_once_by_its_own_worker(backend: &mut dyn Backend) {
-    let mut desk = Desk::new(backend);
+    let mut harness = Harness::new(backend);
     let given_up = |job: u64, fence| {
         let Change::Ended(it) = ended(job, State::Cancelled, Some(closed(job, fence, Outcome::Lost))) else {
             unreachable!("it is one")
@@ -110,51 +118,58 @@ pub(in crate::store) fn a_cancel_is_confirmed_once_by_its_own_worker(backend: &m
     let confirmed =
         |token, worker| Change::Confirmed { token, worker: WorkerId(worker), at: Timestamp(9_000) };
     let other_definition = AddedJob { revision: Revision(2), ..job(3) };
-    desk.commit(vec![worker(1, "w1"), worker(2, "w2"), added(1), added(2), Change::Added(other_definition)]);
-    desk.commit(vec![assigned_as(1, 1, 1, 1), assigned_as(2, 2, 1, 1), assigned_as(3, 3, 1, 2)]);
-    desk.commit(vec![given_up(1, 1), succeeded(2, 2), given_up(3, 3)]);
-    let (loaded, live) = desk.restart();
+    harness.commit(vec![
+        worker(1, "w1"),
+        worker(2, "w2"),
+        added(1),
+        added(2),
+        Change::Added(other_definition),
+    ]);
+    harness.commit(vec![assigned_as(1, 1, 1, 1), assigned_as(2, 2, 1, 1), assigned_as(3, 3, 1, 2)]);
+    harness.commit(vec![given_up(1, 1), succeeded(2, 2), given_up(3, 3)]);
+    let (loaded, live) = harness.restart();
     assert!(live.is_empty());
     let doubts: Vec<_> = loaded.unconfirmed.iter().map(|it| (it.token, it.worker.0, it.revision.0)).collect();
     assert_eq!(doubts, [(token(1, 1), 1, 1), (token(3, 3), 2, 2)]);
-    assert_eq!(loaded.definitions.len(), 2, "they are needed to know what would have run them");
-    let stranger = Token { nonce: Nonce(1), ..token(1, 1) };
-    desk.commit(vec![
-        confirmed(stranger, 1),
+    assert_eq!(harness.definitions.len(), 2, "they are needed to know what would have run them");
+    let unknown = Token { nonce: Nonce(1), ..token(1, 1) };
+    harness.commit(vec![
+        confirmed(unknown, 1),
         confirmed(token(1, 1), 2),
         confirmed(token(2, 2), 1),
         confirmed(token(77, 7), 1),
     ]);
-    let is_confirmed =
-        |desk: &Desk<'_>| [1, 2, 3].map(|job| desk.archive().job(JobId(job)).unwrap().unwrap().row.confirmed);
-    assert_eq!(is_confirmed(&desk), [false, true, false]);
-    desk.commit(vec![confirmed(token(1, 1), 1)]);
-    desk.commit(vec![confirmed(token(1, 1), 1)]);
-    assert_eq!(is_confirmed(&desk), [true, true, false]);
-    let record = desk.archive().job(JobId(1)).unwrap().unwrap();
+    let is_confirmed = |harness: &Harness<'_>| {
+        [1, 2, 3].map(|job| harness.archive().job(JobId(job)).unwrap().unwrap().row.confirmed)
+    };
+    assert_eq!(is_confirmed(&harness), [false, true, false]);
+    harness.commit(vec![confirmed(token(1, 1), 1)]);
+    harness.commit(vec![confirmed(token(1, 1), 1)]);
+    assert_eq!(is_confirmed(&harness), [true, true, false]);
+    let record = harness.archive().job(JobId(1)).unwrap().unwrap();
     let note = Note::Confirmed { token: token(1, 1), worker: WorkerId(1) };
     assert_eq!(record.notes, [(Timestamp(9_000), note)], "once");
     assert_eq!((record.row.state, record.row.ended_at), (State::Cancelled, Some(Timestamp(5_001))));
-    assert_eq!(desk.archive().job(JobId(2)).unwrap().unwrap().notes, []);
-    assert_eq!(desk.restart().0.unconfirmed.len(), 1);
+    assert_eq!(harness.archive().job(JobId(2)).unwrap().unwrap().notes, []);
+    assert_eq!(harness.restart().0.unconfirmed.len(), 1);
 }
 
 pub(in crate::store) fn every_lost_attempt_is_in_doubt_until_its_worker_says_that_it_is_gone(
     backend: &mut dyn Backend,
 ) {
-    let mut desk = Desk::new(backend);
-    desk.commit(vec![worker(1, "w1"), worker(2, "w2"), added(1), added(2)]);
+    let mut harness = Harness::new(backend);
+    harness.commit(vec![worker(1, "w1"), worker(2, "w2"), added(1), added(2)]);
     let lost = |job: u64, fence| waiting(closed(job, fence, Outcome::Lost), State::Queued);
-    desk.commit(vec![assigned_as(1, 1, 1, 1), lost(1, 1), assigned_as(1, 2, 2, 2), lost(1, 2)]);
-    desk.commit(vec![assigned_as(2, 3, 1, 1), lost(2, 3), assigned_as(2, 4, 2, 2)]);
-    let doubts = |desk: &mut Desk<'_>| {
-        let (loaded, live) = desk.restart();
+    harness.commit(vec![assigned_as(1, 1, 1, 1), lost(1, 1), assigned_as(1, 2, 2, 2), lost(1, 2)]);
+    harness.commit(vec![assigned_as(2, 3, 1, 1), lost(2, 3), assigned_as(2, 4, 2, 2)]);
+    let doubts = |harness: &mut Harness<'_>| {
+        let (loaded, live) = harness.restart();
         let live =
             live.iter().map(|it| it.lost.iter().map(|(token, worker)| (token.fence.0, worker.0)).collect());
         let ended = loaded.unconfirmed.iter().map(|it| (it.token.fence.0, it.worker.0)).collect();
         (live.collect::<Vec<Vec<_>>>(), ended)
     };
-    assert_eq!(doubts(&mut desk), (vec![vec![(1, 1), (2, 2)], vec![(3, 1)]], vec![]));
+    assert_eq!(doubts(&mut harness), (vec![vec![(1, 1), (2, 2)], vec![(3, 1)]], vec![]));
 
     let gone = |job, fence, worker| {
         let note = Note::Confirmed { token: token(job, fence), worker: WorkerId(worker) };
@@ -163,11 +178,11 @@ pub(in crate::store) fn every_lost_attempt_is_in_doubt_until_its_worker_says_tha
     let Change::Ended(it) = ended(2, State::Cancelled, Some(closed(2, 4, Outcome::Cancelled))) else {
         return;
     };
-    desk.commit(vec![gone(1, 2, 2), Change::Ended(Ended { confirmed: false, ..it })]);
-    assert_eq!(doubts(&mut desk), (vec![vec![(1, 1)]], vec![(3, 1)]), "not of what had its own end");
+    harness.commit(vec![gone(1, 2, 2), Change::Ended(Ended { confirmed: false, ..it })]);
+    assert_eq!(doubts(&mut harness), (vec![vec![(1, 1)]], vec![(3, 1)]), "not of what had its own end");
 
     let confirmed = Change::Confirmed { token: token(2, 3), worker: WorkerId(1), at: Timestamp(7_000) };
-    desk.commit(vec![gone(1, 1, 1), confirmed]);
-    assert_eq!(doubts(&mut desk), (vec![vec![]], vec![]));
-    assert!(desk.archive().job(JobId(2)).unwrap().unwrap().row.confirmed);
+    harness.commit(vec![gone(1, 1, 1), confirmed]);
+    assert_eq!(doubts(&mut harness), (vec![vec![]], vec![]));
+    assert!(harness.archive().job(JobId(2)).unwrap().unwrap().row.confirmed);
 }

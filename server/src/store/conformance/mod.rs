@@ -1,17 +1,25 @@
 //! One suite, run against every store. A backend passes by giving the same answers as this file expects, before and after a restart.
 
-pub(super) mod desk;
-mod forming;
+mod batches;
 mod groups;
+pub(super) mod harness;
+mod hooks;
+mod limits;
 mod lives;
+mod pending_batch;
 mod reads;
 mod removal;
+mod schedules;
 
-pub(super) use forming::*;
+pub(super) use batches::*;
 pub(super) use groups::*;
+pub(super) use hooks::*;
+pub(super) use limits::*;
 pub(super) use lives::*;
+pub(super) use pending_batch::*;
 pub(super) use reads::*;
 pub(super) use removal::*;
+pub(super) use schedules::*;
 
 use super::{Archive, Store};
 
@@ -33,6 +41,8 @@ macro_rules! conforms {
             a_successor_keeps_the_attempt_before_it,
             a_cancel_is_recorded_whatever_stops_the_job_already,
             a_freed_job_is_queued_with_a_fresh_budget,
+            a_waiting_job_keeps_its_new_start_and_priority,
+            a_deadline_is_kept_until_it_is_lifted,
             a_restart_gives_back_exactly_what_lives,
             where_a_job_was_last_is_not_where_it_is_or_was_given_back,
             whatever_contradicts_the_rows_is_refused_and_changes_nothing,
@@ -41,6 +51,11 @@ macro_rules! conforms {
             what_was_made_of_a_batch_is_gone_after_a_restart,
             members_are_made_once_and_where_numbers_were_set_aside,
             a_member_lives_like_any_other_job,
+            a_batch_counts_its_members_whatever_becomes_of_them,
+            a_batch_ends_with_its_last_member_only,
+            a_batch_is_kept_as_long_as_its_last_member,
+            batches_are_listed_by_name_and_state,
+            a_hidden_batch_is_not_shown_and_goes_with_its_members,
             a_cancel_is_confirmed_once_by_its_own_worker,
             every_lost_attempt_is_in_doubt_until_its_worker_says_that_it_is_gone,
             keys_are_read_with_the_commit_that_was_seen,
@@ -49,11 +64,12 @@ macro_rules! conforms {
             workers_are_kept_until_forgotten,
             an_attempt_is_known_by_its_worker,
             bodies_and_labels_come_back,
+            parameters_come_back,
             lists_obey_every_filter,
             pages_follow_one_another,
             what_lives_is_found_by_its_label_among_many_ends,
             the_last_end_of_a_definition_is_found,
-            strangers_are_told_from_what_was_given,
+            unknown_attempts_differ_from_assigned_ones,
             what_ended_long_ago_goes_with_all_that_belongs_to_it,
             what_has_not_ended_is_never_removed,
             of_too_many_ended_jobs_the_earliest_ends_go_first,
@@ -63,6 +79,18 @@ macro_rules! conforms {
             the_time_that_retention_goes_by_is_kept,
             an_older_epoch_removes_nothing,
             lists_go_on_where_jobs_were_removed,
+            keys_of_limits_live_as_long_as_their_job,
+            rates_are_kept_until_they_have_recovered,
+            schedules_and_pauses_outlive_a_restart,
+            jobs_of_schedules_are_known_until_they_have_ended,
+            expectations_outlive_a_restart,
+            a_slot_is_decided_once,
+            a_slot_becomes_one_job_by_a_backfill,
+            a_hook_is_decided_once_and_shown_on_both_of_its_jobs,
+            a_restart_knows_the_depth_of_hooks_and_the_first_start,
+            a_hook_is_kept_as_long_as_one_of_its_jobs,
+            a_removed_schedule_is_forgotten_with_the_last_row_of_its_ledger,
+            the_ledger_goes_by_age_and_keeps_rows_of_kept_jobs,
             of_very_many_late_reports_the_first_and_the_last_are_kept,
         }
     };

@@ -1,18 +1,20 @@
-//! What a row must have been before a change of it.
+//! The state that a job's row must have before a change.
 
 use protocol::{JobId, Token};
 use scheduler::job::State;
 use scheduler::step::{Change, Ended};
 
-/// What a row must be for a write to be right.
+/// The state of a row that a write expects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::store) enum Expected {
     /// Nothing: the job is new.
     Absent,
-    /// Scheduled.
+    /// The job waits for its time.
     Scheduled,
-    /// Queued.
+    /// The job waits for a worker.
     Queued,
+    /// Scheduled or queued.
+    Waiting,
     /// Held back.
     Quarantined,
     /// Without a current attempt: scheduled, queued or quarantined.
@@ -24,12 +26,13 @@ pub(in crate::store) enum Expected {
 }
 
 impl Expected {
-    /// Whether a row in this state, with this current attempt, is as expected.
+    /// True if a row with this state and current attempt is as expected.
     pub(in crate::store) fn accepts(self, state: State, current: Option<Token>) -> bool {
         match self {
             Self::Absent => false,
             Self::Scheduled => state == State::Scheduled,
             Self::Queued => state == State::Queued,
+            Self::Waiting => matches!(state, State::Scheduled | State::Queued),
             Self::Quarantined => state == State::Quarantined,
             Self::Idle => matches!(state, State::Scheduled | State::Queued | State::Quarantined),
             Self::Unstarted(token) => state == State::Assigned && current == Some(token),
@@ -44,6 +47,7 @@ impl std::fmt::Display for Expected {
             Self::Absent => f.write_str("no such job"),
             Self::Scheduled => f.write_str("scheduled"),
             Self::Queued => f.write_str("queued"),
+            Self::Waiting => f.write_str("scheduled or queued"),
             Self::Quarantined => f.write_str("quarantined"),
             Self::Idle => f.write_str("no current attempt"),
             Self::Unstarted(token) => write!(f, "assigned to {token}"),
@@ -62,15 +66,26 @@ pub(in crate::store) fn expectation(change: &Change) -> Option<(JobId, Expected)
         Change::Waiting { job, closed, .. } => (*job, Expected::Held(closed.token)),
         Change::Due { job } => (*job, Expected::Scheduled),
         Change::Freed { job } => (*job, Expected::Quarantined),
+        Change::Updated(updated) => (updated.job, Expected::Waiting),
         Change::Ended(Ended { job, closed: Some(closed), .. }) => (*job, Expected::Held(closed.token)),
         Change::Ended(Ended { job, closed: None, .. }) => (*job, Expected::Idle),
         Change::Confirmed { .. }
+        | Change::Expiry { .. }
+        | Change::Hook(_)
         | Change::Noted { .. }
         | Change::Keyed { .. }
         | Change::Skipped { .. }
-        | Change::Forming { .. }
-        | Change::Formed { .. }
+        | Change::BatchAdded(_)
+        | Change::BatchEnded { .. }
+        | Change::PendingBatch { .. }
+        | Change::BatchCompleted { .. }
         | Change::Worker(_)
-        | Change::WorkerForgotten(_) => return None,
+        | Change::WorkerForgotten(_)
+        | Change::Schedule(_)
+        | Change::Fire(_)
+        | Change::Expectation(_)
+        | Change::ExpectationDropped { .. }
+        | Change::Paused { .. }
+        | Change::RateUsed(_) => return None,
     })
 }

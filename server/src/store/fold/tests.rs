@@ -1,4 +1,4 @@
-//! What a group becomes, and what is refused within one.
+//! Tests of folding: the writes of a group, and the contradictions within one.
 
 use protocol::report::{Outcome, OutputLengths};
 use protocol::{AttemptNo, Fence, Nonce, Revision, SessionId};
@@ -22,6 +22,7 @@ fn added(state: State) -> Change {
         timeout: None,
         batch: None,
         retry_of: None,
+        keys: None,
         details: None,
     })
 }

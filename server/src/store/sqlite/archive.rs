@@ -5,15 +5,19 @@ use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use protocol::container::Body;
-use protocol::{AttemptNo, JobId, Revision, Token, WorkerId};
+use protocol::container::Overrides;
+use protocol::{AttemptNo, JobId, Revision, Timestamp, Token, WorkerId};
 use rusqlite::{Connection, OptionalExtension};
-use scheduler::input::{GroupNo, KeyHolder};
+use scheduler::input::{GroupNo, JobDetails, KeyHolder};
+use scheduler::schedule::backfill::LedgerReading;
 use scheduler::step::WorkerRow;
 
-use super::{faults, forming, list, open_reader, rows};
+use super::{batches, faults, hooks, list, open_reader, pending_batch, rows, schedules};
 use crate::store::directory::DataDirectory;
-use crate::store::{Archive, JobFilter, JobRecord, JobRow, LoadError, ReadError, StoredDefinition};
+use crate::store::{
+    Archive, BatchFilter, BatchRow, FireRecord, HourlyEnds, JobFilter, JobRecord, JobRow, LoadError,
+    ReadError, ScheduleState, StoredDefinition,
+};
 
 /// This many reads go on at once; more wait. Reads are short, and the machine's cores have other work.
 const READERS: usize = 4;
@@ -34,7 +38,7 @@ impl SqliteArchive {
         Ok(Self { pool: Arc::new(Pool::open(file)?), _directory: directory })
     }
 
-    /// Where the readers are.
+    /// The pool of reading connections.
     pub(super) fn pool(&self) -> Arc<Pool> {
         Arc::clone(&self.pool)
     }
@@ -46,7 +50,7 @@ impl SqliteArchive {
 
     /// Runs `read` within one snapshot of the file.
     fn read<T>(&self, read: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> Result<T, ReadError> {
-        let mut reader = Borrowed { connection: Some(self.pool.borrow()), pool: &self.pool };
+        let mut reader = PooledReader { connection: Some(self.pool.borrow()), pool: &self.pool };
         let Some(connection) = reader.connection.as_mut() else {
             return Err(rusqlite::Error::InvalidQuery.into());
         };
@@ -84,19 +88,19 @@ impl Pool {
     }
 
     /// Lets no reads begin for a while.
-    pub(super) fn hold(&self) {
+    pub(super) fn pause(&self) {
         self.lock().held = true;
     }
 
     /// Lets reads begin again.
-    pub(super) fn open_again(&self) {
+    pub(super) fn resume(&self) {
         if std::mem::take(&mut self.lock().held) {
             self.changed.notify_all();
         }
     }
 
-    /// Whether nobody reads at this moment.
-    pub(super) fn are_gone(&self) -> bool {
+    /// True if no read is under way.
+    pub(super) fn all_idle(&self) -> bool {
         self.lock().idle.len() == READERS
     }
 
@@ -118,12 +122,12 @@ impl Pool {
 }
 
 /// Comes back to the pool whatever happens to the read.
-struct Borrowed<'a> {
+struct PooledReader<'a> {
     connection: Option<Connection>,
     pool: &'a Pool,
 }
 
-impl Drop for Borrowed<'_> {
+impl Drop for PooledReader<'_> {
     fn drop(&mut self) {
         if let Some(connection) = self.connection.take() {
             self.pool.lock().idle.push(connection);
@@ -140,6 +144,18 @@ impl Archive for SqliteArchive {
 
     fn jobs(&self, filter: &JobFilter) -> Result<Vec<JobRow>, ReadError> {
         self.read(|connection| list::jobs(connection, filter))
+    }
+
+    fn batch(&self, first: JobId) -> Result<Option<BatchRow>, ReadError> {
+        self.read(|connection| batches::batch(connection, first))
+    }
+
+    fn batches(&self, filter: &BatchFilter) -> Result<Vec<BatchRow>, ReadError> {
+        self.read(|connection| batches::batches(connection, filter))
+    }
+
+    fn batch_failures(&self, first: JobId, limit: usize) -> Result<Vec<JobRow>, ReadError> {
+        self.read(|connection| batches::failures(connection, first, limit))
     }
 
     fn key(&self, key: &str) -> Result<(Option<KeyHolder>, GroupNo), ReadError> {
@@ -162,15 +178,15 @@ impl Archive for SqliteArchive {
         })
     }
 
-    fn bodies(&self, ids: &[JobId]) -> Result<Vec<(JobId, Body)>, ReadError> {
+    fn overrides(&self, ids: &[JobId]) -> Result<Vec<(JobId, Overrides)>, ReadError> {
         self.read(|connection| {
-            let hidden = forming::ranges(connection)?;
+            let hidden = pending_batch::ranges(connection)?;
             let is_hidden = |id: &JobId| {
                 hidden.iter().any(|(first, last)| (*first..=*last).contains(&id.0.cast_signed()))
             };
             let mut bodies = Vec::with_capacity(ids.len());
             for id in ids.iter().filter(|id| !is_hidden(id)) {
-                bodies.extend(rows::body(connection, *id)?.map(|body| (*id, body)));
+                bodies.extend(rows::details(connection, *id)?.map(|details| (*id, details.sent())));
             }
             Ok(bodies)
         })
@@ -192,9 +208,9 @@ impl Archive for SqliteArchive {
         })
     }
 
-    fn strangers(&self, tokens: &[Token]) -> Result<Vec<Token>, ReadError> {
+    fn unknown_attempts(&self, tokens: &[Token]) -> Result<Vec<Token>, ReadError> {
         self.read(|connection| {
-            let mut query = connection.prepare_cached(include_str!("queries/is_stranger.sql"))?;
+            let mut query = connection.prepare_cached(include_str!("queries/is_unknown_attempt.sql"))?;
             let mut found = Vec::new();
             for token in tokens {
                 let named = [token.job.0, token.fence.0, token.nonce.0].map(u64::cast_signed);
@@ -215,8 +231,20 @@ impl Archive for SqliteArchive {
         })
     }
 
+    fn definition_names(&self) -> Result<Vec<String>, ReadError> {
+        self.read(|connection| {
+            let mut query =
+                connection.prepare_cached("SELECT DISTINCT name FROM definitions ORDER BY name")?;
+            query.query_map([], |row| row.get(0))?.collect()
+        })
+    }
+
     fn workers(&self) -> Result<Vec<WorkerRow>, ReadError> {
         self.read(rows::workers)
+    }
+
+    fn worker(&self, id: WorkerId) -> Result<Option<WorkerRow>, ReadError> {
+        self.read(|connection| rows::worker(connection, id))
     }
 
     fn worker_named(&self, name: &str) -> Result<Option<WorkerId>, ReadError> {
@@ -251,6 +279,51 @@ impl Archive for SqliteArchive {
     fn last_ended(&self, definition: &str) -> Result<Option<JobRow>, ReadError> {
         self.read(|connection| list::last_ended(connection, definition))
     }
+
+    fn ends_by_hour(&self, since: Timestamp) -> Result<Vec<HourlyEnds>, ReadError> {
+        self.read(|connection| {
+            let mut statement = connection.prepare_cached(include_str!("queries/ends_by_hour.sql"))?;
+            let hours = statement.query_map([since.0], |row| {
+                let (succeeded, failed) = (row.get::<_, i64>(1)?, row.get::<_, i64>(2)?);
+                Ok(HourlyEnds {
+                    hour: row.get(0)?,
+                    succeeded: succeeded.cast_unsigned(),
+                    failed: failed.cast_unsigned(),
+                })
+            })?;
+            hours.collect()
+        })
+    }
+
+    fn schedules(&self) -> Result<ScheduleState, ReadError> {
+        self.read(schedules::read)
+    }
+
+    fn fires(
+        &self,
+        definition: &str,
+        before: Option<u64>,
+        limit: usize,
+    ) -> Result<Vec<FireRecord>, ReadError> {
+        self.read(|connection| schedules::fires(connection, definition, before, limit))
+    }
+
+    fn ledger(
+        &self,
+        definition: &str,
+        schedule: &str,
+        range: (Timestamp, Timestamp),
+        limit: usize,
+    ) -> Result<(LedgerReading, GroupNo), ReadError> {
+        self.read(|connection| {
+            // The number comes first: what is read after it is at least as new.
+            let committed: i64 = connection
+                .prepare_cached("SELECT committed FROM installation")?
+                .query_row([], |row| row.get(0))?;
+            let reading = schedules::ledger(connection, definition, schedule, range, limit)?;
+            Ok((reading, GroupNo(committed.cast_unsigned())))
+        })
+    }
 }
 
 fn is_kept(connection: &Connection, id: JobId) -> rusqlite::Result<bool> {
@@ -268,6 +341,7 @@ fn record(connection: &Connection, id: JobId) -> rusqlite::Result<Option<JobReco
     if labelled {
         row.labels = rows::labels(connection, id)?;
     }
+    row.slot = schedules::slot_of(connection, id)?;
     let sql = format!(
         "SELECT {} FROM past_attempts a LEFT JOIN workers w ON w.id = a.worker WHERE a.job = ?1 ORDER BY a.fence",
         rows::ATTEMPT_COLUMNS
@@ -288,7 +362,9 @@ fn record(connection: &Connection, id: JobId) -> rusqlite::Result<Option<JobReco
         Some(earlier) => !is_kept(connection, earlier)?,
         None => false,
     };
-    let body = rows::body(connection, id)?.unwrap_or_default();
+    let JobDetails { body, params, .. } = rows::details(connection, id)?.unwrap_or_default();
     let late_left_out = late_left_out.unwrap_or(0).cast_unsigned();
-    Ok(Some(JobRecord { row, body, past, notes, late_left_out, retry_of_removed }))
+    let (parent, hooks) = (hooks::parent_of(connection, id)?, hooks::of(connection, id)?);
+    let params = params.given;
+    Ok(Some(JobRecord { row, body, params, past, notes, late_left_out, retry_of_removed, parent, hooks }))
 }

@@ -13,7 +13,7 @@ use rusqlite::backup::{Backup, StepResult};
 use rusqlite::{Connection, OpenFlags};
 use scheduler::input::GroupNo;
 
-use super::{faults, migrate, open_reader};
+use super::{faults, migrate, open_reader, schedules};
 use crate::store::LoadError;
 
 /// Whose store a file is, and how far it has come.
@@ -50,7 +50,7 @@ const STARTS_A_SECOND: u64 = 1 << 6;
 /// Pages of 4 KiB in a step: short enough that a server on the same disk hardly notices it.
 const STEP_PAGES: i32 = 256;
 /// How long to wait for a file that somebody holds.
-const PATIENCE: Duration = Duration::from_secs(10);
+const WAIT_TIMEOUT: Duration = Duration::from_secs(10);
 const RETRY_AFTER: Duration = Duration::from_millis(50);
 
 /// Copies the store at `from`, as it is at one commit, into the new file `to`, and syncs it.
@@ -84,7 +84,7 @@ fn copy_pages(source: &Connection, copy: &mut Connection) -> rusqlite::Result<()
         let begun = Instant::now();
         match backup.step(STEP_PAGES)? {
             StepResult::Done => return Ok(()),
-            StepResult::Busy | StepResult::Locked if waited < PATIENCE => {
+            StepResult::Busy | StepResult::Locked if waited < WAIT_TIMEOUT => {
                 waited += RETRY_AFTER;
                 thread::sleep(RETRY_AFTER);
             }
@@ -117,7 +117,7 @@ pub fn examine(file: &Path) -> Result<Identity, LoadError> {
     }
 }
 
-/// What a store says of itself that nobody writes. It is not read through.
+/// Reads the identity of a store that no server writes, without checking its pages.
 ///
 /// # Errors
 /// It is damaged, is not ours, is newer than this build, or cannot be read.
@@ -150,7 +150,7 @@ fn identify(connection: &Connection, file: &Path) -> Result<Identity, LoadError>
 }
 
 impl Identity {
-    /// Whether it may have given every number that `earlier` has given, and more.
+    /// True if this store may have given every number that `earlier` has given, and more.
     fn has_gone_on_from(&self, earlier: &Self) -> bool {
         self.cluster == earlier.cluster
             && self.epoch >= earlier.epoch
@@ -207,6 +207,7 @@ pub fn go_on_from(
             (epoch, last_job, next.last_fence.0.cast_signed(), next.last_worker.0.cast_signed()),
         )
         .map_err(failed)?;
+    schedules::go_on_at(&transaction, now).map_err(failed)?;
     transaction.commit().map_err(failed)?;
     identify(&connection, file)
 }

@@ -1,4 +1,4 @@
-//! What an error of SQLite means to the caller (FAULTS.md R7, R8).
+//! Maps errors of SQLite to the errors of the store (docs/design/failures.md, R7 and R8).
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ use rusqlite::{Error, ErrorCode};
 use crate::storage;
 use crate::store::{CommitError, LoadError, ReadError};
 
-/// What became of a group whose transaction failed. The transaction has been rolled back.
+/// Maps the error of a transaction that has been rolled back.
 pub(super) fn of_commit(error: Error) -> CommitError {
     match error.sqlite_error_code() {
         Some(
@@ -24,7 +24,7 @@ pub(super) fn of_commit(error: Error) -> CommitError {
     }
 }
 
-/// Whether a group could not be written because there is no room on the disk.
+/// True if a group could not be written because the disk is full.
 pub(super) fn is_full(error: &CommitError) -> bool {
     let CommitError::Unavailable(cause) = error else { return false };
     cause.downcast_ref::<Error>().and_then(Error::sqlite_error_code) == Some(ErrorCode::DiskFull)

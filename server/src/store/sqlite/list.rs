@@ -1,27 +1,42 @@
 //! Lists of jobs, newest first.
 //!
-//! What is asked for is split by where it is found: live jobs in their own table, bad ends through their partial indexes, the rest
-//! in history. History is read backwards from the cursor; where a definition or a worker is asked for, only in blocks that have
-//! any of it. By label, live jobs are looked for only in blocks that have any, since labels of ended jobs may be millions. Each part
-//! gives at most a page, and the page is made of their newest.
+//! A query is split into parts by table: live jobs, ended jobs by their partial indexes, and the other ended jobs. Ended jobs are read
+//! backwards from the cursor; by definition or worker, only in blocks that have any of it. By label, live jobs are searched only in
+//! blocks that have any, because labels of ended jobs may be millions. Each part gives at most a page; the newest of all make the page.
 
 use protocol::JobId;
+use protocol::report::Outcome;
 use rusqlite::types::Value;
 use rusqlite::{Connection, OptionalExtension, params_from_iter};
 use scheduler::job::State;
 
-use super::forming::{self, Range};
+use super::pending_batch::{self, Range};
 use super::write::{BLOCK_SHIFT, SEEN_NAME, SEEN_WORKER, last_of};
-use super::{codes, rows};
+use super::{codes, rows, schedules};
 use crate::store::{JOBS_MAX, JobFilter, JobRow, LAST_AMONG};
 
 /// Members of a batch follow its first job: one request makes at most this many.
 const BATCH_MAX: i64 = 100_000;
 
 pub(super) fn jobs(connection: &Connection, filter: &JobFilter) -> rusqlite::Result<Vec<JobRow>> {
+    if filter.names.is_empty() {
+        return page(connection, filter);
+    }
+    // One search for each name: so each is answered by the index of its name.
+    let mut found = Vec::new();
+    for name in &filter.names {
+        let single = JobFilter { name: Some(name.clone()), names: Vec::new(), ..filter.clone() };
+        found.extend(page(connection, &single)?);
+    }
+    found.sort_unstable_by_key(|row| std::cmp::Reverse(row.job));
+    found.truncate(filter.limit.min(JOBS_MAX));
+    Ok(found)
+}
+
+fn page(connection: &Connection, filter: &JobFilter) -> rusqlite::Result<Vec<JobRow>> {
     let limit = filter.limit.min(JOBS_MAX);
     let Some(range) = range(connection, filter)? else { return Ok(Vec::new()) };
-    let visible = forming::without(&forming::ranges(connection)?, range);
+    let visible = pending_batch::without(&pending_batch::ranges(connection)?, range);
     let mut found = Vec::new();
     for part in parts(filter) {
         let mut query = Query { connection, filter, part, limit };
@@ -45,6 +60,7 @@ pub(super) fn jobs(connection: &Connection, filter: &JobFilter) -> rusqlite::Res
         if *labelled {
             row.labels = rows::labels(connection, row.job)?;
         }
+        row.slot = schedules::slot_of(connection, row.job)?;
     }
     Ok(found.into_iter().map(|(row, _)| row).collect())
 }
@@ -57,7 +73,7 @@ pub(super) fn last_ended(connection: &Connection, definition: &str) -> rusqlite:
     Ok(jobs(connection, &filter)?.into_iter().max_by_key(|row| (row.ended_at, row.job)))
 }
 
-/// Where a part of the answer is found.
+/// The table that answers a part of the query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Part {
     /// Among those that have not ended: all, or those with this state.
@@ -71,6 +87,38 @@ enum Part {
 }
 
 fn parts(filter: &JobFilter) -> Vec<Part> {
+    let mut parts = parts_by_state(filter);
+    // Only an ended job has an end and a reason.
+    if has_end(filter) || filter.text.is_some() {
+        parts.retain(|part| !matches!(part, Part::Live(_)));
+    }
+    // A job that succeeded has no reason, and the outcome and exit code of a success: the others are few, and have an index.
+    if filter.text.is_some() || cannot_be_success(filter) {
+        parts = parts
+            .into_iter()
+            .flat_map(|part| match part {
+                Part::Ended => BADLY.map(Part::Badly).to_vec(),
+                Part::Succeeded => Vec::new(),
+                part => vec![part],
+            })
+            .collect();
+    }
+    parts
+}
+
+const fn has_end(filter: &JobFilter) -> bool {
+    filter.ended_since.is_some() || filter.ended_until.is_some()
+}
+
+fn cannot_be_success(filter: &JobFilter) -> bool {
+    filter.exit_code.is_some_and(|code| code != 0)
+        || (!filter.outcomes.is_empty() && !filter.outcomes.contains(&Outcome::Succeeded))
+}
+
+/// The final states other than success.
+const BADLY: [State; 4] = [State::Failed, State::Cancelled, State::Expired, State::Lost];
+
+fn parts_by_state(filter: &JobFilter) -> Vec<Part> {
     if filter.states.is_empty() {
         return vec![Part::Live(None), Part::Ended];
     }
@@ -113,25 +161,44 @@ fn range(connection: &Connection, filter: &JobFilter) -> rusqlite::Result<Option
     Ok((lowest <= highest).then_some((lowest, highest)))
 }
 
-/// What `seen` has to say about this part of the question, if it helps.
-fn blocks_of(
-    connection: &Connection,
-    filter: &JobFilter,
-    part: Part,
-) -> rusqlite::Result<Option<(i64, i64)>> {
-    if filter.label.is_some() || filter.batch.is_some() || matches!(part, Part::Badly(_)) {
+/// A coarse index that finds the blocks with matching jobs.
+#[derive(Clone, Copy, Debug)]
+enum Blocks {
+    /// Blocks with this entry in `seen`: its kind, and the definition or worker.
+    Seen(i64, i64),
+    /// Blocks whose ends reach into the span of the filter.
+    Ends,
+}
+
+/// The index of blocks by which this part can be searched, if one helps.
+fn blocks_of(connection: &Connection, filter: &JobFilter, part: Part) -> rusqlite::Result<Option<Blocks>> {
+    let has_index = match part {
+        Part::Badly(_) => true,
+        Part::Live(Some(state)) => state != State::Queued,
+        Part::Live(None) | Part::Ended | Part::Succeeded => false,
+    };
+    if filter.label.is_some() || filter.batch.is_some() || has_index {
         return Ok(None);
     }
     if let Some(name) = &filter.name {
         let sql = "SELECT min(id) FROM definitions WHERE name = ?1";
         let first: Option<i64> = connection.prepare_cached(sql)?.query_row([name], |row| row.get(0))?;
         // A name that no job ever had is seen nowhere.
-        return Ok(Some((SEEN_NAME, first.unwrap_or(0))));
+        return Ok(Some(Blocks::Seen(SEEN_NAME, first.unwrap_or(0))));
     }
-    Ok(filter.worker.map(|worker| (SEEN_WORKER, worker.0.cast_signed())))
+    if let Some(revision) = filter.revision {
+        let sql = "SELECT min(same.id) FROM definitions d JOIN definitions same ON same.name = d.name WHERE d.revision = ?1";
+        let bytes = revision.0.to_be_bytes();
+        let first: Option<i64> = connection.prepare_cached(sql)?.query_row([bytes], |row| row.get(0))?;
+        return Ok(Some(Blocks::Seen(SEEN_NAME, first.unwrap_or(0))));
+    }
+    if let Some(worker) = filter.worker {
+        return Ok(Some(Blocks::Seen(SEEN_WORKER, worker.0.cast_signed())));
+    }
+    Ok(has_end(filter).then_some(Blocks::Ends))
 }
 
-/// Which table is walked, where a label is asked for; the other one is looked into row by row.
+/// The table that is walked for a query by label; the other one is looked up row by row.
 #[derive(Clone, Copy, Debug)]
 enum Leads {
     Jobs,
@@ -149,12 +216,12 @@ impl Query<'_> {
     /// Reads block by block, the newest first; both `seen` and the table itself say where the next one is that can matter.
     fn by_blocks(
         &self,
-        (kind, which): (i64, i64),
+        blocks: Blocks,
         (lowest, mut highest): Range,
         found: &mut Vec<(JobRow, bool)>,
     ) -> rusqlite::Result<()> {
         let mut wanted = self.limit;
-        while let Some(block) = self.seen_below(kind, which, highest)? {
+        while let Some(block) = self.next_block(blocks, highest)? {
             let range = (lowest.max(block << BLOCK_SHIFT), highest.min(last_of(block)));
             let Some(newest) = self.newest_below(range.1)?.filter(|newest| *newest >= lowest) else {
                 return Ok(());
@@ -199,10 +266,26 @@ impl Query<'_> {
         Ok(())
     }
 
-    fn seen_below(&self, kind: i64, which: i64, highest: i64) -> rusqlite::Result<Option<i64>> {
-        let sql = "SELECT block FROM seen WHERE kind = ?1 AND which = ?2 AND block <= ?3 ORDER BY block DESC LIMIT 1";
-        let mut statement = self.connection.prepare_cached(sql)?;
-        statement.query_row((kind, which, highest >> BLOCK_SHIFT), |row| row.get(0)).optional()
+    /// The newest block up to this job that can have matching jobs.
+    fn next_block(&self, blocks: Blocks, highest: i64) -> rusqlite::Result<Option<i64>> {
+        let highest = highest >> BLOCK_SHIFT;
+        match blocks {
+            Blocks::Seen(kind, which) => {
+                let sql = "SELECT block FROM seen WHERE kind = ?1 AND which = ?2 AND block <= ?3 ORDER BY block DESC LIMIT 1";
+                let mut statement = self.connection.prepare_cached(sql)?;
+                statement.query_row((kind, which, highest), |row| row.get(0)).optional()
+            }
+            Blocks::Ends => {
+                let since = self.filter.ended_since.map_or(i64::MIN, |since| since.0);
+                let until = self.filter.ended_until.map_or(i64::MAX, |until| until.0);
+                // A row for each 4,096 jobs: few, even if none of them matches.
+                let sql =
+                    "SELECT block FROM blocks WHERE block <= ?1 AND newest_end >= ?2 AND oldest_end < ?3
+                           ORDER BY block DESC LIMIT 1";
+                let mut statement = self.connection.prepare_cached(sql)?;
+                statement.query_row((highest, since, until), |row| row.get(0)).optional()
+            }
+        }
     }
 
     fn newest_below(&self, highest: i64) -> rusqlite::Result<Option<i64>> {
@@ -223,7 +306,7 @@ impl Query<'_> {
         self.connection.prepare_cached(&sql)?.query_map(params_from_iter(values), rows::job)?.collect()
     }
 
-    /// Whether it is cheaper to look at the live jobs of a block than at its labels.
+    /// True if it is cheaper to read the live jobs of a block than its labels.
     fn has_few_live(&self, (lowest, highest): Range) -> rusqlite::Result<bool> {
         let sql = "SELECT count(*) FROM (SELECT 1 FROM jobs WHERE id BETWEEN ?1 AND ?2 LIMIT ?3)";
         let mut statement = self.connection.prepare_cached(sql)?;
@@ -231,7 +314,7 @@ impl Query<'_> {
         Ok(live <= FEW_LIVE)
     }
 
-    /// The text has only fixed words in it; all that was asked for is bound.
+    /// The SQL of a part. It consists of fixed text; all values of the request are bound.
     fn sql(&self, (lowest, highest): Range, limit: usize, leads: Leads) -> (String, Vec<Value>) {
         let mut sql = format!("SELECT {} FROM ", rows::JOB_COLUMNS);
         let mut values: Vec<Value> = vec![lowest.into(), highest.into()];
@@ -257,11 +340,12 @@ impl Query<'_> {
         sql += " BETWEEN ?1 AND ?2";
         match self.part {
             Part::Live(None) | Part::Ended => {}
+            Part::Live(Some(State::Queued)) => sql += " AND j.state = 2",
+            // The second condition makes the partial index eligible; likewise below.
             Part::Live(Some(state)) => {
-                sql += &format!(" AND j.state = ?{}", bind(codes::of_state(state).into()))
+                sql += &format!(" AND j.state = ?{} AND j.state <> 2", bind(codes::of_state(state).into()));
             }
             Part::Succeeded => sql += " AND j.state = 6",
-            // The second condition is what makes the partial indexes eligible.
             Part::Badly(state) => {
                 sql += &format!(" AND j.state = ?{} AND j.state <> 6", bind(codes::of_state(state).into()));
             }
@@ -269,6 +353,29 @@ impl Query<'_> {
         if let Some(name) = &self.filter.name {
             let name = bind(name.clone().into());
             sql += &format!(" AND j.definition IN (SELECT id FROM definitions WHERE name = ?{name})");
+        }
+        if let Some(revision) = self.filter.revision {
+            let revision = bind(revision.0.to_be_bytes().to_vec().into());
+            sql += &format!(" AND j.definition IN (SELECT id FROM definitions WHERE revision = ?{revision})");
+        }
+        if !self.filter.outcomes.is_empty() {
+            let outcomes = self.filter.outcomes.iter();
+            let outcomes = outcomes.map(|it| format!("?{}", bind(codes::of_outcome(*it).into())));
+            let outcomes: Vec<String> = outcomes.collect();
+            sql += &format!(" AND j.outcome IN ({})", outcomes.join(", "));
+        }
+        if let Some(code) = self.filter.exit_code {
+            sql += &format!(" AND j.exit_code = ?{}", bind(i64::from(code).into()));
+        }
+        if let Some(since) = self.filter.ended_since {
+            sql += &format!(" AND j.ended_at >= ?{}", bind(since.0.into()));
+        }
+        if let Some(until) = self.filter.ended_until {
+            sql += &format!(" AND j.ended_at < ?{}", bind(until.0.into()));
+        }
+        if let Some(text) = &self.filter.text {
+            let text = bind(text.to_ascii_lowercase().into());
+            sql += &format!(" AND instr(lower(j.reason), ?{text}) > 0");
         }
         if let Some(worker) = self.filter.worker {
             sql += &format!(" AND j.worker = ?{}", bind(worker.0.cast_signed().into()));

@@ -8,16 +8,19 @@ use protocol::{AttemptNo, ClusterId, Epoch, Fence, JobId, Revision, SessionId, T
 use rusqlite::types::FromSqlError;
 use rusqlite::{Connection, OptionalExtension, Row, TransactionBehavior};
 use scheduler::input::GroupNo;
-use scheduler::job::Stay;
+use scheduler::job::LastPlacement;
+use scheduler::restore::LiveSchedules;
 
-use super::{codes, faults, rows};
-use crate::store::{LiveAttempt, LiveJob, LoadError, Loaded, StoredDefinition, Unconfirmed, directory};
+use super::{batches, codes, expectations, faults, limits, rows, schedules};
+use crate::store::{
+    JobOrigin, LiveAttempt, LiveJob, LoadError, LoadItem, Loaded, StoredDefinition, Unconfirmed, directory,
+};
 
-/// What went wrong while loading.
+/// A failure while loading.
 #[derive(Debug)]
 pub(super) enum Failure {
     Sql(rusqlite::Error),
-    Senseless(String),
+    Invalid(String),
 }
 
 impl From<rusqlite::Error> for Failure {
@@ -36,7 +39,7 @@ impl Failure {
     pub(super) fn into_load(self, file: &Path) -> LoadError {
         match self {
             Self::Sql(error) => faults::of_load(file, error),
-            Self::Senseless(what) => LoadError::Unusable(format!(
+            Self::Invalid(what) => LoadError::Unusable(format!(
                 "{} is damaged: {what}; restore it from a backup",
                 file.display()
             )),
@@ -44,18 +47,18 @@ impl Failure {
     }
 }
 
-/// What a person should know about the store that is being started.
+/// Facts about the store that the server logs at its start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Remarks {
+pub(super) struct StartupNotes {
     /// The machine crashed while it was open.
     pub(super) crashed: bool,
     /// This is its first start after a restore.
-    pub(super) restored: Option<Restored>,
+    pub(super) restored: Option<RestoreInfo>,
 }
 
 /// A restore, as the store remembers it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Restored {
+pub(super) struct RestoreInfo {
     /// When the backup was made.
     pub(super) backup_of: Timestamp,
     /// The last job that was in it.
@@ -65,45 +68,71 @@ pub(super) struct Restored {
 /// Loads everything, under the next epoch.
 pub(super) fn load(
     connection: &mut Connection,
-    visit: &mut dyn FnMut(LiveJob),
-) -> Result<(Loaded, Remarks), Failure> {
+    visit: &mut dyn FnMut(LoadItem<'_>),
+) -> Result<(Loaded, StartupNotes), Failure> {
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
     let boot = directory::boot();
     let (mut loaded, crashed) = transaction.query_row("SELECT * FROM installation", [], |row| {
         let crashed = !row.get::<_, bool>("clean")? && row.get::<_, String>("boot")? != boot;
         Ok((installation(row)?, crashed))
     })?;
-    let remarks = Remarks { crashed, restored: restored(&transaction, loaded.epoch)? };
+    let notes = StartupNotes { crashed, restored: restored(&transaction, loaded.epoch)? };
     loaded.epoch = Epoch(loaded.epoch.0 + 1);
     forget_revisions(&transaction, REVISIONS_KEPT)?;
     let mut definitions = definitions(&transaction)?;
-    let restored_in = last_restore(&transaction)?;
-    let mut statement = transaction.prepare(include_str!("queries/load_jobs.sql"))?;
-    let mut found = statement.query([])?;
-    while let Some(row) = found.next()? {
-        let of: i64 = row.get(1)?;
-        let Some((definition, used)) = definitions.get_mut(&of) else {
-            return Err(Failure::Senseless(format!("job {} refers to no definition", row.get::<_, i64>(0)?)));
-        };
-        *used = true;
-        let live = live_job(row, definition.revision, restored_in)?;
-        let was_lost = row.get::<_, bool>(20)?;
-        let lost = if was_lost { lost_attempts(&transaction, live.job)? } else { Vec::new() };
-        visit(LiveJob { lost, ..live });
-    }
-    drop(found);
-    drop(statement);
-    loaded.unconfirmed = unconfirmed(&transaction, &mut definitions)?;
-    loaded.definitions =
-        definitions.into_values().filter(|(_, used)| *used).map(|(definition, _)| definition).collect();
-    loaded.definitions.sort_by(|one, other| (&one.name, one.revision).cmp(&(&other.name, other.revision)));
+    let of_unconfirmed;
+    (loaded.unconfirmed, of_unconfirmed) = unconfirmed(&transaction, &definitions)?;
     loaded.workers = rows::workers(&transaction)?;
+    loaded.schedules = schedules::load(&transaction)?;
+    loaded.expectations = expectations::load(&transaction)?;
+    loaded.rates = limits::rates(&transaction)?;
+    loaded.batches = batches::live(&transaction)?;
+    visit(LoadItem::Base(&loaded));
+    for id in of_unconfirmed {
+        hand_out(&mut definitions, id, visit);
+    }
+    live_jobs(&transaction, &mut definitions, visit)?;
     transaction.execute(
         "UPDATE installation SET epoch = ?1, boot = ?2, clean = 0",
         (loaded.epoch.0.cast_signed(), boot),
     )?;
     transaction.commit()?;
-    Ok((loaded, remarks))
+    Ok((loaded, notes))
+}
+
+/// Definitions by their row's id, and whether each was handed out.
+type Definitions = HashMap<i64, (StoredDefinition, bool)>;
+
+/// Hands out a definition, once. None if there is no such row.
+fn hand_out(definitions: &mut Definitions, id: i64, visit: &mut dyn FnMut(LoadItem<'_>)) -> Option<Revision> {
+    let (definition, is_handed_out) = definitions.get_mut(&id)?;
+    if !std::mem::replace(is_handed_out, true) {
+        visit(LoadItem::Definition(definition));
+    }
+    Some(definition.revision)
+}
+
+/// Hands out the live jobs row by row.
+fn live_jobs(
+    connection: &Connection,
+    definitions: &mut Definitions,
+    visit: &mut dyn FnMut(LoadItem<'_>),
+) -> Result<(), Failure> {
+    let restored_in = last_restore(connection)?;
+    let mut statement = connection.prepare(include_str!("queries/load_jobs.sql"))?;
+    let mut found = statement.query([])?;
+    while let Some(row) = found.next()? {
+        let Some(revision) = hand_out(definitions, row.get(1)?, visit) else {
+            return Err(Failure::Invalid(format!("job {} refers to no definition", row.get::<_, i64>(0)?)));
+        };
+        let live = live_job(row, revision, restored_in)?;
+        let was_lost = row.get::<_, bool>(20)?;
+        let lost = if was_lost { lost_attempts(connection, live.job)? } else { Vec::new() };
+        let batch = row.get::<_, Option<i64>>(23)?.map(|first| JobId(first.cast_unsigned()));
+        let origin = JobOrigin { created_at: Timestamp(row.get(22)?), batch };
+        visit(LoadItem::Job(LiveJob { lost, ..live }, origin));
+    }
+    Ok(())
 }
 
 /// Forgets revisions that no job was made with, if there are more than so many altogether: who edits jobs.yaml leaves them behind. Only here,
@@ -126,20 +155,20 @@ fn forget_revisions(connection: &Connection, kept: i64) -> rusqlite::Result<()> 
 /// Some megabytes. Looking reads every ended job once: a second for some millions of them.
 const REVISIONS_KEPT: i64 = 4_096;
 
-fn restored(connection: &Connection, epoch: Epoch) -> rusqlite::Result<Option<Restored>> {
+fn restored(connection: &Connection, epoch: Epoch) -> rusqlite::Result<Option<RestoreInfo>> {
     connection
         .query_row(
             "SELECT backup_of, after FROM gaps WHERE backup_of IS NOT NULL AND epoch = ?1",
             [epoch.0.cast_signed()],
             |row| {
                 let (backup_of, last_job) = (Timestamp(row.get(0)?), row.get::<_, i64>(1)?);
-                Ok(Restored { backup_of, last_job: JobId(last_job.cast_unsigned()) })
+                Ok(RestoreInfo { backup_of, last_job: JobId(last_job.cast_unsigned()) })
             },
         )
         .optional()
 }
 
-/// The term that the last restore went up to: whoever has a session of an earlier one had it before the backup. 0 if there was none.
+/// The term that the last restore went up to: sessions of earlier epochs began before the backup. 0 if there was none.
 fn last_restore(connection: &Connection) -> rusqlite::Result<Epoch> {
     let sql = "SELECT coalesce(max(epoch), 0) FROM gaps WHERE backup_of IS NOT NULL";
     connection.query_row(sql, [], |row| Ok(Epoch(row.get::<_, i64>(0)?.cast_unsigned())))
@@ -160,35 +189,40 @@ fn installation(row: &Row<'_>) -> rusqlite::Result<Loaded> {
         last_fence: Fence(number("last_fence")?),
         last_worker: WorkerId(number("last_worker")?),
         workers: Vec::new(),
-        definitions: Vec::new(),
         unconfirmed: Vec::new(),
+        schedules: LiveSchedules::default(),
+        expectations: Vec::new(),
+        rates: Vec::new(),
+        batches: Vec::new(),
         retention_by: row.get::<_, Option<i64>>("retention_by")?.map(Timestamp),
     })
 }
 
-fn definitions(connection: &Connection) -> Result<HashMap<i64, (StoredDefinition, bool)>, Failure> {
+fn definitions(connection: &Connection) -> Result<Definitions, Failure> {
     let mut statement = connection.prepare("SELECT id, revision, name, entry FROM definitions")?;
     let found = statement.query_map([], |row| Ok((row.get(0)?, (rows::definition(row, 1)?, false))))?;
     Ok(found.collect::<rusqlite::Result<_>>()?)
 }
 
+/// The unconfirmed attempts, and the rows of their definitions.
 fn unconfirmed(
     connection: &Connection,
-    definitions: &mut HashMap<i64, (StoredDefinition, bool)>,
-) -> Result<Vec<Unconfirmed>, Failure> {
+    definitions: &Definitions,
+) -> Result<(Vec<Unconfirmed>, Vec<i64>), Failure> {
     let mut statement = connection.prepare(include_str!("queries/unconfirmed.sql"))?;
     let mut found = statement.query([])?;
-    let mut list = Vec::new();
+    let (mut list, mut used) = (Vec::new(), Vec::new());
     while let Some(row) = found.next()? {
         let number = |index: usize| row.get::<_, i64>(index).map(i64::cast_unsigned);
         let token =
             Token { job: JobId(number(0)?), fence: Fence(number(1)?), nonce: protocol::Nonce(number(2)?) };
-        if let Some((definition, used)) = definitions.get_mut(&row.get(4)?) {
-            *used = true;
+        let id = row.get(4)?;
+        if let Some((definition, _)) = definitions.get(&id) {
+            used.push(id);
             list.push(Unconfirmed { token, worker: WorkerId(number(3)?), revision: definition.revision });
         }
     }
-    Ok(list)
+    Ok((list, used))
 }
 
 /// Attempts of a job that were lost, and of which nobody has told since that their containers are gone.
@@ -228,8 +262,10 @@ fn live_job(row: &Row<'_>, revision: Revision, restored_in: Epoch) -> Result<Liv
         };
     let earlier = row.get::<_, Option<i64>>(19)?.map(codes::outcome).transpose()?;
     let last = match (outcome, earlier) {
-        (Some(outcome), _) if outcome != Outcome::Released => Stay::after(WorkerId(number(12)?), outcome),
-        (_, Some(earlier)) => Stay::after(WorkerId(number(18)?), earlier),
+        (Some(outcome), _) if outcome != Outcome::Released => {
+            LastPlacement::after(WorkerId(number(12)?), outcome)
+        }
+        (_, Some(earlier)) => LastPlacement::after(WorkerId(number(18)?), earlier),
         (_, None) => None,
     };
     Ok(LiveJob {
@@ -238,12 +274,16 @@ fn live_job(row: &Row<'_>, revision: Revision, restored_in: Epoch) -> Result<Liv
         state,
         priority: row.get(3)?,
         due_at: instant(4)?,
+        expires_at: row.get::<_, Option<i64>>(24)?.map(Timestamp),
         timeout: rows::timeout(row.get(5)?),
-        has_body: row.get::<_, i64>(6)? & rows::HAS_BODY != 0,
-        own_failures: row.get(7)?,
+        has_overrides: row.get::<_, i64>(6)? & rows::HAS_BODY != 0,
+        keys: limits::keys(row, 25)?,
+        job_failures: row.get(7)?,
         oom_kills: row.get(21)?,
         losses: rows::losses(row, 8)?,
         attempts: AttemptNo(row.get(9)?),
+        has_started: row.get(27)?,
+        hook_depth: row.get::<_, Option<u8>>(28)?.unwrap_or_default(),
         last,
         lost: Vec::new(),
         attempt,

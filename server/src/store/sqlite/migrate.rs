@@ -25,6 +25,17 @@ const MIGRATIONS: &[(&str, &str)] = &[
     ("worker_labels", include_str!("migrations/0007_worker_labels.sql")),
     ("retention_by", include_str!("migrations/0008_retention_by.sql")),
     ("process", include_str!("migrations/0009_process.sql")),
+    ("schedules", include_str!("migrations/0010_schedules.sql")),
+    ("indexes", include_str!("migrations/0011_indexes.sql")),
+    ("end_spans", include_str!("migrations/0012_end_spans.sql")),
+    ("params", include_str!("migrations/0013_params.sql")),
+    ("expiries", include_str!("migrations/0014_expiries.sql")),
+    ("expectations", include_str!("migrations/0015_expectations.sql")),
+    ("backfill", include_str!("migrations/0016_backfill.sql")),
+    ("limits", include_str!("migrations/0017_limits.sql")),
+    ("batches", include_str!("migrations/0018_batches.sql")),
+    ("hooks", include_str!("migrations/0019_hooks.sql")),
+    ("removed_schedules", include_str!("migrations/0020_removed_schedules.sql")),
 ];
 
 /// Brings the file behind this connection to the version of this build.
@@ -38,7 +49,6 @@ pub(super) fn version(connection: &Connection, file: &Path) -> Result<usize, Loa
 }
 
 /// The version of this build.
-#[cfg(test)]
 pub(super) const fn newest() -> usize {
     MIGRATIONS.len()
 }
@@ -54,6 +64,10 @@ fn apply(connection: &mut Connection, file: &Path, migrations: &[(&str, &str)]) 
     let version = examine(connection, file, migrations)?;
     if version == migrations.len() {
         return Ok(());
+    }
+    if version == 0 {
+        // Only possible before the first table. The space of deleted rows can then be given back (see `upkeep`).
+        connection.pragma_update(None, "auto_vacuum", "incremental").map_err(failed)?;
     }
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(failed)?;
     if version == 0 {
@@ -177,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_older_store_holds_is_there_afterwards() {
+    fn migration_keeps_the_rows_of_every_older_schema() {
         for version in 1..MIGRATIONS.len() {
             let mut connection = Connection::open_in_memory().unwrap();
             apply(&mut connection, Path::new(PLACE), &MIGRATIONS[..version]).unwrap();

@@ -7,20 +7,28 @@
 //! as an error, not as a signal.
 
 mod archive;
+mod batches;
+mod checkpointer;
 mod codes;
 pub mod copy;
+mod expectations;
 mod faults;
-mod forming;
+mod hooks;
+mod limits;
 mod list;
 mod load;
-mod log;
+mod member_counts;
 mod migrate;
 mod notes;
+mod param_rows;
+mod pending_batch;
 mod reserve;
 mod rows;
+mod schedules;
+mod upgrade;
 mod upkeep;
+mod wal;
 mod write;
-mod write_back;
 
 use std::fs::File;
 use std::os::unix::fs::OpenOptionsExt as _;
@@ -34,17 +42,18 @@ use rusqlite::{Connection, OpenFlags};
 pub use archive::SqliteArchive;
 
 use super::directory::DataDirectory;
-use super::{CommitError, Group, Keep, LiveJob, LoadError, Loaded, Removed, Store};
-use crate::http::view::Time;
-use write::Known;
-use write_back::WriteBack;
+use super::{CommitError, Group, LoadError, LoadItem, Loaded, Removed, RetentionCutoffs, Store};
+use crate::rfc3339::Time;
+use checkpointer::Checkpointer;
+use member_counts::MemberCounts;
+use write::WriteCache;
 
 /// The write side. See [`open`].
 #[derive(Debug)]
 pub struct SqliteStore {
     connection: Connection,
     directory: Arc<DataDirectory>,
-    known: Known,
+    known: WriteCache,
     upkeep: upkeep::Upkeep,
     /// The term that this store was loaded under, as long as it may close the file in good order.
     loaded: Option<Epoch>,
@@ -61,19 +70,27 @@ pub fn open(directory: &Arc<DataDirectory>) -> Result<(SqliteStore, SqliteArchiv
     let failed = |error| faults::of_load(&file, error);
     make_private(&file);
     let mut connection = Connection::open(&file).map_err(failed)?;
-    migrate::migrate(&mut connection, &file)?;
+    upgrade::migrate_with_copy(&mut connection, &file)?;
     set_up_writer(&connection).map_err(failed)?;
+    let members = MemberCounts::watch(&connection).map_err(failed)?;
     let archive = SqliteArchive::open(&file, Arc::clone(directory))?;
-    let beside = WriteBack::start(&file, archive.file())?;
-    let log = log::LogKeeper::new(beside, archive.pool());
+    let checkpointer = Checkpointer::start(&file, archive.file())?;
+    let log = wal::WalKeeper::new(checkpointer, archive.pool());
     let store = SqliteStore {
         connection,
         directory: Arc::clone(directory),
-        known: Known::default(),
+        known: WriteCache::new(members),
         upkeep: upkeep::Upkeep::new(directory.path(), log),
         loaded: None,
     };
     Ok((store, archive))
+}
+
+/// A store in a temporary directory, and its read side.
+#[cfg(test)]
+pub(crate) fn temporary() -> (SqliteStore, Arc<SqliteArchive>) {
+    let (store, archive) = open(&DataDirectory::temporary()).unwrap();
+    (store, Arc::new(archive))
 }
 
 /// Makes the file if it is missing, before SQLite would make it for everybody to read: what it has beside it takes its mode. If that
@@ -83,27 +100,27 @@ fn make_private(file: &Path) {
 }
 
 impl Store for SqliteStore {
-    fn load(&mut self, visit: &mut dyn FnMut(LiveJob)) -> Result<Loaded, LoadError> {
+    fn load(&mut self, visit: &mut dyn FnMut(LoadItem<'_>)) -> Result<Loaded, LoadError> {
         let file = self.file();
-        let removed = forming::remove_unfinished(&mut self.connection)
+        let removed = pending_batch::remove_unfinished(&mut self.connection)
             .map_err(|error| faults::of_load(&file, error))?;
         if removed > 0 {
             tracing::info!(jobs = removed, "removed what was made of a batch that nobody was promised");
         }
-        let (loaded, remarks) =
+        let (loaded, notes) =
             load::load(&mut self.connection, visit).map_err(|error| error.into_load(&file))?;
-        if let Some(restored) = remarks.restored {
+        if let Some(restored) = notes.restored {
             tracing::warn!(
                 backup_of = %Time(restored.backup_of),
                 last_job = restored.last_job.0,
                 "this store was restored from a backup: jobs accepted after it are not known here, and what ended after it may run again"
             );
         }
-        if remarks.crashed {
+        if notes.crashed {
             upkeep::check_in_background(file);
         }
-        // What was known of rows may have been forgotten with them.
-        self.known = Known::default();
+        // The removal may have deleted cached rows.
+        self.known.forget();
         self.loaded = Some(loaded.epoch);
         Ok(loaded)
     }
@@ -117,14 +134,14 @@ impl Store for SqliteStore {
             self.upkeep.committed(&self.connection, group.changes.len())?;
         }
         if matches!(result, Err(CommitError::Fatal(_))) {
-            // What the disk holds is for the next start to find out.
+            // The next start reads what the disk holds.
             self.loaded = None;
         }
         result
     }
 
-    fn remove(&mut self, epoch: Epoch, keep: &Keep) -> Result<Removed, CommitError> {
-        let removed = write::remove(&self.connection, &mut self.known, epoch, keep)?;
+    fn remove(&mut self, epoch: Epoch, cutoffs: &RetentionCutoffs) -> Result<Removed, CommitError> {
+        let removed = write::remove(&self.connection, &mut self.known, epoch, cutoffs)?;
         self.upkeep.committed(&self.connection, usize::try_from(removed.jobs).unwrap_or(usize::MAX))?;
         Ok(removed)
     }
@@ -143,14 +160,14 @@ impl SqliteStore {
 impl Drop for SqliteStore {
     fn drop(&mut self) {
         // If the disk failed, the next start reads what it holds from the log.
-        if let (Some(epoch), Ok(())) = (self.loaded, self.upkeep.log.rest()) {
+        if let (Some(epoch), Ok(())) = (self.loaded, self.upkeep.wal.wait_idle()) {
             upkeep::close(&self.connection, epoch);
         }
     }
 }
 
 /// How long the writer waits for another process that holds the file.
-const WRITER_PATIENCE: Duration = Duration::from_secs(2);
+const WRITER_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// SQLite 3.7.0 to 3.51.2 can corrupt a file in WAL mode that two connections checkpoint.
 fn refuse_unsafe_library(version: i32) -> Result<(), LoadError> {
@@ -164,7 +181,7 @@ fn refuse_unsafe_library(version: i32) -> Result<(), LoadError> {
 
 fn set_up_writer(connection: &Connection) -> rusqlite::Result<()> {
     // Before anything else: another process may hold the file for a moment (a backup, a person with a shell).
-    connection.busy_timeout(WRITER_PATIENCE)?;
+    connection.busy_timeout(WRITER_TIMEOUT)?;
     connection.pragma_update_and_check(None, "journal_mode", "wal", |_| Ok(()))?;
     connection.pragma_update(None, "synchronous", "full")?;
     connection.pragma_update(None, "mmap_size", 0)?;

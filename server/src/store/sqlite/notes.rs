@@ -1,11 +1,11 @@
-//! What else happened to jobs: written down if it is news.
+//! Notes of jobs. A note that repeats what the row says is not written.
 
 use protocol::{JobId, Timestamp, Token, WorkerId};
 use rusqlite::{Connection, OptionalExtension, params};
 use scheduler::step::Note;
 
 use super::{codes, rows};
-use crate::store::late;
+use crate::store::late_reports;
 
 /// Writes a note, after the rest of its group. A late report that says nothing new is left out, and so is one of very many.
 pub(super) fn write(connection: &Connection, job: JobId, at: Timestamp, note: &Note) -> rusqlite::Result<()> {
@@ -27,7 +27,7 @@ pub(super) fn write(connection: &Connection, job: JobId, at: Timestamp, note: &N
     Ok(())
 }
 
-/// Whether retention has left the job here.
+/// True if the job has not been deleted by retention.
 fn is_kept(connection: &Connection, job: JobId) -> rusqlite::Result<bool> {
     connection.prepare_cached("SELECT 1 FROM all_jobs WHERE id = ?1")?.exists([job.0.cast_signed()])
 }
@@ -37,7 +37,7 @@ fn leave_out_surplus(connection: &Connection, job: i64) -> rusqlite::Result<()> 
         .prepare_cached("SELECT id FROM notes WHERE job = ?1 AND kind = 2 ORDER BY id")?
         .query_map([job], |row| row.get(0))?
         .collect::<rusqlite::Result<_>>()?;
-    let Some(surplus) = late::surplus(kept.len()).and_then(|at| kept.get(at)) else { return Ok(()) };
+    let Some(surplus) = late_reports::surplus(kept.len()).and_then(|at| kept.get(at)) else { return Ok(()) };
     connection.prepare_cached("DELETE FROM notes WHERE id = ?1")?.execute([surplus])?;
     connection
         .prepare_cached(
@@ -48,7 +48,7 @@ fn leave_out_surplus(connection: &Connection, job: i64) -> rusqlite::Result<()> 
     Ok(())
 }
 
-/// Whether a late report is about a job of ours, and says what the row of its attempt does not.
+/// True if a late report is about a job in this store and says more than the row of its attempt.
 fn is_news(connection: &Connection, token: Token, worker: WorkerId, said: &str) -> rusqlite::Result<bool> {
     let job = token.job.0.cast_signed();
     let attempt = connection
@@ -65,7 +65,7 @@ fn is_news(connection: &Connection, token: Token, worker: WorkerId, said: &str) 
         )
         .optional()?;
     match attempt {
-        Some((has_started, outcome)) => Ok(!late::repeats(said, has_started, outcome)),
+        Some((has_started, outcome)) => Ok(!late_reports::repeats(said, has_started, outcome)),
         None => connection.prepare_cached("SELECT 1 FROM all_jobs WHERE id = ?1")?.exists([job]),
     }
 }

@@ -30,7 +30,7 @@ impl Reserve {
         reserve
     }
 
-    /// Whether there was any to give back.
+    /// Deletes the reserve; false if there was none.
     pub(super) fn release(&self) -> bool {
         release(&self.file)
     }
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_given_back_is_set_aside_again() {
+    fn released_reserve_is_allocated_again() {
         let place = tempfile::tempdir().unwrap();
         let mut reserve = Reserve::lay(place.path());
         reserve.release();

@@ -3,16 +3,17 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use protocol::container::Body;
+use protocol::container::Overrides;
 use protocol::report::OutputLengths;
 use protocol::{AttemptNo, Fence, Incarnation, JobId, Nonce, Revision, Timestamp, Token, WorkerId};
 use rusqlite::types::FromSqlError;
 use rusqlite::{Connection, OptionalExtension, Row};
+use scheduler::input::JobDetails;
 use scheduler::step::{Drain, Note, Process, WorkerRow};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::codes;
+use super::{codes, param_rows};
 use crate::store::{AttemptRow, JobRow, StoredDefinition};
 
 /// In `jobs.details`: the job has labels.
@@ -20,17 +21,17 @@ pub(super) const HAS_LABELS: i64 = 1;
 /// In `jobs.details`: the job adds something to its definition.
 pub(super) const HAS_BODY: i64 = 2;
 
-/// What [`job`] reads, in its order, from `all_jobs j`, `jobs j` or `ended j`, joined with `definitions d` and `workers w`.
+/// The columns that [`job`] reads, in its order, from `all_jobs j`, `jobs j` or `ended j`, joined with `definitions d` and `workers w`.
 pub(super) const JOB_COLUMNS: &str = "j.id, d.name, d.revision, j.state, j.priority, j.created_at, j.due_at, j.timeout_ms, \
      j.batch, j.retry_of, j.details, j.ended_at, j.reason, j.confirmed, j.attempts, j.fence, j.nonce, j.worker, w.name, \
      j.assigned_at, j.started_at, j.container, j.stopping, j.closed_at, j.outcome, j.exit_code, j.message, j.stdout_bytes, \
-     j.stderr_bytes, j.result, j.released";
+     j.stderr_bytes, j.result, j.released, (SELECT at FROM expiries WHERE expiries.job = j.id)";
 
 /// The joins that [`JOB_COLUMNS`] needs. `CROSS` keeps the order of tables: jobs lead, names follow.
 pub(super) const JOB_JOINS: &str =
     "CROSS JOIN definitions d ON d.id = j.definition LEFT JOIN workers w ON w.id = j.worker";
 
-/// What [`attempt`] reads from `past_attempts a` joined with `workers w`, beginning with the number.
+/// The columns that [`attempt`] reads from `past_attempts a` joined with `workers w`, beginning with the number.
 pub(super) const ATTEMPT_COLUMNS: &str = "a.number, a.fence, a.nonce, a.worker, w.name, a.assigned_at, a.started_at, a.container, \
      a.stopping, a.closed_at, a.outcome, a.exit_code, a.message, a.stdout_bytes, a.stderr_bytes, a.result, a.released";
 
@@ -46,9 +47,11 @@ pub(super) fn job(row: &Row<'_>) -> rusqlite::Result<(JobRow, bool)> {
         priority: row.get(4)?,
         created_at: Timestamp(row.get(5)?),
         due_at: Timestamp(row.get(6)?),
+        expires_at: row.get::<_, Option<i64>>(31)?.map(Timestamp),
         timeout: timeout(row.get(7)?),
         batch: id(8)?,
         retry_of: id(9)?,
+        slot: None,
         labels: Vec::new(),
         ended_at: row.get::<_, Option<i64>>(11)?.map(Timestamp),
         reason: text(row, 12)?,
@@ -98,36 +101,43 @@ pub(super) fn definition(row: &Row<'_>, at: usize) -> rusqlite::Result<StoredDef
     })
 }
 
+/// The columns that [`worker_row`] reads.
+const WORKER_COLUMNS: &str = "id, name, secret_hash, joined_at, seen_at, cordoned, slots, drain, drain_process, drain_deadline, \
+     labels, incarnation, process";
+
 /// Every worker that was not forgotten, by id.
 pub(super) fn workers(connection: &Connection) -> rusqlite::Result<Vec<WorkerRow>> {
-    let mut statement = connection.prepare_cached(
-        "SELECT id, name, secret_hash, joined_at, seen_at, cordoned, slots, drain, drain_process, drain_deadline, labels,
-             incarnation, process
-         FROM workers WHERE NOT forgotten ORDER BY id",
-    )?;
-    let found = statement.query_map([], |row| {
-        let drain = Drain {
-            process: row.get::<_, Option<i64>>(8)?.map(|start| Incarnation(start.cast_unsigned())),
-            deadline: row.get::<_, Option<i64>>(9)?.map(Timestamp),
-        };
-        let process = row.get::<_, Option<i64>>(11)?.zip(row.get::<_, Option<i64>>(12)?);
-        Ok(WorkerRow {
-            worker: WorkerId(row.get::<_, i64>(0)?.cast_unsigned()),
-            name: row.get::<_, String>(1)?.into(),
-            secret_hash: row.get(2)?,
-            joined_at: Timestamp(row.get(3)?),
-            seen_at: Timestamp(row.get(4)?),
-            cordoned: row.get(5)?,
-            slots: row.get(6)?,
-            drain: row.get::<_, bool>(7)?.then_some(drain),
-            labels: json(row, 10)?.unwrap_or_default(),
-            process: process.map(|(incarnation, number)| Process {
-                incarnation: Incarnation(incarnation.cast_unsigned()),
-                number: number.cast_unsigned(),
-            }),
-        })
-    })?;
-    found.collect()
+    let sql = format!("SELECT {WORKER_COLUMNS} FROM workers WHERE NOT forgotten ORDER BY id");
+    connection.prepare_cached(&sql)?.query_map([], worker_row)?.collect()
+}
+
+/// One worker, unless it was forgotten.
+pub(super) fn worker(connection: &Connection, id: WorkerId) -> rusqlite::Result<Option<WorkerRow>> {
+    let sql = format!("SELECT {WORKER_COLUMNS} FROM workers WHERE id = ?1 AND NOT forgotten");
+    connection.prepare_cached(&sql)?.query_row([id.0.cast_signed()], worker_row).optional()
+}
+
+fn worker_row(row: &Row<'_>) -> rusqlite::Result<WorkerRow> {
+    let drain = Drain {
+        process: row.get::<_, Option<i64>>(8)?.map(|start| Incarnation(start.cast_unsigned())),
+        deadline: row.get::<_, Option<i64>>(9)?.map(Timestamp),
+    };
+    let process = row.get::<_, Option<i64>>(11)?.zip(row.get::<_, Option<i64>>(12)?);
+    Ok(WorkerRow {
+        worker: WorkerId(row.get::<_, i64>(0)?.cast_unsigned()),
+        name: row.get::<_, String>(1)?.into(),
+        secret_hash: row.get(2)?,
+        joined_at: Timestamp(row.get(3)?),
+        seen_at: Timestamp(row.get(4)?),
+        cordoned: row.get(5)?,
+        slots: row.get(6)?,
+        drain: row.get::<_, bool>(7)?.then_some(drain),
+        labels: json(row, 10)?.unwrap_or_default(),
+        process: process.map(|(incarnation, number)| Process {
+            incarnation: Incarnation(incarnation.cast_unsigned()),
+            number: number.cast_unsigned(),
+        }),
+    })
 }
 
 /// The labels of a job.
@@ -137,19 +147,20 @@ pub(super) fn labels(connection: &Connection, job: JobId) -> rusqlite::Result<Ve
     Ok(found.flatten().unwrap_or_default())
 }
 
-/// What a job adds to its definition.
-pub(super) fn body(connection: &Connection, job: JobId) -> rusqlite::Result<Option<Body>> {
-    let mut statement =
-        connection.prepare_cached("SELECT environment, args, input FROM details WHERE job = ?1")?;
+/// Overrides and parameters of a job; none if it has neither. The labels are not read.
+pub(super) fn details(connection: &Connection, job: JobId) -> rusqlite::Result<Option<JobDetails>> {
+    let mut statement = connection
+        .prepare_cached("SELECT environment, args, input, params, filled_in FROM details WHERE job = ?1")?;
     let read = |row: &Row<'_>| {
-        Ok(Body {
+        let body = Overrides {
             environment: json(row, 0)?.unwrap_or_default(),
             args: json(row, 1)?.unwrap_or_default(),
             input: row.get(2)?,
-        })
+        };
+        Ok(JobDetails { body, params: param_rows::read(row, 3)?, labels: Vec::new() })
     };
-    let found: Option<Body> = statement.query_row([job.0.cast_signed()], read).optional()?;
-    Ok(found.filter(|body| !body.is_empty()))
+    let found = statement.query_row([job.0.cast_signed()], read).optional()?;
+    Ok(found.filter(JobDetails::has_overrides))
 }
 
 /// The columns of a note: kind, fence, nonce, worker, text.
@@ -166,6 +177,10 @@ pub(super) fn note_columns(note: &Note) -> NoteColumns<'_> {
         Note::Revived { token, worker } => (4, of(token, worker), None),
         Note::Freed { by } => (5, (None, None, None), Some(by.as_str())),
         Note::Confirmed { token, worker } => (6, of(token, worker), None),
+        // The columns of an attempt's token hold the start and the priority.
+        Note::Updated { by, due_at, priority } => {
+            (7, (Some(due_at.0), Some(i64::from(*priority)), None), Some(by.as_str()))
+        }
     };
     (kind, fence, nonce, worker, text)
 }
@@ -183,6 +198,7 @@ pub(super) fn note(row: &Row<'_>, job: JobId) -> rusqlite::Result<(Timestamp, No
         4 => Note::Revived { token: token()?, worker: worker()? },
         5 => Note::Freed { by: text(row, 5)? },
         6 => Note::Confirmed { token: token()?, worker: worker()? },
+        7 => Note::Updated { by: text(row, 5)?, due_at: Timestamp(row.get(2)?), priority: row.get(3)? },
         other => return Err(FromSqlError::OutOfRange(other).into()),
     };
     Ok((Timestamp(row.get(0)?), note))

@@ -1,4 +1,4 @@
-//! What only SQLite promises: its schema, its file, its recovery. What every store promises is in the suite.
+//! Tests of the SQLite store itself: schema, file, recovery. The promises of every store are in the conformance suite.
 
 use std::fs;
 use std::sync::Arc;
@@ -12,12 +12,13 @@ use tempfile::TempDir;
 
 use super::*;
 use crate::store::conformance::{Backend, conforms};
-use crate::store::{Archive, JobFilter, StoredDefinition};
+use crate::store::{Archive, JobFilter, StoredDefinition, live_jobs};
 
-mod forming;
-mod log;
+mod lists;
+mod pending_batch;
 mod power;
 mod remove;
+mod wal;
 
 /// A data directory that goes with its test.
 struct Place(TempDir);
@@ -44,7 +45,7 @@ impl Place {
         Connection::open(self.file()).unwrap()
     }
 
-    /// What the disk holds at this moment, as if the machine had stopped: the other place has no part in what happens here.
+    /// A copy of the files as they are on disk now, as if the machine had stopped.
     fn crash(&self) -> Self {
         let other = Self::new();
         for name in ["longshore.db", "longshore.db-wal"] {
@@ -85,6 +86,7 @@ fn added(job: u64) -> Change {
         timeout: None,
         batch: None,
         retry_of: None,
+        keys: None,
         details: None,
     })
 }
@@ -164,7 +166,7 @@ fn the_schema_refuses_a_running_job_without_worker_or_session() {
 }
 
 #[test]
-fn what_was_committed_survives_a_stop_of_the_machine_and_what_was_not_leaves_nothing() {
+fn committed_groups_survive_a_crash_and_uncommitted_rows_do_not() {
     let place = Place::new();
     let (mut store, _archive) = place.open();
     let loaded = store.load(&mut |_| {}).unwrap();
@@ -176,7 +178,7 @@ fn what_was_committed_survives_a_stop_of_the_machine_and_what_was_not_leaves_not
     let after = place.crash();
     let (mut store, archive) = after.open();
     let mut live = Vec::new();
-    let loaded = store.load(&mut |job| live.push((job.job.0, job.priority))).unwrap();
+    let loaded = store.load(&mut live_jobs(|job| live.push((job.job.0, job.priority)))).unwrap();
     assert_eq!((live, loaded.group), (vec![(1, 0), (2, 0)], GroupNo(1)));
     assert_eq!(list(&archive), [2, 1]);
 }
@@ -199,7 +201,7 @@ fn a_torn_log_gives_a_whole_number_of_groups() {
             panic!("a torn log is no damage")
         };
         let mut live = 0;
-        let loaded = store.load(&mut |_| live += 1).unwrap();
+        let loaded = store.load(&mut live_jobs(|_| live += 1)).unwrap();
         assert_eq!(live, loaded.group.0 * 2, "cut by {cut}");
         assert_eq!(list(&archive).len() as u64, live);
     }
@@ -273,7 +275,7 @@ fn a_second_try_believes_nothing_that_the_first_one_took_back() {
     let first = group(&loaded, 1, (1..2_000).map(added).collect());
     let limit = |pages: i64| store.connection.pragma_update(None, "max_page_count", pages).unwrap();
     let pages: i64 = store.connection.pragma_query_value(None, "page_count", |row| row.get(0)).unwrap();
-    let mut known = Known::default();
+    let mut known = WriteCache::new(MemberCounts::default());
     limit(pages);
     let full = write::commit(&store.connection, &mut known, &first).unwrap_err();
     assert!(faults::is_full(&full), "{full}");
@@ -317,6 +319,8 @@ fn lists_are_read_by_index_and_in_order() {
         JobFilter { label: label.clone(), ..JobFilter::default() },
         JobFilter { label, ..states(&[State::Succeeded]) },
         states(&[State::Queued]),
+        states(&[State::Running]),
+        states(&[State::Assigned, State::Scheduled]),
         states(&[State::Succeeded]),
         states(&[State::Failed]),
         JobFilter { name, ..states(&[State::Failed]) },
@@ -328,4 +332,65 @@ fn lists_are_read_by_index_and_in_order() {
             assert!(may_sort || !plan.contains("TEMP B-TREE"), "{plan}");
         }
     }
+}
+
+#[test]
+fn live_states_other_than_queued_are_read_by_their_index() {
+    let place = Place::new();
+    let (mut store, archive) = place.open();
+    let loaded = store.load(&mut |_| {}).unwrap();
+    store.commit(&group(&loaded, 1, vec![added(1), added(2), added(3), assigned(2)])).unwrap();
+    let shell = place.sql();
+    for name in [None, Some("resize".to_owned())] {
+        for state in [State::Scheduled, State::Assigned, State::Running, State::Quarantined] {
+            let filter =
+                JobFilter { states: vec![state], name: name.clone(), limit: 10, ..JobFilter::default() };
+            let plan = list::plans(&shell, &filter)[0].join("; ");
+            assert!(plan.contains("jobs_by_state"), "{state:?}: {plan}");
+            let found: Vec<u64> = archive.jobs(&filter).unwrap().iter().map(|row| row.job.0).collect();
+            assert_eq!(found, if state == State::Assigned { vec![2] } else { vec![] }, "{state:?}");
+        }
+    }
+}
+
+#[test]
+fn idle_store_gives_the_space_of_deleted_rows_back() {
+    let place = Place::new();
+    let (store, _archive) = place.open();
+    let pages =
+        || store.connection.pragma_query_value(None, "page_count", |row| row.get::<_, i64>(0)).unwrap();
+    store
+        .connection
+        .execute_batch(
+            "CREATE TABLE bulk (text BLOB);
+             INSERT INTO bulk WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 6000)
+             SELECT zeroblob(4000) FROM n;
+             DROP TABLE bulk;",
+        )
+        .unwrap();
+    let before = pages();
+    assert!(before > 6_000);
+    for _ in 0..10 {
+        upkeep::shrink(&store.connection).unwrap();
+    }
+    let after = pages();
+    assert!(after < before - 1_000, "{before} pages, then {after}");
+    assert!(after > 4_096, "some free pages stay for new jobs");
+}
+
+#[test]
+fn row_of_a_forgotten_worker_stays_as_long_as_a_job_has_an_attempt_on_it() {
+    let place = Place::new();
+    let (mut store, archive) = place.open();
+    let loaded = store.load(&mut |_| {}).unwrap();
+    let join = |number| crate::store::conformance::harness::worker(number, "w");
+    let forget = |number| Change::WorkerForgotten(WorkerId(number));
+    store.commit(&group(&loaded, 1, vec![join(1), join(2), added(1), assigned(1)])).unwrap();
+    assert_eq!(archive.worker(WorkerId(2)).unwrap().map(|row| row.worker), Some(WorkerId(2)));
+    store.commit(&group(&loaded, 2, vec![forget(1), forget(2)])).unwrap();
+    assert_eq!(archive.worker(WorkerId(1)).unwrap(), None);
+    let rows = || -> String {
+        place.sql().query_row("SELECT group_concat(id) FROM workers", [], |row| row.get(0)).unwrap()
+    };
+    assert_eq!(rows(), "1", "job 1 shows the name of worker 1");
 }

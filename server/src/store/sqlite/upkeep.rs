@@ -1,4 +1,4 @@
-//! What the writer does beside writing: closing, checking after a crash. The log and the reserve of room have files of their own.
+//! Upkeep of the database file: closing it, checking it after a crash. The WAL and the disk reserve have files of their own.
 
 use std::path::{Path, PathBuf};
 
@@ -6,14 +6,15 @@ use protocol::Epoch;
 use rusqlite::Connection;
 use rusqlite::OptionalExtension;
 
-use super::log::{self, LogKeeper};
+use super::faults;
 use super::reserve::Reserve;
+use super::wal::{self, WalKeeper};
 use crate::store::CommitError;
 
 /// When upkeep is due.
 #[derive(Debug)]
 pub(super) struct Upkeep {
-    pub(super) log: LogKeeper,
+    pub(super) wal: WalKeeper,
     /// Changes since all of the log was in the file.
     pending: usize,
     pub(super) reserve: Reserve,
@@ -22,9 +23,16 @@ pub(super) struct Upkeep {
 /// When idle, fewer changes than this are not worth the two syncs of moving them.
 const IDLE_CHANGES_MIN: usize = 1_000;
 
+/// Free pages that stay in the file: 16 MiB, some minutes of new jobs.
+const FREE_PAGES_KEPT: i64 = 4_096;
+/// Free pages up to this fraction of the file stay, too: 1/10.
+const FREE_SHARE_KEPT: i64 = 10;
+/// Pages given back in one idle step, 4 MiB: some milliseconds and one sync.
+const SHRINK_PAGES: i64 = 1_024;
+
 impl Upkeep {
-    pub(super) fn new(directory: &Path, log: LogKeeper) -> Self {
-        Self { log, pending: 0, reserve: Reserve::lay(directory) }
+    pub(super) fn new(directory: &Path, wal: WalKeeper) -> Self {
+        Self { wal, pending: 0, reserve: Reserve::lay(directory) }
     }
 
     /// After a commit of so many changes.
@@ -33,7 +41,7 @@ impl Upkeep {
     /// The disk failed while the log was moved into the file. The commit itself is done.
     pub(super) fn committed(&mut self, connection: &Connection, changes: usize) -> Result<(), CommitError> {
         self.pending += changes;
-        tolerate(self.log.committed(connection))
+        tolerate(self.wal.committed(connection))
     }
 
     /// Nothing waits to be committed.
@@ -42,15 +50,34 @@ impl Upkeep {
     /// The disk failed while the log was moved into the file.
     pub(super) fn idle(&mut self, connection: &Connection) -> Result<(), CommitError> {
         self.reserve.renew();
+        if let Err(error) = shrink(connection) {
+            tolerate(Err(faults::of_commit(error)))?;
+        }
         if self.pending < IDLE_CHANGES_MIN {
             return Ok(());
         }
-        tolerate(self.log.idle(connection).map(|moved| {
+        tolerate(self.wal.idle(connection).map(|moved| {
             if moved {
                 self.pending = 0;
             }
         }))
     }
+}
+
+/// Gives a few free pages at the end of the file back to the file system, if more of the file is free than new jobs need soon. Only files
+/// made with `auto_vacuum` can do that (see `migrate`).
+pub(super) fn shrink(connection: &Connection) -> rusqlite::Result<()> {
+    let pragma = |sql| connection.prepare_cached(sql)?.query_row([], |row| row.get::<_, i64>(0));
+    let free = pragma("PRAGMA freelist_count")?;
+    if free <= FREE_PAGES_KEPT || free <= pragma("PRAGMA page_count")? / FREE_SHARE_KEPT {
+        return Ok(());
+    }
+    let pages = SHRINK_PAGES.min(free - FREE_PAGES_KEPT);
+    let mut vacuum = connection.prepare(&format!("PRAGMA incremental_vacuum({pages})"))?;
+    let mut pages = vacuum.query([])?;
+    // Each row frees a page.
+    while pages.next()?.is_some() {}
+    Ok(())
 }
 
 /// If there is no room to move the log, that has time: what was committed is safe in it.
@@ -68,7 +95,7 @@ fn tolerate(moved: Result<(), CommitError>) -> Result<(), CommitError> {
 pub(super) fn close(connection: &Connection, epoch: Epoch) {
     let closed = connection
         .execute("UPDATE installation SET clean = 1 WHERE epoch = ?1", [epoch.0.cast_signed()])
-        .and_then(|_| log::begin_anew(connection, "TRUNCATE", super::WRITER_PATIENCE));
+        .and_then(|_| wal::restart_wal(connection, "TRUNCATE", super::WRITER_TIMEOUT));
     if let Err(error) = closed {
         tracing::warn!(%error, "the store was not closed in good order; the next start recovers it");
     }

@@ -1,7 +1,7 @@
-//! How the `docker` program reads words: its options before the image, and nothing behind it. Written down from its help and the
-//! rules of pflag, so that a command line can be held against what was meant without asking the program.
+//! A model of how `docker` parses arguments: options before the image, nothing behind it. It follows Docker's help and the rules of pflag,
+//! so that a command line can be checked without the program.
 
-/// What `docker run` makes of its words.
+/// The parsed arguments of `docker run`.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Read {
     /// Names and values, sorted; a switch has the value `true`.
@@ -11,7 +11,7 @@ pub(super) struct Read {
 }
 
 impl Read {
-    /// Reads the words after `docker`; `Err` with the word that it would complain about.
+    /// Parses the arguments behind `docker`; `Err` with the argument that Docker would refuse.
     pub(super) fn of(args: &[String]) -> Result<Self, String> {
         let mut read = Self::default();
         let mut args = args.iter().skip_while(|it| *it == "run").cloned();
@@ -24,7 +24,7 @@ impl Read {
                 read.image = arg;
                 break;
             }
-            // None of the letters is ever meant.
+            // No short option is ever meant.
             let option = arg.strip_prefix("--").ok_or_else(|| arg.clone())?;
             let (name, given) = match option.split_once('=') {
                 Some((name, value)) => (name, Some(value.to_owned())),
@@ -46,8 +46,7 @@ impl Read {
     }
 }
 
-/// What it makes of the file of an environment: the last value of each name, sorted; `Err` with a line that imports a variable of
-/// the worker, or that cannot be.
+/// Parses an environment file: the last value of each name, sorted; `Err` with a line that imports a variable of the worker or is invalid.
 pub(super) fn environment(file: &[u8]) -> Result<Vec<(String, String)>, String> {
     let mut variables: Vec<(String, String)> = Vec::new();
     let text = String::from_utf8(file.to_vec()).map_err(|error| error.to_string())?;
@@ -67,7 +66,7 @@ pub(super) fn environment(file: &[u8]) -> Result<Vec<(String, String)>, String> 
     Ok(variables)
 }
 
-/// What it makes of a `--mount`: the fields of its first line of CSV.
+/// Parses a `--mount`: the fields of its first line of CSV.
 pub(super) fn mount(value: &str) -> Result<Vec<(String, String)>, String> {
     let mut fields = vec![String::new()];
     let mut quoted = false;

@@ -1,4 +1,4 @@
-//! That an attempt's container has started: seen by whoever looks first, told once, and only then anything that comes after it.
+//! The start of an attempt's container: reported once, by the first task that sees it, and before anything that follows from it.
 
 use std::time::Duration;
 
@@ -7,64 +7,78 @@ use tokio::time::sleep;
 use worker::input::RuntimeEvent;
 
 use super::Attempt;
-use crate::attempt_dir::describe;
-use crate::runtime::docker::Shared;
+use crate::logs::OutputFollower;
+use crate::runtime::docker::DockerContext;
 use crate::runtime::docker::container::Container;
 
 impl Attempt {
-    /// When its container started: the engine's clock may have been set since somebody saw it.
-    pub(in crate::runtime::docker) fn start_of(&self, shared: &Shared, container: &Container) -> Uptime {
-        self.dir.start().unwrap_or_else(|| container.started_at(shared.engine_now()))
+    /// The start of the container. A recorded one is preferred, because the engine's clock may have been set since.
+    pub(in crate::runtime::docker) fn start_of(
+        &self,
+        shared: &DockerContext,
+        container: &Container,
+    ) -> Uptime {
+        self.dir.start().unwrap_or_else(|| container.started_at(shared.engine.now()))
     }
 
-    /// Its container has started: told once. From here on what it wrote is its own.
-    pub(in crate::runtime::docker) fn saw_start(&self, shared: &Shared, container: &str, at: Uptime) {
-        self.begin(shared, container, || {
-            self.dir.note_start(at);
-            shared.tell(RuntimeEvent::Started { token: self.token(), container: container.into(), at });
+    /// Reports the start, once. From here on the output is the job's own.
+    pub(in crate::runtime::docker) fn report_start(
+        &self,
+        shared: &DockerContext,
+        container: &str,
+        at: Uptime,
+    ) {
+        self.start_once(shared, container, || {
+            self.dir.record_start(at);
+            shared.send_event(RuntimeEvent::Started { token: self.token(), container: container.into(), at });
         });
     }
 
-    /// As [`Attempt::saw_start`], for a start that the brain learns in another way.
-    pub(in crate::runtime::docker) fn adopt_start(&self, shared: &Shared, container: &str) {
-        self.begin(shared, container, || {});
+    /// Like [`Attempt::report_start`], for a start that the state machine learns in another way.
+    pub(in crate::runtime::docker) fn mark_started(&self, shared: &DockerContext, container: &str) {
+        self.start_once(shared, container, || {});
     }
 
-    /// Whoever comes second waits until the first is done: an end that he tells comes after the start, and finds the output followed.
-    fn begin(&self, shared: &Shared, container: &str, tell: impl FnOnce()) {
+    /// A second caller waits until the first is done, so its reports come after the start, and the output is followed.
+    fn start_once(&self, shared: &DockerContext, container: &str, tell: impl FnOnce()) {
         self.started.get_or_init(|| {
-            let followed = shared.logs.follow(self.token(), &self.dir, self.launch.spec.log_bytes_max);
-            if let Err(error) = followed {
-                tracing::error!(attempt = %self.token(), error = describe(&error), "output cannot be read");
-            }
+            self.output(shared).start();
             tell();
             container.into()
         });
     }
 
-    /// The id of its container, once that has been seen to have started.
+    /// The output of this attempt on its way to the server.
+    pub(in crate::runtime::docker) fn output(&self, shared: &DockerContext) -> &OutputFollower {
+        self.output.get_or_init(|| {
+            let (logs, dir) = (shared.logs.clone(), self.dir.clone());
+            OutputFollower::new(logs, self.token(), dir, self.launch.spec.log_bytes_max)
+        })
+    }
+
+    /// Id of the container, once its start was seen.
     pub(in crate::runtime::docker) fn container(&self) -> Option<&str> {
         self.started.get().map(String::as_str).filter(|id| !id.is_empty())
     }
 
-    /// Looks for its start for ever: the engine's events tell a start at once, but they need not.
+    /// Polls for the start for ever. Events report it faster, but need not come.
     ///
     /// # Cancel safety
-    /// What was not seen counts as not looked for.
-    pub(super) async fn look_for_start(&self, shared: &Shared) {
+    /// A cancelled poll has no effect.
+    pub(super) async fn look_for_start(&self, shared: &DockerContext) {
         while self.started.get().is_none() {
             sleep(LOOK_FOR_START).await;
-            shared.health.wait_until_up().await;
-            let Ok(found) = shared.inspect(&[&self.name]).await else { continue };
+            shared.engine.health.wait_until_up().await;
+            let Ok(found) = shared.engine.inspect(&[&self.name]).await else { continue };
             if let Some(container) = found.first().filter(|it| it.started().is_some() && self.owns(it)) {
-                self.saw_start(shared, &container.id, self.start_of(shared, container));
+                self.report_start(shared, &container.id, self.start_of(shared, container));
             }
         }
         std::future::pending().await
     }
 }
 
-/// When a start is looked for because no event told it. A look costs 12 ms of CPU.
+/// Interval of the polls for a start. A poll costs 12 ms of CPU.
 const LOOK_FOR_START: Duration = Duration::from_secs(2);
 
 #[cfg(test)]
@@ -80,20 +94,20 @@ mod tests {
     use worker::step::Launch;
 
     use super::*;
-    use crate::attempt_dir::Ledger;
+    use crate::attempt_dir::AttemptStore;
     use crate::logs::Logs;
     use crate::runtime::Membership;
     use crate::runtime::docker::{Config, Docker};
 
-    /// Whoever opens it to read gets nothing before there is somebody who writes.
+    /// A reader of the file blocks until there is a writer.
     fn pipe(path: &Path) {
         mknodat(CWD, path, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).expect("a pipe");
     }
 
     #[tokio::test]
-    async fn who_sees_a_start_second_goes_on_when_the_first_is_done() {
+    async fn a_second_report_of_a_start_waits_for_the_first() {
         let state = tempfile::tempdir().expect("a directory");
-        let ledger = Ledger::open(state.path()).expect("a ledger");
+        let store = AttemptStore::open(state.path()).expect("a store");
         let launch = Launch {
             token: Token::default(),
             revision: Revision::default(),
@@ -102,9 +116,9 @@ mod tests {
             body: None,
             time_left: None,
         };
-        let dir = ledger.create(&launch).expect("made");
+        let dir = store.create(&launch).expect("made");
         let ((logs, mut done), (events, mut told)) = (Logs::new(), tokio::sync::mpsc::unbounded_channel());
-        let docker = Docker::new(Config::default(), ledger, logs, events);
+        let docker = Docker::new(Config::default(), store, logs, events);
         let membership = Membership { cluster: ClusterId(1), worker: WorkerId(1) };
         let attempt = Arc::new(Attempt::new(launch, membership, dir.clone(), None));
 
@@ -114,13 +128,13 @@ mod tests {
             thread::spawn(move || {
                 let _guard = runtime.enter();
                 before();
-                attempt.saw_start(&shared, "abc", Uptime(1));
-                // As one who has seen the end, too.
+                attempt.report_start(&shared, "abc", Uptime(1));
+                // Like a caller that has also seen the end.
                 shared.logs.finish(attempt.token(), OutputLengths::default());
-                shared.tell(RuntimeEvent::Prepared(attempt.token()));
+                shared.send_event(RuntimeEvent::Prepared(attempt.token()));
             })
         };
-        // The first gets no further than to the file that says what the server has.
+        // The first caller blocks at the file of acknowledged output.
         let file = dir.path().join("acknowledged");
         pipe(&file);
         let first = see(Box::new(|| {}));

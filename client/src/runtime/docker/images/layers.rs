@@ -1,10 +1,10 @@
-//! How far a pull has come, by what Docker prints where no terminal is: a line for everything that happens to a layer. Pure.
+//! The progress of a pull, by the lines that Docker prints without a terminal. Pure.
 
 use std::collections::HashMap;
 
 /// The layers of an image that is being pulled.
 ///
-/// Only those count that are to be fetched: what is here already is told first, and would make it look done before it has begun.
+/// Only layers that are fetched count. Layers that are here already are listed first, and would make the pull look done at once.
 #[derive(Default)]
 pub(super) struct Layers {
     steps: HashMap<String, u32>,
@@ -12,7 +12,7 @@ pub(super) struct Layers {
 }
 
 impl Layers {
-    /// Takes a line in. How much is here now, out of 100, if that is more than before: it never becomes less.
+    /// Takes a line. Returns the percentage if it has grown; it never shrinks.
     pub(super) fn hear(&mut self, line: &str) -> Option<u8> {
         let (layer, event) = line.trim_end().split_once(": ")?;
         let step = step(event)?;
@@ -36,7 +36,7 @@ impl Layers {
     }
 }
 
-/// How many steps a layer has behind it when this has happened to it: it is fetched, and then unpacked.
+/// Number of completed steps of a layer after this event: fetched, then unpacked.
 fn step(event: &str) -> Option<u32> {
     match event {
         "Pulling fs layer" => Some(0),
@@ -50,7 +50,7 @@ const DONE: u32 = 2;
 
 const ALREADY_HERE: &str = "Already exists";
 
-/// Docker's own store takes 127 layers. More of them are pulled, and not counted.
+/// Docker's store takes 127 layers. Further ones are pulled and not counted.
 const LAYERS_MAX: usize = 1_000;
 
 #[cfg(test)]
@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_told_twice_counts_once_and_what_comes_late_takes_nothing_back() {
+    fn repeated_and_late_lines_do_not_change_the_percentage() {
         let lines = [
             "a: Pulling fs layer",
             "a: Download complete",
@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn where_nothing_is_to_be_fetched_there_is_no_percentage() {
+    fn without_layers_to_fetch_there_is_no_percentage() {
         let lines = [
             "1: Pulling from app",
             "a: Already exists",

@@ -1,10 +1,10 @@
 //! Retention finds what is due by index, leaves nothing behind, and alone may delete what has ended.
 
 use super::*;
-use crate::store::{Keep, Removed};
+use crate::store::{Removed, RetentionCutoffs};
 
 /// Nothing but what lives is kept.
-const NOTHING: Keep = Keep {
+const NOTHING: RetentionCutoffs = RetentionCutoffs {
     ended_since: Timestamp(i64::MAX),
     ended_max: 0,
     keyed_since: Timestamp(i64::MAX),
@@ -42,7 +42,7 @@ fn nothing_is_left_of_what_was_removed_and_its_pages_are_used_again() {
         let labelled = |job: u64| {
             let Change::Added(added) = added(job) else { unreachable!("it is one") };
             let labels = vec![("n".to_owned(), job.to_string())];
-            let details = scheduler::input::Details { labels, ..Default::default() };
+            let details = scheduler::input::JobDetails { labels, ..Default::default() };
             Change::Added(AddedJob { details: Some(Box::new(details)), ..added })
         };
         store.commit(&group(&loaded, 2 * round + 1, jobs.clone().map(labelled).collect())).unwrap();
@@ -119,10 +119,10 @@ fn a_store_without_retention_is_brought_up_to_date() {
     }
     let (mut store, archive) = place.open();
     let loaded = store.load(&mut |_| {}).unwrap();
-    let keep = Keep { ended_since: Timestamp(0), ended_max: 1, ..NOTHING };
+    let cutoffs = RetentionCutoffs { ended_since: Timestamp(0), ended_max: 1, ..NOTHING };
     let mut removed = Removed { more: true, ..Removed::default() };
     while removed.more {
-        removed = store.remove(loaded.epoch, &keep).unwrap();
+        removed = store.remove(loaded.epoch, &cutoffs).unwrap();
     }
     assert_eq!(list(&archive), [4_096]);
 }

@@ -1,4 +1,4 @@
-//! What happens to one job becomes one or a few statements.
+//! Turns the write to one job into one or a few SQL statements.
 //!
 //! Each says in its `WHERE` what the row must have been before; a row count other than one is a refusal, which names what was
 //! expected and what is there.
@@ -9,14 +9,17 @@ use rusqlite::{OptionalExtension, params, params_from_iter};
 use scheduler::definition::RetryPolicy;
 use scheduler::job::State;
 use scheduler::retry::{self, Budget};
-use scheduler::step::{AddedJob, Assigned, ClosedAttempt, Ended, Note};
+use scheduler::step::{AddedJob, Assigned, ClosedAttempt, Ended, Note, Updated};
 
-use super::{BLOCK_SHIFT, Done, Failure, Pen, SEEN_NAME};
-use crate::store::fold::{Expected, Waiting, Write};
-use crate::store::sqlite::{codes, notes, rows};
+use super::{BLOCK_SHIFT, Done, Failure, SEEN_NAME, TransactionWriter};
+use crate::store::fold::{Expected, JobWrite, Waiting};
+use crate::store::sqlite::{codes, limits, notes, rows};
 
-impl Pen<'_> {
-    pub(super) fn job(&mut self, write: &Write<'_>) -> Done {
+impl TransactionWriter<'_> {
+    pub(super) fn job(&mut self, write: &JobWrite<'_>) -> Done {
+        if let Some(updated) = write.updated {
+            return self.update(write, updated);
+        }
         if write.freed {
             self.free(write)?;
         }
@@ -38,7 +41,7 @@ impl Pen<'_> {
         }
     }
 
-    fn insert(&mut self, write: &Write<'_>, added: &AddedJob, assigned: Option<&Assigned>) -> Done {
+    fn insert(&mut self, write: &JobWrite<'_>, added: &AddedJob, assigned: Option<&Assigned>) -> Done {
         let job = added.job.0.cast_signed();
         if !self.is_free(job)? {
             return Err(self.refusal(write.job, Expected::Absent)?);
@@ -51,6 +54,9 @@ impl Pen<'_> {
         let definition = self.definition_ids(added.revision)?;
         self.see(SEEN_NAME, definition.name, block)?;
         let details = added.details.as_deref().map_or(Ok(0), |details| self.details(job, details))?;
+        if let Some(keys) = &added.keys {
+            limits::put_keys(self.connection, added.job, keys)?;
+        }
         let state = if write.due { State::Queued } else { added.state };
         let timeout = rows::timeout_code(added.timeout);
         let batch = added.batch.map(|job| job.0.cast_signed());
@@ -96,7 +102,7 @@ impl Pen<'_> {
         Ok(())
     }
 
-    fn assign(&mut self, write: &Write<'_>, assigned: &Assigned) -> Done {
+    fn assign(&mut self, write: &JobWrite<'_>, assigned: &Assigned) -> Done {
         self.assigned(assigned)?;
         let job = write.job.0.cast_signed();
         let before = codes::of_state(if write.due { State::Scheduled } else { State::Queued });
@@ -146,7 +152,22 @@ impl Pen<'_> {
         Ok(())
     }
 
-    fn free(&mut self, write: &Write<'_>) -> Done {
+    /// The deadline of a job's present wait.
+    pub(super) fn expiry(&self, job: JobId, at: Option<Timestamp>) -> Done {
+        let job = job.0.cast_signed();
+        match at {
+            Some(at) => self
+                .connection
+                .prepare_cached(
+                    "INSERT INTO expiries (job, at) VALUES (?1, ?2) ON CONFLICT DO UPDATE SET at = ?2",
+                )?
+                .execute((job, at.0))?,
+            None => self.connection.prepare_cached("DELETE FROM expiries WHERE job = ?1")?.execute([job])?,
+        };
+        Ok(())
+    }
+
+    fn free(&mut self, write: &JobWrite<'_>) -> Done {
         let changed = self
             .connection
             .prepare_cached("UPDATE jobs SET state = 2, losses = NULL WHERE id = ?1 AND state = 5")?
@@ -154,12 +175,27 @@ impl Pen<'_> {
         self.one(changed, write)
     }
 
-    fn due(&mut self, write: &Write<'_>) -> Done {
+    fn update(&self, write: &JobWrite<'_>, updated: &Updated) -> Done {
+        let changed = self
+            .connection
+            .prepare_cached(
+                "UPDATE jobs SET state = ?2, due_at = ?3, priority = ?4 WHERE id = ?1 AND state IN (1, 2)",
+            )?
+            .execute(params![
+                write.job.0.cast_signed(),
+                codes::of_state(updated.state),
+                updated.due_at.0,
+                updated.priority,
+            ])?;
+        self.one(changed, write)
+    }
+
+    fn due(&mut self, write: &JobWrite<'_>) -> Done {
         let changed = self.statements.due.on(self.connection)?.execute([write.job.0.cast_signed()])?;
         self.one(changed, write)
     }
 
-    fn advance(&mut self, write: &Write<'_>) -> Done {
+    fn advance(&mut self, write: &JobWrite<'_>) -> Done {
         let Some(held) = Held::of(write) else { return Ok(()) };
         let (started_at, container) = started(write);
         let changed = self.statements.advance.on(self.connection)?.execute(params![
@@ -174,10 +210,10 @@ impl Pen<'_> {
         self.one(changed, write)
     }
 
-    fn wait(&mut self, write: &Write<'_>, waiting: Waiting<'_>) -> Done {
+    fn wait(&mut self, write: &JobWrite<'_>, waiting: Waiting<'_>) -> Done {
         let closed = waiting.closed;
-        let own = RetryPolicy::OWN_BUDGET.contains(&closed.outcome);
-        let is_loss = retry::budget(closed.outcome) == Budget::Platform;
+        let own = RetryPolicy::JOB_BUDGET.contains(&closed.outcome);
+        let is_loss = retry::budget(closed.outcome) == Budget::Infrastructure;
         let losses = if is_loss { self.losses(write.job, closed)? } else { None };
         let next = [
             ValueRef::Integer(codes::of_state(waiting.state)),
@@ -190,7 +226,7 @@ impl Pen<'_> {
         self.one(changed, write)
     }
 
-    fn end(&mut self, write: &Write<'_>, ended: &Ended) -> Done {
+    fn end(&mut self, write: &JobWrite<'_>, ended: &Ended) -> Done {
         let job = write.job.0.cast_signed();
         let moved = match &ended.closed {
             Some(closed) => self.end_held(write, ended, closed)?,
@@ -206,15 +242,24 @@ impl Pen<'_> {
             return Ok(());
         }
         self.one(moved, write)?;
-        let removed = self.statements.remove.on(self.connection)?.execute([job])?;
-        self.one(removed, write)?;
+        let left = self
+            .statements
+            .remove
+            .on(self.connection)?
+            .query_row([job], |row| Ok((row.get::<_, Option<i64>>(0)?, row.get::<_, i64>(1)?)));
+        let Some((batch, before)) = left.optional()? else {
+            return Err(self.refusal(write.job, write.expected)?);
+        };
+        if let Some(batch) = batch {
+            self.cache.members.add(batch, before, codes::of_state(ended.state));
+        }
         self.ended(job, ended.at);
         Ok(())
     }
 
     fn end_held(
         &mut self,
-        write: &Write<'_>,
+        write: &JobWrite<'_>,
         ended: &Ended,
         closed: &ClosedAttempt,
     ) -> Result<usize, Failure> {
@@ -228,7 +273,7 @@ impl Pen<'_> {
         Ok(self.statements.end_held.on(self.connection)?.execute(params_from_iter(values))?)
     }
 
-    /// Whether the job has ended by this very attempt with this very outcome: then there is nothing to do.
+    /// True if the job has already ended by this attempt with this outcome: then there is nothing to do.
     fn is_settled(&self, ended: &Ended) -> Result<bool, Failure> {
         let Some(closed) = &ended.closed else { return Ok(false) };
         let mut statement = self.connection.prepare_cached(
@@ -253,7 +298,7 @@ impl Pen<'_> {
         Ok(rows::json_code(&instants))
     }
 
-    fn one(&self, changed: usize, write: &Write<'_>) -> Done {
+    fn one(&self, changed: usize, write: &JobWrite<'_>) -> Done {
         if changed == 1 { Ok(()) } else { Err(self.refusal(write.job, write.expected)?) }
     }
 
@@ -289,18 +334,19 @@ struct Held {
 }
 
 impl Held {
-    fn of(write: &Write<'_>) -> Option<Self> {
+    fn of(write: &JobWrite<'_>) -> Option<Self> {
         match write.expected {
             Expected::Unstarted(token) | Expected::Held(token) => Some(Self::new(token, write)),
             Expected::Absent
             | Expected::Scheduled
             | Expected::Queued
+            | Expected::Waiting
             | Expected::Quarantined
             | Expected::Idle => None,
         }
     }
 
-    fn new(token: Token, write: &Write<'_>) -> Self {
+    fn new(token: Token, write: &JobWrite<'_>) -> Self {
         let unstarted = matches!(write.expected, Expected::Unstarted(_));
         Self {
             job: token.job.0.cast_signed(),
@@ -312,7 +358,7 @@ impl Held {
 }
 
 /// How an attempt came to its end, whatever becomes of its job: the first values of `wait.sql` and `end_held.sql`.
-fn closing<'w>(write: &Write<'w>, closed: &'w ClosedAttempt) -> [ValueRef<'w>; 15] {
+fn closing<'w>(write: &JobWrite<'w>, closed: &'w ClosedAttempt) -> [ValueRef<'w>; 15] {
     let held = Held::new(closed.token, write);
     let (started_at, container) = started(write);
     let number = |number: Option<i64>| number.map_or(ValueRef::Null, ValueRef::Integer);
@@ -335,11 +381,11 @@ fn closing<'w>(write: &Write<'w>, closed: &'w ClosedAttempt) -> [ValueRef<'w>; 1
     ]
 }
 
-fn live_state(write: &Write<'_>) -> i64 {
+fn live_state(write: &JobWrite<'_>) -> i64 {
     codes::of_state(if write.started.is_some() { State::Running } else { State::Assigned })
 }
 
-fn started<'g>(write: &Write<'g>) -> (Option<i64>, Option<&'g str>) {
+fn started<'g>(write: &JobWrite<'g>) -> (Option<i64>, Option<&'g str>) {
     write.started.map_or((None, None), |(at, container)| (Some(at.0), some(container)))
 }
 

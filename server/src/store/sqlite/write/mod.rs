@@ -1,21 +1,25 @@
 //! A group becomes a transaction: its definitions and workers first, then its jobs, keys and notes, and its number last.
 
+mod cache;
 mod jobs;
 mod remove;
 mod statements;
+mod workers;
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use protocol::{Epoch, JobId, Revision, Timestamp, WorkerId};
 use rusqlite::{Connection, OptionalExtension, params};
-use scheduler::input::{Details, GroupNo, KeyHolder};
+use scheduler::input::{GroupNo, JobDetails, KeyHolder};
 use scheduler::step::Assigned;
 
+pub(super) use self::cache::WriteCache;
+use self::cache::{DefinitionIds, EndSpan, SEEN_MAX};
 pub(super) use self::remove::remove;
 use self::statements::Statements;
-use super::{faults, forming, notes, rows};
-use crate::store::fold::{Folded, Gap, Remark, WorkerChange, fold};
+use super::{batches, faults, hooks, limits, notes, param_rows, pending_batch, rows, schedules};
+use crate::store::fold::{Folded, SideWrite, SkippedNumbers, fold};
 use crate::store::{CommitError, Group, StoredDefinition};
 
 /// This many consecutive jobs make a block of the coarse indexes.
@@ -30,42 +34,27 @@ pub(super) const SEEN_NAME: i64 = 1;
 /// In `seen`: blocks with attempts on a worker.
 pub(super) const SEEN_WORKER: i64 = 2;
 
-/// What is known to be in the database already. Forgotten whenever a group fails, because then it may not be.
-#[derive(Debug, Default)]
-pub(super) struct Known {
-    definitions: HashMap<Revision, DefinitionIds>,
-    seen: HashSet<(i64, i64, i64)>,
-    /// An end in each block, at or after the earliest one that the block's row tells.
-    ends: HashMap<i64, i64>,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct DefinitionIds {
-    id: i64,
-    /// The first row with the same name.
-    name: i64,
-}
-
-/// Beyond this many, `Known::seen` and `Known::ends` are forgotten: they are only there to save writes.
-const SEEN_MAX: usize = 65_536;
-
 /// Makes a group durable. Whatever the result, `known` is true of the database afterwards.
-pub(super) fn commit(connection: &Connection, known: &mut Known, group: &Group) -> Result<(), CommitError> {
+pub(super) fn commit(
+    connection: &Connection,
+    cache: &mut WriteCache,
+    group: &Group,
+) -> Result<(), CommitError> {
     let folded = fold(&group.changes).map_err(CommitError::Refused)?;
-    let result = in_transaction(connection, known, group, &folded);
-    settle(connection, known, group.epoch, result)
+    let result = in_transaction(connection, cache, group, &folded);
+    settle(connection, cache, group.epoch, result)
 }
 
-/// What came of a transaction. One that failed is taken back.
+/// Maps the result of a transaction to the caller's error, and rolls back one that failed.
 fn settle<T>(
     connection: &Connection,
-    known: &mut Known,
+    cache: &mut WriteCache,
     ours: Epoch,
     result: Result<T, Failure>,
 ) -> Result<T, CommitError> {
     if result.is_err() {
-        // What this try has put in is not in the database: another try must put it in again.
-        *known = Known::default();
+        // The rows of this try are not in the database: the next try must write them again.
+        cache.forget();
         if !connection.is_autocommit() {
             // If this fails too, the next BEGIN says so.
             let _ = connection.execute_batch("ROLLBACK");
@@ -90,9 +79,18 @@ impl From<rusqlite::Error> for Failure {
     }
 }
 
+impl From<schedules::Refusal> for Failure {
+    fn from(refusal: schedules::Refusal) -> Self {
+        match refusal {
+            schedules::Refusal::Sql(error) => Self::Sql(error),
+            schedules::Refusal::Decided(why) => Self::Refused(why),
+        }
+    }
+}
+
 type Done = Result<(), Failure>;
 
-/// What a transaction finds.
+/// The counters at the beginning of a transaction.
 struct Found {
     committed: GroupNo,
     last_job: i64,
@@ -112,59 +110,81 @@ fn begin(connection: &Connection, epoch: Epoch) -> Result<Found, Failure> {
     if writing == epoch.0.cast_signed() { Ok(found) } else { Err(Failure::Fenced) }
 }
 
-fn in_transaction(connection: &Connection, known: &mut Known, group: &Group, folded: &Folded<'_>) -> Done {
+fn in_transaction(
+    connection: &Connection,
+    cache: &mut WriteCache,
+    group: &Group,
+    folded: &Folded<'_>,
+) -> Done {
     let found = begin(connection, group.epoch)?;
     if group.number <= found.committed {
         connection.prepare_cached("ROLLBACK")?.execute([])?;
         return Ok(());
     }
-    let mut pen = Pen::new(connection, known, found.last_job);
+    let mut writer = TransactionWriter::new(connection, cache, found.last_job);
     for definition in &group.definitions {
-        pen.definition(definition)?;
+        writer.definition(definition)?;
     }
-    pen.workers(&folded.workers)?;
-    for (first, last) in &folded.forming {
-        pen.form(*first, *last)?;
+    writer.workers(&folded.workers)?;
+    for (first, last) in &folded.pending_batches {
+        writer.form(*first, *last)?;
+    }
+    for batch in &folded.new_batches {
+        batches::add(connection, batch)?;
     }
     for gap in &folded.gaps {
-        pen.gap(*gap)?;
+        writer.gap(*gap)?;
     }
     for write in &folded.writes {
-        pen.job(write)?;
+        writer.job(write)?;
     }
-    for first in &folded.formed {
-        pen.formed(*first)?;
+    for first in &folded.completed_batches {
+        writer.formed(*first)?;
     }
-    for (key, holder, at) in &folded.keys {
-        pen.key(key, *holder, *at)?;
-    }
-    for remark in &folded.remarks {
-        match remark {
-            Remark::Note(job, at, note) => notes::write(connection, *job, *at, note)?,
-            Remark::Confirmed(token, worker, at) => pen.confirm(*token, *worker, *at)?,
+    writer.cache.members.write(connection)?;
+    for (first, at) in &folded.ended_batches {
+        if !batches::end(connection, *first, *at)? {
+            return Err(Failure::Refused(format!("batch {first} ends, but a member of it has not ended")));
         }
     }
-    pen.finish(group.number)?;
+    for change in &folded.schedules {
+        schedules::write(connection, change)?;
+    }
+    for (id, recovered) in &folded.rates {
+        limits::put_rate(connection, id, *recovered, group.at)?;
+    }
+    for (key, holder, at) in &folded.keys {
+        writer.key(key, *holder, *at)?;
+    }
+    for remark in &folded.side_writes {
+        match remark {
+            SideWrite::Note(job, at, note) => notes::write(connection, *job, *at, note)?,
+            SideWrite::Confirmed(token, worker, at) => writer.confirm(*token, *worker, *at)?,
+            SideWrite::Expiry(job, at) => writer.expiry(*job, *at)?,
+            SideWrite::Hook(row) => hooks::write(connection, row)?,
+        }
+    }
+    writer.finish(group.number)?;
     connection.prepare_cached("COMMIT")?.execute([])?;
     Ok(())
 }
 
 /// Writes one group.
-struct Pen<'c> {
+struct TransactionWriter<'c> {
     connection: &'c Connection,
-    known: &'c mut Known,
+    cache: &'c mut WriteCache,
     statements: Statements<'c>,
     /// The highest job number before this group.
     last_job: i64,
     /// The batches that are being made, once somebody has asked.
-    forming: Option<Vec<forming::Range>>,
+    pending_batches: Option<Vec<pending_batch::Range>>,
     highest: Highest,
     /// When the jobs that this group added were accepted, by block.
     blocks: BTreeMap<i64, (i64, i64)>,
     /// How many jobs this group ended.
     ended: i64,
     /// The earliest end of those, by block, where the block's row may not tell it.
-    ends: BTreeMap<i64, i64>,
+    ends: BTreeMap<i64, EndSpan>,
 }
 
 /// The highest numbers of a group.
@@ -175,21 +195,31 @@ struct Highest {
     worker: i64,
 }
 
-impl<'c> Pen<'c> {
-    fn new(connection: &'c Connection, known: &'c mut Known, last_job: i64) -> Self {
-        if known.seen.len() > SEEN_MAX {
-            known.seen.clear();
+impl<'c> TransactionWriter<'c> {
+    fn new(connection: &'c Connection, cache: &'c mut WriteCache, last_job: i64) -> Self {
+        if cache.seen.len() > SEEN_MAX {
+            cache.seen.clear();
         }
-        if known.ends.len() > SEEN_MAX {
-            known.ends.clear();
+        if cache.ends.len() > SEEN_MAX {
+            cache.ends.clear();
         }
         let (statements, highest) = (Statements::default(), Highest::default());
         let (blocks, ends) = (BTreeMap::new(), BTreeMap::new());
-        Self { connection, known, statements, last_job, forming: None, highest, blocks, ended: 0, ends }
+        Self {
+            connection,
+            cache,
+            statements,
+            last_job,
+            pending_batches: None,
+            highest,
+            blocks,
+            ended: 0,
+            ends,
+        }
     }
 
     fn definition(&mut self, definition: &Arc<StoredDefinition>) -> Done {
-        if self.known.definitions.contains_key(&definition.revision) {
+        if self.cache.definitions.contains_key(&definition.revision) {
             return Ok(());
         }
         self.connection
@@ -200,40 +230,7 @@ impl<'c> Pen<'c> {
         Ok(())
     }
 
-    fn workers(&mut self, changes: &[WorkerChange<'_>]) -> Done {
-        for change in changes {
-            match change {
-                WorkerChange::Put(row) => {
-                    self.highest.worker = self.highest.worker.max(row.worker.0.cast_signed());
-                    self.connection.prepare_cached(include_str!("../queries/put_worker.sql"))?.execute(
-                        params![
-                            row.worker.0.cast_signed(),
-                            &*row.name,
-                            row.secret_hash,
-                            row.joined_at.0,
-                            row.seen_at.0,
-                            row.cordoned,
-                            row.slots,
-                            row.drain.is_some(),
-                            row.drain.and_then(|drain| drain.process).map(|process| process.0.cast_signed()),
-                            row.drain.and_then(|drain| drain.deadline).map(|at| at.0),
-                            rows::json_code(&row.labels),
-                            row.process.map(|process| process.incarnation.0.cast_signed()),
-                            row.process.map(|process| process.number.cast_signed()),
-                        ],
-                    )?;
-                }
-                WorkerChange::Forget(worker) => {
-                    self.connection
-                        .prepare_cached("UPDATE workers SET forgotten = 1 WHERE id = ?1")?
-                        .execute([worker.0.cast_signed()])?;
-                }
-            }
-        }
-        Ok(())
-    }
-
-    fn gap(&mut self, gap: Gap) -> Done {
+    fn gap(&mut self, gap: SkippedNumbers) -> Done {
         self.highest.job = self.highest.job.max(gap.until.0.cast_signed());
         self.highest.fence = self.highest.fence.max(gap.fence.0.cast_signed());
         if gap.until > gap.after {
@@ -275,16 +272,16 @@ impl<'c> Pen<'c> {
         }
     }
 
-    /// Whether a job may have this number: it was never given, or was set aside for it.
+    /// True if a new job may have this number: it was never given, or it is reserved for a pending batch.
     fn is_free(&mut self, job: i64) -> rusqlite::Result<bool> {
         if job > self.last_job {
             return Ok(true);
         }
-        let forming = match self.forming.take() {
+        let forming = match self.pending_batches.take() {
             Some(known) => known,
-            None => forming::ranges(self.connection)?,
+            None => pending_batch::ranges(self.connection)?,
         };
-        let forming = self.forming.insert(forming);
+        let forming = self.pending_batches.insert(forming);
         Ok(forming.iter().any(|(first, last)| (*first..=*last).contains(&job)))
     }
 
@@ -307,14 +304,15 @@ impl<'c> Pen<'c> {
                 .prepare_cached(include_str!("../queries/put_block.sql"))?
                 .execute((block, oldest, newest))?;
         }
-        for (block, end) in &self.ends {
+        for (block, span) in self.ends {
             self.connection
                 .prepare_cached(
-                    "UPDATE blocks SET oldest_end = min(coalesce(oldest_end, ?2), ?2) WHERE block = ?1",
+                    "UPDATE blocks SET oldest_end = min(coalesce(oldest_end, ?2), ?2),
+                         newest_end = max(coalesce(newest_end, ?3), ?3) WHERE block = ?1",
                 )?
-                .execute((block, end))?;
+                .execute((block, span.oldest, span.newest))?;
+            self.cache.ends.entry(block).and_modify(|known| *known = known.join(span)).or_insert(span);
         }
-        self.known.ends.extend(self.ends);
         self.connection.prepare_cached(include_str!("../queries/finish.sql"))?.execute((
             number.0.cast_signed(),
             self.highest.job,
@@ -326,7 +324,7 @@ impl<'c> Pen<'c> {
     }
 
     fn definition_ids(&mut self, revision: Revision) -> Result<DefinitionIds, Failure> {
-        if let Some(ids) = self.known.definitions.get(&revision) {
+        if let Some(ids) = self.cache.definitions.get(&revision) {
             return Ok(*ids);
         }
         let ids = self
@@ -337,7 +335,7 @@ impl<'c> Pen<'c> {
             .query_row([revision.0.to_be_bytes()], |row| Ok(DefinitionIds { id: row.get(0)?, name: row.get(1)? }))
             .optional()?
             .ok_or_else(|| Failure::Refused(format!("definition {revision} was never stored")))?;
-        self.known.definitions.insert(revision, ids);
+        self.cache.definitions.insert(revision, ids);
         Ok(ids)
     }
 
@@ -348,7 +346,7 @@ impl<'c> Pen<'c> {
     }
 
     fn see(&mut self, kind: i64, which: i64, block: i64) -> Done {
-        if self.known.seen.insert((kind, which, block)) {
+        if self.cache.seen.insert((kind, which, block)) {
             self.connection
                 .prepare_cached(
                     "INSERT INTO seen (kind, which, block) VALUES (?1, ?2, ?3) ON CONFLICT DO NOTHING",
@@ -358,27 +356,28 @@ impl<'c> Pen<'c> {
         Ok(())
     }
 
-    /// Takes note of an end, for retention.
+    /// Widens the span of ends of a block, for retention and for lists by end.
     fn ended(&mut self, job: i64, at: Timestamp) {
         self.ended += 1;
         let block = job >> BLOCK_SHIFT;
-        if self.known.ends.get(&block).is_none_or(|known| at.0 < *known) {
-            let earliest = self.ends.entry(block).or_insert(at.0);
-            *earliest = at.0.min(*earliest);
+        let span = EndSpan::of(at);
+        if self.cache.ends.get(&block).is_none_or(|known| !known.covers(span)) {
+            self.ends.entry(block).and_modify(|ends| *ends = ends.join(span)).or_insert(span);
         }
     }
 
     /// Stores what a job has beside its row, and says what that is.
-    fn details(&mut self, job: i64, details: &Details) -> Result<i64, Failure> {
+    fn details(&mut self, job: i64, details: &JobDetails) -> Result<i64, Failure> {
         let body = &details.body;
         let has = if details.labels.is_empty() { 0 } else { rows::HAS_LABELS }
-            | if body.is_empty() { 0 } else { rows::HAS_BODY };
+            | if details.has_overrides() { rows::HAS_BODY } else { 0 };
         if has == 0 {
             return Ok(0);
         }
         self.connection
             .prepare_cached(
-                "INSERT INTO details (job, labels, environment, args, input) VALUES (?1, ?2, ?3, ?4, ?5)",
+                "INSERT INTO details (job, labels, environment, args, input, params, filled_in)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
             )?
             .execute(params![
                 job,
@@ -386,6 +385,8 @@ impl<'c> Pen<'c> {
                 rows::json_code(&body.environment),
                 rows::json_code(&body.args),
                 body.input,
+                param_rows::given_code(&details.params),
+                param_rows::filled_in_code(&details.params),
             ])?;
         for (name, value) in &details.labels {
             self.connection

@@ -6,48 +6,58 @@
 use protocol::Epoch;
 use rusqlite::{Connection, OptionalExtension, params};
 
-use super::{BLOCK_SHIFT, Done, Failure, Found, Known, begin, last_of, settle};
+use super::{BLOCK_SHIFT, Done, Failure, Found, WriteCache, begin, last_of, settle, workers};
 use crate::store::sqlite::rows::{self, HAS_LABELS};
-use crate::store::{CommitError, Keep, Removed};
+use crate::store::sqlite::{hooks, schedules};
+use crate::store::{CommitError, Removed, RetentionCutoffs};
 use protocol::JobId;
 
 /// See [`crate::store::Store::remove`]. Whatever the result, `known` is true of the database afterwards.
 pub(in crate::store::sqlite) fn remove(
     connection: &Connection,
-    known: &mut Known,
+    cache: &mut WriteCache,
     epoch: Epoch,
-    keep: &Keep,
+    cutoffs: &RetentionCutoffs,
 ) -> Result<Removed, CommitError> {
-    let result = in_transaction(connection, known, epoch, keep);
-    settle(connection, known, epoch, result)
+    let result = in_transaction(connection, cache, epoch, cutoffs);
+    settle(connection, cache, epoch, result)
 }
 
 fn in_transaction(
     connection: &Connection,
-    known: &mut Known,
+    cache: &mut WriteCache,
     epoch: Epoch,
-    keep: &Keep,
+    cutoffs: &RetentionCutoffs,
 ) -> Result<Removed, Failure> {
     let found = begin(connection, epoch)?;
-    let (jobs, more_jobs) = jobs(connection, known, &found, keep)?;
-    let rows_max = i64::try_from(keep.rows_max).unwrap_or(i64::MAX);
+    let (jobs, more_jobs) = jobs(connection, cache, &found, cutoffs)?;
+    let rows_max = i64::try_from(cutoffs.rows_max).unwrap_or(i64::MAX);
     let keys = connection
         .prepare_cached(
             "DELETE FROM keys WHERE key IN (SELECT key FROM keys WHERE at < ?1 ORDER BY at LIMIT ?2)",
         )?
-        .execute((keep.keyed_since.0, rows_max))?;
+        .execute((cutoffs.keyed_since.0, rows_max))?;
     let late_reports = connection
         .prepare_cached(
             "DELETE FROM notes
              WHERE id IN (SELECT id FROM notes WHERE kind = 2 AND at < ?1 ORDER BY at LIMIT ?2)",
         )?
-        .execute((keep.late_since.0, rows_max))?;
-    if let Some(by) = keep.by {
+        .execute((cutoffs.late_since.0, rows_max))?;
+    let fires = schedules::remove(connection, cutoffs.ended_since, rows_max)?;
+    let schedules = schedules::forget(connection, cutoffs.ended_since, rows_max)?;
+    if let Some(by) = cutoffs.by {
         connection.prepare_cached("UPDATE installation SET retention_by = ?1")?.execute([by.0])?;
     }
     connection.prepare_cached("COMMIT")?.execute([])?;
-    let more = more_jobs || keys == keep.rows_max || late_reports == keep.rows_max;
-    Ok(Removed { jobs: jobs as u64, keys: keys as u64, late_reports: late_reports as u64, more })
+    let more = more_jobs || [keys, late_reports, fires, schedules].contains(&cutoffs.rows_max);
+    Ok(Removed {
+        jobs: jobs as u64,
+        keys: keys as u64,
+        late_reports: late_reports as u64,
+        fires: fires as u64,
+        schedules: schedules as u64,
+        more,
+    })
 }
 
 /// An ended job that is looked at.
@@ -61,9 +71,9 @@ struct Candidate {
 /// Deletes jobs of the block with the earliest end. How many, and whether there may be more.
 fn jobs(
     connection: &Connection,
-    known: &mut Known,
+    cache: &mut WriteCache,
     found: &Found,
-    keep: &Keep,
+    cutoffs: &RetentionCutoffs,
 ) -> Result<(usize, bool), Failure> {
     let Some((block, earliest)) = connection
         .prepare_cached(
@@ -74,24 +84,24 @@ fn jobs(
     else {
         return Ok((0, false));
     };
-    let surplus = u64::try_from(found.ended).unwrap_or(0).saturating_sub(keep.ended_max);
-    if surplus == 0 && earliest >= keep.ended_since.0 {
+    let surplus = u64::try_from(found.ended).unwrap_or(0).saturating_sub(cutoffs.ended_max);
+    if surplus == 0 && earliest >= cutoffs.ended_since.0 {
         return Ok((0, false));
     }
     let surplus = usize::try_from(surplus).unwrap_or(usize::MAX);
-    let candidates = candidates(connection, block, keep.rows_max.saturating_add(1))?;
-    let may_go = |(nth, job): &(usize, &Candidate)| job.ended_at < keep.ended_since.0 || *nth < surplus;
+    let candidates = candidates(connection, block, cutoffs.rows_max.saturating_add(1))?;
+    let may_go = |(nth, job): &(usize, &Candidate)| job.ended_at < cutoffs.ended_since.0 || *nth < surplus;
     let mut rows = 0;
     // One with very many attempts goes alone.
     let has_room = |(nth, job): &(usize, &Candidate)| {
         rows += usize::try_from(job.attempts).unwrap_or(usize::MAX).max(1);
-        *nth == 0 || rows <= keep.rows_max
+        *nth == 0 || rows <= cutoffs.rows_max
     };
     let count = candidates.iter().enumerate().take_while(may_go).take_while(has_room).count();
     let (doomed, rest) = candidates.split_at(count);
     delete(connection, block, doomed)?;
     let next = rest.first().map(|job| job.ended_at);
-    known.ends.remove(&block);
+    cache.ends.remove(&block);
     connection
         .prepare_cached("UPDATE blocks SET oldest_end = ?2 WHERE block = ?1")?
         .execute((block, next))?;
@@ -124,7 +134,7 @@ fn candidates(connection: &Connection, block: i64, limit: usize) -> rusqlite::Re
 fn delete(connection: &Connection, block: i64, doomed: &[Candidate]) -> Done {
     let Some(latest) = doomed.last().map(|job| job.ended_at) else { return Ok(()) };
     connection.prepare_cached("UPDATE installation SET deletes_until = ?1")?.execute([latest])?;
-    let noted = noted(connection, block)?;
+    let (noted, hooked) = (noted(connection, block)?, hooked(connection, block)?);
     let mut ended = connection.prepare_cached("DELETE FROM ended WHERE id = ?1")?;
     for candidate in doomed {
         let job = candidate.job;
@@ -138,6 +148,9 @@ fn delete(connection: &Connection, block: i64, doomed: &[Candidate]) -> Done {
         if noted.binary_search(&job).is_ok() {
             connection.prepare_cached("DELETE FROM notes WHERE job = ?1")?.execute([job])?;
             connection.prepare_cached("DELETE FROM left_out WHERE job = ?1")?.execute([job])?;
+        }
+        if hooked.binary_search(&job).is_ok() {
+            hooks::remove_unused(connection, job)?;
         }
     }
     connection
@@ -157,6 +170,17 @@ fn noted(connection: &Connection, block: i64) -> rusqlite::Result<Vec<i64>> {
         .collect()
 }
 
+/// The jobs of a block that have hooks, or that a hook made.
+fn hooked(connection: &Connection, block: i64) -> rusqlite::Result<Vec<i64>> {
+    connection
+        .prepare_cached(
+            "SELECT parent FROM hooks WHERE parent BETWEEN ?1 AND ?2
+             UNION SELECT job FROM hooks WHERE job BETWEEN ?1 AND ?2 ORDER BY 1",
+        )?
+        .query_map((block << BLOCK_SHIFT, last_of(block)), |row| row.get(0))?
+        .collect()
+}
+
 fn details(connection: &Connection, job: i64, has_labels: bool) -> Done {
     if has_labels {
         for (name, value) in rows::labels(connection, JobId(job.cast_unsigned()))? {
@@ -169,7 +193,7 @@ fn details(connection: &Connection, job: i64, has_labels: bool) -> Done {
     Ok(())
 }
 
-/// What the coarse indexes say about a block that no job can come to any more, once it has none.
+/// Deletes the entries of a block in the coarse indexes, once it has no jobs and can get none.
 fn forget_if_empty(connection: &Connection, block: i64) -> Done {
     let lives = connection
         .prepare_cached(
@@ -179,6 +203,7 @@ fn forget_if_empty(connection: &Connection, block: i64) -> Done {
         .exists((block << BLOCK_SHIFT, last_of(block)))?;
     if !lives {
         connection.prepare_cached("DELETE FROM seen WHERE block = ?1")?.execute([block])?;
+        workers::remove_unused(connection)?;
         connection.prepare_cached("DELETE FROM blocks WHERE block = ?1")?.execute([block])?;
     }
     Ok(())

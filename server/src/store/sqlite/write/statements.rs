@@ -4,39 +4,39 @@ use rusqlite::{CachedStatement, Connection};
 
 /// The statements of the busy path, picked up at their first use in a group.
 pub(super) struct Statements<'c> {
-    pub(super) insert_waiting: Lazily<'c>,
-    pub(super) insert_assigned: Lazily<'c>,
-    pub(super) due: Lazily<'c>,
-    pub(super) assign: Lazily<'c>,
-    pub(super) advance: Lazily<'c>,
-    pub(super) wait: Lazily<'c>,
-    pub(super) end_held: Lazily<'c>,
-    pub(super) end_idle: Lazily<'c>,
-    pub(super) remove: Lazily<'c>,
+    pub(super) insert_waiting: LazyStatement<'c>,
+    pub(super) insert_assigned: LazyStatement<'c>,
+    pub(super) due: LazyStatement<'c>,
+    pub(super) assign: LazyStatement<'c>,
+    pub(super) advance: LazyStatement<'c>,
+    pub(super) wait: LazyStatement<'c>,
+    pub(super) end_held: LazyStatement<'c>,
+    pub(super) end_idle: LazyStatement<'c>,
+    pub(super) remove: LazyStatement<'c>,
 }
 
 impl Default for Statements<'_> {
     fn default() -> Self {
         Self {
-            insert_waiting: Lazily::new(include_str!("../queries/insert_waiting.sql")),
-            insert_assigned: Lazily::new(include_str!("../queries/insert_assigned.sql")),
-            due: Lazily::new("UPDATE jobs SET state = 2 WHERE id = ?1 AND state = 1"),
-            assign: Lazily::new(include_str!("../queries/assign.sql")),
-            advance: Lazily::new(include_str!("../queries/advance.sql")),
-            wait: Lazily::new(include_str!("../queries/wait.sql")),
-            end_held: Lazily::new(include_str!("../queries/end_held.sql")),
-            end_idle: Lazily::new(include_str!("../queries/end_idle.sql")),
-            remove: Lazily::new("DELETE FROM jobs WHERE id = ?1"),
+            insert_waiting: LazyStatement::new(include_str!("../queries/insert_waiting.sql")),
+            insert_assigned: LazyStatement::new(include_str!("../queries/insert_assigned.sql")),
+            due: LazyStatement::new("UPDATE jobs SET state = 2 WHERE id = ?1 AND state = 1"),
+            assign: LazyStatement::new(include_str!("../queries/assign.sql")),
+            advance: LazyStatement::new(include_str!("../queries/advance.sql")),
+            wait: LazyStatement::new(include_str!("../queries/wait.sql")),
+            end_held: LazyStatement::new(include_str!("../queries/end_held.sql")),
+            end_idle: LazyStatement::new(include_str!("../queries/end_idle.sql")),
+            remove: LazyStatement::new("DELETE FROM jobs WHERE id = ?1 RETURNING batch, state"),
         }
     }
 }
 
-pub(super) struct Lazily<'c> {
+pub(super) struct LazyStatement<'c> {
     sql: &'static str,
     statement: Option<CachedStatement<'c>>,
 }
 
-impl<'c> Lazily<'c> {
+impl<'c> LazyStatement<'c> {
     const fn new(sql: &'static str) -> Self {
         Self { sql, statement: None }
     }

@@ -5,12 +5,12 @@ use baddisk::Fault;
 
 use super::*;
 
-/// Which of the first writes or syncs fail, one story for each.
+/// Each of the first so many writes or syncs fails once, in a story of its own.
 const CALLS: u64 = 40;
 /// Enough to come to the last of them.
 const GROUPS: u64 = 60;
 
-/// What became of a server whose disk began to fail after so many calls.
+/// The result of a server whose disk began to fail after so many calls.
 struct Struck {
     story: Story,
     /// How often a group had to be tried again because there was no room.
@@ -18,28 +18,28 @@ struct Struck {
     failed: bool,
 }
 
-fn strike(fault: Fault, after: u64, dice: &mut Dice) -> Struck {
+fn strike(fault: Fault, after: u64, rng: &mut Rng) -> Struck {
     let place = place_of(&Image::default());
     let disk = Disk::at(place.0.path()).unwrap();
-    let mut past = Past::none();
+    let mut past = JobHistory::none();
     let (mut store, archive) = place.open();
-    store.upkeep.log.bounds = SMALL;
+    store.upkeep.wal.bounds = SMALL;
     let loaded = store.load(&mut |_| {}).unwrap();
-    disk.tell(0);
+    disk.acknowledge(0);
     disk.fail(fault, after);
     let (mut waited, mut failed) = (0, false);
     while !failed && past.groups.len() < GROUPS as usize {
         let mut workload = past.workloads.last().cloned().unwrap_or_default();
-        let group = Arc::new(workload.group(loaded.epoch, GroupNo(past.groups.len() as u64 + 1), dice));
+        let group = Arc::new(workload.group(loaded.epoch, GroupNo(past.groups.len() as u64 + 1), rng));
         past.groups.push(group.clone());
         past.workloads.push(workload);
-        match store.commit(&group).and_then(|()| store.upkeep.log.idle(&store.connection).map(drop)) {
-            Ok(()) => disk.tell(group.number.0),
+        match store.commit(&group).and_then(|()| store.upkeep.wal.idle(&store.connection).map(drop)) {
+            Ok(()) => disk.acknowledge(group.number.0),
             Err(CommitError::Unavailable(_)) => {
                 waited += 1;
-                disk.heal();
+                disk.clear_fault();
                 store.commit(&group).expect("there is room again");
-                disk.tell(group.number.0);
+                disk.acknowledge(group.number.0);
             }
             Err(CommitError::Fatal(_)) => failed = true,
             Err(other) => panic!("{other}"),
@@ -47,15 +47,19 @@ fn strike(fault: Fault, after: u64, dice: &mut Dice) -> Struck {
     }
     // Nobody mends the disk of a process that ends.
     drop((store, archive));
-    Struck { story: Story { recording: disk.recording(), past }, waited, failed }
+    Struck {
+        story: Story { recording: disk.recording(), past, expected: RefCell::default() },
+        waited,
+        failed,
+    }
 }
 
 impl Struck {
     /// Whatever the disk kept of what was not synced.
-    fn has_lost_nothing(&self, dice: &mut Dice) {
+    fn has_lost_nothing(&self, rng: &mut Rng) {
         let end = self.story.recording.events().len();
         for loss in [Loss::All, Loss::Chance, Loss::Nothing] {
-            let (_, _, lost) = self.story.crash(end, loss, dice);
+            let (_, _, lost) = self.story.crash(end, loss, rng);
             assert_eq!(lost, 0, "{loss:?}");
         }
     }
@@ -63,25 +67,25 @@ impl Struck {
 
 #[test]
 fn a_sync_or_a_write_that_fails_is_never_tried_again_and_loses_nothing_that_was_told() {
-    let mut dice = Dice::new(seed());
+    let mut rng = Rng::new(seed());
     for fault in [Fault::Syncs, Fault::Writes] {
         for after in 0..CALLS {
-            let struck = strike(fault, after, &mut dice);
+            let struck = strike(fault, after, &mut rng);
             assert!(struck.failed && struck.waited == 0, "{fault:?} after {after}");
-            struck.has_lost_nothing(&mut dice);
+            struck.has_lost_nothing(&mut rng);
         }
     }
 }
 
 #[test]
 fn a_full_disk_is_waited_out_and_loses_nothing_that_was_told() {
-    let mut dice = Dice::new(seed());
+    let mut rng = Rng::new(seed());
     let mut waited = 0;
     for after in 0..CALLS {
-        let struck = strike(Fault::Full, after, &mut dice);
+        let struck = strike(Fault::Full, after, &mut rng);
         assert!(!struck.failed, "after {after}");
         waited += struck.waited;
-        struck.has_lost_nothing(&mut dice);
+        struck.has_lost_nothing(&mut rng);
     }
     assert!(waited > 0, "the disk was never full for a commit");
 }

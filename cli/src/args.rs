@@ -1,0 +1,74 @@
+//! Flags that several verbs have in common: the server's address and token, and the output format.
+
+use std::path::{Path, PathBuf};
+
+use crate::screen::Format;
+
+/// Address and token of a server, and the certificates that prove it.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct ServerArgs {
+    /// The server: HOST:PORT, with the base path if it has one, or a URL.
+    // Parsed later: clap shows a value that it rejects, and an address may contain a password.
+    #[arg(
+        long = "server",
+        id = "server",
+        env = "LONGSHORE_SERVER",
+        default_value = DEFAULT_ADDRESS,
+        value_name = "ADDRESS",
+        help_heading = "Server"
+    )]
+    pub(crate) address: String,
+    /// File with the API token, readable by its owner only.
+    #[arg(long, env = "LONGSHORE_API_TOKEN_FILE", value_name = "FILE", help_heading = "Server")]
+    pub(crate) token_file: Option<PathBuf>,
+    /// Trust the certificate authorities in this file, not the system's.
+    #[arg(long, env = "LONGSHORE_CA_FILE", value_name = "FILE", help_heading = "Server")]
+    pub(crate) ca_file: Option<PathBuf>,
+}
+
+impl ServerArgs {
+    /// Uses the default address if none is given.
+    pub(crate) fn new(address: Option<&str>, token_file: Option<&Path>, ca_file: Option<&Path>) -> Self {
+        Self {
+            address: address.unwrap_or(DEFAULT_ADDRESS).to_owned(),
+            token_file: token_file.map(Path::to_owned),
+            ca_file: ca_file.map(Path::to_owned),
+        }
+    }
+}
+
+/// The address that a server listens on by default.
+const DEFAULT_ADDRESS: &str = "127.0.0.1:8080";
+
+/// Flags of every verb that does not ask a server.
+#[derive(Debug, clap::Args)]
+pub(crate) struct OutputArgs {
+    /// Output format: table for people, json for programs.
+    #[arg(
+        short = 'o',
+        long = "output",
+        env = "LONGSHORE_OUTPUT",
+        value_enum,
+        default_value_t,
+        value_name = "FORMAT",
+        hide_possible_values = true
+    )]
+    pub(crate) format: Format,
+}
+
+/// Flags of every verb that asks a server.
+#[derive(Debug, clap::Args)]
+pub(crate) struct CommonArgs {
+    #[command(flatten)]
+    pub(crate) server_args: ServerArgs,
+    /// Output format.
+    #[arg(
+        short = 'o',
+        long = "output",
+        env = "LONGSHORE_OUTPUT",
+        value_enum,
+        default_value_t,
+        value_name = "FORMAT"
+    )]
+    pub(crate) format: Format,
+}

@@ -1,0 +1,83 @@
+//! `longshore backfill`: makes the jobs of past slots that have none.
+
+use reqwest::Method;
+use serde::Deserialize;
+
+use crate::api::{self, Api};
+use crate::args::CommonArgs;
+use crate::screen::{self, Format};
+
+/// Make the jobs of past slots of a schedule that have none. Slots that fired are listed, and never fire again.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  longshore backfill report --from 2026-03-01T00:00:00Z --to 2026-03-08T00:00:00Z --dry-run
+  longshore backfill report --from 2026-03-01T00:00:00Z --interval 1m
+  longshore backfill report --schedule nightly --from 2026-03-01T00:00:00+01:00
+
+One request makes 1,000 jobs at most. Unless the definition has 'overlap: allow', they run one after the other.")]
+pub(crate) struct Flags {
+    #[command(flatten)]
+    common: CommonArgs,
+    /// The definition.
+    #[arg(value_name = "NAME", value_parser = crate::run::parse_definition_name)]
+    name: String,
+    /// The beginning of the range, with its zone.
+    #[arg(long, value_name = "TIME", value_parser = crate::run::instant)]
+    from: String,
+    /// The end of the range, with its zone [default: now].
+    #[arg(long, value_name = "TIME", value_parser = crate::run::instant)]
+    to: Option<String>,
+    /// The schedule, if the definition has several.
+    #[arg(long, value_name = "ID")]
+    schedule: Option<String>,
+    /// Start each job no earlier than this long after the one before it: 30s, 5m.
+    #[arg(long, value_name = "DURATION", value_parser = crate::run::delay)]
+    interval: Option<String>,
+    /// Show what would be made, and make nothing.
+    #[arg(long)]
+    dry_run: bool,
+}
+
+#[derive(Debug, Deserialize)]
+struct Backfill {
+    count: u64,
+    batch: Option<u64>,
+    slots: Vec<Slot>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Slot {
+    slot: String,
+    result: String,
+    job: Option<u64>,
+}
+
+/// Makes the jobs, or says which would be made.
+pub(crate) async fn backfill(flags: Flags) -> anyhow::Result<()> {
+    let api = Api::new(&flags.common.server_args)?;
+    let mut query = vec![("from", flags.from)];
+    query.extend(flags.to.map(|to| ("to", to)));
+    query.extend(flags.schedule.map(|id| ("schedule", id)));
+    query.extend(flags.interval.map(|interval| ("interval", interval)));
+    query.extend(flags.dry_run.then(|| ("dry_run", "1".to_owned())));
+    let request = api.request(Method::POST, &["api", "definitions", &flags.name, "backfill"]).query(&query);
+    let json = api.json(request).await?;
+    if flags.common.format == Format::Json {
+        return screen::json(&json);
+    }
+    let shown: Backfill = api::parse(&api, &json)?;
+    let row = |it: &Slot| {
+        let job = it.job.map(|job| job.to_string()).unwrap_or_default();
+        vec![it.slot.clone(), it.result.clone(), job]
+    };
+    screen::table(&["SLOT", "RESULT", ">JOB"], shown.slots.iter().map(row).collect())?;
+    match shown.batch {
+        Some(batch) => screen::note(&format!(
+            "longshore: made {} jobs; list them with: longshore ls --batch {batch}",
+            shown.count
+        )),
+        None if flags.dry_run => screen::note(&format!("longshore: {} jobs would be made", shown.count)),
+        None => screen::note("longshore: no slot of this range is without a job"),
+    }
+    Ok(())
+}

@@ -1,0 +1,212 @@
+//! `longshore batches` and `longshore batch`: lists batches, shows one, waits for its end, cancels it or retries what failed.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use serde_json::Value;
+
+use crate::api::{Api, parse};
+use crate::args::CommonArgs;
+use crate::failure::{Exit, Failure};
+use crate::progress::{self, BatchView as _};
+use crate::screen::{self, Format};
+use crate::view::{self, BatchSummary, FullBatch, JobView as _};
+use crate::{bulk, duration};
+
+/// List batches, the newest first.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  longshore batches
+  longshore batches --state running
+  longshore batches --name nightly --limit 5 -o json")]
+pub(crate) struct ListFlags {
+    #[command(flatten)]
+    common: CommonArgs,
+    /// Only those with this name.
+    #[arg(long, value_name = "NAME")]
+    name: Option<String>,
+    /// Only those in these states: waiting, running, succeeded, failed, cancelled.
+    #[arg(long, value_name = "STATE,…")]
+    state: Option<String>,
+    /// How many; 1 to 500.
+    #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u16).range(1..=500))]
+    limit: u16,
+}
+
+/// Show a batch, wait for its end, cancel it, or retry its failed members.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  longshore batch 120             how many members are in each state, and the first failures
+  longshore batch 120 --wait      show the progress until the last member has ended
+  longshore batch 120 cancel      cancel all members that have not ended
+  longshore batch 120 retry       run the failed members again, as new jobs
+
+With --wait the exit code is 0 if all members succeeded, and 1 otherwise. Ctrl-C does not stop the batch.")]
+pub(crate) struct Flags {
+    #[command(flatten)]
+    common: CommonArgs,
+    /// The batch's number, which is that of its first job.
+    #[arg(value_name = "ID")]
+    id: u64,
+    /// An operation on its members.
+    #[arg(value_name = "OPERATION")]
+    operation: Option<BatchOperation>,
+    /// Wait until the batch has ended, at most this long.
+    #[arg(short = 'w', long, value_name = "DURATION", num_args = 0..=1, require_equals = true, value_parser = duration::parse)]
+    wait: Option<Option<Duration>>,
+    /// Do not ask before the operation.
+    #[arg(short = 'y', long, requires = "operation")]
+    yes: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum BatchOperation {
+    /// Cancel the members that have not ended.
+    Cancel,
+    /// Run the members that failed, expired or were lost again.
+    Retry,
+}
+
+impl BatchOperation {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Cancel => "cancel",
+            Self::Retry => "retry",
+        }
+    }
+}
+
+/// Lists batches.
+pub(crate) async fn list(flags: ListFlags) -> anyhow::Result<()> {
+    let api = Api::new(&flags.common.server_args)?;
+    let request = api.get(&["api", "batches"]).query(&[("limit", flags.limit)]);
+    let request = request.query(&flags.name.map(|name| [("name", name)]));
+    let json = api.json(request.query(&flags.state.map(|state| [("state", state)]))).await?;
+    if flags.common.format == Format::Json {
+        return screen::json(&json);
+    }
+    let batches: Vec<BatchSummary> = parse(&api, &json)?;
+    let now = Timestamp::now();
+    let row = |batch: &BatchSummary| {
+        vec![
+            batch.id.to_string(),
+            batch.name.clone().unwrap_or_default(),
+            batch.state.to_string(),
+            format!("{}/{}", batch.ended(), batch.count),
+            batch.counts.failures().to_string(),
+            view::since(batch.created_at, now),
+        ]
+    };
+    screen::table(&[">ID", "NAME", "STATE", ">ENDED", ">FAILED", "AGE"], batches.iter().map(row).collect())
+}
+
+/// Shows a batch, or does something with its members.
+pub(crate) async fn batch(flags: Flags) -> anyhow::Result<()> {
+    let api = Api::new(&flags.common.server_args)?;
+    if let Some(operation) = flags.operation {
+        let id = flags.id.to_string();
+        let path = ["api", "batches", &id, operation.name()];
+        bulk::apply_to_batch(&api, &flags.common, &path, operation.name(), flags.yes).await?;
+    }
+    match (flags.wait, flags.operation) {
+        (Some(limit), _) => wait(&api, flags.common.format, flags.id, limit).await,
+        (None, Some(_)) => Ok(()),
+        (None, None) => {
+            let json = api.json(api.get(&["api", "batches", &flags.id.to_string()])).await?;
+            if flags.common.format == Format::Json {
+                return screen::json(&json);
+            }
+            show(&parse(&api, &json)?)
+        }
+    }
+}
+
+/// Waits for the end of a batch and prints how it ended.
+///
+/// # Errors
+/// A member did not succeed, or the time is up.
+pub(crate) async fn wait(api: &Api, format: Format, id: u64, limit: Option<Duration>) -> anyhow::Result<()> {
+    let end = progress::wait_for_end(api, id);
+    let end = async {
+        match limit {
+            None => end.await,
+            Some(limit) => tokio::time::timeout(limit, end).await.unwrap_or_else(|_| {
+                let text = format!("batch {id} has not ended after {limit:?}, and continues");
+                Err(Failure::new(Exit::Failed, text).hint(format!("see 'longshore batch {id}'")).into())
+            }),
+        }
+    };
+    let ended: Value = tokio::select! {
+        ended = end => ended?,
+        _ = tokio::signal::ctrl_c() => {
+            screen::note(&format!("longshore: batch {id} continues; stop it with 'longshore batch {id} cancel'"));
+            return Err(Failure::silent(Exit::Interrupted).into());
+        }
+    };
+    let batch: FullBatch = parse(api, &ended)?;
+    match format {
+        Format::Json => screen::json(&ended)?,
+        Format::Table => show(&batch)?,
+    }
+    if batch.batch.state == "succeeded" { Ok(()) } else { Err(Failure::silent(Exit::Failed).into()) }
+}
+
+fn show(full: &FullBatch) -> anyhow::Result<()> {
+    let batch = &full.batch;
+    let now = Timestamp::now();
+    screen::fields(&[
+        ("batch", batch.id.to_string()),
+        ("name", batch.name.clone().unwrap_or_default()),
+        ("state", batch.state.to_string()),
+        ("progress", format!("{} of {} ended", batch.ended(), batch.count)),
+        ("members", batch.members_text()),
+        ("max failures", view::optional(batch.max_failures.as_ref())),
+        ("accepted", format!("{} ago", view::since(batch.created_at, now))),
+        ("eta", batch.eta.map(|eta| format!("in {}", view::until(eta, now))).unwrap_or_default()),
+    ])?;
+    for job in &full.failures {
+        screen::line(&format!("job {} {}", job.id, screen::visible(&job.end_text())))?;
+    }
+    if full.failures.len() < batch.counts.failures() as usize {
+        screen::line(&format!("and more: longshore ls --batch {} --state failed,expired,lost", batch.id))?;
+    }
+    Ok(())
+}
+
+/// Submits several jobs of one definition, and waits for them if asked to.
+pub(crate) async fn submit(
+    api: &Api,
+    request: reqwest::RequestBuilder,
+    key: &reqwest::header::HeaderValue,
+    output: &Output,
+) -> anyhow::Result<()> {
+    let made = api.create_job(request, key).await?;
+    let batch: view::Batch = parse(api, &made.json)?;
+    if let Some(warning) = &batch.warning {
+        screen::note(&format!("warning: {}", warning.text));
+    }
+    if let Some(limit) = output.wait {
+        screen::note(&format!("longshore: batch {} has {} jobs", batch.batch, batch.count));
+        return wait(api, output.format, batch.batch, limit).await;
+    }
+    match output.format {
+        Format::Json => screen::json(&made.json),
+        Format::Table if output.quiet => screen::line(&batch.batch.to_string()),
+        Format::Table => screen::line(&format!(
+            "batch {id} has {} jobs, {} to {}; follow it with: longshore batch {id} --wait",
+            batch.count,
+            batch.first,
+            batch.last,
+            id = batch.batch
+        )),
+    }
+}
+
+/// The output of `longshore run` about a batch.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Output {
+    pub(crate) format: Format,
+    pub(crate) quiet: bool,
+    /// Wait for the end, at most this long.
+    pub(crate) wait: Option<Option<Duration>>,
+}

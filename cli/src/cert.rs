@@ -1,0 +1,187 @@
+//! `longshore cert`: a certificate for the server, signed by a certificate authority of one's own.
+
+use std::fs::OpenOptions;
+use std::io::{ErrorKind, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+
+use anyhow::Context as _;
+use jiff::civil::Date;
+use jiff::{ToSpan as _, Zoned};
+use rcgen::{
+    BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
+    KeyUsagePurpose, date_time_ymd,
+};
+
+use crate::failure::{Exit, Failure};
+use crate::screen;
+
+/// Make a certificate for the server, and a certificate authority that signs it.
+///
+/// For sites without a certificate authority. Workers and commands trust the authority with --ca-file. A directory that has one
+/// already keeps it: the command only renews the server's certificate, and a running server notices that.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  longshore cert --host jobs.example --host 10.0.0.5
+  longshore server --tls-cert tls/server.pem --tls-key tls/server-key.pem
+  longshore worker --server https://jobs.example:8080 --ca-file ca.pem
+
+Give ca.pem to workers and users. ca-key.pem signs certificates: keep it where only you can read it.")]
+pub(crate) struct Flags {
+    /// Name or IP address by which clients reach the server. May be repeated; localhost and 127.0.0.1 are always added.
+    #[arg(long, value_name = "HOST", required = true, value_delimiter = ',')]
+    host: Vec<String>,
+    /// Directory for ca.pem, ca-key.pem, server.pem and server-key.pem.
+    #[arg(long, value_name = "DIR", default_value = "tls")]
+    dir: PathBuf,
+    /// Days until the server's certificate expires, at most 825. The authority lasts ten years.
+    #[arg(long, value_name = "N", default_value = "397", value_parser = clap::value_parser!(u16).range(1..=825))]
+    days: u16,
+}
+
+/// Makes the certificates.
+pub(crate) fn cert(flags: &Flags) -> anyhow::Result<()> {
+    std::fs::create_dir_all(&flags.dir).with_context(|| format!("cannot create {}", flags.dir.display()))?;
+    let today = Zoned::now().date();
+    let authority = Authority::in_directory(&flags.dir, today)?;
+    let key = KeyPair::generate().context("cannot make a key")?;
+    let certificate = server_params(&flags.host, today, flags.days)?
+        .signed_by(&key, &authority.issuer)
+        .context("cannot sign the certificate")?;
+    // The key first: the server looks for a new certificate and its key at any time, and keeps the old pair while the two differ.
+    replace(&flags.dir.join(SERVER_KEY), &key.serialize_pem(), PRIVATE)?;
+    replace(&flags.dir.join(SERVER), &certificate.pem(), PUBLIC)?;
+    let made = if authority.is_new { "made" } else { "kept" };
+    screen::line(&format!("{made} the authority {}", flags.dir.join(AUTHORITY).display()))?;
+    screen::line(&format!(
+        "made the certificate {}, valid for {} days",
+        flags.dir.join(SERVER).display(),
+        flags.days
+    ))
+}
+
+/// The certificate authority of a site.
+struct Authority {
+    issuer: Issuer<'static, KeyPair>,
+    is_new: bool,
+}
+
+impl Authority {
+    /// The authority in a directory; a new one if there is none.
+    fn in_directory(dir: &Path, today: Date) -> anyhow::Result<Self> {
+        let (certificate, key) = (dir.join(AUTHORITY), dir.join(AUTHORITY_KEY));
+        match (read(&certificate)?, read(&key)?) {
+            (Some(_), Some(key)) => {
+                let key =
+                    KeyPair::from_pem(&key).with_context(|| format!("{AUTHORITY_KEY} is no private key"))?;
+                Ok(Self { issuer: Issuer::new(authority_params(today)?, key), is_new: false })
+            }
+            (None, None) => {
+                let (params, pair) =
+                    (authority_params(today)?, KeyPair::generate().context("cannot make a key")?);
+                let signed = params.self_signed(&pair).context("cannot sign the authority")?;
+                replace(&key, &pair.serialize_pem(), PRIVATE)?;
+                replace(&certificate, &signed.pem(), PUBLIC)?;
+                Ok(Self { issuer: Issuer::new(params, pair), is_new: true })
+            }
+            (has_certificate, _) => {
+                let [there, missing] =
+                    if has_certificate.is_some() { [certificate, key] } else { [key, certificate] };
+                let text = format!("{} exists, but {} does not", there.display(), missing.display());
+                Err(Failure::new(Exit::Failed, text).hint("restore it, or choose another --dir").into())
+            }
+        }
+    }
+}
+
+fn authority_params(today: Date) -> anyhow::Result<CertificateParams> {
+    let mut params = CertificateParams::default();
+    // Renewed certificates name their authority by this text.
+    params.distinguished_name.push(DnType::CommonName, "Longshore private CA");
+    params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
+    params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
+    set_validity(&mut params, today, today.checked_add(AUTHORITY_YEARS.years())?)?;
+    Ok(params)
+}
+
+fn server_params(hosts: &[String], today: Date, days: u16) -> anyhow::Result<CertificateParams> {
+    let mut names: Vec<String> = hosts.iter().map(|host| host.trim().to_owned()).collect();
+    names.extend(LOCAL.map(str::to_owned));
+    names.dedup();
+    for name in &names {
+        if name.parse::<std::net::IpAddr>().is_err() && !is_host_name(name) {
+            let text = format!("--host: `{}` is neither a host name nor an IP address", name.escape_debug());
+            return Err(Failure::new(Exit::Usage, text).hint("for example jobs.example or 10.0.0.5").into());
+        }
+    }
+    let mut params = CertificateParams::new(names).context("cannot use the hosts")?;
+    params.distinguished_name.push(DnType::CommonName, "Longshore server");
+    params.use_authority_key_identifier_extension = true;
+    params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+    params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+    set_validity(&mut params, today, today.checked_add(i64::from(days).days())?)?;
+    Ok(params)
+}
+
+/// Valid from the day before, because clocks and zones differ.
+fn set_validity(params: &mut CertificateParams, today: Date, end: Date) -> anyhow::Result<()> {
+    let day = |date: Date| {
+        date_time_ymd(date.year().into(), date.month().unsigned_abs(), date.day().unsigned_abs())
+    };
+    params.not_before = day(today.checked_sub(1.day())?);
+    params.not_after = day(end);
+    Ok(())
+}
+
+/// Labels of letters, digits and dashes; the first may be `*`.
+fn is_host_name(name: &str) -> bool {
+    let is_label = |label: &str| {
+        !label.is_empty() && label.len() <= 63 && label.chars().all(|c| c.is_ascii_alphanumeric() || c == '-')
+    };
+    name.len() <= 253 && name.strip_prefix("*.").unwrap_or(name).split('.').all(is_label)
+}
+
+fn read(path: &Path) -> anyhow::Result<Option<String>> {
+    match std::fs::read_to_string(path) {
+        Ok(text) => Ok(Some(text)),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error).with_context(|| format!("cannot read {}", path.display())),
+    }
+}
+
+/// Writes a file whole: a reader sees the old content or the new one.
+fn replace(path: &Path, content: &str, mode: u32) -> anyhow::Result<()> {
+    let draft = path.with_extension("pem.new");
+    let write = || {
+        let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(mode).open(&draft)?;
+        file.write_all(content.as_bytes())?;
+        file.sync_all()?;
+        std::fs::rename(&draft, path)
+    };
+    write().with_context(|| format!("cannot write {}", path.display()))
+}
+
+const AUTHORITY: &str = "ca.pem";
+const AUTHORITY_KEY: &str = "ca-key.pem";
+const SERVER: &str = "server.pem";
+const SERVER_KEY: &str = "server-key.pem";
+const PRIVATE: u32 = 0o600;
+const PUBLIC: u32 = 0o644;
+const AUTHORITY_YEARS: i64 = 10;
+/// For health checks on the server's own machine.
+const LOCAL: [&str; 2] = ["localhost", "127.0.0.1"];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hosts_are_names_or_addresses() {
+        for host in ["jobs", "jobs.example", "*.jobs.example", "a-1.b"] {
+            assert!(is_host_name(host), "{host}");
+        }
+        for host in ["", "https://jobs", "jobs:8080", "a..b", "jobs example"] {
+            assert!(!is_host_name(host), "{host}");
+        }
+    }
+}

@@ -1,0 +1,366 @@
+//! `longshore cancel`, `release`, `retry`: operations on jobs, one after the other.
+//!
+//! The result of each job is printed at once, so that Ctrl-C loses none of them. The first refusal decides the exit code. Operations on
+//! all jobs that filters select are in `bulk`.
+
+use std::pin::pin;
+
+use reqwest::Method;
+use serde_json::Value;
+
+use crate::api::{self, Api};
+use crate::args::CommonArgs;
+use crate::bulk::{Selection, apply_to_all};
+use crate::failure::{self, Exit, Failure};
+use crate::screen::{self, Format};
+use crate::view::JobView as _;
+use crate::{jobs, run, view};
+
+/// End jobs: at once if they wait, else by stopping their containers.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  longshore cancel 12
+  longshore cancel 12 13 14
+  longshore cancel --batch 100       all jobs of the batch that have not ended
+  longshore cancel --name 'resize-*' --state queued    counts them, asks, and cancels them")]
+pub(crate) struct CancelFlags {
+    #[command(flatten)]
+    common: CommonArgs,
+    /// Ids of the jobs.
+    #[arg(value_name = "ID", value_parser = jobs::parse_job_id)]
+    ids: Vec<u64>,
+    /// All jobs that have not ended of the batch whose first job this is.
+    #[arg(long, value_name = "ID", conflicts_with = "ids", value_parser = jobs::parse_job_id)]
+    batch: Option<u64>,
+    #[command(flatten)]
+    selection: Selection,
+}
+
+/// Let jobs go on that wait for a person.
+///
+/// A quarantined job is queued again. An attempt whose worker is unreachable, or cannot reach its Docker, is given up: it is not
+/// believed any more, and the job gets another one. The old container may still run.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  longshore ls --state quarantined
+  longshore release 12
+  longshore release --name resize --yes    all quarantined jobs of the definition")]
+pub(crate) struct ReleaseFlags {
+    #[command(flatten)]
+    common: CommonArgs,
+    /// Ids of the jobs.
+    #[arg(value_name = "ID", value_parser = jobs::parse_job_id)]
+    ids: Vec<u64>,
+    /// All quarantined jobs of the batch whose first job this is.
+    #[arg(long, value_name = "ID", conflicts_with = "ids", value_parser = jobs::parse_job_id)]
+    batch: Option<u64>,
+    #[command(flatten)]
+    selection: Selection,
+}
+
+/// Make new jobs like some that have ended.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  longshore retry 12
+  longshore retry 12 13 14
+  longshore retry 12 -e SIZE=640 -- --verbose           with changes laid over what the job had
+  longshore retry --name resize --ended-since 1h        counts them, asks, and retries them
+  longshore logs -f \"$(longshore retry 12 -o json | jq .id)\"
+
+The definition is used as it is now; --revision original uses the one that the job was made with.")]
+pub(crate) struct RetryFlags {
+    #[command(flatten)]
+    common: CommonArgs,
+    /// Ids of the jobs.
+    #[arg(value_name = "ID", value_parser = jobs::parse_job_id)]
+    ids: Vec<u64>,
+    /// All failed, expired and lost jobs of the batch whose first job this is.
+    #[arg(long, value_name = "ID", conflicts_with = "ids", value_parser = jobs::parse_job_id)]
+    batch: Option<u64>,
+    #[command(flatten)]
+    selection: Selection,
+    /// Use the current definition, or the revision that the job was made with.
+    #[arg(long, value_name = "WHICH", default_value = "current", value_parser = ["current", "original"])]
+    revision: String,
+    /// Parameter to set or replace. May be repeated.
+    #[arg(short = 'p', long = "param", value_name = "NAME=VALUE", value_parser = run::pair)]
+    params: Vec<(String, String)>,
+    /// Environment variable to set or replace; without a value it is taken from this environment. May be repeated.
+    #[arg(short = 'e', long = "env", value_name = "NAME[=VALUE]", value_parser = run::variable)]
+    environment: Vec<(String, String)>,
+    /// Arguments that replace those of the job.
+    #[arg(last = true, value_name = "ARGS")]
+    args: Vec<String>,
+    /// Make no second job if one was made with this key [default: a new one, for sending the request again]. For one job only.
+    #[arg(long, value_name = "KEY")]
+    key: Option<String>,
+}
+
+/// Cancels jobs; goes on after one that cannot be cancelled.
+pub(crate) async fn cancel(flags: CancelFlags) -> anyhow::Result<()> {
+    let api = Api::new(&flags.common.server_args)?;
+    let query = flags.selection.query(&flags.ids, flags.batch)?;
+    // A batch alone is a set that the caller has named: there is nothing to confirm.
+    let batch = flags.batch.filter(|_| query.as_ref().is_some_and(|query| query.len() == 1));
+    if let (Some(query), None) = (&query, batch) {
+        return apply_to_all(&api, &flags.common, "cancel", query, flags.selection.yes).await;
+    }
+    if let Some(batch) = batch {
+        return cancel_batch(&api, &flags.common, batch).await;
+    }
+    let effect = |job: &view::Job| if job.has_ended() { "is cancelled" } else { "is being stopped" };
+    each(&api, &flags.common, &flags.ids, "cancel", effect).await
+}
+
+/// Releases jobs; goes on after one that cannot be released.
+pub(crate) async fn release(flags: ReleaseFlags) -> anyhow::Result<()> {
+    let api = Api::new(&flags.common.server_args)?;
+    if let Some(query) = flags.selection.query(&flags.ids, flags.batch)? {
+        return apply_to_all(&api, &flags.common, "release", &query, flags.selection.yes).await;
+    }
+    // A release ends a job that was being cancelled.
+    let effect = |job: &view::Job| if job.has_ended() { "is cancelled" } else { "goes on" };
+    each(&api, &flags.common, &flags.ids, "release", effect).await
+}
+
+/// Makes new jobs like ended ones; goes on after one that cannot be tried again.
+pub(crate) async fn retry(flags: RetryFlags) -> anyhow::Result<()> {
+    if flags.key.is_some() && flags.ids.len() > 1 {
+        let text = "--key can be used with one job only";
+        return Err(Failure::new(Exit::Usage, text).hint("retry each job with its own command").into());
+    }
+    let api = Api::new(&flags.common.server_args)?;
+    let body = changes(&flags);
+    if let Some(mut query) = flags.selection.query(&flags.ids, flags.batch)? {
+        if !body.is_empty() || flags.key.is_some() {
+            let text = "-e, -- ARGS and --key are for jobs that are given by id";
+            return Err(Failure::new(Exit::Usage, text).into());
+        }
+        query.push(("revision", flags.revision));
+        return apply_to_all(&api, &flags.common, "retry", &query, flags.selection.yes).await;
+    }
+    let mut result = VerbResult::new(&flags.common);
+    let mut interrupt = pin!(tokio::signal::ctrl_c());
+    for id in &flags.ids {
+        let mut request = api.request(Method::POST, &["api", "jobs", &id.to_string(), "retry"]);
+        if flags.revision != "current" {
+            request = request.query(&[("revision", &flags.revision)]);
+        }
+        if !body.is_empty() {
+            request = request.json(&body);
+        }
+        let key = run::idempotency_key(flags.key.as_deref())?;
+        let made = tokio::select! {
+            made = api.create_job(request, &key) => made,
+            _ = &mut interrupt => return result.interrupted(*id),
+        };
+        // A single one needs no name.
+        let made = if flags.ids.len() == 1 { made } else { named(*id, made) };
+        if let Some(made) = result.record(made) {
+            let job: view::Job = api::parse(&api, &made.json)?;
+            if flags.key.is_some() {
+                made.note_replay(&job);
+            }
+            result.print(
+                made.json,
+                &format!("job {} tries job {id} again; {}", job.id, run::follow_hint(job.id)),
+            )?;
+        }
+    }
+    match &mut result {
+        // It is no list: programs take its id.
+        VerbResult { format: Format::Json, answers, first_refusal: None } if flags.ids.len() == 1 => {
+            screen::json(&answers.pop().unwrap_or_default())
+        }
+        // Of one that was refused there is nothing to show.
+        VerbResult { first_refusal: Some(exit), .. } if flags.ids.len() == 1 => {
+            Err(Failure::silent(*exit).into())
+        }
+        _ => result.finish(),
+    }
+}
+
+/// The changes that a retry lays over what the job had.
+fn changes(flags: &RetryFlags) -> serde_json::Map<String, Value> {
+    let mut body = serde_json::Map::new();
+    if !flags.params.is_empty() {
+        let pairs = flags.params.iter().map(|(name, value)| (name.clone(), value.clone().into()));
+        body.insert("params".to_owned(), Value::Object(pairs.collect()));
+    }
+    if !flags.environment.is_empty() {
+        let pairs = flags.environment.iter().map(|(name, value)| (name.clone(), value.clone().into()));
+        body.insert("environment".to_owned(), Value::Object(pairs.collect()));
+    }
+    if !flags.args.is_empty() {
+        body.insert("args".to_owned(), flags.args.clone().into());
+    }
+    body
+}
+
+/// Wants the same of each job.
+async fn each(
+    api: &Api,
+    common: &CommonArgs,
+    ids: &[u64],
+    verb: &str,
+    effect: impl Fn(&view::Job) -> &'static str,
+) -> anyhow::Result<()> {
+    let mut result = VerbResult::new(common);
+    let mut interrupt = pin!(tokio::signal::ctrl_c());
+    for id in ids {
+        let request = api.request(Method::POST, &["api", "jobs", &id.to_string(), verb]);
+        let answer = tokio::select! {
+            answer = api.json(request) => answer,
+            _ = &mut interrupt => return result.interrupted(*id),
+        };
+        if let Some(json) = result.record(named(*id, answer)) {
+            let job: view::Job = api::parse(api, &json)?;
+            result.print(json, &format!("job {} {}", job.id, effect(&job)))?;
+        }
+    }
+    result.finish()
+}
+
+/// Cancels what has not ended of a batch, and says of how many jobs.
+async fn cancel_batch(api: &Api, common: &CommonArgs, batch: u64) -> anyhow::Result<()> {
+    let unended = [("state", UNENDED.to_owned()), ("batch", batch.to_string())];
+    let (jobs, _) = jobs::fetch_jobs(api, &unended, usize::MAX).await?;
+    if jobs.is_empty() {
+        must_be_a_batch(api, batch).await?;
+    }
+    let mut result = VerbResult::new(common);
+    let (mut cancelled, mut stopping) = (0_usize, 0_usize);
+    let mut interrupt = pin!(tokio::signal::ctrl_c());
+    for job in &jobs {
+        let id = jobs::job_id(api, job)?;
+        let request = api.request(Method::POST, &["api", "jobs", &id.to_string(), "cancel"]);
+        let answer = tokio::select! {
+            answer = api.json(request) => answer,
+            _ = &mut interrupt => {
+                if common.format == Format::Table {
+                    screen::line(&format!("batch {batch}, so far: {}", counted(cancelled, stopping, 1)))?;
+                }
+                return result.interrupted(id);
+            }
+        };
+        // It may have ended since.
+        if answer.as_ref().is_err_and(|error| failure::exit_of(error) == Exit::Conflict) {
+            continue;
+        }
+        let is_away = answer.as_ref().is_err_and(|error| failure::exit_of(error) == Exit::Unavailable);
+        if let Some(json) = result.record(named(id, answer)) {
+            let job: view::Job = api::parse(api, &json)?;
+            *(if job.has_ended() { &mut cancelled } else { &mut stopping }) += 1;
+            result.answers.push(json);
+        }
+        // The server is away, so the next request would fail, too.
+        if is_away {
+            break;
+        }
+    }
+    if common.format == Format::Table {
+        let others = jobs.len() - cancelled - stopping;
+        screen::line(&format!("batch {batch}: {}", counted(cancelled, stopping, others)))?;
+    }
+    result.finish()
+}
+
+/// Distinguishes a batch without live jobs from an unknown batch.
+async fn must_be_a_batch(api: &Api, batch: u64) -> anyhow::Result<()> {
+    let (any, _) = jobs::fetch_jobs(api, &[("batch", batch.to_string())], 1).await?;
+    if !any.is_empty() {
+        return Ok(());
+    }
+    let hint = format!(
+        "a batch has the id of its first job, which 'longshore show' prints for each job; \
+                        for one job, use 'longshore cancel {batch}'"
+    );
+    Err(Failure::new(Exit::NotFound, format!("there is no batch {batch}")).hint(hint).into())
+}
+
+/// Summary of a batch. Refusals are printed one by one before.
+fn counted(cancelled: usize, stopping: usize, others: usize) -> String {
+    let are = |count: usize| if count == 1 { "job is" } else { "jobs are" };
+    match (cancelled, stopping) {
+        (0, 0) if others == 0 => "all jobs have ended".to_owned(),
+        (cancelled, 0) => format!("{cancelled} {} cancelled", are(cancelled)),
+        (0, stopping) => format!("{stopping} {} being stopped", are(stopping)),
+        (cancelled, stopping) => {
+            format!("{cancelled} {} cancelled, {stopping} {} being stopped", are(cancelled), are(stopping))
+        }
+    }
+}
+
+/// Results of the jobs so far.
+struct VerbResult {
+    format: Format,
+    answers: Vec<Value>,
+    /// Exit code of the first refusal.
+    first_refusal: Option<Exit>,
+}
+
+impl VerbResult {
+    const fn new(common: &CommonArgs) -> Self {
+        Self { format: common.format, answers: Vec::new(), first_refusal: None }
+    }
+
+    /// Returns the answer; a refusal is printed at once.
+    fn record<T>(&mut self, answer: anyhow::Result<T>) -> Option<T> {
+        answer
+            .inspect_err(|error| {
+                failure::report(error, self.format);
+                self.first_refusal = self.first_refusal.or(Some(failure::exit_of(error)));
+            })
+            .ok()
+    }
+
+    /// Prints one result as text; with `-o json` all results are printed at the end.
+    fn print(&mut self, json: Value, words: &str) -> anyhow::Result<()> {
+        if self.format == Format::Table {
+            screen::line(words)?;
+        }
+        self.answers.push(json);
+        Ok(())
+    }
+
+    fn finish(self) -> anyhow::Result<()> {
+        if self.format == Format::Json {
+            screen::json(&Value::Array(self.answers))?;
+        }
+        self.first_refusal.map_or(Ok(()), |exit| Err(Failure::silent(exit).into()))
+    }
+
+    /// Ends after Ctrl-C during the request for this job.
+    fn interrupted(mut self, id: u64) -> anyhow::Result<()> {
+        screen::note(&format!(
+            "longshore: interrupted: the outcome for job {id} is unknown; later jobs were not requested"
+        ));
+        self.first_refusal = Some(Exit::Interrupted);
+        self.finish()
+    }
+}
+
+/// Says of which job an error tells, unless it says so itself.
+fn named<T>(id: u64, answer: anyhow::Result<T>) -> anyhow::Result<T> {
+    answer.map_err(|error| {
+        let name = format!("job {id}");
+        if error.to_string().starts_with(&format!("{name} ")) { error } else { error.context(name) }
+    })
+}
+
+/// The states of jobs that can be cancelled.
+const UNENDED: &str = "scheduled,queued,assigned,running,quarantined";
+
+#[cfg(test)]
+mod tests {
+    use super::counted;
+
+    #[test]
+    fn what_became_of_a_batch_is_counted() {
+        assert_eq!(counted(0, 0, 0), "all jobs have ended");
+        assert_eq!(counted(1, 0, 0), "1 job is cancelled");
+        assert_eq!(counted(0, 2, 1), "2 jobs are being stopped");
+        assert_eq!(counted(3, 1, 0), "3 jobs are cancelled, 1 job is being stopped");
+        assert_eq!(counted(0, 0, 2), "0 jobs are cancelled");
+    }
+}

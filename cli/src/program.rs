@@ -1,0 +1,193 @@
+//! The command line of `longshore`: its verbs, their flags, and the function that each verb calls.
+//!
+//! Verbs speak to a server through the public HTTP API only. No verb imports from this file.
+
+use std::ffi::OsString;
+
+use clap::{CommandFactory as _, Parser, Subcommand};
+
+use crate::settings::{self, Invocation};
+use crate::{
+    backfill, backup, batches, cert, completions, definitions, dev, doctor, events, explain, health, import,
+    job_verbs, jobs, limits, logs, reschedule, restore, run, schedules, schema, screen, server, show,
+    validate, worker, workers,
+};
+
+/// A job server with remote workers.
+///
+/// The server reads job definitions from jobs.yaml and sends jobs to workers, which run them in containers.
+#[derive(Debug, Parser)]
+#[command(name = "longshore", version, max_term_width = 100, disable_help_subcommand = true)]
+#[command(after_help = "Examples:
+  longshore dev                           start a server and a worker on this machine
+  longshore run resize --follow -- a.png  run a job and print its output
+  longshore ls --state failed             list failed jobs
+
+Exit codes: 0 done, 1 failed, 2 wrong usage, 3 not allowed, 4 not found, 5 conflict, 6 unavailable;
+run --wait and run --follow exit with the job's exit code, or 130 after Ctrl-C: the job continues.")]
+pub(crate) struct Program {
+    #[command(subcommand)]
+    pub(crate) verb: Verb,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Verb {
+    Server(server::Flags),
+    Worker(worker::Flags),
+    Dev(dev::Flags),
+    Run(run::Flags),
+    Ls(jobs::ListFlags),
+    Show(show::Flags),
+    Explain(explain::Flags),
+    Limits(limits::Flags),
+    Logs(logs::Flags),
+    Events(events::Flags),
+    Batches(batches::ListFlags),
+    Batch(batches::Flags),
+    Cancel(job_verbs::CancelFlags),
+    Release(job_verbs::ReleaseFlags),
+    Retry(job_verbs::RetryFlags),
+    Reschedule(reschedule::Flags),
+    Workers(workers::ListFlags),
+    Cordon(workers::CordonFlags),
+    Uncordon(workers::UncordonFlags),
+    Drain(workers::DrainFlags),
+    Label(workers::LabelFlags),
+    Slots(workers::SlotsFlags),
+    Forget(workers::ForgetFlags),
+    ResetWorker(workers::ResetFlags),
+    StopUnmanaged(workers::StopUnmanagedFlags),
+    Definitions(definitions::Flags),
+    Reload(definitions::ReloadFlags),
+    Schedules(schedules::ListFlags),
+    Next(schedules::NextFlags),
+    Fires(schedules::FiresFlags),
+    Backfill(backfill::Flags),
+    Pause(schedules::PauseFlags),
+    Resume(schedules::ResumeFlags),
+    Validate(validate::Flags),
+    Schema(schema::Flags),
+    Import(import::Flags),
+    Health(health::Flags),
+    Doctor(doctor::Flags),
+    Cert(cert::Flags),
+    Backup(backup::Flags),
+    Restore(restore::Flags),
+    Completions(completions::Flags),
+}
+
+impl Program {
+    /// Runs the verb.
+    pub(crate) fn perform(self) -> anyhow::Result<()> {
+        perform(self.verb)
+    }
+}
+
+/// Adds to the help of `run NAME` what only the server knows: the parameters of the definition. Without a name, or without a server,
+/// the help stands alone.
+pub(crate) fn describe_more(words: impl IntoIterator<Item = OsString>) {
+    let words =
+        words.into_iter().take_while(|word| word != "--").filter(|word| word != "--help" && word != "-h");
+    let Ok(Invocation { program: Program { verb: Verb::Run(flags) }, .. }) =
+        settings::parse::<Program>(words)
+    else {
+        return;
+    };
+    if let Err(error) = block_on(run::describe_params(flags)) {
+        screen::note(&format!("longshore: the parameters are not known: {error}"));
+    }
+}
+
+fn perform(verb: Verb) -> anyhow::Result<()> {
+    match verb {
+        Verb::Server(flags) => server::server(flags),
+        Verb::Worker(flags) => worker::worker(flags),
+        Verb::Dev(flags) => dev::dev(flags),
+        Verb::Run(flags) => block_on(run::run(flags)),
+        Verb::Ls(flags) => block_on(jobs::list(flags)),
+        Verb::Show(flags) => block_on(show::show(flags)),
+        Verb::Explain(flags) => block_on(explain::explain(flags)),
+        Verb::Limits(flags) => block_on(limits::limits(flags)),
+        Verb::Logs(flags) => block_on(logs::logs(flags)),
+        Verb::Events(flags) => block_on(events::events(flags)),
+        Verb::Batches(flags) => block_on(batches::list(flags)),
+        Verb::Batch(flags) => block_on(batches::batch(flags)),
+        Verb::Cancel(flags) => block_on(job_verbs::cancel(flags)),
+        Verb::Release(flags) => block_on(job_verbs::release(flags)),
+        Verb::Reschedule(flags) => block_on(reschedule::reschedule(flags)),
+        Verb::Retry(flags) => block_on(job_verbs::retry(flags)),
+        Verb::Workers(flags) => block_on(workers::list(flags)),
+        Verb::Cordon(flags) => block_on(workers::cordon(flags)),
+        Verb::Uncordon(flags) => block_on(workers::uncordon(flags)),
+        Verb::Drain(flags) => block_on(workers::drain(flags)),
+        Verb::Label(flags) => block_on(workers::label(flags)),
+        Verb::Slots(flags) => block_on(workers::slots(flags)),
+        Verb::Forget(flags) => block_on(workers::forget(flags)),
+        Verb::ResetWorker(flags) => block_on(workers::reset(flags)),
+        Verb::StopUnmanaged(flags) => block_on(workers::stop_unmanaged(flags)),
+        Verb::Definitions(flags) => block_on(definitions::definitions(flags)),
+        Verb::Reload(flags) => block_on(definitions::reload(flags)),
+        Verb::Schedules(flags) => block_on(schedules::list(flags)),
+        Verb::Next(flags) => block_on(schedules::next(flags)),
+        Verb::Fires(flags) => block_on(schedules::fires(flags)),
+        Verb::Backfill(flags) => block_on(backfill::backfill(flags)),
+        Verb::Pause(flags) => block_on(schedules::pause(flags)),
+        Verb::Resume(flags) => block_on(schedules::resume(flags)),
+        Verb::Validate(flags) => validate::validate(&flags),
+        Verb::Schema(flags) => schema::schema(&flags),
+        Verb::Import(flags) => import::import(&flags),
+        Verb::Health(flags) => block_on(health::health(flags)),
+        Verb::Doctor(flags) => block_on(doctor::doctor(flags)),
+        Verb::Cert(flags) => cert::cert(&flags),
+        Verb::Backup(flags) => backup::backup(flags),
+        Verb::Restore(flags) => restore::restore(flags),
+        Verb::Completions(flags) => completions::completions(&flags, Program::command()),
+    }
+}
+
+/// Runs a verb that only waits for a server. A runtime with one thread starts fastest.
+fn block_on(verb: impl Future<Output = anyhow::Result<()>>) -> anyhow::Result<()> {
+    tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(verb)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write as _;
+
+    use super::*;
+    use crate::settings;
+
+    #[test]
+    fn every_flag_of_server_and_worker_has_an_environment_variable() {
+        let program = Program::command();
+        for verb in ["server", "worker"] {
+            let verb = program.find_subcommand(verb).unwrap();
+            for argument in verb.get_arguments() {
+                let variable = argument.get_env().map(|name| name.to_string_lossy().into_owned());
+                assert!(variable.is_some_and(|name| name.starts_with("LONGSHORE_")), "{argument}");
+            }
+        }
+    }
+
+    /// Parses `longshore worker` and returns whether the state directory is shared: outside of a container, and in one.
+    fn shares_state_dir(arguments: &[&str]) -> [bool; 2] {
+        let line = ["longshore", "worker"].iter().chain(arguments).map(std::ffi::OsString::from);
+        let parsed =
+            settings::parse::<Program>(line).unwrap_or_else(|_| panic!("{arguments:?} should be understood"));
+        let Verb::Worker(flags) = parsed.program.verb else { panic!("the verb is worker") };
+        [false, true].map(|contained| flags.worker_args.shares_state_dir(contained))
+    }
+
+    #[test]
+    fn share_state_dir_defaults_to_true_in_a_container_only() {
+        assert_eq!(shares_state_dir(&[]), [false, true]);
+        assert_eq!(shares_state_dir(&["--share-state-dir"]), [true, true]);
+        assert_eq!(shares_state_dir(&["--share-state-dir=false"]), [false, false]);
+        for (value, expected) in [("true", [true, true]), ("false", [false, false])] {
+            let mut file = tempfile::NamedTempFile::new().expect("a file");
+            writeln!(file, "share_state_dir: {value}").expect("it is written");
+            let path = file.path().to_str().expect("a UTF-8 path");
+            assert_eq!(shares_state_dir(&["--config", path]), expected, "{value} in the file");
+        }
+    }
+}

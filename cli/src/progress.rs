@@ -1,0 +1,158 @@
+//! The progress of a batch: a bar on a terminal, plain lines elsewhere, on standard error.
+
+use std::io::IsTerminal as _;
+
+use indicatif::{ProgressBar, ProgressStyle};
+use serde_json::Value;
+use tokio::time::{Duration, Instant, sleep};
+
+use crate::api::{Api, parse};
+use crate::logs::retry_or_fail;
+use crate::screen;
+use crate::view::{self, BatchSummary};
+
+/// Texts about a batch.
+pub(crate) trait BatchView {
+    /// The number of members that have ended.
+    fn ended(&self) -> u32;
+
+    /// The states of the members: `2 running, 5 succeeded`.
+    fn members_text(&self) -> String;
+}
+
+impl BatchView for BatchSummary {
+    fn ended(&self) -> u32 {
+        self.count.saturating_sub(self.counts.live())
+    }
+
+    fn members_text(&self) -> String {
+        let counts = &self.counts;
+        let states = [
+            ("scheduled", counts.scheduled),
+            ("queued", counts.queued),
+            ("assigned", counts.assigned),
+            ("running", counts.running),
+            ("quarantined", counts.quarantined),
+            ("succeeded", counts.succeeded),
+            ("failed", counts.failed),
+            ("cancelled", counts.cancelled),
+            ("expired", counts.expired),
+            ("lost", counts.lost),
+        ];
+        let present = states.into_iter().filter(|(_, count)| *count > 0);
+        present.map(|(state, count)| format!("{count} {state}")).collect::<Vec<_>>().join(", ")
+    }
+}
+
+/// Waits until a batch has ended, shows its progress meanwhile, and returns its final JSON.
+///
+/// # Errors
+/// The server refused the request, or did not answer several times in a row.
+pub(crate) async fn wait_for_end(api: &Api, id: u64) -> anyhow::Result<Value> {
+    let mut display = Display::new();
+    let mut failures = 0;
+    loop {
+        let asked_at = Instant::now();
+        let request = api.get(&["api", "batches", &id.to_string()]).query(&[("wait", WAIT)]);
+        match api.json(request).await {
+            Ok(json) => {
+                failures = 0;
+                let batch: BatchSummary = parse(api, &json)?;
+                display.update(&batch);
+                if batch.ended_at.is_some() {
+                    display.finish();
+                    return Ok(json);
+                }
+            }
+            Err(error) => retry_or_fail(error, &mut failures)?,
+        }
+        // A server that is stopping or busy answers at once.
+        sleep(PAUSE.saturating_sub(asked_at.elapsed())).await;
+    }
+}
+
+/// The server answers after this time at the latest, so that the progress is seen.
+const WAIT: &str = "1s";
+const PAUSE: Duration = Duration::from_secs(1);
+
+enum Display {
+    Bar(ProgressBar),
+    /// The last tenth that was printed.
+    Lines(Option<u32>),
+}
+
+impl Display {
+    fn new() -> Self {
+        if std::io::stderr().is_terminal() { Self::Bar(bar()) } else { Self::Lines(None) }
+    }
+
+    fn update(&mut self, batch: &BatchSummary) {
+        match self {
+            Self::Bar(bar) => {
+                bar.set_length(batch.count.into());
+                bar.set_position(batch.ended().into());
+                bar.set_message(message(batch));
+            }
+            Self::Lines(printed) => {
+                let tenth = batch.ended() * 10 / batch.count.max(1);
+                if *printed != Some(tenth) {
+                    *printed = Some(tenth);
+                    screen::note(&format!("longshore: batch {}: {}", batch.id, message(batch)));
+                }
+            }
+        }
+    }
+
+    fn finish(&self) {
+        if let Self::Bar(bar) = self {
+            bar.finish();
+        }
+    }
+}
+
+fn bar() -> ProgressBar {
+    let bar = ProgressBar::new(0);
+    // The template is fixed, and a test reads it.
+    if let Ok(style) = ProgressStyle::with_template(TEMPLATE) {
+        bar.set_style(style);
+    }
+    bar
+}
+
+const TEMPLATE: &str = "{wide_bar} {percent:>3}% {msg}";
+
+fn message(batch: &BatchSummary) -> String {
+    let mut text = format!("{} of {} ended", batch.ended(), batch.count);
+    if batch.counts.failures() > 0 {
+        text += &format!(", {} failed", batch.counts.failures());
+    }
+    if let Some(eta) = batch.eta {
+        text += &format!(", {} left", view::until(eta, jiff::Timestamp::now()));
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::view::BatchCounts;
+
+    #[test]
+    fn the_template_of_the_bar_can_be_read() {
+        assert!(ProgressStyle::with_template(TEMPLATE).is_ok());
+    }
+
+    #[test]
+    fn a_line_is_printed_for_each_tenth() {
+        let mut display = Display::Lines(None);
+        let mut printed = Vec::new();
+        for succeeded in 0..=25 {
+            let counts = BatchCounts { queued: 25 - succeeded, succeeded, ..BatchCounts::default() };
+            display.update(&BatchSummary { id: 1, count: 25, counts, ..BatchSummary::default() });
+            let Display::Lines(Some(tenth)) = display else { panic!("it prints lines") };
+            printed.push(tenth);
+        }
+        printed.dedup();
+        assert_eq!(printed, (0..=10).collect::<Vec<_>>());
+    }
+}

@@ -1,0 +1,66 @@
+//! `longshore reschedule`: changes the start or the priority of a job that waits.
+
+use reqwest::Method;
+use serde_json::{Map, Value, json};
+
+use crate::api::{self, Api};
+use crate::args::CommonArgs;
+use crate::run::{delay, instant};
+use crate::screen::{self, Format};
+use crate::view::JobView as _;
+use crate::{jobs, view};
+
+/// Change the start or the priority of a job that waits.
+#[derive(Debug, clap::Args)]
+#[command(
+    group = clap::ArgGroup::new("start").args(["at", "delay", "now"]),
+    group = clap::ArgGroup::new("values").args(["at", "delay", "now", "priority"]).multiple(true).required(true),
+    after_help = "Examples:
+  longshore reschedule 12 --delay 10m                    start it in ten minutes
+  longshore reschedule 12 --at 2026-03-01T09:30:00Z      start it at an instant
+  longshore reschedule 12 --now --priority 50            let it start before the others
+
+A job that a worker has already cannot be changed."
+)]
+pub(crate) struct Flags {
+    #[command(flatten)]
+    common: CommonArgs,
+    /// The job.
+    #[arg(value_name = "ID", value_parser = jobs::parse_job_id)]
+    id: u64,
+    /// Start it no earlier than this instant, with its zone: 2026-03-01T09:30:00Z.
+    #[arg(long, value_name = "TIME", value_parser = instant)]
+    at: Option<String>,
+    /// Start it no earlier than this long from now: 250ms, 90s, 1h30m.
+    #[arg(long, value_name = "DURATION", value_parser = delay)]
+    delay: Option<String>,
+    /// Start it as soon as a worker has room.
+    #[arg(long)]
+    now: bool,
+    /// Higher goes first, −100 to 100.
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = clap::value_parser!(i8).range(-100..=100))]
+    priority: Option<i8>,
+}
+
+/// Changes the job.
+pub(crate) async fn reschedule(flags: Flags) -> anyhow::Result<()> {
+    let api = Api::new(&flags.common.server_args)?;
+    let request = api.request(Method::PATCH, &["api", "jobs", &flags.id.to_string()]).json(&body(&flags));
+    let answer = api.json(request).await?;
+    if flags.common.format == Format::Json {
+        return screen::json(&answer);
+    }
+    let job: view::Job = api::parse(&api, &answer)?;
+    let due = answer.get("due_at").and_then(Value::as_str).unwrap_or_default();
+    screen::line(&format!("job {} is {}, due {due}", job.id, job.state_text()))
+}
+
+fn body(flags: &Flags) -> Map<String, Value> {
+    let delay = if flags.now { Some("0s") } else { flags.delay.as_deref() };
+    let values = [
+        ("run_at", flags.at.as_ref().map(|at| json!(at))),
+        ("delay", delay.map(|delay| json!(delay))),
+        ("priority", flags.priority.map(|priority| json!(priority))),
+    ];
+    values.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?))).collect()
+}

@@ -1,0 +1,244 @@
+//! `longshore schedules`, `next`, `fires`, `pause`, `resume`: when jobs are made without a request, and what became of it.
+
+use reqwest::Method;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use server::config::next_slots::{RuleText, next_slots};
+
+use crate::api::{self, Api};
+use crate::args::CommonArgs;
+use crate::duration;
+use crate::failure::{Exit, Failure};
+use crate::screen::{self, Format};
+
+/// List schedules with their next and their last slot.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  longshore schedules
+  longshore schedules -o json | jq '.[] | {name, id, next: .next[0]}'")]
+pub(crate) struct ListFlags {
+    #[command(flatten)]
+    common: CommonArgs,
+}
+
+/// Show the next slots of a definition's schedules, or of a rule, which needs no server.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  longshore next report -n 10
+  longshore next --cron '0 2 * * *' --timezone Europe/Berlin
+  longshore next --at 'monday 08:30' --timezone America/New_York")]
+pub(crate) struct NextFlags {
+    #[command(flatten)]
+    common: CommonArgs,
+    /// The definition.
+    #[arg(value_name = "NAME", value_parser = crate::run::parse_definition_name, required_unless_present_any = ["cron", "every", "at"])]
+    name: Option<String>,
+    /// How many slots; 1 to 100.
+    #[arg(short = 'n', long = "count", default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..=100))]
+    count: u16,
+    /// A cron rule instead of a definition.
+    #[arg(long, value_name = "RULE", conflicts_with_all = ["name", "every", "at"])]
+    cron: Option<String>,
+    /// An interval instead of a definition.
+    #[arg(long, value_name = "DURATION", conflicts_with_all = ["name", "at"])]
+    every: Option<String>,
+    /// A time, or a day and a time, instead of a definition.
+    #[arg(long, value_name = "TIME", conflicts_with = "name")]
+    at: Option<String>,
+    /// The zone of the rule.
+    #[arg(long, value_name = "ZONE", default_value = "UTC", conflicts_with = "name")]
+    timezone: String,
+}
+
+/// Show what became of a definition's slots, the newest first.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  longshore fires report
+  longshore fires report --limit 500 -o json")]
+pub(crate) struct FiresFlags {
+    #[command(flatten)]
+    common: CommonArgs,
+    /// The definition.
+    #[arg(value_name = "NAME", value_parser = crate::run::parse_definition_name)]
+    name: String,
+    /// How many rows; 1 to 500.
+    #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u16).range(1..=500))]
+    limit: u16,
+}
+
+/// The schedules to pause or resume.
+#[derive(Debug, clap::Args)]
+struct TargetArgs {
+    #[command(flatten)]
+    common: CommonArgs,
+    /// The definition.
+    #[arg(value_name = "NAME", value_parser = crate::run::parse_definition_name, required_unless_present = "all")]
+    name: Option<String>,
+    /// Only the schedule with this id.
+    #[arg(long, value_name = "ID", requires = "name")]
+    schedule: Option<String>,
+    /// The schedules of all definitions.
+    #[arg(long, conflicts_with = "name")]
+    all: bool,
+}
+
+/// Let schedules skip their slots until they are resumed; jobs can still be submitted.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  longshore pause report
+  longshore pause report --schedule monday
+  longshore pause --all")]
+pub(crate) struct PauseFlags {
+    #[command(flatten)]
+    target: TargetArgs,
+}
+
+/// Let paused schedules fire again. Skipped slots are not made up for.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  longshore resume report
+  longshore resume --all")]
+pub(crate) struct ResumeFlags {
+    #[command(flatten)]
+    target: TargetArgs,
+}
+
+#[derive(Debug, Deserialize)]
+struct Schedule {
+    name: String,
+    id: String,
+    rule: String,
+    timezone: String,
+    state: String,
+    next: Vec<String>,
+    last_fire: Option<LastFire>,
+}
+
+#[derive(Debug, Deserialize)]
+struct LastFire {
+    slot: String,
+    job: u64,
+    lateness_ms: i64,
+}
+
+#[derive(Debug, Deserialize)]
+struct Fire {
+    schedule: String,
+    from: String,
+    to: String,
+    count: u64,
+    #[serde(default)]
+    at_least: bool,
+    verdict: String,
+    reason: Option<String>,
+    job: Option<u64>,
+    lateness_ms: i64,
+}
+
+/// Lists schedules.
+pub(crate) async fn list(flags: ListFlags) -> anyhow::Result<()> {
+    let api = Api::new(&flags.common.server_args)?;
+    let json = api.json(api.get(&["api", "schedules"])).await?;
+    if flags.common.format == Format::Json {
+        return screen::json(&json);
+    }
+    let schedules: Vec<Schedule> = api::parse(&api, &json)?;
+    let row = |it: &Schedule| {
+        let last = it.last_fire.as_ref();
+        let late = last.map(|last| duration::show(last.lateness_ms)).unwrap_or_default();
+        let made = last.map(|last| format!("{} (job {})", last.slot, last.job)).unwrap_or_default();
+        let next = it.next.first().cloned().unwrap_or_default();
+        [&it.name, &it.id, &it.rule, &it.timezone, &it.state, &next, &made, &late].map(String::clone).to_vec()
+    };
+    let heading = ["NAME", "ID", "RULE", "ZONE", "STATE", "NEXT", "LAST", ">LATE"];
+    screen::table(&heading, schedules.iter().map(row).collect())
+}
+
+/// Shows the next slots.
+pub(crate) async fn next(flags: NextFlags) -> anyhow::Result<()> {
+    let rule = match (&flags.cron, &flags.every, &flags.at) {
+        (Some(text), ..) => RuleText::Cron(text),
+        (None, Some(text), _) => RuleText::Every(text),
+        (None, None, Some(text)) => RuleText::At(text),
+        (None, None, None) => return next_of_definition(&flags).await,
+    };
+    let slots = next_slots(rule, &flags.timezone, usize::from(flags.count))
+        .map_err(|why| Failure::new(Exit::Usage, why))?;
+    if flags.common.format == Format::Json {
+        return screen::json(
+            &slots.iter().map(|slot| json!({ "utc": slot.utc, "local": slot.local })).collect(),
+        );
+    }
+    screen::table(&["UTC", "LOCAL"], slots.into_iter().map(|slot| vec![slot.utc, slot.local]).collect())
+}
+
+async fn next_of_definition(flags: &NextFlags) -> anyhow::Result<()> {
+    let api = Api::new(&flags.common.server_args)?;
+    let query = [("name", flags.name.clone().unwrap_or_default()), ("next", flags.count.to_string())];
+    let json = api.json(api.get(&["api", "schedules"]).query(&query)).await?;
+    let schedules: Vec<Schedule> = api::parse(&api, &json)?;
+    let mut slots: Vec<(&String, &Schedule)> =
+        schedules.iter().flat_map(|it| it.next.iter().map(move |slot| (slot, it))).collect();
+    slots.sort_by_key(|(slot, _)| *slot);
+    slots.truncate(usize::from(flags.count));
+    if flags.common.format == Format::Json {
+        let shown = |(slot, it): &(&String, &Schedule)| json!({ "at": slot, "schedule": it.id });
+        return screen::json(&slots.iter().map(shown).collect::<Value>());
+    }
+    let row = |(slot, it): (&String, &Schedule)| vec![slot.clone(), it.id.clone(), it.state.clone()];
+    screen::table(&["AT", "SCHEDULE", "STATE"], slots.into_iter().map(row).collect())
+}
+
+/// Shows rows of the fire ledger.
+pub(crate) async fn fires(flags: FiresFlags) -> anyhow::Result<()> {
+    let api = Api::new(&flags.common.server_args)?;
+    let request = api.get(&["api", "definitions", &flags.name, "fires"]);
+    let json = api.json(request.query(&[("limit", flags.limit)])).await?;
+    if flags.common.format == Format::Json {
+        return screen::json(&json);
+    }
+    let fires: Vec<Fire> = api::parse(&api, &json)?;
+    let row = |it: &Fire| {
+        let until = if it.from == it.to { String::new() } else { it.to.clone() };
+        let count = format!("{}{}", it.count, if it.at_least { "+" } else { "" });
+        let job = it.job.map(|job| job.to_string()).unwrap_or_default();
+        let (reason, late) = (it.reason.clone().unwrap_or_default(), duration::show(it.lateness_ms));
+        vec![it.from.clone(), until, count, it.schedule.clone(), it.verdict.clone(), reason, job, late]
+    };
+    let heading = ["SLOT", "UNTIL", ">COUNT", "SCHEDULE", "VERDICT", "REASON", ">JOB", ">LATE"];
+    screen::table(&heading, fires.iter().map(row).collect())
+}
+
+/// Pauses schedules.
+pub(crate) async fn pause(flags: PauseFlags) -> anyhow::Result<()> {
+    perform(flags.target, "pause", "paused").await
+}
+
+/// Resumes schedules.
+pub(crate) async fn resume(flags: ResumeFlags) -> anyhow::Result<()> {
+    perform(flags.target, "resume", "resumed").await
+}
+
+async fn perform(target: TargetArgs, verb: &str, done: &str) -> anyhow::Result<()> {
+    let api = Api::new(&target.common.server_args)?;
+    let path: Vec<&str> = match &target.name {
+        Some(name) => vec!["api", "definitions", name, verb],
+        None => vec!["api", "schedules", verb],
+    };
+    let request = api.request(Method::POST, &path);
+    let request = match &target.schedule {
+        Some(id) => request.query(&[("schedule", id)]),
+        None => request,
+    };
+    api.send(request).await?;
+    let (name, id) = (target.name.as_deref(), target.schedule.as_deref());
+    if target.common.format == Format::Json {
+        return screen::json(&json!({ "name": name, "schedule": id, "state": done }));
+    }
+    let what = match (name, id) {
+        (Some(name), Some(id)) => format!("{name}/{id}"),
+        (Some(name), None) => name.to_owned(),
+        (None, _) => "all schedules".to_owned(),
+    };
+    screen::line(&format!("{} {done}", screen::visible(&what)))
+}

@@ -1,0 +1,203 @@
+//! Jobs as table rows and sentences.
+
+use jiff::Timestamp;
+use server::http::present::shapes::{Job, Phase};
+
+use super::{WorkerRefView as _, in_words, running_time, since};
+
+/// Texts about a job.
+pub(crate) trait JobView {
+    /// The columns of [`JobView::row`].
+    const HEADING: [&str; 8];
+
+    /// A row of the table of jobs.
+    fn row(&self, now: Timestamp) -> Vec<String>;
+
+    /// Returns true if the state is final.
+    fn has_ended(&self) -> bool;
+
+    /// Returns true for a cancelled job whose container may still run.
+    fn is_unconfirmed(&self) -> bool;
+
+    /// The state, with the cause of a stop or the phase on the worker.
+    fn state_text(&self) -> String;
+
+    /// The reason why the job waits, or why it ended.
+    fn reason_text(&self) -> String;
+
+    /// The final state with its reason: `failed, exit 3`. The server ends a followed log with the same text.
+    fn end_text(&self) -> String;
+}
+
+impl JobView for Job {
+    const HEADING: [&str; 8] = [">ID", "NAME", "STATE", "WORKER", ">TRIES", ">AGE", ">RAN", "WHY"];
+
+    fn row(&self, now: Timestamp) -> Vec<String> {
+        vec![
+            self.id.to_string(),
+            self.name.clone(),
+            self.state_text(),
+            self.worker.as_ref().map(|worker| worker.label()).unwrap_or_default(),
+            self.attempt_count.to_string(),
+            since(self.created_at, now),
+            ran(self, now),
+            self.reason_text(),
+        ]
+    }
+
+    fn has_ended(&self) -> bool {
+        matches!(&*self.state, "succeeded" | "failed" | "cancelled" | "expired" | "lost")
+    }
+
+    fn is_unconfirmed(&self) -> bool {
+        self.confirmed == Some(false)
+    }
+
+    fn state_text(&self) -> String {
+        match (&self.stopping, &self.phase) {
+            (Some(cause), _) if !self.has_ended() => format!("{} (stopping: {cause})", self.state),
+            (_, Some(phase)) if phase.name != self.state => format!("{} ({})", self.state, phase_text(phase)),
+            _ if self.is_unconfirmed() => format!("{} (unconfirmed)", self.state),
+            _ => self.state.to_string(),
+        }
+    }
+
+    fn reason_text(&self) -> String {
+        match &self.pending_reason {
+            Some(reason) => reason.text.to_string(),
+            None if self.reason.is_empty() && self.state == "failed" => self.end_text(),
+            None => self.reason.clone(),
+        }
+    }
+
+    fn end_text(&self) -> String {
+        let reason = end_reason(self);
+        match reason.as_str() {
+            "" => self.state.to_string(),
+            reason if reason.starts_with(&*self.state) => reason.to_owned(),
+            reason => format!("{}, {reason}", self.state),
+        }
+    }
+}
+
+/// The running time of the latest container, which may still run.
+fn ran(job: &Job, now: Timestamp) -> String {
+    match (job.ran_ms, job.started_at) {
+        (None, Some(started)) if job.state == "running" => since(started, now),
+        (ran, _) => running_time(ran),
+    }
+}
+
+/// The exit code of a program that failed by itself, or else the outcome with its cause.
+fn end_reason(job: &Job) -> String {
+    // The reason says more than the exit code, unless it only repeats the code.
+    let is_the_code = job.reason.is_empty() || job.reason.starts_with("exit code");
+    match (&*job.state, job.outcome.as_deref(), job.exit_code) {
+        ("succeeded", ..) => String::new(),
+        ("failed", Some("failed"), Some(code)) if is_the_code => format!("exit {code}"),
+        ("failed" | "lost", Some(outcome), code) => with_cause(outcome, &job.reason, code),
+        // A cancelled job did not end by the outcome of its last attempt.
+        _ => job.reason.clone(),
+    }
+}
+
+/// An outcome with its cause, and with the exit code if the cause does not contain it.
+fn with_cause(outcome: &str, cause: &str, exit_code: Option<i32>) -> String {
+    let name = in_words(outcome);
+    let text = match cause {
+        "" => name,
+        _ if cause.starts_with(&name) => cause.to_owned(),
+        _ => format!("{name}: {cause}"),
+    };
+    match exit_code {
+        Some(code) if code != 0 && !text.contains("exit code") => format!("{text} (exit code {code})"),
+        _ => text,
+    }
+}
+
+/// The phase with its progress and the number of failed pulls.
+fn phase_text(phase: &Phase) -> String {
+    let percent = phase.percent.map(|percent| format!(" {percent} %")).unwrap_or_default();
+    let failures = match phase.failures {
+        None => String::new(),
+        Some(1) => ", failed once".to_owned(),
+        Some(times) => format!(", failed {times} times"),
+    };
+    format!("{}{percent}{failures}", phase.name)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde::Deserialize as _;
+
+    use super::*;
+
+    fn job(more: &serde_json::Value) -> Job {
+        let mut json = serde_json::json!({"id": 7, "name": "resize", "state": "queued", "created_at": "2026-01-02T03:04:05.000Z"});
+        json.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        Job::deserialize(&json).unwrap()
+    }
+
+    #[test]
+    fn a_row_has_the_running_time_and_the_reason_of_the_end() {
+        let job = job(&serde_json::json!({
+            "state": "failed", "outcome": "oom_killed", "exit_code": 137, "attempt_count": 2, "worker": {"id": 3, "name": "anna"},
+            "started_at": "2026-01-02T03:04:06.000Z", "ended_at": "2026-01-02T03:05:00.000Z", "ran_ms": 2_500,
+        }));
+        let row = job.row("2026-01-02T03:05:05Z".parse().unwrap());
+        assert_eq!(
+            row,
+            ["7", "resize", "failed", "anna", "2", "1m00s", "2.5s", "failed, oom killed (exit code 137)"]
+        );
+    }
+
+    #[test]
+    fn the_running_time_of_a_running_job_ends_now() {
+        let ran = |more: &serde_json::Value| ran(&job(more), "2026-01-02T03:05:05Z".parse().unwrap());
+        let (started, ended) = ("2026-01-02T03:04:06.000Z", "2026-01-02T03:05:00.000Z");
+        assert_eq!(ran(&serde_json::json!({"state": "running", "started_at": started})), "59s");
+        let mut over = serde_json::json!({"state": "succeeded", "started_at": started, "ended_at": ended});
+        assert_eq!(ran(&over), "", "the end of the job is not the end of its container");
+        over["ran_ms"] = 54.into();
+        assert_eq!(ran(&over), "54ms");
+        let waiting = serde_json::json!({"state": "scheduled", "started_at": started, "ran_ms": 54});
+        assert_eq!(ran(&waiting), "54ms", "its latest attempt");
+    }
+
+    #[test]
+    fn the_state_contains_phase_and_stop() {
+        let pulling = serde_json::json!({"state": "assigned", "phase": {"name": "pulling", "percent": 40}});
+        assert_eq!(job(&pulling).state_text(), "assigned (pulling 40 %)");
+        let again = |failures: u32| {
+            job(&serde_json::json!({"state": "assigned", "phase": {"name": "pulling", "failures": failures}}))
+        };
+        assert_eq!(again(1).state_text(), "assigned (pulling, failed once)");
+        assert_eq!(again(2).state_text(), "assigned (pulling, failed 2 times)");
+        let stopping = serde_json::json!({"state": "running", "stopping": "cancel"});
+        assert_eq!(job(&stopping).state_text(), "running (stopping: cancel)");
+    }
+
+    #[test]
+    fn the_end_is_the_state_with_its_reason() {
+        let end = |state: &str, outcome: &str, code: Option<i32>, reason: &str| {
+            let json = serde_json::json!({"id": 7, "name": "resize", "created_at": "2026-01-02T03:04:05.000Z",
+                "state": state, "outcome": outcome, "exit_code": code, "reason": reason});
+            Job::deserialize(&json).unwrap().end_text()
+        };
+        assert_eq!(end("succeeded", "succeeded", Some(0), ""), "succeeded");
+        assert_eq!(end("failed", "failed", Some(3), "exit code 3"), "failed, exit 3");
+        assert_eq!(end("failed", "failed", Some(143), "exit code 143 (signal 15)"), "failed, exit 143");
+        let memory = "killed, probably out of memory (exit code 137)";
+        assert_eq!(end("failed", "failed", Some(137), memory), format!("failed: {memory}"));
+        let too_long = "stopped because it ran for too long; it ended with exit code 143 (signal 15)";
+        assert_eq!(end("failed", "timed_out", Some(143), too_long), format!("failed, timed out: {too_long}"));
+        assert_eq!(
+            end("failed", "oom_killed", Some(137), "killed for its memory limit"),
+            "failed, oom killed: killed for its memory limit (exit code 137)"
+        );
+        assert_eq!(end("failed", "pull_failed", None, "pull failed"), "failed, pull failed");
+        assert_eq!(end("lost", "lost", None, "no report"), "lost: no report");
+        assert_eq!(end("cancelled", "cancelled", Some(143), "cancelled"), "cancelled");
+        assert_eq!(end("cancelled", "failed", Some(3), "cancelled by ann"), "cancelled by ann");
+    }
+}

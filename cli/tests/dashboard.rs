@@ -1,0 +1,196 @@
+//! The dashboard in a real browser: live updates, the log viewer, forms and keys, in a wide and a narrow window, light and dark.
+//!
+//! It needs Chromium and its driver. `LONGSHORE_TEST_BROWSER=required` asks for it; the pictures go to `target/pictures`.
+#![expect(clippy::unwrap_used, reason = "a test that cannot set up its browser fails")]
+
+use std::path::{Path, PathBuf};
+
+use testkit::browser::{self, Browser};
+use testkit::{Api, Cluster, Process, wait_until};
+
+const JOBS_FILE: &str = "
+version: 1
+defaults: { runtime: process }
+jobs:
+  colours:
+    description: Writes lines in colours
+    command: [sh, -c, 'printf \"\\033[31mred\\033[0m <b>plain</b>\\n\"; seq 1 5000; echo last >&2']
+  broken:
+    command: [sh, -c, 'echo no >&2; exit 3']
+  long:
+    command: [sleep, '600']
+  nightly:
+    command: ['true']
+    schedule: { id: night, cron: '0 2 * * *', timezone: Europe/Berlin }
+";
+
+/// Wide like a desk, narrow like a phone.
+const SIZES: [(&str, u32, u32); 2] = [("wide", 1280, 900), ("narrow", 390, 844)];
+
+async fn keep_picture(browser: &Browser, name: &str) {
+    let place: PathBuf = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/pictures");
+    std::fs::create_dir_all(&place).unwrap();
+    std::fs::write(place.join(format!("{name}.png")), browser.picture().await).unwrap();
+}
+
+async fn number(browser: &Browser, script: &str) -> i64 {
+    browser.run(script).await.as_i64().unwrap_or(i64::MIN)
+}
+
+/// A server, a worker that runs plain processes, and some jobs.
+struct Running {
+    api: Api,
+    base: String,
+    _server: Process,
+    _worker: Process,
+    _cluster: Cluster,
+}
+
+impl Running {
+    async fn start() -> Self {
+        let cluster = Cluster::new(env!("CARGO_BIN_EXE_longshore"), JOBS_FILE);
+        let (server, api) = (cluster.start_server(&[]).await, cluster.api());
+        let worker = cluster.start_worker("rack-1", &["--no-docker", "--allow-process", "--slots", "4"]);
+        api.wait_for_ready_worker("rack-1").await;
+        let base = format!("http://{}", cluster.address());
+        Self { api, base, _server: server, _worker: worker, _cluster: cluster }
+    }
+}
+
+async fn submit(api: &Api, name: &str) -> u64 {
+    api.post(&format!("/api/jobs/{name}"), None).await["id"].as_u64().unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_operator_sees_and_steers_jobs_in_a_browser() {
+    if !browser::is_required() {
+        return;
+    }
+    let running = Running::start().await;
+    let (api, base) = (&running.api, running.base.as_str());
+    let browser = Browser::start(false).await;
+    browser.resize(1280, 900).await;
+
+    // An empty server shows how to make the first job.
+    browser.open(base).await;
+    assert!(browser.text().await.contains("Nothing has run yet"));
+
+    // A page that is open learns of a job that is made meanwhile.
+    browser.open(&format!("{base}/jobs")).await;
+    let coloured = submit(api, "colours").await;
+    let ended = "return document.querySelectorAll('td .state.good').length";
+    let seen = async || number(&browser, ended).await == 1;
+    wait_until("the open list shows the job's end", seen).await;
+
+    // Output: all lines, of which only the visible ones are in the page; colours; hostile text stays text.
+    browser.open(&format!("{base}/jobs/{coloured}/output")).await;
+    let last = format!("job {coloured} succeeded");
+    let at_end = async || browser.text().await.contains(&last);
+    wait_until("the viewer shows the end", at_end).await;
+    let lines = number(&browser, "return document.querySelectorAll('#output .line').length").await;
+    assert!((10..200).contains(&lines), "{lines} lines are in the page");
+    browser.run("document.getElementById('output').scrollTop = 0").await;
+    let first =
+        "const red = document.querySelector('#output .c1'); return red && red.textContent === 'red' ? 1 : 0";
+    wait_until("the first line is red", async || number(&browser, first).await == 1).await;
+    assert_eq!(number(&browser, "return document.querySelectorAll('#output b').length").await, 0);
+    browser.enter("#output-tools input", "4711\n").await;
+    let found = "return document.querySelector('#output .found')?.textContent.includes('4711') ? 1 : 0";
+    wait_until("the text is found", async || number(&browser, found).await == 1).await;
+    keep_picture(&browser, "output").await;
+
+    // A job is cancelled after one confirmation.
+    let long = submit(api, "long").await;
+    api.wait_for_job(long, |job| job["state"] == "running").await;
+    browser.open(&format!("{base}/jobs/{long}")).await;
+    browser.click("form[action$='/cancel'] button").await;
+    browser.accept_question().await;
+    api.wait_for_job(long, |job| job["state"] == "cancelled").await;
+    wait_until("the page shows it", async || browser.text().await.contains("cancelled")).await;
+
+    // Keys: the search field, and rows.
+    browser.open(&format!("{base}/jobs")).await;
+    browser.enter("body", "j").await;
+    let focused = "return document.activeElement.classList.contains('row') ? 1 : 0";
+    assert_eq!(number(&browser, focused).await, 1);
+    browser.enter("body", "/").await;
+    assert_eq!(number(&browser, "return document.activeElement.id === 'search' ? 1 : 0").await, 1);
+    browser.enter("#search", "nightly\n").await;
+    wait_until("the search leads there", async || browser.text().await.contains("Run with changes")).await;
+    browser.quit().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_page_fits_its_window_and_can_be_read() {
+    if !browser::is_required() {
+        return;
+    }
+    let running = Running::start().await;
+    let (api, base) = (&running.api, running.base.as_str());
+    for name in ["colours", "colours", "broken", "broken", "long"] {
+        submit(api, name).await;
+    }
+    api.wait_for_job(4, |job| job["state"] == "failed").await;
+    let array = serde_json::json!({"count": 3, "batch_name": "nightly import", "max_failures": 2});
+    api.post("/api/jobs/broken", Some(&array)).await;
+    api.wait_for_job(6, |job| job["state"] == "failed").await;
+    let pages = [
+        ("overview", "/"),
+        ("jobs", "/jobs"),
+        ("job", "/jobs/3"),
+        ("again", "/jobs/3/again"),
+        ("batches", "/batches"),
+        ("batch", "/batches/6"),
+        ("definitions", "/definitions"),
+        ("definition", "/definitions/colours"),
+        ("schedules", "/schedules?name=nightly"),
+        ("workers", "/workers"),
+        ("worker", "/workers/1"),
+    ];
+    for scheme in ["light", "dark"] {
+        let browser = Browser::start(scheme == "dark").await;
+        for (size, width, height) in SIZES {
+            browser.resize(width, height).await;
+            for (name, path) in pages {
+                browser.open(&format!("{base}{path}")).await;
+                keep_picture(&browser, &format!("{name}-{size}-{scheme}")).await;
+                let over = number(&browser, "return document.documentElement.scrollWidth - innerWidth").await;
+                assert!(over <= 0, "{path} is {over} px wider than a {size} window");
+                let weak = browser.run(CONTRAST).await;
+                assert_eq!(weak.as_array().map(Vec::len), Some(0), "{path} {scheme}: {weak}");
+                let unnamed = number(&browser, UNNAMED).await;
+                assert_eq!(unnamed, 0, "{path} has controls without a name");
+            }
+        }
+        browser.quit().await;
+    }
+}
+
+/// Texts whose contrast with their ground is below 4.5 to 1 (WCAG 2.1 AA).
+const CONTRAST: &str = r"
+const luminance = ([r, g, b]) => [r, g, b].map((v) => v / 255).map((v) => (v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4))
+  .reduce((sum, v, i) => sum + v * [0.2126, 0.7152, 0.0722][i], 0);
+const parse = (text) => (text.match(/[\d.]+/g) || []).map(Number);
+const ground = (element) => {
+  for (let at = element; at; at = at.parentElement) {
+    const colour = parse(getComputedStyle(at).backgroundColor);
+    if (colour.length === 3 || colour[3] === 1) return colour.slice(0, 3);
+  }
+  return [255, 255, 255];
+};
+const weak = [];
+for (const element of document.querySelectorAll('body *')) {
+  const own = [...element.childNodes].some((node) => node.nodeType === 3 && node.textContent.trim());
+  const box = element.getBoundingClientRect();
+  if (!own || box.width < 2 || box.height < 2 || element.closest('svg, option')) continue;
+  const [a, b] = [luminance(parse(getComputedStyle(element).color)), luminance(ground(element))].sort((x, y) => y - x);
+  if ((a + 0.05) / (b + 0.05) < 4.5) weak.push(element.outerHTML.slice(0, 120));
+}
+return weak;
+";
+
+/// Links, buttons and fields that a screen reader could not name.
+const UNNAMED: &str = "
+return [...document.querySelectorAll('a, button, input:not([type=hidden]), select, textarea')].filter((element) =>
+  !element.textContent.trim() && !element.getAttribute('aria-label') && !element.labels?.length && !element.closest('svg')).length;
+";

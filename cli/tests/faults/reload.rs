@@ -1,0 +1,68 @@
+//! Reload of jobs.yaml while a server runs.
+
+use std::os::unix::fs::symlink;
+
+use rustix::process::Signal;
+
+use crate::support::{Cluster, wait_for};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn sighup_reads_jobs_yaml_again_and_a_bad_file_changes_nothing() {
+    let cluster = Cluster::new("jobs: { old: { runtime: fake } }");
+    let server = cluster.start_server(&[]).await;
+    let api = cluster.api();
+    let names = async || {
+        let list = api.get("/api/definitions").await;
+        list.as_array()
+            .unwrap()
+            .iter()
+            .map(|entry| entry["name"].as_str().unwrap().to_owned())
+            .collect::<Vec<_>>()
+    };
+    std::fs::write(cluster.path("jobs.yaml"), "jobs: { new: { runtime: fake } }").unwrap();
+    server.signal(Signal::HUP);
+    wait_for("the new definition", async || (names().await == ["new"]).then_some(())).await;
+    assert!(server.log().contains("jobs.yaml reloaded"), "{}", server.log());
+
+    std::fs::write(cluster.path("jobs.yaml"), "jobs: { newer: { imgae: x } }").unwrap();
+    server.signal(Signal::HUP);
+    let refused =
+        async || server.log().contains("jobs.yaml refused; the definitions stay unchanged").then_some(());
+    wait_for("the refusal in the log", refused).await;
+    assert_eq!(names().await, ["new"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_watched_file_is_read_again_when_it_is_replaced_or_its_symlink_is_swapped() {
+    let cluster = Cluster::new("jobs: { old: { runtime: fake } }");
+    let server = cluster.start_server(&["--watch-jobs"]).await;
+    let api = cluster.api();
+    let has = async |name: &str| {
+        let list = api.get("/api/definitions").await;
+        list.as_array().unwrap().iter().any(|entry| entry["name"] == name).then_some(())
+    };
+    let replace = |text: &str| {
+        std::fs::write(cluster.path("draft"), text).unwrap();
+        std::fs::rename(cluster.path("draft"), cluster.path("jobs.yaml")).unwrap();
+    };
+    replace("jobs: { by-rename: { runtime: fake } }");
+    wait_for("the replaced file", async || has("by-rename").await).await;
+    // A ConfigMap: the file is a symlink through a directory that is a symlink, too.
+    let version = |number: u32, text: &str| {
+        let directory = cluster.path(&format!("v{number}"));
+        std::fs::create_dir(&directory).unwrap();
+        std::fs::write(directory.join("jobs.yaml"), text).unwrap();
+        symlink(&directory, cluster.path("new")).unwrap();
+        std::fs::rename(cluster.path("new"), cluster.path("current")).unwrap();
+    };
+    version(1, "jobs: { first: { runtime: fake } }");
+    symlink("current/jobs.yaml", cluster.path("draft")).unwrap();
+    std::fs::rename(cluster.path("draft"), cluster.path("jobs.yaml")).unwrap();
+    wait_for("the file behind the symlink", async || has("first").await).await;
+    version(2, "jobs: { second: { runtime: fake } }");
+    wait_for("the swapped symlink", async || has("second").await).await;
+    version(3, "jobs: { third: { imgae: x } }");
+    let refused = async || server.log().contains("jobs.yaml refused").then_some(());
+    wait_for("the refusal in the log", refused).await;
+    assert!(has("second").await.is_some());
+}

@@ -1,0 +1,83 @@
+//! Jobs go to the workers that their definitions ask for, over real processes, HTTP and WebSockets.
+
+use serde_json::{Value, json};
+use testkit::Cluster;
+
+const JOBS: &str = "version: 1
+defaults: { runtime: fake }
+jobs:
+  anywhere: {}
+  gpu: { requires: [gpu, cores >= 8] }
+  near: { prefers: { zone=b: 10 } }
+  named: { specific_worker_ids: [anna, 77] }
+";
+
+fn cluster() -> Cluster {
+    Cluster::new(env!("CARGO_BIN_EXE_longshore"), JOBS)
+}
+
+fn worker_of(job: &Value) -> &Value {
+    &job["attempts"][0]["worker"]["name"]
+}
+
+async fn ended(cluster: &Cluster, id: u64) -> Value {
+    cluster.api().wait_for_job(id, |job| job["state"] == "succeeded").await
+}
+
+#[tokio::test]
+async fn labels_lists_and_preferences_choose_the_worker() {
+    let cluster = cluster();
+    let _server = cluster.start_server(&["--worker-labels", "zone,cores"]).await;
+    let worker = ["--no-docker", "--allow-fake", "--slots", "4"];
+    let _anna =
+        cluster.start_worker("anna", &[&worker[..], &["--label", "zone=a", "--label", "gpu=x"]].concat());
+    let _ben =
+        cluster.start_worker("ben", &[&worker[..], &["--label", "zone=b", "--label", "cores=4"]].concat());
+    let api = cluster.api();
+    let anna = api.wait_for_ready_worker("anna").await;
+    let ben = api.wait_for_ready_worker("ben").await;
+    assert_eq!(anna["labels"], json!({ "zone": "a" }), "a worker may not claim the label gpu");
+
+    let near = api.post("/api/jobs/near", None).await;
+    assert_eq!(worker_of(&ended(&cluster, near["id"].as_u64().expect("an id")).await), "ben");
+    let named = api.post("/api/jobs/named", None).await;
+    assert_eq!(worker_of(&ended(&cluster, named["id"].as_u64().expect("an id")).await), "anna");
+
+    let gpu = api.post("/api/jobs/gpu", None).await;
+    assert_eq!(gpu["warning"]["code"], "no_worker_matches", "{gpu}");
+    let id = gpu["id"].as_u64().expect("an id");
+    let why = api.get(&format!("/api/jobs/{id}/explain")).await;
+    assert_eq!(why["reason"]["code"], "no_match");
+    let text = |name: &Value| {
+        let verdicts = why["workers"].as_array().expect("a list");
+        verdicts.iter().find(|it| it["worker"]["name"] == *name).map(|it| it["text"].clone())
+    };
+    let anna_lacks = "needs a label gpu, has no such label; needs cores >= 8, has no such label";
+    assert_eq!(text(&anna["name"]), Some(anna_lacks.into()));
+    let ben_lacks = "needs a label gpu, has no such label; needs cores >= 8, has cores=4";
+    assert_eq!(text(&ben["name"]), Some(ben_lacks.into()));
+
+    // An operator sets what is missing, and the job that waits goes at once.
+    let (code, shown) =
+        cluster.run_cli(&["label", "ben", "gpu=y", "cores=16", "--server", &cluster.address()]);
+    assert_eq!(code, 0, "{shown}");
+    assert_eq!(worker_of(&ended(&cluster, id).await), "ben");
+    let (code, shown) = cluster.run_cli(&["reset-worker", "ben", "--server", &cluster.address()]);
+    assert!(code == 0 && shown.contains("is trusted again"), "{shown}");
+}
+
+#[tokio::test]
+async fn a_worker_with_an_exclusive_label_takes_no_other_jobs() {
+    let cluster = cluster();
+    let _server = cluster.start_server(&[]).await;
+    let labels = ["--label", "gpu=x", "--label", "cores=8", "--label", "exclusive=gpu"];
+    let _anna = cluster.start_worker("anna", &[&["--no-docker", "--allow-fake"][..], &labels].concat());
+    let api = cluster.api();
+    api.wait_for_ready_worker("anna").await;
+    let other = api.post("/api/jobs/anywhere", None).await;
+    assert_eq!(other["pending_reason"]["code"], "no_match", "{other}");
+    let gpu = api.post("/api/jobs/gpu", None).await;
+    ended(&cluster, gpu["id"].as_u64().expect("an id")).await;
+    let waits = api.get(&format!("/api/jobs/{}", other["id"])).await;
+    assert_eq!(waits["state"], "queued");
+}

@@ -1,0 +1,147 @@
+//! TLS between server, workers and commands, with certificates of `longshore cert`.
+
+use std::path::PathBuf;
+
+use testkit::{Cluster, Process, wait_until};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+
+const JOBS: &str = "version: 1\njobs: { hello: { runtime: fake } }\n";
+
+/// A cluster with a certificate for 127.0.0.1 in the directory `tls`.
+fn cluster() -> Cluster {
+    let cluster = Cluster::new(env!("CARGO_BIN_EXE_longshore"), JOBS);
+    make_certificate(&cluster, "tls");
+    cluster
+}
+
+fn make_certificate(cluster: &Cluster, dir: &str) {
+    let (code, text) = cluster.run_cli(&["cert", "--host", "jobs.example", "--dir", &path(cluster, dir)]);
+    assert_eq!(code, 0, "{text}");
+}
+
+fn path(cluster: &Cluster, name: &str) -> String {
+    cluster.path(name).display().to_string()
+}
+
+fn url(cluster: &Cluster) -> String {
+    format!("https://{}", cluster.address())
+}
+
+fn spawn_server(cluster: &Cluster) -> Process {
+    let files = [path(cluster, "tls/server.pem"), path(cluster, "tls/server-key.pem")];
+    cluster.spawn_server(&["--tls-cert", &files[0], "--tls-key", &files[1]])
+}
+
+/// Runs `longshore health` against a URL, with the authority of this directory.
+fn health(cluster: &Cluster, url: &str, authority: &str) -> (i32, String) {
+    cluster.run_cli(&["health", "--server", url, "--ca-file", &path(cluster, authority)])
+}
+
+async fn start_server(cluster: &Cluster) -> Process {
+    let server = spawn_server(cluster);
+    wait_until("the server is ready", async || health(cluster, &url(cluster), "tls/ca.pem").0 == 0).await;
+    server
+}
+
+#[tokio::test]
+async fn workers_and_commands_reach_the_server_over_tls() {
+    let cluster = cluster();
+    let _server = start_server(&cluster).await;
+    let ca = path(&cluster, "tls/ca.pem");
+    let flags = ["--no-docker", "--allow-fake", "--ca-file", &ca];
+    let _worker = cluster.worker_spec("only", &url(&cluster), &flags).start();
+    let arguments = ["run", "hello", "--wait", "--server", &url(&cluster), "--ca-file", &ca];
+    let (code, text) = cluster.run_cli(&arguments);
+    assert_eq!(code, 0, "{text}");
+
+    let mut plain = TcpStream::connect(cluster.address()).await.unwrap();
+    plain.write_all(b"GET /healthz HTTP/1.1\r\nhost: a\r\n\r\n").await.unwrap();
+    let mut answer = String::new();
+    plain.read_to_string(&mut answer).await.unwrap();
+    assert!(answer.starts_with("HTTP/1.1 400") && answer.ends_with("use https or wss://"), "{answer}");
+}
+
+#[tokio::test]
+async fn a_server_that_cannot_be_trusted_is_refused_with_the_cause() {
+    let mut cluster = cluster();
+    // An address of this machine that the certificate does not name.
+    cluster.set_host("127.0.0.3".to_owned());
+    let mut server = spawn_server(&cluster);
+    wait_until("it listens", async || server.log().contains("listening on https://127.0.0.3")).await;
+    let (code, text) = health(&cluster, &url(&cluster), "tls/ca.pem");
+    assert!(code == 6 && text.contains("the server's certificate is for another name"), "{code}: {text}");
+    make_certificate(&cluster, "other");
+    let (code, text) = health(&cluster, &url(&cluster), "other/ca.pem");
+    assert!(code == 6 && text.contains("name the CA's file with --ca-file"), "{code}: {text}");
+    let ca = path(&cluster, "other/ca.pem");
+    let flags = ["--no-docker", "--allow-fake", "--ca-file", &ca];
+    let worker = cluster.worker_spec("only", &url(&cluster), &flags).start();
+    wait_until("the worker says why", async || worker.log().contains("name the CA's file")).await;
+    server.terminate().await;
+
+    let _plain = cluster.start_server(&[]).await;
+    let (code, text) = health(&cluster, &url(&cluster), "tls/ca.pem");
+    assert!(code == 6 && text.contains("does not speak TLS on this port"), "{code}: {text}");
+}
+
+#[tokio::test]
+async fn a_renewed_certificate_is_used_and_a_broken_one_is_not() {
+    let cluster = cluster();
+    let server = start_server(&cluster).await;
+    std::fs::write(cluster.path("tls/server.pem"), "no certificate").unwrap();
+    wait_until("it was refused", async || server.log().contains("the old ones stay in use")).await;
+    assert_eq!(health(&cluster, &url(&cluster), "tls/ca.pem").0, 0);
+
+    make_certificate(&cluster, "other");
+    for file in ["server-key.pem", "server.pem"] {
+        std::fs::rename(cluster.path(&format!("other/{file}")), cluster.path(&format!("tls/{file}")))
+            .unwrap();
+    }
+    let trusts_new = async || health(&cluster, &url(&cluster), "other/ca.pem").0 == 0;
+    wait_until("the new certificate is used", trusts_new).await;
+    assert_eq!(health(&cluster, &url(&cluster), "tls/ca.pem").0, 6);
+}
+
+#[tokio::test]
+async fn unusable_certificates_end_the_start_with_one_line() {
+    let cluster = cluster();
+    make_certificate(&cluster, "other");
+    let path = |name: &str| path(&cluster, name);
+    let refusal = |flags: &[&str]| {
+        let (code, text) = cluster.server_spec(flags).run();
+        assert_eq!(code, 2, "{text}");
+        text
+    };
+    let text = refusal(&["--tls-cert", &path("tls/server.pem")]);
+    assert!(text.contains("TLS needs a certificate and its key"), "{text}");
+    let text = refusal(&["--tls-cert", &path("tls/server.pem"), "--tls-key", &path("other/server-key.pem")]);
+    assert!(text.contains("--tls-cert and --tls-key cannot be used together"), "{text}");
+    let text = refusal(&["--tls-cert", &path("jobs.yaml"), "--tls-key", &path("tls/server-key.pem")]);
+    assert!(text.contains("jobs.yaml contains no certificate in PEM"), "{text}");
+    let text = refusal(&["--tls-cert", &path("tls/server.pem"), "--tls-key", &path("missing.pem")]);
+    assert!(text.contains("--tls-key: cannot read") && text.contains("missing.pem"), "{text}");
+    let text = refusal(&["--tls-cert", &path("tls/server.pem"), "--tls-key", &path("tls/server.pem")]);
+    assert!(text.contains("everyone can read"), "{text}");
+}
+
+#[test]
+fn a_directory_keeps_its_authority_until_one_of_its_files_is_lost() {
+    let cluster = cluster();
+    let read = |name: &str| std::fs::read(cluster.path(name)).unwrap();
+    let (authority, certificate) = (read("tls/ca.pem"), read("tls/server.pem"));
+    make_certificate(&cluster, "tls");
+    assert_eq!(read("tls/ca.pem"), authority);
+    assert_ne!(read("tls/server.pem"), certificate);
+    let mode = std::os::unix::fs::PermissionsExt::mode(
+        &std::fs::metadata(cluster.path("tls/server-key.pem")).unwrap().permissions(),
+    );
+    assert_eq!(mode & 0o777, 0o600);
+
+    let lost: PathBuf = cluster.path("tls/ca-key.pem");
+    std::fs::remove_file(lost).unwrap();
+    let (code, text) = cluster.run_cli(&["cert", "--host", "a", "--dir", &path(&cluster, "tls")]);
+    assert!(code == 1 && text.contains("ca-key.pem does not"), "{code}: {text}");
+    let (code, text) = cluster.run_cli(&["cert", "--host", "https://a", "--dir", &path(&cluster, "new")]);
+    assert!(code == 2 && text.contains("neither a host name nor an IP address"), "{code}: {text}");
+}

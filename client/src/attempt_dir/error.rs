@@ -1,0 +1,51 @@
+//! Errors of attempt directories.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// A directory cannot be made, read or written.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// Another attempt has the same job and fence: the server's database went back in time, or the directory is shared.
+    #[error("{} belongs to another attempt with the same number (nonce {other})", path.display())]
+    Taken {
+        /// Path of the directory.
+        path: PathBuf,
+        /// Nonce of the attempt that has it.
+        other: protocol::Nonce,
+    },
+    /// The system refused an operation.
+    #[error("cannot use {}", path.display())]
+    Io {
+        /// Path of the file or directory.
+        path: PathBuf,
+        /// The system's error.
+        #[source]
+        source: io::Error,
+    },
+    /// The content of a file is not valid.
+    #[error("{} cannot be understood", path.display())]
+    Malformed {
+        /// Path of the file.
+        path: PathBuf,
+        /// The error of the parser.
+        #[source]
+        source: serde_json::Error,
+    },
+}
+
+/// Formats an error and all its causes as one line.
+pub(crate) fn describe(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(source) = cause {
+        text = format!("{text}: {source}");
+        cause = source.source();
+    }
+    text
+}
+
+pub(super) fn at(path: &Path) -> impl FnOnce(io::Error) -> Error + use<> {
+    let path = path.to_path_buf();
+    |source| Error::Io { path, source }
+}

@@ -1,0 +1,140 @@
+//! The files that a job exchanges with its submitter: `input.json`, which it reads, and `result.json`, which it writes.
+
+use std::fs::{self, File, OpenOptions, Permissions};
+use std::io::{ErrorKind, Read, Write};
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::path::PathBuf;
+
+use protocol::wire::RESULT_BYTES_MAX;
+use worker::input::ResultFile;
+
+use super::{AttemptDir, Error, at};
+
+/// Paths on this machine of the files that a job exchanges.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ExchangeFiles {
+    /// The input; absent if the job has none.
+    pub input: Option<PathBuf>,
+    /// The file for its result: empty, and writable for every user, because a container may run as any.
+    pub result: PathBuf,
+}
+
+impl AttemptDir {
+    /// Writes the input, and makes an empty file for the result. Repeated before each start.
+    ///
+    /// # Errors
+    /// The files cannot be written.
+    pub fn prepare_exchange(&self, input: Option<&str>) -> Result<ExchangeFiles, Error> {
+        let root = std::path::absolute(&self.path).map_err(at(&self.path))?;
+        let write = |name: &str, content: &str, mode: u32| {
+            let path = root.join(name);
+            let file = OpenOptions::new().write(true).create(true).truncate(true).mode(mode).open(&path);
+            let written = file.and_then(|mut file| {
+                file.write_all(content.as_bytes())?;
+                // The creation mode is cut by the umask.
+                file.set_permissions(Permissions::from_mode(mode))
+            });
+            written.map(|()| path.clone()).map_err(at(&path))
+        };
+        Ok(ExchangeFiles {
+            input: input.map(|input| write(INPUT, input, 0o644)).transpose()?,
+            result: write(RESULT, "", 0o666)?,
+        })
+    }
+
+    /// The result that the job has left. It is read once, after the end of the program.
+    #[must_use]
+    pub fn result(&self) -> ResultFile {
+        let path = self.path.join(RESULT);
+        // The program may have put a link or a pipe in its place.
+        let flags = (rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::NONBLOCK).bits();
+        let opened = OpenOptions::new().read(true).custom_flags(flags.cast_signed()).open(&path);
+        match opened.and_then(|file| read(&file)) {
+            Ok(content) => check_result(&content),
+            Err(error) if error.kind() == ErrorKind::NotFound => ResultFile::Absent,
+            Err(error) => ResultFile::Unusable(format!("it cannot be read: {error}")),
+        }
+    }
+
+    /// The file for the result was made.
+    #[must_use]
+    pub fn has_result_file(&self) -> bool {
+        fs::symlink_metadata(self.path.join(RESULT)).is_ok()
+    }
+}
+
+fn read(file: &File) -> std::io::Result<Vec<u8>> {
+    if !file.metadata()?.is_file() {
+        return Err(std::io::Error::other("it is no plain file"));
+    }
+    let mut content = Vec::new();
+    file.take(RESULT_BYTES_MAX as u64 + 1).read_to_end(&mut content)?;
+    Ok(content)
+}
+
+/// Checks the content of a result file; of a longer one the first bytes are enough. An empty file is no result.
+pub(crate) fn check_result(content: &[u8]) -> ResultFile {
+    if content.iter().all(u8::is_ascii_whitespace) {
+        return ResultFile::Absent;
+    }
+    if content.len() > RESULT_BYTES_MAX {
+        return ResultFile::Unusable(format!("it is larger than {RESULT_BYTES_MAX} bytes"));
+    }
+    let text = std::str::from_utf8(content).ok();
+    match text.filter(|text| serde_json::from_str::<serde::de::IgnoredAny>(text).is_ok()) {
+        Some(text) => ResultFile::Json(text.trim().to_owned()),
+        None => ResultFile::Unusable("it is not JSON".to_owned()),
+    }
+}
+
+/// Names the file with the input to the program.
+pub(crate) const INPUT_VARIABLE: &str = "LONGSHORE_INPUT";
+/// Names the file for the result to the program.
+pub(crate) const RESULT_VARIABLE: &str = "LONGSHORE_RESULT";
+
+const INPUT: &str = "input.json";
+const RESULT: &str = "result.json";
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::{MetadataExt, symlink};
+
+    use super::*;
+
+    fn directory() -> (tempfile::TempDir, AttemptDir) {
+        let directory = tempfile::tempdir().expect("a directory");
+        let dir = AttemptDir::at(directory.path());
+        (directory, dir)
+    }
+
+    #[test]
+    fn what_the_job_wrote_is_its_result_if_it_is_json() {
+        let (_kept, dir) = directory();
+        assert_eq!(dir.result(), ResultFile::Absent, "nobody made the file");
+        let files = dir.prepare_exchange(Some("{}")).expect("a writable directory");
+        assert_eq!(fs::read_to_string(files.input.expect("an input")).expect("readable"), "{}");
+        assert_eq!(fs::metadata(&files.result).expect("a file").mode() & 0o777, 0o666);
+        assert_eq!(dir.result(), ResultFile::Absent, "an empty file is no result");
+        let left = |content: &str| {
+            fs::write(&files.result, content).expect("writable");
+            dir.result()
+        };
+        assert_eq!(left(" {\"a\": 1}\n"), ResultFile::Json("{\"a\": 1}".to_owned()));
+        assert!(matches!(left("{\"a\": 1"), ResultFile::Unusable(why) if why.contains("not JSON")));
+        let long = format!("\"{}\"", "x".repeat(RESULT_BYTES_MAX));
+        assert!(matches!(left(&long), ResultFile::Unusable(why) if why.contains("larger")));
+        dir.prepare_exchange(None).expect("a writable directory");
+        assert_eq!(dir.result(), ResultFile::Absent, "the next try begins anew");
+    }
+
+    #[test]
+    fn a_link_or_a_pipe_is_no_result() {
+        let (kept, dir) = directory();
+        fs::write(kept.path().join("other"), "1").expect("writable");
+        symlink(kept.path().join("other"), kept.path().join("result.json")).expect("a link");
+        assert!(matches!(dir.result(), ResultFile::Unusable(_)));
+        fs::remove_file(kept.path().join("result.json")).expect("a link");
+        fs::create_dir(kept.path().join("result.json")).expect("a directory");
+        assert!(matches!(dir.result(), ResultFile::Unusable(_)));
+    }
+}

@@ -1,0 +1,152 @@
+//! All attempt directories of a state directory: creates them, lists them after a restart, moves unreadable ones aside.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::{fs, io};
+
+use protocol::report::{OutputLengths, Stream};
+use protocol::{ContainerSpec, RuntimeKind, Token};
+use worker::step::Launch;
+
+use super::{ATTEMPT, AttemptDir, Error, StoredAttempt, at, describe, make_private, record, sync};
+
+/// All attempt directories of one state directory.
+#[derive(Clone, Debug)]
+pub struct AttemptStore {
+    root: Arc<Path>,
+    quarantine_dir: Arc<Path>,
+}
+
+impl AttemptStore {
+    /// Opens the store of this state directory. It is created if missing, readable for its owner only.
+    ///
+    /// # Errors
+    /// The directory cannot be created.
+    pub fn open(state: &Path) -> Result<Self, Error> {
+        let root = state.join("attempts");
+        make_private(&root)?;
+        Ok(Self { root: root.into(), quarantine_dir: state.join("unreadable").into() })
+    }
+
+    /// Creates the directory of an attempt, synced to disk when this returns. An existing directory of the same attempt is returned as it
+    /// is. The directory of a plain process is not synced, because the process does not survive the machine either.
+    ///
+    /// # Errors
+    /// The disk is full, or another attempt has the directory.
+    pub fn create(&self, launch: &Launch) -> Result<AttemptDir, Error> {
+        let dir = self.dir(launch.token);
+        match dir.launch() {
+            Ok(known) if known.token == launch.token => return Ok(dir),
+            Ok(other) => {
+                return Err(Error::Taken { path: dir.path.to_path_buf(), other: other.token.nonce });
+            }
+            // A crash left it before anything could run.
+            Err(error) if error.is_about_content() => {}
+            Err(error) => return Err(error),
+        }
+        let made = self.write_new(&dir, launch);
+        // A half-made directory names no attempt, so no later step would remove it.
+        if made.is_err()
+            && is_blank(&dir.path)
+            && let Err(error) = dir.remove()
+        {
+            tracing::warn!(error = describe(&error), "cannot remove a half-made attempt directory");
+        }
+        made.map(|()| dir)
+    }
+
+    fn write_new(&self, dir: &AttemptDir, launch: &Launch) -> Result<(), Error> {
+        make_private(&dir.path)?;
+        for stream in Stream::ALL {
+            dir.output(stream)?;
+        }
+        let record = record::LaunchRecord::from(&without_secrets(launch));
+        if launch.spec.runtime == RuntimeKind::Process {
+            return dir.write_unsynced(ATTEMPT, &record);
+        }
+        dir.write_synced(ATTEMPT, &record)?;
+        sync(&self.root)
+    }
+
+    /// The directory of this attempt, whether it exists or not.
+    #[must_use]
+    pub fn dir(&self, token: Token) -> AttemptDir {
+        AttemptDir { path: self.root.join(format!("{}-{}", token.job, token.fence)).into() }
+    }
+
+    /// Reads every attempt that an earlier process has left. Invalid directories are moved to `<state>/unreadable` and logged.
+    ///
+    /// # Errors
+    /// The system does not let us read one of them or the list; then the result would be incomplete.
+    pub fn entries(&self) -> Result<Vec<StoredAttempt>, Error> {
+        let listing = fs::read_dir(&self.root).map_err(at(&self.root))?;
+        let mut entries = Vec::new();
+        for found in listing {
+            let path = found.map_err(at(&self.root))?.path();
+            match (AttemptDir { path: path.as_path().into() }).entry() {
+                Ok(entry) if self.dir(entry.launch.token) == entry.dir => entries.push(entry),
+                Ok(_) => self.quarantine(&path, "it holds an attempt with another number"),
+                // The worker crashed while it made the directory: nothing can have run.
+                Err(Error::Io { source, .. })
+                    if source.kind() == io::ErrorKind::NotFound && is_blank(&path) =>
+                {
+                    if let Err(error) = (AttemptDir { path: path.as_path().into() }).remove() {
+                        self.quarantine(&path, &describe(&error));
+                    }
+                }
+                Err(error) if error.is_about_content() => self.quarantine(&path, &describe(&error)),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(entries)
+    }
+
+    fn quarantine(&self, path: &Path, why: &str) {
+        let name = path.file_name().unwrap_or_default();
+        let moved = make_private(&self.quarantine_dir).map_err(|error| describe(&error)).and_then(|()| {
+            let mut target = self.quarantine_dir.join(name);
+            for n in 1.. {
+                if !target.exists() {
+                    break;
+                }
+                target = self.quarantine_dir.join(format!("{}.{n}", name.to_string_lossy()));
+            }
+            fs::rename(path, &target).map_err(|error| error.to_string())
+        });
+        match moved {
+            Ok(()) => {
+                tracing::error!(path = %path.display(), why, quarantine_dir = %self.quarantine_dir.display(), "an attempt directory cannot be read and was moved aside")
+            }
+            Err(error) => {
+                tracing::error!(path = %path.display(), why, error, "an attempt directory can neither be read nor moved aside")
+            }
+        }
+    }
+}
+
+/// The launch without its environment, which may hold secrets. It is kept only for a plain process, because the shim reads it from here. A
+/// container already has it, or gets it with the next hand-over.
+pub(super) fn without_secrets(launch: &Launch) -> Launch {
+    let mut kept = launch.clone();
+    if launch.spec.runtime != RuntimeKind::Process {
+        kept.spec = ContainerSpec { environment: Vec::new(), ..(*launch.spec).clone() }.into();
+        kept.body = None;
+    }
+    kept
+}
+
+impl Error {
+    /// `true` if the content is wrong, `false` if the system could not read it.
+    fn is_about_content(&self) -> bool {
+        use io::ErrorKind::{IsADirectory, NotADirectory, NotFound};
+        match self {
+            Self::Io { source, .. } => matches!(source.kind(), NotFound | NotADirectory | IsADirectory),
+            Self::Taken { .. } | Self::Malformed { .. } => true,
+        }
+    }
+}
+
+/// `true` if no byte of output was written here.
+fn is_blank(path: &Path) -> bool {
+    AttemptDir { path: path.into() }.lengths() == OutputLengths::default()
+}

@@ -1,0 +1,152 @@
+//! Follows the output files of one attempt, also if they cannot be opened at first.
+//!
+//! A process may run out of file descriptors at the start of a job. The output is in files by then, so it is not lost: opening them is tried
+//! again until the end of the attempt, and once more before the end is reported.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use protocol::Token;
+use protocol::report::OutputLengths;
+use tokio::time::sleep;
+
+use super::Logs;
+use crate::attempt_dir::{AttemptDir, describe};
+
+/// The output of one attempt on its way into [`Logs`]. A cheap handle.
+#[derive(Clone)]
+pub(crate) struct OutputFollower {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    logs: Logs,
+    token: Token,
+    dir: AttemptDir,
+    /// As [`Logs::follow`] takes it.
+    bytes_max: u64,
+    state: Mutex<State>,
+}
+
+/// Held over each call of [`Logs`], so that the files are never followed again after the end.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum State {
+    New,
+    Failing,
+    Followed,
+    Finished,
+}
+
+impl OutputFollower {
+    pub(crate) fn new(logs: Logs, token: Token, dir: AttemptDir, bytes_max: u64) -> Self {
+        Self { shared: Arc::new(Shared { logs, token, dir, bytes_max, state: Mutex::new(State::New) }) }
+    }
+
+    /// Starts to follow the files. If they cannot be opened, that is tried again in the background. It must be called within a
+    /// tokio runtime.
+    pub(crate) fn start(&self) {
+        if !self.try_once() {
+            let follower = self.clone();
+            drop(tokio::spawn(async move {
+                while !follower.try_once() {
+                    sleep(TRY_AGAIN).await;
+                }
+            }));
+        }
+    }
+
+    /// Marks the output as complete. Files that should be followed and could not be opened are tried a few more times before.
+    pub(crate) async fn finish(&self, lengths: OutputLengths) {
+        for _ in 0..LAST_TRIES {
+            if *self.state() != State::Failing || self.try_once() {
+                break;
+            }
+            sleep(TRY_AGAIN).await;
+        }
+        self.finish_now(lengths);
+    }
+
+    /// As [`OutputFollower::finish`], without waiting for it.
+    pub(crate) fn finish_soon(&self, lengths: OutputLengths) {
+        if *self.state() == State::Failing {
+            let follower = self.clone();
+            drop(tokio::spawn(async move { follower.finish(lengths).await }));
+        } else {
+            self.finish_now(lengths);
+        }
+    }
+
+    fn finish_now(&self, lengths: OutputLengths) {
+        let mut state = self.state();
+        *state = State::Finished;
+        self.shared.logs.finish(self.shared.token, lengths);
+    }
+
+    /// `false` if the files cannot be opened now.
+    fn try_once(&self) -> bool {
+        let mut state = self.state();
+        if matches!(*state, State::Followed | State::Finished) {
+            return true;
+        }
+        let Shared { logs, token, dir, bytes_max, .. } = &*self.shared;
+        match logs.follow(*token, dir, *bytes_max) {
+            Ok(()) => *state = State::Followed,
+            Err(error) => {
+                if *state == State::New {
+                    tracing::warn!(attempt = %token, error = describe(&error), "cannot open the output files; trying again");
+                }
+                *state = State::Failing;
+            }
+        }
+        *state == State::Followed
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.shared.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Pause between two tries to open the files.
+const TRY_AGAIN: Duration = Duration::from_millis(500);
+
+/// Tries before an end is reported without its output: five seconds.
+const LAST_TRIES: u32 = 10;
+
+#[cfg(test)]
+mod tests {
+    use protocol::report::{ChunkData, Stream};
+    use protocol::{ContainerSpec, JobId, Revision};
+    use std::io::Write as _;
+    use worker::step::Launch;
+
+    use super::*;
+    use crate::attempt_dir::AttemptStore;
+
+    #[tokio::test]
+    async fn output_is_not_lost_if_its_files_cannot_be_opened_at_the_start() {
+        let state = tempfile::tempdir().expect("a directory");
+        let store = AttemptStore::open(state.path()).expect("a store");
+        let token = Token { job: JobId(1), ..Token::default() };
+        let launch = Launch {
+            token,
+            revision: Revision::default(),
+            name: "test".into(),
+            spec: ContainerSpec::default().into(),
+            body: None,
+            time_left: None,
+        };
+        let dir = store.create(&launch).expect("made");
+        dir.output(Stream::Stdout).expect("opened").write_all(b"hello\n").expect("written");
+        let (file, aside) = (dir.path().join("stderr"), dir.path().join("aside"));
+        std::fs::rename(&file, &aside).expect("gone for a while");
+
+        let (logs, _done) = Logs::new();
+        let follower = OutputFollower::new(logs.clone(), token, dir, 0);
+        follower.start();
+        std::fs::rename(&aside, &file).expect("back");
+        follower.finish(OutputLengths { stdout: 6, stderr: 0 }).await;
+
+        let chunks = logs.next().await;
+        assert_eq!(chunks[0].data, ChunkData::Bytes(b"hello\n".to_vec()));
+    }
+}

@@ -1,0 +1,24 @@
+//! Runs blocking work, such as a sync, on a thread of its own.
+
+use crate::attempt_dir::{Error, describe};
+
+/// Runs `work` on a blocking thread. An error is logged and dropped.
+pub(super) async fn run_blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, Error> + Send + 'static,
+) -> Option<T> {
+    try_blocking(work)
+        .await
+        .inspect_err(|error| tracing::error!(error, "cannot use an attempt directory"))
+        .ok()
+}
+
+/// Runs `work` on a blocking thread.
+///
+/// # Errors
+/// The error of `work` as one line.
+pub(super) async fn try_blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, Error> + Send + 'static,
+) -> Result<T, String> {
+    let done = tokio::task::spawn_blocking(work).await;
+    done.map_err(|error| error.to_string())?.map_err(|error| describe(&error))
+}

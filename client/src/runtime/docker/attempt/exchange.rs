@@ -1,0 +1,149 @@
+//! Input and result of a container. An engine on this machine mounts the files of the attempt directory; from any other one the result is
+//! copied after the end, and an input cannot be given.
+
+use std::path::Path;
+use std::time::Duration;
+
+use protocol::container::Volume;
+use protocol::report::ReleaseCause;
+use protocol::wire::RESULT_BYTES_MAX;
+use tokio::io::AsyncReadExt;
+use worker::input::{Exit, ResultFile};
+use worker::step::Launch;
+
+use super::{Attempt, AttemptOutcome, unavailable};
+use crate::attempt_dir::{INPUT_VARIABLE, RESULT_VARIABLE, check_result, describe};
+use crate::runtime::docker::cli::CallError;
+use crate::runtime::docker::{DockerContext, run_blocking};
+
+impl Attempt {
+    /// Adds the files for input and result to a launch that is about to be started. Definitions cannot name them: the policy of the worker
+    /// was checked before.
+    pub(super) async fn add_exchange(
+        &self,
+        shared: &DockerContext,
+        launch: Launch,
+    ) -> Result<Launch, AttemptOutcome> {
+        let mut spec = (*launch.spec).clone();
+        let input = self.launch.body.as_ref().and_then(|body| body.input.clone());
+        let is_taken =
+            spec.volumes.iter().any(|volume| volume.target.trim_end_matches('/').starts_with(DIRECTORY));
+        if shared.config.sees_engine_disks && !is_taken {
+            let dir = self.dir.clone();
+            let files =
+                run_blocking(move || dir.prepare_exchange(input.as_deref())).await.ok_or_else(|| {
+                    let why =
+                        "the files for input and result cannot be written; the worker's log has the reason";
+                    unavailable(&CallError::Unreachable(why.into()))
+                })?;
+            let volume = |path: &Path, target: &str, read_only| Volume {
+                source: path.to_string_lossy().into_owned(),
+                target: target.to_owned(),
+                read_only,
+            };
+            if let Some(path) = &files.input {
+                spec.volumes.push(volume(path, INPUT_IN_CONTAINER, true));
+                spec.environment.push((INPUT_VARIABLE.into(), INPUT_IN_CONTAINER.into()));
+            }
+            spec.volumes.push(volume(&files.result, RESULT_IN_CONTAINER, false));
+        } else if input.is_some() {
+            let why = match is_taken {
+                true => "the job has an input, and the definition mounts something at /longshore",
+                false => {
+                    "the job has an input, and the engine of this worker sees other file systems: a worker \
+                          that runs directly on the engine's machine can mount it"
+                }
+            };
+            return Err(AttemptOutcome::Refused { cause: ReleaseCause::Policy, why: why.into() });
+        }
+        spec.environment.push((RESULT_VARIABLE.into(), RESULT_IN_CONTAINER.into()));
+        Ok(Launch { spec: spec.into(), ..launch })
+    }
+
+    /// Adds the result of a program that succeeded.
+    pub(super) async fn with_result(&self, shared: &DockerContext, exit: Exit) -> Exit {
+        let Exit::Ran { code: 0, oom, ran, .. } = exit else { return exit };
+        let dir = self.dir.clone();
+        let result =
+            match run_blocking(move || Ok(dir.has_result_file().then(|| dir.result()))).await.flatten() {
+                Some(result) => result,
+                // It was not mounted: the engine sees other file systems.
+                None => self.copy_result(shared).await,
+            };
+        Exit::Ran { code: 0, oom, ran, result }
+    }
+
+    /// Copies the result out of the ended container. The archive is cut behind the largest allowed result.
+    async fn copy_result(&self, shared: &DockerContext) -> ResultFile {
+        let from = format!("{}:{RESULT_IN_CONTAINER}", self.name);
+        let Ok(mut child) = shared.engine.cli.spawn(["cp", &from, "-"]) else { return ResultFile::Absent };
+        let Some(stdout) = child.stdout.take() else { return ResultFile::Absent };
+        let mut archive = Vec::new();
+        let limit = (RESULT_BYTES_MAX + 1 + BLOCK_BYTES) as u64;
+        match tokio::time::timeout(COPY_LIMIT, stdout.take(limit).read_to_end(&mut archive)).await {
+            // The child is killed when it is dropped: it may have more to say than is read.
+            Ok(Ok(_)) => first_file(&archive),
+            Ok(Err(error)) => ResultFile::Unusable(format!("it cannot be copied: {}", describe(&error))),
+            Err(_) => ResultFile::Unusable("the engine did not copy it in time".into()),
+        }
+    }
+}
+
+/// The content of the first file of a tar archive that may be cut; absent if the archive is empty.
+fn first_file(archive: &[u8]) -> ResultFile {
+    let Some((header, content)) = archive.split_at_checked(BLOCK_BYTES) else { return ResultFile::Absent };
+    if !matches!(header[KIND_AT], b'0' | 0) {
+        return ResultFile::Unusable("it is no plain file".into());
+    }
+    let digits: String = header[SIZE].iter().map(|byte| char::from(*byte)).collect();
+    let size = usize::from_str_radix(digits.trim_matches(['\0', ' ']), 8);
+    match size {
+        Ok(size) if size > RESULT_BYTES_MAX => {
+            ResultFile::Unusable(format!("it has {size} bytes, at most {RESULT_BYTES_MAX} are kept"))
+        }
+        Ok(size) => content
+            .get(..size)
+            .map_or_else(|| ResultFile::Unusable("the engine copied only a part of it".into()), check_result),
+        Err(_) => ResultFile::Unusable("the engine's archive of it cannot be read".into()),
+    }
+}
+
+const DIRECTORY: &str = "/longshore";
+const INPUT_IN_CONTAINER: &str = "/longshore/input.json";
+const RESULT_IN_CONTAINER: &str = "/longshore/result.json";
+
+const BLOCK_BYTES: usize = 512;
+/// Type and size of a file in the header of a tar archive.
+const KIND_AT: usize = 156;
+const SIZE: std::ops::Range<usize> = 124..136;
+
+/// A copy of 64 KiB takes some 30 ms.
+const COPY_LIMIT: Duration = Duration::from_secs(10);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn archive(kind: u8, size: &str, content: &[u8]) -> Vec<u8> {
+        let mut header = [0; BLOCK_BYTES];
+        header[KIND_AT] = kind;
+        header[SIZE][..size.len()].copy_from_slice(size.as_bytes());
+        [&header[..], content, &[0; 100]].concat()
+    }
+
+    #[test]
+    fn the_first_file_of_an_archive_is_the_result() {
+        assert_eq!(first_file(&archive(b'0', "00000000004", b"true")), ResultFile::Json("true".into()));
+        assert_eq!(first_file(b""), ResultFile::Absent);
+        for wrong in [
+            archive(b'2', "00000000000", b""),
+            archive(b'0', "00000000004", b"tru!"),
+            archive(b'0', "77777777777", b"true"),
+            archive(b'0', "x", b"true"),
+        ] {
+            assert!(matches!(first_file(&wrong), ResultFile::Unusable(_)));
+        }
+        let cut = &archive(b'0', "00000001000", b"true")[..];
+        assert!(matches!(first_file(cut), ResultFile::Unusable(_)));
+    }
+}

@@ -1,0 +1,28 @@
+//! Lengths of an attempt's output.
+
+use std::sync::{MutexGuard, PoisonError};
+
+use protocol::report::OutputLengths;
+
+use super::Attempt;
+use crate::runtime::blocking::run_blocking;
+
+impl Attempt {
+    /// Bytes in the files, and the missing ones, which are reported as a gap.
+    pub(super) async fn output_lengths(&self) -> OutputLengths {
+        let there = self.lengths().await;
+        let missing = *self.missing();
+        let sum = |of: fn(OutputLengths) -> u64| of(there).saturating_add(of(missing));
+        OutputLengths { stdout: sum(|it| it.stdout), stderr: sum(|it| it.stderr) }
+    }
+
+    /// Bytes in the files.
+    pub(super) async fn lengths(&self) -> OutputLengths {
+        let dir = self.dir.clone();
+        run_blocking(move || Ok(dir.lengths())).await.unwrap_or_default()
+    }
+
+    pub(in crate::runtime::docker) fn missing(&self) -> MutexGuard<'_, OutputLengths> {
+        self.missing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,50 @@
+//! The client of the container engine: its command line, its state, its clock and its number of processors. Queries are in `queries`.
+
+use std::path::Path;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use super::cli::Cli;
+use super::health::Health;
+use super::skew::{self, Skew};
+use crate::clock;
+use crate::runtime::Events;
+
+/// One engine, called through the `docker` program.
+pub(super) struct EngineClient {
+    pub(super) cli: Cli,
+    pub(super) health: Health,
+    pub(super) skew: Skew,
+    /// Number of the engine's processors; zero until it is known.
+    processors: AtomicU32,
+}
+
+impl EngineClient {
+    pub(super) fn new(program: &Path, events: Events) -> Self {
+        Self {
+            cli: Cli::new(program),
+            health: Health::new(events),
+            skew: Skew::default(),
+            processors: AtomicU32::new(0),
+        }
+    }
+
+    /// Number of the engine's processors; zero until it is known.
+    pub(super) fn processors(&self) -> u32 {
+        self.processors.load(Ordering::Relaxed)
+    }
+
+    /// The engine's own id, if it answers. The call also updates the number of processors and the clock offset.
+    pub(super) async fn info(&self) -> Option<String> {
+        let before = clock::now();
+        let format = "{{.ID}} {{.NCPU}} {{.SystemTime}}";
+        let answer = self.call(["info", "--format", format]).await.ok().filter(|it| it.ok)?;
+        let after = clock::now();
+        let mut words = answer.stdout.split_whitespace();
+        let id = words.next()?;
+        self.processors.store(words.next().and_then(|it| it.parse().ok()).unwrap_or(0), Ordering::Relaxed);
+        if let Some(time) = words.next().and_then(skew::instant) {
+            self.skew.add_sample(before, time, after);
+        }
+        Some(id.to_owned())
+    }
+}

@@ -1,0 +1,78 @@
+//! Location of this process and of its engine. A path means the same to both only if both see the same file systems.
+
+use std::env;
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+/// `true` in a container: Docker and Podman create these files.
+#[must_use]
+pub fn in_container() -> bool {
+    ["/.dockerenv", "/run/.containerenv"].iter().any(|file| Path::new(file).exists())
+}
+
+/// `true` if the engine sees the same file systems: not from a container, and not if the engine is on another machine.
+pub(super) fn sees_engine_disks() -> bool {
+    !in_container() && is_here(&env::var_os, current_context)
+}
+
+/// `true` if the engine is on this machine. As with `docker`, an address goes before a context, and a named context before the configured
+/// one. Every context but the default counts as remote.
+fn is_here(
+    variable: &dyn Fn(&'static str) -> Option<OsString>,
+    in_use: impl FnOnce() -> Option<String>,
+) -> bool {
+    let given = |name| variable(name).filter(|value| !value.is_empty());
+    if let Some(address) = given("DOCKER_HOST") {
+        return address.as_bytes().starts_with(b"unix:");
+    }
+    let context = given("DOCKER_CONTEXT").or_else(|| in_use().map(OsString::from));
+    context.is_none_or(|name| name.is_empty() || name == OsStr::new(DEFAULT))
+}
+
+/// The context that `docker context use` has configured.
+fn current_context() -> Option<String> {
+    let directory = env::var_os("DOCKER_CONFIG").filter(|value| !value.is_empty()).map(PathBuf::from);
+    let directory = directory.or_else(|| Some(PathBuf::from(env::var_os("HOME")?).join(".docker")))?;
+    context_of(&fs::read(directory.join("config.json")).ok()?)
+}
+
+fn context_of(config: &[u8]) -> Option<String> {
+    let config: serde_json::Value = serde_json::from_slice(config).ok()?;
+    Some(config.get("currentContext")?.as_str()?.to_owned())
+}
+
+/// The context of the engine's usual socket.
+const DEFAULT: &str = "default";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn is_seen(host: &str, context: &str, in_use: Option<&str>) -> bool {
+        let variable = |name: &str| Some(OsString::from(if name == "DOCKER_HOST" { host } else { context }));
+        is_here(&variable, || in_use.map(str::to_owned))
+    }
+
+    #[test]
+    fn an_engine_with_a_tcp_or_ssh_address_is_remote() {
+        assert!(is_here(&|_| None, || None));
+        assert!(is_seen("", "", None) && is_seen("unix:///run/docker.sock", "", None));
+        assert!(!is_seen("tcp://10.0.0.7:2376", "", None) && !is_seen("ssh://root@far", "", None));
+    }
+
+    #[test]
+    fn an_engine_with_another_context_is_remote() {
+        assert!(!is_seen("", "far", None) && !is_seen("", "", Some("far")));
+        assert!(is_seen("", "default", Some("far")) && is_seen("", "", Some("default")));
+        assert!(is_seen("unix:///run/docker.sock", "far", Some("far")), "an address goes before a context");
+    }
+
+    #[test]
+    fn the_context_in_use_is_read_from_the_configuration() {
+        assert_eq!(context_of(br#"{"auths": {}, "currentContext": "far"}"#).as_deref(), Some("far"));
+        assert_eq!(context_of(br#"{"auths": {}}"#), None);
+        assert_eq!(context_of(b"not json"), None);
+    }
+}

@@ -1,0 +1,100 @@
+//! Recovers a definition from its container if the directory is lost: enough to watch the container to its end, and to stop it.
+
+use std::time::Duration;
+
+use protocol::ContainerSpec;
+use protocol::container::Resources;
+use serde::Deserialize;
+
+use super::cli::CallError;
+use super::container::Container;
+use super::engine::EngineClient;
+
+/// Whole objects: a format that names a missing key fails.
+const FORMAT: &str = r#"{"Config":{{json .Config}},"HostConfig":{{json .HostConfig}}}"#;
+
+#[derive(Default, Deserialize)]
+#[serde(default, rename_all = "PascalCase")]
+struct InspectedSpec {
+    config: Config,
+    host_config: HostConfig,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default, rename_all = "PascalCase")]
+struct Config {
+    stop_signal: Option<String>,
+    /// Seconds; negative: no limit.
+    stop_timeout: Option<i64>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default, rename_all = "PascalCase")]
+struct HostConfig {
+    init: Option<bool>,
+    /// Bytes; zero: no limit.
+    memory: Option<i64>,
+}
+
+impl EngineClient {
+    /// The definition by the engine's data.
+    ///
+    /// # Errors
+    /// The engine does not answer, or the container is gone.
+    pub(super) async fn spec_of(&self, container: &Container) -> Result<ContainerSpec, CallError> {
+        let args = ["inspect", "--type", "container", "-f", FORMAT, "--", container.name()];
+        let answer = self.call(args).await?;
+        let made = answer.stdout.lines().find_map(|line| serde_json::from_str::<InspectedSpec>(line).ok());
+        let spec = made.map(|made| ContainerSpec { image: container.image.clone(), ..made.spec() });
+        spec.ok_or_else(|| {
+            let (name, complaint) = (container.name(), answer.error_line());
+            CallError::Unreachable(format!("`docker inspect` does not say what {name} is: {complaint}"))
+        })
+    }
+}
+
+impl InspectedSpec {
+    fn spec(self) -> ContainerSpec {
+        let Self { config: Config { stop_signal, stop_timeout }, host_config: HostConfig { init, memory } } =
+            self;
+        let positive = |it: i64| u64::try_from(it).ok();
+        let stop_grace = stop_timeout.and_then(positive).map_or(STOP_GRACE, Duration::from_secs);
+        let memory_bytes = memory.and_then(positive).filter(|bytes| *bytes > 0);
+        ContainerSpec {
+            stop_signal: stop_signal.filter(|it| !it.is_empty()),
+            stop_grace,
+            init: init == Some(true),
+            resources: Resources { memory_bytes, ..Resources::default() },
+            ..ContainerSpec::default()
+        }
+    }
+}
+
+/// Docker's default grace.
+const STOP_GRACE: Duration = Duration::from_secs(10);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn spec(json: &str) -> ContainerSpec {
+        serde_json::from_str::<InspectedSpec>(json).expect("valid").spec()
+    }
+
+    #[test]
+    fn the_definition_is_recovered_from_the_engine() {
+        let full = spec(
+            r#"{"Config":{"Env":["A=1"],"StopSignal":"SIGINT","StopTimeout":7},"HostConfig":{"Init":true,"Memory":64}}"#,
+        );
+        assert_eq!((full.stop_grace, full.init), (Duration::from_secs(7), true));
+        assert_eq!((full.stop_signal.as_deref(), full.resources.memory_bytes), (Some("SIGINT"), Some(64)));
+        for bare in [
+            r#"{"Config":{},"HostConfig":{}}"#,
+            r#"{"Config":{"StopSignal":"","StopTimeout":-1},"HostConfig":{"Init":null,"Memory":0}}"#,
+        ] {
+            let bare = spec(bare);
+            assert_eq!((bare.stop_grace, bare.init), (STOP_GRACE, false));
+            assert_eq!((bare.stop_signal, bare.resources.memory_bytes), (None, None));
+        }
+    }
+}

@@ -1,0 +1,219 @@
+//! Batches with members that have not ended. The members of a batch have consecutive numbers, so a job is found in its batch without
+//! a reference of its own.
+
+use alloc::borrow::ToOwned;
+use alloc::collections::BTreeMap;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+
+use protocol::{JobId, Timestamp};
+
+use crate::job::State;
+
+/// Options of a request for several jobs.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct BatchOptions {
+    /// A name for people and filters; not unique.
+    pub name: Option<String>,
+    /// After this many failed members, those that have not started are cancelled.
+    pub max_failures: Option<u32>,
+}
+
+/// A batch as it is stored when it is accepted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NewBatch {
+    /// The first member, whose number is that of the batch.
+    pub first: JobId,
+    /// The number of members.
+    pub count: u32,
+    /// Its name and its limit.
+    pub options: BatchOptions,
+    /// Wall-clock time of the acceptance.
+    pub created_at: Timestamp,
+}
+
+/// A batch with members that have not ended, as the store returns it at a start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LiveBatch {
+    /// The first member.
+    pub first: JobId,
+    /// The number of members.
+    pub count: u32,
+    /// Members that have not ended.
+    pub live: u32,
+    /// Members that failed, see [`is_failure`].
+    pub failed: u32,
+    /// After this many failed members, those that have not started are cancelled.
+    pub max_failures: Option<u32>,
+}
+
+/// The position of a job in its batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BatchMember {
+    /// The first member of the batch.
+    pub batch: JobId,
+    /// Position among the members, from 0.
+    pub index: u32,
+    /// The number of members.
+    pub size: u32,
+}
+
+impl BatchMember {
+    /// The variables that tell a member its position.
+    #[must_use]
+    pub fn variables(&self) -> Vec<(String, String)> {
+        let Self { batch, index, size } = self;
+        let variables = [
+            ("LONGSHORE_BATCH", batch.to_string()),
+            ("LONGSHORE_INDEX", index.to_string()),
+            ("LONGSHORE_BATCH_SIZE", size.to_string()),
+        ];
+        variables.map(|(name, value)| (name.to_owned(), value)).into()
+    }
+}
+
+/// A member with this end counts as failed: it failed, expired, or was lost.
+#[must_use]
+pub const fn is_failure(state: State) -> bool {
+    matches!(state, State::Failed | State::Expired | State::Lost)
+}
+
+/// All batches with members that have not ended.
+#[derive(Debug, Default)]
+pub struct Batches {
+    live: BTreeMap<JobId, LiveBatch>,
+    /// Batches that reached their limit of failures, and the first member that was not looked at since.
+    to_cancel: BTreeMap<JobId, JobId>,
+}
+
+impl LiveBatch {
+    /// A batch that was just accepted.
+    #[must_use]
+    pub const fn new(batch: &NewBatch) -> Self {
+        let NewBatch { first, count, .. } = *batch;
+        Self { first, count, live: count, failed: 0, max_failures: batch.options.max_failures }
+    }
+
+    /// Too many members failed: no further one starts.
+    #[must_use]
+    pub fn is_stopped(&self) -> bool {
+        self.max_failures.is_some_and(|max| self.failed >= max)
+    }
+
+    /// The number behind the last member.
+    #[must_use]
+    pub fn end(&self) -> JobId {
+        JobId(self.first.0 + u64::from(self.count))
+    }
+}
+
+impl Batches {
+    /// Adds a batch. One that has reached its limit of failures is cancelled from its first member on.
+    pub fn add(&mut self, batch: LiveBatch) {
+        if batch.is_stopped() {
+            self.to_cancel.insert(batch.first, batch.first);
+        }
+        self.live.insert(batch.first, batch);
+    }
+
+    /// The batch of a job, if it has one with members that have not ended.
+    #[must_use]
+    pub fn of(&self, job: JobId) -> Option<&LiveBatch> {
+        self.live.range(..=job).next_back().map(|(_, batch)| batch).filter(|batch| job < batch.end())
+    }
+
+    /// The position of a job in its batch.
+    #[must_use]
+    pub fn member(&self, job: JobId) -> Option<BatchMember> {
+        let LiveBatch { first, count, .. } = *self.of(job)?;
+        Some(BatchMember { batch: first, index: u32::try_from(job.0 - first.0).ok()?, size: count })
+    }
+
+    /// The job belongs to a batch that reached its limit of failures.
+    #[must_use]
+    pub fn is_stopped(&self, job: JobId) -> bool {
+        self.of(job).is_some_and(LiveBatch::is_stopped)
+    }
+
+    /// Counts the end of a job. Returns its batch if that was the last member.
+    pub fn count_end(&mut self, job: JobId, state: State) -> Option<LiveBatch> {
+        let first = self.of(job)?.first;
+        let batch = self.live.get_mut(&first)?;
+        let was_stopped = batch.is_stopped();
+        batch.live = batch.live.saturating_sub(1);
+        batch.failed += u32::from(is_failure(state));
+        if batch.is_stopped() && !was_stopped {
+            self.to_cancel.insert(first, first);
+        }
+        if batch.live > 0 {
+            return None;
+        }
+        self.to_cancel.remove(&first);
+        self.live.remove(&first)
+    }
+
+    /// Members of a stopped batch are still to be cancelled.
+    #[must_use]
+    pub fn has_to_cancel(&self) -> bool {
+        !self.to_cancel.is_empty()
+    }
+
+    /// The next members of a stopped batch to look at, at most `count`.
+    pub fn next_to_cancel(&mut self, count: u64) -> core::ops::Range<u64> {
+        let Some((first, from)) = self.to_cancel.pop_first() else { return 0..0 };
+        let end = self.live.get(&first).map_or(from, LiveBatch::end);
+        let to = end.0.min(from.0 + count);
+        if to < end.0 {
+            self.to_cancel.insert(first, JobId(to));
+        }
+        from.0..to
+    }
+
+    /// All of them, in the order of their numbers.
+    pub fn iter(&self) -> impl Iterator<Item = &LiveBatch> {
+        self.live.values()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn batch(first: u64, count: u32, max_failures: Option<u32>) -> LiveBatch {
+        LiveBatch { first: JobId(first), count, live: count, failed: 0, max_failures }
+    }
+
+    #[test]
+    fn a_job_is_found_in_its_batch_by_its_number() {
+        let mut batches = Batches::default();
+        batches.add(batch(3, 2, None));
+        batches.add(batch(7, 3, None));
+        let member = |job| batches.member(JobId(job)).map(|it| (it.batch.0, it.index, it.size));
+        assert_eq!([2, 3, 4, 5].map(member), [None, Some((3, 0, 2)), Some((3, 1, 2)), None]);
+        assert_eq!([6, 7, 9, 10].map(member), [None, Some((7, 0, 3)), Some((7, 2, 3)), None]);
+    }
+
+    #[test]
+    fn the_last_end_of_a_batch_removes_it() {
+        let mut batches = Batches::default();
+        batches.add(batch(1, 2, None));
+        assert_eq!(batches.count_end(JobId(1), State::Failed), None);
+        let ended = batches.count_end(JobId(2), State::Succeeded).unwrap();
+        assert_eq!((ended.live, ended.failed), (0, 1));
+        assert_eq!(batches.of(JobId(1)), None);
+    }
+
+    #[test]
+    fn a_batch_with_too_many_failures_is_cancelled_in_slices() {
+        let mut batches = Batches::default();
+        batches.add(batch(1, 10, Some(2)));
+        assert_eq!(batches.count_end(JobId(4), State::Cancelled), None);
+        assert_eq!(batches.count_end(JobId(1), State::Expired), None);
+        assert!(!batches.has_to_cancel());
+        assert_eq!(batches.count_end(JobId(2), State::Lost), None);
+        assert!(batches.is_stopped(JobId(9)));
+        assert_eq!(batches.next_to_cancel(8), 1..9);
+        assert_eq!(batches.next_to_cancel(8), 9..11);
+        assert!(!batches.has_to_cancel());
+    }
+}

@@ -1,0 +1,350 @@
+//! [`Scheduler`] holds the state. [`Scheduler::step`] calls the handler of each input.
+
+use alloc::collections::{BTreeMap, VecDeque};
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::mem;
+use core::time::Duration;
+
+use protocol::report::Phase;
+use protocol::{JobId, Now, Order, SessionId, Timestamp, Token, Uptime, WorkerId};
+use rand::SeedableRng;
+use rand::rngs::SmallRng;
+
+use crate::batches::Batches;
+use crate::config::{Config, Counters};
+use crate::definition::Definition;
+use crate::definitions::{DefinitionNo, Definitions};
+use crate::expectations::ExpectationTable;
+use crate::fleet::Fleet;
+use crate::fleet::claims::Claim;
+use crate::handlers;
+use crate::hooks::{HookTargets, PendingHook};
+use crate::input::{GroupNo, Input, Ticket};
+use crate::job::{Job, State};
+use crate::keys::RecentKeys;
+use crate::limits::Limits;
+use crate::pending_batch::PendingBatches;
+use crate::placement;
+use crate::placement::recall;
+use crate::queue::ReadyQueue;
+use crate::reconcile;
+use crate::reconcile::unconfirmed;
+use crate::schedules::Schedules;
+use crate::step::{Accepted, Answer, Change, Effect, Grant, Step, WakeAt};
+use crate::table::{Seed, Table};
+use crate::timers::{Alarm, Timers};
+
+/// All jobs that have not ended, all workers, and the queues, timers and counters between them.
+#[derive(Debug)]
+pub struct Scheduler {
+    pub(crate) config: Config,
+    pub(crate) last: Counters,
+    pub(crate) definitions: Definitions,
+    pub(crate) jobs: Table<JobId, Job>,
+    pub(crate) ready: ReadyQueue,
+    pub(crate) fleet: Fleet,
+    /// Sessions of cloned workers that were closed. Their peers may not have received the refusal yet.
+    pub(crate) evicted_sessions: BTreeMap<SessionId, (WorkerId, Claim)>,
+    pub(crate) timers: Timers,
+    pub(crate) keys: RecentKeys,
+    pub(crate) pending_batches: PendingBatches,
+    pub(crate) batches: Batches,
+    pub(crate) schedules: Schedules,
+    pub(crate) expectations: ExpectationTable,
+    pub(crate) limits: Limits,
+    pub(crate) hook_targets: HookTargets,
+    /// Hooks whose events have happened in this step; empty between steps.
+    pub(crate) pending_hooks: VecDeque<PendingHook>,
+    pub(crate) rng: SmallRng,
+    /// Time of the last step, or of the start.
+    pub(crate) stepped_at: Option<Uptime>,
+    pub(crate) commit_watch: handlers::CommitWatch,
+    /// Time at which all leases were renewed, last. Messages of workers that were sent before may have been unread then.
+    pub(crate) leases_renewed_at: Uptime,
+    /// Times of the last searches through all backlogs.
+    pub(crate) search_times: recall::SearchTimes,
+    /// Phases that workers reported for attempts that neither wait nor run there.
+    pub(crate) phases: BTreeMap<JobId, Phase>,
+    /// Number of unconfirmed attempts for each cancelled job that ended with several of them.
+    pub(crate) unconfirmed: BTreeMap<JobId, usize>,
+    /// Numbers above the counters that may be skipped once: the gap that a restore reserves, or zero if this store was not restored. An
+    /// inventory with an invented token thus raises no counter of an ordinary store.
+    pub(crate) skippable: u64,
+    /// The counters were raised for unknown attempts.
+    pub(crate) has_skipped: bool,
+    /// Timers that were overdue at the start, while some are left.
+    pub(crate) overdue: Option<Overdue>,
+    /// The last step reached its limit of assignments; the next one is due at once.
+    pub(crate) has_more_to_place: bool,
+    /// The snapshot differs from the last one that was published.
+    pub(crate) changed: bool,
+    pub(crate) out: Step,
+    grants: BTreeMap<SessionId, Vec<Grant>>,
+    accepted: Vec<(Ticket, Accepted)>,
+}
+
+/// Timers that were overdue at the start of the server fire in portions.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Overdue {
+    /// Timers up to this time were overdue.
+    pub(crate) until: Timestamp,
+    /// Time of the next portion.
+    pub(crate) next: Uptime,
+}
+
+impl Scheduler {
+    /// Creates a scheduler without jobs. `last` are the highest numbers assigned in this cluster.
+    #[must_use]
+    pub fn new(config: Config, last: Counters) -> Self {
+        let mut rng = SmallRng::seed_from_u64(config.seed);
+        let ties = SmallRng::from_rng(&mut rng);
+        Self {
+            config,
+            last,
+            definitions: Definitions::new(Seed(config.seed)),
+            jobs: Table::with_hasher(Seed(config.seed)),
+            ready: ReadyQueue::default(),
+            fleet: Fleet::new(ties),
+            evicted_sessions: BTreeMap::new(),
+            timers: Timers::default(),
+            keys: RecentKeys::starting_after(last.group),
+            pending_batches: PendingBatches::default(),
+            batches: Batches::default(),
+            schedules: Schedules::default(),
+            expectations: ExpectationTable::default(),
+            limits: Limits::default(),
+            hook_targets: HookTargets::default(),
+            pending_hooks: VecDeque::new(),
+            rng,
+            stepped_at: None,
+            commit_watch: handlers::CommitWatch::default(),
+            leases_renewed_at: Uptime::default(),
+            search_times: recall::SearchTimes::default(),
+            phases: BTreeMap::new(),
+            unconfirmed: BTreeMap::new(),
+            skippable: 0,
+            has_skipped: false,
+            overdue: None,
+            has_more_to_place: false,
+            changed: true,
+            out: Step::default(),
+            grants: BTreeMap::new(),
+            accepted: Vec::new(),
+        }
+    }
+
+    /// Sets the number of the group that the next steps belong to. The caller sets it as soon as the previous
+    /// group is closed, since each group may hold one slice of a large batch.
+    pub fn begin(&mut self, group: GroupNo) {
+        self.last.group = group;
+        self.keys.begin(group);
+    }
+
+    /// Records that a commit has begun. Workers get no answers until it ends, so their silence does not count
+    /// if it takes long.
+    pub const fn commit_began(&mut self, at: Uptime) {
+        self.commit_watch.begin(at);
+    }
+
+    /// Records that the commit is durable.
+    pub fn commit_ended(&mut self, at: Uptime) {
+        self.commit_watch.end(at, self.config.intervals.lease);
+    }
+
+    /// Applies one input. The caller commits the changes and then performs the effects, in order.
+    pub fn step(&mut self, now: Now, input: Input) -> Step {
+        handlers::detect_suspension(self, now);
+        match input {
+            Input::Define(definitions) => handlers::define(self, now, definitions),
+            Input::Learn(definition) => {
+                self.learn(definition);
+                self.changed = true;
+            }
+            Input::Submit(request) => handlers::submit(self, now, request),
+            Input::Cancel(request) => handlers::cancel(self, now, request),
+            Input::Release(request) => handlers::release(self, now, request),
+            Input::Update(request) => handlers::update(self, now, request),
+            Input::Connected(hello) => handlers::connect(self, now, hello),
+            Input::Disconnected(session) => handlers::disconnect(self, now, session),
+            Input::Reported(session, report) => handlers::report(self, now, session, report),
+            Input::UnknownAttempts(session, tokens) => {
+                reconcile::unknown_attempts::record_announced(self, session, &tokens)
+            }
+            Input::Heard(frames) => handlers::record_frames(self, &frames),
+            Input::Unsent(session, tokens) => handlers::return_unsent(self, now, session, &tokens),
+            Input::Operate(ticket, worker, operation) => {
+                handlers::operate(self, now, ticket, worker, operation)
+            }
+            Input::Pause(request) => handlers::pause::pause(self, now, request),
+            Input::Backfill(request) => handlers::backfill::backfill(self, now, request),
+            Input::Tick => handlers::tick(self, now),
+        }
+        handlers::batch::cancel_stopped(self, now);
+        handlers::hook::make_pending(self, now);
+        placement::fill_slots(self, now);
+        recall::recall_for_higher(self, now);
+        recall::recall_idle(self, now);
+        self.flush_replies();
+        mem::take(&mut self.out)
+    }
+
+    /// Latest time for the next [`Input::Tick`], even if nothing is due then.
+    #[must_use]
+    pub fn wake_at(&self) -> WakeAt {
+        let mut wake = self.timers.wake_at();
+        if let Some(at) = self.limits.next_due() {
+            wake.up = Some(wake.up.map_or(at, |up| up.min(at)));
+        }
+        if let Some(overdue) = self.overdue {
+            wake.utc = self.timers.first_date_after(overdue.until);
+            wake.up = Some(wake.up.map_or(overdue.next, |at| at.min(overdue.next)));
+        }
+        if let Some(last) = self.stepped_at {
+            let attended = last + handlers::tick_within(self.config.intervals.lease);
+            wake.up = Some(wake.up.map_or(attended, |at| at.min(attended)));
+        }
+        let has_more = self.has_more_to_place || self.batches.has_to_cancel();
+        if has_more || self.pending_batches.wants_slice(self.last.group) {
+            wake.up = Some(AT_ONCE);
+        }
+        wake
+    }
+
+    /// Returns whether the snapshot has changed since the last call.
+    pub const fn take_changed(&mut self) -> bool {
+        mem::replace(&mut self.changed, false)
+    }
+
+    /// Returns whether this job has not ended.
+    #[must_use]
+    pub fn is_live(&self, job: JobId) -> bool {
+        self.live_job(job).is_some()
+    }
+
+    /// Number of jobs that have not ended.
+    #[must_use]
+    pub fn live_jobs(&self) -> usize {
+        self.jobs.len() - self.pending_batches.hidden()
+    }
+
+    /// A job that has not ended. Members of an unfinished batch are left out.
+    pub(crate) fn live_job(&self, job: JobId) -> Option<&Job> {
+        self.jobs.get(&job).filter(|_| !self.pending_batches.hides(job))
+    }
+
+    pub(crate) fn change(&mut self, change: Change) {
+        self.changed = true;
+        self.out.changes.push(change);
+    }
+
+    pub(crate) fn effect(&mut self, effect: Effect) {
+        self.out.effects.push(effect);
+    }
+
+    pub(crate) fn send(&mut self, session: SessionId, order: Order) {
+        self.out.effects.push(Effect::Send(session, order));
+    }
+
+    pub(crate) fn reply(&mut self, ticket: Ticket, answer: Answer) {
+        self.out.effects.push(Effect::Reply(ticket, answer));
+    }
+
+    /// Answers at the end of this step, when the state of the first accepted job is known.
+    pub(crate) fn reply_accepted(&mut self, ticket: Ticket, first: JobId, count: u32, created_at: Timestamp) {
+        let accepted = Accepted { first, count, created_at, state: State::Queued, pending: None };
+        self.accepted.push((ticket, accepted));
+    }
+
+    pub(crate) fn grant(&mut self, session: SessionId, grant: Grant) {
+        self.grants.entry(session).or_default().push(grant);
+    }
+
+    /// Takes back an attempt that this step was to send. Grants go out at the end of a step, behind the order to stop it.
+    pub(crate) fn withdraw_grant(&mut self, session: SessionId, token: Token) {
+        if let Some(grants) = self.grants.get_mut(&session) {
+            grants.retain(|grant| grant.token != token);
+        }
+    }
+
+    /// Adds a definition if it is not known.
+    pub(crate) fn learn(&mut self, definition: Arc<Definition>) -> DefinitionNo {
+        let number = self.definitions.learn(definition);
+        if let Some(need) = self.definitions.need(number) {
+            self.fleet.add_need(number, need);
+        }
+        number
+    }
+
+    /// Sends a definition to a worker, once per session.
+    pub(crate) fn send_definition(&mut self, id: WorkerId, session: SessionId, number: DefinitionNo) {
+        if let Some(definition) = self.definitions.at(number).cloned() {
+            // Numbers are reused, revisions are not.
+            let revision = definition.revision;
+            if self.fleet.worker_mut(id).is_some_and(|worker| worker.sent_definitions.insert(revision)) {
+                self.effect(Effect::Define(session, definition));
+            }
+        }
+        handlers::shorten_heartbeat(self, id, self.definitions.ping(number));
+    }
+
+    /// Removes a worker that is not connected and holds nothing.
+    pub(crate) fn forget_worker(&mut self, id: WorkerId) {
+        handlers::end_drain(self, id);
+        if let Some(at) = self.fleet.worker(id).and_then(|worker| worker.lease_end) {
+            self.timers.clear_alarm(at, Alarm::LeaseEnd(id));
+        }
+        if let Some(at) = self.fleet.worker(id).and_then(|worker| worker.claims.until) {
+            self.timers.clear_alarm(at, Alarm::ClonesGone(id));
+        }
+        unconfirmed::drop_worker(self, id);
+        self.fleet.remove(id);
+        // Jobs pinned to this worker may run anywhere now.
+        for job in self.ready.take_pinned(id) {
+            handlers::queue(self, job);
+        }
+        self.change(Change::WorkerForgotten(id));
+    }
+
+    /// The job whose current attempt has this token, if this worker holds it.
+    pub(crate) fn held(&mut self, token: Token, worker: WorkerId) -> Option<&mut Job> {
+        let job = self.jobs.get_mut(&token.job)?;
+        job.attempt().is_some_and(|attempt| attempt.is(token, worker)).then_some(job)
+    }
+
+    /// The definition of a job. Definitions outlive their jobs.
+    pub(crate) fn definition(&self, job: &Job) -> Option<Arc<Definition>> {
+        self.definitions.at(job.definition).cloned()
+    }
+
+    /// Time after its start within which the worker must have stopped an attempt: the timeout, the stop
+    /// grace, and two leases for the worker to reconnect and report it (docs/design/failures.md, F21).
+    pub(crate) fn run_limit(&self, job: &Job) -> Option<Duration> {
+        let definition = self.definitions.at(job.definition)?;
+        let timeout = timeout_of(job, definition)?;
+        Some(
+            timeout
+                .saturating_add(definition.container.stop_grace)
+                .saturating_add(self.config.intervals.lease * 2),
+        )
+    }
+
+    fn flush_replies(&mut self) {
+        let grants = mem::take(&mut self.grants).into_iter().filter(|(_, grants)| !grants.is_empty());
+        for (session, grants) in grants {
+            self.effect(Effect::Enqueue(session, grants));
+        }
+        for (ticket, mut accepted) in mem::take(&mut self.accepted) {
+            (accepted.state, accepted.pending) = placement::state_and_reason(self, accepted.first);
+            self.reply(ticket, Answer::Accepted(accepted));
+        }
+    }
+}
+
+/// Any instant in the past.
+const AT_ONCE: Uptime = Uptime(0);
+
+/// Timeout of one attempt of a job.
+pub(crate) fn timeout_of(job: &Job, definition: &Definition) -> Option<Duration> {
+    job.history.as_ref().and_then(|history| history.timeout).unwrap_or(definition.timeout)
+}

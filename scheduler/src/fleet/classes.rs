@@ -1,0 +1,353 @@
+//! Classes of workers, and the needs of definitions that are matched with them.
+//!
+//! Workers with the same facts form a class. Definitions with the same placement rules have the same need. Each need is matched with each
+//! class once, when one of them is new, so that the choice of a worker never looks at workers that cannot take the job. A class knows its
+//! workers with room in the order in which they are tried.
+//!
+//! Of a worker's labels only those count that some need names: workers that differ by their host names alone are of one class.
+
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use protocol::{RuntimeKind, WorkerId};
+
+use super::FULL;
+use crate::definition::Definition;
+use crate::definitions::DefinitionNo;
+use crate::placement::rules::{LabelRule, Preference, WorkerSelector};
+
+/// Identifies a class.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ClassId(u32);
+
+/// Identifies a need until the next load of jobs.yaml.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct NeedId(pub(crate) u32);
+
+/// Facts that the workers of a class have in common.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ClassFacts {
+    /// Runtimes that answer, ordered.
+    pub runtimes: Vec<RuntimeKind>,
+    /// Labels that some need names, ordered by name.
+    pub labels: Vec<(String, String)>,
+    /// Exclusive labels, ordered.
+    pub exclusive: Vec<String>,
+}
+
+impl ClassFacts {
+    fn label(&self, name: &str) -> Option<&str> {
+        self.labels.iter().find(|(label, _)| label == name).map(|(_, value)| value.as_str())
+    }
+
+    /// Workers of this class may take jobs with this need. The list of workers in the need is not looked at.
+    #[must_use]
+    pub fn meets(&self, need: &Need) -> bool {
+        self.runtimes.contains(&need.runtime)
+            && need.requires.iter().all(|rule| rule.holds(self.label(&rule.label)))
+            && self.exclusive.iter().all(|label| need.asks_for(label))
+    }
+
+    /// Sum of the weights of the preferences that hold.
+    #[must_use]
+    pub fn score(&self, need: &Need) -> i64 {
+        let holding = need.prefers.iter().filter(|it| it.rule.holds(self.label(&it.rule.label)));
+        holding.map(|it| i64::from(it.weight)).sum()
+    }
+}
+
+/// The placement rules of a definition, as far as they are matched with workers.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Need {
+    /// The runtime of its jobs.
+    pub runtime: RuntimeKind,
+    /// Conditions on labels.
+    pub requires: Vec<LabelRule>,
+    /// Weighted conditions.
+    pub prefers: Vec<Preference>,
+    /// The only workers; any if empty.
+    pub workers: Vec<WorkerSelector>,
+}
+
+impl Need {
+    /// The need of a definition. `workers` is the list that the definition of this name has now.
+    #[must_use]
+    pub fn of(definition: &Definition, workers: &[WorkerSelector]) -> Self {
+        let rules = &definition.placement;
+        Self {
+            runtime: definition.runtime(),
+            requires: rules.requires.clone(),
+            prefers: rules.prefers.clone(),
+            workers: workers.to_vec(),
+        }
+    }
+
+    /// One of the conditions asks for this label.
+    #[must_use]
+    pub fn asks_for(&self, label: &str) -> bool {
+        self.requires.iter().any(|rule| rule.label == label && rule.asks_for_label())
+    }
+
+    /// The worker is in the list, or there is no list.
+    #[must_use]
+    pub fn lists(&self, id: WorkerId, name: &str) -> bool {
+        self.workers.is_empty()
+            || self.workers.iter().any(|it| match it {
+                WorkerSelector::Id(listed) => *listed == id,
+                WorkerSelector::Name(listed) => listed == name,
+            })
+    }
+
+    fn labels(&self) -> impl Iterator<Item = &String> {
+        self.requires.iter().map(|rule| &rule.label).chain(self.prefers.iter().map(|it| &it.rule.label))
+    }
+}
+
+/// Position of a worker with room: load, random tie-breaker, id.
+pub type Position = (u32, u32, WorkerId);
+
+/// All classes and needs.
+#[derive(Debug, Default)]
+pub struct Classes {
+    classes: Vec<Class>,
+    by_facts: BTreeMap<ClassFacts, ClassId>,
+    /// Indices of classes without workers, which are used again.
+    free: BTreeSet<u32>,
+    needs: Vec<NeedEntry>,
+    by_need: BTreeMap<Need, NeedId>,
+    of_definition: BTreeMap<DefinitionNo, NeedId>,
+    /// Needs that list workers, by the entries of their lists.
+    listing: BTreeMap<WorkerSelector, BTreeSet<NeedId>>,
+    /// Names of labels that some need names.
+    labels: BTreeSet<String>,
+}
+
+#[derive(Debug, Default)]
+struct Class {
+    facts: ClassFacts,
+    workers: BTreeSet<WorkerId>,
+    /// Workers with room by load.
+    open: BTreeSet<Position>,
+    /// The same as (1 if no slot is free, else 0; tie-breaker; id).
+    by_tie: BTreeSet<Position>,
+    /// Needs without a list of workers that the class meets.
+    needs: BTreeSet<NeedId>,
+}
+
+#[derive(Debug)]
+struct NeedEntry {
+    need: Need,
+    /// Classes that meet it, with their scores.
+    classes: BTreeMap<ClassId, i64>,
+}
+
+impl Classes {
+    /// Replaces all needs after a load of jobs.yaml. All workers must be classified again, and all lanes unparked.
+    pub fn replace_needs(&mut self, needs: impl Iterator<Item = (DefinitionNo, Need)>) {
+        self.needs.clear();
+        self.by_need.clear();
+        self.of_definition.clear();
+        self.listing.clear();
+        self.labels.clear();
+        self.classes.iter_mut().for_each(|class| class.needs.clear());
+        for (number, need) in needs {
+            self.add_need(number, need);
+        }
+    }
+
+    /// Sets the need of a definition. Returns true if it names a label that no other need does: then all workers must be classified again.
+    pub fn add_need(&mut self, number: DefinitionNo, need: Need) -> bool {
+        let id = self.by_need.get(&need).copied();
+        let (id, has_new_label) = id.map_or_else(|| self.intern_need(need), |id| (id, false));
+        self.of_definition.insert(number, id);
+        has_new_label
+    }
+
+    // Matches the need with all classes. It happens once for a kind of need, when jobs.yaml is read.
+    fn intern_need(&mut self, need: Need) -> (NeedId, bool) {
+        let id = NeedId(u32::try_from(self.needs.len()).unwrap_or(u32::MAX));
+        let before = self.labels.len();
+        self.labels.extend(need.labels().cloned());
+        for listed in &need.workers {
+            self.listing.entry(listed.clone()).or_default().insert(id);
+        }
+        let mut classes = BTreeMap::new();
+        for (class_id, class) in (0..).map(ClassId).zip(&mut self.classes) {
+            if !class.workers.is_empty() && class.facts.meets(&need) {
+                classes.insert(class_id, class.facts.score(&need));
+                if need.workers.is_empty() {
+                    class.needs.insert(id);
+                }
+            }
+        }
+        self.by_need.insert(need.clone(), id);
+        self.needs.push(NeedEntry { need, classes });
+        (id, self.labels.len() > before)
+    }
+
+    /// The need of a definition.
+    #[must_use]
+    pub fn need_of(&self, number: DefinitionNo) -> Option<(NeedId, &Need)> {
+        let id = *self.of_definition.get(&number)?;
+        Some((id, self.need(id)?))
+    }
+
+    /// The need with this id.
+    #[must_use]
+    pub fn need(&self, id: NeedId) -> Option<&Need> {
+        self.needs.get(id.0 as usize).map(|entry| &entry.need)
+    }
+
+    /// Classes that meet a need, with the score of each.
+    pub fn meeting(&self, need: NeedId) -> impl Iterator<Item = (ClassId, i64)> {
+        self.needs
+            .get(need.0 as usize)
+            .into_iter()
+            .flat_map(|entry| &entry.classes)
+            .map(|(id, score)| (*id, *score))
+    }
+
+    /// A worker of this class may take jobs with this need, apart from a list of workers in it; and its score.
+    #[must_use]
+    pub fn score(&self, need: NeedId, class: ClassId) -> Option<i64> {
+        self.needs.get(need.0 as usize)?.classes.get(&class).copied()
+    }
+
+    /// Needs whose jobs this worker may take.
+    pub fn needs_met(&self, class: ClassId, id: WorkerId, name: &str) -> impl Iterator<Item = NeedId> {
+        let met = self.class(class).into_iter().flat_map(|class| &class.needs).copied();
+        let listed = |selector| self.listing.get(&selector).into_iter().flatten().copied();
+        let listing = listed(WorkerSelector::Id(id)).chain(listed(WorkerSelector::Name(name.into())));
+        met.chain(listing.filter(move |need| self.score(*need, class).is_some()))
+    }
+
+    /// Some need names this label.
+    #[must_use]
+    pub fn names_label(&self, name: &str) -> bool {
+        self.labels.contains(name)
+    }
+
+    /// The facts of a class.
+    #[must_use]
+    pub fn facts(&self, class: ClassId) -> Option<&ClassFacts> {
+        self.class(class).map(|class| &class.facts)
+    }
+
+    /// Classes that have workers, with the number of their workers.
+    pub fn iter(&self) -> impl Iterator<Item = (ClassId, usize)> {
+        let numbered = (0..).map(ClassId).zip(&self.classes);
+        numbered.filter(|(_, class)| !class.workers.is_empty()).map(|(id, class)| (id, class.workers.len()))
+    }
+
+    /// Adds a worker to the class with these facts.
+    pub fn join(&mut self, facts: ClassFacts, worker: WorkerId) -> ClassId {
+        let id = self.by_facts.get(&facts).copied().unwrap_or_else(|| self.intern_class(facts));
+        if let Some(class) = self.classes.get_mut(id.0 as usize) {
+            class.workers.insert(worker);
+        }
+        id
+    }
+
+    // Matches the class with all needs. It happens once for a kind of worker, when its first one connects or changes.
+    fn intern_class(&mut self, facts: ClassFacts) -> ClassId {
+        let index = self.free.pop_first().unwrap_or_else(|| {
+            self.classes.push(Class::default());
+            u32::try_from(self.classes.len() - 1).unwrap_or(u32::MAX)
+        });
+        let id = ClassId(index);
+        let mut met = BTreeSet::new();
+        for (need_id, entry) in (0..).map(NeedId).zip(&mut self.needs) {
+            if facts.meets(&entry.need) {
+                entry.classes.insert(id, facts.score(&entry.need));
+                if entry.need.workers.is_empty() {
+                    met.insert(need_id);
+                }
+            }
+        }
+        self.by_facts.insert(facts.clone(), id);
+        if let Some(class) = self.classes.get_mut(index as usize) {
+            *class = Class { facts, needs: met, ..Class::default() };
+        }
+        id
+    }
+
+    /// Removes a worker from its class. A class without workers is removed.
+    pub fn leave(&mut self, id: ClassId, worker: WorkerId) {
+        let Some(class) = self.classes.get_mut(id.0 as usize) else { return };
+        class.workers.remove(&worker);
+        if class.workers.is_empty() {
+            let gone = core::mem::take(class);
+            self.by_facts.remove(&gone.facts);
+            self.free.insert(id.0);
+            for entry in &mut self.needs {
+                entry.classes.remove(&id);
+            }
+        }
+    }
+
+    /// Lists a worker of this class as one with room.
+    pub fn open(&mut self, id: ClassId, (load, tie, worker): Position) {
+        if let Some(class) = self.classes.get_mut(id.0 as usize) {
+            class.open.insert((load, tie, worker));
+            class.by_tie.insert((u32::from(load >= FULL), tie, worker));
+        }
+    }
+
+    /// Removes a worker from those with room.
+    pub fn close(&mut self, id: ClassId, (load, tie, worker): Position) {
+        if let Some(class) = self.classes.get_mut(id.0 as usize) {
+            class.open.remove(&(load, tie, worker));
+            class.by_tie.remove(&(u32::from(load >= FULL), tie, worker));
+        }
+    }
+
+    /// Workers of a class with room by load.
+    #[must_use]
+    pub fn by_load(&self, id: ClassId) -> Option<&BTreeSet<Position>> {
+        self.class(id).map(|class| &class.open)
+    }
+
+    /// Workers of a class with room, as (1 if no slot is free, else 0; tie-breaker; id).
+    #[must_use]
+    pub fn by_tie(&self, id: ClassId) -> Option<&BTreeSet<Position>> {
+        self.class(id).map(|class| &class.by_tie)
+    }
+
+    /// The worker is in this class, and listed with room at this position or not at all. For the audit.
+    #[must_use]
+    pub fn lists_as(&self, id: ClassId, worker: WorkerId, position: Option<Position>) -> bool {
+        self.class(id).is_some_and(|class| {
+            class.workers.contains(&worker)
+                && position.is_none_or(|(load, tie, it)| {
+                    class.open.contains(&(load, tie, it))
+                        && class.by_tie.contains(&(u32::from(load >= FULL), tie, it))
+                })
+        })
+    }
+
+    /// Number of workers with room in all classes, by both orders, for the audit.
+    #[must_use]
+    pub fn open_counts(&self) -> (usize, usize) {
+        let sum = |count: fn(&Class) -> usize| self.classes.iter().map(count).sum();
+        (sum(|class| class.open.len()), sum(|class| class.by_tie.len()))
+    }
+
+    /// Each need knows the classes that meet it, for the audit.
+    #[must_use]
+    pub fn are_matched(&self) -> bool {
+        let numbered =
+            || (0..).map(ClassId).zip(&self.classes).filter(|(_, class)| !class.workers.is_empty());
+        (0..).map(NeedId).zip(&self.needs).all(|(need_id, entry)| {
+            numbered().all(|(id, class)| {
+                let meets = class.facts.meets(&entry.need);
+                let lists = meets && entry.need.workers.is_empty();
+                entry.classes.contains_key(&id) == meets && class.needs.contains(&need_id) == lists
+            })
+        })
+    }
+
+    fn class(&self, id: ClassId) -> Option<&Class> {
+        self.classes.get(id.0 as usize)
+    }
+}

@@ -1,0 +1,391 @@
+//! Workers with their indices: by session, secret, name, load and backlog.
+//!
+//! Workers with room are ordered by load, so that the least loaded one is found without a search. A load
+//! below 1,000 means that a slot is free; above it the backlog is being filled.
+
+mod backlogs;
+pub mod breaker;
+pub mod claims;
+pub mod classes;
+mod connection;
+mod worker;
+
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use protocol::{JobId, SessionId, WorkerId};
+use rand::Rng;
+use rand::rngs::SmallRng;
+
+use backlogs::Backlogs;
+use classes::{Classes, Need};
+pub use connection::Link;
+pub(crate) use worker::FULL;
+pub use worker::{UnconfirmedAttempt, Worker, WorkerInfo};
+
+use crate::definitions::DefinitionNo;
+use crate::placement::rules::WorkerSelector;
+use crate::queue::QueueKey;
+
+/// All workers.
+#[derive(Debug)]
+pub struct Fleet {
+    workers: BTreeMap<WorkerId, Worker>,
+    sessions: BTreeMap<SessionId, WorkerId>,
+    /// Workers with room as (load, random tie-breaker, worker).
+    open: BTreeSet<(u32, u32, WorkerId)>,
+    classes: Classes,
+    ties: SmallRng,
+    /// Workers that may take jobs which no worker could take before.
+    grown: BTreeSet<WorkerId>,
+    /// Workers that had no free slot and have one.
+    freed: BTreeSet<WorkerId>,
+    backlogs: Backlogs,
+    /// Workers with prefetched attempts.
+    with_backlog: BTreeSet<WorkerId>,
+    by_secret: BTreeMap<[u8; 32], WorkerId>,
+    by_name: BTreeSet<(Arc<str>, WorkerId)>,
+}
+
+impl Fleet {
+    /// Creates an empty fleet; `ties` orders equally loaded workers.
+    #[must_use]
+    pub fn new(ties: SmallRng) -> Self {
+        Self {
+            workers: BTreeMap::new(),
+            sessions: BTreeMap::new(),
+            open: BTreeSet::new(),
+            classes: Classes::default(),
+            ties,
+            grown: BTreeSet::new(),
+            freed: BTreeSet::new(),
+            backlogs: Backlogs::new(),
+            with_backlog: BTreeSet::new(),
+            by_secret: BTreeMap::new(),
+            by_name: BTreeSet::new(),
+        }
+    }
+
+    /// The worker with this id.
+    #[must_use]
+    pub fn worker(&self, id: WorkerId) -> Option<&Worker> {
+        self.workers.get(&id)
+    }
+
+    /// The worker with this id. Call [`Self::refresh`] after a change of its capacity.
+    pub fn worker_mut(&mut self, id: WorkerId) -> Option<&mut Worker> {
+        self.workers.get_mut(&id)
+    }
+
+    /// All workers, by id.
+    pub fn iter(&self) -> impl Iterator<Item = (WorkerId, &Worker)> {
+        self.workers.iter().map(|(id, worker)| (*id, worker))
+    }
+
+    /// The worker whose current session this is.
+    #[must_use]
+    pub fn by_session(&self, session: SessionId) -> Option<WorkerId> {
+        self.sessions.get(&session).copied()
+    }
+
+    /// Adds a worker.
+    pub fn add(&mut self, worker: Worker) {
+        let id = worker.row.worker;
+        self.by_secret.insert(worker.row.secret_hash, id);
+        self.by_name.insert((worker.row.name.clone(), id));
+        self.workers.insert(id, worker);
+    }
+
+    /// Removes a worker.
+    pub fn remove(&mut self, id: WorkerId) {
+        self.close(id);
+        if let Some(worker) = self.workers.remove(&id) {
+            if let Some(class) = worker.class {
+                self.classes.leave(class, id);
+            }
+            self.by_secret.remove(&worker.row.secret_hash);
+            self.by_name.remove(&(worker.row.name, id));
+            worker.prefetched.iter().for_each(|key| self.backlogs.remove(*key));
+            self.with_backlog.remove(&id);
+        }
+    }
+
+    /// Sets a worker's new connection.
+    pub fn connect(&mut self, id: WorkerId, session: SessionId) {
+        self.close(id);
+        if let Some(worker) = self.workers.get_mut(&id) {
+            worker.link = Link::Joining(session);
+            worker.inventory.clear();
+            worker.unknown.clear();
+            self.sessions.insert(session, id);
+        }
+    }
+
+    /// Removes a worker's connection.
+    pub fn close(&mut self, id: WorkerId) {
+        if let Some(worker) = self.workers.get_mut(&id)
+            && let Some(session) = worker.link.session()
+        {
+            worker.link = Link::Away;
+            self.sessions.remove(&session);
+            self.refresh(id);
+        }
+    }
+
+    /// Adds an attempt of this job to a worker.
+    pub fn hold(&mut self, id: WorkerId, job: JobId) {
+        if let Some(worker) = self.workers.get_mut(&id) {
+            worker.held.insert(job);
+            worker.breaker.assign(job);
+            self.refresh(id);
+        }
+    }
+
+    /// Removes the attempt of this job from a worker.
+    pub fn remove_attempt(&mut self, id: WorkerId, job: JobId) {
+        if let Some(worker) = self.workers.get_mut(&id) {
+            worker.held.remove(&job);
+            worker.breaker.remove(job);
+            self.refresh(id);
+        }
+    }
+
+    /// Records that an attempt of this worker is prefetched.
+    pub fn enter_backlog(&mut self, id: WorkerId, key: QueueKey) {
+        if let Some(worker) = self.workers.get_mut(&id)
+            && worker.prefetched.insert(key)
+        {
+            self.backlogs.add(key);
+            self.with_backlog.insert(id);
+        }
+    }
+
+    /// Records that an attempt of this worker is not prefetched any more.
+    pub fn leave_backlog(&mut self, id: WorkerId, key: QueueKey) {
+        if let Some(worker) = self.workers.get_mut(&id)
+            && worker.prefetched.remove(&key)
+        {
+            self.backlogs.remove(key);
+            if worker.prefetched.is_empty() {
+                self.with_backlog.remove(&id);
+            }
+        }
+    }
+
+    /// Workers with prefetched attempts, by id.
+    pub fn with_backlog(&self) -> impl Iterator<Item = &Worker> {
+        self.with_backlog.iter().filter_map(|id| self.workers.get(id))
+    }
+
+    /// The lowest priority of all prefetched attempts.
+    #[must_use]
+    pub fn lowest_prefetched(&self) -> Option<i8> {
+        self.backlogs.lowest()
+    }
+
+    /// The worker with this secret.
+    #[must_use]
+    pub fn by_secret(&self, hash: &[u8; 32]) -> Option<WorkerId> {
+        self.by_secret.get(hash).copied()
+    }
+
+    /// Workers with this name.
+    pub fn by_name(&self, name: &Arc<str>) -> impl Iterator<Item = &Worker> {
+        let named = (name.clone(), WorkerId(0))..=(name.clone(), WorkerId(u64::MAX));
+        self.by_name.range(named).filter_map(|(_, id)| self.workers.get(id))
+    }
+
+    /// Workers that an entry of a list of workers means.
+    pub fn selected(&self, selector: &WorkerSelector) -> impl Iterator<Item = WorkerId> {
+        let (id, name): (Option<WorkerId>, Option<Arc<str>>) = match selector {
+            WorkerSelector::Id(id) => (Some(*id), None),
+            WorkerSelector::Name(name) => (None, Some(name.as_str().into())),
+        };
+        let named = name.into_iter().flat_map(|name| {
+            let named = (name.clone(), WorkerId(0))..=(name, WorkerId(u64::MAX));
+            self.by_name.range(named).map(|(_, id)| *id)
+        });
+        id.into_iter().chain(named)
+    }
+
+    /// Gives a worker another name.
+    pub fn rename(&mut self, id: WorkerId, name: Arc<str>) {
+        if let Some(worker) = self.workers.get_mut(&id) {
+            self.by_name.remove(&(core::mem::replace(&mut worker.row.name, name.clone()), id));
+            self.by_name.insert((name, id));
+        }
+    }
+
+    /// Drops the unconfirmed attempts of a job from all workers.
+    pub fn drop_unconfirmed(&mut self, job: JobId) {
+        for worker in self.workers.values_mut() {
+            worker.unconfirmed.retain(|token, _| token.job != job);
+        }
+    }
+
+    /// Updates the position of a worker in the order by load.
+    pub fn refresh(&mut self, id: WorkerId) {
+        let Some(worker) = self.workers.get_mut(&id) else {
+            return;
+        };
+        let load = worker.load_now();
+        if worker.load.map(|(old, _)| old) == load {
+            return;
+        }
+        let has_free_slot = |load: Option<u32>| load.is_some_and(|load| load < FULL);
+        if has_free_slot(load) && !has_free_slot(worker.load.map(|(old, _)| old)) {
+            self.freed.insert(id);
+        }
+        if let Some((old, tie)) = worker.load.take() {
+            self.open.remove(&(old, tie, id));
+            if let Some(class) = worker.class {
+                self.classes.close(class, (old, tie, id));
+            }
+        } else {
+            self.grown.insert(id);
+        }
+        if let Some(load) = load {
+            let tie = self.ties.next_u32();
+            worker.load = Some((load, tie));
+            self.open.insert((load, tie, id));
+            if let Some(class) = worker.class {
+                self.classes.open(class, (load, tie, id));
+            }
+        }
+    }
+
+    /// Classes of workers and needs of definitions.
+    #[must_use]
+    pub const fn classes(&self) -> &Classes {
+        &self.classes
+    }
+
+    /// Puts a worker into the class of its labels and runtimes after one of them changed.
+    pub fn reclassify(&mut self, id: WorkerId) {
+        let Some(worker) = self.workers.get_mut(&id) else { return };
+        let facts = worker.class_facts(&self.classes);
+        if worker.class.and_then(|class| self.classes.facts(class)) == Some(&facts) {
+            return;
+        }
+        let position = worker.load.map(|(load, tie)| (load, tie, id));
+        if let Some(old) = worker.class.take() {
+            if let Some(position) = position {
+                self.classes.close(old, position);
+            }
+            self.classes.leave(old, id);
+        }
+        let class = self.classes.join(facts, id);
+        worker.class = Some(class);
+        if let Some(position) = position {
+            self.classes.open(class, position);
+            self.grown.insert(id);
+        }
+    }
+
+    /// Puts a worker into its class again if it has one: it has connected in this life of the server.
+    pub fn reclassify_known(&mut self, id: WorkerId) {
+        if self.workers.get(&id).is_some_and(|worker| worker.class.is_some()) {
+            self.reclassify(id);
+        }
+    }
+
+    /// Replaces the needs of all definitions. Walks over all workers: it follows a load of jobs.yaml.
+    pub fn replace_needs(&mut self, needs: impl Iterator<Item = (DefinitionNo, Need)>) {
+        self.classes.replace_needs(needs);
+        self.reclassify_all();
+    }
+
+    /// Sets the need of a definition. Walks over all workers if it names a label that no other one does, which is rare.
+    pub fn add_need(&mut self, number: DefinitionNo, need: Need) {
+        if self.classes.add_need(number, need) {
+            self.reclassify_all();
+        }
+    }
+
+    fn reclassify_all(&mut self) {
+        let connected = self.workers.iter().filter(|(_, worker)| worker.class.is_some());
+        let connected: Vec<WorkerId> = connected.map(|(id, _)| *id).collect();
+        connected.into_iter().for_each(|id| self.reclassify(id));
+    }
+
+    /// The worker may take jobs that no worker could take before, for a reason that its load does not show.
+    pub fn mark_capacity_grown(&mut self, id: WorkerId) {
+        self.grown.insert(id);
+    }
+
+    /// Takes the workers that may take jobs which no worker could take when this was last asked.
+    pub fn take_grown(&mut self) -> BTreeSet<WorkerId> {
+        core::mem::take(&mut self.grown)
+    }
+
+    /// Takes the workers that have a free slot, and had none when this was last asked.
+    pub fn take_freed(&mut self) -> BTreeSet<WorkerId> {
+        core::mem::take(&mut self.freed)
+    }
+
+    /// A worker has a free slot.
+    #[must_use]
+    pub fn has_free_slot(&self) -> bool {
+        self.open.first().is_some_and(|(load, ..)| *load < FULL)
+    }
+
+    /// Workers with room, least loaded first; `true` if a slot is free.
+    pub fn open(&self) -> impl Iterator<Item = (&Worker, bool)> {
+        self.open.iter().filter_map(|(load, _, id)| Some((self.workers.get(id)?, *load < FULL)))
+    }
+
+    /// A worker has room.
+    #[must_use]
+    pub fn has_room(&self) -> bool {
+        !self.open.is_empty()
+    }
+
+    /// Inconsistencies, for the audit.
+    #[must_use]
+    pub fn faults(&self) -> Vec<&'static str> {
+        let mut faults = Vec::new();
+        for (id, worker) in &self.workers {
+            let indexed = worker.load.is_some_and(|(load, tie)| self.open.contains(&(load, tie, *id)));
+            if worker.load_now() != worker.load.map(|(load, _)| load) || worker.load.is_some() != indexed {
+                faults.push("a worker's load is not what the order says");
+            }
+            let is_indexed = self.by_secret.get(&worker.row.secret_hash) == Some(id)
+                && self.by_name.contains(&(worker.row.name.clone(), *id));
+            if !is_indexed {
+                faults.push("a worker is not found by its secret or name");
+            }
+            let position = worker.load.map(|(load, tie)| (load, tie, *id));
+            let facts = worker.class_facts(&self.classes);
+            let is_of_class = |class| {
+                self.classes.facts(class) == Some(&facts) && self.classes.lists_as(class, *id, position)
+            };
+            if !worker.class.map_or_else(|| position.is_none(), is_of_class) {
+                faults.push("a worker is not in the class of its facts");
+            }
+            if worker.prefetched.is_empty() == self.with_backlog.contains(id) {
+                faults.push("the set of workers with backlogs is wrong");
+            }
+            if worker.link.session().is_some_and(|session| self.by_session(session) != Some(*id)) {
+                faults.push("a worker's session is not known as its own");
+            }
+        }
+        if self.backlogs != self.workers.values().flat_map(|worker| &worker.prefetched).collect() {
+            faults.push("the count of prefetched attempts is wrong");
+        }
+        if self.classes.open_counts() != (self.open.len(), self.open.len()) {
+            faults.push("the classes list other workers with room");
+        }
+        if !self.classes.are_matched() {
+            faults.push("a need is matched with the wrong classes");
+        }
+        if self.open.len() > self.workers.len()
+            || self.sessions.len() > self.workers.len()
+            || self.by_secret.len() > self.workers.len()
+            || self.by_name.len() > self.workers.len()
+        {
+            faults.push("an index has entries of nobody");
+        }
+        faults
+    }
+}

@@ -1,0 +1,119 @@
+//! Makes the jobs of past slots on request. A slot becomes at most one job ever: the request names slots that were decided and made no
+//! job, by a reading of the ledger, and is rejected if another backfill came between that reading and now. Slots that are not decided
+//! yet cannot be named, so the schedule itself never fires one of these.
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
+use protocol::{JobId, Now};
+
+use crate::batches::BatchOptions;
+use crate::core::Scheduler;
+use crate::definitions::DefinitionNo;
+use crate::handlers::{batch, expire, fire, submit};
+use crate::input::{BackfillRequest, NewJob, StartTime};
+use crate::schedule::backfill::SLOTS_MAX;
+use crate::schedule::catch_up::SlotCount;
+use crate::schedule::{Overlap, Schedule};
+use crate::schedules::{Current, FireRow, FireVerdict, ScheduleNo};
+use crate::step::{Answer, Change, Rejection};
+use crate::timers::Date;
+
+pub(crate) fn backfill(scheduler: &mut Scheduler, now: Now, request: BackfillRequest) {
+    let ticket = request.ticket;
+    decide_passed_slots(scheduler, now, &request);
+    match check(scheduler, &request) {
+        Err(rejection) => scheduler.reply(ticket, Answer::Rejected(rejection)),
+        Ok(_) if request.slots.is_empty() => scheduler.reply(ticket, Answer::Done),
+        Ok(target) => accept(scheduler, now, request, &target),
+    }
+}
+
+/// Slots of a paused schedule are written down now and then only. A backfill is about slots that have passed, so it does not wait for that.
+fn decide_passed_slots(scheduler: &mut Scheduler, now: Now, request: &BackfillRequest) {
+    let key = (request.definition.clone(), request.schedule.clone());
+    let Some(number) = scheduler.schedules.numbers.get(&key).copied() else { return };
+    let is_closed = scheduler.schedules.entries.get(&number);
+    if is_closed.is_some_and(|entry| scheduler.schedules.closed(&entry.row).is_some()) {
+        fire::fire(scheduler, now, number);
+    }
+}
+
+/// The schedule that a request is about.
+struct Target {
+    number: ScheduleNo,
+    schedule: Schedule,
+    current: Current,
+    definition: DefinitionNo,
+}
+
+fn check(scheduler: &Scheduler, request: &BackfillRequest) -> Result<Target, Rejection> {
+    let key = (request.definition.clone(), request.schedule.clone());
+    let number = *scheduler.schedules.numbers.get(&key).ok_or(Rejection::UnknownSchedule)?;
+    let entry = scheduler.schedules.entries.get(&number).ok_or(Rejection::UnknownSchedule)?;
+    let schedule = entry.schedule.clone().ok_or(Rejection::UnknownSchedule)?;
+    let name = scheduler.schedules.names.get(&request.definition);
+    let current = name.and_then(|state| state.current).ok_or(Rejection::UnknownSchedule)?;
+    let definition = scheduler.definitions.find(current.revision).ok_or(Rejection::UnknownDefinition)?;
+    if !current.enabled {
+        return Err(Rejection::Disabled);
+    }
+    let is_undecided = request.slots.last().is_some_and(|last| *last > entry.row.cursor);
+    let is_ordered = request.slots.is_sorted_by(|earlier, later| earlier < later);
+    let has_changed = entry.backfilled_in.is_some_and(|group| group > request.read_at);
+    if has_changed || is_undecided || !is_ordered {
+        return Err(Rejection::LedgerReadingTooOld);
+    }
+    let asked = request.slots.len();
+    if asked > SLOTS_MAX || !submit::has_room(scheduler, asked) {
+        return Err(Rejection::QueueFull { jobs_max: scheduler.config.jobs_max, asked });
+    }
+    Ok(Target { number, schedule, current, definition })
+}
+
+/// Makes the jobs, as one batch, in the order of their slots. Unless `overlap` allows it, each waits until all earlier jobs of schedules of
+/// the definition have ended.
+fn accept(scheduler: &mut Scheduler, now: Now, request: BackfillRequest, target: &Target) {
+    let first = JobId(scheduler.last.job.0 + 1);
+    let count = u32::try_from(request.slots.len()).unwrap_or(u32::MAX);
+    let mut rows = Vec::with_capacity(request.slots.len());
+    batch::begin(scheduler, now.utc, first, count, BatchOptions::default());
+    for (index, slot) in (0_u32..).zip(request.slots) {
+        let job = JobId(scheduler.last.job.0 + 1);
+        scheduler.last.job = job;
+        let state = scheduler.schedules.names.get(&request.definition);
+        let waits_for_earlier =
+            target.current.overlap != Overlap::Allow && state.is_some_and(|state| !state.live.is_empty());
+        let new = NewJob {
+            revision: target.current.revision,
+            run_at: Some(StartTime::After(request.interval.saturating_mul(index))),
+            waits_for_earlier,
+            details: Some(Box::new(fire::details_at(&target.schedule, slot))),
+            ..NewJob::default()
+        };
+        scheduler.schedules.hold(job, request.definition.clone());
+        match submit::add(scheduler, now.utc, job, new, target.definition, Some(first)) {
+            submit::InitialWait::Until(at) => scheduler.timers.set_date(at, Date::Due(job)),
+            submit::InitialWait::In(lane, key) => scheduler.ready.push(lane, key),
+            submit::InitialWait::Earlier => {}
+        }
+        expire::watch(scheduler, job);
+        rows.push(FireRow {
+            definition: request.definition.clone(),
+            schedule: request.schedule.clone(),
+            from: slot,
+            to: slot,
+            count: SlotCount { count: 1, exact: true },
+            verdict: FireVerdict::Backfilled(job),
+            at: now.utc,
+        });
+    }
+    for row in rows {
+        scheduler.change(Change::Fire(row));
+    }
+    let group = scheduler.last.group;
+    if let Some(entry) = scheduler.schedules.entries.get_mut(&target.number) {
+        entry.backfilled_in = Some(group);
+    }
+    scheduler.reply_accepted(request.ticket, first, count, now.utc);
+}

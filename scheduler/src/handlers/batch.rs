@@ -1,0 +1,66 @@
+//! Follows the members of batches, and cancels what has not started once too many of them failed.
+
+use protocol::{JobId, Now, Timestamp};
+
+use crate::batches::{BatchOptions, LiveBatch, NewBatch};
+use crate::core::Scheduler;
+use crate::handlers::{cancel, close};
+use crate::job::{LiveState, State};
+use crate::step::Change;
+
+/// Adds a batch whose members have the numbers from `first` on.
+pub(crate) fn begin(
+    scheduler: &mut Scheduler,
+    created_at: Timestamp,
+    first: JobId,
+    count: u32,
+    options: BatchOptions,
+) {
+    let batch = NewBatch { first, count, options, created_at };
+    scheduler.batches.add(LiveBatch::new(&batch));
+    scheduler.change(Change::BatchAdded(batch));
+}
+
+/// Counts the end of a job in its batch.
+pub(crate) fn member_ended(scheduler: &mut Scheduler, now: Now, job: JobId, state: State) {
+    if let Some(LiveBatch { first, count, failed, .. }) = scheduler.batches.count_end(job, state) {
+        scheduler.change(Change::BatchEnded { first, count, failed, at: now.utc });
+    }
+}
+
+/// Cancels some of the members that have not started of batches in which too many failed. The rest follows in the next step, so that
+/// no commit grows with the size of a batch.
+pub(crate) fn cancel_stopped(scheduler: &mut Scheduler, now: Now) {
+    if !scheduler.batches.has_to_cancel() {
+        return;
+    }
+    for job in scheduler.batches.next_to_cancel(MEMBERS_PER_STEP) {
+        cancel_unstarted(scheduler, now, JobId(job));
+    }
+}
+
+/// Cancels a job of a stopped batch unless its container runs. Returns whether the job is one of a stopped batch.
+pub(crate) fn cancel_if_stopped(scheduler: &mut Scheduler, now: Now, job: JobId) -> bool {
+    let is_stopped = scheduler.batches.is_stopped(job);
+    if is_stopped {
+        cancel_unstarted(scheduler, now, job);
+    }
+    is_stopped
+}
+
+fn cancel_unstarted(scheduler: &mut Scheduler, now: Now, id: JobId) {
+    let Some(job) = scheduler.jobs.get(&id) else { return };
+    match &job.live_state {
+        LiveState::Held(attempt) if attempt.started_at.is_some() => {}
+        LiveState::Held(_) => cancel::cancel_for(scheduler, now, id, MAX_FAILURES_REACHED.into()),
+        LiveState::Scheduled | LiveState::Queued(_) | LiveState::Quarantined => {
+            close::end_unheld(scheduler, now, id, State::Cancelled, MAX_FAILURES_REACHED.into());
+        }
+    }
+}
+
+/// The reason of members that are cancelled because too many others failed.
+pub(crate) const MAX_FAILURES_REACHED: &str = "batch max_failures reached";
+
+/// Members of stopped batches that one step looks at.
+const MEMBERS_PER_STEP: u64 = 500;

@@ -1,0 +1,103 @@
+//! Cancels a job. A job ends as cancelled when its container is gone.
+
+use alloc::string::String;
+
+use protocol::order::{Cancel, StopCause};
+use protocol::{Fence, JobId, Now, Order, WorkerId};
+
+use crate::core::Scheduler;
+use crate::definition::OnLost;
+use crate::handlers::close;
+use crate::input::CancelRequest;
+use crate::job::{Job, LiveState, State};
+use crate::step::{Answer, Change, Note, Rejection};
+use crate::timers::Alarm;
+
+pub(crate) fn cancel(scheduler: &mut Scheduler, now: Now, request: CancelRequest) {
+    let Some(job) = scheduler.live_job(request.job) else {
+        scheduler.reply(request.ticket, Answer::Rejected(Rejection::NotLive));
+        return;
+    };
+    let state = job.state();
+    match &job.live_state {
+        LiveState::Held(attempt) => {
+            let fence = attempt.fence;
+            if attempt.stopping != Some(StopCause::Cancel) {
+                let note = Note::CancelRequested { by: request.by.clone() };
+                scheduler.change(Change::Noted { job: request.job, at: now.utc, note });
+            }
+            stop(scheduler, now, request.job, fence, StopCause::Cancel, request.by);
+            scheduler.reply(request.ticket, Answer::Cancelling(state));
+        }
+        LiveState::Scheduled | LiveState::Queued(_) | LiveState::Quarantined => {
+            let reason = alloc::format!("cancelled by {}", request.by);
+            close::end_unheld(scheduler, now, request.job, State::Cancelled, reason);
+            scheduler.reply(request.ticket, Answer::Cancelling(State::Cancelled));
+        }
+    }
+}
+
+/// Cancels a job for another one.
+pub(crate) fn cancel_for(scheduler: &mut Scheduler, now: Now, id: JobId, by: String) {
+    let Some(job) = scheduler.jobs.get(&id) else { return };
+    match &job.live_state {
+        LiveState::Held(attempt) => {
+            let fence = attempt.fence;
+            stop(scheduler, now, id, fence, StopCause::Cancel, by);
+        }
+        LiveState::Scheduled | LiveState::Queued(_) | LiveState::Quarantined => {
+            close::end_unheld(scheduler, now, id, State::Cancelled, alloc::format!("cancelled by {by}"));
+        }
+    }
+}
+
+/// Stops the current attempt of a job. The first recorded cause wins, but a cancel is always recorded,
+/// because it decides the state of the job after the attempt's end.
+pub(crate) fn stop(
+    scheduler: &mut Scheduler,
+    now: Now,
+    id: JobId,
+    fence: Fence,
+    cause: StopCause,
+    by: String,
+) {
+    let Some(attempt) = scheduler.jobs.get_mut(&id).and_then(Job::attempt_mut) else {
+        return;
+    };
+    let is_news = attempt.stopping.is_none_or(|before| cause == StopCause::Cancel && before != cause);
+    if attempt.fence != fence || !is_news {
+        return;
+    }
+    attempt.stopping = Some(cause);
+    let (token, holder) = (attempt.token(id), attempt.worker);
+    scheduler.change(Change::Stopping { token, cause, at: now.utc, by });
+    if let Some(session) = scheduler.ready_session(holder) {
+        scheduler.withdraw_grant(session, token);
+        scheduler.send(session, Order::Cancel(Cancel { token, grace: None, cause }));
+    } else if cause == StopCause::Cancel {
+        set_loss_alarm(scheduler, now, id, holder);
+    }
+}
+
+/// A cancelled job does not wait for a worker that is not reconciled, whatever `on_lost` says (docs/design/failures.md, F20).
+fn set_loss_alarm(scheduler: &mut Scheduler, now: Now, id: JobId, holder: WorkerId) {
+    let Some(definition) = scheduler.jobs.get(&id).and_then(|job| scheduler.definition(job)) else {
+        return;
+    };
+    let (after, waits) = (definition.loss_timeout(), definition.loss.on_lost == OnLost::Wait);
+    let Some(contact) = scheduler.fleet.worker(holder).map(|worker| worker.contact) else { return };
+    let Some(attempt) = scheduler.jobs.get_mut(&id).and_then(Job::attempt_mut) else {
+        return;
+    };
+    let at = (contact + after).max(now.up);
+    let alarm = Alarm::Loss(id, attempt.fence);
+    // With `on_lost_timeout` it would have been waited for until later.
+    if let Some(later) = attempt.loss_at.filter(|later| waits && *later > at) {
+        scheduler.timers.clear_alarm(later, alarm);
+        attempt.loss_at = None;
+    }
+    if attempt.loss_at.is_none() {
+        attempt.loss_at = Some(at);
+        scheduler.timers.set_alarm(at, alarm);
+    }
+}

@@ -1,0 +1,353 @@
+//! Ends an attempt and decides what follows for its job: another attempt, quarantine, or the end.
+
+use alloc::format;
+use alloc::string::String;
+use core::time::Duration;
+
+use protocol::order::StopCause;
+use protocol::report::{Outcome, ReleaseCause};
+use protocol::{AttemptNo, JobId, Now, Timestamp};
+use rand::rngs::SmallRng;
+
+use crate::core::Scheduler;
+use crate::definition::{Definition, OnLost};
+use crate::handlers::{batch, expect, expire, hook};
+use crate::job::{Attempt, Job, LastPlacement, LiveState, State};
+use crate::limits::gate;
+use crate::placement;
+use crate::queue::{LaneKey, QueueKey};
+use crate::reconcile::unconfirmed;
+use crate::retry::{self, Budget};
+use crate::step::{Change, ClosedAttempt, Effect, Ended, Note};
+use crate::timers::{Alarm, Date};
+
+/// Ends the current attempt of a job. Its container is gone.
+pub(crate) fn close(scheduler: &mut Scheduler, now: Now, id: JobId, closed: ClosedAttempt) {
+    close_attempt(scheduler, now, id, closed, true);
+}
+
+/// Ends the current attempt of a job. Its container may still exist.
+pub(crate) fn lose(scheduler: &mut Scheduler, now: Now, id: JobId, closed: ClosedAttempt) {
+    close_attempt(scheduler, now, id, closed, false);
+}
+
+fn close_attempt(scheduler: &mut Scheduler, now: Now, id: JobId, closed: ClosedAttempt, is_gone: bool) {
+    let Some(attempt) = take_attempt(scheduler, id) else {
+        return;
+    };
+    let Some(definition) = scheduler.jobs.get(&id).and_then(|job| scheduler.definition(job)) else {
+        return;
+    };
+    let token = closed.token;
+    expect::record_end(scheduler, now, &definition.name, &closed);
+    let is_reported_gone = is_gone && closed.outcome == Outcome::Lost;
+    let has_started = attempt.started_at.is_some() || closed.started_at.is_some();
+    // A worker that was away may report the start only with the end.
+    if let Some(at) = closed.started_at {
+        hook::started(scheduler, id, attempt.number, at);
+    }
+    let is_settled = match next_step(scheduler, now, id, &attempt, &definition, &closed, is_gone) {
+        NextStep::End(state, reason) => {
+            if !is_gone && state == State::Cancelled {
+                unconfirmed::add_unconfirmed(scheduler, id, &attempt);
+            }
+            let confirmed = is_confirmed(scheduler, id, state);
+            let ended = Ended { job: id, state, at: now.utc, reason, closed: Some(closed), confirmed };
+            end(scheduler, now, ended, attempt.number);
+            confirmed
+        }
+        NextStep::Retry(due_at) => {
+            let goes_on = !has_started && retry::budget(closed.outcome) == Budget::None;
+            remember(scheduler, id, &attempt, is_gone, closed.outcome);
+            wait(scheduler, now, id, due_at, closed);
+            match goes_on {
+                // Its timer has fired if it was recalled for its deadline, and a clock that was set back gives it time again.
+                true => expire::watch(scheduler, id),
+                false => expire::limit_queue(scheduler, id, due_at.max(now.utc)),
+            }
+            false
+        }
+        NextStep::Quarantine => {
+            quarantine(scheduler, now, id, &attempt, is_gone, closed);
+            false
+        }
+    };
+    if is_reported_gone && !is_settled {
+        // A restarted server takes a lost attempt for one that may still run, unless a note says otherwise.
+        let note = Note::Confirmed { token, worker: attempt.worker };
+        scheduler.change(Change::Noted { job: id, at: now.utc, note });
+    }
+    batch::cancel_if_stopped(scheduler, now, id);
+}
+
+/// Ends the current attempt on request of an operator. A cancelled job ends with it; any other is quarantined
+/// whatever its definition says.
+pub(crate) fn give_up(scheduler: &mut Scheduler, now: Now, id: JobId, closed: ClosedAttempt) {
+    let is_cancelled = |attempt: &Attempt| attempt.stopping == Some(StopCause::Cancel);
+    if scheduler.jobs.get(&id).and_then(Job::attempt).is_some_and(is_cancelled) {
+        lose(scheduler, now, id, closed);
+    } else if let Some(attempt) = take_attempt(scheduler, id) {
+        quarantine(scheduler, now, id, &attempt, false, closed);
+        batch::cancel_if_stopped(scheduler, now, id);
+    }
+}
+
+/// Ends a job that has no attempt. Containers of earlier lost attempts may still exist.
+pub(crate) fn end_unheld(scheduler: &mut Scheduler, now: Now, id: JobId, state: State, reason: String) {
+    leave_queue(scheduler, id);
+    let confirmed = is_confirmed(scheduler, id, state);
+    let history = scheduler.jobs.get(&id).and_then(|job| job.history.as_ref());
+    let last = history.map_or(AttemptNo(0), |history| history.attempts);
+    end(scheduler, now, Ended { job: id, state, at: now.utc, reason, closed: None, confirmed }, last);
+}
+
+/// Removes the timer or the queue entry of a job that waits.
+pub(crate) fn leave_queue(scheduler: &mut Scheduler, id: JobId) {
+    let Some(job) = scheduler.jobs.get(&id) else { return };
+    match job.live_state {
+        LiveState::Scheduled => scheduler.timers.clear_date(job.due_at, Date::Due(id)),
+        LiveState::Queued(lane) => {
+            let key = job.queue_key(id);
+            scheduler.ready.remove(lane, key);
+            gate::left(scheduler, lane);
+        }
+        LiveState::Held(_) | LiveState::Quarantined => {}
+    }
+}
+
+/// A cancelled job is confirmed if none of its attempts can still run.
+fn is_confirmed(scheduler: &Scheduler, id: JobId, state: State) -> bool {
+    state != State::Cancelled || !scheduler.jobs.get(&id).is_some_and(Job::has_unconfirmed_attempts)
+}
+
+/// Adds a job to its lane.
+pub(crate) fn queue(scheduler: &mut Scheduler, id: JobId) {
+    if let Some((lane, key)) = assign_lane(scheduler, id) {
+        scheduler.ready.push(lane, key);
+    }
+}
+
+/// Decides the lane and the position that a job waits in.
+pub(crate) fn assign_lane(scheduler: &mut Scheduler, id: JobId) -> Option<(LaneKey, QueueKey)> {
+    let lane = placement::lane_of(scheduler, scheduler.jobs.get(&id)?);
+    let job = scheduler.jobs.get_mut(&id)?;
+    job.live_state = LiveState::Queued(lane);
+    Some((lane, job.queue_key(id)))
+}
+
+enum NextStep {
+    End(State, String),
+    Retry(Timestamp),
+    Quarantine,
+}
+
+fn next_step(
+    scheduler: &mut Scheduler,
+    now: Now,
+    id: JobId,
+    attempt: &Attempt,
+    definition: &Definition,
+    closed: &ClosedAttempt,
+    is_gone: bool,
+) -> NextStep {
+    let outcome = closed.outcome;
+    let has_started = attempt.started_at.is_some() || closed.started_at.is_some();
+    let budget = retry::budget(outcome);
+    let under_cancel = attempt.stopping == Some(StopCause::Cancel);
+    if outcome == Outcome::Succeeded {
+        return NextStep::End(State::Succeeded, String::new());
+    }
+    if outcome == Outcome::Cancelled || (under_cancel && budget != Budget::Job) {
+        let is_stopped = !has_started && scheduler.batches.is_stopped(id);
+        let reason = if is_stopped { batch::MAX_FAILURES_REACHED } else { "cancelled" };
+        return NextStep::End(State::Cancelled, reason.into());
+    }
+    let is_suspect = is_suspect(scheduler, attempt, definition, closed);
+    let Some(job) = scheduler.jobs.get_mut(&id) else {
+        return NextStep::Quarantine;
+    };
+    match budget {
+        Budget::None if !has_started && job.has_expired(now.utc) => {
+            NextStep::End(State::Expired, expire::NOT_STARTED.into())
+        }
+        Budget::None if is_fenced_off(attempt, definition, outcome) => {
+            NextStep::Retry(now.utc + unexpected_delay(definition, 1, &mut scheduler.rng))
+        }
+        // With its old due time it would be the first job that this worker tries again, and would fail again
+        // before all others.
+        Budget::None if is_suspect => NextStep::Retry(now.utc),
+        // The attempt was not started, so the job keeps its position in the queue.
+        Budget::None => NextStep::Retry(job.due_at.min(now.utc)),
+        Budget::Job => {
+            let history = job.history_mut();
+            history.job_failures += 1;
+            history.oom_kills += u32::from(outcome == Outcome::OomKilled);
+            let failures = history.job_failures;
+            // A failure under cancel is never retried (docs/design/failures.md, F20).
+            if !under_cancel && retry::wants_another(&definition.retry, failures, outcome, closed.exit_code) {
+                NextStep::Retry(
+                    now.utc + retry::delay(&definition.retry.backoff, failures, &mut scheduler.rng),
+                )
+            } else {
+                NextStep::End(State::Failed, reason_of(closed))
+            }
+        }
+        Budget::Infrastructure if outcome == Outcome::Lost && ends_lost(definition.loss.on_lost, is_gone) => {
+            NextStep::End(State::Lost, reason_of(closed))
+        }
+        Budget::Infrastructure => {
+            let losses = retry::note_loss(&mut job.history_mut().losses, closed.ended_at);
+            if losses >= definition.loss.limit {
+                return NextStep::Quarantine;
+            }
+            NextStep::Retry(now.utc + unexpected_delay(definition, losses, &mut scheduler.rng))
+        }
+    }
+}
+
+/// A lost attempt ends its job. With `on_lost: wait` that is so if its worker stayed away for `on_lost_timeout`, since the container may run
+/// on. A worker that knows nothing of it any more has not kept it, so there may be another attempt.
+const fn ends_lost(on_lost: OnLost, is_gone: bool) -> bool {
+    match on_lost {
+        OnLost::Retry => false,
+        OnLost::Fail => true,
+        OnLost::Wait => !is_gone,
+    }
+}
+
+/// The worker stopped the attempt itself because it had lost the server (`self_fence`). On a bad line that
+/// happens again and again.
+fn is_fenced_off(attempt: &Attempt, definition: &Definition, outcome: Outcome) -> bool {
+    outcome == Outcome::Interrupted && attempt.stopping.is_none() && definition.container.self_fence.is_some()
+}
+
+/// The runtime was unavailable for this job only, such as for its image's registry or a mount. If the whole
+/// runtime were unavailable, the worker would have reported that before.
+fn is_suspect(
+    scheduler: &Scheduler,
+    attempt: &Attempt,
+    definition: &Definition,
+    closed: &ClosedAttempt,
+) -> bool {
+    closed.released == Some(ReleaseCause::RuntimeUnavailable)
+        && scheduler.fleet.worker(attempt.worker).is_some_and(|worker| worker.offers(definition.runtime()))
+}
+
+/// Delay before the next attempt after an infrastructure failure.
+fn unexpected_delay(definition: &Definition, times: u32, rng: &mut SmallRng) -> Duration {
+    definition.loss.delay.unwrap_or_else(|| retry::delay(&retry::INFRASTRUCTURE_BACKOFF, times, rng))
+}
+
+/// The reason for a job's end, in one line.
+fn reason_of(closed: &ClosedAttempt) -> String {
+    match (closed.message.is_empty(), closed.exit_code) {
+        (false, _) => closed.message.clone(),
+        (true, Some(code)) if closed.outcome == Outcome::Failed => format!("exit code {code}"),
+        (true, _) => closed.outcome.name().replace('_', " "),
+    }
+}
+
+fn quarantine(
+    scheduler: &mut Scheduler,
+    now: Now,
+    id: JobId,
+    attempt: &Attempt,
+    is_gone: bool,
+    closed: ClosedAttempt,
+) {
+    remember(scheduler, id, attempt, is_gone, closed.outcome);
+    if let Some(job) = scheduler.jobs.get_mut(&id) {
+        job.live_state = LiveState::Quarantined;
+        job.due_at = now.utc;
+    }
+    scheduler.change(Change::Waiting { job: id, closed, due_at: now.utc, state: State::Quarantined });
+    expire::limit_quarantine(scheduler, id, now.utc);
+}
+
+fn remember(scheduler: &mut Scheduler, id: JobId, attempt: &Attempt, is_gone: bool, outcome: Outcome) {
+    if !is_gone {
+        unconfirmed::add_unconfirmed(scheduler, id, attempt);
+    }
+    if let Some(job) = scheduler.jobs.get_mut(&id) {
+        let history = job.history_mut();
+        history.attempts = attempt.number;
+        history.last = LastPlacement::after(attempt.worker, outcome).or(history.last);
+    }
+}
+
+fn wait(scheduler: &mut Scheduler, now: Now, id: JobId, due_at: Timestamp, closed: ClosedAttempt) {
+    let Some(job) = scheduler.jobs.get_mut(&id) else {
+        return;
+    };
+    job.due_at = due_at;
+    let state = if due_at > now.utc {
+        job.live_state = LiveState::Scheduled;
+        scheduler.timers.set_date(due_at, Date::Due(id));
+        State::Scheduled
+    } else {
+        queue(scheduler, id);
+        State::Queued
+    };
+    scheduler.change(Change::Waiting { job: id, closed, due_at, state });
+}
+
+/// Removes the attempt from its worker and clears its timers.
+fn take_attempt(scheduler: &mut Scheduler, id: JobId) -> Option<Attempt> {
+    let job = scheduler.jobs.get_mut(&id)?;
+    let key = job.queue_key(id);
+    job.attempt()?;
+    let LiveState::Held(attempt) = core::mem::replace(&mut job.live_state, LiveState::Scheduled) else {
+        return None;
+    };
+    if attempt.prefetched {
+        scheduler.fleet.leave_backlog(attempt.worker, key);
+    }
+    scheduler.fleet.remove_attempt(attempt.worker, id);
+    scheduler.phases.remove(&id);
+    if let Some(at) = attempt.overrun_at {
+        scheduler.timers.clear_alarm(at, Alarm::Overrun(id, attempt.fence));
+    }
+    if let Some(at) = attempt.slow_at {
+        scheduler.timers.clear_alarm(at, Alarm::Slow(id, attempt.fence));
+    }
+    if let Some(at) = attempt.loss_at {
+        scheduler.timers.clear_alarm(at, Alarm::Loss(id, attempt.fence));
+    }
+    if let Some(offer) = attempt.offer {
+        scheduler.timers.clear_alarm(offer.due_at, Alarm::Offer(id, attempt.fence));
+    }
+    gate::ended(scheduler, id);
+    Some(*attempt)
+}
+
+/// Removes an ended job from memory. The change is its only record. `last` is its last attempt, zero if it had none.
+fn end(scheduler: &mut Scheduler, now: Now, ended: Ended, last: AttemptNo) {
+    let (id, state) = (ended.job, ended.state);
+    hook::ends(scheduler, &ended, last);
+    expire::clear(scheduler, id);
+    if ended.confirmed {
+        unconfirmed::drop_all(scheduler, id);
+    } else {
+        unconfirmed::keep_after_end(scheduler, id);
+    }
+    if let Some(job) = scheduler.jobs.remove(&id) {
+        let key_set = placement::key_set_of(scheduler, &job);
+        gate::forget(scheduler, id, (job.definition, key_set), now);
+        scheduler.definitions.drop_one(job.definition);
+    }
+    if let Some(next) = scheduler.schedules.let_go(id) {
+        wake(scheduler, next);
+    }
+    scheduler.change(Change::Ended(ended));
+    batch::member_ended(scheduler, now, id, state);
+    scheduler.effect(Effect::JobEnded(id, state));
+}
+
+/// Lets a job that may have waited for an earlier one of its schedule become due with the next tick.
+pub(crate) fn wake(scheduler: &mut Scheduler, job: JobId) {
+    if let Some(live) = scheduler.jobs.get(&job)
+        && matches!(live.live_state, LiveState::Scheduled)
+    {
+        scheduler.timers.set_date(live.due_at, Date::Due(job));
+    }
+}

@@ -1,0 +1,276 @@
+//! Connections of workers: identity, session, lease.
+
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use core::time::Duration;
+
+use protocol::order::{Refused, Welcome};
+use protocol::{Now, Order, SessionId, Timestamp, Uptime, VERSIONS, WorkerId};
+
+use crate::core::Scheduler;
+use crate::fleet::breaker::Breaker;
+use crate::fleet::{Link, Worker, WorkerInfo};
+use crate::handlers::{claim, drain, names};
+use crate::input::Connected;
+use crate::placement::reload;
+use crate::step::{Change, CloseReason, Effect, Process, WorkerRow};
+use crate::timers::{Alarm, Date};
+
+/// Retry delay of a refused worker; the reason needs a person.
+const REFUSED_RETRY: Duration = Duration::from_secs(15);
+
+/// Interval at which a worker's `seen_at` is stored (docs/design/storage.md, S12).
+const SEEN_EVERY: Duration = Duration::from_secs(60);
+
+pub(crate) fn connect(scheduler: &mut Scheduler, now: Now, hello: Connected) {
+    match admit(scheduler, now, &hello) {
+        Ok((id, version)) => welcome(scheduler, now, id, version, hello),
+        Err(refused) => {
+            scheduler.send(hello.session, Order::Refused(refused));
+            scheduler.effect(Effect::Close(hello.session, CloseReason::Refused));
+        }
+    }
+}
+
+/// Identifies the worker and decides whether it may join.
+fn admit(scheduler: &mut Scheduler, now: Now, hello: &Connected) -> Result<(WorkerId, u16), Refused> {
+    let Some(version) = VERSIONS.common(hello.versions) else {
+        let (ours, theirs) = (VERSIONS, hello.versions);
+        let text = format!(
+            "this server speaks protocol versions {} to {}, the worker {} to {}: upgrade the older one",
+            ours.lowest, ours.highest, theirs.lowest, theirs.highest
+        );
+        return Err(refused("unsupported_version", text));
+    };
+    if let Some(id) = scheduler.fleet.by_secret(&hello.secret_hash) {
+        if let Some(cluster) =
+            hello.cluster.filter(|cluster| !hello.rejoin && *cluster != scheduler.config.cluster)
+        {
+            let text = format!(
+                "worker {:?} belongs to cluster {cluster}, this is {}: start it with --rejoin",
+                hello.name, scheduler.config.cluster
+            );
+            return Err(refused("wrong_cluster", text));
+        }
+        claim::claim(scheduler, now, id, hello)?;
+        return names::check_name(scheduler, Some(id), hello).map(|()| (id, version));
+    }
+    if let Some(cluster) = hello.cluster.filter(|_| !hello.rejoin) {
+        let text = if cluster == scheduler.config.cluster {
+            format!(
+                "worker {:?} was joined before, but this server does not know it: start it with --rejoin",
+                hello.name
+            )
+        } else {
+            format!(
+                "worker {:?} belongs to cluster {cluster}, this is {}: start it with --rejoin",
+                hello.name, scheduler.config.cluster
+            )
+        };
+        let is_ours = cluster == scheduler.config.cluster;
+        return Err(refused(if is_ours { "unknown_worker" } else { "wrong_cluster" }, text));
+    }
+    names::check_name(scheduler, None, hello)?;
+    Ok((join(scheduler, now, hello), version))
+}
+
+pub(crate) fn refused(code: &str, text: String) -> Refused {
+    Refused { code: code.to_string(), text, retry_after: REFUSED_RETRY }
+}
+
+fn join(scheduler: &mut Scheduler, now: Now, hello: &Connected) -> WorkerId {
+    scheduler.last.worker = WorkerId(scheduler.last.worker.0 + 1);
+    let row = WorkerRow {
+        worker: scheduler.last.worker,
+        name: hello.name.clone(),
+        secret_hash: hello.secret_hash,
+        joined_at: now.utc,
+        seen_at: now.utc,
+        cordoned: false,
+        slots: None,
+        drain: None,
+        labels: Vec::new(),
+        process: None,
+    };
+    scheduler.fleet.add(Worker::away(row, now.up));
+    watch_expiry(scheduler, scheduler.last.worker);
+    scheduler.last.worker
+}
+
+fn welcome(scheduler: &mut Scheduler, now: Now, id: WorkerId, version: u16, hello: Connected) {
+    let old_session = scheduler.fleet.worker(id).and_then(|worker| worker.link.session());
+    if let Some(old) = old_session {
+        scheduler.effect(Effect::Close(old, CloseReason::Replaced));
+    }
+    scheduler.fleet.connect(id, hello.session);
+    let Some(worker) = scheduler.fleet.worker_mut(id) else {
+        return;
+    };
+    let process = Process { incarnation: hello.incarnation, number: hello.process };
+    if worker.row.process.replace(process) != Some(process) {
+        // Another process numbers its reports from one; after a restart of the server the last number is
+        // unknown.
+        worker.last_report = None;
+        // The cause of the exclusions may have been repaired before the restart.
+        worker.exclusions.clear();
+        worker.breaker = Breaker::default();
+    }
+    // A leaving worker reports that again before its inventory. The report that it does not leave any more
+    // may have been lost.
+    worker.leaving = false;
+    worker.unreconciled_since.get_or_insert(now.up);
+    worker.row.seen_at = now.utc;
+    worker.since = now.utc;
+    worker.slots = hello.slots;
+    worker.backlog = hello.backlog;
+    worker.runtimes = hello.runtimes;
+    worker.info = WorkerInfo { labels: hello.labels, version: hello.version, address: hello.address };
+    worker.sent_definitions.clear();
+    worker.heartbeat = None;
+    let last_report = worker.last_report.unwrap_or_default();
+    scheduler.fleet.rename(id, hello.name);
+    reload::on_renamed(scheduler, id);
+    scheduler.fleet.reclassify(id);
+    drain::update_on_hello(scheduler, id, hello.incarnation);
+    if let Some(row) = scheduler.fleet.worker(id).map(|worker| worker.row.clone()) {
+        scheduler.change(Change::Worker(row));
+    }
+    record_message(scheduler, id, now.up);
+    let welcome = Welcome {
+        version,
+        session: hello.session,
+        epoch: scheduler.config.epoch,
+        cluster: scheduler.config.cluster,
+        worker: id,
+        intervals: scheduler.config.intervals,
+        last_report,
+    };
+    scheduler.send(hello.session, Order::Welcome(welcome));
+}
+
+/// Time after which a worker is forgotten that did not reconnect and holds nothing. Without a limit each discarded state directory would
+/// leave a row for ever.
+const FORGOTTEN_AFTER: Duration = Duration::from_secs(7 * 24 * 60 * 60);
+
+/// Sets the timer that forgets a worker. It is moved when it fires, not at each disconnect.
+pub(crate) fn watch_expiry(scheduler: &mut Scheduler, id: WorkerId) {
+    if let Some(worker) = scheduler.fleet.worker(id) {
+        scheduler.timers.set_date(worker.row.seen_at + FORGOTTEN_AFTER, Date::WorkerExpiry(id));
+    }
+}
+
+/// Forgets a worker that was not seen for a week and holds nothing; looks again in a week otherwise.
+pub(crate) fn expire_worker(scheduler: &mut Scheduler, now: Now, id: WorkerId) {
+    let Some(worker) = scheduler.fleet.worker(id) else { return };
+    let is_idle = worker.link == Link::Away
+        && worker.unreachable
+        && worker.held.is_empty()
+        && worker.claims.until.is_none();
+    let is_over = now.utc.since(worker.row.seen_at) >= FORGOTTEN_AFTER;
+    if is_idle && is_over {
+        scheduler.forget_worker(id);
+    } else if is_over {
+        scheduler.timers.set_date(now.utc + FORGOTTEN_AFTER, Date::WorkerExpiry(id));
+    } else {
+        watch_expiry(scheduler, id);
+    }
+}
+
+pub(crate) fn disconnect(scheduler: &mut Scheduler, now: Now, session: SessionId) {
+    let Some(id) = scheduler.fleet.by_session(session) else {
+        scheduler.evicted_sessions.remove(&session);
+        return;
+    };
+    scheduler.fleet.close(id);
+    if let Some(worker) = scheduler.fleet.worker_mut(id) {
+        worker.since = now.utc;
+    }
+    scheduler.changed = true;
+}
+
+/// Records the arrival times of frames before a Tick checks the leases.
+pub(crate) fn record_frames(scheduler: &mut Scheduler, sessions: &[(SessionId, Uptime)]) {
+    for (session, at) in sessions {
+        match scheduler.fleet.by_session(*session) {
+            Some(id) => renew_lease(scheduler, id, *at),
+            None => claim::renew_claim(scheduler, *session, *at),
+        }
+    }
+}
+
+/// Records a message of this worker that was read.
+pub(crate) fn record_message(scheduler: &mut Scheduler, id: WorkerId, at: Uptime) {
+    if let Some(worker) = scheduler.fleet.worker_mut(id) {
+        worker.last_message = worker.last_message.max(at);
+    }
+    renew_lease(scheduler, id, at);
+}
+
+/// Renews the lease by a heartbeat, even while the inventory is being received: for [`RECONCILE_LEASES`] after the first Hello.
+pub(crate) fn renew_contact(scheduler: &mut Scheduler, id: WorkerId, at: Uptime) {
+    let renewed_for = scheduler.config.intervals.lease * RECONCILE_LEASES;
+    if let Some(worker) = scheduler.fleet.worker_mut(id)
+        && worker.unreconciled_since.is_none_or(|since| at.since(since) <= renewed_for)
+    {
+        worker.contact = worker.contact.max(at);
+    }
+}
+
+/// Leases for which heartbeats of a worker count that is not reconciled, over all its connections. An inventory of the largest worker takes
+/// seconds. A worker whose report or inventory is refused each time would otherwise hold its attempts for ever.
+const RECONCILE_LEASES: u32 = 10;
+
+/// Records the receipt of a frame. On a reconciled session it renews the lease.
+pub(crate) fn renew_lease(scheduler: &mut Scheduler, id: WorkerId, at: Uptime) {
+    let Some(worker) = scheduler.fleet.worker_mut(id) else {
+        return;
+    };
+    worker.last_heard = worker.last_heard.max(at);
+    if matches!(worker.link, Link::Ready(_)) {
+        worker.contact = worker.contact.max(at);
+    }
+    if worker.lease_end.is_none() {
+        scheduler.watch_lease(id);
+    }
+}
+
+/// Stores `seen_at`, at most once a minute.
+pub(crate) fn record_seen(scheduler: &mut Scheduler, id: WorkerId, now: Timestamp) {
+    let Some(worker) = scheduler.fleet.worker_mut(id) else {
+        return;
+    };
+    if now.since(worker.row.seen_at) >= SEEN_EVERY {
+        worker.row.seen_at = now;
+        let row = worker.row.clone();
+        scheduler.change(Change::Worker(row));
+    }
+}
+
+impl Scheduler {
+    /// Sets the lease alarm. It is moved when it fires, not at every frame.
+    pub(crate) fn watch_lease(&mut self, id: WorkerId) {
+        let lease = self.config.intervals.lease;
+        let Some(worker) = self.fleet.worker_mut(id) else {
+            return;
+        };
+        let end = match (worker.unreachable, worker.link.session()) {
+            (false, _) => worker.contact + lease,
+            // It may connect, but must not stay silent.
+            (true, Some(_)) => worker.last_heard + lease,
+            (true, None) => return,
+        };
+        if let Some(old) = worker.lease_end.replace(end) {
+            self.timers.clear_alarm(old, Alarm::LeaseEnd(id));
+        }
+        self.timers.set_alarm(end, Alarm::LeaseEnd(id));
+    }
+
+    /// The session of this worker, if it is reconciled.
+    pub(crate) fn ready_session(&self, id: WorkerId) -> Option<SessionId> {
+        match self.fleet.worker(id)?.link {
+            Link::Ready(session) => Some(session),
+            Link::Away | Link::Joining(_) => None,
+        }
+    }
+}

@@ -1,0 +1,96 @@
+//! Ends jobs that wait for too long: for a start (`queue_timeout`), or in quarantine (`quarantine_timeout`).
+//!
+//! Rules:
+//! - A wait begins when the job is due. It goes on while the job is given back unstarted, and ends with the start of its container.
+//! - Each further attempt, a changed start and a release from quarantine begin a new wait.
+//! - Deadlines are instants of the wall clock, so they pass while the server is away.
+//! - An attempt that its worker may have started is not ended: the server asks for it back, and the worker gives it back if it is still in
+//!   its backlog. A worker that is away is asked when it has sent its inventory.
+
+use alloc::string::String;
+use alloc::vec;
+use core::time::Duration;
+
+use protocol::{JobId, Now, Order, Timestamp};
+
+use crate::core::Scheduler;
+use crate::definition::WaitLimits;
+use crate::handlers::{close, offer};
+use crate::job::{Job, LiveState, State};
+use crate::step::Change;
+use crate::timers::Date;
+
+/// Reason of a job that did not start in time.
+pub(crate) const NOT_STARTED: &str = "it did not start within its queue_timeout";
+
+/// Reason of a job that nobody released in time.
+const NOT_RELEASED: &str = "nobody released it from quarantine within its quarantine_timeout";
+
+/// Begins the wait for a start.
+pub(crate) fn limit_queue(scheduler: &mut Scheduler, id: JobId, from: Timestamp) {
+    limit(scheduler, id, from, |waits| waits.queue);
+}
+
+/// Begins the wait for an operator.
+pub(crate) fn limit_quarantine(scheduler: &mut Scheduler, id: JobId, from: Timestamp) {
+    limit(scheduler, id, from, |waits| waits.quarantine);
+}
+
+/// The job waits no longer.
+pub(crate) fn clear(scheduler: &mut Scheduler, id: JobId) {
+    set(scheduler, id, None);
+}
+
+/// Sets the timer of a job whose deadline is known.
+pub(crate) fn watch(scheduler: &mut Scheduler, id: JobId) {
+    if let Some(at) = scheduler.jobs.get(&id).and_then(Job::expires_at) {
+        scheduler.timers.set_date(at, Date::Expiry(id));
+    }
+}
+
+fn limit(scheduler: &mut Scheduler, id: JobId, from: Timestamp, of: fn(&WaitLimits) -> Option<Duration>) {
+    let Some(job) = scheduler.jobs.get(&id) else { return };
+    let limit = scheduler.definitions.at(job.definition).and_then(|definition| of(&definition.waits));
+    set(scheduler, id, limit.map(|limit| from + limit));
+}
+
+fn set(scheduler: &mut Scheduler, id: JobId, at: Option<Timestamp>) {
+    let Some(job) = scheduler.jobs.get_mut(&id) else { return };
+    let before = job.expires_at();
+    if before == at {
+        return;
+    }
+    job.history_mut().expires_at = at;
+    if let Some(before) = before {
+        scheduler.timers.clear_date(before, Date::Expiry(id));
+    }
+    watch(scheduler, id);
+    scheduler.change(Change::Expiry { job: id, at });
+}
+
+/// The deadline has come.
+pub(crate) fn expire(scheduler: &mut Scheduler, now: Now, id: JobId) {
+    let Some(job) = scheduler.live_job(id).filter(|job| job.has_expired(now.utc)) else { return };
+    let reason = match &job.live_state {
+        LiveState::Held(_) => return recall(scheduler, now, id),
+        LiveState::Scheduled | LiveState::Queued(_) => NOT_STARTED,
+        LiveState::Quarantined => NOT_RELEASED,
+    };
+    close::end_unheld(scheduler, now, id, State::Expired, String::from(reason));
+}
+
+/// Asks the worker of an expired job to give it back. It does so unless it has begun to prepare it.
+pub(crate) fn recall(scheduler: &mut Scheduler, now: Now, id: JobId) {
+    let Some(attempt) = scheduler.jobs.get(&id).and_then(Job::attempt) else { return };
+    // The next inventory decides about an unsettled attempt.
+    if attempt.recalled || attempt.unsettled || attempt.stopping.is_some() || attempt.started_at.is_some() {
+        return;
+    }
+    let token = attempt.token(id);
+    let Some(session) = scheduler.ready_session(attempt.worker) else { return };
+    if let Some(attempt) = scheduler.jobs.get_mut(&id).and_then(Job::attempt_mut) {
+        attempt.recalled = true;
+    }
+    offer::recalled(scheduler, now, id);
+    scheduler.send(session, Order::Recall(vec![token]));
+}

@@ -1,0 +1,127 @@
+//! Makes the jobs of hooks. Events are collected during a step and their jobs are made at its end: making a job can end others
+//! (`on_full: cancel_oldest`), which can have hooks of their own.
+
+use alloc::boxed::Box;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use protocol::container::Overrides;
+use protocol::{AttemptNo, JobId, Now, Timestamp};
+
+use crate::core::Scheduler;
+use crate::definition::Definition;
+use crate::handlers::submit;
+use crate::hooks::{DEPTH_MAX, HookEvent, HookRefusal, HookResult, HookRow, ParentFacts, PendingHook};
+use crate::input::{JobDetails, NewJob};
+use crate::job::State;
+use crate::limits::admission;
+use crate::params::ParamDefaults;
+use crate::step::{Change, Ended, Rejection};
+
+/// A container of this job has started. Only the first one counts: a retry is no start of the job.
+pub(crate) fn started(scheduler: &mut Scheduler, id: JobId, attempt: AttemptNo, at: Timestamp) {
+    let Some(definition) = scheduler.jobs.get(&id).and_then(|job| scheduler.definition(job)) else { return };
+    if definition.hooks.on_start.is_empty() {
+        return;
+    }
+    let Some(job) = scheduler.jobs.get_mut(&id) else { return };
+    let history = job.history_mut();
+    if core::mem::replace(&mut history.has_started, true) {
+        return;
+    }
+    let depth = history.hook_depth;
+    let parent = ParentFacts {
+        job: id,
+        name: definition.name.clone(),
+        state: State::Running,
+        attempt,
+        outcome: None,
+        exit_code: None,
+        reason: Default::default(),
+        started_at: Some(at),
+        ended_at: None,
+    };
+    collect(scheduler, &definition, Arc::new(parent), depth, &[HookEvent::Start]);
+}
+
+/// This job ends; it is still known. `attempt` is its last one, zero if it had none.
+pub(crate) fn ends(scheduler: &mut Scheduler, ended: &Ended, attempt: AttemptNo) {
+    let Some(job) = scheduler.jobs.get(&ended.job) else { return };
+    let Some(definition) = scheduler.definition(job).filter(|definition| !definition.hooks.is_empty()) else {
+        return;
+    };
+    let depth = job.history.as_ref().map_or(0, |history| history.hook_depth);
+    let closed = ended.closed.as_ref();
+    let parent = ParentFacts {
+        job: ended.job,
+        name: definition.name.clone(),
+        state: ended.state,
+        attempt,
+        outcome: closed.map(|closed| closed.outcome.name()),
+        exit_code: closed.and_then(|closed| closed.exit_code),
+        reason: ended.reason.clone(),
+        started_at: closed.and_then(|closed| closed.started_at),
+        ended_at: Some(ended.at),
+    };
+    let events: Vec<HookEvent> = HookEvent::of_end(ended.state).into_iter().chain([HookEvent::End]).collect();
+    collect(scheduler, &definition, Arc::new(parent), depth, &events);
+}
+
+fn collect(
+    scheduler: &mut Scheduler,
+    definition: &Definition,
+    parent: Arc<ParentFacts>,
+    depth: u8,
+    events: &[HookEvent],
+) {
+    for event in events {
+        for target in definition.hooks.of(*event) {
+            let (target, parent, depth) = (target.clone(), parent.clone(), depth.saturating_add(1));
+            scheduler.pending_hooks.push_back(PendingHook { event: *event, target, depth, parent });
+        }
+    }
+}
+
+/// Makes the jobs of all events of this step. It ends, because a job that is made is deeper in its chain than the one that ended.
+pub(crate) fn make_pending(scheduler: &mut Scheduler, now: Now) {
+    while let Some(hook) = scheduler.pending_hooks.pop_front() {
+        let result = match make(scheduler, now, &hook) {
+            Ok(job) => HookResult::Made { job, depth: hook.depth },
+            Err(refusal) => HookResult::LeftOut(refusal),
+        };
+        let (parent, event, target) = (hook.parent.job, hook.event, hook.target);
+        scheduler.change(Change::Hook(HookRow { parent, event, target, at: now.utc, result }));
+    }
+}
+
+fn make(scheduler: &mut Scheduler, now: Now, hook: &PendingHook) -> Result<JobId, HookRefusal> {
+    let target = scheduler.hook_targets.find(&hook.target).cloned().ok_or(HookRefusal::Removed)?;
+    let number = scheduler.definitions.find(target.revision).ok_or(HookRefusal::Removed)?;
+    if scheduler.definitions.at(number).is_none_or(|definition| !definition.enabled) {
+        return Err(HookRefusal::Disabled);
+    }
+    if hook.depth > DEPTH_MAX {
+        return Err(HookRefusal::TooDeep);
+    }
+    let params = match target.params {
+        ParamDefaults::None => Default::default(),
+        ParamDefaults::All(params) => (*params).clone(),
+        ParamDefaults::Missing => return Err(HookRefusal::MissingParam),
+    };
+    let body = Overrides { environment: hook.parent.environment(hook.event), ..Overrides::default() };
+    let details = JobDetails { body, params, ..JobDetails::default() };
+    let new = NewJob {
+        revision: target.revision,
+        hook_depth: hook.depth,
+        details: Some(Box::new(details)),
+        ..NewJob::default()
+    };
+    if !submit::has_room(scheduler, 1) {
+        return Err(HookRefusal::TooManyJobs);
+    }
+    admission::check(scheduler, core::iter::once(&new)).map_err(|rejection| match rejection {
+        Rejection::LimitFull { .. } => HookRefusal::LimitFull,
+        _ => HookRefusal::QueueFull,
+    })?;
+    Ok(submit::create(scheduler, now, new, number, None))
+}

@@ -1,0 +1,42 @@
+//! One file per kind of input.
+
+pub(crate) mod backfill;
+pub(crate) mod batch;
+pub(crate) mod cancel;
+pub(crate) mod claim;
+pub(crate) mod close;
+pub(crate) mod connect;
+pub(crate) mod define;
+pub(crate) mod drain;
+pub(crate) mod expect;
+pub(crate) mod expire;
+pub(crate) mod fire;
+pub(crate) mod hook;
+pub(crate) mod names;
+pub(crate) mod offer;
+pub(crate) mod operate;
+pub(crate) mod pause;
+pub(crate) mod pending_batch;
+pub(crate) mod release;
+pub(crate) mod report;
+pub(crate) mod reschedule;
+pub(crate) mod submit;
+pub(crate) mod suspension;
+pub(crate) mod tick;
+pub(crate) mod unsent;
+pub(crate) mod update;
+
+pub(crate) use cancel::{cancel, stop};
+pub(crate) use close::{assign_lane, queue};
+pub(crate) use connect::{connect, disconnect, record_frames, watch_expiry};
+pub(crate) use define::{define, shorten_heartbeat, wanted_heartbeat};
+pub(crate) use drain::end as end_drain;
+pub(crate) use operate::operate;
+pub(crate) use pending_batch::queue_batch;
+pub(crate) use release::release;
+pub(crate) use report::report;
+pub(crate) use submit::{count_in, submit};
+pub(crate) use suspension::{CommitWatch, detect_suspension, tick_within};
+pub(crate) use tick::tick;
+pub(crate) use unsent::return_unsent;
+pub(crate) use update::update;

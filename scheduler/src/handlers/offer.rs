@@ -1,0 +1,121 @@
+//! Watches attempts that were sent to a connected worker, until the worker reports anything about them
+//! (docs/design/failures.md, F2).
+//!
+//! The order is repeated once. If that is not answered either, the session is closed: the worker reconnects, and its
+//! inventory decides. A recall is not repeated: of two answers that the worker does not know the attempt, the second could
+//! be taken for one about the order that follows the first. Silent workers are left to their lease.
+
+use core::time::Duration;
+
+use protocol::order::Cancel;
+use protocol::{Fence, JobId, Now, Order, SessionId, Token, WorkerId};
+
+use crate::core::Scheduler;
+use crate::handlers::{suspension, tick};
+use crate::job::{Job, Offer};
+use crate::placement;
+use crate::step::CloseReason;
+use crate::timers::{Alarm, Timers};
+
+/// Time for the first report about an attempt: a third of a lease, which is also the longest interval between
+/// heartbeats.
+pub(crate) fn offer_timeout(lease: Duration) -> Duration {
+    lease / 3
+}
+
+/// Begins the watch of an attempt that is being sent for the first time on its session.
+pub(crate) fn watch(scheduler: &mut Scheduler, now: Now, id: JobId) {
+    set(scheduler, now, id, false);
+}
+
+/// Begins the watch anew after a recall of an attempt that was never reported: the answer to it gets the same time.
+pub(crate) fn recalled(scheduler: &mut Scheduler, now: Now, id: JobId) {
+    let is_watched = scheduler.jobs.get(&id).and_then(Job::attempt).is_some_and(|it| it.offer.is_some());
+    if is_watched {
+        watch(scheduler, now, id);
+    }
+}
+
+/// Ends the watch of an attempt that its worker has reported.
+pub(crate) fn reported(scheduler: &mut Scheduler, token: Token, by: WorkerId) {
+    if scheduler.held(token, by).is_some() {
+        end(scheduler, token.job);
+    }
+}
+
+/// Ends the watch of an attempt that an inventory has decided about, or will.
+pub(crate) fn end(scheduler: &mut Scheduler, id: JobId) {
+    if let Some(attempt) = scheduler.jobs.get_mut(&id).and_then(Job::attempt_mut) {
+        let (token, offer) = (attempt.token(id), attempt.offer.take());
+        clear(&mut scheduler.timers, token, offer);
+    }
+}
+
+/// Removes the alarm of a watch that was taken from its attempt.
+fn clear(timers: &mut Timers, token: Token, offer: Option<Offer>) {
+    if let Some(offer) = offer {
+        timers.clear_alarm(offer.due_at, Alarm::Offer(token.job, token.fence));
+    }
+}
+
+/// Repeats the order that was not answered, or closes the session if it was repeated before.
+pub(crate) fn ask_again(scheduler: &mut Scheduler, now: Now, id: JobId, fence: Fence) {
+    let Some(attempt) = scheduler.jobs.get_mut(&id).and_then(Job::attempt_mut) else { return };
+    if attempt.fence != fence {
+        return;
+    }
+    let (token, worker) = (attempt.token(id), attempt.worker);
+    let is_recalled = attempt.recalled && attempt.stopping.is_none();
+    let Some(offer) = attempt.offer.take() else { return };
+    let Some(session) = scheduler.ready_session(worker) else {
+        // The next inventory decides.
+        return;
+    };
+    if !had_time_to_answer(scheduler, now, token, offer) {
+        put_off(scheduler, now, id, offer);
+    } else if offer.repeated || is_recalled {
+        tick::close_session(scheduler, now, worker, CloseReason::Unanswered(token));
+    } else {
+        repeat_order(scheduler, session, token);
+        set(scheduler, now, id, true);
+    }
+}
+
+/// The worker has reported something else since, and the server has read it.
+fn had_time_to_answer(scheduler: &Scheduler, now: Now, token: Token, offer: Offer) -> bool {
+    let worker = scheduler.jobs.get(&token.job).and_then(Job::attempt).map(|attempt| attempt.worker);
+    let last_message = worker.and_then(|id| scheduler.fleet.worker(id)).map(|worker| worker.last_message);
+    let since = offer.sent_at.max(scheduler.leases_renewed_at);
+    let is_over = since + offer_timeout(scheduler.config.intervals.lease) <= now.up;
+    is_over && last_message.is_some_and(|at| at > since) && !suspension::is_stalled(scheduler, now)
+}
+
+/// Sends the order again that the worker has to answer: the last one about the attempt.
+fn repeat_order(scheduler: &mut Scheduler, session: SessionId, token: Token) {
+    let Some(job) = scheduler.jobs.get(&token.job) else { return };
+    let (Some(attempt), Some(definition)) = (job.attempt(), scheduler.definition(job)) else { return };
+    if let Some(cause) = attempt.stopping {
+        scheduler.send(session, Order::Cancel(Cancel { token, grace: None, cause }));
+    } else {
+        let grant = placement::grant_of(job, token, &definition, scheduler.batches.member(token.job));
+        scheduler.grant(session, grant);
+    }
+}
+
+fn put_off(scheduler: &mut Scheduler, now: Now, id: JobId, offer: Offer) {
+    let due_at = now.up + offer_timeout(scheduler.config.intervals.lease);
+    store(scheduler, id, Offer { due_at, ..offer });
+}
+
+fn set(scheduler: &mut Scheduler, now: Now, id: JobId, repeated: bool) {
+    let due_at = now.up + offer_timeout(scheduler.config.intervals.lease);
+    store(scheduler, id, Offer { sent_at: now.up, due_at, repeated });
+}
+
+/// Replaces the watch of an attempt and moves its alarm.
+fn store(scheduler: &mut Scheduler, id: JobId, offer: Offer) {
+    let Some(attempt) = scheduler.jobs.get_mut(&id).and_then(Job::attempt_mut) else { return };
+    let (token, earlier) = (attempt.token(id), attempt.offer.replace(offer));
+    clear(&mut scheduler.timers, token, earlier);
+    scheduler.timers.set_alarm(offer.due_at, Alarm::Offer(token.job, token.fence));
+}

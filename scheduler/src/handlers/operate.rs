@@ -1,0 +1,96 @@
+//! Operator commands about one worker. They are stored and survive restarts and reconnects.
+
+use alloc::collections::BTreeMap;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use protocol::{Now, Order, WorkerId};
+
+use crate::core::Scheduler;
+use crate::fleet::breaker::Breaker;
+use crate::handlers::drain;
+use crate::input::{Operation, Ticket};
+use crate::reconcile::unknown_attempts;
+use crate::step::{Answer, Change, Rejection};
+
+pub(crate) fn operate(
+    scheduler: &mut Scheduler,
+    now: Now,
+    ticket: Ticket,
+    id: WorkerId,
+    operation: Operation,
+) {
+    let Some(worker) = scheduler.fleet.worker_mut(id) else {
+        scheduler.reply(ticket, Answer::Rejected(Rejection::UnknownWorker));
+        return;
+    };
+    let before = worker.settings();
+    match operation {
+        Operation::Cordon => worker.row.cordoned = true,
+        Operation::Uncordon => {
+            worker.row.cordoned = false;
+            drain::end(scheduler, id);
+        }
+        Operation::Drain(timeout) => drain::begin(scheduler, now, id, timeout),
+        Operation::Slots(slots) => worker.row.slots = Some(slots),
+        Operation::Labels(changes) => {
+            let labels = merge_labels(&worker.row.labels, changes);
+            if labels.len() > LABELS_MAX {
+                scheduler.reply(ticket, Answer::Rejected(Rejection::TooManyLabels));
+                return;
+            }
+            worker.row.labels = labels;
+        }
+        Operation::Reset => {
+            worker.exclusions.clear();
+            worker.breaker = Breaker::default();
+        }
+        // Running clones count as connected.
+        Operation::Forget
+            if worker.link.session().is_some()
+                || worker.claims.until.is_some()
+                || !worker.held.is_empty() =>
+        {
+            scheduler.reply(ticket, Answer::Rejected(Rejection::WorkerConnected));
+            return;
+        }
+        Operation::Forget => {
+            scheduler.forget_worker(id);
+            scheduler.reply(ticket, Answer::Done);
+            return;
+        }
+        Operation::StopUnmanaged(which) => {
+            let answer = unknown_attempts::stop(scheduler, id, which);
+            scheduler.reply(ticket, answer);
+            return;
+        }
+    }
+    let Some(worker) = scheduler.fleet.worker(id) else { return };
+    let (row, settings) = (worker.row.clone(), worker.settings());
+    scheduler.change(Change::Worker(row));
+    if let Some(session) = scheduler.ready_session(id).filter(|_| settings != before) {
+        scheduler.send(session, Order::Configure(settings));
+    }
+    scheduler.fleet.reclassify_known(id);
+    scheduler.fleet.refresh(id);
+    scheduler.fleet.mark_capacity_grown(id);
+    scheduler.reply(ticket, Answer::Done);
+}
+
+/// Applies changes to a list of labels.
+fn merge_labels(
+    labels: &[(String, String)],
+    changes: Vec<(String, Option<String>)>,
+) -> Vec<(String, String)> {
+    let mut by_name: BTreeMap<String, String> = labels.iter().cloned().collect();
+    for (name, value) in changes {
+        match value {
+            Some(value) => by_name.insert(name, value),
+            None => by_name.remove(&name),
+        };
+    }
+    by_name.into_iter().collect()
+}
+
+/// The same limit as for the labels that a worker brings itself.
+const LABELS_MAX: usize = 64;

@@ -1,0 +1,105 @@
+//! Creates large batches slice by slice. All members become visible together, or none do.
+
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::vec::Vec;
+
+use protocol::{JobId, Now};
+
+use crate::core::Scheduler;
+use crate::definitions::DefinitionNo;
+use crate::handlers::submit::{InitialWait, add};
+use crate::handlers::{batch as batches, expire};
+use crate::input::{KeyHolder, Submit};
+use crate::pending_batch::{Batch, BatchInProgress, weight};
+use crate::step::{Answer, Change, Rejection};
+use crate::timers::Date;
+
+/// Queues an accepted large batch. It gets its job numbers with its first slice.
+pub(crate) fn queue_batch(scheduler: &mut Scheduler, request: Submit, definitions: BTreeSet<DefinitionNo>) {
+    if !scheduler.pending_batches.has_room(request.jobs.len()) {
+        scheduler.reply(request.ticket, Answer::Rejected(Rejection::TooManyPendingBatches));
+        return;
+    }
+    for number in &definitions {
+        scheduler.definitions.take(*number);
+    }
+    scheduler.pending_batches.push(Batch {
+        ticket: request.ticket,
+        key: request.key.map(|key| (key.key, key.digest)),
+        duplicates: Vec::new(),
+        count: u32::try_from(request.jobs.len()).unwrap_or(u32::MAX),
+        rest: request.jobs.into_iter(),
+        options: request.batch.unwrap_or_default(),
+        definitions,
+    });
+}
+
+/// Creates one slice, at most one per group.
+pub(crate) fn create_slice(scheduler: &mut Scheduler, now: Now) {
+    let group = scheduler.last.group;
+    let first = JobId(scheduler.last.job.0 + 1);
+    let begin = |batch| BatchInProgress {
+        batch,
+        first,
+        created_at: now.utc,
+        lanes: BTreeMap::new(),
+        dates: Vec::new(),
+        expiring: Vec::new(),
+    };
+    let Some(mut batch) = scheduler.pending_batches.take(group, begin) else { return };
+    if batch.made().is_empty() {
+        scheduler.last.job = batch.last();
+        scheduler.change(Change::PendingBatch { first: batch.first, last: batch.last() });
+        let options = core::mem::take(&mut batch.batch.options);
+        batches::begin(scheduler, batch.created_at, batch.first, batch.batch.count, options);
+    }
+    let mut room = scheduler.config.slice;
+    while room > 0 {
+        let id = batch.next();
+        let Some(new) = batch.batch.rest.next() else { break };
+        room = room.saturating_sub(weight(&new));
+        // The definition was found when the batch was accepted, and has been retained since.
+        let Some(number) = scheduler.definitions.find(new.revision) else { continue };
+        match add(scheduler, batch.created_at, id, new, number, Some(batch.first)) {
+            // Schedules make no batches.
+            InitialWait::Earlier => {}
+            InitialWait::Until(at) => batch.dates.push((at, id)),
+            InitialWait::In(lane, key) => drop(batch.lanes.entry(lane).or_default().insert(key)),
+        }
+        if scheduler.jobs.get(&id).is_some_and(|job| job.expires_at().is_some()) {
+            batch.expiring.push(id);
+        }
+    }
+    if batch.batch.rest.len() == 0 {
+        complete(scheduler, now, batch);
+    } else {
+        scheduler.pending_batches.put_back(batch);
+    }
+}
+
+/// Makes all members visible, as jobs like all others.
+fn complete(scheduler: &mut Scheduler, now: Now, made: BatchInProgress) {
+    let BatchInProgress { batch, first, created_at, lanes, dates, expiring } = made;
+    for (lane, keys) in lanes {
+        scheduler.ready.push_run(lane, keys);
+    }
+    for (at, job) in dates {
+        scheduler.timers.set_date(at, Date::Due(job));
+    }
+    for job in expiring {
+        expire::watch(scheduler, job);
+    }
+    for number in batch.definitions {
+        scheduler.definitions.drop_one(number);
+    }
+    scheduler.change(Change::BatchCompleted { first });
+    scheduler.reply_accepted(batch.ticket, first, batch.count, created_at);
+    let Some((key, digest)) = batch.key else { return };
+    let holder = KeyHolder { job: first, count: batch.count, digest };
+    scheduler.keys.remember(scheduler.last.group, key.clone(), holder);
+    scheduler.change(Change::Keyed { key, holder, at: now.utc });
+    for (ticket, asked) in batch.duplicates {
+        let mismatch = Answer::Rejected(Rejection::KeyMismatch(holder));
+        scheduler.reply(ticket, if asked == digest { Answer::Replayed(holder) } else { mismatch });
+    }
+}

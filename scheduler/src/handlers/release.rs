@@ -1,0 +1,83 @@
+//! Releases a job on request of an operator: one in quarantine, or one whose attempt waits for a worker that
+//! does not answer.
+
+use protocol::{JobId, Now, Token};
+
+use crate::core::Scheduler;
+use crate::fleet::Link;
+use crate::handlers::{close, expire, report};
+use crate::input::ReleaseRequest;
+use crate::job::{Attempt, Job, LiveState};
+use crate::reconcile::inventory;
+use crate::step::{Answer, Change, Note, Rejection};
+
+pub(crate) fn release(scheduler: &mut Scheduler, now: Now, request: ReleaseRequest) {
+    let Some(job) = scheduler.live_job(request.job) else {
+        scheduler.reply(request.ticket, Answer::Rejected(Rejection::NotLive));
+        return;
+    };
+    let state = job.state();
+    match &job.live_state {
+        // The job is already released; the request may be a repetition.
+        LiveState::Scheduled | LiveState::Queued(_) => {}
+        LiveState::Quarantined => {
+            note_released(scheduler, now, &request);
+            requeue(scheduler, now, request.job);
+        }
+        LiveState::Held(attempt) if is_releasable(scheduler, job, attempt) => {
+            let token = attempt.token(request.job);
+            note_released(scheduler, now, &request);
+            give_up(scheduler, now, token);
+        }
+        LiveState::Held(_) => {
+            scheduler.reply(request.ticket, Answer::Rejected(Rejection::NothingToRelease(state)));
+            return;
+        }
+    }
+    scheduler.reply(request.ticket, Answer::Done);
+}
+
+/// No one can report what became of this attempt: its worker or the runtime there does not answer.
+fn is_releasable(scheduler: &Scheduler, job: &Job, attempt: &Attempt) -> bool {
+    let Some(worker) = scheduler.fleet.worker(attempt.worker) else { return false };
+    let Some(definition) = scheduler.definitions.at(job.definition) else { return false };
+    match worker.link {
+        Link::Away | Link::Joining(_) => true,
+        Link::Ready(_) => attempt.unsettled || !worker.offers(definition.runtime()),
+    }
+}
+
+/// Declares the attempt lost, whatever its definition says. It may still run, so its worker is told to stop
+/// it, now or when it reconnects.
+fn give_up(scheduler: &mut Scheduler, now: Now, token: Token) {
+    let Some(attempt) = scheduler.jobs.get(&token.job).and_then(Job::attempt) else { return };
+    let (worker, started_at) = (attempt.worker, attempt.started_at);
+    let closed = inventory::lost_attempt(
+        now,
+        token,
+        started_at,
+        "a person gave it up: its worker could not say what became of it",
+    );
+    close::give_up(scheduler, now, token.job, closed);
+    if let Some(session) = scheduler.ready_session(worker) {
+        report::supersede(scheduler, session, token);
+    }
+    if scheduler.jobs.get(&token.job).is_some_and(|job| matches!(job.live_state, LiveState::Quarantined)) {
+        requeue(scheduler, now, token.job);
+    }
+}
+
+/// Queues a quarantined job; its losses are forgotten.
+fn requeue(scheduler: &mut Scheduler, now: Now, id: JobId) {
+    if let Some(job) = scheduler.jobs.get_mut(&id) {
+        job.history_mut().losses.clear();
+    }
+    close::queue(scheduler, id);
+    scheduler.change(Change::Freed { job: id });
+    expire::limit_queue(scheduler, id, now.utc);
+}
+
+fn note_released(scheduler: &mut Scheduler, now: Now, request: &ReleaseRequest) {
+    let note = Note::Freed { by: request.by.clone() };
+    scheduler.change(Change::Noted { job: request.job, at: now.utc, note });
+}

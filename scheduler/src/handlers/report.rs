@@ -1,0 +1,371 @@
+//! Handles reports of workers. Only reports with a current token change a job. All numbered reports are
+//! acknowledged after the commit.
+
+use alloc::string::String;
+use alloc::sync::Arc;
+use core::time::Duration;
+
+use protocol::order::{Cancel, StopCause};
+use protocol::report::{
+    Condition, Failed, Heartbeat, Numbered, Outcome, OutputLengths, Phase, ReleaseCause, Released, Started,
+    Succeeded, Timing,
+};
+use protocol::{Now, Order, Report, ReportNo, Revision, SessionId, Timestamp, Token, WorkerId};
+
+use crate::core::Scheduler;
+use crate::definition::Definition;
+use crate::fleet::breaker::SUSPECT_BACKOFF;
+use crate::handlers::{claim, close, connect, expect, expire, hook, offer};
+use crate::placement::exclusion::{Excluded, ExclusionBackoff};
+use crate::reconcile::{inventory, unconfirmed, unknown_attempts, unmanaged};
+use crate::step::{BrokenRule, Change, CloseReason, ClosedAttempt, Effect, Note};
+use crate::timers::Alarm;
+
+pub(crate) fn report(scheduler: &mut Scheduler, now: Now, session: SessionId, report: Report) {
+    // The frame belongs to an older session.
+    let Some(id) = scheduler.fleet.by_session(session) else {
+        claim::renew_claim(scheduler, session, now.up);
+        return;
+    };
+    connect::record_message(scheduler, id, now.up);
+    match report {
+        Report::Running(list) => take_numbered(scheduler, session, id, list, |scheduler, started| {
+            running(scheduler, now, session, id, started)
+        }),
+        Report::Success(list) => take_numbered(scheduler, session, id, list, |scheduler, ended| {
+            succeeded(scheduler, now, id, ended)
+        }),
+        Report::Failure(list) => {
+            take_numbered(scheduler, session, id, list, |scheduler, ended| failed(scheduler, now, id, ended))
+        }
+        Report::Released(list) => take_numbered(scheduler, session, id, list, |scheduler, released| {
+            release_attempt(scheduler, now, id, released)
+        }),
+        Report::Starting(list) => take_numbered(scheduler, session, id, list, |scheduler, token| {
+            starting(scheduler, now, session, id, token)
+        }),
+        Report::Inventory(part) => inventory::inventory(scheduler, now, session, id, part),
+        Report::Heartbeat(beat) => heartbeat(scheduler, now, session, id, beat),
+        Report::Progress(list) | Report::Status(list) => {
+            for (token, phase) in list {
+                progress(scheduler, now, session, id, token, phase);
+            }
+        }
+        Report::Condition(condition) => update_condition(scheduler, id, condition),
+        Report::Foreign(found) => unmanaged::stop_leftovers(scheduler, session, &found),
+        Report::Wanted(revisions) => resend_definitions(scheduler, id, session, &revisions),
+        // Output does not pass through the scheduler. A second Hello is a protocol violation.
+        Report::Output(_) => {}
+        Report::Hello(_) => {
+            scheduler.effect(Effect::Close(session, CloseReason::Protocol(BrokenRule::SecondHello)));
+        }
+    }
+}
+
+/// Takes in new entries and acknowledges all of them. Numbers of one process have no gaps.
+fn take_numbered<T>(
+    scheduler: &mut Scheduler,
+    session: SessionId,
+    id: WorkerId,
+    list: Numbered<T>,
+    mut take: impl FnMut(&mut Scheduler, T),
+) {
+    let Some(worker) = scheduler.fleet.worker_mut(id) else {
+        return;
+    };
+    // After a restart of the server the first report of a session tells the last number.
+    let last = worker.last_report.unwrap_or(ReportNo(list.first.0.saturating_sub(1)));
+    if list.first > last.next() || list.first == ReportNo(0) {
+        let rule = BrokenRule::ReportGap { found: list.first, next: last.next() };
+        // The worker sends the same report again before its next inventory. It is taken then: the inventory tells the state of each attempt.
+        worker.last_report = None;
+        scheduler.effect(Effect::Close(session, CloseReason::Protocol(rule)));
+        return;
+    }
+    let up_to = list.last().max(last);
+    worker.last_report = Some(up_to);
+    let known = usize::try_from(last.0 + 1 - list.first.0).unwrap_or(usize::MAX);
+    for entry in list.list.into_iter().skip(known) {
+        take(scheduler, entry);
+    }
+    scheduler.send(session, Order::Acknowledge(up_to));
+}
+
+fn running(scheduler: &mut Scheduler, now: Now, session: SessionId, id: WorkerId, started: Started) {
+    let token = started.token;
+    offer::reported(scheduler, token, id);
+    let Some(job) = scheduler.held(token, id) else {
+        record_late_report(scheduler, now, id, token, "running");
+        supersede(scheduler, session, token);
+        return;
+    };
+    let key = job.queue_key(token.job);
+    let Some(attempt) = job.attempt_mut() else {
+        return;
+    };
+    if attempt.started_at.is_some() {
+        // The worker repeats it after a restart of the server.
+        if attempt.is_unwatched() {
+            watch_overrun(scheduler, now, token, started.ago);
+        }
+        expect::watch_run(scheduler, now, token, started.ago);
+        return;
+    }
+    let at = before(now.utc, started.ago).max(attempt.assigned_at);
+    attempt.started_at = Some(at);
+    attempt.may_run = true;
+    let number = attempt.number;
+    if core::mem::take(&mut attempt.prefetched) {
+        scheduler.fleet.leave_backlog(id, key);
+    }
+    reset_backoff(scheduler, id, token);
+    watch_overrun(scheduler, now, token, started.ago);
+    expect::watch_run(scheduler, now, token, started.ago);
+    scheduler.phases.remove(&token.job);
+    scheduler.change(Change::Started { token, at, container: started.container });
+    expire::clear(scheduler, token.job);
+    hook::started(scheduler, token.job, number, at);
+}
+
+/// Tells a worker to stop a superseded attempt. Unknown attempts are left running. Before the inventory is
+/// complete nothing is stopped; its answer does that.
+pub(crate) fn supersede(scheduler: &mut Scheduler, session: SessionId, token: Token) {
+    let Some(id) = scheduler.fleet.by_session(session) else { return };
+    if !unknown_attempts::may_be_unknown(scheduler, id, token) {
+        stop_superseded(scheduler, session, token);
+    }
+}
+
+fn stop_superseded(scheduler: &mut Scheduler, session: SessionId, token: Token) {
+    scheduler.send(session, Order::Cancel(Cancel { token, grace: None, cause: StopCause::Superseded }));
+}
+
+/// Resets the backoff of exclusions after a successful start.
+fn reset_backoff(scheduler: &mut Scheduler, id: WorkerId, token: Token) {
+    let Some(definition) = definition_of(scheduler, token) else { return };
+    if let Some(worker) = scheduler.fleet.worker_mut(id) {
+        worker.exclusions.reset_backoff(&definition);
+        // A start that was under way when the worker became suspect does not end its exclusion.
+        if !worker.exclusions.is_suspended() && worker.breaker.succeed() {
+            scheduler.fleet.refresh(id);
+            scheduler.fleet.mark_capacity_grown(id);
+            scheduler.changed = true;
+        }
+    }
+}
+
+/// Sets the overrun alarm, counted from the start of the container by the worker's clock.
+pub(crate) fn watch_overrun(scheduler: &mut Scheduler, now: Now, token: Token, ago: Duration) {
+    let Some(limit) = scheduler.jobs.get(&token.job).and_then(|job| scheduler.run_limit(job)) else {
+        return;
+    };
+    let at = now.up + limit.saturating_sub(ago);
+    if let Some(attempt) = scheduler.jobs.get_mut(&token.job).and_then(|job| job.attempt_mut()) {
+        attempt.overrun_at = Some(at);
+        scheduler.timers.set_alarm(at, Alarm::Overrun(token.job, token.fence));
+    }
+}
+
+fn succeeded(scheduler: &mut Scheduler, now: Now, id: WorkerId, ended: Succeeded) {
+    let closed = closed(now, ended.token, Outcome::Succeeded, ended.timing, ended.output);
+    let closed = ClosedAttempt {
+        exit_code: Some(0),
+        message: ended.note.unwrap_or_default(),
+        result: ended.result,
+        ..closed
+    };
+    finish(scheduler, now, id, closed);
+}
+
+fn failed(scheduler: &mut Scheduler, now: Now, id: WorkerId, ended: Failed) {
+    // A Failure with the outcome `succeeded` is invalid; it counts as failed.
+    let outcome = if ended.outcome == Outcome::Succeeded { Outcome::Failed } else { ended.outcome };
+    let closed = closed(now, ended.token, outcome, ended.timing, ended.output);
+    let closed = ClosedAttempt { exit_code: ended.exit_code, message: ended.message, ..closed };
+    let host_failed = outcome == Outcome::HostFailed && scheduler.held(ended.token, id).is_some();
+    if let Some(definition) = definition_of(scheduler, ended.token).filter(|_| host_failed) {
+        exclude(scheduler, now, id, Excluded::Revision(definition.revision), HOST_FAILED_BACKOFF);
+        let worker = scheduler.fleet.worker_mut(id);
+        if worker.is_some_and(|it| it.breaker.fail(now.utc, definition.revision, &closed.message)) {
+            exclude(scheduler, now, id, Excluded::Suspect, SUSPECT_BACKOFF);
+        }
+    }
+    finish(scheduler, now, id, closed);
+}
+
+fn finish(scheduler: &mut Scheduler, now: Now, id: WorkerId, mut closed: ClosedAttempt) {
+    let token = closed.token;
+    unknown_attempts::remove_ended(scheduler, id, token);
+    if closed.outcome == Outcome::Succeeded && scheduler.held(token, id).is_some() {
+        reset_backoff(scheduler, id, token);
+    }
+    let Some(attempt) = scheduler.held(token, id).and_then(|job| job.attempt_mut()) else {
+        record_late_report(scheduler, now, id, token, closed.outcome.name());
+        unconfirmed::confirm(scheduler, now, id, token);
+        return;
+    };
+    let earliest = attempt.assigned_at;
+    // The final report carries the run time by the container's own start and end. The report of the start may have come late.
+    let ran = closed.started_at.map(|at| closed.ended_at.since(at)).unwrap_or_default();
+    closed.started_at = closed.started_at.map(|at| at.max(earliest)).or(attempt.started_at);
+    let started_at = closed.started_at.unwrap_or(earliest);
+    // By the clock of its engine it may have begun before it was assigned. It ran as long as it ran, and has ended by now.
+    closed.ended_at = closed.ended_at.max((started_at + ran).min(now.utc)).max(started_at);
+    close::close(scheduler, now, token.job, closed);
+}
+
+fn closed(now: Now, token: Token, outcome: Outcome, timing: Timing, output: OutputLengths) -> ClosedAttempt {
+    let ended_at = before(now.utc, timing.ended_ago);
+    ClosedAttempt {
+        token,
+        outcome,
+        exit_code: None,
+        message: String::new(),
+        started_at: timing.ran.map(|ran| before(ended_at, ran)),
+        ended_at,
+        output,
+        result: None,
+        released: None,
+    }
+}
+
+fn before(now: Timestamp, ago: Duration) -> Timestamp {
+    now - ago
+}
+
+/// Backoff after `host_failed`: a minute, doubling up to an hour (docs/design/scheduling.md, Q7).
+const HOST_FAILED_BACKOFF: ExclusionBackoff =
+    ExclusionBackoff { first: Duration::from_secs(60), max: Duration::from_secs(3_600) };
+/// Backoff after `full`, `draining` and `runtime_unavailable`: one second, doubling up to a minute
+/// (docs/design/scheduling.md, Q6).
+const RELEASED_BACKOFF: ExclusionBackoff =
+    ExclusionBackoff { first: Duration::from_secs(1), max: Duration::from_secs(60) };
+
+fn release_attempt(scheduler: &mut Scheduler, now: Now, id: WorkerId, released: Released) {
+    let Released { token, cause, why } = released;
+    if scheduler.held(token, id).is_none() {
+        unknown_attempts::remove_ended(scheduler, id, token);
+        record_late_report(scheduler, now, id, token, "released");
+        unconfirmed::confirm(scheduler, now, id, token);
+        return;
+    }
+    let was_recalled = scheduler
+        .held(token, id)
+        .and_then(|job| job.attempt())
+        .is_some_and(|attempt| attempt.recalled || attempt.stopping.is_some());
+    if let Some(definition) = definition_of(scheduler, token) {
+        let exclusion = match cause {
+            ReleaseCause::Recalled if was_recalled => None,
+            // A worker that releases unasked would get the job again at once, and without end.
+            ReleaseCause::Recalled | ReleaseCause::Full | ReleaseCause::Draining => {
+                Some((Excluded::Anything, RELEASED_BACKOFF))
+            }
+            ReleaseCause::RuntimeUnavailable => {
+                Some((Excluded::Runtime(definition.runtime()), RELEASED_BACKOFF))
+            }
+            ReleaseCause::Policy => {
+                Some((Excluded::Revision(definition.revision), ExclusionBackoff::UNTIL_RESTART))
+            }
+        };
+        if let Some((of, backoff)) = exclusion {
+            exclude(scheduler, now, id, of, backoff);
+        }
+    }
+    let closed = closed(now, token, Outcome::Released, Timing::default(), OutputLengths::default());
+    let message = if why.is_empty() { cause.words().into() } else { why };
+    let closed = ClosedAttempt { message, released: Some(cause), ..closed };
+    finish(scheduler, now, id, closed);
+}
+
+fn definition_of(scheduler: &Scheduler, token: Token) -> Option<Arc<Definition>> {
+    scheduler.jobs.get(&token.job).and_then(|job| scheduler.definition(job))
+}
+
+/// Excludes a worker from jobs for a while.
+fn exclude(scheduler: &mut Scheduler, now: Now, id: WorkerId, of: Excluded, backoff: ExclusionBackoff) {
+    let Some(worker) = scheduler.fleet.worker_mut(id) else { return };
+    if let Some(until) = worker.exclusions.add(now.up, of, backoff) {
+        scheduler.timers.set_alarm(until, Alarm::ExclusionEnd(id));
+    }
+}
+
+fn starting(scheduler: &mut Scheduler, now: Now, session: SessionId, id: WorkerId, token: Token) {
+    if let Some(attempt) = scheduler.held(token, id).and_then(|job| job.attempt_mut()) {
+        // The container may exist from the acknowledgement on.
+        (attempt.may_run, attempt.begun) = (true, true);
+    } else if unknown_attempts::is_unstarted_rival(scheduler, token, Phase::Backlog) {
+        // The worker waits for the acknowledgement, so nothing is started yet.
+        stop_superseded(scheduler, session, token);
+    } else {
+        supersede(scheduler, session, token);
+    }
+    progress(scheduler, now, session, id, token, Phase::Starting);
+}
+
+fn heartbeat(scheduler: &mut Scheduler, now: Now, session: SessionId, id: WorkerId, beat: Heartbeat) {
+    connect::record_seen(scheduler, id, now.utc);
+    connect::renew_contact(scheduler, id, now.up);
+    scheduler.send(session, Order::Pulse(beat.number));
+}
+
+fn progress(
+    scheduler: &mut Scheduler,
+    now: Now,
+    session: SessionId,
+    id: WorkerId,
+    token: Token,
+    phase: Phase,
+) {
+    offer::reported(scheduler, token, id);
+    let Some(job) = scheduler.held(token, id) else { return };
+    let key = job.queue_key(token.job);
+    let Some(attempt) = job.attempt_mut() else { return };
+    if phase == Phase::Unknown {
+        // The runtime did not answer when the worker looked, so the worker does not know. The next inventory
+        // decides.
+        if !attempt.unsettled {
+            inventory::resolve_absent(scheduler, now, token.job, session);
+        }
+        return;
+    }
+    if attempt.started_at.is_some() {
+        return;
+    }
+    attempt.begun |= inventory::is_begun(phase);
+    // An attempt that left the backlog cannot be recalled.
+    if phase != Phase::Backlog && core::mem::take(&mut attempt.prefetched) {
+        scheduler.fleet.leave_backlog(id, key);
+    }
+    scheduler.phases.insert(token.job, phase);
+    scheduler.changed = true;
+}
+
+fn update_condition(scheduler: &mut Scheduler, id: WorkerId, condition: Condition) {
+    let Some(worker) = scheduler.fleet.worker_mut(id) else {
+        return;
+    };
+    worker.set_runtimes(condition.runtimes);
+    worker.slots = condition.slots;
+    worker.leaving = condition.draining;
+    scheduler.fleet.reclassify(id);
+    scheduler.fleet.refresh(id);
+    scheduler.fleet.mark_capacity_grown(id);
+    scheduler.changed = true;
+}
+
+fn resend_definitions(scheduler: &mut Scheduler, id: WorkerId, session: SessionId, revisions: &[Revision]) {
+    for revision in revisions {
+        if let Some(number) = scheduler.definitions.find(*revision) {
+            if let Some(worker) = scheduler.fleet.worker_mut(id) {
+                worker.sent_definitions.remove(revision);
+            }
+            scheduler.send_definition(id, session, number);
+        }
+    }
+}
+
+/// Records a report about an attempt that is not current, and changes nothing else.
+fn record_late_report(scheduler: &mut Scheduler, now: Now, worker: WorkerId, token: Token, said: &str) {
+    let note = Note::LateReport { token, worker, said: String::from(said) };
+    scheduler.change(Change::Noted { job: token.job, at: now.utc, note });
+}

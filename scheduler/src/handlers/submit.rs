@@ -1,0 +1,226 @@
+//! Accepts jobs: all jobs of a request, or none.
+
+use alloc::boxed::Box;
+use alloc::collections::BTreeSet;
+
+use protocol::{JobId, Now, Revision, Timestamp};
+
+use crate::core::Scheduler;
+use crate::definitions::DefinitionNo;
+use crate::explain;
+use crate::handlers::{self, batch};
+use crate::input::{KeyHolder, NewJob, Submit};
+use crate::job::{Job, LiveState, State};
+use crate::limits::admission;
+use crate::limits::keys::{JobKeys, KeySetNo};
+use crate::pending_batch::is_large;
+use crate::placement;
+use crate::queue::{LaneKey, QueueKey};
+use crate::step::{AddedJob, Answer, Change, PendingReason, Rejection};
+use crate::timers::Date;
+
+pub(crate) fn submit(scheduler: &mut Scheduler, now: Now, request: Submit) {
+    let ticket = request.ticket;
+    match check(scheduler, &request) {
+        Err(rejection) => scheduler.reply(ticket, Answer::Rejected(rejection)),
+        Ok(CheckedRequest::Replay(holder)) => scheduler.reply(ticket, Answer::Replayed(holder)),
+        // It gets the answer of the first request with this key.
+        Ok(CheckedRequest::JoinsPending) => {}
+        Ok(CheckedRequest::New(definitions)) if is_large(request.jobs.iter(), scheduler.config.slice) => {
+            handlers::queue_batch(scheduler, request, definitions);
+        }
+        Ok(CheckedRequest::New(_)) => accept(scheduler, now, request),
+    }
+}
+
+/// Result of the checks of a request.
+enum CheckedRequest {
+    /// The same request was accepted before.
+    Replay(KeyHolder),
+    /// A batch with the same key is being created; the request waits for its answer.
+    JoinsPending,
+    /// The request is new and may be accepted; its jobs have these definitions.
+    New(BTreeSet<DefinitionNo>),
+}
+
+fn check(scheduler: &mut Scheduler, request: &Submit) -> Result<CheckedRequest, Rejection> {
+    if let Some(key) = &request.key {
+        if let Some(batch) = scheduler.pending_batches.keyed(&key.key) {
+            let waits = batch.add_duplicate(request.ticket, key.digest);
+            return if waits {
+                Ok(CheckedRequest::JoinsPending)
+            } else {
+                Err(Rejection::TooManyPendingBatches)
+            };
+        }
+        if let Some(holder) = scheduler.keys.holder(key)? {
+            return Ok(CheckedRequest::Replay(holder));
+        }
+    }
+    let mut last = None;
+    let mut found = BTreeSet::new();
+    for job in request.jobs.iter() {
+        // Most batches have one definition.
+        if last.replace(job.revision) == Some(job.revision) {
+            continue;
+        }
+        let number = scheduler.definitions.find(job.revision).ok_or(Rejection::UnknownDefinition)?;
+        if found.insert(number) {
+            check_definition(scheduler, number, request.require_worker)?;
+        }
+    }
+    if !has_room(scheduler, request.jobs.len()) {
+        return Err(Rejection::QueueFull { jobs_max: scheduler.config.jobs_max, asked: request.jobs.len() });
+    }
+    admission::check(scheduler, request.jobs.iter())?;
+    Ok(CheckedRequest::New(found))
+}
+
+/// There is room for this many further jobs. Members of large batches count before they are created.
+pub(crate) fn has_room(scheduler: &Scheduler, more: usize) -> bool {
+    scheduler.jobs.len().saturating_add(scheduler.pending_batches.to_be_made()).saturating_add(more)
+        <= scheduler.config.jobs_max
+}
+
+fn check_definition(
+    scheduler: &Scheduler,
+    number: DefinitionNo,
+    require_worker: bool,
+) -> Result<(), Rejection> {
+    let definition = scheduler.definitions.at(number).ok_or(Rejection::UnknownDefinition)?;
+    if !definition.enabled {
+        return Err(Rejection::Disabled);
+    }
+    if require_worker {
+        let reason = explain::why_waiting(scheduler, LaneKey::Definition(number, KeySetNo::UNLIMITED));
+        if reason < PendingReason::Busy {
+            return Err(Rejection::NoWorker(reason));
+        }
+    }
+    Ok(())
+}
+
+fn accept(scheduler: &mut Scheduler, now: Now, request: Submit) {
+    let first = JobId(scheduler.last.job.0 + 1);
+    let count = u32::try_from(request.jobs.len()).unwrap_or(u32::MAX);
+    let batch = request.batch.as_ref().map(|_| first);
+    scheduler.out.changes.reserve(request.jobs.len() + 2);
+    if let Some(options) = request.batch {
+        batch::begin(scheduler, now.utc, first, count, options);
+    }
+    let mut found: Option<(Revision, DefinitionNo)> = None;
+    for new in request.jobs {
+        let number = match found {
+            Some((revision, number)) if revision == new.revision => Some(number),
+            _ => scheduler.definitions.find(new.revision),
+        };
+        // `check` found every definition just before.
+        let Some(number) = number else { continue };
+        found = Some((new.revision, number));
+        create(scheduler, now, new, number, batch);
+    }
+    if let Some(key) = request.key {
+        let holder = KeyHolder { job: first, count, digest: key.digest };
+        scheduler.keys.remember(scheduler.last.group, key.key.clone(), holder);
+        scheduler.change(Change::Keyed { key: key.key, holder, at: now.utc });
+    }
+    scheduler.reply_accepted(request.ticket, first, count, now.utc);
+}
+
+/// Creates one job that was admitted, with its timers, and makes room for it if its definition says so.
+pub(crate) fn create(
+    scheduler: &mut Scheduler,
+    now: Now,
+    new: NewJob,
+    number: DefinitionNo,
+    batch: Option<JobId>,
+) -> JobId {
+    let id = JobId(scheduler.last.job.0 + 1);
+    scheduler.last.job = id;
+    match add(scheduler, now.utc, id, new, number, batch) {
+        InitialWait::Until(at) => scheduler.timers.set_date(at, Date::Due(id)),
+        InitialWait::In(lane, key) => scheduler.ready.push(lane, key),
+        InitialWait::Earlier => {}
+    }
+    handlers::expire::watch(scheduler, id);
+    admission::make_room(scheduler, now, id);
+    id
+}
+
+/// Counts a job that has not ended among those of its limits.
+pub(crate) fn count_in(scheduler: &mut Scheduler, id: JobId, job: &mut Job, keys: Option<&JobKeys>) {
+    let Some(definition) = scheduler.definitions.at(job.definition) else { return };
+    let key_set = scheduler.limits.add_job(id, (job.definition, definition), keys);
+    if key_set.is_keyed() {
+        job.history_mut().key_set = key_set;
+    }
+}
+
+/// The state of a new job.
+pub(crate) enum InitialWait {
+    /// Scheduled for this time.
+    Until(Timestamp),
+    /// Queued in this lane.
+    In(LaneKey, QueueKey),
+    /// The end of an earlier job of a schedule of its definition.
+    Earlier,
+}
+
+/// Creates a job. The caller sets its timers or adds it to its lane.
+pub(crate) fn add(
+    scheduler: &mut Scheduler,
+    created_at: Timestamp,
+    id: JobId,
+    new: NewJob,
+    number: DefinitionNo,
+    batch: Option<JobId>,
+) -> InitialWait {
+    let default_priority = scheduler.definitions.at(number).map_or(0, |definition| definition.priority);
+    let mut job = Job {
+        definition: number,
+        priority: new.priority.unwrap_or(default_priority),
+        has_overrides: new.details.as_ref().is_some_and(|details| details.has_overrides()),
+        due_at: new.run_at.map_or(created_at, |start| start.resolve(created_at)),
+        live_state: LiveState::Scheduled,
+        history: None,
+    };
+    if new.timeout.is_some() {
+        job.history_mut().timeout = new.timeout;
+    }
+    if new.hook_depth > 0 {
+        job.history_mut().hook_depth = new.hook_depth;
+    }
+    let definition = scheduler.definitions.at(number).cloned();
+    let keys = definition.and_then(|definition| JobKeys::of(&definition.limits, new.details.as_deref()));
+    count_in(scheduler, id, &mut job, keys.as_ref());
+    let (state, wait) = if new.waits_for_earlier {
+        (State::Scheduled, InitialWait::Earlier)
+    } else if job.due_at > created_at {
+        (State::Scheduled, InitialWait::Until(job.due_at))
+    } else {
+        let lane = placement::lane_of(scheduler, &job);
+        job.live_state = LiveState::Queued(lane);
+        (State::Queued, InitialWait::In(lane, job.queue_key(id)))
+    };
+    scheduler.definitions.take(number);
+    scheduler.change(Change::Added(AddedJob {
+        job: id,
+        revision: new.revision,
+        state,
+        priority: job.priority,
+        created_at,
+        due_at: job.due_at,
+        timeout: new.timeout,
+        batch,
+        retry_of: new.retry_of,
+        keys: keys.map(Box::new),
+        details: new.details,
+    }));
+    if let Some(limit) = scheduler.definitions.at(number).and_then(|definition| definition.waits.queue) {
+        let at = Some(job.due_at + limit);
+        job.history_mut().expires_at = at;
+        scheduler.change(Change::Expiry { job: id, at });
+    }
+    scheduler.jobs.insert(id, job);
+    wait
+}

@@ -1,0 +1,295 @@
+//! Fires the timers that are due and creates the next slice of a large batch. A timer without a current
+//! subject does nothing.
+
+use core::time::Duration;
+
+use protocol::order::StopCause;
+use protocol::report::Outcome;
+use protocol::{Fence, JobId, Now, Token, Uptime, WorkerId};
+
+use crate::core::Scheduler;
+use crate::fleet::Link;
+use crate::handlers::{
+    cancel, claim, close, connect, drain, expect, expire, fire, offer, pending_batch, suspension,
+};
+use crate::job::{Job, LiveState};
+use crate::reconcile::inventory;
+use crate::step::{Change, CloseReason, ClosedAttempt, Effect, Note};
+use crate::timers::{Alarm, Date};
+
+/// Timers that one step fires at most. After a long pause the rest fires in later steps, so that reports are
+/// not delayed.
+const TIMERS_PER_STEP: usize = 500;
+
+pub(crate) fn tick(scheduler: &mut Scheduler, now: Now) {
+    fire_overdue_dates(scheduler, now);
+    let mut left = TIMERS_PER_STEP;
+    while left > 0 {
+        let overdue = scheduler.overdue.map(|overdue| overdue.until);
+        let Some(date) = (match overdue {
+            Some(until) => scheduler.timers.take_date_after(until, now),
+            None => scheduler.timers.take_date(now),
+        }) else {
+            break;
+        };
+        left = left.saturating_sub(1 + fire_date(scheduler, now, date));
+    }
+    for _ in 0..TIMERS_PER_STEP {
+        match scheduler.timers.take_alarm(now) {
+            Some(Alarm::LeaseEnd(worker)) => lease_end(scheduler, now, worker),
+            Some(Alarm::Loss(job, fence)) => lose(scheduler, now, job, fence),
+            Some(Alarm::Overrun(job, fence)) => overrun(scheduler, now, job, fence),
+            Some(Alarm::Slow(job, fence)) => expect::become_slow(scheduler, now, job, fence),
+            Some(Alarm::Offer(job, fence)) => offer::ask_again(scheduler, now, job, fence),
+            Some(Alarm::ExclusionEnd(worker)) => end_exclusions(scheduler, now, worker),
+            Some(Alarm::ClonesGone(worker)) => claim::expire_clones(scheduler, worker),
+            // The step itself looks for attempts to recall.
+            Some(Alarm::Recall) => {}
+            None => break,
+        }
+    }
+    pending_batch::create_slice(scheduler, now);
+    shrink_tables(scheduler);
+}
+
+/// Fires timers that were overdue at the start of the server, at most 500 a second, so that all jobs of a long downtime do not become due in
+/// one moment. Later timers do not wait for them.
+fn fire_overdue_dates(scheduler: &mut Scheduler, now: Now) {
+    let Some(overdue) = &mut scheduler.overdue else { return };
+    if overdue.next > now.up {
+        return;
+    }
+    let until = overdue.until;
+    overdue.next = now.up + OVERDUE_EVERY;
+    let mut left = TIMERS_PER_STEP;
+    while left > 0 {
+        let first = scheduler.timers.wake_at().utc;
+        let Some(date) = first.filter(|at| *at <= until).and_then(|_| scheduler.timers.take_date(now)) else {
+            scheduler.overdue = None;
+            return;
+        };
+        left = left.saturating_sub(1 + fire_date(scheduler, now, date));
+    }
+    if scheduler.timers.wake_at().utc.is_none_or(|at| at > until) {
+        scheduler.overdue = None;
+    }
+}
+
+/// Interval between portions of overdue timers.
+const OVERDUE_EVERY: Duration = Duration::from_secs(1);
+
+/// Fires one wall-clock timer. Returns how many jobs it made.
+fn fire_date(scheduler: &mut Scheduler, now: Now, date: Date) -> usize {
+    match date {
+        Date::Due(job) => start_due_job(scheduler, job),
+        Date::Expiry(job) => expire::expire(scheduler, now, job),
+        Date::DrainEnd(worker) => drain::stop_at_deadline(scheduler, now, worker),
+        Date::WorkerExpiry(worker) => connect::expire_worker(scheduler, now, worker),
+        Date::Stale(expectation) => expect::become_stale(scheduler, now, expectation),
+        Date::Fire(schedule) => return fire::fire(scheduler, now, schedule),
+    }
+    0
+}
+
+/// Returns memory after a long queue has emptied.
+fn shrink_tables(scheduler: &mut Scheduler) {
+    let (used, room) = (scheduler.jobs.len(), scheduler.jobs.capacity());
+    if room > CAPACITY_KEPT && used < room / 8 {
+        scheduler.jobs.shrink_to((used * 2).max(CAPACITY_KEPT));
+    }
+}
+
+/// Capacity in jobs that is always kept: a few megabytes.
+const CAPACITY_KEPT: usize = 65_536;
+
+fn start_due_job(scheduler: &mut Scheduler, id: JobId) {
+    let is_scheduled = |job: &Job| matches!(job.live_state, LiveState::Scheduled);
+    if scheduler.jobs.get(&id).is_some_and(is_scheduled) && !scheduler.schedules.holds_back(id) {
+        close::queue(scheduler, id);
+        scheduler.change(Change::Due { job: id });
+    }
+}
+
+/// Expires a lease, unless the worker was heard since the alarm was set.
+fn lease_end(scheduler: &mut Scheduler, now: Now, id: WorkerId) {
+    let lease = scheduler.config.intervals.lease;
+    let is_stalled = suspension::is_stalled(scheduler, now);
+    let Some(worker) = scheduler.fleet.worker_mut(id) else {
+        return;
+    };
+    worker.lease_end = None;
+    if is_stalled {
+        worker.last_heard = worker.last_heard.max(now.up);
+        worker.contact = worker.contact.max(now.up);
+    }
+    if worker.contact + lease > now.up {
+        scheduler.watch_lease(id);
+        return;
+    }
+    if worker.last_heard + lease <= now.up {
+        close_session(scheduler, now, id, CloseReason::Silent);
+    }
+    let Some(worker) = scheduler.fleet.worker_mut(id) else {
+        return;
+    };
+    if core::mem::replace(&mut worker.unreachable, true) {
+        scheduler.watch_lease(id);
+        return;
+    }
+    worker.since = now.utc;
+    let contact = worker.contact;
+    let held: alloc::vec::Vec<JobId> = worker.held.iter().copied().collect();
+    scheduler.watch_lease(id);
+    scheduler.changed = true;
+    for job in held {
+        let Some(definition) = scheduler.jobs.get(&job).and_then(|job| scheduler.definition(job)) else {
+            continue;
+        };
+        let Some(attempt) = scheduler.jobs.get_mut(&job).and_then(Job::attempt_mut) else {
+            continue;
+        };
+        let token = attempt.token(job);
+        if !attempt.may_run {
+            close::close(scheduler, now, job, never_started(now, token));
+            continue;
+        }
+        let is_cancelled = attempt.stopping == Some(StopCause::Cancel);
+        if let Some(after) = definition.given_up_after(is_cancelled) {
+            set_loss_at(scheduler, job, (contact + after).max(now.up));
+        }
+        scheduler.change(Change::Noted { job, at: now.utc, note: Note::Unreachable { token, worker: id } });
+    }
+}
+
+/// Closes the session of a worker, if it has one.
+pub(crate) fn close_session(scheduler: &mut Scheduler, now: Now, id: WorkerId, reason: CloseReason) {
+    let Some(worker) = scheduler.fleet.worker_mut(id) else { return };
+    let Some(session) = worker.link.session() else { return };
+    worker.since = now.utc;
+    scheduler.effect(Effect::Close(session, reason));
+    scheduler.fleet.close(id);
+    scheduler.changed = true;
+}
+
+/// The end of an attempt whose worker had not asked to start it. A later request to start it is denied.
+fn never_started(now: Now, token: Token) -> ClosedAttempt {
+    let message = "given back: its worker fell silent before it asked to start it";
+    ClosedAttempt { outcome: Outcome::Released, ..inventory::lost_attempt(now, token, None, message) }
+}
+
+/// Declares an attempt of a silent worker lost. It may still run; later reports about it are not believed.
+fn lose(scheduler: &mut Scheduler, now: Now, id: JobId, fence: Fence) {
+    let Some(attempt) = scheduler.jobs.get_mut(&id).and_then(Job::attempt_mut) else {
+        return;
+    };
+    if attempt.fence != fence || attempt.loss_at.is_none_or(|at| at > now.up) {
+        return;
+    }
+    attempt.loss_at = None;
+    let (token, started_at) = (attempt.token(id), attempt.started_at);
+    match lost_after_at(scheduler, now, id).filter(|at| *at > now.up) {
+        Some(at) => set_loss_at(scheduler, id, at),
+        None => {
+            let closed = inventory::lost_attempt(now, token, started_at, "its worker has not been heard of");
+            close::lose(scheduler, now, id, closed);
+        }
+    }
+}
+
+fn set_loss_at(scheduler: &mut Scheduler, id: JobId, at: Uptime) {
+    let Some(attempt) = scheduler.jobs.get_mut(&id).and_then(Job::attempt_mut) else {
+        return;
+    };
+    let alarm = Alarm::Loss(id, attempt.fence);
+    if let Some(old) = attempt.loss_at.replace(at) {
+        scheduler.timers.clear_alarm(old, alarm);
+    }
+    scheduler.timers.set_alarm(at, alarm);
+}
+
+/// Time at which an attempt of a silent worker is lost. A worker that is joining gets one more lease for its inventory, from its first
+/// Hello on if that came later: it has come back, and a cancel in between does not make it silent.
+fn lost_after_at(scheduler: &Scheduler, now: Now, id: JobId) -> Option<Uptime> {
+    let job = scheduler.jobs.get(&id)?;
+    let attempt = job.attempt()?;
+    let worker = scheduler.fleet.worker(attempt.worker)?;
+    let is_joining = matches!(worker.link, Link::Joining(_));
+    let grace = if is_joining { scheduler.config.intervals.lease } else { Duration::ZERO };
+    let contact = if suspension::is_stalled(scheduler, now) { now.up } else { worker.contact };
+    let is_cancelled = attempt.stopping == Some(StopCause::Cancel);
+    let silent = contact + scheduler.definition(job)?.given_up_after(is_cancelled)?;
+    let joined = worker.unreconciled_since.filter(|_| is_joining).unwrap_or_default();
+    Some(silent.max(joined) + grace)
+}
+
+/// Stops an attempt that its worker should have stopped at its timeout.
+fn overrun(scheduler: &mut Scheduler, now: Now, id: JobId, fence: Fence) {
+    if let Some(attempt) = scheduler.jobs.get_mut(&id).and_then(Job::attempt_mut)
+        && attempt.fence == fence
+    {
+        attempt.overrun_at = None;
+    }
+    cancel::stop(scheduler, now, id, fence, StopCause::Timeout, "its timeout".into());
+}
+
+fn end_exclusions(scheduler: &mut Scheduler, now: Now, id: WorkerId) {
+    let Some(worker) = scheduler.fleet.worker_mut(id) else {
+        return;
+    };
+    worker.exclusions.expire(now.up);
+    if matches!(worker.link, Link::Ready(_)) {
+        scheduler.fleet.refresh(id);
+        scheduler.fleet.mark_capacity_grown(id);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use protocol::Timestamp;
+
+    use super::*;
+    use crate::config::{Config, Counters};
+    use crate::core::Overdue;
+    use crate::input::Input;
+    use crate::step::WakeAt;
+
+    #[test]
+    fn timers_overdue_at_a_start_fire_500_a_second_and_hold_up_no_later_one() {
+        let mut scheduler = Scheduler::new(Config::for_tests(), Counters::default());
+        for job in 1..=1_200 {
+            scheduler.timers.set_date(Timestamp(job), Date::Due(JobId(job.cast_unsigned())));
+        }
+        scheduler.timers.set_date(Timestamp(6_000), Date::Due(JobId(2_000)));
+        scheduler.overdue = Some(Overdue { until: Timestamp(5_000), next: Uptime(0) });
+        let at = |millis: i64| Now {
+            utc: Timestamp(5_000 + millis),
+            up: Uptime(millis.cast_unsigned() * 1_000_000),
+        };
+        scheduler.step(at(0), Input::Tick);
+        scheduler.step(at(10), Input::Tick);
+        assert_eq!(scheduler.timers.wake_at().utc, Some(Timestamp(501)), "one portion");
+        assert_eq!(scheduler.wake_at(), WakeAt { utc: Some(Timestamp(6_000)), up: Some(at(1_000).up) });
+        scheduler.step(at(1_000), Input::Tick);
+        assert_eq!(scheduler.timers.wake_at().utc, Some(Timestamp(1_001)), "the second portion");
+        assert!(
+            !scheduler.timers.has_date(Timestamp(6_000), Date::Due(JobId(2_000))),
+            "a later one is not held up"
+        );
+        scheduler.step(at(2_000), Input::Tick);
+        assert_eq!(scheduler.timers.wake_at().utc, None);
+    }
+
+    #[test]
+    fn overdue_timers_fire_in_portions_and_the_rest_is_due_at_once() {
+        let mut scheduler = Scheduler::new(Config::for_tests(), Counters::default());
+        for job in 1..=1_200 {
+            scheduler.timers.set_date(Timestamp(job), Date::Due(JobId(job.cast_unsigned())));
+        }
+        let now = Now { utc: Timestamp(5_000), up: Uptime(0) };
+        let rest: [_; 3] = core::array::from_fn(|_| {
+            scheduler.step(now, Input::Tick);
+            scheduler.timers.wake_at().utc
+        });
+        assert_eq!(rest, [Some(Timestamp(501)), Some(Timestamp(1_001)), None]);
+    }
+}

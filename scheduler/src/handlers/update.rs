@@ -1,0 +1,47 @@
+//! Changes the start or the priority of a job that waits. A job that a worker has cannot be changed any more.
+
+use protocol::Now;
+
+use crate::core::Scheduler;
+use crate::handlers::{close, expire};
+use crate::input::UpdateRequest;
+use crate::job::{LiveState, State};
+use crate::step::{Answer, Change, Note, Rejection, Updated};
+use crate::timers::Date;
+
+pub(crate) fn update(scheduler: &mut Scheduler, now: Now, request: UpdateRequest) {
+    let UpdateRequest { ticket, job: id, update, by } = request;
+    let Some(job) = scheduler.live_job(id) else {
+        scheduler.reply(ticket, Answer::Rejected(Rejection::NotLive));
+        return;
+    };
+    if !matches!(job.live_state, LiveState::Scheduled | LiveState::Queued(_)) {
+        let state = job.state();
+        scheduler.reply(ticket, Answer::Rejected(Rejection::NotWaiting(state)));
+        return;
+    }
+    let due_at = update.run_at.map_or(job.due_at, |start| start.resolve(now.utc));
+    let priority = update.priority.unwrap_or(job.priority);
+    if (due_at, priority) != (job.due_at, job.priority) {
+        close::leave_queue(scheduler, id);
+        if let Some(job) = scheduler.jobs.get_mut(&id) {
+            (job.due_at, job.priority) = (due_at, priority);
+            job.live_state = LiveState::Scheduled;
+        }
+        let state = if due_at > now.utc || scheduler.schedules.holds_back(id) {
+            // A job that must wait for an earlier one is looked at again when that ends.
+            scheduler.timers.set_date(due_at, Date::Due(id));
+            State::Scheduled
+        } else {
+            close::queue(scheduler, id);
+            State::Queued
+        };
+        let note = Note::Updated { by, due_at, priority };
+        scheduler.change(Change::Noted { job: id, at: now.utc, note });
+        scheduler.change(Change::Updated(Updated { job: id, state, due_at, priority }));
+        if update.run_at.is_some() {
+            expire::limit_queue(scheduler, id, due_at);
+        }
+    }
+    scheduler.reply(ticket, Answer::Done);
+}

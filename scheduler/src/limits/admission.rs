@@ -1,0 +1,119 @@
+//! Limits at a submission: too many jobs wait already (`max_queued`, `--max-queued`), or no permit is left and the definition says what to
+//! do then (`on_full`).
+
+use alloc::collections::BTreeMap;
+use alloc::format;
+use alloc::string::ToString;
+use alloc::vec::Vec;
+
+use protocol::order::StopCause;
+use protocol::{JobId, Now};
+
+use crate::core::Scheduler;
+use crate::definition::Definition;
+use crate::definitions::DefinitionNo;
+use crate::handlers::cancel;
+use crate::input::NewJob;
+use crate::job::Job;
+use crate::limits::LimitId;
+use crate::limits::keys::JobKeys;
+use crate::limits::rules::OnFull;
+use crate::placement;
+use crate::step::Rejection;
+
+/// Checks that these jobs may wait, and that no rule refuses them. Costs nothing for definitions without such rules.
+pub(crate) fn check<'j>(
+    scheduler: &Scheduler,
+    jobs: impl Iterator<Item = &'j NewJob> + Clone,
+) -> Result<(), Rejection> {
+    if let Some(queued_max) = scheduler.config.server_limits.queued_max {
+        let asked = jobs.clone().filter(|job| job.run_at.is_none()).count();
+        let waiting = scheduler.ready.len().saturating_add(scheduler.pending_batches.to_be_made());
+        if asked > 0 && waiting.saturating_add(asked) > queued_max {
+            return Err(Rejection::TooManyQueued { queued_max, asked, of_definition: false });
+        }
+    }
+    let mut last = None;
+    let mut asked: BTreeMap<DefinitionNo, usize> = BTreeMap::new();
+    let mut permits: BTreeMap<LimitId, u64> = BTreeMap::new();
+    for job in jobs {
+        // Most batches have one definition.
+        let number = match last {
+            Some((revision, number)) if revision == job.revision => number,
+            _ => scheduler.definitions.find(job.revision),
+        };
+        last = Some((job.revision, number));
+        let Some((number, definition)) = number.and_then(|it| Some((it, scheduler.definitions.at(it)?)))
+        else {
+            continue;
+        };
+        if definition.limits.queued_max.is_some() && job.run_at.is_none() {
+            *asked.entry(number).or_default() += 1;
+        }
+        if definition.limits.concurrency.as_ref().is_some_and(|it| it.on_full == OnFull::Reject) {
+            check_permit(scheduler, definition, job, &mut permits)?;
+        }
+    }
+    for (number, asked) in asked {
+        let Some(definition) = scheduler.definitions.at(number) else { continue };
+        let Some(queued_max) = definition.limits.queued_max else { continue };
+        let waiting: usize =
+            scheduler.definitions.named(&definition.name).map(|number| scheduler.ready.len_of(number)).sum();
+        let queued_max = queued_max as usize;
+        if waiting.saturating_add(asked) > queued_max {
+            return Err(Rejection::TooManyQueued { queued_max, asked, of_definition: true });
+        }
+    }
+    Ok(())
+}
+
+/// Refuses a job if its limit has as many jobs that have not ended as permits, with those before it in the same request.
+fn check_permit(
+    scheduler: &Scheduler,
+    definition: &Definition,
+    job: &NewJob,
+    permits: &mut BTreeMap<LimitId, u64>,
+) -> Result<(), Rejection> {
+    let keys = JobKeys::of(&definition.limits, job.details.as_deref());
+    let Some((id, jobs, limit)) = scheduler.limits.occupation(definition, keys.as_ref()) else {
+        return Ok(());
+    };
+    let asked = permits.entry(id.clone()).or_default();
+    *asked += 1;
+    if jobs.saturating_add(*asked) > u64::from(limit) {
+        return Err(Rejection::LimitFull { limit: id.to_string().into(), permits: limit });
+    }
+    Ok(())
+}
+
+/// Cancels older jobs for a new one, if its definition says so and no permit is left. Walks the holders of the limit, or its jobs.
+pub(crate) fn make_room(scheduler: &mut Scheduler, now: Now, new: JobId) {
+    let Some(job) = scheduler.jobs.get(&new) else { return };
+    let Some(definition) = scheduler.definitions.at(job.definition) else { return };
+    let Some(rule) = &definition.limits.concurrency else { return };
+    let cancels_oldest = match rule.on_full {
+        OnFull::Queue | OnFull::Reject => return,
+        OnFull::CancelRunning => false,
+        OnFull::CancelOldest => true,
+    };
+    let needs = scheduler.limits.needs(job.definition, placement::key_set_of(scheduler, job));
+    let Some(limit) = needs.permit else { return };
+    let Some(permits) = scheduler.limits.permits(limit) else { return };
+    let is_stopping = |job: &JobId| {
+        let attempt = scheduler.jobs.get(job).and_then(Job::attempt);
+        attempt.is_some_and(|attempt| attempt.stopping == Some(StopCause::Cancel))
+    };
+    let stopping = scheduler.limits.holders(limit).filter(|job| is_stopping(job)).count() as u64;
+    let active = scheduler.limits.jobs(limit).saturating_sub(stopping);
+    let excess = usize::try_from(active.saturating_sub(u64::from(permits))).unwrap_or(usize::MAX);
+    let is_older = |job: &JobId| *job < new && !is_stopping(job);
+    let cancelled: Vec<JobId> = if cancels_oldest {
+        let hidden = scheduler.pending_batches.hidden_jobs();
+        scheduler.limits.members_outside(limit, hidden).filter(is_older).take(excess).collect()
+    } else {
+        scheduler.limits.holders(limit).filter(is_older).take(excess).collect()
+    };
+    for job in cancelled {
+        cancel::cancel_for(scheduler, now, job, format!("job {new}, which takes its place"));
+    }
+}

@@ -1,0 +1,94 @@
+//! The invariants of limits, by a walk over all jobs. For tests only.
+
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use protocol::{JobId, Now, WorkerId};
+
+use crate::core::Scheduler;
+use crate::job::{Job, LiveState};
+use crate::limits::LimitNo;
+use crate::limits::gate;
+use crate::placement;
+use crate::queue::LaneKey;
+
+/// Differences between the counts of limits and what the jobs say.
+pub(crate) fn faults(scheduler: &Scheduler) -> Vec<String> {
+    let mut faults = Vec::new();
+    let mut users: BTreeMap<LimitNo, (u64, BTreeSet<JobId>)> = BTreeMap::new();
+    let mut lanes = BTreeSet::new();
+    let mut held = 0;
+    for (id, job) in &scheduler.jobs {
+        let key_set = placement::key_set_of(scheduler, job);
+        let is_held = matches!(job.live_state, LiveState::Held(_));
+        held += usize::from(is_held);
+        if key_set.is_limited() {
+            lanes.insert((job.definition, key_set));
+        }
+        let needs = scheduler.limits.needs(job.definition, key_set);
+        for limit in needs.all() {
+            let (jobs, holders) = users.entry(limit).or_default();
+            *jobs += 1;
+            if is_held && needs.permit == Some(limit) {
+                holders.insert(*id);
+            }
+        }
+        if let LiveState::Queued(lane) = job.live_state
+            && lane.key_set() != key_set
+        {
+            faults.push(format!("job {id} waits in the lane of other keys"));
+        }
+    }
+    if held != scheduler.limits.held {
+        faults.push(format!("{held} jobs are held, and {} are counted", scheduler.limits.held));
+    }
+    if lanes.len() != scheduler.limits.lanes() {
+        faults.push("limits are kept for jobs that do not exist".into());
+    }
+    for (number, jobs, holders) in scheduler.limits.all() {
+        let (right, holding) = users.remove(&number).unwrap_or_default();
+        if (right, &holding) != (jobs, holders) {
+            faults.push(format!(
+                "limit {number:?} counts {jobs} jobs with holders {holders:?}, not {right} with {holding:?}"
+            ));
+        }
+        if jobs == 0 && scheduler.limits.recovered(number).is_none() {
+            faults.push(format!("limit {number:?} is kept and nobody needs it"));
+        }
+    }
+    if let Some(number) = users.keys().next() {
+        faults.push(format!("limit {number:?} does not exist, and jobs need it"));
+    }
+    faults
+}
+
+/// No limit keeps the jobs of this lane from a worker with room.
+pub(crate) fn may_start(scheduler: &Scheduler, lane: LaneKey, worker: WorkerId) -> bool {
+    let now = now(scheduler);
+    let running_max = scheduler.config.server_limits.running_max;
+    let has_free_slot = scheduler.fleet.open().any(|(open, free)| open.row.worker == worker && free);
+    if running_max.is_some_and(|max| scheduler.limits.held >= max) {
+        return false;
+    }
+    if lane.is_limited() || running_max.is_some() {
+        return has_free_slot && gate::blocking(scheduler, lane, now).is_none();
+    }
+    let head = scheduler.ready.head(lane);
+    let goes_before = |other: LaneKey| {
+        let is_earlier = scheduler.ready.head(other).zip(head).is_some_and(|(other, own)| other < own);
+        other.is_limited() && is_earlier && gate::blocking(scheduler, other, now).is_none()
+    };
+    let lacks_slot =
+        |other: LaneKey| scheduler.fleet.open().any(|(worker, _)| gate::can_run(scheduler, worker, other));
+    // Its avoided worker may have the free slot.
+    let avoids = |job: &Job| job.last_placement().is_some();
+    let is_choosy = head.and_then(|head| scheduler.jobs.get(&head.job())).is_some_and(avoids);
+    let mut lanes = scheduler.ready.lanes().map(|(other, _)| other);
+    (has_free_slot && !is_choosy) || !lanes.any(|other| goes_before(other) && lacks_slot(other))
+}
+
+fn now(scheduler: &Scheduler) -> Now {
+    Now { up: scheduler.stepped_at.unwrap_or_default(), ..Now::default() }
+}

@@ -1,0 +1,273 @@
+//! The questions of placement about limits: which lane is next, what blocks it, and may a job without limits be prefetched.
+//!
+//! Rules:
+//! - A job with limits goes to a free slot only, never into a backlog: a permit is for a job that may start. With `--max-running` this holds
+//!   for every job.
+//! - A backlog gets no job while one with limits waits before it that lacks only a free slot. Otherwise backlogs would take each slot as
+//!   it becomes free, and a job with limits would wait as long as others arrive.
+
+use protocol::{JobId, Now};
+
+use crate::core::Scheduler;
+use crate::definition::Definition;
+use crate::definitions::DefinitionNo;
+use crate::fleet::Worker;
+use crate::limits::keys::KeySetNo;
+use crate::limits::{LimitNo, Needs};
+use crate::placement::{self, choice};
+use crate::queue::{First, LaneKey, QueueKey};
+use crate::step::{Change, PendingReason};
+
+/// The answer about the next lane.
+pub(crate) enum Next {
+    /// Nothing can be placed now.
+    Nothing,
+    /// This lane is next; it takes free slots only, or also room in a backlog.
+    Lane { lane: LaneKey, job: JobId, free_only: bool },
+}
+
+/// The next lane to place a job of.
+pub(crate) fn next(scheduler: &mut Scheduler, now: Now) -> Next {
+    let running_max = scheduler.config.server_limits.running_max;
+    if running_max.is_some_and(|max| scheduler.limits.held >= max) || !scheduler.fleet.has_room() {
+        return Next::Nothing;
+    }
+    if scheduler.fleet.has_free_slot() {
+        wake(scheduler, now);
+        return next_of_all(scheduler, now, running_max.is_some());
+    }
+    if running_max.is_some() {
+        return Next::Nothing;
+    }
+    let Some((position, lane)) = scheduler.ready.first_unlimited() else { return Next::Nothing };
+    let is_held_back = is_held_back(scheduler, now, position);
+    match scheduler.ready.head(lane) {
+        Some(head) if !is_held_back => Next::Lane { lane, job: head.job(), free_only: false },
+        _ => Next::Nothing,
+    }
+}
+
+/// The next of all lanes. A lane that gives its position to the others of its definition must have room in its limits.
+fn next_of_all(scheduler: &mut Scheduler, now: Now, free_only: bool) -> Next {
+    while let Some(First { holder, lane, .. }) = scheduler.ready.next() {
+        if holder != lane
+            && let Some(limit) = blocking(scheduler, holder, now)
+        {
+            park_under(scheduler, holder, limit, now);
+            wake(scheduler, now);
+            continue;
+        }
+        let Some(head) = scheduler.ready.head(lane) else { break };
+        return Next::Lane { lane, job: head.job(), free_only: free_only || lane.is_limited() };
+    }
+    Next::Nothing
+}
+
+/// Unparks the next lanes of limits that have room, and of workers with free slots.
+fn wake(scheduler: &mut Scheduler, now: Now) {
+    while let Some(limit) = scheduler.ready.take_stirred_limit() {
+        if scheduler.limits.has_room(limit, now.up) {
+            scheduler.ready.unpark_next_under(limit);
+        } else if let Some(at) = scheduler.limits.next_start(limit, now.up) {
+            scheduler.limits.set_due(limit, Some(at));
+        }
+    }
+    scheduler.ready.unpark_stirred_slots();
+}
+
+/// Nothing behind this position may be prefetched: a job with limits waits before it that lacks only a free slot. Lanes that turn out to
+/// wait for something else are parked for that.
+pub(crate) fn is_held_back(scheduler: &mut Scheduler, now: Now, position: QueueKey) -> bool {
+    loop {
+        wake(scheduler, now);
+        let waiter = scheduler.ready.first_slot_waiter();
+        let candidates = [waiter, scheduler.ready.first_limited()];
+        let first = candidates.into_iter().flatten().min_by_key(|(key, _)| *key);
+        let Some((_, lane)) = first.filter(|(key, _)| *key < position) else { return false };
+        if let Some(limit) = blocking(scheduler, lane, now) {
+            park_under(scheduler, lane, limit, now);
+        } else if has_taker(scheduler, lane) {
+            return true;
+        } else {
+            park_for_workers(scheduler, lane, false);
+        }
+    }
+}
+
+pub(crate) fn can_run(scheduler: &Scheduler, worker: &Worker, lane: LaneKey) -> bool {
+    placement::may_run(scheduler, lane, worker)
+}
+
+/// A worker with room may take the first job of this lane.
+fn has_taker(scheduler: &Scheduler, lane: LaneKey) -> bool {
+    let head = scheduler.ready.head(lane);
+    head.is_some_and(|head| choice::find(scheduler, lane, head.job(), false).is_some())
+}
+
+/// The limit that lets no job of this lane start now.
+pub(crate) fn blocking(scheduler: &Scheduler, lane: LaneKey, now: Now) -> Option<LimitNo> {
+    let needs = needs(scheduler, lane);
+    needs.all().find(|limit| !scheduler.limits.has_room(*limit, now.up))
+}
+
+pub(crate) fn needs(scheduler: &Scheduler, lane: LaneKey) -> Needs {
+    scheduler.limits.needs(lane.definition(), lane.key_set())
+}
+
+/// The reason why the jobs of a lane wait, if it is a limit.
+pub(crate) fn why_limited(scheduler: &Scheduler, lane: LaneKey) -> Option<PendingReason> {
+    let limits = &scheduler.limits;
+    let running_max = scheduler.config.server_limits.running_max;
+    if running_max.is_some_and(|max| limits.held >= max) {
+        return Some(PendingReason::ServerFull);
+    }
+    let now = scheduler.stepped_at.unwrap_or_default();
+    let needs = needs(scheduler, lane);
+    if needs.permit.is_some_and(|limit| !limits.has_room(limit, now)) {
+        return Some(PendingReason::Limited);
+    }
+    if needs.token.is_some_and(|limit| !limits.has_room(limit, now)) {
+        return Some(PendingReason::RateLimited);
+    }
+    let free_only = lane.is_limited() || running_max.is_some();
+    (free_only && !scheduler.fleet.has_free_slot()).then_some(PendingReason::Busy)
+}
+
+/// The reason for jobs whose limits have room, as far as is known without a look at each key.
+pub(crate) fn without_keys(
+    scheduler: &Scheduler,
+    definition: &Definition,
+    by_workers: PendingReason,
+) -> PendingReason {
+    let running_max = scheduler.config.server_limits.running_max;
+    if by_workers < PendingReason::ServerFull {
+        by_workers
+    } else if running_max.is_some_and(|max| scheduler.limits.held >= max) {
+        PendingReason::ServerFull
+    } else if (definition.limits.gate_starts() || running_max.is_some()) && !scheduler.fleet.has_free_slot() {
+        PendingReason::Busy
+    } else {
+        by_workers
+    }
+}
+
+/// The reason for jobs whose lanes are parked under a limit.
+pub(crate) fn under_limits(definition: &Definition, by_workers: PendingReason) -> PendingReason {
+    match &definition.limits.concurrency {
+        _ if by_workers < PendingReason::ServerFull => by_workers,
+        Some(_) => PendingReason::Limited,
+        None => PendingReason::RateLimited,
+    }
+}
+
+/// Parks a lane under a limit. If that is a rate, a timer wakes it. It leaves the slot that it was woken for to the next lane.
+pub(crate) fn park_under(scheduler: &mut Scheduler, lane: LaneKey, limit: LimitNo, now: Now) {
+    scheduler.ready.park_under(lane, limit);
+    if let Some(at) = scheduler.limits.next_start(limit, now.up) {
+        scheduler.limits.set_due(limit, Some(at));
+    }
+    pass_on(scheduler, lane);
+}
+
+/// No worker can take a job of this lane now, or none has a free slot for it. Other lanes of its limits may go.
+pub(crate) fn park_for_workers(scheduler: &mut Scheduler, lane: LaneKey, lacks_slot: bool) {
+    let parked_for = placement::parked_for(scheduler, lane);
+    if lacks_slot {
+        scheduler.ready.park_for_slot(lane, parked_for);
+        // Its definition is excluded from the worker with the free slot; others with the same need may not be.
+        if choice::has_free_slot(scheduler, lane) {
+            scheduler.ready.unpark_slot_after(lane, parked_for);
+        }
+    } else {
+        scheduler.ready.park(lane, parked_for);
+        scheduler.ready.stir_slots(parked_for);
+    }
+    stir(scheduler, lane);
+}
+
+/// A job of this lane has been assigned to a free slot or a backlog.
+pub(crate) fn started(scheduler: &mut Scheduler, lane: LaneKey, job: JobId, now: Now) {
+    scheduler.limits.held += 1;
+    if !lane.is_limited() {
+        return;
+    }
+    let needs = needs(scheduler, lane);
+    if let Some(row) = scheduler.limits.start(job, needs, now) {
+        scheduler.change(Change::RateUsed(row));
+    }
+    pass_on(scheduler, lane);
+}
+
+/// A job leaves a lane without a start. If it was woken in place of others, they go on.
+pub(crate) fn left(scheduler: &mut Scheduler, lane: LaneKey) {
+    if lane.is_limited() {
+        pass_on(scheduler, lane);
+    }
+}
+
+/// Lets the next lanes have what a lane does not take: its limits and its slot.
+fn pass_on(scheduler: &mut Scheduler, lane: LaneKey) {
+    stir(scheduler, lane);
+    let parked_for = placement::parked_for(scheduler, lane);
+    scheduler.ready.stir_slots(parked_for);
+}
+
+/// Lets the next lanes of a lane's limits have a look.
+fn stir(scheduler: &mut Scheduler, lane: LaneKey) {
+    for limit in needs(scheduler, lane).all() {
+        scheduler.ready.stir_limit(limit);
+    }
+}
+
+/// The attempt of a job is not current any more. The only place where permits are given back.
+pub(crate) fn ended(scheduler: &mut Scheduler, job: JobId) {
+    scheduler.limits.held = scheduler.limits.held.saturating_sub(1);
+    let Some(needs) = scheduler
+        .jobs
+        .get(&job)
+        .map(|job| scheduler.limits.needs(job.definition, placement::key_set_of(scheduler, job)))
+    else {
+        return;
+    };
+    if let Some(limit) = scheduler.limits.give_back(job, needs) {
+        scheduler.ready.stir_limit(limit);
+    }
+}
+
+/// A job has ended for good. Its rate is remembered until it has recovered.
+pub(crate) fn forget(
+    scheduler: &mut Scheduler,
+    job: JobId,
+    (number, key_set): (DefinitionNo, KeySetNo),
+    now: Now,
+) {
+    if let Some(rate) = scheduler.limits.drop_job(job, number, key_set) {
+        forget_rate(scheduler, rate, now);
+    }
+}
+
+/// Wakes the next lanes of rates that allow a start now, and forgets rates that have recovered and that no job needs.
+pub(crate) fn fire_rates(scheduler: &mut Scheduler, now: Now) {
+    while let Some(rate) = scheduler.limits.take_due(now.up) {
+        scheduler.ready.stir_limit(rate);
+        forget_rate(scheduler, rate, now);
+    }
+}
+
+/// The value of a limit has changed: its next lane may go on sooner or later than it seemed.
+pub(crate) fn changed(scheduler: &mut Scheduler, limit: LimitNo, now: Now) {
+    scheduler.ready.stir_limit(limit);
+    forget_rate(scheduler, limit, now);
+}
+
+/// Forgets a rate that no job needs, now or when it has recovered.
+pub(crate) fn forget_rate(scheduler: &mut Scheduler, rate: LimitNo, now: Now) {
+    if !scheduler.limits.is_unused(rate) {
+        return;
+    }
+    let recovered = scheduler.limits.recovered(rate).filter(|at| *at > now.up);
+    scheduler.limits.set_due(rate, recovered);
+    if recovered.is_none() {
+        scheduler.limits.forget_unused(rate);
+    }
+}

@@ -1,0 +1,105 @@
+//! The jobs of one request. Those of an array are all alike, and are kept as one.
+
+use alloc::boxed::Box;
+use alloc::vec;
+use alloc::vec::Vec;
+use core::iter;
+
+use crate::input::NewJob;
+
+/// The jobs of a request, in order.
+#[derive(Clone, Debug)]
+pub enum NewJobs {
+    /// Each job by itself.
+    Each(Vec<NewJob>),
+    /// So many jobs like this one.
+    Copies(Box<NewJob>, u32),
+}
+
+impl NewJobs {
+    /// The number of jobs.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        match self {
+            Self::Each(jobs) => jobs.len(),
+            Self::Copies(_, count) => *count as usize,
+        }
+    }
+
+    /// There is no job.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The jobs in order; a job that is kept once comes as often as it is asked for.
+    pub fn iter(&self) -> impl Iterator<Item = &NewJob> + Clone {
+        let (each, copy) = match self {
+            Self::Each(jobs) => (jobs.as_slice(), None),
+            Self::Copies(job, count) => (&[][..], Some((&**job, *count as usize))),
+        };
+        each.iter().chain(copy.into_iter().flat_map(|(job, count)| iter::repeat_n(job, count)))
+    }
+}
+
+impl From<Vec<NewJob>> for NewJobs {
+    fn from(jobs: Vec<NewJob>) -> Self {
+        Self::Each(jobs)
+    }
+}
+
+impl IntoIterator for NewJobs {
+    type Item = NewJob;
+    type IntoIter = Rest;
+
+    fn into_iter(self) -> Rest {
+        match self {
+            Self::Each(jobs) => Rest::Each(jobs.into_iter()),
+            Self::Copies(job, count) => Rest::Copies(iter::repeat_n(job, count as usize)),
+        }
+    }
+}
+
+/// The jobs that have not been taken out. Copies are made one by one.
+#[derive(Clone, Debug)]
+pub enum Rest {
+    /// Each job by itself.
+    Each(vec::IntoIter<NewJob>),
+    /// Jobs that are all alike.
+    Copies(iter::RepeatN<Box<NewJob>>),
+}
+
+impl Iterator for Rest {
+    type Item = NewJob;
+
+    fn next(&mut self) -> Option<NewJob> {
+        match self {
+            Self::Each(jobs) => jobs.next(),
+            Self::Copies(copies) => copies.next().map(|job| *job),
+        }
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        match self {
+            Self::Each(jobs) => jobs.size_hint(),
+            Self::Copies(copies) => copies.size_hint(),
+        }
+    }
+}
+
+impl ExactSizeIterator for Rest {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn copies_come_as_often_as_they_are_asked_for() {
+        let job = NewJob { priority: Some(3), ..NewJob::default() };
+        let jobs = NewJobs::Copies(Box::new(job), 4);
+        assert_eq!((jobs.len(), jobs.iter().count()), (4, 4));
+        let mut rest = jobs.into_iter();
+        assert_eq!(rest.next().and_then(|job| job.priority), Some(3));
+        assert_eq!((rest.len(), rest.count()), (3, 3));
+    }
+}

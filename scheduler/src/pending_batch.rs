@@ -1,0 +1,290 @@
+//! Large batches in progress. Their members are created in slices, one per group, so that other requests are
+//! not delayed. Until the last slice the members are not placed, not due, not found and not counted.
+//!
+//! ```text
+//! accepted ──▶ waits for the batches before it ──▶ slice, slice, … ──▶ last slice: all members are visible, and the request is answered
+//! ```
+//!
+//! Batches are created one after another: the first is finished sooner and the last no later, and a crash
+//! leaves the rows of one batch at most.
+
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
+use alloc::string::String;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::ops::Range;
+
+use protocol::{JobId, Timestamp};
+
+use crate::batches::BatchOptions;
+use crate::definitions::DefinitionNo;
+use crate::input::{GroupNo, JobDetails, NewJob, Ticket};
+use crate::new_jobs;
+use crate::queue::{LaneKey, QueueKey};
+
+/// Members that may wait to be created: ten of the largest requests, some 100 MB beside their overrides.
+const MEMBERS_MAX: usize = 1_000_000;
+
+/// Repetitions of one request that may wait for its answer; a client does not retry more often.
+const DUPLICATES_MAX: usize = 1_024;
+
+/// Bytes of overrides that count as much as a member's row.
+const BYTES_PER_WEIGHT: usize = 1_024;
+
+/// All large batches that are not complete.
+#[derive(Debug, Default)]
+pub struct PendingBatches {
+    in_progress: Option<BatchInProgress>,
+    waiting: VecDeque<Batch>,
+    /// The last group that got a slice.
+    sliced_in: Option<GroupNo>,
+}
+
+/// An accepted large batch.
+#[derive(Debug)]
+pub struct Batch {
+    /// Identifies the request.
+    pub ticket: Ticket,
+    /// The request's idempotency key and digest.
+    pub key: Option<(Arc<str>, u128)>,
+    /// Requests with the same key, each with its digest; they get the same answer.
+    pub duplicates: Vec<(Ticket, u128)>,
+    /// Members that are still to be created.
+    pub rest: new_jobs::Rest,
+    /// Its name and its limit.
+    pub options: BatchOptions,
+    /// Number of members.
+    pub count: u32,
+    /// Definitions of the members, retained so that a new jobs.yaml does not remove them.
+    pub definitions: BTreeSet<DefinitionNo>,
+}
+
+/// The batch whose members are being created.
+#[derive(Debug)]
+pub struct BatchInProgress {
+    /// The accepted batch.
+    pub batch: Batch,
+    /// Its first member; the others follow.
+    pub first: JobId,
+    /// Time of the first slice, which is the creation time of all members.
+    pub created_at: Timestamp,
+    /// Members that will be queued, by lane.
+    pub lanes: BTreeMap<LaneKey, BTreeSet<QueueKey>>,
+    /// Members that will be scheduled.
+    pub dates: Vec<(Timestamp, JobId)>,
+    /// Members that may wait for a limited time only.
+    pub expiring: Vec<JobId>,
+}
+
+impl PendingBatches {
+    /// There is room for a batch of this size.
+    #[must_use]
+    pub fn has_room(&self, members: usize) -> bool {
+        self.to_be_made() + members <= MEMBERS_MAX
+    }
+
+    /// Members of all batches that are still to be created.
+    #[must_use]
+    pub fn to_be_made(&self) -> usize {
+        self.batches().map(|batch| batch.rest.len()).sum()
+    }
+
+    /// Adds a batch behind the others.
+    pub fn push(&mut self, batch: Batch) {
+        self.waiting.push_back(batch);
+    }
+
+    /// The batch with this key, if it is not complete.
+    pub fn keyed(&mut self, key: &str) -> Option<&mut Batch> {
+        let in_progress = self.in_progress.iter_mut().map(|it| &mut it.batch);
+        let mut batches = in_progress.chain(&mut self.waiting);
+        batches.find(|batch| batch.key.as_ref().is_some_and(|(own, _)| **own == *key))
+    }
+
+    /// A slice can be created in this group.
+    #[must_use]
+    pub fn wants_slice(&self, group: GroupNo) -> bool {
+        self.batches().next().is_some() && self.sliced_in != Some(group)
+    }
+
+    /// Takes the batch that gets this group's slice. `begin` starts a batch that has waited so far.
+    pub fn take(
+        &mut self,
+        group: GroupNo,
+        begin: impl FnOnce(Batch) -> BatchInProgress,
+    ) -> Option<BatchInProgress> {
+        if !self.wants_slice(group) {
+            return None;
+        }
+        self.sliced_in = Some(group);
+        self.in_progress.take().or_else(|| self.waiting.pop_front().map(begin))
+    }
+
+    /// Puts a batch back that needs another slice.
+    pub fn put_back(&mut self, in_progress: BatchInProgress) {
+        self.in_progress = Some(in_progress);
+    }
+
+    /// The job is a member of a batch that is not complete.
+    #[must_use]
+    pub fn hides(&self, job: JobId) -> bool {
+        self.in_progress.as_ref().is_some_and(|it| it.made().contains(&job.0))
+    }
+
+    /// The members of a batch that is not complete; an empty range if there is none.
+    #[must_use]
+    pub fn hidden_jobs(&self) -> Range<JobId> {
+        let made = self.in_progress.as_ref().map_or(0..0, BatchInProgress::made);
+        JobId(made.start)..JobId(made.end)
+    }
+
+    /// Number of hidden jobs.
+    #[must_use]
+    pub fn hidden(&self) -> usize {
+        self.in_progress
+            .as_ref()
+            .map_or(0, |it| it.lanes.values().map(BTreeSet::len).sum::<usize>() + it.dates.len())
+    }
+
+    /// The batch in progress, for the audit.
+    #[must_use]
+    pub const fn in_progress(&self) -> Option<&BatchInProgress> {
+        self.in_progress.as_ref()
+    }
+
+    /// Removes the hidden jobs of a lane and returns them.
+    pub fn take_lane(&mut self, lane: LaneKey) -> BTreeSet<QueueKey> {
+        self.in_progress.as_mut().and_then(|it| it.lanes.remove(&lane)).unwrap_or_default()
+    }
+
+    /// Adds a hidden job to the lane that it will wait in.
+    pub fn add_to_lane(&mut self, lane: LaneKey, key: QueueKey) {
+        if let Some(batch) = &mut self.in_progress {
+            batch.lanes.entry(lane).or_default().insert(key);
+        }
+    }
+
+    /// All batches, in the order of their creation.
+    pub fn batches(&self) -> impl Iterator<Item = &Batch> {
+        self.in_progress.iter().map(|it| &it.batch).chain(&self.waiting)
+    }
+}
+
+impl Batch {
+    /// Adds a request with the same key that waits for the same answer. Returns false if too many wait.
+    pub fn add_duplicate(&mut self, ticket: Ticket, digest: u128) -> bool {
+        let has_room = self.duplicates.len() < DUPLICATES_MAX;
+        if has_room {
+            self.duplicates.push((ticket, digest));
+        }
+        has_room
+    }
+}
+
+impl BatchInProgress {
+    /// Number of the last member.
+    #[must_use]
+    pub fn last(&self) -> JobId {
+        JobId(self.first.0 + u64::from(self.batch.count) - 1)
+    }
+
+    /// Number of the next member.
+    #[must_use]
+    pub fn next(&self) -> JobId {
+        JobId(self.made().end)
+    }
+
+    /// Numbers of the members that exist.
+    #[must_use]
+    pub fn made(&self) -> Range<u64> {
+        let made = u64::from(self.batch.count).saturating_sub(self.batch.rest.len() as u64);
+        self.first.0..self.first.0 + made
+    }
+}
+
+/// The jobs need more than one slice.
+#[must_use]
+pub fn is_large<'j>(jobs: impl Iterator<Item = &'j NewJob>, slice: usize) -> bool {
+    let mut weight = 0;
+    let mut jobs = jobs.enumerate();
+    jobs.any(|(index, job)| {
+        weight += self::weight(job);
+        weight > slice && index > 0
+    })
+}
+
+/// Cost of storing a job, compared with one without overrides.
+#[must_use]
+pub fn weight(job: &NewJob) -> usize {
+    1 + job.details.as_ref().map_or(0, |details| bytes(details) / BYTES_PER_WEIGHT)
+}
+
+fn bytes(details: &JobDetails) -> usize {
+    let pairs = |pairs: &[(String, String)]| {
+        pairs.iter().map(|(name, value)| name.len() + value.len()).sum::<usize>()
+    };
+    let body = &details.body;
+    pairs(&details.labels)
+        + pairs(&body.environment)
+        + body.args.iter().map(String::len).sum::<usize>()
+        + body.input.as_ref().map_or(0, String::len)
+        + pairs(&details.params.environment)
+        + pairs(&details.params.variables)
+        + details.params.args.iter().map(String::len).sum::<usize>()
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::vec;
+
+    use protocol::container::Overrides;
+
+    use super::*;
+    use crate::new_jobs::NewJobs;
+
+    fn with_args(bytes: usize) -> NewJob {
+        let details = JobDetails {
+            body: Overrides { args: vec!["x".repeat(bytes)], ..Overrides::default() },
+            ..JobDetails::default()
+        };
+        NewJob { details: Some(details.into()), ..NewJob::default() }
+    }
+
+    #[test]
+    fn a_batch_is_large_by_its_members_or_by_their_overrides() {
+        assert!(!is_large(vec![NewJob::default(); 100].iter(), 100));
+        assert!(is_large(vec![NewJob::default(); 101].iter(), 100));
+        assert!(!is_large(vec![with_args(1_000); 100].iter(), 100));
+        assert!(is_large(vec![with_args(11_000); 10].iter(), 100));
+        assert!(!is_large([with_args(1_000_000)].iter(), 100), "one job cannot be divided");
+    }
+
+    #[test]
+    fn the_weight_of_a_member_counts_all_of_its_overrides() {
+        let some = "x".repeat(BYTES_PER_WEIGHT);
+        let pairs = vec![(some.clone(), some.clone())];
+        let body = Overrides { environment: pairs.clone(), args: vec![some.clone(); 2], input: Some(some) };
+        let details = JobDetails { labels: pairs, body, ..JobDetails::default() };
+        assert_eq!(weight(&NewJob { details: Some(details.into()), ..NewJob::default() }), 1 + 2 + 2 + 2 + 1);
+        assert_eq!(weight(&NewJob::default()), 1);
+    }
+
+    #[test]
+    fn the_number_of_waiting_members_is_limited() {
+        let mut pending_batches = PendingBatches::default();
+        assert!(pending_batches.has_room(MEMBERS_MAX) && !pending_batches.has_room(MEMBERS_MAX + 1));
+        let rest = NewJobs::from(vec![NewJob::default(); 10]).into_iter();
+        let (key, duplicates, definitions) = (None, Vec::new(), BTreeSet::new());
+        let options = BatchOptions::default();
+        pending_batches.push(Batch {
+            ticket: Ticket(1),
+            key,
+            duplicates,
+            rest,
+            options,
+            count: 10,
+            definitions,
+        });
+        assert!(pending_batches.has_room(MEMBERS_MAX - 10) && !pending_batches.has_room(MEMBERS_MAX - 9));
+    }
+}

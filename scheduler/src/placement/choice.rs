@@ -1,0 +1,157 @@
+//! The choice of a worker for one job.
+//!
+//! Only workers of classes that meet the need of the job are looked at, in each class in the order of the definition's strategy. The first
+//! one of a class that is not excluded and not to be avoided stands for it, and the best of these gets the job. So the cost depends on
+//! the number of classes and not on the number of workers.
+
+use core::cmp::Reverse;
+
+use protocol::{JobId, WorkerId};
+
+use crate::core::Scheduler;
+use crate::definition::Definition;
+use crate::fleet::classes::{ClassId, NeedId};
+use crate::fleet::{FULL, Worker};
+use crate::job::Job;
+use crate::placement::rules::PlacementStrategy;
+use crate::placement::{avoids, may_run};
+use crate::queue::LaneKey;
+
+/// The best worker for this job, and whether it has a free slot. The last worker is avoided if the job asks for another one, unless there
+/// is no other.
+pub(crate) fn choose(scheduler: &Scheduler, lane: LaneKey, id: JobId, free_only: bool) -> Choice {
+    match find(scheduler, lane, id, free_only) {
+        Some((worker, free)) => Choice::Worker(worker, free),
+        None if free_only && find(scheduler, lane, id, false).is_some() => Choice::NoFreeSlot,
+        None => Choice::Nobody,
+    }
+}
+
+/// A worker for a job, or the reason why there is none.
+pub(crate) enum Choice {
+    /// This worker; true if it has a free slot.
+    Worker(WorkerId, bool),
+    /// Workers that may take it have room in their backlogs only, and it takes free slots only.
+    NoFreeSlot,
+    /// No worker with room may take it.
+    Nobody,
+}
+
+/// The best worker, of those with free slots or of all with room.
+pub(crate) fn find(
+    scheduler: &Scheduler,
+    lane: LaneKey,
+    id: JobId,
+    free_only: bool,
+) -> Option<(WorkerId, bool)> {
+    let job = scheduler.jobs.get(&id)?;
+    let definition = scheduler.definitions.at(job.definition)?;
+    let (need_id, need) = scheduler.fleet.classes().need_of(lane.definition())?;
+    let mut search =
+        Search { scheduler, lane, job, definition, free_only, need: need_id, best: None, last_resort: None };
+    if let Some(only) = lane.pinned_to() {
+        search.look_at(only);
+    } else if need.workers.is_empty() {
+        for (class, _) in scheduler.fleet.classes().meeting(need_id) {
+            search.look_at_class(class);
+        }
+    } else {
+        for selector in &need.workers {
+            scheduler.fleet.selected(selector).for_each(|worker| {
+                search.look_at(worker);
+            });
+        }
+    }
+    let (rank, worker) = search.best.or(search.last_resort)?;
+    Some((worker, !rank.is_full))
+}
+
+/// A worker that meets the need of this lane has a free slot. The definition of the lane may be excluded from it.
+pub(crate) fn has_free_slot(scheduler: &Scheduler, lane: LaneKey) -> bool {
+    let classes = scheduler.fleet.classes();
+    let Some((need_id, need)) = classes.need_of(lane.definition()) else { return false };
+    if need.workers.is_empty() {
+        let full = (FULL, 0, WorkerId(0));
+        let by_load = classes.meeting(need_id).filter_map(|(class, _)| classes.by_load(class));
+        return by_load.into_iter().any(|workers| workers.range(..full).next().is_some());
+    }
+    need.workers.iter().flat_map(|selector| scheduler.fleet.selected(selector)).any(|id| {
+        let load = scheduler.fleet.worker(id).and_then(Worker::position).map(|(load, _)| load);
+        load.is_some_and(|load| load < FULL)
+    })
+}
+
+/// Rank of a worker for a job; the lowest is the best.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Rank {
+    /// No slot is free, so the job would wait in its backlog.
+    is_full: bool,
+    score: Reverse<i64>,
+    /// The load as the strategy counts it.
+    load: u32,
+    tie: u32,
+}
+
+struct Search<'s> {
+    scheduler: &'s Scheduler,
+    lane: LaneKey,
+    job: &'s Job,
+    definition: &'s Definition,
+    free_only: bool,
+    need: NeedId,
+    best: Option<(Rank, WorkerId)>,
+    last_resort: Option<(Rank, WorkerId)>,
+}
+
+impl Search<'_> {
+    /// Looks at the workers of a class until one is able that needs not be avoided. Workers that are passed are excluded from the jobs of
+    /// this definition, which is rare.
+    fn look_at_class(&mut self, class: ClassId) {
+        let classes = self.scheduler.fleet.classes();
+        let (Some(by_load), Some(by_tie)) = (classes.by_load(class), classes.by_tie(class)) else { return };
+        let full = (FULL, 0, WorkerId(0));
+        match self.definition.placement.strategy {
+            PlacementStrategy::Spread if self.free_only => {
+                by_load.range(..full).any(|(_, _, id)| self.look_at(*id))
+            }
+            PlacementStrategy::Pack if self.free_only => {
+                by_load.range(..full).rev().any(|(_, _, id)| self.look_at(*id))
+            }
+            PlacementStrategy::Spread => by_load.iter().any(|(_, _, id)| self.look_at(*id)),
+            PlacementStrategy::Pack => {
+                by_load.range(..full).rev().chain(by_load.range(full..)).any(|(_, _, id)| self.look_at(*id))
+            }
+            PlacementStrategy::Random => by_tie.iter().any(|(_, _, id)| self.look_at(*id)),
+        };
+    }
+
+    /// Considers a worker. Returns true if it is able to take the job and needs not be avoided.
+    fn look_at(&mut self, id: WorkerId) -> bool {
+        let Some(worker) = self.scheduler.fleet.worker(id) else { return false };
+        let Some(rank) = self.rank(worker).filter(|_| may_run(self.scheduler, self.lane, worker)) else {
+            return false;
+        };
+        let is_avoided = avoids(self.job, self.definition, id);
+        let place = if is_avoided { &mut self.last_resort } else { &mut self.best };
+        if place.is_none_or(|(best, _)| rank < best) {
+            *place = Some((rank, id));
+        }
+        !is_avoided
+    }
+
+    /// Absent if the worker has no room.
+    fn rank(&self, worker: &Worker) -> Option<Rank> {
+        let (load, tie) = worker.position()?;
+        let score = self.scheduler.fleet.classes().score(self.need, worker.class()?)?;
+        let is_full = load >= FULL;
+        if is_full && self.free_only {
+            return None;
+        }
+        let load = match self.definition.placement.strategy {
+            PlacementStrategy::Pack if !is_full => FULL - load,
+            PlacementStrategy::Spread | PlacementStrategy::Pack => load,
+            PlacementStrategy::Random => 0,
+        };
+        Some(Rank { is_full, score: Reverse(score), load, tie })
+    }
+}

@@ -1,0 +1,197 @@
+//! Exclusions: a worker gets no jobs of a kind for a while after it released them or failed to start them
+//! (docs/design/scheduling.md, Q6).
+//!
+//! Each further exclusion lasts twice as long. Failures during an exclusion belong to the same fault. A
+//! successful start resets the backoff.
+
+use alloc::vec::Vec;
+use core::time::Duration;
+
+use protocol::{Revision, RuntimeKind, Uptime};
+
+use crate::definition::Definition;
+
+/// Jobs that an exclusion is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Excluded {
+    /// All jobs.
+    Anything,
+    /// All jobs, because the worker is suspect.
+    Suspect,
+    /// Jobs of this runtime.
+    Runtime(RuntimeKind),
+    /// Jobs of this revision.
+    Revision(Revision),
+}
+
+impl Excluded {
+    fn covers(self, definition: &Definition) -> bool {
+        match self {
+            Self::Anything | Self::Suspect => true,
+            Self::Runtime(runtime) => runtime == definition.runtime(),
+            Self::Revision(revision) => revision == definition.revision,
+        }
+    }
+}
+
+/// Duration of exclusions.
+#[derive(Clone, Copy, Debug)]
+pub struct ExclusionBackoff {
+    /// Duration of the first exclusion.
+    pub first: Duration,
+    /// The longest duration.
+    pub max: Duration,
+}
+
+impl ExclusionBackoff {
+    /// Lasts until another process of the worker connects.
+    pub const UNTIL_RESTART: Self = Self { first: Duration::MAX, max: Duration::MAX };
+}
+
+/// Exclusions that are kept for one worker, the ended ones included. Beyond that the oldest ended one is dropped, or else the oldest.
+const EXCLUSIONS_MAX: usize = 1_024;
+
+/// Exclusions of one worker.
+#[derive(Clone, Debug, Default)]
+pub struct Exclusions {
+    list: Vec<Exclusion>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Exclusion {
+    of: Excluded,
+    /// End of the exclusion; absent if it lasts until another process of the worker connects.
+    until: Option<Uptime>,
+    consecutive_failures: u32,
+    /// The exclusion is in force. It is kept after its end, so that the next one lasts longer.
+    active: bool,
+}
+
+impl Exclusions {
+    /// Jobs of this definition are excluded now.
+    #[must_use]
+    pub fn covers_definition(&self, definition: &Definition) -> bool {
+        self.list.iter().any(|it| it.active && it.of.covers(definition))
+    }
+
+    /// The worker is suspect, and its exclusion is not over.
+    #[must_use]
+    pub fn is_suspended(&self) -> bool {
+        self.list.iter().any(|it| it.active && it.of == Excluded::Suspect)
+    }
+
+    /// End of the exclusion of a suspect worker.
+    #[must_use]
+    pub fn suspended_until(&self) -> Option<Uptime> {
+        self.list.iter().find(|it| it.active && it.of == Excluded::Suspect).and_then(|it| it.until)
+    }
+
+    /// The longest exclusion that covers this definition, with its end; `None` if it lasts until the worker
+    /// restarts.
+    #[must_use]
+    pub fn strongest(&self, definition: &Definition) -> Option<(Excluded, Option<Uptime>)> {
+        let covering = self.list.iter().filter(|it| it.active && it.of.covers(definition));
+        covering.max_by_key(|it| it.until.unwrap_or(Uptime(u64::MAX))).map(|it| (it.of, it.until))
+    }
+
+    /// Revisions that are excluded on their own.
+    pub fn revisions(&self) -> impl Iterator<Item = Revision> {
+        self.list.iter().filter(|it| it.active).filter_map(|it| match it.of {
+            Excluded::Revision(revision) => Some(revision),
+            Excluded::Anything | Excluded::Suspect | Excluded::Runtime(_) => None,
+        })
+    }
+
+    /// Ends of the exclusions in force, for the audit.
+    pub fn ends(&self) -> impl Iterator<Item = Uptime> {
+        self.list.iter().filter(|it| it.active).filter_map(|it| it.until)
+    }
+
+    /// Excludes these jobs. Returns the end of the exclusion if it is new.
+    pub fn add(&mut self, now: Uptime, of: Excluded, backoff: ExclusionBackoff) -> Option<Uptime> {
+        // A timed exclusion and one until the restart do not replace each other.
+        let until_restart = backoff.first == Duration::MAX;
+        let old = self.list.iter().position(|it| it.of == of && it.until.is_none() == until_restart);
+        if old.is_some_and(|position| self.list[position].active) {
+            return None;
+        }
+        let consecutive_failures =
+            old.map_or(1, |position| self.list.swap_remove(position).consecutive_failures.saturating_add(1));
+        let doubled = 1_u32.checked_shl(consecutive_failures - 1).unwrap_or(u32::MAX);
+        let duration = backoff.first.saturating_mul(doubled).min(backoff.max);
+        let until = (duration < Duration::MAX).then(|| now + duration);
+        if self.list.len() >= EXCLUSIONS_MAX {
+            let ended = self.list.iter().position(|it| !it.active);
+            self.list.remove(ended.unwrap_or(0));
+        }
+        self.list.push(Exclusion { of, until, consecutive_failures, active: true });
+        until
+    }
+
+    /// Ends the exclusions whose time is over.
+    pub fn expire(&mut self, now: Uptime) {
+        for exclusion in self.list.iter_mut().filter(|it| it.until.is_some_and(|until| until <= now)) {
+            exclusion.active = false;
+        }
+    }
+
+    /// Resets the backoff of ended exclusions after a start of this definition succeeded.
+    pub fn reset_backoff(&mut self, definition: &Definition) {
+        self.list.retain(|it| it.active || !it.of.covers(definition));
+    }
+
+    /// Ends exclusions of this runtime, because the worker reports that it is available again. A suspect worker need not wait for its probe
+    /// either: the worker has tried the runtime itself.
+    pub fn lift(&mut self, runtime: RuntimeKind) {
+        self.list.retain(|it| it.of != Excluded::Runtime(runtime) && it.of != Excluded::Suspect);
+    }
+
+    /// Removes all exclusions.
+    pub fn clear(&mut self) {
+        self.list.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BACKOFF: ExclusionBackoff =
+        ExclusionBackoff { first: Duration::from_secs(1), max: Duration::from_secs(3) };
+
+    fn at(seconds: u64) -> Uptime {
+        Uptime(seconds * 1_000_000_000)
+    }
+
+    #[test]
+    fn a_timed_exclusion_and_one_until_the_restart_do_not_replace_each_other() {
+        let revision = Excluded::Revision(Revision(1));
+        let definition = |exclusions: &Exclusions| exclusions.revisions().count();
+        let mut exclusions = Exclusions::default();
+        assert_eq!(exclusions.add(at(0), revision, BACKOFF), Some(at(1)));
+        assert_eq!(exclusions.add(at(0), revision, ExclusionBackoff::UNTIL_RESTART), None);
+        exclusions.expire(at(5));
+        assert_eq!(definition(&exclusions), 1, "the policy still forbids it");
+    }
+
+    #[test]
+    fn the_number_of_exclusions_is_limited_and_ended_ones_go_first() {
+        let mut exclusions = Exclusions::default();
+        for revision in 0..2_000 {
+            exclusions.add(at(revision), Excluded::Revision(Revision(revision.into())), BACKOFF);
+        }
+        assert_eq!(exclusions.list.len(), EXCLUSIONS_MAX);
+    }
+
+    #[test]
+    fn each_exclusion_in_a_row_is_twice_as_long_up_to_its_maximum() {
+        let mut exclusions = Exclusions::default();
+        let mut until = Vec::new();
+        for start in [0, 10, 20] {
+            until.push(exclusions.add(at(start), Excluded::Anything, BACKOFF));
+            assert_eq!(exclusions.add(at(start), Excluded::Anything, BACKOFF), None, "one fault, one strike");
+            exclusions.expire(at(start + 5));
+        }
+        assert_eq!(until, [Some(at(1)), Some(at(12)), Some(at(23))]);
+    }
+}

@@ -1,0 +1,225 @@
+//! Recalls prefetched attempts from backlogs: when a slot is free elsewhere and no job waits, and when a job
+//! with a higher priority waits.
+//!
+//! An attempt is recalled after [`RECALL_AGE_MIN`] at the earliest, last in order first. Its worker releases
+//! it unless it has started it meanwhile.
+
+use core::cmp::Reverse;
+use core::time::Duration;
+
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::vec::Vec;
+
+use protocol::{JobId, Now, Order, SessionId, Token, Uptime, WorkerId};
+
+use crate::core::Scheduler;
+use crate::fleet::{Link, Worker};
+use crate::handlers::offer;
+use crate::job::{Attempt, Job};
+use crate::placement;
+use crate::queue::{LaneKey, QueueKey};
+use crate::timers::Alarm;
+
+/// Minimum time in a backlog before a recall: a younger attempt may be on its way into a slot
+/// (docs/design/scheduling.md, Q8).
+const RECALL_AGE_MIN: Duration = Duration::from_millis(200);
+/// Interval between searches through backlogs.
+const SEARCH_EVERY: Duration = Duration::from_millis(100);
+/// Waiting jobs of a lane that one search looks at.
+const PER_LANE_MAX: usize = 256;
+
+/// Times of the last searches. A search costs more than a step and is not done in each.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct SearchTimes {
+    /// Last search for attempts that give way to a higher priority.
+    for_higher: Option<Uptime>,
+    /// Last search for attempts that suit free slots.
+    for_idle: Option<Uptime>,
+}
+
+/// Recalls prefetched attempts while slots are free elsewhere and no job waits.
+pub(crate) fn recall_idle(scheduler: &mut Scheduler, now: Now) {
+    if scheduler.fleet.lowest_prefetched().is_none() || scheduler.has_more_to_place {
+        return;
+    }
+    let free = || scheduler.fleet.open().take_while(|(_, free)| *free).map(|(worker, _)| worker);
+    if free().next().is_none() {
+        return;
+    }
+    // A search walks over all workers with free slots and all backlogs, so it is not done in each step.
+    if let Some(at) = scheduler.search_times.for_idle.map(|at| at + SEARCH_EVERY).filter(|at| *at > now.up) {
+        scheduler.timers.set_alarm(at, Alarm::Recall);
+        return;
+    }
+    let slots: u32 = free().map(|worker| worker.slots().saturating_sub(worker.held_count())).sum();
+    // Each recall in flight will take one of the free slots.
+    let entries = || scheduler.fleet.with_backlog().flat_map(|worker| backlog_entries(scheduler, worker));
+    let in_flight = entries().filter(|entry| entry.attempt.recalled).count();
+    let mut wanted = slots.saturating_sub(u32::try_from(in_flight).unwrap_or(u32::MAX));
+    let mut recalls = Recalls::default();
+    let mut takers: BTreeMap<LaneKey, Vec<WorkerId>> = BTreeMap::new();
+    for worker in scheduler.fleet.with_backlog() {
+        if wanted == 0 {
+            break;
+        }
+        for entry in backlog_entries(scheduler, worker) {
+            let Some((job, definition)) = scheduler
+                .jobs
+                .get(&entry.job())
+                .and_then(|job| Some((job, scheduler.definitions.at(job.definition)?)))
+            else {
+                continue;
+            };
+            let lane = placement::lane_of(scheduler, job);
+            let able = takers.entry(lane).or_insert_with(|| {
+                let able = free().filter(|worker| placement::may_run(scheduler, lane, worker));
+                // A job avoids one worker at most.
+                able.take(2).map(|worker| worker.row.worker).collect()
+            });
+            if !able.iter().any(|taker| !placement::avoids(job, definition, *taker)) {
+                continue;
+            }
+            // A fixed attempt may stay fixed for long, such as while its engine is silent.
+            if entry.is_fixed() {
+                continue;
+            }
+            if wanted > 0 {
+                wanted -= u32::from(recalls.add(&entry, now));
+            }
+        }
+    }
+    scheduler.search_times.for_idle = Some(now.up);
+    recalls.send(scheduler, now);
+}
+
+/// Recalls the last attempts in backlogs for waiting jobs with a higher priority, one for each.
+pub(crate) fn recall_for_higher(scheduler: &mut Scheduler, now: Now) {
+    let Some(lowest) = scheduler.fleet.lowest_prefetched() else {
+        return;
+    };
+    if scheduler.ready.highest_priority().is_none_or(|highest| highest <= lowest) {
+        return;
+    }
+    let next_search = scheduler.search_times.for_higher.map(|at| at + SEARCH_EVERY);
+    if let Some(at) = next_search.filter(|at| *at > now.up) {
+        // Jobs that arrived after the last search wait for the next one.
+        if scheduler.search_times.for_higher != Some(now.up) {
+            scheduler.timers.set_alarm(at, Alarm::Recall);
+        }
+        return;
+    }
+    scheduler.search_times.for_higher = Some(now.up);
+
+    let open = scheduler.fleet.with_backlog().filter(|worker| worker.is_open());
+    let mut candidates: Vec<(WorkerId, BacklogEntry<'_>)> = open
+        .flat_map(|worker| backlog_entries(scheduler, worker).map(|entry| (worker.row.worker, entry)))
+        .collect();
+    candidates.sort_unstable_by_key(|(_, entry)| Reverse(entry.key));
+    // A recall in flight makes room for one job.
+    let mut recalls_in_flight: Vec<WorkerId> =
+        candidates.iter().filter(|(_, entry)| entry.attempt.recalled).map(|(id, _)| *id).collect();
+    candidates.retain(|(_, entry)| !entry.is_fixed());
+
+    let mut recalls = Recalls::default();
+    // Later jobs of such a lane find nothing either.
+    let mut unplaceable_lanes: BTreeSet<LaneKey> = BTreeSet::new();
+    for (lane, key) in
+        scheduler.ready.first_keys_of_lanes((candidates.len() + recalls_in_flight.len()).min(PER_LANE_MAX))
+    {
+        if key.priority() <= lowest || candidates.is_empty() {
+            break;
+        }
+        if unplaceable_lanes.contains(&lane) {
+            continue;
+        }
+        if let Some(at) = recalls_in_flight.iter().position(|id| may_run(scheduler, lane, *id)) {
+            recalls_in_flight.remove(at);
+            continue;
+        }
+        let gives_way = |(id, entry): &(WorkerId, BacklogEntry<'_>)| {
+            entry.key.priority() < key.priority() && may_run(scheduler, lane, *id)
+        };
+        if let Some(at) = candidates.iter().position(gives_way) {
+            recalls.add(&candidates.remove(at).1, now);
+        } else {
+            unplaceable_lanes.insert(lane);
+        }
+    }
+    recalls.send(scheduler, now);
+}
+
+/// An attempt in a backlog.
+struct BacklogEntry<'s> {
+    session: SessionId,
+    key: QueueKey,
+    attempt: &'s Attempt,
+}
+
+impl BacklogEntry<'_> {
+    const fn job(&self) -> JobId {
+        self.key.job()
+    }
+
+    /// The attempt cannot be recalled. An unsettled one may not be there: the worker would answer `unknown`
+    /// after it was sent again.
+    const fn is_fixed(&self) -> bool {
+        self.attempt.recalled || self.attempt.unsettled || self.attempt.stopping.is_some()
+    }
+}
+
+/// Attempts in the backlog of a connected worker, last in order first.
+fn backlog_entries<'s>(
+    scheduler: &'s Scheduler,
+    worker: &'s Worker,
+) -> impl Iterator<Item = BacklogEntry<'s>> {
+    let session = if let Link::Ready(session) = worker.link { Some(session) } else { None };
+    let last = worker.prefetched.iter().rev().take(worker.queued() as usize);
+    last.filter_map(move |key| {
+        let attempt = scheduler.jobs.get(&key.job()).and_then(Job::attempt)?;
+        Some(BacklogEntry { session: session?, key: *key, attempt })
+    })
+}
+
+fn may_run(scheduler: &Scheduler, lane: LaneKey, worker: WorkerId) -> bool {
+    scheduler.fleet.worker(worker).is_some_and(|worker| placement::may_run(scheduler, lane, worker))
+}
+
+/// Attempts to recall now, and the time at which the next one is old enough.
+#[derive(Default)]
+struct Recalls {
+    tokens: Vec<(SessionId, Token)>,
+    soonest: Option<Uptime>,
+}
+
+impl Recalls {
+    /// Returns whether the attempt is recalled now.
+    fn add(&mut self, entry: &BacklogEntry<'_>, now: Now) -> bool {
+        let ripe = entry.attempt.assigned_up + RECALL_AGE_MIN;
+        if ripe <= now.up {
+            self.tokens.push((entry.session, entry.attempt.token(entry.job())));
+            return true;
+        }
+        self.soonest = Some(self.soonest.map_or(ripe, |soonest| soonest.min(ripe)));
+        false
+    }
+
+    fn send(self, scheduler: &mut Scheduler, now: Now) {
+        let mut by_session: Vec<(SessionId, Vec<Token>)> = Vec::new();
+        for (session, token) in self.tokens {
+            if let Some(attempt) = scheduler.jobs.get_mut(&token.job).and_then(Job::attempt_mut) {
+                attempt.recalled = true;
+            }
+            offer::recalled(scheduler, now, token.job);
+            match by_session.iter_mut().find(|(to, _)| *to == session) {
+                Some((_, tokens)) => tokens.push(token),
+                None => by_session.push((session, alloc::vec![token])),
+            }
+        }
+        for (session, tokens) in by_session {
+            scheduler.send(session, Order::Recall(tokens));
+        }
+        if let Some(soonest) = self.soonest {
+            scheduler.timers.set_alarm(soonest, Alarm::Recall);
+        }
+    }
+}

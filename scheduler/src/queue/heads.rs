@@ -1,0 +1,149 @@
+//! The first jobs of several lanes in order. Lanes of one definition that differ only in their keys stand in this order once, at the place
+//! of their first job; among them, within a priority, the lane goes first that has waited longest for its turn. So no key starves another,
+//! and the definition as a whole gets no more than its jobs would by their due times.
+//!
+//! ```text
+//! order   Lane(A): k1    Keys(7): k2    Lane(B): k5
+//!                          │ by_key   k2 in lane x, k3 in lane y, k9 in lane z
+//!                          └ by_turn  y (turn 4), z (turn 6), x (turn 11)        ──▶ y is next
+//! ```
+
+use alloc::collections::{BTreeMap, BTreeSet};
+use core::cmp::Reverse;
+use core::ops::Bound;
+
+use super::{LaneKey, QueueKey};
+use crate::definitions::DefinitionNo;
+
+/// First jobs of lanes.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Heads {
+    order: BTreeSet<(QueueKey, Position)>,
+    keyed: BTreeMap<DefinitionNo, Turns>,
+}
+
+/// The next lane, and its position.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct First {
+    /// Its position among other definitions.
+    pub position: QueueKey,
+    /// The lane whose first job has this position. If it turns out to wait for something, the position is another one.
+    pub holder: LaneKey,
+    /// The lane whose turn it is.
+    pub lane: LaneKey,
+}
+
+/// The holder of a position in the order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Position {
+    Lane(LaneKey),
+    /// All lanes with keys of this definition.
+    Keys(DefinitionNo),
+}
+
+/// Lanes of one definition that differ in their keys.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Turns {
+    by_key: BTreeSet<(QueueKey, LaneKey)>,
+    by_turn: BTreeSet<(Reverse<i8>, u64, LaneKey)>,
+}
+
+impl Heads {
+    /// Adds a lane with its first job and its turn.
+    pub(super) fn insert(&mut self, lane: LaneKey, head: QueueKey, turn: u64) {
+        if !lane.takes_turns() {
+            self.order.insert((head, Position::Lane(lane)));
+            return;
+        }
+        let definition = lane.definition();
+        let turns = self.keyed.entry(definition).or_default();
+        let before = turns.first();
+        turns.by_key.insert((head, lane));
+        turns.by_turn.insert((Reverse(head.priority()), turn, lane));
+        let after = turns.first();
+        self.move_position(definition, before, after);
+    }
+
+    /// Removes a lane, by what it was added with.
+    pub(super) fn remove(&mut self, lane: LaneKey, head: QueueKey, turn: u64) {
+        if !lane.takes_turns() {
+            self.order.remove(&(head, Position::Lane(lane)));
+            return;
+        }
+        let definition = lane.definition();
+        let Some(turns) = self.keyed.get_mut(&definition) else { return };
+        let before = turns.first();
+        turns.by_key.remove(&(head, lane));
+        turns.by_turn.remove(&(Reverse(head.priority()), turn, lane));
+        let after = turns.first();
+        if after.is_none() {
+            self.keyed.remove(&definition);
+        }
+        self.move_position(definition, before, after);
+    }
+
+    /// The next lane.
+    pub(super) fn first(&self) -> Option<First> {
+        self.order.first().and_then(|it| self.first_at(it))
+    }
+
+    fn first_at(&self, (key, position): &(QueueKey, Position)) -> Option<First> {
+        Some(match position {
+            Position::Lane(lane) => First { position: *key, holder: *lane, lane: *lane },
+            Position::Keys(definition) => {
+                let turns = self.keyed.get(definition)?;
+                // Both sets are ordered by priority first.
+                let (holder, lane) = (turns.by_key.first()?.1, turns.by_turn.first()?.2);
+                First { position: *key, holder, lane }
+            }
+        })
+    }
+
+    /// The next lane behind the position of this one, which is here.
+    pub(super) fn after(&self, lane: LaneKey, head: QueueKey) -> Option<First> {
+        let own = if lane.takes_turns() {
+            let definition = lane.definition();
+            (self.keyed.get(&definition)?.first()?, Position::Keys(definition))
+        } else {
+            (head, Position::Lane(lane))
+        };
+        self.order.range((Bound::Excluded(own), Bound::Unbounded)).next().and_then(|it| self.first_at(it))
+    }
+
+    /// The first job of all lanes.
+    pub(super) fn first_key(&self) -> Option<QueueKey> {
+        self.order.first().map(|(key, _)| *key)
+    }
+
+    /// No lane is here.
+    pub(super) fn is_empty(&self) -> bool {
+        self.order.is_empty()
+    }
+
+    /// All lanes, in no order.
+    pub(super) fn lanes(&self) -> impl Iterator<Item = LaneKey> {
+        let plain = self.order.iter().filter_map(|(_, position)| match position {
+            Position::Lane(lane) => Some(*lane),
+            Position::Keys(_) => None,
+        });
+        plain.chain(self.keyed.values().flat_map(|turns| turns.by_key.iter().map(|(_, lane)| *lane)))
+    }
+
+    fn move_position(&mut self, of: DefinitionNo, before: Option<QueueKey>, after: Option<QueueKey>) {
+        if before == after {
+            return;
+        }
+        if let Some(before) = before {
+            self.order.remove(&(before, Position::Keys(of)));
+        }
+        if let Some(after) = after {
+            self.order.insert((after, Position::Keys(of)));
+        }
+    }
+}
+
+impl Turns {
+    fn first(&self) -> Option<QueueKey> {
+        self.by_key.first().map(|(key, _)| *key)
+    }
+}

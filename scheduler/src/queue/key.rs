@@ -1,0 +1,62 @@
+//! Identifies a lane. Jobs of one lane have the same requirements to workers, and need the same limits.
+
+use protocol::WorkerId;
+
+use crate::definitions::DefinitionNo;
+use crate::limits::keys::KeySetNo;
+
+/// Identifies a lane.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum LaneKey {
+    /// Jobs of this definition with these keys that any worker may run.
+    Definition(DefinitionNo, KeySetNo),
+    /// Jobs of a definition that lists its workers, with these keys. They go before jobs that any worker may run.
+    Listed(DefinitionNo, KeySetNo),
+    /// Jobs of a definition with these keys that only this worker may run.
+    Pinned(WorkerId, DefinitionNo, KeySetNo),
+}
+
+impl LaneKey {
+    /// Its jobs go before jobs of the same priority that any worker may run.
+    #[must_use]
+    pub const fn goes_first(self) -> bool {
+        matches!(self, Self::Listed(..) | Self::Pinned(..))
+    }
+
+    /// The only worker that may run its jobs, if there is one.
+    #[must_use]
+    pub const fn pinned_to(self) -> Option<WorkerId> {
+        match self {
+            Self::Definition(..) | Self::Listed(..) => None,
+            Self::Pinned(only, ..) => Some(only),
+        }
+    }
+
+    /// Definition of its jobs.
+    #[must_use]
+    pub const fn definition(self) -> DefinitionNo {
+        match self {
+            Self::Definition(number, _) | Self::Listed(number, _) | Self::Pinned(_, number, _) => number,
+        }
+    }
+
+    /// Keys of its jobs.
+    #[must_use]
+    pub const fn key_set(self) -> KeySetNo {
+        match self {
+            Self::Definition(_, key_set) | Self::Listed(_, key_set) | Self::Pinned(_, _, key_set) => key_set,
+        }
+    }
+
+    /// Its jobs need a limit.
+    #[must_use]
+    pub const fn is_limited(self) -> bool {
+        self.key_set().is_limited()
+    }
+
+    /// It takes turns with the lanes of other keys.
+    #[must_use]
+    pub const fn takes_turns(self) -> bool {
+        matches!(self, Self::Definition(_, key_set) | Self::Listed(_, key_set) if key_set.is_keyed())
+    }
+}

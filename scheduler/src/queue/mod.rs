@@ -1,0 +1,387 @@
+//! Jobs that wait for a slot: an ordered lane per definition, and one per worker and definition for pinned
+//! jobs.
+//!
+//! Jobs of one lane have the same requirements. If no worker can take the first job of a lane, the lane is
+//! *parked* until capacity grows, and the other lanes go on. The order over all lanes is
+//! docs/design/scheduling.md, Q4: priority, then pinned jobs, then due time, then id.
+//!
+//! A lane with limits waits in an order of its own, since it takes free slots only. Lanes that wait for a limit, or for a free slot only,
+//! are woken one by one in their order, so an event costs the same however many wait.
+//!
+//! ```text
+//! heads   (key of its first job, lane), ordered        ──▶ the next job to place
+//! limited likewise, of lanes with limits
+//! lanes   Definition(0): k1 k2 k3 …   Pinned(7, 0): k1 …
+//! parked  lanes whose first job no worker can take now, or no limit lets start
+//! ```
+
+mod audit;
+mod heads;
+mod key;
+mod lane;
+mod parking;
+
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::vec::Vec;
+use core::cmp::Reverse;
+
+use protocol::{JobId, Timestamp, WorkerId};
+
+use crate::definitions::DefinitionNo;
+use crate::fleet::classes::NeedId;
+use crate::limits::LimitNo;
+use crate::limits::keys::KeySetNo;
+pub use heads::First;
+use heads::Heads;
+pub use key::LaneKey;
+use lane::Lane;
+
+/// Position of a job in the order of all waiting jobs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct QueueKey {
+    priority: Reverse<i8>,
+    unpinned: bool,
+    due: Timestamp,
+    job: JobId,
+}
+
+impl QueueKey {
+    /// Creates the key of a job.
+    #[must_use]
+    pub const fn new(priority: i8, pinned: bool, due: Timestamp, job: JobId) -> Self {
+        Self { priority: Reverse(priority), unpinned: !pinned, due, job }
+    }
+
+    /// The priority of the job.
+    #[must_use]
+    pub const fn priority(&self) -> i8 {
+        self.priority.0
+    }
+
+    /// The job.
+    #[must_use]
+    pub const fn job(&self) -> JobId {
+        self.job
+    }
+}
+
+/// All jobs that wait for a slot.
+#[derive(Debug, Default)]
+pub struct ReadyQueue {
+    lanes: BTreeMap<LaneKey, Lane>,
+    /// Lanes without limits that are not parked.
+    heads: Heads,
+    /// Lanes with limits that are not parked. They take free slots only.
+    limited: Heads,
+    parked: BTreeMap<LaneKey, Parked>,
+    /// Parked lanes by the workers that may wake them: a worker that grows costs nothing for lanes that it cannot run.
+    parked_for: BTreeMap<ParkedFor, BTreeSet<LaneKey>>,
+    /// Lanes that wait for a free slot only, by the workers that may run them.
+    slots: BTreeMap<ParkedFor, Heads>,
+    /// The same lanes by their first job.
+    slot_waiters: BTreeSet<(QueueKey, LaneKey)>,
+    /// Lanes that wait for a limit.
+    limits: BTreeMap<LimitNo, Heads>,
+    /// Limits that may have room for a lane that waits for them, or for which a better lane waits now.
+    stirred_limits: BTreeSet<LimitNo>,
+    /// Workers of which one may have a free slot for a lane that waits for it.
+    stirred_slots: BTreeSet<ParkedFor>,
+    /// Counts turns of lanes.
+    turns: u64,
+    /// Waiting jobs of each definition, by the worker that they are pinned to.
+    counts: BTreeMap<(DefinitionNo, Option<WorkerId>), Counts>,
+    count: usize,
+}
+
+/// Numbers of waiting jobs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// All of them; never zero.
+    pub jobs: usize,
+    /// Those whose lanes are parked under a limit.
+    pub limited: usize,
+}
+
+/// Workers that may take the jobs of a parked lane.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum ParkedFor {
+    /// Workers that meet this need.
+    Need(NeedId),
+    /// This worker.
+    Worker(WorkerId),
+}
+
+/// The reason why a lane is not looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Parked {
+    /// No worker can take its first job.
+    Workers(ParkedFor),
+    /// It has limits, and the workers that could take its first job have no free slot.
+    Slot(ParkedFor),
+    /// The limit has no room.
+    Limit(LimitNo),
+}
+
+impl ReadyQueue {
+    /// Adds a job to a lane.
+    pub fn push(&mut self, lane: LaneKey, key: QueueKey) {
+        let queue = self.lane_mut(lane);
+        let before = queue.first();
+        queue.insert(key);
+        self.count(lane, 1);
+        self.update_head(lane, before);
+    }
+
+    /// Adds many jobs to a lane at the cost of one.
+    pub fn push_run(&mut self, lane: LaneKey, run: BTreeSet<QueueKey>) {
+        if run.is_empty() {
+            return;
+        }
+        let added = run.len();
+        let queue = self.lane_mut(lane);
+        let before = queue.first();
+        queue.push_run(run);
+        self.count(lane, added);
+        self.update_head(lane, before);
+    }
+
+    /// Removes a job from its lane. Returns false if it was not there.
+    pub fn remove(&mut self, lane: LaneKey, key: QueueKey) -> bool {
+        let Some(queue) = self.lanes.get_mut(&lane) else {
+            return false;
+        };
+        let before = queue.first();
+        let found = queue.remove(key);
+        if found {
+            self.count_out(lane, 1);
+        }
+        self.update_head(lane, before);
+        found
+    }
+
+    /// Removes a job that starts: its lane has had its turn.
+    pub fn start(&mut self, lane: LaneKey, key: QueueKey) {
+        if lane.takes_turns()
+            && let Some(queue) = self.lanes.get_mut(&lane)
+            && let Some(head) = queue.first()
+        {
+            self.turns += 1;
+            let before = core::mem::replace(&mut queue.turn, self.turns);
+            self.take_out(lane, head, before);
+            self.put_in(lane, head, self.turns);
+        }
+        self.remove(lane, key);
+    }
+
+    /// The first job of all lanes that are not parked.
+    #[must_use]
+    pub fn first(&self) -> Option<(LaneKey, JobId)> {
+        let lane = self.next()?.lane;
+        Some((lane, self.head(lane)?.job))
+    }
+
+    /// The next of the lanes that are not parked.
+    #[must_use]
+    pub fn next(&self) -> Option<First> {
+        let firsts = [self.heads.first(), self.limited.first()];
+        firsts.into_iter().flatten().min_by_key(|first| first.position)
+    }
+
+    /// The first lane without limits that is not parked, with its position.
+    #[must_use]
+    pub fn first_unlimited(&self) -> Option<(QueueKey, LaneKey)> {
+        self.heads.first().map(|first| (first.position, first.lane))
+    }
+
+    /// The lane with limits that is not parked and has the first job, with its position.
+    #[must_use]
+    pub fn first_limited(&self) -> Option<(QueueKey, LaneKey)> {
+        self.limited.first().map(|first| (first.position, first.holder))
+    }
+
+    /// The first of the lanes that wait for a free slot only.
+    #[must_use]
+    pub fn first_slot_waiter(&self) -> Option<(QueueKey, LaneKey)> {
+        self.slot_waiters.first().copied()
+    }
+
+    /// The first job of a lane.
+    #[must_use]
+    pub fn head(&self, lane: LaneKey) -> Option<QueueKey> {
+        self.lanes.get(&lane).and_then(Lane::first)
+    }
+
+    /// The highest priority of the jobs without limits, parked lanes included.
+    #[must_use]
+    pub fn highest_priority(&self) -> Option<i8> {
+        let parked = self.parked_unlimited().filter_map(|lane| self.head(lane));
+        parked.chain(self.heads.first_key()).map(|key| key.priority()).max()
+    }
+
+    /// The first jobs of each lane without limits in order, parked lanes included; at most `count` of each lane.
+    #[must_use]
+    pub fn first_keys_of_lanes(&self, count: usize) -> Vec<(LaneKey, QueueKey)> {
+        let lanes = self.heads.lanes().chain(self.parked_unlimited());
+        let lanes = lanes.filter_map(|lane| Some((lane, self.lanes.get(&lane)?)));
+        let mut first_keys: Vec<(LaneKey, QueueKey)> = lanes
+            .flat_map(|(lane, queue)| queue.first_keys(count).into_iter().map(move |key| (lane, key)))
+            .collect();
+        first_keys.sort_unstable_by_key(|(_, key)| *key);
+        first_keys
+    }
+
+    fn parked_unlimited(&self) -> impl Iterator<Item = LaneKey> {
+        self.parked_for.values().flatten().filter(|lane| !lane.is_limited()).copied()
+    }
+
+    /// Parks a lane until [`Self::unpark`].
+    pub fn park(&mut self, lane: LaneKey, parked_for: ParkedFor) {
+        self.put_aside(lane, Parked::Workers(parked_for));
+    }
+
+    /// Parks a lane with limits until one of these workers has a free slot.
+    pub fn park_for_slot(&mut self, lane: LaneKey, parked_for: ParkedFor) {
+        self.put_aside(lane, Parked::Slot(parked_for));
+    }
+
+    /// Parks a lane until the limit has room.
+    pub fn park_under(&mut self, lane: LaneKey, limit: LimitNo) {
+        self.put_aside(lane, Parked::Limit(limit));
+    }
+
+    /// A lane that waits for this limit may go on, if it has room.
+    pub fn stir_limit(&mut self, limit: LimitNo) {
+        if self.limits.contains_key(&limit) {
+            self.stirred_limits.insert(limit);
+        }
+    }
+
+    /// A lane that waits for a slot of these workers may go on, if one is free.
+    pub fn stir_slots(&mut self, parked_for: ParkedFor) {
+        if self.slots.contains_key(&parked_for) {
+            self.stirred_slots.insert(parked_for);
+        }
+    }
+
+    /// Takes a limit that was stirred.
+    pub fn take_stirred_limit(&mut self) -> Option<LimitNo> {
+        self.stirred_limits.pop_first()
+    }
+
+    /// Unparks the next lane that waits for this limit.
+    pub fn unpark_next_under(&mut self, limit: LimitNo) {
+        if let Some(first) = self.limits.get(&limit).and_then(Heads::first) {
+            self.put_back_first(first);
+        }
+    }
+
+    /// Unparks the next lane for each of the workers whose slots were stirred.
+    pub fn unpark_stirred_slots(&mut self) {
+        while let Some(parked_for) = self.stirred_slots.pop_first() {
+            if let Some(first) = self.slots.get(&parked_for).and_then(Heads::first) {
+                self.put_back_first(first);
+            }
+        }
+    }
+
+    /// Unparks a lane and the one that holds its position.
+    fn put_back_first(&mut self, first: First) {
+        self.put_back(first.lane);
+        self.put_back(first.holder);
+    }
+
+    /// Unparks a lane, whatever it waits for.
+    pub fn put_back(&mut self, lane: LaneKey) {
+        let Some((head, turn)) = self.lanes.get(&lane).and_then(|queue| Some((queue.first()?, queue.turn)))
+        else {
+            return;
+        };
+        self.take_out(lane, head, turn);
+        self.set_parked(lane, None);
+        self.put_in(lane, head, turn);
+    }
+
+    /// Unparks the lanes that are parked for these workers.
+    pub fn unpark(&mut self, parked_for: ParkedFor) {
+        for lane in self.parked_for.get(&parked_for).cloned().unwrap_or_default() {
+            self.put_back(lane);
+        }
+        self.stir_slots(parked_for);
+    }
+
+    /// Unparks all lanes but those that wait for a limit.
+    pub fn unpark_all(&mut self) {
+        let is_for_limit = |parked: &Parked| matches!(parked, Parked::Limit(_));
+        let parked = self.parked.iter().filter(|(_, parked)| !is_for_limit(parked));
+        let lanes: Vec<LaneKey> = parked.map(|(lane, _)| *lane).collect();
+        lanes.into_iter().for_each(|lane| self.put_back(lane));
+    }
+
+    /// Removes all jobs pinned to this worker.
+    pub fn take_pinned(&mut self, only: WorkerId) -> Vec<JobId> {
+        self.pinned_lanes(only).into_iter().flat_map(|lane| self.take_lane(lane)).collect()
+    }
+
+    /// The lanes of jobs pinned to this worker.
+    #[must_use]
+    pub fn pinned_lanes(&self, only: WorkerId) -> Vec<LaneKey> {
+        let first = LaneKey::Pinned(only, DefinitionNo(0), KeySetNo::UNLIMITED);
+        let last = LaneKey::Pinned(only, DefinitionNo(u32::MAX), KeySetNo(u32::MAX));
+        self.lanes.range(first..=last).map(|(lane, _)| *lane).collect()
+    }
+
+    /// Removes a lane and returns its jobs in order.
+    pub fn take_lane(&mut self, lane: LaneKey) -> Vec<JobId> {
+        self.put_back(lane);
+        let Some(queue) = self.lanes.remove(&lane) else { return Vec::new() };
+        if let Some(head) = queue.first() {
+            self.take_out(lane, head, queue.turn);
+        }
+        self.count_out(lane, queue.len());
+        queue.into_keys().iter().map(QueueKey::job).collect()
+    }
+
+    /// No job waits, parked lanes included.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.lanes.is_empty()
+    }
+
+    /// Number of waiting jobs.
+    #[must_use]
+    pub const fn len(&self) -> usize {
+        self.count
+    }
+
+    /// Number of waiting jobs of this definition.
+    #[must_use]
+    pub fn len_of(&self, definition: DefinitionNo) -> usize {
+        let all = (definition, None)..=(definition, Some(WorkerId(u64::MAX)));
+        self.counts.range(all).map(|(_, counts)| counts.jobs).sum()
+    }
+
+    /// Waiting jobs by definition and by the worker that they are pinned to.
+    pub fn counts(&self) -> impl Iterator<Item = (DefinitionNo, Option<WorkerId>, Counts)> {
+        self.counts.iter().map(|((definition, pinned_to), counts)| (*definition, *pinned_to, *counts))
+    }
+
+    /// Number of jobs of a lane before this key. Walks them: it answers a request of an operator for one job.
+    #[must_use]
+    pub fn count_before(&self, lane: LaneKey, key: QueueKey) -> usize {
+        self.lanes.get(&lane).map_or(0, |queue| queue.count_before(key))
+    }
+
+    /// All lanes with their number of jobs.
+    pub fn lanes(&self) -> impl Iterator<Item = (LaneKey, usize)> {
+        self.lanes.iter().map(|(lane, queue)| (*lane, queue.len()))
+    }
+
+    /// A job waits under this key.
+    #[must_use]
+    pub fn contains(&self, lane: LaneKey, key: QueueKey) -> bool {
+        self.lanes.get(&lane).is_some_and(|queue| queue.contains(key))
+    }
+}
+
+#[cfg(test)]
+mod tests;

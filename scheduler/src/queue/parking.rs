@@ -1,0 +1,142 @@
+//! Lanes stand among those that may be next, or are parked for workers, for a slot or under a limit. Also the counts of waiting jobs.
+
+use super::{Lane, LaneKey, Parked, ParkedFor, QueueKey, ReadyQueue};
+
+impl ReadyQueue {
+    pub(super) fn lane_mut(&mut self, lane: LaneKey) -> &mut Lane {
+        let turns = &mut self.turns;
+        self.lanes.entry(lane).or_insert_with(|| {
+            *turns += u64::from(lane.takes_turns());
+            Lane::at_turn(if lane.takes_turns() { *turns } else { 0 })
+        })
+    }
+
+    fn is_under_limit(&self, lane: LaneKey) -> bool {
+        matches!(self.parked.get(&lane), Some(Parked::Limit(_)))
+    }
+
+    pub(super) fn count(&mut self, lane: LaneKey, added: usize) {
+        self.count += added;
+        let limited = if self.is_under_limit(lane) { added } else { 0 };
+        let counts = self.counts.entry((lane.definition(), lane.pinned_to())).or_default();
+        counts.jobs += added;
+        counts.limited += limited;
+    }
+
+    pub(super) fn count_out(&mut self, lane: LaneKey, removed: usize) {
+        self.count -= removed;
+        let limited = if self.is_under_limit(lane) { removed } else { 0 };
+        let of = (lane.definition(), lane.pinned_to());
+        if let Some(counts) = self.counts.get_mut(&of) {
+            counts.jobs -= removed;
+            counts.limited -= limited;
+            if counts.jobs == 0 {
+                self.counts.remove(&of);
+            }
+        }
+    }
+
+    /// Sets the reason why a lane is not looked at, and counts its jobs by it.
+    pub(super) fn set_parked(&mut self, lane: LaneKey, parked: Option<Parked>) {
+        let waiting = self.lanes.get(&lane).map_or(0, Lane::len);
+        self.count_out(lane, waiting);
+        match parked {
+            Some(parked) => drop(self.parked.insert(lane, parked)),
+            None => drop(self.parked.remove(&lane)),
+        }
+        if waiting > 0 {
+            self.count(lane, waiting);
+        }
+    }
+
+    /// Moves a lane to where its first job belongs. `before` was its first job.
+    pub(super) fn update_head(&mut self, lane: LaneKey, before: Option<QueueKey>) {
+        let Some((after, turn)) = self.lanes.get(&lane).map(|queue| (queue.first(), queue.turn)) else {
+            return;
+        };
+        if before == after {
+            return;
+        }
+        if let Some(before) = before {
+            self.take_out(lane, before, turn);
+        }
+        match after {
+            Some(after) => self.put_in(lane, after, turn),
+            None => {
+                self.lanes.remove(&lane);
+                self.parked.remove(&lane);
+            }
+        }
+        // It may go before the lane that was unparked last.
+        if let Some(Parked::Limit(limit)) = self.parked.get(&lane).copied() {
+            self.stir_limit(limit);
+        }
+    }
+
+    pub(super) fn put_aside(&mut self, lane: LaneKey, parked: Parked) {
+        let Some((head, turn)) = self.lanes.get(&lane).and_then(|queue| Some((queue.first()?, queue.turn)))
+        else {
+            return;
+        };
+        self.take_out(lane, head, turn);
+        self.set_parked(lane, Some(parked));
+        self.put_in(lane, head, turn);
+    }
+
+    /// Unparks the lane behind this one, of those that wait for a slot of these workers.
+    pub fn unpark_slot_after(&mut self, lane: LaneKey, parked_for: ParkedFor) {
+        let next = self.head(lane).and_then(|head| self.slots.get(&parked_for)?.after(lane, head));
+        if let Some(next) = next {
+            self.put_back_first(next);
+        }
+    }
+
+    /// Adds a lane to the set that its state says.
+    pub(super) fn put_in(&mut self, lane: LaneKey, head: QueueKey, turn: u64) {
+        match self.parked.get(&lane).copied() {
+            None if lane.is_limited() => self.limited.insert(lane, head, turn),
+            None => self.heads.insert(lane, head, turn),
+            Some(Parked::Workers(parked_for)) => {
+                self.parked_for.entry(parked_for).or_default().insert(lane);
+            }
+            Some(Parked::Slot(parked_for)) => {
+                self.slots.entry(parked_for).or_default().insert(lane, head, turn);
+                self.slot_waiters.insert((head, lane));
+            }
+            Some(Parked::Limit(limit)) => self.limits.entry(limit).or_default().insert(lane, head, turn),
+        }
+    }
+
+    /// Removes a lane from the set that its state says.
+    pub(super) fn take_out(&mut self, lane: LaneKey, head: QueueKey, turn: u64) {
+        match self.parked.get(&lane).copied() {
+            None if lane.is_limited() => self.limited.remove(lane, head, turn),
+            None => self.heads.remove(lane, head, turn),
+            Some(Parked::Workers(parked_for)) => {
+                if let Some(lanes) = self.parked_for.get_mut(&parked_for) {
+                    lanes.remove(&lane);
+                    if lanes.is_empty() {
+                        self.parked_for.remove(&parked_for);
+                    }
+                }
+            }
+            Some(Parked::Slot(parked_for)) => {
+                self.slot_waiters.remove(&(head, lane));
+                if let Some(heads) = self.slots.get_mut(&parked_for) {
+                    heads.remove(lane, head, turn);
+                    if heads.is_empty() {
+                        self.slots.remove(&parked_for);
+                    }
+                }
+            }
+            Some(Parked::Limit(limit)) => {
+                if let Some(heads) = self.limits.get_mut(&limit) {
+                    heads.remove(lane, head, turn);
+                    if heads.is_empty() {
+                        self.limits.remove(&limit);
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,225 @@
+//! The ready queue against small examples, and against a list that is searched from end to end.
+
+use proptest::prelude::*;
+
+use super::*;
+
+const A: LaneKey = LaneKey::Definition(DefinitionNo(0), KeySetNo::UNLIMITED);
+const B: LaneKey = LaneKey::Definition(DefinitionNo(1), KeySetNo::UNLIMITED);
+
+fn key(priority: i8, due: i64, job: u64) -> QueueKey {
+    QueueKey::new(priority, false, Timestamp(due), JobId(job))
+}
+
+const ANY: ParkedFor = ParkedFor::Need(NeedId(0));
+
+/// Lanes of definition 0 need another runtime than the others.
+fn parked_for(lane: LaneKey) -> ParkedFor {
+    match lane {
+        LaneKey::Pinned(only, ..) => ParkedFor::Worker(only),
+        LaneKey::Definition(DefinitionNo(0), _) => ParkedFor::Need(NeedId(1)),
+        LaneKey::Definition(..) | LaneKey::Listed(..) => ANY,
+    }
+}
+
+fn unpark_all(ready: &mut ReadyQueue) {
+    for parked_for in ready.parked_for.keys().copied().collect::<Vec<_>>() {
+        ready.unpark(parked_for);
+    }
+}
+
+#[test]
+fn a_worker_wakes_only_the_lanes_that_it_may_run() {
+    let mut ready = ReadyQueue::default();
+    ready.push(A, key(9, 0, 1));
+    ready.push(B, key(0, 0, 2));
+    ready.park(A, parked_for(A));
+    ready.park(B, parked_for(B));
+    ready.unpark(ParkedFor::Worker(WorkerId(1)));
+    assert_eq!(ready.first(), None);
+    ready.unpark(ANY);
+    assert_eq!(ready.first(), Some((B, JobId(2))));
+    assert!(ready.faults().is_empty());
+}
+
+fn drain(ready: &mut ReadyQueue) -> Vec<u64> {
+    let mut order = Vec::new();
+    while let Some((lane, job)) = ready.first() {
+        let key = ready.head(lane).unwrap();
+        assert_eq!(key.job, job);
+        ready.remove(lane, key);
+        order.push(key.job.0);
+        assert!(ready.faults().is_empty());
+    }
+    order
+}
+
+#[test]
+fn priority_goes_before_due_time_and_due_time_before_id() {
+    let mut ready = ReadyQueue::default();
+    for (lane, key) in [(A, key(0, 5, 3)), (B, key(0, 5, 2)), (A, key(9, 8, 9)), (B, key(0, 1, 7))] {
+        ready.push(lane, key);
+    }
+    assert_eq!(drain(&mut ready), [9, 7, 2, 3]);
+}
+
+#[test]
+fn a_parked_lane_does_not_hold_up_the_others() {
+    let mut ready = ReadyQueue::default();
+    ready.push(A, key(9, 0, 1));
+    ready.push(B, key(0, 0, 2));
+    ready.park(A, ANY);
+    assert_eq!(ready.first(), Some((B, JobId(2))));
+    ready.push(A, key(10, 0, 3));
+    assert_eq!(ready.first(), Some((B, JobId(2))));
+    unpark_all(&mut ready);
+    assert_eq!(drain(&mut ready), [3, 1, 2]);
+}
+
+#[test]
+fn jobs_of_a_run_are_in_order_among_the_others() {
+    let run = |jobs: &[(i8, u64)]| jobs.iter().map(|(priority, job)| key(*priority, 1, *job)).collect();
+    let mut ready = ReadyQueue::default();
+    ready.push(A, key(0, 1, 4));
+    ready.push_run(A, run(&[(0, 1), (0, 2), (0, 3), (5, 9)]));
+    ready.push_run(A, run(&[(0, 5), (0, 6)]));
+    ready.push(B, key(0, 0, 7));
+    assert_eq!(ready.lanes().map(|(_, waiting)| waiting).sum::<usize>(), 8);
+    assert!(ready.remove(A, key(0, 1, 2)), "out of the middle");
+    assert!(!ready.remove(A, key(0, 1, 2)));
+    assert!(ready.contains(A, key(0, 1, 6)) && !ready.contains(A, key(0, 1, 2)));
+    assert_eq!(drain(&mut ready), [9, 7, 1, 3, 4, 5, 6]);
+    assert!(ready.is_empty());
+}
+
+#[test]
+fn taking_a_lane_returns_single_jobs_and_runs_in_order() {
+    let mut ready = ReadyQueue::default();
+    ready.push_run(A, [key(0, 1, 2), key(0, 1, 5)].into());
+    ready.push(A, key(0, 1, 3));
+    ready.park(A, ANY);
+    ready.push_run(A, [key(9, 1, 8)].into());
+    assert_eq!(ready.first(), None, "a parked lane stays parked when jobs arrive");
+    assert_eq!(ready.take_lane(A), [8, 2, 3, 5].map(JobId));
+    assert!(ready.is_empty() && ready.faults().is_empty());
+}
+
+#[test]
+fn a_pinned_job_goes_before_an_earlier_one_of_the_same_priority() {
+    let mut ready = ReadyQueue::default();
+    ready.push(A, key(0, 1, 1));
+    ready.push(
+        LaneKey::Pinned(WorkerId(4), DefinitionNo(0), KeySetNo::UNLIMITED),
+        QueueKey::new(0, true, Timestamp(2), JobId(2)),
+    );
+    assert_eq!(drain(&mut ready), [2, 1]);
+}
+
+/// A waiting job, ordered as docs/design/scheduling.md, Q4 says: priority, pinned first, due time, id.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Waiting {
+    lane: LaneKey,
+    priority: i8,
+    due: i64,
+    job: u64,
+}
+
+impl Waiting {
+    fn queue_key(&self) -> QueueKey {
+        QueueKey::new(self.priority, self.is_pinned(), Timestamp(self.due), JobId(self.job))
+    }
+
+    fn is_pinned(&self) -> bool {
+        self.lane.pinned_to().is_some()
+    }
+
+    fn order(&self) -> (i16, u8, i64, u64) {
+        (-i16::from(self.priority), if self.is_pinned() { 0 } else { 1 }, self.due, self.job)
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Act {
+    Push(Waiting),
+    /// Removes the job at this index of the list, modulo its length.
+    Remove(usize),
+    TakeFirst,
+    ParkFirst,
+    Unpark,
+    TakePinned(WorkerId),
+}
+
+fn lane() -> impl Strategy<Value = LaneKey> {
+    prop_oneof![
+        (0..3_u32).prop_map(|number| LaneKey::Definition(DefinitionNo(number), KeySetNo::UNLIMITED)),
+        (0..2_u64, 0..2_u32).prop_map(|(worker, number)| LaneKey::Pinned(
+            WorkerId(worker),
+            DefinitionNo(number),
+            KeySetNo::UNKEYED
+        )),
+    ]
+}
+
+fn act() -> impl Strategy<Value = Act> {
+    let waiting = (lane(), -2..3_i8, 0..4_i64, 0..60_u64);
+    prop_oneof![
+        6 => waiting.prop_map(|(lane, priority, due, job)| Act::Push(Waiting { lane, priority, due, job })),
+        2 => any::<usize>().prop_map(Act::Remove),
+        3 => Just(Act::TakeFirst),
+        2 => Just(Act::ParkFirst),
+        1 => Just(Act::Unpark),
+        1 => (0..2_u64).prop_map(|worker| Act::TakePinned(WorkerId(worker))),
+    ]
+}
+
+proptest! {
+    /// Compares the queue with a list that is searched from end to end.
+    #[test]
+    fn the_first_is_the_least_of_a_sorted_list(acts in proptest::collection::vec(act(), 1..80)) {
+        let mut ready = ReadyQueue::default();
+        let mut list: Vec<Waiting> = Vec::new();
+        let mut parked: Vec<LaneKey> = Vec::new();
+        for act in acts {
+            let first = list.iter().filter(|it| !parked.contains(&it.lane)).min_by_key(|it| it.order()).copied();
+            prop_assert_eq!(ready.first(), first.map(|it| (it.lane, JobId(it.job))));
+            match act {
+                Act::Push(it) if list.iter().any(|other| other.job == it.job) => {}
+                Act::Push(it) => {
+                    list.push(it);
+                    ready.push(it.lane, it.queue_key());
+                }
+                Act::Remove(at) if !list.is_empty() => {
+                    let it = list.remove(at % list.len());
+                    prop_assert!(ready.remove(it.lane, it.queue_key()));
+                    prop_assert!(!ready.remove(it.lane, it.queue_key()));
+                }
+                Act::TakeFirst => if let Some(it) = first {
+                    list.retain(|other| *other != it);
+                    prop_assert!(ready.remove(it.lane, it.queue_key()));
+                },
+                Act::ParkFirst => if let Some(it) = first {
+                    parked.push(it.lane);
+                    ready.park(it.lane, parked_for(it.lane));
+                },
+                Act::Unpark => {
+                    parked.clear();
+                    unpark_all(&mut ready);
+                }
+                Act::TakePinned(only) => {
+                    let is_taken = |it: &Waiting| it.lane.pinned_to() == Some(only);
+                    let mut taken: Vec<Waiting> = list.iter().filter(|it| is_taken(it)).copied().collect();
+                    taken.sort_by_key(|it| (it.lane, it.order()));
+                    list.retain(|it| !is_taken(it));
+                    prop_assert_eq!(ready.take_pinned(only), taken.iter().map(|it| JobId(it.job)).collect::<Vec<_>>());
+                }
+                Act::Remove(_) => {}
+            }
+            // An empty lane is removed, and it is not parked any more.
+            parked.retain(|lane| list.iter().any(|it| it.lane == *lane));
+            prop_assert_eq!(ready.faults(), Vec::<&str>::new());
+        }
+        unpark_all(&mut ready);
+        list.sort_by_key(Waiting::order);
+        prop_assert_eq!(drain(&mut ready), list.iter().map(|it| it.job).collect::<Vec<_>>());
+    }
+}

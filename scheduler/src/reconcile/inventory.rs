@@ -1,0 +1,264 @@
+//! Compares a worker's inventory with the attempts that the scheduler believes it holds
+//! (docs/design/failures.md, R14).
+//!
+//! The first inventory of a session covers all earlier attempts. A further one follows when a silent runtime
+//! answers again. Attempts may be on their way to the worker by then, so it decides only about attempts that
+//! the first inventory left open.
+
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::time::Duration;
+
+use protocol::order::{Cancel, Configure, ReconcileVerdict, Reconciled, StopCause};
+use protocol::report::{Inventory, Outcome, OutputLengths, Phase};
+use protocol::{JobId, Now, Order, RuntimeKind, SessionId, Token, WorkerId};
+
+use crate::core::Scheduler;
+use crate::fleet::Link;
+use crate::handlers::{close, define, expire, offer, report};
+use crate::job::Job;
+use crate::placement;
+use crate::reconcile::{unconfirmed, unknown_attempts, unmanaged};
+use crate::step::{BrokenRule, Change, CloseReason, ClosedAttempt, Effect, Note};
+use crate::timers::Alarm;
+
+/// Attempts that an inventory may list: ten times the limit of a worker.
+const ENTRIES_MAX: usize = 200_000;
+
+pub(crate) fn inventory(
+    scheduler: &mut Scheduler,
+    now: Now,
+    session: SessionId,
+    id: WorkerId,
+    part: Inventory,
+) {
+    let Some(worker) = scheduler.fleet.worker_mut(id) else { return };
+    worker.inventory.extend(part.attempts);
+    if worker.inventory.len() > ENTRIES_MAX {
+        worker.inventory.clear();
+        worker.unknown.clear();
+        let rule = BrokenRule::InventoryTooLong { max: ENTRIES_MAX };
+        scheduler.effect(Effect::Close(session, CloseReason::Protocol(rule)));
+        return;
+    }
+    unmanaged::stop_leftovers(scheduler, session, &part.foreign);
+    if !part.last {
+        return;
+    }
+    let Some(worker) = scheduler.fleet.worker_mut(id) else { return };
+    let known = core::mem::take(&mut worker.inventory);
+    worker.set_runtimes(part.runtimes.clone());
+    let is_first = matches!(worker.link, Link::Joining(_));
+    worker.link = Link::Ready(session);
+    worker.unreconciled_since = None;
+    worker.contact = worker.contact.max(now.up);
+    let (settings, leaving) = (worker.settings(), worker.leaving);
+    restore_reachable(scheduler, now, id);
+    unknown_attempts::record_unknown(scheduler, now, id, &known);
+    let attempts =
+        known.iter().map(|(token, phase)| (*token, verdict_of(scheduler, id, *token, *phase))).collect();
+    if is_first && (settings != Configure::default() || leaving) {
+        // An operator's settings survive a reconnect, and so does their removal.
+        scheduler.send(session, Order::Configure(settings));
+    }
+    define::update_heartbeat(scheduler, id);
+    let complete = part.runtimes.iter().filter(|(_, answer)| answer.is_available()).map(|(kind, _)| *kind);
+    let (known, complete) = (known.into_iter().collect(), complete.collect());
+    let received = ReceivedInventory { session, is_first, known, complete };
+    reconcile_held(scheduler, now, id, &received);
+    // The worker starts attempts after Reconciled, so it has received all cancels before.
+    scheduler.send(session, Order::Reconciled(Reconciled { attempts, last: true }));
+    unconfirmed::confirm_absent(scheduler, now, id, &received);
+    scheduler.fleet.reclassify(id);
+    scheduler.fleet.refresh(id);
+    scheduler.fleet.mark_capacity_grown(id);
+    scheduler.changed = true;
+}
+
+/// Cancels the pending losses of a worker that is reachable again.
+fn restore_reachable(scheduler: &mut Scheduler, now: Now, id: WorkerId) {
+    let Some(worker) = scheduler.fleet.worker_mut(id) else {
+        return;
+    };
+    let was_unreachable = core::mem::take(&mut worker.unreachable);
+    let held: Vec<JobId> = worker.held.iter().copied().collect();
+    for job in held {
+        let Some(attempt) = scheduler.jobs.get_mut(&job).and_then(Job::attempt_mut) else {
+            continue;
+        };
+        let token = attempt.token(job);
+        if let Some(at) = attempt.loss_at.take() {
+            scheduler.timers.clear_alarm(at, Alarm::Loss(job, token.fence));
+        }
+        if was_unreachable {
+            scheduler.change(Change::Noted { job, at: now.utc, note: Note::Revived { token, worker: id } });
+        }
+    }
+    if was_unreachable {
+        scheduler.watch_lease(id);
+    }
+}
+
+fn verdict_of(scheduler: &mut Scheduler, id: WorkerId, token: Token, phase: Phase) -> ReconcileVerdict {
+    let is_ours = scheduler.held(token, id).is_some();
+    let is_unknown_kept = unknown_attempts::may_be_unknown(scheduler, id, token)
+        && !unknown_attempts::is_unstarted_rival(scheduler, token, phase);
+    if is_ours || phase == Phase::Ended || is_unknown_kept {
+        // The worker removes an ended attempt after its report and output are acknowledged.
+        ReconcileVerdict::Keep
+    } else {
+        ReconcileVerdict::Stop
+    }
+}
+
+/// A complete inventory.
+pub(crate) struct ReceivedInventory {
+    pub(crate) session: SessionId,
+    pub(crate) is_first: bool,
+    pub(crate) known: BTreeMap<Token, Phase>,
+    /// Runtimes whose part of the list is complete. A runtime that the worker does not offer any more says
+    /// nothing about its earlier attempts.
+    pub(crate) complete: BTreeSet<RuntimeKind>,
+}
+
+/// Compares the attempts that the scheduler believes this worker holds.
+fn reconcile_held(scheduler: &mut Scheduler, now: Now, id: WorkerId, received: &ReceivedInventory) {
+    let held: Vec<JobId> =
+        scheduler.fleet.worker(id).map(|worker| worker.held.iter().copied().collect()).unwrap_or_default();
+    for job in held {
+        let Some(live) = scheduler.jobs.get(&job) else {
+            continue;
+        };
+        let (Some(attempt), Some(definition)) = (live.attempt(), scheduler.definition(live)) else {
+            continue;
+        };
+        if !received.is_first && !attempt.unsettled {
+            continue;
+        }
+        if let Some(phase) = received.known.get(&attempt.token(job)) {
+            update_from_phase(scheduler, now, id, job, *phase, received.session);
+        } else if received.complete.contains(&definition.runtime()) {
+            resolve_absent(scheduler, now, job, received.session);
+        } else if let Some(attempt) = scheduler.jobs.get_mut(&job).and_then(Job::attempt_mut) {
+            // Absence from an incomplete list proves nothing.
+            attempt.unsettled = true;
+            offer::end(scheduler, job);
+        }
+    }
+}
+
+/// Updates an attempt from the phase that its worker reports.
+fn update_from_phase(
+    scheduler: &mut Scheduler,
+    now: Now,
+    id: WorkerId,
+    job: JobId,
+    phase: Phase,
+    session: SessionId,
+) {
+    offer::end(scheduler, job);
+    let Some(live) = scheduler.jobs.get_mut(&job) else { return };
+    let key = live.queue_key(job);
+    let Some(attempt) = live.attempt_mut() else { return };
+    let token = attempt.token(job);
+    attempt.recalled = false;
+    attempt.unsettled = false;
+    attempt.may_run |= phase != Phase::Backlog;
+    attempt.begun |= is_begun(phase);
+    attempt.prefetched = phase == Phase::Backlog && attempt.started_at.is_none();
+    let (prefetched, stopping) = (attempt.prefetched, attempt.stopping);
+    if attempt.is_unwatched() {
+        // Its worker should have reported its age before the inventory; count from now.
+        report::watch_overrun(scheduler, now, token, Duration::ZERO);
+    }
+    if prefetched {
+        scheduler.fleet.enter_backlog(id, key);
+    } else {
+        scheduler.fleet.leave_backlog(id, key);
+    }
+    if let Some(cause) = stopping {
+        scheduler.send(session, Order::Cancel(Cancel { token, grace: None, cause }));
+    } else if prefetched && scheduler.jobs.get(&job).is_some_and(|job| job.has_expired(now.utc)) {
+        expire::recall(scheduler, now, job);
+    }
+}
+
+/// A worker that reports this phase may have started the container.
+pub(crate) const fn is_begun(phase: Phase) -> bool {
+    matches!(phase, Phase::Starting | Phase::Running)
+}
+
+/// Handles an attempt that its worker does not hold: an attempt that was never begun is sent again, any other
+/// is lost.
+pub(crate) fn resolve_absent(scheduler: &mut Scheduler, now: Now, job: JobId, session: SessionId) {
+    let Some(live) = scheduler.jobs.get(&job) else { return };
+    let has_expired = live.has_expired(now.utc);
+    let Some(attempt) = live.attempt() else { return };
+    let (token, started_at) = (attempt.token(job), attempt.started_at);
+    if started_at.is_some() || (attempt.begun && attempt.stopping.is_none()) {
+        close::close(
+            scheduler,
+            now,
+            job,
+            lost_attempt(now, token, started_at, "its worker does not know of it any more"),
+        );
+    } else if attempt.stopping.is_some() {
+        let outcome = match attempt.stopping {
+            Some(StopCause::Cancel) => Outcome::Cancelled,
+            _ => Outcome::Interrupted,
+        };
+        let closed = ClosedAttempt { outcome, ..lost_attempt(now, token, None, "stopped before it started") };
+        close::close(scheduler, now, job, closed);
+    } else if has_expired {
+        let message = "given back: it had waited for too long when its worker came back without it";
+        let lost = lost_attempt(now, token, None, message);
+        close::close(scheduler, now, job, ClosedAttempt { outcome: Outcome::Released, ..lost });
+    } else {
+        enqueue_again(scheduler, now, job, session);
+    }
+}
+
+/// Sends the same token again, because its Enqueue was lost.
+fn enqueue_again(scheduler: &mut Scheduler, now: Now, id: JobId, session: SessionId) {
+    let Some(job) = scheduler.jobs.get_mut(&id) else {
+        return;
+    };
+    let number = job.definition;
+    let Some(attempt) = job.attempt_mut() else {
+        return;
+    };
+    attempt.recalled = false;
+    attempt.unsettled = false;
+    // It has just been sent; a recall now would overtake it.
+    attempt.assigned_up = now.up;
+    attempt.session = Some(session);
+    let (token, worker) = (attempt.token(id), attempt.worker);
+    let Some(definition) = scheduler.definitions.at(number).cloned() else {
+        return;
+    };
+    let grant = placement::grant_of(job, token, &definition, scheduler.batches.member(token.job));
+    scheduler.send_definition(worker, session, number);
+    scheduler.grant(session, grant);
+    offer::watch(scheduler, now, id);
+}
+
+/// The end of an attempt that no worker can report any more.
+pub(crate) fn lost_attempt(
+    now: Now,
+    token: Token,
+    started_at: Option<protocol::Timestamp>,
+    message: &str,
+) -> ClosedAttempt {
+    ClosedAttempt {
+        token,
+        outcome: Outcome::Lost,
+        exit_code: None,
+        message: String::from(message),
+        started_at,
+        ended_at: now.utc,
+        output: OutputLengths::default(),
+        result: None,
+        released: None,
+    }
+}

@@ -1,0 +1,7 @@
+//! Agreement between the scheduler and a worker on the attempts that the worker holds: inventories, unknown
+//! attempts, unmanaged containers, and stops that are not confirmed yet.
+
+pub(crate) mod inventory;
+pub(crate) mod unconfirmed;
+pub(crate) mod unknown_attempts;
+pub(crate) mod unmanaged;

@@ -1,0 +1,162 @@
+//! Unconfirmed attempts: they were lost while their worker was out of reach, so their containers may still
+//! exist. The worker confirms them later: by a report of the end, or by an inventory without them. If the job
+//! was cancelled, the last confirmation confirms the cancel.
+
+use alloc::vec::Vec;
+
+use protocol::report::Phase;
+use protocol::{JobId, Now, RuntimeKind, Token, WorkerId};
+
+use crate::core::Scheduler;
+use crate::fleet::{Link, UnconfirmedAttempt};
+use crate::job::{Attempt, Job};
+use crate::reconcile::inventory::ReceivedInventory;
+use crate::step::{Change, Note};
+
+/// Unconfirmed attempts per worker: more than a worker may hold at once. The oldest are dropped.
+const UNCONFIRMED_PER_WORKER_MAX: usize = 32_768;
+
+/// Unconfirmed attempts per job. With more of them not all are known, and a cancel is confirmed after the
+/// next start of the server only.
+const UNCONFIRMED_PER_JOB_MAX: usize = 64;
+
+/// Remembers that the container of this lost attempt may still exist.
+pub(crate) fn add_unconfirmed(scheduler: &mut Scheduler, id: JobId, attempt: &Attempt) {
+    let Some(job) = scheduler.jobs.get_mut(&id) else { return };
+    let token = attempt.token(id);
+    let unconfirmed = &mut job.history_mut().unconfirmed;
+    if unconfirmed.len() >= UNCONFIRMED_PER_JOB_MAX {
+        return;
+    }
+    unconfirmed.push((token, attempt.worker));
+    let Some(runtime) =
+        scheduler.jobs.get(&id).and_then(|job| scheduler.definition(job)).map(|it| it.runtime())
+    else {
+        return;
+    };
+    await_confirmation(scheduler, attempt.worker, token, runtime, attempt.unsettled);
+}
+
+/// Waits for the worker to confirm this attempt. An `unsettled` attempt was not sent in this session, and
+/// nothing is sent to a worker before its inventory.
+pub(crate) fn await_confirmation(
+    scheduler: &mut Scheduler,
+    id: WorkerId,
+    token: Token,
+    runtime: RuntimeKind,
+    unsettled: bool,
+) {
+    let Some(worker) = scheduler.fleet.worker_mut(id) else { return };
+    let session = match worker.link {
+        Link::Ready(session) if !unsettled => Some(session),
+        _ => None,
+    };
+    worker.unconfirmed.insert(token, UnconfirmedAttempt { runtime, session });
+    if worker.unconfirmed.len() > UNCONFIRMED_PER_WORKER_MAX {
+        worker.unconfirmed.pop_first();
+    }
+}
+
+/// Drops all unconfirmed attempts of a job that has ended otherwise.
+pub(crate) fn drop_all(scheduler: &mut Scheduler, job: JobId) {
+    let Some(history) = scheduler.jobs.get_mut(&job).and_then(|job| job.history.as_mut()) else { return };
+    for (token, holder) in core::mem::take(&mut history.unconfirmed) {
+        if let Some(worker) = scheduler.fleet.worker_mut(holder) {
+            worker.unconfirmed.remove(&token);
+        }
+    }
+}
+
+/// Keeps the unconfirmed attempts of a cancelled job after its end. If a worker was forgotten while the job went on elsewhere,
+/// nobody can confirm all of them, and they are dropped.
+pub(crate) fn keep_after_end(scheduler: &mut Scheduler, id: JobId) {
+    let Some(history) = scheduler.jobs.get(&id).and_then(|job| job.history.as_ref()) else { return };
+    let can_be_confirmed = history.unconfirmed.len() < UNCONFIRMED_PER_JOB_MAX
+        && history.unconfirmed.iter().all(|(token, holder)| awaits(scheduler, *holder, *token));
+    match history.unconfirmed.len() {
+        _ if !can_be_confirmed => drop_all(scheduler, id),
+        several @ 2.. => drop(scheduler.unconfirmed.insert(id, several)),
+        _ => {}
+    }
+}
+
+fn awaits(scheduler: &Scheduler, holder: WorkerId, token: Token) -> bool {
+    scheduler.fleet.worker(holder).is_some_and(|worker| worker.unconfirmed.contains_key(&token))
+}
+
+/// Drops the unconfirmed attempts of a worker that is forgotten. Nobody can confirm them any more, so the other attempts of the same ended
+/// jobs are dropped, too. Walks over all workers: forgetting one is rare.
+pub(crate) fn drop_worker(scheduler: &mut Scheduler, id: WorkerId) {
+    let Some(worker) = scheduler.fleet.worker_mut(id) else { return };
+    for token in core::mem::take(&mut worker.unconfirmed).into_keys() {
+        if !scheduler.jobs.contains_key(&token.job) && scheduler.unconfirmed.remove(&token.job).is_some() {
+            scheduler.fleet.drop_unconfirmed(token.job);
+        }
+    }
+}
+
+/// Records that the worker confirmed the end of an attempt that is not current.
+pub(crate) fn confirm(scheduler: &mut Scheduler, now: Now, id: WorkerId, token: Token) {
+    let doubted = scheduler.fleet.worker_mut(id).and_then(|worker| worker.unconfirmed.remove(&token));
+    if doubted.is_none() {
+        return;
+    }
+    let is_over = match scheduler.jobs.get_mut(&token.job).map(Job::history_mut) {
+        Some(history) if history.unconfirmed.len() < UNCONFIRMED_PER_JOB_MAX => {
+            history.unconfirmed.retain(|(of, _)| *of != token);
+            false
+        }
+        Some(_) => false,
+        None => take_last(scheduler, token.job),
+    };
+    if is_over {
+        scheduler.change(Change::Confirmed { token, worker: id, at: now.utc });
+    } else {
+        let note = Note::Confirmed { token, worker: id };
+        scheduler.change(Change::Noted { job: token.job, at: now.utc, note });
+    }
+}
+
+/// Takes one unconfirmed attempt of an ended job. Returns whether it was the last.
+fn take_last(scheduler: &mut Scheduler, job: JobId) -> bool {
+    match scheduler.unconfirmed.get_mut(&job) {
+        Some(left) if *left > 1 => {
+            *left -= 1;
+            false
+        }
+        _ => {
+            scheduler.unconfirmed.remove(&job);
+            true
+        }
+    }
+}
+
+/// Confirms all attempts that a complete inventory does not list.
+pub(crate) fn confirm_absent(
+    scheduler: &mut Scheduler,
+    now: Now,
+    id: WorkerId,
+    received: &ReceivedInventory,
+) {
+    let Some(worker) = scheduler.fleet.worker(id) else { return };
+    let gone: Vec<Token> = worker
+        .unconfirmed
+        .iter()
+        .filter(|(token, attempt)| is_gone(received, **token, **attempt))
+        .map(|(token, _)| *token)
+        .collect();
+    for token in gone {
+        confirm(scheduler, now, id, token);
+    }
+}
+
+fn is_gone(received: &ReceivedInventory, token: Token, attempt: UnconfirmedAttempt) -> bool {
+    // An attempt that was sent in this session may be on its way while the worker writes a further list.
+    let is_older = received.is_first || attempt.session != Some(received.session);
+    match received.known.get(&token) {
+        // The attempt waits in the backlog and is stopped before it may start.
+        Some(Phase::Backlog) => received.is_first,
+        Some(_) => false,
+        None => is_older && received.complete.contains(&attempt.runtime),
+    }
+}

@@ -1,0 +1,124 @@
+//! Chooses the past slots of a schedule that a backfill makes jobs of. A pure function of the schedule and of a reading of its ledger.
+
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+
+use protocol::{JobId, Timestamp};
+
+use super::Schedule;
+
+/// How many jobs one request makes at most: all of them are decided in one step and committed together.
+pub const SLOTS_MAX: usize = 1_000;
+
+/// How many slots the range of one request has at most, those included that have their job already.
+pub const RANGE_MAX: usize = 10_000;
+
+/// The ledger's facts about a range of slots.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LedgerReading {
+    /// The cursor of the schedule: later slots are decided by the schedule itself. Absent: it was never seen.
+    pub decided_until: Option<Timestamp>,
+    /// Slots up to here may have become jobs that the ledger has forgotten: its rows were deleted, or the store was restored.
+    pub forgotten_until: Option<Timestamp>,
+    /// Slots of the range that became jobs.
+    pub fired: BTreeMap<Timestamp, JobId>,
+}
+
+/// The fate of a slot in a backfill.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SlotFate {
+    /// It becomes a job.
+    Open,
+    /// It has become this job before.
+    Fired(JobId),
+    /// Nobody knows whether it has become a job before, so it becomes none now.
+    Forgotten,
+    /// The schedule itself will decide it.
+    Undecided,
+}
+
+/// There are too many slots.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TooManySlots {
+    /// More than [`RANGE_MAX`] in the range.
+    InRange,
+    /// More than [`SLOTS_MAX`] would become jobs; so many, at least.
+    Open(usize),
+}
+
+/// The slots in `[from, to]`, in order.
+///
+/// # Errors
+/// There are more than a request may have.
+pub fn plan(
+    schedule: &Schedule,
+    from: Timestamp,
+    to: Timestamp,
+    reading: &LedgerReading,
+) -> Result<Vec<(Timestamp, SlotFate)>, TooManySlots> {
+    let mut slots = Vec::new();
+    let mut open = 0;
+    let mut last = Timestamp(from.0.saturating_sub(1));
+    while let Some(slot) = schedule.next_slot_after(last).filter(|slot| *slot <= to) {
+        if slots.len() == RANGE_MAX {
+            return Err(TooManySlots::InRange);
+        }
+        let fate = if reading.decided_until.is_none_or(|until| slot > until) {
+            SlotFate::Undecided
+        } else if let Some(job) = reading.fired.get(&slot) {
+            SlotFate::Fired(*job)
+        } else if reading.forgotten_until.is_some_and(|until| slot <= until) {
+            SlotFate::Forgotten
+        } else {
+            open += 1;
+            SlotFate::Open
+        };
+        slots.push((slot, fate));
+        last = slot;
+    }
+    if open > SLOTS_MAX { Err(TooManySlots::Open(open)) } else { Ok(slots) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::schedule::{Rule, Zone};
+
+    fn minutely() -> Schedule {
+        Schedule::new("a", None, Rule::every("1m").expect("a good rule"), Zone::utc())
+    }
+
+    fn at(minute: i64) -> Timestamp {
+        Timestamp(minute * 60_000)
+    }
+
+    #[test]
+    fn each_slot_of_the_range_has_one_fate() {
+        let reading = LedgerReading {
+            decided_until: Some(at(7)),
+            forgotten_until: Some(at(3)),
+            fired: [(at(3), JobId(1)), (at(5), JobId(2))].into(),
+        };
+        let slots = plan(&minutely(), at(2), at(8), &reading).expect("few");
+        let fates: Vec<SlotFate> = slots.iter().map(|(_, fate)| *fate).collect();
+        use SlotFate::{Fired, Forgotten, Open, Undecided};
+        let (one, two) = (Fired(JobId(1)), Fired(JobId(2)));
+        assert_eq!(fates, [Forgotten, one, Open, two, Open, Open, Undecided]);
+        assert_eq!((slots[0].0, slots[6].0), (at(2), at(8)), "both ends belong to the range");
+    }
+
+    #[test]
+    fn a_schedule_that_was_never_seen_decides_its_slots_itself() {
+        let slots = plan(&minutely(), at(2), at(2), &LedgerReading::default()).expect("one");
+        assert_eq!(slots, [(at(2), SlotFate::Undecided)]);
+    }
+
+    #[test]
+    fn too_many_slots_are_refused_before_they_are_all_counted() {
+        let reading = LedgerReading { decided_until: Some(at(1_000_000_000)), ..LedgerReading::default() };
+        let plan = |minutes| plan(&minutely(), at(1), at(minutes), &reading);
+        assert_eq!(plan(1_000).expect("as many as may be").len(), SLOTS_MAX);
+        assert_eq!(plan(1_001), Err(TooManySlots::Open(1_001)));
+        assert_eq!(plan(1_000_000_000), Err(TooManySlots::InRange));
+    }
+}

@@ -1,0 +1,334 @@
+//! Plans the verdicts of all slots that have passed since the last decision, as a list of runs of equal verdicts. A pure function of the
+//! schedule, its cursor and the time.
+//!
+//! ```text
+//!  cursor                          window begins           on time         now
+//!    │   missed: window               │  caught up, or missed  │  fire         │
+//!    └────────────────────────────────┴────────────────────────┴──────────────┘
+//! ```
+//!
+//! - The *cursor* is the last decided slot. It only grows, so a slot that fired stays fired, also after the clock was set back.
+//! - A slot is on time until [`ON_TIME`] after it was due: a restart within that is not noticed.
+//! - An absence of any length costs O(limit): ranges are counted by division for intervals, else up to [`COUNTED_MAX`] slots.
+
+use alloc::vec::Vec;
+use core::time::Duration;
+
+use protocol::Timestamp;
+
+use super::Schedule;
+
+/// How late a slot may be decided and still count as on time.
+pub const ON_TIME: Duration = Duration::from_secs(10);
+
+/// So many slots of a rule that is not an interval are counted; beyond it the count is a lower bound.
+pub const COUNTED_MAX: u64 = 1_000;
+
+/// The most that one plan fires. The rest follows with the next plan, from the cursor that this one leaves.
+pub const FIRES_PER_PLAN: usize = 100;
+
+/// How many slots a run has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SlotCount {
+    /// So many, or at least so many.
+    pub count: u64,
+    /// All were counted.
+    pub exact: bool,
+}
+
+/// Policy for slots that passed while nobody decided.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CatchUp {
+    /// The slots that still make jobs.
+    pub mode: CatchUpMode,
+    /// How long ago a slot may be and still be caught up.
+    pub window: Duration,
+    /// How many slots are caught up at most, the newest ones.
+    pub limit: u32,
+}
+
+impl Default for CatchUp {
+    fn default() -> Self {
+        Self { mode: CatchUpMode::Latest, window: Duration::from_secs(86_400), limit: 10 }
+    }
+}
+
+/// Selection of the missed slots that still make jobs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum CatchUpMode {
+    /// None of them.
+    None,
+    /// The newest one.
+    #[default]
+    Latest,
+    /// All of them, within window and limit.
+    All,
+}
+
+/// Why no slot of a range fires, whatever the policy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Closed {
+    /// The schedule, its definition, or all schedules are paused.
+    Paused,
+    /// The definition is disabled.
+    Disabled,
+    /// The rule was another one.
+    RuleChanged,
+    /// The definition or the schedule was not in jobs.yaml.
+    Removed,
+}
+
+/// Verdict on a run of slots.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// One slot: it fires, on time.
+    Fire,
+    /// One slot: it fires, late.
+    CatchUp,
+    /// They do not fire because of somebody's order.
+    Closed(Closed),
+    /// The server was not there, and the policy catches none of them up.
+    MissedPolicy,
+    /// They are older than the window.
+    MissedWindow,
+    /// There are more than the limit.
+    MissedLimit,
+}
+
+/// Consecutive slots with the same verdict.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SlotRun {
+    /// The first slot.
+    pub from: Timestamp,
+    /// The last slot.
+    pub to: Timestamp,
+    /// How many.
+    pub count: SlotCount,
+    /// Their common verdict.
+    pub verdict: Verdict,
+}
+
+/// Decides about the slots in `(cursor, now]` that are due. In order, without gap: the next plan begins at the `to` of the last run.
+#[must_use]
+pub fn plan(
+    schedule: &Schedule,
+    cursor: Timestamp,
+    now: Timestamp,
+    closed: Option<Closed>,
+    policy: CatchUp,
+) -> Vec<SlotRun> {
+    let mut runs = Vec::new();
+    let Some(last) = last_due(schedule, cursor, now) else { return runs };
+    if let Some(closed) = closed {
+        push(&mut runs, schedule, cursor, last, Verdict::Closed(closed));
+        return runs;
+    }
+    // Slots up to here are late.
+    let late = last_due(schedule, cursor, Timestamp((now - ON_TIME).0.saturating_sub(1)));
+    let mut at = cursor;
+    if let Some(late) = late {
+        // A slot that is on time is newer than any that is late.
+        let mode =
+            if policy.mode == CatchUpMode::Latest && late < last { CatchUpMode::None } else { policy.mode };
+        at = plan_late(&mut runs, schedule, cursor, late, now, CatchUp { mode, ..policy });
+    }
+    let fired = runs.iter().filter(|run| run.verdict == Verdict::CatchUp).count();
+    if late.is_some_and(|late| at < late) {
+        return runs;
+    }
+    fire_each(&mut runs, schedule, at, last, Verdict::Fire, FIRES_PER_PLAN - fired);
+    runs
+}
+
+/// Decides about late slots, and returns the last one that is decided.
+fn plan_late(
+    runs: &mut Vec<SlotRun>,
+    schedule: &Schedule,
+    cursor: Timestamp,
+    late: Timestamp,
+    now: Timestamp,
+    policy: CatchUp,
+) -> Timestamp {
+    let wanted = match policy.mode {
+        CatchUpMode::None => 0,
+        CatchUpMode::Latest => 1,
+        CatchUpMode::All => policy.limit.max(1),
+    };
+    if wanted == 0 {
+        push(runs, schedule, cursor, late, Verdict::MissedPolicy);
+        return late;
+    }
+    // The last slot that is too old.
+    let old = schedule.last_slot_in(cursor, Timestamp((now - policy.window).0.saturating_sub(1)));
+    let old = old.map(|old| old.min(late));
+    if let Some(old) = old {
+        push(runs, schedule, cursor, old, Verdict::MissedWindow);
+    }
+    let mut at = old.unwrap_or(cursor);
+    // Walk back over those that are wanted.
+    let mut first_wanted = None;
+    let mut end = late;
+    for _ in 0..wanted {
+        let Some(slot) = schedule.last_slot_in(at, end) else { break };
+        first_wanted = Some(slot);
+        end = Timestamp(slot.0 - 1);
+    }
+    let Some(first_wanted) = first_wanted else { return at };
+    if let Some(surplus) = schedule.last_slot_in(at, Timestamp(first_wanted.0 - 1)) {
+        let why =
+            if policy.mode == CatchUpMode::Latest { Verdict::MissedPolicy } else { Verdict::MissedLimit };
+        push(runs, schedule, at, surplus, why);
+        at = surplus;
+    }
+    fire_each(runs, schedule, at, late, Verdict::CatchUp, FIRES_PER_PLAN)
+}
+
+fn fire_each(
+    runs: &mut Vec<SlotRun>,
+    schedule: &Schedule,
+    after: Timestamp,
+    until: Timestamp,
+    verdict: Verdict,
+    most: usize,
+) -> Timestamp {
+    let mut at = after;
+    for _ in 0..most {
+        let Some(slot) = schedule.next_slot_after(at).filter(|slot| *slot <= until) else { break };
+        runs.push(SlotRun { from: slot, to: slot, count: SlotCount { count: 1, exact: true }, verdict });
+        at = slot;
+    }
+    at
+}
+
+fn push(runs: &mut Vec<SlotRun>, schedule: &Schedule, after: Timestamp, to: Timestamp, verdict: Verdict) {
+    if let Some(from) = schedule.next_slot_after(after).filter(|from| *from <= to) {
+        runs.push(SlotRun { from, to, count: schedule.count_slots(after, to), verdict });
+    }
+}
+
+/// The last slot later than `cursor` that is due by `now`, jitter included. Slots become due in their order.
+fn last_due(schedule: &Schedule, cursor: Timestamp, now: Timestamp) -> Option<Timestamp> {
+    // Those before this are due whatever their jitter is.
+    let mut last = schedule.last_slot_in(cursor, now - schedule.jitter);
+    let mut at = last.unwrap_or(cursor);
+    while let Some(slot) = schedule.next_slot_after(at).filter(|slot| schedule.due_at(*slot) <= now) {
+        last = Some(slot);
+        at = slot;
+    }
+    last
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::string::String;
+
+    use super::*;
+    use crate::schedule::{Rule, Zone};
+
+    const MINUTE: i64 = 60_000;
+
+    fn minutely() -> Schedule {
+        Schedule::new("a", None, Rule::every("1m").expect("a good rule"), Zone::utc())
+    }
+
+    fn policy(mode: CatchUpMode) -> CatchUp {
+        CatchUp { mode, window: Duration::from_secs(600), limit: 3 }
+    }
+
+    fn told(runs: &[SlotRun]) -> Vec<String> {
+        runs.iter()
+            .map(|run| {
+                let (from, to) = (run.from.0 / MINUTE, run.to.0 / MINUTE);
+                alloc::format!("{from}-{to} {} {:?}", run.count.count, run.verdict)
+            })
+            .collect()
+    }
+
+    fn after(cursor: i64, now: i64, mode: CatchUpMode) -> Vec<String> {
+        told(&plan(&minutely(), Timestamp(cursor * MINUTE), Timestamp(now), None, policy(mode)))
+    }
+
+    #[test]
+    fn a_slot_that_just_passed_fires_under_each_policy() {
+        for mode in [CatchUpMode::None, CatchUpMode::Latest, CatchUpMode::All] {
+            assert_eq!(after(4, 5 * MINUTE + 9_999, mode), ["5-5 1 Fire"]);
+            assert!(after(5, 5 * MINUTE + 9_999, mode).is_empty());
+        }
+    }
+
+    #[test]
+    fn an_absence_is_told_by_the_policy() {
+        let now = 100 * MINUTE + 5;
+        let fire = "100-100 1 Fire";
+        assert_eq!(after(20, now, CatchUpMode::None), ["21-99 79 MissedPolicy", fire]);
+        assert_eq!(after(20, now, CatchUpMode::Latest), ["21-99 79 MissedPolicy", fire], "100 is the latest");
+        let latest = ["21-90 70 MissedWindow", "91-99 9 MissedPolicy", "100-100 1 CatchUp"];
+        assert_eq!(after(20, now + 30_000, CatchUpMode::Latest), latest);
+        let all = [
+            "21-90 70 MissedWindow",
+            "91-96 6 MissedLimit",
+            "97-97 1 CatchUp",
+            "98-98 1 CatchUp",
+            "99-99 1 CatchUp",
+            fire,
+        ];
+        assert_eq!(after(20, now, CatchUpMode::All), all);
+    }
+
+    #[test]
+    fn what_is_closed_is_one_run() {
+        let (from, to) = (Timestamp(20 * MINUTE), Timestamp(100 * MINUTE));
+        let runs = plan(&minutely(), from, to, Some(Closed::Paused), policy(CatchUpMode::All));
+        assert_eq!(told(&runs), ["21-100 80 Closed(Paused)"]);
+    }
+
+    #[test]
+    fn a_year_of_tenths_of_seconds_costs_no_more_than_the_limit() {
+        let schedule = Schedule::new("a", None, Rule::every("100ms").expect("a good rule"), Zone::utc());
+        let year = Timestamp(365 * 86_400_000);
+        let runs =
+            plan(&schedule, Timestamp(0), year, None, CatchUp { limit: 50, ..policy(CatchUpMode::All) });
+        assert!(runs.len() <= 2 + FIRES_PER_PLAN + 50, "{} runs", runs.len());
+        let all: u64 = runs.iter().map(|run| run.count.count).sum();
+        let undecided = schedule.count_slots(runs.last().expect("some").to, year).count;
+        assert_eq!(all + undecided, 365 * 864_000);
+    }
+
+    #[test]
+    fn a_clock_that_was_set_back_decides_nothing_twice() {
+        assert!(after(100, 50 * MINUTE, CatchUpMode::All).is_empty());
+    }
+
+    #[test]
+    fn jitter_delays_the_decision_and_not_the_slot() {
+        let schedule = Schedule { jitter: Duration::from_secs(30), ..minutely() };
+        let slot = Timestamp(5 * MINUTE);
+        let due = schedule.due_at(slot);
+        assert!(due > slot, "the test needs a slot with some jitter");
+        let at = |now| plan(&schedule, Timestamp(4 * MINUTE), now, None, policy(CatchUpMode::Latest));
+        assert!(at(Timestamp(due.0 - 1)).is_empty());
+        assert_eq!(told(&at(due)), ["5-5 1 Fire"]);
+    }
+
+    /// Each slot is in exactly one run, in order, whatever is asked and however often.
+    #[test]
+    fn runs_have_neither_gaps_nor_overlaps() {
+        for mode in [CatchUpMode::None, CatchUpMode::Latest, CatchUpMode::All] {
+            for step in [1_000, 55_000, 61_000, 17 * MINUTE, 300 * MINUTE] {
+                let schedule = Schedule { jitter: Duration::from_secs(20), ..minutely() };
+                let (mut cursor, mut decided) = (Timestamp(0), 0);
+                for round in 1..200 {
+                    let now = Timestamp(round * step);
+                    for run in plan(&schedule, cursor, now, None, policy(mode)) {
+                        assert_eq!(Some(run.from), schedule.next_slot_after(cursor));
+                        assert!(schedule.due_at(run.to) <= now, "nothing is decided before it is due");
+                        decided += run.count.count;
+                        cursor = run.to;
+                    }
+                }
+                assert_eq!(decided, schedule.count_slots(Timestamp(0), cursor).count);
+                assert!(cursor.0 + MINUTE + 20_000 > 199 * step, "nothing that is due is left");
+            }
+        }
+    }
+}

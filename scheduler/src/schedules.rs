@@ -1,0 +1,358 @@
+//! State of the schedules, kept by the name of their definition and not by its revision: cursors, pauses, and the jobs that they made
+//! and that have not ended. `handlers::fire` decides, `handlers::reschedule` follows jobs.yaml.
+//!
+//! Rules that outlive a process:
+//! - The *cursor* of a schedule is its last decided slot. It never goes back: a fired slot stays fired, whatever happens to the clock.
+//! - A schedule that is seen for the first time begins at that moment. Earlier slots do not exist for it.
+//! - While the server was away nothing is decided. The slots of that time are decided at the next start, by `catch_up`.
+//! - A changed rule begins at the moment of the change. One row `rule_changed` with count 0 marks it in the ledger.
+//! - A schedule that leaves jobs.yaml keeps its cursor. If it comes back, the slots in between are missed: `removed`.
+//!   The store forgets it after the last row of its ledger, some weeks later: then it begins anew.
+//! - While it is paused or disabled its slots are skipped. They never fire later.
+//! - A backfill makes jobs of decided slots that have none. It neither moves the cursor nor changes the row that left them out.
+//! - A restore moves every cursor to its own time. One row `restored` covers the slots since the backup, which may have fired before.
+
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::fmt;
+
+use protocol::{JobId, Revision, Timestamp};
+
+use crate::input::GroupNo;
+use crate::restore::LiveSchedules;
+use crate::schedule::catch_up::{CatchUp, Closed, SlotCount};
+use crate::schedule::{Overlap, Schedule, ScheduleId};
+
+/// Names a schedule within this process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ScheduleNo(pub u32);
+
+/// The stored state of a schedule.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ScheduleRow {
+    /// Of which definition.
+    pub definition: Arc<str>,
+    /// Id among the schedules of that definition.
+    pub schedule: ScheduleId,
+    /// The last decided slot, or when it was first seen.
+    pub cursor: Timestamp,
+    /// Of the rule that the cursor belongs to.
+    pub fingerprint: u64,
+    /// Since when it is not in jobs.yaml; absent: it is.
+    pub removed_at: Option<Timestamp>,
+    /// The last slot that became a job.
+    pub last_fire: Option<LastFire>,
+}
+
+/// A slot that became a job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LastFire {
+    /// The slot.
+    pub slot: Timestamp,
+    /// When it was decided.
+    pub at: Timestamp,
+    /// Its job.
+    pub job: JobId,
+}
+
+/// A row of the fire ledger: consecutive slots of a schedule that became the same.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FireRow {
+    /// Of which definition.
+    pub definition: Arc<str>,
+    /// Id among the schedules of that definition.
+    pub schedule: ScheduleId,
+    /// The first slot. No two rows of a schedule begin with the same.
+    pub from: Timestamp,
+    /// The last slot.
+    pub to: Timestamp,
+    /// How many slots; a lower bound if not exact.
+    pub count: SlotCount,
+    /// Their common verdict.
+    pub verdict: FireVerdict,
+    /// When the last of them was decided.
+    pub at: Timestamp,
+}
+
+/// Verdict on a slot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FireVerdict {
+    /// It became this job, on time.
+    Fired(JobId),
+    /// It became this job, late.
+    CaughtUp(JobId),
+    /// It became this job because somebody asked for it, after it had been left out. Its first verdict stays in the ledger.
+    Backfilled(JobId),
+    /// It did not fire because of an order or a limit.
+    Skipped(SkipReason),
+    /// It did not fire because nobody could.
+    Missed(MissReason),
+}
+
+/// Why a slot did not fire.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SkipReason {
+    /// This job of an earlier slot had not ended.
+    Overlap(JobId),
+    /// The schedule, its definition, or everything is paused.
+    Paused,
+    /// Too many jobs wait already.
+    Limit,
+    /// The definition is disabled.
+    Disabled,
+}
+
+/// Why nobody could fire a slot, or was to do so later.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MissReason {
+    /// `catch_up` says so.
+    Policy,
+    /// It was longer ago than `catch_up_window`.
+    Window,
+    /// It was one of more than `catch_up_limit`.
+    Limit,
+    /// The rule was changed.
+    RuleChanged,
+    /// The schedule was not in jobs.yaml.
+    Removed,
+    /// The server was set back to a backup, and slots since then may have fired.
+    Restored,
+}
+
+impl FireVerdict {
+    /// As it is stored and shown.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Fired(_) => "fired",
+            Self::CaughtUp(_) => "caught_up",
+            Self::Backfilled(_) => "backfilled",
+            Self::Skipped(_) => "skipped",
+            Self::Missed(_) => "missed",
+        }
+    }
+
+    /// As it is stored and shown; absent if it fired.
+    #[must_use]
+    pub const fn reason(self) -> Option<&'static str> {
+        Some(match self {
+            Self::Fired(_) | Self::CaughtUp(_) | Self::Backfilled(_) => return None,
+            Self::Skipped(SkipReason::Overlap(_)) => "overlap",
+            Self::Skipped(SkipReason::Paused) => "paused",
+            Self::Skipped(SkipReason::Limit) | Self::Missed(MissReason::Limit) => "limit",
+            Self::Skipped(SkipReason::Disabled) => "disabled",
+            Self::Missed(MissReason::Policy) => "catch_up",
+            Self::Missed(MissReason::Window) => "catch_up_window",
+            Self::Missed(MissReason::RuleChanged) => "rule_changed",
+            Self::Missed(MissReason::Removed) => "removed",
+            Self::Missed(MissReason::Restored) => "restored",
+        })
+    }
+
+    /// The job that it became, or that was in its way.
+    #[must_use]
+    pub const fn job(self) -> Option<JobId> {
+        match self {
+            Self::Fired(job)
+            | Self::CaughtUp(job)
+            | Self::Backfilled(job)
+            | Self::Skipped(SkipReason::Overlap(job)) => Some(job),
+            Self::Skipped(_) | Self::Missed(_) => None,
+        }
+    }
+
+    /// Reads what [`Self::name`], [`Self::reason`] and [`Self::job`] wrote.
+    #[must_use]
+    pub fn parse(name: &str, reason: Option<&str>, job: Option<JobId>) -> Option<Self> {
+        Some(match (name, reason, job) {
+            ("fired", None, Some(job)) => Self::Fired(job),
+            ("caught_up", None, Some(job)) => Self::CaughtUp(job),
+            ("backfilled", None, Some(job)) => Self::Backfilled(job),
+            ("skipped", Some("overlap"), Some(job)) => Self::Skipped(SkipReason::Overlap(job)),
+            ("skipped", Some("paused"), None) => Self::Skipped(SkipReason::Paused),
+            ("skipped", Some("limit"), None) => Self::Skipped(SkipReason::Limit),
+            ("skipped", Some("disabled"), None) => Self::Skipped(SkipReason::Disabled),
+            ("missed", Some("catch_up"), None) => Self::Missed(MissReason::Policy),
+            ("missed", Some("catch_up_window"), None) => Self::Missed(MissReason::Window),
+            ("missed", Some("limit"), None) => Self::Missed(MissReason::Limit),
+            ("missed", Some("rule_changed"), None) => Self::Missed(MissReason::RuleChanged),
+            ("missed", Some("removed"), None) => Self::Missed(MissReason::Removed),
+            ("missed", Some("restored"), None) => Self::Missed(MissReason::Restored),
+            _ => return None,
+        })
+    }
+
+    /// True if the schedule was paused or disabled.
+    #[must_use]
+    pub const fn is_closed(self) -> bool {
+        matches!(self, Self::Skipped(SkipReason::Paused | SkipReason::Disabled))
+    }
+
+    /// True if it became a job.
+    #[must_use]
+    pub const fn has_fired(self) -> bool {
+        matches!(self, Self::Fired(_) | Self::CaughtUp(_) | Self::Backfilled(_))
+    }
+}
+
+/// The schedules that a pause reaches.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum PauseTarget {
+    /// The schedules of all definitions.
+    Everything,
+    /// Those of a definition.
+    Definition(Arc<str>),
+    /// One of a definition.
+    Schedule(Arc<str>, ScheduleId),
+}
+
+/// As people write it: `all`, the name of a definition, or `name/schedule`.
+impl fmt::Display for PauseTarget {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Everything => f.write_str("all"),
+            Self::Definition(name) => f.write_str(name),
+            Self::Schedule(name, id) => write!(f, "{name}/{id}"),
+        }
+    }
+}
+
+/// All schedules.
+#[derive(Debug, Default)]
+pub struct Schedules {
+    pub(crate) entries: BTreeMap<ScheduleNo, Entry>,
+    pub(crate) numbers: BTreeMap<(Arc<str>, ScheduleId), ScheduleNo>,
+    pub(crate) names: BTreeMap<Arc<str>, NameState>,
+    pub(crate) paused: BTreeMap<PauseTarget, Timestamp>,
+    /// Jobs of schedules that have not ended.
+    jobs: BTreeMap<JobId, Arc<str>>,
+    /// Definitions with several of these jobs.
+    crowded: BTreeSet<Arc<str>>,
+}
+
+/// One schedule.
+#[derive(Debug)]
+pub(crate) struct Entry {
+    pub(crate) row: ScheduleRow,
+    /// Its rule; absent while it is not in jobs.yaml.
+    pub(crate) schedule: Option<Schedule>,
+    /// When its timer is set to.
+    pub(crate) due_at: Option<Timestamp>,
+    /// The last row of its ledger, if the next slot may extend it.
+    pub(crate) open: Option<FireRow>,
+    /// The last commit of this process with a backfill of it.
+    pub(crate) backfilled_in: Option<GroupNo>,
+}
+
+/// State that the schedules of one definition share.
+#[derive(Debug, Default)]
+pub(crate) struct NameState {
+    /// The definition of its jobs; absent while it is not in jobs.yaml.
+    pub(crate) current: Option<Current>,
+    /// Jobs of its schedules that have not ended, of any revision.
+    pub(crate) live: BTreeSet<JobId>,
+}
+
+/// The entry of jobs.yaml for a definition with schedules.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Current {
+    pub(crate) revision: Revision,
+    pub(crate) enabled: bool,
+    pub(crate) overlap: Overlap,
+    pub(crate) catch_up: CatchUp,
+}
+
+impl Schedules {
+    pub(crate) fn restore(&mut self, live: LiveSchedules) {
+        for row in live.rows {
+            self.add(row);
+        }
+        self.paused = live.paused.into_iter().collect();
+        for (job, name) in live.jobs {
+            self.hold(job, name);
+        }
+    }
+
+    /// Adds one without a rule.
+    pub(crate) fn add(&mut self, row: ScheduleRow) -> ScheduleNo {
+        let number = self.entries.last_key_value().map_or(ScheduleNo(0), |(last, _)| ScheduleNo(last.0 + 1));
+        self.numbers.insert((row.definition.clone(), row.schedule.clone()), number);
+        self.names.entry(row.definition.clone()).or_default();
+        self.entries
+            .insert(number, Entry { row, schedule: None, due_at: None, open: None, backfilled_in: None });
+        number
+    }
+
+    /// A schedule of this definition made a job.
+    pub(crate) fn hold(&mut self, job: JobId, name: Arc<str>) {
+        let live = &mut self.names.entry(name.clone()).or_default().live;
+        live.insert(job);
+        if live.len() > 1 {
+            self.crowded.insert(name.clone());
+        }
+        self.jobs.insert(job, name);
+    }
+
+    /// A job has ended. Returns the first job of the same definition that remains, if this one was made by a schedule.
+    pub(crate) fn let_go(&mut self, job: JobId) -> Option<JobId> {
+        let name = self.jobs.remove(&job)?;
+        let state = self.names.get_mut(&name)?;
+        state.live.remove(&job);
+        if state.live.len() < 2 {
+            self.crowded.remove(&name);
+        }
+        state.live.first().copied()
+    }
+
+    /// True if a job must wait for an earlier one of the schedules of its definition.
+    pub(crate) fn holds_back(&self, job: JobId) -> bool {
+        let Some(state) = self.jobs.get(&job).and_then(|name| self.names.get(name)) else { return false };
+        state.current.is_some_and(|current| current.overlap != Overlap::Allow)
+            && state.live.first().is_some_and(|first| *first < job)
+    }
+
+    /// Definitions of which jobs of schedules wait for an earlier one, each with the job that must end first.
+    pub(crate) fn queues(&self) -> impl Iterator<Item = (Arc<str>, JobId)> {
+        self.crowded.iter().filter_map(|name| {
+            let state = self.names.get(name)?;
+            state.current.filter(|current| current.overlap != Overlap::Allow)?;
+            Some((name.clone(), *state.live.first()?))
+        })
+    }
+
+    /// Why no slot of a schedule fires now.
+    pub(crate) fn closed(&self, row: &ScheduleRow) -> Option<Closed> {
+        let is_disabled = || {
+            let state = self.names.get(&row.definition);
+            state.and_then(|state| state.current).is_some_and(|current| !current.enabled)
+        };
+        let targets = || {
+            [
+                PauseTarget::Everything,
+                PauseTarget::Definition(row.definition.clone()),
+                PauseTarget::Schedule(row.definition.clone(), row.schedule.clone()),
+            ]
+        };
+        if !self.paused.is_empty() && targets().iter().any(|target| self.paused.contains_key(target)) {
+            return Some(Closed::Paused);
+        }
+        is_disabled().then_some(Closed::Disabled)
+    }
+
+    /// The schedules that a pause reaches.
+    pub(crate) fn reached_by(&self, target: &PauseTarget) -> Vec<ScheduleNo> {
+        let reaches = |row: &ScheduleRow| match target {
+            PauseTarget::Everything => true,
+            PauseTarget::Definition(name) => row.definition == *name,
+            PauseTarget::Schedule(name, id) => row.definition == *name && row.schedule == *id,
+        };
+        let present = self.entries.iter().filter(|(_, entry)| entry.schedule.is_some());
+        present.filter(|(_, entry)| reaches(&entry.row)).map(|(number, _)| *number).collect()
+    }
+
+    /// When the timer of a schedule is set to, for the audit.
+    pub(crate) fn timers(&self) -> impl Iterator<Item = (ScheduleNo, Timestamp)> {
+        self.entries.iter().filter_map(|(number, entry)| Some((*number, entry.due_at?)))
+    }
+}

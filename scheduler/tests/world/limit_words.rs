@@ -1,0 +1,55 @@
+//! Words of scenarios about limits.
+
+use std::fmt::Write as _;
+
+use crate::world::World;
+use crate::world::protocol::Timestamp;
+use crate::world::scheduler::input::JobDetails;
+use crate::world::scheduler::limits::rules::{Concurrency, KeySource, LimitRules, OnFull, RateLimit};
+
+/// Tells the state of all limits.
+pub(crate) fn tell(world: &World, start: Timestamp, text: &mut String) {
+    let now = world.now.utc.0 - start.0;
+    for it in world.scheduler.limits(world.now, None).limits {
+        let value = match (it.permits, it.rate) {
+            (Some(permits), _) => format!("{} of {permits} in use", it.in_use),
+            (None, Some(rate)) => format!("one each {}ms, {} at once", rate.interval / 1_000_000, rate.burst),
+            (None, None) => "not in force".into(),
+        };
+        let next = it.next_start.map(|at| format!(", next {}ms", at.0 - start.0)).unwrap_or_default();
+        writeln!(text, "    {now:>6}ms  {}: {value}, {} wait{next}", it.id, it.waiting).unwrap();
+    }
+}
+
+/// `limit=2 key=tenant group=db on_full=reject rate=3/10s burst=2 rate_key=tenant queued=5`; keys are labels.
+pub(crate) fn limits(words: &[&str]) -> LimitRules {
+    let option = |key: &str| words.iter().find_map(|word| word.strip_prefix(key)?.strip_prefix('='));
+    let label = |key: &str| option(key).map(|name| KeySource::Label(name.into()));
+    let on_full = option("on_full")
+        .map_or(OnFull::Queue, |name| OnFull::ALL.into_iter().find(|(known, _)| *known == name).unwrap().1);
+    LimitRules {
+        concurrency: option("limit").map(|limit| Concurrency {
+            limit: limit.parse().unwrap(),
+            key: label("key"),
+            group: option("group").map(str::to_owned),
+            on_full,
+        }),
+        rate: option("rate").map(|rate| {
+            let (limit, per) = rate.split_once('/').unwrap();
+            let burst = option("burst").map_or(1, |burst| burst.parse().unwrap());
+            RateLimit {
+                limit: limit.parse().unwrap(),
+                per: crate::seconds(per),
+                burst,
+                key: label("rate_key"),
+            }
+        }),
+        queued_max: option("queued").map(|max| max.parse().unwrap()),
+    }
+}
+
+/// `tenant:acme`
+pub(crate) fn labelled(label: &str) -> JobDetails {
+    let (name, value) = label.split_once(':').unwrap();
+    JobDetails { labels: vec![(name.into(), value.into())], ..JobDetails::default() }
+}

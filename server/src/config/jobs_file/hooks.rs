@@ -1,0 +1,196 @@
+//! The key `hooks`, and the check of all hooks of a file: the jobs that they name are there, no chain of them is a loop, and none is too long.
+//!
+//! A hostile file can have a chain of 40,000 jobs, so the check walks without recursion.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use scheduler::definition::Definition;
+use scheduler::hooks::{DEPTH_MAX, HookEvent, Hooks};
+use scheduler::params::ParamDefaults;
+
+use super::fault::{Code, Position, quoted};
+use super::grammar;
+use super::keys;
+use super::reader::Reader;
+use super::scope::Scope;
+
+/// How many jobs one event may have: each end of a job makes as many, in one step.
+const TARGETS_MAX: usize = 8;
+
+/// The jobs of a file and the hooks between them.
+#[derive(Debug, Default)]
+pub(super) struct HookGraph {
+    /// Every name in the file, whether or not its job could be read.
+    names: BTreeSet<String>,
+    /// Jobs with a parameter that must be given.
+    needy: BTreeSet<String>,
+    hooks: BTreeMap<String, Vec<HookRef>>,
+}
+
+/// A job that a hook names.
+#[derive(Clone, Debug)]
+struct HookRef {
+    target: String,
+    at: Position,
+}
+
+impl HookGraph {
+    /// Adds a name of the file.
+    pub(super) fn add_name(&mut self, name: &str) {
+        self.names.insert(name.to_owned());
+    }
+
+    /// Adds a job that was read.
+    pub(super) fn add_job(&mut self, definition: &Definition) {
+        if definition.submission.defaults == ParamDefaults::Missing {
+            self.needy.insert(definition.name.clone());
+        }
+    }
+
+    /// The hooks of a job that name jobs of the file.
+    fn known(&self, job: &str) -> impl Iterator<Item = &HookRef> {
+        self.hooks.get(job).into_iter().flatten().filter(|hook| self.names.contains(&hook.target))
+    }
+}
+
+/// Reads the hooks of the job `name`.
+pub(super) fn read(name: &str, scope: Scope<'_>, is_job: bool, reader: &mut Reader<'_>) -> Hooks {
+    let part = scope.part("hooks", keys::HOOKS, reader);
+    let mut targets = |event: HookEvent| {
+        let Some(node) = part.find(event.name()) else { return Vec::new() };
+        let mut targets: Vec<String> = Vec::new();
+        for (at, target) in reader.texts(node) {
+            if reader.accept(at, grammar::job_name(&target)).is_none() {
+                continue;
+            }
+            if targets.contains(&target) {
+                let text = format!("{} is named twice for {}", quoted(&target), event.name());
+                reader.fault(at, Code::DuplicateKey, text);
+                continue;
+            }
+            if is_job {
+                let hook = HookRef { target: target.clone(), at };
+                reader.hooks.hooks.entry(name.to_owned()).or_default().push(hook);
+            }
+            targets.push(target);
+        }
+        if targets.len() > TARGETS_MAX {
+            let text =
+                format!("{} jobs for {} are too many (max {TARGETS_MAX})", targets.len(), event.name());
+            reader.fault(node.at, Code::TooLong, text);
+        }
+        targets.into_iter().map(Into::into).collect()
+    };
+    Hooks {
+        on_start: targets(HookEvent::Start),
+        on_success: targets(HookEvent::Success),
+        on_failure: targets(HookEvent::Failure),
+        on_end: targets(HookEvent::End),
+    }
+}
+
+/// Checks the hooks of all jobs, after the last one was read.
+pub(super) fn check(reader: &mut Reader<'_>) {
+    let graph = std::mem::take(&mut reader.hooks);
+    // A file that is too long was not read to its end.
+    if reader.resolved_bytes > reader.resolved_bytes_max {
+        return;
+    }
+    for hook in graph.hooks.values().flatten() {
+        if !graph.names.contains(&hook.target) {
+            let near = grammar::nearest(&hook.target, graph.names.iter().map(String::as_str));
+            let hint = near.map(|near| format!(": did you mean {}?", quoted(near))).unwrap_or_default();
+            let text = format!("the file has no job {}{hint}", quoted(&hook.target));
+            reader.fault(hook.at, Code::UnknownJob, text);
+        } else if graph.needy.contains(&hook.target) {
+            let text = format!(
+                "a hook gives no parameters, and {} has one that is required; give it a default",
+                quoted(&hook.target)
+            );
+            reader.fault(hook.at, Code::InvalidParam, text);
+        }
+    }
+    let chains = Chains::of(&graph);
+    for (job, length) in &chains.lengths {
+        // The job at the head of a chain that is too long says so, and no job behind it.
+        if *length == usize::from(DEPTH_MAX) + 1
+            && let Some(hook) = graph.known(job).find(|hook| chains.lengths[&*hook.target] + 1 == *length)
+        {
+            let text = format!("{length} hooks follow one another from {} (max {DEPTH_MAX})", quoted(job));
+            reader.fault(hook.at, Code::OutOfRange, text);
+        }
+    }
+    report_loops(&graph, &chains.looping, reader);
+}
+
+/// The chains of hooks of a file.
+struct Chains<'g> {
+    /// The longest chain of hooks that begins with each job; without those that lead into a loop.
+    lengths: BTreeMap<&'g str, usize>,
+    /// Jobs whose hooks lead into a loop.
+    looping: BTreeSet<&'g str>,
+}
+
+impl<'g> Chains<'g> {
+    /// Takes away jobs without hooks, then those whose hooks all lead to such jobs, and so on. A loop is never taken away.
+    fn of(graph: &'g HookGraph) -> Self {
+        let mut left: BTreeMap<&str, usize> =
+            graph.names.iter().map(|job| (job.as_str(), graph.known(job).count())).collect();
+        let mut parents: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+        for job in graph.hooks.keys() {
+            graph.known(job).for_each(|hook| parents.entry(&hook.target).or_default().push(job));
+        }
+        let mut lengths = BTreeMap::new();
+        let mut next: Vec<&str> =
+            left.iter().filter(|(_, hooks)| **hooks == 0).map(|(job, _)| *job).collect();
+        while let Some(job) = next.pop() {
+            left.remove(job);
+            let behind = graph.known(job).filter_map(|hook| lengths.get(hook.target.as_str()));
+            let length = behind.max().map_or(0, |longest| longest + 1);
+            lengths.insert(job, length);
+            for parent in parents.get(job).into_iter().flatten() {
+                let Some(hooks) = left.get_mut(parent) else { continue };
+                *hooks -= 1;
+                if *hooks == 0 {
+                    next.push(parent);
+                }
+            }
+        }
+        Self { lengths, looping: left.into_keys().collect() }
+    }
+}
+
+/// Reports each loop once, at the hook with which it begins.
+fn report_loops(graph: &HookGraph, looping: &BTreeSet<&str>, reader: &mut Reader<'_>) {
+    let mut seen: BTreeSet<&str> = BTreeSet::new();
+    for start in looping {
+        let mut path: Vec<&HookRef> = Vec::new();
+        let mut job = *start;
+        // Each of these jobs has a hook that leads on to one of them.
+        while seen.insert(job) {
+            let Some(hook) = graph.known(job).find(|hook| looping.contains(hook.target.as_str())) else {
+                break;
+            };
+            path.push(hook);
+            job = &hook.target;
+        }
+        // A loop of earlier definitions that the walk met was reported before.
+        let from = path.iter().position(|hook| hook.target == job).filter(|last| *last + 1 < path.len());
+        let members = match from {
+            Some(before) => &path[before + 1..],
+            None if job == *start => &path[..],
+            None => continue,
+        };
+        let Some(first) = members.first() else { continue };
+        let mut names = vec![job];
+        names.extend(members.iter().map(|hook| hook.target.as_str()));
+        if names.len() > NAMES_SHOWN {
+            names.splice(NAMES_SHOWN / 2..names.len() - NAMES_SHOWN / 2, ["…"]);
+        }
+        let text = format!("the hooks lead back to where they began: {}", names.join(" → "));
+        reader.fault(first.at, Code::HookLoop, text);
+    }
+}
+
+/// Names of a loop that its fault shows.
+const NAMES_SHOWN: usize = 10;

@@ -1,0 +1,287 @@
+//! The keys about time: `schedule`, `overlap`, `catch_up` and their limits.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use protocol::Timestamp;
+use protocol::container::Overrides;
+use scheduler::params::Params;
+use scheduler::schedule::catch_up::CatchUp;
+use scheduler::schedule::{
+    CronError, DERIVED_PREFIX, JITTER_MAX, Overlap, Rule, RuleError, Schedule, Timetable, Zone,
+};
+
+use super::fault::{Code, Position, quoted};
+use super::grammar;
+use super::keys;
+use super::pairs;
+use super::params;
+use super::quantity::DurationText;
+use super::reader::Reader;
+use super::scope::{self, Scope};
+use super::tree::{Map, Node, Value};
+use crate::clock;
+use crate::params::Checker;
+
+/// How many schedules one definition may have.
+const SCHEDULES_MAX: usize = 64;
+
+/// Context for reading the schedules of one definition.
+struct Context<'c> {
+    /// The name of the definition.
+    name: &'c str,
+    now: Timestamp,
+    /// The longest that one of its jobs runs, where slots that come faster are skipped.
+    longest: Option<Duration>,
+    /// Checks values for the parameters of the definition.
+    checker: &'c Checker<'c>,
+}
+
+pub(super) fn read(
+    name: &str,
+    scope: Scope<'_>,
+    timeout: Option<Duration>,
+    params: &Params,
+    reader: &mut Reader<'_>,
+) -> Timetable {
+    let overlap = scope.find("overlap").and_then(|node| reader.choice(node, &keys::time::OVERLAPS));
+    let overlap = overlap.unwrap_or_default();
+    let longest = timeout.filter(|_| overlap == Overlap::Skip);
+    let checker = Checker::new(params);
+    let context = Context { name, now: clock::now().utc, longest, checker: &checker };
+    let standard = CatchUp::default();
+    let mode = scope.find("catch_up").and_then(|node| reader.choice(node, &keys::time::CATCH_UPS));
+    let window = scope
+        .find("catch_up_window")
+        .and_then(|node| reader.duration(node, keys::DURATION_MIN, keys::DURATION_MAX));
+    let limit =
+        scope.find("catch_up_limit").and_then(|node| reader.integer(node, keys::time::CATCH_UP_LIMITS));
+    Timetable {
+        schedules: scope.find("schedule").map(|node| schedules(node, &context, reader)).unwrap_or_default(),
+        overlap,
+        catch_up: CatchUp {
+            mode: mode.unwrap_or(standard.mode),
+            window: window.unwrap_or(standard.window),
+            limit: limit.and_then(|limit| u32::try_from(limit).ok()).unwrap_or(standard.limit),
+        },
+    }
+}
+
+fn schedules(node: &Node, context: &Context<'_>, reader: &mut Reader<'_>) -> Vec<Schedule> {
+    let items = match &node.value {
+        Value::List(items) => items.as_slice(),
+        Value::Map(_) | Value::Scalar(_) => std::slice::from_ref(node),
+    };
+    if items.len() > SCHEDULES_MAX {
+        let text = format!("{} schedules are too many (max {SCHEDULES_MAX})", items.len());
+        reader.fault(node.at, Code::TooLong, text);
+    }
+    let mut positions: BTreeMap<String, Position> = BTreeMap::new();
+    let mut schedules = Vec::new();
+    for item in items {
+        let Some(schedule) = schedule(item, context, reader) else { continue };
+        if let Some(first) = positions.insert(schedule.id.as_str().to_owned(), item.at) {
+            let text = if schedule.id.as_str().starts_with(DERIVED_PREFIX) {
+                format!("the same rule stands in line {}; give each an id, or remove one", first.line)
+            } else {
+                let id = quoted(schedule.id.as_str());
+                format!("the schedule {id} was first defined at line {}", first.line)
+            };
+            reader.fault(item.at, Code::DuplicateKey, text);
+        }
+        schedules.push(schedule);
+    }
+    schedules
+}
+
+fn schedule(node: &Node, context: &Context<'_>, reader: &mut Reader<'_>) -> Option<Schedule> {
+    let map = match &node.value {
+        Value::Map(map) => map,
+        Value::Scalar(_) => {
+            let rule = cron(node, reader)?;
+            let params = params::of_schedule(None, node.at, context.checker, reader);
+            let schedule = Schedule { params, ..Schedule::new(context.name, None, rule, Zone::utc()) };
+            look_at(&schedule, node.at, context, reader);
+            return Some(schedule);
+        }
+        Value::List(_) => {
+            reader.wrong_type(node, "a cron rule, or a map with cron, every or at");
+            return None;
+        }
+    };
+    scope::check_keys(map, keys::time::SCHEDULE, &[], reader);
+    let scope = Scope::new(map, None);
+    let zone = match scope.find("timezone") {
+        Some(node) => zone(node, reader)?,
+        None => Zone::utc(),
+    };
+    let (rule_at, rule) = rule(node.at, map, &zone, reader)?;
+    let id = scope.find("id").and_then(|node| id(node, reader));
+    let start_at = scope.find("start_at").and_then(|node| instant(node, &zone, reader));
+    let end_at = scope.find("end_at").and_then(|node| instant(node, &zone, reader));
+    let not_immediately =
+        scope.find("not_immediately").and_then(|node| reader.bool(node)).unwrap_or_default();
+    let jitter = scope.find("jitter").and_then(|node| {
+        let jitter = reader.duration(node, Duration::from_millis(1), JITTER_MAX)?;
+        Some((node.at, jitter))
+    });
+    let variables = pairs::environment(scope, reader);
+    for (_, (at, _)) in &variables.from_params {
+        let text = "a schedule gives parameters their values with `params`; it cannot use them";
+        reader.fault(*at, Code::InvalidSubstitution, text);
+    }
+    let environment = variables.fixed;
+    let args = scope.find("args").and_then(|node| reader.words(node)).unwrap_or_default();
+    let overrides = Overrides { environment, args, ..Overrides::default() };
+    let schedule = Schedule {
+        start_at,
+        end_at,
+        not_immediately,
+        jitter: jitter.map_or(Duration::ZERO, |(_, jitter)| jitter),
+        params: params::of_schedule(scope.find("params"), node.at, context.checker, reader),
+        overrides: (!overrides.is_empty()).then(|| Arc::new(overrides)),
+        ..Schedule::new(context.name, id.as_deref(), rule, zone)
+    };
+    if let (Some(start), Some(end)) = (start_at, end_at)
+        && end < start
+    {
+        let at = scope.own_position(&["end_at"], node.at);
+        reader.fault(at, Code::OutOfRange, "end_at is earlier than start_at");
+    }
+    if let Some((at, _)) = jitter.filter(|_| schedule.jitter_is_too_long(context.now)) {
+        let text = "the jitter is longer than the time between two slots: the second would come first";
+        reader.fault(at, Code::OutOfRange, text);
+    }
+    look_at(&schedule, rule_at, context, reader);
+    Some(schedule)
+}
+
+/// The one of `cron`, `every` and `at` that is there.
+fn rule(at: Position, map: &Map, zone: &Zone, reader: &mut Reader<'_>) -> Option<(Position, Rule)> {
+    let given: Vec<_> =
+        map.pairs.iter().filter(|pair| ["cron", "every", "at"].contains(&pair.key.as_str())).collect();
+    let [pair] = given[..] else {
+        let (at, code, text) = match given.get(1) {
+            Some(second) => (
+                second.key_at,
+                Code::InvalidValue,
+                "give one of cron, every and at; several rules are a list",
+            ),
+            None => (at, Code::MissingField, "a schedule needs one of cron, every and at"),
+        };
+        reader.fault(at, code, text);
+        return None;
+    };
+    let node = &pair.value;
+    let rule = match pair.key.as_str() {
+        "cron" => cron(node, reader)?,
+        "every" => {
+            let text = reader.loose_text(node)?;
+            match Rule::every(&text) {
+                Ok(rule) => rule,
+                Err(error) => {
+                    let text = format!("{} is not an interval: {error}", quoted(&text));
+                    reader.fault(node.at, Code::InvalidDuration, text);
+                    return None;
+                }
+            }
+        }
+        _ => {
+            let text = reader.text(node)?;
+            match Rule::at(&text, zone) {
+                Ok(rule) => rule,
+                Err(error) => {
+                    reader.fault(node.at, Code::InvalidTime, format!("{}: {error}", quoted(&text)));
+                    return None;
+                }
+            }
+        }
+    };
+    Some((node.at, rule))
+}
+
+fn cron(node: &Node, reader: &mut Reader<'_>) -> Option<Rule> {
+    let text = reader.text(node)?;
+    match Rule::cron(&text) {
+        Ok(rule) => Some(rule),
+        Err(RuleError::Cron(CronError::NeverFires)) => {
+            let text = format!("{} never fires: there is no such date", quoted(&text));
+            reader.fault(node.at, Code::CronNeverFires, text);
+            None
+        }
+        Err(error) => {
+            reader.fault(node.at, Code::InvalidCron, format!("{}: {error}", quoted(&text)));
+            None
+        }
+    }
+}
+
+fn zone(node: &Node, reader: &mut Reader<'_>) -> Option<Zone> {
+    let text = reader.text(node)?;
+    let zone = Zone::named(&text);
+    if zone.is_none() {
+        let all = Zone::all();
+        let hint = match grammar::nearest(&text, all.iter().map(String::as_str)) {
+            Some(near) => format!("did you mean {near}?"),
+            None => "write a name of the IANA database, such as Europe/Berlin".to_owned(),
+        };
+        let text = format!("{} is no time zone: {hint}", quoted(&text));
+        reader.fault(node.at, Code::UnknownTimezone, text);
+    }
+    zone
+}
+
+fn id(node: &Node, reader: &mut Reader<'_>) -> Option<String> {
+    let id = reader.checked_text(node, grammar::job_name)?;
+    if id.starts_with(DERIVED_PREFIX) {
+        let text = format!("ids that begin with {DERIVED_PREFIX} are given to schedules without one");
+        reader.fault(node.at, Code::ReservedName, text);
+    }
+    Some(id)
+}
+
+/// An instant, or a date and time in the zone of the schedule.
+fn instant(node: &Node, zone: &Zone, reader: &mut Reader<'_>) -> Option<Timestamp> {
+    let text = reader.text(node)?;
+    if let Ok(Rule::Once { at }) = Rule::at(&text, zone) {
+        return Some(at);
+    }
+    let text = format!(
+        "{} is no instant: write 2026-12-24T18:00:00Z, or 2026-12-24 18:00 in the schedule's timezone",
+        quoted(&text)
+    );
+    reader.fault(node.at, Code::InvalidTime, text);
+    None
+}
+
+/// Warns of what is legal and often a mistake.
+fn look_at(schedule: &Schedule, at: Position, context: &Context<'_>, reader: &mut Reader<'_>) {
+    if let Some(oddity) = schedule.oddity(context.now) {
+        let text = match next_fires(schedule, context.now) {
+            next if next.is_empty() => oddity.to_string(),
+            next => format!("{oddity}; next fires: {}", next.join(", ")),
+        };
+        reader.collector.warning(at, Code::OddSchedule, text);
+    }
+    if let Some(timeout) = context.longest.filter(|timeout| schedule.fires_faster_than(*timeout, context.now))
+        && let Some(distance) = schedule.shortest_distance(context.now)
+    {
+        let text = format!(
+            "it fires every {}, and a job may run for {} (timeout): slots meanwhile are skipped (overlap: skip)",
+            DurationText(distance),
+            DurationText(timeout)
+        );
+        reader.collector.warning(at, Code::FiresTooOften, text);
+    }
+}
+
+/// The next three slots, by the clock of the schedule's zone.
+fn next_fires(schedule: &Schedule, now: Timestamp) -> Vec<String> {
+    let mut last = now;
+    let next = || {
+        last = schedule.next_slot_after(last)?;
+        schedule.zone.civil(last).map(|civil| civil.strftime("%a %F %T").to_string())
+    };
+    std::iter::from_fn(next).take(3).collect()
+}

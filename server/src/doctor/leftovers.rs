@@ -1,0 +1,42 @@
+//! Files that something left behind, and inputs that the store refused.
+
+use std::path::Path;
+
+use super::Finding;
+use crate::engine::{RefusedCounts, refused_inputs};
+use crate::maintenance::leftovers::{self, LeftoverKind};
+
+pub(super) fn examine(data: &Path) -> Vec<Finding> {
+    let found = match leftovers::find(data) {
+        Ok(found) => found,
+        Err(error) => {
+            let text = format!("cannot be listed: {error}");
+            return vec![Finding::warn("leftovers", text, "run this as the server's user")];
+        }
+    };
+    let count = |kind| found.iter().filter(|it| it.kind == kind).count();
+    let bytes: u64 = found.iter().map(leftovers::Leftover::bytes).sum();
+    let text = if found.is_empty() {
+        "none".to_owned()
+    } else {
+        format!(
+            "{} replaced stores, {} drafts, {} MiB; the server deletes them after 30 days, drafts after one",
+            count(LeftoverKind::ReplacedStore),
+            count(LeftoverKind::Draft),
+            bytes >> 20
+        )
+    };
+    vec![Finding::ok("leftovers", text), refused(data, count(LeftoverKind::RefusedGroup))]
+}
+
+fn refused(data: &Path, reports: usize) -> Finding {
+    let RefusedCounts { suspected, blocked } = refused_inputs(data);
+    if reports + suspected + blocked == 0 {
+        return Finding::ok("refused groups", "none");
+    }
+    Finding::warn(
+        "refused groups",
+        format!("{reports} reports; {suspected} inputs are suspected, {blocked} are blocked"),
+        "this is a bug: attach refused-group-*.txt to a report of it; delete refused-inputs.txt to accept the inputs again",
+    )
+}

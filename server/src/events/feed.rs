@@ -1,0 +1,131 @@
+//! The way from the engine to the events: a queue of committed groups, and the task that empties it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use protocol::Revision;
+use scheduler::snapshot::Snapshot;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+
+use super::Events;
+use super::known::Known;
+use super::ring::EVENTS_MAX;
+use crate::metrics::Metrics;
+use crate::store::Group;
+
+/// Changes that may wait for the feed. It takes a fraction of the time of a commit for each, so more than this means that the machine gives
+/// it no time; then the events are lost, and readers are told.
+const CHANGES_WAITING_MAX: usize = 1_000_000;
+
+/// An item of the queue.
+#[derive(Debug)]
+enum FeedItem {
+    /// A revision that a job is about to be made of.
+    Revision(Revision, String),
+    /// A group after its commit, and a snapshot that was published with it.
+    Committed(Option<Arc<Group>>, Option<Arc<Snapshot>>),
+    /// Groups before this point were left out.
+    Lost,
+}
+
+/// The engine's end of the queue. Sending never waits and never fails.
+#[derive(Debug)]
+pub struct EventSender {
+    items: UnboundedSender<FeedItem>,
+    changes_waiting: Arc<AtomicUsize>,
+    has_lost: bool,
+    metrics: Arc<Metrics>,
+}
+
+impl EventSender {
+    /// The counters that the feed keeps.
+    #[must_use]
+    pub fn metrics(&self) -> &Metrics {
+        &self.metrics
+    }
+
+    /// Announces a revision that is not part of jobs.yaml.
+    pub fn learn(&self, revision: Revision, name: &str) {
+        // Without a feed nobody needs the name.
+        let _ = self.items.send(FeedItem::Revision(revision, name.to_owned()));
+    }
+
+    /// Hands over a group after its commit, and the snapshot that was published with it.
+    pub fn publish(&mut self, group: Option<Arc<Group>>, snapshot: Option<Arc<Snapshot>>) {
+        if group.is_none() && snapshot.is_none() || self.items.is_closed() {
+            return;
+        }
+        let changes = group.as_ref().map_or(0, |group| group.changes.len());
+        if self.changes_waiting.load(Ordering::Relaxed) + changes > CHANGES_WAITING_MAX {
+            self.has_lost = true;
+            return;
+        }
+        if std::mem::take(&mut self.has_lost) {
+            let _ = self.items.send(FeedItem::Lost);
+        }
+        self.changes_waiting.fetch_add(changes, Ordering::Relaxed);
+        // The receiver may have just gone.
+        let _ = self.items.send(FeedItem::Committed(group, snapshot));
+    }
+}
+
+/// The task that makes events of committed groups. Run it beside the engine; it ends with it.
+#[derive(Debug)]
+pub struct EventFeed {
+    items: UnboundedReceiver<FeedItem>,
+    changes_waiting: Arc<AtomicUsize>,
+    events: Events,
+    known: Known,
+}
+
+/// The queue, its task, and the kept events. `known` is the state at the start.
+#[must_use]
+pub fn channel(known: Known) -> (EventSender, EventFeed, Events) {
+    with_capacity(known, EVENTS_MAX)
+}
+
+/// As [`channel`], with another number of kept events.
+#[must_use]
+pub fn with_capacity(known: Known, events_max: usize) -> (EventSender, EventFeed, Events) {
+    let (sender, items) = unbounded_channel();
+    let changes_waiting = Arc::<AtomicUsize>::default();
+    let events = Events::new(known.last_id(), events_max);
+    let metrics = known.metrics();
+    let feed = EventFeed { items, changes_waiting: changes_waiting.clone(), events: events.clone(), known };
+    (EventSender { items: sender, changes_waiting, has_lost: false, metrics }, feed, events)
+}
+
+impl EventFeed {
+    /// Makes events until the engine has ended.
+    pub async fn run(mut self) {
+        while let Some(item) = self.items.recv().await {
+            self.take(item);
+            // A large group takes some milliseconds, and there may be many.
+            tokio::task::yield_now().await;
+        }
+    }
+
+    fn take(&mut self, item: FeedItem) {
+        match item {
+            FeedItem::Revision(revision, name) => self.known.learn(revision, &name),
+            FeedItem::Committed(group, snapshot) => {
+                let mut records = Vec::new();
+                if let Some(group) = group {
+                    self.changes_waiting.fetch_sub(group.changes.len(), Ordering::Relaxed);
+                    self.known.group(&group, &mut records);
+                }
+                if let Some(snapshot) = snapshot {
+                    self.known.snapshot(snapshot, &mut records);
+                }
+                if !records.is_empty() {
+                    self.events.push(records);
+                }
+            }
+            FeedItem::Lost => {
+                tracing::warn!("the event feed fell behind and lost events; readers have to start again");
+                self.known.forget_jobs();
+                self.events.reset(self.known.last_id());
+            }
+        }
+    }
+}

@@ -1,0 +1,283 @@
+//! The facts that the feed knows beside a group: names of definitions and workers, and the jobs that have not ended. It follows them by the
+//! same changes of which it makes events, and never asks the store.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use protocol::report::Outcome;
+use protocol::{Epoch, JobId, Revision, Timestamp, WorkerId};
+use scheduler::input::GroupNo;
+use scheduler::restore::LiveJob;
+use scheduler::snapshot::{Snapshot, WorkerFacts};
+use scheduler::step::{Change, WorkerRow};
+
+use super::id::EventId;
+use super::live_jobs::{DefinitionIndex, JobFacts, LiveJobs};
+use super::record::{AttemptSubject, DefinitionRef, EventRecord, Subject, WorkerName};
+use crate::metrics::Metrics;
+use crate::store::{Group, JobOrigin, StoredDefinition};
+
+/// The state of the feed. The engine fills it while it loads the store.
+#[derive(Debug, Default)]
+pub struct Known {
+    pub(super) last: EventId,
+    pub(super) jobs: LiveJobs,
+    /// The current attempts of jobs.
+    pub(super) attempts: HashMap<JobId, AttemptSubject>,
+    definitions: Vec<Arc<DefinitionRef>>,
+    by_revision: HashMap<Revision, DefinitionIndex>,
+    /// The revisions in jobs.yaml, by name; absent until it was read for the first time.
+    current: Option<HashMap<String, Revision>>,
+    workers: HashMap<WorkerId, WorkerRow>,
+    /// Large batches that are not complete, by their first job.
+    pub(super) pending: HashMap<JobId, PendingCount>,
+    published: Arc<Snapshot>,
+    pub(super) metrics: Arc<Metrics>,
+}
+
+/// The members of a large batch so far.
+#[derive(Debug, Default)]
+pub(super) struct PendingCount {
+    pub(super) count: u64,
+    /// The definition of the members, while all have the same one.
+    pub(super) definition: Option<DefinitionIndex>,
+}
+
+/// Collects the events of one group.
+#[derive(Debug)]
+pub(super) struct EventSink<'s> {
+    last: &'s mut EventId,
+    records: &'s mut Vec<EventRecord>,
+}
+
+impl EventSink<'_> {
+    /// Adds an event behind the others.
+    pub(super) fn add(&mut self, at: Timestamp, kind: &'static str, subject: Subject) {
+        self.last.index += 1;
+        self.records.push(EventRecord::new(*self.last, at, kind, subject));
+    }
+}
+
+impl Known {
+    /// Nothing but the place of the first event: behind the last committed group, in this epoch.
+    #[must_use]
+    pub fn at(epoch: Epoch, group: GroupNo) -> Self {
+        Self { last: EventId { epoch, group, index: 0 }, ..Self::default() }
+    }
+
+    /// Adds a definition from the store.
+    pub fn restore_definition(&mut self, stored: &StoredDefinition) {
+        self.learn(stored.revision, &stored.name);
+    }
+
+    /// Adds a worker from the store.
+    pub fn restore_worker(&mut self, row: &WorkerRow) {
+        self.workers.insert(row.worker, row.clone());
+    }
+
+    /// Adds a job from the store.
+    pub fn restore_job(&mut self, live: &LiveJob, origin: JobOrigin) {
+        let definition = self.definition_index(live.revision);
+        let times = (origin.created_at, live.due_at);
+        let mut facts = JobFacts::new(live.job, origin.batch, definition, times);
+        (facts.state, facts.priority, facts.attempts) = (live.state, live.priority, live.attempts.0);
+        self.jobs.insert(live.job, facts);
+        if let Some(attempt) = &live.attempt {
+            let restored = AttemptSubject {
+                number: live.attempts,
+                fence: attempt.token.fence,
+                worker: self.worker_name(attempt.worker),
+                assigned_at: Some(attempt.assigned_at),
+                started_at: attempt.started_at,
+                container: Box::default(),
+                stopping: attempt.stopping,
+                end: None,
+                said: None,
+            };
+            self.attempts.insert(live.job, restored);
+        }
+    }
+
+    /// Sets the state of the workers at the start, of which no events are made.
+    pub fn restore_snapshot(&mut self, snapshot: Arc<Snapshot>) {
+        self.published = snapshot;
+    }
+
+    /// The counters that follow the same changes.
+    #[must_use]
+    pub fn metrics(&self) -> Arc<Metrics> {
+        self.metrics.clone()
+    }
+
+    /// The id of the last event.
+    pub(super) const fn last_id(&self) -> EventId {
+        self.last
+    }
+
+    /// Notes the name of a revision.
+    pub(super) fn learn(&mut self, revision: Revision, name: &str) {
+        let index = self.definition_index(revision);
+        let known = &mut self.definitions[index.0 as usize];
+        if *known.name != *name {
+            *known = Arc::new(DefinitionRef { name: name.into(), revision });
+        }
+    }
+
+    /// Forgets the jobs, because changes of them were lost.
+    pub(super) fn forget_jobs(&mut self) {
+        self.jobs.clear();
+        self.attempts.clear();
+        self.pending.clear();
+    }
+
+    /// Makes events of a committed group.
+    pub(super) fn group(&mut self, group: &Group, records: &mut Vec<EventRecord>) {
+        self.last = EventId { epoch: group.epoch, group: group.number, index: 0 };
+        let mut last = self.last;
+        let mut sink = EventSink { last: &mut last, records };
+        self.define(&group.definitions, group.at, &mut sink);
+        for change in &group.changes {
+            match change {
+                Change::Worker(row) => self.worker_row(row, group.at, &mut sink),
+                Change::WorkerForgotten(worker) => {
+                    let subject = Subject::WorkerRef(self.worker_name(*worker));
+                    self.workers.remove(worker);
+                    sink.add(group.at, "worker.forgotten", subject);
+                }
+                Change::Fire(row) => {
+                    self.metrics.slots_decided(row);
+                    let kind = match row.verdict.name() {
+                        "fired" | "caught_up" => "schedule.fired",
+                        "skipped" => "schedule.skipped",
+                        _ => "schedule.missed",
+                    };
+                    sink.add(row.at, kind, Subject::Fire(Box::new(row.clone())));
+                }
+                Change::Paused { target, since } => {
+                    let kind = if since.is_some() { "schedule.paused" } else { "schedule.resumed" };
+                    sink.add(group.at, kind, Subject::Pause(target.clone()));
+                }
+                Change::Hook(row) => {
+                    let kind = if row.result.job().is_some() { "hook.made" } else { "hook.left_out" };
+                    sink.add(row.at, kind, Subject::Hook(Box::new(row.clone())));
+                }
+                // Cursors of schedules, idempotency keys and skipped numbers are bookkeeping.
+                Change::Schedule(_)
+                | Change::Keyed { .. }
+                | Change::Skipped { .. }
+                | Change::BatchAdded(_) => {}
+                change => self.job_change(change, group.at, &mut sink),
+            }
+        }
+        self.metrics.group(group.changes.len());
+        self.metrics.set_oldest_due(self.jobs.oldest_queued());
+        self.last = last;
+    }
+
+    /// Makes events of what differs from the last published snapshot: the states of workers.
+    pub(super) fn snapshot(&mut self, snapshot: Arc<Snapshot>, records: &mut Vec<EventRecord>) {
+        let before = std::mem::replace(&mut self.published, snapshot.clone());
+        let mut last = self.last;
+        let mut sink = EventSink { last: &mut last, records };
+        // Both are ordered by id.
+        let mut old = before.workers.iter().peekable();
+        let worker = |facts: &WorkerFacts| Subject::Worker(Box::new(facts.clone()), snapshot.cluster);
+        let at = crate::clock::now().utc;
+        for facts in &snapshot.workers {
+            while let Some(left) = old.next_if(|it| it.id < facts.id) {
+                sink.add(at, "worker.left", worker(left));
+            }
+            let was = old.next_if(|it| it.id == facts.id).map(|it| it.state);
+            if was != Some(facts.state) {
+                self.metrics.worker_changed(facts.state.name());
+                sink.add(at, worker_kind(facts), worker(facts));
+            }
+        }
+        for left in old {
+            sink.add(at, "worker.left", worker(left));
+        }
+        self.last = last;
+    }
+
+    /// The definition with this index.
+    pub(super) fn definition(&self, index: DefinitionIndex) -> &Arc<DefinitionRef> {
+        // Indices come from `definition_index`, and no entry is ever removed.
+        &self.definitions[index.0 as usize]
+    }
+
+    /// The index of a revision. Its name is empty until it is learnt.
+    pub(super) fn definition_index(&mut self, revision: Revision) -> DefinitionIndex {
+        if let Some(index) = self.by_revision.get(&revision) {
+            return *index;
+        }
+        let index = DefinitionIndex(u32::try_from(self.definitions.len()).unwrap_or(u32::MAX));
+        self.definitions.push(Arc::new(DefinitionRef { name: Box::default(), revision }));
+        self.by_revision.insert(revision, index);
+        index
+    }
+
+    /// Number and name of a worker; its number stands for an unknown name.
+    pub(super) fn worker_name(&self, id: WorkerId) -> WorkerName {
+        let name = self.workers.get(&id).map_or_else(|| id.to_string().into(), |row| row.name.clone());
+        WorkerName { id, name }
+    }
+
+    fn define(&mut self, all: &[Arc<StoredDefinition>], at: Timestamp, sink: &mut EventSink<'_>) {
+        if all.is_empty() {
+            return;
+        }
+        for stored in all {
+            self.learn(stored.revision, &stored.name);
+        }
+        let is_first = self.current.is_none();
+        let current = self.current.get_or_insert_default();
+        for stored in all {
+            let was = current.insert(stored.name.clone(), stored.revision);
+            if !is_first && was != Some(stored.revision) {
+                let index = self.by_revision[&stored.revision];
+                let changed = self.definitions[index.0 as usize].clone();
+                sink.add(at, "definition.changed", Subject::Definition(changed));
+            }
+        }
+    }
+
+    fn worker_row(&mut self, row: &WorkerRow, at: Timestamp, sink: &mut EventSink<'_>) {
+        let before = self.workers.insert(row.worker, row.clone());
+        let kind = match &before {
+            None => "worker.joined",
+            Some(before) if is_heartbeat(before, row) => return,
+            Some(_) => "worker.changed",
+        };
+        let workers = &self.published.workers;
+        let shown = workers.binary_search_by_key(&row.worker, |facts| facts.id);
+        let state = match shown {
+            Ok(index) => workers[index].state.name(),
+            Err(_) if before.is_none() => "joining",
+            Err(_) => "gone",
+        };
+        sink.add(at, kind, Subject::WorkerRow(Box::new(row.clone()), state));
+    }
+}
+
+/// True if two rows of a worker differ only in what a session changes by itself.
+fn is_heartbeat(before: &WorkerRow, after: &WorkerRow) -> bool {
+    let WorkerRow { seen_at, process, .. } = *after;
+    let same = WorkerRow { seen_at, process, ..before.clone() };
+    same == *after
+}
+
+fn worker_kind(facts: &WorkerFacts) -> &'static str {
+    match facts.state.name() {
+        "joining" => "worker.joining",
+        "ready" => "worker.ready",
+        "draining" => "worker.draining",
+        "disconnected" => "worker.disconnected",
+        "unreachable" => "worker.unreachable",
+        _ => "worker.cloned",
+    }
+}
+
+/// True if the worker, its host or its Docker daemon failed, and not the job.
+pub(super) const fn is_loss(outcome: Outcome) -> bool {
+    matches!(outcome, Outcome::Lost | Outcome::DaemonLost | Outcome::HostFailed)
+}

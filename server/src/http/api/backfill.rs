@@ -1,0 +1,173 @@
+//! `POST /api/definitions/{name}/backfill`: the jobs of past slots that have none.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::extract::{Request, State};
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::Response;
+use protocol::{JobId, Timestamp};
+use scheduler::definition::Definition;
+use scheduler::input::GroupNo;
+use scheduler::schedule::backfill::{RANGE_MAX, SLOTS_MAX, SlotFate, TooManySlots, plan};
+use scheduler::schedule::{Schedule, ScheduleId};
+use scheduler::step::{Answer, Rejection};
+
+use crate::clock;
+use crate::engine::Busy;
+use crate::http::api::definitions;
+use crate::http::api::jobs::unexpected_answer;
+use crate::http::api::schedule_choice;
+use crate::http::api::submit::json;
+use crate::http::middleware::code::Code;
+use crate::http::middleware::problem::Problem;
+use crate::http::present::shapes::{self, Time};
+use crate::http::request::body;
+use crate::http::request::path::Name;
+use crate::http::request::query::{Query, wrong};
+use crate::http::state::AppState;
+
+/// The query parameters.
+struct Params {
+    schedule: Option<String>,
+    from: Timestamp,
+    to: Timestamp,
+    interval: Duration,
+    dry_run: bool,
+}
+
+impl Params {
+    fn read(mut query: Query) -> Result<Self, Problem> {
+        let now = clock::now().utc;
+        let schedule = query.text("schedule")?;
+        let from = query.instant("from")?;
+        let to = query.instant("to")?.unwrap_or(now).min(now);
+        let interval = query.duration("interval", INTERVAL_MAX)?.unwrap_or_default();
+        let dry_run = query.switch("dry_run")?;
+        query.finish()?;
+        let Some(from) = from else {
+            return Err(Problem::new(Code::MissingField, "a backfill needs the beginning of its range")
+                .field("?from")
+                .hint("from=2026-03-01T00:00:00Z"));
+        };
+        if from > to {
+            return Err(wrong("from", "it is later than \"to\", or in the future"));
+        }
+        Ok(Self { schedule, from, to, interval, dry_run })
+    }
+}
+
+pub(crate) async fn backfill(
+    State(state): State<Arc<AppState>>,
+    Name(name): Name,
+    request: Request,
+) -> Result<Response, Problem> {
+    state.check_accepting()?;
+    let (parts, body) = request.into_parts();
+    let params = Params::read(Query::of(&parts.uri)?)?;
+    body::none(body).await?;
+    for _ in 0..READINGS_MAX {
+        // Each try has the definition of its moment.
+        let definitions = state.services.catalogue.current();
+        let definition = Arc::clone(&definitions::find(&definitions, &name)?.definition);
+        let schedule = schedule_choice::find(&definition, params.schedule.as_deref())?;
+        if let Some(shown) = attempt(&state, &definition, schedule, &params).await? {
+            let status = if shown.batch.is_some() { StatusCode::CREATED } else { StatusCode::OK };
+            return Ok(json(status, HeaderMap::new(), &shown));
+        }
+    }
+    Err(Busy.into())
+}
+
+/// One reading of the ledger, and the request that follows from it; none if the ledger has changed in between.
+async fn attempt(
+    state: &Arc<AppState>,
+    definition: &Definition,
+    schedule: &Schedule,
+    params: &Params,
+) -> Result<Option<shapes::Backfill>, Problem> {
+    if !definition.enabled {
+        return Err(Rejection::Disabled.into());
+    }
+    let (name, id, range) = (definition.name.clone(), schedule.id.clone(), (params.from, params.to));
+    // One more than is allowed, so that no slot that fired looks as if it had not.
+    let read =
+        move |archive: &dyn crate::store::Archive| archive.ledger(&name, id.as_str(), range, RANGE_MAX + 1);
+    let (reading, read_at) = state.read(read).await?;
+    let slots = plan(schedule, params.from, params.to, &reading).map_err(too_many)?;
+    let open = slots.iter().filter(|(_, fate)| *fate == SlotFate::Open).map(|(slot, _)| *slot);
+    let open: Vec<Timestamp> = open.collect();
+    let count = open.len();
+    let first = if params.dry_run {
+        None
+    } else {
+        let Ok(first) = submit(state, definition, &schedule.id, open, params.interval, read_at).await? else {
+            return Ok(None);
+        };
+        first
+    };
+    let mut next = first.map(|first| first.0);
+    let shown = slots.into_iter().map(|(slot, fate)| {
+        let (result, job) = match fate {
+            SlotFate::Open => match &mut next {
+                Some(job) => {
+                    *job += 1;
+                    ("backfilled", Some(*job - 1))
+                }
+                None => ("open", None),
+            },
+            SlotFate::Fired(job) => ("fired", Some(job.0)),
+            SlotFate::Forgotten => ("forgotten", None),
+            SlotFate::Undecided => ("undecided", None),
+        };
+        shapes::BackfillSlot { slot: Time(slot), result: result.into(), job }
+    });
+    Ok(Some(shapes::Backfill {
+        name: definition.name.clone(),
+        schedule: schedule.id.to_string(),
+        dry_run: params.dry_run,
+        count: count as u64,
+        batch: first.map(|first| first.0),
+        slots: shown.collect(),
+    }))
+}
+
+/// The reading of the ledger was too old.
+struct TooOld;
+
+/// Returns the first job, if there is one.
+async fn submit(
+    state: &AppState,
+    definition: &Definition,
+    schedule: &ScheduleId,
+    slots: Vec<Timestamp>,
+    interval: Duration,
+    read_at: GroupNo,
+) -> Result<Result<Option<JobId>, TooOld>, Problem> {
+    let name = definition.name.as_str().into();
+    match state.services.engine.backfill(name, schedule.clone(), slots, interval, read_at).await? {
+        Answer::Accepted(accepted) => Ok(Ok(Some(accepted.first))),
+        Answer::Done => Ok(Ok(None)),
+        Answer::Rejected(Rejection::LedgerReadingTooOld) => Ok(Err(TooOld)),
+        Answer::Rejected(rejection) => Err(rejection.into()),
+        answer => Err(unexpected_answer(&answer)),
+    }
+}
+
+fn too_many(why: TooManySlots) -> Problem {
+    let detail = match why {
+        TooManySlots::Open(count) => {
+            format!("{count} slots of this range have no job; one request makes {SLOTS_MAX} jobs at most")
+        }
+        TooManySlots::InRange => format!("the range has more than {RANGE_MAX} slots"),
+    };
+    Problem::new(Code::TooManyJobs, detail)
+        .field("?to")
+        .hint("ask for a shorter range, and then for the rest")
+}
+
+/// Readings of the ledger before the answer is `busy`: each but the last met another backfill of the same schedule.
+const READINGS_MAX: usize = 5;
+
+/// The longest distance between two jobs of a backfill.
+const INTERVAL_MAX: Duration = Duration::from_secs(86_400);

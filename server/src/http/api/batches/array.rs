@@ -1,0 +1,100 @@
+//! `POST /api/jobs/{name}` with `count` or `each`: several jobs of one definition, accepted together.
+
+use std::sync::Arc;
+
+use axum::response::Response;
+use scheduler::batches::BatchOptions;
+use scheduler::new_jobs::NewJobs;
+use serde_json::Value;
+
+use super::submit_many::{answer, replayed};
+use crate::catalogue::Definitions;
+use crate::http::api::definitions;
+use crate::http::middleware::code::Code;
+use crate::http::middleware::problem::Problem;
+use crate::http::request::job_request::{ArrayRequest, JobRequest, MANY_MAX};
+use crate::http::request::key::{find_accepted, submit_with_key};
+use crate::http::request::submission;
+use crate::http::state::AppState;
+use crate::params::Checker;
+
+/// Submits the jobs that a request asks for.
+///
+/// # Errors
+/// The faults of the request, or the engine rejected it.
+pub(crate) async fn submit(
+    state: &Arc<AppState>,
+    name: &str,
+    request: JobRequest<'_>,
+    array: ArrayRequest,
+    require_worker: bool,
+    key: Option<(Arc<str>, u128)>,
+) -> Result<Response, Problem> {
+    let ArrayRequest { count, each, options } = array;
+    let definitions = state.services.catalogue.current();
+    if let Err(refusal) = definitions::find(&definitions, name) {
+        return find_accepted(state, key, refusal).await.map(|holder| replayed(state, holder));
+    }
+    let request = JobRequest { name: None, ..request };
+    let jobs = match (count, each) {
+        (Some(count), _) => copies(&definitions, name, request, count)?,
+        (None, Some(each)) => {
+            let (name, request) = (name.to_owned(), into_owned(request));
+            state.parse_blocking(move || one_for_each(&definitions, &name, &request, each)).await?
+        }
+        (None, None) => return Err(needs_jobs(&options)),
+    };
+    answer(state, submit_with_key(state, jobs, Some(options), require_worker, key).await?)
+}
+
+/// Jobs that are all alike.
+fn copies(
+    definitions: &Definitions,
+    name: &str,
+    request: JobRequest<'_>,
+    count: u32,
+) -> Result<NewJobs, Problem> {
+    let definition = &definitions::find(definitions, name)?.definition;
+    let checker = Checker::new(&definition.submission.params);
+    let job = submission::complete(request, definition, &checker)?;
+    Ok(NewJobs::Copies(Box::new(job), count))
+}
+
+/// A job for each set of parameters, laid over those of the request.
+fn one_for_each(
+    definitions: &Definitions,
+    name: &str,
+    request: &JobRequest<'static>,
+    each: Vec<Vec<(String, Value)>>,
+) -> Result<NewJobs, Problem> {
+    if each.is_empty() {
+        return Err(Problem::new(Code::EmptyBatch, "the list has no entry").field("each"));
+    }
+    if each.len() > MANY_MAX {
+        return Err(Problem::new(Code::TooManyJobs, format!("more than {MANY_MAX} jobs in one request")));
+    }
+    let definition = &definitions::find(definitions, name)?.definition;
+    let checker = Checker::new(&definition.submission.params);
+    let mut jobs = Vec::with_capacity(each.len());
+    for (index, own) in each.into_iter().enumerate() {
+        let mut params = request.params.clone();
+        params.retain(|(name, _)| !own.iter().any(|(changed, _)| changed == name));
+        params.extend(own);
+        let request = JobRequest { name: None, job: request.job.clone(), params, array: None };
+        let job = submission::complete(request, definition, &checker);
+        jobs.push(job.map_err(|problem| problem.within(&format!("each[{index}]"), None))?);
+    }
+    Ok(jobs.into())
+}
+
+fn into_owned(request: JobRequest<'_>) -> JobRequest<'static> {
+    let JobRequest { job, params, .. } = request;
+    JobRequest { name: None, job, params, array: None }
+}
+
+fn needs_jobs(options: &BatchOptions) -> Problem {
+    let field = if options.name.is_some() { "batch_name" } else { "max_failures" };
+    Problem::new(Code::InvalidBatch, format!("{field} is for several jobs, and this request makes one"))
+        .field(field)
+        .hint("add count, or a list each")
+}

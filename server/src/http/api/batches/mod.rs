@@ -1,0 +1,166 @@
+//! Batches: jobs that were submitted together. `submit_many` and `array` make them; here they are listed, waited for, cancelled and
+//! retried.
+
+pub(crate) mod array;
+pub(crate) mod submit_many;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Json;
+use axum::extract::{Request, State};
+use axum::http::{HeaderValue, Uri, header};
+use axum::response::{IntoResponse, Response};
+use protocol::JobId;
+use scheduler::batches::BatchMember;
+
+use crate::excerpt::excerpt;
+use crate::http::api::bulk::{self, Verb};
+use crate::http::api::jobs::{WAIT_MAX, limit, next_page};
+use crate::http::middleware::code::Code;
+use crate::http::middleware::problem::Problem;
+use crate::http::present::batch::summary;
+use crate::http::present::shapes;
+use crate::http::request::cursor;
+use crate::http::request::path::{Id, IdAndVerb};
+use crate::http::request::query::Query;
+use crate::http::state::AppState;
+use crate::store::{BatchFilter, BatchRow, BatchState, JobRow};
+
+/// `GET /api/batches`
+pub(crate) async fn list(State(state): State<Arc<AppState>>, uri: Uri) -> Result<Response, Problem> {
+    let Page { batches, next } = page(&state, Query::of(&uri)?).await?;
+    let next = next.map(|cursor| next_page(&state, "batches", &uri, &cursor));
+    let mut response = Json(batches).into_response();
+    if let Some(link) = next.and_then(|link| HeaderValue::try_from(link).ok()) {
+        response.headers_mut().insert(header::LINK, link);
+    }
+    Ok(response)
+}
+
+/// A page of batches, newest first.
+pub(crate) struct Page {
+    pub(crate) batches: Vec<shapes::BatchSummary>,
+    /// The `cursor` of the next page, if there is one.
+    pub(crate) next: Option<String>,
+}
+
+/// Reads the page of batches that a query asks for.
+///
+/// # Errors
+/// `invalid_query`, `invalid_state`, `invalid_cursor`, `invalid_limit`, and those of a read.
+pub(crate) async fn page(state: &AppState, mut query: Query) -> Result<Page, Problem> {
+    let mut filter = BatchFilter {
+        name: query.text("name")?,
+        states: query.text("state")?.as_deref().map_or(Ok(Vec::new()), states)?,
+        before: query.text("cursor")?.as_deref().map(cursor::read).transpose()?,
+        limit: query.text("limit")?.as_deref().map_or(Ok(LIMIT), limit)?,
+    };
+    query.finish()?;
+    let limit = filter.limit;
+    // One extra row shows whether there is a next page.
+    filter.limit += 1;
+    let mut rows = state.read(move |archive| archive.batches(&filter)).await?;
+    let more = rows.len() > limit;
+    rows.truncate(limit);
+    let next = rows.last().filter(|_| more).map(|row| cursor::write(row.first));
+    Ok(Page { batches: rows.into_iter().map(summary).collect(), next })
+}
+
+/// `GET /api/batches/{id}`
+pub(crate) async fn one(
+    State(state): State<Arc<AppState>>,
+    Id(id): Id,
+    uri: Uri,
+) -> Result<Json<shapes::FullBatch>, Problem> {
+    let mut query = Query::of(&uri)?;
+    let timeout = query.duration("wait", WAIT_MAX)?;
+    query.finish()?;
+    if let Some(timeout) = timeout {
+        wait_until_ended(&state, JobId(id), timeout).await?;
+    }
+    full(&state, JobId(id)).await.map(Json)
+}
+
+/// `POST /api/batches/{id}/{verb}`
+pub(crate) async fn operate(
+    State(state): State<Arc<AppState>>,
+    IdAndVerb(id, verb): IdAndVerb,
+    request: Request,
+) -> Result<Response, Problem> {
+    let verb = match verb.as_str() {
+        "cancel" => Verb::Cancel,
+        "retry" => Verb::Retry,
+        _ => {
+            let detail = format!("there is no operation \"{}\" on batches", excerpt(&verb));
+            return Err(Problem::new(Code::NotFound, detail).hint("the operations are cancel and retry"));
+        }
+    };
+    find(&state, JobId(id)).await?;
+    bulk::on_batch(state, verb, JobId(id), request).await
+}
+
+/// The batch with its first failures.
+///
+/// # Errors
+/// `batch_not_found`, and those of a read.
+pub(crate) async fn full(state: &AppState, first: JobId) -> Result<shapes::FullBatch, Problem> {
+    let row = find(state, first).await?;
+    let failures: Vec<JobRow> = match row.counts.failures() {
+        0 => Vec::new(),
+        _ => state.read(move |archive| archive.batch_failures(first, FAILURES_SHOWN)).await?,
+    };
+    let presenter = state.presenter();
+    let failures = failures.into_iter().map(|row| presenter.job(row)).collect();
+    Ok(shapes::FullBatch { batch: summary(row), failures })
+}
+
+async fn find(state: &AppState, first: JobId) -> Result<BatchRow, Problem> {
+    let found = state.read(move |archive| archive.batch(first)).await?;
+    found.ok_or_else(|| {
+        Problem::new(Code::BatchNotFound, format!("there is no batch {first}"))
+            .hint("a batch has the number of its first job; GET /api/batches lists the batches")
+    })
+}
+
+/// The variables that told a member of a batch its position. A job that repeats it is no member, and gets the same.
+pub(crate) async fn position(state: &AppState, row: &JobRow) -> Result<Vec<(String, String)>, Problem> {
+    let Some(first) = row.batch else { return Ok(Vec::new()) };
+    let Some(batch) = state.read(move |archive| archive.batch(first)).await? else { return Ok(Vec::new()) };
+    let index = u32::try_from(row.job.0.saturating_sub(first.0)).unwrap_or(u32::MAX);
+    Ok(BatchMember { batch: first, index, size: batch.count }.variables())
+}
+
+/// Waits until a batch has ended, the time is up, or the server shuts down.
+async fn wait_until_ended(state: &AppState, first: JobId, timeout: Duration) -> Result<(), Problem> {
+    // Begins before the batch is read, so that no end falls in between. The end of a batch wakes the watchers of its first member.
+    let mut watch = state.services.engine.watches().watch(first);
+    let ended = async {
+        while find(state, first).await?.ended_at.is_none() {
+            watch.changed().await;
+        }
+        Ok(())
+    };
+    tokio::select! {
+        ended = tokio::time::timeout(timeout, ended) => ended.unwrap_or(Ok(())),
+        () = state.services.leaving.cancelled() => Ok(()),
+    }
+}
+
+fn states(text: &str) -> Result<Vec<BatchState>, Problem> {
+    let state = |name: &str| {
+        BatchState::named(name).ok_or_else(|| {
+            let all = BatchState::ALL.map(BatchState::name).join(", ");
+            Problem::new(Code::InvalidState, format!("there is no state \"{}\"", excerpt(name)))
+                .field("?state")
+                .hint(format!("the states are {all}"))
+        })
+    };
+    text.split(',').map(state).collect()
+}
+
+/// Default page size.
+const LIMIT: usize = 100;
+
+/// Failed members that are shown; `GET /api/jobs` lists all of them.
+const FAILURES_SHOWN: usize = 10;

@@ -1,0 +1,176 @@
+//! `POST /api/jobs`: a batch, accepted as a whole or refused as a whole.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::extract::{Request, State};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::response::Response;
+use bytes::Bytes;
+use protocol::JobId;
+use scheduler::batches::BatchOptions;
+use scheduler::definition::Definition;
+use scheduler::input::{KeyHolder, NewJob};
+use scheduler::step::{Accepted, Answer, Rejection};
+
+use crate::catalogue::Definitions;
+use crate::http::api::definitions;
+use crate::http::api::jobs::unexpected_answer;
+use crate::http::api::submit::{REPLAYED, SubmitParams, YES, json, warning};
+use crate::http::middleware::code::Code;
+use crate::http::middleware::problem::Problem;
+use crate::http::present::shapes::{self, Time};
+use crate::http::request::body::{self, Form};
+use crate::http::request::job_request::{self, JobRequest, MANY_MAX};
+use crate::http::request::key::{find_accepted, parse_key, submit_with_key};
+use crate::http::request::query::Query;
+use crate::http::request::submission;
+use crate::http::state::AppState;
+use crate::params::Checker;
+
+/// `POST /api/jobs`
+pub(crate) async fn many(State(state): State<Arc<AppState>>, request: Request) -> Result<Response, Problem> {
+    state.check_accepting()?;
+    let (parts, body) = request.into_parts();
+    let mut query = Query::of(&parts.uri)?;
+    let options = options(&mut query)?;
+    let params = SubmitParams::read(query)?;
+    params.check_batch()?;
+    let form = body::form(&parts.headers, true)?;
+    let length: Option<usize> =
+        parts.headers.get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
+    let mut reservation = state.body_budget.reservation();
+    let pieces = body::pieces(body, MANY_BYTES_MAX, MANY_TIMEOUT, &mut reservation).await?;
+    let definitions = state.services.catalogue.current();
+    let target = key_target(&options);
+    let read = move || {
+        let text = Bytes::from(pieces.concat());
+        drop(pieces);
+        let key = parse_key(&parts, &target, &text)?;
+        Ok((read_many(&text, form, &definitions), key))
+    };
+    let is_small = length.is_some_and(|length| length <= INLINE_BYTES_MAX);
+    let (jobs, key) = if is_small { read()? } else { state.parse_blocking(read).await? };
+    let jobs = match jobs {
+        Ok(jobs) => jobs,
+        Err(refusal) if matches!(refusal.code(), Code::UnknownJob | Code::DefinitionDisabled) => {
+            return find_accepted(&state, key, refusal).await.map(|holder| replayed(&state, holder));
+        }
+        Err(refusal) => return Err(refusal),
+    };
+    // The body may have taken minutes to arrive; check the disk again.
+    state.check_disk_space()?;
+    answer(&state, submit_with_key(&state, jobs, Some(options), params.require_worker, key).await?)
+}
+
+/// Reads `batch_name` and `max_failures`.
+fn options(query: &mut Query) -> Result<BatchOptions, Problem> {
+    let name = query.text("batch_name")?;
+    if let Some(Err((detail, hint))) = name.as_deref().map(job_request::batch_name) {
+        return Err(Problem::new(Code::InvalidBatch, detail).field("?batch_name").hint(hint));
+    }
+    let max_failures = query.number("max_failures")?.map(|max| {
+        let count = job_request::count(i64::try_from(max).unwrap_or(i64::MAX));
+        count.map_err(|(code, detail, hint)| Problem::new(code, detail).field("?max_failures").hint(hint))
+    });
+    Ok(BatchOptions { name, max_failures: max_failures.transpose()? })
+}
+
+/// The text that distinguishes requests under one idempotency key.
+fn key_target(options: &BatchOptions) -> String {
+    match options {
+        BatchOptions { name: None, max_failures: None } => String::new(),
+        BatchOptions { name, max_failures } => {
+            let max = max_failures.map(|max| max.to_string()).unwrap_or_default();
+            format!("batch {max} {}", name.as_deref().unwrap_or_default())
+        }
+    }
+}
+
+/// Answers with the batch.
+///
+/// # Errors
+/// The engine rejected the request.
+pub(super) fn answer(state: &AppState, answer: Answer) -> Result<Response, Problem> {
+    match answer {
+        Answer::Accepted(accepted) => Ok(created(state, &accepted)),
+        Answer::Replayed(holder) => Ok(replayed(state, holder)),
+        Answer::Rejected(rejection) => Err(rejection.into()),
+        answer => Err(unexpected_answer(&answer)),
+    }
+}
+
+/// Parses the jobs of a batch.
+///
+/// # Errors
+/// The faults of the first wrong entry.
+pub(crate) fn read_many(text: &[u8], form: Form, definitions: &Definitions) -> Result<Vec<NewJob>, Problem> {
+    let mut jobs = Vec::new();
+    let mut last: Option<(String, &Definition, Checker<'_>)> = None;
+    let take = |request: JobRequest<'_>| {
+        if jobs.len() == MANY_MAX {
+            return Err(Problem::new(Code::TooManyJobs, format!("more than {MANY_MAX} jobs in one request")));
+        }
+        let Some(name) = request.name.clone() else {
+            return Err(
+                Problem::new(Code::MissingField, "an entry needs the name of a definition").field("name")
+            );
+        };
+        // Most batches use one definition: keep the last lookup.
+        let (_, definition, checker) = match &last {
+            Some(entry) if entry.0 == name => entry,
+            _ => {
+                let entry = definitions::find(definitions, &name).map_err(|problem| problem.field("name"))?;
+                if !entry.definition.enabled {
+                    return Err(Problem::from(Rejection::Disabled).field("name"));
+                }
+                let definition = entry.definition.as_ref();
+                let checker = Checker::new(&definition.submission.params);
+                last.insert((name.into_owned(), definition, checker))
+            }
+        };
+        jobs.push(submission::complete(request, definition, checker)?);
+        Ok(())
+    };
+    match form {
+        Form::Lines => job_request::read_lines(text, take)?,
+        Form::Json => job_request::read_array(text, take)?,
+    }
+    match jobs.is_empty() {
+        true => Err(Problem::new(Code::EmptyBatch, "the body has no entry")),
+        false => Ok(jobs),
+    }
+}
+
+fn created(state: &AppState, accepted: &Accepted) -> Response {
+    let batch = shapes::Batch {
+        created_at: Some(Time(accepted.created_at)),
+        warning: accepted.pending.and_then(warning),
+        ..batch(accepted.first, accepted.count)
+    };
+    json(StatusCode::CREATED, location(state, accepted.first), &batch)
+}
+
+pub(super) fn replayed(state: &AppState, holder: KeyHolder) -> Response {
+    let mut headers = location(state, holder.job);
+    headers.insert(REPLAYED, YES);
+    json(StatusCode::OK, headers, &batch(holder.job, holder.count))
+}
+
+fn batch(first: JobId, count: u32) -> shapes::Batch {
+    let last = first.0 + u64::from(count.saturating_sub(1));
+    shapes::Batch { batch: first.0, count, first: first.0, last, ..shapes::Batch::default() }
+}
+
+fn location(state: &AppState, first: JobId) -> HeaderMap {
+    let location = HeaderValue::try_from(format!("{}/api/batches/{first}", state.services.base_path));
+    location.map(|location| HeaderMap::from_iter([(header::LOCATION, location)])).unwrap_or_default()
+}
+
+const MANY_BYTES_MAX: usize = 64 << 20;
+
+/// Enough for 64 MiB at two megabits a second.
+const MANY_TIMEOUT: Duration = Duration::from_secs(300);
+
+/// Bodies up to this size are parsed on the async thread: less than half a millisecond.
+const INLINE_BYTES_MAX: usize = 64 << 10;

@@ -1,0 +1,353 @@
+//! `POST /api/jobs/cancel`, `/retry` and `/release`: one operation on many jobs, selected by filters or by id.
+//!
+//! The jobs are read in pages and passed to the engine a slice at a time, so that other requests are served in between. A request ends
+//! after some time with a cursor; the client goes on from there. A definition may bear the name of an operation: a request without
+//! filters and ids submits a job of it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::extract::{Request, State};
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::Response;
+use futures_util::{StreamExt, stream};
+use protocol::JobId;
+use scheduler::input::NewJob;
+use scheduler::job::State as JobState;
+use scheduler::step::{Answer, Rejection};
+use serde::Deserialize;
+use tokio::time::Instant;
+
+use crate::engine::Busy;
+use crate::http::api::jobs::{already_finished, find, requester, unexpected_answer};
+use crate::http::api::submit::{self, RevisionChoice, json, read_body, repeat_of};
+use crate::http::middleware::code::Code;
+use crate::http::middleware::problem::Problem;
+use crate::http::present::shapes;
+use crate::http::request::body;
+use crate::http::request::cursor;
+use crate::http::request::job_filter;
+use crate::http::request::job_request::JobRequest;
+use crate::http::request::key::{parse_key, submit_with_key};
+use crate::http::request::path::Name;
+use crate::http::request::query::Query;
+use crate::http::state::AppState;
+use crate::store::JobFilter;
+
+/// `POST /api/jobs/cancel`
+pub(crate) async fn cancel(state: State<Arc<AppState>>, request: Request) -> Result<Response, Problem> {
+    bulk(state, Verb::Cancel, request).await
+}
+
+/// `POST /api/jobs/retry`
+pub(crate) async fn retry(state: State<Arc<AppState>>, request: Request) -> Result<Response, Problem> {
+    bulk(state, Verb::Retry, request).await
+}
+
+/// `POST /api/jobs/release`
+pub(crate) async fn release(state: State<Arc<AppState>>, request: Request) -> Result<Response, Problem> {
+    bulk(state, Verb::Release, request).await
+}
+
+/// `GET` of these paths: the name of an operation is not the id of a job.
+pub(crate) async fn not_an_id() -> Problem {
+    Problem::new(Code::InvalidId, "this path takes POST; the id of a job is a whole number from 1")
+}
+
+/// An operation on jobs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Verb {
+    Cancel,
+    Retry,
+    Release,
+}
+
+impl Verb {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Cancel => "cancel",
+            Self::Retry => "retry",
+            Self::Release => "release",
+        }
+    }
+
+    /// The states of the jobs that are selected if the filter names no state.
+    const fn states(self) -> &'static [JobState] {
+        match self {
+            Self::Cancel => &[
+                JobState::Scheduled,
+                JobState::Queued,
+                JobState::Assigned,
+                JobState::Running,
+                JobState::Quarantined,
+            ],
+            Self::Retry => &[JobState::Failed, JobState::Expired, JobState::Lost],
+            Self::Release => &[JobState::Quarantined],
+        }
+    }
+}
+
+/// The body of a bulk request.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Selection {
+    ids: Vec<u64>,
+}
+
+/// The effect of an operation on one job.
+enum Effect {
+    /// The operation is complete.
+    Done,
+    /// A cancel was accepted; the container is being stopped.
+    Stopping,
+    /// A retry made this job.
+    Made(JobId),
+}
+
+async fn bulk(state: State<Arc<AppState>>, verb: Verb, request: Request) -> Result<Response, Problem> {
+    let (parts, body) = request.into_parts();
+    let (text, _held) = read_body(&state, &parts, body).await?;
+    let has_filter = parts.uri.query().is_some_and(|query| names_a_filter(query, verb));
+    let has_ids =
+        serde_json::from_slice::<serde_json::Value>(&text).is_ok_and(|body| body.get("ids").is_some());
+    if !has_filter && !has_ids {
+        let is_counted = parts.uri.query().is_some_and(|query| query.contains("dry_run"));
+        if !is_counted && state.services.catalogue.current().find(verb.name()).is_some() {
+            let request = Request::from_parts(parts, text.into());
+            return submit::one(state, Name(verb.name().to_owned()), request).await;
+        }
+        let detail = "it needs filters in the query, or \"ids\" in the body";
+        return Err(Problem::new(Code::MissingField, detail)
+            .field("ids")
+            .hint("send {\"ids\":[12,13]}, or filters such as ?name=resize&state=queued"));
+    }
+    let State(state) = state;
+    let mut query = Query::of(&parts.uri)?;
+    let dry_run = query.switch("dry_run")?;
+    // A filter by revision has 32 digits; a retry chooses one by a word.
+    let revision = match verb {
+        Verb::Retry => RevisionChoice::read(&mut query)?,
+        Verb::Cancel | Verb::Release => RevisionChoice::Current,
+    };
+    let mut filter = job_filter::read(&state, &mut query).await?;
+    query.finish()?;
+    let key = parse_key(&parts, verb.name(), &text)?;
+    let operation = Arc::new(Operation { state, verb, revision, by: requester(&parts), key });
+    let mut result = shapes::BulkResult { dry_run, ..shapes::BulkResult::default() };
+    if has_ids {
+        if has_filter {
+            return Err(Problem::new(Code::InvalidQuery, "ids and filters exclude each other").field("ids"));
+        }
+        let Selection { ids } = body::parse(&text)?;
+        if ids.len() > IDS_MAX {
+            let detail = format!("{} ids are too many (max {IDS_MAX})", ids.len());
+            return Err(Problem::new(Code::TooLong, detail).field("ids"));
+        }
+        result.matched = ids.len() as u64;
+        if !dry_run {
+            for slice in ids.chunks(SLICE) {
+                operation.apply(slice.iter().copied().map(JobId).collect(), &mut result).await?;
+            }
+        }
+    } else {
+        if filter.states.is_empty() {
+            filter.states = verb.states().to_vec();
+        }
+        operation.run(filter, &mut result).await?;
+    }
+    Ok(json(StatusCode::OK, HeaderMap::new(), &result))
+}
+
+/// One operation on the members of a batch.
+///
+/// # Errors
+/// Those of the filters, and those that end the whole operation.
+pub(crate) async fn on_batch(
+    state: Arc<AppState>,
+    verb: Verb,
+    first: JobId,
+    request: Request,
+) -> Result<Response, Problem> {
+    let (parts, body) = request.into_parts();
+    body::none(body).await?;
+    let mut query = Query::of(&parts.uri)?;
+    let dry_run = query.switch("dry_run")?;
+    let revision = match verb {
+        Verb::Retry => RevisionChoice::read(&mut query)?,
+        Verb::Cancel | Verb::Release => RevisionChoice::Current,
+    };
+    let before = query.text("cursor")?.as_deref().map(cursor::read).transpose()?;
+    query.finish()?;
+    let key = parse_key(&parts, &format!("{} batch {first}", verb.name()), &[])?;
+    let operation = Operation { state, verb, revision, by: requester(&parts), key };
+    let states = verb.states().to_vec();
+    let filter = JobFilter { batch: Some(first), states, before, ..JobFilter::default() };
+    let mut result = shapes::BulkResult { dry_run, ..shapes::BulkResult::default() };
+    Arc::new(operation).run(filter, &mut result).await?;
+    Ok(json(StatusCode::OK, HeaderMap::new(), &result))
+}
+
+/// True if a query selects jobs.
+fn names_a_filter(query: &str, verb: Verb) -> bool {
+    let mut names = query.split('&').map(|pair| pair.split('=').next().unwrap_or_default());
+    names.any(|name| match name {
+        "cursor" => true,
+        // A retry chooses the definition by it.
+        "revision" => verb != Verb::Retry,
+        name => job_filter::NAMES.contains(&name),
+    })
+}
+
+/// One bulk request.
+struct Operation {
+    state: Arc<AppState>,
+    verb: Verb,
+    revision: RevisionChoice,
+    by: String,
+    /// The idempotency key of the request; each job has one of its own made from it.
+    key: Option<(Arc<str>, u128)>,
+}
+
+impl Operation {
+    /// Goes through the jobs of a filter, newest first, until all are done or the time is up.
+    async fn run(
+        self: &Arc<Self>,
+        mut filter: JobFilter,
+        result: &mut shapes::BulkResult,
+    ) -> Result<(), Problem> {
+        let until = Instant::now() + TIME_MAX;
+        filter.limit = if result.dry_run { COUNT_SLICE } else { SLICE };
+        loop {
+            let page = filter.clone();
+            let rows = self.state.read(move |archive| archive.jobs(&page)).await?;
+            result.matched += rows.len() as u64;
+            if !result.dry_run {
+                self.apply(rows.iter().map(|row| row.job).collect(), result).await?;
+            }
+            let Some(last) = rows.last().filter(|_| rows.len() == filter.limit) else { return Ok(()) };
+            filter.before = Some(last.job);
+            if Instant::now() >= until || self.state.services.leaving.is_cancelled() {
+                result.next = Some(cursor::write(last.job));
+                return Ok(());
+            }
+        }
+    }
+
+    /// Applies the operation to a slice of jobs.
+    async fn apply(
+        self: &Arc<Self>,
+        jobs: Vec<JobId>,
+        result: &mut shapes::BulkResult,
+    ) -> Result<(), Problem> {
+        match self.verb {
+            Verb::Retry => self.state.check_accepting()?,
+            Verb::Cancel | Verb::Release => self.state.check_not_stalled()?,
+        }
+        let operation = Arc::clone(self);
+        let effects = stream::iter(jobs).map(move |job| {
+            let operation = Arc::clone(&operation);
+            async move { (job, operation.apply_to(job).await) }
+        });
+        let mut effects = effects.buffered(AT_ONCE);
+        while let Some((job, effect)) = effects.next().await {
+            match effect {
+                Ok(Effect::Done) => result.done += 1,
+                Ok(Effect::Stopping) => result.stopping += 1,
+                Ok(Effect::Made(made)) => {
+                    result.done += 1;
+                    if result.jobs.len() < JOBS_SHOWN {
+                        result.jobs.push(made.0);
+                    }
+                }
+                Err(problem) => {
+                    result.refused += 1;
+                    if result.refusals.len() < REFUSALS_SHOWN {
+                        let detail = problem.detail().to_owned();
+                        let code = problem.code().name().into();
+                        result.refusals.push(shapes::Refusal { job: job.0, code, detail });
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    async fn apply_to(&self, job: JobId) -> Result<Effect, Problem> {
+        match self.verb {
+            Verb::Cancel => self.cancel(job).await,
+            Verb::Release => self.release(job).await,
+            Verb::Retry => self.retry(job).await,
+        }
+    }
+
+    async fn cancel(&self, job: JobId) -> Result<Effect, Problem> {
+        match self.ask_engine(job).await? {
+            Answer::Cancelling(state) if state.has_ended() => Ok(Effect::Done),
+            Answer::Cancelling(_) => Ok(Effect::Stopping),
+            Answer::Rejected(Rejection::NotLive) => {
+                let record = find(&self.state, job).await?;
+                match record.row.state {
+                    JobState::Cancelled => Ok(Effect::Done),
+                    _ => Err(already_finished(&record)),
+                }
+            }
+            Answer::Rejected(rejection) => Err(rejection.into()),
+            answer => Err(unexpected_answer(&answer)),
+        }
+    }
+
+    async fn release(&self, job: JobId) -> Result<Effect, Problem> {
+        match self.ask_engine(job).await? {
+            Answer::Done => Ok(Effect::Done),
+            Answer::Rejected(Rejection::NotLive) => Err(already_finished(&find(&self.state, job).await?)),
+            Answer::Rejected(rejection) => Err(rejection.into()),
+            answer => Err(unexpected_answer(&answer)),
+        }
+    }
+
+    async fn retry(&self, job: JobId) -> Result<Effect, Problem> {
+        let (definition, new) = repeat_of(&self.state, job, self.revision, JobRequest::default()).await?;
+        let new = NewJob { revision: definition.revision, ..new };
+        let key = self.key.as_ref().map(|(key, digest)| (format!("{key}:{job}").into(), *digest));
+        match submit_with_key(&self.state, vec![new], None, false, key).await? {
+            Answer::Accepted(accepted) => Ok(Effect::Made(accepted.first)),
+            Answer::Replayed(holder) => Ok(Effect::Made(holder.job)),
+            Answer::Rejected(rejection) => Err(rejection.into()),
+            answer => Err(unexpected_answer(&answer)),
+        }
+    }
+
+    /// Cancels or releases a job. Tries again while the inbox of the engine is full.
+    async fn ask_engine(&self, job: JobId) -> Result<Answer, Problem> {
+        let engine = &self.state.services.engine;
+        for _ in 0..ASKS_MAX {
+            let answer = match self.verb {
+                Verb::Release => engine.release(job, self.by.clone()).await,
+                // A retry submits a job instead.
+                Verb::Cancel | Verb::Retry => engine.cancel(job, self.by.clone()).await,
+            };
+            match answer {
+                Ok(answer) => return Ok(answer),
+                Err(Busy) => tokio::time::sleep(ASK_AGAIN).await,
+            }
+        }
+        Err(Busy.into())
+    }
+}
+
+/// Jobs of one slice; other requests are served between two slices.
+const SLICE: usize = 200;
+/// Jobs that are counted by one read.
+const COUNT_SLICE: usize = 500;
+/// Requests to the engine at once.
+const AT_ONCE: usize = 32;
+/// A request ends with a cursor after this time: proxies cut longer ones.
+const TIME_MAX: Duration = Duration::from_secs(20);
+const ASKS_MAX: u32 = 20;
+const ASK_AGAIN: Duration = Duration::from_millis(100);
+/// Ids of one request.
+const IDS_MAX: usize = 10_000;
+/// Refusals that are shown; all are counted.
+const REFUSALS_SHOWN: usize = 20;
+/// New jobs whose ids are shown.
+const JOBS_SHOWN: usize = 1_000;

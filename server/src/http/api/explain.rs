@@ -1,0 +1,251 @@
+//! `GET /api/jobs/{id}/explain`: the reason why a job is not running, and a verdict for each worker.
+//!
+//! The scheduler computes the verdicts (`scheduler::explain`); this module turns them into text. Additional facts about workers come from
+//! the published snapshot, which may be slightly older.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::State;
+use protocol::report::Availability;
+use protocol::{JobId, Now, RuntimeKind, Uptime};
+use scheduler::definition::Definition;
+use scheduler::explain::{Explanation, Obstacle, PlacementVerdict, WorkerVerdict};
+use scheduler::job::State as JobState;
+use scheduler::limits::LimitFacts;
+use scheduler::placement::exclusion::Excluded;
+use scheduler::placement::rules::EXCLUSIVE;
+use scheduler::snapshot::{Snapshot, WorkerFacts};
+use scheduler::step::PendingReason;
+
+use crate::clock;
+use crate::http::api::jobs::find;
+use crate::http::api::limits;
+use crate::http::middleware::problem::Problem;
+use crate::http::present::presenter::{self, Presenter};
+use crate::http::present::shapes::{self, Reason, Time, WorkerRef};
+use crate::http::present::timeline::worker_of;
+use crate::http::request::path::Id;
+use crate::http::state::AppState;
+use crate::store::JobRow;
+
+pub(crate) async fn job(
+    State(state): State<Arc<AppState>>,
+    Id(id): Id,
+) -> Result<Json<shapes::Explanation>, Problem> {
+    let explanation = state.services.engine.explain(JobId(id)).await?;
+    // Read after the engine's answer, which is durable: a job that has left the scheduler has ended in the archive.
+    let row = find(&state, JobId(id)).await?.row;
+    let explanation = explanation.filter(|_| !row.state.has_ended());
+    let snapshot = state.services.engine.snapshot();
+    let workers = explanation.as_ref().map(|it| verdicts(it, &snapshot)).unwrap_or_default();
+    Ok(Json(shapes::Explanation {
+        id,
+        name: row.definition.clone(),
+        state: row.state.name().into(),
+        reason: reason(&state.presenter(), &row, explanation.as_ref()),
+        limits: explanation.iter().flat_map(|it| &it.limits).map(limits::limit).collect(),
+        before: explanation.as_ref().and_then(|it| it.before),
+        workers,
+    }))
+}
+
+/// The reason of the job itself. The row is younger than the scheduler's answer, so the state may differ.
+fn reason(presenter: &Presenter, row: &JobRow, explanation: Option<&Explanation>) -> Reason {
+    let queued = explanation.filter(|it| it.state == row.state && row.state == JobState::Queued);
+    if let Some(pending) = queued.and_then(|it| it.pending) {
+        let reason = presenter::pending(pending);
+        return match queued.and_then(|it| limit_text(it, pending)) {
+            Some(text) => Reason { text: text.into(), ..reason },
+            None => reason,
+        };
+    }
+    if let Some(reason) = presenter.waits_for(row) {
+        return reason;
+    }
+    let text = match &row.attempt {
+        Some(attempt) if !row.state.has_ended() => {
+            let worker = worker_of(attempt);
+            format!(
+                "it is {} on {}, as its attempt {}",
+                row.state.name(),
+                display_name(&worker),
+                row.attempts
+            )
+        }
+        _ if row.reason.is_empty() || row.reason == row.state.name() => {
+            format!("it has ended: {}", row.state.name())
+        }
+        _ => format!("it has ended: {}, {}", row.state.name(), row.reason),
+    };
+    let code = if row.state.has_ended() { "ended" } else { row.state.name() };
+    Reason { code: code.into(), text: text.into() }
+}
+
+/// The limit that keeps a job waiting, with its holders and the jobs before this one.
+fn limit_text(explanation: &Explanation, pending: PendingReason) -> Option<String> {
+    let kept_by = |it: &&LimitFacts| match pending {
+        PendingReason::Limited => it.permits.is_some(),
+        PendingReason::RateLimited => it.rate.is_some(),
+        _ => false,
+    };
+    let limit = explanation.limits.iter().find(kept_by)?;
+    let before = match explanation.before.unwrap_or_default() {
+        0 => "it is the next one of its kind".to_owned(),
+        1 => "1 job of its kind goes before it".to_owned(),
+        more => format!("{more} jobs of its kind go before it"),
+    };
+    let Some(permits) = limit.permits else {
+        return Some(format!("the {} allows no start now; {before}", limit.id));
+    };
+    let holders: Vec<String> = limit.holders.iter().map(ToString::to_string).collect();
+    let more = if limit.in_use > limit.holders.len() as u64 { " and others" } else { "" };
+    Some(format!(
+        "the limit {} has no permit left: {} of {permits} are held, by {}{more}; {before}",
+        limit.id,
+        limit.in_use,
+        holders.join(", ")
+    ))
+}
+
+fn verdicts(explanation: &Explanation, snapshot: &Snapshot) -> Vec<shapes::Verdict> {
+    let now = clock::now();
+    let verdict = |it: &WorkerVerdict| {
+        let at = snapshot.workers.binary_search_by_key(&it.worker, |facts| facts.id);
+        let facts = at.ok().map(|at| &snapshot.workers[at]);
+        let texts = ObstacleText { now, definition: &explanation.definition, facts };
+        let obstacles = match &it.verdict {
+            PlacementVerdict::Unable(obstacles) => obstacles.iter().map(|it| texts.obstacle(*it)).collect(),
+            PlacementVerdict::Holding | PlacementVerdict::Able | PlacementVerdict::LastResort => Vec::new(),
+        };
+        let (verdict, text) = match it.verdict {
+            PlacementVerdict::Holding => ("has_it", "it has the job".into()),
+            PlacementVerdict::Able => ("able", "it could take the job now".into()),
+            PlacementVerdict::LastResort => (
+                "last_resort",
+                "the last attempt was here: it gets the job only if nobody else can take it".into(),
+            ),
+            PlacementVerdict::Unable(_) => ("unable", joined(&obstacles)),
+        };
+        let worker = WorkerRef { id: it.worker.0, name: it.name.to_string() };
+        shapes::Verdict { worker, verdict: verdict.into(), text, obstacles }
+    };
+    explanation.workers.iter().map(verdict).collect()
+}
+
+fn joined(obstacles: &[shapes::Obstacle]) -> shapes::Text {
+    let texts: Vec<&str> = obstacles.iter().map(|obstacle| obstacle.text.as_ref()).collect();
+    texts.join("; ").into()
+}
+
+/// The facts for the text of an obstacle.
+struct ObstacleText<'s> {
+    now: Now,
+    definition: &'s Definition,
+    /// Absent for a worker that is disconnected and has no attempts.
+    facts: Option<&'s WorkerFacts>,
+}
+
+impl ObstacleText<'_> {
+    fn obstacle(&self, obstacle: Obstacle) -> shapes::Obstacle {
+        let until = match obstacle {
+            Obstacle::Excluded(_, until) => until.map(|until| self.instant(until)),
+            _ => None,
+        };
+        shapes::Obstacle { code: obstacle.name().into(), text: self.text(obstacle, until).into(), until }
+    }
+
+    fn text(&self, obstacle: Obstacle, until: Option<Time>) -> String {
+        match obstacle {
+            Obstacle::PinnedElsewhere(only) => {
+                format!("the job may only run where its last attempt was (retry.on: same), on worker {only}")
+            }
+            Obstacle::Offline => "it is not connected".into(),
+            Obstacle::Unreachable => match self.facts {
+                Some(facts) => format!("it has been unreachable since {}", Time(facts.since)),
+                None => "it is unreachable".into(),
+            },
+            Obstacle::NotListed => {
+                let names = self.definition.placement.workers.iter().map(ToString::to_string);
+                format!("the definition lists other workers: {}", names.collect::<Vec<_>>().join(", "))
+            }
+            Obstacle::NoRuntime => format!("it does not offer the runtime {}", self.runtime().name()),
+            Obstacle::Requirement(index) => self.requirement(index),
+            Obstacle::Exclusive => match self.label(EXCLUSIVE) {
+                Some(labels) => {
+                    format!("it takes only jobs that require each of its exclusive labels: {labels}")
+                }
+                None => "it takes only jobs that require each of its exclusive labels".into(),
+            },
+            Obstacle::RuntimeUnavailable => {
+                format!("its runtime {} does not work{}", self.runtime().name(), self.cause())
+            }
+            Obstacle::Draining => "it is draining: it finishes what it has, and leaves".into(),
+            Obstacle::Cordoned => "it is cordoned".into(),
+            Obstacle::Excluded(of, _) => {
+                let end = until.map_or("until it starts anew".to_owned(), |until| format!("until {until}"));
+                format!("it is not offered {} {end}", excluded(of))
+            }
+            Obstacle::Probing => {
+                "it is suspect: it gets one job at a time until a container has started".into()
+            }
+            Obstacle::Busy => match self.facts {
+                Some(it) => format!("its slots ({}) and its backlog ({}) are taken", it.slots, it.backlog),
+                None => "its slots and its backlog are taken".into(),
+            },
+            Obstacle::Joining => "it has just connected: what it holds is being settled".into(),
+        }
+    }
+
+    fn runtime(&self) -> RuntimeKind {
+        self.definition.runtime()
+    }
+
+    /// The condition that the worker does not meet, and what it has instead.
+    fn requirement(&self, index: u16) -> String {
+        let Some(rule) = self.definition.placement.requires.get(usize::from(index)) else {
+            return "it does not meet a condition".into();
+        };
+        match (self.facts, self.label(&rule.label)) {
+            (None, _) => format!("needs {rule}"),
+            (Some(_), Some(value)) => format!("needs {rule}, has {}={value}", rule.label),
+            (Some(_), None) => format!("needs {rule}, has no such label"),
+        }
+    }
+
+    fn label(&self, name: &str) -> Option<&str> {
+        let facts = self.facts?;
+        let mut labels = facts.set_labels.iter().chain(&facts.own_labels);
+        labels.find(|(label, _)| label == name).map(|(_, value)| value.as_str())
+    }
+
+    /// The cause for which its runtime is unavailable, with a leading colon.
+    fn cause(&self) -> String {
+        let runtime = self.runtime();
+        let told = self.facts.and_then(|facts| facts.runtimes.iter().find(|(kind, _)| *kind == runtime));
+        match told {
+            Some((_, Availability::Unavailable(why))) if !why.is_empty() => format!(": {why}"),
+            _ => String::new(),
+        }
+    }
+
+    /// Converts a monotonic time to wall-clock time by the present difference of both clocks.
+    fn instant(&self, up: Uptime) -> Time {
+        Time(self.now.utc + up.since(self.now.up))
+    }
+}
+
+const fn excluded(of: Excluded) -> &'static str {
+    match of {
+        Excluded::Anything => "anything, because it gave work back,",
+        Excluded::Suspect => {
+            "anything, because it is suspect: it failed to start jobs of several definitions,"
+        }
+        Excluded::Runtime(_) => "jobs of this runtime, because it gave one back,",
+        Excluded::Revision(_) => "this revision, which it could not start or does not allow,",
+    }
+}
+
+fn display_name(worker: &WorkerRef) -> String {
+    if worker.name.is_empty() { format!("worker {}", worker.id) } else { worker.name.clone() }
+}

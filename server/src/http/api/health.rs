@@ -1,0 +1,68 @@
+//! Liveness, readiness, version, and the pages that explain problem codes.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::header;
+use axum::response::{IntoResponse, Response};
+use scheduler::snapshot::Snapshot;
+
+use crate::excerpt::excerpt;
+use crate::http::middleware::code::Code;
+use crate::http::middleware::problem::Problem;
+use crate::http::present::shapes;
+use crate::http::request::path::Name;
+use crate::http::state::AppState;
+
+pub(crate) async fn alive() -> &'static str {
+    "ok\n"
+}
+
+pub(crate) async fn ready(State(state): State<Arc<AppState>>) -> Result<String, Problem> {
+    state.check_not_draining()?;
+    state.check_not_stalled()?;
+    let mut text = "ready\n".to_owned();
+    for warning in warnings(&state) {
+        text.push_str(&format!("warning: {warning}\n"));
+    }
+    Ok(text)
+}
+
+/// Warnings about the server itself, for an operator.
+pub(crate) fn warnings(state: &AppState) -> Vec<String> {
+    let storage = state.services.storage.is_low();
+    let storage = storage.then(|| "storage: the disk is nearly full, new jobs are refused".to_owned());
+    let others = state.services.engine.health().warnings();
+    let missed = missed(&state.services.engine.snapshot());
+    storage.into_iter().chain(missed).chain(others.into_iter().map(|warning| warning.to_string())).collect()
+}
+
+/// Counts what is not as expected. Names are for callers with a token.
+fn missed(snapshot: &Snapshot) -> Option<String> {
+    let stale = snapshot.missed.iter().filter(|row| row.stale_since.is_some()).count();
+    let slow = snapshot.missed.iter().filter(|row| row.slow.is_some()).count();
+    (stale + slow > 0).then(|| {
+        format!("expectations: {stale} definitions are stale, {slow} are slow; see longshore definitions")
+    })
+}
+
+pub(crate) async fn version() -> Json<shapes::Version> {
+    Json(shapes::Version {
+        name: "longshore".into(),
+        version: env!("CARGO_PKG_VERSION").into(),
+        protocol_lowest: protocol::VERSIONS.lowest,
+        protocol_highest: protocol::VERSIONS.highest,
+    })
+}
+
+pub(crate) async fn problem(Name(name): Name) -> Result<Response, Problem> {
+    let Some(code) = Code::find(&name) else {
+        return Err(Problem::new(Code::NotFound, format!("there is no problem \"{}\"", excerpt(&name))));
+    };
+    Ok(([(header::CONTENT_TYPE, "text/markdown; charset=utf-8")], code.page()).into_response())
+}
+
+pub(crate) async fn nothing_here() -> Problem {
+    Problem::new(Code::NotFound, "there is nothing at this address")
+}

@@ -1,0 +1,278 @@
+//! `GET /api/jobs`, `GET` and `PATCH /api/jobs/{id}`, and cancel and release of one job.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Json;
+use axum::extract::{Request, State};
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
+use axum::response::{IntoResponse, Response};
+use protocol::JobId;
+use scheduler::job::State as JobState;
+use scheduler::step::{Answer, Rejection};
+use tokio::time::Instant;
+
+use crate::excerpt::excerpt;
+use crate::http::middleware::code::Code;
+use crate::http::middleware::problem::Problem;
+use crate::http::present::shapes;
+use crate::http::request::body;
+use crate::http::request::cursor;
+use crate::http::request::job_filter;
+use crate::http::request::job_request;
+use crate::http::request::path::Id;
+use crate::http::request::query::Query;
+use crate::http::state::AppState;
+use crate::listener::Peer;
+use crate::store::{JOBS_MAX, JobRecord};
+
+pub(crate) async fn list(State(state): State<Arc<AppState>>, uri: Uri) -> Result<Response, Problem> {
+    let page = page(&state, Query::of(&uri)?).await?;
+    let next = page.next.map(|cursor| next_page(&state, "jobs", &uri, &cursor));
+    let mut response = Json(page.jobs).into_response();
+    if let Some(link) = next.and_then(|link| HeaderValue::try_from(link).ok()) {
+        response.headers_mut().insert(header::LINK, link);
+    }
+    Ok(response)
+}
+
+/// A page of jobs, newest first.
+pub(crate) struct Page {
+    pub(crate) jobs: Vec<shapes::Job>,
+    /// The `cursor` of the next page, if there is one.
+    pub(crate) next: Option<String>,
+}
+
+/// Reads the page of jobs that a query asks for.
+///
+/// # Errors
+/// Those of [`job_filter::read`], `invalid_limit`, and those of a read.
+pub(crate) async fn page(state: &AppState, mut query: Query) -> Result<Page, Problem> {
+    let mut filter = job_filter::read(state, &mut query).await?;
+    filter.limit = query.text("limit")?.as_deref().map_or(Ok(LIMIT), limit)?;
+    query.finish()?;
+    let limit = filter.limit;
+    // One extra row shows whether there is a next page.
+    filter.limit += 1;
+    let mut rows = state.read(move |archive| archive.jobs(&filter)).await?;
+    let more = rows.len() > limit;
+    rows.truncate(limit);
+    let next = rows.last().filter(|_| more).map(|row| cursor::write(row.job));
+    let presenter = state.presenter();
+    Ok(Page { jobs: rows.into_iter().map(|row| presenter.job(row)).collect(), next })
+}
+
+pub(crate) async fn one(
+    State(state): State<Arc<AppState>>,
+    Id(id): Id,
+    uri: Uri,
+) -> Result<Json<shapes::FullJob>, Problem> {
+    let mut query = Query::of(&uri)?;
+    let timeout = query.duration("wait", WAIT_MAX)?;
+    query.finish()?;
+    let job = JobId(id);
+    let mut record = find(&state, job).await?;
+    if let Some(timeout) = timeout.filter(|_| !record.row.state.has_ended()) {
+        wait_until_ended(&state, job, timeout).await;
+        record = find(&state, job).await?;
+    }
+    Ok(Json(state.presenter().full(record)))
+}
+
+pub(crate) async fn cancel(
+    State(state): State<Arc<AppState>>,
+    Id(id): Id,
+    request: Request,
+) -> Result<Response, Problem> {
+    let job = JobId(id);
+    let (parts, body) = request.into_parts();
+    body::none(body).await?;
+    let status = match state.services.engine.cancel(job, requester(&parts)).await? {
+        Answer::Cancelling(state) if state.has_ended() => StatusCode::OK,
+        Answer::Cancelling(_) => StatusCode::ACCEPTED,
+        Answer::Rejected(Rejection::NotLive) => return answer_repeated_cancel(&state, job).await,
+        Answer::Rejected(rejection) => return Err(rejection.into()),
+        answer => return Err(unexpected_answer(&answer)),
+    };
+    let record = find(&state, job).await?;
+    let full = state.presenter().full(record);
+    Ok((status, Json(full)).into_response())
+}
+
+pub(crate) async fn release(
+    State(state): State<Arc<AppState>>,
+    Id(id): Id,
+    request: Request,
+) -> Result<Json<shapes::FullJob>, Problem> {
+    let job = JobId(id);
+    let (parts, body) = request.into_parts();
+    body::none(body).await?;
+    match state.services.engine.release(job, requester(&parts)).await? {
+        Answer::Done => {}
+        Answer::Rejected(Rejection::NotLive) => return Err(already_finished(&find(&state, job).await?)),
+        Answer::Rejected(rejection) => return Err(rejection.into()),
+        answer => return Err(unexpected_answer(&answer)),
+    }
+    let record = find(&state, job).await?;
+    Ok(Json(state.presenter().full(record)))
+}
+
+pub(crate) async fn update(
+    State(state): State<Arc<AppState>>,
+    Id(id): Id,
+    request: Request,
+) -> Result<Json<shapes::FullJob>, Problem> {
+    let job = JobId(id);
+    let (parts, body) = request.into_parts();
+    Query::of(&parts.uri)?.finish()?;
+    let update = job_request::read_update(&parts.headers, body).await?;
+    match state.services.engine.update(job, update, requester(&parts)).await? {
+        Answer::Done => {}
+        Answer::Rejected(Rejection::NotLive) => return Err(already_finished(&find(&state, job).await?)),
+        Answer::Rejected(rejection) => return Err(rejection.into()),
+        answer => return Err(unexpected_answer(&answer)),
+    }
+    let record = find(&state, job).await?;
+    Ok(Json(state.presenter().full(record)))
+}
+
+/// The requester, as it is stored with the job: `http` and its address.
+pub(crate) fn requester(parts: &Parts) -> String {
+    match parts.extensions.get::<Peer>() {
+        Some(peer) => format!("http {}", peer.address.ip()),
+        None => "http".to_owned(),
+    }
+}
+
+/// Waits until a job has ended, the time is up, or the server shuts down.
+pub(crate) async fn wait_until_ended(state: &AppState, job: JobId, timeout: Duration) {
+    tokio::select! {
+        // The caller reads the job afterwards in any case.
+        _ = tokio::time::timeout(timeout, retry_until_answered(|| state.services.engine.ended(job))) => {}
+        () = state.services.leaving.cancelled() => {}
+    }
+}
+
+/// Repeats a question to the engine until it is answered.
+async fn retry_until_answered<T, E, F: Future<Output = Result<T, E>>>(ask: impl Fn() -> F) -> T {
+    loop {
+        match ask().await {
+            Ok(answer) => return answer,
+            Err(_) => tokio::time::sleep(ASK_AGAIN).await,
+        }
+    }
+}
+
+/// Finds the job after a wait. Retries for some seconds while the store cannot be read.
+pub(crate) async fn find_with_retries(state: &AppState, job: JobId) -> Result<JobRecord, Problem> {
+    let by = Instant::now() + FIND_WITHIN;
+    loop {
+        match find(state, job).await {
+            Err(problem) if problem.code().status().is_server_error() && Instant::now() < by => {
+                tokio::time::sleep(ASK_AGAIN).await;
+            }
+            found => return found,
+        }
+    }
+}
+
+/// Finds a job with attempts and notes.
+///
+/// # Errors
+/// `job_not_found`, or `pruned` if it has been removed.
+pub(crate) async fn find(state: &AppState, job: JobId) -> Result<JobRecord, Problem> {
+    if let Some(record) = state.read(move |archive| archive.job(job)).await? {
+        return Ok(record);
+    }
+    match state.read(move |archive| archive.was_removed(job)).await? {
+        true => Err(Problem::new(Code::Pruned, format!("job {job} has ended, and has been removed since"))
+            .hint("ended jobs are kept for a limited time, and in a limited number (--keep-jobs, --keep-jobs-max)")),
+        false => Err(Problem::new(Code::JobNotFound, format!("there is no job {job}"))
+            .hint("GET /api/jobs lists the jobs")),
+    }
+}
+
+/// An answer of the engine that does not fit the request: a bug, answered with 500.
+pub(crate) fn unexpected_answer(answer: &Answer) -> Problem {
+    Problem::internal(UnexpectedAnswer(format!("{answer:?}")))
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("the engine answered {0}")]
+struct UnexpectedAnswer(String);
+
+/// A second cancel of a cancelled job succeeds; a cancel of a job that ended otherwise is a conflict.
+async fn answer_repeated_cancel(state: &AppState, job: JobId) -> Result<Response, Problem> {
+    let record = find(state, job).await?;
+    if record.row.state == JobState::Cancelled {
+        let full = state.presenter().full(record);
+        return Ok(Json(full).into_response());
+    }
+    Err(already_finished(&record))
+}
+
+/// The conflict of an operation on an ended job.
+pub(crate) fn already_finished(record: &JobRecord) -> Problem {
+    let (job, state) = (record.row.job, record.row.state.name());
+    Problem::new(Code::AlreadyFinished, format!("job {job} has ended as {state}"))
+        .state(state)
+        .hint("to run it once more, retry it")
+}
+
+pub(crate) fn limit(text: &str) -> Result<usize, Problem> {
+    text.parse().ok().filter(|limit| (1..=LIMIT_MAX).contains(limit)).ok_or_else(|| {
+        Problem::new(Code::InvalidLimit, format!("\"{}\" is not within 1 to {LIMIT_MAX}", excerpt(text)))
+            .field("?limit")
+    })
+}
+
+/// The `Link` value of the next page of a list: the same query behind the last entry shown.
+pub(crate) fn next_page(state: &AppState, list: &str, uri: &Uri, cursor: &str) -> String {
+    let mut query: Vec<String> = uri
+        .query()
+        .unwrap_or_default()
+        .split('&')
+        .filter(|pair| !pair.is_empty() && !pair.starts_with("cursor="))
+        .map(|pair| pair.replace('<', "%3C").replace('>', "%3E").replace('"', "%22"))
+        .collect();
+    query.push(format!("cursor={cursor}"));
+    format!("<{}/api/{list}?{}>; rel=\"next\"", state.services.base_path, query.join("&"))
+}
+
+/// Pause between two tries to get an answer, and the time for all tries of a request that has waited already.
+const ASK_AGAIN: Duration = Duration::from_secs(1);
+const FIND_WITHIN: Duration = Duration::from_secs(5);
+
+/// Proxies cut longer connections.
+pub(crate) const WAIT_MAX: Duration = Duration::from_secs(600);
+
+/// Default and largest page size.
+const LIMIT: usize = 100;
+const LIMIT_MAX: usize = JOBS_MAX - 1;
+
+/// The `Location` header of a job.
+pub(crate) fn location(state: &AppState, job: JobId) -> HeaderMap {
+    let location = HeaderValue::try_from(format!("{}/api/jobs/{job}", state.services.base_path));
+    location.map(|location| HeaderMap::from_iter([(header::LOCATION, location)])).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use tokio::time::Instant;
+
+    use super::*;
+
+    // The clock runs ahead by itself while nothing else can happen.
+    #[tokio::test(start_paused = true)]
+    async fn a_busy_engine_is_asked_again_each_second() {
+        let (begun, asked) = (Instant::now(), Cell::new(0));
+        let answer = retry_until_answered(|| {
+            asked.set(asked.get() + 1);
+            std::future::ready(if asked.get() < 4 { Err(()) } else { Ok("ended") })
+        });
+        assert_eq!((answer.await, begun.elapsed().as_secs()), ("ended", 3));
+    }
+}

@@ -1,0 +1,369 @@
+//! `GET /api/jobs/{id}/logs`: output as text, as a byte range, or as server-sent events; up to now, or followed.
+//!
+//! `reader` finds the pieces in order over all attempts of a job; `text` and `events` format them.
+
+mod events;
+mod reader;
+mod text;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::extract::{Request, State};
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::response::sse::{KeepAlive, Sse};
+use axum::response::{IntoResponse, Response};
+use bytes::{Bytes, BytesMut};
+use futures_util::stream;
+use protocol::JobId;
+use protocol::report::Stream as Written;
+
+use crate::http::api::jobs::find;
+use crate::http::middleware::code::Code;
+use crate::http::middleware::front::accepts;
+use crate::http::middleware::problem::Problem;
+use crate::http::present::presenter;
+use crate::http::request::path::Id;
+use crate::http::request::query::{Query, wrong};
+use crate::http::state::AppState;
+use crate::logs::{AttemptKey, LogsError, PieceData, Streams};
+use crate::store::{AttemptRow, JobRecord};
+use events::{EventPosition, events};
+use reader::{Item, Reader, Start};
+use text::{PlainText, Range};
+
+/// `GET /api/jobs/{id}/logs`
+pub(crate) async fn of_job(
+    State(state): State<Arc<AppState>>,
+    Id(id): Id,
+    request: Request,
+) -> Result<Response, Problem> {
+    let (parts, _) = request.into_parts();
+    let params = LogsParams::of(&parts)?;
+    let job = JobId(id);
+    let record = find(&state, job).await?;
+    let attempt = params.attempt(&record)?;
+    // A resumed stream reports a removed part as a gap instead.
+    if let Some(row) = attempt.filter(|_| params.resumed.is_none()) {
+        check_not_removed(&state, job, row).await?;
+    }
+    let position = match (params.tail, attempt) {
+        (Some(lines), Some(attempt)) => tail(&state, job, attempt, params.which, lines).await?,
+        _ => params.offset,
+    };
+    if let (Some(range), Some(attempt), false) = (params.range, attempt, params.follow || params.events) {
+        return part(&state, job, attempt, params.which, range).await;
+    }
+    let start = Start {
+        which: params.which,
+        attempt: attempt.map(|attempt| attempt.number),
+        position,
+        follow: params.follow,
+        // Only events and followed text can show a change of attempts.
+        only: params.number.is_some() || !(params.follow || params.events),
+    };
+    let reader = Reader::new(Arc::clone(&state), job, start);
+    if params.events {
+        return Ok(Sse::new(events(reader, params.base64, params.resumed))
+            .keep_alive(KeepAlive::new().interval(KEEP_ALIVE))
+            .into_response());
+    }
+    let mut response = ([(header::CONTENT_TYPE, TEXT)], plain(reader, params.follow)).into_response();
+    response.headers_mut().insert(header::ACCEPT_RANGES, HeaderValue::from_static("bytes"));
+    Ok(response)
+}
+
+/// Follows the output of a new job; the last line says how it ended.
+pub(crate) fn follow(state: &Arc<AppState>, job: JobId) -> Response {
+    let start = Start { which: Streams::Both, attempt: None, position: 0, follow: true, only: false };
+    let reader = Reader::new(Arc::clone(state), job, start);
+    ([(header::CONTENT_TYPE, TEXT)], plain(reader, true)).into_response()
+}
+
+/// The parameters of a request for output.
+struct LogsParams {
+    follow: bool,
+    /// The requested attempt; absent: all attempts.
+    number: Option<u32>,
+    /// The event id from which the client resumes; later attempts follow.
+    resumed: Option<EventPosition>,
+    which: Streams,
+    tail: Option<u64>,
+    offset: u64,
+    range: Option<Range>,
+    events: bool,
+    base64: bool,
+}
+
+impl LogsParams {
+    fn of(parts: &Parts) -> Result<Self, Problem> {
+        let mut query = Query::of(&parts.uri)?;
+        let number = query.number("attempt")?;
+        let offset = query.number("offset")?;
+        let mut params = Self {
+            follow: query.switch("follow")?,
+            number: number.map(|number| u32::try_from(number).unwrap_or(u32::MAX)),
+            resumed: None,
+            which: which(query.text("stream")?.as_deref())?,
+            tail: query.number("tail")?,
+            offset: offset.unwrap_or_default(),
+            range: parts.headers.get(header::RANGE).and_then(|range| Range::parse(range.to_str().ok()?)),
+            events: wants_events(&parts.headers),
+            base64: base64(query.text("encoding")?.as_deref())?,
+        };
+        query.finish()?;
+        if params.tail.is_some() && (offset.is_some() || params.range.is_some()) {
+            return Err(wrong("tail", "it does not go together with an offset or a range"));
+        }
+        if offset.is_some() && params.range.is_some() {
+            return Err(wrong("offset", "it does not go together with a range"));
+        }
+        if params.base64 && !params.events {
+            let detail = "only events are encoded: ask for them with \"accept: text/event-stream\"";
+            return Err(wrong("encoding", detail));
+        }
+        if let Some(last) = parts.headers.get("last-event-id").filter(|_| params.events) {
+            params.resume(last.to_str().unwrap_or_default())?;
+        }
+        Ok(params)
+    }
+
+    /// Continues behind the last event that the client has received.
+    fn resume(&mut self, last: &str) -> Result<(), Problem> {
+        let place = EventPosition::parse(last).ok_or_else(unknown_event_id)?;
+        if self.number.is_some_and(|wanted| wanted != place.attempt) {
+            return Err(unknown_event_id());
+        }
+        self.resumed = Some(place);
+        self.offset = place.from;
+        self.tail = None;
+        Ok(())
+    }
+
+    fn attempt<'r>(&self, record: &'r JobRecord) -> Result<Option<&'r AttemptRow>, Problem> {
+        let find = |number: u32| reader::attempts(record).find(|attempt| attempt.number.0 == number);
+        match (self.number, self.resumed) {
+            (Some(number), _) => find(number).map(Some).ok_or_else(|| {
+                Problem::new(Code::UnknownAttempt, format!("job {} has no attempt {number}", record.row.job))
+                    .field("?attempt")
+                    .hint(match record.row.attempts.0 {
+                        0 => "it has had none so far".to_owned(),
+                        1 => "it has had attempt 1 only".to_owned(),
+                        last => format!("it has had attempts 1 to {last}"),
+                    })
+            }),
+            (None, Some(place)) => match find(place.attempt) {
+                // A client that began before the first attempt gets it from its start.
+                None if self.offset > 0 => Err(unknown_event_id()),
+                found => Ok(found),
+            },
+            (None, None) => Ok(record.row.attempt.as_ref()),
+        }
+    }
+}
+
+fn unknown_event_id() -> Problem {
+    Problem::new(Code::InvalidCursor, "it is not the id of an event of this output").field("Last-Event-ID")
+}
+
+fn base64(text: Option<&str>) -> Result<bool, Problem> {
+    match text {
+        None => Ok(false),
+        Some("base64") => Ok(true),
+        Some(_) => Err(wrong("encoding", "it is base64")),
+    }
+}
+
+fn which(text: Option<&str>) -> Result<Streams, Problem> {
+    match text {
+        None => Ok(Streams::Both),
+        Some("stdout") => Ok(Streams::Only(Written::Stdout)),
+        Some("stderr") => Ok(Streams::Only(Written::Stderr)),
+        Some(_) => Err(wrong("stream", "it is stdout or stderr")),
+    }
+}
+
+/// Events need an explicit `text/event-stream`: `*/*` means text.
+fn wants_events(headers: &HeaderMap) -> bool {
+    headers.contains_key(header::ACCEPT)
+        && accepts(headers, "text/event-stream")
+        && headers
+            .get_all(header::ACCEPT)
+            .iter()
+            .any(|accept| accept.to_str().is_ok_and(|accept| accept.contains("text/event-stream")))
+}
+
+/// The last bytes of an attempt's output, of the latest attempt if none is named; empty without any.
+///
+/// # Errors
+/// `unknown_attempt`, and those of a read.
+pub(crate) async fn last_bytes(
+    state: &AppState,
+    record: &JobRecord,
+    number: Option<u64>,
+    bytes_max: usize,
+) -> Result<Bytes, Problem> {
+    let mut all = reader::attempts(record);
+    let row = match number {
+        None => record.row.attempt.as_ref(),
+        Some(number) => Some(all.find(|row| u64::from(row.number.0) == number).ok_or_else(|| {
+            Problem::new(Code::UnknownAttempt, format!("job {} has no attempt {number}", record.row.job))
+        })?),
+    };
+    let Some(row) = row else { return Ok(Bytes::new()) };
+    let (logs, key) =
+        (Arc::clone(&state.services.logs), AttemptKey { job: record.row.job, fence: row.fence });
+    let read = move || {
+        let total = reader::length(&logs.lengths(key)?, Streams::Both);
+        let mut at = total.saturating_sub(bytes_max as u64);
+        let mut bytes = BytesMut::new();
+        while at < total {
+            let page = logs.read(key, Streams::Both, at, bytes_max)?;
+            let Some(last) = page.pieces.last() else { break };
+            at = last.at + last.data.len();
+            for piece in page.pieces {
+                if let PieceData::Bytes(data) | PieceData::Replayed(data) = piece.data {
+                    bytes.extend_from_slice(&data);
+                }
+            }
+        }
+        Ok(bytes.freeze())
+    };
+    state.block(read).await
+}
+
+/// Answers `output_removed` if retention has removed all output of an attempt. A partial loss is shown as a gap in the output.
+async fn check_not_removed(state: &AppState, job: JobId, row: &AttemptRow) -> Result<(), Problem> {
+    let written = reader::length(&row.output, Streams::Both);
+    if written == 0 || !reader::is_long_over(row) {
+        return Ok(());
+    }
+    let (logs, attempt) = (Arc::clone(&state.services.logs), AttemptKey { job, fence: row.fence });
+    let kept = state.block(move || Ok(reader::length(&logs.lengths(attempt)?, Streams::Both))).await?;
+    if kept > 0 {
+        return Ok(());
+    }
+    let detail =
+        format!("attempt {} of job {job} wrote {written} bytes; none of them is here any more", row.number);
+    Err(Problem::new(Code::OutputRemoved, detail)
+        .hint("output of all jobs together is kept up to a limited size (--keep-output-max)"))
+}
+
+async fn tail(
+    state: &AppState,
+    job: JobId,
+    attempt: &AttemptRow,
+    which: Streams,
+    lines: u64,
+) -> Result<u64, Problem> {
+    let logs = Arc::clone(&state.services.logs);
+    let attempt = AttemptKey { job, fence: attempt.fence };
+    state.block(move || Ok(logs.tail(attempt, which, lines)?)).await
+}
+
+/// Answers a `Range` request. A part never spans a gap: it ends before it or begins behind it.
+async fn part(
+    state: &AppState,
+    job: JobId,
+    row: &AttemptRow,
+    which: Streams,
+    range: Range,
+) -> Result<Response, Problem> {
+    let logs = Arc::clone(&state.services.logs);
+    let attempt = AttemptKey { job, fence: row.fence };
+    let total = state.block(move || Ok(reader::length(&logs.lengths(attempt)?, which))).await?;
+    let not_there = || {
+        let value = HeaderValue::try_from(format!("bytes */{total}"));
+        Problem::new(Code::RangeNotSatisfiable, format!("the output has {total} bytes"))
+            .field("Range")
+            .header(header::CONTENT_RANGE, value.unwrap_or(HeaderValue::from_static("bytes */*")))
+    };
+    let (from, to) = range.within(total).ok_or_else(not_there)?;
+    let logs = Arc::clone(&state.services.logs);
+    let (first, bytes) = state
+        .block(move || {
+            let mut first = from;
+            let mut bytes = BytesMut::new();
+            let wanted_max = usize::try_from(to - from).unwrap_or(usize::MAX).min(PART_BYTES_MAX);
+            while bytes.len() < wanted_max {
+                let page = logs.read(attempt, which, first + bytes.len() as u64, wanted_max - bytes.len())?;
+                if page.pieces.is_empty() {
+                    break;
+                }
+                for piece in page.pieces {
+                    match piece.data {
+                        PieceData::Bytes(data) | PieceData::Replayed(data) => bytes.extend_from_slice(&data),
+                        PieceData::Gap(missing) if bytes.is_empty() => first = piece.at + missing,
+                        PieceData::Gap(_) => return Ok((first, bytes)),
+                    }
+                }
+            }
+            bytes.truncate(usize::try_from(to.saturating_sub(first)).unwrap_or(usize::MAX).min(wanted_max));
+            Ok((first, bytes))
+        })
+        .await?;
+    if bytes.is_empty() {
+        return Err(not_there());
+    }
+    let whole = if row.ended_at.is_some() { total.to_string() } else { "*".to_owned() };
+    let content_range = format!("bytes {first}-{}/{whole}", first + bytes.len() as u64 - 1);
+    let headers = [(header::CONTENT_TYPE, TEXT), (header::ACCEPT_RANGES, HeaderValue::from_static("bytes"))];
+    Ok((StatusCode::PARTIAL_CONTENT, headers, [(header::CONTENT_RANGE, content_range)], bytes.freeze())
+        .into_response())
+}
+
+/// Output as plain text: the exact bytes, and a line for each gap. With `annotated`, also lines for attempts, replayed output and the end
+/// of the job.
+fn plain(reader: Reader, annotated: bool) -> Body {
+    let parts = stream::unfold((reader, PlainText::default()), move |(mut reader, mut plain)| async move {
+        loop {
+            let text = match reader.next().await? {
+                Ok(Item::Piece { piece, .. }) => {
+                    let label = if annotated { plain.replay_notice(&piece) } else { Bytes::new() };
+                    let bytes = plain.piece(piece.data);
+                    if label.is_empty() { bytes } else { [label, bytes].concat().into() }
+                }
+                Ok(Item::Late { bytes }) if annotated => {
+                    plain.line(&format!("longshore: {bytes} bytes of output have not arrived yet"))
+                }
+                Ok(Item::Ended(row)) if annotated => plain.line(&presenter::last_line(&row)),
+                Ok(Item::ShuttingDown) if annotated => {
+                    plain.line("longshore: the server is leaving; the job is not affected")
+                }
+                Ok(Item::Attempt { number, worker, .. }) => {
+                    plain.start_attempt();
+                    let is_worth_a_line = annotated && number.0 > 1;
+                    let line = is_worth_a_line.then(|| format!("longshore: attempt {number} on {worker}"));
+                    line.map(|line| plain.line(&line)).unwrap_or_default()
+                }
+                Ok(_) => Bytes::new(),
+                // The status was sent already: breaking off is the only way to show an error.
+                Err(problem) => return Some((Err(Broken(problem.code())), (reader, plain))),
+            };
+            if !text.is_empty() {
+                return Some((Ok::<_, Broken>(text), (reader, plain)));
+            }
+        }
+    });
+    Body::from_stream(parts)
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("the output breaks off: {}", .0.title())]
+struct Broken(Code);
+
+impl From<LogsError> for Problem {
+    fn from(error: LogsError) -> Self {
+        Self::unreadable(error)
+    }
+}
+
+const TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
+
+/// Shorter than the idle timeout of common proxies.
+const KEEP_ALIVE: Duration = Duration::from_secs(15);
+
+/// Bytes of one answer to a `Range`; the client asks again for more.
+const PART_BYTES_MAX: usize = 4 << 20;

@@ -1,0 +1,348 @@
+//! Reads the output of a job's attempts in order and, for followers, waits for more until the job has ended.
+//!
+//! The order of the checks matters. The reader subscribes to growth before it reads, so that no wakeup is lost. It leaves an attempt only
+//! when the archive says that it has ended *and* everything that its final report counted has been read. The report never waits for the
+//! output, so output may arrive some seconds later; missing output is reported.
+
+use std::collections::VecDeque;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use protocol::report::{OutputLengths, Stream};
+use protocol::{AttemptNo, JobId};
+use tokio::time::Instant;
+
+use crate::clock;
+use crate::engine::JobWatch;
+use crate::http::api::jobs::find;
+use crate::http::middleware::problem::Problem;
+use crate::http::state::AppState;
+use crate::logs::{AttemptKey, Follow, Piece, PieceData, Streams};
+use crate::store::{AttemptRow, JobRecord, JobRow};
+
+/// The position to start from, and how far to read.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Start {
+    pub(super) which: Streams,
+    /// The first attempt to read; absent: the first one that exists.
+    pub(super) attempt: Option<AttemptNo>,
+    /// The offset in that attempt.
+    pub(super) position: u64,
+    /// Waits for more output if set.
+    pub(super) follow: bool,
+    /// Reads this one attempt only if set.
+    pub(super) only: bool,
+}
+
+/// An item of the output.
+#[derive(Debug)]
+pub(super) enum Item {
+    /// The following output belongs to this attempt and begins at this offset.
+    Attempt { number: AttemptNo, worker: String, from: u64 },
+    /// A piece of output or a gap.
+    Piece { attempt: AttemptNo, piece: Piece },
+    /// Bytes that the final report counted and that have not arrived in time. They may still arrive.
+    Late { bytes: u64 },
+    /// The job has ended, and all output at hand was read.
+    Ended(Box<JobRow>),
+    /// The one requested attempt has ended, and all output at hand was read.
+    AttemptEnded(Box<AttemptRow>),
+    /// The latest attempt has ended, the job has not, and the reader does not follow.
+    CaughtUp,
+    /// The server shuts down.
+    ShuttingDown,
+}
+
+/// Reads the output of a job's attempts.
+pub(super) struct Reader {
+    state: Arc<AppState>,
+    job: JobId,
+    start: Start,
+    current: Option<Current>,
+    ready: VecDeque<Item>,
+    end: Pin<Box<dyn Future<Output = ()> + Send>>,
+    has_ended: bool,
+    changes: JobWatch,
+    /// True if the job's attempts may have changed since the archive was read.
+    may_have_changed: bool,
+    done: bool,
+}
+
+/// The attempt that is being read.
+struct Current {
+    number: AttemptNo,
+    attempt: AttemptKey,
+    position: u64,
+    growth: Option<Follow>,
+    /// Deadline for the next output of an ended attempt.
+    deadline: Option<Instant>,
+    /// True if the missing bytes were reported.
+    late_reported: bool,
+    /// True if the archive says that it has ended.
+    is_over: bool,
+}
+
+impl Current {
+    /// True if the deadline for late output has passed.
+    fn deadline_passed(&mut self) -> bool {
+        let until = *self.deadline.get_or_insert_with(|| Instant::now() + OUTPUT_TIMEOUT);
+        Instant::now() >= until
+    }
+}
+
+impl Reader {
+    pub(super) fn new(state: Arc<AppState>, job: JobId, start: Start) -> Self {
+        let engine = state.services.engine.clone();
+        let changes = engine.watch(job);
+        let end = async move {
+            // Errors (busy, unknown job) are ignored: the archive is asked anyway.
+            let _ = engine.ended(job).await;
+        };
+        Self {
+            state,
+            job,
+            start,
+            current: None,
+            ready: VecDeque::new(),
+            end: Box::pin(end),
+            has_ended: !start.follow,
+            changes,
+            may_have_changed: true,
+            done: false,
+        }
+    }
+
+    /// The next item; `None` at the end.
+    pub(super) async fn next(&mut self) -> Option<Result<Item, Problem>> {
+        loop {
+            if let Some(item) = self.ready.pop_front() {
+                return Some(Ok(item));
+            }
+            if self.done {
+                return None;
+            }
+            if let Err(problem) = self.look().await {
+                self.done = true;
+                return Some(Err(problem));
+            }
+        }
+    }
+
+    /// Produces at least one item, waits for an event, or handles.
+    async fn look(&mut self) -> Result<(), Problem> {
+        if self.read_page().await? {
+            return Ok(());
+        }
+        if self.skips_archive() {
+            self.wait(RECHECK_AFTER).await;
+            return Ok(());
+        }
+        self.may_have_changed = false;
+        let record = find(&self.state, self.job).await?;
+        let Some(current) = &mut self.current else {
+            match next_attempt(&record, self.start.attempt, None) {
+                Some(attempt) => self.turn_to(attempt),
+                None => self.end_or_wait(record).await,
+            }
+            return Ok(());
+        };
+        let row = attempts(&record).find(|attempt| attempt.number == current.number);
+        current.is_over = row.is_none_or(|row| row.ended_at.is_some());
+        let may_leave = match row {
+            Some(row) if row.ended_at.is_none() => false,
+            Some(row) if current.position >= length(&row.output, self.start.which) => true,
+            _ => !self.start.follow || current.deadline_passed(),
+        };
+        let number = current.number;
+        match next_attempt(&record, None, Some(number)) {
+            _ if !may_leave && self.start.follow => {
+                let deadline = current.deadline.filter(|_| current.is_over);
+                let left =
+                    deadline.map(|until| until.saturating_duration_since(Instant::now()).min(OUTPUT_STEP));
+                self.wait(left.unwrap_or(RECHECK_AFTER)).await;
+            }
+            _ if !may_leave => self.done = true,
+            _ if self.report_missing(row).await? => {}
+            Some(attempt) if !self.start.only => self.turn_to(attempt),
+            _ if self.start.only => {
+                self.ready.extend(row.cloned().map(|row| Item::AttemptEnded(Box::new(row))));
+                self.done = true;
+            }
+            _ => self.end_or_wait(record).await,
+        }
+        Ok(())
+    }
+
+    /// True if the archive has nothing new: the attempt runs, and nothing has changed since it was read.
+    fn skips_archive(&self) -> bool {
+        let is_running = self.current.as_ref().is_some_and(|current| !current.is_over);
+        self.start.follow && is_running && !self.has_ended && !self.may_have_changed
+    }
+
+    /// Reads one page; returns true if there was something to read.
+    async fn read_page(&mut self) -> Result<bool, Problem> {
+        let Some(current) = &mut self.current else { return Ok(false) };
+        let logs = Arc::clone(&self.state.services.logs);
+        let (attempt, which, position) = (current.attempt, self.start.which, current.position);
+        let page = self.state.block(move || Ok(logs.read(attempt, which, position, PAGE_BYTES)?)).await?;
+        current.position = page.next;
+        if !page.pieces.is_empty() {
+            (current.deadline, current.late_reported) = (None, false);
+        }
+        let number = current.number;
+        self.ready.extend(page.pieces.into_iter().map(|piece| Item::Piece { attempt: number, piece }));
+        Ok(!self.ready.is_empty())
+    }
+
+    /// Reports output that the final report counted and that is missing. Long after the end of the attempt it counts as lost for good (a
+    /// broken disk, a restored backup). Returns true if an item was produced.
+    async fn report_missing(&mut self, row: Option<&AttemptRow>) -> Result<bool, Problem> {
+        let (Some(current), Some(row)) = (&mut self.current, row) else { return Ok(false) };
+        let counted = length(&row.output, self.start.which);
+        if current.position >= counted {
+            return Ok(false);
+        }
+        if !is_long_over(row) {
+            return self.report_late(counted).await;
+        }
+        let (logs, attempt) = (Arc::clone(&self.state.services.logs), current.attempt);
+        let here = self.state.block(move || Ok(logs.lengths(attempt)?)).await?;
+        for (stream, said, here) in [
+            (Stream::Stdout, row.output.stdout, here.stdout),
+            (Stream::Stderr, row.output.stderr, here.stderr),
+        ] {
+            let missing = said.saturating_sub(here);
+            if missing > 0 && self.start.which.has(stream) {
+                let piece = Piece { stream, at: current.position, data: PieceData::Gap(missing) };
+                self.ready.push_back(Item::Piece { attempt: current.number, piece });
+                current.position = current.position.saturating_add(missing);
+            }
+        }
+        Ok(!self.ready.is_empty())
+    }
+
+    /// Reports once the number of bytes that may still arrive. Returns true if an item was produced.
+    async fn report_late(&mut self, counted: u64) -> Result<bool, Problem> {
+        // It may have arrived while the archive was asked.
+        if self.read_page().await? {
+            return Ok(true);
+        }
+        let Some(current) = &mut self.current else { return Ok(false) };
+        if current.late_reported {
+            return Ok(false);
+        }
+        current.late_reported = true;
+        self.ready.push_back(Item::Late { bytes: counted.saturating_sub(current.position) });
+        Ok(true)
+    }
+
+    fn turn_to(&mut self, row: &AttemptRow) {
+        let attempt = AttemptKey { job: self.job, fence: row.fence };
+        let position = match self.start.attempt {
+            Some(number) if number == row.number => self.start.position,
+            _ if self.current.is_none() => self.start.position,
+            _ => 0,
+        };
+        self.current = Some(Current {
+            number: row.number,
+            attempt,
+            position,
+            growth: self.start.follow.then(|| self.state.services.logs.follow(attempt)),
+            deadline: None,
+            late_reported: false,
+            is_over: false,
+        });
+        self.may_have_changed = true;
+        let (number, worker) = (row.number, row.worker_name.to_string());
+        self.ready.push_back(Item::Attempt { number, worker, from: position });
+    }
+
+    async fn end_or_wait(&mut self, record: JobRecord) {
+        if record.row.state.has_ended() {
+            self.ready.push_back(Item::Ended(Box::new(record.row)));
+            self.done = true;
+        } else if self.start.follow {
+            self.wait(RECHECK_AFTER).await;
+        } else {
+            let is_over = record.row.attempt.is_some_and(|attempt| attempt.ended_at.is_some());
+            self.ready.extend(is_over.then_some(Item::CaughtUp));
+            self.done = true;
+        }
+    }
+
+    /// Waits until something may have happened, the time is up, or the server shuts down.
+    async fn wait(&mut self, at_most: Duration) {
+        let growth = self.current.as_mut().and_then(|current| current.growth.as_mut());
+        let grown = async {
+            match growth {
+                Some(growth) => growth.grown().await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            // Growth counts even if the time is up at the same moment.
+            biased;
+            () = self.state.services.leaving.cancelled() => {
+                self.ready.push_back(Item::ShuttingDown);
+                self.done = true;
+            }
+            () = grown => {
+                // Growth of the other stream extends the wait as well: the missing bytes may come behind it.
+                if let Some(current) = &mut self.current {
+                    current.deadline = None;
+                }
+            }
+            () = &mut self.end, if !self.has_ended => (self.has_ended, self.may_have_changed) = (true, true),
+            () = self.changes.changed() => self.may_have_changed = true,
+            () = tokio::time::sleep(at_most) => self.may_have_changed = true,
+        }
+    }
+}
+
+/// All attempts of a job, oldest first.
+pub(super) fn attempts(record: &JobRecord) -> impl Iterator<Item = &AttemptRow> {
+    record.past.iter().chain(&record.row.attempt)
+}
+
+/// The length of the output for this selection of streams.
+pub(super) fn length(lengths: &OutputLengths, which: Streams) -> u64 {
+    match which {
+        Streams::Only(Stream::Stdout) => lengths.stdout,
+        Streams::Only(Stream::Stderr) => lengths.stderr,
+        Streams::Both => lengths.stdout.saturating_add(lengths.stderr),
+    }
+}
+
+/// True if an attempt ended so long ago that no more output can arrive.
+pub(super) fn is_long_over(row: &AttemptRow) -> bool {
+    row.ended_at.is_some_and(|at| clock::now().utc.since(at) > OUTPUT_LATE)
+}
+
+/// The requested attempt, or the first one after `after`.
+fn next_attempt(
+    record: &JobRecord,
+    wanted: Option<AttemptNo>,
+    after: Option<AttemptNo>,
+) -> Option<&AttemptRow> {
+    attempts(record).find(|attempt| match wanted {
+        Some(wanted) => attempt.number == wanted,
+        None => after.is_none_or(|after| attempt.number > after),
+    })
+}
+
+/// Bytes read at once: small, because many clients may follow.
+const PAGE_BYTES: usize = 64 << 10;
+
+/// The longest pause of an ended attempt's output before it is reported as incomplete.
+const OUTPUT_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Workers keep the output of an ended attempt for ten minutes and then drop what the server has not taken
+/// (docs/design/failures.md, R25).
+const OUTPUT_LATE: Duration = Duration::from_secs(15 * 60);
+
+/// An ended attempt is read again after this time while its output may still arrive, ten times at most.
+const OUTPUT_STEP: Duration = Duration::from_secs(1);
+
+/// Commits that change attempts wake the reader. As a safety net the archive is read again after this time.
+const RECHECK_AFTER: Duration = Duration::from_secs(30);

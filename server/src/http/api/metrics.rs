@@ -1,0 +1,39 @@
+//! `GET /metrics`, for Prometheus.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::http::{HeaderValue, header};
+use axum::response::{IntoResponse, Response};
+
+use crate::clock;
+use crate::http::middleware::problem::Problem;
+use crate::http::state::AppState;
+use crate::metrics::ScrapeFacts;
+
+pub(crate) async fn scrape(State(state): State<Arc<AppState>>) -> Result<Response, Problem> {
+    let asked = Arc::clone(&state);
+    // It looks at files, and a thousand definitions take some milliseconds.
+    let text = state.block(move || Ok(text(&asked))).await?;
+    Ok(([(header::CONTENT_TYPE, OPEN_METRICS)], text).into_response())
+}
+
+fn text(state: &AppState) -> String {
+    let services = &state.services;
+    let segments = services.logs.segments();
+    let sealed_bytes: u64 = segments.iter().map(|segment| segment.bytes).sum();
+    let snapshot = services.engine.snapshot();
+    let facts = ScrapeFacts {
+        snapshot: &snapshot,
+        now: clock::now().utc,
+        event_readers: services.events.readers(),
+        events_kept: services.events.kept(),
+        database_bytes: services.storage.database_bytes(),
+        log_segments: (segments.len() + 1, sealed_bytes + services.logs.growing_bytes()),
+        storage_is_low: services.storage.is_low(),
+    };
+    services.metrics.scrape(&facts)
+}
+
+const OPEN_METRICS: HeaderValue =
+    HeaderValue::from_static("application/openmetrics-text; version=1.0.0; charset=utf-8");

@@ -1,0 +1,20 @@
+//! The endpoints: one resource per file.
+//!
+//! A handler parses with `request`, asks the engine or the archive, and answers with the shapes of `present`. It decides nothing.
+
+pub(crate) mod backfill;
+pub(crate) mod batches;
+pub(crate) mod bulk;
+pub(crate) mod definitions;
+pub(crate) mod events;
+pub(crate) mod explain;
+pub(crate) mod health;
+pub(crate) mod jobs;
+pub(crate) mod limits;
+pub(crate) mod logs;
+pub(crate) mod metrics;
+pub(crate) mod reload;
+pub(crate) mod schedule_choice;
+pub(crate) mod schedules;
+pub(crate) mod submit;
+pub(crate) mod workers;

@@ -1,0 +1,74 @@
+//! `POST /api/definitions/reload`, also only if the definitions are the expected ones (`?expect=`).
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::{Request, State};
+
+use crate::config::jobs_file::{Fault, Faults};
+use crate::engine::Busy;
+use crate::http::api::definitions;
+use crate::http::middleware::code::Code;
+use crate::http::middleware::problem::Problem;
+use crate::http::present::shapes;
+use crate::http::request::body;
+use crate::http::request::job_filter::revision;
+use crate::http::request::path::Name;
+use crate::http::request::query::Query;
+use crate::http::state::AppState;
+use crate::reload::{ReloadError, Reloaded, position};
+
+/// `POST /api/definitions/reload`
+pub(crate) async fn reload(
+    State(state): State<Arc<AppState>>,
+    request: Request,
+) -> Result<Json<shapes::Reloaded>, Problem> {
+    state.check_not_draining()?;
+    let mut query = Query::of(request.uri())?;
+    let expected = query.text("expect")?.map(|text| revision("expect", &text)).transpose()?;
+    query.finish()?;
+    body::none(request.into_body()).await?;
+    let reloaded = state.services.reloader.reload(expected).await?;
+    let Reloaded { definitions, revision, added, changed, removed, warnings } = reloaded;
+    let revision = revision.to_string();
+    Ok(Json(shapes::Reloaded { definitions, revision, added, changed, removed, warnings }))
+}
+
+/// `GET /api/definitions/reload`: a definition may be named `reload`.
+pub(crate) async fn definition_named_reload(
+    state: State<Arc<AppState>>,
+) -> Result<Json<shapes::Definition>, Problem> {
+    definitions::one(state, Name("reload".to_owned())).await
+}
+
+impl From<ReloadError> for Problem {
+    fn from(error: ReloadError) -> Self {
+        match error {
+            ReloadError::Faults(faults) => file_problem(&faults),
+            ReloadError::Unexpected { current } => {
+                let detail = format!("the definitions have the revision {current}; nothing was changed");
+                Self::new(Code::RevisionMismatch, detail)
+                    .field("?expect")
+                    .hint("look at what has changed, and expect the present revision")
+            }
+            ReloadError::Busy => Busy.into(),
+            ReloadError::Panicked(error) => Self::internal(error),
+        }
+    }
+}
+
+fn file_problem(faults: &Faults) -> Problem {
+    let fault = |fault: &Fault| shapes::Fault {
+        code: fault.code.name().into(),
+        field: position(fault),
+        detail: fault.text.clone(),
+        hint: None,
+    };
+    let detail = match faults.list.len() + faults.more {
+        1 => "the file has a fault; the definitions stay as they were".to_owned(),
+        count => format!("the file has {count} faults; the definitions stay as they were"),
+    };
+    Problem::new(Code::InvalidJobsFile, detail)
+        .errors(faults.list.iter().map(fault).collect())
+        .hint("repair the file, and ask again")
+}

@@ -1,0 +1,124 @@
+//! `?as_scheduled=1` of a submission: the job runs now, and gets what a schedule gives to its jobs. It takes no slot.
+
+use scheduler::definition::Definition;
+use scheduler::input::{JobDetails, NewJob};
+use scheduler::schedule::Schedule;
+
+use crate::clock;
+use crate::excerpt::excerpt;
+use crate::http::api::submit::lay_over;
+use crate::http::middleware::code::Code;
+use crate::http::middleware::problem::Problem;
+use crate::http::request::job_request::{self, JobRequest};
+use crate::http::request::query::{Query, nearest, wrong};
+use crate::http::request::submission;
+use crate::params::{self, Checker};
+
+/// The schedule whose environment and arguments a submitted job gets.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) enum ScheduleChoice {
+    /// None: an ordinary submission.
+    #[default]
+    None,
+    /// The only schedule of the definition.
+    Only,
+    /// The schedule with this id.
+    Named(String),
+}
+
+impl ScheduleChoice {
+    /// Reads `as_scheduled` and `schedule`.
+    ///
+    /// # Errors
+    /// `invalid_query` if a schedule is named without `as_scheduled`.
+    pub(crate) fn read(query: &mut Query) -> Result<Self, Problem> {
+        match (query.switch("as_scheduled")?, query.text("schedule")?) {
+            (false, None) => Ok(Self::None),
+            (true, None) => Ok(Self::Only),
+            (true, Some(id)) => Ok(Self::Named(id)),
+            (false, Some(_)) => Err(wrong("schedule", "it goes together with as_scheduled=1")),
+        }
+    }
+
+    /// Refuses the choice for several jobs.
+    ///
+    /// # Errors
+    /// `invalid_query`.
+    pub(crate) fn check_batch(&self) -> Result<(), Problem> {
+        match self {
+            Self::None => Ok(()),
+            Self::Only | Self::Named(_) => {
+                Err(wrong("as_scheduled", "it is for one job, and this request makes a batch"))
+            }
+        }
+    }
+
+    /// The text that distinguishes requests under one idempotency key.
+    pub(crate) fn key_target(&self, name: &str) -> String {
+        match self {
+            Self::None => name.to_owned(),
+            Self::Only => format!("{name} as scheduled"),
+            Self::Named(id) => format!("{name} as scheduled {id}"),
+        }
+    }
+
+    /// Completes a request by its definition. Its overrides and parameters are laid over those of the schedule, with this moment as the slot.
+    ///
+    /// # Errors
+    /// `unknown_schedule`, and those of [`submission::complete`].
+    pub(crate) fn complete(
+        &self,
+        request: JobRequest<'_>,
+        definition: &Definition,
+        checker: &Checker<'_>,
+    ) -> Result<NewJob, Problem> {
+        if *self == Self::None {
+            return submission::complete(request, definition, checker);
+        }
+        let schedule = find(definition, self.id())?;
+        let kept = schedule.params.iter().flat_map(|params| params.given.iter());
+        let kept = kept.map(|param| (param.name.clone(), params::to_json(&param.value))).collect();
+        let (mut job, params) = submission::overlay(kept, request, definition, checker)?;
+        let own = job.details.map(|details| *details).unwrap_or_default();
+        let mut body = schedule.overrides_at(clock::now().utc);
+        lay_over(&mut body, own.body);
+        let details = JobDetails { body, labels: own.labels, params };
+        job_request::check_sums(&details)?;
+        job_request::check_size(&details.sent())?;
+        job.details = Some(Box::new(details));
+        Ok(job)
+    }
+
+    fn id(&self) -> Option<&str> {
+        match self {
+            Self::Named(id) => Some(id),
+            Self::None | Self::Only => None,
+        }
+    }
+}
+
+/// The schedule with this id, or the only one.
+///
+/// # Errors
+/// `unknown_schedule`, with ids that are near or all of them.
+pub(crate) fn find<'d>(definition: &'d Definition, id: Option<&str>) -> Result<&'d Schedule, Problem> {
+    let schedules = &definition.timetable.schedules;
+    let found = match id {
+        Some(id) => schedules.iter().find(|schedule| schedule.id.as_str() == id),
+        None => schedules.first().filter(|_| schedules.len() == 1),
+    };
+    let name = excerpt(&definition.name);
+    found.ok_or_else(|| {
+        let ids = || schedules.iter().map(|schedule| schedule.id.as_str());
+        let problem = |detail| Problem::new(Code::UnknownSchedule, detail).field("?schedule");
+        match id {
+            _ if schedules.is_empty() => problem(format!("\"{name}\" has no schedule"))
+                .hint("only a definition with the key schedule in jobs.yaml can be used this way"),
+            Some(id) => problem(format!("\"{name}\" has no schedule \"{}\"", excerpt(id)))
+                .hint(format!("its schedules are {}", ids().collect::<Vec<_>>().join(", ")))
+                .near(nearest(id, ids())),
+            None => problem(format!("\"{name}\" has {} schedules", schedules.len()))
+                .hint(format!("name one with schedule=ID: {}", ids().collect::<Vec<_>>().join(", "))),
+        }
+    })
+}

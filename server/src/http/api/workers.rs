@@ -1,0 +1,248 @@
+//! `/api/workers`: list, details, labels and slots, and the operations of an operator.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Json;
+use axum::extract::{Request, State};
+use axum::http::{StatusCode, Uri};
+use axum::response::{IntoResponse, Response};
+use protocol::report::Availability;
+use protocol::wire::SLOTS_MAX;
+use protocol::{ClusterId, Fence, JobId, WorkerId};
+use scheduler::input::Operation;
+use scheduler::snapshot::{Suspicion, WorkerFacts};
+use scheduler::step::{Answer, WorkerRow};
+use serde::Deserialize;
+
+use crate::clock;
+use crate::excerpt::excerpt;
+use crate::http::api::jobs::unexpected_answer;
+use crate::http::middleware::code::Code;
+use crate::http::middleware::problem::Problem;
+use crate::http::present::presenter;
+use crate::http::present::shapes::{self, Time};
+use crate::http::request::body;
+use crate::http::request::labels::{self, Labels};
+use crate::http::request::path::{Id, IdAndVerb};
+use crate::http::request::query::{self, Query};
+use crate::http::state::AppState;
+
+pub(crate) async fn list(
+    State(state): State<Arc<AppState>>,
+    uri: Uri,
+) -> Result<Json<Vec<shapes::Worker>>, Problem> {
+    let mut query = Query::of(&uri)?;
+    let all = query.switch("all")?;
+    query.finish()?;
+    let snapshot = state.services.engine.snapshot();
+    let mut workers: Vec<shapes::Worker> =
+        snapshot.workers.iter().map(|it| live_worker(&state, it, snapshot.cluster)).collect();
+    if all {
+        let rows = state.read(|archive| archive.workers()).await?;
+        let known = |row: &WorkerRow| snapshot.workers.iter().any(|worker| worker.id == row.worker);
+        workers.extend(rows.iter().filter(|row| !known(row)).map(stored_worker));
+        workers.sort_by_key(|worker| worker.id);
+    }
+    Ok(Json(workers))
+}
+
+pub(crate) async fn one(
+    State(state): State<Arc<AppState>>,
+    Id(id): Id,
+) -> Result<Json<shapes::Worker>, Problem> {
+    find(&state, WorkerId(id)).await.map(Json)
+}
+
+/// The body of a PATCH.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WorkerPatch {
+    slots: Option<u32>,
+    labels: Option<Labels>,
+}
+
+pub(crate) async fn change(
+    State(state): State<Arc<AppState>>,
+    Id(id): Id,
+    request: Request,
+) -> Result<Response, Problem> {
+    let (parts, body) = request.into_parts();
+    let patch: WorkerPatch = body::json(&parts.headers, body).await?;
+    let slots = patch.slots.map(slots).transpose()?;
+    let labels = patch.labels.map(Labels::checked).transpose()?;
+    // Labels first: only they can still be refused, and then nothing has changed.
+    let mut operations = labels.into_iter().chain(slots);
+    let (first, second) = (operations.next(), operations.next());
+    let Some(first) = first else {
+        return Err(Problem::new(Code::MissingField, "nothing is to be changed: there are slots and labels"));
+    };
+    let response = perform(&state, WorkerId(id), first).await?;
+    match second {
+        Some(second) => perform(&state, WorkerId(id), second).await,
+        None => Ok(response),
+    }
+}
+
+/// Zero sets no bound but the protocol's.
+fn slots(slots: u32) -> Result<Operation, Problem> {
+    if slots > SLOTS_MAX {
+        let detail = format!("{slots} is not within 0 to {SLOTS_MAX}");
+        return Err(Problem::new(Code::OutOfRange, detail)
+            .field("slots")
+            .hint("to give a worker nothing more, cordon it"));
+    }
+    Ok(Operation::Slots(if slots == 0 { SLOTS_MAX } else { slots }))
+}
+
+pub(crate) async fn operate(
+    State(state): State<Arc<AppState>>,
+    IdAndVerb(id, verb): IdAndVerb,
+    request: Request,
+) -> Result<Response, Problem> {
+    let (parts, body) = request.into_parts();
+    let mut query = Query::of(&parts.uri)?;
+    let operation = match verb.as_str() {
+        "cordon" => Operation::Cordon,
+        "uncordon" => Operation::Uncordon,
+        "drain" => Operation::Drain(query.duration("deadline", DRAIN_MAX)?),
+        "reset" => Operation::Reset,
+        "forget" => Operation::Forget,
+        "stop-unmanaged" => stop_unmanaged(&mut query)?,
+        other => {
+            return Err(Problem::new(
+                Code::NotFound,
+                format!("\"{}\" is nothing that can be done with a worker", excerpt(other)),
+            )
+            .hint("the verbs are cordon, uncordon, drain, reset, forget and stop-unmanaged"));
+        }
+    };
+    query.finish()?;
+    body::none(body).await?;
+    perform(&state, WorkerId(id), operation).await
+}
+
+/// Selects unmanaged attempts: all of them, or the one with this job and fence.
+fn stop_unmanaged(query: &mut Query) -> Result<Operation, Problem> {
+    match (query.number("job")?, query.number("fence")?) {
+        (None, None) => Ok(Operation::StopUnmanaged(None)),
+        (Some(job), Some(fence)) => Ok(Operation::StopUnmanaged(Some((JobId(job), Fence(fence))))),
+        (Some(_), None) => Err(query::wrong("fence", "an attempt is named by its job and its fence")),
+        (None, Some(_)) => Err(query::wrong("job", "an attempt is named by its job and its fence")),
+    }
+}
+
+async fn perform(state: &AppState, worker: WorkerId, operation: Operation) -> Result<Response, Problem> {
+    match state.services.engine.operate(worker, operation.clone()).await? {
+        Answer::Done => {
+            // The log is the only record: the server may have no job to which this belongs.
+            if let Operation::StopUnmanaged(which) = &operation {
+                tracing::warn!(%worker, ?which, "operator ordered a stop of unmanaged attempts; no job records this");
+            }
+        }
+        Answer::Rejected(rejection) => return Err(rejection.into()),
+        answer => return Err(unexpected_answer(&answer)),
+    }
+    if operation == Operation::Forget {
+        return Ok(StatusCode::NO_CONTENT.into_response());
+    }
+    Ok(Json(find(state, worker).await?).into_response())
+}
+
+async fn find(state: &AppState, id: WorkerId) -> Result<shapes::Worker, Problem> {
+    let row = state.read(move |archive| archive.worker(id)).await?;
+    let row = row.as_ref();
+    let snapshot = state.services.engine.snapshot();
+    let live = snapshot.workers.iter().find(|worker| worker.id == id);
+    let shown = match (live, row) {
+        (Some(facts), row) => {
+            let joined_at = row.map(|row| Time(row.joined_at));
+            shapes::Worker { joined_at, ..live_worker(state, facts, snapshot.cluster) }
+        }
+        (None, Some(row)) => shapes::Worker { joined_at: Some(Time(row.joined_at)), ..stored_worker(row) },
+        (None, None) => return Err(Problem::new(Code::UnknownWorker, format!("there is no worker {id}"))),
+    };
+    Ok(shown)
+}
+
+/// The JSON of a worker as the snapshot shows it.
+pub(crate) fn live_worker(state: &AppState, facts: &WorkerFacts, cluster: ClusterId) -> shapes::Worker {
+    let machine = facts.session.and_then(|session| state.services.machines.of(session)).unwrap_or_default();
+    shapes::Worker {
+        id: facts.id.0,
+        name: facts.name.to_string(),
+        working: facts.busy > 0,
+        connected: facts.session.is_some(),
+        state: facts.state.name().into(),
+        suspect: facts.suspect.as_ref().map(suspicion),
+        cordoned: facts.cordoned,
+        drain_deadline: facts.drain_deadline.map(Time),
+        slots: facts.slots,
+        busy: facts.busy,
+        backlog: facts.backlog,
+        queued: facts.queued,
+        since: Time(facts.since),
+        labels: labels::merge_labels(&facts.own_labels, &facts.set_labels),
+        labels_set: facts.set_labels.iter().cloned().collect(),
+        runtimes: facts
+            .runtimes
+            .iter()
+            .map(|(kind, availability)| shapes::Runtime {
+                name: kind.name().into(),
+                available: availability.is_available(),
+                reason: match availability {
+                    Availability::Available => None,
+                    Availability::Unavailable(why) => Some(why.clone()),
+                },
+            })
+            .collect(),
+        version: facts.version.clone(),
+        address: facts.address.clone(),
+        engine_id: machine.engine.map(|id| id.to_string()),
+        load_milli: machine.load_milli,
+        disk_free_bytes: machine.disk_free_bytes,
+        unmanaged: facts
+            .unmanaged
+            .iter()
+            .take(UNMANAGED_MAX)
+            .map(|(token, phase)| shapes::Unmanaged {
+                job: token.job.0,
+                fence: token.fence.0,
+                container: token.container_name(cluster),
+                phase: presenter::phase(*phase),
+            })
+            .collect(),
+        copies: facts.clone_addresses.clone(),
+        joined_at: None,
+    }
+}
+
+fn suspicion(suspicion: &Suspicion) -> shapes::Suspicion {
+    let now = clock::now();
+    shapes::Suspicion {
+        since: Time(suspicion.since),
+        cause: suspicion.cause.clone(),
+        until: suspicion.until.map(|until| Time(now.utc + until.since(now.up))),
+    }
+}
+
+/// Unmanaged attempts shown of one worker.
+const UNMANAGED_MAX: usize = 1_000;
+
+/// The JSON of a worker that has no connection and no attempts.
+pub(crate) fn stored_worker(row: &WorkerRow) -> shapes::Worker {
+    shapes::Worker {
+        id: row.worker.0,
+        name: row.name.to_string(),
+        state: if row.drain.is_some() { "drained".into() } else { "gone".into() },
+        cordoned: row.cordoned,
+        slots: row.slots.unwrap_or_default(),
+        labels: row.labels.iter().cloned().collect(),
+        labels_set: row.labels.iter().cloned().collect(),
+        since: Time(row.seen_at),
+        ..shapes::Worker::default()
+    }
+}
+
+/// A longer drain needs no deadline.
+const DRAIN_MAX: Duration = Duration::from_secs(30 * 24 * 60 * 60);

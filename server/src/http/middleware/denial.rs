@@ -1,0 +1,31 @@
+//! Refusals of the access control as problems.
+
+use axum::http::{HeaderValue, header};
+
+use crate::auth::Denial;
+use crate::http::middleware::code::Code;
+use crate::http::middleware::problem::Problem;
+
+impl From<Denial> for Problem {
+    fn from(denial: Denial) -> Self {
+        let detail = denial.to_string();
+        match denial {
+            Denial::NoToken | Denial::InvalidToken => Self::new(Code::InvalidToken, detail)
+                .hint("send the header \"Authorization: Bearer <token>\"")
+                .header(header::WWW_AUTHENTICATE, BEARER),
+            Denial::WrongRole { .. } => Self::new(Code::Forbidden, detail),
+            Denial::TooManyFailures { retry_after_s } => {
+                Self::new(Code::TooManyFailures, detail).retry_after(retry_after_s)
+            }
+            Denial::TokenInUrl => Self::new(Code::TokenInUrl, detail).hint(
+                "addresses end up in logs: send the header \"Authorization: Bearer <token>\", and replace this token",
+            ),
+            Denial::Host(_) => Self::new(Code::HostNotAllowed, detail)
+                .field("Host")
+                .hint("start the server with --allow-host NAME to let it answer to this name"),
+            Denial::CrossSite { field } => Self::new(Code::CrossSite, detail).field(field),
+        }
+    }
+}
+
+const BEARER: HeaderValue = HeaderValue::from_static("Bearer");

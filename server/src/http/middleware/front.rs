@@ -1,0 +1,260 @@
+//! The one middleware of every request: request id, limits, access, and problem documents. It is one layer because every POST pays for it.
+
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+
+use axum::body::HttpBody;
+use axum::extract::{MatchedPath, Request, State};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri, header};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use futures_util::FutureExt;
+use protocol::SUBPROTOCOL;
+use tokio::time::Instant;
+
+use crate::auth::{Admission, Role};
+use crate::http::middleware::code::Code;
+use crate::http::middleware::problem::Problem;
+use crate::http::state::AppState;
+use crate::http::web;
+use crate::listener::Peer;
+
+/// Checks a request, runs its handler, and writes the problem document if there is one.
+pub(crate) async fn serve(State(state): State<Arc<AppState>>, request: Request, next: Next) -> Response {
+    let id = match request.headers().get(&REQUEST_ID) {
+        Some(given) if is_request_id(given) => given.clone(),
+        _ => state.next_request_id(),
+    };
+    let is_for_workers = role_of(request.uri().path()) == Role::Worker;
+    let (began, method) = (Instant::now(), request.method().clone());
+    let route = request.extensions().get::<MatchedPath>().cloned();
+    let is_tls = request.extensions().get::<Peer>().is_some_and(|peer| peer.is_tls);
+    let admitted = admit(&state, &request);
+    let is_unauthenticated_in_a_crowd =
+        is_crowded(&request) && !admitted.as_ref().is_ok_and(|pass| *pass == Admission::ByToken);
+    let mut response = match admitted {
+        Err(problem) => login_of(&state, &problem, request.method(), request.uri())
+            .unwrap_or_else(|| problem.into_response()),
+        Ok(_) => AssertUnwindSafe(next.run(request)).catch_unwind().await.unwrap_or_else(|_| {
+            tracing::error!(request_id = ?id, "request handler panicked; the client gets 500");
+            Problem::new(Code::Internal, "the cause is in the server's log").into_response()
+        }),
+    };
+    if let Some(problem) = problem_of(&mut response, is_for_workers) {
+        let written = problem.write(&state.services.base_path, id.to_str().unwrap_or_default());
+        let allow = response.headers_mut().remove(header::ALLOW);
+        response = written;
+        if let Some(allow) = allow {
+            response.headers_mut().insert(header::ALLOW, allow);
+        }
+    }
+    let stays = !is_unauthenticated_in_a_crowd || response.status() == StatusCode::SWITCHING_PROTOCOLS;
+    let headers = response.headers_mut();
+    if !stays {
+        // Reserve connections are for workers: another client's is closed after one answer.
+        headers.insert(header::CONNECTION, CLOSE);
+    }
+    headers.insert(REQUEST_ID, id);
+    headers.insert(header::X_CONTENT_TYPE_OPTIONS, NOSNIFF);
+    if is_tls {
+        headers.insert(header::STRICT_TRANSPORT_SECURITY, STRICT_TRANSPORT);
+    }
+    let route = route.as_ref().map_or("none", MatchedPath::as_str);
+    let route = route.strip_prefix(state.services.base_path.as_str()).unwrap_or(route);
+    state.services.metrics.request(route, method.as_str(), response.status().as_u16(), began.elapsed());
+    response
+}
+
+/// The way to the login, for a page that needs a token.
+fn login_of(state: &AppState, problem: &Problem, method: &Method, uri: &Uri) -> Option<Response> {
+    match problem.code() {
+        Code::InvalidToken => web::redirect_to_login(&state.services.base_path, method, uri),
+        _ => None,
+    }
+}
+
+fn is_crowded(request: &Request) -> bool {
+    request.extensions().get::<Peer>().is_some_and(|peer| peer.crowded)
+}
+
+/// Limits and access, cheapest checks first.
+fn admit(state: &AppState, request: &Request) -> Result<Admission, Problem> {
+    let uri_bytes = request.uri().path().len() + request.uri().query().map_or(0, str::len);
+    if uri_bytes > URI_BYTES_MAX {
+        return Err(Problem::new(
+            Code::UriTooLong,
+            format!("{uri_bytes} bytes are too long (max {URI_BYTES_MAX})"),
+        ));
+    }
+    let headers = request.headers().len();
+    if headers > HEADERS_MAX {
+        return Err(Problem::new(
+            Code::HeadersTooLarge,
+            format!("{headers} headers are too many (max {HEADERS_MAX})"),
+        ));
+    }
+    let header_bytes: usize =
+        request.headers().iter().map(|(name, value)| name.as_str().len() + value.len() + 4).sum();
+    if header_bytes > HEADER_BYTES_MAX {
+        return Err(Problem::new(
+            Code::HeadersTooLarge,
+            format!("{header_bytes} bytes are too large (max {HEADER_BYTES_MAX})"),
+        ));
+    }
+    let role = role_of(request.uri().path());
+    let peer = request.extensions().get::<Peer>();
+    if peer.is_some_and(|peer| peer.ambiguous_length) {
+        let detail = "the request has both a Transfer-Encoding and a Content-Length";
+        return Err(Problem::new(Code::InvalidRequest, detail).header(header::CONNECTION, CLOSE));
+    }
+    // Workers and health checks are served even without free connections: workers keep running jobs going, and a failed check would restart
+    // the server.
+    if role == Role::Api && is_crowded(request) {
+        return Err(Problem::new(Code::Busy, "the server has too many connections").retry_after(5));
+    }
+    let pass = state.services.access.check(role, request, peer.map(|peer| peer.address.ip()))?;
+    if let Some(peer) = peer.filter(|_| pass == Admission::ByToken) {
+        peer.permit.mark_authenticated();
+    }
+    acceptable(request)?;
+    Ok(pass)
+}
+
+fn role_of(path: &str) -> Role {
+    match path {
+        "/healthz" | "/readyz" | "/login" => Role::Open,
+        _ if path.starts_with("/static/") => Role::Open,
+        "/api/workers/connect" => Role::Worker,
+        _ if path.starts_with("/problems/") => Role::Open,
+        _ => Role::Api,
+    }
+}
+
+/// Refuses a request whose `Accept` excludes every type of the answer.
+fn acceptable(request: &Request) -> Result<(), Problem> {
+    if !request.headers().contains_key(header::ACCEPT) {
+        return Ok(());
+    }
+    let path = request.uri().path();
+    let offers: &[&str] = match path {
+        "/metrics" => &["application/openmetrics-text", "text/plain"],
+        "/api/events" => &["text/event-stream"],
+        _ if is_output(path) => &["text/plain", "text/event-stream"],
+        _ if path.starts_with("/api/workers/connect") => return Ok(()),
+        _ if path.starts_with("/api/") && *request.method() == Method::POST => {
+            &["application/json", "text/plain"]
+        }
+        _ if path.starts_with("/api/") || path == "/version" => &["application/json"],
+        _ if web::is_page(path) => return Ok(()),
+        _ => &["text/plain", "text/markdown", "application/json"],
+    };
+    if offers.iter().any(|offer| accepts(request.headers(), offer)) {
+        return Ok(());
+    }
+    Err(Problem::new(Code::NotAcceptable, format!("the answer is {}", offers.join(" or "))).field("Accept"))
+}
+
+/// True for `/api/jobs/{id}/logs`. A definition may also be named "logs".
+fn is_output(path: &str) -> bool {
+    let below = path.strip_prefix("/api/jobs/").and_then(|rest| rest.split_once('/'));
+    below.is_some_and(|(_, what)| what == "logs")
+}
+
+/// True if a client accepts this type. Weights are not compared, except for zero.
+pub(crate) fn accepts(headers: &HeaderMap, offer: &str) -> bool {
+    let kind = offer.split('/').next().unwrap_or_default();
+    let mut any = false;
+    for value in headers.get_all(header::ACCEPT) {
+        any = true;
+        let Ok(value) = value.to_str() else { continue };
+        for range in value.split(',') {
+            let mut parts = range.split(';').map(str::trim);
+            let name = parts.next().unwrap_or_default();
+            let refused = parts.any(|part| matches!(part, "q=0" | "q=0.0" | "q=0.00" | "q=0.000"));
+            let matches = name == "*/*"
+                || name.eq_ignore_ascii_case(offer)
+                || name.strip_suffix("/*").is_some_and(|name| name.eq_ignore_ascii_case(kind));
+            if matches && !refused {
+                return true;
+            }
+        }
+    }
+    !any
+}
+
+/// The problem of a response, including those that only the router knows.
+fn problem_of(response: &mut Response, is_for_workers: bool) -> Option<Problem> {
+    if let Some(problem) = response.extensions_mut().remove::<Problem>() {
+        return Some(problem);
+    }
+    if is_for_workers && response.status() == StatusCode::BAD_REQUEST {
+        let why = format!("workers offer the WebSocket subprotocol {SUBPROTOCOL}, and this request does not");
+        return Some(Problem::new(Code::SubprotocolRequired, why).field("Sec-WebSocket-Protocol").hint(
+            "docs/protocol.md describes the handshake; a worker of another version may offer another",
+        ));
+    }
+    if is_for_workers && response.status().is_client_error() {
+        return Some(
+            Problem::new(Code::UpgradeRequired, "workers connect here, by a WebSocket")
+                .hint("start a worker with \"longshore worker --server URL\"")
+                .header(header::UPGRADE, HeaderValue::from_static("websocket")),
+        );
+    }
+    (response.status() == StatusCode::METHOD_NOT_ALLOWED && response.body().size_hint().upper() == Some(0))
+        .then(|| {
+            // The router adds the `Allow` header later; this layer does not know it.
+            Problem::new(Code::MethodNotAllowed, "this address does not take the method of this request")
+                .hint("the header Allow names what it takes")
+        })
+}
+
+fn is_request_id(value: &HeaderValue) -> bool {
+    let bytes = value.as_bytes();
+    (1..=REQUEST_ID_BYTES_MAX).contains(&bytes.len()) && bytes.iter().all(u8::is_ascii_graphic)
+}
+
+pub(crate) const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+const CLOSE: HeaderValue = HeaderValue::from_static("close");
+/// A day: a site that gives TLS up is reachable again soon.
+const STRICT_TRANSPORT: HeaderValue = HeaderValue::from_static("max-age=86400");
+const NOSNIFF: HeaderValue = HeaderValue::from_static("nosniff");
+const REQUEST_ID_BYTES_MAX: usize = 64;
+
+/// Longer than any URL of the API.
+const URI_BYTES_MAX: usize = 8 << 10;
+/// More than browsers and proxies send together.
+const HEADERS_MAX: usize = 64;
+const HEADER_BYTES_MAX: usize = 16 << 10;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn accept(value: &str) -> HeaderMap {
+        HeaderMap::from_iter([(header::ACCEPT, HeaderValue::from_str(value).unwrap())])
+    }
+
+    #[test]
+    fn a_request_without_accept_takes_any_type() {
+        assert!(accepts(&HeaderMap::new(), "application/json"));
+    }
+
+    #[test]
+    fn only_the_whole_path_names_output() {
+        assert!(is_output("/api/jobs/12/logs"));
+        for other in ["/api/jobs/logs", "/api/definitions/logs", "/api/jobs/1/2/logs", "/api/workers/1/logs"]
+        {
+            assert!(!is_output(other), "{other}");
+        }
+    }
+
+    #[test]
+    fn types_match_by_name_family_or_star() {
+        for value in ["*/*", "application/*", "text/html, application/JSON;q=0.5"] {
+            assert!(accepts(&accept(value), "application/json"), "{value}");
+        }
+        for value in ["application/xml", "application/json;q=0", "text/*"] {
+            assert!(!accepts(&accept(value), "application/json"), "{value}");
+        }
+    }
+}

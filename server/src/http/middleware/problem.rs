@@ -1,0 +1,430 @@
+//! Errors as problem documents (RFC 9457). Handlers return a [`Problem`]; `front` writes it, because only `front` knows the request id.
+//!
+//! Client input is shown shortened and escaped, never a secret. The cause of a 5xx goes to the log and not to the client.
+
+use std::error::Error;
+use std::sync::Arc;
+
+use axum::http::{HeaderMap, HeaderName, HeaderValue, header};
+use axum::response::{IntoResponse, Response};
+use scheduler::step::{PendingReason, Rejection};
+
+use crate::engine::Busy;
+use crate::http::middleware::code::Code;
+use crate::http::present::shapes;
+use crate::store::ReadError;
+
+/// An error to be answered.
+#[derive(Clone, Debug)]
+pub struct Problem(Box<Parts>);
+
+#[derive(Clone, Debug)]
+struct Parts {
+    code: Code,
+    detail: String,
+    field: Option<String>,
+    hint: Option<String>,
+    near: Vec<String>,
+    state: Option<&'static str>,
+    last_event_id: Option<String>,
+    errors: Vec<shapes::Fault>,
+    headers: HeaderMap,
+    cause: Option<Arc<dyn Error + Send + Sync>>,
+}
+
+impl Problem {
+    /// A problem with this code and a detail about this request.
+    #[must_use]
+    pub fn new(code: Code, detail: impl Into<String>) -> Self {
+        Self(Box::new(Parts {
+            code,
+            detail: detail.into(),
+            field: None,
+            hint: None,
+            near: Vec::new(),
+            state: None,
+            last_event_id: None,
+            errors: Vec::new(),
+            headers: HeaderMap::new(),
+            cause: None,
+        }))
+    }
+
+    /// A bug or an unexpected failure of the server. The cause goes to the log only.
+    #[must_use]
+    pub fn internal(cause: impl Error + Send + Sync + 'static) -> Self {
+        Self::new(Code::Internal, "the cause is in the server's log").because(cause)
+    }
+
+    /// A failed read of the store. The cause goes to the log only.
+    #[must_use]
+    pub fn unreadable(cause: impl Error + Send + Sync + 'static) -> Self {
+        Self::new(Code::StoreUnavailable, "the store could not be read").retry_after(1).because(cause)
+    }
+
+    /// All faults of a body as one problem.
+    ///
+    /// The first fault gives the code; the faults keep the order of the body.
+    #[must_use]
+    pub fn faults(faults: Vec<(Code, shapes::Fault)>) -> Self {
+        let Some((code, first)) = faults.first().cloned() else {
+            return Self::new(Code::Internal, "a body was refused without a reason");
+        };
+        let mut problem = Self::new(code, first.detail).field(first.field);
+        problem.0.hint = first.hint;
+        if faults.len() > 1 {
+            problem.0.errors = faults.into_iter().map(|(_, fault)| fault).collect();
+        }
+        problem
+    }
+
+    /// Joins the problems of one body. The first gives the code; `None` if there are none.
+    #[must_use]
+    pub fn joined(problems: Vec<Self>) -> Option<Self> {
+        let faults: Vec<shapes::Fault> = problems.iter().flat_map(Self::as_faults).take(FAULTS_MAX).collect();
+        let mut first = problems.into_iter().next()?;
+        first.0.errors = if faults.len() > 1 { faults } else { Vec::new() };
+        Some(first)
+    }
+
+    fn as_faults(&self) -> Vec<shapes::Fault> {
+        let Parts { code, detail, field, hint, errors, .. } = &*self.0;
+        if !errors.is_empty() {
+            return errors.clone();
+        }
+        let (field, detail, hint) = (field.clone().unwrap_or_default(), detail.clone(), hint.clone());
+        vec![shapes::Fault { code: code.name().into(), field, detail, hint }]
+    }
+
+    /// Lists faults of something other than the request, such as a file.
+    #[must_use]
+    pub fn errors(mut self, faults: Vec<shapes::Fault>) -> Self {
+        self.0.errors = faults;
+        self
+    }
+
+    /// Names the part of the request that is wrong.
+    #[must_use]
+    pub fn field(mut self, field: impl Into<String>) -> Self {
+        self.0.field = Some(field.into());
+        self
+    }
+
+    /// Adds the entry of the batch and its line in the body.
+    #[must_use]
+    pub fn within(mut self, entry: &str, line: Option<usize>) -> Self {
+        let inside = |field: &str| match field {
+            "" => entry.to_owned(),
+            field => format!("{entry}.{field}"),
+        };
+        self.0.field = Some(inside(self.0.field.as_deref().unwrap_or_default()));
+        for fault in &mut self.0.errors {
+            fault.field = inside(&fault.field);
+        }
+        if let Some(line) = line {
+            self.0.detail = format!("line {line}: {}", self.0.detail);
+        }
+        self
+    }
+
+    /// Adds advice.
+    #[must_use]
+    pub fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.0.hint = Some(hint.into());
+        self
+    }
+
+    /// Adds similar names, and suggests the first.
+    #[must_use]
+    pub fn near(mut self, names: Vec<String>) -> Self {
+        if let Some(first) = names.first() {
+            self.0.hint = Some(format!("did you mean \"{first}\"?"));
+        }
+        self.0.near = names;
+        self
+    }
+
+    /// Adds the state of the job that causes a conflict.
+    #[must_use]
+    pub fn state(mut self, state: &'static str) -> Self {
+        self.0.state = Some(state);
+        self
+    }
+
+    /// Adds the id of the event behind which a client can go on.
+    #[must_use]
+    pub fn last_event_id(mut self, id: String) -> Self {
+        self.0.last_event_id = Some(id);
+        self
+    }
+
+    /// Adds a `Retry-After` header.
+    #[must_use]
+    pub fn retry_after(self, seconds: u64) -> Self {
+        self.header(header::RETRY_AFTER, HeaderValue::from(seconds))
+    }
+
+    /// Adds a header to the answer.
+    #[must_use]
+    pub fn header(mut self, name: HeaderName, value: HeaderValue) -> Self {
+        self.0.headers.insert(name, value);
+        self
+    }
+
+    /// The code of the problem.
+    #[must_use]
+    pub fn code(&self) -> Code {
+        self.0.code
+    }
+
+    /// The fault of this request, as a sentence.
+    #[must_use]
+    pub fn detail(&self) -> &str {
+        &self.0.detail
+    }
+
+    /// The advice, if there is one.
+    #[must_use]
+    pub fn advice(&self) -> Option<&str> {
+        self.0.hint.as_deref()
+    }
+
+    /// The part of the request that is wrong, if one is named.
+    #[must_use]
+    pub fn wrong_field(&self) -> Option<&str> {
+        self.0.field.as_deref()
+    }
+
+    /// The faults of single fields, each with the name of its field.
+    #[must_use]
+    pub fn faults_of_fields(&self) -> Vec<(String, String)> {
+        let faults = self.0.errors.iter();
+        faults.map(|fault| (fault.field.clone(), fault.detail.clone())).collect()
+    }
+
+    /// Writes the document. The cause of a 5xx goes to the log with the same request id.
+    #[must_use]
+    pub fn write(self, base: &str, request_id: &str) -> Response {
+        let parts = *self.0;
+        if let Some(cause) = &parts.cause {
+            tracing::error!(
+                request_id,
+                code = parts.code.name(),
+                cause = %chain(cause.as_ref()),
+                "request failed"
+            );
+        }
+        let document = shapes::Problem {
+            kind: format!("{base}/problems/{}", parts.code.name()),
+            title: parts.code.title().into(),
+            status: parts.code.status().as_u16(),
+            code: parts.code.name().into(),
+            detail: parts.detail,
+            field: parts.field,
+            hint: parts.hint,
+            near: parts.near,
+            state: parts.state.map(Into::into),
+            last_event_id: parts.last_event_id,
+            errors: parts.errors,
+            request_id: request_id.to_owned(),
+        };
+        let body = serde_json::to_vec(&document).unwrap_or_default();
+        let mut response = (parts.code.status(), body).into_response();
+        response.headers_mut().insert(header::CONTENT_TYPE, PROBLEM_JSON);
+        response.headers_mut().extend(parts.headers);
+        response
+    }
+
+    fn because(mut self, cause: impl Error + Send + Sync + 'static) -> Self {
+        self.0.cause = Some(Arc::new(cause));
+        self
+    }
+}
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        let mut response = self.0.code.status().into_response();
+        response.extensions_mut().insert(self);
+        response
+    }
+}
+
+impl From<Busy> for Problem {
+    fn from(_: Busy) -> Self {
+        Self::new(Code::Busy, "the server has more requests waiting than it takes")
+            .hint("try again in a second; an Idempotency-Key makes that safe")
+            .retry_after(1)
+    }
+}
+
+impl From<ReadError> for Problem {
+    fn from(error: ReadError) -> Self {
+        Self::unreadable(error)
+    }
+}
+
+impl From<Rejection> for Problem {
+    fn from(rejection: Rejection) -> Self {
+        match rejection {
+            Rejection::UnknownDefinition => {
+                Self::new(Code::UnknownJob, "the definition has just been removed")
+            }
+            Rejection::Disabled => {
+                Self::new(Code::DefinitionDisabled, "the definition has \"enabled: false\"")
+                    .hint("enable it in jobs.yaml, and reload that")
+            }
+            Rejection::KeyMismatch(holder) => Self::new(
+                Code::IdempotencyMismatch,
+                format!("this key made job {} by another request", holder.job),
+            )
+            .field("Idempotency-Key")
+            .hint("use a new key for a new request"),
+            Rejection::KeyReadingTooOld
+            | Rejection::LedgerReadingTooOld
+            | Rejection::TooManyPendingBatches => Self::from(Busy),
+            Rejection::QueueFull { jobs_max, asked } if asked > jobs_max => Self::new(
+                Code::QueueFull,
+                format!("these are {asked} jobs, of which {jobs_max} at once may not have ended"),
+            )
+            .hint("divide the batch, or start the server with a larger --max-jobs"),
+            Rejection::QueueFull { jobs_max, .. } => Self::new(
+                Code::QueueFull,
+                format!("with these there would be more than {jobs_max} jobs that have not ended"),
+            )
+            .hint("let some end, cancel some, or start the server with a larger --max-jobs")
+            .retry_after(10),
+            Rejection::TooManyQueued { queued_max, asked, of_definition } => {
+                let (whose, remedy) = match of_definition {
+                    true => ("of this definition", "raise its max_queued"),
+                    false => ("of the server", "start the server with a larger --max-queued"),
+                };
+                let problem = Self::new(
+                    Code::TooManyQueued,
+                    format!("with these more than {queued_max} jobs {whose} would wait"),
+                );
+                match asked > queued_max {
+                    true => problem.hint(format!("divide the batch, or {remedy}")),
+                    false => problem.hint(format!("let some start, or {remedy}")).retry_after(10),
+                }
+            }
+            Rejection::LimitFull { limit, permits } => Self::new(
+                Code::LimitFull,
+                format!("the limit {limit} has {permits} permits, and as many jobs that have not ended"),
+            )
+            .hint("try again when one has ended; with \"on_full: queue\" the job would wait")
+            .retry_after(10),
+            Rejection::NoWorker(reason) => Self::new(Code::NoWorker, pending_text(reason)).retry_after(5),
+            Rejection::NotLive => Self::new(Code::JobNotFound, "there is no such job"),
+            Rejection::NothingToRelease(state) => Self::new(
+                Code::NothingToRelease,
+                format!("the job is {} on a worker that answers for it", state.name()),
+            )
+            .state(state.name())
+            .hint("to end it, cancel it"),
+            Rejection::NotWaiting(state) => {
+                Self::new(Code::NotWaiting, format!("the job is {}", state.name()))
+                    .state(state.name())
+                    .hint("only a job that is scheduled or queued can be changed; to end this one, cancel it")
+            }
+            Rejection::UnknownSchedule => {
+                Self::new(Code::UnknownSchedule, "no schedule of jobs.yaml is called so")
+                    .hint("GET /api/schedules lists them")
+            }
+            Rejection::UnknownWorker => Self::new(Code::UnknownWorker, "there is no such worker"),
+            Rejection::RefusedBefore => Self::new(
+                Code::RefusedByStore,
+                "what this request leads to was refused twice by the server's store",
+            )
+            .hint("the server's operator finds more in its log and its data directory"),
+            Rejection::TooManyLabels => {
+                Self::new(Code::TooLong, "a worker has at most 64 labels that are set here").field("labels")
+            }
+            Rejection::WorkerAway => Self::new(Code::WorkerAway, "it is not connected, and cannot be told")
+                .hint("ask again when it is back"),
+            Rejection::NotUnmanaged => {
+                Self::new(Code::UnknownAttempt, "it has no such attempt that this server never gave")
+                    .hint("'unmanaged' of the worker lists them")
+            }
+            Rejection::WorkerConnected => {
+                Self::new(Code::WorkerConnected, "it is connected, or still has attempts")
+                    .hint("stop it, or drain it, first; what waits for it can be released")
+            }
+        }
+    }
+}
+
+/// The text of a pending reason.
+#[must_use]
+pub const fn pending_text(reason: PendingReason) -> &'static str {
+    match reason {
+        PendingReason::NotDue => "it is not due yet",
+        PendingReason::NoWorker => "no worker is connected",
+        PendingReason::PinnedWorkerAway => {
+            "it may only run where its last attempt was (retry.on: same), and that worker is not connected"
+        }
+        PendingReason::NoRuntime => "workers are connected, but none offers its runtime",
+        PendingReason::NoMatch => {
+            "no connected worker is allowed to run it: its labels, resources or name do not fit the definition"
+        }
+        PendingReason::Cordoned => "the workers that could run it are cordoned or draining",
+        PendingReason::RuntimeUnavailable => {
+            "the container engine (runtime) of a worker that could run it does not answer"
+        }
+        PendingReason::Excluded => {
+            "the workers that could run it have refused it, or failed to start it: its attempts tell why"
+        }
+        PendingReason::ServerFull => "as many jobs run as the server allows (--max-running)",
+        PendingReason::Limited => "a limit (concurrency) has no permit left: GET /api/limits tells which",
+        PendingReason::RateLimited => "its rate limit allows no start now",
+        PendingReason::Busy => "the slots and backlogs of all workers that could run it are taken",
+        PendingReason::Soon => "it is about to be placed",
+        PendingReason::Quarantined => {
+            "it is held because it kept losing its workers: release it, or cancel it"
+        }
+    }
+}
+
+fn chain(error: &dyn Error) -> String {
+    let mut text = error.to_string();
+    let mut next = error.source();
+    while let Some(cause) = next {
+        text.push_str(": ");
+        text.push_str(&cause.to_string());
+        next = cause.source();
+    }
+    text
+}
+
+const PROBLEM_JSON: HeaderValue = HeaderValue::from_static("application/problem+json");
+
+/// Faults of one body that are listed.
+pub(crate) const FAULTS_MAX: usize = 50;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_cause_of_our_own_mistake_is_not_shown() {
+        let secret = std::io::Error::other("secret");
+        let problem = Problem::from(ReadError(Box::new(secret)));
+        let text = format!("{:?}", problem.write("", "r1").into_body());
+        assert!(!text.contains("secret"));
+    }
+
+    #[test]
+    fn a_busy_answer_says_when_to_retry() {
+        let answer = Problem::from(Busy).write("", "r1");
+        assert_eq!(answer.status(), 503);
+        assert_eq!(answer.headers()[header::RETRY_AFTER], "1");
+    }
+
+    #[test]
+    fn the_first_fault_gives_the_code_and_all_are_listed() {
+        let fault = |field: &str| shapes::Fault { field: field.into(), ..shapes::Fault::default() };
+        let problem =
+            Problem::faults(vec![(Code::OutOfRange, fault("priority")), (Code::UnknownField, fault("x"))]);
+        assert_eq!(problem.code(), Code::OutOfRange);
+        assert_eq!(problem.0.errors.len(), 2);
+    }
+}

@@ -1,0 +1,85 @@
+//! Fills the JSON of batches from their rows.
+
+use protocol::Timestamp;
+
+use crate::clock;
+use crate::http::present::shapes::{self, Time};
+use crate::store::BatchRow;
+
+/// A batch as lists show it.
+pub(crate) fn summary(row: BatchRow) -> shapes::BatchSummary {
+    summary_at(row, clock::now().utc)
+}
+
+fn summary_at(row: BatchRow, now: Timestamp) -> shapes::BatchSummary {
+    let counts = row.counts;
+    let ended = row.count.saturating_sub(counts.live());
+    shapes::BatchSummary {
+        id: row.first.0,
+        state: row.state.name().into(),
+        created_at: Time(row.created_at),
+        ended_at: row.ended_at.map(Time),
+        count: row.count,
+        counts: shapes::BatchCounts {
+            scheduled: counts.scheduled,
+            queued: counts.queued,
+            assigned: counts.assigned,
+            running: counts.running,
+            quarantined: counts.quarantined,
+            succeeded: counts.succeeded,
+            failed: counts.failed,
+            cancelled: counts.cancelled,
+            expired: counts.expired,
+            lost: counts.lost,
+        },
+        progress: f64::from(ended) / f64::from(row.count.max(1)),
+        eta: estimated_end(&row, ended, now).map(Time),
+        max_failures: row.max_failures,
+        removed: row.removed,
+        name: row.name,
+    }
+}
+
+/// The end, if the rest takes as long for each member as those that have ended took since the batch was accepted.
+fn estimated_end(row: &BatchRow, ended: u32, now: Timestamp) -> Option<Timestamp> {
+    let live = row.counts.live();
+    if live == 0 || ended == 0 {
+        return None;
+    }
+    let passed = u64::try_from(now.since(row.created_at).as_millis()).ok()?;
+    let rest = u128::from(passed) * u128::from(live) / u128::from(ended);
+    Some(Timestamp(now.0.checked_add(i64::try_from(rest).ok()?)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use protocol::JobId;
+
+    use super::*;
+    use crate::store::{BatchCounts, BatchState};
+
+    fn row(live: u32, succeeded: u32) -> BatchRow {
+        BatchRow {
+            first: JobId(1),
+            name: None,
+            created_at: Timestamp(1_000),
+            count: live + succeeded,
+            max_failures: None,
+            ended_at: None,
+            state: BatchState::Running,
+            removed: 0,
+            counts: BatchCounts { queued: live, succeeded, ..BatchCounts::default() },
+        }
+    }
+
+    #[test]
+    fn the_rest_is_expected_to_take_as_long_for_each_member_as_what_has_ended() {
+        let at = |live, succeeded| {
+            let summary = summary_at(row(live, succeeded), Timestamp(11_000));
+            (summary.progress, summary.eta.map(|eta| eta.0.0))
+        };
+        assert_eq!(at(30, 10), (0.25, Some(41_000)));
+        assert_eq!(at(40, 0), (0.0, None), "nothing to go by");
+        assert_eq!(at(0, 40), (1.0, None));
+    }
+}

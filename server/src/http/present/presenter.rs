@@ -1,0 +1,422 @@
+//! Fills the JSON of jobs from rows and the snapshot: state, pending reason, and the line that says how a job ended. `timeline` tells their
+//! history.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use protocol::order::{StopCause, phase_name};
+use protocol::report::{Availability, Outcome, Phase};
+use protocol::{JobId, Revision, WorkerId};
+use scheduler::definition::{Definition, OnLost};
+use scheduler::hooks::{HookResult, HookRow};
+use scheduler::job::State;
+use scheduler::params::JobParam;
+use scheduler::retry::{self, Budget};
+use scheduler::snapshot::{Snapshot, WorkerFacts, WorkerState};
+use scheduler::step::PendingReason;
+
+use crate::http::middleware::problem::pending_text;
+use crate::http::present::shapes::{self, Time};
+use crate::http::present::timeline::{Timeline, in_words, ran_ms, worker_of};
+use crate::http::state::AppState;
+use crate::params;
+use crate::store::{AttemptRow, JobRecord, JobRow};
+
+/// Presents jobs with the facts of one snapshot.
+pub(crate) struct Presenter {
+    snapshot: Arc<Snapshot>,
+    phases: HashMap<JobId, Phase>,
+    /// Pending reasons by revision, for unpinned jobs and for those pinned to a worker.
+    waiting: HashMap<(Revision, Option<WorkerId>), PendingReason>,
+    lease: Duration,
+}
+
+/// The value of a parameter, unless it is secret.
+fn shown_param(param: &JobParam) -> serde_json::Value {
+    if param.secret { params::SECRET.into() } else { params::to_json(&param.value) }
+}
+
+impl AppState {
+    /// A presenter with the present snapshot.
+    pub(crate) fn presenter(&self) -> Presenter {
+        let snapshot = self.services.engine.snapshot();
+        let phases = snapshot.phases.iter().copied().collect();
+        let waiting = snapshot.waiting.iter().map(|it| ((it.revision, it.pinned_to), it.reason)).collect();
+        Presenter { snapshot, phases, waiting, lease: self.services.intervals.lease }
+    }
+}
+
+impl Presenter {
+    /// A job as in lists.
+    pub(crate) fn job(&self, row: JobRow) -> shapes::Job {
+        let attempt = row.attempt.as_ref();
+        let live = live(&row);
+        shapes::Job {
+            stopping: live.and_then(|attempt| attempt.stopping).map(|cause| cause.name().into()),
+            pending_reason: self.waits_for(&row),
+            phase: (row.state == State::Assigned).then(|| self.phase(row.job)).flatten(),
+            worker_unreachable_since: live.and_then(|attempt| self.unreachable_since(attempt)),
+            priority: row.priority,
+            due_at: Time(row.due_at),
+            expires_at: row.expires_at.map(Time),
+            started_at: attempt.and_then(|attempt| attempt.started_at).map(Time),
+            ended_at: row.ended_at.map(Time),
+            ran_ms: attempt.and_then(ran_ms),
+            attempt_count: row.attempts.0,
+            worker: attempt.map(worker_of),
+            outcome: attempt.and_then(|attempt| attempt.outcome).map(|outcome| outcome.name().into()),
+            exit_code: attempt.and_then(|attempt| attempt.exit_code),
+            confirmed: (row.state == State::Cancelled).then_some(row.confirmed),
+            timeout: row.timeout.map(timeout),
+            batch: row.batch.map(|job| job.0),
+            retry_of: row.retry_of.map(|job| job.0),
+            labels: row.labels.into_iter().collect(),
+            reason: row.reason,
+            scheduled_at: row.slot.as_ref().map(|slot| Time(slot.at)),
+            schedule: row.slot.map(|slot| slot.schedule),
+            ..job_in_state(row.job, row.definition, row.revision.to_string(), row.state, Time(row.created_at))
+        }
+    }
+
+    /// A job with attempts and timeline.
+    pub(crate) fn full(&self, record: JobRecord) -> shapes::FullJob {
+        let JobRecord { row, body, params, past, notes, late_left_out, retry_of_removed, parent, hooks } =
+            record;
+        let attempts: Vec<AttemptRow> = past.into_iter().chain(row.attempt.clone()).collect();
+        let timeline = Timeline { row: &row, attempts: &attempts, notes: &notes, hooks: &hooks };
+        let result = attempts.last().and_then(|attempt| attempt.result.as_deref());
+        shapes::FullJob {
+            args: body.args,
+            params: params.iter().map(|param| (param.name.clone(), shown_param(param))).collect(),
+            input: body.input.map(|text| serde_json::from_str(&text).unwrap_or_else(|_| text.into())),
+            environment: body.environment.into_iter().map(|(name, _)| name).collect(),
+            // A result that is not JSON is shown as text.
+            result: result.map(|text| serde_json::from_str(text).unwrap_or_else(|_| text.into())),
+            cancel: timeline.is_cancelled_too_late().then(|| "too_late".into()),
+            timeline: timeline.events(),
+            late_reports: timeline.late_reports(),
+            late_reports_left_out: (late_left_out > 0).then_some(late_left_out),
+            retry_of_removed,
+            parent: parent.map(|it| shapes::Parent { job: it.parent.0, hook: it.event.name().into() }),
+            hooks: hooks.iter().map(|it| hook(&it.row, it.state)).collect(),
+            attempts: timeline.attempts(),
+            job: self.job(row),
+        }
+    }
+
+    /// The reason why a job waits: its due time, a slot, an operator, or an unreachable worker or runtime.
+    pub(crate) fn waits_for(&self, row: &JobRow) -> Option<shapes::Reason> {
+        match self.pending(row) {
+            Some(PendingReason::NotDue) => {
+                if let Some(reason) = self.waits_for_earlier(row) {
+                    return Some(reason);
+                }
+                let what = match row.attempts.0 {
+                    0 => "it".to_owned(),
+                    past => format!("its attempt {}", past + 1),
+                };
+                let text = format!("{what} is not due before {}", Time(row.due_at)).into();
+                Some(shapes::Reason { text, ..pending(PendingReason::NotDue) })
+            }
+            Some(reason) => Some(pending(reason)),
+            None => {
+                let attempt = live(row)?;
+                self.absence(row, attempt).or_else(|| self.silence(row, attempt))
+            }
+        }
+    }
+
+    /// The text for a job of a schedule that waits until an earlier one has ended (`overlap`).
+    fn waits_for_earlier(&self, row: &JobRow) -> Option<shapes::Reason> {
+        row.slot.as_ref()?;
+        let mut queues = self.snapshot.schedule_queues.iter();
+        let (_, first) = queues.find(|(name, first)| **name == *row.definition && *first < row.job)?;
+        let text = format!("job {first} of the same schedules must end first (overlap)").into();
+        Some(shapes::Reason { code: "earlier_job".into(), text })
+    }
+
+    /// The text for an unreachable worker: since when, when the attempt is given up, and the consequence.
+    fn absence(&self, row: &JobRow, attempt: &AttemptRow) -> Option<shapes::Reason> {
+        let since = self.unreachable_since(attempt)?;
+        let then = self.definition(row).map(|definition| {
+            let is_cancelled = attempt.stopping == Some(StopCause::Cancel);
+            // The time counts from the last message, which was a lease before the worker became unreachable.
+            let after = definition.given_up_after(is_cancelled).unwrap_or_default();
+            let given_up = Time(since.0 - self.lease + after);
+            let becomes = match definition.loss.on_lost {
+                _ if is_cancelled => "is cancelled",
+                OnLost::Retry => "is tried again",
+                OnLost::Fail => "ends as lost",
+                OnLost::Wait if definition.waits.silent_worker.is_some() => {
+                    "ends as lost, unless somebody releases it before"
+                }
+                OnLost::Wait => {
+                    return format!(
+                        "; it is waited for, until it is back or somebody \
+             releases the job (longshore release {})",
+                        row.job
+                    );
+                }
+            };
+            format!("; about {given_up} its attempt is given up, and the job {becomes}")
+        });
+        let text =
+            format!("its worker has been unreachable since {since}{}", then.unwrap_or_default()).into();
+        Some(shapes::Reason { code: "worker_unreachable".into(), text })
+    }
+
+    /// The text for a runtime that does not answer its worker, or is missing on it: nobody can observe or stop the container meanwhile.
+    fn silence(&self, row: &JobRow, attempt: &AttemptRow) -> Option<shapes::Reason> {
+        let worker = self.worker(attempt)?;
+        if !matches!(worker.state, WorkerState::Ready | WorkerState::Draining) {
+            return None;
+        }
+        let kind = self.definition(row)?.runtime();
+        let name = kind.name();
+        let what = match worker.runtimes.iter().find(|(it, _)| *it == kind) {
+            Some((_, Availability::Available)) => return None,
+            Some((_, Availability::Unavailable(why))) if why.is_empty() => {
+                format!("its runtime {name} does not answer its worker")
+            }
+            Some((_, Availability::Unavailable(why))) => {
+                format!("its runtime {name} does not answer its worker ({why})")
+            }
+            None => format!("its worker was started without its runtime {name}"),
+        };
+        let waits = match attempt.stopping {
+            Some(_) => "nobody can say whether it is stopped",
+            None => "nobody can say whether it still runs",
+        };
+        let text = format!(
+            "{what}: {waits}, and it is waited for, until the runtime is back or somebody \
+             releases the job (longshore release {})",
+            row.job
+        );
+        Some(shapes::Reason { code: "runtime_unavailable".into(), text: text.into() })
+    }
+
+    fn pending(&self, row: &JobRow) -> Option<PendingReason> {
+        match row.state {
+            State::Scheduled => Some(PendingReason::NotDue),
+            State::Quarantined => Some(PendingReason::Quarantined),
+            State::Queued => {
+                // Only jobs pinned to their last worker have a lane of their own, and not after an infrastructure failure.
+                let is_own = |outcome| retry::budget(outcome) != Budget::Infrastructure;
+                let last =
+                    row.attempt.as_ref().filter(|it| it.outcome.is_none_or(is_own)).map(|it| it.worker);
+                let pinned = last.and_then(|last| self.waiting.get(&(row.revision, Some(last))));
+                let reason = pinned.or_else(|| self.waiting.get(&(row.revision, None)));
+                Some(reason.copied().unwrap_or(PendingReason::Soon))
+            }
+            _ => None,
+        }
+    }
+
+    fn phase(&self, job: JobId) -> Option<shapes::Phase> {
+        phase(*self.phases.get(&job)?)
+    }
+
+    /// The definition in the job's own revision.
+    fn definition(&self, row: &JobRow) -> Option<&Definition> {
+        self.snapshot.definitions.get(&row.revision).map(Arc::as_ref)
+    }
+
+    fn worker(&self, attempt: &AttemptRow) -> Option<&WorkerFacts> {
+        self.snapshot.workers.iter().find(|worker| worker.id == attempt.worker)
+    }
+
+    fn unreachable_since(&self, attempt: &AttemptRow) -> Option<Time> {
+        let worker = self.worker(attempt)?;
+        matches!(worker.state, WorkerState::Unreachable | WorkerState::Cloned).then_some(Time(worker.since))
+    }
+}
+
+/// The current attempt, if a worker has it.
+fn live(row: &JobRow) -> Option<&AttemptRow> {
+    row.attempt.as_ref().filter(|attempt| attempt.ended_at.is_none() && !row.state.has_ended())
+}
+
+/// The JSON of a phase; `None` if it is unknown.
+pub(crate) fn phase(phase: Phase) -> Option<shapes::Phase> {
+    let (percent, failures) = match phase {
+        Phase::Pulling { percent, failures } => (percent, failures),
+        Phase::Unknown => return None,
+        _ => (None, 0),
+    };
+    let failures = (failures > 0).then_some(failures);
+    Some(shapes::Phase { name: phase_name(phase).into(), percent, failures })
+}
+
+/// A job of which little more than the state is known.
+pub(crate) fn job_in_state(
+    job: JobId,
+    name: String,
+    revision: String,
+    state: State,
+    created_at: Time,
+) -> shapes::Job {
+    shapes::Job {
+        id: job.0,
+        name,
+        revision,
+        state: state.name().into(),
+        queuing: matches!(state, State::Scheduled | State::Queued | State::Assigned | State::Quarantined),
+        running: state == State::Running,
+        success: state == State::Succeeded,
+        created_at,
+        due_at: created_at,
+        ..shapes::Job::default()
+    }
+}
+
+/// The result of a hook; `state` is that of the job that was made.
+pub(crate) fn hook(row: &HookRow, state: Option<State>) -> shapes::Hook {
+    let left_out = match row.result {
+        HookResult::Made { .. } => None,
+        HookResult::LeftOut(refusal) => {
+            Some(shapes::Reason { code: refusal.name().into(), text: refusal.words().into() })
+        }
+    };
+    shapes::Hook {
+        hook: row.event.name().into(),
+        name: row.target.to_string(),
+        at: Time(row.at),
+        job: row.result.job().map(|job| job.0),
+        state: state.map(|state| state.name().into()),
+        left_out,
+    }
+}
+
+/// Code and text of a pending reason.
+pub(crate) fn pending(reason: PendingReason) -> shapes::Reason {
+    shapes::Reason { code: reason.name().into(), text: pending_text(reason).into() }
+}
+
+/// The JSON of a timeout.
+pub(crate) fn timeout(timeout: Option<std::time::Duration>) -> shapes::Timeout {
+    timeout.map_or(shapes::Timeout::Never, shapes::Timeout::After)
+}
+
+/// The last line of a job's output: `longshore: job 12 failed, exit 3`.
+pub(crate) fn last_line(row: &JobRow) -> String {
+    let (state, why) = (row.state.name(), why_ended(row));
+    let told = match why.as_str() {
+        "" => state.to_owned(),
+        why if why.starts_with(state) => why.to_owned(),
+        why => format!("{state}, {why}"),
+    };
+    // Parts of the text come from others, such as a container engine; keep it one line.
+    format!("longshore: job {} {}", row.job, told.replace(char::is_control, " "))
+}
+
+/// The reason of an end: the exit code of a program that failed by itself, else the outcome and its cause.
+fn why_ended(row: &JobRow) -> String {
+    let last = row.attempt.as_ref();
+    let exit_code = last.and_then(|attempt| attempt.exit_code);
+    // Some programs fail for a cause that the exit code does not show.
+    let is_the_code = row.reason.is_empty() || row.reason.starts_with("exit code");
+    match (row.state, last.and_then(|attempt| attempt.outcome), exit_code) {
+        (State::Succeeded, ..) => String::new(),
+        (State::Failed, Some(Outcome::Failed), Some(code)) if is_the_code => format!("exit {code}"),
+        (State::Failed | State::Lost, Some(outcome), _) => in_words(outcome, &row.reason, exit_code),
+        // The outcome of the last attempt did not end the job.
+        _ => row.reason.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use protocol::report::OutputLengths;
+    use protocol::{AttemptNo, Fence, Nonce, Timestamp};
+
+    use super::*;
+
+    fn ended(state: State, attempt: Option<(Outcome, Option<i32>)>, reason: &str) -> JobRow {
+        let attempt = attempt.map(|(outcome, exit_code)| AttemptRow {
+            number: AttemptNo(1),
+            fence: Fence(7),
+            nonce: Nonce(7),
+            worker: WorkerId(1),
+            worker_name: "w1".into(),
+            assigned_at: Timestamp(2_000),
+            started_at: None,
+            container: String::new(),
+            stopping: None,
+            ended_at: Some(Timestamp(4_000)),
+            outcome: Some(outcome),
+            exit_code,
+            message: String::new(),
+            output: OutputLengths::default(),
+            result: None,
+            released: None,
+        });
+        JobRow {
+            job: JobId(12),
+            definition: "resize".into(),
+            revision: Revision(1),
+            state,
+            priority: 0,
+            created_at: Timestamp(1_000),
+            due_at: Timestamp(1_000),
+            expires_at: None,
+            timeout: None,
+            batch: None,
+            retry_of: None,
+            slot: None,
+            labels: Vec::new(),
+            ended_at: Some(Timestamp(5_000)),
+            reason: reason.into(),
+            confirmed: true,
+            attempts: AttemptNo(u32::from(attempt.is_some())),
+            attempt,
+        }
+    }
+
+    #[test]
+    fn the_last_line_names_each_end_and_its_cause() {
+        let end = |state, attempt, reason| last_line(&ended(state, attempt, reason));
+        let failed = |outcome, code, reason| end(State::Failed, Some((outcome, code)), reason);
+        let own = |code, reason| failed(Outcome::Failed, Some(code), reason);
+        assert_eq!(own(3, "exit code 3"), "longshore: job 12 failed, exit 3");
+        assert_eq!(own(143, "exit code 143 (signal 15)"), "longshore: job 12 failed, exit 143");
+        assert_eq!(
+            own(137, "killed, probably out of memory (exit code 137)"),
+            "longshore: job 12 failed: killed, probably out of memory (exit code 137)"
+        );
+        assert_eq!(
+            failed(Outcome::TimedOut, Some(143), "stopped; it ended with exit code 143 (signal 15)"),
+            "longshore: job 12 failed, timed out: stopped; it ended with exit code 143 (signal 15)"
+        );
+        assert_eq!(
+            failed(Outcome::OomKilled, Some(137), "killed for its memory limit"),
+            "longshore: job 12 failed, oom killed: killed for its memory limit (exit code 137)"
+        );
+        assert_eq!(
+            failed(Outcome::StartFailed, Some(127), "exec: \"resise\": executable file not found in $PATH"),
+            "longshore: job 12 failed, start failed: exec: \"resise\": executable file not found in $PATH (exit code 127)"
+        );
+        let no_words = failed(Outcome::PullFailed, None, "pull failed");
+        assert_eq!(no_words, "longshore: job 12 failed, pull failed");
+        let lost = end(State::Lost, Some((Outcome::Lost, None)), "nobody knows how it ended");
+        assert_eq!(lost, "longshore: job 12 lost: nobody knows how it ended");
+        let succeeded = end(State::Succeeded, Some((Outcome::Succeeded, Some(0))), "");
+        assert_eq!(succeeded, "longshore: job 12 succeeded");
+    }
+
+    #[test]
+    fn the_last_line_of_a_cancelled_job_leaves_out_its_last_attempt() {
+        let stopped = ended(State::Cancelled, Some((Outcome::Cancelled, Some(143))), "cancelled");
+        assert_eq!(last_line(&stopped), "longshore: job 12 cancelled");
+        for last in [None, Some((Outcome::Failed, Some(3)))] {
+            let line = last_line(&ended(State::Cancelled, last, "cancelled by ann"));
+            assert_eq!(line, "longshore: job 12 cancelled by ann");
+        }
+    }
+
+    #[test]
+    fn the_last_line_stays_one_line_for_any_engine_message() {
+        let row = ended(State::Failed, Some((Outcome::StartFailed, None)), "no such\nuser\x1b[2J");
+        assert_eq!(last_line(&row), "longshore: job 12 failed, start failed: no such user [2J");
+    }
+}

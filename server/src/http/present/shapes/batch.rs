@@ -1,0 +1,78 @@
+//! JSON of batches.
+
+use serde::{Deserialize, Serialize};
+
+use super::{Job, Text, Time};
+
+/// A batch, as lists show it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct BatchSummary {
+    /// Its number, which is that of its first job. `GET /api/jobs?batch=` lists the members.
+    pub id: u64,
+    /// Its name, if it was given one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// `waiting`, `running`, `succeeded`, `failed` or `cancelled`.
+    pub state: Text,
+    /// The time of acceptance.
+    pub created_at: Time,
+    /// The end of its last member.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ended_at: Option<Time>,
+    /// The number of members.
+    pub count: u32,
+    /// Members by state.
+    pub counts: BatchCounts,
+    /// The part of the members that have ended, from 0 to 1.
+    pub progress: f64,
+    /// The estimated end, if the rest takes as long for each member as those that have ended took since the acceptance.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub eta: Option<Time>,
+    /// After this many failed members, those that have not started are cancelled.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_failures: Option<u32>,
+    /// Members that are no longer kept.
+    #[serde(default)]
+    pub removed: u32,
+}
+
+/// Members of a batch by state, with those that are no longer kept.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "the names of the states of a job")]
+pub struct BatchCounts {
+    pub scheduled: u32,
+    pub queued: u32,
+    pub assigned: u32,
+    pub running: u32,
+    pub quarantined: u32,
+    pub succeeded: u32,
+    pub failed: u32,
+    pub cancelled: u32,
+    pub expired: u32,
+    pub lost: u32,
+}
+
+impl BatchCounts {
+    /// Members that have not ended.
+    #[must_use]
+    pub const fn live(&self) -> u32 {
+        self.scheduled + self.queued + self.assigned + self.running + self.quarantined
+    }
+
+    /// Members that failed, expired, or were lost.
+    #[must_use]
+    pub const fn failures(&self) -> u32 {
+        self.failed + self.expired + self.lost
+    }
+}
+
+/// A batch with its first failures.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct FullBatch {
+    /// The batch.
+    #[serde(flatten)]
+    pub batch: BatchSummary,
+    /// The first members that failed, expired or were lost, at most 10, in the order of their numbers, without labels.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub failures: Vec<Job>,
+}

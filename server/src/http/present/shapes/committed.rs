@@ -1,0 +1,87 @@
+//! JSON of events: committed changes as `GET /api/events` sends them.
+
+use serde::{Deserialize, Serialize};
+
+use super::{Attempt, Fire, Hook, Job, Text, Time, Worker, WorkerRef};
+
+/// A committed change. Exactly one of the objects says what changed; `attempt` may stand beside `job`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct CommittedEvent {
+    /// Its place in the order of all events: `epoch.group.index`.
+    pub id: String,
+    /// The time of the change.
+    pub at: Time,
+    /// The kind of the change, such as `job.ended`.
+    pub kind: Text,
+    /// The job, as lists show it, but without `pending_reason`, `phase` and `timeout`. Labels and `retry_of` are in `job.accepted` only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub job: Option<Box<Job>>,
+    /// The attempt concerned.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub attempt: Option<Box<Attempt>>,
+    /// Instead of `job`: the number of the job of an attempt that is not current, or of a hook.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub job_id: Option<u64>,
+    /// A batch too large for an event per job.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub batch: Option<EventBatch>,
+    /// A hook, as its job's `hooks` shows it; `job_id` is that job.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hook: Option<Hook>,
+    /// Slots of a schedule, as in the list of fires.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fire: Option<Fire>,
+    /// The paused or resumed schedules.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub schedules: Option<EventSchedules>,
+    /// A definition and its new revision.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub definition: Option<EventDefinition>,
+    /// The worker, as lists show it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub worker: Option<Box<Worker>>,
+    /// A worker that was forgotten.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub forgotten: Option<WorkerRef>,
+    /// The name of the definition of `fire`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// The requester of the change.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by: Option<String>,
+    /// The content of a late report.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub said: Option<String>,
+}
+
+/// A large batch.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EventBatch {
+    /// Its number, which is that of its first job.
+    pub batch: u64,
+    /// How many jobs it has.
+    pub count: u64,
+    /// The definition, if all jobs have the same one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+}
+
+/// Schedules that were paused or resumed together.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EventSchedules {
+    /// Their definition; absent: all definitions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// The one schedule; absent: all of the definition.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub id: Option<String>,
+}
+
+/// A definition.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EventDefinition {
+    /// Its name.
+    pub name: String,
+    /// Its revision.
+    pub revision: String,
+}

@@ -1,0 +1,324 @@
+//! JSON of definitions.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::{Job, Reason, Schedule, Text, Time};
+
+/// A resolved definition.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Definition {
+    /// Its name.
+    pub name: String,
+    /// The hash of its content.
+    pub revision: String,
+    /// True if it accepts submissions.
+    pub enabled: bool,
+    /// Free text.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub description: Option<String>,
+    /// Free text: the person or team to ask.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub owner: Option<String>,
+    /// Words by which lists can be filtered.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tags: Vec<String>,
+    /// `docker`, `process` or `fake`.
+    pub runtime: Text,
+    /// The image reference.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub image: String,
+    /// Replaces the image's entrypoint.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub entrypoint: Option<Vec<String>>,
+    /// Words after the image.
+    #[serde(default)]
+    pub command: Vec<String>,
+    /// The names of its variables. Values are never shown.
+    #[serde(default)]
+    pub environment: Vec<String>,
+    /// Its parameters.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub params: Vec<Param>,
+    /// The fields that a submission may carry; absent: all.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub allow: Option<Vec<Text>>,
+    /// The working directory of the program.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub working_dir: Option<String>,
+    /// The user of the program.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub user: Option<String>,
+    /// Its mounts, as `source:target[:ro]`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub volumes: Vec<String>,
+    /// The network that it joins; absent: the bridge.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub network: Option<String>,
+    /// Memory file systems: a path, with options after a colon.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tmpfs: Vec<String>,
+    /// True for a read-only root file system.
+    #[serde(default)]
+    pub read_only: bool,
+    /// Capabilities added to Docker's own.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub cap_add: Vec<String>,
+    /// Capabilities taken from them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub cap_drop: Vec<String>,
+    /// True if a small init is process 1.
+    #[serde(default)]
+    pub init: bool,
+    /// `os/arch[/variant]`; absent: the engine's own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub platform: Option<String>,
+    /// Labels of the container beside Longshore's own.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub labels: BTreeMap<String, String>,
+    /// When the image is pulled: `always`, `missing` or `never`.
+    #[serde(default)]
+    pub pull_policy: Text,
+    /// How long one pull may take.
+    #[serde(default)]
+    pub pull_timeout_ms: u64,
+    /// Thousandths of a core.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cpus_milli: Option<u32>,
+    /// Memory without swap.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub memory_bytes: Option<u64>,
+    /// Processes and threads; absent: the worker's default.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pids: Option<u32>,
+    /// Higher goes first; −100 to 100.
+    #[serde(default)]
+    pub priority: i8,
+    /// How long one attempt may run; absent: for ever.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub timeout_ms: Option<u64>,
+    /// The signal that asks it to stop; absent: the image's own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stop_signal: Option<String>,
+    /// How long it may take to stop before it is killed.
+    #[serde(default)]
+    pub stop_grace_ms: u64,
+    /// The retry policy after job failures.
+    #[serde(default)]
+    pub retry: Retry,
+    /// A job is quarantined after this many lost attempts within a day.
+    #[serde(default)]
+    pub lost_limit: u32,
+    /// How long a silent worker keeps a job.
+    #[serde(default)]
+    pub lost_after_ms: u64,
+    /// The treatment of a job whose worker is lost: `retry`, `fail` or `wait`.
+    #[serde(default)]
+    pub on_lost: Text,
+    /// With `on_lost: wait`: how long a job waits for a silent worker before it ends as lost; null: without limit.
+    #[serde(default)]
+    pub on_lost_timeout_ms: Option<u64>,
+    /// How long a job may wait for a start before it ends as expired; null: without limit.
+    #[serde(default)]
+    pub queue_timeout_ms: Option<u64>,
+    /// How long a job may stay in quarantine before it ends as expired; null: without limit.
+    #[serde(default)]
+    pub quarantine_timeout_ms: Option<u64>,
+    /// Time from the last answered heartbeat until the container is gone; absent: the container goes on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub self_fence_ms: Option<u64>,
+    /// The longest interval between heartbeats of a worker that runs such a job; absent: the server's interval.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ping_interval_ms: Option<u64>,
+    /// Delay of the next attempt after an infrastructure failure; absent: up to a second, doubling up to a minute.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub unexpected_retry_delay_ms: Option<u64>,
+    /// Its expectations, and whether they are met; absent without any.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub expect: Option<Expectation>,
+    /// Its hooks: names of definitions by event; events without one are absent.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub hooks: BTreeMap<Text, Vec<String>>,
+    /// How much output of one attempt is kept.
+    #[serde(default)]
+    pub log_max_bytes: u64,
+    /// How many jobs may run at once; absent: no limit of its own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub concurrency: Option<Concurrency>,
+    /// How often a job may start; absent: at any time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rate_limit: Option<RateLimit>,
+    /// How many jobs may wait; absent: no limit of its own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_queued: Option<u32>,
+    /// Conditions on the labels of workers, as text.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub requires: Vec<String>,
+    /// Conditions by which a worker is chosen before others.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub prefers: Vec<Preference>,
+    /// The only workers that may run its jobs, by id or name.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub workers: Vec<String>,
+    /// The choice between able workers: `spread`, `pack` or `random`.
+    #[serde(default)]
+    pub strategy: Text,
+    /// How many of its jobs wait, by the reason why.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub waiting: Vec<Waiting>,
+    /// The rule for a slot of a schedule while an earlier job has not ended.
+    #[serde(default)]
+    pub overlap: Text,
+    /// Its schedules with their next slots; only where one definition is asked for.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub schedules: Vec<Schedule>,
+    /// The last of its jobs that ended; in the answer about one definition.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last_ended: Option<Job>,
+}
+
+/// A parameter.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Param {
+    /// Its name.
+    pub name: String,
+    /// `string`, `integer`, `number`, `boolean`, `duration`, `enum` or `list`.
+    #[serde(rename = "type")]
+    pub kind: Text,
+    /// A submission must give it.
+    #[serde(default)]
+    pub required: bool,
+    /// The value of a job whose submission does not give it; `***` if it is secret.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub default: Option<serde_json::Value>,
+    /// The values that it takes, in words.
+    pub allowed: String,
+    /// The values of an enum, or the items that a list may have.
+    #[serde(default, rename = "enum", skip_serializing_if = "Vec::is_empty")]
+    pub words: Vec<String>,
+    /// Free text.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub description: Option<String>,
+    /// Its value is never shown.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub secret: bool,
+}
+
+/// The expectations of a definition.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Expectation {
+    /// The longest time between two successes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub success_within_ms: Option<u64>,
+    /// The longest run of an attempt.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_duration_ms: Option<u64>,
+    /// `met`, `stale`, `slow`, or `stale, slow`.
+    pub condition: Text,
+    /// Since when there was no success in time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stale_since: Option<Time>,
+    /// Since when a run took longer than expected, and none was quick enough after it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub slow_since: Option<Time>,
+    /// The job of that run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub slow_job: Option<u64>,
+}
+
+/// The retry policy after job failures.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Retry {
+    /// The number of further attempts.
+    pub max: u32,
+    /// The outcomes that are retried.
+    pub when: Vec<Text>,
+    /// If not empty, only these exit codes are retried.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub exit_codes: Vec<i32>,
+    /// The worker of the next attempt: `any`, `same` or `other`.
+    pub on: Text,
+    /// How the ceiling of the pauses grows: `exponential`, `linear`, `fixed` or `list`.
+    pub backoff_kind: Text,
+    /// The ceiling of the first pause.
+    pub backoff_initial_ms: u64,
+    /// The highest ceiling.
+    pub backoff_max_ms: u64,
+    /// How much the ceiling grows with each failure, in thousandths.
+    pub backoff_factor_milli: u32,
+    /// For `list`: the ceiling of each pause; the last one repeats.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub backoff_delays_ms: Vec<u64>,
+    /// The random part of a pause, in thousandths of its ceiling.
+    pub backoff_jitter_milli: u32,
+    /// By how much each attempt that was killed for its memory limit raises that limit, in thousandths.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory_factor_milli: Option<u32>,
+}
+
+/// A limit on jobs at once.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Concurrency {
+    /// Jobs at once, for each value of the key.
+    pub limit: u32,
+    /// `labels.NAME`, or a constant.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub key: Option<String>,
+    /// The definitions of a group share the limit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub group: Option<String>,
+    /// `queue`, `reject`, `cancel_running` or `cancel_oldest`.
+    pub on_full: Text,
+}
+
+/// A limit on starts within a time.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RateLimit {
+    /// Starts within `per_ms`, for each value of the key.
+    pub limit: u32,
+    /// The time that the limit counts for.
+    pub per_ms: u64,
+    /// Starts that may follow each other at once.
+    pub burst: u32,
+    /// `labels.NAME`, or a constant.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub key: Option<String>,
+}
+
+/// A condition on labels with its weight.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Preference {
+    /// The condition, as text.
+    pub condition: String,
+    /// Workers that meet the condition score this.
+    pub weight: i32,
+}
+
+/// Jobs of a definition that wait for the same reason.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Waiting {
+    /// The reason why they wait.
+    #[serde(flatten)]
+    pub reason: Reason,
+    /// The number of jobs.
+    pub count: u64,
+}
+
+/// The changes of a reload.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Reloaded {
+    /// The number of definitions after the reload.
+    pub definitions: usize,
+    /// Revision of the whole set after the reload.
+    #[serde(default)]
+    pub revision: String,
+    /// Names of new definitions.
+    pub added: Vec<String>,
+    /// Names of changed definitions.
+    pub changed: Vec<String>,
+    /// Names of removed definitions.
+    pub removed: Vec<String>,
+    /// Warnings of the file.
+    pub warnings: Vec<String>,
+}

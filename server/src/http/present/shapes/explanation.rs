@@ -1,0 +1,53 @@
+//! JSON of `explain`.
+
+use serde::{Deserialize, Serialize};
+
+use super::{Limit, Reason, Text, Time, WorkerRef};
+
+/// The reason for a job's state, and a verdict for each worker.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Explanation {
+    /// The job's number.
+    #[serde(default)]
+    pub id: u64,
+    /// The name of its definition.
+    pub name: String,
+    /// Its state.
+    pub state: Text,
+    /// The wait, the worker that has it, or the end of the job.
+    pub reason: Reason,
+    /// The limits that it needs.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub limits: Vec<Limit>,
+    /// Jobs of its definition with the same keys that go before it, while it waits.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub before: Option<u64>,
+    /// A verdict for every worker that was not forgotten; none once the job has ended.
+    pub workers: Vec<Verdict>,
+}
+
+/// The verdict for one worker at this moment.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Verdict {
+    /// The judged worker.
+    pub worker: WorkerRef,
+    /// `has_it`, `able`, `last_resort` or `unable`.
+    pub verdict: Text,
+    /// The verdict as a sentence.
+    pub text: Text,
+    /// The obstacles, the hardest to overcome first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub obstacles: Vec<Obstacle>,
+}
+
+/// Something that keeps a worker from being given a job.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Obstacle {
+    /// Stable code for programs.
+    pub code: Text,
+    /// The obstacle as a sentence.
+    pub text: Text,
+    /// The time at which it ends by itself, if known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub until: Option<Time>,
+}

@@ -1,0 +1,333 @@
+//! JSON of jobs, attempts, timelines and batches.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::{Reason, Text, Time, Timeout, WorkerRef};
+
+/// A job as lists show it, and as the answer to its submission.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Job {
+    /// Its number.
+    pub id: u64,
+    /// The name of its definition.
+    pub name: String,
+    /// The definition's revision that it was made with.
+    #[serde(default)]
+    pub revision: String,
+    /// `scheduled`, `queued`, `assigned`, `running`, `quarantined`, `succeeded`, `failed`, `cancelled`, `expired` or `lost`.
+    pub state: Text,
+    /// The cause of a stop under way, beside a live state: `cancel`, `timeout`, `superseded`, `pinning` or `drain`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stopping: Option<Text>,
+    /// True while it waits to run.
+    #[serde(default)]
+    pub queuing: bool,
+    /// True while its container runs.
+    #[serde(default)]
+    pub running: bool,
+    /// True if it succeeded.
+    #[serde(default)]
+    pub success: bool,
+    /// The reason why it waits.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pending_reason: Option<Reason>,
+    /// The phase of an assigned job on its worker.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub phase: Option<Phase>,
+    /// The time since which its worker has been unreachable.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub worker_unreachable_since: Option<Time>,
+    /// Higher goes first; −100 to 100.
+    #[serde(default)]
+    pub priority: i8,
+    /// The schedule that made it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub schedule: Option<String>,
+    /// The slot of that schedule.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub scheduled_at: Option<Time>,
+    /// The time of acceptance.
+    pub created_at: Time,
+    /// The earliest time of the (next) attempt.
+    #[serde(default)]
+    pub due_at: Time,
+    /// By when it starts or ends as expired; absent if it does not wait, or may wait without limit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub expires_at: Option<Time>,
+    /// When the container of its latest attempt started.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub started_at: Option<Time>,
+    /// The time of its end.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ended_at: Option<Time>,
+    /// The running time of its latest container; absent while it runs, and if it is unknown, as for a lost attempt.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ran_ms: Option<u64>,
+    /// The number of its attempts.
+    #[serde(default)]
+    pub attempt_count: u32,
+    /// The worker of its latest attempt.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub worker: Option<WorkerRef>,
+    /// The outcome of its latest attempt.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub outcome: Option<Text>,
+    /// The exit code of its latest attempt.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub exit_code: Option<i32>,
+    /// The reason of its end, in one line.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub reason: String,
+    /// For a cancelled job: true if its container is known to be gone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub confirmed: Option<bool>,
+    /// The job's own timeout of an attempt, if it differs from the definition's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub timeout: Option<Timeout>,
+    /// The first job of the batch that it came with.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub batch: Option<u64>,
+    /// The ended job that it tries again.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub retry_of: Option<u64>,
+    /// Labels for people and filters.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub labels: BTreeMap<String, String>,
+    /// A warning beside an accepted submission.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub warning: Option<Reason>,
+}
+
+/// A job with attempts and timeline.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct FullJob {
+    /// The fields that lists show.
+    #[serde(flatten)]
+    pub job: Job,
+    /// Arguments appended to the definition's command.
+    #[serde(default)]
+    pub args: Vec<String>,
+    /// Parameters that its submission gave; secret ones as `***`.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub params: BTreeMap<String, serde_json::Value>,
+    /// Its input.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub input: Option<serde_json::Value>,
+    /// Names of variables laid over the definition's environment. Values are never shown.
+    #[serde(default)]
+    pub environment: Vec<String>,
+    /// The fate of a cancel that did not end it: `too_late`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cancel: Option<Text>,
+    /// The result that it left.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub result: Option<serde_json::Value>,
+    /// Every attempt, oldest first.
+    #[serde(default)]
+    pub attempts: Vec<Attempt>,
+    /// The timeline, oldest first.
+    #[serde(default)]
+    pub timeline: Vec<Event>,
+    /// Late reports, which were recorded and not believed, oldest first.
+    #[serde(default)]
+    pub late_reports: Vec<LateReport>,
+    /// The number of late reports that are not listed: of many, the first and the last are kept.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub late_reports_left_out: Option<u64>,
+    /// True if the job that it retries has been removed since.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub retry_of_removed: bool,
+    /// The job whose hook made it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parent: Option<Parent>,
+    /// Its hooks that were decided, in the order of their events.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub hooks: Vec<Hook>,
+}
+
+/// The job whose hook made another one.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Parent {
+    /// Its number.
+    pub job: u64,
+    /// The event: `on_start`, `on_success`, `on_failure` or `on_end`.
+    pub hook: Text,
+}
+
+/// The result of a hook.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Hook {
+    /// The event: `on_start`, `on_success`, `on_failure` or `on_end`.
+    pub hook: Text,
+    /// The name of the definition that it is for.
+    pub name: String,
+    /// The time of the decision.
+    pub at: Time,
+    /// The job that was made.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub job: Option<u64>,
+    /// The state of that job; absent if it was removed since.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub state: Option<Text>,
+    /// The reason why no job was made.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub left_out: Option<Reason>,
+}
+
+/// One try of a job on one worker.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Attempt {
+    /// The number of the try, from 1.
+    pub number: u32,
+    /// Its fence: the number of the attempt within the installation.
+    #[serde(default)]
+    pub fence: u64,
+    /// The worker that had it.
+    pub worker: WorkerRef,
+    /// The time of its assignment.
+    #[serde(default)]
+    pub assigned_at: Time,
+    /// The start of its container.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub started_at: Option<Time>,
+    /// The end of the attempt.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ended_at: Option<Time>,
+    /// The running time of its container; absent if it is unknown, as for a lost attempt.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ran_ms: Option<u64>,
+    /// The runtime's own name for the container.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub container: String,
+    /// The cause for which it is being, or was, stopped.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stopping: Option<Text>,
+    /// The outcome of the attempt.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub outcome: Option<Text>,
+    /// The cause of a release.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub released: Option<Text>,
+    /// The program's exit code.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub exit_code: Option<i32>,
+    /// The reason of its end, in one line.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub message: String,
+    /// The length of its output, from the final report.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub output: Option<OutputBytes>,
+}
+
+/// The length of an attempt's output.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OutputBytes {
+    /// Bytes of standard output.
+    pub stdout_bytes: u64,
+    /// Bytes of standard error.
+    pub stderr_bytes: u64,
+}
+
+/// An entry of a job's timeline.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Event {
+    /// The time of the event.
+    pub at: Time,
+    /// The kind: `accepted`, `assigned`, `started`, `attempt_ended`, `cancel_requested`, `cancel_confirmed`, `released`, `updated`,
+    /// `worker_unreachable`, `worker_returned`, `late_report`, `hook_made`, `hook_left_out`, `container_gone`, `quarantined`, or the name of the final state.
+    pub event: Text,
+    /// The number of the attempt concerned.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub attempt: Option<u32>,
+    /// The worker concerned.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub worker: Option<WorkerRef>,
+    /// Details in one line.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub text: String,
+}
+
+/// A report that came too late to be believed.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct LateReport {
+    /// The time of its arrival.
+    pub at: Time,
+    /// The number of the try, if known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub attempt: Option<u32>,
+    /// The fence of the attempt.
+    pub fence: u64,
+    /// The worker that sent it.
+    pub worker: WorkerRef,
+    /// The content of the report.
+    pub said: String,
+}
+
+/// The phase of an attempt on its worker.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Phase {
+    /// `backlog`, `pulling`, `starting`, `running`, `stopping` or `ended`.
+    pub name: Text,
+    /// The percentage of its image that has been pulled.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub percent: Option<u8>,
+    /// The number of failed pulls of its image so far; absent if none failed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub failures: Option<u32>,
+}
+
+/// The jobs of one request.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Batch {
+    /// The number of the batch, which is that of its first job. `GET /api/jobs?batch=` lists the members.
+    pub batch: u64,
+    /// How many jobs it has.
+    pub count: u32,
+    /// The first job's number.
+    pub first: u64,
+    /// The last job's number; all between belong to it.
+    pub last: u64,
+    /// The time of acceptance; absent in the answer to a repeated request.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub created_at: Option<Time>,
+    /// A warning beside the accepted batch.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub warning: Option<Reason>,
+}
+
+/// The answer to a bulk operation.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BulkResult {
+    /// True if the jobs were only counted.
+    pub dry_run: bool,
+    /// The number of selected jobs, up to `next`.
+    pub matched: u64,
+    /// The number of jobs for which the operation is complete.
+    pub done: u64,
+    /// The number of jobs whose containers are being stopped by a cancel.
+    pub stopping: u64,
+    /// The number of jobs for which the operation was refused.
+    pub refused: u64,
+    /// The first refusals, at most 20.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub refusals: Vec<Refusal>,
+    /// The jobs that a retry made, at most 1,000.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub jobs: Vec<u64>,
+    /// The `cursor` of the next request, if the time was up before the last job.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next: Option<String>,
+}
+
+/// One refusal of a bulk operation.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Refusal {
+    /// The job's number.
+    pub job: u64,
+    /// Stable code for programs, as in a problem document.
+    pub code: Text,
+    /// The reason as a sentence.
+    pub detail: String,
+}

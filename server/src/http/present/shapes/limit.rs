@@ -1,0 +1,36 @@
+//! JSON of limits.
+
+use serde::{Deserialize, Serialize};
+
+use super::{Text, Time};
+
+/// A limit that some job needs now.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Limit {
+    /// `definition`, `group`, `rate` or `server`.
+    pub kind: Text,
+    /// The definition or the group.
+    pub name: String,
+    /// The value of its key; absent: it has no key.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub key: Option<String>,
+    /// Jobs at once; absent for a rate, and for a limit that jobs.yaml does not have any more.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub limit: Option<u32>,
+    /// The time between two starts of a rate.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub interval_ms: Option<u64>,
+    /// Starts of a rate that may follow each other at once.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub burst: Option<u32>,
+    /// Jobs that hold a permit.
+    pub in_use: u64,
+    /// Jobs that need the limit, have not ended and hold no permit; scheduled ones included.
+    pub waiting: u64,
+    /// The oldest jobs that hold a permit, at most ten.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub holders: Vec<u64>,
+    /// When a rate allows the next start; absent: now.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub next_start: Option<Time>,
+}

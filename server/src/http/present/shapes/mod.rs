@@ -1,0 +1,120 @@
+//! The JSON types of all answers. Programs rely on them: `docs/http-api.md` describes them.
+//!
+//! The handlers fill them in. Absent values are left out instead of `null`, times are RFC 3339 in UTC with milliseconds, durations are
+//! whole milliseconds in keys that end with `_ms`. The command line reads the same types; a field that a server of another version may
+//! not send has a default.
+
+mod batch;
+mod committed;
+mod definition;
+mod explanation;
+mod job;
+mod limit;
+mod problem;
+mod schedule;
+mod worker;
+
+use std::borrow::Cow;
+use std::time::Duration;
+
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+pub use crate::rfc3339::Time;
+pub use batch::{BatchCounts, BatchSummary, FullBatch};
+pub use committed::{CommittedEvent, EventBatch, EventDefinition, EventSchedules};
+pub use definition::{
+    Concurrency, Definition, Expectation, Param, Preference, RateLimit, Reloaded, Retry, Waiting,
+};
+pub use explanation::{Explanation, Obstacle, Verdict};
+pub use job::{
+    Attempt, Batch, BulkResult, Event, FullJob, Hook, Job, LateReport, OutputBytes, Parent, Phase, Refusal,
+};
+pub use limit::Limit;
+pub use problem::{Fault, Problem};
+pub use schedule::{Backfill, BackfillSlot, Fire, LastFire, Schedule};
+pub use worker::{Runtime, Suspicion, Unmanaged, Worker, WorkerRef};
+
+/// A fixed text of the API, such as the name of a state or an outcome.
+pub type Text = Cow<'static, str>;
+
+/// A stable code and a sentence.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Reason {
+    /// Stable code for programs.
+    #[serde(default)]
+    pub code: Text,
+    /// The reason as a sentence.
+    pub text: Text,
+}
+
+/// The version of the server.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Version {
+    /// Always `longshore`.
+    pub name: Text,
+    /// The version of the program.
+    pub version: Text,
+    /// The oldest worker protocol that it speaks.
+    pub protocol_lowest: u16,
+    /// The newest worker protocol that it speaks.
+    pub protocol_highest: u16,
+}
+
+/// A timeout of attempts: a duration or none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Timeout {
+    /// At most this long; JSON shows milliseconds.
+    After(Duration),
+    /// No timeout; JSON shows `"none"`.
+    Never,
+}
+
+impl Serialize for Timeout {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::After(duration) => serializer.serialize_u64(millis(*duration)),
+            Self::Never => serializer.serialize_str("none"),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Timeout {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let value = serde_json::Value::deserialize(deserializer)?;
+        match value.as_u64() {
+            Some(ms) => Ok(Self::After(Duration::from_millis(ms))),
+            None if value == "none" => Ok(Self::Never),
+            None => Err(D::Error::custom("expected milliseconds or \"none\"")),
+        }
+    }
+}
+
+/// A duration in whole milliseconds.
+#[must_use]
+pub fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_job_reads_again_as_it_was_written() {
+        let full = FullJob {
+            job: Job { id: 7, timeout: Some(Timeout::Never), batch: Some(3), ..Job::default() },
+            attempts: vec![Attempt { number: 1, exit_code: Some(3), ..Attempt::default() }],
+            ..FullJob::default()
+        };
+        let text = serde_json::to_string(&full).unwrap();
+        assert_eq!(serde_json::from_str::<FullJob>(&text).unwrap(), full);
+    }
+
+    #[test]
+    fn absent_values_are_left_out() {
+        let text = serde_json::to_string(&Job::default()).unwrap();
+        assert!(!text.contains("null"), "{text}");
+        assert!(!text.contains("outcome"), "{text}");
+    }
+}

@@ -1,0 +1,103 @@
+//! Schedules, and what became of their slots.
+
+use serde::{Deserialize, Serialize};
+
+use super::{Text, Time};
+
+/// A schedule of a definition.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Schedule {
+    /// The name of its definition.
+    pub name: String,
+    /// Its id among the schedules of its definition.
+    pub id: String,
+    /// The rule: `cron …`, `every …` or `at …`.
+    pub rule: String,
+    /// The rule in words.
+    pub description: String,
+    /// The zone in which the rule is read.
+    pub timezone: String,
+    /// `active`, `paused`, `disabled` or `over`.
+    pub state: Text,
+    /// Since when it, its definition or everything is paused.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub paused_since: Option<Time>,
+    /// The next slots.
+    pub next: Vec<Time>,
+    /// The last slot that became a job.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_fire: Option<LastFire>,
+}
+
+/// A slot that became a job.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LastFire {
+    /// The slot.
+    pub slot: Time,
+    /// When the job was made.
+    pub at: Time,
+    /// The job.
+    pub job: u64,
+    /// From when it was due, jitter included, until the job was made.
+    pub lateness_ms: u64,
+}
+
+/// A backfill: the slots of a range, and what becomes of them.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Backfill {
+    /// The name of the definition.
+    pub name: String,
+    /// The id of the schedule.
+    pub schedule: String,
+    /// Nothing was made.
+    pub dry_run: bool,
+    /// How many jobs were made, or would be.
+    pub count: u64,
+    /// The first of the jobs, which names their batch; absent if there are none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub batch: Option<u64>,
+    /// All slots of the range, in order.
+    pub slots: Vec<BackfillSlot>,
+}
+
+/// A slot of a backfill.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BackfillSlot {
+    /// The slot.
+    pub slot: Time,
+    /// `backfilled`, or `open` in a dry run; `fired` if it became its job before; `forgotten` if nobody knows whether it did;
+    /// `undecided` if the schedule itself will decide it.
+    pub result: Text,
+    /// Its job.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub job: Option<u64>,
+}
+
+/// A row of the fire ledger: consecutive slots of a schedule that became the same.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Fire {
+    /// The id of the schedule.
+    pub schedule: String,
+    /// The first slot.
+    pub from: Time,
+    /// The last slot; the same if it is one.
+    pub to: Time,
+    /// How many slots.
+    pub count: u64,
+    /// There may be more than `count`.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub at_least: bool,
+    /// `fired`, `caught_up`, `backfilled`, `skipped` or `missed`.
+    pub verdict: Text,
+    /// Why a slot did not fire: `overlap`, `paused`, `limit`, `disabled`, `catch_up`, `catch_up_window`, `rule_changed`, `removed`,
+    /// `restored`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<Text>,
+    /// The job that it became, or that was in its way.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub job: Option<u64>,
+    /// When the last of them was decided.
+    pub decided_at: Time,
+    /// How long after the last slot that was.
+    pub lateness_ms: u64,
+}

@@ -1,0 +1,127 @@
+//! JSON of workers.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::{Phase, Text, Time};
+
+/// A worker.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Worker {
+    /// Its number.
+    pub id: u64,
+    /// The name given to it.
+    pub name: String,
+    /// True if `busy` is not zero.
+    #[serde(default)]
+    pub working: bool,
+    /// True while it is connected.
+    #[serde(default)]
+    pub connected: bool,
+    /// `joining`, `ready`, `suspect`, `draining`, `disconnected`, `unreachable` or `cloned`; without connection and live attempts `gone`, or `drained`
+    /// after a drain.
+    pub state: Text,
+    /// While it is suspect: why, and until when it gets nothing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub suspect: Option<Suspicion>,
+    /// True if an operator has cordoned it.
+    #[serde(default)]
+    pub cordoned: bool,
+    /// During a drain: the time at which its running jobs are stopped.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub drain_deadline: Option<Time>,
+    /// The number of containers that may run at once.
+    pub slots: u32,
+    /// Attempts that run or are about to.
+    pub busy: u32,
+    /// The number of attempts that may wait in front of the slots.
+    #[serde(default)]
+    pub backlog: u32,
+    /// Attempts in its local queue.
+    #[serde(default)]
+    pub queued: u32,
+    /// The time of its connection, or of its last message.
+    pub since: Time,
+    /// Its own labels with those set by an operator over them.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub labels: BTreeMap<String, String>,
+    /// The labels set by an operator.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub labels_set: BTreeMap<String, String>,
+    /// Its runtimes and their availability.
+    #[serde(default)]
+    pub runtimes: Vec<Runtime>,
+    /// The version of its program.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub version: String,
+    /// The network address of its connection.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub address: String,
+    /// While it is connected: the id of its Docker engine, if the engine answered at its start. Workers with one id share an engine.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub engine_id: Option<String>,
+    /// While it is connected, after its first heartbeat: the load average of one minute, in thousandths.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub load_milli: Option<u32>,
+    /// While it is connected, after its first heartbeat: free bytes of its state directory's file system.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub disk_free_bytes: Option<u64>,
+    /// Attempts on it that this database never assigned, at most 1,000 of them; they go on until an operator decides.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unmanaged: Vec<Unmanaged>,
+    /// While it is `cloned`: the addresses of the processes that claim its identity.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub copies: Vec<String>,
+    /// The time of its first join; in the answer about one worker.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub joined_at: Option<Time>,
+}
+
+/// Why a worker is suspect.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Suspicion {
+    /// The time at which it became suspect.
+    pub since: Time,
+    /// The failures, as a sentence.
+    pub cause: String,
+    /// The time at which it gets a job again, to probe it; absent once that time has come.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub until: Option<Time>,
+}
+
+/// An attempt that this database never assigned.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Unmanaged {
+    /// The number of its job, which may be that of another job here, or of none.
+    pub job: u64,
+    /// Its fence.
+    pub fence: u64,
+    /// The name of its container, if it runs in one.
+    pub container: String,
+    /// Its phase in the worker's report.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub phase: Option<Phase>,
+}
+
+/// One of a worker's runtimes.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Runtime {
+    /// `docker`, `process` or `fake`.
+    pub name: Text,
+    /// True if the runtime answers.
+    pub available: bool,
+    /// The cause of its unavailability.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+}
+
+/// A reference to a worker.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WorkerRef {
+    /// Its number.
+    pub id: u64,
+    /// The name given to it.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub name: String,
+}

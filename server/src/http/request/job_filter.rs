@@ -1,0 +1,167 @@
+//! The filters that select jobs, for lists and for bulk operations.
+
+use std::collections::BTreeSet;
+
+use protocol::report::Outcome;
+use protocol::{JobId, Revision, WorkerId};
+use scheduler::job::State as JobState;
+
+use crate::events::matches;
+use crate::excerpt::excerpt;
+use crate::http::middleware::code::Code;
+use crate::http::middleware::problem::Problem;
+use crate::http::request::cursor;
+use crate::http::request::query::{Query, nearest, wrong};
+use crate::http::state::AppState;
+use crate::store::JobFilter;
+
+/// The parameters that [`read`] takes, without the cursor.
+pub(crate) const NAMES: [&str; 15] = [
+    "state",
+    "name",
+    "worker",
+    "label",
+    "batch",
+    "revision",
+    "outcome",
+    "exit_code",
+    "since",
+    "until",
+    "accepted_since",
+    "accepted_until",
+    "ended_since",
+    "ended_until",
+    "text",
+];
+
+/// Reads the filters of a query; the limit is left to the caller.
+///
+/// # Errors
+/// `invalid_query`, `invalid_state`, `invalid_cursor`, or `unknown_name` with similar names.
+pub(crate) async fn read(state: &AppState, query: &mut Query) -> Result<JobFilter, Problem> {
+    let (worker, names) = (query.text("worker")?, query.text("name")?);
+    let mut filter = JobFilter {
+        states: query.text("state")?.as_deref().map_or(Ok(Vec::new()), states)?,
+        label: query.text("label")?.as_deref().map(label).transpose()?,
+        batch: query.number("batch")?.map(JobId),
+        revision: query.text("revision")?.as_deref().map(|text| revision("revision", text)).transpose()?,
+        outcomes: query.text("outcome")?.as_deref().map_or(Ok(Vec::new()), outcomes)?,
+        exit_code: query.text("exit_code")?.as_deref().map(exit_code).transpose()?,
+        ended_since: query.instant("ended_since")?,
+        ended_until: query.instant("ended_until")?,
+        text: query.text("text")?,
+        before: query.text("cursor")?.as_deref().map(cursor::read).transpose()?,
+        ..JobFilter::default()
+    };
+    let (since, until) = (query.instant("since")?, query.instant("until")?);
+    filter.since = query.instant("accepted_since")?.or(since);
+    filter.until = query.instant("accepted_until")?.or(until);
+    if let Some(names) = names {
+        match <[String; 1]>::try_from(resolve(state, &names).await?) {
+            Ok([name]) => filter.name = Some(name),
+            Err(several) => filter.names = several,
+        }
+    }
+    if let Some(worker) = worker {
+        filter.worker = Some(worker_named(state, worker).await?);
+    }
+    Ok(filter)
+}
+
+/// The names of definitions that fit these names and patterns. Never empty: a pattern that fits none is kept, and no job has its name.
+async fn resolve(state: &AppState, names: &str) -> Result<Vec<String>, Problem> {
+    let mut known: BTreeSet<String> =
+        state.read(|archive| archive.definition_names()).await?.into_iter().collect();
+    known.extend(state.services.catalogue.current().iter().map(|entry| entry.definition.name.clone()));
+    let mut resolved = BTreeSet::new();
+    for name in names.split(',') {
+        if name.contains('*') {
+            resolved.extend(known.iter().filter(|known| matches(name, known)).cloned());
+        } else if known.contains(name) {
+            resolved.insert(name.to_owned());
+        } else {
+            let near = nearest(name, known.iter().map(String::as_str));
+            let detail = format!("no definition and no job has the name \"{}\"", excerpt(name));
+            let problem = Problem::new(Code::UnknownName, detail).field("?name");
+            return Err(match near.is_empty() {
+                true => problem.hint("GET /api/definitions lists the definitions; * stands for any text"),
+                false => problem.near(near),
+            });
+        }
+    }
+    if resolved.is_empty() {
+        resolved.insert(names.to_owned());
+    }
+    Ok(resolved.into_iter().collect())
+}
+
+/// Refuses a name that no definition and no job has. Patterns may fit none.
+///
+/// # Errors
+/// `unknown_name` with similar names.
+pub(crate) async fn check_names(state: &AppState, names: &[String]) -> Result<(), Problem> {
+    for name in names.iter().filter(|name| !name.contains('*')) {
+        resolve(state, name).await?;
+    }
+    Ok(())
+}
+
+/// Parses the revision in this query parameter.
+///
+/// # Errors
+/// `invalid_query`.
+pub(crate) fn revision(parameter: &str, text: &str) -> Result<Revision, Problem> {
+    let is_hex = text.len() == 32 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let number = u128::from_str_radix(text, 16).ok().filter(|_| is_hex);
+    number.map(Revision).ok_or_else(|| wrong(parameter, "it has 32 hexadecimal digits, as a job shows it"))
+}
+
+fn outcomes(text: &str) -> Result<Vec<Outcome>, Problem> {
+    let outcome = |name: &str| {
+        Outcome::ALL.into_iter().find(|outcome| outcome.name() == name).ok_or_else(|| {
+            let all = Outcome::ALL.map(Outcome::name).join(", ");
+            wrong("outcome", &format!("there is no outcome \"{}\"", excerpt(name)))
+                .hint(format!("the outcomes are {all}"))
+        })
+    };
+    text.split(',').map(outcome).collect()
+}
+
+fn exit_code(text: &str) -> Result<i32, Problem> {
+    text.parse().map_err(|_| wrong("exit_code", "it is a whole number"))
+}
+
+fn states(text: &str) -> Result<Vec<JobState>, Problem> {
+    let state = |name: &str| {
+        JobState::ALL.into_iter().find(|state| state.name() == name).ok_or_else(|| {
+            let all = JobState::ALL.map(JobState::name).join(", ");
+            Problem::new(Code::InvalidState, format!("there is no state \"{}\"", excerpt(name)))
+                .field("?state")
+                .hint(format!("the states are {all}"))
+        })
+    };
+    text.split(',').map(state).collect()
+}
+
+/// Finds a worker by id or name: the present bearer of the name, else a former one.
+///
+/// # Errors
+/// `invalid_query` if no worker was ever called so.
+pub(crate) async fn worker_named(state: &AppState, text: String) -> Result<WorkerId, Problem> {
+    if let Ok(id) = text.parse() {
+        return Ok(WorkerId(id));
+    }
+    let snapshot = state.services.engine.snapshot();
+    if let Some(named) = snapshot.workers.iter().find(|worker| *worker.name == *text) {
+        return Ok(named.id);
+    }
+    let unknown = format!("no worker was ever called \"{}\"", excerpt(&text));
+    let named = state.read(move |archive| archive.worker_named(&text)).await?;
+    named
+        .ok_or_else(|| wrong("worker", &unknown).hint("give a name from GET /api/workers?all=1, or a number"))
+}
+
+fn label(text: &str) -> Result<(String, String), Problem> {
+    let (name, value) = text.split_once('=').ok_or_else(|| wrong("label", "it is written name=value"))?;
+    Ok((name.to_owned(), value.to_owned()))
+}

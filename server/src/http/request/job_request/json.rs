@@ -1,0 +1,314 @@
+//! The serde visitors of a job request.
+
+use std::borrow::Cow;
+use std::collections::HashSet;
+use std::fmt;
+
+use scheduler::input::JobDetails;
+use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde_json::Value;
+
+use super::JobRequest;
+use super::array::{ArrayRequest, EntryKind};
+use super::collector::FaultCollector;
+use super::rules::FIELDS;
+use crate::excerpt::excerpt;
+use crate::http::middleware::code::Code;
+use crate::http::middleware::problem::Problem;
+
+/// The entries of an array.
+pub(super) struct Entries<'n, T> {
+    pub(super) collector: &'n FaultCollector,
+    pub(super) take: T,
+}
+
+impl<'de, T: FnMut(JobRequest<'de>) -> Result<(), Problem>> DeserializeSeed<'de> for Entries<'_, T> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        deserializer.deserialize_seq(self)
+    }
+}
+
+impl<'de, T: FnMut(JobRequest<'de>) -> Result<(), Problem>> Visitor<'de> for Entries<'_, T> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an array of jobs")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(mut self, mut list: A) -> Result<(), A::Error> {
+        let collector = self.collector;
+        for index in 0.. {
+            collector.enter_entry(index, None);
+            let Some(request) = list.next_element_seed(Entry { kind: EntryKind::Member, collector })? else {
+                break;
+            };
+            if collector.has_faults() {
+                return Err(collector.abort_with_faults());
+            }
+            (self.take)(request).map_err(|problem| collector.abort(problem))?;
+        }
+        collector.leave_entries();
+        Ok(())
+    }
+}
+
+/// The object of one job.
+pub(super) struct Entry<'n> {
+    pub(super) kind: EntryKind,
+    pub(super) collector: &'n FaultCollector,
+}
+
+impl<'de> DeserializeSeed<'de> for Entry<'_> {
+    type Value = JobRequest<'de>;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
+        self.collector.set_field("");
+        deserializer.deserialize_map(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Entry<'_> {
+    type Value = JobRequest<'de>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+        let collector = self.collector;
+        let mut request = JobRequest::default();
+        let mut details = JobDetails::default();
+        let mut array = ArrayRequest::default();
+        let mut seen = 0_u16;
+        let mut starts = 0;
+        while let Some(field) = map.next_key_seed(FieldName { kind: self.kind })? {
+            let name = match field {
+                Field::Known(index) => FIELDS[index],
+                Field::Unknown(name) => {
+                    collector.unknown_field(&name, self.kind);
+                    map.next_value::<IgnoredAny>()?;
+                    continue;
+                }
+            };
+            let bit = 1 << FIELDS.iter().position(|known| *known == name).unwrap_or_default();
+            if seen & bit != 0 {
+                return Err(collector.abort(twice(name)));
+            }
+            seen |= bit;
+            collector.set_field(name);
+            match name {
+                "name" => request.name = Some(map.next_value_seed(Text)?),
+                "environment" => {
+                    details.body.environment = map.next_value_seed(Pairs { of: name, collector })?;
+                }
+                "args" => details.body.args = map.next_value()?,
+                "priority" => request.job.priority = collector.priority(map.next_value()?),
+                "timeout" => request.job.timeout = collector.timeout(&map.next_value_seed(Text)?),
+                "run_at" => {
+                    starts += 1;
+                    request.job.run_at = collector.run_at(&map.next_value_seed(Text)?);
+                }
+                "delay" => {
+                    starts += 1;
+                    request.job.run_at = collector.delay(&map.next_value_seed(Text)?);
+                }
+                "params" => request.params = map.next_value_seed(Values { of: name, collector })?,
+                // Kept as text: no decision depends on it.
+                "input" => details.body.input = Some(map.next_value::<Value>()?.to_string()),
+                "count" => array.count = collector.count(name, map.next_value()?),
+                "each" => array.each = Some(map.next_value_seed(Each { collector })?),
+                "batch_name" => array.options.name = Some(map.next_value_seed(Text)?.into_owned()),
+                "max_failures" => array.options.max_failures = collector.count(name, map.next_value()?),
+                _ => details.labels = map.next_value_seed(Pairs { of: name, collector })?,
+            }
+        }
+        if starts > 1 {
+            collector.two_starts();
+        }
+        collector.check(&details);
+        if array != ArrayRequest::default() {
+            collector.array(&array);
+            request.array = Some(Box::new(array));
+        }
+        if !details.is_empty() {
+            request.job.details = Some(Box::new(details));
+        }
+        Ok(request)
+    }
+}
+
+enum Field {
+    Known(usize),
+    Unknown(String),
+}
+
+struct FieldName {
+    kind: EntryKind,
+}
+
+impl<'de> DeserializeSeed<'de> for FieldName {
+    type Value = Field;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Field, D::Error> {
+        deserializer.deserialize_identifier(self)
+    }
+}
+
+impl Visitor<'_> for FieldName {
+    type Value = Field;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a key")
+    }
+
+    fn visit_str<E>(self, name: &str) -> Result<Field, E> {
+        let known = FIELDS.iter().position(|known| *known == name);
+        Ok(match known {
+            Some(index) if self.kind.fields().contains(&index) => Field::Known(index),
+            _ => Field::Unknown(name.to_owned()),
+        })
+    }
+}
+
+/// A text, borrowed from the body if it has no escapes.
+struct Text;
+
+impl<'de> DeserializeSeed<'de> for Text {
+    type Value = Cow<'de, str>;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
+        deserializer.deserialize_str(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Text {
+    type Value = Cow<'de, str>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a string")
+    }
+
+    fn visit_borrowed_str<E>(self, text: &'de str) -> Result<Self::Value, E> {
+        Ok(Cow::Borrowed(text))
+    }
+
+    fn visit_str<E>(self, text: &str) -> Result<Self::Value, E> {
+        Ok(Cow::Owned(text.to_owned()))
+    }
+}
+
+/// An object of texts, in its order.
+struct Pairs<'n> {
+    of: &'static str,
+    collector: &'n FaultCollector,
+}
+
+impl<'de> DeserializeSeed<'de> for Pairs<'_> {
+    type Value = Vec<(String, String)>;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
+        deserializer.deserialize_map(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Pairs<'_> {
+    type Value = Vec<(String, String)>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object of strings")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+        let mut pairs: Self::Value = Vec::new();
+        while let Some(name) = map.next_key::<String>()? {
+            match map.next_value::<String>() {
+                Ok(value) => pairs.push((name, value)),
+                Err(error) => {
+                    self.collector.set_field(format!("{}.{}", self.of, excerpt(&name)));
+                    return Err(error);
+                }
+            }
+        }
+        match repeated(&pairs) {
+            Some(name) => Err(self.collector.abort(twice(&format!("{}.{}", self.of, excerpt(name))))),
+            None => Ok(pairs),
+        }
+    }
+}
+
+/// An object of any values, in its order.
+struct Values<'n> {
+    of: &'static str,
+    collector: &'n FaultCollector,
+}
+
+impl<'de> DeserializeSeed<'de> for Values<'_> {
+    type Value = Vec<(String, Value)>;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
+        deserializer.deserialize_map(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Values<'_> {
+    type Value = Vec<(String, Value)>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+        let mut pairs: Self::Value = Vec::new();
+        while let Some(pair) = map.next_entry()? {
+            pairs.push(pair);
+        }
+        match repeated(&pairs) {
+            Some(name) => Err(self.collector.abort(twice(&format!("{}.{}", self.of, excerpt(name))))),
+            None => Ok(pairs),
+        }
+    }
+}
+
+/// A list of objects of any values.
+struct Each<'n> {
+    collector: &'n FaultCollector,
+}
+
+impl<'de> DeserializeSeed<'de> for Each<'_> {
+    type Value = Vec<Vec<(String, Value)>>;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
+        deserializer.deserialize_seq(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Each<'_> {
+    type Value = Vec<Vec<(String, Value)>>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a list of objects")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Self::Value, A::Error> {
+        let collector = self.collector;
+        let mut each = Vec::new();
+        while let Some(params) = list.next_element_seed(Values { of: "each", collector })? {
+            each.push(params);
+        }
+        Ok(each)
+    }
+}
+
+fn repeated<T>(pairs: &[(String, T)]) -> Option<&str> {
+    if pairs.len() < 2 {
+        return None;
+    }
+    let mut seen = HashSet::with_capacity(pairs.len());
+    pairs.iter().map(|(name, _)| name.as_str()).find(|name| !seen.insert(*name))
+}
+
+fn twice(field: &str) -> Problem {
+    Problem::new(Code::DuplicateKey, format!("\"{field}\" appears twice")).field(field)
+}

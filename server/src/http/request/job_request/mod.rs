@@ -1,0 +1,373 @@
+//! Parses a job request: JSON text to [`NewJob`], with all faults at once.
+//!
+//! The text is read in one pass; only the overrides of the job are kept, so that a batch of many small entries is cheap. Broken JSON, a
+//! repeated key or deep nesting ends the parse at once. Wrong values are recorded, and the parse goes on.
+
+mod array;
+mod collector;
+mod json;
+mod rules;
+mod update;
+
+use std::borrow::Cow;
+
+use protocol::container::Overrides;
+use scheduler::input::{JobDetails, NewJob};
+use serde::de::DeserializeSeed;
+use serde_json::Value;
+
+use crate::http::middleware::code::Code;
+use crate::http::middleware::problem::Problem;
+use crate::http::request::fields;
+pub(crate) use array::ArrayRequest;
+use array::EntryKind;
+use collector::FaultCollector;
+use json::{Entries, Entry};
+pub(crate) use rules::{MANY_MAX, batch_name, count, label_fault};
+pub(crate) use update::read_update;
+
+/// A parsed request for one job; its revision is not known yet.
+#[derive(Debug, Default)]
+pub(crate) struct JobRequest<'b> {
+    /// The definition's name, in entries of a batch.
+    pub(crate) name: Option<Cow<'b, str>>,
+    /// The job with its overrides.
+    pub(crate) job: NewJob,
+    /// Values for the parameters of the definition; not checked yet.
+    pub(crate) params: Vec<(String, Value)>,
+    /// Present if it asks for several jobs.
+    pub(crate) array: Option<Box<ArrayRequest>>,
+}
+
+/// Parses the body of a request for one job. An empty body has no overrides.
+///
+/// # Errors
+/// The faults of the body.
+pub(crate) fn read_one(text: &[u8]) -> Result<JobRequest<'_>, Problem> {
+    read_as(text, EntryKind::Job)
+}
+
+/// Parses the body of a request for one or several jobs of a definition. An empty body has no overrides.
+///
+/// # Errors
+/// The faults of the body.
+pub(crate) fn read_submission(text: &[u8]) -> Result<JobRequest<'_>, Problem> {
+    read_as(text, EntryKind::Submission)
+}
+
+fn read_as(text: &[u8], kind: EntryKind) -> Result<JobRequest<'_>, Problem> {
+    if text.iter().all(u8::is_ascii_whitespace) {
+        return Ok(JobRequest::default());
+    }
+    let collector = FaultCollector::default();
+    match read_object(text, &collector, Entry { kind, collector: &collector }) {
+        Ok(request) => Ok(request),
+        Err(problem) if problem.code() == Code::InvalidType => {
+            Err(field_by_field(text, kind).unwrap_or(problem))
+        }
+        Err(problem) => Err(problem),
+    }
+}
+
+/// Checks overrides that were put together from two sources, each of which was checked by itself: only their sums can be wrong, and
+/// variables that the server has set may be among them.
+///
+/// # Errors
+/// The faults of the overrides.
+pub(crate) fn check_sums(details: &JobDetails) -> Result<(), Problem> {
+    let collector = FaultCollector::default();
+    collector.check_sums(details);
+    if collector.has_faults() { Err(collector.problem()) } else { Ok(()) }
+}
+
+/// Checks that overrides fit into a message to a worker, with everything that follows from parameters.
+///
+/// # Errors
+/// `too_long`.
+pub(crate) fn check_size(body: &Overrides) -> Result<(), Problem> {
+    rules::fits(body).map_err(|(field, why)| Problem::new(Code::TooLong, why).field(field))
+}
+
+/// The faults of each field by itself.
+fn field_by_field(text: &[u8], kind: EntryKind) -> Option<Problem> {
+    fields::check_each_field(text, |alone| {
+        let collector = FaultCollector::default();
+        read_object(alone, &collector, Entry { kind, collector: &collector }).err()
+    })
+}
+
+/// Parses lines of JSON and hands each entry to `take`. Empty lines are skipped.
+///
+/// # Errors
+/// The faults of the first wrong entry.
+pub(crate) fn read_lines(
+    text: &[u8],
+    mut take: impl FnMut(JobRequest<'_>) -> Result<(), Problem>,
+) -> Result<(), Problem> {
+    let mut index = 0;
+    for (number, line) in text.split(|byte| *byte == b'\n').enumerate() {
+        if line.iter().all(u8::is_ascii_whitespace) {
+            continue;
+        }
+        let collector = FaultCollector::default();
+        collector.enter_entry(index, Some(number + 1));
+        take(read_object(line, &collector, Entry { kind: EntryKind::Member, collector: &collector })?)
+            .map_err(|problem| collector.locate(problem))?;
+        index += 1;
+    }
+    Ok(())
+}
+
+/// Parses a JSON array and hands each entry to `take`.
+///
+/// # Errors
+/// The faults of the first wrong entry.
+pub(crate) fn read_array<'b>(
+    text: &'b [u8],
+    take: impl FnMut(JobRequest<'b>) -> Result<(), Problem>,
+) -> Result<(), Problem> {
+    let collector = FaultCollector::default();
+    read_object(text, &collector, Entries { collector: &collector, take })
+}
+
+fn read_object<'b, S: DeserializeSeed<'b>>(
+    text: &'b [u8],
+    collector: &FaultCollector,
+    seed: S,
+) -> Result<S::Value, Problem> {
+    let mut json = serde_json::Deserializer::from_slice(text);
+    let read = seed.deserialize(&mut json).and_then(|value| json.end().map(|()| value));
+    match read {
+        Ok(value) if !collector.has_faults() => Ok(value),
+        Ok(_) if depth(text) > DEPTH_MAX => Err(too_deep()),
+        Ok(_) => Err(collector.problem()),
+        Err(_) if collector.has_aborted() => Err(collector.problem()),
+        Err(_) if depth(text) > DEPTH_MAX => Err(too_deep()),
+        Err(error) => Err(collector.syntax_problem(&error, text)),
+    }
+}
+
+fn too_deep() -> Problem {
+    Problem::new(Code::TooDeep, format!("the JSON is nested deeper than {DEPTH_MAX}"))
+}
+
+/// The nesting depth, ignoring strings. Called only for a text that is refused anyway.
+fn depth(text: &[u8]) -> usize {
+    let (mut depth, mut deepest, mut in_string, mut escaped) = (0_usize, 0, false, false);
+    for byte in text {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' if in_string => escaped = true,
+            b'"' => in_string = !in_string,
+            b'[' | b'{' if !in_string => {
+                depth += 1;
+                deepest = deepest.max(depth);
+            }
+            b']' | b'}' if !in_string => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+    }
+    deepest
+}
+
+const DEPTH_MAX: usize = 32;
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use protocol::Timestamp;
+    use scheduler::input::StartTime;
+
+    use super::*;
+
+    fn code(text: &str) -> Code {
+        read_one(text.as_bytes()).unwrap_err().code()
+    }
+
+    #[test]
+    fn an_empty_body_asks_for_nothing_special() {
+        assert!(read_one(b" \n").unwrap().job.details.is_none());
+        assert!(read_one(b"{}").unwrap().job.details.is_none());
+    }
+
+    #[test]
+    fn every_field_is_read() {
+        let job = read_one(
+            br#"{"environment":{"A":"1","B":"\u00e9"},"args":["x"],"priority":-100,"timeout":"1h30m","labels":{"t":"web"}}"#,
+        )
+        .unwrap()
+        .job;
+        let details = job.details.unwrap();
+        assert_eq!(details.body.environment, [("A".into(), "1".into()), ("B".into(), "é".into())]);
+        assert_eq!(details.body.args, ["x"]);
+        assert_eq!(details.labels, [("t".into(), "web".into())]);
+        assert_eq!(job.priority, Some(-100));
+        assert_eq!(job.timeout, Some(Some(Duration::from_secs(5400))));
+        assert_eq!(read_one(br#"{"timeout":"none"}"#).unwrap().job.timeout, Some(None));
+        let run_at = |text: &str| read_one(text.as_bytes()).unwrap().job.run_at;
+        assert_eq!(
+            run_at(r#"{"run_at":"2026-03-01T10:30:00.25+01:00"}"#),
+            Some(StartTime::At(Timestamp(1_772_357_400_250)))
+        );
+        assert_eq!(
+            run_at(r#"{"run_at":"2026-03-01T09:30:00.2500001Z"}"#),
+            Some(StartTime::At(Timestamp(1_772_357_400_251)))
+        );
+        assert_eq!(
+            run_at(r#"{"delay":"1h250ms"}"#),
+            Some(StartTime::After(Duration::from_millis(3_600_250)))
+        );
+        assert_eq!(run_at(r#"{"delay":"0s"}"#), Some(StartTime::After(Duration::ZERO)));
+    }
+
+    #[test]
+    fn parameters_and_input_are_any_json() {
+        let request =
+            read_one(br#"{"params":{"b":[1,"x"],"a":2.5},"input":{"z":[null,1.0],"a":"\u00e9"}}"#).unwrap();
+        assert_eq!(
+            request.params,
+            [("b".to_owned(), serde_json::json!([1, "x"])), ("a".to_owned(), serde_json::json!(2.5))]
+        );
+        let input = request.job.details.unwrap().body.input;
+        assert_eq!(input.as_deref(), Some(r#"{"a":"é","z":[null,1.0]}"#));
+        assert_eq!(code(r#"{"params":{"a":1,"a":2}}"#), Code::DuplicateKey);
+        assert_eq!(code(r#"{"params":[1]}"#), Code::InvalidType);
+        assert_eq!(code(&format!("{{\"input\":\"{}\"}}", "x".repeat(256 << 10))), Code::TooLong);
+    }
+
+    #[test]
+    fn broken_json_is_refused_with_its_offset() {
+        let problem = read_one(b"{\n\"args\": [}").unwrap_err();
+        assert_eq!(problem.code(), Code::InvalidJson);
+        assert!(format!("{problem:?}").contains("at byte 11"), "{problem:?}");
+    }
+
+    #[test]
+    fn tricks_with_json_are_refused() {
+        let deep = format!("{{\"x\":{}{}}}", "[".repeat(1000), "]".repeat(1000));
+        assert_eq!(code(&deep), Code::TooDeep);
+        assert_eq!(code(&"[".repeat(1000)), Code::TooDeep);
+        assert_eq!(code(r#"{"args":[],"args":[]}"#), Code::DuplicateKey);
+        assert_eq!(code(r#"{"environment":{"A":"1","A":"2"}}"#), Code::DuplicateKey);
+        assert_eq!(code(r#"{"priority":1e400}"#), Code::InvalidJson);
+        assert_eq!(code(r#"{"args":["\ud800"]}"#), Code::InvalidJson);
+        assert_eq!(code("{} {}"), Code::InvalidJson);
+        assert_eq!(read_one(b"{\"args\":[\"\xff\"]}").unwrap_err().code(), Code::InvalidJson);
+    }
+
+    #[test]
+    fn wrong_values_get_the_code_of_their_fault() {
+        assert_eq!(code("[]"), Code::InvalidType);
+        assert_eq!(code(r#"{"args":"x"}"#), Code::InvalidType);
+        assert_eq!(code(r#"{"priority":1.5}"#), Code::InvalidType);
+        assert_eq!(code(r#"{"timeout":90}"#), Code::InvalidType);
+        assert_eq!(code(r#"{"environment":{"A":1}}"#), Code::InvalidType);
+        assert_eq!(code(r#"{"priority":101}"#), Code::OutOfRange);
+        assert_eq!(code(r#"{"timeout":"-5s"}"#), Code::InvalidDuration);
+        assert_eq!(code(r#"{"timeout":"31d"}"#), Code::InvalidDuration);
+        assert_eq!(code(r#"{"run_at":"2026-03-01T09:30:00"}"#), Code::InvalidTime);
+        assert_eq!(code(r#"{"run_at":"0001-01-01T00:00:00Z"}"#), Code::InvalidTime);
+        assert_eq!(code(r#"{"run_at":"9999-01-01T00:00:00Z"}"#), Code::InvalidTime);
+        assert_eq!(code(r#"{"run_at":"2026-03-01T09:30:00Z","delay":"1s"}"#), Code::InvalidTime);
+        assert_eq!(code(r#"{"run_at":1772357400}"#), Code::InvalidType);
+        assert_eq!(code(r#"{"delay":"-1s"}"#), Code::InvalidDuration);
+        assert_eq!(code(r#"{"delay":"4000d"}"#), Code::InvalidDuration);
+        assert_eq!(code(r#"{"environment":{"1X":""}}"#), Code::InvalidEnvName);
+        assert_eq!(code(r#"{"environment":{"A=B":""}}"#), Code::InvalidEnvName);
+        assert_eq!(code(r#"{"environment":{"LONGSHORE_JOB":""}}"#), Code::ReservedName);
+        assert_eq!(code(r#"{"environment":{"A":"x\ny"}}"#), Code::EnvNewlineUnsupported);
+        assert_eq!(code(r#"{"environment":{"A":"\u0000"}}"#), Code::NulByte);
+        assert_eq!(code(r#"{"args":["a\u0000"]}"#), Code::NulByte);
+        assert_eq!(code(r#"{"labels":{"a b":""}}"#), Code::InvalidLabel);
+        assert_eq!(code(r#"{"labels":{"a":"x\ny"}}"#), Code::InvalidLabel);
+        assert_eq!(code(r#"{"imgae":1}"#), Code::UnknownField);
+        assert_eq!(code(r#"{"name":"x"}"#), Code::UnknownField);
+        assert_eq!(
+            code(&format!("{{\"environment\":{{\"A\":\"{}\"}}}}", "x".repeat(40 << 10))),
+            Code::TooLong
+        );
+        let long = "x".repeat(100 << 10);
+        let args = [long.as_str(); 6].join("\",\"");
+        assert_eq!(code(&format!("{{\"args\":[\"{args}\"]}}")), Code::TooLong);
+    }
+
+    #[test]
+    fn all_faults_are_listed_at_once() {
+        let problem = read_one(br#"{"priority":101,"tiemout":"x","timeout":"x"}"#).unwrap_err();
+        let text = format!("{problem:?}");
+        for field in ["priority", "tiemout", "timeout"] {
+            assert!(text.contains(&format!("field: \"{field}\"")), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_value_of_the_wrong_type_hides_no_other_fault() {
+        let body = br#"{"priority":101,"args":"x","tiemout":1,"labels":{"a":1},"environment":{"A":"x"}}"#;
+        let text = format!("{:?}", read_one(body).unwrap_err());
+        for field in ["priority", "args", "tiemout", "labels.a"] {
+            assert!(text.contains(&format!("field: \"{field}\"")), "{text}");
+        }
+        assert!(text.contains("it is not a list") && !text.contains("sequence"), "{text}");
+        assert!(!text.contains("\"environment"), "{text}");
+        let ordered = read_one(br#"{"tiemout":1,"args":"x"}"#).unwrap_err();
+        assert_eq!(ordered.code(), Code::UnknownField, "the first fault gives the code");
+    }
+
+    #[test]
+    fn of_very_many_faults_the_first_are_listed() {
+        let unknown: Vec<_> = (0..100_000).map(|n| format!("\"x{n}\":0")).collect();
+        let problem = read_one(format!("{{\"args\":1,{}}}", unknown.join(",")).as_bytes()).unwrap_err();
+        assert_eq!(problem.code(), Code::InvalidType);
+        assert_eq!(format!("{problem:?}").matches("unknown_field").count(), 49);
+    }
+
+    #[test]
+    fn lines_and_arrays_give_the_same_jobs() {
+        let mut from_lines = Vec::new();
+        read_lines(b"{\"name\":\"a\"}\n\n{\"name\":\"b\",\"args\":[\"1\"]}\r\n", |request| {
+            from_lines.push((request.name.unwrap().into_owned(), request.job.details));
+            Ok(())
+        })
+        .unwrap();
+        let mut from_array = Vec::new();
+        read_array(br#"[{"name":"a"},{"name":"b","args":["1"]}]"#, |request| {
+            from_array.push((request.name.unwrap().into_owned(), request.job.details));
+            Ok(())
+        })
+        .unwrap();
+        assert_eq!(from_lines, from_array);
+        assert_eq!(from_lines.len(), 2);
+    }
+
+    #[test]
+    fn a_fault_within_a_batch_names_its_entry() {
+        let lines = read_lines(b"{\"name\":\"a\"}\n\n{\"priority\":200}", |_| Ok(())).unwrap_err();
+        let text = format!("{lines:?}");
+        assert!(text.contains("jobs[1].priority") && text.contains("line 3"), "{text}");
+        let array = read_array(br#"[{"name":"a"},{"args":[1]}]"#, |_| Ok(())).unwrap_err();
+        assert!(format!("{array:?}").contains("jobs[1].args"), "{array:?}");
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn no_text_makes_the_parser_panic(text in r#"[\[\]{}:,"\\\PC]{0,60}"#, bytes: Vec<u8>) {
+            for text in [text.as_bytes(), &bytes] {
+                // A panic is the only failure.
+                let _ = (read_one(text), read_lines(text, |_| Ok(())), read_array(text, |_| Ok(())));
+            }
+        }
+
+        #[test]
+        fn a_well_formed_request_survives_writing_and_parsing(
+            environment in proptest::collection::btree_map("[A-Z_][A-Z0-9_]{0,8}", "[ -~é€]{0,20}", 0..5),
+            args in proptest::collection::vec("[^\0]{0,20}", 0..5),
+        ) {
+            let text = serde_json::json!({ "environment": environment, "args": args }).to_string();
+            let job = read_one(text.as_bytes()).unwrap().job;
+            let body = job.details.unwrap_or_default().body;
+            proptest::prop_assert_eq!(body.environment.into_iter().collect::<std::collections::BTreeMap<_, _>>(), environment);
+            proptest::prop_assert_eq!(body.args, args);
+        }
+    }
+}

@@ -1,0 +1,283 @@
+//! Rules for single values of a job request.
+
+use std::ops::Range;
+use std::time::Duration;
+
+use protocol::Timestamp;
+use protocol::container::Overrides;
+use protocol::wire::body_fits_with;
+use scheduler::input::{JobDetails, StartTime};
+
+use super::array::{ArrayRequest, EntryKind};
+use super::collector::FaultCollector;
+use crate::excerpt::excerpt;
+use crate::http::middleware::code::Code;
+use crate::http::middleware::problem::Problem;
+use crate::http::request::query::{duration, nearest};
+
+/// Checks of single values.
+impl FaultCollector {
+    pub(super) fn unknown_field(&self, name: &str, kind: EntryKind) {
+        let known = FIELDS[kind.fields()].iter().copied();
+        let hint = match nearest(name, known.clone()).first() {
+            Some(near) => format!("did you mean \"{near}\"?"),
+            None => format!("the fields are {}", known.collect::<Vec<_>>().join(", ")),
+        };
+        let detail = format!("there is no field \"{}\"", excerpt(name));
+        self.fault(Code::UnknownField, excerpt(name), detail, Some(hint));
+    }
+
+    pub(super) fn priority(&self, priority: i64) -> Option<i8> {
+        self.value("priority", self::priority(priority))
+    }
+
+    pub(super) fn count(&self, field: &'static str, count: i64) -> Option<u32> {
+        self.value(field, self::count(count))
+    }
+
+    /// Checks what a request says about its jobs together.
+    pub(super) fn array(&self, array: &ArrayRequest) {
+        let fault = |field: &str, detail: String, hint: &str| {
+            self.fault(Code::InvalidBatch, field.into(), detail, Some(hint.into()));
+        };
+        if array.count.is_some() && array.each.is_some() {
+            fault(
+                "each",
+                "count and each exclude each other".into(),
+                "the list says how many jobs there are",
+            );
+        }
+        if let Some(Err((detail, hint))) = array.options.name.as_deref().map(batch_name) {
+            fault("batch_name", detail, &hint);
+        }
+    }
+
+    pub(super) fn timeout(&self, text: &str) -> Option<Option<Duration>> {
+        if text == "none" {
+            return Some(None);
+        }
+        let fits = duration(text).filter(|fits| (TIMEOUT_MIN..=TIMEOUT_MAX).contains(fits));
+        if fits.is_none() {
+            let detail = format!("\"{}\" is not a duration from 1s to 30d", excerpt(text));
+            let hint = "write 90s, 1h30m, or none".to_owned();
+            self.fault(Code::InvalidDuration, "timeout".into(), detail, Some(hint));
+        }
+        fits.map(Some)
+    }
+
+    pub(super) fn run_at(&self, text: &str) -> Option<StartTime> {
+        self.value("run_at", instant(text))
+    }
+
+    pub(super) fn delay(&self, text: &str) -> Option<StartTime> {
+        self.value("delay", delay(text))
+    }
+
+    /// Records that both fields are given.
+    pub(super) fn two_starts(&self) {
+        let (code, detail, hint) = two_starts();
+        self.fault(code, "delay".into(), detail, Some(hint));
+    }
+
+    fn value<T>(&self, field: &'static str, value: Result<T, ValueFault>) -> Option<T> {
+        value.map_err(|(code, detail, hint)| self.fault(code, field.into(), detail, Some(hint))).ok()
+    }
+
+    pub(super) fn check(&self, details: &JobDetails) {
+        for (name, value) in &details.body.environment {
+            self.variable(name, value);
+        }
+        for (index, arg) in details.body.args.iter().enumerate() {
+            self.plain(arg, ARG_BYTES_MAX, || format!("args[{index}]"));
+        }
+        for (name, value) in &details.labels {
+            self.label(name, value);
+        }
+        self.check_sums(details);
+    }
+
+    /// Checks the numbers and the lengths of all overrides together.
+    pub(super) fn check_sums(&self, details: &JobDetails) {
+        if details.labels.len() > LABELS_MAX {
+            let detail = format!("{} labels are too many (max {LABELS_MAX})", details.labels.len());
+            self.fault(Code::TooLong, "labels".into(), detail, None);
+        }
+        if let Some(input) = details.body.input.as_ref().filter(|input| input.len() > INPUT_BYTES_MAX) {
+            let detail = format!("{} bytes of JSON are too long (max {INPUT_BYTES_MAX})", input.len());
+            self.fault(Code::TooLong, "input".into(), detail, None);
+        }
+        if let Err(misfit) = fits(&details.body) {
+            self.fault(Code::TooLong, misfit.0, misfit.1, None);
+        }
+    }
+
+    fn variable(&self, name: &str, value: &str) {
+        let field = || format!("environment.{}", excerpt(name));
+        if !is_variable_name(name) {
+            let detail = format!("\"{}\" cannot be the name of a variable", excerpt(name));
+            let hint = "letters, digits and _, not beginning with a digit, at most 128".to_owned();
+            self.fault(Code::InvalidEnvName, field(), detail, Some(hint));
+        } else if name.starts_with("LONGSHORE_") {
+            let detail = format!("{name} is reserved: Longshore sets the variables LONGSHORE_* itself");
+            self.fault(Code::ReservedName, field(), detail, None);
+        } else if value.contains(['\n', '\r']) {
+            let hint = "mount a file, or encode the value as base64".to_owned();
+            self.fault(Code::EnvNewlineUnsupported, field(), "the value holds a line break", Some(hint));
+        } else {
+            self.plain(value, VALUE_BYTES_MAX, field);
+        }
+    }
+
+    fn label(&self, name: &str, value: &str) {
+        if let Some((detail, hint)) = check_label(name, value) {
+            self.fault(Code::InvalidLabel, format!("labels.{}", excerpt(name)), detail, Some(hint));
+        }
+    }
+
+    fn plain(&self, text: &str, bytes_max: usize, field: impl Fn() -> String) {
+        if text.contains('\0') {
+            self.fault(Code::NulByte, field(), "the text holds a NUL", None);
+        }
+        if text.len() > bytes_max {
+            let detail = format!("{} bytes are too long (max {bytes_max})", text.len());
+            self.fault(Code::TooLong, field(), detail, None);
+        }
+    }
+}
+
+/// Code, detail and hint of a value that cannot be used.
+pub(crate) type ValueFault = (Code, String, String);
+
+/// Reads an instant with its zone. Parts of a millisecond are rounded up, so that no job starts too early.
+pub(super) fn instant(text: &str) -> Result<StartTime, ValueFault> {
+    let fits = text.parse::<jiff::Timestamp>().ok().map(|at| {
+        let rest = at.subsec_nanosecond().rem_euclid(1_000_000);
+        (at.as_millisecond() - i64::from(at.as_millisecond() < 0 && rest > 0)) + i64::from(rest > 0)
+    });
+    fits.filter(|at| RUN_AT.contains(at)).map(|at| StartTime::At(Timestamp(at))).ok_or_else(|| {
+        let detail =
+            format!("\"{}\" is not an instant with its zone in the years 2000 to 2199", excerpt(text));
+        (Code::InvalidTime, detail, "write 2026-03-01T09:30:00Z or 2026-03-01T10:30:00.250+01:00".to_owned())
+    })
+}
+
+/// Reads the time from the acceptance to the earliest start.
+pub(super) fn delay(text: &str) -> Result<StartTime, ValueFault> {
+    duration(text).filter(|delay| *delay <= DELAY_MAX).map(StartTime::After).ok_or_else(|| {
+        let detail = format!("\"{}\" is not a duration up to 3650d", excerpt(text));
+        (Code::InvalidDuration, detail, "write 250ms, 90s, 1h30m or 2d".to_owned())
+    })
+}
+
+/// The fault of a request with both `run_at` and `delay`.
+pub(super) fn two_starts() -> ValueFault {
+    let detail = "run_at and delay exclude each other".to_owned();
+    (Code::InvalidTime, detail, "give run_at for an instant, or delay for a time from now".to_owned())
+}
+
+/// Reads a number of jobs.
+pub(crate) fn count(count: i64) -> Result<u32, ValueFault> {
+    u32::try_from(count).ok().filter(|fits| (1..=MANY_MAX).contains(&(*fits as usize))).ok_or_else(|| {
+        let detail = format!("{count} is not within 1 to {MANY_MAX}");
+        (Code::OutOfRange, detail, "divide what is more into several requests".to_owned())
+    })
+}
+
+/// Checks the name of a batch.
+///
+/// # Errors
+/// The fault of the name, and advice.
+pub(crate) fn batch_name(name: &str) -> Result<(), (String, String)> {
+    let fits = (1..=LABEL_BYTES_MAX).contains(&name.len()) && !name.chars().any(char::is_control);
+    let detail = format!("\"{}\" cannot be the name of a batch", excerpt(name));
+    let hint = format!("a name is 1 to {LABEL_BYTES_MAX} bytes in one line");
+    if fits { Ok(()) } else { Err((detail, hint)) }
+}
+
+/// Reads a priority.
+pub(super) fn priority(priority: i64) -> Result<i8, ValueFault> {
+    i8::try_from(priority).ok().filter(|fits| (-PRIORITY_MAX..=PRIORITY_MAX).contains(fits)).ok_or_else(
+        || {
+            let detail = format!("{priority} is not within -{PRIORITY_MAX} to {PRIORITY_MAX}");
+            (Code::OutOfRange, detail, "a higher priority goes first".to_owned())
+        },
+    )
+}
+
+/// The fault of a label, and advice.
+fn check_label(name: &str, value: &str) -> Option<(String, String)> {
+    let is_name = !name.is_empty()
+        && name.len() <= LABEL_BYTES_MAX
+        && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-/".contains(&byte));
+    let is_value = value.len() <= LABEL_BYTES_MAX && !value.chars().any(char::is_control);
+    if is_name && is_value {
+        return None;
+    }
+    let part = if is_name { "value" } else { "name" };
+    let hint = format!(
+        "a name is 1 to {LABEL_BYTES_MAX} of A-Z a-z 0-9 . _ - /, a value at most {LABEL_BYTES_MAX} bytes in one line"
+    );
+    Some((format!("the {part} of this label is not allowed"), hint))
+}
+
+/// The problem of a label, if it is not allowed.
+pub(crate) fn label_fault(name: &str, value: &str) -> Option<Problem> {
+    let (detail, hint) = check_label(name, value)?;
+    Some(Problem::new(Code::InvalidLabel, detail).field(format!("labels.{}", excerpt(name))).hint(hint))
+}
+
+pub(super) fn fits(body: &Overrides) -> Result<(), (String, String)> {
+    body_fits_with(body, POSITION_VARIABLES, POSITION_BYTES)
+        .map_err(|misfit| (misfit.field.to_owned(), misfit.why))
+}
+
+fn is_variable_name(name: &str) -> bool {
+    let mut bytes = name.bytes();
+    bytes.next().is_some_and(|byte| byte.is_ascii_alphabetic() || byte == b'_')
+        && bytes.all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+        && name.len() <= NAME_BYTES_MAX
+}
+
+/// All fields, in an order in which those of each [`EntryKind`] stand together.
+pub(super) const FIELDS: [&str; 14] = [
+    "name",
+    "params",
+    "environment",
+    "args",
+    "input",
+    "priority",
+    "timeout",
+    "run_at",
+    "delay",
+    "labels",
+    "count",
+    "each",
+    "batch_name",
+    "max_failures",
+];
+
+/// Room for the variables that tell a member of a batch its position.
+const POSITION_VARIABLES: usize = 3;
+const POSITION_BYTES: usize = 128;
+
+/// From the beginning of 2000 to the end of 2199: other years are slips.
+const RUN_AT: Range<i64> = 946_684_800_000..7_258_118_400_000;
+/// Jobs of one request.
+pub(crate) const MANY_MAX: usize = 100_000;
+
+const DELAY_MAX: Duration = Duration::from_secs(3_650 * 24 * 3600);
+
+const PRIORITY_MAX: i8 = 100;
+const TIMEOUT_MIN: Duration = Duration::from_secs(1);
+const TIMEOUT_MAX: Duration = Duration::from_secs(30 * 24 * 3600);
+/// A larger input belongs into a volume or an object store.
+const INPUT_BYTES_MAX: usize = 256 << 10;
+const LABELS_MAX: usize = 64;
+const LABEL_BYTES_MAX: usize = 256;
+const NAME_BYTES_MAX: usize = 128;
+
+/// The same limit as for variables of a definition.
+const VALUE_BYTES_MAX: usize = 32 << 10;
+
+/// Linux allows no longer argument (`MAX_ARG_STRLEN`, including the NUL).
+const ARG_BYTES_MAX: usize = (128 << 10) - 1;

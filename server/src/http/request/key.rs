@@ -1,0 +1,106 @@
+//! Idempotency keys: parsed from the header, and passed to the engine.
+
+use std::sync::Arc;
+
+use axum::http::HeaderName;
+use axum::http::request::Parts;
+use scheduler::batches::BatchOptions;
+use scheduler::input::{Key, KeyHolder, NewJob};
+use scheduler::new_jobs::NewJobs;
+use scheduler::step::{Answer, Rejection};
+use sha2::{Digest, Sha256};
+
+use crate::engine::Busy;
+use crate::http::api::jobs::unexpected_answer;
+use crate::http::middleware::code::Code;
+use crate::http::middleware::problem::Problem;
+use crate::http::state::AppState;
+
+/// The idempotency key of a request, with a hash of the request.
+pub(crate) fn parse_key(
+    parts: &Parts,
+    target: &str,
+    body: &[u8],
+) -> Result<Option<(Arc<str>, u128)>, Problem> {
+    let mut given = parts.headers.get_all(IDEMPOTENCY_KEY).iter();
+    let Some(key) = given.next() else { return Ok(None) };
+    let bytes = key.as_bytes();
+    let fits = (1..=KEY_BYTES_MAX).contains(&bytes.len()) && bytes.iter().all(u8::is_ascii_graphic);
+    let (true, None, Ok(key)) = (fits, given.next(), key.to_str()) else {
+        return Err(Problem::new(
+            Code::InvalidIdempotencyKey,
+            format!("it is one header of 1 to {KEY_BYTES_MAX} visible ASCII characters"),
+        )
+        .field("Idempotency-Key"));
+    };
+    let hash = Sha256::new().chain_update(target).chain_update([0]).chain_update(body).finalize();
+    let digest = u128::from_be_bytes(std::array::from_fn(|index| hash[index]));
+    Ok(Some((format!("http:{key}").into(), digest)))
+}
+
+/// Submits jobs to the engine with the archive's answer about the key. A batch is tried once: copying it for the rare case of a stale
+/// answer costs too much, and its client can retry.
+pub(crate) async fn submit_with_key(
+    state: &AppState,
+    jobs: impl Into<NewJobs>,
+    batch: Option<BatchOptions>,
+    require_worker: bool,
+    key: Option<(Arc<str>, u128)>,
+) -> Result<Answer, Problem> {
+    let mut jobs = jobs.into();
+    let Some((key, digest)) = key else {
+        return Ok(state.services.engine.submit(jobs, batch, require_worker, None).await?);
+    };
+    let readings = if batch.is_some() { 1 } else { KEY_READINGS_MAX };
+    for left in (0..readings).rev() {
+        let asked = Arc::clone(&key);
+        let (found, read_at) = state.read(move |archive| archive.key(&asked)).await?;
+        let key = Key { key: Arc::clone(&key), digest, found, read_at };
+        let jobs = if left == 0 { std::mem::replace(&mut jobs, Vec::new().into()) } else { jobs.clone() };
+        match state.services.engine.submit(jobs, batch.clone(), require_worker, Some(key)).await? {
+            Answer::Rejected(Rejection::KeyReadingTooOld) => {}
+            answer => return Ok(answer),
+        }
+    }
+    Err(Busy.into())
+}
+
+/// Finds the job of an earlier request with the same key before a refusal: that request may have been accepted, and its answer lost.
+///
+/// # Errors
+/// The refusal, unless the key is known; `idempotency_mismatch` if the key belongs to another request.
+pub(crate) async fn find_accepted(
+    state: &AppState,
+    key: Option<(Arc<str>, u128)>,
+    refusal: Problem,
+) -> Result<KeyHolder, Problem> {
+    if key.is_none() {
+        return Err(refusal);
+    }
+    // The scheduler checks the key before the definition, so a job without definition is never accepted.
+    match submit_with_key(state, vec![NewJob::default()], None, false, key).await? {
+        Answer::Replayed(holder) => Ok(holder),
+        Answer::Rejected(Rejection::UnknownDefinition) => Err(refusal),
+        Answer::Rejected(rejection) => Err(rejection.into()),
+        answer => Err(unexpected_answer(&answer)),
+    }
+}
+
+/// A key may outlive its job.
+pub(crate) fn explain_pruned(problem: Problem, holder: &KeyHolder) -> Problem {
+    match problem.code() {
+        Code::Pruned => Problem::new(
+            Code::Pruned,
+            format!("this request was accepted before, as job {}, which has been removed since", holder.job),
+        )
+        .hint("to run it retry, use another Idempotency-Key"),
+        _ => problem,
+    }
+}
+
+const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
+
+const KEY_BYTES_MAX: usize = 255;
+
+/// The archive's answer is stale only if the scheduler forgets keys faster than a read takes.
+const KEY_READINGS_MAX: usize = 3;

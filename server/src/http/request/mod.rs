@@ -1,0 +1,12 @@
+//! Parsing of requests: path, query, headers and body. A handler sees only values that passed the checks here.
+
+pub(crate) mod body;
+pub(crate) mod cursor;
+pub(crate) mod fields;
+pub(crate) mod job_filter;
+pub(crate) mod job_request;
+pub(crate) mod key;
+pub(crate) mod labels;
+pub(crate) mod path;
+pub(crate) mod query;
+pub(crate) mod submission;

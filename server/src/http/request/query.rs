@@ -1,0 +1,193 @@
+//! Query parameters: each known, at most once, and in range.
+
+use std::time::Duration;
+
+use axum::extract::{Query as Decoded, Request};
+use axum::http::Uri;
+use axum::middleware::Next;
+use axum::response::Response;
+use jiff::SpanRelativeTo;
+use jiff::fmt::friendly::SpanParser;
+use protocol::Timestamp;
+
+use crate::excerpt::excerpt;
+use crate::http::middleware::code::Code;
+use crate::http::middleware::problem::Problem;
+pub(crate) use crate::near::nearest;
+
+/// The query parameters that were not read yet.
+#[derive(Debug, Default)]
+pub(crate) struct Query {
+    left: Vec<(String, String)>,
+    known: Vec<&'static str>,
+}
+
+impl Query {
+    /// # Errors
+    /// `invalid_query` if they cannot be decoded.
+    pub(crate) fn of(uri: &Uri) -> Result<Self, Problem> {
+        Self::pairs(uri).map(Self::new)
+    }
+
+    /// The parameters of decoded pairs.
+    pub(crate) const fn new(pairs: Vec<(String, String)>) -> Self {
+        Self { left: pairs, known: Vec::new() }
+    }
+
+    /// The decoded pairs of an address, in order.
+    ///
+    /// # Errors
+    /// `invalid_query` if they cannot be decoded.
+    pub(crate) fn pairs(uri: &Uri) -> Result<Vec<(String, String)>, Problem> {
+        if uri.query().is_none_or(str::is_empty) {
+            return Ok(Vec::new());
+        }
+        let decoded = Decoded::<Vec<(String, String)>>::try_from_uri(uri)
+            .map_err(|_| Problem::new(Code::InvalidQuery, "the query cannot be decoded"))?;
+        Ok(decoded.0)
+    }
+
+    /// Reads a parameter as text.
+    ///
+    /// # Errors
+    /// `invalid_query` if it is given twice.
+    pub(crate) fn text(&mut self, name: &'static str) -> Result<Option<String>, Problem> {
+        if self.left.is_empty() {
+            return Ok(None);
+        }
+        self.known.push(name);
+        let Some(index) = self.left.iter().position(|(given, _)| given == name) else { return Ok(None) };
+        let value = self.left.swap_remove(index).1;
+        if self.left.iter().any(|(given, _)| given == name) {
+            return Err(wrong(name, "it is given twice"));
+        }
+        Ok(Some(value))
+    }
+
+    /// Reads a flag: on for `1`, `true` or an empty value.
+    ///
+    /// # Errors
+    /// `invalid_query` for another value.
+    pub(crate) fn switch(&mut self, name: &'static str) -> Result<bool, Problem> {
+        match self.text(name)?.as_deref() {
+            None | Some("0" | "false") => Ok(false),
+            Some("" | "1" | "true") => Ok(true),
+            Some(_) => Err(wrong(name, "it is 1 or 0")),
+        }
+    }
+
+    /// Reads a whole number.
+    ///
+    /// # Errors
+    /// `invalid_query` for another value.
+    pub(crate) fn number(&mut self, name: &'static str) -> Result<Option<u64>, Problem> {
+        self.text(name)?
+            .map(|text| text.parse().map_err(|_| wrong(name, "it is a whole number from 0")))
+            .transpose()
+    }
+
+    /// Reads a time in RFC 3339 with its zone.
+    ///
+    /// # Errors
+    /// `invalid_query` for another value.
+    pub(crate) fn instant(&mut self, name: &'static str) -> Result<Option<Timestamp>, Problem> {
+        let Some(text) = self.text(name)? else { return Ok(None) };
+        // A plus sign that was not encoded arrives as a space.
+        match text.replace(' ', "+").parse::<jiff::Timestamp>() {
+            Ok(instant) => Ok(Some(Timestamp(instant.as_millisecond()))),
+            Err(_) => Err(wrong(name, "it is an instant with its zone, such as 2026-03-01T09:30:00Z")),
+        }
+    }
+
+    /// Reads a duration of at most `max`.
+    ///
+    /// # Errors
+    /// `invalid_query` for another value.
+    pub(crate) fn duration(
+        &mut self,
+        name: &'static str,
+        max: Duration,
+    ) -> Result<Option<Duration>, Problem> {
+        let Some(text) = self.text(name)? else { return Ok(None) };
+        match duration(&text) {
+            Some(duration) if duration <= max => Ok(Some(duration)),
+            _ => Err(wrong(name, &format!("it is a duration such as 30s, at most {}s", max.as_secs()))),
+        }
+    }
+
+    /// Refuses parameters that were not read.
+    ///
+    /// # Errors
+    /// `invalid_query` if one is left.
+    pub(crate) fn finish(self) -> Result<(), Problem> {
+        let Some((name, _)) = self.left.first() else { return Ok(()) };
+        let near = nearest(name, self.known.iter().copied());
+        let problem =
+            Problem::new(Code::InvalidQuery, format!("there is no parameter \"{}\" here", excerpt(name)))
+                .field(format!("?{}", excerpt(name)));
+        Err(if near.is_empty() { problem } else { problem.near(near) })
+    }
+}
+
+/// Middleware of paths without parameters.
+///
+/// # Errors
+/// `invalid_query` if there is one.
+pub(crate) async fn none(request: Request, next: Next) -> Result<Response, Problem> {
+    Query::of(request.uri())?.finish()?;
+    Ok(next.run(request).await)
+}
+
+/// The query of these pairs.
+pub(crate) fn encode<'p>(pairs: impl IntoIterator<Item = (&'p str, &'p str)>) -> String {
+    form_urlencoded::Serializer::new(String::new()).extend_pairs(pairs).finish()
+}
+
+/// The problem of a wrong parameter value.
+pub(crate) fn wrong(name: &str, detail: &str) -> Problem {
+    Problem::new(Code::InvalidQuery, detail).field(format!("?{name}"))
+}
+
+/// Parses `90s`, `1h30m`, `2 days`, in whole milliseconds.
+pub(crate) fn duration(text: &str) -> Option<Duration> {
+    let span = SpanParser::new().parse_span(text).ok()?;
+    let exact = span.to_duration(SpanRelativeTo::days_are_24_hours()).ok()?;
+    let exact = Duration::try_from(exact).ok()?;
+    Some(Duration::new(exact.as_secs(), exact.subsec_millis() * 1_000_000))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn query(text: &str) -> Query {
+        Query::of(&format!("/x?{text}").parse().unwrap()).unwrap()
+    }
+
+    #[test]
+    fn a_parameter_that_is_given_twice_or_unknown_is_refused() {
+        assert!(query("a=1&a=2").text("a").is_err());
+        let mut unknown = query("limti=5");
+        assert_eq!(unknown.number("limit").unwrap(), None);
+        assert_eq!(unknown.finish().unwrap_err().code(), Code::InvalidQuery);
+    }
+
+    #[test]
+    fn switches_numbers_durations_and_instants_are_read() {
+        let mut query = query("follow&tail=5&wait=1m30s&since=2026-03-01T10:30:00%2B01:00");
+        assert!(query.switch("follow").unwrap());
+        assert_eq!(query.number("tail").unwrap(), Some(5));
+        assert_eq!(query.duration("wait", Duration::from_secs(600)).unwrap(), Some(Duration::from_secs(90)));
+        assert_eq!(query.instant("since").unwrap(), Some(Timestamp(1_772_357_400_000)));
+        assert!(query.finish().is_ok());
+    }
+
+    #[test]
+    fn a_value_out_of_range_is_refused() {
+        assert!(query("w=11m").duration("w", Duration::from_secs(600)).is_err());
+        assert!(query("w=-1s").duration("w", Duration::from_secs(600)).is_err());
+        assert!(query("n=-1").number("n").is_err());
+        assert!(query("t=2026-03-01").instant("t").is_err());
+        assert!(query("f=maybe").switch("f").is_err());
+    }
+}

@@ -1,0 +1,111 @@
+//! Completes a parsed request by its definition: refuses what the definition does not allow, and resolves the parameters.
+
+use scheduler::definition::Definition;
+use scheduler::input::{JobDetails, NewJob};
+use scheduler::params::{Field, JobParams, SubmissionRules};
+use serde_json::Value;
+
+use super::job_request::{self, JobRequest};
+use crate::http::middleware::code::Code;
+use crate::http::middleware::problem::{FAULTS_MAX, Problem};
+use crate::http::present::shapes::Fault;
+use crate::params::{Checker, ParamFault};
+
+/// Makes the job of a request for this definition.
+///
+/// # Errors
+/// All faults: fields that the definition does not allow, and faults of parameters.
+pub(crate) fn complete(
+    request: JobRequest<'_>,
+    definition: &Definition,
+    checker: &Checker<'_>,
+) -> Result<NewJob, Problem> {
+    let JobRequest { mut job, params, .. } = request;
+    job.revision = definition.revision;
+    let rules = &definition.submission;
+    if rules.is_default() && params.is_empty() {
+        return Ok(job);
+    }
+    let mut faults = not_allowed(rules, &job, !params.is_empty());
+    // Parameters that are not allowed are not judged as well.
+    let may_have_params = params.is_empty() || !faults.iter().any(|(_, fault)| fault.field == "params");
+    match checker.resolve(&params) {
+        Ok(resolved) if !resolved.is_empty() => {
+            job.details.get_or_insert_default().params = resolved;
+        }
+        Ok(_) => {}
+        Err(wrong) if may_have_params => faults.extend(wrong.into_iter().map(fault_of)),
+        Err(_) => {}
+    }
+    faults.truncate(FAULTS_MAX);
+    if !faults.is_empty() {
+        return Err(Problem::faults(faults));
+    }
+    if let Some(details) = &job.details {
+        job_request::check_size(&details.sent())?;
+    }
+    Ok(job)
+}
+
+/// Lays the values of a retry over those that the job had, and checks them for this definition.
+///
+/// # Errors
+/// As [`complete`]; values that the job had count as allowed.
+pub(crate) fn overlay(
+    kept: Vec<(String, Value)>,
+    changes: JobRequest<'_>,
+    definition: &Definition,
+    checker: &Checker<'_>,
+) -> Result<(NewJob, JobParams), Problem> {
+    let JobRequest { job, params, .. } = changes;
+    let mut faults = not_allowed(&definition.submission, &job, !params.is_empty());
+    let mut values = kept;
+    values.retain(|(name, _)| !params.iter().any(|(changed, _)| changed == name));
+    values.extend(params);
+    let resolved = checker.resolve(&values).unwrap_or_else(|wrong| {
+        faults.extend(wrong.into_iter().map(fault_of));
+        JobParams::default()
+    });
+    faults.truncate(FAULTS_MAX);
+    if faults.is_empty() { Ok((job, resolved)) } else { Err(Problem::faults(faults)) }
+}
+
+/// A fault for each field that the definition does not allow.
+fn not_allowed(rules: &SubmissionRules, job: &NewJob, has_params: bool) -> Vec<(Code, Fault)> {
+    let Some(allow) = &rules.allow else { return Vec::new() };
+    let none = JobDetails::default();
+    let JobDetails { body, labels, .. } = job.details.as_deref().unwrap_or(&none);
+    let is_given = |field: Field| match field {
+        Field::Args => !body.args.is_empty(),
+        Field::Environment => !body.environment.is_empty(),
+        Field::Input => body.input.is_some(),
+        Field::Labels => !labels.is_empty(),
+        Field::Params => has_params,
+        Field::Priority => job.priority.is_some(),
+        Field::RunAt => job.run_at.is_some(),
+        Field::Timeout => job.timeout.is_some(),
+    };
+    let hint = match allow.is_empty() {
+        true => "its jobs run as they are defined; leave the field out".to_owned(),
+        false => {
+            format!("it allows {}", allow.iter().map(|field| field.name()).collect::<Vec<_>>().join(", "))
+        }
+    };
+    let refused = Field::ALL.into_iter().filter(|field| is_given(*field) && !allow.contains(field));
+    refused
+        .map(|field| {
+            let fault = Fault {
+                code: Code::OverrideNotAllowed.name().into(),
+                field: field.name().to_owned(),
+                detail: format!("the definition does not allow a submission to set {}", field.name()),
+                hint: Some(hint.clone()),
+            };
+            (Code::OverrideNotAllowed, fault)
+        })
+        .collect()
+}
+
+fn fault_of(ParamFault { name, detail, hint }: ParamFault) -> (Code, Fault) {
+    let field = format!("params.{name}");
+    (Code::InvalidParam, Fault { code: Code::InvalidParam.name().into(), field, detail, hint: Some(hint) })
+}

@@ -1,0 +1,251 @@
+//! Forms that change something: each calls the handler of the API, and leads back to a page.
+
+use std::sync::Arc;
+
+use askama::Template;
+use axum::body::Body;
+use axum::extract::{Request, State};
+use axum::http::{HeaderValue, Uri, header};
+use axum::response::Response;
+use http_body_util::BodyExt;
+use serde_json::{Map, Value, json};
+
+use super::page::{Frame, render, see_other};
+use crate::excerpt::excerpt;
+use crate::http::api::{bulk, jobs, schedules, submit, workers};
+use crate::http::middleware::code::Code;
+use crate::http::middleware::problem::Problem;
+use crate::http::present::shapes::{BulkResult, Job};
+use crate::http::request::body;
+use crate::http::request::path::{Id, IdAndVerb, Name, NameAndVerb};
+use crate::http::request::query::encode;
+use crate::http::state::AppState;
+
+/// The fields of a form.
+type Fields = Vec<(String, String)>;
+
+/// Bytes of a form.
+const FORM_BYTES_MAX: usize = 256 << 10;
+
+/// Reads the fields of a form.
+///
+/// # Errors
+/// Those of a body.
+pub(super) async fn form(request: Request) -> Result<Fields, Problem> {
+    let text = body::read(request.into_body(), FORM_BYTES_MAX, body::TIMEOUT).await?;
+    Ok(form_urlencoded::parse(&text).into_owned().collect())
+}
+
+/// The fields of a form, and its request without them.
+async fn split(request: Request) -> Result<(Request, Fields), Problem> {
+    let (parts, body) = request.into_parts();
+    Ok((Request::from_parts(parts, Body::empty()), form(Request::new(body)).await?))
+}
+
+fn field<'f>(fields: &'f Fields, name: &str) -> &'f str {
+    fields.iter().find(|(field, _)| field == name).map_or("", |(_, value)| value.as_str())
+}
+
+/// The same request with another address and body, for a handler of the API.
+fn request_for(request: &Request, query: &str, json: Option<&Value>) -> Request {
+    let mut made = Request::new(json.map_or_else(Body::empty, |json| Body::from(json.to_string())));
+    *made.method_mut() = request.method().clone();
+    *made.extensions_mut() = request.extensions().clone();
+    *made.uri_mut() = format!("/?{query}").parse().unwrap_or(Uri::from_static("/"));
+    if json.is_some() {
+        made.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    }
+    made
+}
+
+/// `POST /jobs/{id}/{verb}`: cancel, release or retry.
+pub(crate) async fn job(
+    State(state): State<Arc<AppState>>,
+    IdAndVerb(id, verb): IdAndVerb,
+    request: Request,
+) -> Result<Response, Problem> {
+    let asked = request_for(&request, "", None);
+    match verb.as_str() {
+        "cancel" => drop(jobs::cancel(State(Arc::clone(&state)), Id(id), asked).await?),
+        "release" => drop(jobs::release(State(Arc::clone(&state)), Id(id), asked).await?),
+        "retry" => {
+            let made = submit::retry(State(Arc::clone(&state)), Id(id), asked).await?;
+            return to_job(&state, made).await;
+        }
+        other => return Err(no_such_verb(other)),
+    }
+    Ok(see_other(&state.services.base_path, &format!("/jobs/{id}")))
+}
+
+/// `POST /jobs/{id}/again`: a retry with changes.
+pub(crate) async fn run_again(
+    State(state): State<Arc<AppState>>,
+    Id(id): Id,
+    request: Request,
+) -> Result<Response, Problem> {
+    let (shell, fields) = split(request).await?;
+    let asked = request_for(&shell, "", Some(&overrides(&fields)));
+    let made = submit::retry(State(Arc::clone(&state)), Id(id), asked).await?;
+    to_job(&state, made).await
+}
+
+/// `POST /definitions/{name}/run`
+pub(crate) async fn run(
+    State(state): State<Arc<AppState>>,
+    Name(name): Name,
+    request: Request,
+) -> Result<Response, Problem> {
+    let (shell, fields) = split(request).await?;
+    let asked = request_for(&shell, "", Some(&overrides(&fields)));
+    let made = submit::one(State(Arc::clone(&state)), Name(name), asked).await?;
+    to_job(&state, made).await
+}
+
+/// The body of a submission, from the fields of a form: what is empty is left as it is.
+fn overrides(fields: &Fields) -> Value {
+    let mut body = Map::new();
+    let args: Vec<&str> = field(fields, "args").lines().filter(|line| !line.is_empty()).collect();
+    if !args.is_empty() {
+        body.insert("args".to_owned(), json!(args));
+    }
+    let lines = field(fields, "environment").lines().filter(|line| !line.trim().is_empty());
+    let pairs = lines.map(|line| line.split_once('=').unwrap_or((line, "")));
+    let environment: Map<String, Value> =
+        pairs.map(|(name, value)| (name.trim().to_owned(), json!(value))).collect();
+    if !environment.is_empty() {
+        body.insert("environment".to_owned(), Value::Object(environment));
+    }
+    for name in ["timeout", "delay"] {
+        let text = field(fields, name).trim();
+        if !text.is_empty() {
+            body.insert(name.to_owned(), json!(text));
+        }
+    }
+    let priority = field(fields, "priority").trim();
+    if !priority.is_empty() {
+        // A text that is no number is refused with the words of the API.
+        let value = priority.parse::<i64>().map_or_else(|_| json!(priority), |number| json!(number));
+        body.insert("priority".to_owned(), value);
+    }
+    Value::Object(body)
+}
+
+/// Leads to the page of a job that was just made.
+async fn to_job(state: &AppState, made: Response) -> Result<Response, Problem> {
+    let job: Job = read_answer(made).await?;
+    Ok(see_other(&state.services.base_path, &format!("/jobs/{}", job.id)))
+}
+
+async fn read_answer<T: serde::de::DeserializeOwned>(response: Response) -> Result<T, Problem> {
+    let bytes = response.into_body().collect().await.map_err(Problem::internal)?.to_bytes();
+    serde_json::from_slice(&bytes).map_err(Problem::internal)
+}
+
+/// `POST /definitions/{name}/{verb}`: pause or resume, of one schedule with the field `schedule`.
+pub(crate) async fn definition(
+    State(state): State<Arc<AppState>>,
+    NameAndVerb(name, verb): NameAndVerb,
+    request: Request,
+) -> Result<Response, Problem> {
+    let (shell, fields) = split(request).await?;
+    let query = match field(&fields, "schedule") {
+        "" => String::new(),
+        schedule => encode([("schedule", schedule)]),
+    };
+    let asked = request_for(&shell, &query, None);
+    let target = NameAndVerb(name.clone(), verb);
+    schedules::pause_definition(State(Arc::clone(&state)), target, asked).await?;
+    Ok(see_other(&state.services.base_path, &format!("/definitions/{name}")))
+}
+
+/// `POST /schedules/{verb}`: pause or resume everything.
+pub(crate) async fn all_schedules(
+    State(state): State<Arc<AppState>>,
+    Name(verb): Name,
+    request: Request,
+) -> Result<Response, Problem> {
+    let asked = request_for(&request, "", None);
+    schedules::pause_all(State(Arc::clone(&state)), Name(verb), asked).await?;
+    Ok(see_other(&state.services.base_path, "/schedules"))
+}
+
+/// `POST /workers/{id}/{verb}`: cordon, uncordon, drain or forget.
+pub(crate) async fn worker(
+    State(state): State<Arc<AppState>>,
+    IdAndVerb(id, verb): IdAndVerb,
+    request: Request,
+) -> Result<Response, Problem> {
+    if !matches!(verb.as_str(), "cordon" | "uncordon" | "drain" | "forget") {
+        return Err(no_such_verb(&verb));
+    }
+    let asked = request_for(&request, "", None);
+    let leads_to = if verb == "forget" { "/workers".to_owned() } else { format!("/workers/{id}") };
+    workers::operate(State(Arc::clone(&state)), IdAndVerb(id, verb), asked).await?;
+    Ok(see_other(&state.services.base_path, &leads_to))
+}
+
+#[derive(Template)]
+#[template(path = "bulk.html")]
+struct BulkPage {
+    frame: Frame,
+    verb: String,
+    /// The filter, as a query and in words.
+    selection: String,
+    words: String,
+    result: BulkResult,
+}
+
+/// `POST /jobs/bulk`: shows first how many jobs an operation would hit; with the field `confirmed` it is done.
+pub(crate) async fn bulk(State(state): State<Arc<AppState>>, request: Request) -> Result<Response, Problem> {
+    let (shell, fields) = split(request).await?;
+    let (verb, selection) = (field(&fields, "verb").to_owned(), field(&fields, "selection").to_owned());
+    let counts_only = field(&fields, "confirmed").is_empty();
+    let query = if counts_only { format!("{selection}&dry_run=1") } else { selection.clone() };
+    let asked = request_for(&shell, &query, None);
+    let answer = match verb.as_str() {
+        "cancel" => bulk::cancel(State(Arc::clone(&state)), asked).await?,
+        "retry" => bulk::retry(State(Arc::clone(&state)), asked).await?,
+        "release" => bulk::release(State(Arc::clone(&state)), asked).await?,
+        other => return Err(no_such_verb(other)),
+    };
+    let result: BulkResult = read_answer(answer).await?;
+    let pairs = form_urlencoded::parse(selection.as_bytes());
+    let words: Vec<String> = pairs.map(|(name, value)| format!("{name} {value}")).collect();
+    render(&BulkPage {
+        frame: Frame::new(&state, "jobs", format!("{verb} jobs")),
+        verb,
+        words: words.join(", "),
+        selection,
+        result,
+    })
+}
+
+fn no_such_verb(verb: &str) -> Problem {
+    Problem::new(Code::NotFound, format!("\"{}\" is nothing that can be done here", excerpt(verb)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fields(pairs: &[(&str, &str)]) -> Fields {
+        pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
+    }
+
+    #[test]
+    fn an_empty_form_changes_nothing() {
+        assert_eq!(overrides(&fields(&[("args", ""), ("environment", "\n"), ("priority", " ")])), json!({}));
+    }
+
+    #[test]
+    fn a_form_becomes_the_body_of_a_submission() {
+        let form = fields(&[
+            ("args", "--size\nlarge"),
+            ("environment", "A=1=2\r\nB="),
+            ("priority", "7"),
+            ("timeout", "10m"),
+        ]);
+        let expected = json!({"args": ["--size", "large"], "environment": {"A": "1=2", "B": ""}, "priority": 7, "timeout": "10m"});
+        assert_eq!(overrides(&form), expected);
+    }
+}

@@ -1,0 +1,121 @@
+//! `/batches` and `/batches/{id}`.
+
+use std::sync::Arc;
+
+use askama::Template;
+use axum::extract::State;
+use axum::http::Uri;
+use axum::response::Response;
+use protocol::JobId;
+
+use super::format::{self, Moment};
+use super::jobs::Row;
+use super::page::{Frame, render};
+use crate::http::api::batches;
+use crate::http::middleware::problem::Problem;
+use crate::http::present::shapes::BatchSummary;
+use crate::http::request::path::Id;
+use crate::http::request::query::{Query, encode};
+use crate::http::state::AppState;
+use crate::store::BatchState;
+
+/// A batch as a row.
+struct BatchRow {
+    batch: BatchSummary,
+    tone: &'static str,
+    created: Moment,
+    ended_at: Option<Moment>,
+    eta: Option<Moment>,
+    ended: u32,
+    failures: u32,
+}
+
+impl BatchRow {
+    fn of(batch: BatchSummary) -> Self {
+        Self {
+            tone: format::tone(&batch.state),
+            created: format::moment(batch.created_at),
+            ended_at: batch.ended_at.map(format::moment),
+            eta: batch.eta.map(format::moment),
+            ended: batch.count.saturating_sub(batch.counts.live()),
+            failures: batch.counts.failures(),
+            batch,
+        }
+    }
+}
+
+#[derive(Template)]
+#[template(path = "batches.html")]
+struct BatchesPage {
+    frame: Frame,
+    name: String,
+    state: String,
+    states: [&'static str; 5],
+    rows: Vec<BatchRow>,
+    /// The query of the next page.
+    older: Option<String>,
+}
+
+/// `GET /batches`
+pub(crate) async fn list(State(state): State<Arc<AppState>>, uri: Uri) -> Result<Response, Problem> {
+    // Browsers send each field of a form, empty or not.
+    let pairs = Query::pairs(&uri)?;
+    let filled: Vec<(String, String)> = pairs.into_iter().filter(|(_, value)| !value.is_empty()).collect();
+    let page = batches::page(&state, Query::new(filled.clone())).await?;
+    let value = |name: &str| {
+        let found = filled.iter().find(|(field, _)| field == name);
+        found.map(|(_, value)| value.clone()).unwrap_or_default()
+    };
+    let pairs = filled.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+    let next = page.next.as_deref().map(|cursor| ("cursor", cursor));
+    let older = next.map(|next| encode(pairs.filter(|(name, _)| *name != "cursor").chain([next])));
+    render(&BatchesPage {
+        frame: Frame::new(&state, "batches", "Batches"),
+        name: value("name"),
+        state: value("state"),
+        states: BatchState::ALL.map(BatchState::name),
+        rows: page.batches.into_iter().map(BatchRow::of).collect(),
+        older,
+    })
+}
+
+#[derive(Template)]
+#[template(path = "batch.html")]
+struct BatchPage {
+    frame: Frame,
+    row: BatchRow,
+    /// States with members, and their number.
+    members: Vec<(&'static str, u32)>,
+    failures: Vec<Row>,
+    /// The query that selects the members.
+    selection: String,
+}
+
+/// `GET /batches/{id}`
+pub(crate) async fn one(State(state): State<Arc<AppState>>, Id(id): Id) -> Result<Response, Problem> {
+    let full = batches::full(&state, JobId(id)).await?;
+    let counts = full.batch.counts;
+    let members = [
+        ("scheduled", counts.scheduled),
+        ("queued", counts.queued),
+        ("assigned", counts.assigned),
+        ("running", counts.running),
+        ("quarantined", counts.quarantined),
+        ("succeeded", counts.succeeded),
+        ("failed", counts.failed),
+        ("cancelled", counts.cancelled),
+        ("expired", counts.expired),
+        ("lost", counts.lost),
+    ];
+    let title = match &full.batch.name {
+        Some(name) => format!("Batch {id} {name}"),
+        None => format!("Batch {id}"),
+    };
+    render(&BatchPage {
+        frame: Frame::new(&state, "batches", title),
+        row: BatchRow::of(full.batch),
+        members: members.into_iter().filter(|(_, count)| *count > 0).collect(),
+        failures: full.failures.into_iter().map(Row::of).collect(),
+        selection: encode([("batch", id.to_string().as_str())]),
+    })
+}

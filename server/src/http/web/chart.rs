@@ -1,0 +1,150 @@
+//! Bar charts as SVG: geometry only; templates write the elements, and the style sheet colours them.
+
+use std::time::Duration;
+
+use crate::http::present::shapes::Job;
+use crate::http::web::format;
+
+/// A bar: a rectangle in the units of its chart, with its facts as text and a link.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Bar {
+    pub(crate) x: u64,
+    pub(crate) y: u64,
+    pub(crate) width: u64,
+    pub(crate) height: u64,
+    /// The class that colours it.
+    pub(crate) tone: &'static str,
+    /// The text that a pointer or a screen reader gets.
+    pub(crate) title: String,
+    /// The page behind it, below the base path; empty if there is none.
+    pub(crate) link: String,
+}
+
+/// Height of every chart in its own units.
+pub(crate) const HEIGHT: u64 = 60;
+
+/// Width of one step, of which a bar takes all but [`GAP`].
+pub(crate) const STEP: u64 = 12;
+const GAP: u64 = 3;
+/// A bar of a very short run can still be seen and hit.
+const HEIGHT_MIN: u64 = 4;
+
+/// Ends of an hour.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Hour {
+    /// The hour as text, in UTC.
+    pub(crate) label: String,
+    pub(crate) succeeded: u64,
+    pub(crate) failed: u64,
+}
+
+/// Two bars on top of each other for each hour: what failed stands at the bottom, so that it is seen first.
+pub(crate) fn hours(hours: &[Hour]) -> Vec<Bar> {
+    let highest = hours.iter().map(|hour| hour.succeeded + hour.failed).max().unwrap_or(0).max(1);
+    let mut bars = Vec::new();
+    for (index, hour) in (0_u64..).zip(hours) {
+        let title = format!("{}: {} succeeded, {} failed", hour.label, hour.succeeded, hour.failed);
+        let mut bottom = HEIGHT;
+        for (count, tone) in [(hour.failed, "bad"), (hour.succeeded, "good")] {
+            if count == 0 {
+                continue;
+            }
+            let height = (count.saturating_mul(HEIGHT) / highest).clamp(1, bottom);
+            bottom -= height;
+            bars.push(Bar {
+                x: index * STEP,
+                y: bottom,
+                width: STEP - GAP,
+                height,
+                tone,
+                title: title.clone(),
+                link: String::new(),
+            });
+        }
+    }
+    bars
+}
+
+/// A bar for each run, oldest first: its height is the running time, its colour the end.
+pub(crate) fn runs(newest_first: &[Job]) -> Vec<Bar> {
+    let longest = newest_first.iter().filter_map(|job| job.ran_ms).max().unwrap_or(0).max(1);
+    let bar = |(index, job): (u64, &Job)| {
+        let ran = job.ran_ms.unwrap_or(0);
+        let height = (ran.saturating_mul(HEIGHT) / longest).clamp(HEIGHT_MIN, HEIGHT);
+        Bar {
+            x: index * STEP,
+            y: HEIGHT - height,
+            width: STEP - GAP,
+            height,
+            tone: format::tone(&job.state),
+            title: format!("job {}: {}, {}", job.id, job.state, format::span(Duration::from_millis(ran))),
+            link: format!("/jobs/{}", job.id),
+        }
+    };
+    (0..).zip(newest_first.iter().rev()).map(bar).collect()
+}
+
+/// Facts about some runs: how many succeeded, and the median and 95th percentile of the running time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Summary {
+    pub(crate) runs: usize,
+    pub(crate) succeeded_percent: usize,
+    pub(crate) median: String,
+    pub(crate) p95: String,
+}
+
+/// The summary of ended runs; `None` without any.
+pub(crate) fn summary(runs: &[Job]) -> Option<Summary> {
+    let ended: Vec<&Job> = runs.iter().filter(|job| job.ended_at.is_some()).collect();
+    if ended.is_empty() {
+        return None;
+    }
+    let mut times: Vec<u64> = ended.iter().filter_map(|job| job.ran_ms).collect();
+    times.sort_unstable();
+    let at = |percent: usize| {
+        let index = (times.len() * percent).div_ceil(100).saturating_sub(1);
+        times.get(index).map_or_else(|| "–".to_owned(), |ms| format::span_ms(*ms))
+    };
+    let succeeded = ended.iter().filter(|job| job.success).count();
+    Some(Summary {
+        runs: ended.len(),
+        succeeded_percent: succeeded * 100 / ended.len(),
+        median: at(50),
+        p95: at(95),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bars_of_an_hour_stand_on_each_other_within_the_chart() {
+        let bars = hours(&[
+            Hour { label: "01:00".into(), succeeded: 3, failed: 1 },
+            Hour { label: "02:00".into(), succeeded: 0, failed: 0 },
+            Hour { label: "03:00".into(), succeeded: 1_000_000, failed: 1 },
+        ]);
+        assert_eq!(bars.len(), 4);
+        for pair in bars.chunks(2) {
+            assert_eq!(pair[0].y + pair[0].height, HEIGHT);
+            assert_eq!(pair[1].y + pair[1].height, pair[0].y);
+        }
+        assert!(bars.iter().all(|bar| bar.height > 0));
+    }
+
+    #[test]
+    fn percentiles_are_of_those_that_ended() {
+        let job = |ran_ms, success| Job {
+            ran_ms: Some(ran_ms),
+            success,
+            ended_at: Some(crate::rfc3339::Time::default()),
+            ..Job::default()
+        };
+        let runs: Vec<Job> = (1..=20).map(|n| job(n * 1_000, n != 20)).chain([Job::default()]).collect();
+        let summary = summary(&runs).unwrap();
+        assert_eq!((summary.runs, summary.succeeded_percent), (20, 95));
+        assert_eq!((summary.median.as_str(), summary.p95.as_str()), ("10s", "19s"));
+        assert_eq!(super::summary(&[]), None);
+    }
+}

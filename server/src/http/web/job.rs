@@ -1,0 +1,185 @@
+//! `/jobs/{id}`: one job with its attempts and its history, and the form to run it again with changes.
+
+use std::sync::Arc;
+
+use askama::Template;
+use axum::extract::State;
+use axum::response::Response;
+use protocol::JobId;
+
+use super::format::{self, Moment};
+use super::jobs::Row;
+use super::page::{Frame, render};
+use crate::http::api::{explain, jobs};
+use crate::http::middleware::problem::Problem;
+use crate::http::present::shapes::{Attempt, Event, FullJob, Timeout, Verdict};
+use crate::http::request::path::Id;
+use crate::http::state::AppState;
+
+/// An attempt as a row.
+struct AttemptRow {
+    attempt: Attempt,
+    tone: &'static str,
+    assigned: Moment,
+    ran: String,
+    output: String,
+}
+
+/// An entry of the history.
+struct EventRow {
+    event: Event,
+    at: Moment,
+    /// `event` in words.
+    words: String,
+}
+
+/// A part of the bar that shows where the time went: waiting, preparing, running.
+struct Part {
+    x: u64,
+    width: u64,
+    tone: &'static str,
+    title: String,
+}
+
+#[derive(Template)]
+#[template(path = "job.html")]
+struct JobPage {
+    frame: Frame,
+    row: Row,
+    full: FullJob,
+    has_ended: bool,
+    can_release: bool,
+    attempts: Vec<AttemptRow>,
+    events: Vec<EventRow>,
+    parts: Vec<Part>,
+    result: Option<String>,
+    timeout: String,
+    started: Option<Moment>,
+    due: Moment,
+    why: String,
+    verdicts: Vec<Verdict>,
+}
+
+/// `GET /jobs/{id}`
+pub(crate) async fn show(State(state): State<Arc<AppState>>, Id(id): Id) -> Result<Response, Problem> {
+    let full = state.presenter().full(jobs::find(&state, JobId(id)).await?);
+    let waits = full.job.queuing || full.job.state == "scheduled" || full.job.state == "quarantined";
+    let explanation = match waits {
+        true => Some(explain::job(State(Arc::clone(&state)), Id(id)).await?.0),
+        false => None,
+    };
+    let (why, verdicts) = explanation.map(|it| (it.reason.text.to_string(), it.workers)).unwrap_or_default();
+    render(&JobPage {
+        frame: Frame::new(&state, "jobs", format!("Job {id} {}", full.job.name)),
+        has_ended: full.job.ended_at.is_some(),
+        can_release: full.job.state == "quarantined" || full.job.worker_unreachable_since.is_some(),
+        attempts: full.attempts.iter().rev().cloned().map(attempt_row).collect(),
+        events: full.timeline.iter().cloned().map(event_row).collect(),
+        parts: parts(&full),
+        result: full.result.as_ref().and_then(|result| serde_json::to_string_pretty(result).ok()),
+        timeout: match full.job.timeout {
+            Some(Timeout::After(after)) => format::span(after),
+            Some(Timeout::Never) => "none".to_owned(),
+            None => String::new(),
+        },
+        started: full.job.started_at.map(format::moment),
+        due: format::moment(full.job.due_at),
+        row: Row::of(full.job.clone()),
+        why,
+        verdicts,
+        full,
+    })
+}
+
+fn attempt_row(attempt: Attempt) -> AttemptRow {
+    let state = attempt.outcome.clone().or(attempt.released.clone()).unwrap_or("running".into());
+    let written = attempt.output.map(|output| output.stdout_bytes + output.stderr_bytes);
+    AttemptRow {
+        tone: format::tone(&state),
+        assigned: format::moment(attempt.assigned_at),
+        ran: attempt.ran_ms.map(format::span_ms).unwrap_or_default(),
+        output: written.map(format::bytes).unwrap_or_default(),
+        attempt,
+    }
+}
+
+fn event_row(event: Event) -> EventRow {
+    EventRow { at: format::moment(event.at), words: event.event.replace('_', " "), event }
+}
+
+/// Width of the bar in its own units.
+const WIDTH: u64 = 1_000;
+
+/// The time of a job from its acceptance to its end, or to now: waiting, preparing and running of each attempt.
+fn parts(full: &FullJob) -> Vec<Part> {
+    let begin = full.job.created_at.0;
+    let end = full.job.ended_at.map_or_else(|| crate::clock::now().utc, |end| end.0);
+    let whole = u64::try_from(end.since(begin).as_millis()).unwrap_or(u64::MAX).max(1);
+    let mut spans = Vec::new();
+    let mut at = begin;
+    for attempt in &full.attempts {
+        let ended = attempt.ended_at.map_or(end, |ended| ended.0);
+        let started = attempt.started_at.map_or(ended, |started| started.0);
+        spans.push((at, attempt.assigned_at.0, "plain", "waited"));
+        spans.push((attempt.assigned_at.0, started, "warn", "prepared"));
+        let outcome = attempt.outcome.as_deref().unwrap_or("running");
+        spans.push((started, ended, format::tone(outcome), "ran"));
+        at = ended;
+    }
+    if full.job.ended_at.is_none() || full.attempts.is_empty() {
+        spans.push((at, end, "plain", "waited"));
+    }
+    let part = |(from, to, tone, word): (protocol::Timestamp, protocol::Timestamp, &'static str, &str)| {
+        let scaled = |ms: std::time::Duration| {
+            u64::try_from(ms.as_millis()).unwrap_or(whole).min(whole).saturating_mul(WIDTH) / whole
+        };
+        let (x, until) = (scaled(from.since(begin)), scaled(to.since(begin)));
+        let title = format!("{word} {}", format::span(to.since(from)));
+        (until > x).then(|| Part { x, width: until - x, tone, title })
+    };
+    spans.into_iter().filter_map(part).collect()
+}
+
+#[derive(Template)]
+#[template(path = "again.html")]
+struct AgainPage {
+    frame: Frame,
+    full: FullJob,
+    /// One argument a line.
+    args: String,
+}
+
+/// `GET /jobs/{id}/again`: the form, filled with what the job had. Values of variables are never shown; those that it had are kept.
+pub(crate) async fn again(State(state): State<Arc<AppState>>, Id(id): Id) -> Result<Response, Problem> {
+    let full = state.presenter().full(jobs::find(&state, JobId(id)).await?);
+    render(&AgainPage {
+        frame: Frame::new(&state, "jobs", format!("Run job {id} again")),
+        args: full.args.join("\n"),
+        full,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use protocol::Timestamp;
+
+    use super::*;
+    use crate::http::present::shapes::{Job, Time};
+
+    #[test]
+    fn the_bar_shows_waiting_preparing_and_running_in_proportion() {
+        let at = |ms| Time(Timestamp(ms));
+        let attempt = Attempt {
+            assigned_at: at(1_000),
+            started_at: Some(at(1_500)),
+            ended_at: Some(at(4_000)),
+            outcome: Some("succeeded".into()),
+            ..Attempt::default()
+        };
+        let job = Job { created_at: at(0), ended_at: Some(at(4_000)), ..Job::default() };
+        let bar = parts(&FullJob { job, attempts: vec![attempt], ..FullJob::default() });
+        let shown: Vec<_> = bar.iter().map(|part| (part.x, part.width, part.tone)).collect();
+        assert_eq!(shown, [(0, 250, "plain"), (250, 125, "warn"), (375, 625, "good")]);
+        assert_eq!(bar[2].title, "ran 2.50s");
+    }
+}

@@ -1,0 +1,145 @@
+//! `/jobs`: the list with its filters, and the search field.
+
+use std::sync::Arc;
+
+use askama::Template;
+use axum::extract::State;
+use axum::http::Uri;
+use axum::response::Response;
+
+use super::format::{self, Moment};
+use super::page::{Frame, render, see_other};
+use crate::http::api::jobs;
+use crate::http::middleware::problem::Problem;
+use crate::http::present::shapes::{Job, Time};
+use crate::http::request::query::{Query, encode};
+use crate::http::state::AppState;
+
+/// A job as a row of a table.
+pub(crate) struct Row {
+    pub(crate) job: Job,
+    pub(crate) tone: &'static str,
+    pub(crate) created: Moment,
+    pub(crate) ended: Option<Moment>,
+    /// The running time, so far or whole.
+    pub(crate) ran: String,
+    /// Why it waits, or how it ended.
+    pub(crate) why: String,
+}
+
+impl Row {
+    pub(crate) fn of(job: Job) -> Self {
+        let why = match &job.pending_reason {
+            Some(reason) => reason.text.to_string(),
+            None => job.reason.clone(),
+        };
+        Self {
+            tone: format::tone(&job.state),
+            created: format::moment(job.created_at),
+            ended: job.ended_at.map(format::moment),
+            ran: ran(&job),
+            why,
+            job,
+        }
+    }
+}
+
+/// The running time of the latest container: measured, or so far.
+fn ran(job: &Job) -> String {
+    match (job.ran_ms, job.started_at) {
+        (Some(ms), _) => format::span_ms(ms),
+        (None, Some(Time(started))) if job.running => format::span(crate::clock::now().utc.since(started)),
+        _ => String::new(),
+    }
+}
+
+/// The fields of the filter form, as they were sent.
+#[derive(Default)]
+struct Filter {
+    state: String,
+    name: String,
+    worker: String,
+    label: String,
+    text: String,
+    since: String,
+}
+
+/// States that the form offers.
+const STATES: [&str; 10] = [
+    "scheduled",
+    "queued",
+    "assigned",
+    "running",
+    "quarantined",
+    "succeeded",
+    "failed",
+    "cancelled",
+    "expired",
+    "lost",
+];
+
+#[derive(Template)]
+#[template(path = "jobs.html")]
+struct JobsPage {
+    frame: Frame,
+    filter: Filter,
+    states: [&'static str; 10],
+    rows: Vec<Row>,
+    /// The query of the next page.
+    older: Option<String>,
+    /// The query that selects these jobs, without the page; empty if all jobs are shown.
+    selection: String,
+}
+
+/// `GET /jobs`
+pub(crate) async fn show(State(state): State<Arc<AppState>>, uri: Uri) -> Result<Response, Problem> {
+    // Browsers send each field of a form, empty or not.
+    let pairs = Query::pairs(&uri)?;
+    let filled: Vec<(String, String)> = pairs.into_iter().filter(|(_, value)| !value.is_empty()).collect();
+    let page = jobs::page(&state, Query::new(filled.clone())).await?;
+    let value = |name: &str| {
+        let found = filled.iter().find(|(field, _)| field == name);
+        found.map(|(_, value)| value.clone()).unwrap_or_default()
+    };
+    let pairs = || filled.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+    let selecting = pairs().filter(|(name, _)| !matches!(*name, "cursor" | "limit"));
+    let next = page.next.as_deref().map(|cursor| ("cursor", cursor));
+    let older = next.map(|next| encode(pairs().filter(|(name, _)| *name != "cursor").chain([next])));
+    render(&JobsPage {
+        frame: Frame::new(&state, "jobs", "Jobs"),
+        filter: Filter {
+            state: value("state"),
+            name: value("name"),
+            worker: value("worker"),
+            label: value("label"),
+            text: value("text"),
+            since: value("since"),
+        },
+        states: STATES,
+        rows: page.jobs.into_iter().map(Row::of).collect(),
+        older,
+        selection: encode(selecting),
+    })
+}
+
+/// `GET /search?q=`: a job by number, a definition or worker by name, else jobs by the text of their reason.
+pub(crate) async fn search(State(state): State<Arc<AppState>>, uri: Uri) -> Result<Response, Problem> {
+    let mut query = Query::of(&uri)?;
+    let text = query.text("q")?.unwrap_or_default().trim().to_owned();
+    query.finish()?;
+    let base = &state.services.base_path;
+    if text.is_empty() {
+        return Ok(see_other(base, "/jobs"));
+    }
+    if text.parse::<u64>().is_ok_and(|id| id > 0) {
+        return Ok(see_other(base, &format!("/jobs/{text}")));
+    }
+    if state.services.catalogue.current().find(&text).is_some() {
+        return Ok(see_other(base, &format!("/definitions/{text}")));
+    }
+    let snapshot = state.services.engine.snapshot();
+    if let Some(worker) = snapshot.workers.iter().find(|worker| *worker.name == *text) {
+        return Ok(see_other(base, &format!("/workers/{}", worker.id)));
+    }
+    Ok(see_other(base, &format!("/jobs?{}", encode([("text", text.as_str())]))))
+}

@@ -1,0 +1,121 @@
+//! `/login`: the API token as a form. A session cookie stands for it afterwards.
+
+use std::sync::Arc;
+
+use askama::Template;
+use axum::extract::{Request, State};
+use axum::http::{HeaderMap, HeaderValue, Method, Uri, header};
+use axum::response::Response;
+
+use super::actions::form;
+use super::is_page;
+use super::page::{Frame, render, see_other};
+use crate::auth::sessions;
+use crate::http::middleware::problem::Problem;
+use crate::http::request::query::{Query, encode};
+use crate::http::state::AppState;
+use crate::listener::Peer;
+
+#[derive(Template)]
+#[template(path = "login.html")]
+struct LoginPage {
+    frame: Frame,
+    /// The page to go on with.
+    to: String,
+    /// Why the last try failed; empty at the first.
+    fault: String,
+}
+
+/// `GET /login?to=`
+pub(crate) async fn show(State(state): State<Arc<AppState>>, uri: Uri) -> Result<Response, Problem> {
+    let mut query = Query::of(&uri)?;
+    let to = query.text("to")?.unwrap_or_default();
+    query.finish()?;
+    render(&LoginPage { frame: Frame::new(&state, "", "Sign in"), to, fault: String::new() })
+}
+
+/// `POST /login`: checks the token and sets the cookie.
+pub(crate) async fn sign_in(
+    State(state): State<Arc<AppState>>,
+    request: Request,
+) -> Result<Response, Problem> {
+    let peer = request.extensions().get::<Peer>().cloned();
+    let is_tls = peer.as_ref().is_some_and(|peer| peer.is_tls);
+    let address = peer.map(|peer| peer.address.ip());
+    let fields = form(request).await?;
+    let field = |name: &str| fields.iter().find(|(field, _)| field == name).map(|(_, value)| value.trim());
+    let to = field("to").unwrap_or_default();
+    match state.services.access.sign_in(field("token").unwrap_or_default(), address) {
+        Ok(session) => {
+            let base = &state.services.base_path;
+            let mut response = see_other(base, own_page(to));
+            let secure = if is_tls { "; Secure" } else { "" };
+            let cookie = format!(
+                "{}={session}; Path={base}/; HttpOnly; SameSite=Strict; Max-Age={}{secure}",
+                sessions::COOKIE,
+                sessions::LIFETIME.as_secs()
+            );
+            if let Ok(cookie) = HeaderValue::try_from(cookie) {
+                response.headers_mut().insert(header::SET_COOKIE, cookie);
+            }
+            Ok(response)
+        }
+        Err(denial) => {
+            let fault = denial.to_string();
+            render(&LoginPage { frame: Frame::new(&state, "", "Sign in"), to: to.to_owned(), fault })
+        }
+    }
+}
+
+/// `POST /logout`
+pub(crate) async fn sign_out(State(state): State<Arc<AppState>>, headers: HeaderMap) -> Response {
+    state.services.access.sign_out(&headers);
+    let base = &state.services.base_path;
+    let mut response = see_other(base, "/login");
+    let gone = format!("{}=; Path={base}/; HttpOnly; SameSite=Strict; Max-Age=0", sessions::COOKIE);
+    if let Ok(cookie) = HeaderValue::try_from(gone) {
+        response.headers_mut().insert(header::SET_COOKIE, cookie);
+    }
+    response
+}
+
+/// The answer to a page that needs a token: the login form, which leads back to the page. `uri` is without the base path.
+pub(crate) fn redirect_to_login(base: &str, method: &Method, uri: &Uri) -> Option<Response> {
+    let path = uri.path();
+    if *method != Method::GET || !is_page(path) {
+        return None;
+    }
+    let to = match uri.query() {
+        Some(query) => format!("{path}?{query}"),
+        None => path.to_owned(),
+    };
+    Some(see_other(base, &format!("/login?{}", encode([("to", to.as_str())]))))
+}
+
+/// A path of this server, never another site's address.
+fn own_page(to: &str) -> &str {
+    let path = to.split('?').next().unwrap_or_default();
+    let is_own = to.starts_with('/') && !to.starts_with("//") && !to.contains('\\') && is_page(path);
+    if is_own { to } else { "/" }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_login_leads_to_pages_of_this_server_only() {
+        assert_eq!(own_page("/jobs?state=failed"), "/jobs?state=failed");
+        for other in ["", "//evil.example", "https://evil.example", "/\\evil.example", "/api/jobs"] {
+            assert_eq!(own_page(other), "/", "{other}");
+        }
+    }
+
+    #[test]
+    fn only_pages_that_are_read_lead_to_the_login() {
+        let leads = |method, uri: &str| redirect_to_login("/b", &method, &uri.parse().unwrap()).is_some();
+        assert!(leads(Method::GET, "/jobs?state=failed"));
+        assert!(!leads(Method::POST, "/jobs/1/cancel"));
+        assert!(!leads(Method::GET, "/api/jobs"));
+    }
+}

@@ -1,0 +1,74 @@
+//! The dashboard: pages for people, rendered on the server, over the same functions as the API.
+//!
+//! A page reads what the API answers and puts it into a template (`server/templates`); a form calls the handler of the API and leads back.
+//! Every page works without JavaScript; `server/static/app.js` keeps pages current. Nothing here decides anything about jobs.
+
+mod actions;
+mod assets;
+mod batches;
+mod chart;
+mod definitions;
+mod format;
+mod job;
+mod jobs;
+mod login;
+mod output;
+mod overview;
+mod page;
+mod schedules;
+mod workers;
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::middleware::from_fn_with_state;
+use axum::routing::{get, post};
+
+use crate::http::state::AppState;
+pub(crate) use login::redirect_to_login;
+pub(crate) use overview::Activity;
+
+/// The routes of the dashboard.
+pub(crate) fn router(state: &Arc<AppState>) -> Router<Arc<AppState>> {
+    Router::new()
+        .route("/", get(overview::show))
+        .route("/search", get(jobs::search))
+        .route("/jobs", get(jobs::show))
+        .route("/jobs/bulk", post(actions::bulk))
+        .route("/jobs/{id}", get(job::show))
+        .route("/jobs/{id}/again", get(job::again).post(actions::run_again))
+        .route("/jobs/{id}/output", get(output::show))
+        .route("/jobs/{id}/{verb}", post(actions::job))
+        .route("/batches", get(batches::list))
+        .route("/batches/{id}", get(batches::one))
+        .route("/definitions", get(definitions::list))
+        .route("/definitions/{name}", get(definitions::one))
+        .route("/definitions/{name}/run", post(actions::run))
+        .route("/definitions/{name}/{verb}", post(actions::definition))
+        .route("/schedules", get(schedules::show))
+        .route("/schedules/{verb}", post(actions::all_schedules))
+        .route("/workers", get(workers::list))
+        .route("/workers/{id}", get(workers::one))
+        .route("/workers/{id}/{verb}", post(actions::worker))
+        .route("/login", get(login::show).post(login::sign_in))
+        .route("/logout", post(login::sign_out))
+        .route("/static/{version}/{file}", get(assets::file))
+        .route_layer(from_fn_with_state(Arc::clone(state), page::present))
+}
+
+/// True for the paths of the dashboard's pages.
+pub(crate) fn is_page(path: &str) -> bool {
+    let first = path.trim_start_matches('/').split('/').next().unwrap_or_default();
+    matches!(
+        first,
+        "" | "search"
+            | "jobs"
+            | "batches"
+            | "definitions"
+            | "schedules"
+            | "workers"
+            | "login"
+            | "logout"
+            | "static"
+    )
+}

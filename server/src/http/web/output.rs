@@ -1,0 +1,90 @@
+//! `/jobs/{id}/output`: the log viewer. The page has the last lines; the script replaces them by all lines, live.
+
+use std::sync::Arc;
+
+use askama::Template;
+use axum::extract::State;
+use axum::http::Uri;
+use axum::response::Response;
+use protocol::JobId;
+
+use super::jobs::Row;
+use super::page::{Frame, render};
+use crate::http::api::{jobs, logs};
+use crate::http::middleware::problem::Problem;
+use crate::http::request::path::Id;
+use crate::http::request::query::Query;
+use crate::http::state::AppState;
+
+#[derive(Template)]
+#[template(path = "output.html")]
+struct OutputPage {
+    frame: Frame,
+    row: Row,
+    /// The attempt that is shown; the latest if none is named.
+    attempt: Option<u64>,
+    attempts: Vec<u32>,
+    /// The last lines without their escape sequences, for browsers without JavaScript.
+    text: String,
+}
+
+/// `GET /jobs/{id}/output?attempt=`
+pub(crate) async fn show(
+    State(state): State<Arc<AppState>>,
+    Id(id): Id,
+    uri: Uri,
+) -> Result<Response, Problem> {
+    let mut query = Query::of(&uri)?;
+    let attempt = query.number("attempt")?;
+    query.finish()?;
+    let record = jobs::find(&state, JobId(id)).await?;
+    let bytes = logs::last_bytes(&state, &record, attempt, BYTES).await?;
+    let full = state.presenter().full(record);
+    render(&OutputPage {
+        frame: Frame::new(&state, "jobs", format!("Output of job {id}")),
+        attempt,
+        attempts: full.attempts.iter().map(|attempt| attempt.number).collect(),
+        text: plain(&String::from_utf8_lossy(&bytes)),
+        row: Row::of(full.job),
+    })
+}
+
+/// Bytes of output that the page itself carries.
+const BYTES: usize = 64 << 10;
+
+/// Text without escape sequences and control characters: output of a job is hostile.
+fn plain(text: &str) -> String {
+    let mut plain = String::with_capacity(text.len());
+    let mut chars = text.chars().peekable();
+    while let Some(char) = chars.next() {
+        match char {
+            '\u{1b}' => skip_escape(&mut chars),
+            '\n' | '\t' => plain.push(char),
+            other if other.is_control() => {}
+            other => plain.push(other),
+        }
+    }
+    plain
+}
+
+/// Skips the rest of an escape sequence: `[…letter`, `]…BEL`, or one character.
+fn skip_escape(chars: &mut std::iter::Peekable<std::str::Chars<'_>>) {
+    match chars.next() {
+        Some('[') => while chars.next().is_some_and(|char| !('@'..='~').contains(&char)) {},
+        Some(']') => while chars.next().is_some_and(|char| !matches!(char, '\u{7}' | '\u{1b}')) {},
+        _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn escape_sequences_and_control_characters_are_left_out() {
+        assert_eq!(plain("\u{1b}[31mred\u{1b}[0m\tx\r\n"), "red\tx\n");
+        assert_eq!(plain("\u{1b}]0;title\u{7}after\u{8}\u{1b}c!"), "after!");
+        assert_eq!(plain("end\u{1b}"), "end");
+        assert_eq!(plain("end\u{1b}[12"), "end");
+    }
+}

@@ -1,0 +1,129 @@
+//! The frame of every page: navigation, headers, and problems as pages.
+
+use std::sync::Arc;
+
+use askama::Template;
+use axum::extract::{Request, State};
+use axum::http::{HeaderName, HeaderValue, Method, StatusCode, header};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+
+use super::assets;
+use crate::http::middleware::code::Code;
+use crate::http::middleware::problem::Problem;
+use crate::http::state::AppState;
+
+/// The facts that the frame of a page needs.
+#[derive(Clone, Debug)]
+pub(crate) struct Frame {
+    /// The path prefix of all links.
+    pub(crate) base: String,
+    /// The title of the page.
+    pub(crate) title: String,
+    /// The entry of the navigation that is marked.
+    pub(crate) section: &'static str,
+    /// True if people sign in here, so that they can sign out.
+    pub(crate) has_login: bool,
+}
+
+impl Frame {
+    /// The frame of a page in a section of the navigation.
+    pub(crate) fn new(state: &AppState, section: &'static str, title: impl Into<String>) -> Self {
+        Self {
+            base: state.services.base_path.clone(),
+            title: title.into(),
+            section,
+            has_login: state.services.access.has_api_token(),
+        }
+    }
+
+    /// The address of a static file; it changes with the content, so that browsers may keep the file for ever.
+    pub(crate) fn asset(&self, file: &str) -> String {
+        format!("{}/static/{}/{file}", self.base, assets::version())
+    }
+
+    /// `page` for the marked entry of the navigation, for `aria-current`.
+    pub(crate) fn current(&self, section: &str) -> &'static str {
+        if self.section == section { "page" } else { "false" }
+    }
+}
+
+/// Renders a page.
+///
+/// # Errors
+/// `internal` if the template fails.
+pub(crate) fn render(page: &impl Template) -> Result<Response, Problem> {
+    let text = page.render().map_err(Problem::internal)?;
+    Ok(([(header::CONTENT_TYPE, HTML)], text).into_response())
+}
+
+/// Leads the browser to another page after a change.
+pub(crate) fn see_other(base: &str, path: &str) -> Response {
+    let target = HeaderValue::try_from(format!("{base}{path}")).unwrap_or(HeaderValue::from_static("/"));
+    (StatusCode::SEE_OTHER, [(header::LOCATION, target)]).into_response()
+}
+
+#[derive(Template)]
+#[template(path = "problem.html")]
+struct ProblemPage {
+    frame: Frame,
+    code: &'static str,
+    heading: &'static str,
+    field: Option<String>,
+    detail: String,
+    hint: Option<String>,
+    faults: Vec<(String, String)>,
+}
+
+/// Shows problems of pages as pages, and sets the headers that keep foreign content out.
+pub(crate) async fn present(State(state): State<Arc<AppState>>, request: Request, next: Next) -> Response {
+    let is_file = request.uri().path().starts_with("/static/");
+    let is_read = matches!(*request.method(), Method::GET | Method::HEAD);
+    let mut response = next.run(request).await;
+    if let Some(problem) = response.extensions_mut().remove::<Problem>() {
+        response = match problem.code() {
+            // The cause is logged where problem documents are written, with the id of the request.
+            code if code.status().is_server_error() && code == Code::Internal => {
+                return problem.into_response();
+            }
+            _ => problem_page(&state, &problem),
+        };
+    }
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_SECURITY_POLICY, POLICY);
+    headers.insert(header::REFERRER_POLICY, SAME_ORIGIN);
+    headers.insert(CROSS_ORIGIN_OPENER_POLICY, SAME_ORIGIN);
+    if !is_file || !is_read {
+        headers.insert(header::CACHE_CONTROL, NO_STORE);
+    }
+    response
+}
+
+fn problem_page(state: &AppState, problem: &Problem) -> Response {
+    let page = ProblemPage {
+        frame: Frame::new(state, "", problem.code().title()),
+        code: problem.code().name(),
+        heading: problem.code().title(),
+        field: problem.wrong_field().map(|field| field.trim_start_matches('?').to_owned()),
+        detail: problem.detail().to_owned(),
+        hint: problem.advice().map(str::to_owned),
+        faults: problem.faults_of_fields(),
+    };
+    match render(&page) {
+        Ok(mut response) => {
+            *response.status_mut() = problem.code().status();
+            response
+        }
+        Err(problem) => problem.into_response(),
+    }
+}
+
+const HTML: HeaderValue = HeaderValue::from_static("text/html; charset=utf-8");
+const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
+const SAME_ORIGIN: HeaderValue = HeaderValue::from_static("same-origin");
+const CROSS_ORIGIN_OPENER_POLICY: HeaderName = HeaderName::from_static("cross-origin-opener-policy");
+
+/// Only the server's own files; no inline script or style, no frame around the page.
+const POLICY: HeaderValue = HeaderValue::from_static(
+    "default-src 'self'; object-src 'none'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'",
+);

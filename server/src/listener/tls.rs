@@ -1,0 +1,234 @@
+//! TLS of the listener: certificate and key from files, which are read again when they change.
+//!
+//! Connections that exist keep their certificate; the next handshake uses the new one. Files that cannot be used change nothing.
+
+use std::fs::{self, Metadata};
+use std::io;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
+
+use rustls::ServerConfig;
+use rustls::crypto::CryptoProvider;
+use rustls::pki_types::pem::{self, PemObject as _};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::server::{ClientHello, ResolvesServerCert};
+use rustls::sign::CertifiedKey;
+use tokio::io::AsyncWriteExt as _;
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
+
+use super::lingering::{LingeringCloses, LingeringStream};
+
+/// The files of certificate and key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TlsFiles {
+    /// The server's certificate, then those of the authorities in between, in PEM.
+    pub certificate: PathBuf,
+    /// The key of the server's certificate, in PEM.
+    pub key: PathBuf,
+}
+
+/// Certificate or key are unusable.
+#[derive(Debug, thiserror::Error)]
+pub enum TlsError {
+    /// A file cannot be read.
+    #[error("{flag}: cannot read {}", path.display())]
+    Read {
+        /// The flag that names the file.
+        flag: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// The error of the system.
+        #[source]
+        cause: io::Error,
+    },
+    /// A file is not PEM of the expected kind.
+    #[error("{flag}: {} contains no {expected} in PEM", path.display())]
+    Content {
+        /// The flag that names the file.
+        flag: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// The kind of object that should be in it.
+        expected: &'static str,
+        /// The error of the parser.
+        #[source]
+        cause: pem::Error,
+    },
+    /// Everyone on the machine can read the key.
+    #[error("{KEY}: everyone can read {} (mode {mode:04o}); run: chmod 600 {}", path.display(), path.display())]
+    PublicKey {
+        /// The file.
+        path: PathBuf,
+        /// Its permission bits.
+        mode: u32,
+    },
+    /// Certificate and key cannot be used together.
+    #[error("{CERTIFICATE} and {KEY} cannot be used together")]
+    Pair(#[source] rustls::Error),
+    /// The TLS library refuses its own defaults.
+    #[error("TLS cannot be set up")]
+    Setup(#[source] rustls::Error),
+}
+
+/// TLS with a certificate from files.
+#[derive(Debug)]
+pub struct Tls {
+    files: TlsFiles,
+    config: Arc<ServerConfig>,
+    current: Arc<CurrentCertificate>,
+    versions: [Option<FileVersion>; 2],
+}
+
+impl Tls {
+    /// Reads certificate and key.
+    ///
+    /// # Errors
+    /// One of them cannot be read, or they do not belong together.
+    pub fn load(files: TlsFiles) -> Result<Self, TlsError> {
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        // Taken before the files are read: a change in between is noticed.
+        let versions = files.versions();
+        let current = Arc::new(CurrentCertificate(RwLock::new(files.read(&provider)?)));
+        let config = ServerConfig::builder_with_provider(provider);
+        let config = config.with_safe_default_protocol_versions().map_err(TlsError::Setup)?;
+        let mut config = config.with_no_client_auth().with_cert_resolver(current.clone());
+        config.alpn_protocols = vec![b"http/1.1".to_vec()];
+        Ok(Self { files, config: Arc::new(config), current, versions })
+    }
+
+    /// The settings for handshakes.
+    pub(super) fn config(&self) -> Arc<ServerConfig> {
+        self.config.clone()
+    }
+
+    /// Reads the files again whenever they have changed, for ever.
+    pub(super) async fn renew(mut self) {
+        loop {
+            tokio::time::sleep(LOOK_INTERVAL).await;
+            let renewed = tokio::task::spawn_blocking(move || {
+                self.renew_if_changed();
+                self
+            });
+            match renewed.await {
+                Ok(tls) => self = tls,
+                // The runtime is shutting down.
+                Err(_) => return,
+            }
+        }
+    }
+
+    fn renew_if_changed(&mut self) {
+        let versions = self.files.versions();
+        if versions == self.versions {
+            return;
+        }
+        self.versions = versions;
+        let certificate = self.files.certificate.display();
+        match self.files.read(self.config.crypto_provider()) {
+            Ok(key) => {
+                *self.current.0.write().unwrap_or_else(PoisonError::into_inner) = key;
+                tracing::info!(%certificate, "new TLS certificate in use");
+            }
+            Err(error) => tracing::warn!(
+                %certificate,
+                error = &error as &dyn std::error::Error,
+                "TLS certificate or key changed but cannot be used; the old ones stay in use"
+            ),
+        }
+    }
+}
+
+impl TlsFiles {
+    fn read(&self, provider: &CryptoProvider) -> Result<Arc<CertifiedKey>, TlsError> {
+        let certificate = read(CERTIFICATE, &self.certificate)?;
+        let key = read(KEY, &self.key)?;
+        let mode = metadata(KEY, &self.key)?.permissions().mode() & 0o777;
+        if mode & 0o007 != 0 {
+            return Err(TlsError::PublicKey { path: self.key.clone(), mode });
+        }
+        let wrong = |flag, path: &Path, expected| {
+            let path = path.to_owned();
+            move |cause| TlsError::Content { flag, path, expected, cause }
+        };
+        let chain: Vec<_> = CertificateDer::pem_slice_iter(&certificate)
+            .collect::<Result<_, _>>()
+            .map_err(wrong(CERTIFICATE, &self.certificate, "certificate"))?;
+        if chain.is_empty() {
+            return Err(wrong(CERTIFICATE, &self.certificate, "certificate")(pem::Error::NoItemsFound));
+        }
+        let key = PrivateKeyDer::from_pem_slice(&key).map_err(wrong(KEY, &self.key, "private key"))?;
+        CertifiedKey::from_der(chain, key, provider).map(Arc::new).map_err(TlsError::Pair)
+    }
+
+    fn versions(&self) -> [Option<FileVersion>; 2] {
+        [&self.certificate, &self.key].map(|path| fs::metadata(path).ok().map(|it| FileVersion::of(&it)))
+    }
+}
+
+/// The content of a file, as its metadata tells it apart from later ones. A replaced file or link leads to another inode.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct FileVersion {
+    inode: u64,
+    changed: (i64, i64),
+}
+
+impl FileVersion {
+    fn of(metadata: &Metadata) -> Self {
+        Self { inode: metadata.ino(), changed: (metadata.ctime(), metadata.ctime_nsec()) }
+    }
+}
+
+/// The certificate that handshakes use now.
+#[derive(Debug)]
+struct CurrentCertificate(RwLock<Arc<CertifiedKey>>);
+
+impl ResolvesServerCert for CurrentCertificate {
+    fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        Some(self.0.read().unwrap_or_else(PoisonError::into_inner).clone())
+    }
+}
+
+/// Does the handshake of a connection within the time limit. A client that speaks plain HTTP is told so.
+pub(super) async fn accept(
+    config: &Arc<ServerConfig>,
+    mut stream: TcpStream,
+    time_limit: Duration,
+    lingering_closes: &LingeringCloses,
+) -> io::Result<TlsStream<LingeringStream>> {
+    let handshake = async {
+        let mut first = [0];
+        if stream.peek(&mut first).await? == 1 && first[0].is_ascii_alphabetic() {
+            stream.write_all(PLAIN_HTTP_ANSWER).await?;
+            drop(LingeringStream::new(stream, lingering_closes.clone()));
+            return Err(io::Error::new(io::ErrorKind::InvalidData, "the client speaks plain HTTP"));
+        }
+        TlsAcceptor::from(config.clone()).accept(LingeringStream::new(stream, lingering_closes.clone())).await
+    };
+    timeout(time_limit, handshake).await?
+}
+
+fn read(flag: &'static str, path: &Path) -> Result<Vec<u8>, TlsError> {
+    fs::read(path).map_err(|cause| TlsError::Read { flag, path: path.to_owned(), cause })
+}
+
+fn metadata(flag: &'static str, path: &Path) -> Result<Metadata, TlsError> {
+    fs::metadata(path).map_err(|cause| TlsError::Read { flag, path: path.to_owned(), cause })
+}
+
+const CERTIFICATE: &str = "--tls-cert";
+const KEY: &str = "--tls-key";
+
+/// Certificates are renewed days before they expire; some seconds more do not matter.
+const LOOK_INTERVAL: Duration = Duration::from_secs(2);
+
+/// A TLS record begins with 0x16, a request of plain HTTP with a letter.
+const PLAIN_HTTP_ANSWER: &[u8] = b"HTTP/1.1 400 Bad Request\r\n\
+    content-type: text/plain\r\n\
+    content-length: 41\r\n\
+    connection: close\r\n\r\n\
+    this port speaks TLS: use https or wss://";

@@ -1,0 +1,121 @@
+//! Counters of each definition. A server with very many definitions counts those beyond the first thousand together.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::registry::Registry;
+use scheduler::job::State;
+
+use super::Labels;
+
+/// Definitions with labels of their own. More would make every scrape slow, and the series expensive to keep.
+const DEFINITIONS_MAX: usize = 1_000;
+
+/// The label of all further definitions.
+const OTHER: &str = "other";
+
+/// The states in which a job can have ended.
+const ENDS: [State; 5] = [State::Succeeded, State::Failed, State::Cancelled, State::Expired, State::Lost];
+
+/// The metrics of all definitions.
+#[derive(Debug)]
+pub(super) struct DefinitionTable {
+    accepted: Family<Labels<1>, Counter>,
+    ended: Family<Labels<2>, Counter>,
+    ran: Family<Labels<1>, Histogram, fn() -> Histogram>,
+    known: Mutex<HashMap<Box<str>, Arc<DefinitionMetrics>>>,
+}
+
+/// The metrics of one definition.
+#[derive(Debug)]
+pub(super) struct DefinitionMetrics {
+    pub(super) accepted: Counter,
+    pub(super) ran: Histogram,
+    ended: [Counter; 5],
+}
+
+impl DefinitionMetrics {
+    /// The counter of jobs that ended in this state.
+    pub(super) fn ended(&self, state: State) -> Option<&Counter> {
+        ENDS.iter().position(|end| *end == state).map(|index| &self.ended[index])
+    }
+}
+
+impl DefinitionTable {
+    /// Registers the families.
+    pub(super) fn register(to: &mut Registry) -> Self {
+        let table = Self {
+            accepted: Family::default(),
+            ended: Family::default(),
+            ran: Family::new_with_constructor(|| Histogram::new(RUNS)),
+            known: Mutex::default(),
+        };
+        to.register("jobs_accepted", "Accepted jobs, by definition", table.accepted.clone());
+        to.register("jobs_ended", "Ended jobs, by definition and final state", table.ended.clone());
+        to.register(
+            "attempt_run_seconds",
+            "Time that the containers of attempts ran, by definition",
+            table.ran.clone(),
+        );
+        table
+    }
+
+    /// The metrics of this definition, or of all further ones.
+    pub(super) fn of(&self, name: &str) -> Arc<DefinitionMetrics> {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(metrics) = known.get(name) {
+            return metrics.clone();
+        }
+        let name = if known.len() >= DEFINITIONS_MAX { OTHER } else { name };
+        if let Some(metrics) = known.get(name) {
+            return metrics.clone();
+        }
+        let metrics = Arc::new(self.make(name));
+        known.insert(name.into(), metrics.clone());
+        metrics
+    }
+
+    fn make(&self, name: &str) -> DefinitionMetrics {
+        let labels: Labels<1> = [("definition", Cow::Owned(name.to_owned()))];
+        let ended = |state: State| [labels[0].clone(), ("state", state.name().into())];
+        DefinitionMetrics {
+            accepted: self.accepted.get_or_create_owned(&labels),
+            ran: self.ran.get_or_create_owned(&labels),
+            ended: ENDS.map(|state| self.ended.get_or_create_owned(&ended(state))),
+        }
+    }
+}
+
+/// From a tenth of a second to a day.
+const RUNS: [f64; 11] = [0.1, 0.5, 1.0, 5.0, 15.0, 60.0, 300.0, 900.0, 3_600.0, 14_400.0, 86_400.0];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn definitions_beyond_the_first_thousand_are_counted_together() {
+        let mut registry = Registry::default();
+        let table = DefinitionTable::register(&mut registry);
+        for number in 0..DEFINITIONS_MAX + 10 {
+            table.of(&format!("job-{number}")).accepted.inc();
+        }
+        table.of("job-3").accepted.inc();
+        assert_eq!(table.of("job-3").accepted.get(), 2);
+        assert_eq!(table.of("another").accepted.get(), 10, "they share one counter");
+        assert_eq!(table.known.lock().unwrap().len(), DEFINITIONS_MAX + 1);
+    }
+
+    #[test]
+    fn only_final_states_count_as_ends() {
+        let table = DefinitionTable::register(&mut Registry::default());
+        let metrics = table.of("resize");
+        for state in State::ALL {
+            assert_eq!(metrics.ended(state).is_some(), state.has_ended(), "{state:?}");
+        }
+    }
+}

@@ -1,0 +1,136 @@
+//! Gauges: set from facts of the moment when somebody scrapes.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::AtomicU64;
+
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::registry::Registry;
+use protocol::Timestamp;
+use scheduler::snapshot::Snapshot;
+use scheduler::step::PendingReason;
+
+use super::{Labels, WORKER_STATES};
+
+/// The facts of the moment.
+#[derive(Debug)]
+pub struct ScrapeFacts<'s> {
+    /// Workers and waiting jobs.
+    pub snapshot: &'s Snapshot,
+    /// The wall clock.
+    pub now: Timestamp,
+    /// Readers of events.
+    pub event_readers: usize,
+    /// Events that are kept.
+    pub events_kept: usize,
+    /// Bytes of the database and of its write-ahead log.
+    pub database_bytes: (u64, u64),
+    /// Segments of output, and their bytes.
+    pub log_segments: (usize, u64),
+    /// The disk is too full for new jobs.
+    pub storage_is_low: bool,
+}
+
+/// All gauges.
+#[derive(Debug)]
+pub(super) struct Gauges {
+    live_jobs: Gauge,
+    waiting: Family<Labels<1>, Gauge>,
+    oldest_wait: Gauge<f64, AtomicU64>,
+    workers: Family<Labels<1>, Gauge>,
+    slots: Family<Labels<1>, Gauge>,
+    event_readers: Gauge,
+    events_kept: Gauge,
+    database_bytes: Gauge,
+    wal_bytes: Gauge,
+    log_segments: Gauge,
+    log_bytes: Gauge,
+    storage_low: Gauge,
+}
+
+impl Gauges {
+    /// Registers all gauges.
+    pub(super) fn register(to: &mut Registry) -> Self {
+        let all = Self {
+            live_jobs: Gauge::default(),
+            waiting: Family::default(),
+            oldest_wait: Gauge::default(),
+            workers: Family::default(),
+            slots: Family::default(),
+            event_readers: Gauge::default(),
+            events_kept: Gauge::default(),
+            database_bytes: Gauge::default(),
+            wal_bytes: Gauge::default(),
+            log_segments: Gauge::default(),
+            log_bytes: Gauge::default(),
+            storage_low: Gauge::default(),
+        };
+        to.register("jobs_live", "Jobs that have not ended", all.live_jobs.clone());
+        to.register("jobs_waiting", "Queued jobs, by the reason why they wait", all.waiting.clone());
+        let oldest = "Seconds since the oldest queued job was due; 0 if none waits";
+        to.register("oldest_wait_seconds", oldest, all.oldest_wait.clone());
+        to.register("workers", "Workers with a connection or attempts, by state", all.workers.clone());
+        let slots = "Slots of connected workers, those in use, and attempts that wait in front of them";
+        to.register("slots", slots, all.slots.clone());
+        to.register("event_readers", "Readers of /api/events", all.event_readers.clone());
+        to.register("events_kept", "Events that a reader can resume from", all.events_kept.clone());
+        to.register("database_bytes", "Bytes of the database file", all.database_bytes.clone());
+        to.register("wal_bytes", "Bytes of the write-ahead log", all.wal_bytes.clone());
+        to.register("log_segments", "Files with output of jobs", all.log_segments.clone());
+        to.register("log_bytes", "Bytes of output of jobs", all.log_bytes.clone());
+        to.register("storage_low", "1 while the disk is too full for new jobs", all.storage_low.clone());
+        all
+    }
+
+    /// Sets all gauges.
+    pub(super) fn set(&self, facts: &ScrapeFacts<'_>, oldest_due: Option<Timestamp>) {
+        let snapshot = facts.snapshot;
+        self.live_jobs.set(number(snapshot.live_jobs));
+        // The reasons that need an operator are shown as 0, too.
+        let mut reasons: BTreeMap<&'static str, u64> = NEED_OPERATOR.map(|reason| (reason.name(), 0)).into();
+        for waiting in &snapshot.waiting {
+            *reasons.entry(waiting.reason.name()).or_default() += waiting.count;
+        }
+        let has_waiting = reasons.values().any(|count| *count > 0);
+        set_family(&self.waiting, "reason", reasons);
+        let oldest = oldest_due.filter(|_| has_waiting).map_or(0.0, |due| facts.now.since(due).as_secs_f64());
+        self.oldest_wait.set(oldest);
+        self.set_workers(snapshot);
+        self.event_readers.set(number(facts.event_readers));
+        self.events_kept.set(number(facts.events_kept));
+        self.database_bytes.set(number(facts.database_bytes.0));
+        self.wal_bytes.set(number(facts.database_bytes.1));
+        self.log_segments.set(number(facts.log_segments.0));
+        self.log_bytes.set(number(facts.log_segments.1));
+        self.storage_low.set(facts.storage_is_low.into());
+    }
+
+    fn set_workers(&self, snapshot: &Snapshot) {
+        // States without a worker are shown as 0, because alerts compare with it.
+        let mut workers: BTreeMap<&'static str, u64> = WORKER_STATES.map(|state| (state, 0)).into();
+        let mut slots: BTreeMap<&'static str, u64> = ["total", "busy", "queued"].map(|kind| (kind, 0)).into();
+        for worker in &snapshot.workers {
+            *workers.entry(worker.state.name()).or_default() += 1;
+            let total = if worker.session.is_some() { worker.slots } else { 0 };
+            for (kind, count) in [("total", total), ("busy", worker.busy), ("queued", worker.queued)] {
+                *slots.entry(kind).or_default() += u64::from(count);
+            }
+        }
+        set_family(&self.workers, "state", workers);
+        set_family(&self.slots, "kind", slots);
+    }
+}
+
+fn set_family(family: &Family<Labels<1>, Gauge>, label: &'static str, values: BTreeMap<&'static str, u64>) {
+    family.clear();
+    for (value, count) in values {
+        family.get_or_create(&[(label, value.into())]).set(number(count));
+    }
+}
+
+fn number(value: impl TryInto<i64>) -> i64 {
+    value.try_into().unwrap_or(i64::MAX)
+}
+
+const NEED_OPERATOR: [PendingReason; 3] =
+    [PendingReason::NoWorker, PendingReason::Cordoned, PendingReason::RuntimeUnavailable];

@@ -1,0 +1,215 @@
+//! Metrics for Prometheus. Counters and histograms are kept as changes commit; gauges are set from the published snapshot when somebody
+//! scrapes. A scrape walks workers, lanes and definitions, never jobs. `http::api::metrics` serves them.
+
+mod definitions;
+mod gauges;
+
+use std::borrow::Cow;
+use std::sync::Mutex;
+use std::sync::atomic::AtomicI64;
+use std::time::Duration;
+
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
+use prometheus_client::metrics::info::Info;
+use prometheus_client::registry::Registry;
+use protocol::Timestamp;
+use protocol::report::Outcome;
+use scheduler::job::State;
+use scheduler::schedules::FireRow;
+
+use definitions::DefinitionTable;
+use gauges::Gauges;
+pub use gauges::ScrapeFacts;
+
+/// Labels of a metric.
+type Labels<const N: usize> = [(&'static str, Cow<'static, str>); N];
+
+/// All metrics of a server.
+#[derive(Debug)]
+pub struct Metrics {
+    registry: Registry,
+    definitions: DefinitionTable,
+    attempts_ended: Family<Labels<1>, Counter>,
+    start_delay: Histogram,
+    fires: Family<Labels<1>, Counter>,
+    fire_lateness: Histogram,
+    worker_changes: Family<Labels<1>, Counter>,
+    commit_time: Histogram,
+    group_changes: Histogram,
+    requests: Family<Labels<3>, Counter>,
+    request_time: Family<Labels<1>, Histogram, fn() -> Histogram>,
+    gauges: Gauges,
+    /// Due time of the oldest queued job, in milliseconds; 0 if none waits.
+    oldest_due: AtomicI64,
+    /// One scrape at a time: it sets the gauges first.
+    scrape: Mutex<()>,
+}
+
+impl Default for Metrics {
+    fn default() -> Self {
+        let mut registry = Registry::with_prefix("longshore");
+        let to = &mut registry;
+        let version = vec![("version", env!("CARGO_PKG_VERSION"))];
+        to.register("build", "The version of the server", Info::new(version));
+        let metrics = Self {
+            definitions: DefinitionTable::register(to),
+            attempts_ended: Family::default(),
+            start_delay: Histogram::new(WAITS),
+            fires: Family::default(),
+            fire_lateness: Histogram::new(WAITS),
+            worker_changes: Family::default(),
+            commit_time: Histogram::new(exponential_buckets(0.000_25, 2.0, 16)),
+            group_changes: Histogram::new(exponential_buckets(1.0, 4.0, 9)),
+            requests: Family::default(),
+            request_time: Family::new_with_constructor(|| Histogram::new(REQUEST_TIMES)),
+            gauges: Gauges::register(to),
+            oldest_due: AtomicI64::new(0),
+            scrape: Mutex::new(()),
+            registry: Registry::default(),
+        };
+        let Self { attempts_ended, start_delay, fires, fire_lateness, .. } = &metrics;
+        to.register("attempts_ended", "Attempts that ended, by outcome", attempts_ended.clone());
+        to.register(
+            "job_start_delay_seconds",
+            "From when a job was due until its container started",
+            start_delay.clone(),
+        );
+        to.register(
+            "schedule_verdicts",
+            "Verdicts on slots of schedules; slots that are decided together count once",
+            fires.clone(),
+        );
+        to.register(
+            "schedule_lateness_seconds",
+            "From a slot of a schedule until its job was made",
+            fire_lateness.clone(),
+        );
+        let Self { worker_changes, commit_time, group_changes, requests, request_time, .. } = &metrics;
+        to.register("worker_changes", "Changes of workers to a state", worker_changes.clone());
+        to.register("commit_seconds", "Time of a commit, from hand-over to durability", commit_time.clone());
+        to.register("commit_changes", "Changes of a commit", group_changes.clone());
+        to.register(
+            "http_requests",
+            "Answered requests, by route, method and class of status",
+            requests.clone(),
+        );
+        to.register(
+            "http_request_seconds",
+            "Time until a request had its headers answered, by route; requests with ?wait wait",
+            request_time.clone(),
+        );
+        metrics.create_known_labels();
+        Self { registry, ..metrics }
+    }
+}
+
+impl Metrics {
+    /// Shows what has not happened yet as 0: an alert needs to see the first time.
+    fn create_known_labels(&self) {
+        for outcome in Outcome::ALL {
+            drop(self.attempts_ended.get_or_create(&[("outcome", outcome.name().into())]));
+        }
+        for verdict in ["fired", "caught_up", "skipped", "missed"] {
+            drop(self.fires.get_or_create(&[("verdict", verdict.into())]));
+        }
+        for state in WORKER_STATES {
+            drop(self.worker_changes.get_or_create(&[("state", state.into())]));
+        }
+    }
+
+    /// Counts accepted jobs.
+    pub fn job_accepted(&self, definition: &str) {
+        self.definitions.of(definition).accepted.inc();
+    }
+
+    /// Counts the end of a job.
+    pub fn job_ended(&self, definition: &str, state: State) {
+        if let Some(counter) = self.definitions.of(definition).ended(state) {
+            counter.inc();
+        }
+    }
+
+    /// Counts the end of an attempt, and the time that its container ran.
+    pub fn attempt_ended(&self, definition: &str, outcome: Outcome, ran: Option<Duration>) {
+        self.attempts_ended.get_or_create(&[("outcome", outcome.name().into())]).inc();
+        if let Some(ran) = ran {
+            self.definitions.of(definition).ran.observe(ran.as_secs_f64());
+        }
+    }
+
+    /// Notes how long a job waited from its due time to the start of its container.
+    pub fn job_started(&self, delay: Duration) {
+        self.start_delay.observe(delay.as_secs_f64());
+    }
+
+    /// Notes when the oldest queued job was due.
+    pub fn set_oldest_due(&self, due_at: Option<Timestamp>) {
+        let millis = due_at.map_or(0, |due_at| due_at.0);
+        self.oldest_due.store(millis, std::sync::atomic::Ordering::Relaxed);
+    }
+
+    /// Counts a verdict on slots of a schedule: on one, or on several at once.
+    pub fn slots_decided(&self, row: &FireRow) {
+        self.fires.get_or_create(&[("verdict", row.verdict.name().into())]).inc();
+        if row.verdict.has_fired() {
+            self.fire_lateness.observe(row.at.since(row.to).as_secs_f64());
+        }
+    }
+
+    /// Counts a change of a worker to this state.
+    pub fn worker_changed(&self, state: &'static str) {
+        self.worker_changes.get_or_create(&[("state", state.into())]).inc();
+    }
+
+    /// Notes the time of a commit.
+    pub fn committed(&self, took: Duration) {
+        self.commit_time.observe(took.as_secs_f64());
+    }
+
+    /// Notes the size of a commit.
+    pub fn group(&self, changes: usize) {
+        self.group_changes.observe(changes as f64);
+    }
+
+    /// Counts an answered request. `route` is the pattern of its path, which bounds the labels.
+    pub fn request(&self, route: &str, method: &str, status: u16, took: Duration) {
+        let method = METHODS.iter().find(|known| **known == method).copied().unwrap_or("other");
+        let class = match status {
+            100..=199 => "1xx",
+            200..=299 => "2xx",
+            300..=399 => "3xx",
+            400..=499 => "4xx",
+            _ => "5xx",
+        };
+        let route: Cow<'static, str> = route.to_owned().into();
+        let labels = [("route", route.clone()), ("method", method.into()), ("status", class.into())];
+        self.requests.get_or_create(&labels).inc();
+        self.request_time.get_or_create(&[("route", route)]).observe(took.as_secs_f64());
+    }
+
+    /// All metrics in the text format of OpenMetrics.
+    #[must_use]
+    pub fn scrape(&self, facts: &ScrapeFacts<'_>) -> String {
+        let _one_at_a_time = self.scrape.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let oldest_due = self.oldest_due.load(std::sync::atomic::Ordering::Relaxed);
+        self.gauges.set(facts, (oldest_due > 0).then_some(Timestamp(oldest_due)));
+        let mut text = String::new();
+        // Writing to a string does not fail.
+        let _ = prometheus_client::encoding::text::encode(&mut text, &self.registry);
+        text
+    }
+}
+
+/// From a tenth of a second to a day.
+const WAITS: [f64; 12] =
+    [0.1, 0.5, 1.0, 5.0, 15.0, 60.0, 300.0, 900.0, 3_600.0, 14_400.0, 43_200.0, 86_400.0];
+
+/// From a millisecond to a minute.
+const REQUEST_TIMES: [f64; 9] = [0.001, 0.005, 0.02, 0.1, 0.5, 1.0, 5.0, 15.0, 60.0];
+
+/// The states of workers.
+const WORKER_STATES: [&str; 6] = ["joining", "ready", "draining", "disconnected", "unreachable", "cloned"];
+
+const METHODS: [&str; 5] = ["GET", "HEAD", "POST", "PATCH", "DELETE"];

@@ -1,0 +1,52 @@
+//! Regular expressions of parameters: matched in linear time against a whole value.
+
+use regex_automata::meta::{BuildError, Config, Regex};
+
+/// A compiled pattern.
+#[derive(Debug)]
+pub(crate) struct Pattern(Regex);
+
+impl Pattern {
+    /// Compiles a pattern. It matches whole values, as if it stood between `^` and `$`.
+    ///
+    /// # Errors
+    /// The pattern is not a regular expression, or compiles to more than a mebibyte.
+    pub(crate) fn new(pattern: &str) -> Result<Self, Box<BuildError>> {
+        // Compiled alone first: brackets that close too early must not pass because of those added below.
+        build(pattern)?;
+        build(&format!(r"\A(?:{pattern})\z")).map(Self)
+    }
+
+    pub(crate) fn matches(&self, value: &str) -> bool {
+        self.0.is_match(value)
+    }
+}
+
+fn build(pattern: &str) -> Result<Regex, Box<BuildError>> {
+    let config =
+        Config::new().nfa_size_limit(Some(COMPILED_BYTES_MAX)).onepass_size_limit(Some(COMPILED_BYTES_MAX));
+    Regex::builder().configure(config).build(pattern).map_err(Box::new)
+}
+
+/// `a{1000}{1000}` is a million states.
+const COMPILED_BYTES_MAX: usize = 1 << 20;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pattern_matches_the_whole_value() {
+        let pattern = Pattern::new("a|b+").unwrap();
+        assert!(pattern.matches("a") && pattern.matches("bb"));
+        assert!(!pattern.matches("ab") && !pattern.matches("a\n") && !pattern.matches(""));
+        assert!(Pattern::new(r"\d{4}-\w+").unwrap().matches("2026-é"));
+    }
+
+    #[test]
+    fn what_is_no_pattern_or_too_large_is_refused() {
+        for pattern in ["(", "a)(b", "[z-a]", "(?:a{1000}){1000}"] {
+            assert!(Pattern::new(pattern).is_err(), "{pattern}");
+        }
+    }
+}

@@ -1,0 +1,164 @@
+//! Reload of jobs.yaml, as a whole or not at all. The API, SIGHUP and the watch of the file (`watch`) take this one path.
+
+mod watch;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use protocol::Revision;
+use protocol::order::Intervals;
+use tokio::sync::Mutex;
+
+use crate::catalogue::{Catalogue, Definitions, Entry};
+use crate::config::jobs_file::{self, Environment, Fault, Faults, LoadedFile, Position};
+use crate::engine::{Busy, Handle};
+
+/// Reads jobs.yaml again and replaces the current definitions.
+#[derive(Debug)]
+pub struct Reloader {
+    engine: Handle,
+    catalogue: Arc<Catalogue>,
+    jobs_file: PathBuf,
+    /// Rules of jobs.yaml depend on the lease.
+    intervals: Intervals,
+    /// Held during a reload, so that engine and catalogue are replaced in the same order.
+    turn: Mutex<()>,
+}
+
+/// The effect of a reload.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Reloaded {
+    /// Number of definitions afterwards.
+    pub definitions: usize,
+    /// Revision of the whole set afterwards.
+    pub revision: Revision,
+    /// Names of new definitions.
+    pub added: Vec<String>,
+    /// Names of definitions with another revision.
+    pub changed: Vec<String>,
+    /// Names of definitions that are gone.
+    pub removed: Vec<String>,
+    /// Warnings of the file, with their position.
+    pub warnings: Vec<String>,
+}
+
+/// The reason why a reload changed nothing.
+#[derive(Debug, thiserror::Error)]
+pub enum ReloadError {
+    /// The file has faults, or holds no jobs.
+    #[error("{0}")]
+    Faults(Faults),
+    /// The definitions are not those that the caller expects.
+    #[error("the definitions have the revision {current}")]
+    Unexpected {
+        /// Revision of the present set.
+        current: Revision,
+    },
+    /// The engine has no room for a command: the same request succeeds later.
+    #[error("the server is busy")]
+    Busy,
+    /// The thread that read the file panicked.
+    #[error("reading the file failed: {0}")]
+    Panicked(#[from] tokio::task::JoinError),
+}
+
+impl From<Busy> for ReloadError {
+    fn from(Busy: Busy) -> Self {
+        Self::Busy
+    }
+}
+
+impl Reloader {
+    /// Creates the reloader of this file.
+    #[must_use]
+    pub fn new(engine: Handle, catalogue: Arc<Catalogue>, jobs_file: PathBuf, intervals: Intervals) -> Self {
+        Self { engine, catalogue, jobs_file, intervals, turn: Mutex::new(()) }
+    }
+
+    /// Reads the file and replaces the definitions, if the present ones have the `expected` revision. The result is logged.
+    ///
+    /// # Errors
+    /// The definitions stay as they were.
+    ///
+    /// # Cancel safety
+    /// A cancelled call may leave the file read and nothing replaced.
+    pub async fn reload(&self, expected: Option<Revision>) -> Result<Reloaded, ReloadError> {
+        let _turn = self.turn.lock().await;
+        let current = self.catalogue.current().revision();
+        let result = match expected {
+            Some(expected) if expected != current => Err(ReloadError::Unexpected { current }),
+            _ => self.replace().await,
+        };
+        match &result {
+            Ok(reloaded) => tracing::info!(
+                definitions = reloaded.definitions,
+                added = ?reloaded.added,
+                changed = ?reloaded.changed,
+                removed = ?reloaded.removed,
+                "jobs.yaml reloaded"
+            ),
+            Err(ReloadError::Faults(faults)) => {
+                let first = faults.list.first().map(|fault| format!("{}: {}", position(fault), fault.text));
+                tracing::warn!(
+                    faults = faults.list.len() + faults.more,
+                    first = first.unwrap_or_default(),
+                    "jobs.yaml refused; the definitions stay unchanged"
+                );
+            }
+            Err(error) => {
+                tracing::warn!(%error, "jobs.yaml was not reloaded; the definitions stay unchanged")
+            }
+        }
+        result
+    }
+
+    async fn replace(&self) -> Result<Reloaded, ReloadError> {
+        let (file, intervals) = (self.jobs_file.clone(), self.intervals);
+        let loaded = tokio::task::spawn_blocking(move || {
+            let environment = Environment::of_process().with_intervals(intervals);
+            jobs_file::load(&file, &environment).and_then(LoadedFile::require_jobs)
+        });
+        let loaded = loaded.await?.map_err(ReloadError::Faults)?;
+        for warning in &loaded.warnings {
+            tracing::warn!("{warning}");
+        }
+        let warnings =
+            loaded.warnings.iter().map(|warning| format!("{}: {}", position(warning), warning.text));
+        let warnings = warnings.collect();
+        let definitions = Definitions::new(loaded.definitions);
+        let reloaded = Reloaded { warnings, ..difference(&self.catalogue.current(), &definitions) };
+        // The engine first: a reader of the new catalogue may submit a new definition to the engine at once.
+        self.engine.define(Arc::new(definitions.clone()))?;
+        self.catalogue.replace(definitions);
+        Ok(reloaded)
+    }
+}
+
+/// `jobs.yaml:4:5`, without directories: an API client does not need to know them.
+pub(crate) fn position(fault: &Fault) -> String {
+    let name = fault.file.rsplit('/').next().unwrap_or_default();
+    match fault.at {
+        Position::FILE => name.to_owned(),
+        at => format!("{name}:{}:{}", at.line, at.column),
+    }
+}
+
+fn difference(before: &Definitions, after: &Definitions) -> Reloaded {
+    let name = |entry: &Arc<Entry>| entry.definition.name.clone();
+    let is_in = |definitions: &Definitions, name: &str| definitions.find(name).is_some();
+    Reloaded {
+        definitions: after.iter().count(),
+        revision: after.revision(),
+        added: after.iter().map(name).filter(|name| !is_in(before, name)).collect(),
+        changed: after
+            .iter()
+            .filter(|entry| {
+                let old = before.find(&entry.definition.name);
+                old.is_some_and(|old| old.definition != entry.definition)
+            })
+            .map(name)
+            .collect(),
+        removed: before.iter().map(name).filter(|name| !is_in(after, name)).collect(),
+        warnings: Vec::new(),
+    }
+}

@@ -1,0 +1,115 @@
+//! Reloads jobs.yaml when the file changes.
+//!
+//! The file is looked at each second. Notifications of the kernel belong to directories and inodes: an editor that replaces the file, and a
+//! ConfigMap whose symlink is swapped two directories above, would need further watches; network file systems send none at all.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
+use std::time::Duration;
+
+use tokio::time::{MissedTickBehavior, interval};
+use tokio_util::sync::CancellationToken;
+
+use super::Reloader;
+
+/// Identifies the content of a file without reading it: device, inode, length, and the time of its change in nanoseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Fingerprint(u64, u64, u64, i128);
+
+/// The file as its path leads to it, through all symlinks. `None` if it cannot be found, as while it is being replaced.
+fn fingerprint(path: &Path) -> Option<Fingerprint> {
+    let found = fs::metadata(path).ok()?;
+    let changed = i128::from(found.mtime()) * 1_000_000_000 + i128::from(found.mtime_nsec());
+    Some(Fingerprint(found.dev(), found.ino(), found.len(), changed))
+}
+
+/// Decides when a file is read again.
+#[derive(Debug)]
+struct Watch {
+    loaded: Option<Fingerprint>,
+    /// The file as it was found last.
+    seen: Option<Fingerprint>,
+}
+
+impl Watch {
+    const fn of(loaded: Option<Fingerprint>) -> Self {
+        Self { loaded, seen: loaded }
+    }
+
+    /// Returns true if the file differs from the loaded one and has not changed since the last look: its writer has finished.
+    fn look(&mut self, found: Option<Fingerprint>) -> bool {
+        let is_at_rest = found.is_some() && found == self.seen;
+        self.seen = found;
+        let is_new = is_at_rest && found != self.loaded;
+        if is_new {
+            self.loaded = found;
+        }
+        is_new
+    }
+}
+
+impl Reloader {
+    /// Reloads jobs.yaml after each change of the file, until `leaving` is cancelled. A file with faults changes nothing, and is read again
+    /// when it has changed. Files that it names (`env_file`) are not watched.
+    pub async fn watch(&self, leaving: CancellationToken) {
+        let look = || {
+            let path = self.jobs_file.clone();
+            async move { tokio::task::spawn_blocking(move || fingerprint(&path)).await.ok().flatten() }
+        };
+        let mut watch = Watch::of(look().await);
+        let mut ticks = interval(LOOK_EVERY);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let watching = async {
+            loop {
+                ticks.tick().await;
+                if watch.look(look().await) {
+                    tracing::info!(file = %self.jobs_file.display(), "jobs.yaml has changed and is read again");
+                    // The reloader has logged the result.
+                    drop(self.reload(None).await);
+                }
+            }
+        };
+        tokio::select! {
+            () = watching => {}
+            () = leaving.cancelled() => {}
+        }
+    }
+}
+
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_read_again_once_it_is_at_rest() {
+        let file = |number| Some(Fingerprint(1, number, 10, 0));
+        let mut watch = Watch::of(file(1));
+        let seen =
+            [file(1), None, file(2), file(3), file(3), file(3), None, file(3), file(3), file(4), file(4)];
+        let read: Vec<bool> = seen.into_iter().map(|found| watch.look(found)).collect();
+        assert_eq!(read, [false, false, false, false, true, false, false, false, false, false, true]);
+    }
+
+    #[test]
+    fn a_swapped_symlink_two_levels_above_is_another_file() {
+        let directory = tempfile::tempdir().unwrap();
+        let at = |name: &str| directory.path().join(name);
+        for version in ["v1", "v2"] {
+            fs::create_dir(at(version)).unwrap();
+            fs::write(at(version).join("jobs.yaml"), "jobs: {}").unwrap();
+        }
+        let point_to = |version: &str| {
+            std::os::unix::fs::symlink(version, at("new")).unwrap();
+            fs::rename(at("new"), at("data")).unwrap();
+        };
+        point_to("v1");
+        std::os::unix::fs::symlink("data/jobs.yaml", at("jobs.yaml")).unwrap();
+        let before = fingerprint(&at("jobs.yaml"));
+        point_to("v2");
+        assert!(before.is_some() && fingerprint(&at("jobs.yaml")) != before);
+        assert_eq!(fingerprint(&at("missing")), None);
+    }
+}

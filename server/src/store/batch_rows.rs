@@ -1,0 +1,107 @@
+//! Batches as the store returns them.
+
+use protocol::{JobId, Timestamp};
+
+/// A batch, with how many members are in each state.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BatchRow {
+    /// The first member, whose number is that of the batch.
+    pub first: JobId,
+    /// Its name.
+    pub name: Option<String>,
+    /// When it was accepted.
+    pub created_at: Timestamp,
+    /// The number of members.
+    pub count: u32,
+    /// After this many failed members, those that have not started are cancelled.
+    pub max_failures: Option<u32>,
+    /// When the last member ended.
+    pub ended_at: Option<Timestamp>,
+    /// Its state, which follows from those of the members.
+    pub state: BatchState,
+    /// Members that retention has deleted.
+    pub removed: u32,
+    /// Members by state, with those that were deleted.
+    pub counts: BatchCounts,
+}
+
+/// Members by state.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the names of the states of a job")]
+pub struct BatchCounts {
+    pub scheduled: u32,
+    pub queued: u32,
+    pub assigned: u32,
+    pub running: u32,
+    pub quarantined: u32,
+    pub succeeded: u32,
+    pub failed: u32,
+    pub cancelled: u32,
+    pub expired: u32,
+    pub lost: u32,
+}
+
+impl BatchCounts {
+    /// Members that have not ended.
+    #[must_use]
+    pub const fn live(&self) -> u32 {
+        self.scheduled + self.queued + self.assigned + self.running + self.quarantined
+    }
+
+    /// Members that failed, expired, or were lost.
+    #[must_use]
+    pub const fn failures(&self) -> u32 {
+        self.failed + self.expired + self.lost
+    }
+}
+
+/// The state of a batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BatchState {
+    /// No member has been assigned.
+    Waiting,
+    /// Some members have been assigned or have ended, and not all have ended.
+    Running,
+    /// All members succeeded.
+    Succeeded,
+    /// All members have ended, and some failed, expired, or were lost.
+    Failed,
+    /// All members have ended; none failed, and some were cancelled.
+    Cancelled,
+}
+
+impl BatchState {
+    /// All states.
+    pub const ALL: [Self; 5] = [Self::Waiting, Self::Running, Self::Succeeded, Self::Failed, Self::Cancelled];
+
+    /// Name in the store and the API.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Waiting => "waiting",
+            Self::Running => "running",
+            Self::Succeeded => "succeeded",
+            Self::Failed => "failed",
+            Self::Cancelled => "cancelled",
+        }
+    }
+
+    /// The state with this name.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|state| state.name() == name)
+    }
+}
+
+/// A filter for lists of batches. All conditions must hold.
+#[derive(Clone, Debug, Default)]
+pub struct BatchFilter {
+    /// With this name.
+    pub name: Option<String>,
+    /// In one of these states; empty: any.
+    pub states: Vec<BatchState>,
+    /// With a number below this one (the cursor).
+    pub before: Option<JobId>,
+    /// At most this many.
+    pub limit: usize,
+}

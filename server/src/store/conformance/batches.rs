@@ -1,0 +1,196 @@
+//! Stories of batches and of what they count.
+
+use protocol::report::Outcome;
+use protocol::{JobId, Timestamp};
+use scheduler::batches::{BatchOptions, LiveBatch, NewBatch};
+use scheduler::job::State;
+use scheduler::step::{AddedJob, Change};
+
+use super::Backend;
+use super::harness::*;
+use crate::store::{BatchCounts, BatchFilter, BatchRow, BatchState, JobFilter, RetentionCutoffs};
+
+fn new_batch(first: u64, count: u32, name: Option<&str>) -> Change {
+    let options = BatchOptions { name: name.map(str::to_owned), max_failures: Some(3) };
+    Change::BatchAdded(NewBatch { first: JobId(first), count, options, created_at: Timestamp(1_000) })
+}
+
+fn member(number: u64, batch: u64) -> Change {
+    Change::Added(AddedJob { batch: Some(JobId(batch)), ..job(number) })
+}
+
+fn batch_ended(first: u64, count: u32) -> Change {
+    Change::BatchEnded { first: JobId(first), count, failed: 0, at: Timestamp(7_000) }
+}
+
+fn found(harness: &Harness<'_>, first: u64) -> Option<BatchRow> {
+    harness.archive().batch(JobId(first)).unwrap()
+}
+
+/// Counts the members one by one.
+fn recount(harness: &Harness<'_>, first: u64) -> BatchCounts {
+    let mut counts = BatchCounts::default();
+    for job in harness.list(JobFilter { batch: Some(JobId(first)), ..JobFilter::default() }) {
+        *match harness.state(job) {
+            State::Scheduled => &mut counts.scheduled,
+            State::Queued => &mut counts.queued,
+            State::Assigned => &mut counts.assigned,
+            State::Running => &mut counts.running,
+            State::Quarantined => &mut counts.quarantined,
+            State::Succeeded => &mut counts.succeeded,
+            State::Failed => &mut counts.failed,
+            State::Cancelled => &mut counts.cancelled,
+            State::Expired => &mut counts.expired,
+            State::Lost => &mut counts.lost,
+        } += 1;
+    }
+    counts
+}
+
+/// A member as the test knows it.
+#[derive(Clone, Copy)]
+struct Known {
+    state: State,
+    attempts: u32,
+    fence: u64,
+}
+
+/// Something that may happen to a job in its state.
+fn happen(job: u64, known: &mut Known, last_fence: &mut u64, dice: u64) -> Vec<Change> {
+    let fence = known.fence;
+    let (change, state) = match (known.state, dice % 4) {
+        (State::Queued, 0) => (ended(job, State::Cancelled, None), State::Cancelled),
+        (State::Queued, 1) => (ended(job, State::Expired, None), State::Expired),
+        (State::Queued, _) => {
+            *last_fence += 1;
+            (known.fence, known.attempts) = (*last_fence, known.attempts + 1);
+            (assigned_as(job, known.fence, known.attempts, 1), State::Assigned)
+        }
+        (State::Assigned, 0) => {
+            (waiting(closed(job, fence, Outcome::Lost), State::Quarantined), State::Quarantined)
+        }
+        (State::Assigned, _) => (started(job, fence), State::Running),
+        (State::Running, 0) => {
+            (waiting(closed(job, fence, Outcome::Failed), State::Scheduled), State::Scheduled)
+        }
+        (State::Running, 1) => {
+            (ended(job, State::Failed, Some(closed(job, fence, Outcome::Failed))), State::Failed)
+        }
+        (State::Running, 2) => {
+            (ended(job, State::Lost, Some(closed(job, fence, Outcome::Lost))), State::Lost)
+        }
+        (State::Running, _) => (succeeded(job, fence), State::Succeeded),
+        (State::Scheduled, _) => (Change::Due { job: JobId(job) }, State::Queued),
+        (State::Quarantined, _) => (Change::Freed { job: JobId(job) }, State::Queued),
+        _ => return Vec::new(),
+    };
+    known.state = state;
+    vec![change]
+}
+
+const MEMBERS: u32 = 6;
+
+pub(in crate::store) fn a_batch_counts_its_members_whatever_becomes_of_them(backend: &mut dyn Backend) {
+    let mut harness = Harness::new(backend);
+    harness.commit(vec![worker(1, "w1")]);
+    let mut dice = 1_u64;
+    let mut roll = move |sides: u64| {
+        // Knuth's generator: the upper half is random enough.
+        dice = dice.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (dice >> 33) % sides
+    };
+    let mut last_fence = 0;
+    for round in 0..12_u64 {
+        let first = 1 + round * u64::from(MEMBERS);
+        let mut jobs = vec![Known { state: State::Queued, attempts: 0, fence: 0 }; MEMBERS as usize];
+        let mut changes = vec![new_batch(first, MEMBERS, None)];
+        changes.extend((first..first + u64::from(MEMBERS)).map(|job| member(job, first)));
+        while jobs.iter().any(|job| !job.state.has_ended()) {
+            // Groups of several changes, of one job or of many.
+            for _ in 0..=roll(6) {
+                let which = roll(u64::from(MEMBERS)) as usize;
+                changes.extend(happen(first + which as u64, &mut jobs[which], &mut last_fence, roll(4)));
+            }
+            harness.commit(std::mem::take(&mut changes));
+            if roll(8) == 0 {
+                let (loaded, live) = harness.restart();
+                let failed = found(&harness, first).unwrap().counts.failures();
+                let max_failures = Some(3);
+                let live = u32::try_from(live.len()).unwrap();
+                let expected = LiveBatch { first: JobId(first), count: MEMBERS, live, failed, max_failures };
+                assert_eq!(loaded.batches, [expected]);
+            }
+            let row = found(&harness, first).unwrap();
+            assert_eq!(row.counts, recount(&harness, first));
+            assert_eq!(row.ended_at, None);
+        }
+        harness.commit(vec![batch_ended(first, MEMBERS)]);
+        assert_eq!(found(&harness, first).unwrap().ended_at, Some(Timestamp(7_000)));
+    }
+    assert_eq!(harness.restart().0.batches, []);
+}
+
+pub(in crate::store) fn a_batch_ends_with_its_last_member_only(backend: &mut dyn Backend) {
+    let mut harness = Harness::new(backend);
+    harness.commit(vec![new_batch(1, 2, None), member(1, 1), member(2, 1), ended(1, State::Cancelled, None)]);
+    harness.refused(vec![batch_ended(1, 2)]);
+    assert_eq!(found(&harness, 1).unwrap().state, BatchState::Running);
+    harness.commit(vec![ended(2, State::Failed, None), batch_ended(1, 2)]);
+    assert_eq!(found(&harness, 1).unwrap().state, BatchState::Failed);
+    let failures = harness.archive().batch_failures(JobId(1), 5).unwrap();
+    assert_eq!(failures.iter().map(|row| row.job.0).collect::<Vec<_>>(), [2]);
+}
+
+pub(in crate::store) fn a_batch_is_kept_as_long_as_its_last_member(backend: &mut dyn Backend) {
+    let mut harness = Harness::new(backend);
+    harness.commit(vec![
+        new_batch(1, 2, None),
+        member(1, 1),
+        member(2, 1),
+        ended_at(1, State::Cancelled, 5_000),
+        ended_at(2, State::Succeeded, 9_000),
+        batch_ended(1, 2),
+    ]);
+    let until = |instant| RetentionCutoffs { ended_since: Timestamp(instant), ..KEEP };
+    assert_eq!(harness.remove_all(until(6_000)), 1);
+    let row = found(&harness, 1).unwrap();
+    let counts = BatchCounts { succeeded: 1, cancelled: 1, ..BatchCounts::default() };
+    assert_eq!((row.removed, row.counts, row.state), (1, counts, BatchState::Cancelled));
+    assert_eq!(harness.remove_all(until(10_000)), 1);
+    assert_eq!(found(&harness, 1), None);
+}
+
+pub(in crate::store) fn batches_are_listed_by_name_and_state(backend: &mut dyn Backend) {
+    let mut harness = Harness::new(backend);
+    harness.commit(vec![new_batch(1, 1, Some("nightly")), member(1, 1)]);
+    harness.commit(vec![ended(1, State::Cancelled, None), batch_ended(1, 1)]);
+    harness.commit(vec![new_batch(2, 1, Some("nightly")), member(2, 2), new_batch(3, 1, None), member(3, 3)]);
+    harness.commit(vec![ended(3, State::Expired, None), batch_ended(3, 1)]);
+    let list = |filter: BatchFilter| {
+        let found = harness.archive().batches(&BatchFilter { limit: 2, ..filter }).unwrap();
+        found.iter().map(|row| row.first.0).collect::<Vec<_>>()
+    };
+    let none = BatchFilter::default;
+    assert_eq!(list(none()), [3, 2]);
+    assert_eq!(list(BatchFilter { before: Some(JobId(2)), ..none() }), [1]);
+    assert_eq!(list(BatchFilter { name: Some("nightly".into()), ..none() }), [2, 1]);
+    assert_eq!(
+        list(BatchFilter { states: vec![BatchState::Waiting, BatchState::Cancelled], ..none() }),
+        [2, 1]
+    );
+    assert_eq!(list(BatchFilter { states: vec![BatchState::Failed], ..none() }), [3]);
+    assert_eq!(found(&harness, 2).unwrap().name.as_deref(), Some("nightly"));
+}
+
+pub(in crate::store) fn a_hidden_batch_is_not_shown_and_goes_with_its_members(backend: &mut dyn Backend) {
+    let mut harness = Harness::new(backend);
+    let forming = Change::PendingBatch { first: JobId(1), last: JobId(3) };
+    harness.commit(vec![forming.clone(), new_batch(1, 3, None), member(1, 1)]);
+    assert_eq!(found(&harness, 1), None);
+    assert_eq!(harness.archive().batches(&BatchFilter { limit: 9, ..BatchFilter::default() }).unwrap(), []);
+    assert_eq!(harness.restart().0.batches, []);
+    let forming = Change::PendingBatch { first: JobId(4), last: JobId(5) };
+    harness.commit(vec![forming, new_batch(4, 2, None), member(4, 4)]);
+    harness.commit(vec![member(5, 4), Change::BatchCompleted { first: JobId(4) }]);
+    assert_eq!(found(&harness, 4).unwrap().counts.queued, 2);
+}

@@ -1,0 +1,141 @@
+//! Batches: rows ↔ meaning. `member_counts` changes the counts with the rows of the members.
+
+use protocol::{JobId, Timestamp};
+use rusqlite::types::Value;
+use rusqlite::{Connection, OptionalExtension, Row, params, params_from_iter};
+use scheduler::batches::{LiveBatch, NewBatch};
+
+use super::rows;
+use crate::store::{BatchCounts, BatchFilter, BatchRow, BatchState, JobRow};
+
+/// Writes a new batch. Its members are counted as they are added.
+pub(super) fn add(connection: &Connection, batch: &NewBatch) -> rusqlite::Result<()> {
+    connection
+        .prepare_cached(
+            "INSERT INTO batches (id, name, created_at, count, max_failures) VALUES (?1, ?2, ?3, ?4, ?5)",
+        )?
+        .execute(params![
+            batch.first.0.cast_signed(),
+            batch.options.name,
+            batch.created_at.0,
+            batch.count,
+            batch.options.max_failures
+        ])?;
+    Ok(())
+}
+
+/// Writes the end of a batch. Returns false if members of it have not ended.
+pub(super) fn end(connection: &Connection, first: JobId, at: Timestamp) -> rusqlite::Result<bool> {
+    let changed = connection
+        .prepare_cached("UPDATE batches SET ended_at = ?2 WHERE id = ?1 AND live = 0")?
+        .execute((first.0.cast_signed(), at.0))?;
+    Ok(changed == 1)
+}
+
+/// The batches with members that have not ended.
+pub(super) fn live(connection: &Connection) -> rusqlite::Result<Vec<LiveBatch>> {
+    let mut statement = connection.prepare(
+        "SELECT id, count, live, failed + expired + lost, max_failures FROM batches WHERE ended_at IS NULL",
+    )?;
+    let found = statement.query_map([], |row| {
+        Ok(LiveBatch {
+            first: id(row.get(0)?),
+            count: row.get(1)?,
+            live: row.get(2)?,
+            failed: row.get(3)?,
+            max_failures: row.get(4)?,
+        })
+    })?;
+    found.collect()
+}
+
+/// One batch, unless its members are still being made.
+pub(super) fn batch(connection: &Connection, first: JobId) -> rusqlite::Result<Option<BatchRow>> {
+    connection
+        .prepare_cached(&format!("SELECT {COLUMNS} FROM batches WHERE {VISIBLE} AND id = ?1"))?
+        .query_row([first.0.cast_signed()], row)
+        .optional()
+}
+
+/// A page of batches, newest first.
+pub(super) fn batches(connection: &Connection, filter: &BatchFilter) -> rusqlite::Result<Vec<BatchRow>> {
+    let mut sql = format!("SELECT {COLUMNS} FROM batches WHERE {VISIBLE}");
+    let mut values: Vec<Value> = Vec::new();
+    let mut bind = |value: Value| {
+        values.push(value);
+        values.len()
+    };
+    if let Some(before) = filter.before {
+        sql += &format!(" AND id < ?{}", bind(before.0.cast_signed().into()));
+    }
+    if let Some(name) = &filter.name {
+        sql += &format!(" AND name = ?{}", bind(name.clone().into()));
+    }
+    if !filter.states.is_empty() {
+        let states: Vec<String> =
+            filter.states.iter().map(|state| format!("?{}", bind(state.name().to_owned().into()))).collect();
+        sql += &format!(" AND state IN ({})", states.join(", "));
+    }
+    let limit = i64::try_from(filter.limit).unwrap_or(i64::MAX);
+    sql += &format!(" ORDER BY id DESC LIMIT ?{}", bind(limit.into()));
+    connection.prepare_cached(&sql)?.query_map(params_from_iter(values), row)?.collect()
+}
+
+/// The first members that failed, expired or were lost, in the order of their numbers.
+pub(super) fn failures(connection: &Connection, first: JobId, limit: usize) -> rusqlite::Result<Vec<JobRow>> {
+    let Some(BatchRow { count, .. }) = batch(connection, first)? else { return Ok(Vec::new()) };
+    let (from, to) = (first.0.cast_signed(), (first.0 + u64::from(count)).cast_signed());
+    let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+    // A state at a time, so that the index of bad ends gives them in the order of their numbers.
+    let sql = format!(
+        "SELECT {} FROM ended j INDEXED BY ended_badly_in_order {}
+         WHERE j.state = ?1 AND j.state <> 6 AND j.id >= ?2 AND j.id < ?3 AND j.batch = ?2 ORDER BY j.id LIMIT ?4",
+        rows::JOB_COLUMNS,
+        rows::JOB_JOINS
+    );
+    let mut found = Vec::new();
+    for state in [7_i64, 9, 10] {
+        let mut statement = connection.prepare_cached(&sql)?;
+        let jobs = statement.query_map((state, from, to, limit), |row| Ok(rows::job(row)?.0))?;
+        found.extend(jobs.collect::<rusqlite::Result<Vec<_>>>()?);
+    }
+    found.sort_unstable_by_key(|row| row.job);
+    found.truncate(usize::try_from(limit).unwrap_or(usize::MAX));
+    Ok(found)
+}
+
+const COLUMNS: &str = "id, name, created_at, count, max_failures, ended_at, state, removed, scheduled, queued, assigned, running, \
+     quarantined, succeeded, failed, cancelled, expired, lost";
+
+const VISIBLE: &str = "NOT EXISTS (SELECT 1 FROM forming WHERE first = batches.id)";
+
+fn row(row: &Row<'_>) -> rusqlite::Result<BatchRow> {
+    let state: String = row.get(6)?;
+    Ok(BatchRow {
+        first: id(row.get(0)?),
+        name: row.get(1)?,
+        created_at: Timestamp(row.get(2)?),
+        count: row.get(3)?,
+        max_failures: row.get(4)?,
+        ended_at: row.get::<_, Option<i64>>(5)?.map(Timestamp),
+        // The schema makes no other names.
+        state: BatchState::named(&state).unwrap_or(BatchState::Running),
+        removed: row.get(7)?,
+        counts: BatchCounts {
+            scheduled: row.get(8)?,
+            queued: row.get(9)?,
+            assigned: row.get(10)?,
+            running: row.get(11)?,
+            quarantined: row.get(12)?,
+            succeeded: row.get(13)?,
+            failed: row.get(14)?,
+            cancelled: row.get(15)?,
+            expired: row.get(16)?,
+            lost: row.get(17)?,
+        },
+    })
+}
+
+const fn id(number: i64) -> JobId {
+    JobId(number.cast_unsigned())
+}

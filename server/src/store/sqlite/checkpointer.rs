@@ -1,0 +1,107 @@
+//! A thread with a connection of its own, which writes the log's pages back into the file beside the writer.
+//!
+//! SQLite copies what is in the log without holding anybody up (a *passive* checkpoint), but it syncs the file only if the log has not
+//! grown meanwhile. Under load it always has. So the file is synced here, by a handle of our own: that is where the time goes, and
+//! what is left for the writer, which alone can begin the log anew, is a short rest.
+
+use std::fs::File;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
+use std::thread::{self, JoinHandle};
+
+use rusqlite::Connection;
+
+use super::faults;
+use super::wal::WalState;
+use crate::store::{CommitError, LoadError};
+
+/// The writer's end of the thread.
+#[derive(Debug)]
+pub(super) struct Checkpointer {
+    asks: Option<Sender<()>>,
+    done: Receiver<Result<(), CommitError>>,
+    under_way: bool,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Checkpointer {
+    /// Starts the thread. `file` is an open handle of the database; see [`super::archive::Pool`] for when it may be closed.
+    ///
+    /// # Errors
+    /// The file cannot be opened once more, or the system gives no thread.
+    pub(super) fn start(path: &Path, file: Arc<File>) -> Result<Self, LoadError> {
+        let connection = super::open_writing(path).map_err(|error| faults::of_load(path, error))?;
+        let (asks, inbox) = channel();
+        let (outbox, done) = channel();
+        let serve = move || {
+            while inbox.recv().is_ok() {
+                // The writer may have gone meanwhile: then nobody needs to know.
+                let _ = outbox.send(checkpoint(&connection, &file));
+            }
+        };
+        let thread = thread::Builder::new().name("store-log".into()).spawn(serve);
+        let thread = thread.map_err(|error| LoadError::Io(Box::new(error)))?;
+        Ok(Self { asks: Some(asks), done, under_way: false, thread: Some(thread) })
+    }
+
+    /// Asks for what is in the log by now to be written back, and returns at once; false if something is under way already.
+    pub(super) fn request(&mut self) -> bool {
+        let Some(asks) = self.asks.as_ref().filter(|_| !self.under_way) else { return false };
+        self.under_way = asks.send(()).is_ok();
+        self.under_way
+    }
+
+    /// True if no checkpoint is under way.
+    ///
+    /// # Errors
+    /// The checkpoint failed.
+    pub(super) fn is_idle(&mut self) -> Result<bool, CommitError> {
+        if self.under_way {
+            match self.done.try_recv() {
+                Ok(result) => {
+                    self.under_way = false;
+                    result?;
+                }
+                Err(TryRecvError::Empty) => {}
+                Err(TryRecvError::Disconnected) => return Err(thread_ended()),
+            }
+        }
+        Ok(!self.under_way)
+    }
+
+    /// Waits until nothing is under way.
+    ///
+    /// # Errors
+    /// The checkpoint failed.
+    pub(super) fn wait_idle(&mut self) -> Result<(), CommitError> {
+        if !std::mem::take(&mut self.under_way) {
+            return Ok(());
+        }
+        self.done.recv().unwrap_or_else(|_| Err(thread_ended()))
+    }
+}
+
+impl Drop for Checkpointer {
+    fn drop(&mut self) {
+        self.asks = None;
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Without the thread the log would grow without bound, so its end is fatal: the supervisor restarts the server.
+fn thread_ended() -> CommitError {
+    CommitError::Fatal("the thread that moves the log into the store has ended".into())
+}
+
+fn checkpoint(connection: &Connection, file: &File) -> Result<(), CommitError> {
+    let before = WalState::of(connection, "NOOP").map_err(faults::of_commit)?;
+    let after = WalState::of(connection, "PASSIVE").map_err(faults::of_commit)?;
+    // Readers that began earlier can be in the way of all of it: then there is nothing to sync.
+    if after.moved_pages == before.moved_pages {
+        return Ok(());
+    }
+    file.sync_data().map_err(|error| CommitError::Fatal(Box::new(error)))
+}

@@ -1,0 +1,58 @@
+//! Keys of limits and the state of rates: rows ↔ meaning.
+
+use std::sync::Arc;
+
+use protocol::{JobId, Timestamp};
+use rusqlite::{Connection, Row, params};
+use scheduler::limits::keys::JobKeys;
+use scheduler::limits::{LimitId, LimitKind, RateRow};
+
+/// Writes the keys of a new job.
+pub(super) fn put_keys(connection: &Connection, job: JobId, keys: &JobKeys) -> rusqlite::Result<()> {
+    connection
+        .prepare_cached("INSERT INTO job_keys (job, concurrency, rate) VALUES (?1, ?2, ?3)")?
+        .execute(params![job.0.cast_signed(), keys.concurrency.as_deref(), keys.rate.as_deref()])?;
+    Ok(())
+}
+
+/// The keys of a job from two columns; absent if both are null.
+pub(super) fn keys(row: &Row<'_>, first: usize) -> rusqlite::Result<Option<Box<JobKeys>>> {
+    let text = |index| row.get::<_, Option<String>>(index).map(|text| text.map(Arc::from));
+    let keys = JobKeys { concurrency: text(first)?, rate: text(first + 1)? };
+    Ok((keys != JobKeys::default()).then(|| Box::new(keys)))
+}
+
+/// Writes when a rate has recovered, and deletes some rows of rates that have.
+pub(super) fn put_rate(
+    connection: &Connection,
+    id: &LimitId,
+    recovered: Timestamp,
+    at: Timestamp,
+) -> rusqlite::Result<()> {
+    connection
+        .prepare_cached(
+            "INSERT INTO rates (name, has_key, key, recovered_at) VALUES (?1, ?2, ?3, ?4)
+             ON CONFLICT DO UPDATE SET recovered_at = ?4",
+        )?
+        .execute(params![&*id.name, id.key.is_some(), id.key.as_deref().unwrap_or_default(), recovered.0])?;
+    connection
+        .prepare_cached(
+            "DELETE FROM rates WHERE (name, has_key, key) IN
+             (SELECT name, has_key, key FROM rates WHERE recovered_at < ?1 ORDER BY recovered_at LIMIT 2)",
+        )?
+        .execute([at.0])?;
+    Ok(())
+}
+
+/// The state of all rates that may not have recovered.
+pub(super) fn rates(connection: &Connection) -> rusqlite::Result<Vec<RateRow>> {
+    let mut statement = connection
+        .prepare("SELECT name, has_key, key, recovered_at FROM rates ORDER BY name, has_key, key")?;
+    let found = statement.query_map([], |row| {
+        let key: String = row.get(2)?;
+        let key = row.get::<_, bool>(1)?.then(|| Arc::from(key));
+        let id = LimitId { kind: LimitKind::Rate, name: Arc::from(row.get::<_, String>(0)?), key };
+        Ok(RateRow { id, recovered: Timestamp(row.get(3)?) })
+    })?;
+    found.collect()
+}

@@ -1,0 +1,64 @@
+//! Facts about the database that the writer remembers, to save writes.
+
+use std::collections::{HashMap, HashSet};
+
+use protocol::{Revision, Timestamp};
+
+use crate::store::sqlite::member_counts::MemberCounts;
+
+/// Facts that are known to be in the database already, to save writes. Cleared when a group fails, because its rows are rolled back.
+#[derive(Debug)]
+pub(in crate::store::sqlite) struct WriteCache {
+    pub(super) definitions: HashMap<Revision, DefinitionIds>,
+    pub(super) seen: HashSet<(i64, i64, i64)>,
+    /// The span of ends in each block that the block's row covers already: the earliest, and an upper bound of the latest.
+    pub(super) ends: HashMap<i64, EndSpan>,
+    /// Changes of the present transaction in the counts of batches.
+    pub(super) members: MemberCounts,
+}
+
+impl WriteCache {
+    pub(in crate::store::sqlite) fn new(members: MemberCounts) -> Self {
+        Self { definitions: HashMap::new(), seen: HashSet::new(), ends: HashMap::new(), members }
+    }
+
+    /// Knows nothing of the database, as at the beginning.
+    pub(in crate::store::sqlite) fn forget(&mut self) {
+        self.members.clear();
+        *self = Self::new(self.members.clone());
+    }
+}
+
+/// Times between which jobs of a block ended.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct EndSpan {
+    pub(super) oldest: i64,
+    /// Rounded up to a full minute, so that the row of a block is written once a minute at most.
+    pub(super) newest: i64,
+}
+
+impl EndSpan {
+    pub(super) fn of(at: Timestamp) -> Self {
+        Self { oldest: at.0, newest: at.0.div_euclid(MINUTE_MS).saturating_add(1).saturating_mul(MINUTE_MS) }
+    }
+
+    pub(super) fn join(self, other: Self) -> Self {
+        Self { oldest: self.oldest.min(other.oldest), newest: self.newest.max(other.newest) }
+    }
+
+    pub(super) const fn covers(self, other: Self) -> bool {
+        self.oldest <= other.oldest && self.newest >= other.newest
+    }
+}
+
+const MINUTE_MS: i64 = 60_000;
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct DefinitionIds {
+    pub(super) id: i64,
+    /// The first row with the same name.
+    pub(super) name: i64,
+}
+
+/// Beyond this many, `seen` and `ends` are forgotten: they are only there to save writes.
+pub(super) const SEEN_MAX: usize = 65_536;

@@ -1,0 +1,56 @@
+//! The workers' rows: one is written when a worker joins or changes, and its number is the highest from then on.
+//!
+//! Rows of forgotten workers stay while jobs that are kept have attempts on them: lists show their names.
+
+use rusqlite::{Connection, params};
+
+use super::{Done, SEEN_WORKER, TransactionWriter};
+use crate::store::fold::WorkerChange;
+use crate::store::sqlite::rows;
+
+/// Deletes the rows of forgotten workers that no kept job has an attempt on. `seen` has an entry for each block with such a job.
+pub(super) fn remove_unused(connection: &Connection) -> Done {
+    connection
+        .prepare_cached(
+            "DELETE FROM workers WHERE forgotten
+             AND NOT EXISTS (SELECT 1 FROM seen WHERE kind = ?1 AND which = workers.id)",
+        )?
+        .execute([SEEN_WORKER])?;
+    Ok(())
+}
+
+impl TransactionWriter<'_> {
+    pub(super) fn workers(&mut self, changes: &[WorkerChange<'_>]) -> Done {
+        for change in changes {
+            match change {
+                WorkerChange::Put(row) => {
+                    self.highest.worker = self.highest.worker.max(row.worker.0.cast_signed());
+                    self.connection.prepare_cached(include_str!("../queries/put_worker.sql"))?.execute(
+                        params![
+                            row.worker.0.cast_signed(),
+                            &*row.name,
+                            row.secret_hash,
+                            row.joined_at.0,
+                            row.seen_at.0,
+                            row.cordoned,
+                            row.slots,
+                            row.drain.is_some(),
+                            row.drain.and_then(|drain| drain.process).map(|process| process.0.cast_signed()),
+                            row.drain.and_then(|drain| drain.deadline).map(|at| at.0),
+                            rows::json_code(&row.labels),
+                            row.process.map(|process| process.incarnation.0.cast_signed()),
+                            row.process.map(|process| process.number.cast_signed()),
+                        ],
+                    )?;
+                }
+                WorkerChange::Forget(worker) => {
+                    self.connection
+                        .prepare_cached("UPDATE workers SET forgotten = 1 WHERE id = ?1")?
+                        .execute([worker.0.cast_signed()])?;
+                    remove_unused(self.connection)?;
+                }
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,90 @@
+// Keeps a page current, and adds keys and confirmations. Every page works without this file.
+const base = document.body.dataset.base;
+const main = document.getElementById("main");
+const live = document.getElementById("live");
+
+// Relative times.
+function relative(at, now) {
+  const seconds = Math.abs(now - at) / 1000;
+  const units = [["d", 86400], ["h", 3600], ["m", 60], ["s", 1]];
+  const first = units.findIndex(([, size]) => seconds >= size);
+  if (first < 0) return "now";
+  const [name, size] = units[first];
+  let text = Math.floor(seconds / size) + name;
+  if (units[first + 1] && name !== "m") text += " " + Math.floor((seconds % size) / units[first + 1][1]) + units[first + 1][0];
+  return at > now ? "in " + text : text + " ago";
+}
+function refreshTimes() {
+  const now = Date.now();
+  for (const time of document.querySelectorAll("time[datetime]")) time.textContent = relative(Date.parse(time.dateTime), now);
+}
+setInterval(refreshTimes, 5000);
+
+// Confirmations.
+document.addEventListener("click", (event) => {
+  const button = event.target.closest("[data-confirm]");
+  if (button && !confirm(button.dataset.confirm)) event.preventDefault();
+});
+
+// Keys.
+const pages = { o: "/", j: "/jobs", b: "/batches", d: "/definitions", s: "/schedules", w: "/workers" };
+let leading = false;
+document.addEventListener("keydown", (event) => {
+  if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest("input, textarea, select, dialog")) return;
+  const rows = [...document.querySelectorAll("a.row")];
+  const at = rows.indexOf(document.activeElement);
+  if (leading && pages[event.key]) location.href = base + pages[event.key];
+  else if (event.key === "/") document.getElementById("search").focus();
+  else if (event.key === "?") document.getElementById("help").showModal();
+  else if (event.key === "j" && rows.length) rows[Math.min(at + 1, rows.length - 1)].focus();
+  else if (event.key === "k" && rows.length) rows[Math.max(at - 1, 0)].focus();
+  else { leading = event.key === "g"; return; }
+  leading = false;
+  event.preventDefault();
+});
+
+// Live updates: an event means that this page may have changed, so it is read again, at most once a second and never while it is hidden
+// or someone is typing into it.
+let wanted = false, running = false;
+function isBusy() {
+  const active = document.activeElement;
+  return document.hidden || (active && active.closest("main form")) || document.querySelector("main details[open], dialog[open]");
+}
+async function refresh() {
+  if (running || !wanted || isBusy()) return;
+  running = true;
+  wanted = false;
+  try {
+    const answer = await fetch(location.href, { headers: { accept: "text/html" } });
+    if (answer.ok && !answer.redirected) {
+      const fresh = new DOMParser().parseFromString(await answer.text(), "text/html").getElementById("main");
+      const focused = document.activeElement.closest("main a")?.getAttribute("href");
+      if (fresh && !isBusy()) {
+        main.replaceChildren(...fresh.childNodes);
+        if (focused) [...main.querySelectorAll("a")].find((link) => link.getAttribute("href") === focused)?.focus();
+      }
+    }
+  } catch { /* The next event tries again. */ }
+  setTimeout(() => { running = false; refresh(); }, 1000);
+}
+// Only the page that is looked at is connected: browsers allow six connections to a server, and each page that stays open would hold one.
+let events = null;
+const isLive = !document.getElementById("output") && !main.querySelector(".login");
+const changed = () => { wanted = true; refresh(); };
+function connect() {
+  if (!isLive || events || document.hidden) return;
+  events = new EventSource(base + "/api/events");
+  // What changed between the reading of the page and this connection is seen by one more reading.
+  events.onopen = () => { live.textContent = "live"; changed(); };
+  events.onerror = () => { live.textContent = "not connected: this page may be old"; };
+  events.addEventListener("change", changed);
+}
+function disconnect() {
+  events?.close();
+  events = null;
+}
+document.addEventListener("visibilitychange", () => { if (document.hidden) disconnect(); else connect(); });
+addEventListener("pagehide", disconnect);
+addEventListener("pageshow", connect);
+connect();
+refreshTimes();

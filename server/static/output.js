@@ -1,0 +1,217 @@
+// The log viewer: all lines of a job, live. Only the lines that can be seen are in the page, so a million lines cost no more than fifty.
+const view = document.getElementById("output");
+const tools = document.getElementById("output-tools");
+const HEIGHT = 18; // Pixels of a line; app.css has the same number.
+const LINES_MAX = 2_000_000;
+
+const lines = []; // {text, kind}: kind is stdout, stderr or note.
+let unfinished = { stdout: null, stderr: null };
+let wrap = false, atEnd = true, found = [], foundAt = -1, needle = "", marked = Number(location.hash.slice(2)) || 0;
+let offsets = [0]; // Rows before each line; with wrapping a line has several.
+
+function button(text, act) {
+  const made = document.createElement("button");
+  made.textContent = text;
+  made.type = "button";
+  made.addEventListener("click", () => act(made));
+  tools.append(made);
+  return made;
+}
+
+// Rows of a line, from the width of the view: the font is monospaced.
+let columns = 80;
+function measure() {
+  const probe = document.createElement("span");
+  probe.textContent = "0".repeat(100);
+  probe.style.position = "absolute";
+  view.append(probe);
+  const width = probe.getBoundingClientRect().width / 100 || 8;
+  probe.remove();
+  columns = Math.max(20, Math.floor((view.clientWidth - 110) / width));
+}
+function rowsOf(line) {
+  return wrap ? Math.max(1, Math.ceil(visible(line.text).length / columns)) : 1;
+}
+function layout(from = 0) {
+  offsets.length = from + 1;
+  for (let index = from; index < lines.length; index++) offsets.push(offsets[index] + rowsOf(lines[index]));
+}
+
+// ANSI colours. Only colours, bold and underline mean anything; every other sequence is dropped, and text is never HTML.
+const ESCAPE = /\u001b(?:\[[0-9;:?<=>!]*[ -/]*[@-~]|\][^\u0007\u001b]*(?:\u0007|\u001b\\)?|[@-Z\\^_a-z0-9=>()#%])/g;
+const CONTROL = /[\u0000-\u0008\u000b-\u001a\u001c-\u001f\u007f-\u009f\u200e\u200f\u202a-\u202e\u2066-\u2069]/g;
+const visible = (text) => text.replace(ESCAPE, "").replace(CONTROL, "").replace(/\u001b/g, "");
+function styled(text, into) {
+  let classes = { c: "", b: "", u: "" }, at = 0;
+  const put = (part) => {
+    part = part.replace(CONTROL, "").replace(/\u001b/g, "");
+    if (!part) return;
+    const names = Object.values(classes).filter(Boolean).join(" ");
+    if (!names) return into.append(part);
+    const span = document.createElement("span");
+    span.className = names;
+    span.textContent = part;
+    into.append(span);
+  };
+  for (const match of text.matchAll(ESCAPE)) {
+    put(text.slice(at, match.index));
+    at = match.index + match[0].length;
+    if (!match[0].endsWith("m") || match[0][1] !== "[") continue;
+    for (const code of match[0].slice(2, -1).split(";").map(Number)) {
+      if (code === 0) classes = { c: "", b: "", u: "" };
+      else if (code === 1) classes.b = "b1";
+      else if (code === 4) classes.u = "u1";
+      else if (code === 22) classes.b = "";
+      else if (code === 24) classes.u = "";
+      else if (code === 39) classes.c = "";
+      else if (code >= 30 && code <= 37) classes.c = "c" + (code - 30);
+      else if (code >= 90 && code <= 97) classes.c = "c" + (code - 90);
+    }
+  }
+  put(text.slice(at));
+}
+
+// Drawing: a tall empty block gives the scroll bar, a sheet has the lines that can be seen.
+const space = document.createElement("div"), sheet = document.createElement("div");
+space.className = "space";
+sheet.className = "sheet";
+function lineAt(row) {
+  let low = 0, high = lines.length - 1;
+  while (low < high) {
+    const middle = (low + high + 1) >> 1;
+    if (offsets[middle] <= row) low = middle; else high = middle - 1;
+  }
+  return low;
+}
+let drawing = false;
+function draw() {
+  if (drawing) return;
+  drawing = true;
+  requestAnimationFrame(() => {
+    drawing = false;
+    space.style.height = offsets[lines.length] * HEIGHT + "px";
+    if (atEnd) view.scrollTop = view.scrollHeight;
+    const first = Math.max(0, lineAt(Math.floor(view.scrollTop / HEIGHT)) - 10);
+    const last = Math.min(lines.length, lineAt(Math.ceil((view.scrollTop + view.clientHeight) / HEIGHT)) + 11);
+    sheet.style.top = offsets[first] * HEIGHT + "px";
+    const nodes = [];
+    for (let index = first; index < last; index++) {
+      const line = document.createElement("div"), number = document.createElement("a"), text = document.createElement("span");
+      line.className = "line " + lines[index].kind;
+      if (index === found[foundAt]) line.classList.add("found");
+      if (index + 1 === marked) line.classList.add("marked");
+      number.href = "#L" + (index + 1);
+      number.textContent = index + 1;
+      styled(lines[index].text, text);
+      line.append(number, text);
+      nodes.push(line);
+    }
+    sheet.replaceChildren(...nodes);
+  });
+}
+function show(index) {
+  atEnd = false;
+  view.scrollTop = Math.max(0, offsets[index] * HEIGHT - view.clientHeight / 3);
+  draw();
+}
+
+// Lines as they arrive. A line that is not finished grows.
+function push(text, kind) {
+  if (lines.length >= LINES_MAX) return;
+  lines.push({ text, kind });
+  offsets.push(offsets[lines.length - 1] + rowsOf(lines[lines.length - 1]));
+}
+function output(stream, text) {
+  const parts = text.split("\n");
+  let from = lines.length;
+  parts.forEach((part, index) => {
+    const open = unfinished[stream];
+    if (open !== null && index === 0) {
+      lines[open].text += part;
+      from = Math.min(from, open);
+    } else if (part || index < parts.length - 1) {
+      push(part, stream);
+      if (index === parts.length - 1) unfinished[stream] = lines.length - 1;
+    }
+    if (index < parts.length - 1) unfinished[stream] = null;
+  });
+  layout(from);
+  draw();
+}
+const note = (text) => { push(text, "note"); draw(); };
+
+function start() {
+  view.replaceChildren(space, sheet);
+  measure();
+  const source = new EventSource(view.dataset.logs);
+  // A page that is left gives its connection back; a browser that shows it again reads it anew.
+  addEventListener("pagehide", () => source.close());
+  addEventListener("pageshow", (event) => { if (event.persisted) location.reload(); });
+  let attempts = 0;
+  source.addEventListener("attempt", (event) => {
+    const data = JSON.parse(event.data);
+    if (attempts++ > 0) note(`attempt ${data.attempt} on ${data.worker}`);
+  });
+  source.addEventListener("output", (event) => {
+    const data = JSON.parse(event.data);
+    output(data.stream, data.text);
+  });
+  source.addEventListener("gap", (event) => {
+    const data = JSON.parse(event.data);
+    note(data.missing_bytes === null ? "some output is missing" : `${data.missing_bytes} bytes of output are missing`);
+  });
+  source.addEventListener("late", (event) => note(`${JSON.parse(event.data).late_bytes} bytes of output have not arrived yet`));
+  source.addEventListener("end", (event) => {
+    const data = JSON.parse(event.data);
+    if (data.text) note(data.text);
+    source.close();
+    const state = document.getElementById("job-state");
+    if (data.state && state) state.textContent = data.state;
+    if (marked) show(Math.min(marked, lines.length) - 1);
+  });
+}
+
+const ends = button("Jump to the end", () => { atEnd = true; draw(); });
+const wraps = button("Wrap", () => {
+  const top = lineAt(Math.floor(view.scrollTop / HEIGHT));
+  wrap = !wrap;
+  wraps.setAttribute("aria-pressed", wrap);
+  view.classList.toggle("wrap", wrap);
+  measure();
+  layout();
+  if (!atEnd) view.scrollTop = offsets[top] * HEIGHT;
+  draw();
+});
+const field = document.createElement("input");
+field.type = "search";
+field.placeholder = "Find in output";
+field.setAttribute("aria-label", "Find in output");
+const count = document.createElement("span");
+count.className = "muted";
+count.setAttribute("role", "status");
+tools.append(field, count);
+function find(step) {
+  const text = field.value.toLowerCase();
+  if (text !== needle || !text) {
+    needle = text;
+    found = text ? lines.flatMap((line, index) => (visible(line.text).toLowerCase().includes(text) ? [index] : [])) : [];
+    foundAt = step > 0 ? -1 : found.length;
+  }
+  if (found.length) foundAt = (foundAt + step + found.length) % found.length;
+  count.textContent = text ? (found.length ? `${foundAt + 1} of ${found.length}` : "nothing found") : "";
+  if (found.length) show(found[foundAt]); else draw();
+}
+field.addEventListener("keydown", (event) => {
+  if (event.key === "Enter") { find(event.shiftKey ? -1 : 1); event.preventDefault(); }
+});
+view.addEventListener("scroll", () => {
+  atEnd = view.scrollTop + view.clientHeight >= view.scrollHeight - HEIGHT;
+  ends.hidden = atEnd;
+  draw();
+});
+window.addEventListener("hashchange", () => {
+  marked = Number(location.hash.slice(2)) || 0;
+  if (marked) show(Math.min(marked, lines.length) - 1);
+});
+window.addEventListener("resize", () => { measure(); if (wrap) layout(); draw(); });
+start();

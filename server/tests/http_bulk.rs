@@ -1,0 +1,106 @@
+//! Bulk operations over HTTP: selection by filters and ids, dry runs, refusals, and definitions that bear the name of an operation.
+
+mod http_support;
+
+use http_support::{Answered, Server};
+use scheduler::job::State;
+use serde_json::{Value, json};
+
+async fn post(server: &Server, path: &str, body: &str) -> Answered {
+    let json = [("content-type", "application/json")];
+    server.ask("POST", path, if body.is_empty() { &[] } else { &json }, body).await
+}
+
+async fn done(server: &Server, path: &str, body: &str) -> Value {
+    let answer = post(server, path, body).await;
+    assert_eq!(answer.status, 200, "{answer:?}");
+    answer.json()
+}
+
+async fn with_jobs(count: usize) -> Server {
+    let server = Server::start().await;
+    let body = format!("[{}]", vec![r#"{"name":"resize"}"#; count].join(","));
+    assert_eq!(server.post("/api/jobs", &body).await.status, 201);
+    server
+}
+
+#[tokio::test]
+async fn all_jobs_of_a_filter_are_cancelled_in_slices() {
+    let server = with_jobs(601).await;
+    server.post("/api/jobs/backup", "").await;
+    let counted = done(&server, "/api/jobs/cancel?name=resize&dry_run=1", "").await;
+    assert_eq!((&counted["matched"], &counted["dry_run"]), (&json!(601), &json!(true)));
+    assert_eq!(server.get("/api/jobs?state=cancelled&limit=1").await.json(), json!([]));
+
+    let result = done(&server, "/api/jobs/cancel?name=resize&state=queued", "").await;
+    assert_eq!(
+        (&result["matched"], &result["done"], &result["refused"]),
+        (&json!(601), &json!(601), &json!(0))
+    );
+    assert!(result.get("next").is_none(), "{result}");
+    let rest = done(&server, "/api/jobs/cancel?name=*&dry_run=1", "").await;
+    assert_eq!(rest["matched"], 1, "backup is left");
+}
+
+#[tokio::test]
+async fn refusals_are_counted_and_the_first_are_shown() {
+    let server = with_jobs(25).await;
+    for job in 1..=25 {
+        server.stand.world().end(job, State::Failed, 1);
+    }
+    let ids: Vec<u64> = (1..=25).collect();
+    let result = done(&server, "/api/jobs/cancel", &json!({ "ids": ids }).to_string()).await;
+    assert_eq!((&result["matched"], &result["refused"]), (&json!(25), &json!(25)));
+    assert_eq!(result["refusals"].as_array().map(Vec::len), Some(20));
+    assert_eq!(result["refusals"][0]["job"], 1);
+    assert_eq!(result["refusals"][0]["code"], "already_finished");
+    let unknown = done(&server, "/api/jobs/release", r#"{"ids":[99]}"#).await;
+    assert_eq!(unknown["refusals"][0]["code"], "job_not_found");
+}
+
+#[tokio::test]
+async fn failed_jobs_are_retried_once_each() {
+    let server = with_jobs(3).await;
+    for (job, state) in [(1, State::Failed), (2, State::Succeeded), (3, State::Failed)] {
+        server.stand.world().end(job, state, 1);
+    }
+    let result = done(&server, "/api/jobs/retry?name=resize", "").await;
+    assert_eq!((&result["matched"], &result["done"]), (&json!(2), &json!(2)), "{result}");
+    assert_eq!(result["jobs"].as_array().map(Vec::len), Some(2));
+    let made = server.stand.world().jobs.len();
+    assert_eq!(made, 5);
+    let both = done(&server, "/api/jobs/retry?revision=original&dry_run=1", r#"{"ids":[1,2]}"#).await;
+    assert_eq!(both["matched"], 2);
+}
+
+#[tokio::test]
+async fn a_request_that_selects_nothing_is_refused() {
+    let server = with_jobs(1).await;
+    for verb in ["cancel", "retry", "release"] {
+        let path = format!("/api/jobs/{verb}");
+        post(&server, &path, "").await.is_problem(422, "missing_field");
+        post(&server, &format!("{path}?dry_run=1"), "").await.is_problem(422, "missing_field");
+        post(&server, &path, r#"{"ids":[1],"x":2}"#).await.is_problem(422, "unknown_field");
+        post(&server, &path, r#"{"ids":"1"}"#).await.is_problem(422, "invalid_type");
+        post(&server, &format!("{path}?name=resize"), r#"{"ids":[1]}"#)
+            .await
+            .is_problem(400, "invalid_query");
+        post(&server, &format!("{path}?name=resiez"), "").await.is_problem(422, "unknown_name");
+        post(&server, &format!("{path}?stat=queued&name=resize"), "").await.is_problem(400, "invalid_query");
+        let many = json!({ "ids": vec![1; 10_001] }).to_string();
+        post(&server, &path, &many).await.is_problem(422, "too_long");
+        server.get(&path).await.is_problem(400, "invalid_id");
+    }
+}
+
+#[tokio::test]
+async fn a_definition_may_bear_the_name_of_an_operation() {
+    let server = with_jobs(1).await;
+    std::fs::write(&server.jobs_file, "jobs: {release: {image: release:1}, resize: {image: resize:1}}\n")
+        .unwrap();
+    assert_eq!(server.ask("POST", "/api/definitions/reload", &[], "").await.status, 200);
+    let made = post(&server, "/api/jobs/release", r#"{"args":["v2"]}"#).await;
+    assert_eq!((made.status, &made.json()["name"]), (201, &json!("release")));
+    let bulk = done(&server, "/api/jobs/release?state=quarantined", "").await;
+    assert_eq!(bulk["matched"], 0);
+}

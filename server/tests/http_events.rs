@@ -1,0 +1,368 @@
+//! `GET /api/events`: what each change becomes, filters, and resuming without gap or repeat.
+#![expect(clippy::unwrap_used, reason = "a stage that cannot be set is a failed test")]
+
+mod http_support;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use http_support::facts::{snapshot, worker_row};
+use http_support::{Answered, Server, within};
+use longshore_server::events::READERS_MAX;
+use longshore_server::store::{Group, StoredDefinition};
+use protocol::report::{Outcome, OutputLengths};
+use protocol::{AttemptNo, Epoch, Fence, JobId, Nonce, Revision, SessionId, Timestamp, Token, WorkerId};
+use scheduler::input::{GroupNo, JobDetails};
+use scheduler::job::State;
+use scheduler::schedules::PauseTarget;
+use scheduler::snapshot::WorkerState;
+use scheduler::step::{AddedJob, Assigned, Change, ClosedAttempt, Ended, Note, WorkerRow};
+use serde_json::Value;
+
+/// The first group that the feed gets.
+const FIRST: u64 = 11;
+
+fn group(number: u64, changes: Vec<Change>) -> Arc<Group> {
+    let (epoch, number) = (Epoch(3), GroupNo(number));
+    Arc::new(Group { epoch, number, at: Timestamp(5_000), definitions: Vec::new(), changes })
+}
+
+fn added(job: u64, revision: u128, batch: Option<u64>) -> Change {
+    let details =
+        JobDetails { labels: vec![("team".to_owned(), "blue".to_owned())], ..JobDetails::default() };
+    Change::Added(AddedJob {
+        keys: None,
+        job: JobId(job),
+        revision: Revision(revision),
+        state: State::Queued,
+        priority: 5,
+        created_at: Timestamp(1_000),
+        due_at: Timestamp(1_000),
+        timeout: None,
+        batch: batch.map(JobId),
+        retry_of: None,
+        details: Some(Box::new(details)),
+    })
+}
+
+fn token(job: u64) -> Token {
+    Token { job: JobId(job), fence: Fence(100 + job), nonce: Nonce(7) }
+}
+
+fn assigned(job: u64) -> Change {
+    Change::Assigned(Assigned {
+        token: token(job),
+        number: AttemptNo(1),
+        worker: WorkerId(1),
+        session: SessionId(1),
+        at: Timestamp(2_000),
+    })
+}
+
+fn started(job: u64) -> Change {
+    Change::Started { token: token(job), at: Timestamp(3_000), container: "c1".to_owned() }
+}
+
+fn closed(job: u64, outcome: Outcome, exit_code: Option<i32>) -> ClosedAttempt {
+    ClosedAttempt {
+        token: token(job),
+        outcome,
+        exit_code,
+        message: String::new(),
+        started_at: Some(Timestamp(3_000)),
+        ended_at: Timestamp(4_000),
+        output: OutputLengths { stdout: 12, stderr: 0 },
+        result: None,
+        released: None,
+    }
+}
+
+fn ended(job: u64, state: State, closed: ClosedAttempt) -> Change {
+    Change::Ended(Ended {
+        job: JobId(job),
+        state,
+        at: Timestamp(4_001),
+        reason: String::new(),
+        closed: Some(closed),
+        confirmed: false,
+    })
+}
+
+/// A job from its acceptance to its success.
+fn life(job: u64) -> Vec<Change> {
+    vec![
+        added(job, 1, None),
+        assigned(job),
+        started(job),
+        ended(job, State::Succeeded, closed(job, Outcome::Succeeded, Some(0))),
+    ]
+}
+
+/// Hands a group to the feed, and waits until its events are there.
+async fn publish(server: &mut Server, group: Arc<Group>) {
+    let number = group.number;
+    server.event_sender.publish(Some(group), None);
+    let arrived = async {
+        while server.events.head().group < number {
+            tokio::task::yield_now().await;
+        }
+    };
+    within(arrived).await;
+}
+
+/// The events of an answer that has ended.
+fn changes(answer: &Answered) -> Vec<Value> {
+    assert_eq!((answer.status, answer.header("content-type")), (200, "text/event-stream"), "{answer:?}");
+    let data = answer.body.lines().filter_map(|line| line.strip_prefix("data: "));
+    data.map(|data| serde_json::from_str(data).unwrap()).collect()
+}
+
+async fn kept(server: &Server, query: &str) -> Vec<Value> {
+    changes(&server.get(&format!("/api/events?follow=0&tail=1000{query}")).await)
+}
+
+fn kinds(events: &[Value]) -> Vec<&str> {
+    events.iter().map(|event| event["kind"].as_str().unwrap()).collect()
+}
+
+fn ids(events: &[Value]) -> Vec<&str> {
+    events.iter().map(|event| event["id"].as_str().unwrap()).collect()
+}
+
+#[tokio::test]
+async fn the_life_of_a_job_is_four_events_with_the_job_as_lists_show_it() {
+    let mut server = Server::start().await;
+    publish(&mut server, group(FIRST, life(7))).await;
+    let events = kept(&server, "").await;
+    assert_eq!(kinds(&events), ["job.accepted", "job.assigned", "job.started", "job.ended"]);
+    assert_eq!(ids(&events), ["3.11.1", "3.11.2", "3.11.3", "3.11.4"]);
+    let [accepted, assigned, _, ended] = events.as_slice() else { panic!("four") };
+    assert_eq!(accepted["at"], "1970-01-01T00:00:01.000Z");
+    let job = &accepted["job"];
+    assert_eq!(
+        (job["id"].as_u64(), job["name"].as_str(), job["state"].as_str()),
+        (Some(7), Some("resize"), Some("queued"))
+    );
+    assert_eq!((job["priority"].as_i64(), job["labels"]["team"].as_str()), (Some(5), Some("blue")));
+    assert_eq!(assigned["attempt"]["worker"]["name"], "w1");
+    assert_eq!(assigned["job"]["worker"]["name"], "w1");
+    let job = &ended["job"];
+    assert_eq!((job["state"].as_str(), job["success"].as_bool()), (Some("succeeded"), Some(true)));
+    assert_eq!((job["ran_ms"].as_u64(), job["exit_code"].as_i64()), (Some(1_000), Some(0)));
+    assert_eq!(job["created_at"], "1970-01-01T00:00:01.000Z");
+    assert_eq!(ended["attempt"]["output"]["stdout_bytes"], 12);
+    assert!(!serde_json::to_string(&events).unwrap().contains("null"));
+}
+
+#[tokio::test]
+async fn a_lost_attempt_is_an_event_of_its_own_whether_the_job_goes_on_or_not() {
+    let mut server = Server::start().await;
+    let waits = Change::Waiting {
+        job: JobId(1),
+        closed: closed(1, Outcome::Lost, None),
+        due_at: Timestamp(9_000),
+        state: State::Scheduled,
+    };
+    let note = |job, note| Change::Noted { job: JobId(job), at: Timestamp(3_500), note };
+    let mut all = vec![added(1, 1, None), assigned(1), started(1)];
+    all.push(note(1, Note::Unreachable { token: token(1), worker: WorkerId(1) }));
+    all.push(waits);
+    all.push(note(1, Note::LateReport { token: token(1), worker: WorkerId(1), said: "exit 0".to_owned() }));
+    all.push(Change::Due { job: JobId(1) });
+    all.extend([added(2, 3, None), assigned(2)]);
+    all.push(ended(2, State::Lost, closed(2, Outcome::Lost, None)));
+    publish(&mut server, group(FIRST, all)).await;
+    let events = kept(&server, "&kind=attempt.*,job.scheduled,job.queued,job.ended").await;
+    let expected = [
+        "attempt.unreachable",
+        "attempt.lost",
+        "job.scheduled",
+        "attempt.late_report",
+        "job.queued",
+        "attempt.lost",
+        "job.ended",
+    ];
+    assert_eq!(kinds(&events), expected);
+    assert_eq!(
+        (events[1]["job"]["id"].as_u64(), events[1]["attempt"]["outcome"].as_str()),
+        (Some(1), Some("lost"))
+    );
+    assert_eq!((events[3]["job_id"].as_u64(), events[3]["said"].as_str()), (Some(1), Some("exit 0")));
+    assert_eq!(events[4]["job"]["due_at"], "1970-01-01T00:00:09.000Z");
+    assert_eq!(events[4]["job"].get("worker"), None, "it has no attempt");
+    assert_eq!(events[6]["job"]["name"], "backup");
+}
+
+#[tokio::test]
+async fn a_large_batch_is_one_event_when_it_becomes_visible() {
+    let mut server = Server::start().await;
+    let batch = |job| added(job, 1, Some(5));
+    publish(&mut server, group(FIRST, vec![added(1, 1, Some(1)), added(2, 3, Some(1))])).await;
+    let pending = Change::PendingBatch { first: JobId(5), last: JobId(7) };
+    publish(&mut server, group(FIRST + 1, vec![pending, batch(5), batch(6), added(20, 1, None)])).await;
+    publish(&mut server, group(FIRST + 2, vec![batch(7), Change::BatchCompleted { first: JobId(5) }])).await;
+    publish(&mut server, group(FIRST + 3, vec![assigned(6)])).await;
+    let events = kept(&server, "").await;
+    let expected = ["job.accepted", "job.accepted", "job.accepted", "batch.accepted", "job.assigned"];
+    assert_eq!(kinds(&events), expected);
+    assert_eq!(events[3]["batch"], serde_json::json!({ "batch": 5, "count": 3, "name": "resize" }));
+    let of_batch = kept(&server, "&batch=5").await;
+    assert_eq!(ids(&of_batch), ["3.13.1", "3.14.1"], "the members know their batch");
+}
+
+#[tokio::test]
+async fn workers_definitions_and_pauses_have_events_and_heartbeats_have_none() {
+    let mut server = Server::start().await;
+    let later = WorkerRow { seen_at: Timestamp(60_000), ..worker_row(1, "w1") };
+    let cordoned = WorkerRow { cordoned: true, ..later.clone() };
+    let paused =
+        Change::Paused { target: PauseTarget::Definition("resize".into()), since: Some(Timestamp(5_000)) };
+    let rows = vec![later, cordoned, worker_row(3, "w3")].into_iter().map(Change::Worker);
+    let changes: Vec<Change> = rows.chain([paused]).collect();
+    let definition = |revision| {
+        let (name, entry) = ("resize".to_owned(), "{}".to_owned());
+        Arc::new(StoredDefinition { revision: Revision(revision), name, entry })
+    };
+    let defined = |number, revision, changes| {
+        let Group { epoch, at, .. } = *group(number, Vec::new());
+        let definitions = vec![definition(revision)];
+        Arc::new(Group { epoch, number: GroupNo(number), at, definitions, changes })
+    };
+    // The first reading of jobs.yaml changes nothing.
+    publish(&mut server, defined(FIRST, 1, changes)).await;
+    publish(&mut server, defined(FIRST + 1, 9, vec![Change::WorkerForgotten(WorkerId(3))])).await;
+    let mut facts = snapshot();
+    facts.workers[0].state = WorkerState::Unreachable;
+    server.event_sender.publish(None, Some(Arc::new(facts)));
+    publish(&mut server, group(FIRST + 2, vec![added(1, 9, None)])).await;
+    let events = kept(&server, "").await;
+    let expected = [
+        "worker.changed",
+        "worker.joined",
+        "schedule.paused",
+        "definition.changed",
+        "worker.forgotten",
+        "worker.unreachable",
+        "job.accepted",
+    ];
+    assert_eq!(kinds(&events), expected);
+    assert_eq!(
+        (events[0]["worker"]["cordoned"].as_bool(), events[1]["worker"]["name"].as_str()),
+        (Some(true), Some("w3"))
+    );
+    assert_eq!(events[2]["schedules"], serde_json::json!({ "name": "resize" }));
+    assert_eq!(events[3]["definition"]["name"], "resize");
+    assert_eq!(events[4]["forgotten"], serde_json::json!({ "id": 3, "name": "w3" }));
+    assert_eq!(events[5]["worker"]["state"], "unreachable");
+    assert_eq!(ids(&events)[4..6], ["3.12.2", "3.12.3"], "a state of a worker follows the last group");
+    let unreachable = kept(&server, "&state=unreachable&worker=w1").await;
+    assert_eq!(kinds(&unreachable), ["worker.unreachable"]);
+}
+
+#[tokio::test]
+async fn a_reader_gets_what_comes_and_resumes_without_gap_or_repeat() {
+    let mut server = Server::start().await;
+    publish(&mut server, group(FIRST, life(1))).await;
+    let mut open = server.open("GET /api/events?kind=job.ended HTTP/1.1").await;
+    open.until("id: 3.11.4\n").await;
+    publish(&mut server, group(FIRST + 1, life(2))).await;
+    open.until("id: 3.12.4\n").await;
+    assert!(!open.seen.contains("id: 3.12.3"), "{}", open.seen);
+    drop(open);
+    publish(&mut server, group(FIRST + 2, life(3))).await;
+    let resume = [("last-event-id", "3.12.4")];
+    let again = server.ask("GET", "/api/events?follow=0&after=3.11.1", &resume, "").await;
+    assert_eq!(ids(&changes(&again)), ["3.13.1", "3.13.2", "3.13.3", "3.13.4"], "the header wins");
+    let after = server.get("/api/events?follow=0&after=3.12.3").await;
+    assert_eq!(ids(&changes(&after))[..2], ["3.12.4", "3.13.1"]);
+    let tail = server.get("/api/events?follow=0&tail=2&name=re*").await;
+    assert_eq!(ids(&changes(&tail)), ["3.13.3", "3.13.4"]);
+    let none = server.get("/api/events?follow=0").await;
+    assert_eq!(changes(&none), Vec::<Value>::new());
+}
+
+#[tokio::test]
+async fn events_that_are_gone_are_answered_410_with_the_id_to_go_on_behind() {
+    let mut server = Server::start().await;
+    // The server of these tests keeps 100 events.
+    for number in 0..30 {
+        publish(&mut server, group(FIRST + number, life(number + 1))).await;
+    }
+    for gone in ["3.10.0", "3.11.1", "3.15.3", "2.40.4", "3.41.1", "4.0.0"] {
+        let answer = server.ask("GET", "/api/events", &[("last-event-id", gone)], "").await;
+        let problem = answer.is_problem(410, "events_gone");
+        assert_eq!(problem["last_event_id"], "3.40.4", "{gone}");
+    }
+    let kept = server.get("/api/events?follow=0&after=3.15.4").await;
+    assert_eq!(changes(&kept).len(), 100);
+}
+
+#[tokio::test]
+async fn a_wrong_parameter_is_named_with_what_is_near() {
+    let server = Server::start().await;
+    for (query, code, status, told) in [
+        ("kind=job.endet", "invalid_query", 400, "did you mean \\\"job.ended\\\"?"),
+        ("kind=zzz.*", "invalid_query", 400, "?kind"),
+        ("name=resise", "unknown_name", 422, "resize"),
+        ("state=runing", "invalid_state", 400, "unreachable"),
+        ("worker=nobody", "invalid_query", 400, "nobody"),
+        ("batch=x", "invalid_query", 400, "?batch"),
+        ("after=12", "invalid_query", 400, "3.120.4"),
+        ("follow=maybe", "invalid_query", 400, "?follow"),
+        ("kinds=job.ended", "invalid_query", 400, "did you mean \\\"kind\\\"?"),
+    ] {
+        let answer = server.get(&format!("/api/events?{query}")).await;
+        answer.is_problem(status, code);
+        assert!(answer.body.contains(told), "{query}: {}", answer.body);
+    }
+    let json = server.ask("GET", "/api/events", &[("accept", "application/json")], "").await;
+    json.is_problem(406, "not_acceptable");
+}
+
+#[tokio::test]
+async fn readers_are_limited_in_number_and_a_reader_that_leaves_makes_room() {
+    let server = Server::start().await;
+    let read = || server.events.read(None, longshore_server::events::EventFilter::default());
+    let mut readers: Vec<_> = (0..READERS_MAX).map(|_| read().unwrap().unwrap()).collect();
+    server.get("/api/events").await.is_problem(503, "busy");
+    readers.pop();
+    assert_eq!(server.get("/api/events?follow=0").await.status, 200);
+    assert_eq!(server.events.readers(), READERS_MAX - 1);
+}
+
+#[tokio::test]
+async fn a_reader_that_is_too_slow_is_told_and_dropped() {
+    let mut server = Server::start().await;
+    let mut reader =
+        server.events.read(None, longshore_server::events::EventFilter::default()).unwrap().unwrap();
+    for number in 0..30 {
+        publish(&mut server, group(FIRST + number, life(number + 1))).await;
+    }
+    let gone = reader.next_selected().unwrap_err();
+    assert_eq!((gone.after.to_string(), gone.head.to_string()), ("3.10.0".to_owned(), "3.40.4".to_owned()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_quiet_stream_tells_its_position_and_ends_at_shutdown() {
+    use axum::body::{Body, HttpBody};
+    use tower::ServiceExt;
+
+    let server = Server::start().await;
+    let request = axum::http::Request::get("/api/events?kind=worker.cloned").header("host", "localhost");
+    let answer = server.router.clone().oneshot(request.body(Body::empty()).unwrap()).await.unwrap();
+    let mut body = Box::pin(answer.into_body());
+    let mut next = async || {
+        let frame = std::future::poll_fn(|cx| body.as_mut().poll_frame(cx)).await;
+        frame.map(|frame| String::from_utf8(frame.unwrap().into_data().unwrap().to_vec()).unwrap())
+    };
+    let first = next().await.unwrap();
+    assert!(first.contains("id: 3.10.0\n") && first.contains("retry: 1000"), "{first}");
+    let began = tokio::time::Instant::now();
+    let heartbeat = next().await.unwrap();
+    assert!(heartbeat.contains("id: 3.10.0\n") && !heartbeat.contains("data"), "{heartbeat}");
+    assert!(began.elapsed() <= Duration::from_secs(16), "{:?}", began.elapsed());
+    server.leaving_inside.cancel();
+    let last = next().await.unwrap();
+    assert!(last.contains("event: leaving"), "{last}");
+    assert_eq!(next().await, None);
+}

@@ -1,0 +1,108 @@
+//! Joins and operations are visible when they are answered, in a real engine.
+#![expect(clippy::unwrap_used, reason = "a stage that cannot be set is a failed test")]
+
+use std::path::Path;
+use std::time::Duration;
+
+use longshore_server::catalogue::Definitions;
+use longshore_server::clock;
+use longshore_server::config::jobs_file::{self, Environment};
+use longshore_server::engine::{Engine, FromSession, LastHeard, ToSession, queue};
+use longshore_server::store::Archive as _;
+use longshore_server::store::directory::DataDirectory;
+use longshore_server::store::sqlite;
+use protocol::order::Intervals;
+use protocol::{Incarnation, JobId, Order, SessionId, VERSIONS, WorkerId};
+use scheduler::input::{Connected, NewJob, Operation};
+use scheduler::job::State;
+use scheduler::step::Answer;
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
+
+/// More than fit between two snapshots that nobody waits for.
+const TIMES: u64 = 20;
+const WAIT_TIMEOUT: Duration = Duration::from_secs(30);
+
+#[tokio::test]
+async fn joins_and_operations_are_visible_with_their_answer() {
+    let data = tempfile::tempdir().unwrap();
+    let (store, _archive) = sqlite::open(&DataDirectory::take(data.path()).unwrap().into()).unwrap();
+    let (engine, handles) = Engine::load(
+        Box::new(store),
+        &Definitions::new(Vec::new()),
+        Intervals::default(),
+        usize::MAX,
+        data.path().into(),
+    )
+    .unwrap();
+    let stop = CancellationToken::new();
+    let running = tokio::spawn(engine.run(stop.clone()));
+    for number in 1..=TIMES {
+        let (outbox, mut inlet) = queue();
+        let heard = LastHeard::at(clock::now().up);
+        let opened = FromSession::Opened { hello: Box::new(hello(number)), outbox, heard };
+        handles.gate.inbox.send(opened).await.unwrap();
+        let mut said = Vec::new();
+        timeout(WAIT_TIMEOUT, inlet.take(&mut said, 1)).await.unwrap();
+        assert!(matches!(said[0], ToSession::Order(Order::Welcome(_))), "{said:?}");
+        let id = WorkerId(number);
+        let cordoned = || {
+            let snapshot = handles.handle.snapshot();
+            snapshot.workers.iter().find(|worker| worker.id == id).map(|worker| worker.cordoned)
+        };
+        assert_eq!(cordoned(), Some(false), "worker {number} is welcome");
+        for (operation, shown) in [(Operation::Cordon, true), (Operation::Uncordon, false)] {
+            assert_eq!(handles.handle.operate(id, operation).await.unwrap(), Answer::Done);
+            assert_eq!(cordoned(), Some(shown), "worker {number}");
+        }
+    }
+    stop.cancel();
+    running.await.unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn a_watcher_of_a_job_wakes_when_a_commit_has_ended_it() {
+    let data = tempfile::tempdir().unwrap();
+    let (store, archive) = sqlite::open(&DataDirectory::take(data.path()).unwrap().into()).unwrap();
+    let text = "jobs: { resize: { image: 'resize:1' } }";
+    let file = jobs_file::parse(text, Path::new("jobs.yaml"), &Environment::default()).unwrap();
+    let revision = file.definitions[0].definition.revision;
+    let (engine, handles) = Engine::load(
+        Box::new(store),
+        &Definitions::new(file.definitions),
+        Intervals::default(),
+        usize::MAX,
+        data.path().into(),
+    )
+    .unwrap();
+    let stop = CancellationToken::new();
+    let running = tokio::spawn(engine.run(stop.clone()));
+    let new = NewJob { revision, ..NewJob::default() };
+    handles.handle.submit(vec![new].into(), None, false, None).await.unwrap();
+    let mut watch = handles.handle.watch(JobId(1));
+    handles.handle.cancel(JobId(1), "ann".into()).await.unwrap();
+    timeout(WAIT_TIMEOUT, watch.changed()).await.expect("the end wakes it");
+    assert_eq!(archive.job(JobId(1)).unwrap().unwrap().row.state, State::Cancelled, "and is in the archive");
+    stop.cancel();
+    running.await.unwrap().unwrap();
+}
+
+fn hello(number: u64) -> Connected {
+    Connected {
+        session: SessionId(number),
+        name: format!("w{number}").into(),
+        secret_hash: [u8::try_from(number).unwrap(); 32],
+        cluster: None,
+        rejoin: false,
+        incarnation: Incarnation(1),
+        process: number,
+        versions: VERSIONS,
+        engine: None,
+        version: "0.1.0".into(),
+        slots: 1,
+        backlog: 0,
+        labels: Vec::new(),
+        runtimes: Vec::new(),
+        address: "here".into(),
+    }
+}

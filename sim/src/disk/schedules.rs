@@ -1,0 +1,257 @@
+//! Schedules and the fire ledger as the store keeps them. Each change is checked against promise 4: every slot has exactly one verdict and
+//! makes at most one job, the ledger has no gap, and a paused schedule does not fire.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use protocol::{JobId, Timestamp};
+use scheduler::definition::Definition;
+use scheduler::restore::LiveSchedules;
+use scheduler::schedule::backfill::LedgerReading;
+use scheduler::schedule::{Schedule, ScheduleId};
+use scheduler::schedules::{FireRow, FireVerdict, MissReason, PauseTarget, ScheduleRow};
+use scheduler::step::{AddedJob, Change};
+
+type Key = (Arc<str>, ScheduleId);
+
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Schedules {
+    rows: BTreeMap<Key, ScheduleRow>,
+    paused: BTreeMap<PauseTarget, Timestamp>,
+    /// By the first slot.
+    fires: BTreeMap<Key, BTreeMap<Timestamp, FireRow>>,
+    /// Slots that a backfill made jobs of.
+    backfilled: BTreeMap<Key, BTreeMap<Timestamp, JobId>>,
+    /// Jobs of slots that the ledger names.
+    jobs: BTreeSet<JobId>,
+    /// Rules of all versions of jobs.yaml, by fingerprint.
+    rules: BTreeMap<(Key, u64), Schedule>,
+    /// The definition, schedule and slot that each job was made for, as its container is told.
+    made: BTreeSet<(String, String, String)>,
+    /// Jobs of slots that this commit has added and the ledger does not name yet.
+    unrecorded: BTreeSet<JobId>,
+    /// A server process that has just started may not decide slots of schedules that left jobs.yaml while it was away.
+    is_start: bool,
+    /// The first change that breaks promise 4.
+    broken: Option<String>,
+}
+
+impl Schedules {
+    /// A commit begins. `is_start` says that it is the first one of a server process.
+    pub(super) fn begin_commit(&mut self, definitions: &[Arc<Definition>], is_start: bool) {
+        self.is_start = is_start;
+        for definition in definitions {
+            for schedule in &definition.timetable.schedules {
+                let key = (definition.name.as_str().into(), schedule.id.clone());
+                self.rules.insert((key, schedule.fingerprint()), schedule.clone());
+            }
+        }
+    }
+
+    /// All changes of a commit are stored.
+    pub(super) fn end_commit(&mut self) {
+        let unrecorded = std::mem::take(&mut self.unrecorded);
+        if let Some(job) = unrecorded.first() {
+            self.fail(format!("the ledger does not know the slot of job {job}"));
+        }
+    }
+
+    /// The first violation of promise 4 since the last call.
+    pub(crate) const fn take_violation(&mut self) -> Option<String> {
+        self.broken.take()
+    }
+
+    /// A job was added. If a schedule made it, no other job has the same slot.
+    pub(super) fn check_job(&mut self, added: &AddedJob, definition: &str) {
+        let Some(details) = &added.details else { return };
+        let variable = |wanted: &str| {
+            let found = details.body.environment.iter().find(|(name, _)| *name == wanted);
+            found.map(|(_, value)| value.to_owned())
+        };
+        let (Some(schedule), Some(slot)) = (variable(SCHEDULE_VARIABLE), variable(SLOT_VARIABLE)) else {
+            return;
+        };
+        let text = format!("slot {slot} of {definition}/{schedule} made job {} and another one", added.job);
+        self.unrecorded.insert(added.job);
+        if !self.made.insert((definition.to_owned(), schedule, slot)) {
+            self.fail(text);
+        }
+    }
+
+    pub(super) fn take(&mut self, change: &Change) {
+        let checked = match change {
+            Change::Schedule(row) => self.put(row),
+            Change::Fire(FireRow { verdict: FireVerdict::Backfilled(job), .. }) => {
+                self.backfill(change, *job)
+            }
+            Change::Fire(row) => self.record(row),
+            Change::Paused { target, since: Some(since) } => {
+                self.paused.insert(target.clone(), *since);
+                Ok(())
+            }
+            Change::Paused { target, since: None } => {
+                self.paused.remove(target);
+                Ok(())
+            }
+            _ => Ok(()),
+        };
+        if let Err(violation) = checked {
+            self.fail(violation);
+        }
+    }
+
+    fn fail(&mut self, violation: String) {
+        self.broken.get_or_insert(violation);
+    }
+
+    /// The last slot that has a verdict, or the beginning of the schedule.
+    fn decided_until(&self, key: &Key) -> Option<Timestamp> {
+        let cursor = self.rows.get(key)?.cursor;
+        let last = self.fires.get(key).and_then(|fires| fires.last_key_value()).map(|(_, fire)| fire.to);
+        Some(last.map_or(cursor, |last| last.max(cursor)))
+    }
+
+    /// The cursor is always the end of the ledger.
+    fn put(&mut self, row: &ScheduleRow) -> Result<(), String> {
+        let key = (row.definition.clone(), row.schedule.clone());
+        if let Some(until) = self.decided_until(&key)
+            && until != row.cursor
+        {
+            let name = format!("{}/{}", key.0, key.1);
+            return Err(format!("the cursor of {name} is {}, its ledger ends at {}", row.cursor.0, until.0));
+        }
+        let before = self.rows.insert(key.clone(), row.clone());
+        let has_left = before.is_some_and(|before| before.removed_at.is_none());
+        if let Some(at) = row.removed_at.filter(|_| has_left && !self.is_start)
+            && let Some(rule) = self.rules.get(&(key.clone(), row.fingerprint))
+            && let Some(slot) = rule.next_slot_after(row.cursor).filter(|slot| rule.due_at(*slot) <= at)
+        {
+            return Err(format!("slot {} of {}/{} never got a verdict", slot.0, key.0, key.1));
+        }
+        Ok(())
+    }
+
+    fn record(&mut self, row: &FireRow) -> Result<(), String> {
+        let key = (row.definition.clone(), row.schedule.clone());
+        let name = format!("slot {} of {}/{}", row.from.0, key.0, key.1);
+        let has_fired = row.verdict.has_fired();
+        if has_fired && (row.from != row.to || row.count.count != 1) {
+            return Err(format!("{name} and others became one job"));
+        }
+        if has_fired && self.is_paused(&key) {
+            return Err(format!("{name} fires while its schedule is paused"));
+        }
+        let until = self.decided_until(&key).ok_or_else(|| format!("{name} has no schedule"))?;
+        let fires = self.fires.entry(key.clone()).or_default();
+        let before = fires.insert(row.from, row.clone());
+        if let Some(before) = &before
+            && (before.verdict.has_fired() || before.verdict != row.verdict || before.to != until)
+        {
+            return Err(format!("{name} was decided before"));
+        }
+        if before.is_none() && row.from <= until {
+            return Err(format!("{name} has two verdicts: the ledger reaches to {}", until.0));
+        }
+        if row.verdict != FireVerdict::Missed(MissReason::RuleChanged) {
+            let decided = before.as_ref().map_or(0, |before| before.count.count);
+            self.check_gap(&key, row, until, before.is_none(), decided)?;
+        }
+        let Some(job) = row.verdict.job().filter(|_| has_fired) else { return Ok(()) };
+        if !self.jobs.insert(job) {
+            return Err(format!("{name} became job {job}, which another slot became"));
+        }
+        if !self.unrecorded.remove(&job) {
+            return Err(format!("{name} became job {job}, which no schedule has made"));
+        }
+        Ok(())
+    }
+
+    /// A slot is backfilled once, after it was decided, and never if it has fired.
+    fn backfill(&mut self, change: &Change, job: JobId) -> Result<(), String> {
+        let Change::Fire(row) = change else { return Ok(()) };
+        let key = (row.definition.clone(), row.schedule.clone());
+        let name = format!("slot {} of {}/{}", row.from.0, key.0, key.1);
+        let until = self.rows.get(&key).map(|row| row.cursor);
+        if until.is_none_or(|until| row.from > until) || row.from != row.to {
+            return Err(format!("{name} is backfilled and not decided yet"));
+        }
+        let fires = self.fires.get(&key).and_then(|fires| fires.get(&row.from));
+        if fires.is_some_and(|fire| fire.verdict.has_fired()) {
+            return Err(format!("{name} has fired, and is backfilled"));
+        }
+        if self.backfilled.entry(key).or_default().insert(row.from, job).is_some() {
+            return Err(format!("{name} is backfilled twice"));
+        }
+        if !self.jobs.insert(job) || !self.unrecorded.remove(&job) {
+            return Err(format!("{name} became job {job}, which was not made for it"));
+        }
+        Ok(())
+    }
+
+    /// The facts that a reader of the ledger learns about a schedule.
+    pub(crate) fn reading(&self, definition: &Arc<str>, schedule: &ScheduleId) -> LedgerReading {
+        let key = (definition.clone(), schedule.clone());
+        let rows = self.fires.get(&key).into_iter().flatten().map(|(_, row)| row);
+        let fired = rows.filter(|row| row.verdict.has_fired());
+        let mut fired: BTreeMap<_, _> =
+            fired.filter_map(|row| Some((row.from, row.verdict.job()?))).collect();
+        fired.extend(self.backfilled.get(&key).into_iter().flatten().map(|(slot, job)| (*slot, *job)));
+        let decided_until = self.rows.get(&key).map(|row| row.cursor);
+        LedgerReading { decided_until, forgotten_until: None, fired }
+    }
+
+    /// The row begins at the first slot that has no verdict, and counts all slots that it adds.
+    fn check_gap(
+        &self,
+        key: &Key,
+        row: &FireRow,
+        until: Timestamp,
+        is_new: bool,
+        decided: u64,
+    ) -> Result<(), String> {
+        let name = format!("{}/{}", key.0, key.1);
+        let rule = self.rows.get(key).and_then(|it| self.rules.get(&(key.clone(), it.fingerprint)));
+        let rule = rule.ok_or_else(|| format!("{name} has an unknown rule"))?;
+        let first = rule.next_slot_after(until);
+        if is_new && first != Some(row.from) {
+            let first = first.map(|slot| slot.0);
+            return Err(format!(
+                "{name} decides slot {}, the first after its cursor is {first:?}",
+                row.from.0
+            ));
+        }
+        let count = rule.count_slots(until, row.to);
+        if count.exact && row.count.exact && decided + count.count != row.count.count {
+            let (all, told) = (decided + count.count, row.count.count);
+            return Err(format!("{name} counts {told} slots from {} to {}, not {all}", row.from.0, row.to.0));
+        }
+        Ok(())
+    }
+
+    fn is_paused(&self, (definition, schedule): &Key) -> bool {
+        self.paused.keys().any(|target| match target {
+            PauseTarget::Everything => true,
+            PauseTarget::Definition(name) => name == definition,
+            PauseTarget::Schedule(name, id) => name == definition && id == schedule,
+        })
+    }
+
+    pub(super) fn live(&self, is_live: impl Fn(JobId) -> bool) -> LiveSchedules {
+        let fires = self.fires.values().flat_map(BTreeMap::values);
+        let fired = fires.filter(|row| row.verdict.has_fired());
+        let jobs = fired.filter_map(|row| Some((row.verdict.job()?, row.definition.clone())));
+        let backfilled = self.backfilled.iter();
+        let backfilled =
+            backfilled.flat_map(|((name, _), slots)| slots.values().map(|job| (*job, name.clone())));
+        let jobs = jobs.chain(backfilled);
+        LiveSchedules {
+            rows: self.rows.values().cloned().collect(),
+            paused: self.paused.iter().map(|(target, since)| (target.clone(), *since)).collect(),
+            jobs: jobs.filter(|(job, _)| is_live(*job)).collect(),
+        }
+    }
+}
+
+/// Variables of a container that a schedule's job runs, by which the simulation finds its slot.
+const SLOT_VARIABLE: &str = "LONGSHORE_SCHEDULED_AT";
+const SCHEDULE_VARIABLE: &str = "LONGSHORE_SCHEDULE_ID";

@@ -1,0 +1,70 @@
+//! A job is placed on a worker that its definition allows: labels, exclusive labels, the list of workers.
+
+use scheduler::Scheduler;
+use scheduler::definition::Definition;
+use scheduler::placement::rules::{EXCLUSIVE, WorkerSelector, exclusive_labels};
+use scheduler::snapshot::WorkerFacts;
+use scheduler::step::{Assigned, Change, Step};
+
+use super::Oracle;
+use crate::clock::Moment;
+use crate::disk::Disk;
+use crate::workload::Workload;
+
+impl Oracle {
+    /// A step of the scheduler. Labels are those after the step: the step that changes them places jobs after that.
+    pub(super) fn allowed(
+        &mut self,
+        now: Moment,
+        (disk, workload): (&Disk, &Workload),
+        scheduler: &Scheduler,
+        step: &Step,
+    ) {
+        let assigned: Vec<&Assigned> = step
+            .changes
+            .iter()
+            .filter_map(|change| if let Change::Assigned(it) = change { Some(it) } else { None })
+            .collect();
+        if assigned.is_empty() {
+            return;
+        }
+        let workers = scheduler.snapshot().workers;
+        for it in assigned {
+            let added = step.changes.iter().find_map(|change| match change {
+                Change::Added(added) if added.job == it.token.job => Some(added.revision),
+                _ => None,
+            });
+            let Some(revision) = added.or_else(|| disk.row(it.token.job).map(|row| row.revision)) else {
+                continue;
+            };
+            let definition = workload.definition(revision);
+            let lists = workload.of_name(&definition.name).map(|it| &it.placement.workers[..]);
+            let worker = workers.iter().find(|facts| facts.id == it.worker);
+            let is_listed = |facts: &WorkerFacts| lists.clone().any(|list| lists_worker(list, facts));
+            if !worker.is_some_and(|facts| meets(facts, definition) && is_listed(facts)) {
+                let what = format!("{} of {} goes to worker {}", it.token, definition.name, it.worker);
+                self.fault(now, "placement: a job runs where its definition allows it", what);
+            }
+        }
+    }
+}
+
+fn meets(facts: &WorkerFacts, definition: &Definition) -> bool {
+    let label = |name: &str| {
+        let mut labels = facts.set_labels.iter().chain(&facts.own_labels);
+        labels.find(|(label, _)| label == name).map(|(_, value)| value.as_str())
+    };
+    let requires = &definition.placement.requires;
+    let asks = |name: &String| requires.iter().any(|rule| rule.label == *name && rule.asks_for_label());
+    requires.iter().all(|rule| rule.holds(label(&rule.label)))
+        && exclusive_labels(label(EXCLUSIVE)).all(|name| asks(&name))
+}
+
+/// A list of one revision of the definition, of which any may be in force.
+fn lists_worker(list: &[WorkerSelector], facts: &WorkerFacts) -> bool {
+    list.is_empty()
+        || list.iter().any(|selector| match selector {
+            WorkerSelector::Id(id) => *id == facts.id,
+            WorkerSelector::Name(name) => **name == *facts.name,
+        })
+}

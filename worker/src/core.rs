@@ -1,0 +1,345 @@
+//! [`Worker`] holds the state. [`Worker::step`] calls the handler of each input.
+
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::mem;
+
+use protocol::order::{Intervals, Order};
+use protocol::report::{Availability, Foreign, Phase, ReleaseCause};
+use protocol::{ClusterId, Incarnation, Now, Revision, RuntimeKind, Token, Uptime};
+
+use crate::attempt::{Attempt, Ended, Stage};
+use crate::backlog::Backlog;
+use crate::definitions::Definitions;
+use crate::handlers;
+use crate::input::{Input, Leave, RuntimeEvent};
+use crate::outbox::Outbox;
+use crate::policy::Policy;
+use crate::pulls::Pulls;
+use crate::session::Link;
+use crate::slots::Slots;
+use crate::step::{Effect, Step};
+use crate::unsent_output::UnsentOutput;
+
+/// Settings of a worker process.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// The worker's name.
+    pub name: String,
+    /// The secret of its state directory.
+    pub secret: [u8; 32],
+    /// The cluster that the state directory joined, if any.
+    pub cluster: Option<ClusterId>,
+    /// Join even if the server does not know the secret.
+    pub rejoin: bool,
+    /// Start counter of the state directory.
+    pub incarnation: Incarnation,
+    /// Random number of this process.
+    pub process: u64,
+    /// Id of the Docker engine, if there is one.
+    pub engine: Option<String>,
+    /// Version of the program.
+    pub version: String,
+    /// Containers that may run at once.
+    pub slots: u32,
+    /// Attempts that may wait in the backlog.
+    pub backlog: u32,
+    /// Images that may be pulled at once.
+    pub pull_slots: u32,
+    /// The rules that forbid definitions.
+    pub policy: Policy,
+    /// The worker's labels.
+    pub labels: Vec<(String, String)>,
+    /// Runtimes and their availability. Attempts of a runtime that is not listed are released as `policy`.
+    pub runtimes: Vec<(RuntimeKind, Availability)>,
+}
+
+/// State of a worker.
+#[derive(Debug)]
+pub struct Worker {
+    pub(crate) config: Config,
+    pub(crate) link: Link,
+    pub(crate) attempts: BTreeMap<Token, Attempt>,
+    pub(crate) backlog: Backlog,
+    pub(crate) slots: Slots,
+    pub(crate) pulls: Pulls,
+    pub(crate) definitions: Definitions,
+    pub(crate) outbox: Outbox,
+    pub(crate) unsent_output: UnsentOutput,
+    /// Alarms of attempts; at most one entry per attempt, equal to its `alarm`.
+    pub(crate) alarms: BTreeSet<(Uptime, Token)>,
+    /// Attempts that the server has cleared for their start while the gate was closed.
+    pub(crate) cleared: BTreeSet<Token>,
+    /// Attempts whose runtime is ready and may not create the container while the gate is closed.
+    pub(crate) prepared: BTreeSet<Token>,
+    /// Live attempts with `self_fence`.
+    pub(crate) fenced: BTreeSet<Token>,
+    /// Revisions that failed to start since the last successful start, by runtime.
+    pub(crate) failed_starts: BTreeMap<RuntimeKind, BTreeSet<Revision>>,
+    pub(crate) foreign: Vec<Foreign>,
+    /// Runtimes whose part of the last Inventory was incomplete.
+    pub(crate) incomplete: BTreeSet<RuntimeKind>,
+    /// Messages for the next flush.
+    pub(crate) notices: PendingNotices,
+    /// The disk that holds unsent output is nearly full.
+    pub(crate) disk_is_low: bool,
+    /// The stop that the operator of this machine asked for.
+    pub(crate) leave: Option<Leave>,
+    /// The server has ordered a drain.
+    pub(crate) drained: bool,
+    pub(crate) exit: Exiting,
+    arrivals: u64,
+    pub(crate) effects: Vec<Effect>,
+}
+
+/// Messages that are not numbered. They are dropped with the connection, because the next Inventory contains
+/// all of them.
+#[derive(Debug, Default)]
+pub(crate) struct PendingNotices {
+    pub(crate) inventory: bool,
+    pub(crate) condition: bool,
+    pub(crate) running: Vec<Token>,
+    pub(crate) status: Vec<(Token, Phase)>,
+    pub(crate) progress: BTreeSet<Token>,
+    pub(crate) wanted: Vec<Revision>,
+    pub(crate) foreign: bool,
+}
+
+/// Progress of the process exit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Exiting {
+    No,
+    /// With the next flush.
+    Now,
+    /// The exit effect was emitted.
+    Sent,
+}
+
+impl Worker {
+    /// Creates a disconnected worker. The seed decides the jitter only.
+    #[must_use]
+    pub fn new(config: Config, seed: u64) -> Self {
+        Self {
+            slots: Slots::new(config.slots),
+            pulls: Pulls::new(config.pull_slots),
+            config,
+            link: Link::new(seed),
+            attempts: BTreeMap::new(),
+            backlog: Backlog::default(),
+            definitions: Definitions::default(),
+            outbox: Outbox::default(),
+            unsent_output: UnsentOutput::default(),
+            alarms: BTreeSet::new(),
+            cleared: BTreeSet::new(),
+            prepared: BTreeSet::new(),
+            fenced: BTreeSet::new(),
+            failed_starts: BTreeMap::new(),
+            foreign: Vec::new(),
+            incomplete: BTreeSet::new(),
+            notices: PendingNotices::default(),
+            disk_is_low: false,
+            leave: None,
+            drained: false,
+            exit: Exiting::No,
+            arrivals: 0,
+            effects: Vec::new(),
+        }
+    }
+
+    /// Applies one input and returns immediate effects. Messages wait for [`Worker::flush`].
+    pub fn step(&mut self, now: Now, input: Input) -> Step {
+        let now = now.up;
+        match input {
+            Input::Restored { attempts, foreign, contact } => {
+                handlers::restore::restored(self, now, attempts, foreign, contact)
+            }
+            Input::Connected => handlers::connect::connected(self, now),
+            Input::Disconnected => handlers::connect::disconnected(self),
+            Input::MessageRefused => self.outbox.message_refused(),
+            Input::Ordered(order) => self.on_order(now, order),
+            Input::Happened(event) => self.on_runtime_event(now, event),
+            Input::OutputDone(token) => handlers::end::output_done(self, token),
+            Input::DiskIsLow(is_low) => handlers::end::disk_is_low(self, now, is_low),
+            Input::Leave(leave) => handlers::leave::leave(self, now, leave),
+            Input::Tick => handlers::tick::tick(self, now),
+        }
+        self.run_prepared(now);
+        self.fill_slots(now);
+        self.run_prepared(now);
+        Step { effects: mem::take(&mut self.effects) }
+    }
+
+    /// Returns pending messages, packed. The caller calls it after a batch of steps and before waiting.
+    pub fn flush(&mut self, now: Now) -> Step {
+        if self.link.is_joined() {
+            self.send_pending(now.up);
+        }
+        handlers::leave::exit_if_done(self);
+        Step { effects: mem::take(&mut self.effects) }
+    }
+
+    /// Time at which the next [`Input::Tick`] is due.
+    #[must_use]
+    pub fn wake_at(&self) -> Option<Uptime> {
+        let alarm = self.alarms.first().map(|(at, _)| *at);
+        [alarm, self.link.wake_at(), handlers::tick::next_self_fence(self)].into_iter().flatten().min()
+    }
+
+    /// End of the lease by this machine's clock.
+    #[must_use]
+    pub fn lease_end(&self) -> Option<Uptime> {
+        self.link.lease_from.map(|from| from + self.link.intervals.lease)
+    }
+
+    /// Number of reports that are not acknowledged, sent or not.
+    #[must_use]
+    pub fn unacknowledged(&self) -> usize {
+        self.outbox.len()
+    }
+
+    /// Slots in use, and attempts that wait: for a slot, their definition or their image.
+    #[must_use]
+    pub fn load(&self) -> (u32, u32) {
+        let waiting = self.backlog.len() + self.pulls.len();
+        (self.slots.busy(), u32::try_from(waiting).unwrap_or(u32::MAX))
+    }
+
+    fn on_order(&mut self, now: Uptime, order: Order) {
+        match order {
+            Order::Welcome(it) => return handlers::connect::welcome(self, now, it),
+            Order::Refused(it) => return handlers::connect::refused(self, it),
+            Order::GoAway(it) => return handlers::connect::go_away(self, it),
+            _ => {}
+        }
+        if !self.link.is_joined() {
+            return; // Said before Welcome, or to a connection that we have given up: nobody may rely on it.
+        }
+        match order {
+            Order::Definitions(list) => handlers::enqueue::definitions(self, list),
+            Order::Enqueue(list) => handlers::enqueue::enqueue(self, now, list),
+            Order::Reconciled(list) => handlers::connect::reconciled(self, now, list),
+            Order::Cancel(it) => handlers::stop::cancel(self, now, it),
+            Order::Recall(tokens) => handlers::stop::recall(self, tokens),
+            Order::Acknowledge(last) => handlers::end::acknowledged(self, now, last),
+            Order::Pulse(number) => handlers::connect::pulse(self, number),
+            Order::Configure(it) => handlers::leave::configure(self, it),
+            // Output bypasses the state machine; the client has handled it.
+            Order::OutputAcknowledge(_) | Order::Welcome(_) | Order::Refused(_) | Order::GoAway(_) => {}
+        }
+    }
+
+    fn on_runtime_event(&mut self, now: Uptime, event: RuntimeEvent) {
+        match event {
+            RuntimeEvent::ImageMissing(token) => handlers::pull::image_missing(self, token),
+            RuntimeEvent::Progressed(token, phase) => handlers::pull::progressed(self, token, phase),
+            RuntimeEvent::Prepared(token) => handlers::run::prepared(self, token),
+            RuntimeEvent::Started { token, container, at } => {
+                handlers::run::started(self, now, token, container, at)
+            }
+            RuntimeEvent::Ended { token, exit, output, at } => {
+                handlers::end::ended(self, token, exit, output, at)
+            }
+            RuntimeEvent::Overdue(token) => handlers::stop::overdue(self, now, token),
+            RuntimeEvent::Refused { token, cause, why } => {
+                handlers::end::refused(self, now, token, cause, why)
+            }
+            RuntimeEvent::Surveyed { attempts, foreign } => {
+                handlers::restore::surveyed(self, now, attempts, foreign)
+            }
+            RuntimeEvent::Foreign(foreign) => handlers::run::update_foreign(self, foreign),
+            RuntimeEvent::Availability(kind, availability) => {
+                handlers::run::availability(self, kind, availability)
+            }
+        }
+    }
+
+    /// The stronger of the two requests to leave.
+    pub(crate) fn leaving(&self) -> Option<Leave> {
+        self.leave.max(self.drained.then_some(Leave::Drain))
+    }
+
+    pub(crate) fn intervals(&self) -> Intervals {
+        self.link.intervals
+    }
+
+    pub(crate) fn next_arrival(&mut self) -> u64 {
+        self.arrivals += 1;
+        self.arrivals
+    }
+
+    /// Replaces the alarm of an attempt.
+    pub(crate) fn set_alarm(&mut self, token: Token, at: Option<Uptime>) {
+        let Some(attempt) = self.attempts.get_mut(&token) else {
+            return;
+        };
+        if let Some(before) = attempt.alarm.take() {
+            self.alarms.remove(&(before, token));
+        }
+        attempt.alarm = at;
+        if let Some(at) = at {
+            self.alarms.insert((at, token));
+        }
+    }
+
+    /// Stores the time of the last contact if an attempt has `self_fence`.
+    pub(crate) fn persist_contact(&mut self) {
+        if !self.fenced.is_empty() {
+            self.effects.extend(self.link.lease_from.map(Effect::Contact));
+        }
+    }
+
+    /// Removes an unstarted attempt from its queue and frees its slot. The caller decides what follows.
+    pub(crate) fn remove_unstarted(&mut self, token: Token) {
+        let Some(attempt) = self.attempts.get_mut(&token) else {
+            return;
+        };
+        match attempt.stage {
+            Stage::Parked { .. } => self.backlog.leave(attempt.revision, token),
+            Stage::Waiting => self.backlog.remove(attempt.position, token),
+            Stage::Asking { .. } => {
+                self.slots.give_back();
+                self.cleared.remove(&token);
+                self.outbox.not_starting(token);
+            }
+            Stage::Unpulled => self.pulls.stop_waiting(attempt.position, token),
+            Stage::Launched
+            | Stage::Pulling { .. }
+            | Stage::Pulled
+            | Stage::Prepared
+            | Stage::Running { .. }
+            | Stage::Ended(_) => {}
+        }
+    }
+
+    /// Releases an unstarted attempt.
+    pub(crate) fn release(&mut self, token: Token, cause: ReleaseCause, why: String) {
+        self.remove_unstarted(token);
+        self.set_alarm(token, None);
+        if let Some(attempt) = self.attempts.remove(&token)
+            && attempt.is_in_runtime()
+        {
+            let runtime = attempt.runtime();
+            self.effects.push(Effect::Forget { token, runtime, give_up_output: true });
+        }
+        self.outbox.released(token, cause, why);
+    }
+
+    /// Removes an ended attempt whose report and output are acknowledged or given up.
+    pub(crate) fn forget(&mut self, token: Token) {
+        self.set_alarm(token, None);
+        let Some(attempt) = self.attempts.remove(&token) else {
+            return;
+        };
+        let Stage::Ended(Ended { launched, output_done, unsent, .. }) = attempt.stage else {
+            return;
+        };
+        if let Some(number) = unsent {
+            self.unsent_output.remove(number);
+        }
+        if launched {
+            let runtime = attempt.runtime();
+            self.effects.push(Effect::Forget { token, runtime, give_up_output: !output_done });
+        }
+    }
+}

@@ -1,0 +1,117 @@
+//! Accepts attempts and definitions from the server.
+
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use protocol::order::{Assignment, Definition};
+use protocol::report::{Availability, ReleaseCause};
+use protocol::{RuntimeKind, Token, Uptime};
+
+use crate::attempt::{Attempt, QueuePosition, Stage};
+use crate::core::Worker;
+use core::cmp::Reverse;
+
+/// Queues attempts while there is room, and releases the others.
+pub(crate) fn enqueue(worker: &mut Worker, now: Uptime, assignments: Vec<Assignment>) {
+    for assignment in assignments {
+        let token = assignment.token;
+        if let Some(known) = worker.attempts.get(&token) {
+            worker.notices.status.push((token, known.phase()));
+        } else if worker.outbox.is_released(token) {
+            // The order was sent again before the server had the answer. The attempt may be elsewhere by now.
+        } else if worker.leaving().is_some() {
+            worker.outbox.released(token, ReleaseCause::Draining, String::new());
+        } else if !has_room(worker) {
+            worker.outbox.released(token, ReleaseCause::Full, String::new());
+        } else {
+            accept(worker, now, assignment);
+        }
+    }
+}
+
+/// Stores definitions and queues the attempts that waited for them.
+pub(crate) fn definitions(worker: &mut Worker, definitions: Vec<Definition>) {
+    for definition in definitions {
+        let revision = definition.revision;
+        let known = worker.definitions.insert(definition, &worker.config.policy);
+        for token in worker.backlog.unpark(revision) {
+            if let Some(attempt) = worker.attempts.get_mut(&token)
+                && let Stage::Parked { memory_bytes } = attempt.stage
+            {
+                attempt.definition = Some(known.clone().with_memory(memory_bytes));
+                attempt.stage = Stage::Waiting;
+                queue(worker, token);
+            }
+        }
+    }
+}
+
+fn has_room(worker: &Worker) -> bool {
+    let (busy, queued) = worker.load();
+    u64::from(busy) + u64::from(queued) < u64::from(worker.slots.count()) + u64::from(worker.config.backlog)
+}
+
+fn accept(worker: &mut Worker, now: Uptime, assignment: Assignment) {
+    let Assignment { token, revision, .. } = assignment;
+    let memory_bytes = assignment.memory_bytes;
+    let definition = worker.definitions.find(revision).map(|known| known.with_memory(memory_bytes));
+    let stage = if definition.is_some() { Stage::Waiting } else { Stage::Parked { memory_bytes } };
+    let position = QueuePosition {
+        priority: Reverse(assignment.priority),
+        due: due(now, &assignment),
+        arrival: worker.next_arrival(),
+    };
+    let is_resolved = definition.is_some();
+    worker.attempts.insert(
+        token,
+        Attempt {
+            position,
+            revision,
+            body: assignment.body,
+            time_left: assignment.time_left,
+            definition,
+            stage,
+            stop: None,
+            alarm: None,
+            output_done: false,
+        },
+    );
+    if is_resolved {
+        queue(worker, token);
+        return;
+    }
+    if !worker.backlog.is_wanted(revision) {
+        worker.notices.wanted.push(revision);
+    }
+    worker.backlog.park(revision, token);
+}
+
+/// Queues an attempt with a known definition, or releases it if its runtime is not available or the policy forbids it.
+fn queue(worker: &mut Worker, token: Token) {
+    let Some(attempt) = worker.attempts.get(&token) else {
+        return;
+    };
+    let forbidden = attempt.definition.as_ref().and_then(|definition| definition.forbidden.as_ref());
+    let forbidden = forbidden.map(|why| (ReleaseCause::Policy, String::from(&**why)));
+    match forbidden.or_else(|| obstacle(worker, attempt.runtime())) {
+        None => worker.backlog.push(attempt.position, token),
+        Some((cause, why)) => {
+            worker.attempts.remove(&token);
+            worker.outbox.released(token, cause, why);
+        }
+    }
+}
+
+fn obstacle(worker: &Worker, runtime: RuntimeKind) -> Option<(ReleaseCause, String)> {
+    match worker.config.runtimes.iter().find(|(kind, _)| *kind == runtime) {
+        Some((_, Availability::Available)) => None,
+        Some((_, Availability::Unavailable(why))) => Some((ReleaseCause::RuntimeUnavailable, why.clone())),
+        None => Some((ReleaseCause::Policy, format!("this worker does not offer the runtime {runtime}"))),
+    }
+}
+
+fn due(now: Uptime, assignment: &Assignment) -> i64 {
+    let now = i64::try_from(now.0).unwrap_or(i64::MAX);
+    now.saturating_sub(i64::try_from(assignment.waited.as_nanos()).unwrap_or(i64::MAX))
+}

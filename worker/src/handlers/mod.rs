@@ -1,0 +1,12 @@
+//! One file per kind of input.
+
+pub(crate) mod connect;
+pub(crate) mod end;
+pub(crate) mod enqueue;
+pub(crate) mod leave;
+pub(crate) mod pull;
+pub(crate) mod restore;
+pub(crate) mod run;
+pub(crate) mod start_failures;
+pub(crate) mod stop;
+pub(crate) mod tick;

@@ -1,0 +1,92 @@
+//! Pull slots: which attempt may have its image pulled, and what follows a pull.
+
+use protocol::Token;
+use protocol::report::Phase;
+
+use crate::attempt::Stage;
+use crate::core::Worker;
+use crate::pulls::Image;
+use crate::step::Effect;
+
+/// The image of a launched attempt is not here. Its slot goes to another one, and it waits for a pull slot.
+pub(crate) fn image_missing(worker: &mut Worker, token: Token) {
+    let Some(attempt) = worker.attempts.get_mut(&token) else {
+        return;
+    };
+    if !matches!(attempt.stage, Stage::Launched) || attempt.stop.is_some() {
+        return;
+    }
+    let Some(image) = attempt.image() else {
+        return;
+    };
+    attempt.stage = Stage::Unpulled;
+    let position = attempt.position;
+    worker.slots.give_back();
+    worker.fenced.remove(&token);
+    worker.pulls.wait(position, token, image);
+    begin_pulls(worker);
+}
+
+/// Lets attempts pull while pull slots are free.
+pub(crate) fn begin_pulls(worker: &mut Worker) {
+    while let Some(token) = worker.pulls.begin_next(worker.slots.count()) {
+        worker.guard_self_fence(token);
+        if let Some(attempt) = worker.attempts.get_mut(&token) {
+            attempt.stage = Stage::Pulling { percent: None, failures: 0 };
+            let runtime = attempt.runtime();
+            worker.effects.push(Effect::Pull { token, runtime });
+            worker.notices.progress.insert(token);
+        }
+    }
+}
+
+/// A pull advances, or failed and is repeated.
+pub(crate) fn progressed(worker: &mut Worker, token: Token, phase: Phase) {
+    let Phase::Pulling { percent, failures } = phase else {
+        return;
+    };
+    let percent = percent.map(|it| it.min(100));
+    if let Some(attempt) = worker.attempts.get_mut(&token)
+        && let Stage::Pulling { percent: known, failures: known_failures } = attempt.stage
+        && (known, known_failures) != (percent, failures)
+    {
+        attempt.stage = Stage::Pulling { percent, failures };
+        worker.notices.progress.insert(token);
+    }
+}
+
+/// The image is here: the attempt waits for a slot, and its pull slot is free unless others wait for the same image.
+pub(crate) fn pulled(worker: &mut Worker, token: Token) {
+    let Some(attempt) = worker.attempts.get_mut(&token) else {
+        return;
+    };
+    let (position, image) = (attempt.position, attempt.image());
+    attempt.stage = Stage::Pulled;
+    worker.pulls.set_ready(position, token);
+    worker.notices.progress.insert(token);
+    end_pull(worker, image);
+}
+
+/// Frees whatever the attempt holds or waits for: slot, pull slot, or its place in front of either.
+pub(crate) fn free_place(worker: &mut Worker, token: Token) {
+    let Some(attempt) = worker.attempts.get(&token) else {
+        return;
+    };
+    let (position, image) = (attempt.position, attempt.image());
+    match attempt.stage {
+        Stage::Unpulled => worker.pulls.stop_waiting(position, token),
+        Stage::Pulling { .. } => end_pull(worker, image),
+        Stage::Pulled => worker.pulls.remove_ready(position, token),
+        Stage::Asking { .. } | Stage::Launched | Stage::Prepared | Stage::Running { .. } => {
+            worker.slots.give_back();
+        }
+        Stage::Parked { .. } | Stage::Waiting | Stage::Ended(_) => {}
+    }
+}
+
+fn end_pull(worker: &mut Worker, image: Option<Image>) {
+    if let Some(image) = image {
+        worker.pulls.end(&image);
+    }
+    begin_pulls(worker);
+}

@@ -1,0 +1,89 @@
+//! Adopts attempts of an earlier process of this worker from directories and runtimes.
+
+use alloc::vec::Vec;
+use core::cmp::Reverse;
+use core::time::Duration;
+
+use alloc::string::ToString;
+use protocol::report::{Foreign, ReleaseCause};
+use protocol::{Token, Uptime};
+
+use crate::attempt::{Attempt, QueuePosition, ResolvedDefinition, Stage};
+use crate::core::Worker;
+use crate::handlers::{connect, end, stop};
+use crate::input::{Found, Restored, Stopping};
+use crate::step::Effect;
+
+/// Adopts what was found at the start. The first connection is opened after that, so that all of it is
+/// reconciled.
+pub(crate) fn restored(
+    worker: &mut Worker,
+    now: Uptime,
+    attempts: Vec<Restored>,
+    foreign: Vec<Foreign>,
+    contact: Option<Uptime>,
+) {
+    // An earlier process may have lost the server long before. If the time of the last contact is unknown, a
+    // container with `self_fence` may have a successor already.
+    worker.link.lease_from = Some(contact.unwrap_or_default().min(now));
+    surveyed(worker, now, attempts, foreign);
+    connect::reconnect(worker, Duration::ZERO, None, "what runs here is known".to_string());
+}
+
+/// Adopts what was found, at the start or when a silent engine answers again.
+pub(crate) fn surveyed(worker: &mut Worker, now: Uptime, attempts: Vec<Restored>, foreign: Vec<Foreign>) {
+    worker.foreign = foreign;
+    for restored in attempts {
+        let token = restored.launch.token;
+        if !worker.attempts.contains_key(&token) {
+            adopt(worker, now, token, restored);
+        }
+    }
+}
+
+fn adopt(worker: &mut Worker, now: Uptime, token: Token, restored: Restored) {
+    let Restored { launch, stopping, found } = restored;
+    let runtime = launch.spec.runtime;
+    if found == Found::Unstarted {
+        // The server may know that it was about to start; only this worker knows that it never did.
+        let why = "its worker was restarted before it had started it".to_string();
+        worker.outbox.released(token, ReleaseCause::Recalled, why);
+        worker.effects.push(Effect::Forget { token, runtime, give_up_output: true });
+        return;
+    }
+    let position = QueuePosition { priority: Reverse(0), due: 0, arrival: worker.next_arrival() };
+    let is_fenced = launch.spec.self_fence.is_some();
+    let time_left = launch.time_left;
+    worker.attempts.insert(
+        token,
+        Attempt {
+            position,
+            revision: launch.revision,
+            body: None,
+            time_left,
+            definition: Some(ResolvedDefinition { name: launch.name, spec: launch.spec, forbidden: None }),
+            stage: Stage::Launched,
+            stop: None,
+            alarm: None,
+            output_done: false,
+        },
+    );
+    worker.slots.take();
+    if is_fenced {
+        worker.fenced.insert(token);
+    }
+    match found {
+        Found::Running { container, at } => crate::handlers::run::started(worker, now, token, container, at),
+        Found::Ended { exit, output, at } => {
+            end::restored_end(worker, token, exit, stopping, output, at.min(now));
+            return;
+        }
+        Found::Unstarted | Found::Unknown => {}
+    }
+    if let Some(Stopping { cause, at }) = stopping {
+        stop::begin_stop(worker, now, token, cause, None);
+        if let Some(stop) = worker.attempts.get_mut(&token).and_then(|attempt| attempt.stop.as_mut()) {
+            stop.at = at.min(now);
+        }
+    }
+}

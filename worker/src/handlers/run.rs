@@ -1,0 +1,91 @@
+//! Starts of attempts in their runtime, and availability of runtimes.
+
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use protocol::report::{Availability, Foreign, ReleaseCause};
+use protocol::{RuntimeKind, Token, Uptime};
+
+use crate::attempt::Stage;
+use crate::core::Worker;
+use crate::handlers::{pull, start_failures};
+
+/// The runtime is ready to create the container. The attempt waits for a slot if it has none, and for the gate.
+pub(crate) fn prepared(worker: &mut Worker, token: Token) {
+    let Some(attempt) = worker.attempts.get_mut(&token).filter(|attempt| attempt.stop.is_none()) else {
+        return;
+    };
+    match attempt.stage {
+        Stage::Launched => {
+            attempt.stage = Stage::Prepared;
+            worker.prepared.insert(token);
+        }
+        Stage::Pulling { .. } => pull::pulled(worker, token),
+        _ => {}
+    }
+}
+
+/// The container has started; the run timeout counts from there.
+pub(crate) fn started(worker: &mut Worker, now: Uptime, token: Token, container: String, at: Uptime) {
+    let Some(attempt) = worker.attempts.get_mut(&token) else {
+        return;
+    };
+    if !attempt.is_launched() {
+        return;
+    }
+    worker.prepared.remove(&token);
+    let at = at.min(now);
+    let runtime = attempt.runtime();
+    if !attempt.holds_slot() {
+        // A runtime asks before it starts one, but what runs takes a slot in any case.
+        pull::free_place(worker, token);
+        worker.slots.take();
+    }
+    let Some(attempt) = worker.attempts.get_mut(&token) else {
+        return;
+    };
+    attempt.stage = Stage::Running { container, at };
+    if attempt.stop.is_none()
+        && let Some(time_left) = attempt.time_left
+    {
+        worker.set_alarm(token, Some(at + time_left));
+    }
+    worker.notices.running.push(token);
+    start_failures::start_worked(worker, runtime);
+}
+
+/// The engine was searched for containers of other workers; the server may order to stop some.
+pub(crate) fn update_foreign(worker: &mut Worker, foreign: Vec<Foreign>) {
+    worker.notices.foreign = !foreign.is_empty();
+    worker.foreign = foreign;
+}
+
+/// A runtime became available or unavailable. If unavailable, its unstarted attempts are released.
+pub(crate) fn availability(worker: &mut Worker, runtime: RuntimeKind, availability: Availability) {
+    let Some((_, known)) = worker.config.runtimes.iter_mut().find(|(kind, _)| *kind == runtime) else {
+        return;
+    };
+    if *known == availability {
+        return;
+    }
+    let is_available = availability.is_available();
+    *known = availability.clone();
+    worker.notices.condition = true;
+    if is_available {
+        // The last Inventory was incomplete for this runtime; the next one is complete.
+        worker.notices.inventory |= worker.incomplete.remove(&runtime);
+        return;
+    }
+    let stranded: Vec<Token> = worker
+        .attempts
+        .iter()
+        .filter(|(_, attempt)| {
+            attempt.is_unstarted() && attempt.definition.is_some() && attempt.runtime() == runtime
+        })
+        .map(|(token, _)| *token)
+        .collect();
+    let Availability::Unavailable(why) = availability else { return };
+    for token in stranded {
+        worker.release(token, ReleaseCause::RuntimeUnavailable, why.clone());
+    }
+}

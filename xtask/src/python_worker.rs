@@ -1,0 +1,123 @@
+//! The step `python worker` of `cargo xtask test`: the worker of `examples/worker-python` checks itself against a server.
+//!
+//! Its package `websockets` is installed into a virtual environment under `target/`, once. The server listens on a free loopback port
+//! and keeps its data in a temporary directory.
+
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, bail};
+use clap::ValueEnum;
+use tokio::process::Command;
+
+use crate::children::Process;
+use crate::http::Api;
+use crate::{build, step};
+
+/// When the step of the Python worker runs.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Python {
+    /// It runs; without Python or its package, the command fails
+    Required,
+    /// It runs if Python and its package can be had
+    Auto,
+    /// It does not run
+    Off,
+}
+
+/// Runs the step, or prints in one line why it is left out.
+///
+/// # Errors
+/// The check failed; or it is required, and Python or the package cannot be had.
+pub(crate) async fn run(root: &Path, wanted: Python) -> anyhow::Result<()> {
+    if wanted == Python::Off {
+        println!("── python worker: off");
+        return Ok(());
+    }
+    match provide(root).await {
+        Ok(python) => step::run("python worker", check(root, &python)).await,
+        Err(missing) if wanted == Python::Required => Err(missing.context("--python required")),
+        Err(missing) => {
+            println!("── python worker: left out, {missing:#}");
+            Ok(())
+        }
+    }
+}
+
+/// A Python that has the package. What is missing is told in one line, with how to get it.
+async fn provide(root: &Path) -> anyhow::Result<PathBuf> {
+    let version = "import sys; sys.exit(sys.version_info < (3, 9))";
+    if !step::is_installed(&["python3", "-c", version]).await {
+        bail!("there is no python3 of version 3.9 or later (apt-get install python3 python3-venv)");
+    }
+    let place = root.join("target/python-worker");
+    let python = place.join("bin/python");
+    if !has_package(&python).await {
+        let mut create = step::command(root, &["python3", "-m", "venv", "--clear"]);
+        create.arg(&place);
+        if !step::succeeds_silently(create).await {
+            bail!("`python3 -m venv` fails (apt-get install python3-venv)");
+        }
+        let mut install = Command::new(&python);
+        install.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", PACKAGE]);
+        if !step::succeeds_silently(install).await {
+            bail!("`pip install {PACKAGE}` fails: is there a network?");
+        }
+    }
+    Ok(python)
+}
+
+async fn has_package(python: &Path) -> bool {
+    let mut import = Command::new(python);
+    import.args(["-c", "import websockets.asyncio.client"]);
+    step::succeeds_silently(import).await
+}
+
+async fn check(root: &Path, python: &Path) -> anyhow::Result<()> {
+    let binary = build::longshore(root, false).await?;
+    let directory = tempfile::Builder::new().prefix("longshore-python-").tempdir()?;
+    let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+    let api = Api { address: TcpListener::bind(address)?.local_addr()? };
+    let example = root.join("examples/worker-python");
+
+    let mut command = Command::new(binary);
+    for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("LONGSHORE_"))
+    {
+        command.env_remove(name);
+    }
+    command.args(["server", "--listen", &api.address.to_string(), "--data"]);
+    command.arg(directory.path().join("data")).arg("--jobs").arg(example.join("jobs.yaml"));
+    let mut server = Process::start("server", command, directory.path())?;
+    let outcome = check_against(&mut server, api, python, &example).await;
+    if outcome.is_err() {
+        eprintln!("── last lines of the server\n{}", server.log_tail());
+    }
+    server.stop(SERVER_GRACE).await;
+    outcome
+}
+
+async fn check_against(server: &mut Process, api: Api, python: &Path, example: &Path) -> anyhow::Result<()> {
+    let deadline = Instant::now() + READY_MAX;
+    while !api.is_ready().await {
+        server.must_be_alive()?;
+        if Instant::now() > deadline {
+            bail!("the server is not ready after {READY_MAX:?}");
+        }
+        tokio::time::sleep(ASK_EVERY).await;
+    }
+    let mut check = Command::new(python);
+    // No compiled files beside the sources.
+    check.arg("-B").arg(example.join("check.py")).args(["--server", &api.url("")]).kill_on_drop(true);
+    tokio::time::timeout(CHECK_MAX, step::succeed(check))
+        .await
+        .with_context(|| format!("check.py took longer than {CHECK_MAX:?}"))?
+}
+
+/// Releases from 13 on have the interface that the worker uses.
+const PACKAGE: &str = "websockets>=13";
+const READY_MAX: Duration = Duration::from_secs(30);
+const ASK_EVERY: Duration = Duration::from_millis(50);
+/// It takes three seconds on a quiet machine.
+const CHECK_MAX: Duration = Duration::from_secs(300);
+const SERVER_GRACE: Duration = Duration::from_secs(10);
