@@ -138,6 +138,19 @@ def plain(value):
 # 2. to 4. A worker and its jobs.
 
 
+class CutWorker(Worker):
+    """A worker that can be kept from connecting again."""
+
+    def __init__(self, *args, **options):
+        super().__init__(*args, **options)
+        self.may_connect = asyncio.Event()
+        self.may_connect.set()
+
+    async def session(self):
+        await self.may_connect.wait()
+        return await super().session()
+
+
 async def check_jobs(api, worker):
     jobs = [await api.submit("hello") for _ in range(JOBS)]
     failing = await api.submit("fail")
@@ -177,11 +190,12 @@ async def check_reconnect(api, worker, directory):
         await holds("the worker is reconciled again", lambda: worker.reconciled_count > before)
         expect([it.phase() for it in worker.attempts.values()], ["Running"], f"the attempts after cut {number + 1}")
     # It ends while there is no connection: the report has to wait for the next one.
-    ended = asyncio.ensure_future(holds("it ends", lambda: any(it.stage == "ended" for it in worker.attempts.values())))
+    worker.may_connect.clear()
     worker.socket.transport.abort()
     with open(go, "w"):
         pass
-    await ended
+    await holds("it ends", lambda: any(it.stage == "ended" for it in worker.attempts.values()))
+    worker.may_connect.set()
     shown = await api.until(job, "succeeded")
     expect(shown["attempt_count"], 1, "the attempts of a job whose worker lost its connection")
     await holds("it is forgotten", lambda: not worker.attempts)
@@ -309,7 +323,7 @@ async def run(flags):
     api = Api(flags.server, token)
     with tempfile.TemporaryDirectory(prefix="longshore-python-") as directory:
         state = os.path.join(directory, "state")
-        worker = Worker(flags.server, "python", state, slots=4, backlog=4, token=token, log=lambda _: None)
+        worker = CutWorker(flags.server, "python", state, slots=4, backlog=4, token=token, log=lambda _: None)
         running = asyncio.ensure_future(worker.run())
         checks = check_all(api, worker, directory, flags, token, frames)
         try:
