@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use server::config::{Settings, SettingsError};
+use server::config::Settings;
 use tokio_util::sync::CancellationToken;
 
 use crate::failure::{Exit, Failure};
@@ -44,10 +44,10 @@ pub(crate) fn dev(flags: Flags) -> anyhow::Result<()> {
         jobs_file: flags.jobs,
         ..Settings::default()
     };
-    let config = config.check().map_err(|wrong| match wrong {
-        SettingsError::OpenBeyondLoopback => loopback_only(),
-        other => serving::usage_failure(other),
-    })?;
+    let config = config.check().map_err(serving::usage_failure)?;
+    if !config.listen.ip().is_loopback() {
+        return Err(loopback_only());
+    }
     let worker_args = working::WorkerArgs::for_dev(flags.data.join("worker"), flags.slots);
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let outcome = runtime.block_on(async {

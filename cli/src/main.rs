@@ -4,6 +4,7 @@
 
 mod api;
 mod args;
+mod audit;
 mod backfill;
 mod backup;
 mod batches;
@@ -39,6 +40,7 @@ mod settings;
 mod show;
 mod sse;
 mod systemd;
+mod tokens;
 mod usage;
 mod utf8;
 mod validate;

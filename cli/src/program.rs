@@ -8,9 +8,9 @@ use clap::{CommandFactory as _, Parser, Subcommand};
 
 use crate::settings::{self, Invocation};
 use crate::{
-    backfill, backup, batches, cert, completions, definitions, dev, doctor, events, explain, health, import,
-    job_verbs, jobs, limits, logs, reschedule, restore, run, schedules, schema, screen, server, show,
-    validate, worker, workers,
+    audit, backfill, backup, batches, cert, completions, definitions, dev, doctor, events, explain, health,
+    import, job_verbs, jobs, limits, logs, reschedule, restore, run, schedules, schema, screen, server, show,
+    tokens, validate, worker, workers,
 };
 
 /// A job server with remote workers.
@@ -71,6 +71,8 @@ pub(crate) enum Verb {
     Health(health::Flags),
     Doctor(doctor::Flags),
     Cert(cert::Flags),
+    Token(tokens::Flags),
+    Audit(audit::Flags),
     Backup(backup::Flags),
     Restore(restore::Flags),
     Completions(completions::Flags),
@@ -139,6 +141,8 @@ fn perform(verb: Verb) -> anyhow::Result<()> {
         Verb::Health(flags) => block_on(health::health(flags)),
         Verb::Doctor(flags) => block_on(doctor::doctor(flags)),
         Verb::Cert(flags) => cert::cert(&flags),
+        Verb::Token(flags) => block_on(tokens::token(flags)),
+        Verb::Audit(flags) => block_on(audit::audit(flags)),
         Verb::Backup(flags) => backup::backup(flags),
         Verb::Restore(flags) => restore::restore(flags),
         Verb::Completions(flags) => completions::completions(&flags, Program::command()),

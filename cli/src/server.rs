@@ -100,6 +100,9 @@ struct AccessArgs {
     /// File with the token for workers, readable by its owner only.
     #[arg(long, env = "LONGSHORE_WORKER_TOKEN_FILE", value_name = "FILE")]
     worker_token_file: Option<PathBuf>,
+    /// Require a token from every client also on loopback, such as behind a proxy; beyond loopback the server does so in any case.
+    #[arg(long, env = "LONGSHORE_REQUIRE_TOKENS")]
+    require_tokens: bool,
     /// Listen beyond loopback without tokens: everyone who reaches the port can run anything.
     #[arg(long, env = "LONGSHORE_INSECURE_NO_AUTH")]
     insecure_no_auth: bool,
@@ -158,6 +161,7 @@ pub(crate) fn server(flags: Flags) -> anyhow::Result<()> {
         jobs_file: flags.jobs,
         api_token_file: flags.access.api_token_file,
         worker_token_file: flags.access.worker_token_file,
+        require_tokens: flags.access.require_tokens,
         insecure_no_auth: flags.access.insecure_no_auth,
         tls_cert: flags.access.tls_cert,
         tls_key: flags.access.tls_key,

@@ -11,8 +11,8 @@ use jiff::Timestamp;
 pub(crate) use server::http::present::shapes::BatchCounts;
 use server::http::present::shapes::Time;
 pub(crate) use server::http::present::shapes::{
-    Attempt, Batch, BatchSummary, Definition, Event, Explanation, FullBatch, FullJob, Hook, Job, Limit,
-    Param, Parent, Reloaded, Timeout, Verdict, Worker,
+    Attempt, AuditEntry, Batch, BatchSummary, Definition, Event, Explanation, FullBatch, FullJob, Hook, Job,
+    Limit, NewToken, Param, Parent, Reloaded, Timeout, Token, Verdict, Worker,
 };
 
 pub(crate) use self::definition::{DefinitionView, ReloadedView};

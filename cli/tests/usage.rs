@@ -48,6 +48,8 @@ const VERBS: &[&str] = &[
     "health",
     "doctor",
     "cert",
+    "token",
+    "audit",
     "backup",
     "restore",
     "completions",

@@ -222,13 +222,6 @@ fn server_with_a_bad_jobs_file_prints_all_faults_and_exits_with_2() {
 }
 
 #[test]
-fn server_beyond_loopback_requires_tokens() {
-    let said = run(&mut longshore(&["server", "--listen", "0.0.0.0:0"]));
-    assert_eq!(said.code, 2);
-    assert!(said.err.contains("refusing to listen beyond loopback without tokens"), "{said:?}");
-}
-
-#[test]
 fn dev_refuses_addresses_beyond_loopback() {
     let said = run(&mut longshore(&["dev", "--listen", "0.0.0.0:0"]));
     assert_eq!(said.code, 2);

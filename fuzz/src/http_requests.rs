@@ -20,6 +20,7 @@ use crate::server::store::sqlite;
 use axum::body::Body;
 use axum::http::{Request, Response, StatusCode, header};
 use http_body_util::BodyExt as _;
+use longshore_server::auth::records::AccessRecords;
 use protocol::order::Intervals;
 use tokio::runtime::{Builder, Runtime};
 use tokio_util::sync::CancellationToken;
@@ -68,6 +69,8 @@ async fn serve(directory: &Path) -> axum::Router {
     let loaded =
         Engine::load(Box::new(store), &definitions, Intervals::default(), usize::MAX, directory.into());
     let (engine, handles) = loaded.expect("an engine");
+    let archive = Arc::new(archive);
+    let records = AccessRecords::load(archive.clone(), handles.access_writer).expect("tokens");
     tokio::spawn(engine.run(CancellationToken::new()));
     let catalogue = Arc::new(Catalogue::new(definitions));
     let reloader = Reloader::new(handles.handle.clone(), catalogue.clone(), jobs_file, Intervals::default());
@@ -75,12 +78,13 @@ async fn serve(directory: &Path) -> axum::Router {
         engine: handles.handle,
         events: handles.events,
         metrics: handles.metrics,
-        archive: Arc::new(archive),
+        archive: archive.clone(),
         machines: Arc::default(),
         catalogue,
         reloader: Arc::new(reloader),
         logs: Logs::open(&directory.join("logs"), logs::Limits::default()).expect("logs"),
         access: Arc::new(Access::open("127.0.0.1:80".parse().expect("an address"))),
+        records: Arc::new(records),
         base_path: String::new(),
         storage: Storage::of(directory),
         body_bytes_max: BODY_BYTES_MAX,

@@ -72,6 +72,8 @@ close_codes! {
     NOT_LEADING = 4014 "not_leading";
     /// The worker reported nothing about an attempt that was enqueued twice. It reconnects, and its inventory decides.
     UNANSWERED = 4015 "unanswered";
+    /// The worker's token was revoked or has expired. Reconnect with backoff: another token may be in its file.
+    UNAUTHORIZED = 4016 "unauthorized";
 }
 
 impl CloseCode {

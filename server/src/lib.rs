@@ -28,6 +28,7 @@ pub mod store;
 pub mod ws;
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
@@ -37,6 +38,8 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use auth::Access;
+use auth::first_token::{self, FirstTokenError};
+use auth::records::AccessRecords;
 use catalogue::{Catalogue, Definitions};
 use config::Config;
 use config::jobs_file::{self, Environment, Faults};
@@ -46,7 +49,7 @@ use listener::{ListenError, Listener};
 use logs::{Logs, LogsError};
 use reload::Reloader;
 use storage::Storage;
-use store::{LoadError, directory::DataDirectory, sqlite};
+use store::{AccessArchive, LoadError, ReadError, directory::DataDirectory, sqlite};
 use ws::WorkerAcceptor;
 
 /// A server that is ready to serve.
@@ -58,6 +61,9 @@ pub struct Server {
     acceptor: WorkerAcceptor,
     maintenance: JoinHandle<()>,
     reloader: Arc<Reloader>,
+    records: Arc<AccessRecords>,
+    /// The file for the first token, if the server requires tokens and was given none.
+    first_token_file: Option<PathBuf>,
     leaving: CancellationToken,
 }
 
@@ -79,6 +85,12 @@ pub enum ServerError {
     /// The port is not available.
     #[error(transparent)]
     Listen(#[from] ListenError),
+    /// The tokens of the store cannot be read.
+    #[error("cannot read the tokens of the store")]
+    Tokens(#[source] ReadError),
+    /// The file for the first token cannot be written.
+    #[error(transparent)]
+    FirstToken(#[from] FirstTokenError),
     /// The engine cannot start, or had to stop.
     #[error(transparent)]
     Engine(#[from] EngineError),
@@ -100,7 +112,9 @@ impl Server {
         let directory = Arc::new(DataDirectory::take(&config.data_dir)?);
         let (store, archive) = sqlite::open(&directory)?;
         let logs = Logs::open(&directory.logs(), logs::Limits::default())?;
-        let archive: Arc<dyn store::Archive> = Arc::new(archive);
+        let archive = Arc::new(archive);
+        let access_archive: Arc<dyn AccessArchive> = archive.clone();
+        let archive: Arc<dyn store::Archive> = archive;
         let (engine, handles) = Engine::load(
             Box::new(store),
             &definitions,
@@ -108,6 +122,8 @@ impl Server {
             JobLimits { live_max: config.jobs_max, server: config.server_limits },
             config.data_dir.clone(),
         )?;
+        let records = AccessRecords::load(access_archive, handles.access_writer);
+        let records = Arc::new(records.map_err(ServerError::Tokens)?);
         let tls = config.tls.clone().map(Tls::load).transpose()?;
         let mut listener = Listener::bind(config.listen, connections(&config)).await?;
         if let Some(tls) = tls {
@@ -142,7 +158,8 @@ impl Server {
             reloader: reloader.clone(),
             intervals: config.intervals,
             logs: logs.clone(),
-            access: Arc::new(access(&config, listener.address())),
+            access: Arc::new(access(&config, listener.address(), &records)),
+            records: records.clone(),
             base_path: config.base_path.to_string(),
             storage: storage.clone(),
             body_bytes_max: http::BODY_BYTES_MAX,
@@ -159,7 +176,19 @@ impl Server {
         );
         let maintenance = tokio::spawn(maintenance);
         let router = http::router(services, ws::router(acceptor.clone()));
-        Ok(Self { engine, listener, router, acceptor, maintenance, reloader, leaving })
+        let first_token_file = (config.requires_tokens && config.api_token.is_none())
+            .then(|| first_token::file(&config.data_dir));
+        Ok(Self {
+            engine,
+            listener,
+            router,
+            acceptor,
+            maintenance,
+            reloader,
+            records,
+            first_token_file,
+            leaving,
+        })
     }
 
     /// The URL of the server as a client on this machine writes it.
@@ -193,6 +222,19 @@ impl Server {
     pub async fn run(self) -> Result<(), ServerError> {
         let engine_stop = CancellationToken::new();
         let engine = tokio::spawn(self.engine.run(engine_stop.clone()));
+        if let Some(file) = &self.first_token_file
+            && let Err(error) = first_token::provide(&self.records, file).await
+        {
+            engine_stop.cancel();
+            // The reason to end is the missing token.
+            let _ = engine.await;
+            return Err(error.into());
+        }
+        let records = self.records.clone();
+        let recording = tokio::spawn({
+            let (records, leaving) = (self.records.clone(), self.leaving.clone());
+            async move { records.run(leaving).await }
+        });
         let shutdown = self.leaving.clone();
         let serving = async {
             let sessions = async {
@@ -202,6 +244,9 @@ impl Server {
             tokio::join!(self.listener.serve(self.router, self.leaving.clone()), sessions);
             // A panic of maintenance was logged when it happened.
             let _ = self.maintenance.await;
+            let _ = recording.await;
+            // Requests that were under way at the shutdown.
+            records.write_audit().await;
             // The log writer ends with its last handle, after writing everything it has accepted.
             drop(self.acceptor);
             engine_stop.cancel();
@@ -222,14 +267,18 @@ impl Server {
 
 fn connections(config: &Config) -> listener::Limits {
     let limits = listener::Limits::default();
-    match config.api_token {
-        Some(_) => listener::Limits { unauthenticated: UNAUTHENTICATED_MAX, ..limits },
-        None => limits,
+    match config.requires_tokens || config.api_token.is_some() {
+        true => listener::Limits { unauthenticated: UNAUTHENTICATED_MAX, ..limits },
+        false => limits,
     }
 }
 
-fn access(config: &Config, address: SocketAddr) -> Access {
+fn access(config: &Config, address: SocketAddr, records: &AccessRecords) -> Access {
     let mut access = Access::open(address).hosts(config.allowed_hosts.iter().cloned());
+    access = access.tokens(Arc::clone(&records.tokens));
+    if config.requires_tokens {
+        access = access.require_tokens();
+    }
     if let Some(token) = &config.api_token {
         access = access.api_token(token.reveal());
     }

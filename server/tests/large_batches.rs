@@ -13,7 +13,8 @@ use longshore_server::engine::{Busy, Engine, Handle};
 use longshore_server::store::directory::DataDirectory;
 use longshore_server::store::sqlite::{self, SqliteArchive, SqliteStore};
 use longshore_server::store::{
-    Archive, CommitError, Group, JobFilter, LoadError, LoadItem, Loaded, Removed, RetentionCutoffs, Store,
+    AccessChange, Archive, CommitError, Group, JobFilter, LoadError, LoadItem, Loaded, Removed,
+    RetentionCutoffs, Store,
 };
 use protocol::order::Intervals;
 use protocol::{Epoch, JobId, Revision};
@@ -82,6 +83,10 @@ impl Store for Gated {
 
     fn remove(&mut self, epoch: Epoch, cutoffs: &RetentionCutoffs) -> Result<Removed, CommitError> {
         self.store.remove(epoch, cutoffs)
+    }
+
+    fn change_access(&mut self, epoch: Epoch, change: &AccessChange) -> Result<(), CommitError> {
+        self.store.change_access(epoch, change)
     }
 }
 

@@ -13,7 +13,7 @@ mod cluster;
 #[cfg(feature = "database")]
 mod database;
 pub mod docker;
-mod http;
+pub mod http;
 mod port;
 mod process;
 mod rng;

@@ -49,7 +49,7 @@ async fn wrong_kind_of_token_is_named_in_the_error() {
     let (code, said) = verb(&[names(API, "worker")]);
     assert_eq!(code, 3);
     assert!(
-        said.contains("this is the worker token; what is asked for needs the API token [forbidden]"),
+        said.contains("the token has the role worker; this request needs the role viewer [forbidden]"),
         "{said}"
     );
     let (code, said) = verb(&[names(WORKER, "api")]);

@@ -1,4 +1,4 @@
-//! Sessions of the dashboard: a cookie stands for the API token for some hours.
+//! Sessions of the dashboard: a cookie stands for a token for some hours.
 //!
 //! Sessions are kept in memory only: after a restart of the server people sign in again.
 
@@ -10,6 +10,8 @@ use axum::http::{HeaderMap, header};
 use data_encoding::HEXLOWER;
 use sha2::{Digest, Sha256};
 
+use crate::store::TokenId;
+
 /// The name of the cookie.
 pub(crate) const COOKIE: &str = "longshore_session";
 
@@ -19,34 +21,43 @@ pub(crate) const LIFETIME: Duration = Duration::from_secs(12 * 60 * 60);
 /// Sessions at once: more than people look at one server. The oldest ends for a new one.
 const SESSIONS_MAX: usize = 10_000;
 
-/// The hashes of the cookies' values, with the time of each session's end.
+/// The token that a session stands for. It is checked at each request: a session ends with its token.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum SessionToken {
+    /// The one of the server's file.
+    OfFile,
+    /// One of the store.
+    Stored(TokenId),
+}
+
+/// The hashes of the cookies' values, with the token and the end of each session.
 #[derive(Debug, Default)]
 pub(super) struct Sessions {
-    ends: Mutex<HashMap<[u8; 32], Instant>>,
+    open: Mutex<HashMap<[u8; 32], (SessionToken, Instant)>>,
 }
 
 impl Sessions {
     /// Begins a session and returns the value of its cookie.
-    pub(super) fn begin(&self, now: Instant) -> String {
+    pub(super) fn begin(&self, token: SessionToken, now: Instant) -> String {
         let secret: [u8; 32] = rand::random();
         let value = HEXLOWER.encode(&secret);
-        let mut ends = self.entries();
-        if ends.len() >= SESSIONS_MAX {
-            ends.retain(|_, end| *end > now);
+        let mut open = self.entries();
+        if open.len() >= SESSIONS_MAX {
+            open.retain(|_, (_, end)| *end > now);
         }
-        if ends.len() >= SESSIONS_MAX
-            && let Some(oldest) = ends.iter().min_by_key(|(_, end)| **end).map(|(hash, _)| *hash)
+        if open.len() >= SESSIONS_MAX
+            && let Some(oldest) = open.iter().min_by_key(|(_, (_, end))| *end).map(|(hash, _)| *hash)
         {
-            ends.remove(&oldest);
+            open.remove(&oldest);
         }
-        ends.insert(hash(&value), now + LIFETIME);
+        open.insert(hash(&value), (token, now + LIFETIME));
         value
     }
 
-    /// True if the cookie of a request stands for a session.
-    pub(super) fn has(&self, headers: &HeaderMap, now: Instant) -> bool {
-        let Some(value) = cookie(headers) else { return false };
-        self.entries().get(&hash(value)).is_some_and(|end| *end > now)
+    /// Finds the token that the cookie of a request stands for.
+    pub(super) fn find(&self, headers: &HeaderMap, now: Instant) -> Option<SessionToken> {
+        let (token, end) = *self.entries().get(&hash(cookie(headers)?))?;
+        (end > now).then_some(token)
     }
 
     /// Ends the session of a request.
@@ -56,8 +67,8 @@ impl Sessions {
         }
     }
 
-    fn entries(&self) -> MutexGuard<'_, HashMap<[u8; 32], Instant>> {
-        self.ends.lock().unwrap_or_else(PoisonError::into_inner)
+    fn entries(&self) -> MutexGuard<'_, HashMap<[u8; 32], (SessionToken, Instant)>> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -79,6 +90,8 @@ mod tests {
 
     use super::*;
 
+    const FILE: SessionToken = SessionToken::OfFile;
+
     fn with(value: &str) -> HeaderMap {
         let text = format!("theme=dark; {COOKIE}={value}");
         HeaderMap::from_iter([(header::COOKIE, HeaderValue::try_from(text).unwrap())])
@@ -87,23 +100,23 @@ mod tests {
     #[test]
     fn a_session_lasts_until_its_end_or_the_sign_out() {
         let (sessions, now) = (Sessions::default(), Instant::now());
-        let cookie = sessions.begin(now);
-        assert!(sessions.has(&with(&cookie), now));
-        assert!(!sessions.has(&with("other"), now));
-        assert!(!sessions.has(&HeaderMap::new(), now));
-        assert!(!sessions.has(&with(&cookie), now + LIFETIME));
+        let cookie = sessions.begin(FILE, now);
+        assert_eq!(sessions.find(&with(&cookie), now), Some(FILE));
+        assert_eq!(sessions.find(&with("other"), now), None);
+        assert_eq!(sessions.find(&HeaderMap::new(), now), None);
+        assert_eq!(sessions.find(&with(&cookie), now + LIFETIME), None);
         sessions.end(&with(&cookie));
-        assert!(!sessions.has(&with(&cookie), now));
+        assert_eq!(sessions.find(&with(&cookie), now), None);
     }
 
     #[test]
     fn the_oldest_session_ends_when_there_are_too_many() {
         let (sessions, now) = (Sessions::default(), Instant::now());
-        let first = sessions.begin(now);
+        let first = sessions.begin(FILE, now);
         for second in 1..=u64::try_from(SESSIONS_MAX).unwrap() {
-            sessions.begin(now + Duration::from_millis(second));
+            sessions.begin(FILE, now + Duration::from_millis(second));
         }
-        assert!(!sessions.has(&with(&first), now));
+        assert_eq!(sessions.find(&with(&first), now), None);
         assert_eq!(sessions.entries().len(), SESSIONS_MAX);
     }
 }

@@ -38,6 +38,8 @@ pub struct Settings {
     pub api_token_file: Option<PathBuf>,
     /// A file with the worker token.
     pub worker_token_file: Option<PathBuf>,
+    /// Require tokens also on loopback, such as behind a proxy.
+    pub require_tokens: bool,
     /// Listen beyond loopback without tokens.
     pub insecure_no_auth: bool,
     /// A file with the certificate for TLS.
@@ -72,6 +74,7 @@ impl Default for Settings {
             jobs_file: PathBuf::from("jobs.yaml"),
             api_token_file: None,
             worker_token_file: None,
+            require_tokens: false,
             insecure_no_auth: false,
             tls_cert: None,
             tls_key: None,
@@ -101,6 +104,8 @@ pub struct Config {
     pub api_token: Option<Token>,
     /// The worker token; without it every worker may connect.
     pub worker_token: Option<Token>,
+    /// True if every request needs a token, also if no token was given in a file.
+    pub requires_tokens: bool,
     /// Certificate and key for TLS; without them the server speaks plain HTTP.
     pub tls: Option<TlsFiles>,
     /// The path prefix of all URLs.
@@ -134,10 +139,10 @@ impl Settings {
     /// The first wrong setting, and what to do about it.
     pub fn check(self) -> Result<Config, SettingsError> {
         let listen = address::listen(&self.listen)?;
-        let has_tokens = self.api_token_file.is_some() && self.worker_token_file.is_some();
-        if !listen.ip().is_loopback() && !has_tokens && !self.insecure_no_auth {
-            return Err(SettingsError::OpenBeyondLoopback);
+        if self.require_tokens && self.insecure_no_auth {
+            return Err(SettingsError::OpenAndClosed);
         }
+        let requires_tokens = self.require_tokens || (!listen.ip().is_loopback() && !self.insecure_no_auth);
         match (&self.api_token_file, &self.worker_token_file) {
             (Some(_), None) => return Err(SettingsError::OneToken(API_TOKEN_FILE, WORKER_TOKEN_FILE)),
             (None, Some(_)) => return Err(SettingsError::OneToken(WORKER_TOKEN_FILE, API_TOKEN_FILE)),
@@ -151,6 +156,7 @@ impl Settings {
         };
         Ok(Config {
             listen,
+            requires_tokens,
             tls,
             intervals: intervals(&self.heartbeat, &self.lease)?,
             jobs_max: job_count("--max-jobs", "LONGSHORE_MAX_JOBS", &self.max_jobs)?,
@@ -189,11 +195,9 @@ pub enum SettingsError {
         /// The fault.
         reason: &'static str,
     },
-    /// The server would be open to everybody on the network.
-    #[error(
-        "refusing to listen beyond loopback without tokens; use --api-token-file and --worker-token-file, or --insecure-no-auth"
-    )]
-    OpenBeyondLoopback,
+    /// Tokens are both required and switched off.
+    #[error("--require-tokens and --insecure-no-auth exclude each other")]
+    OpenAndClosed,
     /// Only one of two tokens is given. Every client that may act as a worker receives every job with its secrets.
     #[error("{0} is given and {1} is not: the other half would be open to everybody; give both, or neither")]
     OneToken(&'static str, &'static str),
@@ -303,20 +307,21 @@ mod tests {
     }
 
     #[test]
-    fn beyond_loopback_needs_both_tokens_or_so_many_words() {
-        let expected = "refusing to listen beyond loopback without tokens; use --api-token-file and \
-                        --worker-token-file, or --insecure-no-auth";
+    fn beyond_loopback_tokens_are_required_unless_they_are_switched_off() {
+        let config = |listen: &str, require_tokens, insecure_no_auth| {
+            let listen = listen.to_owned();
+            let settings = Settings { listen, require_tokens, insecure_no_auth, ..Settings::default() };
+            settings.check().expect("the settings")
+        };
         for listen in ["0.0.0.0:0", "[::]:8080", "192.0.2.1:80"] {
-            assert_eq!(refusal(|settings| settings.listen = listen.to_owned()), expected);
-            let one_token = |settings: &mut Settings| {
-                settings.listen = listen.to_owned();
-                settings.api_token_file = Some(PathBuf::from("api"));
-            };
-            assert_eq!(refusal(one_token), expected);
-            let open =
-                Settings { listen: listen.to_owned(), insecure_no_auth: true, ..Settings::default() }.check();
-            assert!(open.is_ok_and(|config| config.is_plain_beyond_loopback()));
+            assert!(config(listen, false, false).requires_tokens);
+            let open = config(listen, false, true);
+            assert!(!open.requires_tokens && open.is_plain_beyond_loopback());
         }
+        assert!(!config("127.0.0.1:0", false, false).requires_tokens);
+        assert!(config("127.0.0.1:0", true, false).requires_tokens, "behind a proxy");
+        let both = refusal(|settings| (settings.require_tokens, settings.insecure_no_auth) = (true, true));
+        assert!(both.contains("exclude each other"), "{both}");
     }
 
     #[test]

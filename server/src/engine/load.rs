@@ -95,6 +95,7 @@ impl Engine {
         engine.scheduler.begin(engine.next_group);
         engine.define(definitions);
         let handles = EngineHandles {
+            access_writer: engine.writer.access_writer(loaded.epoch),
             remover: engine.writer.remover(loaded.epoch, handle.health()),
             handle,
             gate: SessionInbox { inbox: report_inbox, epoch: loaded.epoch },

@@ -48,7 +48,7 @@ pub use overrides::OverridesCache;
 pub(crate) use refused::{RefusedCounts, counts_in as refused_inputs};
 pub use sessions::{FromSession, LastHeard, Outbox, OutboxReceiver, ToSession, WeakOutbox, queue};
 pub use watch::{JobWatch, JobWatches};
-pub use writer::{RemovalStep, Remover};
+pub use writer::{AccessWriter, RemovalStep, Remover};
 
 use crate::catalogue::Definitions;
 use crate::clock;
@@ -128,6 +128,8 @@ pub struct EngineHandles {
     pub gate: SessionInbox,
     /// The cache of overrides, for worker sessions.
     pub overrides: Arc<OverridesCache>,
+    /// The handle for tokens and the audit log.
+    pub access_writer: AccessWriter,
     /// The handle of retention.
     pub remover: Remover,
     /// The cluster's id.

@@ -18,7 +18,7 @@ use tokio::sync::oneshot;
 use super::health::Health;
 use super::refused::{GroupFingerprints, Refused};
 use super::refused_group;
-use crate::store::{CommitError, Group, Removed, RetentionCutoffs, Store};
+use crate::store::{AccessChange, CommitError, Group, Removed, RetentionCutoffs, Store};
 
 /// The first wait before an unavailable store is tried again; it doubles up to [`RETRY_MAX`].
 const RETRY_FIRST: Duration = Duration::from_millis(50);
@@ -32,6 +32,8 @@ enum WriterTask {
     Commit(Arc<Group>, GroupFingerprints),
     /// Delete some of what is no longer to be kept.
     Remove(Epoch, RetentionCutoffs, oneshot::Sender<Result<RemovalStep, CommitError>>),
+    /// Change tokens or the audit log.
+    ChangeAccess(Epoch, AccessChange, oneshot::Sender<Result<(), CommitError>>),
     /// Close the store.
     Stop,
 }
@@ -66,6 +68,31 @@ impl Remover {
     pub async fn remove(&self, cutoffs: RetentionCutoffs) -> Option<Result<RemovalStep, CommitError>> {
         let (reply, answer) = oneshot::channel();
         self.tasks.send(WriterTask::Remove(self.epoch, cutoffs, reply)).ok()?;
+        answer.await.ok()
+    }
+}
+
+/// The handle by which tokens and the audit log are changed.
+#[derive(Clone, Debug)]
+pub struct AccessWriter {
+    tasks: Sender<WriterTask>,
+    epoch: Epoch,
+}
+
+impl AccessWriter {
+    /// A handle of a store that is closed: it takes no change.
+    #[must_use]
+    pub fn closed() -> Self {
+        Self { tasks: channel().0, epoch: Epoch(0) }
+    }
+
+    /// Makes a change durable, between two commits; `None` if the store is being closed.
+    ///
+    /// # Errors
+    /// As for a commit, but never [`CommitError::Fatal`]: that ends the process.
+    pub async fn change(&self, change: AccessChange) -> Option<Result<(), CommitError>> {
+        let (reply, answer) = oneshot::channel();
+        self.tasks.send(WriterTask::ChangeAccess(self.epoch, change, reply)).ok()?;
         answer.await.ok()
     }
 }
@@ -107,6 +134,11 @@ impl StoreWriter {
         Remover { tasks: self.tasks.clone(), epoch, health }
     }
 
+    /// The handle for tokens and the audit log under this epoch.
+    pub(super) fn access_writer(&self, epoch: Epoch) -> AccessWriter {
+        AccessWriter { tasks: self.tasks.clone(), epoch }
+    }
+
     /// Waits until the group under way is durable.
     ///
     /// # Errors
@@ -143,6 +175,15 @@ fn serve(
             Ok(WriterTask::Remove(epoch, cutoffs, reply)) => {
                 // Retention may have been stopped meanwhile.
                 let _ = reply.send(remove(store.as_mut(), epoch, &cutoffs));
+                continue;
+            }
+            Ok(WriterTask::ChangeAccess(epoch, change, reply)) => {
+                let changed = store.change_access(epoch, &change);
+                if let Err(error @ CommitError::Fatal(_)) = &changed {
+                    abort_process(error);
+                }
+                // The one who asked may have gone.
+                let _ = reply.send(changed);
                 continue;
             }
             Err(RecvTimeoutError::Timeout) => {

@@ -5,7 +5,7 @@
 //! place gone. Nothing here can hold up a commit. `http::present::event` writes the JSON.
 
 mod feed;
-mod filter;
+pub(crate) mod filter;
 mod id;
 mod job_events;
 mod known;

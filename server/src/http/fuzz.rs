@@ -5,6 +5,7 @@ use std::sync::LazyLock;
 
 use scheduler::input::NewJob;
 
+use crate::auth::actor::Actor;
 use crate::catalogue::Definitions;
 use crate::config::jobs_file;
 use crate::http::api::batches::submit_many as batch;
@@ -27,13 +28,14 @@ pub fn one(text: &[u8]) {
 
 /// The body of `POST /api/jobs`, a JSON value per line. As an array it must mean the same.
 pub fn lines(text: &[u8]) {
-    match batch::read_many(text, Form::Lines, &DEFINITIONS) {
+    match batch::read_many(text, Form::Lines, &DEFINITIONS, &Actor::anonymous()) {
         Ok(jobs) => {
             jobs.iter().for_each(fits);
             let entries =
                 text.split(|byte| *byte == b'\n').filter(|line| !line.iter().all(u8::is_ascii_whitespace));
             let array = [b"[", &*entries.collect::<Vec<_>>().join(&b','), b"]"].concat();
-            let retry = batch::read_many(&array, Form::Json, &DEFINITIONS).map_err(|problem| problem.code());
+            let retry = batch::read_many(&array, Form::Json, &DEFINITIONS, &Actor::anonymous())
+                .map_err(|problem| problem.code());
             assert_eq!(format!("{retry:?}"), format!("Ok({jobs:?})"));
         }
         Err(problem) => is_shown(&problem),
@@ -42,7 +44,7 @@ pub fn lines(text: &[u8]) {
 
 /// The body of `POST /api/jobs`, an array.
 pub fn array(text: &[u8]) {
-    match batch::read_many(text, Form::Json, &DEFINITIONS) {
+    match batch::read_many(text, Form::Json, &DEFINITIONS, &Actor::anonymous()) {
         Ok(jobs) => jobs.iter().for_each(fits),
         Err(problem) => is_shown(&problem),
     }

@@ -19,8 +19,8 @@ use axum::middleware::{from_fn, from_fn_with_state};
 use axum::routing::{get, post};
 
 use api::{
-    backfill, batches, bulk, definitions, events, explain, health, jobs, limits, logs, metrics, reload,
-    schedules, submit, workers,
+    audit, backfill, batches, bulk, definitions, events, explain, health, jobs, limits, logs, metrics,
+    reload, schedules, submit, tokens, workers,
 };
 use middleware::front;
 use request::query;
@@ -44,6 +44,7 @@ pub fn router(services: Services, worker_connections: Router) -> Router {
         .route("/api/batches", get(batches::list))
         .route("/api/batches/{id}", get(batches::one))
         .route("/api/batches/{id}/{verb}", post(batches::operate))
+        .route("/api/audit", get(audit::list))
         .route("/api/events", get(events::stream))
         .route("/api/workers", get(workers::list))
         .route("/api/workers/{id}/{verb}", post(workers::operate))
@@ -62,6 +63,8 @@ pub fn router(services: Services, worker_connections: Router) -> Router {
         .route("/api/definitions/{name}", get(definitions::one))
         .route("/api/definitions/reload", get(reload::definition_named_reload))
         .route("/api/schedules/{verb}", post(schedules::pause_all))
+        .route("/api/tokens", get(tokens::list).post(tokens::create))
+        .route("/api/tokens/{name}/revoke", post(tokens::revoke))
         .route("/metrics", get(metrics::scrape))
         .route("/healthz", get(health::alive))
         .route("/readyz", get(health::ready))

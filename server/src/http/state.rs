@@ -10,6 +10,7 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use crate::auth::Access;
+use crate::auth::records::AccessRecords;
 use crate::catalogue::Catalogue;
 use crate::engine::{Busy, Handle};
 use crate::events::Events;
@@ -47,6 +48,8 @@ pub struct Services {
     pub logs: Arc<Logs>,
     /// The access control.
     pub access: Arc<Access>,
+    /// The tokens and the audit log.
+    pub records: Arc<AccessRecords>,
     /// The path prefix of all URLs: empty, or like `/jobs`.
     pub base_path: String,
     /// Free disk space, checked before jobs are accepted.

@@ -125,7 +125,7 @@ pub(super) mod tests {
     use crate::engine::Engine;
     use crate::store::directory::DataDirectory;
     use crate::store::sqlite::{self, SqliteArchive, SqliteStore};
-    use crate::store::{Archive, Group, JobFilter, LoadError, LoadItem, Loaded, Store};
+    use crate::store::{AccessChange, Archive, Group, JobFilter, LoadError, LoadItem, Loaded, Store};
 
     /// Everything is too old by then.
     const LATER: i64 = 1 << 40;
@@ -260,6 +260,14 @@ pub(super) mod tests {
         ) -> Result<Removed, CommitError> {
             self.asked.lock().unwrap().push(*cutoffs);
             self.faults.pop().map_or_else(|| self.store.remove(epoch, cutoffs), Err)
+        }
+
+        fn change_access(
+            &mut self,
+            epoch: protocol::Epoch,
+            change: &AccessChange,
+        ) -> Result<(), CommitError> {
+            self.store.change_access(epoch, change)
         }
     }
 

@@ -24,6 +24,7 @@ use tokio_util::task::TaskTracker;
 
 use super::upgrade::{Socket, Upgrade};
 use super::{Machines, reader, session};
+use crate::auth::actor::Actor;
 use crate::config::WorkerLabels;
 use crate::engine::{OverridesCache, SessionInbox};
 use crate::listener::Peer;
@@ -125,9 +126,10 @@ async fn connect(
 ) -> Response {
     let answer = upgrade.answer();
     let open = acceptor.open.clone();
+    let revoked = Actor::current().revoked.clone();
     open.spawn(async move {
         if let Some(socket) = upgrade.socket(limits()).await {
-            accept_worker(acceptor, socket, peer).await;
+            accept_worker(acceptor, socket, peer, revoked).await;
         }
     });
     answer
@@ -142,7 +144,7 @@ fn limits() -> WebSocketConfig {
         .max_frame_size(Some(FRAME_BYTES_MAX))
 }
 
-async fn accept_worker(acceptor: WorkerAcceptor, mut socket: Socket, peer: Peer) {
+async fn accept_worker(acceptor: WorkerAcceptor, mut socket: Socket, peer: Peer, revoked: CancellationToken) {
     let Peer { address, permit, .. } = peer;
     let first = tokio::time::timeout(HELLO_TIMEOUT, first_message(&mut socket)).await;
     match read_hello(first.ok().flatten()) {
@@ -151,7 +153,7 @@ async fn accept_worker(acceptor: WorkerAcceptor, mut socket: Socket, peer: Peer)
             let session = connected.session.0;
             drop_labels(&mut connected, &acceptor.worker_labels);
             tracing::debug!(worker = %hello.name, session, peer = %address, "worker connected");
-            session::serve(acceptor, socket, connected, permit).await;
+            session::serve(acceptor, socket, connected, permit, revoked).await;
         }
         Err(close) => {
             tracing::info!(peer = %address, code = close.code, reason = close.reason, "worker refused");

@@ -16,6 +16,7 @@ use scheduler::input::Connected;
 use tokio::time::{Instant, interval_at, timeout};
 use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::tungstenite::protocol::CloseFrame;
+use tokio_util::sync::CancellationToken;
 
 use super::accept::WorkerAcceptor;
 use super::grants::Grants;
@@ -49,6 +50,7 @@ pub(super) async fn serve(
     socket: Socket,
     hello: Connected,
     permit: Arc<ConnectionPermit>,
+    revoked: CancellationToken,
 ) {
     let session = hello.session;
     let heard = LastHeard::at(clock::now().up);
@@ -85,6 +87,7 @@ pub(super) async fn serve(
         close = reader.run() => close,
         _ = &mut written => Some(close::INTERNAL_ERROR.because("output cannot be kept")),
         () = acceptor.leaving.cancelled() => Some(close::GOING_AWAY.plain()),
+        () = revoked.cancelled() => Some(close::UNAUTHORIZED.because("the token was revoked or has expired")),
     };
     writer.orders.ended(close.as_ref());
     if let Some(close) = close {

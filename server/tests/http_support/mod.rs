@@ -6,6 +6,7 @@
     reason = "each test file uses its part, and no test needs better panics"
 )]
 
+mod access;
 mod engine;
 pub mod facts;
 pub mod output;
@@ -132,6 +133,7 @@ impl Server {
             intervals,
             logs: Arc::clone(&logs),
             access: Arc::new(guard(Access::open(address))),
+            records: Arc::new(access::no_records()),
             base_path: base_path.to_owned(),
             storage: storage.clone(),
             body_bytes_max,

@@ -13,6 +13,7 @@ use scheduler::schedule::backfill::{RANGE_MAX, SLOTS_MAX, SlotFate, TooManySlots
 use scheduler::schedule::{Schedule, ScheduleId};
 use scheduler::step::{Answer, Rejection};
 
+use crate::auth::actor::Actor;
 use crate::clock;
 use crate::engine::Busy;
 use crate::http::api::definitions;
@@ -66,6 +67,7 @@ pub(crate) async fn backfill(
     let (parts, body) = request.into_parts();
     let params = Params::read(Query::of(&parts.uri)?)?;
     body::none(body).await?;
+    Actor::current().check_scope(&name)?;
     for _ in 0..READINGS_MAX {
         // Each try has the definition of its moment.
         let definitions = state.services.catalogue.current();

@@ -18,9 +18,11 @@ use scheduler::step::{Answer, Rejection};
 use serde::Deserialize;
 use tokio::time::Instant;
 
+use crate::auth::actor::Actor;
+use crate::auth::role::Permission;
 use crate::engine::Busy;
-use crate::http::api::jobs::{already_finished, find, requester, unexpected_answer};
-use crate::http::api::submit::{self, RevisionChoice, json, read_body, repeat_of};
+use crate::http::api::jobs::{already_finished, check_scope, find, requester, unexpected_answer};
+use crate::http::api::submit::{self, json, read_body, repeat_of};
 use crate::http::middleware::code::Code;
 use crate::http::middleware::problem::Problem;
 use crate::http::present::shapes;
@@ -31,6 +33,7 @@ use crate::http::request::job_request::JobRequest;
 use crate::http::request::key::{parse_key, submit_with_key};
 use crate::http::request::path::Name;
 use crate::http::request::query::Query;
+use crate::http::request::submit_params::RevisionChoice;
 use crate::http::state::AppState;
 use crate::store::JobFilter;
 
@@ -120,6 +123,9 @@ async fn bulk(state: State<Arc<AppState>>, verb: Verb, request: Request) -> Resu
         return Err(Problem::new(Code::MissingField, detail)
             .field("ids")
             .hint("send {\"ids\":[12,13]}, or filters such as ?name=resize&state=queued"));
+    }
+    if verb == Verb::Release {
+        Actor::current().check(Permission::Operate)?;
     }
     let State(state) = state;
     let mut query = Query::of(&parts.uri)?;
@@ -281,6 +287,7 @@ impl Operation {
     }
 
     async fn cancel(&self, job: JobId) -> Result<Effect, Problem> {
+        check_scope(&self.state, job).await?;
         match self.ask_engine(job).await? {
             Answer::Cancelling(state) if state.has_ended() => Ok(Effect::Done),
             Answer::Cancelling(_) => Ok(Effect::Stopping),
@@ -297,6 +304,7 @@ impl Operation {
     }
 
     async fn release(&self, job: JobId) -> Result<Effect, Problem> {
+        check_scope(&self.state, job).await?;
         match self.ask_engine(job).await? {
             Answer::Done => Ok(Effect::Done),
             Answer::Rejected(Rejection::NotLive) => Err(already_finished(&find(&self.state, job).await?)),

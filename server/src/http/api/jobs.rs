@@ -13,6 +13,8 @@ use scheduler::job::State as JobState;
 use scheduler::step::{Answer, Rejection};
 use tokio::time::Instant;
 
+use crate::auth::actor::Actor;
+use crate::auth::role::Permission;
 use crate::excerpt::excerpt;
 use crate::http::middleware::code::Code;
 use crate::http::middleware::problem::Problem;
@@ -88,6 +90,7 @@ pub(crate) async fn cancel(
     let job = JobId(id);
     let (parts, body) = request.into_parts();
     body::none(body).await?;
+    check_scope(&state, job).await?;
     let status = match state.services.engine.cancel(job, requester(&parts)).await? {
         Answer::Cancelling(state) if state.has_ended() => StatusCode::OK,
         Answer::Cancelling(_) => StatusCode::ACCEPTED,
@@ -106,8 +109,10 @@ pub(crate) async fn release(
     request: Request,
 ) -> Result<Json<shapes::FullJob>, Problem> {
     let job = JobId(id);
+    Actor::current().check(Permission::Operate)?;
     let (parts, body) = request.into_parts();
     body::none(body).await?;
+    check_scope(&state, job).await?;
     match state.services.engine.release(job, requester(&parts)).await? {
         Answer::Done => {}
         Answer::Rejected(Rejection::NotLive) => return Err(already_finished(&find(&state, job).await?)),
@@ -127,6 +132,7 @@ pub(crate) async fn update(
     let (parts, body) = request.into_parts();
     Query::of(&parts.uri)?.finish()?;
     let update = job_request::read_update(&parts.headers, body).await?;
+    check_scope(&state, job).await?;
     match state.services.engine.update(job, update, requester(&parts)).await? {
         Answer::Done => {}
         Answer::Rejected(Rejection::NotLive) => return Err(already_finished(&find(&state, job).await?)),
@@ -137,12 +143,23 @@ pub(crate) async fn update(
     Ok(Json(state.presenter().full(record)))
 }
 
-/// The requester, as it is stored with the job: `http` and its address.
-pub(crate) fn requester(parts: &Parts) -> String {
-    match parts.extensions.get::<Peer>() {
-        Some(peer) => format!("http {}", peer.address.ip()),
-        None => "http".to_owned(),
+/// Refuses to act on a job outside of the scope of the request's token.
+///
+/// # Errors
+/// `out_of_scope`; for a token with a scope also those of [`find`].
+pub(crate) async fn check_scope(state: &AppState, job: JobId) -> Result<(), Problem> {
+    let actor = Actor::current();
+    if actor.scope.patterns().is_empty() {
+        return Ok(());
     }
+    Ok(actor.check_scope(&find(state, job).await?.row.definition)?)
+}
+
+/// The requester, as it is stored with the job: `http`, its address, and the name of its token.
+pub(crate) fn requester(parts: &Parts) -> String {
+    let address = parts.extensions.get::<Peer>().map(|peer| format!(" {}", peer.address.ip()));
+    let token = Actor::current().token.as_ref().map(|name| format!(" token {name}"));
+    format!("http{}{}", address.unwrap_or_default(), token.unwrap_or_default())
 }
 
 /// Waits until a job has ended, the time is up, or the server shuts down.

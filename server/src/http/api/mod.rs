@@ -2,6 +2,7 @@
 //!
 //! A handler parses with `request`, asks the engine or the archive, and answers with the shapes of `present`. It decides nothing.
 
+pub(crate) mod audit;
 pub(crate) mod backfill;
 pub(crate) mod batches;
 pub(crate) mod bulk;
@@ -17,4 +18,5 @@ pub(crate) mod reload;
 pub(crate) mod schedule_choice;
 pub(crate) mod schedules;
 pub(crate) mod submit;
+pub(crate) mod tokens;
 pub(crate) mod workers;

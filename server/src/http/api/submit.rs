@@ -3,7 +3,6 @@
 //! This is the hot path: the answer is written from the engine's reply, without a read of the store.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use axum::body::{Body, HttpBody as _};
 use axum::extract::{Request, State};
@@ -18,13 +17,12 @@ use scheduler::input::{JobDetails, KeyHolder, NewJob};
 use scheduler::job::State as JobState;
 use scheduler::step::{Accepted, Answer, PendingReason, Rejection};
 
+use crate::auth::actor::Actor;
 use crate::config::jobs_file;
 use crate::engine::Busy;
 use crate::http::api::batches::{array, position};
 use crate::http::api::definitions;
-use crate::http::api::jobs::{
-    WAIT_MAX, find, find_with_retries, location, unexpected_answer, wait_until_ended,
-};
+use crate::http::api::jobs::{find, find_with_retries, location, unexpected_answer, wait_until_ended};
 use crate::http::api::logs;
 use crate::http::api::schedule_choice::ScheduleChoice;
 use crate::http::middleware::body_budget::BodyReservation;
@@ -36,8 +34,9 @@ use crate::http::request::body;
 use crate::http::request::job_request::{self, JobRequest};
 use crate::http::request::key::{explain_pruned, find_accepted, parse_key, submit_with_key};
 use crate::http::request::path::{Id, Name};
-use crate::http::request::query::{Query, wrong};
+use crate::http::request::query::Query;
 use crate::http::request::submission;
+use crate::http::request::submit_params::{RevisionChoice, SubmitParams};
 use crate::http::state::AppState;
 use crate::params::{self, Checker};
 use crate::store::JobRow;
@@ -54,6 +53,7 @@ pub(crate) async fn one(
     let schedule = ScheduleChoice::read(&mut query)?;
     let params = SubmitParams::read(query)?;
     let (text, held) = read_body(&state, &parts, body).await?;
+    Actor::current().check_scope(&name)?;
     let mut request = job_request::read_submission(&text)?;
     let key = parse_key(&parts, &schedule.key_target(&name), &text)?;
     if let Some(array) = request.array.take() {
@@ -96,42 +96,6 @@ pub(crate) async fn retry(
     }
 }
 
-/// The query parameters of a submission.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct SubmitParams {
-    pub(crate) wait: Option<Duration>,
-    pub(crate) follow: bool,
-    pub(crate) require_worker: bool,
-}
-
-impl SubmitParams {
-    /// Refuses what cannot be done for several jobs.
-    ///
-    /// # Errors
-    /// `invalid_query`.
-    pub(crate) fn check_batch(&self) -> Result<(), Problem> {
-        if self.wait.is_none() && !self.follow {
-            return Ok(());
-        }
-        let field = if self.follow { "follow" } else { "wait" };
-        Err(wrong(field, "it is for one job, and this request makes a batch")
-            .hint("GET /api/batches/{id}?wait=30s waits for the end of a batch"))
-    }
-
-    pub(crate) fn read(mut query: Query) -> Result<Self, Problem> {
-        let params = Self {
-            wait: query.duration("wait", WAIT_MAX)?,
-            follow: query.switch("follow")?,
-            require_worker: query.switch("require_worker")?,
-        };
-        query.finish()?;
-        if params.wait.is_some() && params.follow {
-            return Err(wrong("wait", "it does not go together with follow, which waits for the end"));
-        }
-        Ok(params)
-    }
-}
-
 /// Reads the body of a single submission. Its memory is reserved until the returned reservation is dropped.
 pub(crate) async fn read_body(
     state: &AppState,
@@ -150,33 +114,6 @@ pub(crate) async fn read_body(
     Ok((text, held))
 }
 
-/// The revision of the definition that a retry uses.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum RevisionChoice {
-    /// The definition as it is in jobs.yaml now.
-    Current,
-    /// The revision of the job that is retried.
-    Original,
-}
-
-impl RevisionChoice {
-    pub(crate) fn read(query: &mut Query) -> Result<Self, Problem> {
-        match query.text("revision")?.as_deref() {
-            None | Some("current") => Ok(Self::Current),
-            Some("original") => Ok(Self::Original),
-            Some(_) => Err(wrong("revision", "it is current or original")),
-        }
-    }
-
-    /// The text that distinguishes requests under one idempotency key.
-    fn key_target(self, job: u64) -> String {
-        match self {
-            Self::Current => format!("retry {job}"),
-            Self::Original => format!("retry {job} original"),
-        }
-    }
-}
-
 /// The job that repeats an ended one, with `changes` laid over its overrides.
 pub(crate) async fn repeat_of(
     state: &Arc<AppState>,
@@ -185,6 +122,7 @@ pub(crate) async fn repeat_of(
     changes: JobRequest<'_>,
 ) -> Result<(Arc<Definition>, NewJob), Problem> {
     let record = find(state, id).await?;
+    Actor::current().check_scope(&record.row.definition)?;
     let job_state = record.row.state;
     if !job_state.has_ended() {
         return Err(Problem::new(Code::NotFinished, format!("job {id} is {}", job_state.name()))

@@ -13,7 +13,15 @@ impl From<Denial> for Problem {
             Denial::NoToken | Denial::InvalidToken => Self::new(Code::InvalidToken, detail)
                 .hint("send the header \"Authorization: Bearer <token>\"")
                 .header(header::WWW_AUTHENTICATE, BEARER),
+            Denial::Expired => Self::new(Code::TokenExpired, detail)
+                .hint("an administrator makes another one with: longshore token create")
+                .header(header::WWW_AUTHENTICATE, BEARER),
+            Denial::Revoked => Self::new(Code::TokenRevoked, detail)
+                .hint("an administrator makes another one with: longshore token create")
+                .header(header::WWW_AUTHENTICATE, BEARER),
             Denial::WrongRole { .. } => Self::new(Code::Forbidden, detail),
+            Denial::OutOfScope => Self::new(Code::OutOfScope, detail)
+                .hint("\"longshore token ls\" shows an administrator the definitions of each token"),
             Denial::TooManyFailures { retry_after_s } => {
                 Self::new(Code::TooManyFailures, detail).retry_after(retry_after_s)
             }

@@ -12,8 +12,12 @@ use futures_util::FutureExt;
 use protocol::SUBPROTOCOL;
 use tokio::time::Instant;
 
-use crate::auth::{Admission, Role};
+use crate::auth::Admission;
+use crate::auth::audit::AuditedRequest;
+use crate::auth::role::Permission;
+use crate::clock;
 use crate::http::middleware::code::Code;
+use crate::http::middleware::cut_at_revocation;
 use crate::http::middleware::problem::Problem;
 use crate::http::state::AppState;
 use crate::http::web;
@@ -25,28 +29,58 @@ pub(crate) async fn serve(State(state): State<Arc<AppState>>, request: Request, 
         Some(given) if is_request_id(given) => given.clone(),
         _ => state.next_request_id(),
     };
-    let is_for_workers = role_of(request.uri().path()) == Role::Worker;
+    let permission = Permission::needed(request.method(), request.uri().path());
+    let is_for_workers = permission == Permission::Connect;
     let (began, method) = (Instant::now(), request.method().clone());
+    let target = (!method.is_safe()).then(|| request.uri().to_string());
+    let address = request.extensions().get::<Peer>().map(|peer| peer.address.ip());
     let route = request.extensions().get::<MatchedPath>().cloned();
     let is_tls = request.extensions().get::<Peer>().is_some_and(|peer| peer.is_tls);
-    let admitted = admit(&state, &request);
-    let is_unauthenticated_in_a_crowd =
-        is_crowded(&request) && !admitted.as_ref().is_ok_and(|pass| *pass == Admission::ByToken);
-    let mut response = match admitted {
+    let admitted = admit(&state, permission, &request);
+    let actor = admitted.as_ref().ok().map(|admission| Arc::clone(&admission.actor));
+    let is_authenticated = admitted.as_ref().is_ok_and(|admission| admission.by_token);
+    let is_unauthenticated_in_a_crowd = is_crowded(&request) && !is_authenticated;
+    let allowed = admitted.and_then(|admission| {
+        admission.check(permission)?;
+        acceptable(&request)?;
+        Ok(admission.actor)
+    });
+    let mut response = match allowed {
         Err(problem) => login_of(&state, &problem, request.method(), request.uri())
             .unwrap_or_else(|| problem.into_response()),
-        Ok(_) => AssertUnwindSafe(next.run(request)).catch_unwind().await.unwrap_or_else(|_| {
-            tracing::error!(request_id = ?id, "request handler panicked; the client gets 500");
-            Problem::new(Code::Internal, "the cause is in the server's log").into_response()
-        }),
+        Ok(actor) => {
+            let revoked = actor.revoked.clone();
+            let served = AssertUnwindSafe(actor.serve(next.run(request))).catch_unwind().await;
+            let response = served.unwrap_or_else(|_| {
+                tracing::error!(request_id = ?id, "request handler panicked; the client gets 500");
+                Problem::new(Code::Internal, "the cause is in the server's log").into_response()
+            });
+            if is_authenticated { cut_at_revocation::wrap(response, revoked) } else { response }
+        }
     };
+    let mut problem_code = None;
     if let Some(problem) = problem_of(&mut response, is_for_workers) {
+        problem_code = Some(problem.code().name());
         let written = problem.write(&state.services.base_path, id.to_str().unwrap_or_default());
         let allow = response.headers_mut().remove(header::ALLOW);
         response = written;
         if let Some(allow) = allow {
             response.headers_mut().insert(header::ALLOW, allow);
         }
+    }
+    let route = route.as_ref().map_or("none", MatchedPath::as_str);
+    let route = route.strip_prefix(state.services.base_path.as_str()).unwrap_or(route);
+    if let Some(target) = target {
+        let request = AuditedRequest {
+            actor: actor.as_deref(),
+            address,
+            method: method.as_str(),
+            target: if actor.is_some() { &target } else { route },
+            status: response.status().as_u16(),
+            problem: problem_code,
+            request_id: id.to_str().unwrap_or_default(),
+        };
+        state.services.records.audit.record(&request, clock::now().utc);
     }
     let stays = !is_unauthenticated_in_a_crowd || response.status() == StatusCode::SWITCHING_PROTOCOLS;
     let headers = response.headers_mut();
@@ -59,8 +93,6 @@ pub(crate) async fn serve(State(state): State<Arc<AppState>>, request: Request, 
     if is_tls {
         headers.insert(header::STRICT_TRANSPORT_SECURITY, STRICT_TRANSPORT);
     }
-    let route = route.as_ref().map_or("none", MatchedPath::as_str);
-    let route = route.strip_prefix(state.services.base_path.as_str()).unwrap_or(route);
     state.services.metrics.request(route, method.as_str(), response.status().as_u16(), began.elapsed());
     response
 }
@@ -68,7 +100,9 @@ pub(crate) async fn serve(State(state): State<Arc<AppState>>, request: Request, 
 /// The way to the login, for a page that needs a token.
 fn login_of(state: &AppState, problem: &Problem, method: &Method, uri: &Uri) -> Option<Response> {
     match problem.code() {
-        Code::InvalidToken => web::redirect_to_login(&state.services.base_path, method, uri),
+        Code::InvalidToken | Code::TokenExpired | Code::TokenRevoked => {
+            web::redirect_to_login(&state.services.base_path, method, uri)
+        }
         _ => None,
     }
 }
@@ -77,8 +111,8 @@ fn is_crowded(request: &Request) -> bool {
     request.extensions().get::<Peer>().is_some_and(|peer| peer.crowded)
 }
 
-/// Limits and access, cheapest checks first.
-fn admit(state: &AppState, request: &Request) -> Result<Admission, Problem> {
+/// Limits and access, cheapest checks first. The caller checks the permission of the one who was admitted.
+fn admit(state: &AppState, permission: Permission, request: &Request) -> Result<Admission, Problem> {
     let uri_bytes = request.uri().path().len() + request.uri().query().map_or(0, str::len);
     if uri_bytes > URI_BYTES_MAX {
         return Err(Problem::new(
@@ -101,7 +135,6 @@ fn admit(state: &AppState, request: &Request) -> Result<Admission, Problem> {
             format!("{header_bytes} bytes are too large (max {HEADER_BYTES_MAX})"),
         ));
     }
-    let role = role_of(request.uri().path());
     let peer = request.extensions().get::<Peer>();
     if peer.is_some_and(|peer| peer.ambiguous_length) {
         let detail = "the request has both a Transfer-Encoding and a Content-Length";
@@ -109,25 +142,14 @@ fn admit(state: &AppState, request: &Request) -> Result<Admission, Problem> {
     }
     // Workers and health checks are served even without free connections: workers keep running jobs going, and a failed check would restart
     // the server.
-    if role == Role::Api && is_crowded(request) {
+    if !matches!(permission, Permission::Open | Permission::Connect) && is_crowded(request) {
         return Err(Problem::new(Code::Busy, "the server has too many connections").retry_after(5));
     }
-    let pass = state.services.access.check(role, request, peer.map(|peer| peer.address.ip()))?;
-    if let Some(peer) = peer.filter(|_| pass == Admission::ByToken) {
+    let admission = state.services.access.check(permission, request, peer.map(|peer| peer.address.ip()))?;
+    if let Some(peer) = peer.filter(|_| admission.by_token) {
         peer.permit.mark_authenticated();
     }
-    acceptable(request)?;
-    Ok(pass)
-}
-
-fn role_of(path: &str) -> Role {
-    match path {
-        "/healthz" | "/readyz" | "/login" => Role::Open,
-        _ if path.starts_with("/static/") => Role::Open,
-        "/api/workers/connect" => Role::Worker,
-        _ if path.starts_with("/problems/") => Role::Open,
-        _ => Role::Api,
-    }
+    Ok(admission)
 }
 
 /// Refuses a request whose `Accept` excludes every type of the answer.

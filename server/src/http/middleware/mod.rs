@@ -5,6 +5,7 @@
 
 pub(crate) mod body_budget;
 pub mod code;
+mod cut_at_revocation;
 mod denial;
 pub(crate) mod front;
 pub mod problem;

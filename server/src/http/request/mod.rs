@@ -10,3 +10,4 @@ pub(crate) mod labels;
 pub(crate) mod path;
 pub(crate) mod query;
 pub(crate) mod submission;
+pub(crate) mod submit_params;

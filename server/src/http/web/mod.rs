@@ -5,6 +5,7 @@
 
 mod actions;
 mod assets;
+mod audit;
 mod batches;
 mod chart;
 mod definitions;
@@ -50,6 +51,7 @@ pub(crate) fn router(state: &Arc<AppState>) -> Router<Arc<AppState>> {
         .route("/workers", get(workers::list))
         .route("/workers/{id}", get(workers::one))
         .route("/workers/{id}/{verb}", post(actions::worker))
+        .route("/audit", get(audit::show))
         .route("/login", get(login::show).post(login::sign_in))
         .route("/logout", post(login::sign_out))
         .route("/static/{version}/{file}", get(assets::file))
@@ -62,6 +64,7 @@ pub(crate) fn is_page(path: &str) -> bool {
     matches!(
         first,
         "" | "search"
+            | "audit"
             | "jobs"
             | "batches"
             | "definitions"

@@ -9,6 +9,8 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
 use super::assets;
+use crate::auth::actor::Actor;
+use crate::auth::role::Permission;
 use crate::http::middleware::code::Code;
 use crate::http::middleware::problem::Problem;
 use crate::http::state::AppState;
@@ -24,6 +26,8 @@ pub(crate) struct Frame {
     pub(crate) section: &'static str,
     /// True if people sign in here, so that they can sign out.
     pub(crate) has_login: bool,
+    /// The one who looks at the page: what the role does not allow is not offered.
+    actor: Arc<Actor>,
 }
 
 impl Frame {
@@ -33,13 +37,39 @@ impl Frame {
             base: state.services.base_path.clone(),
             title: title.into(),
             section,
-            has_login: state.services.access.has_api_token(),
+            has_login: state.services.access.needs_token(),
+            actor: Actor::current(),
         }
     }
 
     /// The address of a static file; it changes with the content, so that browsers may keep the file for ever.
     pub(crate) fn asset(&self, file: &str) -> String {
         format!("{}/static/{}/{file}", self.base, assets::version())
+    }
+
+    /// True if the one who looks may submit, cancel and retry jobs.
+    pub(crate) fn may_submit(&self) -> bool {
+        self.actor.role.allows(Permission::Submit)
+    }
+
+    /// True if the one who looks may also act on jobs of this definition.
+    pub(crate) fn may_run(&self, definition: &str) -> bool {
+        self.may_submit() && self.actor.scope.includes(definition)
+    }
+
+    /// True if the one who looks may release jobs, operate workers and pause schedules.
+    pub(crate) fn may_operate(&self) -> bool {
+        self.actor.role.allows(Permission::Operate)
+    }
+
+    /// True if the one who looks may read the audit log.
+    pub(crate) fn may_administer(&self) -> bool {
+        self.actor.role.allows(Permission::Administer)
+    }
+
+    /// The name of the token of the one who looks, with its role.
+    pub(crate) fn signed_in_as(&self) -> Option<String> {
+        self.actor.token.as_ref().map(|name| format!("{name} ({})", self.actor.role))
     }
 
     /// `page` for the marked entry of the navigation, for `aria-current`.

@@ -49,7 +49,10 @@ impl SqliteArchive {
     }
 
     /// Runs `read` within one snapshot of the file.
-    fn read<T>(&self, read: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> Result<T, ReadError> {
+    pub(super) fn read<T>(
+        &self,
+        read: impl FnOnce(&Connection) -> rusqlite::Result<T>,
+    ) -> Result<T, ReadError> {
         let mut reader = PooledReader { connection: Some(self.pool.borrow()), pool: &self.pool };
         let Some(connection) = reader.connection.as_mut() else {
             return Err(rusqlite::Error::InvalidQuery.into());

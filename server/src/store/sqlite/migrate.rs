@@ -36,6 +36,7 @@ const MIGRATIONS: &[(&str, &str)] = &[
     ("batches", include_str!("migrations/0018_batches.sql")),
     ("hooks", include_str!("migrations/0019_hooks.sql")),
     ("removed_schedules", include_str!("migrations/0020_removed_schedules.sql")),
+    ("access", include_str!("migrations/0021_access.sql")),
 ];
 
 /// Brings the file behind this connection to the version of this build.

@@ -6,6 +6,7 @@
 //! Durability: write-ahead log with `synchronous=FULL`, so a commit is synced when it returns. No memory map: an I/O error must come
 //! as an error, not as a signal.
 
+mod access;
 mod archive;
 mod batches;
 mod checkpointer;
@@ -42,7 +43,9 @@ use rusqlite::{Connection, OpenFlags};
 pub use archive::SqliteArchive;
 
 use super::directory::DataDirectory;
-use super::{CommitError, Group, LoadError, LoadItem, Loaded, Removed, RetentionCutoffs, Store};
+use super::{
+    AccessChange, CommitError, Group, LoadError, LoadItem, Loaded, Removed, RetentionCutoffs, Store,
+};
 use crate::rfc3339::Time;
 use checkpointer::Checkpointer;
 use member_counts::MemberCounts;
@@ -144,6 +147,11 @@ impl Store for SqliteStore {
         let removed = write::remove(&self.connection, &mut self.known, epoch, cutoffs)?;
         self.upkeep.committed(&self.connection, usize::try_from(removed.jobs).unwrap_or(usize::MAX))?;
         Ok(removed)
+    }
+
+    fn change_access(&mut self, epoch: Epoch, change: &AccessChange) -> Result<(), CommitError> {
+        write::change_access(&self.connection, &mut self.known, epoch, change)?;
+        self.upkeep.committed(&self.connection, 1)
     }
 
     fn idle(&mut self) -> Result<(), CommitError> {

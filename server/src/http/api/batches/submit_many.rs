@@ -13,10 +13,11 @@ use scheduler::definition::Definition;
 use scheduler::input::{KeyHolder, NewJob};
 use scheduler::step::{Accepted, Answer, Rejection};
 
+use crate::auth::actor::Actor;
 use crate::catalogue::Definitions;
 use crate::http::api::definitions;
 use crate::http::api::jobs::unexpected_answer;
-use crate::http::api::submit::{REPLAYED, SubmitParams, YES, json, warning};
+use crate::http::api::submit::{REPLAYED, YES, json, warning};
 use crate::http::middleware::code::Code;
 use crate::http::middleware::problem::Problem;
 use crate::http::present::shapes::{self, Time};
@@ -25,6 +26,7 @@ use crate::http::request::job_request::{self, JobRequest, MANY_MAX};
 use crate::http::request::key::{find_accepted, parse_key, submit_with_key};
 use crate::http::request::query::Query;
 use crate::http::request::submission;
+use crate::http::request::submit_params::SubmitParams;
 use crate::http::state::AppState;
 use crate::params::Checker;
 
@@ -43,11 +45,12 @@ pub(crate) async fn many(State(state): State<Arc<AppState>>, request: Request) -
     let pieces = body::pieces(body, MANY_BYTES_MAX, MANY_TIMEOUT, &mut reservation).await?;
     let definitions = state.services.catalogue.current();
     let target = key_target(&options);
+    let actor = Actor::current();
     let read = move || {
         let text = Bytes::from(pieces.concat());
         drop(pieces);
         let key = parse_key(&parts, &target, &text)?;
-        Ok((read_many(&text, form, &definitions), key))
+        Ok((read_many(&text, form, &definitions, &actor), key))
     };
     let is_small = length.is_some_and(|length| length <= INLINE_BYTES_MAX);
     let (jobs, key) = if is_small { read()? } else { state.parse_blocking(read).await? };
@@ -104,7 +107,12 @@ pub(super) fn answer(state: &AppState, answer: Answer) -> Result<Response, Probl
 ///
 /// # Errors
 /// The faults of the first wrong entry.
-pub(crate) fn read_many(text: &[u8], form: Form, definitions: &Definitions) -> Result<Vec<NewJob>, Problem> {
+pub(crate) fn read_many(
+    text: &[u8],
+    form: Form,
+    definitions: &Definitions,
+    actor: &Actor,
+) -> Result<Vec<NewJob>, Problem> {
     let mut jobs = Vec::new();
     let mut last: Option<(String, &Definition, Checker<'_>)> = None;
     let take = |request: JobRequest<'_>| {
@@ -120,6 +128,7 @@ pub(crate) fn read_many(text: &[u8], form: Form, definitions: &Definitions) -> R
         let (_, definition, checker) = match &last {
             Some(entry) if entry.0 == name => entry,
             _ => {
+                actor.check_scope(&name).map_err(|denial| Problem::from(denial).field("name"))?;
                 let entry = definitions::find(definitions, &name).map_err(|problem| problem.field("name"))?;
                 if !entry.definition.enabled {
                     return Err(Problem::from(Rejection::Disabled).field("name"));

@@ -4,6 +4,7 @@
 //! whole milliseconds in keys that end with `_ms`. The command line reads the same types; a field that a server of another version may
 //! not send has a default.
 
+mod access;
 mod batch;
 mod committed;
 mod definition;
@@ -21,6 +22,7 @@ use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 pub use crate::rfc3339::Time;
+pub use access::{AuditEntry, NewToken, Token};
 pub use batch::{BatchCounts, BatchSummary, FullBatch};
 pub use committed::{CommittedEvent, EventBatch, EventDefinition, EventSchedules};
 pub use definition::{

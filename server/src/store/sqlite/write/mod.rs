@@ -18,9 +18,9 @@ pub(super) use self::cache::WriteCache;
 use self::cache::{DefinitionIds, EndSpan, SEEN_MAX};
 pub(super) use self::remove::remove;
 use self::statements::Statements;
-use super::{batches, faults, hooks, limits, notes, param_rows, pending_batch, rows, schedules};
+use super::{access, batches, faults, hooks, limits, notes, param_rows, pending_batch, rows, schedules};
 use crate::store::fold::{Folded, SideWrite, SkippedNumbers, fold};
-use crate::store::{CommitError, Group, StoredDefinition};
+use crate::store::{AccessChange, CommitError, Group, StoredDefinition};
 
 /// This many consecutive jobs make a block of the coarse indexes.
 pub(super) const BLOCK_SHIFT: u32 = 12;
@@ -43,6 +43,22 @@ pub(super) fn commit(
     let folded = fold(&group.changes).map_err(CommitError::Refused)?;
     let result = in_transaction(connection, cache, group, &folded);
     settle(connection, cache, group.epoch, result)
+}
+
+/// Changes tokens or the audit log.
+pub(super) fn change_access(
+    connection: &Connection,
+    cache: &mut WriteCache,
+    epoch: Epoch,
+    change: &AccessChange,
+) -> Result<(), CommitError> {
+    let change = || -> Done {
+        begin(connection, epoch)?;
+        access::write(connection, change)?;
+        connection.prepare_cached("COMMIT")?.execute([])?;
+        Ok(())
+    };
+    settle(connection, cache, epoch, change())
 }
 
 /// Maps the result of a transaction to the caller's error, and rolls back one that failed.

@@ -1,0 +1,73 @@
+//! `longshore audit`: lists the requests that were to change something.
+
+use jiff::Timestamp;
+
+use crate::api::{Api, parse};
+use crate::args::CommonArgs;
+use crate::screen::{self, Format};
+use crate::view::{self, AuditEntry};
+
+/// List the requests that were to change something, the newest first.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  longshore audit
+  longshore audit --by ci --limit 500
+  longshore audit --path /cancel --since 2026-03-01T00:00:00Z
+  longshore audit --refused -o json")]
+pub(crate) struct Flags {
+    #[command(flatten)]
+    common: CommonArgs,
+    /// Only those with this token.
+    #[arg(long, value_name = "TOKEN")]
+    by: Option<String>,
+    /// Only those with this text in the path.
+    #[arg(long, value_name = "TEXT")]
+    path: Option<String>,
+    /// Only those since this instant.
+    #[arg(long, value_name = "INSTANT")]
+    since: Option<String>,
+    /// Only those that were refused.
+    #[arg(long)]
+    refused: bool,
+    /// How many; 1 to 500.
+    #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u16).range(1..=500))]
+    limit: u16,
+}
+
+/// Lists the audit log.
+pub(crate) async fn audit(flags: Flags) -> anyhow::Result<()> {
+    let api = Api::new(&flags.common.server_args)?;
+    let mut request = api.get(&["api", "audit"]).query(&[("limit", flags.limit)]);
+    for (name, value) in [("by", &flags.by), ("path", &flags.path), ("since", &flags.since)] {
+        if let Some(value) = value {
+            request = request.query(&[(name, value)]);
+        }
+    }
+    if flags.refused {
+        request = request.query(&[("refused", "1")]);
+    }
+    let json = api.json(request).await?;
+    if flags.common.format == Format::Json {
+        return screen::json(&json);
+    }
+    let entries: Vec<AuditEntry> = parse(&api, &json)?;
+    let now = Timestamp::now();
+    let row = |entry: &AuditEntry| {
+        let answer = match &entry.problem {
+            Some(problem) => format!("{} {problem}", entry.status),
+            None => entry.status.to_string(),
+        };
+        vec![
+            view::since(entry.to, now),
+            entry.token.clone().unwrap_or_else(|| "none".to_owned()),
+            entry.address.clone().unwrap_or_default(),
+            format!("{} {}", entry.method, entry.target),
+            answer,
+            entry.count.to_string(),
+        ]
+    };
+    screen::table(
+        &[">AGO", "TOKEN", "ADDRESS", "REQUEST", "ANSWER", ">TIMES"],
+        entries.iter().map(row).collect(),
+    )
+}

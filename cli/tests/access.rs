@@ -1,0 +1,194 @@
+//! Tokens, roles, scopes and the audit log, with real processes.
+#![expect(clippy::unwrap_used, reason = "a stage that cannot be set is a failed test")]
+
+use std::os::unix::fs::PermissionsExt as _;
+
+use serde_json::Value;
+use testkit::{Cluster, Process, http, wait_until};
+
+const JOBS: &str = "version: 1\njobs: { hello: { runtime: fake }, other: { runtime: fake } }\n";
+
+/// A cluster whose server requires tokens, and the file of its first token.
+async fn start() -> (Cluster, Process, String) {
+    let cluster = Cluster::new(env!("CARGO_BIN_EXE_longshore"), JOBS);
+    let server = cluster.start_server(&["--require-tokens"]).await;
+    let admin = cluster.path("data/admin.token").display().to_string();
+    (cluster, server, admin)
+}
+
+/// Runs a command with the token in this file.
+fn run_as(cluster: &Cluster, token_file: &str, words: &[&str]) -> (i32, String) {
+    let address = cluster.address();
+    cluster.run_cli(&[words, &["--server", &address, "--token-file", token_file]].concat())
+}
+
+/// Makes a token with these flags, and returns the file that it was written to.
+fn make_token(cluster: &Cluster, admin: &str, name: &str, flags: &[&str]) -> String {
+    let (code, text) = run_as(cluster, admin, &[&["token", "create", name], flags].concat());
+    assert_eq!(code, 0, "{text}");
+    let token = text.lines().find(|line| line.starts_with("longshore_")).expect("the token");
+    let file = cluster.path(&format!("{name}.token"));
+    std::fs::write(&file, token).unwrap();
+    std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o600)).unwrap();
+    file.display().to_string()
+}
+
+fn bearer(token_file: &str) -> String {
+    format!("Bearer {}", std::fs::read_to_string(token_file).unwrap().trim())
+}
+
+#[tokio::test]
+async fn a_server_beyond_loopback_makes_a_token_for_its_administrator() {
+    let mut cluster = Cluster::new(env!("CARGO_BIN_EXE_longshore"), JOBS);
+    cluster.set_host("0.0.0.0".to_owned());
+    let server = cluster.spawn_server(&[]);
+    wait_until("the first token is made", async || server.log().contains("made the first token")).await;
+    let file = cluster.path("data/admin.token");
+    assert_eq!(std::fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
+    assert!(std::fs::read_to_string(&file).unwrap().starts_with("longshore_1_"));
+    assert!(!server.log().contains("longshore_1_"), "the log does not show it");
+}
+
+#[tokio::test]
+async fn each_role_may_do_what_it_is_for() {
+    let (cluster, _server, admin) = start().await;
+    let viewer = make_token(&cluster, &admin, "eyes", &["--role", "viewer"]);
+    let submitter = make_token(
+        &cluster,
+        &admin,
+        "ci",
+        &["--role", "submitter", "--definitions", "hel*", "--expires", "90d"],
+    );
+    let operator = make_token(&cluster, &admin, "oncall", &["--role", "operator"]);
+    let worker = make_token(&cluster, &admin, "machines", &["--role", "worker"]);
+    let ok = |file: &str, words: &[&str]| {
+        let (code, text) = run_as(&cluster, file, words);
+        assert_eq!(code, 0, "{words:?}: {text}");
+        text
+    };
+    let refused = |file: &str, words: &[&str], why: &str| {
+        let (code, text) = run_as(&cluster, file, words);
+        assert!(code == 3 && text.contains(why), "{words:?}: {code}: {text}");
+    };
+    ok(&viewer, &["ls"]);
+    refused(&viewer, &["run", "hello"], "role viewer; this request needs the role submitter");
+    ok(&submitter, &["run", "hello"]);
+    refused(&submitter, &["run", "other"], "not for jobs of this definition");
+    refused(&submitter, &["run", "missing"], "not for jobs of this definition");
+    refused(&submitter, &["pause", "hello"], "needs the role operator");
+    ok(&admin, &["run", "other"]);
+    refused(&submitter, &["cancel", "2"], "not for jobs of this definition");
+    refused(&submitter, &["release", "1"], "needs the role operator");
+    ok(&submitter, &["cancel", "1"]);
+    ok(&submitter, &["retry", "1"]);
+    let bulk = run_as(&cluster, &submitter, &["cancel", "--name", "*", "--yes"]).1;
+    assert!(bulk.contains("not for jobs of this definition"), "{bulk}");
+    ok(&operator, &["cancel", "2"]);
+    refused(&operator, &["token", "ls"], "needs the role admin");
+    refused(&operator, &["audit"], "needs the role admin");
+    refused(&worker, &["ls"], "role worker; this request needs the role viewer");
+    let listed = ok(&admin, &["token", "ls"]);
+    assert!(listed.contains("hel*") && listed.contains("first-admin"), "{listed}");
+    let (code, text) = run_as(&cluster, &admin, &["token", "create", "ci", "--role", "viewer"]);
+    assert!(code == 5 && text.contains("there is a token \"ci\""), "{code}: {text}");
+    let (code, text) = cluster.run_cli(&["ls", "--server", &cluster.address()]);
+    assert!(code == 3 && text.contains("needs a valid token"), "{code}: {text}");
+}
+
+#[tokio::test]
+async fn a_revocation_acts_at_once_also_on_what_is_open() {
+    let (cluster, server, admin) = start().await;
+    let viewer = make_token(&cluster, &admin, "eyes", &["--role", "viewer"]);
+    let machines = make_token(&cluster, &admin, "machines", &["--role", "worker"]);
+    let flags = ["--no-docker", "--allow-fake", "--token-file", &machines];
+    let worker = cluster.start_worker("only", &flags);
+    wait_until("the worker has joined", async || server.log().contains("worker joined")).await;
+    let events = format!("http://{}/api/events", cluster.address());
+    let client = http::client().build().unwrap();
+    let mut stream = client.get(&events).header("authorization", bearer(&viewer)).send().await.unwrap();
+    assert_eq!(stream.status(), 200);
+    for name in ["eyes", "machines"] {
+        let (code, text) = run_as(&cluster, &admin, &["token", "revoke", name]);
+        assert!(code == 0 && text.contains("is revoked"), "{text}");
+    }
+    // The stream breaks off: a regular end would mean that there are no more events.
+    while let Ok(chunk) = stream.chunk().await {
+        assert!(chunk.is_some(), "the stream ended as if it were complete");
+    }
+    wait_until("the worker is shut out", async || worker.log().contains("revoked")).await;
+    let (code, text) = run_as(&cluster, &viewer, &["ls"]);
+    assert!(code == 3 && text.contains("the token was revoked"), "{code}: {text}");
+}
+
+#[tokio::test]
+async fn requests_that_change_something_are_audited_and_outlive_a_restart() {
+    let (cluster, mut server, admin) = start().await;
+    let submitter = make_token(&cluster, &admin, "ci", &["--role", "submitter"]);
+    for _ in 0..3 {
+        assert_eq!(run_as(&cluster, &submitter, &["run", "hello"]).0, 0);
+    }
+    assert_eq!(run_as(&cluster, &submitter, &["pause", "hello"]).0, 3);
+    assert_eq!(cluster.run_cli(&["run", "hello", "--server", &cluster.address()]).0, 3);
+    server.terminate().await;
+    let _server = cluster.start_server(&["--require-tokens"]).await;
+    let (code, text) = run_as(&cluster, &admin, &["audit", "-o", "json"]);
+    assert_eq!(code, 0, "{text}");
+    let entries: Vec<Value> = serde_json::from_str(&text).unwrap();
+    let count = |target: &str, token: Option<&str>, status: u64| -> u64 {
+        let fits = |entry: &&Value| {
+            entry["target"] == target && entry["token"].as_str() == token && entry["status"] == status
+        };
+        entries.iter().filter(fits).map(|entry| entry["count"].as_u64().unwrap()).sum()
+    };
+    assert_eq!(count("/api/jobs/hello", Some("ci"), 201), 3, "{text}");
+    assert_eq!(count("/api/definitions/hello/pause", Some("ci"), 403), 1, "{text}");
+    assert_eq!(count("/api/jobs/{name}", None, 401), 1, "a stranger does not choose the words: {text}");
+    assert_eq!(count("/api/tokens", Some("first-admin"), 201), 1, "{text}");
+    let refused = run_as(&cluster, &admin, &["audit", "--refused", "--by", "ci"]).1;
+    assert!(refused.contains("403 forbidden") && !refused.contains("201"), "{refused}");
+}
+
+#[tokio::test]
+async fn the_text_of_a_token_is_nowhere_but_in_its_file() {
+    let (cluster, mut server, admin) = start().await;
+    let submitter = make_token(&cluster, &admin, "ci", &["--role", "submitter"]);
+    assert_eq!(run_as(&cluster, &submitter, &["run", "hello"]).0, 0);
+    server.terminate().await;
+    let text = std::fs::read_to_string(&submitter).unwrap();
+    for entry in std::fs::read_dir(cluster.path("data")).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_file() {
+            let content = std::fs::read(&path).unwrap();
+            let found = content.windows(text.len()).any(|part| part == text.as_bytes());
+            assert!(!found, "{}", path.display());
+        }
+    }
+    assert!(!server.log().contains(&text));
+}
+
+#[tokio::test]
+async fn the_dashboard_offers_what_the_role_allows() {
+    let (cluster, _server, admin) = start().await;
+    let viewer = make_token(&cluster, &admin, "eyes", &["--role", "viewer"]);
+    let base = format!("http://{}", cluster.address());
+    let page_as = async |token_file: &str, path: &str| {
+        let client = http::client().redirect(reqwest::redirect::Policy::none()).build().unwrap();
+        let token = std::fs::read_to_string(token_file).unwrap();
+        let body = format!("to=%2F&token={}", token.trim());
+        let form = "application/x-www-form-urlencoded";
+        let login = client.post(format!("{base}/login")).header("content-type", form).body(body);
+        let answer = login.send().await.unwrap();
+        let cookie = answer.headers()["set-cookie"].to_str().unwrap().split(';').next().unwrap().to_owned();
+        let page = client.get(format!("{base}{path}")).header("cookie", cookie).send().await.unwrap();
+        (page.status().as_u16(), page.text().await.unwrap())
+    };
+    let (status, page) = page_as(&viewer, "/definitions/hello").await;
+    assert!(status == 200 && page.contains("eyes (viewer)") && !page.contains("Run now"), "{page}");
+    assert_eq!(page_as(&viewer, "/audit").await.0, 403);
+    let (status, page) = page_as(&admin, "/definitions/hello").await;
+    assert!(status == 200 && page.contains("Run now"), "{page}");
+    wait_until("the login is in the audit log", async || {
+        page_as(&admin, "/audit").await.1.contains("/login")
+    })
+    .await;
+}

@@ -1,0 +1,127 @@
+//! The actor of a request: the holder of its token, with what the token allows.
+
+use std::sync::Arc;
+
+use tokio_util::sync::CancellationToken;
+
+use super::Denial;
+use super::role::{Permission, Role};
+use crate::events::filter;
+
+/// The definitions whose jobs a token may submit, change, cancel and retry.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Scope(Vec<String>);
+
+impl Scope {
+    /// A scope of these names, in which `*` stands for any letters. No name: every definition.
+    #[must_use]
+    pub const fn new(patterns: Vec<String>) -> Self {
+        Self(patterns)
+    }
+
+    /// The names and patterns; none means every definition.
+    #[must_use]
+    pub fn patterns(&self) -> &[String] {
+        &self.0
+    }
+
+    /// Returns true if a definition is within the scope.
+    #[must_use]
+    pub fn includes(&self, definition: &str) -> bool {
+        self.0.is_empty() || self.0.iter().any(|pattern| filter::matches(pattern, definition))
+    }
+}
+
+/// The one who sends a request.
+#[derive(Clone, Debug)]
+pub struct Actor {
+    /// The name of the token; absent for requests without one.
+    pub token: Option<Arc<str>>,
+    /// The role of the token. Without token: the role of an administrator.
+    pub role: Role,
+    /// The definitions on whose jobs the actor may act.
+    pub scope: Scope,
+    /// Cancelled when the token is revoked or expires: open streams and sockets end.
+    pub revoked: CancellationToken,
+}
+
+impl Actor {
+    /// The actor of requests to a server, or to a path, that needs no token.
+    #[must_use]
+    pub fn anonymous() -> Self {
+        Self { token: None, role: Role::Admin, scope: Scope::default(), revoked: CancellationToken::new() }
+    }
+
+    /// The actor of a request with a token that may do everything of its role.
+    #[must_use]
+    pub fn with_token(name: impl Into<Arc<str>>, role: Role) -> Self {
+        Self { token: Some(name.into()), role, ..Self::anonymous() }
+    }
+
+    /// Returns the actor of the request that this task serves; the anonymous one outside of a request.
+    #[must_use]
+    pub fn current() -> Arc<Self> {
+        CURRENT.try_with(Arc::clone).unwrap_or_else(|_| Arc::new(Self::anonymous()))
+    }
+
+    /// Runs the handler of a request as this actor.
+    pub(crate) async fn serve<F: Future>(self: Arc<Self>, handler: F) -> F::Output {
+        CURRENT.scope(self, handler).await
+    }
+
+    /// Refuses what the role does not allow.
+    ///
+    /// # Errors
+    /// [`Denial::WrongRole`].
+    pub fn check(&self, permission: Permission) -> Result<(), Denial> {
+        match self.role.allows(permission) {
+            true => Ok(()),
+            false => Err(Denial::WrongRole { given: self.role, needed: permission.weakest_role() }),
+        }
+    }
+
+    /// Refuses to act on jobs of a definition outside of the scope.
+    ///
+    /// # Errors
+    /// [`Denial::OutOfScope`].
+    pub fn check_scope(&self, definition: &str) -> Result<(), Denial> {
+        match self.scope.includes(definition) {
+            true => Ok(()),
+            false => Err(Denial::OutOfScope),
+        }
+    }
+}
+
+tokio::task_local! {
+    /// The actor of the request that a task serves. Handlers and pages ask it at one place each, so it is not a parameter of all of them.
+    static CURRENT: Arc<Actor>;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_scope_names_definitions_and_families_of_them() {
+        let scope = Scope::new(vec!["report".to_owned(), "nightly-*".to_owned()]);
+        assert!(scope.includes("report") && scope.includes("nightly-2"));
+        assert!(!scope.includes("reports") && !scope.includes("other"));
+        assert!(Scope::default().includes("anything"));
+    }
+
+    #[tokio::test]
+    async fn an_actor_is_known_within_its_request_only() {
+        assert_eq!(Actor::current().token, None);
+        let actor = Arc::new(Actor::with_token("ci", Role::Viewer));
+        let name = actor.serve(async { Actor::current().token.clone() }).await;
+        assert_eq!(name.as_deref(), Some("ci"));
+    }
+
+    #[test]
+    fn a_refusal_names_the_role_that_is_needed() {
+        let viewer = Actor::with_token("ci", Role::Viewer);
+        assert!(viewer.check(Permission::Read).is_ok());
+        let denial = viewer.check(Permission::Submit).unwrap_err();
+        assert_eq!(denial, Denial::WrongRole { given: Role::Viewer, needed: Role::Submitter });
+    }
+}

@@ -1,0 +1,193 @@
+//! Changes tokens, and writes the audit log: first in the store, then in memory.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use protocol::Timestamp;
+use tokio::sync::Mutex;
+use tokio::time::{MissedTickBehavior, interval};
+use tokio_util::sync::CancellationToken;
+
+use super::actor::Scope;
+use super::audit::AuditLog;
+use super::role::Role;
+use super::tokens::{Tokens, generate};
+use crate::auth::hash;
+use crate::clock;
+use crate::engine::AccessWriter;
+use crate::store::{AccessArchive, AccessChange, CommitError, ReadError, TokenRow};
+
+/// Tokens that were not revoked. Each request looks one of them up; a person could not keep track of more.
+pub const TOKENS_MAX: usize = 10_000;
+
+/// How often the audit log is written, and expired tokens are looked for.
+const WRITE_EVERY: Duration = Duration::from_secs(1);
+/// How often the use of tokens is written, and old rows of the audit log are deleted.
+const TOKENS_EVERY: u32 = 60;
+/// How long the audit log and revoked tokens are kept: more than a year, so that a yearly review finds all of it.
+const KEPT_MS: i64 = 400 * 24 * 3_600 * 1_000;
+/// Rows of the audit log: some 200 MB.
+const AUDIT_ROWS_MAX: u64 = 1_000_000;
+
+/// The tokens and the audit log of a server.
+pub struct AccessRecords {
+    /// The tokens in memory.
+    pub tokens: Arc<Tokens>,
+    /// The requests that were not written yet.
+    pub audit: AuditLog,
+    /// Reads the audit log.
+    pub archive: Arc<dyn AccessArchive>,
+    writer: AccessWriter,
+    /// Held while a token is made or revoked, so that its name and number are given once.
+    changing: Mutex<()>,
+}
+
+impl std::fmt::Debug for AccessRecords {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("AccessRecords").field("tokens", &self.tokens).finish_non_exhaustive()
+    }
+}
+
+/// A token to be made.
+#[derive(Clone, Debug)]
+pub struct NewToken {
+    /// Its name.
+    pub name: String,
+    /// The role of its holder.
+    pub role: Role,
+    /// The definitions on whose jobs its holder may act.
+    pub scope: Scope,
+    /// How long it is valid; absent: until it is revoked.
+    pub lifetime: Option<Duration>,
+    /// The token of the one who makes it; empty for none.
+    pub created_by: String,
+}
+
+/// The reason for which tokens are not changed.
+#[derive(Debug, thiserror::Error)]
+pub enum ChangeError {
+    /// There is a token of this name.
+    #[error("there is a token \"{0}\"")]
+    NameTaken(String),
+    /// No token of this name is valid.
+    #[error("there is no token \"{0}\"")]
+    Unknown(String),
+    /// There are too many tokens.
+    #[error("there are {TOKENS_MAX} tokens, which is the most")]
+    TooMany,
+    /// The store did not take the change.
+    #[error("the store did not take the change")]
+    Store(#[source] CommitError),
+    /// The server is being shut down.
+    #[error("the server is leaving")]
+    Closed,
+}
+
+impl AccessRecords {
+    /// Reads the tokens of the store.
+    ///
+    /// # Errors
+    /// The store cannot be read.
+    pub fn load(archive: Arc<dyn AccessArchive>, writer: AccessWriter) -> Result<Self, ReadError> {
+        let tokens = Arc::<Tokens>::default();
+        tokens.load(archive.tokens()?);
+        Ok(Self { tokens, audit: AuditLog::default(), archive, writer, changing: Mutex::default() })
+    }
+
+    /// Makes a token, and returns its text, which nobody can read afterwards.
+    ///
+    /// # Errors
+    /// See [`ChangeError`].
+    pub async fn create(&self, new: NewToken) -> Result<(TokenRow, String), ChangeError> {
+        let _changing = self.changing.lock().await;
+        if self.tokens.named(&new.name).is_some() {
+            return Err(ChangeError::NameTaken(new.name));
+        }
+        if self.tokens.rows().iter().filter(|row| row.revoked_at.is_none()).count() >= TOKENS_MAX {
+            return Err(ChangeError::TooMany);
+        }
+        let (id, now) = (self.tokens.next_id(), clock::now().utc);
+        let text = generate(id);
+        let end = |lifetime: Duration| {
+            Timestamp(now.0.saturating_add(i64::try_from(lifetime.as_millis()).unwrap_or(i64::MAX)))
+        };
+        let row = TokenRow {
+            id,
+            name: new.name.into(),
+            hash: hash(text.as_bytes()),
+            role: new.role,
+            scope: new.scope,
+            created_at: now,
+            created_by: new.created_by,
+            expires_at: new.lifetime.map(end),
+            last_used_at: None,
+            revoked_at: None,
+        };
+        self.change(AccessChange::AddToken(Box::new(row.clone()))).await?;
+        self.tokens.add(row.clone());
+        Ok((row, text))
+    }
+
+    /// Revokes the token of this name, and ends everything that was opened by it.
+    ///
+    /// # Errors
+    /// See [`ChangeError`].
+    pub async fn revoke(&self, name: &str) -> Result<TokenRow, ChangeError> {
+        let _changing = self.changing.lock().await;
+        let row = self.tokens.named(name).ok_or_else(|| ChangeError::Unknown(name.to_owned()))?;
+        let now = clock::now().utc;
+        self.change(AccessChange::RevokeToken(row.id, now)).await?;
+        self.tokens.revoke(row.id, now);
+        Ok(TokenRow { revoked_at: Some(now), ..row })
+    }
+
+    /// Writes the audit log and the use of tokens, and ends what expired tokens have open, until the server leaves.
+    pub async fn run(&self, leaving: CancellationToken) {
+        let mut ticks = interval(WRITE_EVERY);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut count = 0;
+        loop {
+            let is_last = tokio::select! {
+                _ = ticks.tick() => false,
+                () = leaving.cancelled() => true,
+            };
+            self.tokens.end_expired(clock::now().utc);
+            self.write_audit().await;
+            if count % TOKENS_EVERY == 0 || is_last {
+                self.write_uses().await;
+            }
+            if is_last {
+                return;
+            }
+            count += 1;
+        }
+    }
+
+    /// Writes what was collected. What the store does not take is lost, and the log says so.
+    pub async fn write_audit(&self) {
+        let rows = self.audit.take();
+        if rows.is_empty() {
+            return;
+        }
+        let count = rows.len();
+        if let Err(error) = self.change(AccessChange::Audit(rows)).await {
+            tracing::error!(%error, rows = count, "rows of the audit log are lost");
+        }
+    }
+
+    async fn write_uses(&self) {
+        let now = clock::now().utc;
+        let mut changes = vec![AccessChange::PruneAccess(Timestamp(now.0 - KEPT_MS), AUDIT_ROWS_MAX)];
+        changes.extend(self.tokens.take_uses().into_iter().map(|(id, at)| AccessChange::UseToken(id, at)));
+        for change in changes {
+            if let Err(error) = self.change(change).await {
+                tracing::warn!(%error, "the last use of tokens could not be written; trying again in a minute");
+                return;
+            }
+        }
+    }
+
+    async fn change(&self, change: AccessChange) -> Result<(), ChangeError> {
+        self.writer.change(change).await.ok_or(ChangeError::Closed)?.map_err(ChangeError::Store)
+    }
+}

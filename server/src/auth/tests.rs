@@ -1,0 +1,153 @@
+//! Tests of the access control: requests that are admitted, and requests that are refused.
+
+use protocol::Timestamp;
+
+use super::role::Permission::{Administer, Connect, Open, Read, Submit};
+use super::*;
+use crate::auth::actor::Scope;
+use crate::store::{TokenId, TokenRow};
+
+fn access() -> Access {
+    Access::open("127.0.0.1:8080".parse().unwrap())
+}
+
+fn parts(method: &str, uri: &str, headers: &[(&str, &str)]) -> Request<()> {
+    let mut request = Request::builder().method(method).uri(uri);
+    for (name, value) in headers {
+        request = request.header(*name, *value);
+    }
+    request.body(()).unwrap()
+}
+
+/// The role of the one who sends this request; absent without a token.
+fn ask(
+    access: &Access,
+    permission: Permission,
+    method: &str,
+    headers: &[(&str, &str)],
+) -> Result<Option<Role>, Denial> {
+    let admission = access.check(permission, &parts(method, "/x", headers), None)?;
+    admission.check(permission)?;
+    Ok(admission.by_token.then_some(admission.actor.role))
+}
+
+fn with_token(access: &Access, permission: Permission, token: &str) -> Result<Option<Role>, Denial> {
+    let value = format!("bearer {token}");
+    ask(access, permission, "GET", &[("host", "x.example"), ("authorization", &value)])
+}
+
+#[test]
+fn loopback_names_the_listen_address_and_named_hosts_are_answered_to() {
+    let access = Access::open("10.1.2.3:80".parse().unwrap()).hosts(["Jobs.Example:8080".into()]);
+    let answers = |host| ask(&access, Read, "GET", &[("host", host)]).is_ok();
+    for host in ["localhost", "LOCALHOST:80", "127.0.0.1:1", "[::1]:80", "::1", "10.1.2.3", "jobs.example:99"]
+    {
+        assert!(answers(host), "{host}");
+    }
+    for host in ["evil.example", "localhost.evil.example", "10.1.2.4", "", "127.0.0.1.evil.example:80"] {
+        assert!(!answers(host), "{host}");
+    }
+}
+
+#[test]
+fn a_server_on_all_addresses_accepts_any_ip_as_host_but_no_name() {
+    let access = Access::open("0.0.0.0:80".parse().unwrap());
+    assert!(ask(&access, Read, "GET", &[("host", "192.168.7.7")]).is_ok());
+    assert!(ask(&access, Read, "GET", &[("host", "rebound.example")]).is_err());
+}
+
+#[test]
+fn a_token_of_a_file_passes_with_any_host() {
+    let access = access().api_token("secret").worker_token("other");
+    let wrong_role = |given, needed| Err(Denial::WrongRole { given, needed });
+    assert_eq!(with_token(&access, Submit, "secret"), Ok(Some(Role::Admin)));
+    assert_eq!(with_token(&access, Connect, "other"), Ok(Some(Role::Worker)));
+    assert_eq!(with_token(&access, Submit, "other"), wrong_role(Role::Worker, Role::Submitter));
+    assert_eq!(with_token(&access, Connect, "secret"), wrong_role(Role::Admin, Role::Worker));
+    assert_eq!(with_token(&access, Submit, "secret2"), Err(Denial::InvalidToken));
+    assert_eq!(with_token(&access, Submit, ""), Err(Denial::InvalidToken));
+}
+
+#[test]
+fn a_token_of_the_store_has_its_role_and_may_have_ended() {
+    let row = |id: u64, role, expires: Option<i64>| TokenRow {
+        id: TokenId(id),
+        name: format!("t{id}").into(),
+        hash: hash(format!("longshore_{id}_x").as_bytes()),
+        role,
+        scope: Scope::default(),
+        created_at: Timestamp(0),
+        created_by: String::new(),
+        expires_at: expires.map(Timestamp),
+        last_used_at: None,
+        revoked_at: None,
+    };
+    let tokens = Arc::new(Tokens::default());
+    let rows =
+        [(1, Role::Viewer, None), (2, Role::Admin, None), (3, Role::Worker, None), (4, Role::Admin, Some(1))];
+    tokens.load(rows.map(|(id, role, expires)| row(id, role, expires)).into());
+    let access = access().tokens(Arc::clone(&tokens)).require_tokens();
+    assert_eq!(with_token(&access, Read, "longshore_1_x"), Ok(Some(Role::Viewer)));
+    assert_eq!(
+        with_token(&access, Submit, "longshore_1_x"),
+        Err(Denial::WrongRole { given: Role::Viewer, needed: Role::Submitter })
+    );
+    assert_eq!(with_token(&access, Administer, "longshore_2_x"), Ok(Some(Role::Admin)));
+    assert_eq!(with_token(&access, Connect, "longshore_3_x"), Ok(Some(Role::Worker)));
+    assert_eq!(with_token(&access, Read, "longshore_4_x"), Err(Denial::Expired));
+    assert_eq!(with_token(&access, Read, "longshore_1_y"), Err(Denial::InvalidToken));
+    let cookie = format!("{}={}", sessions::COOKIE, access.sign_in("longshore_2_x", None).unwrap());
+    let by_cookie = |access| ask(access, Administer, "GET", &[("host", "x"), ("cookie", &cookie)]);
+    assert_eq!(by_cookie(&access), Ok(Some(Role::Admin)));
+    tokens.revoke(TokenId(2), Timestamp(9));
+    assert_eq!(by_cookie(&access), Err(Denial::Revoked));
+    assert!(access.sign_in("longshore_3_x", None).is_err(), "a worker has nothing to look at");
+}
+
+#[test]
+fn missing_and_invalid_tokens_get_the_same_words() {
+    assert_eq!(Denial::NoToken.to_string(), Denial::InvalidToken.to_string());
+}
+
+#[test]
+fn a_page_of_another_site_can_change_nothing() {
+    let post = |headers: &[(&str, &str)]| {
+        let mut all = vec![("host", "localhost:8080")];
+        all.extend(headers);
+        ask(&access(), Submit, "POST", &all)
+    };
+    assert_eq!(post(&[]), Ok(None));
+    assert_eq!(post(&[("origin", "http://localhost:8080"), ("sec-fetch-site", "same-origin")]), Ok(None));
+    for origin in
+        ["http://evil.example", "null", "http://localhost:9090", "http://localhost:8080.evil.example"]
+    {
+        assert_eq!(post(&[("origin", origin)]), Err(Denial::CrossSite { field: "Origin" }), "{origin}");
+    }
+    assert_eq!(post(&[("sec-fetch-site", "cross-site")]), Err(Denial::CrossSite { field: "Sec-Fetch-Site" }));
+}
+
+#[test]
+fn no_page_at_all_may_open_the_socket_of_workers() {
+    let denied = ask(&access(), Connect, "GET", &[("origin", "http://localhost:8080")]);
+    assert_eq!(denied, Err(Denial::CrossSite { field: "Origin" }));
+}
+
+#[test]
+fn a_worker_without_token_has_to_call_the_server_by_its_name() {
+    let connect = |access: &Access, host, token| {
+        let headers = [("host", host), ("upgrade", "websocket"), ("authorization", token)];
+        ask(access, Connect, "GET", &headers)
+    };
+    assert_eq!(connect(&access(), "rebound.example", ""), Err(Denial::Host("rebound.example".to_owned())));
+    assert_eq!(connect(&access(), "127.0.0.1:9", ""), Ok(None));
+    let named = access().hosts(["server".to_owned()]);
+    assert_eq!(connect(&named, "server:8080", ""), Ok(None));
+    let guarded = access().worker_token("machines");
+    assert_eq!(connect(&guarded, "any.example", "Bearer machines"), Ok(Some(Role::Worker)));
+}
+
+#[test]
+fn a_token_in_the_address_is_refused_even_where_none_is_needed() {
+    let request = parts("GET", "/healthz?x=1&Token=abc", &[("host", "localhost")]);
+    assert_eq!(access().check(Open, &request, None).unwrap_err(), Denial::TokenInUrl);
+}

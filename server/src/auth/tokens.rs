@@ -1,0 +1,232 @@
+//! The tokens of the store, in memory: each request looks its token up here.
+//!
+//! A token is `longshore_<number>_<secret>`. The number finds the entry, and the hash of the whole text is compared in constant time.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+use data_encoding::BASE64URL_NOPAD;
+use protocol::Timestamp;
+use subtle::ConstantTimeEq;
+
+use super::actor::Actor;
+use super::{Denial, hash};
+use crate::store::{TokenId, TokenRow};
+
+/// All tokens, also those that were revoked or have expired: their holders are told so.
+#[derive(Debug, Default)]
+pub struct Tokens {
+    entries: RwLock<BTreeMap<TokenId, Arc<Entry>>>,
+}
+
+#[derive(Debug)]
+struct Entry {
+    row: TokenRow,
+    actor: Arc<Actor>,
+    /// In milliseconds; `i64::MIN`: never used.
+    last_used: AtomicI64,
+    /// The last use that the store has.
+    written: AtomicI64,
+}
+
+impl Entry {
+    fn new(row: TokenRow) -> Arc<Self> {
+        let actor = Actor { scope: row.scope.clone(), ..Actor::with_token(Arc::clone(&row.name), row.role) };
+        if row.revoked_at.is_some() {
+            actor.revoked.cancel();
+        }
+        let used = row.last_used_at.map_or(i64::MIN, |at| at.0);
+        let (last_used, written) = (AtomicI64::new(used), AtomicI64::new(used));
+        Arc::new(Self { row, actor: Arc::new(actor), last_used, written })
+    }
+
+    fn row(&self) -> TokenRow {
+        let last_used = self.last_used.load(Ordering::Relaxed);
+        TokenRow { last_used_at: (last_used > i64::MIN).then_some(Timestamp(last_used)), ..self.row.clone() }
+    }
+
+    /// Refuses a token that was revoked or has expired.
+    fn check(&self, now: Timestamp) -> Result<(), Denial> {
+        if self.row.revoked_at.is_some() {
+            return Err(Denial::Revoked);
+        }
+        match self.row.expires_at.is_some_and(|end| end <= now) {
+            true => Err(Denial::Expired),
+            false => Ok(()),
+        }
+    }
+}
+
+impl Tokens {
+    /// Replaces all tokens by those of the store.
+    pub fn load(&self, rows: Vec<TokenRow>) {
+        *self.write() = rows.into_iter().map(|row| (row.id, Entry::new(row))).collect();
+    }
+
+    /// Finds the holder of a token; `None` if no such token was ever made.
+    ///
+    /// # Errors
+    /// [`Denial::Revoked`], [`Denial::Expired`].
+    pub(super) fn find(&self, text: &[u8], now: Timestamp) -> Option<Result<Arc<Actor>, Denial>> {
+        let entry = self.entry(id_of(text)?)?;
+        if !bool::from(hash(text).ct_eq(&entry.row.hash)) {
+            return None;
+        }
+        Some(entry.check(now).map(|()| {
+            entry.last_used.fetch_max(now.0, Ordering::Relaxed);
+            Arc::clone(&entry.actor)
+        }))
+    }
+
+    /// Finds the holder of a token by its number, for the sessions of the dashboard.
+    ///
+    /// # Errors
+    /// [`Denial::Revoked`], [`Denial::Expired`].
+    pub(super) fn holder(&self, id: TokenId, now: Timestamp) -> Result<Arc<Actor>, Denial> {
+        let entry = self.entry(id).ok_or(Denial::InvalidToken)?;
+        entry.check(now).map(|()| Arc::clone(&entry.actor))
+    }
+
+    /// Every token, ordered by number.
+    #[must_use]
+    pub fn rows(&self) -> Vec<TokenRow> {
+        self.read().values().map(|entry| entry.row()).collect()
+    }
+
+    /// The token of this name that was not revoked.
+    #[must_use]
+    pub fn named(&self, name: &str) -> Option<TokenRow> {
+        let entries = self.read();
+        let mut found = entries.values().filter(|entry| *entry.row.name == *name);
+        found.find(|entry| entry.row.revoked_at.is_none()).map(|entry| entry.row())
+    }
+
+    /// The number of the next token.
+    pub(super) fn next_id(&self) -> TokenId {
+        TokenId(self.read().last_key_value().map_or(0, |(id, _)| id.0) + 1)
+    }
+
+    /// Adds a token that is in the store.
+    pub(super) fn add(&self, row: TokenRow) {
+        self.write().insert(row.id, Entry::new(row));
+    }
+
+    /// Ends a token whose revocation is in the store, with everything that was opened by it.
+    pub(super) fn revoke(&self, id: TokenId, at: Timestamp) {
+        let mut entries = self.write();
+        if let Some(entry) = entries.get(&id) {
+            entry.actor.revoked.cancel();
+            let row = TokenRow { revoked_at: Some(at), ..entry.row() };
+            entries.insert(id, Entry::new(row));
+        }
+    }
+
+    /// The tokens that were used since this was last asked, with their last use.
+    pub(super) fn take_uses(&self) -> Vec<(TokenId, Timestamp)> {
+        let entries = self.read();
+        let uses = entries.iter().filter_map(|(id, entry)| {
+            let used = entry.last_used.load(Ordering::Relaxed);
+            (entry.written.swap(used, Ordering::Relaxed) != used).then_some((*id, Timestamp(used)))
+        });
+        uses.collect()
+    }
+
+    /// Ends what was opened by tokens that have expired.
+    pub(super) fn end_expired(&self, now: Timestamp) {
+        for entry in self.read().values() {
+            if entry.check(now).is_err() {
+                entry.actor.revoked.cancel();
+            }
+        }
+    }
+
+    fn entry(&self, id: TokenId) -> Option<Arc<Entry>> {
+        self.read().get(&id).map(Arc::clone)
+    }
+
+    fn read(&self) -> RwLockReadGuard<'_, BTreeMap<TokenId, Arc<Entry>>> {
+        self.entries.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write(&self) -> RwLockWriteGuard<'_, BTreeMap<TokenId, Arc<Entry>>> {
+        self.entries.write().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A new token of this number, with 256 random bits.
+pub(super) fn generate(id: TokenId) -> String {
+    format!("{PREFIX}{}_{}", id.0, BASE64URL_NOPAD.encode(&rand::random::<[u8; 32]>()))
+}
+
+/// The number in the text of a token.
+pub(super) fn id_of(text: &[u8]) -> Option<TokenId> {
+    let rest = text.strip_prefix(PREFIX.as_bytes())?;
+    let end = rest.iter().position(|byte| *byte == b'_')?;
+    std::str::from_utf8(&rest[..end]).ok()?.parse().ok().map(TokenId)
+}
+
+/// By it scanners for secrets recognize a token.
+const PREFIX: &str = "longshore_";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::auth::actor::Scope;
+    use crate::auth::role::Role;
+
+    fn row(id: u64, name: &str, text: &str) -> TokenRow {
+        TokenRow {
+            id: TokenId(id),
+            name: name.into(),
+            hash: hash(text.as_bytes()),
+            role: Role::Submitter,
+            scope: Scope::default(),
+            created_at: Timestamp(0),
+            created_by: String::new(),
+            expires_at: Some(Timestamp(100)),
+            last_used_at: None,
+            revoked_at: None,
+        }
+    }
+
+    #[test]
+    fn a_token_is_found_by_its_text_until_it_expires_or_is_revoked() {
+        let (tokens, text) = (Tokens::default(), generate(TokenId(7)));
+        tokens.add(row(7, "ci", &text));
+        let find = |now| tokens.find(text.as_bytes(), Timestamp(now));
+        let actor = find(50).unwrap().unwrap();
+        assert_eq!((actor.token.as_deref(), actor.role), (Some("ci"), Role::Submitter));
+        assert_eq!(tokens.rows()[0].last_used_at, Some(Timestamp(50)));
+        assert_eq!(tokens.take_uses(), [(TokenId(7), Timestamp(50))]);
+        assert!(tokens.take_uses().is_empty());
+        assert_eq!(find(100).unwrap().unwrap_err(), Denial::Expired);
+        assert!(!actor.revoked.is_cancelled());
+        tokens.revoke(TokenId(7), Timestamp(60));
+        assert_eq!(find(50).unwrap().unwrap_err(), Denial::Revoked);
+        assert!(actor.revoked.is_cancelled(), "what is open ends");
+        assert_eq!((tokens.named("ci"), tokens.next_id()), (None, TokenId(8)));
+    }
+
+    #[test]
+    fn what_an_expired_token_has_open_ends() {
+        let (tokens, text) = (Tokens::default(), generate(TokenId(1)));
+        tokens.load(vec![row(1, "ci", &text)]);
+        let actor = tokens.holder(TokenId(1), Timestamp(99)).unwrap();
+        tokens.end_expired(Timestamp(99));
+        assert!(!actor.revoked.is_cancelled());
+        tokens.end_expired(Timestamp(100));
+        assert!(actor.revoked.is_cancelled());
+    }
+
+    #[test]
+    fn a_text_that_was_never_a_token_finds_nothing() {
+        let (tokens, text) = (Tokens::default(), generate(TokenId(1)));
+        tokens.add(row(1, "ci", &text));
+        for other in
+            ["", "longshore_", "longshore_1", "longshore_1_", "longshore_x_y", "longshore_2_a", "s3cret"]
+        {
+            assert!(tokens.find(other.as_bytes(), Timestamp(0)).is_none(), "{other}");
+        }
+    }
+}

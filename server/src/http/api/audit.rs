@@ -1,0 +1,80 @@
+//! `GET /api/audit`: the requests that were to change something.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::{HeaderValue, Uri, header};
+use axum::response::{IntoResponse, Response};
+use protocol::JobId;
+
+use crate::auth::role::Role;
+use crate::http::api::jobs::{limit, next_page};
+use crate::http::middleware::problem::Problem;
+use crate::http::present::shapes::{self, Time};
+use crate::http::request::cursor;
+use crate::http::request::query::Query;
+use crate::http::state::AppState;
+use crate::store::{AuditFilter, AuditRow};
+
+pub(crate) async fn list(State(state): State<Arc<AppState>>, uri: Uri) -> Result<Response, Problem> {
+    let Page { entries, next } = page(&state, Query::of(&uri)?).await?;
+    let next = next.map(|cursor| next_page(&state, "audit", &uri, &cursor));
+    let mut response = Json(entries).into_response();
+    if let Some(link) = next.and_then(|link| HeaderValue::try_from(link).ok()) {
+        response.headers_mut().insert(header::LINK, link);
+    }
+    Ok(response)
+}
+
+/// A page of the audit log, newest first.
+pub(crate) struct Page {
+    pub(crate) entries: Vec<shapes::AuditEntry>,
+    /// The `cursor` of the next page, if there is one.
+    pub(crate) next: Option<String>,
+}
+
+/// Reads the page that a query asks for.
+///
+/// # Errors
+/// `invalid_query`, `invalid_cursor`, `invalid_limit`, and those of a read.
+pub(crate) async fn page(state: &AppState, mut query: Query) -> Result<Page, Problem> {
+    let before = query.text("cursor")?.as_deref().map(cursor::read).transpose()?;
+    let limit = query.text("limit")?.as_deref().map_or(Ok(LIMIT), limit)?;
+    let filter = AuditFilter {
+        token: query.text("by")?,
+        target: query.text("path")?,
+        since: query.instant("since")?,
+        refused: query.switch("refused")?,
+        before: before.map(|JobId(id)| id),
+        // One extra row shows whether there is a next page.
+        limit: limit + 1,
+    };
+    query.finish()?;
+    let archive = Arc::clone(&state.services.records.archive);
+    let mut rows = state.block(move || Ok(archive.audit(&filter)?)).await?;
+    let more = rows.len() > limit;
+    rows.truncate(limit);
+    let next = rows.last().filter(|_| more).map(|row| cursor::write(JobId(row.id)));
+    Ok(Page { entries: rows.into_iter().map(entry).collect(), next })
+}
+
+fn entry(row: AuditRow) -> shapes::AuditEntry {
+    shapes::AuditEntry {
+        id: row.id,
+        from: Time(row.from),
+        to: Time(row.to),
+        count: row.count,
+        token: row.token.map(|name| name.to_string()),
+        role: row.role.map(|role| Role::name(role).into()),
+        address: row.address.map(|address| address.to_string()),
+        method: row.method,
+        target: row.target,
+        status: row.status,
+        problem: row.problem,
+        request_id: row.request_id,
+    }
+}
+
+/// Default page size.
+const LIMIT: usize = 100;

@@ -1,0 +1,75 @@
+//! Tokens and the audit log.
+
+use serde::{Deserialize, Serialize};
+
+use super::{Text, Time};
+
+/// A token, without its text.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Token {
+    /// Its name.
+    pub name: String,
+    /// `viewer`, `submitter`, `operator`, `admin` or `worker`.
+    pub role: Text,
+    /// Names and patterns of the definitions on whose jobs its holder may act; empty: all.
+    pub definitions: Vec<String>,
+    /// `valid`, `expired` or `revoked`.
+    pub state: Text,
+    /// When it was made.
+    pub created_at: Time,
+    /// The token of the one who made it; absent: none was needed, or the server made it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub created_by: Option<String>,
+    /// From when it is no longer valid; absent: it does not expire.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub expires_at: Option<Time>,
+    /// When it was last used; absent: never.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last_used_at: Option<Time>,
+    /// When it was revoked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub revoked_at: Option<Time>,
+}
+
+/// A token that was just made.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NewToken {
+    /// The token itself. It is shown only here.
+    pub token: String,
+    /// Its facts.
+    #[serde(flatten)]
+    pub facts: Token,
+}
+
+/// A request that was to change something, or several that are alike.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AuditEntry {
+    /// Its number.
+    pub id: u64,
+    /// When the first of them was answered.
+    pub from: Time,
+    /// When the last of them was answered.
+    pub to: Time,
+    /// How many there were.
+    pub count: u64,
+    /// The name of the token; absent: none, or none that is valid.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub token: Option<String>,
+    /// The role that it had.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub role: Option<Text>,
+    /// The address of the client.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub address: Option<String>,
+    /// The method of the request.
+    pub method: String,
+    /// Its path and query; without a valid token only the route.
+    pub target: String,
+    /// The status of the answer.
+    pub status: u16,
+    /// The code of the problem, if it was refused.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub problem: Option<String>,
+    /// The request id of the last of them.
+    pub request_id: String,
+}

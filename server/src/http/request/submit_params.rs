@@ -1,0 +1,70 @@
+//! Query parameters of submissions and retries.
+
+use std::time::Duration;
+
+use crate::http::api::jobs::WAIT_MAX;
+use crate::http::middleware::problem::Problem;
+use crate::http::request::query::{Query, wrong};
+
+/// The query parameters of a submission.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct SubmitParams {
+    pub(crate) wait: Option<Duration>,
+    pub(crate) follow: bool,
+    pub(crate) require_worker: bool,
+}
+
+impl SubmitParams {
+    /// Refuses what cannot be done for several jobs.
+    ///
+    /// # Errors
+    /// `invalid_query`.
+    pub(crate) fn check_batch(&self) -> Result<(), Problem> {
+        if self.wait.is_none() && !self.follow {
+            return Ok(());
+        }
+        let field = if self.follow { "follow" } else { "wait" };
+        Err(wrong(field, "it is for one job, and this request makes a batch")
+            .hint("GET /api/batches/{id}?wait=30s waits for the end of a batch"))
+    }
+
+    pub(crate) fn read(mut query: Query) -> Result<Self, Problem> {
+        let params = Self {
+            wait: query.duration("wait", WAIT_MAX)?,
+            follow: query.switch("follow")?,
+            require_worker: query.switch("require_worker")?,
+        };
+        query.finish()?;
+        if params.wait.is_some() && params.follow {
+            return Err(wrong("wait", "it does not go together with follow, which waits for the end"));
+        }
+        Ok(params)
+    }
+}
+
+/// The revision of the definition that a retry uses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum RevisionChoice {
+    /// The definition as it is in jobs.yaml now.
+    Current,
+    /// The revision of the job that is retried.
+    Original,
+}
+
+impl RevisionChoice {
+    pub(crate) fn read(query: &mut Query) -> Result<Self, Problem> {
+        match query.text("revision")?.as_deref() {
+            None | Some("current") => Ok(Self::Current),
+            Some("original") => Ok(Self::Original),
+            Some(_) => Err(wrong("revision", "it is current or original")),
+        }
+    }
+
+    /// The text that distinguishes requests under one idempotency key.
+    pub(crate) fn key_target(self, job: u64) -> String {
+        match self {
+            Self::Current => format!("retry {job}"),
+            Self::Original => format!("retry {job} original"),
+        }
+    }
+}

@@ -1,0 +1,117 @@
+//! Rows of tokens and of the audit log, and the trait by which they are read. They are no part of the scheduler's state.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use protocol::Timestamp;
+
+use super::ReadError;
+use crate::auth::actor::Scope;
+use crate::auth::role::Role;
+
+/// The number of a token: part of its text, and never given twice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct TokenId(pub u64);
+
+/// A token as it is stored. Its text is not.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TokenRow {
+    /// Its number.
+    pub id: TokenId,
+    /// Its name; unique among the tokens that were not revoked.
+    pub name: Arc<str>,
+    /// The SHA-256 of its text.
+    pub hash: [u8; 32],
+    /// The role of its holder.
+    pub role: Role,
+    /// The definitions on whose jobs its holder may act.
+    pub scope: Scope,
+    /// When it was made.
+    pub created_at: Timestamp,
+    /// The token of the one who made it; empty for none.
+    pub created_by: String,
+    /// From when it is no longer valid; absent: it does not expire.
+    pub expires_at: Option<Timestamp>,
+    /// When it was last used, to the minute.
+    pub last_used_at: Option<Timestamp>,
+    /// When it was revoked.
+    pub revoked_at: Option<Timestamp>,
+}
+
+/// A request that was to change something, or several that are alike.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AuditRow {
+    /// Its number; later rows have higher ones. 0 before it is stored.
+    pub id: u64,
+    /// When the first of them was answered.
+    pub from: Timestamp,
+    /// When the last of them was answered.
+    pub to: Timestamp,
+    /// How many there were.
+    pub count: u64,
+    /// The name of the token; absent: none, or none that is valid.
+    pub token: Option<Arc<str>>,
+    /// The role that it had.
+    pub role: Option<Role>,
+    /// The address of the client.
+    pub address: Option<IpAddr>,
+    /// The method of the request.
+    pub method: String,
+    /// Its path with the query; without a valid token only the route, so that nobody can fill the log with
+    /// words of their own.
+    pub target: String,
+    /// The status of the answer.
+    pub status: u16,
+    /// The code of the problem, if it was refused.
+    pub problem: Option<String>,
+    /// The id of the last of them.
+    pub request_id: String,
+}
+
+/// A change of the rows of tokens and of the audit log.
+#[derive(Clone, Debug)]
+pub enum AccessChange {
+    /// A token was made.
+    AddToken(Box<TokenRow>),
+    /// A token was revoked.
+    RevokeToken(TokenId, Timestamp),
+    /// A token was used.
+    UseToken(TokenId, Timestamp),
+    /// Requests for the audit log.
+    Audit(Vec<AuditRow>),
+    /// Deletes tokens that were revoked before this instant, and rows of the audit log: those from before it, and the oldest of more
+    /// than this many.
+    PruneAccess(Timestamp, u64),
+}
+
+/// A filter for the audit log. All conditions must hold.
+#[derive(Clone, Debug, Default)]
+pub struct AuditFilter {
+    /// By this token.
+    pub token: Option<String>,
+    /// With this text in the target.
+    pub target: Option<String>,
+    /// Answered at or after this instant.
+    pub since: Option<Timestamp>,
+    /// Refused ones only.
+    pub refused: bool,
+    /// With a number below this one (the cursor).
+    pub before: Option<u64>,
+    /// At most this many.
+    pub limit: usize,
+}
+
+/// Reads tokens and the audit log. Calls block on the disk.
+pub trait AccessArchive: Send + Sync {
+    /// Every token, also those that were revoked, ordered by number.
+    ///
+    /// # Errors
+    /// The store cannot be read.
+    fn tokens(&self) -> Result<Vec<TokenRow>, ReadError>;
+
+    /// A page of the audit log, newest first.
+    ///
+    /// # Errors
+    /// The store cannot be read.
+    fn audit(&self, filter: &AuditFilter) -> Result<Vec<AuditRow>, ReadError>;
+}

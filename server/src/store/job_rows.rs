@@ -1,0 +1,162 @@
+//! Rows of jobs and attempts as they are read, and the filter for lists of them.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use protocol::container::Overrides;
+use protocol::order::StopCause;
+use protocol::report::{Outcome, OutputLengths, ReleaseCause};
+use protocol::{AttemptNo, Fence, JobId, Nonce, Revision, Timestamp, WorkerId};
+use scheduler::hooks::HookRow;
+use scheduler::job::State;
+use scheduler::params::JobParam;
+use scheduler::step::Note;
+
+use super::JobSlot;
+
+/// A job as lists show it: its row, with the latest attempt.
+#[derive(Clone, Debug, PartialEq)]
+pub struct JobRow {
+    /// Its number.
+    pub job: JobId,
+    /// The name of its definition.
+    pub definition: String,
+    /// The definition's revision.
+    pub revision: Revision,
+    /// Its state.
+    pub state: State,
+    /// Higher goes first.
+    pub priority: i8,
+    /// When it was accepted.
+    pub created_at: Timestamp,
+    /// From when it may (next) run.
+    pub due_at: Timestamp,
+    /// By when it starts or expires, while it waits for a limited time.
+    pub expires_at: Option<Timestamp>,
+    /// Instead of its definition's timeout.
+    pub timeout: Option<Option<Duration>>,
+    /// The first job of its batch.
+    pub batch: Option<JobId>,
+    /// The ended job that it tries again.
+    pub retry_of: Option<JobId>,
+    /// The slot that it was made for, if a schedule made it.
+    pub slot: Option<JobSlot>,
+    /// Names and values.
+    pub labels: Vec<(String, String)>,
+    /// When it ended.
+    pub ended_at: Option<Timestamp>,
+    /// In one line: why it ended so.
+    pub reason: String,
+    /// For a cancelled job: whether its container is known to be gone.
+    pub confirmed: bool,
+    /// How many attempts it has had.
+    pub attempts: AttemptNo,
+    /// The latest one.
+    pub attempt: Option<AttemptRow>,
+}
+
+/// One attempt.
+#[derive(Clone, Debug, PartialEq)]
+pub struct AttemptRow {
+    /// Counts the attempts of its job, from 1.
+    pub number: AttemptNo,
+    /// The attempt's fence: unique in the cluster.
+    pub fence: Fence,
+    /// Drawn with it.
+    pub nonce: Nonce,
+    /// The worker that it was assigned to.
+    pub worker: WorkerId,
+    /// The worker's name; empty if its row is gone.
+    pub worker_name: Arc<str>,
+    /// When it was handed over.
+    pub assigned_at: Timestamp,
+    /// When its container started.
+    pub started_at: Option<Timestamp>,
+    /// The runtime's own name for the container.
+    pub container: String,
+    /// Why it is being, or was, stopped.
+    pub stopping: Option<StopCause>,
+    /// When it ended.
+    pub ended_at: Option<Timestamp>,
+    /// How it ended.
+    pub outcome: Option<Outcome>,
+    /// The program's exit code.
+    pub exit_code: Option<i32>,
+    /// For people, in one line.
+    pub message: String,
+    /// How much it wrote, as its final report says.
+    pub output: OutputLengths,
+    /// The JSON that the job left in its result file.
+    pub result: Option<String>,
+    /// For a released one: why.
+    pub released: Option<ReleaseCause>,
+}
+
+/// A job with its whole story.
+#[derive(Clone, Debug, PartialEq)]
+pub struct JobRecord {
+    /// The job, with its latest attempt.
+    pub row: JobRow,
+    /// Its own environment, arguments and input.
+    pub body: Overrides,
+    /// The parameters that it was given.
+    pub params: Vec<JobParam>,
+    /// The attempts before the latest, oldest first.
+    pub past: Vec<AttemptRow>,
+    /// Notes, the oldest first.
+    pub notes: Vec<(Timestamp, Note)>,
+    /// How many late reports are not among the notes, because there were too many.
+    pub late_left_out: u64,
+    /// True if it is a retry and retention has deleted the job that it retries.
+    pub retry_of_removed: bool,
+    /// The hook that made it.
+    pub parent: Option<HookRow>,
+    /// Its own hooks that were decided, in the order of their events.
+    pub hooks: Vec<HookRecord>,
+}
+
+/// A decision about a hook.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HookRecord {
+    /// The decision.
+    pub row: HookRow,
+    /// The state of the job that was made; absent also if retention has deleted it.
+    pub state: Option<State>,
+}
+
+/// A filter for lists of jobs. All conditions must hold.
+#[derive(Clone, Debug, Default)]
+pub struct JobFilter {
+    /// In one of these states; empty: any.
+    pub states: Vec<State>,
+    /// Of this definition.
+    pub name: Option<String>,
+    /// Of one of these definitions; empty: any. Used where there are several, instead of `name`.
+    pub names: Vec<String>,
+    /// Of this revision of its definition.
+    pub revision: Option<Revision>,
+    /// With one of these outcomes of the latest attempt; empty: any.
+    pub outcomes: Vec<Outcome>,
+    /// With this exit code of the latest attempt.
+    pub exit_code: Option<i32>,
+    /// Ended at or after this time.
+    pub ended_since: Option<Timestamp>,
+    /// Ended before this time.
+    pub ended_until: Option<Timestamp>,
+    /// Ended with this text in the reason, in any case of ASCII letters.
+    pub text: Option<String>,
+    /// Whose latest attempt is or was on this worker.
+    pub worker: Option<WorkerId>,
+    /// With this label.
+    pub label: Option<(String, String)>,
+    /// Of the batch whose first job this is.
+    pub batch: Option<JobId>,
+    /// Accepted at or after this instant.
+    pub since: Option<Timestamp>,
+    /// Accepted before this instant.
+    pub until: Option<Timestamp>,
+    /// With a number below this one (the cursor).
+    pub before: Option<JobId>,
+    /// At most this many.
+    pub limit: usize,
+}
