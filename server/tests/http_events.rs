@@ -155,6 +155,18 @@ async fn the_life_of_a_job_is_four_events_with_the_job_as_lists_show_it() {
 }
 
 #[tokio::test]
+async fn a_start_that_only_the_end_tells_is_an_event_before_it() {
+    let mut server = Server::start().await;
+    let mut changes = life(7);
+    changes.retain(|change| !matches!(change, Change::Started { .. }));
+    publish(&mut server, group(FIRST, changes)).await;
+    let events = kept(&server, "").await;
+    assert_eq!(kinds(&events), ["job.accepted", "job.assigned", "job.started", "job.ended"]);
+    assert_eq!(events[2]["at"], "1970-01-01T00:00:03.000Z");
+    assert_eq!(events[2]["job"]["state"], "running");
+}
+
+#[tokio::test]
 async fn a_lost_attempt_is_an_event_of_its_own_whether_the_job_goes_on_or_not() {
     let mut server = Server::start().await;
     let waits = Change::Waiting {

@@ -118,9 +118,22 @@ impl Known {
             outcome if is_loss(outcome) => "attempt.lost",
             _ => "attempt.ended",
         };
+        self.unreported_start(job, closed, sink);
         self.close_attempt(job, closed);
         self.job_event(job, closed.ended_at, kind, None, sink);
         self.attempts.remove(&job);
+    }
+
+    /// Makes the event of a start that was not reported: a worker leaves the report out if the program has ended before it is sent.
+    fn unreported_start(&mut self, job: JobId, closed: &ClosedAttempt, sink: &mut EventSink<'_>) {
+        let Some(at) = closed.started_at else { return };
+        let Some(attempt) = self.attempts.get_mut(&job).filter(|it| it.started_at.is_none()) else { return };
+        attempt.started_at = Some(at);
+        self.set_state(job, State::Running);
+        if let Some(facts) = self.jobs.get(job) {
+            self.metrics.job_started(at.since(facts.due_at));
+        }
+        self.job_event(job, at, "job.started", None, sink);
     }
 
     /// Notes in the current attempt how it ended.
@@ -145,6 +158,7 @@ impl Known {
 
     fn ended(&mut self, ended: &Ended, sink: &mut EventSink<'_>) {
         if let Some(closed) = &ended.closed {
+            self.unreported_start(ended.job, closed, sink);
             self.close_attempt(ended.job, closed);
             if is_loss(closed.outcome) {
                 self.job_event(ended.job, closed.ended_at, "attempt.lost", None, sink);
