@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::budgets::given_up_after;
+use super::placing::is_listed;
 use super::{Drain, LiveState, Model, Worker};
 use crate::world::protocol::order::StopCause;
 use crate::world::protocol::report::Availability;
@@ -90,6 +91,7 @@ impl Model {
         worker.hear(now);
         worker.reported = now;
         let (id, last) = (worker.id, worker.last_report.unwrap_or_default());
+        self.unpin_unlisted(id);
         if let Some(old) = old {
             self.say(format!("close {old}: Replaced"));
         }
@@ -237,6 +239,19 @@ impl Model {
             }
         }
         self.say(format!("w{id} forgotten"));
+    }
+
+    /// Nobody is pinned to a worker that came back under a name that the job's definition does not list.
+    fn unpin_unlisted(&mut self, id: WorkerId) {
+        let Some(worker) = self.workers.iter().find(|worker| worker.id == id) else { return };
+        for job in &mut self.jobs {
+            if let LiveState::Queued { pinned } = &mut job.standing
+                && *pinned == Some(id)
+                && !is_listed(worker, &job.definition)
+            {
+                *pinned = None;
+            }
+        }
     }
 
     /// Stops all running attempts at the end of a drain.

@@ -354,7 +354,7 @@ fn matches(worker: &Worker, definition: &Definition) -> bool {
     worker.is_known && requires.iter().all(holds) && exclusive.all(asks)
 }
 
-fn is_listed(worker: &Worker, definition: &Definition) -> bool {
+pub(super) fn is_listed(worker: &Worker, definition: &Definition) -> bool {
     let workers = &definition.placement.workers;
     workers.is_empty()
         || workers.iter().any(|it| match it {
