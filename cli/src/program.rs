@@ -9,7 +9,7 @@ use clap::{CommandFactory as _, Parser, Subcommand};
 use crate::settings::{self, Invocation};
 use crate::{
     backfill, backup, batches, cert, completions, definitions, dev, doctor, events, explain, health, import,
-    job_verbs, jobs, limits, logs, reschedule, restore, run, schedules, schema, screen, server, show,
+    job_verbs, jobs, limits, logs, man, reschedule, restore, run, schedules, schema, screen, server, show,
     validate, worker, workers,
 };
 
@@ -74,6 +74,8 @@ pub(crate) enum Verb {
     Backup(backup::Flags),
     Restore(restore::Flags),
     Completions(completions::Flags),
+    #[command(hide = true)]
+    Man(man::Flags),
 }
 
 impl Program {
@@ -142,6 +144,7 @@ fn perform(verb: Verb) -> anyhow::Result<()> {
         Verb::Backup(flags) => backup::backup(flags),
         Verb::Restore(flags) => restore::restore(flags),
         Verb::Completions(flags) => completions::completions(&flags, Program::command()),
+        Verb::Man(flags) => man::man(&flags, Program::command()),
     }
 }
 
