@@ -26,6 +26,7 @@ mod jobs;
 mod limits;
 mod logging;
 mod logs;
+mod man;
 mod program;
 mod progress;
 mod quoting;

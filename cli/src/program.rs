@@ -9,8 +9,8 @@ use clap::{CommandFactory as _, Parser, Subcommand};
 use crate::settings::{self, Invocation};
 use crate::{
     audit, backfill, backup, batches, cert, completions, definitions, dev, doctor, events, explain, health,
-    import, job_verbs, jobs, limits, logs, reschedule, restore, run, schedules, schema, screen, server, show,
-    tokens, validate, worker, workers,
+    import, job_verbs, jobs, limits, logs, man, reschedule, restore, run, schedules, schema, screen, server,
+    show, tokens, validate, worker, workers,
 };
 
 /// A job server with remote workers.
@@ -76,6 +76,8 @@ pub(crate) enum Verb {
     Backup(backup::Flags),
     Restore(restore::Flags),
     Completions(completions::Flags),
+    #[command(hide = true)]
+    Man(man::Flags),
 }
 
 impl Program {
@@ -146,6 +148,7 @@ fn perform(verb: Verb) -> anyhow::Result<()> {
         Verb::Backup(flags) => backup::backup(flags),
         Verb::Restore(flags) => restore::restore(flags),
         Verb::Completions(flags) => completions::completions(&flags, Program::command()),
+        Verb::Man(flags) => man::man(&flags, Program::command()),
     }
 }
 

@@ -164,6 +164,22 @@ fn completions_are_written_for_every_shell() {
 }
 
 #[test]
+fn manual_pages_are_written_for_every_verb() {
+    let directory = tempfile::tempdir().unwrap();
+    let said = run(longshore(&["man"]).arg(directory.path().join("man1")));
+    assert_eq!((said.code, said.out.as_str(), said.err.as_str()), (0, "", ""));
+    let entries = std::fs::read_dir(directory.path().join("man1")).unwrap();
+    let pages: Vec<String> = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    for page in VERBS.iter().map(|verb| format!("longshore-{verb}.1")).chain(["longshore.1".to_owned()]) {
+        assert!(pages.contains(&page), "{page} is not one of {pages:?}");
+    }
+    assert!(!pages.iter().any(|page| page.contains("help") || page.contains("-man.")), "{pages:?}");
+    let run_page = std::fs::read_to_string(directory.path().join("man1/longshore-run.1")).unwrap();
+    let title = format!(".TH longshore-run 1  \"longshore {}\" Longshore\n", env!("CARGO_PKG_VERSION"));
+    assert!(run_page.contains(&title), "{run_page}");
+}
+
+#[test]
 fn validate_prints_all_faults_and_exits_with_2() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("jobs.yaml");

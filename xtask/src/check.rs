@@ -5,6 +5,7 @@ use std::time::Instant;
 
 use clap::{Args, ValueEnum};
 
+use crate::package_test::{self, Packages};
 use crate::python_worker::{self, Python};
 use crate::{docker, images, sim, step, tidy};
 
@@ -19,6 +20,9 @@ pub(crate) struct Options {
     /// Look at the dashboard in a real browser?
     #[arg(long, value_enum, default_value_t = Browser::Auto)]
     browser: Browser,
+    /// Install, upgrade and purge the Debian package in a container?
+    #[arg(long, value_enum, default_value_t = Packages::Auto)]
+    packages: Packages,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -84,6 +88,7 @@ pub(crate) async fn run(root: &Path, options: &Options) -> anyhow::Result<()> {
     step::run("tidy", async { tidy::run(root) }).await?;
     step::run("tests", tests(root, for_tests, browser)).await?;
     python_worker::run(root, options.python).await?;
+    package_test::run(root, options.packages).await?;
     step::run("faults", step::program(root, &faults(for_tests))).await?;
     step::run("simulation", sim::for_a_change(root)).await?;
     let doc_tests = ["cargo", "test", "--workspace", "--doc", "--locked", "--quiet"];

@@ -14,7 +14,7 @@ use tokio::sync::OnceCell;
 use crate::{docker, step};
 
 /// The base of both images.
-const BASE: &str = "debian:bookworm-slim";
+pub(crate) const BASE: &str = "debian:bookworm-slim";
 /// The image that compiles.
 const RUST: &str = "rust:1-slim-bookworm";
 /// The image from which the worker's image copies the `docker` command.
@@ -33,9 +33,17 @@ pub(crate) async fn run(root: &Path) -> anyhow::Result<()> {
 /// # Errors
 /// One can neither be pulled nor made here, and why.
 pub(crate) async fn provide_bases(root: &Path) -> anyhow::Result<()> {
-    provide(BASE, || stand_in::base(root, BASE)).await?;
+    provide_base(root).await?;
     provide(RUST, || stand_in::rust(root, BASE, RUST)).await?;
     provide(DOCKER_CLI, || stand_in::docker_cli(root, DOCKER_CLI)).await
+}
+
+/// Provides Debian's minimal system.
+///
+/// # Errors
+/// It can neither be pulled nor made here, and why.
+pub(crate) async fn provide_base(root: &Path) -> anyhow::Result<()> {
+    provide(BASE, || stand_in::base(root, BASE)).await
 }
 
 /// Provides the image that jobs of tests run in.

@@ -10,10 +10,12 @@ mod children;
 mod compose_test;
 
 mod demo;
+mod dist;
 mod docker;
 mod fuzz;
 mod http;
 mod images;
+mod package_test;
 mod planted;
 mod python_worker;
 mod sim;
@@ -53,6 +55,10 @@ enum Command {
     PythonWorker,
     /// Provide the base images of the Dockerfile and the image of the test jobs: pulled, or made on this machine
     Images,
+    /// Build what a release consists of: archive, Debian package, list of libraries, checksums
+    Dist(dist::Options),
+    /// Install, use, upgrade and purge the Debian package in a container; `test` does so too
+    PackageTest,
     /// Build the images, start docker-compose.yml with three workers, and run jobs through crashes
     ComposeTest(compose_test::Options),
 }
@@ -81,6 +87,8 @@ async fn run(command: Command) -> anyhow::Result<()> {
         Command::Fuzz(options) => fuzz::run(&root, &options).await,
         Command::PythonWorker => python_worker::run(&root, python_worker::Python::Required).await,
         Command::Images => images::run(&root).await,
+        Command::Dist(options) => dist::run(&root, &options).await,
+        Command::PackageTest => package_test::run(&root, package_test::Packages::Required).await,
         Command::ComposeTest(options) => compose_test::run(&root, &options).await,
     }
 }

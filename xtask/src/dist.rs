@@ -1,0 +1,132 @@
+//! `cargo xtask dist`: what a release consists of, in one directory.
+//!
+//! A binary archive, a Debian package, a list of all libraries (CycloneDX) and checksums. Times are those of the commit, entries are sorted
+//! and belong to root, so the same binary always gives the same bytes. `package_test.rs` builds the package from a debug binary.
+
+pub(crate) mod debian;
+mod sbom;
+pub(crate) mod stage;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use anyhow::{Context as _, bail};
+use clap::Args;
+use tokio::process::Command;
+
+use crate::{build, docker, step};
+use debian::Compression;
+use stage::Stage;
+
+#[derive(Args)]
+pub(crate) struct Options {
+    /// Directory for the results; files of earlier runs in it are replaced
+    #[arg(long, value_name = "DIR", default_value = "target/dist")]
+    out: PathBuf,
+}
+
+/// The inputs that all parts of a release share.
+#[derive(Clone)]
+pub(crate) struct Release {
+    /// The workspace.
+    pub(crate) root: PathBuf,
+    /// The program, built.
+    pub(crate) binary: PathBuf,
+    /// The version of the workspace.
+    pub(crate) version: String,
+    /// The time of all entries, seconds since 1970.
+    pub(crate) epoch: u64,
+}
+
+impl Release {
+    /// The release of a binary at the workspace's version and the commit's time.
+    ///
+    /// # Errors
+    /// The workspace's version is not found, or there is neither `SOURCE_DATE_EPOCH` nor a commit.
+    pub(crate) async fn new(root: &Path, binary: PathBuf) -> anyhow::Result<Self> {
+        let metadata = sbom::metadata(root).await?;
+        let version = sbom::program(&metadata)?["version"].as_str().context("the program has no version")?;
+        Ok(Self { root: root.to_owned(), binary, version: version.to_owned(), epoch: epoch(root).await? })
+    }
+}
+
+pub(crate) async fn run(root: &Path, options: &Options) -> anyhow::Result<()> {
+    let started = Instant::now();
+    let out = root.join(&options.out);
+    fs::create_dir_all(&out).with_context(|| format!("cannot create {}", out.display()))?;
+    let release = Release::new(root, build::longshore(root, true).await?).await?;
+
+    let mut files = vec![archive(&release, &out).await?];
+    files.push(debian::build(&release, &out, Compression::Smallest).await?);
+    files.push(sbom::write(&release, &out).await?);
+    files.push(checksums(&out, &files).await?);
+    for file in &files {
+        println!("{:>10} bytes  {}", fs::metadata(file)?.len(), file.display());
+    }
+    println!("Built in {}.", step::seconds(started.elapsed()));
+    Ok(())
+}
+
+/// The archive for machines without Debian's tools: one directory with everything that an installation by hand copies.
+async fn archive(release: &Release, out: &Path) -> anyhow::Result<PathBuf> {
+    let name = format!("longshore-{}-linux-{}", release.version, std::env::consts::ARCH);
+    let stage = Stage::new(&release.root)?;
+    stage.copy(&release.binary, &format!("{name}/longshore"), 0o755)?;
+    for file in ["LICENSE", "LICENSE-MIT", "LICENSE-APACHE", "README.md", "SECURITY.md"] {
+        stage.copy(&release.root.join(file), &format!("{name}/{file}"), 0o644)?;
+    }
+    for directory in ["systemd", "etc"] {
+        stage.copy_directory(
+            &release.root.join("deploy").join(directory),
+            &format!("{name}/{directory}"),
+            0o644,
+        )?;
+    }
+    stage.manual_pages(&release.binary, &format!("{name}/man/man1")).await?;
+    for (shell, file) in COMPLETIONS {
+        stage.completion(&release.binary, shell, &format!("{name}/completions/{file}")).await?;
+    }
+    let archive = out.join(format!("{name}.tar.gz"));
+    let _ = fs::remove_file(&archive);
+    let mut tar = Command::new("tar");
+    tar.args(["--sort=name", "--owner=0", "--group=0", "--numeric-owner", "--format=gnu"])
+        .arg(format!("--mtime=@{}", release.epoch))
+        // Without `-n`, gzip writes the time of the build.
+        .args(["--use-compress-program=gzip -9n", "--create", "--file"])
+        .arg(&archive)
+        .arg("--directory")
+        .arg(stage.path())
+        .arg(&name);
+    docker::quietly(tar).await?;
+    Ok(archive)
+}
+
+async fn checksums(out: &Path, files: &[PathBuf]) -> anyhow::Result<PathBuf> {
+    let mut names: Vec<_> = files.iter().filter_map(|file| file.file_name()).collect();
+    names.sort();
+    let mut sha256sum = Command::new("sha256sum");
+    sha256sum.arg("--").args(names).current_dir(out);
+    let sums = out.join("SHA256SUMS");
+    fs::write(&sums, stage::output(sha256sum).await?)?;
+    Ok(sums)
+}
+
+/// `SOURCE_DATE_EPOCH` if it is set, else the time of the commit.
+async fn epoch(root: &Path) -> anyhow::Result<u64> {
+    let text = match std::env::var("SOURCE_DATE_EPOCH") {
+        Ok(text) => text,
+        Err(_) => {
+            let commit = stage::output(step::command(root, &["git", "log", "-1", "--format=%ct"])).await;
+            match commit {
+                Ok(time) => String::from_utf8(time)?,
+                Err(_) => bail!("there is no commit whose time could be used: set SOURCE_DATE_EPOCH"),
+            }
+        }
+    };
+    text.trim().parse().with_context(|| format!("SOURCE_DATE_EPOCH: `{}` is no number", text.trim()))
+}
+
+/// The shells with a completion, and the name under which each looks for it.
+pub(crate) const COMPLETIONS: [(&str, &str); 3] =
+    [("bash", "longshore"), ("zsh", "_longshore"), ("fish", "longshore.fish")];
