@@ -76,12 +76,9 @@ async fn archive(release: &Release, out: &Path) -> anyhow::Result<PathBuf> {
     for file in ["LICENSE", "LICENSE-MIT", "LICENSE-APACHE", "README.md", "SECURITY.md"] {
         stage.copy(&release.root.join(file), &format!("{name}/{file}"), 0o644)?;
     }
-    for directory in ["systemd", "etc"] {
-        stage.copy_directory(
-            &release.root.join("deploy").join(directory),
-            &format!("{name}/{directory}"),
-            0o644,
-        )?;
+    // At the paths of a clone, because docs/operating.md installs from either.
+    for directory in ["deploy/systemd", "deploy/etc"] {
+        stage.copy_directory(&release.root.join(directory), &format!("{name}/{directory}"), 0o644)?;
     }
     stage.manual_pages(&release.binary, &format!("{name}/man/man1")).await?;
     for (shell, file) in COMPLETIONS {
