@@ -24,6 +24,9 @@ pub(crate) struct Options {
     /// Directory for the results; files of earlier runs in it are replaced
     #[arg(long, value_name = "DIR", default_value = "target/dist")]
     out: PathBuf,
+    /// Pack this program instead of building one
+    #[arg(long, value_name = "FILE")]
+    binary: Option<PathBuf>,
 }
 
 /// The inputs that all parts of a release share.
@@ -55,7 +58,11 @@ pub(crate) async fn run(root: &Path, options: &Options) -> anyhow::Result<()> {
     let started = Instant::now();
     let out = root.join(&options.out);
     fs::create_dir_all(&out).with_context(|| format!("cannot create {}", out.display()))?;
-    let release = Release::new(root, build::longshore(root, true).await?).await?;
+    let binary = match &options.binary {
+        Some(file) => file.canonicalize().with_context(|| file.display().to_string())?,
+        None => build::longshore(root, true).await?,
+    };
+    let release = Release::new(root, binary).await?;
 
     let mut files = vec![archive(&release, &out).await?];
     files.push(debian::build(&release, &out, Compression::Smallest).await?);
@@ -76,12 +83,9 @@ async fn archive(release: &Release, out: &Path) -> anyhow::Result<PathBuf> {
     for file in ["LICENSE", "LICENSE-MIT", "LICENSE-APACHE", "README.md", "SECURITY.md"] {
         stage.copy(&release.root.join(file), &format!("{name}/{file}"), 0o644)?;
     }
-    for directory in ["systemd", "etc"] {
-        stage.copy_directory(
-            &release.root.join("deploy").join(directory),
-            &format!("{name}/{directory}"),
-            0o644,
-        )?;
+    // At the paths of a clone, because docs/operating.md installs from either.
+    for directory in ["deploy/systemd", "deploy/etc"] {
+        stage.copy_directory(&release.root.join(directory), &format!("{name}/{directory}"), 0o644)?;
     }
     stage.manual_pages(&release.binary, &format!("{name}/man/man1")).await?;
     for (shell, file) in COMPLETIONS {
