@@ -50,6 +50,23 @@ async fn a_server_beyond_loopback_makes_a_token_for_its_administrator() {
 }
 
 #[tokio::test]
+async fn the_first_token_is_in_its_file_before_it_is_valid() {
+    let cluster = Cluster::new(env!("CARGO_BIN_EXE_longshore"), JOBS);
+    cluster.start_server(&[]).await.terminate().await;
+    // A directory in the file's place: it cannot be written.
+    std::fs::create_dir_all(cluster.path("data/admin.token/in-the-way")).unwrap();
+    let mut server = cluster.spawn_server(&["--require-tokens"]);
+    let status = server.wait_for_exit().await;
+    assert!(!status.success() && server.log().contains("cannot write the first token"), "{}", server.log());
+    std::fs::remove_dir_all(cluster.path("data/admin.token")).unwrap();
+    let _server = cluster.start_server(&["--require-tokens"]).await;
+    let file = cluster.path("data/admin.token").display().to_string();
+    let (code, text) = run_as(&cluster, &file, &["token", "ls", "-o", "json"]);
+    let rows: Vec<Value> = serde_json::from_str(&text).unwrap();
+    assert_eq!((code, rows.len()), (0, 1), "the start that failed left no token: {text}");
+}
+
+#[tokio::test]
 async fn each_role_may_do_what_it_is_for() {
     let (cluster, _server, admin) = start().await;
     let viewer = make_token(&cluster, &admin, "eyes", &["--role", "viewer"]);
@@ -129,6 +146,8 @@ async fn requests_that_change_something_are_audited_and_outlive_a_restart() {
     }
     assert_eq!(run_as(&cluster, &submitter, &["pause", "hello"]).0, 3);
     assert_eq!(cluster.run_cli(&["run", "hello", "--server", &cluster.address()]).0, 3);
+    let login = format!("http://{}/login?planted=words", cluster.address());
+    http::client().build().unwrap().post(login).body("token=wrong").send().await.unwrap();
     server.terminate().await;
     let _server = cluster.start_server(&["--require-tokens"]).await;
     let (code, text) = run_as(&cluster, &admin, &["audit", "-o", "json"]);
@@ -142,7 +161,8 @@ async fn requests_that_change_something_are_audited_and_outlive_a_restart() {
     };
     assert_eq!(count("/api/jobs/hello", Some("ci"), 201), 3, "{text}");
     assert_eq!(count("/api/definitions/hello/pause", Some("ci"), 403), 1, "{text}");
-    assert_eq!(count("/api/jobs/{name}", None, 401), 1, "a stranger does not choose the words: {text}");
+    assert_eq!(count("/api/jobs/{name}", None, 401), 1, "no valid token: the route only: {text}");
+    assert!(!text.contains("planted"), "a path that needs no token is logged by its route: {text}");
     assert_eq!(count("/api/tokens", Some("first-admin"), 201), 1, "{text}");
     let refused = run_as(&cluster, &admin, &["audit", "--refused", "--by", "ci"]).1;
     assert!(refused.contains("403 forbidden") && !refused.contains("201"), "{refused}");

@@ -18,7 +18,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Instant;
 
-use axum::http::{HeaderMap, HeaderValue, Request, header};
+use axum::http::{HeaderMap, Request, header};
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
@@ -32,17 +32,13 @@ use tokens::Tokens;
 /// The ground on which a request was admitted.
 #[derive(Clone, Debug)]
 pub struct Admission {
-    /// The one who sent the request.
+    /// The sender of the request.
     pub actor: Arc<Actor>,
     /// True if the request has shown a valid token or session.
     pub by_token: bool,
 }
 
 impl Admission {
-    fn anonymous() -> Self {
-        Self { actor: Arc::new(Actor::anonymous()), by_token: false }
-    }
-
     const fn by_token(actor: Arc<Actor>) -> Self {
         Self { actor, by_token: true }
     }
@@ -113,6 +109,8 @@ pub struct Access {
     hosts: Hosts,
     failures: FailureLimiter,
     sessions: Sessions,
+    /// The actor of requests that need no token.
+    anonymous: Arc<Actor>,
 }
 
 /// A token that the server was given in a file.
@@ -140,6 +138,7 @@ impl Access {
             hosts: Hosts::new(listen),
             failures: FailureLimiter::default(),
             sessions: Sessions::default(),
+            anonymous: Arc::new(Actor::anonymous()),
         }
     }
 
@@ -189,11 +188,10 @@ impl Access {
     /// # Errors
     /// Those of a wrong token; an address with too many of them is locked out.
     pub fn sign_in(&self, token: &str, peer: Option<IpAddr>) -> Result<String, Denial> {
-        let value = HeaderValue::try_from(format!("Bearer {token}")).map_err(|_| Denial::InvalidToken)?;
-        let headers = HeaderMap::from_iter([(header::AUTHORIZATION, value)]);
-        self.check_token(Permission::Read, &headers, peer)?.check(Permission::Read)?;
-        let session = tokens::id_of(token.as_bytes()).map_or(SessionToken::OfFile, SessionToken::Stored);
-        Ok(self.sessions.begin(session, Instant::now()))
+        let now = Instant::now();
+        let valid = self.check_given(Some(token.as_bytes()), peer, now)?;
+        valid.actor.check(Permission::Read)?;
+        Ok(self.sessions.begin(valid.token, now))
     }
 
     /// Ends the session of a request, if it has one.
@@ -240,13 +238,17 @@ impl Access {
             _ => self.needs_token(),
         };
         if !is_required {
-            return Ok(Admission::anonymous());
+            return Ok(Admission { actor: Arc::clone(&self.anonymous), by_token: false });
         }
         let now = Instant::now();
         let actor = match permission != Permission::Connect && is_by_cookie(headers) {
             // A session was begun with a token. Its cookie cannot be guessed, so a wrong one is an old one, and no failure.
             true => self.holder_of_session(headers, now)?,
-            false => self.holder_of_token(headers, peer, now)?,
+            false => {
+                let given = headers.get(header::AUTHORIZATION);
+                self.check_given(given.map(|value| bearer(value.as_bytes()).unwrap_or_default()), peer, now)?
+                    .actor
+            }
         };
         Ok(Admission::by_token(actor))
     }
@@ -260,23 +262,21 @@ impl Access {
         }
     }
 
-    fn holder_of_token(
+    /// Checks the token that was given; `None`: none was.
+    fn check_given(
         &self,
-        headers: &HeaderMap,
+        given: Option<&[u8]>,
         peer: Option<IpAddr>,
         now: Instant,
-    ) -> Result<Arc<Actor>, Denial> {
+    ) -> Result<ValidToken, Denial> {
         // The lock-out comes before the comparison: a guesser learns nothing about the tokens of a locked-out address.
         if let Some(wait) = peer.and_then(|peer| self.failures.lock_out(peer, now)) {
             return Err(Denial::TooManyFailures { retry_after_s: wait.as_secs() + 1 });
         }
-        let denial = match headers.get(header::AUTHORIZATION).map(|value| bearer(value.as_bytes())) {
-            None => Denial::NoToken,
+        let denial = match given.map(|token| self.find(token)) {
+            Some(Some(found)) => return found,
             Some(None) => Denial::InvalidToken,
-            Some(Some(token)) => match self.find(token) {
-                Some(found) => return found,
-                None => Denial::InvalidToken,
-            },
+            None => Denial::NoToken,
         };
         if let Some(peer) = peer {
             self.failures.record(peer, now);
@@ -284,17 +284,28 @@ impl Access {
         Err(denial)
     }
 
-    /// The holder of a token; `None` if no such token was ever made.
-    fn find(&self, token: &[u8]) -> Option<Result<Arc<Actor>, Denial>> {
+    /// Finds the token among those of the files and of the store; `None` if no such token was ever made.
+    fn find(&self, token: &[u8]) -> Option<Result<ValidToken, Denial>> {
         let given = hash(token);
         let of_files = [&self.api, &self.worker].into_iter().flatten();
         for known in of_files {
             if bool::from(given.ct_eq(&known.hash)) {
-                return Some(Ok(Arc::clone(&known.actor)));
+                let actor = Arc::clone(&known.actor);
+                return Some(Ok(ValidToken { actor, token: SessionToken::OfFile }));
             }
         }
-        self.tokens.find(token, crate::clock::now().utc)
+        let id = tokens::id_of(token)?;
+        let found = self.tokens.find(id, &given, crate::clock::now().utc)?;
+        Some(found.map(|actor| ValidToken { actor, token: SessionToken::Stored(id) }))
     }
+}
+
+/// A token that is valid now.
+struct ValidToken {
+    /// Its holder.
+    actor: Arc<Actor>,
+    /// The token, for the session that is begun with it.
+    token: SessionToken,
 }
 
 fn is_by_cookie(headers: &HeaderMap) -> bool {
@@ -313,6 +324,7 @@ fn has_token(query: &str) -> bool {
     })
 }
 
+/// The SHA-256 of a token's text.
 fn hash(token: &[u8]) -> Hash {
     Sha256::digest(token).into()
 }

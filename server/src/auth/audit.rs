@@ -13,7 +13,7 @@ use super::actor::Actor;
 use super::role::Role;
 use crate::store::AuditRow;
 
-/// Different requests that are collected between two writes. More are counted only.
+/// Different requests that wait to be written. Of more than these, the log of the server says how many there were.
 const COLLECTED_MAX: usize = 10_000;
 
 /// The requests that were not written yet.
@@ -25,6 +25,8 @@ pub struct AuditLog {
 #[derive(Debug, Default)]
 struct Collected {
     rows: HashMap<AuditKey, Span>,
+    /// Rows that the store did not take.
+    unwritten: Vec<AuditRow>,
     /// Requests for which there was no room.
     left_out: u64,
 }
@@ -53,13 +55,13 @@ struct Span {
 /// An answered request.
 #[derive(Clone, Debug)]
 pub(crate) struct AuditedRequest<'r> {
-    /// The one who sent it; absent if the access control refused it.
+    /// Its sender; absent if the access control refused it.
     pub(crate) actor: Option<&'r Actor>,
     /// The address of the client.
     pub(crate) address: Option<IpAddr>,
     /// The method.
     pub(crate) method: &'r str,
-    /// The path and query; without a valid token the route.
+    /// The path and query; the route if the sender is not to choose the text (see [`AuditRow::target`]).
     pub(crate) target: &'r str,
     /// The status of the answer.
     pub(crate) status: u16,
@@ -82,7 +84,8 @@ impl AuditLog {
             problem: request.problem,
         };
         let mut collected = self.collected.lock().unwrap_or_else(PoisonError::into_inner);
-        if collected.rows.len() >= COLLECTED_MAX && !collected.rows.contains_key(&key) {
+        let is_full = collected.rows.len() + collected.unwritten.len() >= COLLECTED_MAX;
+        if is_full && !collected.rows.contains_key(&key) {
             collected.left_out += 1;
             return;
         }
@@ -102,9 +105,15 @@ impl AuditLog {
                 "requests left out of the audit log: too many different ones at once"
             );
         }
-        let mut rows: Vec<AuditRow> = collected.rows.into_iter().map(|(key, span)| row(key, span)).collect();
+        let mut rows = collected.unwritten;
+        rows.extend(collected.rows.into_iter().map(|(key, span)| row(key, span)));
         rows.sort_by_key(|row| row.from);
         rows
+    }
+
+    /// Keeps rows that the store did not take for the next [`AuditLog::take`].
+    pub(super) fn put_back(&self, rows: Vec<AuditRow>) {
+        self.collected.lock().unwrap_or_else(PoisonError::into_inner).unwritten.extend(rows);
     }
 }
 
@@ -161,6 +170,20 @@ mod tests {
         for number in 0..COLLECTED_MAX + 5 {
             log.record(&request(&actor, &number.to_string(), "a"), Timestamp(5));
         }
-        assert_eq!(log.take().len(), COLLECTED_MAX);
+        let rows = log.take();
+        assert_eq!(rows.len(), COLLECTED_MAX);
+        log.put_back(rows);
+        log.record(&request(&actor, "one more", "a"), Timestamp(6));
+        assert_eq!(log.take().len(), COLLECTED_MAX, "rows that wait for the store count");
+    }
+
+    #[test]
+    fn rows_that_the_store_did_not_take_come_again_before_later_ones() {
+        let (log, actor) = (AuditLog::default(), Actor::anonymous());
+        log.record(&request(&actor, "/first", "a"), Timestamp(5));
+        log.put_back(log.take());
+        log.record(&request(&actor, "/second", "b"), Timestamp(6));
+        let targets: Vec<_> = log.take().into_iter().map(|row| row.target).collect();
+        assert_eq!(targets, ["/first", "/second"]);
     }
 }

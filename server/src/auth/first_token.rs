@@ -34,7 +34,7 @@ pub(crate) fn file(data: &Path) -> PathBuf {
     data.join("admin.token")
 }
 
-/// Makes a token for an administrator, and writes it to this file, unless there is a valid one.
+/// Writes a token for an administrator to this file and makes it valid, unless there is a valid one.
 ///
 /// # Errors
 /// The file cannot be written, or the store does not take the token.
@@ -57,15 +57,15 @@ pub(crate) async fn provide(records: &AccessRecords, file: &Path) -> Result<(), 
         lifetime: None,
         created_by: String::new(),
     };
-    let (_, text) = records.create(new).await?;
     let path = file.to_owned();
-    let written = tokio::task::spawn_blocking(move || write(&path, &text)).await;
-    let failed = |source| FirstTokenError::File { file: file.to_owned(), source };
-    if let Err(error) = written.map_err(std::io::Error::other).and_then(|written| written) {
-        // The next start tries again.
-        records.revoke(NAME).await?;
-        return Err(failed(error));
-    }
+    let keep = async |text: &str| {
+        let text = text.to_owned();
+        tokio::task::spawn_blocking(move || write(&path, &text)).await.map_err(std::io::Error::other)?
+    };
+    records.create_kept(new, keep).await.map_err(|error| match error {
+        ChangeError::NotKept(source) => FirstTokenError::File { file: file.to_owned(), source },
+        other => FirstTokenError::Store(other),
+    })?;
     tracing::info!(file = %file.display(), "made the first token, for an administrator; it is in this file");
     Ok(())
 }
@@ -81,5 +81,7 @@ fn write(path: &Path, text: &str) -> std::io::Result<()> {
     let mut file = File::options().write(true).create_new(true).mode(0o600).open(&draft)?;
     writeln!(file, "{text}")?;
     file.sync_all()?;
-    std::fs::rename(&draft, path)
+    std::fs::rename(&draft, path)?;
+    // The name must be on the disk as well before the token is valid.
+    path.parent().map_or(Ok(()), |directory| File::open(directory)?.sync_all())
 }

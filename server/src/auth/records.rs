@@ -15,14 +15,14 @@ use super::tokens::{Tokens, generate};
 use crate::auth::hash;
 use crate::clock;
 use crate::engine::AccessWriter;
-use crate::store::{AccessArchive, AccessChange, CommitError, ReadError, TokenRow};
+use crate::store::{AccessArchive, AccessChange, AuditLimits, CommitError, ReadError, TokenRow};
 
 /// Tokens that were not revoked. Each request looks one of them up; a person could not keep track of more.
 pub const TOKENS_MAX: usize = 10_000;
 
 /// How often the audit log is written, and expired tokens are looked for.
 const WRITE_EVERY: Duration = Duration::from_secs(1);
-/// How often the use of tokens is written, and old rows of the audit log are deleted.
+/// Ticks of [`WRITE_EVERY`] between two writes of the use of tokens: last use is known to the minute.
 const TOKENS_EVERY: u32 = 60;
 /// How long the audit log and revoked tokens are kept: more than a year, so that a yearly review finds all of it.
 const KEPT_MS: i64 = 400 * 24 * 3_600 * 1_000;
@@ -59,7 +59,7 @@ pub struct NewToken {
     pub scope: Scope,
     /// How long it is valid; absent: until it is revoked.
     pub lifetime: Option<Duration>,
-    /// The token of the one who makes it; empty for none.
+    /// The name of the token with which it is made; empty for none.
     pub created_by: String,
 }
 
@@ -75,6 +75,9 @@ pub enum ChangeError {
     /// There are too many tokens.
     #[error("there are {TOKENS_MAX} tokens, which is the most")]
     TooMany,
+    /// The text of the token could not be kept.
+    #[error("the text of the token cannot be kept")]
+    NotKept(#[source] std::io::Error),
     /// The store did not take the change.
     #[error("the store did not take the change")]
     Store(#[source] CommitError),
@@ -99,6 +102,19 @@ impl AccessRecords {
     /// # Errors
     /// See [`ChangeError`].
     pub async fn create(&self, new: NewToken) -> Result<(TokenRow, String), ChangeError> {
+        self.create_kept(new, async |_: &str| Ok(())).await
+    }
+
+    /// Makes a token whose text is kept somewhere by `keep`, before the token is valid: a crash in between leaves no valid token that
+    /// nobody has.
+    ///
+    /// # Errors
+    /// See [`ChangeError`]; [`ChangeError::NotKept`] if `keep` fails, and there is no token then.
+    pub async fn create_kept(
+        &self,
+        new: NewToken,
+        keep: impl AsyncFnOnce(&str) -> std::io::Result<()>,
+    ) -> Result<(TokenRow, String), ChangeError> {
         let _changing = self.changing.lock().await;
         if self.tokens.named(&new.name).is_some() {
             return Err(ChangeError::NameTaken(new.name));
@@ -123,6 +139,7 @@ impl AccessRecords {
             last_used_at: None,
             revoked_at: None,
         };
+        keep(&text).await.map_err(ChangeError::NotKept)?;
         self.change(AccessChange::AddToken(Box::new(row.clone()))).await?;
         self.tokens.add(row.clone());
         Ok((row, text))
@@ -163,26 +180,38 @@ impl AccessRecords {
         }
     }
 
-    /// Writes what was collected. What the store does not take is lost, and the log says so.
+    /// Writes the requests that were collected. While the store is unavailable they wait; the log says when some are lost.
     pub async fn write_audit(&self) {
         let rows = self.audit.take();
         if rows.is_empty() {
             return;
         }
-        let count = rows.len();
-        if let Err(error) = self.change(AccessChange::Audit(rows)).await {
-            tracing::error!(%error, rows = count, "rows of the audit log are lost");
+        let limits = AuditLimits { since: kept_since(), rows_max: AUDIT_ROWS_MAX };
+        match self.change(AccessChange::Audit(rows.clone(), limits)).await {
+            Ok(()) => {}
+            Err(ChangeError::Closed) => {
+                tracing::error!(rows = rows.len(), "the server is leaving: rows of the audit log are lost");
+            }
+            Err(error) => {
+                tracing::warn!(%error, rows = rows.len(), "rows of the audit log wait for the store");
+                self.audit.put_back(rows);
+            }
         }
     }
 
     async fn write_uses(&self) {
-        let now = clock::now().utc;
-        let mut changes = vec![AccessChange::PruneAccess(Timestamp(now.0 - KEPT_MS), AUDIT_ROWS_MAX)];
-        changes.extend(self.tokens.take_uses().into_iter().map(|(id, at)| AccessChange::UseToken(id, at)));
-        for change in changes {
-            if let Err(error) = self.change(change).await {
+        let uses = self.tokens.unwritten_uses();
+        let written = async {
+            self.change(AccessChange::ForgetTokens(kept_since())).await?;
+            if !uses.is_empty() {
+                self.change(AccessChange::UseTokens(uses.clone())).await?;
+            }
+            Ok::<_, ChangeError>(())
+        };
+        match written.await {
+            Ok(()) => self.tokens.uses_written(&uses),
+            Err(error) => {
                 tracing::warn!(%error, "the last use of tokens could not be written; trying again in a minute");
-                return;
             }
         }
     }
@@ -190,4 +219,9 @@ impl AccessRecords {
     async fn change(&self, change: AccessChange) -> Result<(), ChangeError> {
         self.writer.change(change).await.ok_or(ChangeError::Closed)?.map_err(ChangeError::Store)
     }
+}
+
+/// The audit log and revoked tokens are kept from this instant on.
+fn kept_since() -> Timestamp {
+    Timestamp(clock::now().utc.0 - KEPT_MS)
 }

@@ -105,6 +105,14 @@ fn a_token_of_the_store_has_its_role_and_may_have_ended() {
 }
 
 #[test]
+fn a_session_stands_for_the_token_it_was_begun_with_whatever_its_text_looks_like() {
+    let access = access().api_token("longshore_1_of_the_file");
+    let cookie = format!("{}={}", sessions::COOKIE, access.sign_in("longshore_1_of_the_file", None).unwrap());
+    let headers = [("host", "localhost"), ("cookie", cookie.as_str())];
+    assert_eq!(ask(&access, Administer, "GET", &headers), Ok(Some(Role::Admin)));
+}
+
+#[test]
 fn missing_and_invalid_tokens_get_the_same_words() {
     assert_eq!(Denial::NoToken.to_string(), Denial::InvalidToken.to_string());
 }

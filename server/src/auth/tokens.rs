@@ -10,8 +10,8 @@ use data_encoding::BASE64URL_NOPAD;
 use protocol::Timestamp;
 use subtle::ConstantTimeEq;
 
+use super::Denial;
 use super::actor::Actor;
-use super::{Denial, hash};
 use crate::store::{TokenId, TokenRow};
 
 /// All tokens, also those that were revoked or have expired: their holders are told so.
@@ -64,13 +64,18 @@ impl Tokens {
         *self.write() = rows.into_iter().map(|row| (row.id, Entry::new(row))).collect();
     }
 
-    /// Finds the holder of a token; `None` if no such token was ever made.
+    /// Finds the holder of the token with this number and hash; `None` if no such token was ever made.
     ///
     /// # Errors
     /// [`Denial::Revoked`], [`Denial::Expired`].
-    pub(super) fn find(&self, text: &[u8], now: Timestamp) -> Option<Result<Arc<Actor>, Denial>> {
-        let entry = self.entry(id_of(text)?)?;
-        if !bool::from(hash(text).ct_eq(&entry.row.hash)) {
+    pub(super) fn find(
+        &self,
+        id: TokenId,
+        given: &[u8; 32],
+        now: Timestamp,
+    ) -> Option<Result<Arc<Actor>, Denial>> {
+        let entry = self.entry(id)?;
+        if !bool::from(given.ct_eq(&entry.row.hash)) {
             return None;
         }
         Some(entry.check(now).map(|()| {
@@ -117,19 +122,30 @@ impl Tokens {
         let mut entries = self.write();
         if let Some(entry) = entries.get(&id) {
             entry.actor.revoked.cancel();
-            let row = TokenRow { revoked_at: Some(at), ..entry.row() };
-            entries.insert(id, Entry::new(row));
+            let revoked = Entry::new(TokenRow { revoked_at: Some(at), ..entry.row() });
+            revoked.written.store(entry.written.load(Ordering::Relaxed), Ordering::Relaxed);
+            entries.insert(id, revoked);
         }
     }
 
-    /// The tokens that were used since this was last asked, with their last use.
-    pub(super) fn take_uses(&self) -> Vec<(TokenId, Timestamp)> {
+    /// The tokens whose last use the store does not have, with it.
+    pub(super) fn unwritten_uses(&self) -> Vec<(TokenId, Timestamp)> {
         let entries = self.read();
         let uses = entries.iter().filter_map(|(id, entry)| {
             let used = entry.last_used.load(Ordering::Relaxed);
-            (entry.written.swap(used, Ordering::Relaxed) != used).then_some((*id, Timestamp(used)))
+            (entry.written.load(Ordering::Relaxed) != used).then_some((*id, Timestamp(used)))
         });
         uses.collect()
+    }
+
+    /// Records that the store has these uses.
+    pub(super) fn uses_written(&self, uses: &[(TokenId, Timestamp)]) {
+        let entries = self.read();
+        for (id, at) in uses {
+            if let Some(entry) = entries.get(id) {
+                entry.written.store(at.0, Ordering::Relaxed);
+            }
+        }
     }
 
     /// Ends what was opened by tokens that have expired.
@@ -173,6 +189,7 @@ const PREFIX: &str = "longshore_";
 mod tests {
     use super::*;
     use crate::auth::actor::Scope;
+    use crate::auth::hash;
     use crate::auth::role::Role;
 
     fn row(id: u64, name: &str, text: &str) -> TokenRow {
@@ -194,12 +211,15 @@ mod tests {
     fn a_token_is_found_by_its_text_until_it_expires_or_is_revoked() {
         let (tokens, text) = (Tokens::default(), generate(TokenId(7)));
         tokens.add(row(7, "ci", &text));
-        let find = |now| tokens.find(text.as_bytes(), Timestamp(now));
+        let find = |now| tokens.find(TokenId(7), &hash(text.as_bytes()), Timestamp(now));
         let actor = find(50).unwrap().unwrap();
         assert_eq!((actor.token.as_deref(), actor.role), (Some("ci"), Role::Submitter));
         assert_eq!(tokens.rows()[0].last_used_at, Some(Timestamp(50)));
-        assert_eq!(tokens.take_uses(), [(TokenId(7), Timestamp(50))]);
-        assert!(tokens.take_uses().is_empty());
+        let uses = tokens.unwritten_uses();
+        assert_eq!(uses, [(TokenId(7), Timestamp(50))]);
+        assert_eq!(tokens.unwritten_uses(), uses, "a use that was not written is written later");
+        tokens.uses_written(&uses);
+        assert!(tokens.unwritten_uses().is_empty());
         assert_eq!(find(100).unwrap().unwrap_err(), Denial::Expired);
         assert!(!actor.revoked.is_cancelled());
         tokens.revoke(TokenId(7), Timestamp(60));
@@ -220,13 +240,14 @@ mod tests {
     }
 
     #[test]
-    fn a_text_that_was_never_a_token_finds_nothing() {
+    fn only_the_text_of_a_token_finds_it() {
         let (tokens, text) = (Tokens::default(), generate(TokenId(1)));
         tokens.add(row(1, "ci", &text));
-        for other in
-            ["", "longshore_", "longshore_1", "longshore_1_", "longshore_x_y", "longshore_2_a", "s3cret"]
-        {
-            assert!(tokens.find(other.as_bytes(), Timestamp(0)).is_none(), "{other}");
+        assert!(tokens.find(TokenId(1), &hash(b"longshore_1_"), Timestamp(0)).is_none());
+        assert!(tokens.find(TokenId(2), &hash(text.as_bytes()), Timestamp(0)).is_none());
+        assert_eq!((id_of(text.as_bytes()), id_of(b"longshore_1_x")), (Some(TokenId(1)), Some(TokenId(1))));
+        for other in ["", "longshore_", "longshore_1", "longshore_x_y", "s3cret"] {
+            assert_eq!(id_of(other.as_bytes()), None, "{other}");
         }
     }
 }

@@ -28,7 +28,7 @@ pub struct TokenRow {
     pub scope: Scope,
     /// When it was made.
     pub created_at: Timestamp,
-    /// The token of the one who made it; empty for none.
+    /// The name of the token with which it was made; empty for none.
     pub created_by: String,
     /// From when it is no longer valid; absent: it does not expire.
     pub expires_at: Option<Timestamp>,
@@ -57,8 +57,8 @@ pub struct AuditRow {
     pub address: Option<IpAddr>,
     /// The method of the request.
     pub method: String,
-    /// Its path with the query; without a valid token only the route, so that nobody can fill the log with
-    /// words of their own.
+    /// Its path with the query. Only the route for a request without a valid token where one is needed, and for paths that need none:
+    /// so an unauthenticated client cannot write its own text into the log.
     pub target: String,
     /// The status of the answer.
     pub status: u16,
@@ -75,13 +75,21 @@ pub enum AccessChange {
     AddToken(Box<TokenRow>),
     /// A token was revoked.
     RevokeToken(TokenId, Timestamp),
-    /// A token was used.
-    UseToken(TokenId, Timestamp),
-    /// Requests for the audit log.
-    Audit(Vec<AuditRow>),
-    /// Deletes tokens that were revoked before this instant, and rows of the audit log: those from before it, and the oldest of more
-    /// than this many.
-    PruneAccess(Timestamp, u64),
+    /// Tokens were used.
+    UseTokens(Vec<(TokenId, Timestamp)>),
+    /// Requests for the audit log. Rows beyond the limits are deleted with it.
+    Audit(Vec<AuditRow>, AuditLimits),
+    /// Deletes tokens that were revoked before this instant.
+    ForgetTokens(Timestamp),
+}
+
+/// The rows of the audit log that are kept.
+#[derive(Clone, Copy, Debug)]
+pub struct AuditLimits {
+    /// Those from this instant on.
+    pub since: Timestamp,
+    /// At most this many, the latest.
+    pub rows_max: u64,
 }
 
 /// A filter for the audit log. All conditions must hold.

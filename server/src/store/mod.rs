@@ -21,7 +21,7 @@ pub mod sqlite;
 
 use std::sync::Arc;
 
-pub use access_rows::{AccessArchive, AccessChange, AuditFilter, AuditRow, TokenId, TokenRow};
+pub use access_rows::{AccessArchive, AccessChange, AuditFilter, AuditLimits, AuditRow, TokenId, TokenRow};
 pub use batch_rows::{BatchCounts, BatchFilter, BatchRow, BatchState};
 pub use error::{CommitError, LoadError, ReadError};
 pub use job_rows::{AttemptRow, HookRecord, JobFilter, JobRecord, JobRow};

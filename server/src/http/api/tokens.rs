@@ -141,6 +141,7 @@ impl From<ChangeError> for Problem {
                 Self::new(Code::UnknownToken, detail).hint("GET /api/tokens lists the tokens")
             }
             ChangeError::TooMany => Self::new(Code::OutOfRange, detail).hint("revoke some that nobody needs"),
+            ChangeError::NotKept(cause) => Self::unreadable(cause),
             ChangeError::Store(cause) => Self::unreadable(cause),
             ChangeError::Closed => Self::new(Code::Draining, detail).retry_after(5),
         }

@@ -9,7 +9,9 @@ use rusqlite::{Connection, Row, params};
 use super::archive::SqliteArchive;
 use crate::auth::actor::Scope;
 use crate::auth::role::Role;
-use crate::store::{AccessArchive, AccessChange, AuditFilter, AuditRow, ReadError, TokenId, TokenRow};
+use crate::store::{
+    AccessArchive, AccessChange, AuditFilter, AuditLimits, AuditRow, ReadError, TokenId, TokenRow,
+};
 
 /// Applies a change within a transaction.
 pub(super) fn write(connection: &Connection, change: &AccessChange) -> rusqlite::Result<()> {
@@ -19,26 +21,35 @@ pub(super) fn write(connection: &Connection, change: &AccessChange) -> rusqlite:
             .prepare_cached("UPDATE tokens SET revoked_at = coalesce(revoked_at, ?2) WHERE id = ?1")?
             .execute((id.0.cast_signed(), at.0))
             .map(drop),
-        AccessChange::UseToken(id, at) => connection
-            .prepare_cached(
-                "UPDATE tokens SET last_used_at = max(coalesce(last_used_at, ?2), ?2) WHERE id = ?1",
-            )?
-            .execute((id.0.cast_signed(), at.0))
+        AccessChange::UseTokens(uses) => uses.iter().try_for_each(|(id, at)| {
+            connection
+                .prepare_cached(
+                    "UPDATE tokens SET last_used_at = max(coalesce(last_used_at, ?2), ?2) WHERE id = ?1",
+                )?
+                .execute((id.0.cast_signed(), at.0))
+                .map(drop)
+        }),
+        AccessChange::Audit(rows, limits) => {
+            rows.iter().try_for_each(|row| add_audit(connection, row))?;
+            prune_audit(connection, *limits, rows.len())
+        }
+        AccessChange::ForgetTokens(before) => connection
+            .prepare_cached("DELETE FROM tokens WHERE revoked_at < ?1")?
+            .execute([before.0])
             .map(drop),
-        AccessChange::Audit(rows) => rows.iter().try_for_each(|row| add_audit(connection, row)),
-        AccessChange::PruneAccess(before, rows_max) => prune(connection, *before, *rows_max),
     }
 }
 
-/// Rows of the audit log are deleted from its beginning, in pieces, so that commits do not wait for long.
-fn prune(connection: &Connection, before: Timestamp, rows_max: u64) -> rusqlite::Result<()> {
-    connection.prepare_cached("DELETE FROM tokens WHERE revoked_at < ?1")?.execute([before.0])?;
+/// Deletes rows of the audit log from its beginning. Twice as many as were added, so that a log that is too long becomes shorter; no
+/// more, so that a commit does not wait for long.
+fn prune_audit(connection: &Connection, limits: AuditLimits, added: usize) -> rusqlite::Result<()> {
+    let deleted_max = i64::try_from(added.saturating_mul(2)).unwrap_or(i64::MAX);
     connection
         .prepare_cached(
-            "DELETE FROM audit WHERE id IN (SELECT id FROM audit ORDER BY id LIMIT 1000)
+            "DELETE FROM audit WHERE id IN (SELECT id FROM audit ORDER BY id LIMIT ?3)
                  AND (until < ?1 OR id <= (SELECT max(id) FROM audit) - ?2)",
         )?
-        .execute((before.0, rows_max.cast_signed()))
+        .execute((limits.since.0, limits.rows_max.cast_signed(), deleted_max))
         .map(drop)
 }
 

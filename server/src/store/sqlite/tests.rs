@@ -14,6 +14,7 @@ use super::*;
 use crate::store::conformance::{Backend, conforms};
 use crate::store::{Archive, JobFilter, StoredDefinition, live_jobs};
 
+mod access;
 mod lists;
 mod pending_batch;
 mod power;
