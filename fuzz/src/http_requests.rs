@@ -8,6 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::server::auth::Access;
+use crate::server::auth::records::AccessRecords;
 use crate::server::catalogue::{Catalogue, Definitions};
 use crate::server::config::jobs_file;
 use crate::server::engine::Engine;
@@ -20,7 +21,6 @@ use crate::server::store::sqlite;
 use axum::body::Body;
 use axum::http::{Request, Response, StatusCode, header};
 use http_body_util::BodyExt as _;
-use longshore_server::auth::records::AccessRecords;
 use protocol::order::Intervals;
 use tokio::runtime::{Builder, Runtime};
 use tokio_util::sync::CancellationToken;

@@ -10,6 +10,6 @@ fuzz_target!(|bytes: &[u8]| {
     match kind % 3 {
         0 => fuzz::inspected(&text),
         1 => fuzz::event(&text),
-        _ => fuzz::complaint(&text),
+        _ => fuzz::error_line(&text),
     }
 });

@@ -1,4 +1,4 @@
-//! Those who ask the server for something. One with a key asks again until it is answered; one without gives up.
+//! Clients of the server. One with a key asks again until it is answered; one without gives up.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -184,7 +184,7 @@ impl World {
                     }
                 }
             }
-            // Those who wait for a container lose their connection.
+            // Clients that wait for a container lose their connection.
             let clis: Vec<Cli> =
                 engine.clis.iter().filter(|it| it.stage == CliStage::Attached).cloned().collect();
             for cli in clis {
@@ -215,7 +215,7 @@ impl World {
         self.agenda.note(self.now + noticed, Event::Health { machine: no, life });
     }
 
-    /// Those who waited for a container while its engine was away hear what they have missed.
+    /// Clients that waited for a container while its engine was away learn what they have missed.
     fn catch_up(&mut self, no: u16) {
         let engine = &self.machines[usize::from(no)].engine;
         let ended = engine.containers.iter().filter_map(|it| match it.state {

@@ -69,7 +69,7 @@ pub(super) fn of_fields(fields: &[&str]) -> Result<Rule, NoRule> {
     for (field, known) in fields.iter().zip(checked) {
         known.check(field).map_err(NoRule::Wrong)?;
     }
-    // A question mark is a star to those who know it, and unknown to the others.
+    // Some cron programs take a question mark for a star; others refuse it.
     let fields: Vec<&str> = fields.iter().map(|field| if *field == "?" { "*" } else { field }).collect();
     Ok(Rule::cron(fields.join(" ")))
 }

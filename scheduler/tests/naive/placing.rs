@@ -43,7 +43,7 @@ impl Model {
         waiting.iter().map(|job| (job.id, self.takers(job))).find(|(_, takers)| !takers.is_empty())
     }
 
-    /// The least loaded of those who may have this job; of the others first, if it should not go where it was.
+    /// The least loaded worker that may have this job; another one than last time, if the job should avoid that.
     fn takers(&self, job: &Job) -> Vec<WorkerId> {
         let is_free = |it: &Worker| self.load(it).is_some_and(|load| load < 1_000);
         let has_room = |it: &Worker| if job.is_limited() { is_free(it) } else { self.load(it).is_some() };

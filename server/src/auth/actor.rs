@@ -32,7 +32,7 @@ impl Scope {
     }
 }
 
-/// The one who sends a request.
+/// The sender of a request.
 #[derive(Clone, Debug)]
 pub struct Actor {
     /// The name of the token; absent for requests without one.

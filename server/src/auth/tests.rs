@@ -19,7 +19,7 @@ fn parts(method: &str, uri: &str, headers: &[(&str, &str)]) -> Request<()> {
     request.body(()).unwrap()
 }
 
-/// The role of the one who sends this request; absent without a token.
+/// Checks a request, and returns the role of its sender; absent without a token.
 fn ask(
     access: &Access,
     permission: Permission,

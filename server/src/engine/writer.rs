@@ -182,7 +182,7 @@ fn serve(
                 if let Err(error @ CommitError::Fatal(_)) = &changed {
                     abort_process(error);
                 }
-                // The one who asked may have gone.
+                // The caller may have gone.
                 let _ = reply.send(changed);
                 continue;
             }

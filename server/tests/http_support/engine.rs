@@ -54,7 +54,7 @@ impl World {
         self.stored.extend(all);
     }
 
-    /// Ends a job, and tells those who wait.
+    /// Ends a job, and notifies waiting requests.
     pub fn end(&mut self, id: u64, state: State, exit_code: i32) {
         let row = &mut self.record(id).row;
         row.state = state;

@@ -112,7 +112,7 @@ fn is_crowded(request: &Request) -> bool {
     request.extensions().get::<Peer>().is_some_and(|peer| peer.crowded)
 }
 
-/// Limits and access, cheapest checks first. The caller checks the permission of the one who was admitted.
+/// Limits and access, cheapest checks first. The caller checks what the role of the sender allows.
 fn admit(state: &AppState, permission: Permission, request: &Request) -> Result<Admission, Problem> {
     let uri_bytes = request.uri().path().len() + request.uri().query().map_or(0, str::len);
     if uri_bytes > URI_BYTES_MAX {

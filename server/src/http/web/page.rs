@@ -26,7 +26,7 @@ pub(crate) struct Frame {
     pub(crate) section: &'static str,
     /// True if people sign in here, so that they can sign out.
     pub(crate) has_login: bool,
-    /// The one who looks at the page: what the role does not allow is not offered.
+    /// The sender of the request: the page offers only what the role allows.
     actor: Arc<Actor>,
 }
 
@@ -47,27 +47,27 @@ impl Frame {
         format!("{}/static/{}/{file}", self.base, assets::version())
     }
 
-    /// True if the one who looks may submit, cancel and retry jobs.
+    /// True if the sender may submit, cancel and retry jobs.
     pub(crate) fn may_submit(&self) -> bool {
         self.actor.role.allows(Permission::Submit)
     }
 
-    /// True if the one who looks may also act on jobs of this definition.
+    /// True if the sender may also act on jobs of this definition.
     pub(crate) fn may_run(&self, definition: &str) -> bool {
         self.may_submit() && self.actor.scope.includes(definition)
     }
 
-    /// True if the one who looks may release jobs, operate workers and pause schedules.
+    /// True if the sender may release jobs, operate workers and pause schedules.
     pub(crate) fn may_operate(&self) -> bool {
         self.actor.role.allows(Permission::Operate)
     }
 
-    /// True if the one who looks may read the audit log.
+    /// True if the sender may read the audit log.
     pub(crate) fn may_administer(&self) -> bool {
         self.actor.role.allows(Permission::Administer)
     }
 
-    /// The name of the token of the one who looks, with its role.
+    /// The name of the token of the sender, with its role.
     pub(crate) fn signed_in_as(&self) -> Option<String> {
         self.actor.token.as_ref().map(|name| format!("{name} ({})", self.actor.role))
     }

@@ -17,7 +17,7 @@ pub struct Token {
     pub state: Text,
     /// When it was made.
     pub created_at: Time,
-    /// The token of the one who made it; absent: none was needed, or the server made it.
+    /// The token with which it was made; absent: none was needed, or the server made it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub created_by: Option<String>,
     /// From when it is no longer valid; absent: it does not expire.
