@@ -21,7 +21,7 @@ use crate::fleet::claims::Claim;
 use crate::handlers;
 use crate::hooks::{HookTargets, PendingHook};
 use crate::input::{GroupNo, Input, Ticket};
-use crate::job::{Job, State};
+use crate::job::{AttemptTimeout, Job, State};
 use crate::keys::RecentKeys;
 use crate::limits::Limits;
 use crate::pending_batch::PendingBatches;
@@ -346,5 +346,6 @@ const AT_ONCE: Uptime = Uptime(0);
 
 /// Timeout of one attempt of a job.
 pub(crate) fn timeout_of(job: &Job, definition: &Definition) -> Option<Duration> {
-    job.history.as_ref().and_then(|history| history.timeout).unwrap_or(definition.timeout)
+    let own = job.history.as_ref().and_then(|history| history.timeout);
+    own.map_or(definition.timeout, AttemptTimeout::limit)
 }

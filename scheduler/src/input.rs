@@ -16,6 +16,7 @@ use protocol::{
 
 use crate::batches::BatchOptions;
 use crate::definition::Definition;
+use crate::job::AttemptTimeout;
 use crate::new_jobs::NewJobs;
 use crate::params::JobParams;
 use crate::schedule::ScheduleId;
@@ -91,7 +92,7 @@ pub struct NewJob {
     /// Overrides the definition's priority.
     pub priority: Option<i8>,
     /// Overrides the definition's timeout.
-    pub timeout: Option<Option<Duration>>,
+    pub timeout: Option<AttemptTimeout>,
     /// Earliest start; at once if absent.
     pub run_at: Option<StartTime>,
     /// The ended job that this one repeats.

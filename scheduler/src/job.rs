@@ -110,11 +110,31 @@ pub enum LiveState {
     Quarantined,
 }
 
+/// How long an attempt may run, where a job says so itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum AttemptTimeout {
+    /// As long as it likes.
+    Unlimited,
+    /// At most this long.
+    After(Duration),
+}
+
+impl AttemptTimeout {
+    /// The longest run; `None` if it is unlimited.
+    #[must_use]
+    pub const fn limit(self) -> Option<Duration> {
+        match self {
+            Self::Unlimited => None,
+            Self::After(limit) => Some(limit),
+        }
+    }
+}
+
 /// History and overrides of a job.
 #[derive(Clone, Debug, Default)]
 pub struct JobHistory {
     /// Overrides its definition's timeout.
-    pub timeout: Option<Option<Duration>>,
+    pub timeout: Option<AttemptTimeout>,
     /// Number of attempts so far.
     pub attempts: AttemptNo,
     /// Attempts that used the job's budget.
@@ -180,13 +200,10 @@ pub struct Attempt {
     pub recalled: bool,
     /// True if it was assigned to a backlog rather than a free slot.
     pub prefetched: bool,
-    /// True if its container may exist. False only while its worker must still ask before it starts.
-    pub may_run: bool,
+    /// How far its start may have come.
+    pub start: StartState,
     /// True if its worker reconnected without it while the runtime did not answer, so that nothing could be concluded.
-    pub unsettled: bool,
-    /// Its worker has said that it is being started, or it was given before the backup that this store was restored from: where it is
-    /// gone from there, this token is not handed out again.
-    pub begun: bool,
+    pub is_unconfirmed: bool,
     /// When it will have run for too long, if its container has started and it has a timeout.
     pub overrun_at: Option<Uptime>,
     /// When it will have run for longer than expected, unless that was noticed.
@@ -195,6 +212,25 @@ pub struct Attempt {
     pub loss_at: Option<Uptime>,
     /// The wait for the first report about it; none once there was one, and while an inventory has to decide.
     pub offer: Option<Offer>,
+}
+
+/// How far the start of an attempt may have come on its worker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum StartState {
+    /// Its worker must ask before it starts, and has not: there is no container.
+    NotApproved,
+    /// Its worker may start it without a question: its container may exist.
+    Allowed,
+    /// Its worker has said that it is being started, or it was assigned before the backup that this store was restored from. If its
+    /// worker does not hold it any more, its token is not sent again.
+    Begun,
+}
+
+impl StartState {
+    /// Raises the state; it never falls.
+    pub fn raise(&mut self, to: Self) {
+        *self = (*self).max(to);
+    }
 }
 
 /// An attempt that was sent to a connected worker, which has not reported anything about it.

@@ -4,7 +4,6 @@ use alloc::boxed::Box;
 use alloc::collections::BTreeSet;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::time::Duration;
 
 use protocol::order::StopCause;
 use protocol::{AttemptNo, JobId, Now, Revision, SessionId, Timestamp, Token, WorkerId};
@@ -15,7 +14,7 @@ use crate::definition::Definition;
 use crate::expectations::ExpectationRow;
 use crate::fleet::Worker;
 use crate::handlers;
-use crate::job::{Attempt, Job, LastPlacement, LiveState, State};
+use crate::job::{Attempt, AttemptTimeout, Job, LastPlacement, LiveState, StartState, State};
 use crate::limits::keys::JobKeys;
 use crate::limits::{RateRow, gate};
 use crate::placement;
@@ -43,7 +42,7 @@ pub struct LiveJob {
     /// Deadline of its present wait.
     pub expires_at: Option<Timestamp>,
     /// Overrides its definition's timeout.
-    pub timeout: Option<Option<Duration>>,
+    pub timeout: Option<AttemptTimeout>,
     /// It adds something to its definition.
     pub has_overrides: bool,
     /// Values of the keys of its definition's limits.
@@ -254,9 +253,8 @@ impl Scheduler {
             recalled: false,
             prefetched: false,
             // The server does not know any more which starts it had approved.
-            may_run: true,
-            unsettled: false,
-            begun: live.begun,
+            start: if live.begun { StartState::Begun } else { StartState::Allowed },
+            is_unconfirmed: false,
             // The container went on while the server was down, so only the remaining time counts. The wall
             // clock may have been set meanwhile; the worker reports the true age when it reconnects.
             overrun_at: None,

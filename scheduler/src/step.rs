@@ -27,7 +27,7 @@ use crate::definition::Definition;
 use crate::expectations::ExpectationRow;
 use crate::hooks::HookRow;
 use crate::input::{JobDetails, KeyHolder, Ticket};
-use crate::job::State;
+use crate::job::{AttemptTimeout, State};
 use crate::limits::RateRow;
 use crate::limits::keys::JobKeys;
 use crate::schedules::{FireRow, PauseTarget, ScheduleRow};
@@ -209,7 +209,7 @@ pub struct AddedJob {
     /// Earliest start.
     pub due_at: Timestamp,
     /// Overrides its definition's timeout.
-    pub timeout: Option<Option<Duration>>,
+    pub timeout: Option<AttemptTimeout>,
     /// The first job of its batch, if it belongs to one.
     pub batch: Option<JobId>,
     /// The ended job that it repeats.

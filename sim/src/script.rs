@@ -5,6 +5,7 @@ mod draw;
 
 use std::time::Duration;
 
+use scheduler::job::AttemptTimeout;
 use worker::input::Leave;
 
 use crate::clock::Moment;
@@ -182,7 +183,7 @@ pub(crate) struct Order {
     pub(crate) definition: usize,
     pub(crate) count: usize,
     pub(crate) priority: Option<i8>,
-    pub(crate) timeout: Option<Option<Duration>>,
+    pub(crate) timeout: Option<AttemptTimeout>,
     pub(crate) delay: Option<Duration>,
     pub(crate) require_worker: bool,
     pub(crate) key: Option<u32>,

@@ -82,8 +82,12 @@ pub(crate) fn expire(scheduler: &mut Scheduler, now: Now, id: JobId) {
 /// Asks the worker of an expired job to give it back. It does so unless it has begun to prepare it.
 pub(crate) fn recall(scheduler: &mut Scheduler, now: Now, id: JobId) {
     let Some(attempt) = scheduler.jobs.get(&id).and_then(Job::attempt) else { return };
-    // The next inventory decides about an unsettled attempt.
-    if attempt.recalled || attempt.unsettled || attempt.stopping.is_some() || attempt.started_at.is_some() {
+    // The next inventory decides about an unconfirmed attempt.
+    if attempt.recalled
+        || attempt.is_unconfirmed
+        || attempt.stopping.is_some()
+        || attempt.started_at.is_some()
+    {
         return;
     }
     let token = attempt.token(id);

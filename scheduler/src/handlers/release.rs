@@ -43,7 +43,7 @@ fn is_releasable(scheduler: &Scheduler, job: &Job, attempt: &Attempt) -> bool {
     let Some(definition) = scheduler.definitions.at(job.definition) else { return false };
     match worker.link {
         Link::Away | Link::Joining(_) => true,
-        Link::Ready(_) => attempt.unsettled || !worker.offers(definition.runtime()),
+        Link::Ready(_) => attempt.is_unconfirmed || !worker.offers(definition.runtime()),
     }
 }
 

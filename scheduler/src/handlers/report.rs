@@ -16,6 +16,7 @@ use crate::core::Scheduler;
 use crate::definition::Definition;
 use crate::fleet::breaker::SUSPECT_BACKOFF;
 use crate::handlers::{claim, close, connect, expect, expire, hook, offer};
+use crate::job::StartState;
 use crate::placement::exclusion::{Excluded, ExclusionBackoff};
 use crate::reconcile::{inventory, unconfirmed, unknown_attempts, unmanaged};
 use crate::step::{BrokenRule, Change, CloseReason, ClosedAttempt, Effect, Note};
@@ -113,7 +114,7 @@ fn running(scheduler: &mut Scheduler, now: Now, session: SessionId, id: WorkerId
     }
     let at = before(now.utc, started.ago).max(attempt.assigned_at);
     attempt.started_at = Some(at);
-    attempt.may_run = true;
+    attempt.start.raise(StartState::Allowed);
     let number = attempt.number;
     if core::mem::take(&mut attempt.prefetched) {
         scheduler.fleet.leave_backlog(id, key);
@@ -292,7 +293,7 @@ fn exclude(scheduler: &mut Scheduler, now: Now, id: WorkerId, of: Excluded, back
 fn starting(scheduler: &mut Scheduler, now: Now, session: SessionId, id: WorkerId, token: Token) {
     if let Some(attempt) = scheduler.held(token, id).and_then(|job| job.attempt_mut()) {
         // The container may exist from the acknowledgement on.
-        (attempt.may_run, attempt.begun) = (true, true);
+        attempt.start.raise(StartState::Begun);
     } else if unknown_attempts::is_unstarted_rival(scheduler, token, Phase::Backlog) {
         // The worker waits for the acknowledgement, so nothing is started yet.
         stop_superseded(scheduler, session, token);
@@ -323,7 +324,7 @@ fn progress(
     if phase == Phase::Unknown {
         // The runtime did not answer when the worker looked, so the worker does not know. The next inventory
         // decides.
-        if !attempt.unsettled {
+        if !attempt.is_unconfirmed {
             inventory::resolve_absent(scheduler, now, token.job, session);
         }
         return;
@@ -331,7 +332,10 @@ fn progress(
     if attempt.started_at.is_some() {
         return;
     }
-    attempt.begun |= inventory::is_begun(phase);
+    // While it pulls the image there is no container, and the worker still has to ask.
+    if inventory::start_state(phase) == StartState::Begun {
+        attempt.start = StartState::Begun;
+    }
     // An attempt that left the backlog cannot be recalled.
     if phase != Phase::Backlog && core::mem::take(&mut attempt.prefetched) {
         scheduler.fleet.leave_backlog(id, key);

@@ -12,7 +12,7 @@ use crate::fleet::Link;
 use crate::handlers::{
     cancel, claim, close, connect, drain, expect, expire, fire, offer, pending_batch, suspension,
 };
-use crate::job::{Job, LiveState};
+use crate::job::{Job, LiveState, StartState};
 use crate::reconcile::inventory;
 use crate::step::{Change, CloseReason, ClosedAttempt, Effect, Note};
 use crate::timers::{Alarm, Date};
@@ -149,7 +149,7 @@ fn lease_end(scheduler: &mut Scheduler, now: Now, id: WorkerId) {
             continue;
         };
         let token = attempt.token(job);
-        if !attempt.may_run {
+        if attempt.start == StartState::NotApproved {
             close::close(scheduler, now, job, never_started(now, token));
             continue;
         }

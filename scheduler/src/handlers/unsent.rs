@@ -8,7 +8,7 @@ use protocol::{Now, SessionId, Token};
 use crate::core::Scheduler;
 use crate::fleet::Link;
 use crate::handlers::close;
-use crate::job::{Attempt, Job};
+use crate::job::{Attempt, Job, StartState};
 use crate::reconcile::inventory;
 use crate::step::ClosedAttempt;
 
@@ -35,5 +35,5 @@ pub(crate) fn return_unsent(scheduler: &mut Scheduler, now: Now, session: Sessio
 fn was_never_received(scheduler: &Scheduler, attempt: &Attempt) -> bool {
     let is_away = scheduler.fleet.worker(attempt.worker).is_some_and(|worker| worker.link == Link::Away);
     let was_sent_once = attempt.offer.is_some_and(|offer| !offer.repeated);
-    is_away && was_sent_once && attempt.started_at.is_none() && !attempt.begun
+    is_away && was_sent_once && attempt.started_at.is_none() && attempt.start < StartState::Begun
 }

@@ -32,7 +32,7 @@ use crate::explain;
 use crate::fleet::Worker;
 use crate::fleet::classes::NeedId;
 use crate::handlers::{batch, offer};
-use crate::job::{Attempt, Job, LastPlacement, LiveState, State};
+use crate::job::{Attempt, Job, LastPlacement, LiveState, StartState, State};
 use crate::limits::gate::{self, Next};
 use crate::limits::keys::KeySetNo;
 use crate::placement::choice::Choice;
@@ -228,9 +228,8 @@ fn grant(scheduler: &mut Scheduler, now: Now, lane: LaneKey, id: JobId, to: Work
         session,
         recalled: false,
         prefetched: !free,
-        may_run: !asks_first,
-        unsettled: false,
-        begun: false,
+        start: if asks_first { StartState::NotApproved } else { StartState::Allowed },
+        is_unconfirmed: false,
         overrun_at: None,
         slow_at: None,
         loss_at: None,

@@ -160,10 +160,10 @@ impl BacklogEntry<'_> {
         self.key.job()
     }
 
-    /// The attempt cannot be recalled. An unsettled one may not be there: the worker would answer `unknown`
+    /// The attempt cannot be recalled. An unconfirmed one may not be there: the worker would answer `unknown`
     /// after it was sent again.
     const fn is_fixed(&self) -> bool {
-        self.attempt.recalled || self.attempt.unsettled || self.attempt.stopping.is_some()
+        self.attempt.recalled || self.attempt.is_unconfirmed || self.attempt.stopping.is_some()
     }
 }
 

@@ -17,7 +17,7 @@ use protocol::{JobId, Now, Order, RuntimeKind, SessionId, Token, WorkerId};
 use crate::core::Scheduler;
 use crate::fleet::Link;
 use crate::handlers::{close, define, expire, offer, report};
-use crate::job::Job;
+use crate::job::{Job, StartState};
 use crate::placement;
 use crate::reconcile::{unconfirmed, unknown_attempts, unmanaged};
 use crate::step::{BrokenRule, Change, CloseReason, ClosedAttempt, Effect, Note};
@@ -133,7 +133,7 @@ fn reconcile_held(scheduler: &mut Scheduler, now: Now, id: WorkerId, received: &
         let (Some(attempt), Some(definition)) = (live.attempt(), scheduler.definition(live)) else {
             continue;
         };
-        if !received.is_first && !attempt.unsettled {
+        if !received.is_first && !attempt.is_unconfirmed {
             continue;
         }
         if let Some(phase) = received.known.get(&attempt.token(job)) {
@@ -142,7 +142,7 @@ fn reconcile_held(scheduler: &mut Scheduler, now: Now, id: WorkerId, received: &
             resolve_absent(scheduler, now, job, received.session);
         } else if let Some(attempt) = scheduler.jobs.get_mut(&job).and_then(Job::attempt_mut) {
             // Absence from an incomplete list proves nothing.
-            attempt.unsettled = true;
+            attempt.is_unconfirmed = true;
             offer::end(scheduler, job);
         }
     }
@@ -163,9 +163,8 @@ fn update_from_phase(
     let Some(attempt) = live.attempt_mut() else { return };
     let token = attempt.token(job);
     attempt.recalled = false;
-    attempt.unsettled = false;
-    attempt.may_run |= phase != Phase::Backlog;
-    attempt.begun |= is_begun(phase);
+    attempt.is_unconfirmed = false;
+    attempt.start.raise(start_state(phase));
     attempt.prefetched = phase == Phase::Backlog && attempt.started_at.is_none();
     let (prefetched, stopping) = (attempt.prefetched, attempt.stopping);
     if attempt.is_unwatched() {
@@ -184,9 +183,13 @@ fn update_from_phase(
     }
 }
 
-/// A worker that reports this phase may have started the container.
-pub(crate) const fn is_begun(phase: Phase) -> bool {
-    matches!(phase, Phase::Starting | Phase::Running)
+/// The state of the start that a worker reports by this phase.
+pub(crate) const fn start_state(phase: Phase) -> StartState {
+    match phase {
+        Phase::Starting | Phase::Running => StartState::Begun,
+        Phase::Backlog => StartState::NotApproved,
+        _ => StartState::Allowed,
+    }
 }
 
 /// Handles an attempt that its worker does not hold: an attempt that was never begun is sent again, any other
@@ -196,7 +199,7 @@ pub(crate) fn resolve_absent(scheduler: &mut Scheduler, now: Now, job: JobId, se
     let has_expired = live.has_expired(now.utc);
     let Some(attempt) = live.attempt() else { return };
     let (token, started_at) = (attempt.token(job), attempt.started_at);
-    if started_at.is_some() || (attempt.begun && attempt.stopping.is_none()) {
+    if started_at.is_some() || (attempt.start == StartState::Begun && attempt.stopping.is_none()) {
         close::close(
             scheduler,
             now,
@@ -229,7 +232,7 @@ fn enqueue_again(scheduler: &mut Scheduler, now: Now, id: JobId, session: Sessio
         return;
     };
     attempt.recalled = false;
-    attempt.unsettled = false;
+    attempt.is_unconfirmed = false;
     // It has just been sent; a recall now would overtake it.
     attempt.assigned_up = now.up;
     attempt.session = Some(session);

@@ -34,21 +34,21 @@ pub(crate) fn add_unconfirmed(scheduler: &mut Scheduler, id: JobId, attempt: &At
     else {
         return;
     };
-    await_confirmation(scheduler, attempt.worker, token, runtime, attempt.unsettled);
+    await_confirmation(scheduler, attempt.worker, token, runtime, attempt.is_unconfirmed);
 }
 
-/// Waits for the worker to confirm this attempt. An `unsettled` attempt was not sent in this session, and
+/// Waits for the worker to confirm this attempt. An attempt that `is_unconfirmed` was not sent in this session, and
 /// nothing is sent to a worker before its inventory.
 pub(crate) fn await_confirmation(
     scheduler: &mut Scheduler,
     id: WorkerId,
     token: Token,
     runtime: RuntimeKind,
-    unsettled: bool,
+    is_unconfirmed: bool,
 ) {
     let Some(worker) = scheduler.fleet.worker_mut(id) else { return };
     let session = match worker.link {
-        Link::Ready(session) if !unsettled => Some(session),
+        Link::Ready(session) if !is_unconfirmed => Some(session),
         _ => None,
     };
     worker.unconfirmed.insert(token, UnconfirmedAttempt { runtime, session });

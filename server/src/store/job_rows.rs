@@ -1,14 +1,13 @@
 //! Rows of jobs and attempts as they are read, and the filter for lists of them.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use protocol::container::Overrides;
 use protocol::order::StopCause;
 use protocol::report::{Outcome, OutputLengths, ReleaseCause};
 use protocol::{AttemptNo, Fence, JobId, Nonce, Revision, Timestamp, WorkerId};
 use scheduler::hooks::HookRow;
-use scheduler::job::State;
+use scheduler::job::{AttemptTimeout, State};
 use scheduler::params::JobParam;
 use scheduler::step::Note;
 
@@ -34,7 +33,7 @@ pub struct JobRow {
     /// By when it starts or expires, while it waits for a limited time.
     pub expires_at: Option<Timestamp>,
     /// Instead of its definition's timeout.
-    pub timeout: Option<Option<Duration>>,
+    pub timeout: Option<AttemptTimeout>,
     /// The first job of its batch.
     pub batch: Option<JobId>,
     /// The ended job that it tries again.

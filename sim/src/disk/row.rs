@@ -1,11 +1,9 @@
 //! One job as it is stored, and the only moves that it may make.
 
-use std::time::Duration;
-
 use protocol::order::StopCause;
 use protocol::report::Outcome;
 use protocol::{AttemptNo, Epoch, JobId, Revision, SessionId, Timestamp, Token, WorkerId};
-use scheduler::job::{LastPlacement, State};
+use scheduler::job::{AttemptTimeout, LastPlacement, State};
 use scheduler::limits::LimitId;
 use scheduler::limits::keys::JobKeys;
 use scheduler::limits::rate::Rate;
@@ -21,7 +19,7 @@ pub(crate) struct Row {
     pub(crate) due_at: Timestamp,
     /// Not after the begin of the present wait.
     pub(crate) waits_since: Timestamp,
-    pub(crate) timeout: Option<Option<Duration>>,
+    pub(crate) timeout: Option<AttemptTimeout>,
     pub(crate) keys: Option<Box<JobKeys>>,
     /// The limit on jobs at once that it needs, and its value.
     pub(crate) permit: Option<(LimitId, usize)>,

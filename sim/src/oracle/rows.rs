@@ -7,7 +7,7 @@ use protocol::report::Outcome;
 use protocol::{JobId, Timestamp, Token};
 use scheduler::Scheduler;
 use scheduler::definition::{Definition, OnLost, RetryOn};
-use scheduler::job::State;
+use scheduler::job::{AttemptTimeout, State};
 use scheduler::step::{Assigned, Change, ClosedAttempt, Ended};
 
 use super::{Oracle, Truth};
@@ -143,7 +143,7 @@ impl Oracle {
             // Its run time is lost with it.
             Outcome::TimedOut if truth.removed => false,
             Outcome::TimedOut => {
-                let limit = row.timeout.unwrap_or(definition.timeout);
+                let limit = row.timeout.map_or(definition.timeout, AttemptTimeout::limit);
                 // A clock that is set between an end and a stop turns their order around.
                 let stopped = truth.stopped.filter(|_| self.walls_step);
                 let ran = truth.end.map(|end| end.at.max(stopped.unwrap_or(end.at)).since(truth.since));

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use scheduler::job::AttemptTimeout;
 use worker::input::Leave;
 
 use super::{Act, Kind, Order, Script, What};
@@ -217,7 +218,9 @@ fn order(dice: &mut Dice, swarm: &Swarm) -> Order {
         definition: dice.index(swarm.definitions),
         count: if dice.permille(100) { dice.between(2, 12) as usize } else { 1 },
         priority: dice.permille(200).then(|| dice.pick(&[-100, -1, 0, 1, 100])),
-        timeout: dice.permille(50).then(|| dice.pick(&[None, Some(Duration::from_secs(2))])),
+        timeout: dice
+            .permille(50)
+            .then(|| dice.pick(&[AttemptTimeout::Unlimited, AttemptTimeout::After(Duration::from_secs(2))])),
         delay: dice.permille(100).then(|| dice.seconds(0, 60)),
         require_worker: dice.permille(50),
         key: dice.permille(300).then(|| dice.below(40) as u32),

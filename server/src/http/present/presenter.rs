@@ -10,7 +10,7 @@ use protocol::report::{Availability, Outcome, Phase};
 use protocol::{JobId, Revision, WorkerId};
 use scheduler::definition::{Definition, OnLost};
 use scheduler::hooks::{HookResult, HookRow};
-use scheduler::job::State;
+use scheduler::job::{AttemptTimeout, State};
 use scheduler::params::JobParam;
 use scheduler::retry::{self, Budget};
 use scheduler::snapshot::{Snapshot, WorkerFacts, WorkerState};
@@ -294,8 +294,8 @@ pub(crate) fn pending(reason: PendingReason) -> shapes::Reason {
 }
 
 /// The JSON of a timeout.
-pub(crate) fn timeout(timeout: Option<std::time::Duration>) -> shapes::Timeout {
-    timeout.map_or(shapes::Timeout::Never, shapes::Timeout::After)
+pub(crate) fn timeout(timeout: AttemptTimeout) -> shapes::Timeout {
+    timeout.limit().map_or(shapes::Timeout::Never, shapes::Timeout::After)
 }
 
 /// The last line of a job's output: `longshore: job 12 failed, exit 3`.

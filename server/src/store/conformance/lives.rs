@@ -8,7 +8,7 @@ use protocol::order::StopCause;
 use protocol::report::{Outcome, OutputLengths, ReleaseCause};
 use protocol::{AttemptNo, Fence, JobId, Nonce, SessionId, Timestamp, WorkerId};
 use scheduler::input::JobDetails;
-use scheduler::job::{LastPlacement, State};
+use scheduler::job::{AttemptTimeout, LastPlacement, State};
 use scheduler::step::{AddedJob, Change, ClosedAttempt, Updated};
 
 use super::Backend;
@@ -17,8 +17,11 @@ use crate::store::{JobFilter, LiveJob};
 
 pub(in crate::store) fn a_job_lives_from_change_to_change(backend: &mut dyn Backend) {
     let mut harness = Harness::new(backend);
-    let scheduled =
-        AddedJob { state: State::Scheduled, timeout: Some(Some(Duration::from_secs(9))), ..job(1) };
+    let scheduled = AddedJob {
+        state: State::Scheduled,
+        timeout: Some(AttemptTimeout::After(Duration::from_secs(9))),
+        ..job(1)
+    };
     harness.commit(vec![worker(1, "w1"), Change::Added(scheduled)]);
     assert_eq!(harness.state(1), State::Scheduled);
     harness.commit(vec![Change::Due { job: JobId(1) }]);
@@ -33,7 +36,10 @@ pub(in crate::store) fn a_job_lives_from_change_to_change(backend: &mut dyn Back
     let record = harness.archive().job(JobId(1)).unwrap().unwrap();
     let row = &record.row;
     assert_eq!((row.state, row.priority, &*row.definition), (State::Cancelled, -3, "resize"));
-    assert_eq!((row.timeout, row.attempts), (Some(Some(Duration::from_secs(9))), AttemptNo(1)));
+    assert_eq!(
+        (row.timeout, row.attempts),
+        (Some(AttemptTimeout::After(Duration::from_secs(9))), AttemptNo(1))
+    );
     assert_eq!((row.ended_at, &*row.reason, row.confirmed), (Some(Timestamp(5_001)), "because", true));
     let attempt = row.attempt.as_ref().unwrap();
     assert_eq!((attempt.fence, attempt.nonce, attempt.worker), (Fence(5), Nonce(u64::MAX - 5), WorkerId(1)));
@@ -220,7 +226,8 @@ pub(in crate::store) fn a_restart_gives_back_exactly_what_lives(backend: &mut dy
         body: Overrides { args: vec!["-v".into()], ..Overrides::default() },
         ..JobDetails::default()
     };
-    let never_ends = AddedJob { timeout: Some(None), details: Some(Box::new(with_body)), ..job(2) };
+    let never_ends =
+        AddedJob { timeout: Some(AttemptTimeout::Unlimited), details: Some(Box::new(with_body)), ..job(2) };
     harness
         .commit((1..=6).map(|n| if n == 2 { Change::Added(never_ends.clone()) } else { added(n) }).collect());
     harness.commit(vec![assigned(3, 1), assigned_as(4, 2, 1, 9), assigned(5, 3), assigned(6, 4)]);
@@ -239,7 +246,7 @@ pub(in crate::store) fn a_restart_gives_back_exactly_what_lives(backend: &mut dy
         (by_job[&1].state, by_job[&1].has_overrides, by_job[&1].timeout),
         (State::Queued, false, None)
     );
-    assert_eq!((by_job[&2].has_overrides, by_job[&2].timeout), (true, Some(None)));
+    assert_eq!((by_job[&2].has_overrides, by_job[&2].timeout), (true, Some(AttemptTimeout::Unlimited)));
     assert_eq!((by_job[&1].priority, by_job[&1].due_at, by_job[&1].last), (-3, Timestamp(2_000), None));
     let running = by_job[&4].attempt.as_ref().unwrap();
     assert_eq!((running.token, running.worker, running.session), (token(4, 2), WorkerId(9), SessionId(79)));

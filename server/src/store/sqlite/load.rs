@@ -275,7 +275,7 @@ fn live_job(row: &Row<'_>, revision: Revision, restored_in: Epoch) -> Result<Liv
         priority: row.get(3)?,
         due_at: instant(4)?,
         expires_at: row.get::<_, Option<i64>>(24)?.map(Timestamp),
-        timeout: rows::timeout(row.get(5)?),
+        timeout: row.get::<_, Option<i64>>(5)?.map(rows::timeout),
         has_overrides: row.get::<_, i64>(6)? & rows::HAS_BODY != 0,
         keys: limits::keys(row, 25)?,
         job_failures: row.get(7)?,

@@ -9,6 +9,7 @@ use protocol::{AttemptNo, Fence, Incarnation, JobId, Nonce, Revision, Timestamp,
 use rusqlite::types::FromSqlError;
 use rusqlite::{Connection, OptionalExtension, Row};
 use scheduler::input::JobDetails;
+use scheduler::job::AttemptTimeout;
 use scheduler::step::{Drain, Note, Process, WorkerRow};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -48,7 +49,7 @@ pub(super) fn job(row: &Row<'_>) -> rusqlite::Result<(JobRow, bool)> {
         created_at: Timestamp(row.get(5)?),
         due_at: Timestamp(row.get(6)?),
         expires_at: row.get::<_, Option<i64>>(31)?.map(Timestamp),
-        timeout: timeout(row.get(7)?),
+        timeout: row.get::<_, Option<i64>>(7)?.map(timeout),
         batch: id(8)?,
         retry_of: id(9)?,
         slot: None,
@@ -204,13 +205,14 @@ pub(super) fn note(row: &Row<'_>, job: JobId) -> rusqlite::Result<(Timestamp, No
     Ok((Timestamp(row.get(0)?), note))
 }
 
-/// How a timeout is stored: null is "as defined", −1 is "none".
-pub(super) fn timeout_code(timeout: Option<Option<Duration>>) -> Option<i64> {
-    timeout.map(|own| own.map_or(-1, |own| i64::try_from(own.as_millis()).unwrap_or(i64::MAX)))
+/// The stored form of a job's own timeout: milliseconds, −1 for an unlimited one.
+pub(super) fn timeout_code(timeout: AttemptTimeout) -> i64 {
+    timeout.limit().map_or(-1, |limit| i64::try_from(limit.as_millis()).unwrap_or(i64::MAX))
 }
 
-pub(super) fn timeout(code: Option<i64>) -> Option<Option<Duration>> {
-    code.map(|code| u64::try_from(code).ok().map(Duration::from_millis))
+pub(super) fn timeout(code: i64) -> AttemptTimeout {
+    u64::try_from(code)
+        .map_or(AttemptTimeout::Unlimited, |millis| AttemptTimeout::After(Duration::from_millis(millis)))
 }
 
 /// The instants of losses, as JSON.

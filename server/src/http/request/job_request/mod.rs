@@ -178,6 +178,7 @@ mod tests {
 
     use protocol::Timestamp;
     use scheduler::input::StartTime;
+    use scheduler::job::AttemptTimeout;
 
     use super::*;
 
@@ -203,8 +204,8 @@ mod tests {
         assert_eq!(details.body.args, ["x"]);
         assert_eq!(details.labels, [("t".into(), "web".into())]);
         assert_eq!(job.priority, Some(-100));
-        assert_eq!(job.timeout, Some(Some(Duration::from_secs(5400))));
-        assert_eq!(read_one(br#"{"timeout":"none"}"#).unwrap().job.timeout, Some(None));
+        assert_eq!(job.timeout, Some(AttemptTimeout::After(Duration::from_secs(5400))));
+        assert_eq!(read_one(br#"{"timeout":"none"}"#).unwrap().job.timeout, Some(AttemptTimeout::Unlimited));
         let run_at = |text: &str| read_one(text.as_bytes()).unwrap().job.run_at;
         assert_eq!(
             run_at(r#"{"run_at":"2026-03-01T10:30:00.25+01:00"}"#),

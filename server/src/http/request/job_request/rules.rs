@@ -7,6 +7,7 @@ use protocol::Timestamp;
 use protocol::container::Overrides;
 use protocol::wire::body_fits_with;
 use scheduler::input::{JobDetails, StartTime};
+use scheduler::job::AttemptTimeout;
 
 use super::array::{ArrayRequest, EntryKind};
 use super::collector::FaultCollector;
@@ -52,9 +53,9 @@ impl FaultCollector {
         }
     }
 
-    pub(super) fn timeout(&self, text: &str) -> Option<Option<Duration>> {
+    pub(super) fn timeout(&self, text: &str) -> Option<AttemptTimeout> {
         if text == "none" {
-            return Some(None);
+            return Some(AttemptTimeout::Unlimited);
         }
         let fits = duration(text).filter(|fits| (TIMEOUT_MIN..=TIMEOUT_MAX).contains(fits));
         if fits.is_none() {
@@ -62,7 +63,7 @@ impl FaultCollector {
             let hint = "write 90s, 1h30m, or none".to_owned();
             self.fault(Code::InvalidDuration, "timeout".into(), detail, Some(hint));
         }
-        fits.map(Some)
+        fits.map(AttemptTimeout::After)
     }
 
     pub(super) fn run_at(&self, text: &str) -> Option<StartTime> {

@@ -58,7 +58,7 @@ impl TransactionWriter<'_> {
             limits::put_keys(self.connection, added.job, keys)?;
         }
         let state = if write.due { State::Queued } else { added.state };
-        let timeout = rows::timeout_code(added.timeout);
+        let timeout = added.timeout.map(rows::timeout_code);
         let batch = added.batch.map(|job| job.0.cast_signed());
         let retry_of = added.retry_of.map(|job| job.0.cast_signed());
         let Some(assigned) = assigned else {
