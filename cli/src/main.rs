@@ -27,6 +27,7 @@ mod limits;
 mod logging;
 mod logs;
 mod man;
+mod notify;
 mod program;
 mod progress;
 mod quoting;

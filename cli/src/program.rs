@@ -9,8 +9,8 @@ use clap::{CommandFactory as _, Parser, Subcommand};
 use crate::settings::{self, Invocation};
 use crate::{
     audit, backfill, backup, batches, cert, completions, definitions, dev, doctor, events, explain, health,
-    import, job_verbs, jobs, limits, logs, man, reschedule, restore, run, schedules, schema, screen, server,
-    show, tokens, validate, worker, workers,
+    import, job_verbs, jobs, limits, logs, man, notify, reschedule, restore, run, schedules, schema, screen,
+    server, show, tokens, validate, worker, workers,
 };
 
 /// A job server with remote workers.
@@ -73,6 +73,7 @@ pub(crate) enum Verb {
     Cert(cert::Flags),
     Token(tokens::Flags),
     Audit(audit::Flags),
+    Notify(notify::Flags),
     Backup(backup::Flags),
     Restore(restore::Flags),
     Completions(completions::Flags),
@@ -145,6 +146,7 @@ fn perform(verb: Verb) -> anyhow::Result<()> {
         Verb::Cert(flags) => cert::cert(&flags),
         Verb::Token(flags) => block_on(tokens::token(flags)),
         Verb::Audit(flags) => block_on(audit::audit(flags)),
+        Verb::Notify(flags) => block_on(notify::notify(flags)),
         Verb::Backup(flags) => backup::backup(flags),
         Verb::Restore(flags) => restore::restore(flags),
         Verb::Completions(flags) => completions::completions(&flags, Program::command()),

@@ -59,6 +59,12 @@ pub(crate) struct Flags {
     /// Labels that workers may claim with --label: names, or beginnings with *; others are set by 'longshore label'.
     #[arg(long, env = "LONGSHORE_WORKER_LABELS", default_value = "*", value_name = "KEYS")]
     worker_labels: String,
+    /// URL of the dashboard as people write it, for links in notifications.
+    #[arg(long, env = "LONGSHORE_PUBLIC_URL", value_name = "URL")]
+    public_url: Option<String>,
+    /// Post notifications also to this network, such as 10.0.0.0/8; without it only to public addresses. May be repeated.
+    #[arg(long, env = "LONGSHORE_ALLOW_WEBHOOK", value_name = "CIDR", value_delimiter = ',')]
+    allow_webhook: Vec<String>,
     #[command(flatten)]
     logging: LoggingArgs,
     #[command(flatten)]
@@ -167,6 +173,8 @@ pub(crate) fn server(flags: Flags) -> anyhow::Result<()> {
         tls_key: flags.access.tls_key,
         base_path: flags.base_path,
         allowed_hosts: flags.access.allow_host,
+        public_url: flags.public_url,
+        allowed_webhooks: flags.allow_webhook,
         heartbeat: flags.heartbeat,
         lease: flags.lease,
         max_jobs: flags.max_jobs,

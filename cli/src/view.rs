@@ -12,7 +12,7 @@ pub(crate) use server::http::present::shapes::BatchCounts;
 use server::http::present::shapes::Time;
 pub(crate) use server::http::present::shapes::{
     Attempt, AuditEntry, Batch, BatchSummary, Definition, Event, Explanation, FullBatch, FullJob, Hook, Job,
-    Limit, NewToken, Param, Parent, Reloaded, Timeout, Token, Verdict, Worker,
+    Limit, NewToken, Notification, Param, Parent, Reloaded, TargetTest, Timeout, Token, Verdict, Worker,
 };
 
 pub(crate) use self::definition::{DefinitionView, ReloadedView};

@@ -50,6 +50,7 @@ const VERBS: &[&str] = &[
     "cert",
     "token",
     "audit",
+    "notify",
     "backup",
     "restore",
     "completions",

@@ -14,6 +14,9 @@ use crate::server::config::jobs_file;
 use crate::server::engine::Engine;
 use crate::server::http::{BODY_BYTES_MAX, Services, router};
 use crate::server::logs::{self, Logs};
+use crate::server::notifications::addresses::AllowedNetworks;
+use crate::server::notifications::client::WebClient;
+use crate::server::notifications::delivery::Delivery;
 use crate::server::reload::Reloader;
 use crate::server::storage::Storage;
 use crate::server::store::directory::DataDirectory;
@@ -70,10 +73,19 @@ async fn serve(directory: &Path) -> axum::Router {
         Engine::load(Box::new(store), &definitions, Intervals::default(), usize::MAX, directory.into());
     let (engine, handles) = loaded.expect("an engine");
     let archive = Arc::new(archive);
-    let records = AccessRecords::load(archive.clone(), handles.access_writer).expect("tokens");
+    let records = AccessRecords::load(archive.clone(), handles.record_writer.clone()).expect("tokens");
     tokio::spawn(engine.run(CancellationToken::new()));
     let catalogue = Arc::new(Catalogue::new(definitions));
     let reloader = Reloader::new(handles.handle.clone(), catalogue.clone(), jobs_file, Intervals::default());
+    let notifications = Delivery {
+        archive: archive.clone(),
+        jobs: archive.clone(),
+        catalogue: catalogue.clone(),
+        writer: handles.record_writer,
+        client: WebClient::new(AllowedNetworks::default()).expect("a client"),
+        public_url: None,
+        metrics: handles.metrics.clone(),
+    };
     let app = Services {
         engine: handles.handle,
         events: handles.events,
@@ -85,6 +97,7 @@ async fn serve(directory: &Path) -> axum::Router {
         logs: Logs::open(&directory.join("logs"), logs::Limits::default()).expect("logs"),
         access: Arc::new(Access::open("127.0.0.1:80".parse().expect("an address"))),
         records: Arc::new(records),
+        notifications: Arc::new(notifications),
         base_path: String::new(),
         storage: Storage::of(directory),
         body_bytes_max: BODY_BYTES_MAX,

@@ -7,7 +7,8 @@ use protocol::Revision;
 use scheduler::definition::Definition;
 use sha2::{Digest, Sha256};
 
-use crate::store::StoredDefinition;
+use crate::notifications::target::{Target, Targets};
+use crate::store::{NotifyRules, StoredDefinition};
 
 /// An entry of jobs.yaml: the definition and its descriptive keys.
 #[derive(Clone, Debug)]
@@ -22,6 +23,8 @@ pub struct Entry {
     pub owner: Option<String>,
     /// Words by which lists can be filtered.
     pub tags: Vec<String>,
+    /// The targets of its notifications.
+    pub notify: Targets,
 }
 
 /// The definitions as of one reading of jobs.yaml, by name.
@@ -64,6 +67,16 @@ impl Definitions {
         }
         let hash = hash.finalize();
         Revision(u128::from_be_bytes(std::array::from_fn(|index| hash[index])))
+    }
+
+    /// The targets of notifications, as the store needs them.
+    #[must_use]
+    pub fn notify_rules(&self) -> Arc<NotifyRules> {
+        let with_targets = self.iter().filter(|entry| !entry.notify.is_empty());
+        let rules = with_targets.map(|entry| {
+            (entry.definition.name.as_str().into(), entry.notify.iter().map(Target::rule).collect())
+        });
+        Arc::new(NotifyRules(rules.collect()))
     }
 
     /// The entry with this revision.

@@ -20,6 +20,7 @@ pub mod logs;
 mod maintenance;
 pub mod metrics;
 mod near;
+pub mod notifications;
 mod params;
 pub mod reload;
 pub mod rfc3339;
@@ -47,9 +48,11 @@ use engine::{Engine, EngineError, JobLimits};
 use listener::tls::{Tls, TlsError};
 use listener::{ListenError, Listener};
 use logs::{Logs, LogsError};
+use notifications::client::WebClient;
+use notifications::delivery::Delivery;
 use reload::Reloader;
 use storage::Storage;
-use store::{AccessArchive, LoadError, ReadError, directory::DataDirectory, sqlite};
+use store::{AccessArchive, LoadError, NotificationArchive, ReadError, directory::DataDirectory, sqlite};
 use ws::WorkerAcceptor;
 
 /// A server that is ready to serve.
@@ -88,6 +91,9 @@ pub enum ServerError {
     /// The tokens of the store cannot be read.
     #[error("cannot read the tokens of the store")]
     Tokens(#[source] ReadError),
+    /// The client for notifications cannot be set up.
+    #[error("cannot set up the client for notifications")]
+    WebClient(#[source] Box<dyn std::error::Error + Send + Sync>),
     /// The file for the first token cannot be written.
     #[error(transparent)]
     FirstToken(#[from] FirstTokenError),
@@ -114,6 +120,7 @@ impl Server {
         let logs = Logs::open(&directory.logs(), logs::Limits::default())?;
         let archive = Arc::new(archive);
         let access_archive: Arc<dyn AccessArchive> = archive.clone();
+        let notification_archive: Arc<dyn NotificationArchive> = archive.clone();
         let archive: Arc<dyn store::Archive> = archive;
         let (engine, handles) = Engine::load(
             Box::new(store),
@@ -122,7 +129,7 @@ impl Server {
             JobLimits { live_max: config.jobs_max, server: config.server_limits },
             config.data_dir.clone(),
         )?;
-        let records = AccessRecords::load(access_archive, handles.access_writer);
+        let records = AccessRecords::load(access_archive, handles.record_writer.clone());
         let records = Arc::new(records.map_err(ServerError::Tokens)?);
         let tls = config.tls.clone().map(Tls::load).transpose()?;
         let mut listener = Listener::bind(config.listen, connections(&config)).await?;
@@ -148,6 +155,16 @@ impl Server {
             config.jobs_file.clone(),
             config.intervals,
         ));
+        let notifications = Arc::new(Delivery {
+            archive: notification_archive,
+            jobs: archive.clone(),
+            catalogue: catalogue.clone(),
+            writer: handles.record_writer,
+            client: WebClient::new(config.webhook_networks.clone()).map_err(ServerError::WebClient)?,
+            public_url: config.public_url.clone(),
+            metrics: handles.metrics.clone(),
+        });
+        tokio::spawn(notifications.clone().run(leaving.clone()));
         let services = http::Services {
             engine: handles.handle,
             events: handles.events,
@@ -160,6 +177,7 @@ impl Server {
             logs: logs.clone(),
             access: Arc::new(access(&config, listener.address(), &records)),
             records: records.clone(),
+            notifications,
             base_path: config.base_path.to_string(),
             storage: storage.clone(),
             body_bytes_max: http::BODY_BYTES_MAX,

@@ -24,7 +24,7 @@ const FIRST: u64 = 11;
 
 fn group(number: u64, changes: Vec<Change>) -> Arc<Group> {
     let (epoch, number) = (Epoch(3), GroupNo(number));
-    Arc::new(Group { epoch, number, at: Timestamp(5_000), definitions: Vec::new(), changes })
+    Arc::new(Group { epoch, number, at: Timestamp(5_000), changes, ..Group::default() })
 }
 
 fn added(job: u64, revision: u128, batch: Option<u64>) -> Change {
@@ -238,7 +238,7 @@ async fn workers_definitions_and_pauses_have_events_and_heartbeats_have_none() {
     let defined = |number, revision, changes| {
         let Group { epoch, at, .. } = *group(number, Vec::new());
         let definitions = vec![definition(revision)];
-        Arc::new(Group { epoch, number: GroupNo(number), at, definitions, changes })
+        Arc::new(Group { epoch, number: GroupNo(number), at, definitions, changes, ..Group::default() })
     };
     // The first reading of jobs.yaml changes nothing.
     publish(&mut server, defined(FIRST, 1, changes)).await;

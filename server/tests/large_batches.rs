@@ -13,7 +13,7 @@ use longshore_server::engine::{Busy, Engine, Handle};
 use longshore_server::store::directory::DataDirectory;
 use longshore_server::store::sqlite::{self, SqliteArchive, SqliteStore};
 use longshore_server::store::{
-    AccessChange, Archive, CommitError, Group, JobFilter, LoadError, LoadItem, Loaded, Removed,
+    Archive, CommitError, Group, JobFilter, LoadError, LoadItem, Loaded, RecordChange, Removed,
     RetentionCutoffs, Store,
 };
 use protocol::order::Intervals;
@@ -85,8 +85,8 @@ impl Store for Gated {
         self.store.remove(epoch, cutoffs)
     }
 
-    fn change_access(&mut self, epoch: Epoch, change: &AccessChange) -> Result<(), CommitError> {
-        self.store.change_access(epoch, change)
+    fn change_record(&mut self, epoch: Epoch, change: &RecordChange) -> Result<(), CommitError> {
+        self.store.change_record(epoch, change)
     }
 }
 

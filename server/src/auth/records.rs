@@ -14,8 +14,10 @@ use super::role::Role;
 use super::tokens::{Tokens, generate};
 use crate::auth::hash;
 use crate::clock;
-use crate::engine::AccessWriter;
-use crate::store::{AccessArchive, AccessChange, AuditLimits, CommitError, ReadError, TokenRow};
+use crate::engine::RecordWriter;
+use crate::store::{
+    AccessArchive, AccessChange, AuditLimits, CommitError, ReadError, RecordChange, TokenRow,
+};
 
 /// Tokens that were not revoked. Each request looks one of them up; a person could not keep track of more.
 pub const TOKENS_MAX: usize = 10_000;
@@ -37,7 +39,7 @@ pub struct AccessRecords {
     pub audit: AuditLog,
     /// Reads the audit log.
     pub archive: Arc<dyn AccessArchive>,
-    writer: AccessWriter,
+    writer: RecordWriter,
     /// Held while a token is made or revoked, so that its name and number are given once.
     changing: Mutex<()>,
 }
@@ -91,7 +93,7 @@ impl AccessRecords {
     ///
     /// # Errors
     /// The store cannot be read.
-    pub fn load(archive: Arc<dyn AccessArchive>, writer: AccessWriter) -> Result<Self, ReadError> {
+    pub fn load(archive: Arc<dyn AccessArchive>, writer: RecordWriter) -> Result<Self, ReadError> {
         let tokens = Arc::<Tokens>::default();
         tokens.load(archive.tokens()?);
         Ok(Self { tokens, audit: AuditLog::default(), archive, writer, changing: Mutex::default() })
@@ -217,7 +219,11 @@ impl AccessRecords {
     }
 
     async fn change(&self, change: AccessChange) -> Result<(), ChangeError> {
-        self.writer.change(change).await.ok_or(ChangeError::Closed)?.map_err(ChangeError::Store)
+        self.writer
+            .change(RecordChange::Access(change))
+            .await
+            .ok_or(ChangeError::Closed)?
+            .map_err(ChangeError::Store)
     }
 }
 

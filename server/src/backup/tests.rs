@@ -55,6 +55,7 @@ impl Server {
                 at: Timestamp(0),
                 definitions: vec![Arc::new(definition)],
                 changes,
+                ..Group::default()
             })
             .unwrap();
     }

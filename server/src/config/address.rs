@@ -3,7 +3,10 @@
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
+use ipnet::IpNet;
+
 use super::SettingsError;
+use crate::notifications::addresses::AllowedNetworks;
 
 /// The path under which everything is served: empty, or `/a/b` without a slash at its end.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -61,6 +64,36 @@ pub(super) fn listen(text: &str) -> Result<SocketAddr, SettingsError> {
         host => host.parse().map_err(|_| wrong("the host is not an IP address; write 127.0.0.1:8080"))?,
     };
     Ok(SocketAddr::new(ip, port))
+}
+
+/// The URL of the server for people, without a slash at its end.
+pub(super) fn public_url(text: &str) -> Result<String, SettingsError> {
+    let url = reqwest::Url::parse(text.trim()).ok().filter(|url| {
+        matches!(url.scheme(), "http" | "https")
+            && url.host_str().is_some()
+            && url.query().is_none()
+            && url.fragment().is_none()
+            && url.username().is_empty()
+    });
+    let Some(url) = url else {
+        let reason = format!("{text:?} is not a URL such as https://jobs.example/longshore");
+        return Err(SettingsError::Value { flag: "--public-url", variable: "LONGSHORE_PUBLIC_URL", reason });
+    };
+    Ok(url.as_str().trim_end_matches('/').to_owned())
+}
+
+/// Networks in the form `10.0.0.0/8`; an address alone is a network of one.
+pub(super) fn networks(texts: &[String]) -> Result<AllowedNetworks, SettingsError> {
+    let network = |text: &String| {
+        let text = text.trim();
+        let parsed = text.parse().ok().or_else(|| text.parse::<IpAddr>().ok().map(IpNet::from));
+        parsed.ok_or_else(|| SettingsError::Value {
+            flag: "--allow-webhook",
+            variable: "LONGSHORE_ALLOW_WEBHOOK",
+            reason: format!("{text:?} is not a network such as 10.0.0.0/8, or an address"),
+        })
+    };
+    texts.iter().map(network).collect::<Result<_, _>>().map(AllowedNetworks::new)
 }
 
 /// A host name, with or without a port.

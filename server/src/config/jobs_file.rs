@@ -17,6 +17,7 @@ mod image;
 mod job;
 mod keys;
 mod limits;
+mod notify;
 mod pairs;
 mod params;
 mod placement;
@@ -236,7 +237,7 @@ fn read_named(pair: &Pair, defaults: Option<&Map>, reader: &mut Reader<'_>) -> O
 
 /// Makes the entry, unless the file is refused. The length counts in any case, which bounds the work on a hostile file.
 fn finish(job: Job, at: Position, reader: &mut Reader<'_>) -> Option<Entry> {
-    let Job { mut definition, description, owner, tags } = job;
+    let Job { mut definition, description, owner, tags, notify } = job;
     reader.hooks.add_job(&definition);
     let stored = stored::store(&mut definition);
     if stored.entry.len() > ENTRY_BYTES_MAX {
@@ -252,8 +253,8 @@ fn finish(job: Job, at: Position, reader: &mut Reader<'_>) -> Option<Entry> {
     if let Err(misfit) = protocol::wire::container_fits(&definition.container) {
         reader.fault(at, Code::TooLong, misfit.to_string());
     }
-    let entry =
-        Entry { definition: Arc::new(definition), stored: Arc::new(stored), description, owner, tags };
+    let (definition, stored) = (Arc::new(definition), Arc::new(stored));
+    let entry = Entry { definition, stored, description, owner, tags, notify };
     reader.collector.is_clean().then_some(entry)
 }
 

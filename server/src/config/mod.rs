@@ -19,6 +19,7 @@ use protocol::order::Intervals;
 use scheduler::ServerLimits;
 
 use crate::listener::tls::TlsFiles;
+use crate::notifications::addresses::AllowedNetworks;
 pub use address::BasePath;
 use jobs_file::quantity;
 pub use retention::{Retention, RetentionSettings};
@@ -50,6 +51,10 @@ pub struct Settings {
     pub base_path: String,
     /// Host names to accept beside the own address.
     pub allowed_hosts: Vec<String>,
+    /// The URL of the server for people, for links in notifications.
+    pub public_url: Option<String>,
+    /// Networks to which notifications may be posted beside public addresses, such as `10.0.0.0/8`.
+    pub allowed_webhooks: Vec<String>,
     /// The interval between two heartbeats of a worker.
     pub heartbeat: String,
     /// The duration of a worker's lease after a heartbeat.
@@ -80,6 +85,8 @@ impl Default for Settings {
             tls_key: None,
             base_path: String::new(),
             allowed_hosts: Vec::new(),
+            public_url: None,
+            allowed_webhooks: Vec::new(),
             heartbeat: "5s".to_owned(),
             lease: "30s".to_owned(),
             max_jobs: "5000000".to_owned(),
@@ -112,6 +119,10 @@ pub struct Config {
     pub base_path: BasePath,
     /// Host names to accept beside the own address, in lower case.
     pub allowed_hosts: Vec<String>,
+    /// The URL of the server for people, without a slash at its end.
+    pub public_url: Option<String>,
+    /// Networks to which notifications may be posted beside public addresses.
+    pub webhook_networks: AllowedNetworks,
     /// Heartbeat, lease and margins, as workers receive them.
     pub intervals: Intervals,
     /// The limit of jobs that have not ended.
@@ -173,6 +184,8 @@ impl Settings {
             api_token: self.api_token_file.as_deref().map(token::read).transpose()?,
             worker_token: self.worker_token_file.as_deref().map(token::read).transpose()?,
             base_path: BasePath::parse(&self.base_path)?,
+            public_url: self.public_url.as_deref().map(address::public_url).transpose()?,
+            webhook_networks: address::networks(&self.allowed_webhooks)?,
             allowed_hosts: self
                 .allowed_hosts
                 .iter()

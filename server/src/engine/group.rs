@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use protocol::JobId;
+use protocol::{JobId, Timestamp};
 use scheduler::explain::Explanation;
 use scheduler::limits::LimitsFacts;
 use scheduler::snapshot::Snapshot;
@@ -52,6 +52,13 @@ impl GroupEffects {
 }
 
 impl OpenGroup {
+    /// Takes everything that is to be committed, as decided at this instant.
+    pub(super) fn take_changes(&mut self, at: Timestamp) -> Group {
+        let (definitions, changes) =
+            (std::mem::take(&mut self.definitions), std::mem::take(&mut self.changes));
+        Group { at, definitions, changes, ..Group::default() }
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.changes.is_empty() && self.definitions.is_empty() && self.effects.is_empty()
     }

@@ -80,6 +80,7 @@ impl Engine {
             reports,
             overrides: overrides.clone(),
             epoch: loaded.epoch,
+            notify: definitions.notify_rules(),
             joins: JoinLimiter::new(&loaded.workers),
             open: OpenGroup::default(),
             under_way: None,
@@ -95,7 +96,7 @@ impl Engine {
         engine.scheduler.begin(engine.next_group);
         engine.define(definitions);
         let handles = EngineHandles {
-            access_writer: engine.writer.access_writer(loaded.epoch),
+            record_writer: engine.writer.record_writer(loaded.epoch),
             remover: engine.writer.remover(loaded.epoch, handle.health()),
             handle,
             gate: SessionInbox { inbox: report_inbox, epoch: loaded.epoch },

@@ -48,13 +48,13 @@ pub use overrides::OverridesCache;
 pub(crate) use refused::{RefusedCounts, counts_in as refused_inputs};
 pub use sessions::{FromSession, LastHeard, Outbox, OutboxReceiver, ToSession, WeakOutbox, queue};
 pub use watch::{JobWatch, JobWatches};
-pub use writer::{AccessWriter, RemovalStep, Remover};
+pub use writer::{RecordWriter, RemovalStep, Remover};
 
 use crate::catalogue::Definitions;
 use crate::clock;
 use crate::events::{EventFeed, Events};
 use crate::metrics::Metrics;
-use crate::store::{CommitError, Group, LoadError};
+use crate::store::{CommitError, Group, LoadError, NotifyRules};
 use dispatch::EffectDispatcher;
 use group::{GroupEffects, OpenGroup};
 use inputs::InputBatch;
@@ -105,6 +105,7 @@ pub struct Engine {
     /// Batches that are not answered yet: their changes come in several groups.
     unanswered: Vec<(Ticket, Fingerprint)>,
     epoch: Epoch,
+    notify: Arc<NotifyRules>,
     joins: JoinLimiter,
     open: OpenGroup,
     under_way: Option<GroupEffects>,
@@ -129,7 +130,7 @@ pub struct EngineHandles {
     /// The cache of overrides, for worker sessions.
     pub overrides: Arc<OverridesCache>,
     /// The handle for tokens and the audit log.
-    pub access_writer: AccessWriter,
+    pub record_writer: RecordWriter,
     /// The handle of retention.
     pub remover: Remover,
     /// The cluster's id.
@@ -289,6 +290,7 @@ impl Engine {
 
     fn define(&mut self, definitions: &Definitions) {
         self.open.definitions.extend(definitions.iter().map(|entry| entry.stored.clone()));
+        self.notify = definitions.notify_rules();
         let current = definitions.iter().map(|entry| entry.definition.clone()).collect();
         self.step(clock::now(), Input::Define(current));
     }
@@ -329,13 +331,8 @@ impl Engine {
         let now = clock::now();
         self.commit.begin(now.up);
         self.scheduler.commit_began(now.up);
-        let group = Arc::new(Group {
-            epoch: self.epoch,
-            number: self.next_group,
-            at: now.utc,
-            definitions: open.definitions,
-            changes: open.changes,
-        });
+        let (epoch, number, notify) = (self.epoch, self.next_group, self.notify.clone());
+        let group = Arc::new(Group { epoch, number, notify, ..open.take_changes(now.utc) });
         open.effects.group = Some(group.clone());
         self.under_way = Some(open.effects);
         self.writer.hand_over(group, GroupFingerprints { own: open.fingerprints, unanswered });

@@ -18,7 +18,7 @@ use tokio::sync::oneshot;
 use super::health::Health;
 use super::refused::{GroupFingerprints, Refused};
 use super::refused_group;
-use crate::store::{AccessChange, CommitError, Group, Removed, RetentionCutoffs, Store};
+use crate::store::{CommitError, Group, RecordChange, Removed, RetentionCutoffs, Store};
 
 /// The first wait before an unavailable store is tried again; it doubles up to [`RETRY_MAX`].
 const RETRY_FIRST: Duration = Duration::from_millis(50);
@@ -32,8 +32,8 @@ enum WriterTask {
     Commit(Arc<Group>, GroupFingerprints),
     /// Delete some of what is no longer to be kept.
     Remove(Epoch, RetentionCutoffs, oneshot::Sender<Result<RemovalStep, CommitError>>),
-    /// Change tokens or the audit log.
-    ChangeAccess(Epoch, AccessChange, oneshot::Sender<Result<(), CommitError>>),
+    /// Change rows that are no part of the scheduler's state.
+    ChangeRecord(Epoch, RecordChange, oneshot::Sender<Result<(), CommitError>>),
     /// Close the store.
     Stop,
 }
@@ -72,14 +72,14 @@ impl Remover {
     }
 }
 
-/// The handle by which tokens and the audit log are changed.
+/// The handle by which rows are changed that are no part of the scheduler's state.
 #[derive(Clone, Debug)]
-pub struct AccessWriter {
+pub struct RecordWriter {
     tasks: Sender<WriterTask>,
     epoch: Epoch,
 }
 
-impl AccessWriter {
+impl RecordWriter {
     /// A handle of a store that is closed: it takes no change.
     #[must_use]
     pub fn closed() -> Self {
@@ -90,9 +90,9 @@ impl AccessWriter {
     ///
     /// # Errors
     /// As for a commit, but never [`CommitError::Fatal`]: that ends the process.
-    pub async fn change(&self, change: AccessChange) -> Option<Result<(), CommitError>> {
+    pub async fn change(&self, change: RecordChange) -> Option<Result<(), CommitError>> {
         let (reply, answer) = oneshot::channel();
-        self.tasks.send(WriterTask::ChangeAccess(self.epoch, change, reply)).ok()?;
+        self.tasks.send(WriterTask::ChangeRecord(self.epoch, change, reply)).ok()?;
         answer.await.ok()
     }
 }
@@ -134,9 +134,9 @@ impl StoreWriter {
         Remover { tasks: self.tasks.clone(), epoch, health }
     }
 
-    /// The handle for tokens and the audit log under this epoch.
-    pub(super) fn access_writer(&self, epoch: Epoch) -> AccessWriter {
-        AccessWriter { tasks: self.tasks.clone(), epoch }
+    /// The handle for rows that are no part of the scheduler's state, under this epoch.
+    pub(super) fn record_writer(&self, epoch: Epoch) -> RecordWriter {
+        RecordWriter { tasks: self.tasks.clone(), epoch }
     }
 
     /// Waits until the group under way is durable.
@@ -177,8 +177,8 @@ fn serve(
                 let _ = reply.send(remove(store.as_mut(), epoch, &cutoffs));
                 continue;
             }
-            Ok(WriterTask::ChangeAccess(epoch, change, reply)) => {
-                let changed = store.change_access(epoch, &change);
+            Ok(WriterTask::ChangeRecord(epoch, change, reply)) => {
+                let changed = store.change_record(epoch, &change);
                 if let Err(error @ CommitError::Fatal(_)) = &changed {
                     abort_process(error);
                 }

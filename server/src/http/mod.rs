@@ -20,7 +20,7 @@ use axum::routing::{get, post};
 
 use api::{
     audit, backfill, batches, bulk, definitions, events, explain, health, jobs, limits, logs, metrics,
-    reload, schedules, submit, tokens, workers,
+    notifications, reload, schedules, submit, tokens, workers,
 };
 use middleware::front;
 use request::query;
@@ -46,6 +46,7 @@ pub fn router(services: Services, worker_connections: Router) -> Router {
         .route("/api/batches/{id}/{verb}", post(batches::operate))
         .route("/api/audit", get(audit::list))
         .route("/api/events", get(events::stream))
+        .route("/api/notifications", get(notifications::list))
         .route("/api/workers", get(workers::list))
         .route("/api/workers/{id}/{verb}", post(workers::operate))
         .route("/api/limits", get(limits::list))
@@ -63,6 +64,7 @@ pub fn router(services: Services, worker_connections: Router) -> Router {
         .route("/api/definitions/{name}", get(definitions::one))
         .route("/api/definitions/reload", get(reload::definition_named_reload))
         .route("/api/schedules/{verb}", post(schedules::pause_all))
+        .route("/api/notifications/test", post(notifications::test))
         .route("/api/tokens", get(tokens::list).post(tokens::create))
         .route("/api/tokens/{name}/revoke", post(tokens::revoke))
         .route("/metrics", get(metrics::scrape))

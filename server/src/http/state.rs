@@ -20,6 +20,7 @@ use crate::http::middleware::problem::Problem;
 use crate::http::web::Activity;
 use crate::logs::Logs;
 use crate::metrics::Metrics;
+use crate::notifications::delivery::Delivery;
 use crate::reload::Reloader;
 use crate::storage::Storage;
 use crate::store::{Archive, ReadError};
@@ -50,6 +51,8 @@ pub struct Services {
     pub access: Arc<Access>,
     /// The tokens and the audit log.
     pub records: Arc<AccessRecords>,
+    /// The notifications.
+    pub notifications: Arc<Delivery>,
     /// The path prefix of all URLs: empty, or like `/jobs`.
     pub base_path: String,
     /// Free disk space, checked before jobs are accepted.

@@ -125,7 +125,7 @@ pub(super) mod tests {
     use crate::engine::Engine;
     use crate::store::directory::DataDirectory;
     use crate::store::sqlite::{self, SqliteArchive, SqliteStore};
-    use crate::store::{AccessChange, Archive, Group, JobFilter, LoadError, LoadItem, Loaded, Store};
+    use crate::store::{Archive, Group, JobFilter, LoadError, LoadItem, Loaded, RecordChange, Store};
 
     /// Everything is too old by then.
     const LATER: i64 = 1 << 40;
@@ -183,6 +183,7 @@ pub(super) mod tests {
                 at: Timestamp(0),
                 definitions: vec![definition],
                 changes: (1..=jobs).map(added).chain((1..jobs).map(ended)).collect(),
+                ..Group::default()
             })
             .unwrap();
     }
@@ -262,12 +263,12 @@ pub(super) mod tests {
             self.faults.pop().map_or_else(|| self.store.remove(epoch, cutoffs), Err)
         }
 
-        fn change_access(
+        fn change_record(
             &mut self,
             epoch: protocol::Epoch,
-            change: &AccessChange,
+            change: &RecordChange,
         ) -> Result<(), CommitError> {
-            self.store.change_access(epoch, change)
+            self.store.change_record(epoch, change)
         }
     }
 

@@ -19,6 +19,7 @@ use protocol::report::Outcome;
 use scheduler::job::State;
 use scheduler::schedules::FireRow;
 
+use crate::notifications::target::TargetKind;
 use definitions::DefinitionTable;
 use gauges::Gauges;
 pub use gauges::ScrapeFacts;
@@ -40,6 +41,7 @@ pub struct Metrics {
     group_changes: Histogram,
     requests: Family<Labels<3>, Counter>,
     request_time: Family<Labels<1>, Histogram, fn() -> Histogram>,
+    notifications: Family<Labels<2>, Counter>,
     gauges: Gauges,
     /// Due time of the oldest queued job, in milliseconds; 0 if none waits.
     oldest_due: AtomicI64,
@@ -64,6 +66,7 @@ impl Default for Metrics {
             group_changes: Histogram::new(exponential_buckets(1.0, 4.0, 9)),
             requests: Family::default(),
             request_time: Family::new_with_constructor(|| Histogram::new(REQUEST_TIMES)),
+            notifications: Family::default(),
             gauges: Gauges::register(to),
             oldest_due: AtomicI64::new(0),
             scrape: Mutex::new(()),
@@ -100,6 +103,11 @@ impl Default for Metrics {
             "Time until a request had its headers answered, by route; requests with ?wait wait",
             request_time.clone(),
         );
+        to.register(
+            "notification_tries",
+            "Notifications that were sent, by kind of target and result",
+            metrics.notifications.clone(),
+        );
         metrics.create_known_labels();
         Self { registry, ..metrics }
     }
@@ -114,9 +122,21 @@ impl Metrics {
         for verdict in ["fired", "caught_up", "skipped", "missed"] {
             drop(self.fires.get_or_create(&[("verdict", verdict.into())]));
         }
+        for kind in TargetKind::ALL {
+            for result in ["delivered", "failed"] {
+                let labels = [("kind", kind.name().into()), ("result", result.into())];
+                drop(self.notifications.get_or_create(&labels));
+            }
+        }
         for state in WORKER_STATES {
             drop(self.worker_changes.get_or_create(&[("state", state.into())]));
         }
+    }
+
+    /// Counts a try to deliver a notification.
+    pub fn notification_sent(&self, kind: &'static str, is_delivered: bool) {
+        let result = if is_delivered { "delivered" } else { "failed" };
+        self.notifications.get_or_create(&[("kind", kind.into()), ("result", result.into())]).inc();
     }
 
     /// Counts accepted jobs.

@@ -16,6 +16,7 @@ mod foreign_files;
 mod job_rows;
 mod late_reports;
 mod loaded;
+mod notification_rows;
 mod schedule_rows;
 pub mod sqlite;
 
@@ -26,6 +27,10 @@ pub use batch_rows::{BatchCounts, BatchFilter, BatchRow, BatchState};
 pub use error::{CommitError, LoadError, ReadError};
 pub use job_rows::{AttemptRow, HookRecord, JobFilter, JobRecord, JobRow};
 pub use loaded::{JobOrigin, LoadItem, Loaded, live_jobs};
+pub use notification_rows::{
+    NotificationArchive, NotificationChange, NotificationFilter, NotificationId, NotificationRow,
+    NotificationState, NotifyRule, NotifyRules,
+};
 use protocol::container::Overrides;
 use protocol::{Epoch, JobId, Revision, Timestamp, Token, WorkerId};
 use scheduler::input::{GroupNo, KeyHolder};
@@ -70,11 +75,11 @@ pub trait Store: Send {
     /// As for a commit; nothing was deleted.
     fn remove(&mut self, epoch: Epoch, cutoffs: &RetentionCutoffs) -> Result<Removed, CommitError>;
 
-    /// Changes tokens or the audit log, in one transaction, synced when this returns.
+    /// Changes rows that are no part of the scheduler's state, in one transaction, synced when this returns.
     ///
     /// # Errors
     /// As for a commit; nothing was changed.
-    fn change_access(&mut self, epoch: Epoch, change: &AccessChange) -> Result<(), CommitError>;
+    fn change_record(&mut self, epoch: Epoch, change: &RecordChange) -> Result<(), CommitError>;
 
     /// Called when nothing is waiting to be committed: time for upkeep that would otherwise be in the way.
     ///
@@ -242,6 +247,15 @@ pub struct HourlyEnds {
     pub failed: u64,
 }
 
+/// A change of rows that are no part of the scheduler's state.
+#[derive(Clone, Debug)]
+pub enum RecordChange {
+    /// Tokens and the audit log.
+    Access(AccessChange),
+    /// Notifications, by their delivery.
+    Notification(NotificationChange),
+}
+
 /// Changes that become durable together.
 #[derive(Debug, Default)]
 pub struct Group {
@@ -255,6 +269,8 @@ pub struct Group {
     pub definitions: Vec<Arc<StoredDefinition>>,
     /// The changes, in the order in which they were decided.
     pub changes: Vec<Change>,
+    /// Who is told about the ends in this group.
+    pub notify: Arc<NotifyRules>,
 }
 
 /// The limits of retention: rows beyond them may be deleted.

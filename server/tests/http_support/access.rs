@@ -1,8 +1,19 @@
-//! A store without tokens and without an audit log.
+//! A store without tokens, audit log and notifications.
+
+use std::sync::Arc;
 
 use longshore_server::auth::records::AccessRecords;
-use longshore_server::engine::AccessWriter;
-use longshore_server::store::{AccessArchive, AuditFilter, AuditRow, ReadError, TokenRow};
+use longshore_server::catalogue::Catalogue;
+use longshore_server::engine::RecordWriter;
+use longshore_server::metrics::Metrics;
+use longshore_server::notifications::addresses::AllowedNetworks;
+use longshore_server::notifications::client::WebClient;
+use longshore_server::notifications::delivery::Delivery;
+use longshore_server::store::{
+    AccessArchive, Archive, AuditFilter, AuditRow, NotificationArchive, NotificationFilter, NotificationId,
+    NotificationRow, ReadError, TokenRow,
+};
+use protocol::Timestamp;
 
 struct Empty;
 
@@ -18,5 +29,36 @@ impl AccessArchive for Empty {
 
 /// No tokens; changes are refused.
 pub fn no_records() -> AccessRecords {
-    AccessRecords::load(std::sync::Arc::new(Empty), AccessWriter::closed()).unwrap()
+    AccessRecords::load(std::sync::Arc::new(Empty), RecordWriter::closed()).unwrap()
+}
+
+impl NotificationArchive for Empty {
+    fn due_notifications(&self, _: Timestamp) -> Result<Vec<NotificationRow>, ReadError> {
+        Ok(Vec::new())
+    }
+
+    fn notification(&self, _: NotificationId) -> Result<Option<NotificationRow>, ReadError> {
+        Ok(None)
+    }
+
+    fn notifications(&self, _: &NotificationFilter) -> Result<Vec<NotificationRow>, ReadError> {
+        Ok(Vec::new())
+    }
+}
+
+/// No notifications; those for a test go to public addresses only.
+pub fn no_notifications(
+    jobs: Arc<dyn Archive>,
+    catalogue: Arc<Catalogue>,
+    metrics: Arc<Metrics>,
+) -> Delivery {
+    Delivery {
+        archive: Arc::new(Empty),
+        jobs,
+        catalogue,
+        writer: RecordWriter::closed(),
+        client: WebClient::new(AllowedNetworks::default()).unwrap(),
+        public_url: None,
+        metrics,
+    }
 }

@@ -85,6 +85,7 @@ fn entry(name: &str, revision: u128) -> Entry {
         description: Some("Makes pictures smaller".to_owned()),
         owner: None,
         tags: Vec::new(),
+        notify: Default::default(),
     }
 }
 

@@ -25,6 +25,7 @@ use longshore_server::listener::{Limits, Listener};
 use longshore_server::logs::{self, Logs};
 use longshore_server::reload::Reloader;
 use longshore_server::storage::Storage;
+use longshore_server::store::Archive;
 use longshore_server::ws::Machines;
 use scheduler::snapshot::Snapshot;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -122,11 +123,13 @@ impl Server {
         tokio::spawn(feed.run());
         let intervals = protocol::order::Intervals::default();
         let reloader = Reloader::new(engine.clone(), catalogue.clone(), jobs_file.clone(), intervals);
+        let archive: Arc<dyn Archive> = Arc::new(stand.clone());
+        let notifications = access::no_notifications(archive.clone(), catalogue.clone(), metrics.clone());
         let app = Services {
             engine,
             events: events.clone(),
             metrics,
-            archive: Arc::new(stand.clone()),
+            archive,
             machines: Arc::clone(&machines),
             catalogue,
             reloader: Arc::new(reloader),
@@ -134,6 +137,7 @@ impl Server {
             logs: Arc::clone(&logs),
             access: Arc::new(guard(Access::open(address))),
             records: Arc::new(access::no_records()),
+            notifications: Arc::new(notifications),
             base_path: base_path.to_owned(),
             storage: storage.clone(),
             body_bytes_max,

@@ -14,6 +14,7 @@ use super::grammar;
 use super::hooks;
 use super::keys;
 use super::limits;
+use super::notify;
 use super::params;
 use super::placement;
 use super::quantity::DurationText;
@@ -21,6 +22,7 @@ use super::reader::Reader;
 use super::schedule;
 use super::scope::{self, Scope};
 use super::tree::{Map, Node, Value};
+use crate::notifications::target::Targets;
 
 /// A job as read; its revision is not computed yet.
 #[derive(Debug)]
@@ -29,6 +31,7 @@ pub(super) struct Job {
     pub(super) description: Option<String>,
     pub(super) owner: Option<String>,
     pub(super) tags: Vec<String>,
+    pub(super) notify: Targets,
 }
 
 /// Reads the job `name`; missing keys are taken from `defaults`.
@@ -96,6 +99,7 @@ fn read_checked(
         description: short_text(scope, "description", DESCRIPTION_BYTES_MAX, reader),
         owner: short_text(scope, "owner", OWNER_BYTES_MAX, reader),
         tags: tags(scope, reader),
+        notify: notify::read(scope, reader),
     }
 }
 

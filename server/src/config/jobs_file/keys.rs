@@ -2,6 +2,7 @@
 
 pub(super) mod limits;
 mod misnomers;
+pub(super) mod notify;
 pub(super) mod params;
 pub(super) mod time;
 
@@ -12,7 +13,7 @@ use protocol::container::PullPolicy;
 use protocol::report::Outcome;
 use scheduler::definition::{Delays, OnLost, RetryOn};
 
-pub(super) use misnomers::MISNOMERS;
+pub(super) use misnomers::{MISNOMERS, PLANNED};
 
 /// A key of a map.
 #[derive(Debug)]
@@ -62,6 +63,8 @@ pub(super) enum Shape {
     Weights(Range),
     /// A list of texts, or one; bare numbers are taken as text.
     LooseTexts,
+    /// A list of parts, or one.
+    PartList(&'static [Key]),
     /// A map of names to parts.
     Parts(&'static [Key]),
     /// A scalar of any kind, or a list of these.
@@ -232,6 +235,11 @@ pub(super) const JOB: &[Key] = &[
     ),
     key("hooks", Shape::Part(HOOKS), "Jobs of the file that get a job when one of its jobs starts or ends."),
     key(
+        "notify",
+        Shape::PartList(notify::TARGET),
+        "Who is told when a job of it fails, and on other occasions.",
+    ),
+    key(
         "expect",
         Shape::Part(EXPECT),
         "What is expected of its jobs; a definition that does not meet it is shown as stale or slow.",
@@ -370,20 +378,6 @@ pub(super) const ALIASES: [(&str, &str); 3] = [
     ("max_unexpected_retries", "lost_limit"),
     ("worker_timeout", "lost_after"),
     ("specific_worker_ids", "workers"),
-];
-
-/// Planned keys: the reader tells them apart from typing mistakes.
-pub(super) const PLANNED: &[&str] = &[
-    "shm_size",
-    "secrets",
-    "input",
-    "run_on",
-    "concurrent_worker_cnt",
-    "unique",
-    "notify",
-    "retention",
-    "gpus",
-    "mask",
 ];
 
 /// Keys of compose that would expose the host.

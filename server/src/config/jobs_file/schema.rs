@@ -102,6 +102,7 @@ fn shape(shape: &Shape) -> Value {
         Shape::Weights(range) => json!({ "type": "object", "additionalProperties": integer(*range) }),
         Shape::LooseTexts => one_or_list(json!({ "type": ["string", "number"] })),
         Shape::Part(keys) => part(keys),
+        Shape::PartList(keys) => one_or_list(part(keys)),
         Shape::Parts(keys) => json!({
             "type": "object",
             "patternProperties": { "^[a-z][a-z0-9_]{0,62}$": part(keys) },

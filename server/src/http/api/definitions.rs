@@ -17,7 +17,7 @@ use scheduler::step::PendingReason;
 
 use crate::catalogue::{Definitions, Entry};
 use crate::excerpt::excerpt;
-use crate::http::api::schedules;
+use crate::http::api::{notifications, schedules};
 use crate::http::middleware::code::Code;
 use crate::http::middleware::problem::Problem;
 use crate::http::present::presenter;
@@ -95,6 +95,7 @@ fn definition(entry: &Entry, waiting: &Waiting<'_>, snapshot: &Snapshot) -> shap
         description: entry.description.clone(),
         owner: entry.owner.clone(),
         tags: entry.tags.clone(),
+        notify: entry.notify.iter().map(notifications::target).collect(),
         runtime: definition.runtime().name().into(),
         image: container.image.clone(),
         entrypoint: container.entrypoint.clone(),

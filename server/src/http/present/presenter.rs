@@ -311,7 +311,7 @@ pub(crate) fn last_line(row: &JobRow) -> String {
 }
 
 /// The reason of an end: the exit code of a program that failed by itself, else the outcome and its cause.
-fn why_ended(row: &JobRow) -> String {
+pub(crate) fn why_ended(row: &JobRow) -> String {
     let last = row.attempt.as_ref();
     let exit_code = last.and_then(|attempt| attempt.exit_code);
     // Some programs fail for a cause that the exit code does not show.

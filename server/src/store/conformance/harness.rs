@@ -75,6 +75,7 @@ impl<'b> Harness<'b> {
             at: Timestamp(0),
             definitions: vec![definition(1), definition(2)],
             changes,
+            ..Group::default()
         }
     }
 

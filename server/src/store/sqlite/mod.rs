@@ -21,6 +21,7 @@ mod load;
 mod member_counts;
 mod migrate;
 mod notes;
+mod notifications;
 mod param_rows;
 mod pending_batch;
 mod reserve;
@@ -44,7 +45,7 @@ pub use archive::SqliteArchive;
 
 use super::directory::DataDirectory;
 use super::{
-    AccessChange, CommitError, Group, LoadError, LoadItem, Loaded, Removed, RetentionCutoffs, Store,
+    CommitError, Group, LoadError, LoadItem, Loaded, RecordChange, Removed, RetentionCutoffs, Store,
 };
 use crate::rfc3339::Time;
 use checkpointer::Checkpointer;
@@ -149,8 +150,8 @@ impl Store for SqliteStore {
         Ok(removed)
     }
 
-    fn change_access(&mut self, epoch: Epoch, change: &AccessChange) -> Result<(), CommitError> {
-        write::change_access(&self.connection, &mut self.known, epoch, change)?;
+    fn change_record(&mut self, epoch: Epoch, change: &RecordChange) -> Result<(), CommitError> {
+        write::change_record(&self.connection, &mut self.known, epoch, change)?;
         self.upkeep.committed(&self.connection, 1)
     }
 

@@ -73,6 +73,7 @@ fn group(loaded: &Loaded, number: u64, changes: Vec<Change>) -> Group {
         at: Timestamp(0),
         definitions: vec![Arc::new(definition)],
         changes,
+        ..Group::default()
     }
 }
 

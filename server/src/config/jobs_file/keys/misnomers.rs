@@ -43,3 +43,16 @@ pub(in crate::config::jobs_file) const MISNOMERS: &[(&str, &str)] = &[
     ("dst", "target"),
     ("destination", "target"),
 ];
+
+/// Planned keys: the reader tells them apart from typing mistakes.
+pub(in crate::config::jobs_file) const PLANNED: &[&str] = &[
+    "shm_size",
+    "secrets",
+    "input",
+    "run_on",
+    "concurrent_worker_cnt",
+    "unique",
+    "retention",
+    "gpus",
+    "mask",
+];

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Job, Reason, Schedule, Text, Time};
+use super::{Job, NotifyTarget, Reason, Schedule, Text, Time};
 
 /// A resolved definition.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -24,6 +24,9 @@ pub struct Definition {
     /// Words by which lists can be filtered.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tags: Vec<String>,
+    /// Who is told about its jobs.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notify: Vec<NotifyTarget>,
     /// `docker`, `process` or `fake`.
     pub runtime: Text,
     /// The image reference.

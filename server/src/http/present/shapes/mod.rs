@@ -11,6 +11,7 @@ mod definition;
 mod explanation;
 mod job;
 mod limit;
+mod notification;
 mod problem;
 mod schedule;
 mod worker;
@@ -33,6 +34,7 @@ pub use job::{
     Attempt, Batch, BulkResult, Event, FullJob, Hook, Job, LateReport, OutputBytes, Parent, Phase, Refusal,
 };
 pub use limit::Limit;
+pub use notification::{Notification, NotifyTarget, TargetTest};
 pub use problem::{Fault, Problem};
 pub use schedule::{Backfill, BackfillSlot, Fire, LastFire, Schedule};
 pub use worker::{Runtime, Suspicion, Unmanaged, Worker, WorkerRef};

@@ -1,7 +1,7 @@
 //! Tokens and the audit log in the store.
 
 use super::*;
-use crate::store::{AccessArchive, AccessChange, AuditFilter, AuditLimits, AuditRow};
+use crate::store::{AccessArchive, AccessChange, AuditFilter, AuditLimits, AuditRow, RecordChange};
 
 fn row(at: i64) -> AuditRow {
     AuditRow {
@@ -23,7 +23,8 @@ fn row(at: i64) -> AuditRow {
 /// Adds a row for each of these times, in one commit.
 fn add(store: &mut SqliteStore, loaded: &Loaded, times: impl Iterator<Item = i64>, limits: AuditLimits) {
     let rows = times.map(row).collect();
-    store.change_access(loaded.epoch, &AccessChange::Audit(rows, limits)).unwrap();
+    let change = RecordChange::Access(AccessChange::Audit(rows, limits));
+    store.change_record(loaded.epoch, &change).unwrap();
 }
 
 /// The times of the rows, the latest first.

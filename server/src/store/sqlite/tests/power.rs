@@ -88,7 +88,9 @@ fn reference(groups: &[Arc<Group>]) -> Expected {
         for change in &group.changes {
             number.0 += 1;
             let (definitions, changes) = (group.definitions.clone(), vec![change.clone()]);
-            store.commit(&Group { epoch, number, at: group.at, definitions, changes }).unwrap();
+            store
+                .commit(&Group { epoch, number, at: group.at, definitions, changes, ..Group::default() })
+                .unwrap();
         }
     }
     let mut live = Vec::new();

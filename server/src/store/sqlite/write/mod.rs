@@ -18,9 +18,12 @@ pub(super) use self::cache::WriteCache;
 use self::cache::{DefinitionIds, EndSpan, SEEN_MAX};
 pub(super) use self::remove::remove;
 use self::statements::Statements;
-use super::{access, batches, faults, hooks, limits, notes, param_rows, pending_batch, rows, schedules};
+use super::{
+    access, batches, faults, hooks, limits, notes, notifications, param_rows, pending_batch, rows, schedules,
+};
+use crate::store::fold::ScheduleChange;
 use crate::store::fold::{Folded, SideWrite, SkippedNumbers, fold};
-use crate::store::{AccessChange, CommitError, Group, StoredDefinition};
+use crate::store::{CommitError, Group, RecordChange, StoredDefinition};
 
 /// This many consecutive jobs make a block of the coarse indexes.
 pub(super) const BLOCK_SHIFT: u32 = 12;
@@ -45,16 +48,19 @@ pub(super) fn commit(
     settle(connection, cache, group.epoch, result)
 }
 
-/// Changes tokens or the audit log.
-pub(super) fn change_access(
+/// Changes rows that are no part of the scheduler's state.
+pub(super) fn change_record(
     connection: &Connection,
     cache: &mut WriteCache,
     epoch: Epoch,
-    change: &AccessChange,
+    change: &RecordChange,
 ) -> Result<(), CommitError> {
     let change = || -> Done {
         begin(connection, epoch)?;
-        access::write(connection, change)?;
+        match change {
+            RecordChange::Access(change) => access::write(connection, change)?,
+            RecordChange::Notification(change) => notifications::change(connection, change)?,
+        }
         connection.prepare_cached("COMMIT")?.execute([])?;
         Ok(())
     };
@@ -164,6 +170,9 @@ fn in_transaction(
         }
     }
     for change in &folded.schedules {
+        if let ScheduleChange::Expectation(row) = change {
+            notifications::write_missed(connection, &group.notify, row, group.at)?;
+        }
         schedules::write(connection, change)?;
     }
     for (id, recovered) in &folded.rates {
@@ -180,6 +189,7 @@ fn in_transaction(
             SideWrite::Hook(row) => hooks::write(connection, row)?,
         }
     }
+    notifications::write_ends(connection, group)?;
     writer.finish(group.number)?;
     connection.prepare_cached("COMMIT")?.execute([])?;
     Ok(())

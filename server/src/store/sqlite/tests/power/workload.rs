@@ -27,7 +27,7 @@ impl Workload {
     pub(super) fn group(&mut self, epoch: Epoch, number: GroupNo, rng: &mut Rng) -> Group {
         let changes = (0..=rng.below(8)).flat_map(|_| self.happen(rng)).collect();
         let definitions = vec![harness::definition(1), harness::definition(2)];
-        Group { epoch, number, at: Timestamp(0), definitions, changes }
+        Group { epoch, number, definitions, changes, ..Group::default() }
     }
 
     /// The keys that may have been given while jobs up to this one were made: at most one each.

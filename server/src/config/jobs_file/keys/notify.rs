@@ -1,0 +1,37 @@
+//! The keys of `notify`.
+
+use std::time::Duration;
+
+use super::{Key, Shape, key};
+use crate::notifications::occasion::Occasion;
+
+/// The keys of one target.
+pub(in crate::config::jobs_file) const TARGET: &[Key] = &[
+    key("webhook", Shape::Text, "A URL to which JSON is posted, signed as Standard Webhooks."),
+    key(
+        "slack",
+        Shape::Text,
+        "The URL of an incoming webhook of Slack, Mattermost, or Discord with /slack at its end.",
+    ),
+    key("on", Shape::Choices(occasions), "The occasions; all but succeeded if absent."),
+    key(
+        "secret",
+        Shape::Texts,
+        "whsec_ and Base64: signs messages to a webhook; several while one is replaced.",
+    ),
+    key(
+        "period",
+        Shape::Duration,
+        "The shortest time between two messages about one occasion; 5m if absent.",
+    ),
+];
+
+/// The words for `on`.
+pub(in crate::config::jobs_file) fn occasions() -> Vec<&'static str> {
+    Occasion::ALL.map(Occasion::name).to_vec()
+}
+
+/// How long occasions are counted before the next message, if a target does not say.
+pub(in crate::config::jobs_file) const PERIOD: Duration = Duration::from_secs(300);
+/// The longest of these: a message a month.
+pub(in crate::config::jobs_file) const PERIOD_MAX: Duration = Duration::from_secs(31 * 86_400);

@@ -1,0 +1,129 @@
+//! The key `notify`: who is told about a job of a definition, and when. It is no part of the revision, because no attempt depends on it.
+
+use reqwest::Url;
+
+use super::fault::{Code, Position};
+use super::keys::{self, notify as notify_keys};
+use super::reader::Reader;
+use super::scope::{self, Scope};
+use super::tree::{Node, Value};
+use crate::notifications::occasion::{Occasion, Occasions};
+use crate::notifications::target::{SigningSecret, Target, TargetKind, Targets};
+
+/// Targets of one definition: each end of a job looks at all of them.
+const TARGETS_MAX: usize = 16;
+/// Secrets of one target: the old one and the new one, and one to spare.
+const SECRETS_MAX: usize = 3;
+/// Longer than any service hands out.
+const URL_BYTES_MAX: usize = 2_000;
+
+pub(super) fn read(scope: Scope<'_>, reader: &mut Reader<'_>) -> Targets {
+    let Some(node) = scope.find("notify") else { return Targets::default() };
+    let items = match &node.value {
+        Value::List(items) => items.as_slice(),
+        Value::Map(_) | Value::Scalar(_) => std::slice::from_ref(node),
+    };
+    if items.len() > TARGETS_MAX {
+        let text = format!("{} targets are too many (max {TARGETS_MAX})", items.len());
+        reader.fault(node.at, Code::TooLong, text);
+    }
+    let mut targets: Vec<Target> = Vec::new();
+    for item in items {
+        let Some(target) = target(item, reader) else { continue };
+        if targets.iter().any(|other| other.key() == target.key()) {
+            reader.fault(
+                item.at,
+                Code::DuplicateKey,
+                "the same target stands above; put their occasions together",
+            );
+        }
+        targets.push(target);
+    }
+    targets.into()
+}
+
+fn target(node: &Node, reader: &mut Reader<'_>) -> Option<Target> {
+    let Value::Map(map) = &node.value else {
+        reader.wrong_type(node, "a map with webhook or slack");
+        return None;
+    };
+    scope::check_keys(map, notify_keys::TARGET, &[], reader);
+    let scope = Scope::new(map, None);
+    let on = scope.find("on").map(|node| occasions(node, reader));
+    let period = scope
+        .find("period")
+        .and_then(|node| reader.duration(node, keys::DURATION_MIN, notify_keys::PERIOD_MAX));
+    let mut urls = TargetKind::ALL.into_iter().filter_map(|kind| Some((kind, scope.find(kind.name())?)));
+    let (kind, url) = match (urls.next(), urls.next()) {
+        (Some(only), None) => only,
+        (Some(_), Some((_, second))) => {
+            reader.fault(second.at, Code::InvalidValue, "a target has one URL; make two targets of these");
+            return None;
+        }
+        (None, _) => {
+            reader.fault(node.at, Code::MissingField, "a target needs \"webhook\" or \"slack\" with a URL");
+            return None;
+        }
+    };
+    let secrets = scope.find("secret").map(|node| secrets(node, kind, reader)).unwrap_or_default();
+    Some(Target {
+        kind,
+        url: read_url(url, reader)?,
+        secrets,
+        on: on.unwrap_or_else(Occasions::standard),
+        period: period.unwrap_or(notify_keys::PERIOD),
+    })
+}
+
+fn occasions(node: &Node, reader: &mut Reader<'_>) -> Occasions {
+    let known = Occasion::ALL.map(|occasion| (occasion.name(), occasion));
+    let chosen: Vec<Occasion> =
+        reader.texts(node).iter().filter_map(|(at, text)| reader.choose(*at, text, &known)).collect();
+    if chosen.is_empty() {
+        reader.fault(node.at, Code::InvalidValue, "name at least one occasion");
+    }
+    chosen.into_iter().collect()
+}
+
+/// URLs of services hold secrets, so no fault shows one.
+fn read_url(node: &Node, reader: &mut Reader<'_>) -> Option<Url> {
+    let text = reader.text(node)?;
+    let url = Url::parse(&text).ok().filter(|url| {
+        text.len() <= URL_BYTES_MAX && matches!(url.scheme(), "http" | "https") && url.host_str().is_some()
+    });
+    let Some(url) = url else {
+        hidden_fault(node.at, "this is not a URL that begins with https:// or http://", reader);
+        return None;
+    };
+    if !url.username().is_empty() || url.password().is_some() {
+        hidden_fault(node.at, "a URL with a user or password is not supported", reader);
+        return None;
+    }
+    Some(url)
+}
+
+fn secrets(node: &Node, kind: TargetKind, reader: &mut Reader<'_>) -> Vec<SigningSecret> {
+    if kind != TargetKind::Webhook {
+        reader.fault(node.at, Code::InvalidValue, "only messages to a webhook are signed");
+    }
+    let texts = reader.texts(node);
+    if texts.len() > SECRETS_MAX {
+        let text = format!("{} secrets are too many (max {SECRETS_MAX})", texts.len());
+        hidden_fault(node.at, &text, reader);
+    }
+    let mut secrets = Vec::new();
+    for (at, text) in texts {
+        match SigningSecret::parse(&text) {
+            Some(secret) => secrets.push(secret),
+            None => {
+                let text = "a secret is whsec_ and 24 to 64 random bytes as Base64: echo whsec_$(openssl rand -base64 32)";
+                hidden_fault(at, text, reader);
+            }
+        }
+    }
+    secrets
+}
+
+fn hidden_fault(at: Position, text: &str, reader: &mut Reader<'_>) {
+    reader.collector.fault_without_value(at, Code::InvalidValue, text);
+}

@@ -1,0 +1,121 @@
+//! `/api/notifications`: lists notifications, and tries targets.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::{Request, State};
+use axum::http::{HeaderValue, Uri, header};
+use axum::response::{IntoResponse, Response};
+use protocol::JobId;
+use serde::Deserialize;
+
+use crate::auth::actor::Actor;
+use crate::excerpt::excerpt;
+use crate::http::api::jobs::{limit, next_page};
+use crate::http::middleware::code::Code;
+use crate::http::middleware::problem::Problem;
+use crate::http::present::shapes::{self, Time};
+use crate::http::request::body;
+use crate::http::request::cursor;
+use crate::http::request::query::Query;
+use crate::http::state::AppState;
+use crate::notifications::target::Target;
+use crate::store::{NotificationFilter, NotificationRow, NotificationState};
+
+/// The body of `POST /api/notifications/test`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct TestRequest {
+    definition: String,
+}
+
+/// `GET /api/notifications`
+pub(crate) async fn list(State(state): State<Arc<AppState>>, uri: Uri) -> Result<Response, Problem> {
+    let mut query = Query::of(&uri)?;
+    let before = query.text("cursor")?.as_deref().map(cursor::read).transpose()?;
+    let limit = query.text("limit")?.as_deref().map_or(Ok(LIMIT), limit)?;
+    let filter = NotificationFilter {
+        definition: query.text("name")?,
+        state: query.text("state")?.as_deref().map(read_state).transpose()?,
+        before: before.map(|JobId(id)| id),
+        // One extra row shows whether there is a next page.
+        limit: limit + 1,
+    };
+    query.finish()?;
+    let archive = Arc::clone(&state.services.notifications.archive);
+    let mut rows = state.block(move || Ok(archive.notifications(&filter)?)).await?;
+    let more = rows.len() > limit;
+    rows.truncate(limit);
+    let next = rows.last().filter(|_| more).map(|row| cursor::write(JobId(row.id.0)));
+    let link = next.map(|cursor| next_page(&state, "notifications", &uri, &cursor));
+    let entries: Vec<_> = rows.into_iter().map(notification).collect();
+    let mut response = Json(entries).into_response();
+    if let Some(link) = link.and_then(|link| HeaderValue::try_from(link).ok()) {
+        response.headers_mut().insert(header::LINK, link);
+    }
+    Ok(response)
+}
+
+/// `POST /api/notifications/test`
+pub(crate) async fn test(
+    State(state): State<Arc<AppState>>,
+    request: Request,
+) -> Result<Json<Vec<shapes::TargetTest>>, Problem> {
+    let (parts, body) = request.into_parts();
+    let TestRequest { definition } = body::json(&parts.headers, body).await?;
+    Actor::current().check_scope(&definition)?;
+    let definitions = state.services.catalogue.current();
+    let Some(entry) = definitions.find(&definition) else {
+        let detail = format!("there is no definition \"{}\"", excerpt(&definition));
+        return Err(Problem::new(Code::UnknownName, detail).field("definition"));
+    };
+    let results = state.services.notifications.test(entry).await;
+    let result = |tested: crate::notifications::delivery::TestResult| shapes::TargetTest {
+        target: target(&tested.target),
+        error: tested.error.map(|error| error.to_string()),
+    };
+    Ok(Json(results.into_iter().map(result).collect()))
+}
+
+/// The JSON of a target: its URL and secrets are not shown.
+pub(crate) fn target(target: &Target) -> shapes::NotifyTarget {
+    shapes::NotifyTarget {
+        kind: target.kind.name().into(),
+        host: target.host(),
+        on: target.on.iter().map(|occasion| occasion.name().into()).collect(),
+        period_ms: shapes::millis(target.period),
+        signed: !target.secrets.is_empty(),
+    }
+}
+
+fn read_state(text: &str) -> Result<NotificationState, Problem> {
+    NotificationState::find(text).ok_or_else(|| {
+        let all = NotificationState::ALL.map(NotificationState::name).join(", ");
+        Problem::new(Code::InvalidState, format!("there is no state \"{}\"", excerpt(text)))
+            .field("?state")
+            .hint(format!("the states are {all}"))
+    })
+}
+
+fn notification(row: NotificationRow) -> shapes::Notification {
+    let is_waiting = row.state == NotificationState::Waiting;
+    shapes::Notification {
+        id: row.id.0,
+        definition: row.definition.to_string(),
+        kind: row.kind.name().into(),
+        host: row.host,
+        occasion: row.occasion.name().into(),
+        count: row.count,
+        first_at: Time(row.first_at),
+        last_at: Time(row.last_at),
+        job: row.job.map(|job| job.0),
+        state: row.state.name().into(),
+        tries: row.tries,
+        tried_at: row.tried_at.map(Time),
+        due_at: is_waiting.then_some(Time(row.due_at)),
+        error: row.error,
+    }
+}
+
+/// Default page size.
+const LIMIT: usize = 100;

@@ -1,0 +1,68 @@
+//! The JSON of notifications and their targets.
+
+use serde::{Deserialize, Serialize};
+
+use super::{Text, Time};
+
+/// A message to one target about one definition and occasion.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Notification {
+    /// Its number.
+    pub id: u64,
+    /// The definition that it is about.
+    pub definition: String,
+    /// The kind of its target: `webhook` or `slack`.
+    pub kind: Text,
+    /// The host of its target.
+    pub host: String,
+    /// The occasion: `failed`, `succeeded`, `recovered`, `lost`, `quarantined`, `late` or `stale`.
+    pub occasion: Text,
+    /// How often that happened.
+    pub count: u64,
+    /// When it happened first.
+    pub first_at: Time,
+    /// When it happened last.
+    pub last_at: Time,
+    /// The job of the last time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub job: Option<u64>,
+    /// `waiting`, `delivered` or `failed`.
+    pub state: Text,
+    /// How often it was sent.
+    pub tries: u32,
+    /// When it was sent last.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tried_at: Option<Time>,
+    /// When it is sent next, while it waits.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub due_at: Option<Time>,
+    /// The error of the last try.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+}
+
+/// A target of a definition. Its URL is not shown, because it often holds a secret.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NotifyTarget {
+    /// Its kind: `webhook` or `slack`.
+    pub kind: Text,
+    /// Its host.
+    pub host: String,
+    /// The occasions of which it is told.
+    pub on: Vec<Text>,
+    /// The shortest time between two messages about one occasion.
+    pub period_ms: u64,
+    /// True if messages are signed.
+    pub signed: bool,
+}
+
+/// The result of a message that was sent to try a target.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TargetTest {
+    /// The target.
+    #[serde(flatten)]
+    pub target: NotifyTarget,
+    /// The reason for which it did not take the message; absent if it did.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+}

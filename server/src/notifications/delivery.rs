@@ -1,0 +1,259 @@
+//! Sends notifications, and records each try.
+//!
+//! One message a target is under way at a time, so a target that hangs delays no other. A try is written down before it is made: a server
+//! that dies in between sends the message again, with the same id.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use protocol::{JobId, Timestamp};
+use tokio::task::{Id, JoinSet, spawn_blocking};
+use tokio::time::{MissedTickBehavior, interval};
+use tokio_util::sync::CancellationToken;
+
+use super::client::{PostError, WebClient};
+use super::message::{Message, webhook_headers};
+use super::occasion::Occasion;
+use super::target::{Target, TargetKey};
+use crate::catalogue::{Catalogue, Entry};
+use crate::clock;
+use crate::engine::RecordWriter;
+use crate::http::present::presenter::why_ended;
+use crate::metrics::Metrics;
+use crate::store::{
+    Archive, JobRow, NotificationArchive, NotificationChange, NotificationId, NotificationRow,
+    NotificationState, RecordChange,
+};
+
+/// How often due messages are looked for: one look-up in an index.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// Messages under way at once.
+const UNDER_WAY_MAX: usize = 16;
+/// The first wait before a message is sent again; it doubles up to [`RETRY_MAX`].
+const RETRY_FIRST: Duration = Duration::from_secs(5);
+const RETRY_MAX: Duration = Duration::from_secs(3_600);
+/// A message that nobody took for this long is given up: it is no longer news.
+const GIVE_UP_MS: i64 = 24 * 3_600 * 1_000;
+
+/// The delivery of notifications.
+pub struct Delivery {
+    /// Reads notifications.
+    pub archive: Arc<dyn NotificationArchive>,
+    /// Reads the jobs that they are about.
+    pub jobs: Arc<dyn Archive>,
+    /// The targets with their URLs.
+    pub catalogue: Arc<Catalogue>,
+    /// Records the tries.
+    pub writer: RecordWriter,
+    /// Posts the messages.
+    pub client: WebClient,
+    /// The URL of the server for people, for links in messages.
+    pub public_url: Option<String>,
+    /// Counts the tries.
+    pub metrics: Arc<Metrics>,
+}
+
+impl std::fmt::Debug for Delivery {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Delivery").field("public_url", &self.public_url).finish_non_exhaustive()
+    }
+}
+
+/// The result of a message that was sent to try a target.
+#[derive(Debug)]
+pub struct TestResult {
+    /// The target.
+    pub target: Target,
+    /// The reason for which it did not take the message.
+    pub error: Option<PostError>,
+}
+
+impl Delivery {
+    /// Sends what is due until the server leaves. A try under way is then broken off, and made again by the next start.
+    pub async fn run(self: Arc<Self>, leaving: CancellationToken) {
+        let mut ticks = interval(LOOK_EVERY);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut tries = JoinSet::new();
+        let mut under_way: HashMap<Id, TargetKey> = HashMap::new();
+        loop {
+            tokio::select! {
+                _ = ticks.tick() => {}
+                Some(ended) = tries.join_next_with_id() => {
+                    let id = ended.map_or_else(|panic| panic.id(), |(id, ())| id);
+                    under_way.remove(&id);
+                }
+                () = leaving.cancelled() => return,
+            }
+            for row in self.due().await {
+                let is_under_way = under_way.values().any(|target| *target == row.target);
+                if is_under_way || tries.len() >= UNDER_WAY_MAX {
+                    continue;
+                }
+                let target = row.target.clone();
+                let delivery = Arc::clone(&self);
+                let task = tries.spawn(async move { delivery.send(row).await });
+                under_way.insert(task.id(), target);
+            }
+        }
+    }
+
+    /// Sends a message to each target of a definition at once, and waits for the results.
+    pub async fn test(&self, entry: &Entry) -> Vec<TestResult> {
+        let now = clock::now().utc;
+        let mut results = Vec::new();
+        for target in entry.notify.iter() {
+            let row = test_row(&entry.definition.name, target, now);
+            let message = Message {
+                row: &row,
+                job: None,
+                reason: None,
+                public_url: self.public_url.as_deref(),
+                is_test: true,
+            };
+            let id = format!("test_{:016x}", rand::random::<u64>());
+            let error = self.post(target, &id, &message, now).await.err();
+            results.push(TestResult { target: target.clone(), error });
+        }
+        results
+    }
+
+    async fn due(&self) -> Vec<NotificationRow> {
+        let archive = Arc::clone(&self.archive);
+        match spawn_blocking(move || archive.due_notifications(clock::now().utc)).await {
+            Ok(Ok(rows)) => rows,
+            Ok(Err(error)) => {
+                tracing::warn!(%error, "cannot read the notifications that are due; trying again in a second");
+                Vec::new()
+            }
+            // A panic was logged when it happened.
+            Err(_) => Vec::new(),
+        }
+    }
+
+    /// Makes one try.
+    async fn send(&self, row: NotificationRow) {
+        let now = clock::now().utc;
+        let Some(target) = self.find_target(&row) else {
+            let error = "jobs.yaml has no such target any more".to_owned();
+            self.record(NotificationChange::GivenUp(row.id, error)).await;
+            return;
+        };
+        let due_at = Timestamp(now.0 + wait_after(row.tries, rand::random()));
+        if !self.record(NotificationChange::Try { id: row.id, at: now, due_at }).await {
+            return;
+        }
+        // From here on further occasions are counted in a message of their own, and the count of this one is final.
+        let (row, job) = self.read(row).await;
+        let reason = job.as_ref().map(why_ended);
+        let public_url = self.public_url.as_deref();
+        let message = Message { row: &row, job: job.as_ref(), reason, public_url, is_test: false };
+        let result = self.post(&target, &format!("msg_{}", row.id.0), &message, now).await;
+        let (definition, kind, host) = (&*row.definition, target.kind.name(), target.host());
+        let change = match result {
+            Ok(()) => {
+                tracing::info!(
+                    definition,
+                    kind,
+                    host,
+                    occasion = row.occasion.name(),
+                    "notification delivered"
+                );
+                NotificationChange::Delivered(row.id)
+            }
+            Err(error) if now.0.saturating_sub(row.opens_at.0) >= GIVE_UP_MS => {
+                tracing::error!(%error, definition, kind, host, tries = row.tries, "notification given up after a day");
+                NotificationChange::GivenUp(row.id, error.to_string())
+            }
+            Err(error) => {
+                tracing::warn!(%error, definition, kind, host, tries = row.tries,
+                    retry_s = (due_at.0 - now.0) / 1_000, "notification not delivered; it is sent again");
+                NotificationChange::TryFailed(row.id, error.to_string())
+            }
+        };
+        self.metrics.notification_sent(kind, matches!(change, NotificationChange::Delivered(_)));
+        self.record(change).await;
+    }
+
+    fn find_target(&self, row: &NotificationRow) -> Option<Target> {
+        let definitions = self.catalogue.current();
+        let targets = &definitions.find(&row.definition)?.notify;
+        targets.iter().find(|target| target.key() == row.target).cloned()
+    }
+
+    /// The row as it is now, and its job if it is still kept.
+    async fn read(&self, row: NotificationRow) -> (NotificationRow, Option<JobRow>) {
+        let (archive, jobs, kept) = (Arc::clone(&self.archive), Arc::clone(&self.jobs), row.clone());
+        let read = spawn_blocking(move || {
+            let row = archive.notification(row.id).ok().flatten().unwrap_or(row);
+            let job = row.job.and_then(|job: JobId| jobs.job(job).ok().flatten());
+            (row, job.map(|record| record.row))
+        });
+        read.await.unwrap_or((kept, None))
+    }
+
+    async fn post(
+        &self,
+        target: &Target,
+        id: &str,
+        message: &Message<'_>,
+        now: Timestamp,
+    ) -> Result<(), PostError> {
+        let body = message.body(target.kind);
+        let headers = webhook_headers(target, id, now.0.div_euclid(1_000), &body);
+        self.client.post(&target.url, headers, body).await
+    }
+
+    /// Returns true if the change is durable.
+    async fn record(&self, change: NotificationChange) -> bool {
+        match self.writer.change(RecordChange::Notification(change)).await {
+            Some(Ok(())) => true,
+            Some(Err(error)) => {
+                tracing::warn!(%error, "a try of a notification cannot be recorded; it may be sent once more");
+                false
+            }
+            None => false,
+        }
+    }
+}
+
+/// Milliseconds until the next try after this many: doubled each time, and between half of that and all of it, so that messages to a
+/// target that was away do not come at once.
+fn wait_after(tries: u32, random: u32) -> i64 {
+    let doubled = RETRY_FIRST.saturating_mul(2_u32.saturating_pow(tries.min(16)));
+    let full = i64::try_from(doubled.min(RETRY_MAX).as_millis()).unwrap_or(i64::MAX);
+    full / 2 + full / 2 * i64::from(random >> 16) / i64::from(u16::MAX)
+}
+
+fn test_row(definition: &str, target: &Target, now: Timestamp) -> NotificationRow {
+    NotificationRow {
+        id: NotificationId(0),
+        definition: definition.into(),
+        target: target.key(),
+        kind: target.kind,
+        host: target.host(),
+        occasion: target.on.iter().next().unwrap_or(Occasion::Failed),
+        count: 1,
+        first_at: now,
+        last_at: now,
+        job: None,
+        state: NotificationState::Waiting,
+        opens_at: now,
+        due_at: now,
+        tries: 0,
+        tried_at: None,
+        error: None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn waits_double_up_to_an_hour_and_vary_by_half() {
+        assert_eq!((wait_after(0, 0), wait_after(0, u32::MAX)), (2_500, 5_000));
+        assert_eq!((wait_after(3, 0), wait_after(3, u32::MAX)), (20_000, 40_000));
+        assert_eq!(wait_after(200, u32::MAX), 3_600_000);
+    }
+}

@@ -1,0 +1,184 @@
+//! The text of a message in the formats of the targets.
+
+use data_encoding::BASE64;
+use hmac::{Hmac, KeyInit, Mac};
+use reqwest::header::{HeaderMap, HeaderValue};
+use serde::Serialize;
+use sha2::Sha256;
+
+use super::occasion::Occasion;
+use super::target::{Target, TargetKind};
+use crate::rfc3339::Time;
+use crate::store::{JobRow, NotificationRow};
+
+/// The facts of a message.
+#[derive(Debug)]
+pub struct Message<'m> {
+    /// Its row, or one that is made up for a test.
+    pub row: &'m NotificationRow,
+    /// The job of the last time; absent if there is none, or it is no longer kept.
+    pub job: Option<&'m JobRow>,
+    /// The reason of its end.
+    pub reason: Option<String>,
+    /// The URL of the server for people, without a slash at its end; absent if the server was not told.
+    pub public_url: Option<&'m str>,
+    /// True for a message that somebody asked for to try a target.
+    pub is_test: bool,
+}
+
+/// The JSON of a webhook.
+#[derive(Debug, Serialize)]
+struct WebhookBody<'m> {
+    r#type: String,
+    timestamp: Time,
+    data: WebhookData<'m>,
+}
+
+#[derive(Debug, Serialize)]
+struct WebhookData<'m> {
+    definition: &'m str,
+    occasion: &'static str,
+    count: u64,
+    first_at: Time,
+    last_at: Time,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    test: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    job: Option<WebhookJob<'m>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    url: Option<String>,
+    text: String,
+}
+
+#[derive(Debug, Serialize)]
+struct WebhookJob<'m> {
+    id: u64,
+    state: &'static str,
+    attempts: u32,
+    accepted_at: Time,
+    ended_at: Option<Time>,
+    exit_code: Option<i32>,
+    reason: Option<&'m str>,
+}
+
+impl Message<'_> {
+    /// One line for people.
+    #[must_use]
+    pub fn text(&self) -> String {
+        let row = self.row;
+        let name = &row.definition;
+        let why = self.reason.as_deref().filter(|why| !why.is_empty()).map(|why| format!(": {why}"));
+        let why = why.unwrap_or_default();
+        let mut text = match row.occasion {
+            Occasion::Failed => format!("{name} failed{why}"),
+            Occasion::Succeeded => format!("{name} succeeded"),
+            Occasion::Recovered => format!("{name} has recovered: a job succeeded again"),
+            Occasion::Lost => format!("{name} lost a job{why}"),
+            Occasion::Quarantined => format!("{name}: a job waits for an operator after too many losses"),
+            Occasion::Late => format!("{name} is late: a job runs for longer than expected"),
+            Occasion::Stale => format!("{name} is stale: no job has succeeded for longer than expected"),
+        };
+        if let Some(job) = row.job {
+            text.push_str(&format!(" (job {job})"));
+        }
+        if row.count > 1 {
+            text.push_str(&format!(", {} times since {}", row.count, Time(row.first_at)));
+        }
+        if self.is_test {
+            text.insert_str(0, "Test: ");
+        }
+        text
+    }
+
+    /// The page of the dashboard about it.
+    #[must_use]
+    pub fn url(&self) -> Option<String> {
+        let base = self.public_url?;
+        Some(match self.row.job {
+            Some(job) => format!("{base}/jobs/{job}"),
+            None => format!("{base}/definitions/{}", self.row.definition),
+        })
+    }
+
+    /// The body for a target.
+    #[must_use]
+    pub fn body(&self, kind: TargetKind) -> String {
+        match kind {
+            TargetKind::Webhook => self.webhook_body(),
+            TargetKind::Slack => self.slack_body(),
+        }
+    }
+
+    fn webhook_body(&self) -> String {
+        let row = self.row;
+        let job = self.job.map(|job| WebhookJob {
+            id: job.job.0,
+            state: job.state.name(),
+            attempts: job.attempts.0,
+            accepted_at: Time(job.created_at),
+            ended_at: job.ended_at.map(Time),
+            exit_code: job.attempt.as_ref().and_then(|attempt| attempt.exit_code),
+            reason: self.reason.as_deref(),
+        });
+        let body = WebhookBody {
+            r#type: format!("definition.{}", row.occasion.name()),
+            timestamp: Time(row.last_at),
+            data: WebhookData {
+                definition: &row.definition,
+                occasion: row.occasion.name(),
+                count: row.count,
+                first_at: Time(row.first_at),
+                last_at: Time(row.last_at),
+                test: self.is_test,
+                job,
+                url: self.url(),
+                text: self.text(),
+            },
+        };
+        // Texts and numbers always have a JSON form.
+        serde_json::to_string(&body).unwrap_or_default()
+    }
+
+    fn slack_body(&self) -> String {
+        let text = escape_for_slack(&self.text());
+        let text = match self.url() {
+            Some(url) => format!("{text}\n<{url}>"),
+            None => text,
+        };
+        serde_json::json!({ "text": text }).to_string()
+    }
+}
+
+/// Slack gives a meaning to these three characters only.
+fn escape_for_slack(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
+}
+
+/// The headers of Standard Webhooks: the id is the same at each try, the signature covers id, time and body.
+#[must_use]
+pub fn webhook_headers(target: &Target, id: &str, seconds: i64, body: &str) -> HeaderMap {
+    let mut headers = HeaderMap::new();
+    if target.kind != TargetKind::Webhook {
+        return headers;
+    }
+    let signatures: Vec<String> =
+        target.secrets.iter().map(|secret| signature(secret.reveal(), id, seconds, body)).collect();
+    let mut add = |name: &'static str, value: &str| {
+        if let Ok(value) = HeaderValue::try_from(value) {
+            headers.insert(name, value);
+        }
+    };
+    add("webhook-id", id);
+    add("webhook-timestamp", &seconds.to_string());
+    if !signatures.is_empty() {
+        add("webhook-signature", &signatures.join(" "));
+    }
+    headers
+}
+
+fn signature(key: &[u8], id: &str, seconds: i64, body: &str) -> String {
+    // HMAC takes keys of every length.
+    let Ok(mut mac) = Hmac::<Sha256>::new_from_slice(key) else { return String::new() };
+    mac.update(format!("{id}.{seconds}.{body}").as_bytes());
+    format!("v1,{}", BASE64.encode(&mac.finalize().into_bytes()))
+}

@@ -1,0 +1,159 @@
+//! Rows of notifications: the messages that the server owes to the targets of a definition (`notify`).
+//!
+//! The transaction that ends a job also writes the messages about it, so that a crash loses none. A row names its target by kind, host and
+//! key; its URL and secrets are in jobs.yaml only.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use protocol::{JobId, Timestamp};
+
+use super::ReadError;
+use crate::notifications::occasion::{Occasion, Occasions};
+use crate::notifications::target::{TargetKey, TargetKind};
+
+/// The number of a notification.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct NotificationId(pub u64);
+
+/// The targets of all definitions that have some, as the store needs them.
+#[derive(Clone, Debug, Default)]
+pub struct NotifyRules(pub HashMap<Arc<str>, Vec<NotifyRule>>);
+
+/// One target of a definition.
+#[derive(Clone, Debug)]
+pub struct NotifyRule {
+    /// The key of the target.
+    pub target: TargetKey,
+    /// Its kind.
+    pub kind: TargetKind,
+    /// The host of its URL, for people.
+    pub host: String,
+    /// The occasions of which it is told.
+    pub on: Occasions,
+    /// The shortest time between two messages about one occasion, in milliseconds. More within it become one message with a count.
+    pub period_ms: i64,
+}
+
+/// The state of a notification.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NotificationState {
+    /// It will be sent, or sent again.
+    Waiting,
+    /// The target has taken it.
+    Delivered,
+    /// It was given up.
+    Failed,
+}
+
+impl NotificationState {
+    /// Every state.
+    pub const ALL: [Self; 3] = [Self::Waiting, Self::Delivered, Self::Failed];
+
+    /// The name in the store and the API.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Waiting => "waiting",
+            Self::Delivered => "delivered",
+            Self::Failed => "failed",
+        }
+    }
+
+    /// Finds a state by its name.
+    #[must_use]
+    pub fn find(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|state| state.name() == name)
+    }
+}
+
+/// A message to one target about one definition and occasion.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NotificationRow {
+    /// Its number; the same at each try.
+    pub id: NotificationId,
+    /// The definition that it is about.
+    pub definition: Arc<str>,
+    /// The key of its target.
+    pub target: TargetKey,
+    /// The kind of its target.
+    pub kind: TargetKind,
+    /// The host of its target.
+    pub host: String,
+    /// The occasion.
+    pub occasion: Occasion,
+    /// How often that happened.
+    pub count: u64,
+    /// When it happened first.
+    pub first_at: Timestamp,
+    /// When it happened last.
+    pub last_at: Timestamp,
+    /// The job of the last time; absent if no job is the reason.
+    pub job: Option<JobId>,
+    /// Its state.
+    pub state: NotificationState,
+    /// The end of its period of grouping: it is not sent earlier.
+    pub opens_at: Timestamp,
+    /// When it is sent next, while it waits.
+    pub due_at: Timestamp,
+    /// How often it was sent.
+    pub tries: u32,
+    /// When it was sent last.
+    pub tried_at: Option<Timestamp>,
+    /// The error of the last try.
+    pub error: Option<String>,
+}
+
+/// A change of a notification by its delivery.
+#[derive(Clone, Debug)]
+pub enum NotificationChange {
+    /// It is about to be sent at this instant. If nothing is heard of that, it is sent again at `due_at`.
+    Try {
+        /// The notification.
+        id: NotificationId,
+        /// Now.
+        at: Timestamp,
+        /// When it is sent again after a crash.
+        due_at: Timestamp,
+    },
+    /// The target has taken it.
+    Delivered(NotificationId),
+    /// The try has failed; it is sent again at its `due_at`.
+    TryFailed(NotificationId, String),
+    /// It is given up.
+    GivenUp(NotificationId, String),
+}
+
+/// A filter for lists of notifications. All conditions must hold.
+#[derive(Clone, Debug, Default)]
+pub struct NotificationFilter {
+    /// About this definition.
+    pub definition: Option<String>,
+    /// In this state.
+    pub state: Option<NotificationState>,
+    /// With a number below this one (the cursor).
+    pub before: Option<u64>,
+    /// At most this many.
+    pub limit: usize,
+}
+
+/// Reads notifications. Calls block on the disk.
+pub trait NotificationArchive: Send + Sync {
+    /// The earliest due notification of each target.
+    ///
+    /// # Errors
+    /// The store cannot be read.
+    fn due_notifications(&self, now: Timestamp) -> Result<Vec<NotificationRow>, ReadError>;
+
+    /// One notification, if it is kept.
+    ///
+    /// # Errors
+    /// The store cannot be read.
+    fn notification(&self, id: NotificationId) -> Result<Option<NotificationRow>, ReadError>;
+
+    /// A page of notifications, newest first.
+    ///
+    /// # Errors
+    /// The store cannot be read.
+    fn notifications(&self, filter: &NotificationFilter) -> Result<Vec<NotificationRow>, ReadError>;
+}

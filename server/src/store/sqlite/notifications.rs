@@ -1,0 +1,231 @@
+//! Notifications: written in the transaction of their occasion, changed by their delivery.
+
+use std::sync::Arc;
+
+use protocol::{JobId, Timestamp};
+use rusqlite::types::FromSqlError;
+use rusqlite::{Connection, OptionalExtension, Row, params};
+use scheduler::expectations::ExpectationRow;
+use scheduler::step::Change;
+
+use super::archive::SqliteArchive;
+use crate::notifications::occasion::Occasion;
+use crate::notifications::target::{TargetKey, TargetKind};
+use crate::store::{
+    Group, NotificationArchive, NotificationChange, NotificationFilter, NotificationId, NotificationRow,
+    NotificationState, NotifyRules, ReadError,
+};
+
+/// Delivered and failed notifications that are kept: a month of one each five minutes.
+const ENDED_ROWS_MAX: i64 = 10_000;
+
+/// Writes the notifications about the ends of a group, after its jobs.
+pub(super) fn write_ends(connection: &Connection, group: &Group) -> rusqlite::Result<()> {
+    if group.notify.0.is_empty() {
+        return Ok(());
+    }
+    for change in &group.changes {
+        let (job, state, at) = match change {
+            Change::Ended(ended) => (ended.job, ended.state, ended.at),
+            Change::Waiting { job, state, closed, .. } => (*job, *state, closed.ended_at),
+            _ => continue,
+        };
+        let Some(occasion) = Occasion::of_state(state) else { continue };
+        let Some(definition) = definition_of(connection, job)? else { continue };
+        write(connection, &group.notify, &definition, occasion, Some(job), at)?;
+        if occasion == Occasion::Quarantined || !group.notify.0.contains_key(definition.as_str()) {
+            continue;
+        }
+        if occasion != Occasion::Succeeded {
+            connection
+                .prepare_cached("INSERT INTO failing_definitions VALUES (?1) ON CONFLICT DO NOTHING")?
+                .execute([&definition])?;
+        } else if connection
+            .prepare_cached("DELETE FROM failing_definitions WHERE definition = ?1")?
+            .execute([&definition])?
+            > 0
+        {
+            write(connection, &group.notify, &definition, Occasion::Recovered, Some(job), at)?;
+        }
+    }
+    Ok(())
+}
+
+/// Writes the notifications about an expectation that is missed now, before its row is replaced.
+pub(super) fn write_missed(
+    connection: &Connection,
+    rules: &NotifyRules,
+    row: &ExpectationRow,
+    at: Timestamp,
+) -> rusqlite::Result<()> {
+    if row.is_met() || !rules.0.contains_key(&row.definition) {
+        return Ok(());
+    }
+    let before: Option<(Option<i64>, Option<i64>)> = connection
+        .prepare_cached("SELECT stale_since, slow_job FROM expectations WHERE definition = ?1")?
+        .query_row([&*row.definition], |row| Ok((row.get(0)?, row.get(1)?)))
+        .optional()?;
+    let (stale_since, slow_job) = before.unwrap_or_default();
+    if row.stale_since.is_some_and(|since| stale_since != Some(since.0)) {
+        write(connection, rules, &row.definition, Occasion::Stale, None, at)?;
+    }
+    if let Some(slow) = row.slow.filter(|slow| slow_job != Some(slow.job.0.cast_signed())) {
+        write(connection, rules, &row.definition, Occasion::Late, Some(slow.job), at)?;
+    }
+    Ok(())
+}
+
+fn definition_of(connection: &Connection, job: JobId) -> rusqlite::Result<Option<String>> {
+    connection
+        .prepare_cached(
+            "SELECT definitions.name FROM all_jobs JOIN definitions ON definitions.id = all_jobs.definition
+             WHERE all_jobs.id = ?1",
+        )?
+        .query_row([job.0.cast_signed()], |row| row.get(0))
+        .optional()
+}
+
+/// Counts an occasion in the open message of each target, or begins one.
+fn write(
+    connection: &Connection,
+    rules: &NotifyRules,
+    definition: &str,
+    occasion: Occasion,
+    job: Option<JobId>,
+    at: Timestamp,
+) -> rusqlite::Result<()> {
+    for rule in rules.0.get(definition).into_iter().flatten().filter(|rule| rule.on.contains(occasion)) {
+        let key = params![definition, rule.target.0, occasion.name()];
+        let opened_at: Option<i64> = connection
+            .prepare_cached(
+                "SELECT opens_at FROM notifications WHERE definition = ?1 AND target = ?2 AND occasion = ?3
+                 ORDER BY id DESC LIMIT 1",
+            )?
+            .query_row(key, |row| row.get(0))
+            .optional()?;
+        let opens_at = opened_at.map_or(at.0, |opened| opened.saturating_add(rule.period_ms).max(at.0));
+        connection
+            .prepare_cached(
+                "INSERT INTO notifications (definition, target, kind, host, occasion, count, first_at, last_at, job,
+                     state, opens_at, due_at, tries)
+                 VALUES (?1, ?2, ?3, ?4, ?5, 1, ?6, ?6, ?7, 'waiting', ?8, ?8, 0)
+                 ON CONFLICT (definition, target, occasion) WHERE state = 'waiting' AND tries = 0
+                 DO UPDATE SET count = count + 1, last_at = ?6, job = ?7",
+            )?
+            .execute(params![
+                definition,
+                rule.target.0,
+                rule.kind.name(),
+                rule.host,
+                occasion.name(),
+                at.0,
+                job.map(|job| job.0.cast_signed()),
+                opens_at,
+            ])?;
+        prune(connection)?;
+    }
+    Ok(())
+}
+
+/// Deletes the oldest of too many ended notifications: two for each new one, so that there are never more for long.
+fn prune(connection: &Connection) -> rusqlite::Result<()> {
+    connection
+        .prepare_cached(
+            "DELETE FROM notifications WHERE id IN (SELECT id FROM notifications ORDER BY id LIMIT 2)
+                 AND state <> 'waiting' AND id <= (SELECT max(id) FROM notifications) - ?1",
+        )?
+        .execute([ENDED_ROWS_MAX])
+        .map(drop)
+}
+
+/// Applies a change of the delivery within a transaction.
+pub(super) fn change(connection: &Connection, change: &NotificationChange) -> rusqlite::Result<()> {
+    match change {
+        NotificationChange::Try { id, at, due_at } => connection
+            .prepare_cached(
+                "UPDATE notifications SET tries = tries + 1, tried_at = ?2, due_at = ?3
+                 WHERE id = ?1 AND state = 'waiting'",
+            )?
+            .execute((id.0.cast_signed(), at.0, due_at.0)),
+        NotificationChange::Delivered(id) => connection
+            .prepare_cached("UPDATE notifications SET state = 'delivered', error = NULL WHERE id = ?1")?
+            .execute([id.0.cast_signed()]),
+        NotificationChange::TryFailed(id, error) => connection
+            .prepare_cached("UPDATE notifications SET error = ?2 WHERE id = ?1")?
+            .execute((id.0.cast_signed(), error)),
+        NotificationChange::GivenUp(id, error) => connection
+            .prepare_cached("UPDATE notifications SET state = 'failed', error = ?2 WHERE id = ?1")?
+            .execute((id.0.cast_signed(), error)),
+    }
+    .map(drop)
+}
+
+const COLUMNS: &str = "id, definition, target, kind, host, occasion, count, first_at, last_at, job, state, opens_at, \
+                       due_at, tries, tried_at, error";
+
+impl NotificationArchive for SqliteArchive {
+    fn due_notifications(&self, now: Timestamp) -> Result<Vec<NotificationRow>, ReadError> {
+        // A message that was not sent yet waits for an earlier one about the same, so that occasions are counted while a target is away.
+        self.read(|connection| {
+            connection
+                .prepare_cached(&format!(
+                    "SELECT {COLUMNS} FROM notifications WHERE id IN (
+                         SELECT min(id) FROM notifications AS due WHERE state = 'waiting' AND due_at <= ?1
+                             AND (tries > 0 OR NOT EXISTS (SELECT 1 FROM notifications AS earlier
+                                 WHERE earlier.definition = due.definition AND earlier.target = due.target
+                                     AND earlier.occasion = due.occasion AND earlier.id < due.id
+                                     AND earlier.state = 'waiting'))
+                         GROUP BY target)"
+                ))?
+                .query_map([now.0], notification)?
+                .collect()
+        })
+    }
+
+    fn notification(&self, id: NotificationId) -> Result<Option<NotificationRow>, ReadError> {
+        self.read(|connection| {
+            connection
+                .prepare_cached(&format!("SELECT {COLUMNS} FROM notifications WHERE id = ?1"))?
+                .query_row([id.0.cast_signed()], notification)
+                .optional()
+        })
+    }
+
+    fn notifications(&self, filter: &NotificationFilter) -> Result<Vec<NotificationRow>, ReadError> {
+        let limit = i64::try_from(filter.limit).unwrap_or(i64::MAX);
+        let before = filter.before.map_or(i64::MAX, u64::cast_signed);
+        let state = filter.state.map(NotificationState::name);
+        self.read(|connection| {
+            connection
+                .prepare_cached(&format!(
+                    "SELECT {COLUMNS} FROM notifications WHERE id < ?1 AND (?2 IS NULL OR definition = ?2)
+                         AND (?3 IS NULL OR state = ?3) ORDER BY id DESC LIMIT ?4"
+                ))?
+                .query_map(params![before, filter.definition, state, limit], notification)?
+                .collect()
+        })
+    }
+}
+
+fn notification(row: &Row<'_>) -> rusqlite::Result<NotificationRow> {
+    let name = |index| row.get::<_, String>(index);
+    let time = |index| row.get::<_, i64>(index).map(Timestamp);
+    Ok(NotificationRow {
+        id: NotificationId(row.get::<_, i64>(0)?.cast_unsigned()),
+        definition: row.get::<_, Arc<str>>(1)?,
+        target: TargetKey(name(2)?),
+        kind: TargetKind::find(&name(3)?).ok_or(FromSqlError::InvalidType)?,
+        host: name(4)?,
+        occasion: Occasion::find(&name(5)?).ok_or(FromSqlError::InvalidType)?,
+        count: row.get::<_, i64>(6)?.cast_unsigned(),
+        first_at: time(7)?,
+        last_at: time(8)?,
+        job: row.get::<_, Option<i64>>(9)?.map(|job| JobId(job.cast_unsigned())),
+        state: NotificationState::find(&name(10)?).ok_or(FromSqlError::InvalidType)?,
+        opens_at: time(11)?,
+        due_at: time(12)?,
+        tries: row.get(13)?,
+        tried_at: row.get::<_, Option<i64>>(14)?.map(Timestamp),
+        error: row.get(15)?,
+    })
+}
