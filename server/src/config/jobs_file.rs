@@ -34,6 +34,7 @@ mod stored_params;
 mod stored_placement;
 mod substitute;
 mod tree;
+mod unique;
 mod volume;
 
 use std::collections::HashMap;

@@ -37,6 +37,7 @@ const MIGRATIONS: &[(&str, &str)] = &[
     ("hooks", include_str!("migrations/0019_hooks.sql")),
     ("removed_schedules", include_str!("migrations/0020_removed_schedules.sql")),
     ("access", include_str!("migrations/0021_access.sql")),
+    ("unique_keys", include_str!("migrations/0023_unique_keys.sql")),
 ];
 
 /// Brings the file behind this connection to the version of this build.
