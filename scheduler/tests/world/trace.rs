@@ -1,7 +1,7 @@
 //! A step in words, one line for each change and effect.
 
 use crate::world::World;
-use crate::world::protocol::{Order, SessionId, Timestamp};
+use crate::world::protocol::{JobId, Order, SessionId, Timestamp};
 use crate::world::scheduler::hooks::HookResult;
 use crate::world::scheduler::input::JobDetails;
 use crate::world::scheduler::step::{Answer, Change, ClosedAttempt, Effect, Grant, Note, Step};
