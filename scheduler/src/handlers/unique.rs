@@ -109,7 +109,12 @@ fn rule_of(scheduler: &Scheduler, number: DefinitionNo) -> Option<&UniqueRule> {
 
 /// Cancels the job that has the key of a new one. Returns what to claim for the new job once it is added; the caller has checked that it
 /// may be made.
-pub(crate) fn make_way(scheduler: &mut Scheduler, now: Now, new: &mut NewJob, job: JobId) -> Option<UniqueRow> {
+pub(crate) fn make_way(
+    scheduler: &mut Scheduler,
+    now: Now,
+    new: &mut NewJob,
+    job: JobId,
+) -> Option<UniqueRow> {
     let (id, _) = claim_of(scheduler, new)?;
     if let Some(holder) = scheduler.unique.holder(&id) {
         cancel::cancel_for(scheduler, now, holder.job, format!("job {job}, which replaces it"));
@@ -161,9 +166,13 @@ pub(crate) fn faults(scheduler: &Scheduler) -> Vec<String> {
     for (id, holder) in scheduler.unique.all() {
         let job = scheduler.jobs.get(&holder.job);
         if job.is_some() == scheduler.unique.is_kept(holder.job) {
-            faults.push(format!("job {} has the key {:?} and is neither live nor kept, or both", holder.job, id.key));
+            faults.push(format!(
+                "job {} has the key {:?} and is neither live nor kept, or both",
+                holder.job, id.key
+            ));
         }
-        let waits = job.is_none_or(|job| matches!(job.live_state, LiveState::Scheduled | LiveState::Quarantined));
+        let waits =
+            job.is_none_or(|job| matches!(job.live_state, LiveState::Scheduled | LiveState::Quarantined));
         let is_held = |job| scheduler.jobs.get(&job).is_some_and(|job| job.attempt().is_some());
         if holder.predecessor.is_some_and(|before| !is_held(before) || !waits) {
             faults.push(format!("job {} replaces one that has ended, or does not wait for it", holder.job));

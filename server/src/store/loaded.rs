@@ -5,9 +5,9 @@ use scheduler::batches::LiveBatch;
 use scheduler::expectations::ExpectationRow;
 use scheduler::input::GroupNo;
 use scheduler::limits::RateRow;
-use scheduler::unique::UniqueRow;
 use scheduler::restore::{LiveJob, LiveSchedules, Unconfirmed};
 use scheduler::step::WorkerRow;
+use scheduler::unique::UniqueRow;
 
 use super::StoredDefinition;
 

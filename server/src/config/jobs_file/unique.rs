@@ -36,7 +36,8 @@ fn clear(node: &Node, reader: &mut Reader<'_>) -> Option<Clear> {
         (true, false) => Some(Clear::Success),
         (false, true) => Some(Clear::Failed),
         (false, false) => {
-            let text = "clear needs success, failed or both: with none of them a key would never be free again";
+            let text =
+                "clear needs success, failed or both: with none of them a key would never be free again";
             reader.fault(node.at, Code::InvalidValue, text);
             None
         }

@@ -10,8 +10,7 @@ use super::harness::*;
 use crate::store::{JobFilter, RetentionCutoffs};
 
 fn row(key: &str, holder: Option<(u64, Option<u64>)>) -> UniqueRow {
-    let holder =
-        holder.map(|(job, before)| UniqueHolder { job: JobId(job), predecessor: before.map(JobId) });
+    let holder = holder.map(|(job, before)| UniqueHolder { job: JobId(job), predecessor: before.map(JobId) });
     UniqueRow { id: UniqueId { definition: "resize".into(), key: key.into() }, holder }
 }
 
@@ -22,7 +21,12 @@ fn taken(key: &str, job: u64, before: Option<u64>) -> Change {
 pub(in crate::store) fn unique_keys_are_kept_until_they_are_freed(backend: &mut dyn Backend) {
     let mut harness = Harness::new(backend);
     harness.commit(vec![Change::Added(job(1)), taken("a", 1, None)]);
-    harness.commit(vec![Change::Added(job(2)), taken("", 2, None), Change::Added(job(3)), taken("a", 3, Some(1))]);
+    harness.commit(vec![
+        Change::Added(job(2)),
+        taken("", 2, None),
+        Change::Added(job(3)),
+        taken("a", 3, Some(1)),
+    ]);
     let (loaded, _) = harness.restart();
     assert_eq!(loaded.unique, [row("", Some((2, None))), row("a", Some((3, Some(1))))]);
     // Of several changes in one group the last one counts.

@@ -18,7 +18,9 @@ pub(super) use self::cache::WriteCache;
 use self::cache::{DefinitionIds, EndSpan, SEEN_MAX};
 pub(super) use self::remove::remove;
 use self::statements::Statements;
-use super::{access, batches, faults, hooks, limits, notes, param_rows, pending_batch, rows, schedules, unique};
+use super::{
+    access, batches, faults, hooks, limits, notes, param_rows, pending_batch, rows, schedules, unique,
+};
 use crate::store::fold::{Folded, SideWrite, SkippedNumbers, fold};
 use crate::store::{AccessChange, CommitError, Group, StoredDefinition};
 
