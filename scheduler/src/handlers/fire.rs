@@ -126,12 +126,12 @@ fn make_job(
             cancel::cancel_for(scheduler, now, *earlier, format!("the next slot of {name}"));
         }
     }
-    let waits_for_earlier = current.overlap.runs_one_at_a_time()
-        && scheduler.schedules.names.get(&name).is_some_and(|state| !state.live.is_empty());
     let job = JobId(scheduler.last.job.0 + 1);
     scheduler.last.job = job;
-    new.waits_for_earlier = waits_for_earlier;
+    // It may end an earlier job of the schedule.
     let claim = unique::make_way(scheduler, now, &mut new, job);
+    new.waits_for_earlier |= current.overlap.runs_one_at_a_time()
+        && scheduler.schedules.names.get(&name).is_some_and(|state| !state.live.is_empty());
     scheduler.schedules.hold(job, name);
     match submit::add(scheduler, now.utc, job, new, definition, None) {
         submit::InitialWait::Until(at) => scheduler.timers.set_date(at, Date::Due(job)),
