@@ -32,8 +32,6 @@ pub struct Explanation {
     pub definition: Arc<Definition>,
     /// The limits that the job needs, with their state.
     pub limits: Vec<LimitFacts>,
-    /// The job that it replaces, if that has not ended yet.
-    pub replaces: Option<JobId>,
     /// Jobs of its lane that go before it, if it waits: those of its definition with the same keys.
     pub before: Option<u64>,
     /// All known workers, ordered by id.
@@ -157,8 +155,7 @@ impl Scheduler {
             LiveState::Queued(lane) => Some(self.ready.count_before(lane, job.queue_key(id)) as u64),
             LiveState::Scheduled | LiveState::Held(_) | LiveState::Quarantined => None,
         };
-        let replaces = self.unique.predecessor(id);
-        Some(Explanation { state, pending, definition, limits, replaces, before, workers })
+        Some(Explanation { state, pending, definition, limits, before, workers })
     }
 
     /// The state of the limits of this name, or of all limits. Walks all limits: it answers a request of an operator.

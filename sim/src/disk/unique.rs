@@ -11,7 +11,7 @@ use super::{Disk, Row};
 pub(super) type UniqueKeys = BTreeMap<UniqueId, UniqueHolder>;
 
 impl Disk {
-    /// A key has another holder, or is free. Whoever loses it has ended, or is being cancelled and is waited for.
+    /// A key has another holder, or is free. The job that loses it has ended, or is being cancelled and is waited for.
     ///
     /// # Errors
     /// Two live jobs would have the key.

@@ -59,7 +59,7 @@ fn key_source(node: &Node, params: &Params, is_job: bool, reader: &mut Reader<'_
             }
             Some(_) => None,
         };
-        // What the defaults say is checked with each job.
+        // A key among the defaults is checked with each job.
         if let Some(fault) = fault.filter(|_| is_job) {
             reader.fault(node.at, Code::InvalidValue, fault);
             return None;

@@ -24,9 +24,9 @@ pub(in crate::config::jobs_file) const CONCURRENCY: &[Key] = &[
 /// An end that frees a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::config::jobs_file) enum ClearedEnd {
-    /// Success.
+    /// The job succeeded.
     Success,
-    /// Failure, loss and expiry.
+    /// The job failed, was lost, or expired.
     Failed,
 }
 
