@@ -99,6 +99,12 @@ fn check(scheduler: &Scheduler, new: &NewJob) -> Result<Claim, Rejection> {
 fn claim_of<'s>(scheduler: &'s Scheduler, new: &NewJob) -> Option<(UniqueId, &'s UniqueRule)> {
     let definition = scheduler.definitions.at(scheduler.definitions.find(new.revision)?)?;
     let rule = definition.limits.unique.as_ref()?;
+    // A retry has the key that its job keeps, also if the request had given it.
+    let kept = new.retry_of.filter(|of| new.unique_key.is_none() && scheduler.unique.is_kept(*of));
+    let kept = kept.and_then(|of| scheduler.unique.id_of(of)).filter(|id| *id.definition == definition.name);
+    if let Some(id) = kept {
+        return Some((id.clone(), rule));
+    }
     let definition = Arc::from(definition.name.as_str());
     Some((UniqueId { definition, key: rule.key_of(new) }, rule))
 }
