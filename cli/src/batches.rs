@@ -185,6 +185,14 @@ pub(crate) async fn submit(
     if let Some(warning) = &batch.warning {
         screen::note(&format!("warning: {}", warning.text));
     }
+    if batch.duplicates > 0 {
+        let text =
+            format!("longshore: {} jobs were not created: others have their unique keys", batch.duplicates);
+        screen::note(&text);
+    }
+    if batch.count == 0 {
+        return if output.format == Format::Json { screen::json(&made.json) } else { Ok(()) };
+    }
     if let Some(limit) = output.wait {
         screen::note(&format!("longshore: batch {} has {} jobs", batch.batch, batch.count));
         return wait(api, output.format, batch.batch, limit).await;

@@ -62,6 +62,9 @@ pub(crate) struct Flags {
     /// Idempotency key: create no second job if one was created with this key [default: a random key, for repeating the request].
     #[arg(long, value_name = "KEY")]
     key: Option<String>,
+    /// Unique key, instead of the definition's; for a definition with `unique`.
+    #[arg(long, value_name = "KEY")]
+    unique_key: Option<String>,
     /// Create a batch of so many jobs, 1 to 100000; each is told its position in LONGSHORE_INDEX.
     #[arg(long, value_name = "N", conflicts_with_all = ["follow", "as_scheduled"], value_parser = clap::value_parser!(u32).range(1..=100_000))]
     count: Option<u32>,
@@ -110,6 +113,9 @@ pub(crate) async fn run(flags: Flags) -> anyhow::Result<()> {
     // Without --key the key is random, so only a repetition of this request can have used it.
     if flags.key.is_some() {
         made.note_replay(&job);
+    }
+    if job.duplicate {
+        screen::note(&format!("longshore: job {} has the unique key; no second job was created", job.id));
     }
     if let Some(warning) = &job.warning {
         screen::note(&format!("warning: {}", warning.text));
@@ -191,6 +197,7 @@ fn body(flags: &Flags) -> Result<Map<String, Value>, Failure> {
         ("timeout", flags.timeout.as_ref().map(|timeout| json!(timeout))),
         ("run_at", flags.at.as_ref().map(|at| json!(at))),
         ("delay", flags.delay.as_ref().map(|delay| json!(delay))),
+        ("unique_key", flags.unique_key.as_ref().map(|key| json!(key))),
         ("count", flags.count.map(|count| json!(count))),
         ("batch_name", flags.batch_name.as_ref().map(|name| json!(name))),
         ("max_failures", flags.max_failures.map(|max| json!(max))),

@@ -25,6 +25,7 @@ pub fn audit(scheduler: &Scheduler) -> Vec<String> {
     faults.extend(scheduler.ready.faults().into_iter().map(ToString::to_string));
     faults.extend(scheduler.fleet.faults().into_iter().map(ToString::to_string));
     faults.extend(limits::audit::faults(scheduler));
+    faults.extend(handlers::unique::faults(scheduler));
     let mut queued = 0;
     let mut uses: BTreeMap<DefinitionNo, u64> = BTreeMap::new();
     for (id, job) in &scheduler.jobs {
@@ -187,7 +188,8 @@ fn fault_of(scheduler: &Scheduler, id: JobId, job: &Job) -> Option<&'static str>
     match &job.live_state {
         LiveState::Scheduled
             if !scheduler.timers.has_date(job.due_at, Date::Due(id))
-                && !scheduler.schedules.holds_back(id) =>
+                && !scheduler.schedules.holds_back(id)
+                && !scheduler.unique.holds_back(id) =>
         {
             Some("scheduled without a timer")
         }

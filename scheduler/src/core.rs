@@ -34,6 +34,7 @@ use crate::schedules::Schedules;
 use crate::step::{Accepted, Answer, Change, Effect, Grant, Step, WakeAt};
 use crate::table::{Seed, Table};
 use crate::timers::{Alarm, Timers};
+use crate::unique::UniqueKeys;
 
 /// All jobs that have not ended, all workers, and the queues, timers and counters between them.
 #[derive(Debug)]
@@ -53,6 +54,7 @@ pub struct Scheduler {
     pub(crate) schedules: Schedules,
     pub(crate) expectations: ExpectationTable,
     pub(crate) limits: Limits,
+    pub(crate) unique: UniqueKeys,
     pub(crate) hook_targets: HookTargets,
     /// Hooks whose events have happened in this step; empty between steps.
     pub(crate) pending_hooks: VecDeque<PendingHook>,
@@ -114,6 +116,7 @@ impl Scheduler {
             schedules: Schedules::default(),
             expectations: ExpectationTable::default(),
             limits: Limits::default(),
+            unique: UniqueKeys::default(),
             hook_targets: HookTargets::default(),
             pending_hooks: VecDeque::new(),
             rng,

@@ -150,19 +150,22 @@ pub enum HookRefusal {
     QueueFull,
     /// No permit is left, and its definition refuses jobs then (`on_full: reject`).
     LimitFull,
+    /// Another job has its unique key.
+    Duplicate,
     /// The server has as many jobs that have not ended as it may have.
     TooManyJobs,
 }
 
 impl HookRefusal {
     /// All reasons.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Removed,
         Self::Disabled,
         Self::MissingParam,
         Self::TooDeep,
         Self::QueueFull,
         Self::LimitFull,
+        Self::Duplicate,
         Self::TooManyJobs,
     ];
 
@@ -176,6 +179,7 @@ impl HookRefusal {
             Self::TooDeep => "too_deep",
             Self::QueueFull => "queue_full",
             Self::LimitFull => "limit_full",
+            Self::Duplicate => "duplicate",
             Self::TooManyJobs => "too_many_jobs",
         }
     }
@@ -189,6 +193,7 @@ impl HookRefusal {
             Self::MissingParam => "its definition has a parameter without a default",
             Self::TooDeep => "it would be the ninth hook in a row",
             Self::QueueFull => "too many jobs wait already (max_queued)",
+            Self::Duplicate => "another job has its unique key",
             Self::LimitFull => "its limit has no permit left (on_full: reject)",
             Self::TooManyJobs => "the server has too many jobs that have not ended",
         }

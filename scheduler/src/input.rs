@@ -101,6 +101,8 @@ pub struct NewJob {
     pub waits_for_earlier: bool,
     /// Its place in a chain of hooks; zero if no hook makes it. Never set by a request.
     pub hook_depth: u8,
+    /// Its unique key, if the request says one; the definition has a rule then.
+    pub unique_key: Option<Arc<str>>,
     /// Data that no decision depends on; passed through to the change.
     pub details: Option<Box<JobDetails>>,
 }

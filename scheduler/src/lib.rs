@@ -62,6 +62,7 @@ pub mod snapshot;
 pub mod step;
 pub mod table;
 pub mod timers;
+pub mod unique;
 
 pub use crate::core::Scheduler;
 pub use config::{Config, Counters, ServerLimits};

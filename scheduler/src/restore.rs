@@ -22,6 +22,7 @@ use crate::reconcile;
 use crate::schedules::{PauseTarget, ScheduleRow};
 use crate::step::WorkerRow;
 use crate::timers::Date;
+use crate::unique::{UniqueHolder, UniqueRow};
 
 /// Job and fence numbers that a restore reserves (docs/design/storage.md, S42).
 const RESTORED_GAP: u64 = 1 << 24;
@@ -146,6 +147,20 @@ impl Scheduler {
         for row in rows {
             if let Some(rate) = self.limits.restore_rate(row, now) {
                 gate::forget_rate(self, rate, now);
+            }
+        }
+    }
+
+    /// Adds the holders of unique keys. Call it after all jobs were added.
+    pub fn restore_unique(&mut self, rows: &[UniqueRow]) {
+        for row in rows {
+            let holder = row.holder.map(|holder| UniqueHolder {
+                predecessor: holder.predecessor.filter(|job| self.jobs.contains_key(job)),
+                ..holder
+            });
+            self.unique.put(&UniqueRow { holder, ..row.clone() });
+            if let Some(holder) = row.holder.filter(|holder| !self.jobs.contains_key(&holder.job)) {
+                self.unique.keep(holder.job);
             }
         }
     }

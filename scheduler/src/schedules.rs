@@ -95,6 +95,8 @@ pub enum FireVerdict {
 pub enum SkipReason {
     /// This job of an earlier slot had not ended.
     Overlap(JobId),
+    /// This job has the unique key of the slot's job.
+    Duplicate(JobId),
     /// The schedule, its definition, or everything is paused.
     Paused,
     /// Too many jobs wait already.
@@ -139,6 +141,7 @@ impl FireVerdict {
         Some(match self {
             Self::Fired(_) | Self::CaughtUp(_) | Self::Backfilled(_) => return None,
             Self::Skipped(SkipReason::Overlap(_)) => "overlap",
+            Self::Skipped(SkipReason::Duplicate(_)) => "duplicate",
             Self::Skipped(SkipReason::Paused) => "paused",
             Self::Skipped(SkipReason::Limit) | Self::Missed(MissReason::Limit) => "limit",
             Self::Skipped(SkipReason::Disabled) => "disabled",
@@ -157,7 +160,7 @@ impl FireVerdict {
             Self::Fired(job)
             | Self::CaughtUp(job)
             | Self::Backfilled(job)
-            | Self::Skipped(SkipReason::Overlap(job)) => Some(job),
+            | Self::Skipped(SkipReason::Overlap(job) | SkipReason::Duplicate(job)) => Some(job),
             Self::Skipped(_) | Self::Missed(_) => None,
         }
     }
@@ -170,6 +173,7 @@ impl FireVerdict {
             ("caught_up", None, Some(job)) => Self::CaughtUp(job),
             ("backfilled", None, Some(job)) => Self::Backfilled(job),
             ("skipped", Some("overlap"), Some(job)) => Self::Skipped(SkipReason::Overlap(job)),
+            ("skipped", Some("duplicate"), Some(job)) => Self::Skipped(SkipReason::Duplicate(job)),
             ("skipped", Some("paused"), None) => Self::Skipped(SkipReason::Paused),
             ("skipped", Some("limit"), None) => Self::Skipped(SkipReason::Limit),
             ("skipped", Some("disabled"), None) => Self::Skipped(SkipReason::Disabled),

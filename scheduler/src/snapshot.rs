@@ -38,6 +38,8 @@ pub struct Snapshot {
     pub missed: Vec<ExpectationRow>,
     /// Definitions of which jobs of schedules wait for an earlier one, each with the job that must end first.
     pub schedule_queues: Vec<(Arc<str>, JobId)>,
+    /// Jobs that wait for the one that they replace, with that one.
+    pub replacing: Vec<(JobId, JobId)>,
     /// Number of jobs that have not ended.
     pub live_jobs: u64,
 }
@@ -164,6 +166,7 @@ impl Scheduler {
             phases: self.phases.iter().map(|(job, phase)| (*job, *phase)).collect(),
             missed: self.expectations.missed(),
             schedule_queues: self.schedules.queues().collect(),
+            replacing: self.unique.replacing().collect(),
             live_jobs: self.live_jobs() as u64,
         }
     }

@@ -31,6 +31,7 @@ use crate::job::{AttemptTimeout, State};
 use crate::limits::RateRow;
 use crate::limits::keys::JobKeys;
 use crate::schedules::{FireRow, PauseTarget, ScheduleRow};
+use crate::unique::UniqueRow;
 
 /// The result of one step.
 #[derive(Debug, Default)]
@@ -184,6 +185,8 @@ pub enum Change {
     Hook(HookRow),
     /// A job started under a rate; this is when the rate has recovered from all starts.
     RateUsed(RateRow),
+    /// A unique key has another holder, or is free.
+    Unique(UniqueRow),
     /// Schedules were paused, or are not paused any more.
     Paused {
         /// The schedules.

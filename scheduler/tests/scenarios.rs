@@ -11,6 +11,8 @@ mod keys;
 mod limit_words;
 #[path = "world/trace.rs"]
 mod trace_of;
+#[path = "world/unique_words.rs"]
+mod unique_words;
 mod world;
 
 use std::fmt::Write as _;
@@ -27,7 +29,7 @@ use world::scheduler::ServerLimits;
 use world::scheduler::batches::BatchOptions;
 use world::scheduler::definition::{Expect, OnLost, RetryOn, WaitLimits};
 use world::scheduler::explain::{Obstacle, PlacementVerdict};
-use world::scheduler::input::{GroupNo, Input, JobUpdate, Key, NewJob, Operation, StartTime};
+use world::scheduler::input::{GroupNo, Input, JobUpdate, Key, Operation, StartTime};
 use world::scheduler::placement::exclusion::Excluded;
 use world::scheduler::step::PendingReason;
 use world::{Member, World, definition};
@@ -200,12 +202,7 @@ fn happen(world: &mut World, words: &[&str]) {
         ["clock", "ahead", time] => world.now.utc = world.now.utc + seconds(time),
         ["clock", "behind", time] => world.now.utc = world.now.utc - seconds(time),
         ["submit", name, ..] => {
-            let new = NewJob {
-                priority: option("priority").map(|value| value.parse().unwrap()),
-                run_at: option("in").map(|value| StartTime::At(world.now.utc + seconds(value))),
-                details: option("label").map(|label| Box::new(limit_words::labelled(label))),
-                ..NewJob::default()
-            };
+            let new = unique_words::new_job(world, words);
             let key = option("key").map(|key| Key {
                 key: key.into(),
                 digest: u128::from(number("digest", 1)),

@@ -6,6 +6,7 @@ mod hooks;
 mod limits;
 mod row;
 mod schedules;
+mod unique;
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -17,7 +18,7 @@ use protocol::{ClusterId, Epoch, Fence, JobId, Now, Revision, Timestamp, Token, 
 use scheduler::definition::Definition;
 use scheduler::expectations::ExpectationRow;
 use scheduler::input::{GroupNo, KeyHolder};
-use scheduler::limits::{LimitId, RateRow};
+use scheduler::limits::LimitId;
 use scheduler::restore::LiveJob;
 use scheduler::step::{AddedJob, Change, Ended, Note, WorkerRow};
 use scheduler::{Config, Counters, Scheduler};
@@ -49,6 +50,7 @@ pub(crate) struct Disk {
     pub(crate) hooks: hooks::Hooks,
     /// When rates have recovered.
     rates: BTreeMap<LimitId, Timestamp>,
+    unique: unique::UniqueKeys,
     /// The epoch of the last commit.
     committed_in: Epoch,
     last_fence: Fence,
@@ -94,6 +96,7 @@ impl Disk {
             schedules: schedules::Schedules::default(),
             hooks: hooks::Hooks::default(),
             rates: BTreeMap::new(),
+            unique: BTreeMap::new(),
             committed_in: Epoch(0),
             last_fence: Fence(0),
             last_worker: WorkerId(0),
@@ -184,9 +187,7 @@ impl Disk {
         }
         scheduler.restore_unconfirmed(&unconfirmed_attempts);
         let is_live = |job| self.row(job).is_some_and(|row| !row.state.has_ended());
-        let rates =
-            self.rates.iter().map(|(id, recovered)| RateRow { id: id.clone(), recovered: *recovered });
-        scheduler.restore_rates(now, &rates.collect::<Vec<_>>());
+        scheduler.restore_rates(now, &limits::rows(&self.rates));
         scheduler.restore_schedules(self.schedules.live(is_live));
         scheduler.restore_expectations(self.expectations.values().cloned().collect());
         self.batches.live(&self.rows).for_each(|batch| scheduler.restore_batch(batch));
@@ -197,6 +198,7 @@ impl Disk {
                 return Err(format!("job {job} cannot be taken in at a start"));
             }
         }
+        scheduler.restore_unique(&self.unique_rows());
         Ok(scheduler)
     }
 
@@ -345,10 +347,8 @@ impl Disk {
                 self.hooks.decide(row, made.as_deref());
                 return Ok(());
             }
-            Change::RateUsed(row) => {
-                self.rates.insert(row.id.clone(), row.recovered);
-                return Ok(());
-            }
+            Change::Unique(row) => return self.claim(row),
+            Change::RateUsed(row) => return self.use_rate(row),
             // A released job begins a new wait.
             Change::Noted { job, at, note: Note::Freed { .. } } => {
                 if let Some(row) = self.row_mut(*job) {
@@ -444,8 +444,7 @@ impl Disk {
         let index = added.job.0 as usize - 1;
         let mut row = Row::new(added);
         let definition = self.definitions.get(&added.revision);
-        row.permit = definition.and_then(|definition| limits::permit(definition, added));
-        row.rate = definition.and_then(|definition| limits::rate(definition, added));
+        limits::set(&mut row, definition.map(|it| &**it), added);
         self.rows[index] = Some(row);
         self.live += 1;
         let edge = Edge { from: None, to: added.state };

@@ -17,6 +17,7 @@ use scheduler::placement::rules::{
 use scheduler::schedule::catch_up::{CatchUp, CatchUpMode};
 use scheduler::schedule::{Overlap, Rule, Schedule, Timetable, Zone};
 use scheduler::schedules::PauseTarget;
+use scheduler::unique::{Clear, OnDuplicate, UniqueRule};
 
 use crate::dice::Dice;
 
@@ -209,7 +210,21 @@ fn limit_rules(dice: &mut Dice) -> LimitRules {
         burst: dice.pick(&[1, 3]),
         key: key(dice),
     });
-    LimitRules { concurrency, rate, queued_max: dice.permille(200).then(|| dice.pick(&[3, 20])) }
+    let queued_max = dice.permille(200).then(|| dice.pick(&[3, 20]));
+    LimitRules { concurrency, rate, queued_max, unique: dice.permille(250).then(|| unique_rule(dice)) }
+}
+
+fn unique_rule(dice: &mut Dice) -> UniqueRule {
+    UniqueRule {
+        key: dice.permille(700).then(|| KeySource::Label(LABEL.into())),
+        on_duplicate: dice.pick(&[
+            OnDuplicate::Return,
+            OnDuplicate::Reject,
+            OnDuplicate::Replace,
+            OnDuplicate::Replace,
+        ]),
+        clear: dice.pick(&[Clear::Always, Clear::Always, Clear::Success, Clear::Failed]),
+    }
 }
 
 /// The label of jobs by which limits count.

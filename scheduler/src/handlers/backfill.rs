@@ -65,6 +65,12 @@ fn check(scheduler: &Scheduler, request: &BackfillRequest) -> Result<Target, Rej
         return Err(Rejection::LedgerReadingTooOld);
     }
     let asked = request.slots.len();
+    // Its jobs have consecutive numbers, so none can be left out.
+    let is_unique =
+        scheduler.definitions.at(definition).is_some_and(|definition| definition.limits.unique.is_some());
+    if is_unique {
+        return Err(Rejection::TooManyUnique { max: 1 });
+    }
     if asked > SLOTS_MAX || !submit::has_room(scheduler, asked) {
         return Err(Rejection::QueueFull { jobs_max: scheduler.config.jobs_max, asked });
     }

@@ -11,7 +11,7 @@ use rand::rngs::SmallRng;
 
 use crate::core::Scheduler;
 use crate::definition::{Definition, OnLost};
-use crate::handlers::{batch, expect, expire, hook};
+use crate::handlers::{batch, expect, expire, hook, unique};
 use crate::job::{Attempt, Job, LastPlacement, LiveState, State};
 use crate::limits::gate;
 use crate::placement;
@@ -329,6 +329,10 @@ fn end(scheduler: &mut Scheduler, now: Now, ended: Ended, last: AttemptNo) {
         unconfirmed::drop_all(scheduler, id);
     } else {
         unconfirmed::keep_after_end(scheduler, id);
+    }
+    let definition = scheduler.jobs.get(&id).map(|job| job.definition);
+    if let Some(definition) = definition {
+        unique::ended(scheduler, id, definition, state);
     }
     if let Some(job) = scheduler.jobs.remove(&id) {
         let key_set = placement::key_set_of(scheduler, &job);

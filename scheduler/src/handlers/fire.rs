@@ -11,7 +11,7 @@ use core::time::Duration;
 use protocol::{JobId, Now, Timestamp};
 
 use crate::core::Scheduler;
-use crate::handlers::{cancel, expire, submit};
+use crate::handlers::{cancel, expire, submit, unique};
 use crate::input::{JobDetails, NewJob};
 use crate::limits::admission;
 use crate::schedule::catch_up::{self, Closed, SlotRun, Verdict};
@@ -114,7 +114,10 @@ fn make_job(
         return Err(SkipReason::Overlap(*earlier));
     }
     let details = Some(Box::new(details_at(schedule, slot)));
-    let new = NewJob { revision: current.revision, details, ..NewJob::default() };
+    let mut new = NewJob { revision: current.revision, details, ..NewJob::default() };
+    if let Some(other) = unique::duplicate_of(scheduler, &new) {
+        return Err(SkipReason::Duplicate(other));
+    }
     if !submit::has_room(scheduler, 1) || admission::check(scheduler, core::iter::once(&new)).is_err() {
         return Err(SkipReason::Limit);
     }
@@ -123,16 +126,20 @@ fn make_job(
             cancel::cancel_for(scheduler, now, *earlier, format!("the next slot of {name}"));
         }
     }
-    let waits_for_earlier = current.overlap.runs_one_at_a_time()
-        && scheduler.schedules.names.get(&name).is_some_and(|state| !state.live.is_empty());
     let job = JobId(scheduler.last.job.0 + 1);
     scheduler.last.job = job;
-    let new = NewJob { waits_for_earlier, ..new };
+    // It may end an earlier job of the schedule.
+    let claim = unique::make_way(scheduler, now, &mut new, job);
+    new.waits_for_earlier |= current.overlap.runs_one_at_a_time()
+        && scheduler.schedules.names.get(&name).is_some_and(|state| !state.live.is_empty());
     scheduler.schedules.hold(job, name);
     match submit::add(scheduler, now.utc, job, new, definition, None) {
         submit::InitialWait::Until(at) => scheduler.timers.set_date(at, Date::Due(job)),
         submit::InitialWait::In(lane, place) => scheduler.ready.push(lane, place),
         submit::InitialWait::Earlier => {}
+    }
+    if let Some(claim) = claim {
+        unique::put(scheduler, claim);
     }
     expire::watch(scheduler, job);
     admission::make_room(scheduler, now, job);

@@ -10,7 +10,7 @@ use protocol::{AttemptNo, JobId, Now, Timestamp};
 
 use crate::core::Scheduler;
 use crate::definition::Definition;
-use crate::handlers::submit;
+use crate::handlers::{submit, unique};
 use crate::hooks::{DEPTH_MAX, HookEvent, HookRefusal, HookResult, HookRow, ParentFacts, PendingHook};
 use crate::input::{JobDetails, NewJob};
 use crate::job::State;
@@ -116,6 +116,9 @@ fn make(scheduler: &mut Scheduler, now: Now, hook: &PendingHook) -> Result<JobId
         details: Some(Box::new(details)),
         ..NewJob::default()
     };
+    if unique::duplicate_of(scheduler, &new).is_some() {
+        return Err(HookRefusal::Duplicate);
+    }
     if !submit::has_room(scheduler, 1) {
         return Err(HookRefusal::TooManyJobs);
     }

@@ -23,6 +23,7 @@ pub(crate) mod reschedule;
 pub(crate) mod submit;
 pub(crate) mod suspension;
 pub(crate) mod tick;
+pub(crate) mod unique;
 pub(crate) mod unsent;
 pub(crate) mod update;
 

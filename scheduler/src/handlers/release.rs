@@ -1,11 +1,11 @@
-//! Releases a job on request of an operator: one in quarantine, or one whose attempt waits for a worker that
-//! does not answer.
+//! Releases a job on request of an operator: one in quarantine, one whose attempt waits for a worker that
+//! does not answer, or an ended one that keeps its unique key.
 
 use protocol::{JobId, Now, Token};
 
 use crate::core::Scheduler;
 use crate::fleet::Link;
-use crate::handlers::{close, expire, report};
+use crate::handlers::{close, expire, report, unique};
 use crate::input::ReleaseRequest;
 use crate::job::{Attempt, Job, LiveState};
 use crate::reconcile::inventory;
@@ -13,7 +13,9 @@ use crate::step::{Answer, Change, Note, Rejection};
 
 pub(crate) fn release(scheduler: &mut Scheduler, now: Now, request: ReleaseRequest) {
     let Some(job) = scheduler.live_job(request.job) else {
-        scheduler.reply(request.ticket, Answer::Rejected(Rejection::NotLive));
+        let is_freed = unique::release(scheduler, request.job);
+        let answer = if is_freed { Answer::Done } else { Answer::Rejected(Rejection::NotLive) };
+        scheduler.reply(request.ticket, answer);
         return;
     };
     let state = job.state();

@@ -8,7 +8,7 @@ use protocol::{JobId, Now, Revision, Timestamp};
 use crate::core::Scheduler;
 use crate::definitions::DefinitionNo;
 use crate::explain;
-use crate::handlers::{self, batch};
+use crate::handlers::{self, batch, unique};
 use crate::input::{KeyHolder, NewJob, Submit};
 use crate::job::{Job, LiveState, State};
 use crate::limits::admission;
@@ -19,13 +19,14 @@ use crate::queue::{LaneKey, QueueKey};
 use crate::step::{AddedJob, Answer, Change, PendingReason, Rejection};
 use crate::timers::Date;
 
-pub(crate) fn submit(scheduler: &mut Scheduler, now: Now, request: Submit) {
+pub(crate) fn submit(scheduler: &mut Scheduler, now: Now, mut request: Submit) {
     let ticket = request.ticket;
-    match check(scheduler, &request) {
+    match check(scheduler, &mut request) {
         Err(rejection) => scheduler.reply(ticket, Answer::Rejected(rejection)),
         Ok(CheckedRequest::Replay(holder)) => scheduler.reply(ticket, Answer::Replayed(holder)),
         // It gets the answer of the first request with this key.
         Ok(CheckedRequest::JoinsPending) => {}
+        Ok(CheckedRequest::Duplicate(job)) => scheduler.reply(ticket, Answer::Duplicate(job)),
         Ok(CheckedRequest::New(definitions)) if is_large(request.jobs.iter(), scheduler.config.slice) => {
             handlers::queue_batch(scheduler, request, definitions);
         }
@@ -39,11 +40,13 @@ enum CheckedRequest {
     Replay(KeyHolder),
     /// A batch with the same key is being created; the request waits for its answer.
     JoinsPending,
+    /// All of its jobs have unique keys that are taken; the first one by this job.
+    Duplicate(JobId),
     /// The request is new and may be accepted; its jobs have these definitions.
     New(BTreeSet<DefinitionNo>),
 }
 
-fn check(scheduler: &mut Scheduler, request: &Submit) -> Result<CheckedRequest, Rejection> {
+fn check(scheduler: &mut Scheduler, request: &mut Submit) -> Result<CheckedRequest, Rejection> {
     if let Some(key) = &request.key {
         if let Some(batch) = scheduler.pending_batches.keyed(&key.key) {
             let waits = batch.add_duplicate(request.ticket, key.digest);
@@ -68,6 +71,9 @@ fn check(scheduler: &mut Scheduler, request: &Submit) -> Result<CheckedRequest, 
         if found.insert(number) {
             check_definition(scheduler, number, request.require_worker)?;
         }
+    }
+    if let Some(job) = unique::leave_out_duplicates(scheduler, &mut request.jobs, &found)? {
+        return Ok(CheckedRequest::Duplicate(job));
     }
     if !has_room(scheduler, request.jobs.len()) {
         return Err(Rejection::QueueFull { jobs_max: scheduler.config.jobs_max, asked: request.jobs.len() });
@@ -131,16 +137,20 @@ fn accept(scheduler: &mut Scheduler, now: Now, request: Submit) {
 pub(crate) fn create(
     scheduler: &mut Scheduler,
     now: Now,
-    new: NewJob,
+    mut new: NewJob,
     number: DefinitionNo,
     batch: Option<JobId>,
 ) -> JobId {
     let id = JobId(scheduler.last.job.0 + 1);
     scheduler.last.job = id;
+    let claim = unique::make_way(scheduler, now, &mut new, id);
     match add(scheduler, now.utc, id, new, number, batch) {
         InitialWait::Until(at) => scheduler.timers.set_date(at, Date::Due(id)),
         InitialWait::In(lane, key) => scheduler.ready.push(lane, key),
         InitialWait::Earlier => {}
+    }
+    if let Some(claim) = claim {
+        unique::put(scheduler, claim);
     }
     handlers::expire::watch(scheduler, id);
     admission::make_room(scheduler, now, id);

@@ -104,7 +104,8 @@ const CAPACITY_KEPT: usize = 65_536;
 
 fn start_due_job(scheduler: &mut Scheduler, id: JobId) {
     let is_scheduled = |job: &Job| matches!(job.live_state, LiveState::Scheduled);
-    if scheduler.jobs.get(&id).is_some_and(is_scheduled) && !scheduler.schedules.holds_back(id) {
+    let waits = scheduler.schedules.holds_back(id) || scheduler.unique.holds_back(id);
+    if scheduler.jobs.get(&id).is_some_and(is_scheduled) && !waits {
         close::queue(scheduler, id);
         scheduler.change(Change::Due { job: id });
     }

@@ -28,7 +28,8 @@ pub(crate) fn update(scheduler: &mut Scheduler, now: Now, request: UpdateRequest
             (job.due_at, job.priority) = (due_at, priority);
             job.live_state = LiveState::Scheduled;
         }
-        let state = if due_at > now.utc || scheduler.schedules.holds_back(id) {
+        let waits = scheduler.schedules.holds_back(id) || scheduler.unique.holds_back(id);
+        let state = if due_at > now.utc || waits {
             // A job that must wait for an earlier one is looked at again when that ends.
             scheduler.timers.set_date(due_at, Date::Due(id));
             State::Scheduled

@@ -41,6 +41,14 @@ impl KeySource {
                 let found = labels.iter().find(|(label, _)| label == name);
                 found.map_or("", |(_, value)| String::as_str(value)).into()
             }
+            Self::Param(name) => {
+                let variables = details.map_or(&[][..], |details| &details.params.variables);
+                let is_named = |variable: &str| {
+                    variable.strip_prefix("PARAM_").is_some_and(|it| it.eq_ignore_ascii_case(name))
+                };
+                let found = variables.iter().find(|(variable, _)| is_named(variable));
+                found.map_or("", |(_, value)| String::as_str(value)).into()
+            }
         }
     }
 }

@@ -5,6 +5,8 @@ use alloc::sync::Arc;
 use core::fmt;
 use core::time::Duration;
 
+use crate::unique::UniqueRule;
+
 /// The limits of a definition.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LimitRules {
@@ -14,6 +16,8 @@ pub struct LimitRules {
     pub rate: Option<RateLimit>,
     /// Jobs of the definition that may wait at once; unlimited if absent.
     pub queued_max: Option<u32>,
+    /// Jobs are unique by a key; none are if absent.
+    pub unique: Option<UniqueRule>,
 }
 
 impl LimitRules {
@@ -71,6 +75,8 @@ pub enum KeySource {
     Constant(Arc<str>),
     /// The job's label of this name; empty if the job has no such label.
     Label(String),
+    /// The value of this parameter, as the variable `PARAM_*` has it; empty if the job has none.
+    Param(String),
 }
 
 impl OnFull {
@@ -95,6 +101,7 @@ impl fmt::Display for KeySource {
         match self {
             Self::Constant(value) => f.write_str(value),
             Self::Label(name) => write!(f, "labels.{name}"),
+            Self::Param(name) => write!(f, "params.{name}"),
         }
     }
 }

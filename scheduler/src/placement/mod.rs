@@ -173,6 +173,7 @@ pub(crate) fn state_and_reason(scheduler: &Scheduler, id: JobId) -> (State, Opti
         return (State::Queued, None);
     };
     let pending = match &job.live_state {
+        LiveState::Scheduled if scheduler.unique.holds_back(id) => Some(PendingReason::Replacing),
         LiveState::Scheduled => Some(PendingReason::NotDue),
         LiveState::Queued(lane) => Some(explain::why_queued(scheduler, *lane)),
         LiveState::Quarantined => Some(PendingReason::Quarantined),

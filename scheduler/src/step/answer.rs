@@ -14,6 +14,8 @@ pub enum Answer {
     Accepted(Accepted),
     /// The same request was accepted before.
     Replayed(KeyHolder),
+    /// No job was made, because this one has the unique key.
+    Duplicate(JobId),
     /// The job is cancelled, or will be when its container is gone.
     Cancelling(State),
     /// The operator's command was carried out.
@@ -75,6 +77,16 @@ pub enum Rejection {
         /// Number of its permits.
         permits: u32,
     },
+    /// Another job has the unique key, and the definition refuses duplicates.
+    Duplicate {
+        /// The job that has the key; absent if it is another one of the same request.
+        job: Option<JobId>,
+    },
+    /// The request has too many jobs for a definition with unique keys.
+    TooManyUnique {
+        /// Jobs of one request.
+        max: usize,
+    },
     /// The job has ended or does not exist: ask the archive.
     NotLive,
     /// The job is neither in quarantine nor on a worker that does not answer; its state.
@@ -104,6 +116,8 @@ pub enum Rejection {
 pub enum PendingReason {
     /// It is not due yet.
     NotDue,
+    /// The job that it replaces has not ended yet.
+    Replacing,
     /// No worker is connected.
     NoWorker,
     /// Only the worker of its last attempt may run it, and that worker is not connected.
@@ -139,6 +153,7 @@ impl PendingReason {
     pub const fn name(self) -> &'static str {
         match self {
             Self::NotDue => "not_due",
+            Self::Replacing => "replacing",
             Self::NoWorker => "no_worker",
             Self::PinnedWorkerAway => "pinned_worker_away",
             Self::NoRuntime => "no_runtime",

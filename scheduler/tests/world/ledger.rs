@@ -204,7 +204,11 @@ impl Ledger {
                 prop_assert!(before.is_none_or(|before| before <= row.cursor), "a cursor goes back: {row:?}");
             }
             Change::Hook(row) => self.hook(row)?,
-            Change::Worker(_) | Change::WorkerForgotten(_) | Change::Paused { .. } | Change::RateUsed(_) => {}
+            Change::Worker(_)
+            | Change::WorkerForgotten(_)
+            | Change::Paused { .. }
+            | Change::Unique(_)
+            | Change::RateUsed(_) => {}
             Change::Expectation(_) | Change::ExpectationDropped { .. } => {}
         }
         Ok(())

@@ -45,6 +45,7 @@ pub(crate) fn limits(words: &[&str]) -> LimitRules {
             }
         }),
         queued_max: option("queued").map(|max| max.parse().unwrap()),
+        unique: crate::unique_words::unique(words),
     }
 }
 

@@ -16,6 +16,7 @@ use super::scheduler::limits::RateRow;
 use super::scheduler::restore::{LiveAttempt, LiveJob, LiveSchedules, Unconfirmed};
 use super::scheduler::retry::{self, Budget};
 use super::scheduler::step::{AddedJob, Assigned, Change, ClosedAttempt, Note, WorkerRow};
+use super::scheduler::unique::UniqueRow;
 use super::scheduler::{Config, Counters, Scheduler};
 
 impl World {
@@ -70,6 +71,7 @@ impl World {
             live.attempt.iter_mut().for_each(|it| it.begun = it.token.fence <= self.restored);
             assert!(scheduler.restore_job(now, live), "its definition is known");
         }
+        scheduler.restore_unique(&unique(&changes));
         scheduler.begin(GroupNo(self.steps.len() as u64 + 1));
         (self.scheduler, self.stepped) = (scheduler, now.up);
         self.workers.values_mut().for_each(|member| member.session = None);
@@ -144,6 +146,17 @@ fn rates(changes: &[&Change]) -> Vec<RateRow> {
         }
     }
     rows.into_values().collect()
+}
+
+/// The unique keys that are taken after these changes.
+fn unique(changes: &[&Change]) -> Vec<UniqueRow> {
+    let mut rows = BTreeMap::new();
+    for change in changes {
+        if let Change::Unique(row) = change {
+            rows.insert(row.id.clone(), row.clone());
+        }
+    }
+    rows.into_values().filter(|row| row.holder.is_some()).collect()
 }
 
 type Jobs = BTreeMap<JobId, LiveJob>;

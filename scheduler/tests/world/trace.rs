@@ -1,7 +1,7 @@
 //! A step in words, one line for each change and effect.
 
 use crate::world::World;
-use crate::world::protocol::{Order, SessionId, Timestamp};
+use crate::world::protocol::{JobId, Order, SessionId, Timestamp};
 use crate::world::scheduler::hooks::HookResult;
 use crate::world::scheduler::input::JobDetails;
 use crate::world::scheduler::step::{Answer, Change, ClosedAttempt, Effect, Grant, Note, Step};
@@ -115,6 +115,13 @@ fn change_line(start: Timestamp, change: &Change) -> String {
             };
             format!("change hook {event} of j{parent}: {target} {result}")
         }
+        Change::Unique(row) => {
+            let before = |before: JobId| format!(" after j{before}");
+            let holder = row.holder.map_or("free".into(), |it| {
+                format!("j{}{}", it.job, it.predecessor.map(before).unwrap_or_default())
+            });
+            format!("change key {} of {}: {holder}", row.id.key, row.id.definition)
+        }
         Change::RateUsed(row) => format!("change {} recovers {}", row.id, at(&row.recovered)),
         Change::Paused { target, since } => {
             format!("change {target:?} {}", if since.is_some() { "paused" } else { "goes on" })
@@ -194,6 +201,7 @@ fn answer_words(answer: &Answer) -> String {
             format!("accepted j{} x{} {}{pending}", it.first, it.count, it.state.name())
         }
         Answer::Replayed(holder) => format!("replayed j{} x{}", holder.job, holder.count),
+        Answer::Duplicate(job) => format!("duplicate of j{job}"),
         Answer::Cancelling(state) => format!("cancelling {}", state.name()),
         Answer::Done => "done".into(),
         Answer::Rejected(rejection) => format!("rejected {rejection:?}"),

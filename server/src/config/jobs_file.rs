@@ -35,6 +35,7 @@ mod stored_params;
 mod stored_placement;
 mod substitute;
 mod tree;
+mod unique;
 mod volume;
 
 use std::collections::HashMap;

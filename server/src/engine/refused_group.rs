@@ -99,6 +99,7 @@ fn describe_change(change: &Change) -> String {
             format!("hook {} of job {}: {:?}", row.event.name(), row.parent, row.result)
         }
         Change::RateUsed(row) => format!("{} recovers at {}", row.id, row.recovered.0),
+        Change::Unique(row) => format!("key {} of {}: {:?}", row.id.key, row.id.definition, row.holder),
         Change::Paused { target, since } => format!("{target:?} paused: {}", since.is_some()),
     }
 }

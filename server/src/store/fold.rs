@@ -21,6 +21,7 @@ use scheduler::job::State;
 use scheduler::limits::LimitId;
 use scheduler::schedules::{FireRow, PauseTarget, ScheduleRow};
 use scheduler::step::{AddedJob, Assigned, Change, ClosedAttempt, Ended, Note, Updated, WorkerRow};
+use scheduler::unique::{UniqueHolder, UniqueId};
 
 pub(super) use expected::{Expected, expectation};
 
@@ -39,6 +40,8 @@ pub(super) struct Folded<'g> {
     pub(super) schedules: Vec<ScheduleChange<'g>>,
     /// When each rate has recovered, after all starts of the group.
     pub(super) rates: BTreeMap<&'g LimitId, Timestamp>,
+    /// The last holder of each unique key that changed.
+    pub(super) unique: BTreeMap<&'g UniqueId, Option<UniqueHolder>>,
     /// Numbers that are left out.
     pub(super) gaps: Vec<SkippedNumbers>,
     /// Batches that begin here.
@@ -165,6 +168,7 @@ pub(super) fn fold(changes: &[Change]) -> Result<Folded<'_>, String> {
                 folded.schedules.push(ScheduleChange::Paused(target, *since));
             }
             Change::RateUsed(row) => drop(folded.rates.insert(&row.id, row.recovered)),
+            Change::Unique(row) => drop(folded.unique.insert(&row.id, row.holder)),
             Change::Added(_)
             | Change::Assigned(_)
             | Change::Started { .. }
@@ -255,6 +259,7 @@ impl<'g> JobWrite<'g> {
             | Change::Expectation(_)
             | Change::ExpectationDropped { .. }
             | Change::Paused { .. }
+            | Change::Unique(_)
             | Change::RateUsed(_) => {}
         }
     }

@@ -7,6 +7,7 @@ use scheduler::input::GroupNo;
 use scheduler::limits::RateRow;
 use scheduler::restore::{LiveJob, LiveSchedules, Unconfirmed};
 use scheduler::step::WorkerRow;
+use scheduler::unique::UniqueRow;
 
 use super::StoredDefinition;
 
@@ -70,6 +71,8 @@ pub struct Loaded {
     pub batches: Vec<LiveBatch>,
     /// The stored state of rates.
     pub rates: Vec<RateRow>,
+    /// The unique keys that are taken.
+    pub unique: Vec<UniqueRow>,
     /// The time that retention went by, as it was last written down.
     pub retention_by: Option<Timestamp>,
 }

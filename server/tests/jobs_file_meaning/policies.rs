@@ -9,6 +9,7 @@ use protocol::report::Outcome;
 use scheduler::definition::{Backoff, Delays, LossPolicy, OnLost, RetryOn, RetryPolicy, WaitLimits};
 use scheduler::hooks::HookEvent;
 use scheduler::limits::rules::{Concurrency, KeySource, LimitRules, OnFull, RateLimit};
+use scheduler::unique::{Clear, OnDuplicate, UniqueRule};
 
 use super::only;
 
@@ -204,13 +205,31 @@ jobs:
             key: Some(KeySource::Constant("all".into())),
         }),
         queued_max: Some(50),
+        unique: None,
     };
     assert_eq!(limits, expected);
     let limits = only("- {name: a, image: busybox, concurrency: 2, rate_limit: {limit: 5}}").limits;
     let concurrency = Concurrency { limit: 2, key: None, group: None, on_full: OnFull::Queue };
     let rate = RateLimit { limit: 5, per: Duration::from_secs(1), burst: 1, key: None };
-    let expected = LimitRules { concurrency: Some(concurrency), rate: Some(rate), queued_max: None };
+    let expected = LimitRules { concurrency: Some(concurrency), rate: Some(rate), ..LimitRules::default() };
     assert_eq!(limits, expected);
+}
+
+#[test]
+fn unique_has_defaults_and_every_key_of_it_arrives() {
+    let unique = |text: &str| only(&format!("- {{name: a, image: busybox, {text}}}")).limits.unique.unwrap();
+    let plain = UniqueRule { key: None, on_duplicate: OnDuplicate::Return, clear: Clear::Always };
+    assert_eq!(unique("unique: {}"), plain);
+    let rule = unique("unique: {key: labels.tenant, on_duplicate: replace, clear: failed}");
+    let key = Some(KeySource::Label("tenant".to_owned()));
+    assert_eq!(rule, UniqueRule { key, on_duplicate: OnDuplicate::Replace, clear: Clear::Failed });
+    let rule = unique(
+        "params: {size: {type: integer}}, unique: {key: params.size, on_duplicate: reject, clear: [success]}",
+    );
+    let key = Some(KeySource::Param("size".to_owned()));
+    assert_eq!(rule, UniqueRule { key, on_duplicate: OnDuplicate::Reject, clear: Clear::Success });
+    let rule = unique("unique: {key: all, clear: [failed, success]}");
+    assert_eq!(rule, UniqueRule { key: Some(KeySource::Constant("all".into())), ..plain });
 }
 
 #[test]

@@ -38,6 +38,7 @@ impl Hooks {
         let rejects = limits.concurrency.as_ref().is_some_and(|it| it.on_full == OnFull::Reject);
         let full = limits.queued_max.map(|_| HookRefusal::QueueFull);
         let refusals = full.into_iter().chain(rejects.then_some(HookRefusal::LimitFull));
+        let refusals = refusals.chain(limits.unique.as_ref().map(|_| HookRefusal::Duplicate));
         self.refusing.extend(refusals.map(|refusal| (definition.name.clone(), refusal)));
     }
 

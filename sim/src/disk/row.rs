@@ -9,6 +9,7 @@ use scheduler::limits::keys::JobKeys;
 use scheduler::limits::rate::Rate;
 use scheduler::restore::{LiveAttempt, LiveJob, Unconfirmed};
 use scheduler::step::{AddedJob, Change, ClosedAttempt};
+use scheduler::unique::UniqueId;
 
 /// A job.
 #[derive(Clone, Debug)]
@@ -25,6 +26,8 @@ pub(crate) struct Row {
     pub(crate) permit: Option<(LimitId, usize)>,
     /// The rate that it needs, and its value.
     pub(crate) rate: Option<(LimitId, Rate)>,
+    /// Its unique key, since it was given one.
+    pub(crate) unique: Option<UniqueId>,
     pub(crate) job_failures: u32,
     pub(crate) oom_kills: u32,
     pub(crate) losses: Vec<Timestamp>,
@@ -76,6 +79,7 @@ impl Row {
             keys: added.keys.clone(),
             permit: None,
             rate: None,
+            unique: None,
             job_failures: 0,
             oom_kills: 0,
             losses: Vec::new(),

@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use protocol::order::StopCause;
 use protocol::report::Outcome;
-use protocol::{JobId, Timestamp, Token};
+use protocol::{JobId, Token};
 use scheduler::Scheduler;
 use scheduler::definition::{Definition, OnLost, RetryOn};
 use scheduler::job::{AttemptTimeout, State};
-use scheduler::step::{Assigned, Change, ClosedAttempt, Ended};
+use scheduler::step::{Change, ClosedAttempt, Ended};
 
 use super::{Oracle, Truth};
 use crate::clock::Moment;
@@ -45,6 +45,7 @@ impl Oracle {
                     self.fault(scene.now, "I17 what was cancelled gets no further attempt", what);
                 }
                 self.is_permitted(scene.now, rows, index);
+                self.is_unique(scene.now, rows, index);
                 self.is_within_rate(scene.now, row, it);
                 return self.is_first(scene.now, rows, index, definition);
             }
@@ -344,40 +345,6 @@ impl Oracle {
         if let Some((other, _)) = passed_over {
             let what = format!("job {} goes before job {}", index + 1, other + 1);
             self.fault(now, "I22 the queue has an order", what);
-        }
-    }
-}
-
-impl Oracle {
-    /// I14: no more jobs of a limit hold a worker than it has permits.
-    fn is_permitted(&mut self, now: Moment, rows: &[Option<Row>], index: usize) {
-        let Some((limit, permits)) = rows[index].as_ref().and_then(|row| row.permit.clone()) else { return };
-        let holds =
-            |row: &&Row| row.current().is_some() && row.permit.as_ref().is_some_and(|(it, _)| *it == limit);
-        let holders = rows.iter().flatten().filter(holds).count();
-        if holders > permits {
-            let what =
-                format!("job {} is the {holders}th to hold one of {permits} permits of {limit}", index + 1);
-            self.fault(now, "I14 no limit is exceeded", what);
-        }
-    }
-}
-
-impl Oracle {
-    /// I15: no time of any length sees more starts of a rate than its length and the burst allow, by the clock of the server.
-    fn is_within_rate(&mut self, now: Moment, row: &Row, it: &Assigned) {
-        let Some((limit, rate)) = row.rate.as_ref().filter(|_| !self.walls_step) else { return };
-        let starts = self.rate_starts.entry(limit.clone()).or_default();
-        starts.push(it.at);
-        // Instants are in whole milliseconds.
-        let allowed = |from: Timestamp| {
-            let nanos = (it.at.since(from) + Duration::from_millis(1)).as_nanos() as u64;
-            u64::from(rate.burst) + nanos / rate.interval
-        };
-        let too_many = (1..).zip(starts.iter().rev()).find(|(count, from)| *count > allowed(**from));
-        if let Some((count, from)) = too_many {
-            let what = format!("{} is start {count} of {limit} since {} ms", it.token, from.0);
-            self.fault(now, "I15 no rate is exceeded", what);
         }
     }
 }

@@ -105,6 +105,7 @@ pub(crate) fn change(change: &Change) -> String {
         Change::Hook(row) => {
             format!("{} of job {} for {}: {:?}", row.event.name(), row.parent, row.target, row.result)
         }
+        Change::Unique(row) => format!("key {} of {}: {:?}", row.id.key, row.id.definition, row.holder),
         Change::RateUsed(row) => format!("{} recovers at {}", row.id, row.recovered.0),
         Change::Paused { target, since } => {
             format!("{target} {}", if since.is_some() { "paused" } else { "goes on" })
@@ -121,6 +122,7 @@ fn end(closed: &ClosedAttempt) -> String {
 pub(crate) fn answer(answer: &Answer) -> String {
     match answer {
         Answer::Accepted(it) => format!("accepted job {} and {} in all", it.first, it.count),
+        Answer::Duplicate(job) => format!("no new job: job {job} has the unique key"),
         Answer::Replayed(it) => format!("accepted before: job {} and {} in all", it.job, it.count),
         other => format!("{other:?}"),
     }

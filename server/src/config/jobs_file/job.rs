@@ -74,7 +74,7 @@ fn read_checked(
     }
     let timeout = timeout(scope, reader);
     let timetable = schedule::read(name, scope, timeout, &submission.params, reader);
-    let limits = limits::read(name, scope, is_job, reader);
+    let limits = limits::read(name, scope, is_job, &submission.params, reader);
     let placement = placement::read(scope, reader);
     let hooks = hooks::read(name, scope, is_job, reader);
     let priority = scope.find("priority").and_then(|node| reader.integer(node, keys::PRIORITIES));

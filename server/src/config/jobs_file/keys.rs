@@ -278,11 +278,8 @@ pub(super) const JOB: &[Key] = &[
         "How many jobs may run at once; a number is limit.",
     ),
     key("rate_limit", Shape::Part(limits::RATE_LIMIT), "How often a job may start."),
-    key(
-        "max_queued",
-        Shape::Integer(limits::QUEUED),
-        "How many jobs may wait; further submissions are refused.",
-    ),
+    key("max_queued", Shape::Integer(limits::QUEUED), "How many jobs may wait; more are refused."),
+    key("unique", Shape::Part(limits::UNIQUE), "At most one job for each key has not ended."),
     key("description", Shape::Text, "For people."),
     key("owner", Shape::Text, "Whom to ask."),
     key("tags", Shape::Texts, "For people and filters."),

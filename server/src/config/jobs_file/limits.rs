@@ -1,8 +1,9 @@
-//! Reads `concurrency`, `rate_limit` and `max_queued`.
+//! Reads `concurrency`, `rate_limit` and `max_queued`, and with them `unique`.
 
 use std::time::Duration;
 
 use scheduler::limits::rules::{Concurrency, KeySource, LimitRules, OnFull, RateLimit};
+use scheduler::params::Params;
 
 use super::fault::{Code, quoted};
 use super::grammar;
@@ -11,8 +12,15 @@ use super::keys::limits::{CONCURRENCY, PERMITS, QUEUED, RATE_LIMIT, STARTS};
 use super::reader::Reader;
 use super::scope::Scope;
 use super::tree::Node;
+use super::unique;
 
-pub(super) fn read(name: &str, scope: Scope<'_>, is_job: bool, reader: &mut Reader<'_>) -> LimitRules {
+pub(super) fn read(
+    name: &str,
+    scope: Scope<'_>,
+    is_job: bool,
+    params: &Params,
+    reader: &mut Reader<'_>,
+) -> LimitRules {
     LimitRules {
         concurrency: concurrency(name, scope, is_job, reader),
         rate: rate(scope, is_job, reader),
@@ -20,6 +28,7 @@ pub(super) fn read(name: &str, scope: Scope<'_>, is_job: bool, reader: &mut Read
             .find("max_queued")
             .and_then(|node| reader.integer(node, QUEUED))
             .and_then(|max| u32::try_from(max).ok()),
+        unique: unique::read(scope, params, is_job, reader),
     }
 }
 

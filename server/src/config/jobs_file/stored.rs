@@ -68,10 +68,12 @@ mod tests {
     use protocol::WorkerId;
     use protocol::container::{ContainerSpec, Resources, Volume};
     use scheduler::definition::{Backoff, Delays, Expect, LossPolicy, RetryPolicy, WaitLimits};
+    use scheduler::limits::rules::{KeySource, LimitRules};
     use scheduler::placement::rules::{
         Comparison, Condition, LabelRule, PlacementRules, PlacementStrategy, Preference, WorkerSelector,
     };
     use scheduler::schedule::Timetable;
+    use scheduler::unique::{Clear, OnDuplicate, UniqueRule};
 
     use super::*;
     use crate::config::jobs_file::keys;
@@ -205,6 +207,20 @@ mod tests {
         )
     }
 
+    fn unique() -> impl Strategy<Value = UniqueRule> {
+        let key = prop_oneof![
+            text().prop_map(|value| KeySource::Constant(value.as_str().into())),
+            text().prop_map(KeySource::Label),
+            text().prop_map(KeySource::Param),
+        ];
+        let clear = select(vec![Clear::Always, Clear::Success, Clear::Failed]);
+        (option::of(key), value(&OnDuplicate::ALL), clear).prop_map(|(key, on_duplicate, clear)| UniqueRule {
+            key,
+            on_duplicate,
+            clear,
+        })
+    }
+
     fn definition() -> impl Strategy<Value = Definition> {
         let times = (duration(), option::of(duration()), option::of(duration()));
         let loss = (any::<u32>(), value(&keys::ON_LOST), times).prop_map(
@@ -213,23 +229,26 @@ mod tests {
         let waits = (option::of(duration()), option::of(duration()), option::of(duration()))
             .prop_map(|(queue, quarantine, silent_worker)| WaitLimits { queue, quarantine, silent_worker });
         let timeout = option::of(duration());
-        (text(), any::<(bool, i8)>(), timeout, retry(), (loss, waits, placement()), container()).prop_map(
-            |(name, (enabled, priority), timeout, retry, (loss, waits, placement), container)| Definition {
-                name,
-                revision: Revision::default(),
-                enabled,
-                priority,
-                timeout,
-                retry,
-                loss,
-                waits,
-                expect: Expect::default(),
-                placement,
-                timetable: Timetable::default(),
-                hooks: Default::default(),
-                submission: Default::default(),
-                limits: scheduler::limits::rules::LimitRules::default(),
-                container,
+        let rules = (loss, waits, placement(), option::of(unique()));
+        (text(), any::<(bool, i8)>(), timeout, retry(), rules, container()).prop_map(
+            |(name, (enabled, priority), timeout, retry, (loss, waits, placement, unique), container)| {
+                Definition {
+                    name,
+                    revision: Revision::default(),
+                    enabled,
+                    priority,
+                    timeout,
+                    retry,
+                    loss,
+                    waits,
+                    expect: Expect::default(),
+                    placement,
+                    timetable: Timetable::default(),
+                    hooks: Default::default(),
+                    submission: Default::default(),
+                    limits: LimitRules { unique, ..LimitRules::default() },
+                    container,
+                }
             },
         )
     }

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use scheduler::limits::rules::{Concurrency, KeySource, LimitRules, OnFull, RateLimit};
+use scheduler::unique::{Clear, OnDuplicate, UniqueRule};
 use serde::{Deserialize, Serialize};
 
 // The fields of each struct are in alphabetical order: serde writes them so, and the keys must be sorted.
@@ -16,6 +17,8 @@ pub(super) struct StoredLimits {
     queued_max: Option<u32>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     rate: Option<StoredRate>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    unique: Option<StoredUnique>,
 }
 
 #[derive(PartialEq, Serialize, Deserialize)]
@@ -37,10 +40,19 @@ struct StoredRate {
 }
 
 #[derive(PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct StoredUnique {
+    clear: Vec<String>,
+    key: Option<StoredKey>,
+    on_duplicate: String,
+}
+
+#[derive(PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum StoredKey {
     Constant(String),
     Label(String),
+    Param(String),
 }
 
 impl StoredLimits {
@@ -63,6 +75,11 @@ impl StoredLimits {
                 limit: rule.limit,
                 per_ms: u64::try_from(rule.per.as_millis()).unwrap_or(u64::MAX),
             }),
+            unique: rules.unique.as_ref().map(|rule| StoredUnique {
+                clear: rule.clear.names().iter().map(|name| (*name).to_owned()).collect(),
+                key: rule.key.as_ref().map(StoredKey::of),
+                on_duplicate: super::keys::name_of(&OnDuplicate::ALL, &rule.on_duplicate).to_owned(),
+            }),
         }
     }
 
@@ -82,7 +99,17 @@ impl StoredLimits {
             burst: stored.burst,
             key: stored.key.map(StoredKey::source),
         });
-        Some(LimitRules { concurrency, rate, queued_max: self.queued_max })
+        let unique = match self.unique {
+            None => None,
+            Some(stored) => {
+                let clear = [Clear::Always, Clear::Success, Clear::Failed];
+                let (_, on_duplicate) =
+                    OnDuplicate::ALL.into_iter().find(|(name, _)| *name == stored.on_duplicate)?;
+                let clear = clear.into_iter().find(|it| it.names() == stored.clear)?;
+                Some(UniqueRule { key: stored.key.map(StoredKey::source), on_duplicate, clear })
+            }
+        };
+        Some(LimitRules { concurrency, rate, queued_max: self.queued_max, unique })
     }
 }
 
@@ -91,6 +118,7 @@ impl StoredKey {
         match source {
             KeySource::Constant(value) => Self::Constant(value.to_string()),
             KeySource::Label(name) => Self::Label(name.clone()),
+            KeySource::Param(name) => Self::Param(name.clone()),
         }
     }
 
@@ -98,6 +126,7 @@ impl StoredKey {
         match self {
             Self::Constant(value) => KeySource::Constant(value.into()),
             Self::Label(name) => KeySource::Label(name),
+            Self::Param(name) => KeySource::Param(name),
         }
     }
 }

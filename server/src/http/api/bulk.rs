@@ -320,6 +320,7 @@ impl Operation {
         match submit_with_key(&self.state, vec![new], None, false, key).await? {
             Answer::Accepted(accepted) => Ok(Effect::Made(accepted.first)),
             Answer::Replayed(holder) => Ok(Effect::Made(holder.job)),
+            Answer::Duplicate(other) => Err(Rejection::Duplicate { job: Some(other) }.into()),
             Answer::Rejected(rejection) => Err(rejection.into()),
             answer => Err(unexpected_answer(&answer)),
         }

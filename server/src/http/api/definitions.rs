@@ -14,6 +14,7 @@ use scheduler::params::{Absence, Param, ParamKind, Word};
 use scheduler::placement::rules::Preference;
 use scheduler::snapshot::Snapshot;
 use scheduler::step::PendingReason;
+use scheduler::unique::{OnDuplicate, UniqueRule};
 
 use crate::catalogue::{Definitions, Entry};
 use crate::excerpt::excerpt;
@@ -143,6 +144,7 @@ fn definition(entry: &Entry, waiting: &Waiting<'_>, snapshot: &Snapshot) -> shap
         concurrency: definition.limits.concurrency.as_ref().map(concurrency),
         rate_limit: definition.limits.rate.as_ref().map(rate_limit),
         max_queued: definition.limits.queued_max,
+        unique: definition.limits.unique.as_ref().map(unique),
         requires: definition.placement.requires.iter().map(ToString::to_string).collect(),
         prefers: definition.placement.prefers.iter().map(preference).collect(),
         workers: definition.placement.workers.iter().map(ToString::to_string).collect(),
@@ -239,6 +241,15 @@ fn concurrency(rule: &Concurrency) -> shapes::Concurrency {
         key: rule.key.as_ref().map(ToString::to_string),
         group: rule.group.clone(),
         on_full: on_full.map_or("", |(name, _)| name).into(),
+    }
+}
+
+fn unique(rule: &UniqueRule) -> shapes::Unique {
+    let on_duplicate = OnDuplicate::ALL.into_iter().find(|(_, known)| *known == rule.on_duplicate);
+    shapes::Unique {
+        key: rule.key.as_ref().map(ToString::to_string),
+        on_duplicate: on_duplicate.map_or("", |(name, _)| name).into(),
+        clear: rule.clear.names().iter().map(|name| (*name).into()).collect(),
     }
 }
 

@@ -161,6 +161,7 @@ pub(crate) async fn repeat_of(
         priority: changes.priority.or(Some(record.row.priority)),
         timeout: changes.timeout.or(record.row.timeout),
         retry_of: Some(id),
+        unique_key: changes.unique_key,
         details: has_details.then(|| Box::new(details)),
         ..NewJob::default()
     };
@@ -239,6 +240,7 @@ async fn submit_and_answer(
             answer(state, shown, params, StatusCode::CREATED).await
         }
         Answer::Replayed(holder) => replay(state, holder, params).await,
+        Answer::Duplicate(job) => duplicate(state, job, params).await,
         // The archive is asked for ids of ended jobs only; here the definition has just been replaced.
         Answer::Rejected(Rejection::UnknownDefinition) => {
             Err(Problem::from(Busy).hint("jobs.yaml has just been read again; try again"))
@@ -254,6 +256,15 @@ async fn replay(state: &Arc<AppState>, holder: KeyHolder, params: SubmitParams) 
     let shown = state.presenter().job(record.row);
     let mut response = answer(state, shown, params, StatusCode::OK).await?;
     response.headers_mut().insert(REPLAYED, YES);
+    Ok(response)
+}
+
+/// Answers with the present state of the job that has the unique key.
+async fn duplicate(state: &Arc<AppState>, job: JobId, params: SubmitParams) -> Result<Response, Problem> {
+    let record = find(state, job).await?;
+    let shown = shapes::Job { duplicate: true, ..state.presenter().job(record.row) };
+    let mut response = answer(state, shown, params, StatusCode::OK).await?;
+    response.headers_mut().insert(DUPLICATE, YES);
     Ok(response)
 }
 
@@ -292,6 +303,7 @@ async fn answer(
         Ok(record) => {
             let mut full = state.presenter().full(record);
             full.job.warning = shown.warning;
+            full.job.duplicate = shown.duplicate;
             Ok(json(status, headers, &full))
         }
         // The job was accepted, and the status must say so.
@@ -333,6 +345,9 @@ const JSON: HeaderValue = HeaderValue::from_static("application/json");
 pub(crate) const YES: HeaderValue = HeaderValue::from_static("true");
 /// Header that marks the answer to a repeated request.
 pub(crate) const REPLAYED: HeaderName = HeaderName::from_static("idempotent-replay");
+
+/// Header that marks the answer to a submission that made no job, because another one has its unique key.
+pub(crate) const DUPLICATE: HeaderName = HeaderName::from_static("unique-duplicate");
 
 /// Initial size of the buffer; most jobs fit.
 const JOB_BYTES: usize = 512;

@@ -76,6 +76,7 @@ codes! {
     AlreadyFinished "already_finished" 409 "the job has ended";
     TokenNameTaken "token_name_taken" 409 "there is a token of this name";
     DefinitionDisabled "definition_disabled" 409 "the definition is not enabled";
+    DuplicateJob "duplicate_job" 409 "another job has the unique key";
     IdempotencyMismatch "idempotency_mismatch" 409 "the Idempotency-Key stands for another request";
     NotFinished "not_finished" 409 "the job has not ended";
     NotWaiting "not_waiting" 409 "the job does not wait any more";
@@ -109,6 +110,7 @@ codes! {
     OutOfRange "out_of_range" 422 "a number is out of range";
     ReservedName "reserved_name" 422 "the name is reserved";
     TooLong "too_long" 422 "a text or a list is too long";
+    UniqueBatch "unique_batch" 422 "too many jobs at once for a definition with unique keys";
     UnknownField "unknown_field" 422 "the body has an unknown field";
     UnknownName "unknown_name" 422 "there is no definition of that name";
     UpgradeRequired "upgrade_required" 426 "this address wants a WebSocket";

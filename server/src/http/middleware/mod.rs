@@ -1,7 +1,7 @@
 //! Steps that every request passes before and after its handler.
 //!
 //! `front` checks access and limits and writes the headers of every answer, `body_budget` bounds the memory of large bodies,
-//! `problem`, `denial` and `code` turn errors into `application/problem+json`.
+//! `problem`, `rejection`, `denial` and `code` turn errors into `application/problem+json`.
 
 pub(crate) mod body_budget;
 pub mod code;
@@ -9,3 +9,4 @@ mod cut_at_revocation;
 mod denial;
 pub(crate) mod front;
 pub mod problem;
+mod rejection;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use axum::http::{HeaderMap, HeaderName, HeaderValue, header};
 use axum::response::{IntoResponse, Response};
-use scheduler::step::{PendingReason, Rejection};
+use scheduler::step::PendingReason;
 
 use crate::engine::Busy;
 use crate::http::middleware::code::Code;
@@ -26,6 +26,7 @@ struct Parts {
     hint: Option<String>,
     near: Vec<String>,
     state: Option<&'static str>,
+    job: Option<u64>,
     last_event_id: Option<String>,
     errors: Vec<shapes::Fault>,
     headers: HeaderMap,
@@ -43,6 +44,7 @@ impl Problem {
             hint: None,
             near: Vec::new(),
             state: None,
+            job: None,
             last_event_id: None,
             errors: Vec::new(),
             headers: HeaderMap::new(),
@@ -151,6 +153,13 @@ impl Problem {
         self
     }
 
+    /// Adds the number of the job that causes a conflict.
+    #[must_use]
+    pub fn job(mut self, job: u64) -> Self {
+        self.0.job = Some(job);
+        self
+    }
+
     /// Adds the id of the event behind which a client can go on.
     #[must_use]
     pub fn last_event_id(mut self, id: String) -> Self {
@@ -224,6 +233,7 @@ impl Problem {
             hint: parts.hint,
             near: parts.near,
             state: parts.state.map(Into::into),
+            job: parts.job,
             last_event_id: parts.last_event_id,
             errors: parts.errors,
             request_id: request_id.to_owned(),
@@ -263,101 +273,12 @@ impl From<ReadError> for Problem {
     }
 }
 
-impl From<Rejection> for Problem {
-    fn from(rejection: Rejection) -> Self {
-        match rejection {
-            Rejection::UnknownDefinition => {
-                Self::new(Code::UnknownJob, "the definition has just been removed")
-            }
-            Rejection::Disabled => {
-                Self::new(Code::DefinitionDisabled, "the definition has \"enabled: false\"")
-                    .hint("enable it in jobs.yaml, and reload that")
-            }
-            Rejection::KeyMismatch(holder) => Self::new(
-                Code::IdempotencyMismatch,
-                format!("this key made job {} by another request", holder.job),
-            )
-            .field("Idempotency-Key")
-            .hint("use a new key for a new request"),
-            Rejection::KeyReadingTooOld
-            | Rejection::LedgerReadingTooOld
-            | Rejection::TooManyPendingBatches => Self::from(Busy),
-            Rejection::QueueFull { jobs_max, asked } if asked > jobs_max => Self::new(
-                Code::QueueFull,
-                format!("these are {asked} jobs, of which {jobs_max} at once may not have ended"),
-            )
-            .hint("divide the batch, or start the server with a larger --max-jobs"),
-            Rejection::QueueFull { jobs_max, .. } => Self::new(
-                Code::QueueFull,
-                format!("with these there would be more than {jobs_max} jobs that have not ended"),
-            )
-            .hint("let some end, cancel some, or start the server with a larger --max-jobs")
-            .retry_after(10),
-            Rejection::TooManyQueued { queued_max, asked, of_definition } => {
-                let (whose, remedy) = match of_definition {
-                    true => ("of this definition", "raise its max_queued"),
-                    false => ("of the server", "start the server with a larger --max-queued"),
-                };
-                let problem = Self::new(
-                    Code::TooManyQueued,
-                    format!("with these more than {queued_max} jobs {whose} would wait"),
-                );
-                match asked > queued_max {
-                    true => problem.hint(format!("divide the batch, or {remedy}")),
-                    false => problem.hint(format!("let some start, or {remedy}")).retry_after(10),
-                }
-            }
-            Rejection::LimitFull { limit, permits } => Self::new(
-                Code::LimitFull,
-                format!("the limit {limit} has {permits} permits, and as many jobs that have not ended"),
-            )
-            .hint("try again when one has ended; with \"on_full: queue\" the job would wait")
-            .retry_after(10),
-            Rejection::NoWorker(reason) => Self::new(Code::NoWorker, pending_text(reason)).retry_after(5),
-            Rejection::NotLive => Self::new(Code::JobNotFound, "there is no such job"),
-            Rejection::NothingToRelease(state) => Self::new(
-                Code::NothingToRelease,
-                format!("the job is {} on a worker that answers for it", state.name()),
-            )
-            .state(state.name())
-            .hint("to end it, cancel it"),
-            Rejection::NotWaiting(state) => {
-                Self::new(Code::NotWaiting, format!("the job is {}", state.name()))
-                    .state(state.name())
-                    .hint("only a job that is scheduled or queued can be changed; to end this one, cancel it")
-            }
-            Rejection::UnknownSchedule => {
-                Self::new(Code::UnknownSchedule, "no schedule of jobs.yaml is called so")
-                    .hint("GET /api/schedules lists them")
-            }
-            Rejection::UnknownWorker => Self::new(Code::UnknownWorker, "there is no such worker"),
-            Rejection::RefusedBefore => Self::new(
-                Code::RefusedByStore,
-                "what this request leads to was refused twice by the server's store",
-            )
-            .hint("the server's operator finds more in its log and its data directory"),
-            Rejection::TooManyLabels => {
-                Self::new(Code::TooLong, "a worker has at most 64 labels that are set here").field("labels")
-            }
-            Rejection::WorkerAway => Self::new(Code::WorkerAway, "it is not connected, and cannot be told")
-                .hint("ask again when it is back"),
-            Rejection::NotUnmanaged => {
-                Self::new(Code::UnknownAttempt, "it has no such attempt that this server never gave")
-                    .hint("'unmanaged' of the worker lists them")
-            }
-            Rejection::WorkerConnected => {
-                Self::new(Code::WorkerConnected, "it is connected, or still has attempts")
-                    .hint("stop it, or drain it, first; what waits for it can be released")
-            }
-        }
-    }
-}
-
 /// The text of a pending reason.
 #[must_use]
 pub const fn pending_text(reason: PendingReason) -> &'static str {
     match reason {
         PendingReason::NotDue => "it is not due yet",
+        PendingReason::Replacing => "the job that it replaces has not ended yet",
         PendingReason::NoWorker => "no worker is connected",
         PendingReason::PinnedWorkerAway => {
             "it may only run where its last attempt was (retry.on: same), and that worker is not connected"

@@ -2,6 +2,7 @@
 
 pub(crate) mod batch;
 mod committed;
+mod earlier;
 pub(crate) mod presenter;
 pub mod shapes;
 pub(crate) mod timeline;

@@ -25,7 +25,7 @@ use crate::store::{AttemptRow, JobRecord, JobRow};
 
 /// Presents jobs with the facts of one snapshot.
 pub(crate) struct Presenter {
-    snapshot: Arc<Snapshot>,
+    pub(super) snapshot: Arc<Snapshot>,
     phases: HashMap<JobId, Phase>,
     /// Pending reasons by revision, for unpinned jobs and for those pinned to a worker.
     waiting: HashMap<(Revision, Option<WorkerId>), PendingReason>,
@@ -109,7 +109,7 @@ impl Presenter {
     pub(crate) fn waits_for(&self, row: &JobRow) -> Option<shapes::Reason> {
         match self.pending(row) {
             Some(PendingReason::NotDue) => {
-                if let Some(reason) = self.waits_for_earlier(row) {
+                if let Some(reason) = self.waits_for_replaced(row).or_else(|| self.waits_for_earlier(row)) {
                     return Some(reason);
                 }
                 let what = match row.attempts.0 {
@@ -125,15 +125,6 @@ impl Presenter {
                 self.absence(row, attempt).or_else(|| self.silence(row, attempt))
             }
         }
-    }
-
-    /// The text for a job of a schedule that waits until an earlier one has ended (`overlap`).
-    fn waits_for_earlier(&self, row: &JobRow) -> Option<shapes::Reason> {
-        row.slot.as_ref()?;
-        let mut queues = self.snapshot.schedule_queues.iter();
-        let (_, first) = queues.find(|(name, first)| **name == *row.definition && *first < row.job)?;
-        let text = format!("job {first} of the same schedules must end first (overlap)").into();
-        Some(shapes::Reason { code: "earlier_job".into(), text })
     }
 
     /// The text for an unreachable worker: since when, when the attempt is given up, and the consequence.

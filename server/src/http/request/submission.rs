@@ -22,6 +22,9 @@ pub(crate) fn complete(
 ) -> Result<NewJob, Problem> {
     let JobRequest { mut job, params, .. } = request;
     job.revision = definition.revision;
+    if job.unique_key.is_some() && definition.limits.unique.is_none() {
+        return Err(no_unique_key());
+    }
     let rules = &definition.submission;
     if rules.is_default() && params.is_empty() {
         return Ok(job);
@@ -58,6 +61,9 @@ pub(crate) fn overlay(
     checker: &Checker<'_>,
 ) -> Result<(NewJob, JobParams), Problem> {
     let JobRequest { job, params, .. } = changes;
+    if job.unique_key.is_some() && definition.limits.unique.is_none() {
+        return Err(no_unique_key());
+    }
     let mut faults = not_allowed(&definition.submission, &job, !params.is_empty());
     let mut values = kept;
     values.retain(|(name, _)| !params.iter().any(|(changed, _)| changed == name));
@@ -68,6 +74,12 @@ pub(crate) fn overlay(
     });
     faults.truncate(FAULTS_MAX);
     if faults.is_empty() { Ok((job, resolved)) } else { Err(Problem::faults(faults)) }
+}
+
+fn no_unique_key() -> Problem {
+    Problem::new(Code::OverrideNotAllowed, "the definition has no \"unique\", so its jobs have no keys")
+        .field("unique_key")
+        .hint("leave the field out, or add \"unique\" to the definition")
 }
 
 /// A fault for each field that the definition does not allow.

@@ -10,6 +10,7 @@ mod pending_batch;
 mod reads;
 mod removal;
 mod schedules;
+mod unique;
 
 pub(super) use batches::*;
 pub(super) use groups::*;
@@ -20,6 +21,7 @@ pub(super) use pending_batch::*;
 pub(super) use reads::*;
 pub(super) use removal::*;
 pub(super) use schedules::*;
+pub(super) use unique::*;
 
 use super::{Archive, Store};
 
@@ -81,6 +83,8 @@ macro_rules! conforms {
             lists_go_on_where_jobs_were_removed,
             keys_of_limits_live_as_long_as_their_job,
             rates_are_kept_until_they_have_recovered,
+            unique_keys_are_kept_until_they_are_freed,
+            an_ended_job_is_not_removed_while_it_keeps_its_key,
             schedules_and_pauses_outlive_a_restart,
             jobs_of_schedules_are_known_until_they_have_ended,
             expectations_outlive_a_restart,

@@ -86,6 +86,7 @@ pub(in crate::store) fn expectation(change: &Change) -> Option<(JobId, Expected)
         | Change::Expectation(_)
         | Change::ExpectationDropped { .. }
         | Change::Paused { .. }
+        | Change::Unique(_)
         | Change::RateUsed(_) => return None,
     })
 }

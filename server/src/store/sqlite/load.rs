@@ -11,7 +11,7 @@ use scheduler::input::GroupNo;
 use scheduler::job::LastPlacement;
 use scheduler::restore::LiveSchedules;
 
-use super::{batches, codes, expectations, faults, limits, rows, schedules};
+use super::{batches, codes, expectations, faults, limits, rows, schedules, unique};
 use crate::store::{
     JobOrigin, LiveAttempt, LiveJob, LoadError, LoadItem, Loaded, StoredDefinition, Unconfirmed, directory,
 };
@@ -86,6 +86,7 @@ pub(super) fn load(
     loaded.schedules = schedules::load(&transaction)?;
     loaded.expectations = expectations::load(&transaction)?;
     loaded.rates = limits::rates(&transaction)?;
+    loaded.unique = unique::load(&transaction)?;
     loaded.batches = batches::live(&transaction)?;
     visit(LoadItem::Base(&loaded));
     for id in of_unconfirmed {
@@ -193,6 +194,7 @@ fn installation(row: &Row<'_>) -> rusqlite::Result<Loaded> {
         schedules: LiveSchedules::default(),
         expectations: Vec::new(),
         rates: Vec::new(),
+        unique: Vec::new(),
         batches: Vec::new(),
         retention_by: row.get::<_, Option<i64>>("retention_by")?.map(Timestamp),
     })

@@ -38,6 +38,7 @@ const MIGRATIONS: &[(&str, &str)] = &[
     ("removed_schedules", include_str!("migrations/0020_removed_schedules.sql")),
     ("access", include_str!("migrations/0021_access.sql")),
     ("notifications", include_str!("migrations/0022_notifications.sql")),
+    ("unique_keys", include_str!("migrations/0023_unique_keys.sql")),
 ];
 
 /// Brings the file behind this connection to the version of this build.

@@ -27,6 +27,7 @@ mod pending_batch;
 mod reserve;
 mod rows;
 mod schedules;
+mod unique;
 mod upgrade;
 mod upkeep;
 mod wal;

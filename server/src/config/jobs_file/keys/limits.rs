@@ -1,6 +1,7 @@
 //! The keys about limits.
 
 use scheduler::limits::rules::OnFull;
+use scheduler::unique::OnDuplicate;
 
 use super::{Key, Range, Shape, key, names, range};
 
@@ -17,6 +18,33 @@ pub(in crate::config::jobs_file) const CONCURRENCY: &[Key] = &[
         "on_full",
         Shape::Choice(|| names(&OnFull::ALL)),
         "What becomes of a new job while no permit is left; queue if absent.",
+    ),
+];
+
+/// An end that frees a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::config::jobs_file) enum ClearedEnd {
+    /// The job succeeded.
+    Success,
+    /// The job failed, was lost, or expired.
+    Failed,
+}
+
+pub(in crate::config::jobs_file) const CLEAR: [(&str, ClearedEnd); 2] =
+    [("success", ClearedEnd::Success), ("failed", ClearedEnd::Failed)];
+
+/// The keys of `unique`.
+pub(in crate::config::jobs_file) const UNIQUE: &[Key] = &[
+    key("key", Shape::Text, "params.NAME, labels.NAME, or a constant; what the request overrides if absent."),
+    key(
+        "on_duplicate",
+        Shape::Choice(|| names(&OnDuplicate::ALL)),
+        "What becomes of a job whose key is taken; return if absent.",
+    ),
+    key(
+        "clear",
+        Shape::Choices(|| names(&CLEAR)),
+        "Ends that free the key; both if absent. A cancel always frees it.",
     ),
 ];
 

@@ -44,7 +44,8 @@ pub(crate) async fn submit(
         }
         (None, None) => return Err(needs_jobs(&options)),
     };
-    answer(state, submit_with_key(state, jobs, Some(options), require_worker, key).await?)
+    let asked = jobs.len();
+    answer(state, submit_with_key(state, jobs, Some(options), require_worker, key).await?, asked)
 }
 
 /// Jobs that are all alike.

@@ -17,7 +17,7 @@ use crate::auth::actor::Actor;
 use crate::catalogue::Definitions;
 use crate::http::api::definitions;
 use crate::http::api::jobs::unexpected_answer;
-use crate::http::api::submit::{REPLAYED, YES, json, warning};
+use crate::http::api::submit::{DUPLICATE, REPLAYED, YES, json, warning};
 use crate::http::middleware::code::Code;
 use crate::http::middleware::problem::Problem;
 use crate::http::present::shapes::{self, Time};
@@ -63,7 +63,8 @@ pub(crate) async fn many(State(state): State<Arc<AppState>>, request: Request) -
     };
     // The body may have taken minutes to arrive; check the disk again.
     state.check_disk_space()?;
-    answer(&state, submit_with_key(&state, jobs, Some(options), params.require_worker, key).await?)
+    let asked = jobs.len();
+    answer(&state, submit_with_key(&state, jobs, Some(options), params.require_worker, key).await?, asked)
 }
 
 /// Reads `batch_name` and `max_failures`.
@@ -90,13 +91,21 @@ fn key_target(options: &BatchOptions) -> String {
     }
 }
 
-/// Answers with the batch.
+/// Answers with the batch. Jobs that were asked for and are not in it are duplicates.
 ///
 /// # Errors
 /// The engine rejected the request.
-pub(super) fn answer(state: &AppState, answer: Answer) -> Result<Response, Problem> {
+pub(super) fn answer(state: &AppState, answer: Answer, asked: usize) -> Result<Response, Problem> {
+    let asked = u32::try_from(asked).unwrap_or(u32::MAX);
     match answer {
-        Answer::Accepted(accepted) => Ok(created(state, &accepted)),
+        Answer::Accepted(accepted) => {
+            let duplicates = asked.saturating_sub(accepted.count);
+            Ok(created(state, &accepted, duplicates))
+        }
+        Answer::Duplicate(job) => {
+            let batch = shapes::Batch { duplicates: asked, ..batch(job, 0) };
+            Ok(json(StatusCode::OK, HeaderMap::from_iter([(DUPLICATE, YES)]), &batch))
+        }
         Answer::Replayed(holder) => Ok(replayed(state, holder)),
         Answer::Rejected(rejection) => Err(rejection.into()),
         answer => Err(unexpected_answer(&answer)),
@@ -151,8 +160,9 @@ pub(crate) fn read_many(
     }
 }
 
-fn created(state: &AppState, accepted: &Accepted) -> Response {
+fn created(state: &AppState, accepted: &Accepted, duplicates: u32) -> Response {
     let batch = shapes::Batch {
+        duplicates,
         created_at: Some(Time(accepted.created_at)),
         warning: accepted.pending.and_then(warning),
         ..batch(accepted.first, accepted.count)

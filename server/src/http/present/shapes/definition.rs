@@ -155,6 +155,9 @@ pub struct Definition {
     /// How many jobs may wait; absent: no limit of its own.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_queued: Option<u32>,
+    /// The rule for duplicates; absent: none are looked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unique: Option<Unique>,
     /// Conditions on the labels of workers, as text.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub requires: Vec<String>,
@@ -273,6 +276,18 @@ pub struct Concurrency {
     pub group: Option<String>,
     /// `queue`, `reject`, `cancel_running` or `cancel_oldest`.
     pub on_full: Text,
+}
+
+/// At most one job for each key has not ended.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Unique {
+    /// `params.NAME`, `labels.NAME`, or a constant; absent: what the request overrides.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<String>,
+    /// `return`, `replace` or `reject`.
+    pub on_duplicate: Text,
+    /// Ends that free the key: `success`, `failed`.
+    pub clear: Vec<Text>,
 }
 
 /// A limit on starts within a time.

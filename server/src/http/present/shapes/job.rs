@@ -95,6 +95,9 @@ pub struct Job {
     /// Labels for people and filters.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub labels: BTreeMap<String, String>,
+    /// True in the answer to a submission that made no job, because this one has the unique key.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub duplicate: bool,
     /// A warning beside an accepted submission.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub warning: Option<Reason>,
@@ -292,9 +295,18 @@ pub struct Batch {
     /// The time of acceptance; absent in the answer to a repeated request.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub created_at: Option<Time>,
+    /// Jobs of the request that were not made, because others have their unique keys. With a `count` of 0 there is no batch, and `first` is
+    /// the job that has the first of these keys.
+    #[serde(default, skip_serializing_if = "nothing")]
+    pub duplicates: u32,
     /// A warning beside the accepted batch.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub warning: Option<Reason>,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]
+const fn nothing(count: &u32) -> bool {
+    *count == 0
 }
 
 /// The answer to a bulk operation.

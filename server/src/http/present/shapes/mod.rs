@@ -27,7 +27,7 @@ pub use access::{AuditEntry, NewToken, Token};
 pub use batch::{BatchCounts, BatchSummary, FullBatch};
 pub use committed::{CommittedEvent, EventBatch, EventDefinition, EventSchedules};
 pub use definition::{
-    Concurrency, Definition, Expectation, Param, Preference, RateLimit, Reloaded, Retry, Waiting,
+    Concurrency, Definition, Expectation, Param, Preference, RateLimit, Reloaded, Retry, Unique, Waiting,
 };
 pub use explanation::{Explanation, Obstacle, Verdict};
 pub use job::{

@@ -31,6 +31,9 @@ pub struct Problem {
     /// For a conflict with a job: its state.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub state: Option<Text>,
+    /// For a duplicate: the job that has the unique key.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub job: Option<u64>,
     /// For events that are gone: the id to go on behind, after the lists were read again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_event_id: Option<String>,

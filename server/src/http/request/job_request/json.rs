@@ -104,6 +104,9 @@ impl<'de> Visitor<'de> for Entry<'_> {
                     details.body.environment = map.next_value_seed(Pairs { of: name, collector })?;
                 }
                 "args" => details.body.args = map.next_value()?,
+                "unique_key" => {
+                    request.job.unique_key = collector.unique_key(&map.next_value_seed(Text)?);
+                }
                 "priority" => request.job.priority = collector.priority(map.next_value()?),
                 "timeout" => request.job.timeout = collector.timeout(&map.next_value_seed(Text)?),
                 "run_at" => {

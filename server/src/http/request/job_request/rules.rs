@@ -1,6 +1,7 @@
 //! Rules for single values of a job request.
 
 use std::ops::Range;
+use std::sync::Arc;
 use std::time::Duration;
 
 use protocol::Timestamp;
@@ -72,6 +73,16 @@ impl FaultCollector {
 
     pub(super) fn delay(&self, text: &str) -> Option<StartTime> {
         self.value("delay", delay(text))
+    }
+
+    pub(super) fn unique_key(&self, key: &str) -> Option<Arc<str>> {
+        let fits = (1..=UNIQUE_KEY_BYTES_MAX).contains(&key.len()) && !key.chars().any(char::is_control);
+        let fault = || {
+            let detail = format!("\"{}\" cannot be a unique key", excerpt(key));
+            let hint = format!("a key is 1 to {UNIQUE_KEY_BYTES_MAX} bytes in one line");
+            (Code::TooLong, detail, hint)
+        };
+        self.value("unique_key", if fits { Ok(key.into()) } else { Err(fault()) })
     }
 
     /// Records that both fields are given.
@@ -240,7 +251,7 @@ fn is_variable_name(name: &str) -> bool {
 }
 
 /// All fields, in an order in which those of each [`EntryKind`] stand together.
-pub(super) const FIELDS: [&str; 14] = [
+pub(super) const FIELDS: [&str; 15] = [
     "name",
     "params",
     "environment",
@@ -251,6 +262,7 @@ pub(super) const FIELDS: [&str; 14] = [
     "run_at",
     "delay",
     "labels",
+    "unique_key",
     "count",
     "each",
     "batch_name",
@@ -276,6 +288,7 @@ const INPUT_BYTES_MAX: usize = 256 << 10;
 const LABELS_MAX: usize = 64;
 const LABEL_BYTES_MAX: usize = 256;
 const NAME_BYTES_MAX: usize = 128;
+const UNIQUE_KEY_BYTES_MAX: usize = 256;
 
 /// The same limit as for variables of a definition.
 const VALUE_BYTES_MAX: usize = 32 << 10;

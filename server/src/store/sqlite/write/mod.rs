@@ -20,13 +20,13 @@ pub(super) use self::remove::remove;
 use self::statements::Statements;
 use super::{
     access, batches, faults, hooks, limits, notes, notifications, param_rows, pending_batch, rows, schedules,
+    unique,
 };
-use crate::store::fold::ScheduleChange;
-use crate::store::fold::{Folded, SideWrite, SkippedNumbers, fold};
+use crate::store::fold::{Folded, ScheduleChange, SideWrite, SkippedNumbers, fold};
 use crate::store::{CommitError, Group, RecordChange, StoredDefinition};
 
 /// This many consecutive jobs make a block of the coarse indexes.
-pub(super) const BLOCK_SHIFT: u32 = 12;
+pub(in crate::store::sqlite) const BLOCK_SHIFT: u32 = 12;
 /// The last job that belongs to a block.
 pub(super) const fn last_of(block: i64) -> i64 {
     ((block + 1) << BLOCK_SHIFT) - 1
@@ -177,6 +177,12 @@ fn in_transaction(
     }
     for (id, recovered) in &folded.rates {
         limits::put_rate(connection, id, *recovered, group.at)?;
+    }
+    // Those that are freed go first: a key may pass from one job to another, and a job to another key.
+    for is_taken in [false, true] {
+        for (id, holder) in folded.unique.iter().filter(|(_, holder)| holder.is_some() == is_taken) {
+            unique::put(connection, id, *holder)?;
+        }
     }
     for (key, holder, at) in &folded.keys {
         writer.key(key, *holder, *at)?;

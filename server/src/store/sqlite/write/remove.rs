@@ -111,12 +111,13 @@ fn jobs(
     Ok((count, true))
 }
 
-/// The ended jobs of a block, those that ended longest ago first.
+/// The ended jobs of a block, those that ended longest ago first, without those that keep a unique key.
 fn candidates(connection: &Connection, block: i64, limit: usize) -> rusqlite::Result<Vec<Candidate>> {
     let limit = i64::try_from(limit).unwrap_or(i64::MAX);
     connection
         .prepare_cached(
             "SELECT id, ended_at, attempts, details FROM ended WHERE id BETWEEN ?1 AND ?2
+             AND id NOT IN (SELECT job FROM unique_keys WHERE job BETWEEN ?1 AND ?2)
              ORDER BY ended_at, id LIMIT ?3",
         )?
         .query_map((block << BLOCK_SHIFT, last_of(block), limit), |row| {
@@ -198,6 +199,7 @@ fn forget_if_empty(connection: &Connection, block: i64) -> Done {
     let lives = connection
         .prepare_cached(
             "SELECT 1 FROM jobs WHERE id BETWEEN ?1 AND ?2
+             UNION ALL SELECT 1 FROM ended WHERE id BETWEEN ?1 AND ?2
              UNION ALL SELECT 1 FROM forming WHERE first <= ?2 AND last >= ?1",
         )?
         .exists((block << BLOCK_SHIFT, last_of(block)))?;

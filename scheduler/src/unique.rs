@@ -1,0 +1,291 @@
+//! Unique keys: at most one job of a definition has a key. `handlers::unique` decides about new jobs.
+//!
+//! - A key is computed when its job is made, and belongs to the name of the definition, not to a revision.
+//! - The job has it until an end that clears it (`clear`). After any other end the ended job keeps it, until a retry takes it over or a
+//!   person releases it.
+//! - A job that replaces one on a worker waits until that one has ended: it is the *predecessor*. There is at most one, because the new
+//!   job starts only after it.
+
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::format;
+use alloc::string::String;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use protocol::JobId;
+use sha2::{Digest, Sha256};
+
+use crate::input::{JobDetails, NewJob};
+use crate::job::State;
+use crate::limits::rules::KeySource;
+
+/// Keys that ended jobs keep at most; beyond it the one of the oldest job is freed. Some 30 MB.
+pub const KEPT_MAX: usize = 100_000;
+
+/// The rule of a definition.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UniqueRule {
+    /// The source of the key; the overrides of the job if absent.
+    pub key: Option<KeySource>,
+    /// Answer to a job whose key is taken.
+    pub on_duplicate: OnDuplicate,
+    /// Ends that free the key.
+    pub clear: Clear,
+}
+
+/// Answer to a job whose key is taken.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OnDuplicate {
+    /// No job is made; the answer is the job that has the key.
+    #[default]
+    Return,
+    /// The job that has the key is cancelled, and the new one runs after it.
+    Replace,
+    /// The request is refused.
+    Reject,
+}
+
+impl OnDuplicate {
+    /// All answers, with their names in jobs.yaml and the API.
+    pub const ALL: [(&'static str, Self); 3] =
+        [("return", Self::Return), ("replace", Self::Replace), ("reject", Self::Reject)];
+}
+
+/// Ends that free the key of a job. A cancel always does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Clear {
+    /// Every end.
+    Always,
+    /// Success only.
+    Success,
+    /// Failure, loss and expiry only: a job that has succeeded is not run again.
+    Failed,
+}
+
+impl Clear {
+    /// A job that ends in this state frees its key.
+    #[must_use]
+    pub const fn frees(self, state: State) -> bool {
+        match state {
+            State::Succeeded => matches!(self, Self::Always | Self::Success),
+            State::Failed | State::Lost | State::Expired => matches!(self, Self::Always | Self::Failed),
+            _ => true,
+        }
+    }
+
+    /// Names in jobs.yaml and the API.
+    #[must_use]
+    pub const fn names(self) -> &'static [&'static str] {
+        match self {
+            Self::Always => &["success", "failed"],
+            Self::Success => &["success"],
+            Self::Failed => &["failed"],
+        }
+    }
+}
+
+impl UniqueRule {
+    /// The key of a new job.
+    #[must_use]
+    pub fn key_of(&self, new: &NewJob) -> Arc<str> {
+        let details = new.details.as_deref();
+        match (&new.unique_key, &self.key) {
+            (Some(own), _) => own.clone(),
+            (None, Some(source)) => source.value(details),
+            (None, None) => fingerprint(details).as_str().into(),
+        }
+    }
+}
+
+/// 32 hexadecimal digits that stand for the overrides of a job. Variables that the server sets (`LONGSHORE_*`) do not count, because they
+/// differ with each slot of a schedule and each member of a batch; neither does the order of variables.
+fn fingerprint(details: Option<&JobDetails>) -> String {
+    let mut hash = Sha256::new();
+    let mut add = |part: &str| {
+        hash.update((part.len() as u64).to_be_bytes());
+        hash.update(part.as_bytes());
+    };
+    if let Some(details) = details {
+        let (body, params) = (&details.body, &details.params);
+        let variables = params.environment.iter().chain(&body.environment).chain(&params.variables);
+        let variables: BTreeMap<&str, &str> = variables
+            .filter(|(name, _)| !name.starts_with("LONGSHORE_"))
+            .map(|(name, value)| (name.as_str(), value.as_str()))
+            .collect();
+        for (name, value) in variables {
+            ["variable", name, value].iter().for_each(|part| add(part));
+        }
+        for arg in params.args.iter().chain(&body.args) {
+            ["arg", arg].iter().for_each(|part| add(part));
+        }
+        if let Some(input) = &body.input {
+            ["input", input].iter().for_each(|part| add(part));
+        }
+    }
+    hash.finalize().iter().take(16).map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Names a key for good: the definition, and the value.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct UniqueId {
+    /// The name of the definition.
+    pub definition: Arc<str>,
+    /// The value of the key.
+    pub key: Arc<str>,
+}
+
+/// The job that has a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UniqueHolder {
+    /// The job; it may have ended.
+    pub job: JobId,
+    /// The job that it replaces, if that has not ended yet.
+    pub predecessor: Option<JobId>,
+}
+
+/// The stored state of a key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UniqueRow {
+    /// The key.
+    pub id: UniqueId,
+    /// The job that has it; none: it is free.
+    pub holder: Option<UniqueHolder>,
+}
+
+/// All keys that are taken.
+#[derive(Debug, Default)]
+pub struct UniqueKeys {
+    holders: BTreeMap<UniqueId, UniqueHolder>,
+    /// Holders and predecessors.
+    jobs: BTreeMap<JobId, UniqueId>,
+    /// Holders that have ended.
+    kept: BTreeSet<JobId>,
+}
+
+impl UniqueKeys {
+    /// The job that has a key.
+    #[must_use]
+    pub fn holder(&self, id: &UniqueId) -> Option<UniqueHolder> {
+        self.holders.get(id).copied()
+    }
+
+    /// The key of a job, as long as it has one or is about to give it to its successor.
+    #[must_use]
+    pub fn id_of(&self, job: JobId) -> Option<&UniqueId> {
+        self.jobs.get(&job)
+    }
+
+    /// The job that must end before this one starts.
+    #[must_use]
+    pub fn predecessor(&self, job: JobId) -> Option<JobId> {
+        let holder = self.holders.get(self.jobs.get(&job)?)?;
+        holder.predecessor.filter(|_| holder.job == job)
+    }
+
+    /// The job waits for its predecessor.
+    #[must_use]
+    pub fn holds_back(&self, job: JobId) -> bool {
+        self.predecessor(job).is_some()
+    }
+
+    /// Jobs that wait for the one that they replace, with that one.
+    pub fn replacing(&self) -> impl Iterator<Item = (JobId, JobId)> {
+        self.holders.values().filter_map(|holder| Some((holder.job, holder.predecessor?)))
+    }
+
+    /// The key has this holder from now on.
+    pub fn put(&mut self, row: &UniqueRow) {
+        if let Some(before) = self.holders.remove(&row.id) {
+            for job in [before.predecessor, Some(before.job)].into_iter().flatten() {
+                self.jobs.remove(&job);
+                self.kept.remove(&job);
+            }
+        }
+        let Some(holder) = row.holder else { return };
+        for job in [holder.predecessor, Some(holder.job)].into_iter().flatten() {
+            self.jobs.insert(job, row.id.clone());
+        }
+        self.holders.insert(row.id.clone(), holder);
+    }
+
+    /// The holder has ended and keeps its key.
+    pub fn keep(&mut self, job: JobId) {
+        self.kept.insert(job);
+    }
+
+    /// The holder has ended and keeps its key.
+    #[must_use]
+    pub fn is_kept(&self, job: JobId) -> bool {
+        self.kept.contains(&job)
+    }
+
+    /// The oldest ended holder, if there are too many.
+    #[must_use]
+    pub fn surplus(&self) -> Option<JobId> {
+        self.kept.first().copied().filter(|_| self.kept.len() > KEPT_MAX)
+    }
+
+    /// All keys, for the audit and for a start.
+    pub fn all(&self) -> impl Iterator<Item = (&UniqueId, &UniqueHolder)> {
+        self.holders.iter()
+    }
+
+    /// The jobs that are listed, for the audit.
+    pub(crate) fn jobs(&self) -> Vec<JobId> {
+        self.jobs.keys().copied().collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::boxed::Box;
+    use alloc::vec;
+
+    use protocol::container::Overrides;
+
+    use super::*;
+
+    fn job(environment: &[(&str, &str)], args: &[&str]) -> NewJob {
+        let environment = environment.iter().map(|(name, value)| ((*name).into(), (*value).into())).collect();
+        let args = args.iter().map(|arg| (*arg).into()).collect();
+        let body = Overrides { environment, args, input: None };
+        let details = JobDetails { body, ..JobDetails::default() };
+        NewJob { details: Some(Box::new(details)), ..NewJob::default() }
+    }
+
+    #[test]
+    fn the_default_key_stands_for_the_overrides() {
+        let rule = UniqueRule { key: None, on_duplicate: OnDuplicate::Return, clear: Clear::Always };
+        let key = |new: &NewJob| rule.key_of(new);
+        let plain = key(&NewJob::default());
+        assert_eq!(plain.len(), 32);
+        assert_eq!(key(&job(&[("LONGSHORE_SLOT", "1")], &[])), plain, "the server sets it");
+        let pair = job(&[("A", "1"), ("B", "2")], &[]);
+        assert_eq!(key(&pair), key(&job(&[("B", "2"), ("A", "1")], &[])));
+        let others = [job(&[("A", "12"), ("B", "")], &[]), job(&[], &["A", "1"]), job(&[("A", "1")], &["B"])];
+        for other in &others {
+            assert_ne!(key(other), key(&pair));
+        }
+        let labelled = JobDetails { labels: vec![("a".into(), "b".into())], ..JobDetails::default() };
+        assert_eq!(key(&NewJob { details: Some(Box::new(labelled)), ..NewJob::default() }), plain);
+    }
+
+    #[test]
+    fn the_key_of_the_request_goes_before_the_key_of_the_definition() {
+        let key = Some(KeySource::Constant("all".into()));
+        let rule = UniqueRule { key, on_duplicate: OnDuplicate::Return, clear: Clear::Always };
+        assert_eq!(&*rule.key_of(&NewJob::default()), "all");
+        assert_eq!(&*rule.key_of(&NewJob { unique_key: Some("own".into()), ..NewJob::default() }), "own");
+    }
+
+    #[test]
+    fn each_end_frees_the_key_or_keeps_it() {
+        let frees = |clear: Clear| {
+            [State::Succeeded, State::Failed, State::Lost, State::Expired, State::Cancelled]
+                .map(|state| clear.frees(state))
+        };
+        assert_eq!(frees(Clear::Always), [true; 5]);
+        assert_eq!(frees(Clear::Success), [true, false, false, false, true]);
+        assert_eq!(frees(Clear::Failed), [false, true, true, true, true]);
+    }
+}

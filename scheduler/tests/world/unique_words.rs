@@ -1,0 +1,37 @@
+//! Words of scenarios about unique keys, and about new jobs.
+
+use crate::world::World;
+use crate::world::protocol::JobId;
+use crate::world::scheduler::input::{NewJob, StartTime};
+use crate::world::scheduler::limits::rules::KeySource;
+use crate::world::scheduler::unique::{Clear, OnDuplicate, UniqueRule};
+
+/// `unique=tenant duplicate=replace clear=success`; the key is a label, or what the request overrides with `unique=overrides`.
+pub(crate) fn unique(words: &[&str]) -> Option<UniqueRule> {
+    let option = |key: &str| words.iter().find_map(|word| word.strip_prefix(key)?.strip_prefix('='));
+    let key = option("unique")?;
+    let on_duplicate = option("duplicate").map_or(OnDuplicate::Return, |name| {
+        OnDuplicate::ALL.into_iter().find(|(known, _)| *known == name).unwrap().1
+    });
+    let clear = match option("clear") {
+        Some("success") => Clear::Success,
+        Some("failed") => Clear::Failed,
+        _ => Clear::Always,
+    };
+    let key = (key != "overrides").then(|| KeySource::Label(key.into()));
+    Some(UniqueRule { key, on_duplicate, clear })
+}
+
+/// `priority=3 in=10s label=tenant:acme unique_key=a retry_of=j1`
+pub(crate) fn new_job(world: &World, words: &[&str]) -> NewJob {
+    let option = |key: &str| words.iter().find_map(|word| word.strip_prefix(key)?.strip_prefix('='));
+    let number = |job: &str| JobId(job.trim_start_matches('j').parse().unwrap());
+    NewJob {
+        priority: option("priority").map(|value| value.parse().unwrap()),
+        run_at: option("in").map(|value| StartTime::At(world.now.utc + crate::seconds(value))),
+        details: option("label").map(|label| Box::new(crate::limit_words::labelled(label))),
+        unique_key: option("unique_key").map(Into::into),
+        retry_of: option("retry_of").map(number),
+        ..NewJob::default()
+    }
+}

@@ -1,0 +1,111 @@
+//! Problems for the rejections of the scheduler.
+
+use scheduler::step::Rejection;
+
+use super::code::Code;
+use super::problem::{Problem, pending_text};
+use crate::engine::Busy;
+
+impl From<Rejection> for Problem {
+    fn from(rejection: Rejection) -> Self {
+        match rejection {
+            Rejection::UnknownDefinition => {
+                Self::new(Code::UnknownJob, "the definition has just been removed")
+            }
+            Rejection::Disabled => {
+                Self::new(Code::DefinitionDisabled, "the definition has \"enabled: false\"")
+                    .hint("enable it in jobs.yaml, and reload that")
+            }
+            Rejection::KeyMismatch(holder) => Self::new(
+                Code::IdempotencyMismatch,
+                format!("this key made job {} by another request", holder.job),
+            )
+            .field("Idempotency-Key")
+            .hint("use a new key for a new request"),
+            Rejection::KeyReadingTooOld
+            | Rejection::LedgerReadingTooOld
+            | Rejection::TooManyPendingBatches => Self::from(Busy),
+            Rejection::QueueFull { jobs_max, asked } if asked > jobs_max => Self::new(
+                Code::QueueFull,
+                format!("these are {asked} jobs, of which {jobs_max} at once may not have ended"),
+            )
+            .hint("divide the batch, or start the server with a larger --max-jobs"),
+            Rejection::QueueFull { jobs_max, .. } => Self::new(
+                Code::QueueFull,
+                format!("with these there would be more than {jobs_max} jobs that have not ended"),
+            )
+            .hint("let some end, cancel some, or start the server with a larger --max-jobs")
+            .retry_after(10),
+            Rejection::TooManyQueued { queued_max, asked, of_definition } => {
+                let (whose, remedy) = match of_definition {
+                    true => ("of this definition", "raise its max_queued"),
+                    false => ("of the server", "start the server with a larger --max-queued"),
+                };
+                let problem = Self::new(
+                    Code::TooManyQueued,
+                    format!("with these more than {queued_max} jobs {whose} would wait"),
+                );
+                match asked > queued_max {
+                    true => problem.hint(format!("divide the batch, or {remedy}")),
+                    false => problem.hint(format!("let some start, or {remedy}")).retry_after(10),
+                }
+            }
+            Rejection::LimitFull { limit, permits } => Self::new(
+                Code::LimitFull,
+                format!("the limit {limit} has {permits} permits, and as many jobs that have not ended"),
+            )
+            .hint("try again when one has ended; with \"on_full: queue\" the job would wait")
+            .retry_after(10),
+            Rejection::Duplicate { job: Some(job) } => {
+                Self::new(Code::DuplicateJob, format!("job {job} has the unique key of this one"))
+                    .job(job.0)
+                    .hint("wait until it has ended, or cancel it; if it has ended, retry or release it")
+            }
+            Rejection::Duplicate { job: None } => {
+                Self::new(Code::DuplicateJob, "two jobs of this request have the same unique key")
+                    .hint("leave one of them out, or give them different keys")
+            }
+            Rejection::TooManyUnique { max } => Self::new(
+                Code::UniqueBatch,
+                format!("the definition has \"unique\", and such a request makes {max} jobs at most"),
+            )
+            .hint("divide the request"),
+            Rejection::NoWorker(reason) => Self::new(Code::NoWorker, pending_text(reason)).retry_after(5),
+            Rejection::NotLive => Self::new(Code::JobNotFound, "there is no such job"),
+            Rejection::NothingToRelease(state) => Self::new(
+                Code::NothingToRelease,
+                format!("the job is {} on a worker that answers for it", state.name()),
+            )
+            .state(state.name())
+            .hint("to end it, cancel it"),
+            Rejection::NotWaiting(state) => {
+                Self::new(Code::NotWaiting, format!("the job is {}", state.name()))
+                    .state(state.name())
+                    .hint("only a job that is scheduled or queued can be changed; to end this one, cancel it")
+            }
+            Rejection::UnknownSchedule => {
+                Self::new(Code::UnknownSchedule, "no schedule of jobs.yaml is called so")
+                    .hint("GET /api/schedules lists them")
+            }
+            Rejection::UnknownWorker => Self::new(Code::UnknownWorker, "there is no such worker"),
+            Rejection::RefusedBefore => Self::new(
+                Code::RefusedByStore,
+                "what this request leads to was refused twice by the server's store",
+            )
+            .hint("the server's operator finds more in its log and its data directory"),
+            Rejection::TooManyLabels => {
+                Self::new(Code::TooLong, "a worker has at most 64 labels that are set here").field("labels")
+            }
+            Rejection::WorkerAway => Self::new(Code::WorkerAway, "it is not connected, and cannot be told")
+                .hint("ask again when it is back"),
+            Rejection::NotUnmanaged => {
+                Self::new(Code::UnknownAttempt, "it has no such attempt that this server never gave")
+                    .hint("'unmanaged' of the worker lists them")
+            }
+            Rejection::WorkerConnected => {
+                Self::new(Code::WorkerConnected, "it is connected, or still has attempts")
+                    .hint("stop it, or drain it, first; what waits for it can be released")
+            }
+        }
+    }
+}

@@ -1,0 +1,25 @@
+//! Jobs that wait for the end of another one.
+
+use scheduler::step::PendingReason;
+
+use super::presenter::Presenter;
+use crate::http::present::shapes;
+use crate::store::JobRow;
+
+impl Presenter {
+    /// The text for a job that waits for the one that it replaces (`unique`).
+    pub(super) fn waits_for_replaced(&self, row: &JobRow) -> Option<shapes::Reason> {
+        let (_, before) = self.snapshot.replacing.iter().find(|(job, _)| *job == row.job)?;
+        let text = format!("job {before}, which it replaces, must end first (unique)").into();
+        Some(shapes::Reason { code: PendingReason::Replacing.name().into(), text })
+    }
+
+    /// The text for a job of a schedule that waits until an earlier one has ended (`overlap`).
+    pub(super) fn waits_for_earlier(&self, row: &JobRow) -> Option<shapes::Reason> {
+        row.slot.as_ref()?;
+        let mut queues = self.snapshot.schedule_queues.iter();
+        let (_, first) = queues.find(|(name, first)| **name == *row.definition && *first < row.job)?;
+        let text = format!("job {first} of the same schedules must end first (overlap)").into();
+        Some(shapes::Reason { code: "earlier_job".into(), text })
+    }
+}
