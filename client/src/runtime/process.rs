@@ -32,6 +32,7 @@ use crate::attempt_dir::{AttemptDir, AttemptEnd, AttemptStore, ProcessId, Progra
 use crate::boot::RecordedInstant;
 use crate::clock;
 use crate::logs::Logs;
+use crate::secrets;
 
 /// The command of the shim: a program that calls [`shim::run`] with the arguments behind `args`.
 #[derive(Clone, Debug)]
@@ -184,6 +185,11 @@ impl Shared {
 
     async fn run(self: &Arc<Self>, attempt: &Arc<Attempt>) {
         self.removals.wait_for(attempt.token()).await;
+        if let Some(why) = secrets::obstacle(self.store.secrets(), &attempt.launch.secrets, true) {
+            self.attempts().remove(&attempt.token());
+            let (cause, why) = (ReleaseCause::Policy, why.into());
+            return self.send_event(RuntimeEvent::Refused { token: attempt.token(), cause, why });
+        }
         let (store, launch) = (self.store.clone(), attempt.launch.clone());
         if let Err(why) = try_blocking(move || store.create(&launch)).await {
             self.attempts().remove(&attempt.token());

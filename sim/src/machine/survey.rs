@@ -163,7 +163,7 @@ fn launch_of(container: &Container) -> Launch {
         name: "".into(),
         spec: ContainerSpec { stop_grace: STOP_GRACE, ..ContainerSpec::default() }.into(),
         body: None,
-        time_left: None,
+        time_left: None, secrets: Default::default(),
     }
 }
 
