@@ -112,6 +112,9 @@ struct AccessArgs {
     /// Private key of the certificate: a PEM file, not readable by everyone. Both files are read again when they change.
     #[arg(long, env = "LONGSHORE_TLS_KEY", value_name = "FILE")]
     tls_key: Option<PathBuf>,
+    /// Directory with the secrets of jobs, a file each. They are read for each attempt and sent over TLS or loopback only.
+    #[arg(long, env = "LONGSHORE_SECRETS_DIR", value_name = "DIR")]
+    secrets_dir: Option<PathBuf>,
     /// Also answer to this host name. May be repeated.
     #[arg(long, env = "LONGSHORE_ALLOW_HOST", value_name = "HOST", value_delimiter = ',')]
     allow_host: Vec<String>,
@@ -165,6 +168,7 @@ pub(crate) fn server(flags: Flags) -> anyhow::Result<()> {
         insecure_no_auth: flags.access.insecure_no_auth,
         tls_cert: flags.access.tls_cert,
         tls_key: flags.access.tls_key,
+        secrets_dir: flags.access.secrets_dir,
         base_path: flags.base_path,
         allowed_hosts: flags.access.allow_host,
         heartbeat: flags.heartbeat,

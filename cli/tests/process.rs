@@ -68,7 +68,15 @@ impl ProcessFixture {
         let body =
             Some(Overrides { environment: vec![("ADDED".into(), "2".into())], ..Overrides::default() });
         let (revision, name) = (Revision(1), "test".into());
-        self.process.start(Launch { token, revision, name, spec: spec.into(), body, time_left: None, secrets: Default::default() });
+        self.process.start(Launch {
+            token,
+            revision,
+            name,
+            spec: spec.into(),
+            body,
+            time_left: None,
+            secrets: Default::default(),
+        });
         token
     }
 

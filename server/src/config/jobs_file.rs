@@ -25,6 +25,7 @@ mod reader;
 mod schedule;
 mod schema;
 mod scope;
+mod secrets;
 mod snippet;
 mod source;
 mod stored;

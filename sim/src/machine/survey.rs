@@ -163,7 +163,8 @@ fn launch_of(container: &Container) -> Launch {
         name: "".into(),
         spec: ContainerSpec { stop_grace: STOP_GRACE, ..ContainerSpec::default() }.into(),
         body: None,
-        time_left: None, secrets: Default::default(),
+        time_left: None,
+        secrets: Default::default(),
     }
 }
 

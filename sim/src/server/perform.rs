@@ -45,7 +45,8 @@ impl World {
                     revision: grant.revision,
                     body: None,
                     time_left: grant.time_left,
-                    memory_bytes: grant.memory_bytes, secrets: None,
+                    memory_bytes: grant.memory_bytes,
+                    secrets: None,
                 };
                 self.send(session, Order::Enqueue(grants.into_iter().map(assignment).collect()));
             }

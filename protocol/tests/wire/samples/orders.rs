@@ -150,7 +150,9 @@ fn enqueue() -> Sample<Order> {
             Some(AttemptSecrets::Given(values)) => {
                 fields!(notes.present("secrets").field("kind", &0_u8), values, variables, files, masked)
             }
-            Some(AttemptSecrets::Withheld(why)) => notes.present("secrets").field("kind", &1_u8).field("withheld", why),
+            Some(AttemptSecrets::Withheld(why)) => {
+                notes.present("secrets").field("kind", &1_u8).field("withheld", why)
+            }
             None => notes.field("secrets", &it.secrets),
         }
     })

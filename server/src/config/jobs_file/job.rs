@@ -20,6 +20,7 @@ use super::quantity::DurationText;
 use super::reader::Reader;
 use super::schedule;
 use super::scope::{self, Scope};
+use super::secrets;
 use super::tree::{Map, Node, Value};
 
 /// A job as read; its revision is not computed yet.
@@ -58,6 +59,7 @@ fn read_checked(
     reader: &mut Reader<'_>,
 ) -> Job {
     let (mut container, uses) = container::read(scope, name_at, is_job, reader);
+    let secrets = secrets::read(scope, container.runtime, &uses, is_job, reader);
     let submission = params::read(scope, uses, is_job, reader);
     let self_fence = scope.find("self_fence").and_then(|node| reader.bool(node)).unwrap_or(false);
     let loss = loss_policy(scope, container.stop_grace, self_fence, reader);
@@ -91,6 +93,7 @@ fn read_checked(
             hooks,
             submission,
             limits,
+            secrets,
             container,
         },
         description: short_text(scope, "description", DESCRIPTION_BYTES_MAX, reader),

@@ -124,6 +124,7 @@ pub(super) const JOB: &[Key] = &[
         Shape::Texts,
         "Files with NAME=value lines, read on the server when the jobs file is loaded.",
     ),
+    key("secrets", Shape::Texts, "Secrets of the server that the job gets as files: /run/secrets/NAME."),
     key("working_dir", Shape::Text, "The directory in which the program starts."),
     key("user", Shape::LooseText, "user[:group], by name or number."),
     key("volumes", Shape::Volumes, "Bind mounts and named volumes: source:target[:ro], or a map."),

@@ -227,6 +227,7 @@ mod tests {
                 placement,
                 timetable: Timetable::default(),
                 hooks: Default::default(),
+                secrets: Default::default(),
                 submission: Default::default(),
                 limits: scheduler::limits::rules::LimitRules::default(),
                 container,
