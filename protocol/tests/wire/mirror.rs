@@ -67,7 +67,7 @@ mirrors! {
     enum ReconcileVerdict { Keep, Stop, Forget }
     enum StopCause { Cancel, Timeout, Superseded, Pinning, Drain, SelfFence }
     enum Stream { Stdout, Stderr }
-    enum ReleaseCause { Recalled, Full, Draining, RuntimeUnavailable, Policy }
+    enum ReleaseCause { Recalled, Full, Draining, RuntimeUnavailable, Policy, Secrets }
     enum Availability { Available, Unavailable(String) }
     enum ChunkData { Bytes(Vec<u8>), Replayed(Vec<u8>), Gap(u64) }
     enum Phase { Backlog, Pulling { percent: Option<u8>, failures: u32 }, Starting, Running, Stopping, Ended, Unknown }

@@ -307,7 +307,7 @@ fn released() -> impl Strategy<Value = Released> {
 
 fn release_cause() -> impl Strategy<Value = ReleaseCause> {
     use ReleaseCause::{Draining, Full, Policy, Recalled, RuntimeUnavailable};
-    proptest::sample::select(vec![Recalled, Full, Draining, RuntimeUnavailable, Policy])
+    proptest::sample::select(vec![Recalled, Full, Draining, RuntimeUnavailable, Policy, Secrets])
 }
 
 fn stop_cause() -> impl Strategy<Value = StopCause> {

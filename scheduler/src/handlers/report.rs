@@ -236,7 +236,7 @@ fn before(now: Timestamp, ago: Duration) -> Timestamp {
 /// Backoff after `host_failed`: a minute, doubling up to an hour (docs/design/scheduling.md, Q7).
 const HOST_FAILED_BACKOFF: ExclusionBackoff =
     ExclusionBackoff { first: Duration::from_secs(60), max: Duration::from_secs(3_600) };
-/// Backoff after `full`, `draining` and `runtime_unavailable`: one second, doubling up to a minute
+/// Backoff after `full`, `draining`, `runtime_unavailable` and `secrets`: one second, doubling up to a minute
 /// (docs/design/scheduling.md, Q6).
 const RELEASED_BACKOFF: ExclusionBackoff =
     ExclusionBackoff { first: Duration::from_secs(1), max: Duration::from_secs(60) };
@@ -263,6 +263,8 @@ fn release_attempt(scheduler: &mut Scheduler, now: Now, id: WorkerId, released: 
             ReleaseCause::RuntimeUnavailable => {
                 Some((Excluded::Runtime(definition.runtime()), RELEASED_BACKOFF))
             }
+            // Secrets may be delivered, and the way to the worker encrypted, at any time.
+            ReleaseCause::Secrets => Some((Excluded::Revision(definition.revision), RELEASED_BACKOFF)),
             ReleaseCause::Policy => {
                 Some((Excluded::Revision(definition.revision), ExclusionBackoff::UNTIL_RESTART))
             }

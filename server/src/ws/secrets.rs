@@ -128,3 +128,83 @@ fn fitting(values: SecretValues) -> Option<AttemptSecrets> {
         Err(misfit) => AttemptSecrets::Withheld(misfit.to_string()),
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use scheduler::definition::SecretRefs;
+
+    use super::*;
+    use crate::config::jobs_file;
+
+    fn definition(text: &str) -> Arc<Definition> {
+        let loaded = jobs_file::parse(text, std::path::Path::new("jobs.yaml"), &Default::default()).unwrap();
+        loaded.definitions[0].definition.clone()
+    }
+
+    const JOB: &str = "- {name: a, image: busybox, secrets: [db], environment: {PW: {secret: db}}}";
+
+    async fn sent(secrets: &mut SessionSecrets, definition: &Arc<Definition>) -> Option<AttemptSecrets> {
+        secrets.define(definition);
+        let mut read = secrets.read([definition.revision].into_iter()).await;
+        secrets.with_params(definition.revision, read.remove(&definition.revision), None)
+    }
+
+    fn why(secrets: Option<AttemptSecrets>) -> String {
+        match secrets {
+            Some(AttemptSecrets::Withheld(why)) => why,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[tokio::test]
+    async fn values_are_read_for_each_attempt_and_a_variable_has_no_line_break() {
+        let root = tempfile::tempdir().unwrap();
+        let dir = Arc::new(SecretsDir::open(root.path().to_path_buf()).unwrap());
+        let mut secrets = SessionSecrets::new(Some(dir), true);
+        let definition = definition(JOB);
+        assert_eq!(
+            definition.secrets,
+            SecretRefs { files: vec!["db".into()], variables: vec![("PW".into(), "db".into())] }
+        );
+        assert!(why(sent(&mut secrets, &definition).await).contains("the secret db does not exist"));
+        for value in ["one", "two"] {
+            std::fs::write(root.path().join("db"), format!("{value}\r\n")).unwrap();
+            let Some(AttemptSecrets::Given(given)) = sent(&mut secrets, &definition).await else { panic!() };
+            assert_eq!(given.variables, [("PW".into(), SecretValue(value.into()))]);
+            assert_eq!(given.files, [("db".into(), SecretValue(format!("{value}\r\n").into()))]);
+        }
+    }
+
+    #[tokio::test]
+    async fn nothing_is_sent_over_plain_http() {
+        let root = tempfile::tempdir().unwrap();
+        std::fs::write(root.path().join("db"), "value").unwrap();
+        let dir = Arc::new(SecretsDir::open(root.path().to_path_buf()).unwrap());
+        let mut secrets = SessionSecrets::new(Some(dir), false);
+        assert!(why(sent(&mut secrets, &definition(JOB)).await).contains("plain HTTP"));
+    }
+
+    #[tokio::test]
+    async fn a_server_without_secrets_says_how_to_give_it_some() {
+        let mut secrets = SessionSecrets::new(None, true);
+        assert!(why(sent(&mut secrets, &definition(JOB)).await).contains("--secrets-dir"));
+    }
+
+    #[test]
+    fn values_of_secret_parameters_are_masked() {
+        let mut secrets = SessionSecrets::new(None, true);
+        let params = "{token: {type: string, secret: true}, size: {type: string}}";
+        let definition = definition(&format!("- {{name: a, image: busybox, params: {params}}}"));
+        secrets.define(&definition);
+        let variable = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+        let environment = vec![variable("PARAM_TOKEN", "hunter22"), variable("PARAM_SIZE", "big")];
+        let overrides = Overrides { environment, ..Overrides::default() };
+        let Some(AttemptSecrets::Given(given)) =
+            secrets.with_params(definition.revision, None, Some(&overrides))
+        else {
+            panic!()
+        };
+        assert_eq!(given.masked, [SecretValue("hunter22".into())]);
+        assert_eq!(secrets.with_params(definition.revision, None, None), None);
+    }
+}

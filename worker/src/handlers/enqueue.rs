@@ -26,7 +26,7 @@ pub(crate) fn enqueue(worker: &mut Worker, now: Uptime, assignments: Vec<Assignm
         } else if !has_room(worker) {
             worker.outbox.released(token, ReleaseCause::Full, String::new());
         } else if let Some(AttemptSecrets::Withheld(why)) = assignment.secrets {
-            worker.outbox.released(token, ReleaseCause::Policy, why);
+            worker.outbox.released(token, ReleaseCause::Secrets, why);
         } else {
             accept(worker, now, assignment);
         }
