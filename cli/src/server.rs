@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use server::config::{Config, RetentionSettings, Settings, SettingsError};
 use server::store::LoadError;
 use server::{Server, ServerError};
@@ -157,6 +158,7 @@ impl From<RetentionArgs> for RetentionSettings {
 pub(crate) fn server(flags: Flags) -> anyhow::Result<()> {
     logging::start(&flags.logging)?;
     restrict_umask();
+    forbid_core_dumps();
     flags.file.log_source();
     let config = config(Settings {
         listen: flags.listen,
@@ -208,6 +210,13 @@ pub(crate) fn server(flags: Flags) -> anyhow::Result<()> {
 /// processes would inherit the umask.
 pub(crate) fn restrict_umask() {
     rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o077));
+}
+
+/// Writes no core dumps: they would hold the secrets of jobs. The programs of a worker may raise the limit again.
+pub(crate) fn forbid_core_dumps() {
+    let limit = getrlimit(Resource::Core);
+    // A soft limit can always be lowered.
+    let _ = setrlimit(Resource::Core, Rlimit { current: Some(0), ..limit });
 }
 
 /// Starts the server and logs its address.

@@ -10,7 +10,7 @@ use tokio::runtime::Runtime;
 use crate::failure::{Exit, Failure};
 use crate::logging::{self, LoggingArgs};
 use crate::settings::Settings;
-use crate::systemd;
+use crate::{server, systemd};
 
 /// Run a worker: take jobs from a server and run them in containers.
 ///
@@ -139,6 +139,7 @@ enum OnTermArg {
 pub(crate) fn worker(flags: Flags) -> anyhow::Result<()> {
     logging::start(&flags.logging)?;
     flags.file.log_source();
+    server::forbid_core_dumps();
     let mut config = config(&flags.server, flags.worker_args, flags.runtimes)?;
     config.token_file = flags.token_file;
     config.ca_file = flags.ca_file;
