@@ -306,7 +306,7 @@ fn released() -> impl Strategy<Value = Released> {
 }
 
 fn release_cause() -> impl Strategy<Value = ReleaseCause> {
-    use ReleaseCause::{Draining, Full, Policy, Recalled, RuntimeUnavailable};
+    use ReleaseCause::{Draining, Full, Policy, Recalled, RuntimeUnavailable, Secrets};
     proptest::sample::select(vec![Recalled, Full, Draining, RuntimeUnavailable, Policy, Secrets])
 }
 
