@@ -236,7 +236,7 @@ fn before(now: Timestamp, ago: Duration) -> Timestamp {
 /// Backoff after `host_failed`: a minute, doubling up to an hour (docs/design/scheduling.md, Q7).
 const HOST_FAILED_BACKOFF: ExclusionBackoff =
     ExclusionBackoff { first: Duration::from_secs(60), max: Duration::from_secs(3_600) };
-/// Backoff after `full`, `draining`, `runtime_unavailable` and `secrets`: one second, doubling up to a minute
+/// Backoff after `full`, `draining` and `runtime_unavailable`: one second, doubling up to a minute
 /// (docs/design/scheduling.md, Q6).
 const RELEASED_BACKOFF: ExclusionBackoff =
     ExclusionBackoff { first: Duration::from_secs(1), max: Duration::from_secs(60) };
