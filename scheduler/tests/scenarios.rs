@@ -372,6 +372,7 @@ fn happen(world: &mut World, words: &[&str]) {
                 ReleaseCause::Draining,
                 ReleaseCause::RuntimeUnavailable,
                 ReleaseCause::Policy,
+                ReleaseCause::Secrets,
             ];
             let cause = causes.into_iter().find(|it| it.name() == cause).unwrap();
             world.released(name, parse_token(world, token), cause);

@@ -74,7 +74,8 @@ pub fn docker_run(
     Ok(CommandLine { args, environment: environment(launch)? })
 }
 
-/// The environment of an attempt: the definition's, then its secret variables, overridden by the job's, overridden by the variables that name the attempt.
+/// The environment of an attempt: the definition's with its secret variables, overridden by the job's, overridden by the variables that
+/// name the attempt.
 ///
 /// # Errors
 /// A name or a value that neither an environment nor an environment file can hold.

@@ -54,14 +54,16 @@ impl SessionSecrets {
         if !self.is_private {
             let why =
                 "its secrets are not sent over plain HTTP: give the server TLS with --tls-cert and --tls-key";
-            return wanted.into_keys().map(|key| (key, AttemptSecrets::Withheld(why.to_owned()))).collect();
+            return withheld(wanted.into_keys(), why);
         }
-        let dir = self.dir.clone();
+        let (dir, revisions): (_, Vec<_>) = (self.dir.clone(), wanted.keys().copied().collect());
         let read = move || {
             let values = |definition: &Definition| given(dir.as_deref(), definition);
             wanted.iter().map(|(revision, definition)| (*revision, values(definition))).collect()
         };
-        tokio::task::spawn_blocking(read).await.unwrap_or_default()
+        let read = tokio::task::spawn_blocking(read).await;
+        // Without its secrets no attempt may start.
+        read.unwrap_or_else(|_| withheld(revisions.into_iter(), "the server cannot read its secrets"))
     }
 
     /// The secrets of one attempt: those of its definition, and the values of its secret parameters, which are masked.
@@ -86,6 +88,10 @@ impl SessionSecrets {
             withheld => withheld,
         }
     }
+}
+
+fn withheld(revisions: impl Iterator<Item = Revision>, why: &str) -> HashMap<Revision, AttemptSecrets> {
+    revisions.map(|revision| (revision, AttemptSecrets::Withheld(why.to_owned()))).collect()
 }
 
 /// The values of a definition, or the reason why there are none.

@@ -1,5 +1,5 @@
-//! Input, result and secret files of a container. An engine on this machine mounts the files of the attempt directory; from any other one the result is
-//! copied after the end, and an input cannot be given.
+//! Input, result and secret files of a container. An engine on this machine mounts the files of the attempt directory; from any other one
+//! the result is copied after the end, and an input cannot be given.
 
 use std::path::Path;
 use std::time::Duration;
@@ -18,8 +18,8 @@ use crate::runtime::docker::{DockerContext, run_blocking};
 use crate::secrets;
 
 impl Attempt {
-    /// Adds the files for secrets, input and result to a launch that is about to be started. Definitions cannot name them: the policy of the worker
-    /// was checked before.
+    /// Adds the files for secrets, input and result to a launch that is about to be started. Definitions cannot name them: the policy of
+    /// the worker was checked before.
     pub(super) async fn add_exchange(
         &self,
         shared: &DockerContext,
