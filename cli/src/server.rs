@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use server::config::{Config, RetentionSettings, Settings, SettingsError};
 use server::store::LoadError;
 use server::{Server, ServerError};
@@ -118,6 +119,9 @@ struct AccessArgs {
     /// Private key of the certificate: a PEM file, not readable by everyone. Both files are read again when they change.
     #[arg(long, env = "LONGSHORE_TLS_KEY", value_name = "FILE")]
     tls_key: Option<PathBuf>,
+    /// Directory with the secrets of jobs, a file each. They are read for each attempt and sent over TLS or loopback only.
+    #[arg(long, env = "LONGSHORE_SECRETS_DIR", value_name = "DIR")]
+    secrets_dir: Option<PathBuf>,
     /// Also answer to this host name. May be repeated.
     #[arg(long, env = "LONGSHORE_ALLOW_HOST", value_name = "HOST", value_delimiter = ',')]
     allow_host: Vec<String>,
@@ -160,6 +164,7 @@ impl From<RetentionArgs> for RetentionSettings {
 pub(crate) fn server(flags: Flags) -> anyhow::Result<()> {
     logging::start(&flags.logging)?;
     restrict_umask();
+    forbid_core_dumps();
     flags.file.log_source();
     let config = config(Settings {
         listen: flags.listen,
@@ -171,6 +176,7 @@ pub(crate) fn server(flags: Flags) -> anyhow::Result<()> {
         insecure_no_auth: flags.access.insecure_no_auth,
         tls_cert: flags.access.tls_cert,
         tls_key: flags.access.tls_key,
+        secrets_dir: flags.access.secrets_dir,
         base_path: flags.base_path,
         allowed_hosts: flags.access.allow_host,
         public_url: flags.public_url,
@@ -212,6 +218,13 @@ pub(crate) fn server(flags: Flags) -> anyhow::Result<()> {
 /// processes would inherit the umask.
 pub(crate) fn restrict_umask() {
     rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o077));
+}
+
+/// Writes no core dumps: they would hold the secrets of jobs. The programs of a worker may raise the limit again.
+pub(crate) fn forbid_core_dumps() {
+    let limit = getrlimit(Resource::Core);
+    // A soft limit can always be lowered.
+    let _ = setrlimit(Resource::Core, Rlimit { current: Some(0), ..limit });
 }
 
 /// Starts the server and logs its address.

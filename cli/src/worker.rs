@@ -10,7 +10,7 @@ use tokio::runtime::Runtime;
 use crate::failure::{Exit, Failure};
 use crate::logging::{self, LoggingArgs};
 use crate::settings::Settings;
-use crate::systemd;
+use crate::{server, systemd};
 
 /// Run a worker: take jobs from a server and run them in containers.
 ///
@@ -35,6 +35,9 @@ pub(crate) struct Flags {
     /// Join although the server does not know this state directory, because it was lost or the server's data was.
     #[arg(long, env = "LONGSHORE_REJOIN")]
     rejoin: bool,
+    /// A tmpfs for the secrets of jobs [default: /dev/shm]. A worker in a container shares it with the machine at the same path.
+    #[arg(long, env = "LONGSHORE_SECRETS_TMPFS", value_name = "DIR")]
+    secrets_tmpfs: Option<PathBuf>,
     /// Keep a file that says until when the worker counts as connected, for `longshore health --file`.
     #[arg(long, env = "LONGSHORE_HEALTH_FILE", value_name = "FILE")]
     health_file: Option<PathBuf>,
@@ -136,9 +139,11 @@ enum OnTermArg {
 pub(crate) fn worker(flags: Flags) -> anyhow::Result<()> {
     logging::start(&flags.logging)?;
     flags.file.log_source();
+    server::forbid_core_dumps();
     let mut config = config(&flags.server, flags.worker_args, flags.runtimes)?;
     config.token_file = flags.token_file;
     config.ca_file = flags.ca_file;
+    config.secrets_tmpfs = flags.secrets_tmpfs;
     config.rejoin = flags.rejoin;
     config.health_file = flags.health_file;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
@@ -186,6 +191,7 @@ pub(crate) fn failure_from(error: client::Error) -> anyhow::Error {
         client::Error::Config(wrong) => usage(wrong),
         client::Error::Token(_) => usage_with_hint(error, "check --token-file"),
         client::Error::Trust(_) => usage_with_hint(error, "check --ca-file"),
+        client::Error::Secrets(_) => usage_with_hint(error, "check --secrets-tmpfs"),
         other => other.into(),
     }
 }

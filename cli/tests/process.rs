@@ -67,8 +67,8 @@ impl ProcessFixture {
         let token = Token { job: JobId(job), fence: Fence(job), nonce: Nonce(job) };
         let body =
             Some(Overrides { environment: vec![("ADDED".into(), "2".into())], ..Overrides::default() });
-        let (revision, name) = (Revision(1), "test".into());
-        self.process.start(Launch { token, revision, name, spec: spec.into(), body, time_left: None });
+        let (revision, name, time_left, secrets) = (Revision(1), "test".into(), None, Default::default());
+        self.process.start(Launch { token, revision, name, spec: spec.into(), body, time_left, secrets });
         token
     }
 

@@ -7,6 +7,7 @@
 //! watcher        the process that writes the files: its pid and start time                program        the one it watches, if it is no container;
 //! started        when, in the uptime of which boot                                `null` as long as it is only about to be started
 //! input.json     what the job may read                                   result.json    what it left there when it ended
+//! secrets        the directory of its secrets, in a tmpfs: never a secret itself
 //! ```
 //! Each file but the two outputs is replaced as a whole, so a crash leaves the old content or the new one. Content found after a crash
 //! is true; a missing or torn file means that the step had not happened. A directory whose `attempt.json` cannot be read is moved
@@ -26,7 +27,7 @@ mod store;
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use protocol::report::OutputLengths;
@@ -287,11 +288,30 @@ impl AttemptDir {
         self.read_if_any(WATCHER)
     }
 
-    /// Removes the directory and its files. A missing directory is success.
+    /// Records the directory of its secrets.
+    ///
+    /// # Errors
+    /// The disk is full.
+    pub fn record_secrets(&self, path: &Path) -> Result<(), Error> {
+        self.write_synced(SECRETS, &path)
+    }
+
+    /// The recorded directory of its secrets; `None` if it has none. It does not outlive the machine.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub fn secrets(&self) -> Result<Option<PathBuf>, Error> {
+        self.read_if_any(SECRETS)
+    }
+
+    /// Removes the secrets of the attempt, then the directory and its files. A missing directory is success.
     ///
     /// # Errors
     /// The system refused to remove a file.
     pub fn remove(&self) -> Result<(), Error> {
+        if let Some(secrets) = self.secrets()? {
+            crate::secrets::remove(&secrets).map_err(at(&secrets))?;
+        }
         match fs::remove_dir_all(&self.path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(at(&self.path)(error)),
             _ => Ok(()),
@@ -368,6 +388,7 @@ const ACKNOWLEDGED: &str = "acknowledged";
 const REPLAYED: &str = "replayed";
 const WATCHER: &str = "watcher";
 const PROGRAM: &str = "program";
+const SECRETS: &str = "secrets";
 
 #[cfg(test)]
 mod tests;

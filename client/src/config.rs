@@ -22,6 +22,8 @@ pub struct Config {
     pub ca_file: Option<PathBuf>,
     /// Directory of the identity and the attempts.
     pub state_dir: PathBuf,
+    /// A tmpfs for secrets; `None`: `/dev/shm`. An engine that sees other file systems than the worker must see it at the same path.
+    pub secrets_tmpfs: Option<PathBuf>,
     /// Several workers of this host share the state directory; each takes the first free `slot-N` in it.
     pub share_state_dir: bool,
     /// Join although the server does not know this state directory's secret.
@@ -117,6 +119,7 @@ impl Config {
             token_file: None,
             ca_file: None,
             state_dir: default_state_dir(),
+            secrets_tmpfs: None,
             share_state_dir: false,
             rejoin: false,
             slots: cores.min(SLOTS_MAX),

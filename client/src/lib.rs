@@ -14,6 +14,7 @@ pub mod identity;
 pub mod logs;
 mod machine;
 pub mod runtime;
+pub mod secrets;
 pub mod tls;
 pub mod ws;
 
@@ -41,6 +42,7 @@ use runtime::docker::{self, Docker};
 use runtime::fake::Fake;
 use runtime::process::{self, Process};
 use runtime::{Events, Runtime};
+use secrets::{SecretDirs, SecretDirsError};
 use ws::{Connector, TokenError};
 
 /// A worker cannot be started.
@@ -55,6 +57,9 @@ pub enum Error {
     /// The certificates that the worker trusts cannot be read.
     #[error(transparent)]
     Trust(#[from] tls::TrustError),
+    /// The directory for secrets that was named cannot be used.
+    #[error(transparent)]
+    Secrets(#[from] SecretDirsError),
     /// The state directory cannot be used.
     #[error(transparent)]
     Identity(#[from] IdentityError),
@@ -85,7 +90,7 @@ pub async fn run(config: Config, leave_requests: mpsc::Receiver<()>) -> Result<(
     };
     let (logs, output_done) = Logs::new();
     let (events, runtime) = mpsc::unbounded_channel();
-    let store = AttemptStore::open(identity.dir())?;
+    let store = with_secrets(AttemptStore::open(identity.dir())?, &config, &identity)?;
     let OfferedRuntimes { runtimes, engine } = start_runtimes(&config, &store, &events, &logs).await;
     let (first, availabilities) = survey(&runtimes, &identity).await;
     let disk_space = DiskSpace::of(identity.dir());
@@ -107,6 +112,18 @@ pub async fn run(config: Config, leave_requests: mpsc::Receiver<()>) -> Result<(
     };
     engine.run(first).await;
     Ok(())
+}
+
+/// Gives the store a tmpfs for secrets. Without one the worker runs, and refuses attempts with secrets.
+fn with_secrets(store: AttemptStore, config: &Config, identity: &Identity) -> Result<AttemptStore, Error> {
+    match SecretDirs::open(config.secrets_tmpfs.as_deref(), identity.dir()) {
+        Ok(dirs) => Ok(store.with_secrets(dirs)),
+        Err(error) if config.secrets_tmpfs.is_some() => Err(error.into()),
+        Err(error) => {
+            tracing::warn!("this worker refuses jobs with secrets: {error}");
+            Ok(store)
+        }
+    }
 }
 
 /// SIGTERM and SIGINT as requests to leave.

@@ -9,6 +9,7 @@
 
 mod files;
 mod follower;
+pub(crate) mod mask;
 mod queue;
 mod stream;
 mod watch;
@@ -84,7 +85,7 @@ impl Logs {
         // In this order no growth is missed.
         self.shared.watch.add(&self.shared, token, &files);
         let lengths = files.lengths();
-        let limits = files::KeepLimits::new(bytes_max, progress, replayed);
+        let limits = files::KeepLimits::new(bytes_max, progress, replayed).with_margin(files.margin());
         self.queue().follow(token, files, limits, progress, lengths);
         self.shared.wake.notify_one();
         Ok(())

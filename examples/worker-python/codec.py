@@ -6,7 +6,7 @@ fields. Durations are whole nanoseconds, revisions are 32 hexadecimal digits, by
 decode_order() and decode_report() raise BadFrame, with the close code, for every frame that the document says is to be refused.
 """
 
-WIRE_FORMAT = 2
+WIRE_FORMAT = 3
 VERSION = 1
 
 FRAME_BYTES_MAX = 1 << 20
@@ -435,6 +435,11 @@ def body_fits(value):
 
 BODY = Struct(body_fits, environment=PAIRS, args=TEXTS, input=Option(TEXT))
 
+SECRETS = Enum(
+    ("Given", Struct(variables=List(Tuple(TEXT, Blob())), files=List(Tuple(TEXT, Blob())), masked=List(Blob()))),
+    ("Withheld", SHOWN),
+)
+
 ASSIGNMENT = Struct(
     token=TOKEN,
     priority=Byte(signed=True),
@@ -443,6 +448,7 @@ ASSIGNMENT = Struct(
     body=Option(BODY),
     time_left=Option(Duration("time_left")),
     memory_bytes=Option(U64),
+    secrets=Option(SECRETS),
 )
 
 STOP_CAUSE = Enum("Cancel", "Timeout", "Superseded", "Pinning", "Drain", "SelfFence")
@@ -583,7 +589,7 @@ REPORTS = {
         numbered(
             Struct(
                 token=TOKEN,
-                cause=Enum("Recalled", "Full", "Draining", "RuntimeUnavailable", "Policy"),
+                cause=Enum("Recalled", "Full", "Draining", "RuntimeUnavailable", "Policy", "Secrets"),
                 why=SHOWN,
             )
         ),

@@ -522,6 +522,9 @@ class Worker:
             spec = self.definitions[attempt.assignment["revision"]]
             if spec["runtime"] != "Process":
                 self.release(attempt.token, "Policy", "this worker runs plain processes only")
+            elif attempt.assignment["secrets"] is not None:
+                cause, why = self.without_secrets(attempt.assignment["secrets"])
+                self.release(attempt.token, cause, why)
             elif self.busy() < self.slots:
                 if spec["ask_before_start"]:
                     attempt.stage = "asking"
@@ -597,6 +600,13 @@ class Worker:
             facts = {name: end[name] for name in ("outcome", "exit_code", "message")}
             attempt.final = ("Failure", dict(entry, **facts), at)
         self.outbox.add(*attempt.final)
+
+    @staticmethod
+    def without_secrets(secrets):
+        """Secrets need a tmpfs and masked output, which this example does not have."""
+        if "Withheld" in secrets:
+            return "Secrets", secrets["Withheld"]
+        return "Policy", "this worker keeps no secrets"
 
     def release(self, token, cause, why=""):
         self.attempts.pop(key_of(token), None)

@@ -191,6 +191,7 @@ fn definition(number: u8) -> Definition {
         placement: PlacementRules::default(),
         timetable: Timetable::default(),
         hooks: Default::default(),
+        secrets: Default::default(),
         submission: Default::default(),
         limits: LimitRules::default(),
         container,

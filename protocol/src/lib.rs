@@ -19,6 +19,7 @@ pub mod ids;
 pub mod order;
 pub mod output;
 pub mod report;
+pub mod secret;
 pub mod signal;
 pub mod time;
 pub mod wire;
@@ -37,7 +38,7 @@ pub const SUBPROTOCOL: &str = "longshore.v1";
 
 /// The revision of the wire format: the first field of every Hello. It grows with each change of a message until the first tagged
 /// release; peers with different revisions cannot read each other. Revision 1 is that of Hellos before this field existed.
-pub const WIRE_FORMAT: u16 = 2;
+pub const WIRE_FORMAT: u16 = 3;
 
 /// The lowest and the highest protocol version that this build speaks.
 pub const VERSIONS: order::VersionRange = order::VersionRange { lowest: 1, highest: 1 };

@@ -10,6 +10,7 @@ use bincode::{Decode, Encode};
 use crate::container::{ContainerSpec, Overrides};
 use crate::ids::{ClusterId, Epoch, ReportNo, Revision, SessionId, Token, WorkerId};
 use crate::report::{Phase, Stream};
+use crate::secret::AttemptSecrets;
 
 /// One message from the server to a worker.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -143,6 +144,8 @@ pub struct Assignment {
     pub time_left: Option<Duration>,
     /// Memory limit in bytes instead of the definition's: higher after the job was killed for memory.
     pub memory_bytes: Option<u64>,
+    /// Secrets of the job; absent if it has none.
+    pub secrets: Option<AttemptSecrets>,
 }
 
 /// The answer to a whole Inventory. More than one frame if it is long; only the last has `last`.

@@ -282,6 +282,8 @@ pub enum ReleaseCause {
     RuntimeUnavailable,
     /// This worker does not allow it.
     Policy,
+    /// The server did not send its secrets.
+    Secrets,
 }
 
 impl ReleaseCause {
@@ -294,6 +296,7 @@ impl ReleaseCause {
             Self::Draining => "draining",
             Self::RuntimeUnavailable => "runtime_unavailable",
             Self::Policy => "policy",
+            Self::Secrets => "secrets",
         }
     }
 
@@ -306,6 +309,7 @@ impl ReleaseCause {
             Self::Draining => "its worker leaves",
             Self::RuntimeUnavailable => "its runtime does not answer on this worker",
             Self::Policy => "this worker does not allow it",
+            Self::Secrets => "its secrets were not sent",
         }
     }
 }

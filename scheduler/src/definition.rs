@@ -46,8 +46,27 @@ pub struct Definition {
     pub hooks: Hooks,
     /// Limits on its jobs.
     pub limits: LimitRules,
+    /// Names of the secrets that its jobs get.
+    pub secrets: SecretRefs,
     /// The container or process to run.
     pub container: ContainerSpec,
+}
+
+/// Names of secrets, never values.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SecretRefs {
+    /// Secrets that a job gets as files, sorted.
+    pub files: Vec<String>,
+    /// Variables whose value is a secret: the variable's name and the secret's.
+    pub variables: Vec<(String, String)>,
+}
+
+impl SecretRefs {
+    /// No secret is named.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.files.is_empty() && self.variables.is_empty()
+    }
 }
 
 impl Definition {

@@ -246,6 +246,7 @@ mod tests {
             placement: PlacementRules::default(),
             timetable: Timetable::default(),
             hooks: Default::default(),
+            secrets: Default::default(),
             submission: Default::default(),
             limits: crate::limits::rules::LimitRules::default(),
             container: ContainerSpec::default(),

@@ -363,13 +363,8 @@ fn happen(world: &mut World, words: &[&str]) {
             );
         }
         [name, "released", token, cause] => {
-            let causes = [
-                ReleaseCause::Recalled,
-                ReleaseCause::Full,
-                ReleaseCause::Draining,
-                ReleaseCause::RuntimeUnavailable,
-                ReleaseCause::Policy,
-            ];
+            use ReleaseCause::{Draining, Full, Policy, Recalled, RuntimeUnavailable, Secrets};
+            let causes = [Recalled, Full, Draining, RuntimeUnavailable, Policy, Secrets];
             let cause = causes.into_iter().find(|it| it.name() == cause).unwrap();
             world.released(name, parse_token(world, token), cause);
         }

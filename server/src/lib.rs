@@ -24,6 +24,7 @@ pub mod notifications;
 mod params;
 pub mod reload;
 pub mod rfc3339;
+pub mod secrets;
 pub mod storage;
 pub mod store;
 pub mod ws;
@@ -109,7 +110,8 @@ impl Server {
     /// # Errors
     /// Each names the cause, the place and the remedy; nothing is left behind that prevents another start.
     pub async fn start(config: Config, leaving: CancellationToken) -> Result<Self, ServerError> {
-        let environment = Environment::of_process().with_intervals(config.intervals);
+        let environment =
+            Environment::of_process().with_intervals(config.intervals).with_secrets(config.secrets.clone());
         let loaded = jobs_file::load(&config.jobs_file, &environment).map_err(ServerError::JobsFile)?;
         for warning in &loaded.warnings {
             tracing::warn!("{warning}");
@@ -146,15 +148,17 @@ impl Server {
             config.intervals,
             leaving.clone(),
         )
-        .with_worker_labels(config.worker_labels.clone());
+        .with_worker_labels(config.worker_labels.clone())
+        .with_secrets(config.secrets.clone());
         tokio::spawn(handles.event_feed.run());
         let catalogue = Arc::new(Catalogue::new(definitions));
-        let reloader = Arc::new(Reloader::new(
+        let reloader = Reloader::new(
             handles.handle.clone(),
             catalogue.clone(),
             config.jobs_file.clone(),
             config.intervals,
-        ));
+        );
+        let reloader = Arc::new(reloader.with_secrets(config.secrets.clone()));
         let notifications = Arc::new(Delivery {
             archive: notification_archive,
             jobs: archive.clone(),

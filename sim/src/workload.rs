@@ -285,6 +285,7 @@ fn definition(dice: &mut Dice, name: usize, revision: Revision, nature: &Nature)
         expect: Expect::default(),
         timetable: Timetable::default(),
         hooks: Default::default(),
+        secrets: Default::default(),
         submission: Default::default(),
         limits: LimitRules::default(),
         container: ContainerSpec {

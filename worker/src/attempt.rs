@@ -9,6 +9,7 @@ use core::time::Duration;
 use protocol::container::Overrides;
 use protocol::order::StopCause;
 use protocol::report::{OutputLengths, Phase};
+use protocol::secret::SecretValues;
 use protocol::{ContainerSpec, Revision, RuntimeKind, Uptime};
 
 use crate::outbox::Entry;
@@ -50,6 +51,8 @@ pub(crate) struct Attempt {
     pub(crate) revision: Revision,
     /// Taken when the attempt is launched.
     pub(crate) body: Option<Overrides>,
+    /// Taken when the attempt is launched.
+    pub(crate) secrets: Arc<SecretValues>,
     pub(crate) time_left: Option<Duration>,
     /// Absent only while the attempt is parked.
     pub(crate) definition: Option<ResolvedDefinition>,

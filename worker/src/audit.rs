@@ -233,6 +233,7 @@ mod tests {
             body: None,
             time_left: None,
             memory_bytes: None,
+            secrets: None,
         };
         let orders = [
             Order::Welcome(welcome),

@@ -86,6 +86,7 @@ impl Worker {
             spec: definition.spec,
             body: attempt.body.take(),
             time_left: attempt.time_left,
+            secrets: core::mem::take(&mut attempt.secrets),
         };
         self.guard_self_fence(token);
         self.effects.push(Effect::Start(launch));

@@ -7,6 +7,7 @@ use core::time::Duration;
 
 use protocol::container::{ContainerSpec, Overrides};
 use protocol::order::StopCause;
+use protocol::secret::SecretValues;
 use protocol::{ClusterId, Report, Revision, RuntimeKind, Token, Uptime, WorkerId};
 
 /// The result of one step or flush.
@@ -123,4 +124,6 @@ pub struct Launch {
     pub body: Option<Overrides>,
     /// Remaining run time, from the start of the container.
     pub time_left: Option<Duration>,
+    /// Secrets of the job. They are in memory only: a launch that was read from a directory has none.
+    pub secrets: Arc<SecretValues>,
 }

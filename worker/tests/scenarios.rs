@@ -276,6 +276,7 @@ impl Story {
                 spec: Arc::new(definition.container.clone()),
                 body: None,
                 time_left: Some(Duration::from_secs(60)),
+                secrets: Default::default(),
             },
             stopping: parts.get(3).map(|it| Stopping { cause: cause(it), at: stopped }),
             found,

@@ -166,6 +166,7 @@ impl From<LaunchRecord> for Launch {
                 input,
             }),
             time_left: record.time_left,
+            secrets: Default::default(),
         }
     }
 }

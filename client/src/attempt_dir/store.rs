@@ -9,12 +9,14 @@ use protocol::{ContainerSpec, RuntimeKind, Token};
 use worker::step::Launch;
 
 use super::{ATTEMPT, AttemptDir, Error, StoredAttempt, at, describe, make_private, record, sync};
+use crate::secrets::SecretDirs;
 
 /// All attempt directories of one state directory.
 #[derive(Clone, Debug)]
 pub struct AttemptStore {
     root: Arc<Path>,
     quarantine_dir: Arc<Path>,
+    secrets: Option<SecretDirs>,
 }
 
 impl AttemptStore {
@@ -25,7 +27,20 @@ impl AttemptStore {
     pub fn open(state: &Path) -> Result<Self, Error> {
         let root = state.join("attempts");
         make_private(&root)?;
-        Ok(Self { root: root.into(), quarantine_dir: state.join("unreadable").into() })
+        Ok(Self { root: root.into(), quarantine_dir: state.join("unreadable").into(), secrets: None })
+    }
+
+    /// Keeps secrets of attempts in these directories, and removes those of attempts that are not here.
+    #[must_use]
+    pub fn with_secrets(self, secrets: SecretDirs) -> Self {
+        secrets.sweep(|name| self.root.join(name).is_dir());
+        Self { secrets: Some(secrets), ..self }
+    }
+
+    /// The directories for secrets; `None` if this worker has no place for them.
+    #[must_use]
+    pub const fn secrets(&self) -> Option<&SecretDirs> {
+        self.secrets.as_ref()
     }
 
     /// Creates the directory of an attempt, synced to disk when this returns. An existing directory of the same attempt is returned as it
@@ -36,7 +51,10 @@ impl AttemptStore {
     pub fn create(&self, launch: &Launch) -> Result<AttemptDir, Error> {
         let dir = self.dir(launch.token);
         match dir.launch() {
-            Ok(known) if known.token == launch.token => return Ok(dir),
+            Ok(known) if known.token == launch.token => {
+                self.place_secrets(&dir, launch)?;
+                return Ok(dir);
+            }
             Ok(other) => {
                 return Err(Error::Taken { path: dir.path.to_path_buf(), other: other.token.nonce });
             }
@@ -44,7 +62,7 @@ impl AttemptStore {
             Err(error) if error.is_about_content() => {}
             Err(error) => return Err(error),
         }
-        let made = self.write_new(&dir, launch);
+        let made = self.write_new(&dir, launch).and_then(|()| self.place_secrets(&dir, launch));
         // A half-made directory names no attempt, so no later step would remove it.
         if made.is_err()
             && is_blank(&dir.path)
@@ -53,6 +71,19 @@ impl AttemptStore {
             tracing::warn!(error = describe(&error), "cannot remove a half-made attempt directory");
         }
         made.map(|()| dir)
+    }
+
+    /// Writes the secrets of a launch. A launch without secrets may be that of a container whose directory was lost: then those that are
+    /// there still mask its output.
+    fn place_secrets(&self, dir: &AttemptDir, launch: &Launch) -> Result<(), Error> {
+        let Some(secrets) = &self.secrets else { return Ok(()) };
+        if !launch.secrets.is_empty() {
+            let path = secrets.path(launch.token);
+            // Recorded first: what is written is found and removed, whatever happens in between.
+            dir.record_secrets(&path)?;
+            return secrets.write(launch.token, &launch.secrets).map_err(at(&path));
+        }
+        secrets.find(launch.token).map_or(Ok(()), |path| dir.record_secrets(&path))
     }
 
     fn write_new(&self, dir: &AttemptDir, launch: &Launch) -> Result<(), Error> {
@@ -132,6 +163,7 @@ pub(super) fn without_secrets(launch: &Launch) -> Launch {
         kept.spec = ContainerSpec { environment: Vec::new(), ..(*launch.spec).clone() }.into();
         kept.body = None;
     }
+    kept.secrets = Arc::default();
     kept
 }
 

@@ -31,6 +31,7 @@ fn launch(job: u64) -> Launch {
         spec: spec.into(),
         body: Some(Overrides { args: vec!["--x".into()], ..Overrides::default() }),
         time_left: Some(Duration::from_secs(60)),
+        secrets: Default::default(),
     }
 }
 

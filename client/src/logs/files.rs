@@ -16,6 +16,7 @@ use protocol::Token;
 use protocol::report::{ChunkData, OutputLengths, Stream};
 use rustix::fs::FallocateFlags;
 
+use super::mask::{Mask, OutputPart};
 use super::stream::StreamState;
 use crate::attempt_dir::{AttemptDir, Error, OutputProgress, ReplayRange};
 
@@ -25,8 +26,19 @@ pub(super) struct Files {
     dir: AttemptDir,
     /// Open while the attempt runs. Ended attempts may wait for the server by the hundreds, so their files are opened for each read.
     open: Mutex<Option<Arc<OutputFiles>>>,
+    masking: Masking,
     /// The progress on disk. Parts are freed one after the other, and recorded offsets never decrease.
     recorded: Mutex<OutputProgress>,
+}
+
+/// Treatment of secrets in an output.
+#[derive(Debug)]
+enum Masking {
+    /// The attempt has no secrets.
+    Off,
+    Values(Mask),
+    /// The attempt has secrets, and their values are gone: nothing of its output can be sent any more.
+    Lost,
 }
 
 /// The next part of a file to be sent.
@@ -52,6 +64,8 @@ pub(super) struct KeepLimits {
     freed: [u64; 2],
     /// The middles are freed from the end of the heads up to these offsets.
     hollow: [u64; 2],
+    /// Bytes before and after each part that stay readable, because secrets that reach into the part are masked.
+    margin: u64,
 }
 
 /// Parts of an attempt's files that can be freed.
@@ -68,7 +82,8 @@ impl Files {
     pub(super) fn open(dir: AttemptDir) -> Result<Self, Error> {
         let open = Mutex::new(Some(Arc::new(readers(&dir)?)));
         let recorded = Mutex::new(dir.progress()?);
-        Ok(Self { dir, open, recorded })
+        let masking = Masking::of(&dir)?;
+        Ok(Self { dir, open, masking, recorded })
     }
 
     /// Closes the files: nothing more will be written.
@@ -90,8 +105,31 @@ impl Files {
         self.readers().map_or([0; 2], |it| it.each_ref().map(length))
     }
 
+    /// Bytes around a part of the output that decide how it is masked.
+    pub(super) fn margin(&self) -> u64 {
+        if let Masking::Values(mask) = &self.masking { mask.margin() as u64 } else { 0 }
+    }
+
+    /// Reads at most `room` bytes at `offset`, with secrets masked; fewer only at the end of the file, or before what may be a secret.
+    /// `is_complete` if nothing more will be written.
+    pub(super) fn read_masked(
+        &self,
+        stream: Stream,
+        offset: u64,
+        room: usize,
+        is_complete: bool,
+    ) -> std::io::Result<OutputPart> {
+        match &self.masking {
+            Masking::Off => self.read(stream, offset, room).map(OutputPart::Bytes),
+            Masking::Values(mask) => {
+                mask.read(offset, room, is_complete, |offset, room| self.read(stream, offset, room))
+            }
+            Masking::Lost => Ok(OutputPart::Bytes(Vec::new())),
+        }
+    }
+
     /// Reads at most `room` bytes at `offset`; fewer only at the end of the file.
-    pub(super) fn read(&self, stream: Stream, offset: u64, room: usize) -> std::io::Result<Vec<u8>> {
+    fn read(&self, stream: Stream, offset: u64, room: usize) -> std::io::Result<Vec<u8>> {
         let file = &self.readers()?[stream as usize];
         let mut bytes = vec![0; room];
         let mut length = 0;
@@ -131,6 +169,22 @@ impl Files {
     }
 }
 
+impl Masking {
+    fn of(dir: &AttemptDir) -> Result<Self, Error> {
+        let Some(path) = dir.secrets()? else { return Ok(Self::Off) };
+        match crate::secrets::read(&path) {
+            Ok(values) => {
+                let values = values.masked.iter().map(|value| value.0.as_slice());
+                Ok(Mask::new(values).map_or(Self::Off, Self::Values))
+            }
+            Err(error) => {
+                tracing::error!(attempt = %dir.path().display(), path = %path.display(), %error, "the secrets of this attempt are gone, so its output cannot be masked; the part that was not sent yet is withheld");
+                Ok(Self::Lost)
+            }
+        }
+    }
+}
+
 impl KeepLimits {
     pub(super) fn new(bytes_max: u64, progress: OutputProgress, replayed: Option<ReplayRange>) -> Self {
         let acknowledged = pair(progress.acknowledged);
@@ -141,11 +195,17 @@ impl KeepLimits {
             missing: [0; 2],
             freed: acknowledged.map(|it| it - it % BLOCK_BYTES),
             hollow: progress.hollow.map_or([0; 2], |(_, to)| pair(to)),
+            margin: 0,
         };
         if let Some(replayed) = replayed {
             limits.replaying(replayed);
         }
         limits
+    }
+
+    /// Keeps this many bytes around each part that is sent.
+    pub(super) fn with_margin(self, margin: u64) -> Self {
+        Self { margin, ..self }
     }
 
     /// Marks the offsets from which the files hold bytes of the engine's log.
@@ -212,8 +272,8 @@ impl KeepLimits {
         let mut parts = Vec::new();
         for stream in Stream::ALL {
             let index = stream as usize;
-            let from = self.hollow[index].max(heads[index].next_multiple_of(BLOCK_BYTES));
-            let to = self.tail(streams, index);
+            let from = self.hollow[index].max((heads[index] + self.margin).next_multiple_of(BLOCK_BYTES));
+            let to = self.tail(streams, index).saturating_sub(self.margin);
             let to = to - to % BLOCK_BYTES;
             if to >= from + FREE_BYTES_MIN {
                 self.hollow[index] = to;
@@ -228,7 +288,8 @@ impl KeepLimits {
         let mut parts = Vec::new();
         for stream in Stream::ALL {
             let index = stream as usize;
-            let to = streams[index].acknowledged - streams[index].acknowledged % BLOCK_BYTES;
+            let to = streams[index].acknowledged.saturating_sub(self.margin);
+            let to = to - to % BLOCK_BYTES;
             if to >= self.freed[index] + FREE_BYTES_MIN {
                 parts.push((stream, self.freed[index], to));
                 self.freed[index] = to;

@@ -134,6 +134,7 @@ mod tests {
             spec: ContainerSpec::default().into(),
             body: None,
             time_left: None,
+            secrets: Default::default(),
         };
         let dir = store.create(&launch).expect("made");
         dir.output(Stream::Stdout).expect("opened").write_all(b"hello\n").expect("written");

@@ -13,6 +13,7 @@ use protocol::wire::OUTPUT_BYTES_MAX;
 use tokio::time::{Duration, Instant};
 
 use super::files::{FilePart, Files, FreeRequest, KeepLimits};
+use super::mask::OutputPart;
 use super::stream::StreamState;
 use crate::attempt_dir::{OutputProgress, ReplayRange};
 
@@ -41,6 +42,8 @@ struct Attempt {
     is_ready: bool,
     /// The files that hold the bytes, and the limits for them; `None` for output in memory.
     files: Option<(Arc<Files>, KeepLimits)>,
+    /// Lengths of the files at which the end of a stream may be the beginning of a secret: it is read again when it has grown.
+    held: [Option<u64>; 2],
     /// For an ended attempt: the time of its last acknowledgement.
     quiet_since: Option<Instant>,
 }
@@ -71,16 +74,23 @@ pub(super) struct Read {
     stream: Stream,
     offset: u64,
     part: FilePart,
+    /// Length of the stream when this was decided.
+    written: u64,
+    /// Nothing more will be written.
+    is_complete: bool,
     files: Arc<Files>,
 }
 
 impl Read {
     /// Reads the part; `None` if the file has become shorter or cannot be read.
-    pub(super) async fn run(&self) -> Option<Vec<u8>> {
+    pub(super) async fn run(&self) -> Option<OutputPart> {
         let FilePart::Bytes(room) = self.part else { return None };
         let read = loop {
             let (files, stream, offset) = (Arc::clone(&self.files), self.stream, self.offset);
-            let read = tokio::task::spawn_blocking(move || files.read(stream, offset, room)).await.ok()?;
+            let is_complete = self.is_complete;
+            let read =
+                tokio::task::spawn_blocking(move || files.read_masked(stream, offset, room, is_complete));
+            let read = read.await.ok()?;
             // The bytes are there, but the process has no free descriptor: try again later.
             if !read.as_ref().is_err_and(lacks_descriptors) {
                 break read;
@@ -89,7 +99,7 @@ impl Read {
         };
         read.inspect_err(|error| tracing::warn!(attempt = %self.token, %error, "cannot read an output file; its bytes become a gap"))
             .ok()
-            .filter(|it| !it.is_empty())
+            .filter(|it| *it != OutputPart::Bytes(Vec::new()))
     }
 }
 
@@ -131,7 +141,7 @@ impl Queue {
     }
 
     /// Turns bytes that were read into the next chunk; `None` if a new session or an end has moved the offset meanwhile.
-    pub(super) fn sent(&mut self, read: &Read, found: Option<Vec<u8>>) -> Option<Chunk> {
+    pub(super) fn sent(&mut self, read: &Read, found: Option<OutputPart>) -> Option<Chunk> {
         let attempt = self.attempts.get_mut(&read.token)?;
         let (_, limits) = attempt.files.as_ref()?;
         let state = &mut attempt.streams[index(read.stream)];
@@ -140,7 +150,13 @@ impl Queue {
         }
         let data = match (read.part, found) {
             (FilePart::Gap(bytes), _) => ChunkData::Gap(bytes),
-            (FilePart::Bytes(_), Some(bytes)) => limits.label(read.stream, read.offset, bytes),
+            (FilePart::Bytes(_), Some(OutputPart::Undecided)) => {
+                attempt.held[index(read.stream)] = Some(read.written);
+                return None;
+            }
+            (FilePart::Bytes(_), Some(OutputPart::Bytes(bytes))) => {
+                limits.label(read.stream, read.offset, bytes)
+            }
             (FilePart::Bytes(bytes), None) => ChunkData::Gap(bytes as u64),
         };
         let chunk = Chunk { token: read.token, stream: read.stream, offset: read.offset, data };
@@ -305,9 +321,13 @@ impl Queue {
     ) -> Option<Read> {
         let ended = attempt.quiet_since.is_some();
         Stream::ALL.into_iter().find_map(|stream| {
+            let StreamState { sent: offset, written, .. } = attempt.streams[index(stream)];
+            if !ended && attempt.held[index(stream)] == Some(written) {
+                return None;
+            }
             let part = limits.part(&attempt.streams, stream, ended, room)?;
-            let offset = attempt.streams[index(stream)].sent;
-            Some(Read { token, stream, offset, part, files: Arc::clone(files) })
+            let files = Arc::clone(files);
+            Some(Read { token, stream, offset, part, written, is_complete: ended, files })
         })
     }
 

@@ -177,6 +177,7 @@ mod in_files {
             spec: ContainerSpec::default().into(),
             body: None,
             time_left: None,
+            secrets: Default::default(),
         };
         let dir = AttemptStore::open(state.path()).and_then(|it| it.create(&launch)).expect("made");
         let (logs, done) = Logs::new();

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use protocol::Token;
 use protocol::container::{ContainerSpec, Overrides, Volume};
+use protocol::secret::SecretValue;
 use worker::step::Launch;
 
 use super::Membership;
@@ -73,17 +74,18 @@ pub fn docker_run(
     Ok(CommandLine { args, environment: environment(launch)? })
 }
 
-/// The environment of an attempt: the definition's, overridden by the job's, overridden by the variables that name the attempt.
+/// The environment of an attempt: the definition's with its secret variables, overridden by the job's, overridden by the variables that
+/// name the attempt.
 ///
 /// # Errors
 /// A name or a value that neither an environment nor an environment file can hold.
-pub fn merged_environment(launch: &Launch) -> Result<Vec<(&str, String)>, Invalid> {
+pub fn merged_environment<'l>(launch: &'l Launch) -> Result<Vec<(&'l str, String)>, Invalid> {
     let own = own_environment(launch.token);
-    let defined = launch.spec.environment.iter();
     let added = launch.body.iter().flat_map(|Overrides { environment, .. }| environment);
+    let given = |(name, value): &'l (String, String)| (name.as_str(), value.clone());
+    let defined = launch.spec.environment.iter().map(given).chain(secret_variables(launch)?);
     let mut merged: Vec<(&str, String)> = Vec::new();
-    let given = defined.chain(added).map(|(name, value)| (name.as_str(), value.clone()));
-    for (name, value) in given.chain(own) {
+    for (name, value) in defined.chain(added.map(given)).chain(own) {
         check_variable(name, &value)?;
         match merged.iter_mut().find(|(known, _)| *known == name) {
             Some((_, old)) => *old = value,
@@ -91,6 +93,18 @@ pub fn merged_environment(launch: &Launch) -> Result<Vec<(&str, String)>, Invali
         }
     }
     Ok(merged)
+}
+
+fn secret_variables(launch: &Launch) -> Result<Vec<(&str, String)>, Invalid> {
+    let mut variables = Vec::new();
+    for (name, SecretValue(value)) in &launch.secrets.variables {
+        let text = str::from_utf8(value);
+        let text = text.map_err(|_| {
+            invalid(&format!("environment.{name}"), "its secret is no text; use a file".into())
+        })?;
+        variables.push((name.as_str(), text.to_owned()));
+    }
+    Ok(variables)
 }
 
 fn own_environment(token: Token) -> [(&'static str, String); 2] {

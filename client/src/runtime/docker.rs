@@ -52,6 +52,7 @@ use super::policy::Allow;
 use super::{Events, Membership, Runtime, Survey};
 use crate::attempt_dir::AttemptStore;
 use crate::logs::Logs;
+use crate::secrets;
 
 /// Settings of the Docker runtime.
 #[derive(Clone, Debug)]
@@ -251,6 +252,10 @@ impl DockerContext {
         self.admit(&attempt.launch.spec).await?;
         if let Some(why) = self.is_too_small_for(&attempt.launch.spec).await {
             return Err((ReleaseCause::Policy, why));
+        }
+        let secrets = &attempt.launch.secrets;
+        if let Some(why) = secrets::obstacle(self.store.secrets(), secrets, self.config.sees_engine_disks) {
+            return Err((ReleaseCause::Policy, why.into()));
         }
         let (store, launch) = (self.store.clone(), attempt.launch.clone());
         let stopping = try_blocking(move || store.create(&launch)?.stopping())

@@ -296,6 +296,7 @@ mod tests {
             spec: Arc::new(ContainerSpec { environment: owned(definition), ..ContainerSpec::default() }),
             body: Some(Overrides { environment: owned(job), ..Overrides::default() }),
             time_left: None,
+            secrets: Default::default(),
         }
     }
 

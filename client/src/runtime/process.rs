@@ -24,7 +24,7 @@ use tokio_util::sync::CancellationToken;
 use worker::input::{Exit, Fault, Found, Restored, RuntimeEvent};
 use worker::step::{Launch, StopStep};
 
-use self::attempt::{Attempt, LOOK_AGAIN, read_until_possible};
+use self::attempt::{Attempt, LOOK_AGAIN, lengths, read_until_possible};
 use super::blocking::{run_blocking, try_blocking};
 use super::removals::PendingRemovals;
 use super::{Events, Membership, Runtime, Survey, process_id, shim};
@@ -32,6 +32,7 @@ use crate::attempt_dir::{AttemptDir, AttemptEnd, AttemptStore, ProcessId, Progra
 use crate::boot::RecordedInstant;
 use crate::clock;
 use crate::logs::Logs;
+use crate::secrets;
 
 /// The command of the shim: a program that calls [`shim::run`] with the arguments behind `args`.
 #[derive(Clone, Debug)]
@@ -184,11 +185,12 @@ impl Shared {
 
     async fn run(self: &Arc<Self>, attempt: &Arc<Attempt>) {
         self.removals.wait_for(attempt.token()).await;
+        if let Some(why) = secrets::obstacle(self.store.secrets(), &attempt.launch.secrets, true) {
+            return self.refuse(attempt.token(), ReleaseCause::Policy, why.into());
+        }
         let (store, launch) = (self.store.clone(), attempt.launch.clone());
         if let Err(why) = try_blocking(move || store.create(&launch)).await {
-            self.attempts().remove(&attempt.token());
-            let cause = ReleaseCause::RuntimeUnavailable;
-            return self.send_event(RuntimeEvent::Refused { token: attempt.token(), cause, why });
+            return self.refuse(attempt.token(), ReleaseCause::RuntimeUnavailable, why);
         }
         self.send_event(RuntimeEvent::Progressed(attempt.token(), Phase::Starting));
         if !attempt.start_permit.request(attempt.token(), &self.events, &attempt.stopping).await {
@@ -211,6 +213,11 @@ impl Shared {
             Err(_) if attempt.dir.is_being_written() => self.wait_for_end(attempt).await,
             Err(why) => self.end(attempt, not_started(Fault::Host, &why), None).await,
         }
+    }
+
+    fn refuse(&self, token: Token, cause: ReleaseCause, why: String) {
+        self.attempts().remove(&token);
+        self.send_event(RuntimeEvent::Refused { token, cause, why });
     }
 
     /// Starts a shim without an attempt: if that works, others can be started as well.
@@ -385,12 +392,6 @@ impl Shared {
 
 fn not_started(fault: Fault, message: &str) -> Exit {
     Exit::NotStarted { fault, code: None, message: message.into() }
-}
-
-/// Bytes in the output files of an attempt.
-async fn lengths(dir: &AttemptDir) -> OutputLengths {
-    let dir = dir.clone();
-    run_blocking(move || Ok(dir.lengths())).await.unwrap_or_default()
 }
 
 /// Pause between two checks of a shim that is not our child.

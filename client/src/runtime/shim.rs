@@ -23,6 +23,7 @@ use crate::attempt_dir::{
 };
 use crate::boot::RecordedInstant;
 use crate::clock;
+use crate::secrets;
 
 /// The line that tells the worker of the start.
 pub(super) const STARTED: &str = "started";
@@ -49,6 +50,7 @@ fn carry_out(dir: &AttemptDir) -> Result<(), Error> {
     if !own.map_or(Ok(true), |own| dir.claim_watcher(own))? {
         return Ok(());
     }
+    add_secrets(dir, &mut launch)?;
     add_exchange(dir, &mut launch)?;
     let exit = match command(dir, &launch)? {
         Ok(command) => with_result(dir, run_to_end(dir, command)?),
@@ -57,6 +59,19 @@ fn carry_out(dir: &AttemptDir) -> Result<(), Error> {
     let output =
         if matches!(exit, Exit::NotStarted { .. }) { OutputLengths::default() } else { dir.lengths() };
     keep(dir, &AttemptEnd { exit, output, at: RecordedInstant::of(clock::now()) })
+}
+
+/// Reads the secret variables from the tmpfs, and tells the program the directory of the secret files.
+fn add_secrets(dir: &AttemptDir, launch: &mut Launch) -> Result<(), Error> {
+    let Some(path) = dir.secrets()? else { return Ok(()) };
+    let values = secrets::read(&path).map_err(|source| Error::Io { path: path.clone(), source })?;
+    launch.secrets = values.into();
+    if let Some(files) = secrets::files(&path) {
+        let mut spec = (*launch.spec).clone();
+        spec.environment.push((SECRETS_VARIABLE.into(), files.to_string_lossy().into_owned()));
+        launch.spec = spec.into();
+    }
+    Ok(())
 }
 
 /// Writes the input, and tells the program the paths of input and result.
@@ -181,6 +196,9 @@ fn complain(text: &str) -> ExitCode {
     let _ = writeln!(io::stderr(), "longshore shim: {text}");
     ExitCode::FAILURE
 }
+
+/// The directory of the secret files of a plain process.
+const SECRETS_VARIABLE: &str = "LONGSHORE_SECRETS_DIR";
 
 /// Pause between two tries to record the end.
 const TRY_AGAIN: Duration = Duration::from_secs(1);

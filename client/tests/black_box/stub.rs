@@ -254,5 +254,6 @@ pub(crate) fn assignment(job: u64, environment: &[(&str, &str)]) -> Assignment {
         body: None,
         time_left: None,
         memory_bytes: None,
+        secrets: None,
     }
 }

@@ -253,6 +253,7 @@ pub fn launch(job: u64, spec: ContainerSpec) -> Launch {
         spec: spec.into(),
         body: None,
         time_left: None,
+        secrets: Default::default(),
     }
 }
 

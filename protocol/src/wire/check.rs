@@ -10,8 +10,8 @@ use core::time::Duration;
 use super::Misfit;
 use super::limits::{
     BODY_BYTES_MAX, DURATION_MAX, ELLIPSIS, EXIT_CODES, HEARTBEAT_MIN, INNER_ENTRIES_MAX, NUMBER_MAX,
-    OFFSET_MAX, OUTPUT_BYTES_MAX, PLAIN_BYTES_MAX, RESULT_BYTES_MAX, SHOWN_BYTES_MAX, SLOTS_MAX,
-    TEXT_BYTES_MAX,
+    OFFSET_MAX, OUTPUT_BYTES_MAX, PLAIN_BYTES_MAX, RESULT_BYTES_MAX, SECRET_BYTES_MAX, SECRETS_BYTES_MAX,
+    SHOWN_BYTES_MAX, SLOTS_MAX, TEXT_BYTES_MAX,
 };
 use crate::container::{ContainerSpec, Overrides, RuntimeKind};
 use crate::ids::{ReportNo, Token};
@@ -19,6 +19,7 @@ use crate::order::{Intervals, Order};
 use crate::report::{
     Availability, Chunk, Failed, Numbered, Outcome, OutputLengths, Phase, Report, Succeeded, Timing,
 };
+use crate::secret::{AttemptSecrets, SecretValues, is_secret_name};
 
 pub(super) type Checked = Result<(), Misfit>;
 
@@ -47,6 +48,36 @@ pub fn body_fits_with(body: &Overrides, variables: usize, variables_bytes: usize
             "environment, args and input have {bytes} bytes together, at most {BODY_BYTES_MAX} are allowed"
         )
     })
+}
+
+/// The secrets of an attempt fit into an Enqueue, and their names are plain.
+///
+/// # Errors
+/// The field and its limit.
+pub fn secrets_fit(values: &SecretValues) -> Checked {
+    inner("secrets", values.all().count())?;
+    let names = values.files.iter().map(|(name, _)| name.as_str());
+    for name in names {
+        ensure(is_secret_name(name), "secrets", || "the name of a file is no plain name".into())?;
+    }
+    let longest = values.all().map(|value| value.0.len()).max().unwrap_or(0);
+    ensure(longest <= SECRET_BYTES_MAX, "secrets", || {
+        format!("a value has {longest} bytes, at most {SECRET_BYTES_MAX} are allowed")
+    })?;
+    let bytes = values.all().map(|value| value.0.len()).sum::<usize>();
+    ensure(bytes <= SECRETS_BYTES_MAX, "secrets", || {
+        format!("the values have {bytes} bytes together, at most {SECRETS_BYTES_MAX} are allowed")
+    })
+}
+
+fn secrets(secrets: &mut AttemptSecrets) -> Checked {
+    match secrets {
+        AttemptSecrets::Given(values) => secrets_fit(values),
+        AttemptSecrets::Withheld(why) => {
+            cut_text(why);
+            Ok(())
+        }
+    }
 }
 
 /// The lists of a definition fit into a frame. A server checks this when it reads a definition.
@@ -79,10 +110,11 @@ pub(super) fn order(order: &mut Order) -> Checked {
     match order {
         Order::Welcome(it) => intervals(&it.intervals),
         Order::Definitions(list) => list.iter().try_for_each(|it| container_fits(&it.container)),
-        Order::Enqueue(list) => list.iter().try_for_each(|it| {
+        Order::Enqueue(list) => list.iter_mut().try_for_each(|it| {
             token(it.token)?;
             duration("waited", it.waited)?;
             it.time_left.map_or(Ok(()), |left| duration("time_left", left))?;
+            it.secrets.as_mut().map_or(Ok(()), secrets)?;
             it.body.as_ref().map_or(Ok(()), body_fits)
         }),
         Order::Reconciled(it) => it.attempts.iter().try_for_each(|(it, _)| token(*it)),

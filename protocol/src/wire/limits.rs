@@ -52,6 +52,12 @@ pub const OFFSET_MAX: u64 = 1 << 53;
 /// and half of a frame.
 pub const BODY_BYTES_MAX: usize = 512 << 10;
 
+/// The largest value of a secret in bytes: a chain of certificates with its key, and what the worker looks for in the output.
+pub const SECRET_BYTES_MAX: usize = 64 << 10;
+
+/// How much the secrets of one attempt have together, in bytes: with the largest overrides they still fit into a frame.
+pub const SECRETS_BYTES_MAX: usize = 256 << 10;
+
 /// How many entries a list inside of an entry may have (environment, arguments, volumes): empty ones cost a byte on the wire and 48
 /// in memory.
 pub const INNER_ENTRIES_MAX: usize = 4_096;

@@ -19,6 +19,7 @@ use crate::order::{Assignment, Definition, Order, OutputMark, Reconciled};
 use crate::report::{
     Chunk, Failed, Foreign, Inventory, Numbered, Phase, Released, Report, Started, Succeeded,
 };
+use crate::secret::AttemptSecrets;
 
 /// Appends this order to `frames`: one frame, or as many as its list needs.
 ///
@@ -211,6 +212,9 @@ trait Entry: Encode {
 
 impl Entry for Assignment {
     fn check(&self) -> Result<(), Misfit> {
+        if let Some(AttemptSecrets::Given(values)) = &self.secrets {
+            check::secrets_fit(values)?;
+        }
         self.body.as_ref().map_or(Ok(()), check::body_fits)
     }
 }

@@ -49,6 +49,16 @@ impl Serialize for Revision {
     }
 }
 
+#[derive(SchemaRead, SchemaWrite, Serialize)]
+struct SecretValue(Vec<u8>);
+
+/// As the protocol prints it.
+impl Debug for SecretValue {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("***")
+    }
+}
+
 mirrors! {
     struct Token { job: JobId, fence: Fence, nonce: Nonce }
 
@@ -57,7 +67,7 @@ mirrors! {
     enum ReconcileVerdict { Keep, Stop, Forget }
     enum StopCause { Cancel, Timeout, Superseded, Pinning, Drain, SelfFence }
     enum Stream { Stdout, Stderr }
-    enum ReleaseCause { Recalled, Full, Draining, RuntimeUnavailable, Policy }
+    enum ReleaseCause { Recalled, Full, Draining, RuntimeUnavailable, Policy, Secrets }
     enum Availability { Available, Unavailable(String) }
     enum ChunkData { Bytes(Vec<u8>), Replayed(Vec<u8>), Gap(u64) }
     enum Phase { Backlog, Pulling { percent: Option<u8>, failures: u32 }, Starting, Running, Stopping, Ended, Unknown }
@@ -85,9 +95,13 @@ mirrors! {
         last_report: ReportNo,
     }
     struct Definition { revision: Revision, name: String, container: ContainerSpec }
+    struct SecretValues {
+        variables: Vec<(String, SecretValue)>, files: Vec<(String, SecretValue)>, masked: Vec<SecretValue>,
+    }
+    enum AttemptSecrets { Given(SecretValues), Withheld(String) }
     struct Assignment {
         token: Token, priority: i8, waited: Duration, revision: Revision, body: Option<Overrides>,
-        time_left: Option<Duration>, memory_bytes: Option<u64>,
+        time_left: Option<Duration>, memory_bytes: Option<u64>, secrets: Option<AttemptSecrets>,
     }
     struct Reconciled { attempts: Vec<(Token, ReconcileVerdict)>, last: bool }
     struct Cancel { token: Token, grace: Option<Duration>, cause: StopCause }

@@ -11,6 +11,7 @@ use longshore_protocol::report::{
     Availability, Chunk, ChunkData, Condition, Failed, Foreign, Heartbeat, Hello, Inventory, Numbered,
     Outcome, OutputLengths, Phase, ReleaseCause, Released, Started, Stream, Succeeded, Timing,
 };
+use longshore_protocol::secret::{AttemptSecrets, SecretValue, SecretValues};
 use longshore_protocol::{
     ClusterId, ContainerSpec, Epoch, Fence, Incarnation, JobId, Nonce, Order, Report, ReportNo, Revision,
     RuntimeKind, SessionId, Token, WorkerId, wire,
@@ -141,8 +142,9 @@ fn assignment() -> impl Strategy<Value = Assignment> {
         args,
         input,
     });
-    (token(), any::<i8>(), duration(), any::<u128>(), of(body), of(duration()), of(any::<u64>())).prop_map(
-        |(token, priority, waited, revision, body, time_left, memory_bytes)| Assignment {
+    let limits = (of(duration()), of(any::<u64>()), of(secrets()));
+    (token(), any::<i8>(), duration(), any::<u128>(), of(body), limits).prop_map(
+        |(token, priority, waited, revision, body, (time_left, memory_bytes, secrets))| Assignment {
             token,
             priority,
             waited,
@@ -150,8 +152,19 @@ fn assignment() -> impl Strategy<Value = Assignment> {
             body,
             time_left,
             memory_bytes,
+            secrets,
         },
     )
+}
+
+fn secrets() -> impl Strategy<Value = AttemptSecrets> {
+    let value = || vec(any::<u8>(), 0..20).prop_map(SecretValue);
+    let files = vec(("[a-z_][a-z0-9_.-]{0,8}", value()), 0..3);
+    let given =
+        (vec((text(), value()), 0..3), files, vec(value(), 0..3)).prop_map(|(variables, files, masked)| {
+            AttemptSecrets::Given(SecretValues { variables, files, masked })
+        });
+    prop_oneof![given, text().prop_map(AttemptSecrets::Withheld)]
 }
 
 fn hello() -> impl Strategy<Value = Hello> {
@@ -293,8 +306,8 @@ fn released() -> impl Strategy<Value = Released> {
 }
 
 fn release_cause() -> impl Strategy<Value = ReleaseCause> {
-    use ReleaseCause::{Draining, Full, Policy, Recalled, RuntimeUnavailable};
-    proptest::sample::select(vec![Recalled, Full, Draining, RuntimeUnavailable, Policy])
+    use ReleaseCause::{Draining, Full, Policy, Recalled, RuntimeUnavailable, Secrets};
+    proptest::sample::select(vec![Recalled, Full, Draining, RuntimeUnavailable, Policy, Secrets])
 }
 
 fn stop_cause() -> impl Strategy<Value = StopCause> {

@@ -264,6 +264,8 @@ fn release_attempt(scheduler: &mut Scheduler, now: Now, id: WorkerId, released: 
             ReleaseCause::RuntimeUnavailable => {
                 Some((Excluded::Runtime(definition.runtime()), RELEASED_BACKOFF))
             }
+            // Secrets may be delivered, and the way to the worker encrypted, at any time.
+            ReleaseCause::Secrets => Some((Excluded::Revision(definition.revision), RELEASED_BACKOFF)),
             ReleaseCause::Policy => {
                 Some((Excluded::Revision(definition.revision), ExclusionBackoff::UNTIL_RESTART))
             }

@@ -335,6 +335,7 @@ mod tests {
             placement: rules::PlacementRules::default(),
             timetable: crate::schedule::Timetable::default(),
             hooks: Default::default(),
+            secrets: Default::default(),
             submission: Default::default(),
             limits: Default::default(),
             container: ContainerSpec::default(),

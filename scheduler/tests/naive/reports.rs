@@ -169,6 +169,9 @@ impl Model {
                     self.job_mut(id).expect("it is held").due = now;
                 }
             }
+            ReleaseCause::Secrets => {
+                self.exclude(worker, Excluded::Revision(definition.revision), Some((1, 60)))
+            }
             ReleaseCause::Policy => self.exclude(worker, Excluded::Revision(definition.revision), None),
         }
         self.close(id, Outcome::Released, None)

@@ -24,6 +24,7 @@ pub fn definition(name: &str) -> Definition {
         placement: PlacementRules::default(),
         timetable: Timetable::default(),
         hooks: Default::default(),
+        secrets: Default::default(),
         submission: Default::default(),
         limits: Default::default(),
         container: ContainerSpec {

@@ -26,6 +26,7 @@ mod reader;
 mod schedule;
 mod schema;
 mod scope;
+mod secrets;
 mod snippet;
 mod source;
 mod stored;

@@ -13,6 +13,7 @@ mod worker_labels;
 use std::net::SocketAddr;
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use protocol::order::Intervals;
@@ -20,6 +21,7 @@ use scheduler::ServerLimits;
 
 use crate::listener::tls::TlsFiles;
 use crate::notifications::addresses::AllowedNetworks;
+use crate::secrets::SecretsDir;
 pub use address::BasePath;
 use jobs_file::quantity;
 pub use retention::{Retention, RetentionSettings};
@@ -47,6 +49,8 @@ pub struct Settings {
     pub tls_cert: Option<PathBuf>,
     /// A file with the key of the certificate.
     pub tls_key: Option<PathBuf>,
+    /// A directory with the secrets of jobs.
+    pub secrets_dir: Option<PathBuf>,
     /// The path prefix of all URLs; empty for none.
     pub base_path: String,
     /// Host names to accept beside the own address.
@@ -83,6 +87,7 @@ impl Default for Settings {
             insecure_no_auth: false,
             tls_cert: None,
             tls_key: None,
+            secrets_dir: None,
             base_path: String::new(),
             allowed_hosts: Vec::new(),
             public_url: None,
@@ -115,6 +120,8 @@ pub struct Config {
     pub requires_tokens: bool,
     /// Certificate and key for TLS; without them the server speaks plain HTTP.
     pub tls: Option<TlsFiles>,
+    /// The secrets of jobs; without it there are none.
+    pub secrets: Option<Arc<SecretsDir>>,
     /// The path prefix of all URLs.
     pub base_path: BasePath,
     /// Host names to accept beside the own address, in lower case.
@@ -144,7 +151,7 @@ impl Config {
 }
 
 impl Settings {
-    /// Parses and checks the settings. Reads the token files.
+    /// Parses and checks the settings. Reads the token files, and lists the directory of secrets.
     ///
     /// # Errors
     /// The first wrong setting, and what to do about it.
@@ -169,6 +176,7 @@ impl Settings {
             listen,
             requires_tokens,
             tls,
+            secrets: self.secrets_dir.map(secrets).transpose()?,
             intervals: intervals(&self.heartbeat, &self.lease)?,
             jobs_max: job_count("--max-jobs", "LONGSHORE_MAX_JOBS", &self.max_jobs)?,
             server_limits: ServerLimits {
@@ -247,6 +255,15 @@ pub fn intervals(heartbeat: &str, lease: &str) -> Result<Intervals, SettingsErro
         return Err(value("--lease", "LONGSHORE_LEASE", reason));
     }
     Ok(Intervals { heartbeat, lease, start_gate: lease / START_GATES_PER_LEASE })
+}
+
+fn secrets(path: PathBuf) -> Result<Arc<SecretsDir>, SettingsError> {
+    let shown = path.display().to_string();
+    SecretsDir::open(path).map(Arc::new).map_err(|error| SettingsError::Value {
+        flag: "--secrets-dir",
+        variable: "LONGSHORE_SECRETS_DIR",
+        reason: format!("{shown} cannot be listed: {error}"),
+    })
 }
 
 fn optional_count(

@@ -12,6 +12,7 @@ use tokio::sync::Mutex;
 use crate::catalogue::{Catalogue, Definitions, Entry};
 use crate::config::jobs_file::{self, Environment, Fault, Faults, LoadedFile, Position};
 use crate::engine::{Busy, Handle};
+use crate::secrets::SecretsDir;
 
 /// Reads jobs.yaml again and replaces the current definitions.
 #[derive(Debug)]
@@ -21,6 +22,7 @@ pub struct Reloader {
     jobs_file: PathBuf,
     /// Rules of jobs.yaml depend on the lease.
     intervals: Intervals,
+    secrets: Option<Arc<SecretsDir>>,
     /// Held during a reload, so that engine and catalogue are replaced in the same order.
     turn: Mutex<()>,
 }
@@ -72,7 +74,13 @@ impl Reloader {
     /// Creates the reloader of this file.
     #[must_use]
     pub fn new(engine: Handle, catalogue: Arc<Catalogue>, jobs_file: PathBuf, intervals: Intervals) -> Self {
-        Self { engine, catalogue, jobs_file, intervals, turn: Mutex::new(()) }
+        Self { engine, catalogue, jobs_file, intervals, secrets: None, turn: Mutex::new(()) }
+    }
+
+    /// Checks that the secrets that definitions name are in this directory.
+    #[must_use]
+    pub fn with_secrets(self, secrets: Option<Arc<SecretsDir>>) -> Self {
+        Self { secrets, ..self }
     }
 
     /// Reads the file and replaces the definitions, if the present ones have the `expected` revision. The result is logged.
@@ -113,9 +121,9 @@ impl Reloader {
     }
 
     async fn replace(&self) -> Result<Reloaded, ReloadError> {
-        let (file, intervals) = (self.jobs_file.clone(), self.intervals);
+        let (file, intervals, secrets) = (self.jobs_file.clone(), self.intervals, self.secrets.clone());
         let loaded = tokio::task::spawn_blocking(move || {
-            let environment = Environment::of_process().with_intervals(intervals);
+            let environment = Environment::of_process().with_intervals(intervals).with_secrets(secrets);
             jobs_file::load(&file, &environment).and_then(LoadedFile::require_jobs)
         });
         let loaded = loaded.await?.map_err(ReloadError::Faults)?;

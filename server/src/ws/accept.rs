@@ -22,6 +22,7 @@ use tokio_tungstenite::tungstenite::{Error as WireError, Message};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use super::secrets::SessionSecrets;
 use super::upgrade::{Socket, Upgrade};
 use super::{Machines, reader, session};
 use crate::auth::actor::Actor;
@@ -29,6 +30,7 @@ use crate::config::WorkerLabels;
 use crate::engine::{OverridesCache, SessionInbox};
 use crate::listener::Peer;
 use crate::logs::Logs;
+use crate::secrets::SecretsDir;
 use crate::store::Archive;
 
 /// A worker must send Hello within this time.
@@ -57,6 +59,8 @@ pub struct WorkerAcceptor {
     pub intervals: Intervals,
     /// Labels that workers may claim.
     pub worker_labels: Arc<WorkerLabels>,
+    /// The secrets of jobs.
+    pub secrets: Option<Arc<SecretsDir>>,
     /// Cancelled at shutdown: each session sends GoAway and closes.
     pub leaving: CancellationToken,
     open: TaskTracker,
@@ -88,6 +92,7 @@ impl WorkerAcceptor {
             machines: Arc::default(),
             intervals,
             worker_labels: Arc::default(),
+            secrets: None,
             leaving,
             open: TaskTracker::new(),
             sessions: Arc::default(),
@@ -98,6 +103,12 @@ impl WorkerAcceptor {
     #[must_use]
     pub fn with_worker_labels(self, labels: WorkerLabels) -> Self {
         Self { worker_labels: Arc::new(labels), ..self }
+    }
+
+    /// Sends secrets of this directory with attempts.
+    #[must_use]
+    pub fn with_secrets(self, secrets: Option<Arc<SecretsDir>>) -> Self {
+        Self { secrets, ..self }
     }
 
     /// Waits at shutdown until every session has ended, or until the timeout.
@@ -145,7 +156,8 @@ fn limits() -> WebSocketConfig {
 }
 
 async fn accept_worker(acceptor: WorkerAcceptor, mut socket: Socket, peer: Peer, revoked: CancellationToken) {
-    let Peer { address, permit, .. } = peer;
+    let Peer { address, permit, is_tls, .. } = peer;
+    let is_private = is_tls || address.ip().to_canonical().is_loopback();
     let first = tokio::time::timeout(HELLO_TIMEOUT, first_message(&mut socket)).await;
     match read_hello(first.ok().flatten()) {
         Ok(hello) => {
@@ -153,7 +165,8 @@ async fn accept_worker(acceptor: WorkerAcceptor, mut socket: Socket, peer: Peer,
             let session = connected.session.0;
             drop_labels(&mut connected, &acceptor.worker_labels);
             tracing::debug!(worker = %hello.name, session, peer = %address, "worker connected");
-            session::serve(acceptor, socket, connected, permit, revoked).await;
+            let secrets = SessionSecrets::new(acceptor.secrets.clone(), is_private);
+            session::serve(acceptor, socket, connected, secrets, permit, revoked).await;
         }
         Err(close) => {
             tracing::info!(peer = %address, code = close.code, reason = close.reason, "worker refused");

@@ -11,6 +11,7 @@ mod output;
 mod rate_limit;
 mod reader;
 mod results;
+mod secrets;
 mod session;
 mod session_log;
 mod unknown_attempts;

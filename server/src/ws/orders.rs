@@ -11,6 +11,7 @@ use scheduler::step::{CloseReason, Grant};
 
 use super::accept::WorkerAcceptor;
 use super::grants::Grants;
+use super::secrets::SessionSecrets;
 use super::session_log::SessionLog;
 use super::unsent::UnsentAttempts;
 use crate::clock;
@@ -32,6 +33,7 @@ pub(super) struct Orders {
     grants: Arc<Grants>,
     refusal: Close,
     session_log: SessionLog,
+    secrets: SessionSecrets,
     /// The permit of the connection. Dropped at Welcome: thousands of workers leave the connections to clients.
     permit: Option<Arc<ConnectionPermit>>,
 }
@@ -42,9 +44,10 @@ impl Orders {
         acceptor: WorkerAcceptor,
         grants: Arc<Grants>,
         session_log: SessionLog,
+        secrets: SessionSecrets,
         permit: Option<Arc<ConnectionPermit>>,
     ) -> Self {
-        Self { acceptor, grants, refusal: close::NORMAL.plain(), session_log, permit }
+        Self { acceptor, grants, refusal: close::NORMAL.plain(), session_log, secrets, permit }
     }
 
     /// Logs the end of the session.
@@ -84,7 +87,10 @@ impl Orders {
                     self.note(&order);
                     pack(&order, frames);
                 }
-                ToSession::Define(definition) => pack(&define(&definition), frames),
+                ToSession::Define(definition) => {
+                    self.secrets.define(&definition);
+                    pack(&define(&definition), frames);
+                }
                 ToSession::Close(reason) => {
                     state = SessionState::Close(self.close_for(reason));
                     break;
@@ -113,17 +119,24 @@ impl Orders {
         self.grants.add(grants.iter().map(|grant| grant.token));
         let now = clock::now().utc;
         let mut filled = self.overrides(&grants).await?;
+        let secrets = self.secrets.read(grants.iter().map(|grant| grant.revision)).await;
         unsent.framed(frames.len(), grants.len());
         let assignments = grants
             .into_iter()
-            .map(|grant| Assignment {
-                token: grant.token,
-                priority: grant.priority,
-                waited: now.since(grant.due_at),
-                revision: grant.revision,
-                body: with_position(filled.take(&grant), grant.member),
-                time_left: grant.time_left,
-                memory_bytes: grant.memory_bytes,
+            .map(|grant| {
+                let body = with_position(filled.take(&grant), grant.member);
+                let secrets = secrets.get(&grant.revision).cloned();
+                let secrets = self.secrets.with_params(grant.revision, secrets, body.as_ref());
+                Assignment {
+                    token: grant.token,
+                    priority: grant.priority,
+                    waited: now.since(grant.due_at),
+                    revision: grant.revision,
+                    body,
+                    time_left: grant.time_left,
+                    memory_bytes: grant.memory_bytes,
+                    secrets,
+                }
             })
             .collect();
         pack_each(assignments, frames);

@@ -24,6 +24,7 @@ use super::orders::{Orders, SessionState};
 use super::output;
 use super::rate_limit::RateLimiter;
 use super::reader::Reader;
+use super::secrets::SessionSecrets;
 use super::session_log::SessionLog;
 use super::unknown_attempts::UnknownAttempts;
 use super::unsent::UnsentAttempts;
@@ -49,6 +50,7 @@ pub(super) async fn serve(
     acceptor: WorkerAcceptor,
     socket: Socket,
     hello: Connected,
+    secrets: SessionSecrets,
     permit: Arc<ConnectionPermit>,
     revoked: CancellationToken,
 ) {
@@ -79,7 +81,7 @@ pub(super) async fn serve(
         unauthorized_logged: false,
         rate_limit: RateLimiter::default(),
     };
-    let orders = Orders::new(acceptor.clone(), grants, session_log, Some(permit));
+    let orders = Orders::new(acceptor.clone(), grants, session_log, secrets, Some(permit));
     let mut writer =
         Writer { sink, intervals: acceptor.intervals, orders, unsent: UnsentAttempts::default() };
     let close = tokio::select! {
@@ -259,8 +261,13 @@ mod tests {
         }));
         let (outbox, mut inlet) = queue();
         messages.into_iter().for_each(|message| outbox.send(message).unwrap());
-        let orders =
-            Orders::new(acceptor, Arc::new(Grants::new(archive)), SessionLog::new("w".into(), 1), None);
+        let orders = Orders::new(
+            acceptor,
+            Arc::new(Grants::new(archive)),
+            SessionLog::new("w".into(), 1),
+            SessionSecrets::default(),
+            None,
+        );
         let mut writer = Writer { sink, intervals, orders, unsent: UnsentAttempts::default() };
         let run = timeout(Duration::from_millis(100), writer.run(&mut inlet)).await;
         assert!(run.is_err(), "it ends by itself: {run:?}");

@@ -75,6 +75,7 @@ fn entry(name: &str, revision: u128) -> Entry {
         hooks: Default::default(),
         submission: Default::default(),
         limits: scheduler::limits::rules::LimitRules::default(),
+        secrets: Default::default(),
         container: ContainerSpec { image: "resize:1".to_owned(), environment, ..ContainerSpec::default() },
     };
     let stored =

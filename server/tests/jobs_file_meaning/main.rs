@@ -28,6 +28,7 @@ fn a_job_with_an_image_has_every_default() {
         placement: Default::default(),
         timetable: Default::default(),
         hooks: Default::default(),
+        secrets: Default::default(),
         submission: Default::default(),
         limits: LimitRules::default(),
         container: ContainerSpec {

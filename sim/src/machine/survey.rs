@@ -164,6 +164,7 @@ fn launch_of(container: &Container) -> Launch {
         spec: ContainerSpec { stop_grace: STOP_GRACE, ..ContainerSpec::default() }.into(),
         body: None,
         time_left: None,
+        secrets: Default::default(),
     }
 }
 

@@ -6,6 +6,7 @@ use alloc::vec::Vec;
 
 use protocol::order::{Assignment, Definition};
 use protocol::report::{Availability, ReleaseCause};
+use protocol::secret::{AttemptSecrets, SecretValues};
 use protocol::{RuntimeKind, Token, Uptime};
 
 use crate::attempt::{Attempt, QueuePosition, Stage};
@@ -24,6 +25,8 @@ pub(crate) fn enqueue(worker: &mut Worker, now: Uptime, assignments: Vec<Assignm
             worker.outbox.released(token, ReleaseCause::Draining, String::new());
         } else if !has_room(worker) {
             worker.outbox.released(token, ReleaseCause::Full, String::new());
+        } else if let Some(AttemptSecrets::Withheld(why)) = assignment.secrets {
+            worker.outbox.released(token, ReleaseCause::Secrets, why);
         } else {
             accept(worker, now, assignment);
         }
@@ -63,12 +66,17 @@ fn accept(worker: &mut Worker, now: Uptime, assignment: Assignment) {
         arrival: worker.next_arrival(),
     };
     let is_resolved = definition.is_some();
+    let secrets = match assignment.secrets {
+        Some(AttemptSecrets::Given(values)) => values,
+        Some(AttemptSecrets::Withheld(_)) | None => SecretValues::default(),
+    };
     worker.attempts.insert(
         token,
         Attempt {
             position,
             revision,
             body: assignment.body,
+            secrets: secrets.into(),
             time_left: assignment.time_left,
             definition,
             stage,

@@ -60,6 +60,7 @@ fn adopt(worker: &mut Worker, now: Uptime, token: Token, restored: Restored) {
             position,
             revision: launch.revision,
             body: None,
+            secrets: Default::default(),
             time_left,
             definition: Some(ResolvedDefinition { name: launch.name, spec: launch.spec, forbidden: None }),
             stage: Stage::Launched,

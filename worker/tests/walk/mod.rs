@@ -124,6 +124,7 @@ fn found(token: Token, name: &str, at: u64) -> Restored {
         spec: definition.container.into(),
         body: None,
         time_left: None,
+        secrets: Default::default(),
     };
     let found = match at % 3 {
         0 => Found::Unknown,

@@ -120,6 +120,7 @@ pub(crate) fn assignment(token: Token, name: &str) -> Assignment {
         body: None,
         time_left: None,
         memory_bytes: None,
+        secrets: None,
     }
 }
 

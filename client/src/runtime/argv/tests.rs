@@ -21,6 +21,7 @@ fn launch(spec: ContainerSpec, body: Option<Overrides>) -> Launch {
         spec: spec.into(),
         body,
         time_left: None,
+        secrets: Default::default(),
     }
 }
 

@@ -213,6 +213,7 @@ async fn entry_for(
         spec: spec.into(),
         body: None,
         time_left: container.time_left(&shared.engine.skew),
+        secrets: Default::default(),
     };
     let store = shared.store.clone();
     let made = launch.clone();

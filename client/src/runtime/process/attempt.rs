@@ -4,6 +4,7 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 use protocol::order::StopCause;
+use protocol::report::OutputLengths;
 use protocol::{Now, Token, Uptime};
 use rustix::process::Signal;
 use tokio::sync::watch;
@@ -143,6 +144,12 @@ pub(super) async fn read_until_possible<T: Send + 'static>(
         }
         tokio::time::sleep(LOOK_AGAIN).await;
     }
+}
+
+/// Bytes in the output files of an attempt.
+pub(super) async fn lengths(dir: &AttemptDir) -> OutputLengths {
+    let dir = dir.clone();
+    run_blocking(move || Ok(dir.lengths())).await.unwrap_or_default()
 }
 
 /// Pause between two tries to read.

@@ -8,6 +8,7 @@ use longshore_protocol::order::{
     Refused, StopCause, Welcome,
 };
 use longshore_protocol::report::Stream;
+use longshore_protocol::secret::{AttemptSecrets, SecretValue, SecretValues};
 use longshore_protocol::{ContainerSpec, Epoch, Order, ReportNo, RuntimeKind, SessionId, WorkerId};
 
 use super::{CLUSTER, OTHER, QUEUED, REVISION, RUNNING, Sample, TOKEN, list, pair, single};
@@ -120,6 +121,11 @@ fn enqueue() -> Sample<Order> {
         body: Some(body.clone()),
         time_left: Some(Duration::from_secs(3_600)),
         memory_bytes: Some(128 << 20),
+        secrets: Some(AttemptSecrets::Given(SecretValues {
+            variables: vec![("PGPASSWORD".to_owned(), SecretValue(b"abcd".to_vec()))],
+            files: vec![("db_password".to_owned(), SecretValue(b"abcd".to_vec()))],
+            masked: vec![SecretValue(b"efgh".to_vec())],
+        })),
     };
     let bare = Assignment {
         token: OTHER,
@@ -128,15 +134,27 @@ fn enqueue() -> Sample<Order> {
         body: None,
         time_left: None,
         memory_bytes: None,
+        secrets: None,
         ..it.clone()
     };
-    list(Order::Enqueue, vec![it, bare], |notes, it| {
+    let withheld = AttemptSecrets::Withheld("the secret db_password does not exist".to_owned());
+    let withheld = Assignment { token: RUNNING, secrets: Some(withheld), ..bare.clone() };
+    list(Order::Enqueue, vec![it, bare, withheld], |notes, it| {
         let notes = fields!(notes.token(&it.token), it, priority, waited).id("revision", &it.revision);
         let notes = match &it.body {
             Some(body) => fields!(notes.present("body"), body, environment, args, input),
             None => notes.field("body", &it.body),
         };
-        fields!(notes, it, time_left, memory_bytes)
+        let notes = fields!(notes, it, time_left, memory_bytes);
+        match &it.secrets {
+            Some(AttemptSecrets::Given(values)) => {
+                fields!(notes.present("secrets").field("kind", &0_u8), values, variables, files, masked)
+            }
+            Some(AttemptSecrets::Withheld(why)) => {
+                notes.present("secrets").field("kind", &1_u8).field("withheld", why)
+            }
+            None => notes.field("secrets", &it.secrets),
+        }
     })
 }
 

@@ -14,13 +14,15 @@ use super::scope::Scope;
 use super::tree::Node;
 use super::{image, pairs, volume};
 
-/// The places of a job that name parameters.
+/// The places of a job that name parameters and secrets.
 #[derive(Debug, Default)]
 pub(super) struct ParamUses {
     /// The words of the command from the first one that is a parameter.
     pub(super) command: Vec<(Position, Word)>,
     /// Names of variables, each with its parameter and the position of the reference.
     pub(super) environment: Vec<(String, (Position, String))>,
+    /// Names of variables, each with its secret and the position of the reference.
+    pub(super) secrets: Vec<(String, (Position, String))>,
 }
 
 /// Reads the container keys. The caller sets the keys that depend on the loss policy (`ask_before_start`, `self_fence`).
@@ -75,7 +77,7 @@ pub(super) fn read(
     if is_job && runtime.is_some() {
         check_program_source(&spec, scope, name_at, reader);
     }
-    (spec, ParamUses { command: words, environment: variables.from_params })
+    (spec, ParamUses { command: words, environment: variables.from_params, secrets: variables.from_secrets })
 }
 
 /// The command up to the first word that is a parameter, and the words from there on.

@@ -143,6 +143,8 @@ codes! {
     LooksLikeSecret = "looks_like_secret";
     /// A warning: a user by number, whose group will be that of root.
     RootGroup = "root_group";
+    /// A secret does not exist, or is not safe.
+    Secret = "secret";
 }
 
 impl fmt::Display for Code {

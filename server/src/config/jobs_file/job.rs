@@ -21,6 +21,7 @@ use super::quantity::DurationText;
 use super::reader::Reader;
 use super::schedule;
 use super::scope::{self, Scope};
+use super::secrets;
 use super::tree::{Map, Node, Value};
 use crate::notifications::target::Targets;
 
@@ -61,6 +62,7 @@ fn read_checked(
     reader: &mut Reader<'_>,
 ) -> Job {
     let (mut container, uses) = container::read(scope, name_at, is_job, reader);
+    let secrets = secrets::read(scope, container.runtime, &uses, is_job, reader);
     let submission = params::read(scope, uses, is_job, reader);
     let self_fence = scope.find("self_fence").and_then(|node| reader.bool(node)).unwrap_or(false);
     let loss = loss_policy(scope, container.stop_grace, self_fence, reader);
@@ -94,6 +96,7 @@ fn read_checked(
             hooks,
             submission,
             limits,
+            secrets,
             container,
         },
         description: short_text(scope, "description", DESCRIPTION_BYTES_MAX, reader),

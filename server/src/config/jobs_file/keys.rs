@@ -122,11 +122,8 @@ pub(super) const JOB: &[Key] = &[
     ),
     key("entrypoint", Shape::Words, "Replaces the entrypoint of the image."),
     key("environment", Shape::Pairs, "Variables for the container: a map, or a list of NAME=value."),
-    key(
-        "env_file",
-        Shape::Texts,
-        "Files with NAME=value lines, read on the server when the jobs file is loaded.",
-    ),
+    key("env_file", Shape::Texts, "Files with NAME=value lines, read on the server with the jobs file."),
+    key("secrets", Shape::Texts, "Secrets of the server that are files /run/secrets/NAME."),
     key("working_dir", Shape::Text, "The directory in which the program starts."),
     key("user", Shape::LooseText, "user[:group], by name or number."),
     key("volumes", Shape::Volumes, "Bind mounts and named volumes: source:target[:ro], or a map."),

@@ -17,12 +17,15 @@ pub(super) struct Variables {
     pub(super) fixed: Vec<(String, String)>,
     /// Names of variables, each with its parameter and the position of the reference.
     pub(super) from_params: Vec<(String, (Position, String))>,
+    /// Names of variables, each with its secret and the position of the reference.
+    pub(super) from_secrets: Vec<(String, (Position, String))>,
 }
 
 /// The value of a variable.
 enum VariableValue {
     Text(String),
     Param(Position, String),
+    Secret(Position, String),
 }
 
 /// The environment: that of the defaults, then that of the job; in each, files first, then variables. Files of the job replace those of the
@@ -41,6 +44,7 @@ pub(super) fn environment(scope: Scope<'_>, reader: &mut Reader<'_>) -> Variable
         match value {
             VariableValue::Text(value) => read.fixed.push((name, value)),
             VariableValue::Param(at, param) => read.from_params.push((name, (at, param))),
+            VariableValue::Secret(at, secret) => read.from_secrets.push((name, (at, secret))),
         }
     }
     read
@@ -114,6 +118,13 @@ fn read(node: &Node, reader: &mut Reader<'_>) -> Vec<NamedValue> {
 }
 
 fn read_value(node: &Node, reader: &mut Reader<'_>) -> Option<(VariableValue, bool)> {
+    if let Value::Map(map) = &node.value
+        && let [pair] = map.pairs.as_slice()
+        && pair.key == "secret"
+    {
+        let name = reader.text(&pair.value)?;
+        return Some((VariableValue::Secret(pair.value.at, name), true));
+    }
     let Value::Scalar(scalar) = &node.value else {
         let text = format!("expected text or a number, found {}", node.describe());
         reader.collector.fault_without_value(node.at, Code::ExpectedType, text);
@@ -210,7 +221,7 @@ fn check_label(pair: &NamedValue, reader: &mut Reader<'_>) {
         }
     }
     let VariableValue::Text(value) = &pair.value else {
-        let text = "a parameter can be used in `command` and `environment` only";
+        let text = "a parameter or a secret can be used in `command` and `environment` only";
         reader.fault(pair.value_at, Code::InvalidSubstitution, text);
         return;
     };

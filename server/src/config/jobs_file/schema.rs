@@ -71,7 +71,15 @@ fn shape(shape: &Shape) -> Value {
         Shape::Words | Shape::Texts => one_or_list(text()),
         Shape::Pairs => json!({
             "anyOf": [
-                { "type": "object", "additionalProperties": { "type": ["string", "number"] } },
+                { "type": "object", "additionalProperties": { "anyOf": [
+                    { "type": ["string", "number"] },
+                    {
+                        "type": "object",
+                        "properties": { "secret": { "type": "string" } },
+                        "required": ["secret"],
+                        "additionalProperties": false,
+                    },
+                ] } },
                 { "type": "array", "items": { "type": "string", "pattern": "=" } },
             ],
         }),

@@ -245,6 +245,7 @@ mod tests {
                     placement,
                     timetable: Timetable::default(),
                     hooks: Default::default(),
+                    secrets: Default::default(),
                     submission: Default::default(),
                     limits: LimitRules { unique, ..LimitRules::default() },
                     container,

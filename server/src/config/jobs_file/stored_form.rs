@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use protocol::Revision;
 use protocol::container::{ContainerSpec, Resources, Volume};
-use scheduler::definition::{Backoff, Definition, Delays, Expect, LossPolicy, RetryPolicy, WaitLimits};
+use scheduler::definition::{
+    Backoff, Definition, Delays, Expect, LossPolicy, RetryPolicy, SecretRefs, WaitLimits,
+};
 use scheduler::hooks::{HookEvent, Hooks};
 use scheduler::schedule::Timetable;
 use serde::{Deserialize, Serialize};
@@ -35,9 +37,27 @@ pub(super) struct StoredEntry {
     placement: StoredPlacement,
     priority: i8,
     retry: StoredRetry,
+    #[serde(default, skip_serializing_if = "StoredSecrets::is_empty")]
+    secrets: StoredSecrets,
     timeout_ms: Option<u64>,
     #[serde(default, skip_serializing_if = "StoredWaits::is_unlimited")]
     waits: StoredWaits,
+}
+
+/// Names of secrets.
+#[derive(Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct StoredSecrets {
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    files: Vec<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    variables: Vec<(String, String)>,
+}
+
+impl StoredSecrets {
+    fn is_empty(&self) -> bool {
+        self.files.is_empty() && self.variables.is_empty()
+    }
 }
 
 #[derive(Default, Serialize, Deserialize)]
@@ -187,6 +207,10 @@ impl StoredEntry {
             placement: StoredPlacement::of(&definition.placement),
             priority: definition.priority,
             retry: StoredRetry::of(&definition.retry),
+            secrets: StoredSecrets {
+                files: definition.secrets.files.clone(),
+                variables: definition.secrets.variables.clone(),
+            },
             timeout_ms: definition.timeout.map(milliseconds),
             waits: StoredWaits {
                 quarantine_ms: definition.waits.quarantine.map(milliseconds),
@@ -225,6 +249,7 @@ impl StoredEntry {
             hooks: self.hooks.hooks(),
             submission: stored_params::rules(self.allow, self.params)?,
             limits: self.limits.rules()?,
+            secrets: SecretRefs { files: self.secrets.files, variables: self.secrets.variables },
             container: self.container.spec()?,
         })
     }

@@ -2,17 +2,32 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use protocol::order::Intervals;
 
 use super::fault::{Code, quoted};
 use super::grammar::{ValueFault, is_variable_name};
+use crate::secrets::SecretsDir;
 
 /// The context of a jobs file: the server's environment variables and its worker intervals.
 #[derive(Clone)]
 pub struct Environment {
     variables: BTreeMap<String, String>,
     intervals: Intervals,
+    secrets: SecretNames,
+}
+
+/// Knowledge of the secrets that exist.
+#[derive(Clone, Debug, Default)]
+pub(super) enum SecretNames {
+    /// The file is checked away from its server.
+    #[default]
+    Unknown,
+    /// The server has no secrets.
+    None,
+    /// The secrets of this directory.
+    Of(Arc<SecretsDir>),
 }
 
 impl Environment {
@@ -30,6 +45,16 @@ impl Environment {
         Self { intervals, ..self }
     }
 
+    /// Checks that named secrets are in this directory.
+    #[must_use]
+    pub fn with_secrets(self, secrets: Option<Arc<SecretsDir>>) -> Self {
+        Self { secrets: secrets.map_or(SecretNames::None, SecretNames::Of), ..self }
+    }
+
+    pub(super) const fn secrets(&self) -> &SecretNames {
+        &self.secrets
+    }
+
     pub(super) const fn intervals(&self) -> Intervals {
         self.intervals
     }
@@ -41,7 +66,11 @@ impl Environment {
 
 impl FromIterator<(String, String)> for Environment {
     fn from_iter<T: IntoIterator<Item = (String, String)>>(variables: T) -> Self {
-        Self { variables: variables.into_iter().collect(), intervals: Intervals::default() }
+        Self {
+            variables: variables.into_iter().collect(),
+            intervals: Intervals::default(),
+            secrets: SecretNames::Unknown,
+        }
     }
 }
 

@@ -1,6 +1,6 @@
 //! `GET /api/definitions`: resolved definitions. Values of variables are never shown, because any of them may be a secret.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use axum::Json;
@@ -102,6 +102,7 @@ fn definition(entry: &Entry, waiting: &Waiting<'_>, snapshot: &Snapshot) -> shap
         entrypoint: container.entrypoint.clone(),
         command: command(definition),
         environment: variables(definition),
+        secrets: secrets(definition),
         params: definition.submission.params.declared.iter().map(param).collect(),
         allow: definition
             .submission
@@ -180,10 +181,18 @@ fn command(definition: &Definition) -> Vec<String> {
 
 fn variables(definition: &Definition) -> Vec<String> {
     let from_params = definition.submission.params.environment.iter();
+    let from_params = from_params.chain(&definition.secrets.variables);
     let mut names: Vec<_> =
         definition.container.environment.iter().chain(from_params).map(|(name, _)| name.clone()).collect();
     names.sort();
     names
+}
+
+/// The names of its secrets, as files and as variables.
+fn secrets(definition: &Definition) -> Vec<String> {
+    let variables = definition.secrets.variables.iter().map(|(_, name)| name);
+    let names: BTreeSet<_> = definition.secrets.files.iter().chain(variables).cloned().collect();
+    names.into_iter().collect()
 }
 
 fn param(param: &Param) -> shapes::Param {

@@ -55,6 +55,7 @@ pub(super) const fn of_release(cause: ReleaseCause) -> i64 {
         ReleaseCause::Draining => 3,
         ReleaseCause::RuntimeUnavailable => 4,
         ReleaseCause::Policy => 5,
+        ReleaseCause::Secrets => 6,
     }
 }
 
@@ -71,8 +72,8 @@ pub(super) fn stop(code: i64) -> FromSqlResult<StopCause> {
 }
 
 pub(super) fn release(code: i64) -> FromSqlResult<ReleaseCause> {
-    use ReleaseCause::{Draining, Full, Policy, Recalled, RuntimeUnavailable};
-    decode([Recalled, Full, Draining, RuntimeUnavailable, Policy], of_release, code)
+    use ReleaseCause::{Draining, Full, Policy, Recalled, RuntimeUnavailable, Secrets};
+    decode([Recalled, Full, Draining, RuntimeUnavailable, Policy, Secrets], of_release, code)
 }
 
 fn decode<T: Copy, const N: usize>(all: [T; N], code_of: fn(T) -> i64, code: i64) -> FromSqlResult<T> {

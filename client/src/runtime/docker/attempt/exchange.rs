@@ -1,5 +1,5 @@
-//! Input and result of a container. An engine on this machine mounts the files of the attempt directory; from any other one the result is
-//! copied after the end, and an input cannot be given.
+//! Input, result and secret files of a container. An engine on this machine mounts the files of the attempt directory; from any other one
+//! the result is copied after the end, and an input cannot be given.
 
 use std::path::Path;
 use std::time::Duration;
@@ -15,10 +15,11 @@ use super::{Attempt, AttemptOutcome, unavailable};
 use crate::attempt_dir::{INPUT_VARIABLE, RESULT_VARIABLE, check_result, describe};
 use crate::runtime::docker::cli::CallError;
 use crate::runtime::docker::{DockerContext, run_blocking};
+use crate::secrets;
 
 impl Attempt {
-    /// Adds the files for input and result to a launch that is about to be started. Definitions cannot name them: the policy of the worker
-    /// was checked before.
+    /// Adds the files for secrets, input and result to a launch that is about to be started. Definitions cannot name them: the policy of
+    /// the worker was checked before.
     pub(super) async fn add_exchange(
         &self,
         shared: &DockerContext,
@@ -57,6 +58,15 @@ impl Attempt {
             return Err(AttemptOutcome::Refused { cause: ReleaseCause::Policy, why: why.into() });
         }
         spec.environment.push((RESULT_VARIABLE.into(), RESULT_IN_CONTAINER.into()));
+        for (name, _) in &launch.secrets.files {
+            // The attempt was admitted, so there is a place for them.
+            let Some(dirs) = shared.store.secrets() else { break };
+            spec.volumes.push(Volume {
+                source: secrets::file(&dirs.path(self.token()), name).to_string_lossy().into_owned(),
+                target: format!("{SECRETS_IN_CONTAINER}/{name}"),
+                read_only: true,
+            });
+        }
         Ok(Launch { spec: spec.into(), ..launch })
     }
 
@@ -110,6 +120,7 @@ fn first_file(archive: &[u8]) -> ResultFile {
 
 const DIRECTORY: &str = "/longshore";
 const INPUT_IN_CONTAINER: &str = "/longshore/input.json";
+const SECRETS_IN_CONTAINER: &str = "/run/secrets";
 const RESULT_IN_CONTAINER: &str = "/longshore/result.json";
 
 const BLOCK_BYTES: usize = 512;

@@ -115,6 +115,7 @@ mod tests {
             spec: ContainerSpec::default().into(),
             body: None,
             time_left: None,
+            secrets: Default::default(),
         };
         let dir = store.create(&launch).expect("made");
         let ((logs, mut done), (events, mut told)) = (Logs::new(), tokio::sync::mpsc::unbounded_channel());

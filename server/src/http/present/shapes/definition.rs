@@ -41,6 +41,9 @@ pub struct Definition {
     /// The names of its variables. Values are never shown.
     #[serde(default)]
     pub environment: Vec<String>,
+    /// The names of its secrets, never their values.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub secrets: Vec<String>,
     /// Its parameters.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub params: Vec<Param>,

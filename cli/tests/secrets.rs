@@ -1,0 +1,140 @@
+//! Secrets with real processes: what a job gets, and every place in which a value must not be.
+#![expect(clippy::unwrap_used, reason = "a stage that cannot be set is a failed test")]
+
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+
+use serde_json::Value;
+use testkit::{Cluster, Process, wait_until};
+
+const JOBS: &str = r#"version: 1
+jobs:
+  show:
+    runtime: process
+    params: { token: { type: string, secret: true, required: true } }
+    secrets: [key]
+    environment: { PGPASSWORD: { secret: db_password }, GATE: "" }
+    command:
+      - sh
+      - -c
+      - |
+        echo "variable=$PGPASSWORD param=$PARAM_TOKEN"
+        printf 'file='; cat "$LONGSHORE_SECRETS_DIR/key"
+        printf 'split=planted-'; while [ ! -e "$GATE" ]; do sleep 0.05; done; echo 'variable-8f2c'
+  late: { runtime: process, secrets: [late], command: [sh, -c, 'cat "$LONGSHORE_SECRETS_DIR/late"; echo done'] }
+"#;
+
+const VARIABLE: &str = "planted-variable-8f2c";
+const FILE: &str = "planted-file-91ab";
+const PARAM: &str = "planted-param-77d0";
+
+fn put(cluster: &Cluster, name: &str, value: &str) {
+    let path = cluster.path("secrets").join(name);
+    std::fs::write(&path, value).unwrap();
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).unwrap();
+}
+
+async fn start() -> (Cluster, Process, Process) {
+    let cluster = Cluster::new(env!("CARGO_BIN_EXE_longshore"), JOBS);
+    std::fs::create_dir(cluster.path("secrets")).unwrap();
+    put(&cluster, "db_password", &format!("{VARIABLE}\n"));
+    put(&cluster, "key", &format!("{FILE}\n"));
+    let secrets = cluster.path("secrets").display().to_string();
+    let server = cluster.start_server(&["--secrets-dir", &secrets]).await;
+    let worker = cluster.start_worker("w1", &WORKER);
+    cluster.api().wait_for_ready_worker("w1").await;
+    (cluster, server, worker)
+}
+
+async fn text(cluster: &Cluster, path: &str) -> String {
+    String::from_utf8(cluster.api().get_bytes(path).await).unwrap()
+}
+
+/// Every file below this directory that has one of the planted values.
+fn files_with_values(directory: &Path) -> Vec<String> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(directory).unwrap().flatten() {
+        let (path, kind) = (entry.path(), entry.file_type().unwrap());
+        if kind.is_dir() {
+            found.extend(files_with_values(&path));
+        } else if kind.is_file() && has_value(&std::fs::read(&path).unwrap_or_default()) {
+            found.push(path.display().to_string());
+        }
+    }
+    found
+}
+
+fn has_value(bytes: &[u8]) -> bool {
+    [VARIABLE, FILE].iter().any(|value| bytes.windows(value.len()).any(|part| part == value.as_bytes()))
+}
+
+#[tokio::test]
+async fn a_planted_value_is_in_the_job_and_nowhere_else() {
+    let (cluster, _server, mut worker) = start().await;
+    let gate = cluster.path("gate").display().to_string();
+    let job = serde_json::json!({ "params": { "token": PARAM }, "environment": { "GATE": gate } });
+    cluster.api().post("/api/jobs/show", Some(&job)).await;
+    cluster.api().wait_for_job(1, |job| job["state"] == "running").await;
+    wait_until("its first lines are there", async || {
+        text(&cluster, "/api/jobs/1/logs").await.contains("file=")
+    })
+    .await;
+
+    // While it runs: no command line, and no file but the output itself.
+    for process in std::fs::read_dir("/proc").unwrap().flatten() {
+        assert!(!has_value(&std::fs::read(process.path().join("cmdline")).unwrap_or_default()));
+    }
+    let in_state = files_with_values(&cluster.path("w1"));
+    assert!(in_state.iter().all(|path| path.ends_with("/stdout")), "{in_state:?}");
+
+    // Another process of the worker adopts the program, and masks the rest of its output.
+    worker.kill();
+    let worker = cluster.start_worker("w1", &WORKER);
+    std::fs::write(&gate, "").unwrap();
+    cluster.api().wait_for_job(1, |job| job["state"] == "succeeded").await;
+    wait_until("all output is there", async || {
+        text(&cluster, "/api/jobs/1/logs").await.contains("split=****")
+    })
+    .await;
+    let output = text(&cluster, "/api/jobs/1/logs").await;
+    assert!(output.contains(&format!("variable={}", "*".repeat(VARIABLE.len()))), "{output}");
+    assert!(output.contains(&format!("param={}\n", "*".repeat(PARAM.len()))), "{output}");
+    assert!(output.contains(&format!("file={}\n", "*".repeat(FILE.len()))), "{output}");
+    assert!(!has_value(output.as_bytes()) && !output.contains(PARAM), "{output}");
+
+    wait_until("the worker has removed the attempt", async || {
+        files_with_values(&cluster.path("w1")).is_empty()
+    })
+    .await;
+    let backup = cluster.path("backup").display().to_string();
+    let (code, said) =
+        cluster.run_cli(&["backup", "--data", &cluster.path("data").display().to_string(), "--to", &backup]);
+    assert_eq!(code, 0, "{said}");
+    assert_eq!(files_with_values(&cluster.path("data")), Vec::<String>::new());
+    assert_eq!(files_with_values(&cluster.path("backup")), Vec::<String>::new());
+    for path in ["/api/jobs/1", "/api/jobs", "/api/definitions", "/api/definitions/show", "/api/workers"] {
+        assert!(!has_value(&cluster.api().get_bytes(path).await), "{path}");
+    }
+    assert!(!has_value(worker.log().as_bytes()));
+    for log in ["server.log", "w1.log"] {
+        assert!(!has_value(&std::fs::read(cluster.path(log)).unwrap()), "{log}");
+    }
+    let definition: Value = cluster.api().get("/api/definitions/show").await;
+    assert_eq!(definition["secrets"], serde_json::json!(["db_password", "key"]));
+}
+
+#[tokio::test]
+async fn a_job_waits_for_its_missing_secret_and_says_so() {
+    let (cluster, server, _worker) = start().await;
+    assert!(server.log().contains("the secret late does not exist in --secrets-dir"), "{}", server.log());
+    cluster.api().post("/api/jobs/late", None).await;
+    let is_told = |job: &Value| job.to_string().contains("the secret late does not exist");
+    cluster.api().wait_for_job(1, is_told).await;
+    put(&cluster, "late", "planted-late-11\n");
+    cluster.api().wait_for_job(1, |job| job["state"] == "succeeded").await;
+    wait_until("its output is there", async || text(&cluster, "/api/jobs/1/logs").await.contains("done"))
+        .await;
+    assert_eq!(text(&cluster, "/api/jobs/1/logs").await, format!("{}\ndone\n", "*".repeat(15)));
+}
+
+const WORKER: [&str; 4] = ["--no-docker", "--allow-process", "--on-term", "detach"];

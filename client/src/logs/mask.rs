@@ -1,0 +1,217 @@
+//! Masks secrets in output: each byte of an occurrence becomes `*`, so all offsets stay as they are.
+//!
+//! A byte is masked if any occurrence covers it, wherever a chunk begins or ends. So a part of a file is read with as many bytes around it
+//! as the longest value has, and bytes that may be the beginning of a value are held back until more was written or the output is
+//! complete. The same offset then always gives the same byte, in every chunk and after every reconnect.
+
+use std::collections::BTreeSet;
+use std::io;
+use std::ops::Range;
+
+use aho_corasick::{AhoCorasick, AhoCorasickKind};
+
+/// The values to be masked in the output of one attempt.
+#[derive(Debug)]
+pub(crate) struct Mask {
+    automaton: AhoCorasick,
+    values: BTreeSet<Vec<u8>>,
+    /// Bytes of the longest value; at least [`MASKED_BYTES_MIN`].
+    longest: usize,
+}
+
+/// A part of an output.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum OutputPart {
+    /// Its bytes; none if they do not exist.
+    Bytes(Vec<u8>),
+    /// Its first byte may belong to a secret of which the rest is not written yet.
+    Undecided,
+}
+
+impl Mask {
+    /// Masks these values without line breaks at their ends, and each longer line of a value with several lines. Values that are too
+    /// short are not masked; `None` if no value is left.
+    pub(crate) fn new<'v>(values: impl IntoIterator<Item = &'v [u8]>) -> Option<Self> {
+        let mut masked = BTreeSet::new();
+        for value in values {
+            let value = value.trim_ascii_end();
+            let lines = value.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii);
+            masked.extend(lines.filter(|line| line.len() >= LINE_BYTES_MIN).map(<[u8]>::to_vec));
+            if value.len() >= MASKED_BYTES_MIN {
+                masked.insert(value.to_vec());
+            }
+        }
+        let longest = masked.iter().map(Vec::len).max()?;
+        let automaton = AhoCorasick::builder().kind(Some(AhoCorasickKind::ContiguousNFA)).build(&masked);
+        // It fails above 2^31 states only: the protocol bounds the values to much less.
+        Some(Self { automaton: automaton.ok()?, values: masked, longest })
+    }
+
+    /// Bytes around a part of an output that decide about the part.
+    pub(super) fn margin(&self) -> usize {
+        self.longest - 1
+    }
+
+    /// The masked bytes at `offset`, at most `room`. `read` reads a number of bytes at an offset, fewer only at the end of the output.
+    pub(super) fn read(
+        &self,
+        offset: u64,
+        room: usize,
+        is_complete: bool,
+        read: impl FnOnce(u64, usize) -> io::Result<Vec<u8>>,
+    ) -> io::Result<OutputPart> {
+        let before = usize::try_from(offset).unwrap_or(usize::MAX).min(self.margin());
+        let mut bytes = read(offset - before as u64, before + room + self.margin())?;
+        if bytes.len() <= before {
+            return Ok(OutputPart::Bytes(Vec::new()));
+        }
+        let decided = if is_complete { bytes.len() } else { bytes.len() - self.open_end(&bytes) };
+        let end = decided.min(before + room);
+        if end <= before {
+            return Ok(OutputPart::Undecided);
+        }
+        self.hide(&mut bytes);
+        bytes.truncate(end);
+        bytes.drain(..before);
+        Ok(OutputPart::Bytes(bytes))
+    }
+
+    /// The number of bytes at the end that may be the beginning of a value.
+    fn open_end(&self, bytes: &[u8]) -> usize {
+        let longest = self.margin().min(bytes.len());
+        (1..=longest)
+            .rev()
+            .find(|length| {
+                let end = &bytes[bytes.len() - length..];
+                self.values.iter().any(|value| value.len() > *length && value.starts_with(end))
+            })
+            .unwrap_or(0)
+    }
+
+    fn hide(&self, bytes: &mut [u8]) {
+        let mut found: Vec<Range<usize>> =
+            self.automaton.find_overlapping_iter(&*bytes).map(|it| it.range()).collect();
+        found.sort_unstable_by_key(|range| range.start);
+        // Occurrences that overlap are many if a value repeats itself: each byte is written once.
+        let mut hidden = 0;
+        for range in found {
+            let from = range.start.max(hidden);
+            if from < range.end {
+                bytes[from..range.end].fill(b'*');
+                hidden = range.end;
+            }
+        }
+    }
+}
+
+/// Shorter values would mask what is no secret.
+pub(crate) const MASKED_BYTES_MIN: usize = 4;
+
+/// Shorter lines of a value with several lines are often words such as `{` or `true`.
+const LINE_BYTES_MIN: usize = 8;
+
+#[cfg(test)]
+mod tests {
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn mask(values: &[&str]) -> Mask {
+        Mask::new(values.iter().map(|value| value.as_bytes())).expect("a value")
+    }
+
+    /// Sends an output that grows to each of these lengths, in chunks of these sizes.
+    fn send(mask: &Mask, output: &[u8], lengths: &[usize], rooms: &[usize]) -> Vec<u8> {
+        let mut sent = Vec::new();
+        let mut rooms = rooms.iter().cycle().copied();
+        for (written, is_complete) in
+            lengths.iter().map(|it| (*it % (output.len() + 1), false)).chain([(output.len(), true)])
+        {
+            while sent.len() < written {
+                let room = rooms.next().unwrap_or(1).min(written - sent.len());
+                let offset = sent.len() as u64;
+                let read = |from: u64, length: usize| {
+                    let from = usize::try_from(from).expect("small").min(written);
+                    Ok(output[from..(from + length).min(written)].to_vec())
+                };
+                match mask.read(offset, room, is_complete, read).expect("read") {
+                    OutputPart::Bytes(bytes) => {
+                        assert!(!bytes.is_empty() && bytes.len() <= room);
+                        sent.extend(bytes);
+                    }
+                    OutputPart::Undecided => {
+                        assert!(!is_complete && written - sent.len() <= mask.margin());
+                        break;
+                    }
+                }
+            }
+        }
+        sent
+    }
+
+    #[test]
+    fn values_and_long_lines_are_masked_with_their_length() {
+        let mask = mask(&["hunter22\n", "-----BEGIN KEY-----\nabcdefghij\ntrue\n", "abc"]);
+        let output = b"x hunter22 y abcdefghij true abc";
+        assert_eq!(send(&mask, output, &[], &[7]), b"x ******** y ********** true abc");
+    }
+
+    #[test]
+    fn a_part_of_a_value_is_no_secret_once_the_output_is_complete() {
+        assert_eq!(send(&mask(&["secret"]), b"a secre", &[4], &[100]), b"a secre");
+    }
+
+    #[test]
+    fn short_values_alone_make_no_mask() {
+        assert!(Mask::new([&b"abc"[..], b"\n", b""]).is_none());
+    }
+
+    fn letters(range: std::ops::Range<usize>) -> impl Strategy<Value = Vec<u8>> {
+        vec(prop_oneof![Just(b'a'), Just(b'b'), Just(b'c')], range)
+    }
+
+    proptest! {
+        #[test]
+        fn no_border_between_chunks_shows_a_value(
+            values in vec(letters(4..9), 1..4),
+            parts in vec((letters(0..6), any::<prop::sample::Index>()), 0..8),
+            lengths in vec(any::<usize>(), 0..6),
+            rooms in vec(1_usize..12, 1..5),
+        ) {
+            let mut output = Vec::new();
+            for (text, index) in &parts {
+                output.extend(text);
+                output.extend(index.get(&values));
+            }
+            let mask = Mask::new(values.iter().map(Vec::as_slice)).expect("a value");
+            // The simplest rule: every byte that any occurrence covers.
+            let mut expected = output.clone();
+            for value in &values {
+                for at in 0..output.len() {
+                    if output[at..].starts_with(value) {
+                        expected[at..at + value.len()].fill(b'*');
+                    }
+                }
+            }
+            prop_assert_eq!(send(&mask, &output, &lengths, &rooms), expected);
+        }
+
+        #[test]
+        fn every_offset_gives_the_same_bytes_again(
+            value in letters(4..7),
+            output in letters(0..40),
+            offset in 0_usize..40,
+        ) {
+            let mask = Mask::new([value.as_slice()]).expect("a value");
+            let whole = send(&mask, &output, &[], &[64]);
+            let offset = offset.min(output.len());
+            let read = |from: u64, length: usize| {
+                let from = usize::try_from(from).expect("small");
+                Ok(output[from..(from + length).min(output.len())].to_vec())
+            };
+            let part = mask.read(offset as u64, 64, true, read).expect("read");
+            prop_assert_eq!(part, OutputPart::Bytes(whole[offset..].to_vec()));
+        }
+    }
+}
