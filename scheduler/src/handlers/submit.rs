@@ -57,6 +57,9 @@ fn check(scheduler: &mut Scheduler, request: &Submit) -> Result<CheckedRequest, 
             return Ok(CheckedRequest::Replay(holder));
         }
     }
+    if request.require_worker {
+        scheduler.fleet.regroup();
+    }
     let mut last = None;
     let mut found = BTreeSet::new();
     for job in request.jobs.iter() {

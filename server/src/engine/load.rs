@@ -53,7 +53,7 @@ impl Engine {
             failed: None,
         };
         let loaded = store.load(&mut |item| restore.add(item))?;
-        let (scheduler, mut known) = restore.finish(&loaded.unconfirmed)?;
+        let (mut scheduler, mut known) = restore.finish(&loaded.unconfirmed)?;
         let (command_inbox, commands) = mpsc::channel(COMMANDS_WAITING);
         let (report_inbox, reports) = mpsc::channel(REPORTS_WAITING);
         let first = Arc::new(scheduler.snapshot());

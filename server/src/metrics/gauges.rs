@@ -109,7 +109,7 @@ impl Gauges {
         // States without a worker are shown as 0, because alerts compare with it.
         let mut workers: BTreeMap<&'static str, u64> = WORKER_STATES.map(|state| (state, 0)).into();
         let mut slots: BTreeMap<&'static str, u64> = ["total", "busy", "queued"].map(|kind| (kind, 0)).into();
-        for worker in &snapshot.workers {
+        for worker in snapshot.workers.iter() {
             *workers.entry(worker.state.name()).or_default() += 1;
             let total = if worker.session.is_some() { worker.slots } else { 0 };
             for (kind, count) in [("total", total), ("busy", worker.busy), ("queued", worker.queued)] {
