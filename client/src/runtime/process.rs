@@ -24,7 +24,7 @@ use tokio_util::sync::CancellationToken;
 use worker::input::{Exit, Fault, Found, Restored, RuntimeEvent};
 use worker::step::{Launch, StopStep};
 
-use self::attempt::{Attempt, LOOK_AGAIN, read_until_possible};
+use self::attempt::{Attempt, LOOK_AGAIN, has_shim, read_until_possible, start_of, started_program};
 use super::blocking::{run_blocking, try_blocking};
 use super::removals::PendingRemovals;
 use super::{Events, Membership, Runtime, Survey, process_id, shim};
@@ -159,7 +159,8 @@ impl Shared {
         let after = self.tracked();
         let own = entries.into_iter().filter(|it| it.launch.spec.runtime == RuntimeKind::Process);
         let new = own.filter(|it| !before.contains(&it.launch.token) && !after.contains(&it.launch.token));
-        Ok(new.map(|entry| self.restore(entry)).collect())
+        let (new, shared): (Vec<_>, _) = (new.collect(), Arc::clone(self));
+        try_blocking(move || Ok(new.into_iter().map(|entry| shared.restore(entry)).collect())).await
     }
 
     /// Repeats a failed survey until it succeeds.
@@ -207,9 +208,14 @@ impl Shared {
                 let _ = child.wait().await;
                 self.wait_for_end(attempt).await;
             }
-            // An earlier process has started a shim that still lives.
-            Err(_) if attempt.dir.is_being_written() => self.wait_for_end(attempt).await,
-            Err(why) => self.end(attempt, not_started(Fault::Host, &why), None).await,
+            // An earlier process may have started a shim that still lives.
+            Err(why) => {
+                let dir = attempt.dir.clone();
+                if run_blocking(move || Ok(dir.is_being_written())).await == Some(true) {
+                    return self.wait_for_end(attempt).await;
+                }
+                self.end(attempt, not_started(Fault::Host, &why), None).await;
+            }
         }
     }
 
@@ -244,38 +250,48 @@ impl Shared {
                 let dir = attempt.dir.clone();
                 let recorded = run_blocking(move || Ok(dir.start())).await.flatten();
                 let at = recorded.unwrap_or_else(|| clock::now().up);
-                self.report_start(attempt, format!("pid{pid}"), at);
+                self.report_start(attempt, format!("pid{pid}"), at).await;
             }
         }
     }
 
-    fn report_start(&self, attempt: &Attempt, container: String, at: Uptime) {
-        if self.mark_started(attempt) {
+    async fn report_start(&self, attempt: &Attempt, container: String, at: Uptime) {
+        let output = attempt.output(&self.logs).clone();
+        if attempt.started.set(()).is_ok() {
+            run_blocking(move || Ok(output.start())).await;
             self.send_event(RuntimeEvent::Started { token: attempt.token(), container, at });
         }
     }
 
-    /// Follows the output from here on. Returns `false` if that was done before.
-    fn mark_started(&self, attempt: &Attempt) -> bool {
-        let news = attempt.started.set(()).is_ok();
-        if news {
+    /// Follows the output of an attempt of an earlier process from here on. It opens files.
+    fn mark_started(&self, attempt: &Attempt) {
+        if attempt.started.set(()).is_ok() {
             attempt.output(&self.logs).start();
         }
-        news
     }
 
     /// Waits for the end of the shim and of the program, and reports the end.
     async fn wait_for_end(&self, attempt: &Attempt) {
         let mut looks = tokio::time::interval(LOOK_EVERY);
-        while attempt.has_shim() {
-            if let Ok(Some(ProgramState::Started(program))) = attempt.dir.program() {
-                self.report_start(attempt, format!("pid {}", program.pid), attempt.start_of(program));
+        loop {
+            let dir = attempt.dir.clone();
+            let look = move || Ok((has_shim(&dir), started_program(&dir)));
+            // A directory that cannot be looked at says nothing about its shim.
+            let (has_shim, program) = run_blocking(look).await.unwrap_or((true, None));
+            if !has_shim {
+                break;
+            }
+            if let Some((program, at)) = program {
+                self.report_start(attempt, format!("pid {}", program.pid), at).await;
             }
             looks.tick().await;
         }
         let program = read_until_possible(&attempt.dir, AttemptDir::program).await;
         if let Some(ProgramState::Started(program)) = program {
-            self.report_start(attempt, format!("pid {}", program.pid), attempt.start_of(program));
+            let dir = attempt.dir.clone();
+            let at = run_blocking(move || Ok(start_of(&dir, program))).await;
+            let at = at.unwrap_or_else(|| clock::now().up);
+            self.report_start(attempt, format!("pid {}", program.pid), at).await;
             process_id::wait(program).await;
         }
         match read_until_possible(&attempt.dir, AttemptDir::end).await {
@@ -337,10 +353,15 @@ impl Shared {
         let found = match program {
             Some(ProgramState::Started(program)) if process_id::is_alive(program) => {
                 self.mark_started(attempt);
-                Found::Running { container: format!("pid {}", program.pid), at: attempt.start_of(program) }
+                Found::Running {
+                    container: format!("pid {}", program.pid),
+                    at: start_of(&attempt.dir, program),
+                }
             }
             // The shim is about to start the program or to record its end, or has recorded it since the directory was read.
-            _ if attempt.has_shim() || attempt.dir.end().map_or(true, |it| it.is_some()) => Found::Unknown,
+            _ if has_shim(&attempt.dir) || attempt.dir.end().map_or(true, |it| it.is_some()) => {
+                Found::Unknown
+            }
             None if watcher.is_none() => return Found::Unstarted,
             _ => {
                 let output = attempt.dir.lengths();
