@@ -136,6 +136,7 @@ impl Server {
             records: Arc::new(access::no_records()),
             base_path: base_path.to_owned(),
             storage: storage.clone(),
+            certificate: None,
             body_bytes_max,
             leaving: leaving_inside.clone(),
         };
