@@ -97,7 +97,7 @@ impl Fleet {
         Some(worker)
     }
 
-    /// The worker with this id, to record that it was heard. Nothing else may be changed: a snapshot would not show it.
+    /// The worker with this id, to record when it was heard. Nothing else may be changed: no snapshot and no pending reason would show it.
     pub fn heard_mut(&mut self, id: WorkerId) -> Option<&mut Worker> {
         self.workers.get_mut(&id)
     }

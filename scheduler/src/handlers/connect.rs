@@ -237,7 +237,7 @@ pub(crate) fn renew_lease(scheduler: &mut Scheduler, id: WorkerId, at: Uptime) {
 
 /// Stores `seen_at`, at most once a minute.
 pub(crate) fn record_seen(scheduler: &mut Scheduler, id: WorkerId, now: Timestamp) {
-    let Some(worker) = scheduler.fleet.worker_mut(id) else {
+    let Some(worker) = scheduler.fleet.heard_mut(id) else {
         return;
     };
     if now.since(worker.row.seen_at) >= SEEN_EVERY {
