@@ -14,7 +14,6 @@ use std::pin::Pin;
 use std::process::Stdio;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 use protocol::order::StopCause;
 use protocol::report::{Availability, OutputLengths, Phase, ReleaseCause};
@@ -27,13 +26,13 @@ use worker::step::{Launch, StopStep};
 use self::attempt::{Attempt, LOOK_AGAIN, has_shim, start_of};
 use super::blocking::{run_blocking, try_blocking};
 use super::removals::PendingRemovals;
-use super::{Events, Membership, Runtime, Survey, process_id, shim};
+use super::{Events, Membership, Runtime, Survey, process_id};
 use crate::attempt_dir::{AttemptDir, AttemptEnd, AttemptStore, ProcessId, ProgramState, StoredAttempt};
 use crate::boot::RecordedInstant;
 use crate::clock;
 use crate::logs::Logs;
 
-/// The command of the shim: a program that calls [`shim::run`] with the arguments behind `args`.
+/// The command of the shim: a program that calls [`shim::run`](super::shim::run) with the arguments behind `args`.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// Path of the program.

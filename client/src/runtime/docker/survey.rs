@@ -255,7 +255,11 @@ async fn ended(shared: &DockerContext, attempt: &Attempt, ending: AttemptEnd) ->
     }
     attempt.ended.send_replace(true);
     let follower = attempt.output(shared).clone();
-    run_blocking(move || Ok(follower.finish_soon(output))).await;
+    let finish = move || {
+        follower.finish_soon(output);
+        Ok(())
+    };
+    run_blocking(finish).await;
     Found::Ended { exit, output, at: at.by_uptime(clock::now()) }
 }
 

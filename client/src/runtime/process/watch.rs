@@ -33,7 +33,11 @@ impl Shared {
     async fn report_start(&self, attempt: &Attempt, container: String, at: Uptime) {
         let output = attempt.output(&self.logs).clone();
         if attempt.started.set(()).is_ok() {
-            run_blocking(move || Ok(output.start())).await;
+            let start = move || {
+                output.start();
+                Ok(())
+            };
+            run_blocking(start).await;
             self.send_event(RuntimeEvent::Started { token: attempt.token(), container, at });
         }
     }
