@@ -145,3 +145,34 @@ fn a_directory_keeps_its_authority_until_one_of_its_files_is_lost() {
     let (code, text) = cluster.run_cli(&["cert", "--host", "https://a", "--dir", &path(&cluster, "new")]);
     assert!(code == 2 && text.contains("neither a host name nor an IP address"), "{code}: {text}");
 }
+
+#[tokio::test]
+async fn a_certificate_that_expires_soon_is_told_everywhere_until_it_is_replaced() {
+    let cluster = Cluster::new(env!("CARGO_BIN_EXE_longshore"), JOBS);
+    let dir = path(&cluster, "tls");
+    let (code, text) = cluster.run_cli(&["cert", "--host", "jobs.example", "--days", "10", "--dir", &dir]);
+    assert_eq!(code, 0, "{text}");
+    let server = start_server(&cluster).await;
+    wait_until("the log warns", async || server.log().contains("TLS: the certificate expires in ")).await;
+    let ca = path(&cluster, "tls/ca.pem");
+    let doctor = || {
+        cluster
+            .run_cli(&[
+                "doctor",
+                "--server",
+                &url(&cluster),
+                "--ca-file",
+                &ca,
+                "--data",
+                &path(&cluster, "data"),
+            ])
+            .1
+    };
+    let told = doctor();
+    assert!(told.contains("TLS: the certificate expires in "), "{told}");
+
+    make_certificate(&cluster, "tls");
+    wait_until("the new one is in use", async || server.log().contains("new TLS certificate in use")).await;
+    let told = doctor();
+    assert!(!told.contains("the certificate expires"), "{told}");
+}

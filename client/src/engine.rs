@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use protocol::{Now, Report, RuntimeKind, Token};
+use protocol::{Now, Report, RuntimeKind, Token, Uptime};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 use worker::input::{Leave, RuntimeEvent};
@@ -14,9 +14,9 @@ use worker::{Effect, Input, Worker};
 
 use crate::clock;
 use crate::config::OnTerm;
-use crate::contact::ContactFile;
 use crate::health::HealthFile;
 use crate::identity::Identity;
+use crate::latest_file::LatestFile;
 use crate::logs::Logs;
 use crate::machine::{self, DiskSpace};
 use crate::runtime::{Membership, Runtime};
@@ -25,8 +25,10 @@ use crate::ws::{Address, Connection, ConnectionEvent, Connector};
 /// The state of the engine's task.
 pub(crate) struct Engine {
     pub(crate) worker: Worker,
-    pub(crate) identity: Identity,
-    pub(crate) contact: ContactFile,
+    pub(crate) contact: LatestFile<Uptime>,
+    pub(crate) membership: LatestFile<Membership>,
+    /// Locks the state directory.
+    pub(crate) _identity: Identity,
     pub(crate) runtimes: Vec<Arc<dyn Runtime>>,
     pub(crate) connector: Connector,
     pub(crate) logs: Logs,
@@ -59,7 +61,7 @@ impl Engine {
             let now = clock::now();
             let said = self.worker.flush(now);
             self.perform(now, said.effects);
-            if let Some(file) = &mut self.health {
+            if let Some(file) = &self.health {
                 file.keep(self.worker.lease_end());
             }
             if self.exit {
@@ -71,7 +73,13 @@ impl Engine {
             connection.close(CLOSE_TIMEOUT).await;
         }
         self.wait_for_removals().await;
-        self.contact.close(CLOSE_TIMEOUT).await;
+        let health = self.health.take();
+        let removed = async {
+            if let Some(health) = health {
+                health.close(CLOSE_TIMEOUT).await;
+            }
+        };
+        tokio::join!(self.contact.close(CLOSE_TIMEOUT), self.membership.close(CLOSE_TIMEOUT), removed);
         tracing::info!("the worker has left");
     }
 
@@ -126,7 +134,7 @@ impl Engine {
     }
 
     fn tick(&mut self) {
-        if let Some(is_low) = self.disk_space.changed(Instant::now()) {
+        if let Some(is_low) = self.disk_space.changed() {
             self.step(Input::DiskIsLow(is_low));
         }
         if self.worker.wake_at().is_some_and(|at| at <= clock::now().up) {
@@ -231,9 +239,8 @@ impl Engine {
 
     fn send_report(&self, mut report: Report) {
         if let Report::Heartbeat(beat) = &mut report {
-            let machine = machine::measure(self.identity.dir());
-            beat.load_milli = Some(machine.load_milli);
-            beat.disk_free_bytes = machine.disk_free_bytes;
+            beat.load_milli = Some(machine::load_milli());
+            beat.disk_free_bytes = self.disk_space.free_bytes(Instant::now());
         }
         if let Some(connection) = &self.connection {
             connection.send(report);
@@ -242,13 +249,7 @@ impl Engine {
 
     fn set_membership(&mut self, membership: Membership) {
         tracing::info!(server = %self.connector.address(), cluster = %membership.cluster, worker = %membership.worker, "joined the server");
-        if let Err(error) = self.identity.store_membership(membership) {
-            // The server repeats it with each Welcome. Without it a restarted worker cannot list its containers before it has joined.
-            tracing::error!(
-                "cannot record the membership; the server repeats it at the next connection: {}",
-                crate::ws::error_chain(&error)
-            );
-        }
+        self.membership.record(membership);
         for runtime in &self.runtimes {
             runtime.set_membership(membership);
         }

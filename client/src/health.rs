@@ -1,44 +1,40 @@
 //! Health of a worker for checks from outside: a file with the end of its lease. If that time is over, the worker stands still or does not
 //! hear its server. Without a file no worker is there.
 
-use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use protocol::Uptime;
 
+use crate::latest_file::{AtClose, FileWriter, LatestFile};
 use crate::{clock, identity};
 
-/// The file of a running worker; removed when this is dropped.
+/// The file of a running worker.
 pub(crate) struct HealthFile {
-    path: PathBuf,
-    until: Option<Uptime>,
+    file: LatestFile<Uptime>,
 }
 
 impl HealthFile {
-    pub(crate) const fn at(path: PathBuf) -> Self {
-        Self { path, until: None }
+    pub(crate) fn at(path: PathBuf) -> Self {
+        let writer = FileWriter {
+            write: identity::write_uptime,
+            if_it_fails: "health checks of this worker will fail",
+            at_close: AtClose::Remove,
+        };
+        Self { file: LatestFile::at(path, None, writer) }
     }
 
-    /// Writes the end of the lease. Nothing else of the worker depends on it.
-    pub(crate) fn keep(&mut self, until: Option<Uptime>) {
-        if self.until == until {
-            return;
-        }
-        self.until = until;
-        if let Some(until) = until
-            && let Err(error) = identity::write_uptime(&self.path, until)
-        {
-            tracing::warn!(file = %self.path.display(), %error, "cannot write the health file; health checks will fail");
+    /// Records the end of the lease. Nothing else of the worker depends on it.
+    pub(crate) fn keep(&self, until: Option<Uptime>) {
+        if let Some(until) = until {
+            self.file.record(until);
         }
     }
-}
 
-impl Drop for HealthFile {
-    fn drop(&mut self) {
-        // If the file stays, its time is soon over.
-        let _ = fs::remove_file(&self.path);
+    /// Removes the file, and waits for that for this long at most. If the file stays, its time is soon over.
+    pub(crate) async fn close(self, limit: Duration) {
+        self.file.close(limit).await;
     }
 }
 
@@ -83,22 +79,33 @@ pub fn check(file: &Path) -> Result<(), HealthCheckError> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
-    #[test]
-    fn a_worker_is_healthy_until_its_lease_ends() {
+    #[tokio::test]
+    async fn a_worker_is_healthy_until_its_lease_ends() {
+        const LIMIT: Duration = Duration::from_secs(60);
         let dir = tempfile::tempdir().expect("a directory");
         let path = dir.path().join("health");
         assert!(matches!(check(&path), Err(HealthCheckError::Absent(_))));
-        let mut file = HealthFile::at(path.clone());
+        let file = HealthFile::at(path.clone());
         let now = clock::now().up;
         file.keep(None);
         assert!(matches!(check(&path), Err(HealthCheckError::Absent(_))), "not connected yet");
+        let checked = async |expected: fn(&Result<(), HealthCheckError>) -> bool| {
+            let wait = async {
+                while !expected(&check(&path)) {
+                    tokio::task::yield_now().await;
+                }
+            };
+            tokio::time::timeout(LIMIT, wait).await.expect("written in time");
+        };
         file.keep(Some(now + Duration::from_secs(600)));
-        check(&path).expect("well");
+        checked(Result::is_ok).await;
         file.keep(Some(now - Duration::from_secs(7)));
-        assert!(matches!(check(&path), Err(HealthCheckError::LeaseExpired(since)) if since.as_secs() >= 7));
-        drop(file);
+        checked(|it| matches!(it, Err(HealthCheckError::LeaseExpired(since)) if since.as_secs() >= 7)).await;
+        file.close(LIMIT).await;
         assert!(matches!(check(&path), Err(HealthCheckError::Absent(_))), "it has left");
     }
 

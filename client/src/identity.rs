@@ -18,6 +18,7 @@ use protocol::{ClusterId, Incarnation, Uptime, WorkerId};
 use rand::TryRng;
 use rand::rngs::SysRng;
 
+use crate::latest_file::{AtClose, FileWriter};
 use crate::runtime::Membership;
 
 /// The identity of this worker. The state directory is locked as long as this lives.
@@ -131,18 +132,10 @@ impl Identity {
         self.membership
     }
 
-    /// Stores the membership that the server has sent, if it is new.
-    ///
-    /// # Errors
-    /// The file cannot be written.
-    pub fn store_membership(&mut self, membership: Membership) -> Result<(), IdentityError> {
-        if self.membership == Some(membership) {
-            return Ok(());
-        }
-        let text = format!("{} {}\n", membership.cluster, membership.worker);
-        replace(&self.dir.join(MEMBERSHIP), text.as_bytes())?;
-        self.membership = Some(membership);
-        Ok(())
+    /// Path of the file with the membership.
+    #[must_use]
+    pub fn membership_path(&self) -> PathBuf {
+        self.dir.join(MEMBERSHIP)
     }
 
     /// The recorded last contact, if the machine was not booted since.
@@ -168,6 +161,25 @@ pub(crate) fn read_uptime(path: &Path) -> io::Result<Option<Uptime>> {
 /// Writes an instant with the id of the boot. It is not synced, because it means nothing after a reboot.
 pub(crate) fn write_uptime(path: &Path, at: Uptime) -> io::Result<()> {
     put(path, format!("{} {}\n", this_boot(), at.0).as_bytes(), |_| Ok(()))
+}
+
+/// Writes the file with the last contact. What is on the disk is never later than the last contact: a process that reads an earlier one
+/// only stops sooner.
+pub(crate) const CONTACT_WRITER: FileWriter<Uptime, io::Error> = FileWriter {
+    write: write_uptime,
+    if_it_fails: "a restart may stop attempts with self_fence, because it does not know the last contact with the server",
+    at_close: AtClose::Keep,
+};
+
+/// Writes and syncs the file with the membership. The server repeats a membership with each Welcome.
+pub(crate) const MEMBERSHIP_WRITER: FileWriter<Membership, IdentityError> = FileWriter {
+    write: write_membership,
+    if_it_fails: "the membership is recorded at the next connection, and until then a restarted worker lists its containers only after it has joined",
+    at_close: AtClose::Keep,
+};
+
+fn write_membership(path: &Path, membership: Membership) -> Result<(), IdentityError> {
+    replace(path, format!("{} {}\n", membership.cluster, membership.worker).as_bytes())
 }
 
 /// The kernel's id of this boot.
@@ -283,8 +295,8 @@ mod tests {
     #[test]
     fn identity_survives_a_restart_and_starts_are_counted() {
         let dir = tempfile::tempdir().expect("a directory");
-        let mut first = Identity::open(dir.path()).expect("opens");
-        first.store_membership(joined()).expect("writes");
+        let first = Identity::open(dir.path()).expect("opens");
+        write_membership(&first.membership_path(), joined()).expect("writes");
         let secret = first.secret();
         assert_eq!(first.incarnation(), Incarnation(1));
         drop(first);

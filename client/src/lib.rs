@@ -7,10 +7,10 @@ pub mod attempt_dir;
 pub mod boot;
 pub mod clock;
 pub mod config;
-mod contact;
 mod engine;
 pub mod health;
 pub mod identity;
+mod latest_file;
 pub mod logs;
 mod machine;
 pub mod runtime;
@@ -31,10 +31,10 @@ use worker::{Input, Worker};
 
 use attempt_dir::AttemptStore;
 pub use config::{Config, ConfigError, OnTerm};
-use contact::ContactFile;
 use engine::{Engine, EngineInputs};
 use health::HealthFile;
 use identity::{Identity, IdentityError};
+use latest_file::LatestFile;
 use logs::Logs;
 use machine::DiskSpace;
 pub use runtime::docker::in_container;
@@ -96,8 +96,13 @@ pub async fn run(config: Config, leave_requests: mpsc::Receiver<()>) -> Result<(
     let disk_space = DiskSpace::of(identity.dir());
     let engine = Engine {
         worker: worker_state(&config, &identity, engine, availabilities)?,
-        contact: ContactFile::at(identity.contact_path()),
-        identity,
+        contact: LatestFile::at(identity.contact_path(), None, identity::CONTACT_WRITER),
+        membership: LatestFile::at(
+            identity.membership_path(),
+            identity.membership(),
+            identity::MEMBERSHIP_WRITER,
+        ),
+        _identity: identity,
         runtimes,
         connector,
         logs,

@@ -2,49 +2,57 @@
 
 use std::path::{Path, PathBuf};
 
+use tokio::sync::watch;
 use tokio::time::{Duration, Instant};
 
-/// Load and free disk at one moment.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Machine {
-    /// The load average of one minute, in thousandths.
-    pub(crate) load_milli: u32,
-    /// Free bytes in the file system of the state directory; `None` if the system does not say.
-    pub(crate) disk_free_bytes: Option<u64>,
-}
-
-/// Measures load and free disk with two system calls.
-pub(crate) fn measure(state_dir: &Path) -> Machine {
+/// The load average of one minute, in thousandths.
+pub(crate) fn load_milli() -> u32 {
     let load = rustix::system::sysinfo().loads[0];
-    Machine {
-        load_milli: u32::try_from(load.saturating_mul(1000) >> LOAD_FRACTION_BITS).unwrap_or(u32::MAX),
-        disk_free_bytes: rustix::fs::statvfs(state_dir)
-            .ok()
-            .map(|it| it.f_bavail.saturating_mul(it.f_frsize)),
-    }
+    u32::try_from(load.saturating_mul(1000) >> LOAD_FRACTION_BITS).unwrap_or(u32::MAX)
 }
 
-/// Free disk space in the directory that holds waiting output, checked from time to time.
+/// Free disk space in the state directory, which holds waiting output. A task measures it on a blocking thread, since the question may hang
+/// as long as the disk does.
 pub(crate) struct DiskSpace {
     directory: PathBuf,
-    look_at: Instant,
+    measured: watch::Receiver<Option<Measured>>,
     is_low: bool,
 }
 
+/// One measurement.
+#[derive(Clone, Copy, Debug)]
+struct Measured {
+    free: u64,
+    total: u64,
+    at: Instant,
+}
+
 impl DiskSpace {
-    /// Watches this directory, and assumes enough space until the first check.
+    /// Watches this directory as long as this lives, and assumes enough space until the first measurement.
     pub(crate) fn of(directory: &Path) -> Self {
-        Self { directory: directory.to_owned(), look_at: Instant::now(), is_low: false }
+        let (measures, measured) = watch::channel(None);
+        let watched = directory.to_owned();
+        tokio::spawn(async move {
+            while !measures.is_closed() {
+                let directory = watched.clone();
+                let found = tokio::task::spawn_blocking(move || measure(&directory)).await.ok().flatten();
+                measures.send_replace(found);
+                tokio::time::sleep(LOOK_EVERY).await;
+            }
+        });
+        Self { directory: directory.to_owned(), measured, is_low: false }
+    }
+
+    /// Free bytes; `None` if the system does not say, or has not said for a while.
+    pub(crate) fn free_bytes(&self, now: Instant) -> Option<u64> {
+        let measured = *self.measured.borrow();
+        measured.filter(|it| now < it.at + VALID_FOR).map(|it| it.free)
     }
 
     /// `Some(is_low)` if that changed since the last call.
-    pub(crate) fn changed(&mut self, now: Instant) -> Option<bool> {
-        if now < self.look_at {
-            return None;
-        }
-        self.look_at = now + LOOK_EVERY;
-        let disk = rustix::fs::statvfs(&self.directory).ok()?;
-        self.update(disk.f_bavail.saturating_mul(disk.f_frsize), disk.f_blocks.saturating_mul(disk.f_frsize))
+    pub(crate) fn changed(&mut self) -> Option<bool> {
+        let measured = *self.measured.borrow();
+        measured.and_then(|it| self.update(it.free, it.total))
     }
 
     fn update(&mut self, free: u64, total: u64) -> Option<bool> {
@@ -63,11 +71,20 @@ impl DiskSpace {
     }
 }
 
+fn measure(directory: &Path) -> Option<Measured> {
+    let disk = rustix::fs::statvfs(directory).ok()?;
+    let bytes = |blocks: u64| blocks.saturating_mul(disk.f_frsize);
+    Some(Measured { free: bytes(disk.f_bavail), total: bytes(disk.f_blocks), at: Instant::now() })
+}
+
 /// Disk space is low below the smaller of 5 % and this, as it is for the server. See docs/design/storage.md, S13.
 const LOW_BYTES: u64 = 512 << 20;
 
 /// A check is one system call.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
+
+/// Age at which a measurement is no longer reported: the disk has not answered for several heartbeats.
+const VALID_FOR: Duration = Duration::from_secs(30);
 
 /// `SI_LOAD_SHIFT` of sysinfo(2).
 const LOAD_FRACTION_BITS: u32 = 16;
@@ -76,16 +93,19 @@ const LOAD_FRACTION_BITS: u32 = 16;
 mod tests {
     use super::*;
 
-    #[test]
-    fn a_machine_has_a_disk_and_a_sane_load() {
-        let machine = measure(&std::env::temp_dir());
-        assert!(machine.disk_free_bytes > Some(0));
-        assert!(machine.load_milli < 10_000_000, "{}", machine.load_milli);
-        assert_eq!(measure(Path::new("/nonexistent")).disk_free_bytes, None);
+    #[tokio::test(start_paused = true)]
+    async fn a_machine_has_a_disk_and_a_sane_load() {
+        let mut disk = DiskSpace::of(&std::env::temp_dir());
+        assert_eq!(disk.free_bytes(Instant::now()), None, "not measured yet");
+        disk.measured.wait_for(Option::is_some).await.expect("measured");
+        let now = Instant::now();
+        assert!(disk.free_bytes(now) > Some(0));
+        assert_eq!(disk.free_bytes(now + VALID_FOR), None, "an old measurement is not reported");
+        assert!(load_milli() < 10_000_000, "{}", load_milli());
     }
 
-    #[test]
-    fn low_disk_space_is_reported_when_it_begins_and_ends() {
+    #[tokio::test]
+    async fn low_disk_space_is_reported_when_it_begins_and_ends() {
         let mut disk_space = DiskSpace::of(Path::new("/"));
         for (free, total, told) in [
             (5 << 20, 100 << 20, None),
@@ -98,8 +118,10 @@ mod tests {
         }
     }
 
-    #[test]
-    fn an_unreadable_directory_changes_nothing() {
-        assert_eq!(DiskSpace::of(Path::new("/nonexistent")).changed(Instant::now()), None);
+    #[tokio::test]
+    async fn an_unreadable_directory_changes_nothing() {
+        let mut disk = DiskSpace::of(Path::new("/nonexistent"));
+        disk.measured.changed().await.expect("looked at");
+        assert_eq!((disk.changed(), disk.free_bytes(Instant::now())), (None, None));
     }
 }

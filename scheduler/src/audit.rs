@@ -47,6 +47,13 @@ pub fn audit(scheduler: &Scheduler) -> Vec<String> {
             faults.push(format!("jobs wait in lane {lane:?}, although nothing keeps worker {id} from them"));
         }
     }
+    for (lane, _) in scheduler.ready.lanes().filter(|_| scheduler.fleet.is_grouped()) {
+        let (told, found) =
+            (explain::why_waiting(scheduler, lane), explain::why_waiting_by_search(scheduler, lane));
+        if told != found {
+            faults.push(format!("jobs of lane {lane:?} wait for {found:?}, not {told:?}"));
+        }
+    }
     for (id, worker) in scheduler.fleet.iter() {
         faults.extend(unwatched(scheduler, id, worker).map(|fault| format!("worker {id}: {fault}")));
         for job in &worker.held {

@@ -16,6 +16,7 @@ use crate::config::{Config, Counters};
 use crate::definition::Definition;
 use crate::definitions::{DefinitionNo, Definitions};
 use crate::expectations::ExpectationTable;
+use crate::explain;
 use crate::fleet::Fleet;
 use crate::fleet::claims::Claim;
 use crate::handlers;
@@ -337,8 +338,12 @@ impl Scheduler {
         for (session, grants) in grants {
             self.effect(Effect::Enqueue(session, grants));
         }
+        if !self.accepted.is_empty() {
+            self.fleet.regroup();
+        }
         for (ticket, mut accepted) in mem::take(&mut self.accepted) {
-            (accepted.state, accepted.pending) = placement::state_and_reason(self, accepted.first);
+            (accepted.state, accepted.pending) =
+                placement::state_and_reason(self, accepted.first, explain::why_waiting);
             self.reply(ticket, Answer::Accepted(accepted));
         }
     }

@@ -5,13 +5,16 @@
 //! `pending_reason` is the first obstacle of the nearest worker, and the API shows all obstacles of all
 //! workers.
 
+use alloc::collections::BTreeSet;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use protocol::{JobId, Now, Uptime, WorkerId};
+use protocol::{JobId, Now, RuntimeKind, Uptime, WorkerId};
 
 use crate::core::Scheduler;
 use crate::definition::Definition;
+use crate::fleet::classes::Need;
+use crate::fleet::groups::{Intake, RuntimeState, WorkerGroup};
 use crate::fleet::{Link, Worker};
 use crate::job::{Job, LiveState, State};
 use crate::limits::{LimitFacts, LimitsFacts, gate};
@@ -148,7 +151,7 @@ impl Scheduler {
             verdict: verdict(self, job, &definition, facts),
         });
         let workers = workers.collect();
-        let (state, pending) = placement::state_and_reason(self, id);
+        let (state, pending) = placement::state_and_reason(self, id, why_waiting_by_search);
         let needs = self.limits.needs(job.definition, placement::key_set_of(self, job));
         let limits = needs.all().filter_map(|limit| self.limits.facts_of(limit, now)).collect();
         let before = match job.live_state {
@@ -191,19 +194,36 @@ fn verdict(scheduler: &Scheduler, job: &Job, definition: &Definition, worker: &W
 }
 
 /// The reason why the jobs of a lane wait: the workers' if that takes longest to overcome, else that of their limits.
-pub(crate) fn why_queued(scheduler: &Scheduler, lane: LaneKey) -> PendingReason {
-    let by_workers = why_waiting(scheduler, lane);
+pub(crate) fn why_queued(scheduler: &Scheduler, lane: LaneKey, by_workers: PendingReason) -> PendingReason {
     let by_limits =
         if by_workers < PendingReason::ServerFull { None } else { gate::why_limited(scheduler, lane) };
     by_limits.unwrap_or(by_workers)
 }
 
-/// The reason why jobs of a lane wait: the first obstacle of the nearest worker.
+/// The reason why jobs of a lane wait: the first obstacle of the nearest worker. It follows from the groups of workers, which must be up
+/// to date ([`Fleet::regroup`](crate::fleet::Fleet::regroup)).
 pub(crate) fn why_waiting(scheduler: &Scheduler, lane: LaneKey) -> PendingReason {
-    let reason = |worker| {
-        let first = obstacles(scheduler, worker, lane).next();
-        first.map_or(PendingReason::Soon, Obstacle::reason)
+    let definition = scheduler.definitions.at(lane.definition());
+    let need = scheduler.fleet.classes().need_of(lane.definition()).map(|(_, need)| need);
+    let (None, Some(definition), Some(need)) = (lane.pinned_to(), definition, need) else {
+        return why_waiting_by_search(scheduler, lane);
     };
+    if need.workers.is_empty() {
+        return nearest_group(scheduler, definition, need);
+    }
+    let listed: BTreeSet<WorkerId> =
+        need.workers.iter().flat_map(|listed| scheduler.fleet.selected(listed)).collect();
+    let listed = listed.into_iter().filter_map(|id| scheduler.fleet.worker(id));
+    let (count, nearest) = listed.fold((0, None), |(count, nearest), worker| {
+        (count + 1, nearest.max(Some(reason_of(scheduler, worker, lane))))
+    });
+    let others = (scheduler.fleet.len() > count).then_some(PendingReason::NoMatch);
+    nearest.max(others).unwrap_or(PendingReason::NoWorker)
+}
+
+/// The same answer as that of [`why_waiting`], found by looking at each worker.
+pub(crate) fn why_waiting_by_search(scheduler: &Scheduler, lane: LaneKey) -> PendingReason {
+    let reason = |worker| reason_of(scheduler, worker, lane);
     match lane.pinned_to() {
         Some(only) => scheduler
             .fleet
@@ -213,6 +233,53 @@ pub(crate) fn why_waiting(scheduler: &Scheduler, lane: LaneKey) -> PendingReason
         None => {
             scheduler.fleet.iter().map(|(_, worker)| reason(worker)).max().unwrap_or(PendingReason::NoWorker)
         }
+    }
+}
+
+fn reason_of(scheduler: &Scheduler, worker: &Worker, lane: LaneKey) -> PendingReason {
+    obstacles(scheduler, worker, lane).next().map_or(PendingReason::Soon, Obstacle::reason)
+}
+
+/// The best reason of all groups, for a need without a list of workers.
+fn nearest_group(scheduler: &Scheduler, definition: &Definition, need: &Need) -> PendingReason {
+    let mut best = PendingReason::NoWorker;
+    for (group, count) in scheduler.fleet.groups().of_revision(definition.revision) {
+        let reason = reason_of_group(scheduler, group, definition.runtime(), need);
+        if count.others > 0 {
+            best = best.max(reason);
+        }
+        if count.excluding > 0 {
+            best = best.max(reason.min(PendingReason::Excluded));
+        }
+        if best == PendingReason::Soon {
+            break;
+        }
+    }
+    best
+}
+
+/// The reason that follows from the first obstacle of the workers of a group, in the order of [`obstacles`].
+fn reason_of_group(
+    scheduler: &Scheduler,
+    group: &WorkerGroup,
+    runtime: RuntimeKind,
+    need: &Need,
+) -> PendingReason {
+    let WorkerGroup::Connected { class, runtimes, intake } = group else { return PendingReason::NoWorker };
+    let of_runtime = RuntimeKind::ALL.into_iter().zip(runtimes).find(|(kind, _)| *kind == runtime);
+    let state = of_runtime.map_or(RuntimeState::Missing, |(_, state)| *state);
+    let has_labels = || {
+        let facts = class.and_then(|class| scheduler.fleet.classes().facts(class));
+        facts.is_none_or(|facts| facts.meets_by_labels(need))
+    };
+    match (state, intake) {
+        (RuntimeState::Missing, _) => PendingReason::NoRuntime,
+        _ if !has_labels() => PendingReason::NoMatch,
+        (RuntimeState::Unavailable, _) => PendingReason::RuntimeUnavailable,
+        (_, Intake::Withdrawn) => PendingReason::Cordoned,
+        (RuntimeState::Excluded, _) | (_, Intake::Probing) => PendingReason::Excluded,
+        (RuntimeState::Available, Intake::Full) => PendingReason::Busy,
+        (RuntimeState::Available, Intake::Open) => PendingReason::Soon,
     }
 }
 

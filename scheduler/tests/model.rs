@@ -12,12 +12,19 @@ use walk::{act, cases, take, world};
 use world::World;
 
 /// Compares the model with the scheduler: the steps since the last comparison, and the present state.
-fn compare(world: &World, model: &mut Model, compared: usize) -> Result<(), String> {
+fn compare(world: &mut World, model: &mut Model, compared: usize) -> Result<(), String> {
     for (index, input) in world.inputs.iter().enumerate().skip(compared) {
         let (now, step) = &world.steps[index];
         model.take(*now, input.clone(), step).map_err(|why| format!("after {input:?}: {why}"))?;
     }
     let snapshot = world.scheduler.snapshot();
+    // The audit compares the reasons of all lanes with a search through all workers, if every worker is in the group of its facts.
+    if let Some(fault) = longshore_scheduler::audit::audit(&world.scheduler).pop() {
+        return Err(fault);
+    }
+    if !snapshot.workers.iter().cloned().eq(world.scheduler.worker_facts()) {
+        return Err(format!("{:?} is published", snapshot.workers));
+    }
     let waiting = model.without_limits(&snapshot.waiting);
     if waiting != model.waiting() {
         return Err(format!("{waiting:?} wait, not {:?}", model.waiting()));
@@ -32,7 +39,7 @@ fn compare(world: &World, model: &mut Model, compared: usize) -> Result<(), Stri
             return Err(format!("job {} waits for {told:?}, not {:?}", job.id, model.pending(job)));
         }
     }
-    for facts in &snapshot.workers {
+    for facts in snapshot.workers.iter() {
         let held = model.worker(facts.id).map_or(0, |worker| model.burden(worker));
         if facts.busy + facts.queued != held {
             return Err(format!(
@@ -61,7 +68,7 @@ proptest! {
         let mut compared = 0;
         for act in acts {
             take(&mut world, act);
-            compare(&world, &mut model, compared).map_err(TestCaseError::fail)?;
+            compare(&mut world, &mut model, compared).map_err(TestCaseError::fail)?;
             compared = world.inputs.len();
         }
     }

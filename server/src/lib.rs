@@ -134,6 +134,7 @@ impl Server {
         let records = AccessRecords::load(access_archive, handles.record_writer.clone());
         let records = Arc::new(records.map_err(ServerError::Tokens)?);
         let tls = config.tls.clone().map(Tls::load).transpose()?;
+        let certificate = tls.as_ref().and_then(Tls::expiry);
         let mut listener = Listener::bind(config.listen, connections(&config)).await?;
         if let Some(tls) = tls {
             listener = listener.with_tls(tls);
@@ -184,6 +185,7 @@ impl Server {
             notifications,
             base_path: config.base_path.to_string(),
             storage: storage.clone(),
+            certificate,
             body_bytes_max: http::BODY_BYTES_MAX,
             leaving: leaving.clone(),
         };

@@ -6,6 +6,7 @@
 //! [`Limits::write_timeout`]. A connection that becomes a WebSocket counts until its [`ConnectionPermit`] is dropped. At shutdown requests
 //! get [`Limits::drain_timeout`] to finish.
 
+pub mod expiry;
 mod heads;
 mod lingering;
 mod port;

@@ -6,7 +6,7 @@ mod http_support;
 use std::sync::Arc;
 use std::time::Duration;
 
-use http_support::facts::{snapshot, worker_row};
+use http_support::facts::{change_worker, snapshot, worker_row};
 use http_support::{Answered, Server, within};
 use longshore_server::events::READERS_MAX;
 use longshore_server::store::{Group, StoredDefinition};
@@ -244,7 +244,7 @@ async fn workers_definitions_and_pauses_have_events_and_heartbeats_have_none() {
     publish(&mut server, defined(FIRST, 1, changes)).await;
     publish(&mut server, defined(FIRST + 1, 9, vec![Change::WorkerForgotten(WorkerId(3))])).await;
     let mut facts = snapshot();
-    facts.workers[0].state = WorkerState::Unreachable;
+    change_worker(&mut facts, |worker| worker.state = WorkerState::Unreachable);
     server.event_sender.publish(None, Some(Arc::new(facts)));
     publish(&mut server, group(FIRST + 2, vec![added(1, 9, None)])).await;
     let events = kept(&server, "").await;

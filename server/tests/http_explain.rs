@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http_support::Server;
-use http_support::facts::{attempt, definitions, snapshot};
+use http_support::facts::{attempt, change_worker, definitions, snapshot};
 use protocol::report::Availability;
 use protocol::report::Outcome;
 use protocol::{AttemptNo, Revision, RuntimeKind, WorkerId};
@@ -45,8 +45,10 @@ async fn a_condition_that_a_worker_does_not_meet_is_said_with_what_it_has() {
     let told = explanation(State::Queued, Some(PendingReason::NoMatch), vec![worker(1, "w1", unable)]);
     server.stand.world().explanation = Some(told);
     let mut facts = snapshot();
-    facts.workers[0].set_labels = vec![("exclusive".to_owned(), "team".to_owned())];
-    facts.workers[0].own_labels = vec![("gpu".to_owned(), "b".to_owned())];
+    change_worker(&mut facts, |worker| {
+        worker.set_labels = vec![("exclusive".to_owned(), "team".to_owned())];
+        worker.own_labels = vec![("gpu".to_owned(), "b".to_owned())];
+    });
     server.snapshot.send_replace(Arc::new(facts));
     let why = server.get("/api/jobs/1/explain").await.json();
     assert_eq!(why["reason"]["code"], "no_match");
@@ -85,8 +87,8 @@ async fn each_worker_has_its_obstacles_to_a_waiting_job() {
     );
     server.stand.world().explanation = Some(told);
     let mut facts = snapshot();
-    facts.workers[0].runtimes =
-        vec![(RuntimeKind::Docker, Availability::Unavailable("no such socket".to_owned()))];
+    let runtimes = vec![(RuntimeKind::Docker, Availability::Unavailable("no such socket".to_owned()))];
+    change_worker(&mut facts, |worker| worker.runtimes = runtimes);
     server.snapshot.send_replace(Arc::new(facts));
 
     let why = server.get("/api/jobs/1/explain").await.json();

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http_support::Server;
-use http_support::facts::{snapshot, waiting};
+use http_support::facts::{change_worker, snapshot, waiting};
 use protocol::report::{Availability, Heartbeat};
 use protocol::{Revision, RuntimeKind, SessionId, Timestamp, WorkerId};
 use scheduler::definition::Definition;
@@ -62,7 +62,7 @@ async fn machine_facts_are_shown_while_the_session_lasts() {
     assert_eq!(shown().await, [Some("7TTF:QJ4G".into()), Some(730.into()), Some(0.into())]);
 
     let mut away = snapshot();
-    away.workers[0].session = None;
+    change_worker(&mut away, |worker| worker.session = None);
     server.snapshot.send_replace(Arc::new(away));
     assert_eq!(shown().await, [None, None, None], "what was is not told as what is");
     server.snapshot.send_replace(Arc::new(snapshot()));
@@ -310,8 +310,8 @@ async fn a_job_of_an_older_revision_has_a_pending_reason() {
     assert_eq!(reason().await, serde_json::Value::Null, "its worker has it, and all is well");
 
     let mut facts = snapshot();
-    facts.workers[0].runtimes =
-        vec![(RuntimeKind::Docker, Availability::Unavailable("no such socket".to_owned()))];
+    let runtimes = vec![(RuntimeKind::Docker, Availability::Unavailable("no such socket".to_owned()))];
+    change_worker(&mut facts, |worker| worker.runtimes = runtimes);
     server.snapshot.send_replace(Arc::new(facts));
     let silent = reason().await;
     assert_eq!(silent["code"], "runtime_unavailable", "{silent}");
@@ -319,7 +319,9 @@ async fn a_job_of_an_older_revision_has_a_pending_reason() {
     assert!(text.contains("docker does not answer") && text.contains("longshore release 1"), "{text}");
 
     let mut facts = snapshot();
-    (facts.workers[0].state, facts.workers[0].since) = (WorkerState::Unreachable, Timestamp(100_000));
+    change_worker(&mut facts, |worker| {
+        (worker.state, worker.since) = (WorkerState::Unreachable, Timestamp(100_000));
+    });
     server.snapshot.send_replace(Arc::new(facts));
     let away = reason().await;
     assert_eq!(away["code"], "worker_unreachable", "{away}");

@@ -8,7 +8,7 @@ mod http_support;
 use std::sync::Arc;
 
 use http_support::Server;
-use http_support::facts::{attempt, snapshot};
+use http_support::facts::{attempt, change_worker, snapshot};
 use longshore_server::store::AttemptRow;
 use protocol::order::StopCause;
 use protocol::report::{Availability, Outcome, ReleaseCause};
@@ -212,8 +212,9 @@ async fn a_wait_is_shown_with_its_end_and_the_operators_remedy() {
         (scheduled.row.state, scheduled.row.due_at) = (State::Scheduled, Timestamp(61_000));
     }
     let mut silent = snapshot();
-    (silent.workers[0].state, silent.workers[0].session) = (WorkerState::Unreachable, None);
-    silent.workers[0].since = Timestamp(40_000);
+    change_worker(&mut silent, |worker| {
+        (worker.state, worker.session, worker.since) = (WorkerState::Unreachable, None, Timestamp(40_000));
+    });
     server.snapshot.send_replace(Arc::new(silent));
 
     let running = server.get("/api/jobs/1").await.json();
@@ -245,8 +246,8 @@ async fn a_job_on_a_silent_runtime_shows_the_reason_and_the_remedy() {
     server.stand.world().start(1);
     let runtimes = |docker: Availability| {
         let mut facts = snapshot();
-        facts.workers[0].runtimes =
-            vec![(RuntimeKind::Process, Availability::Available), (RuntimeKind::Docker, docker)];
+        let both = vec![(RuntimeKind::Process, Availability::Available), (RuntimeKind::Docker, docker)];
+        change_worker(&mut facts, |worker| worker.runtimes = both);
         server.snapshot.send_replace(Arc::new(facts));
     };
     let reason = async |path: &str, field: &str| server.get(path).await.json()[field].clone();
@@ -265,7 +266,8 @@ async fn a_job_on_a_silent_runtime_shows_the_reason_and_the_remedy() {
     assert_eq!(reason("/api/jobs/1/explain", "reason").await, expected);
 
     let mut without = snapshot();
-    without.workers[0].runtimes = vec![(RuntimeKind::Process, Availability::Available)];
+    let process = vec![(RuntimeKind::Process, Availability::Available)];
+    change_worker(&mut without, |worker| worker.runtimes = process);
     server.snapshot.send_replace(Arc::new(without));
     let taken_away = reason("/api/jobs/1", "pending_reason").await;
     assert_eq!(taken_away["code"], "runtime_unavailable");

@@ -80,7 +80,7 @@ impl World {
     /// Workers that are here, and that the server does not take for connected, or that have something to say which nobody has acknowledged.
     fn not_at_ease(&self) -> Vec<String> {
         let Some(server) = &self.server.process else { return vec!["the server is away".to_owned()] };
-        let known = server.scheduler.snapshot();
+        let known: Vec<_> = server.scheduler.worker_facts().collect();
         let mut pending = Vec::new();
         for machine in self.machines.iter().filter(|it| !it.is_gone) {
             let no = machine.no;
@@ -88,7 +88,7 @@ impl World {
                 continue;
             };
             let id = machine.directory.membership.map(|it| it.worker);
-            let state = known.workers.iter().find(|it| Some(it.id) == id).map(|it| it.state);
+            let state = known.iter().find(|it| Some(it.id) == id).map(|it| it.state);
             if !matches!(state, Some(WorkerState::Ready | WorkerState::Draining | WorkerState::Suspect)) {
                 pending.push(format!("w{no} is here, and is {state:?} to the server"));
             }

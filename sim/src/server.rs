@@ -230,9 +230,8 @@ impl World {
         let is_it = |machine: &&Machine| machine.process.as_ref().is_some_and(|it| it.number == before);
         let no = self.machines.iter().find(is_it)?.no;
         let process = self.server.process.as_ref()?;
-        let workers = process.scheduler.snapshot().workers;
         // One that it has replaced may still be open, and is not looked at any more.
-        let present = workers.iter().find(|it| it.id == row.worker)?.session?;
+        let present = process.scheduler.worker_facts().find(|it| it.id == row.worker)?.session?;
         let is_open = process.sessions.iter().any(|(session, connection)| {
             let it = self.network.at(*connection);
             *session == present

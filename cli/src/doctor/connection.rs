@@ -37,10 +37,16 @@ pub(super) async fn check(server_args: &ServerArgs, is_given: bool) -> Vec<Findi
     };
     let mut findings = vec![clock(&version)];
     findings.push(own_version(api.decode(version).await.unwrap_or_default()));
-    findings.push(match ask(&api, &["readyz"]).await {
-        Ok(_) => Finding::ok("ready", "accepts jobs"),
-        Err(error) => Finding::fail("ready", error, "check the server's log"),
-    });
+    match ask(&api, &["readyz"]).await {
+        Ok(answer) => {
+            findings.push(Finding::ok("ready", "accepts jobs"));
+            let text = answer.text().await.unwrap_or_default();
+            let warnings = text.lines().filter_map(|line| line.strip_prefix("warning: "));
+            findings
+                .extend(warnings.map(|warning| Finding::warn("ready", warning, "check the server's log")));
+        }
+        Err(error) => findings.push(Finding::fail("ready", error, "check the server's log")),
+    }
     findings.extend(workers(&api).await);
     findings
 }

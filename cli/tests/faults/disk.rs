@@ -4,6 +4,7 @@ use std::io::Write as _;
 use std::path::PathBuf;
 
 use reqwest::Method;
+use rustix::fs::{CWD, FileType, Mode, mknodat};
 use serde_json::Value;
 use testkit::ProcessSpec;
 
@@ -212,3 +213,26 @@ const SMALL: u64 = 4 << 20;
 const DISK: u64 = 256 << 20;
 /// Below that limit, and more than the server needs until it notices.
 const LEFT: u64 = 10 << 20;
+
+/// A writer of a pipe hangs until somebody reads it, like a writer to a disk that does not answer.
+#[tokio::test(flavor = "multi_thread")]
+async fn worker_whose_own_files_hang_joins_runs_jobs_and_leaves() {
+    let cluster = Cluster::new("version: 1\njobs: { quick: { runtime: fake } }\n");
+    let mut server = cluster.start_server(&[]).await;
+    let api = cluster.api();
+    let health = cluster.path("health");
+    std::fs::create_dir(cluster.path("only")).unwrap();
+    for file in ["only/membership.new", "only/contact.new", "health.new"] {
+        let mode = Mode::RUSR | Mode::WUSR;
+        mknodat(CWD, cluster.path(file), FileType::Fifo, mode, 0).unwrap();
+    }
+    let flags = ["--no-docker", "--allow-fake", "--health-file", health.to_str().unwrap()];
+    let mut worker = cluster.start_worker("only", &flags);
+    api.wait_for_ready_worker("only").await;
+
+    submit(&api).await.unwrap();
+    api.wait_until_all_ended().await;
+    assert!(!health.exists(), "nothing was written");
+    worker.terminate().await;
+    server.terminate().await;
+}

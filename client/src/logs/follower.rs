@@ -42,13 +42,13 @@ impl OutputFollower {
         Self { shared: Arc::new(Shared { logs, token, dir, bytes_max, state: Mutex::new(State::New) }) }
     }
 
-    /// Starts to follow the files. If they cannot be opened, that is tried again in the background. It must be called within a
-    /// tokio runtime.
+    /// Starts to follow the files. If they cannot be opened, that is tried again in the background. It opens files, so it is called on a
+    /// blocking thread of a tokio runtime.
     pub(crate) fn start(&self) {
         if !self.try_once() {
             let follower = self.clone();
             drop(tokio::spawn(async move {
-                while !follower.try_once() {
+                while !follower.on_blocking_thread(Self::try_once).await {
                     sleep(TRY_AGAIN).await;
                 }
             }));
@@ -58,15 +58,25 @@ impl OutputFollower {
     /// Marks the output as complete. Files that should be followed and could not be opened are tried a few more times before.
     pub(crate) async fn finish(&self, lengths: OutputLengths) {
         for _ in 0..LAST_TRIES {
-            if *self.state() != State::Failing || self.try_once() {
+            if self.on_blocking_thread(|it| *it.state() != State::Failing || it.try_once()).await {
                 break;
             }
             sleep(TRY_AGAIN).await;
         }
-        self.finish_now(lengths);
+        self.on_blocking_thread(move |it| it.finish_now(lengths)).await;
     }
 
-    /// As [`OutputFollower::finish`], without waiting for it.
+    /// Runs this on a blocking thread, because another caller may hold the state while the disk is slow.
+    async fn on_blocking_thread<T: Default + Send + 'static>(
+        &self,
+        work: impl FnOnce(&Self) -> T + Send + 'static,
+    ) -> T {
+        let follower = self.clone();
+        // It fails only if the runtime shuts down.
+        tokio::task::spawn_blocking(move || work(&follower)).await.unwrap_or_default()
+    }
+
+    /// As [`OutputFollower::finish`], without waiting for it. To be called on a blocking thread.
     pub(crate) fn finish_soon(&self, lengths: OutputLengths) {
         if *self.state() == State::Failing {
             let follower = self.clone();

@@ -4,6 +4,7 @@
 //! adopts processes as it adopts containers. The record of the shim decides; the end of the shim itself only says when to look.
 
 mod attempt;
+mod watch;
 
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsString;
@@ -13,28 +14,26 @@ use std::pin::Pin;
 use std::process::Stdio;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 use protocol::order::StopCause;
 use protocol::report::{Availability, OutputLengths, Phase, ReleaseCause};
-use protocol::{ContainerSpec, Now, RuntimeKind, Token, Uptime};
-use tokio::io::{AsyncBufReadExt, BufReader};
+use protocol::{ContainerSpec, Now, RuntimeKind, Token};
 use tokio::process::{Child, Command};
 use tokio_util::sync::CancellationToken;
 use worker::input::{Exit, Fault, Found, Restored, RuntimeEvent};
 use worker::step::{Launch, StopStep};
 
-use self::attempt::{Attempt, LOOK_AGAIN, lengths, read_until_possible};
+use self::attempt::{Attempt, LOOK_AGAIN, has_shim, lengths, start_of};
 use super::blocking::{run_blocking, try_blocking};
 use super::removals::PendingRemovals;
-use super::{Events, Membership, Runtime, Survey, process_id, shim};
+use super::{Events, Membership, Runtime, Survey, process_id};
 use crate::attempt_dir::{AttemptDir, AttemptEnd, AttemptStore, ProcessId, ProgramState, StoredAttempt};
 use crate::boot::RecordedInstant;
 use crate::clock;
 use crate::logs::Logs;
 use crate::secrets;
 
-/// The command of the shim: a program that calls [`shim::run`] with the arguments behind `args`.
+/// The command of the shim: a program that calls [`shim::run`](super::shim::run) with the arguments behind `args`.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// Path of the program.
@@ -160,7 +159,8 @@ impl Shared {
         let after = self.tracked();
         let own = entries.into_iter().filter(|it| it.launch.spec.runtime == RuntimeKind::Process);
         let new = own.filter(|it| !before.contains(&it.launch.token) && !after.contains(&it.launch.token));
-        Ok(new.map(|entry| self.restore(entry)).collect())
+        let (new, shared): (Vec<_>, _) = (new.collect(), Arc::clone(self));
+        try_blocking(move || Ok(new.into_iter().map(|entry| shared.restore(entry)).collect())).await
     }
 
     /// Repeats a failed survey until it succeeds.
@@ -209,9 +209,14 @@ impl Shared {
                 let _ = child.wait().await;
                 self.wait_for_end(attempt).await;
             }
-            // An earlier process has started a shim that still lives.
-            Err(_) if attempt.dir.is_being_written() => self.wait_for_end(attempt).await,
-            Err(why) => self.end(attempt, not_started(Fault::Host, &why), None).await,
+            // An earlier process may have started a shim that still lives.
+            Err(why) => {
+                let dir = attempt.dir.clone();
+                if run_blocking(move || Ok(dir.is_being_written())).await == Some(true) {
+                    return self.wait_for_end(attempt).await;
+                }
+                self.end(attempt, not_started(Fault::Host, &why), None).await;
+            }
         }
     }
 
@@ -240,60 +245,6 @@ impl Shared {
         let mut command = Command::new(&self.config.program);
         command.args(&self.config.args).arg(dir.path());
         command.stdin(stdin).stdout(Stdio::piped()).stderr(Stdio::inherit()).process_group(0).spawn()
-    }
-
-    /// Reads the start of the program from the shim's output, until the shim closes it.
-    async fn wait_for_start(&self, attempt: &Attempt, shim: &mut Child) {
-        let Some(stdout) = shim.stdout.take() else { return };
-        let mut lines = BufReader::new(stdout).lines();
-        while let Ok(Some(line)) = lines.next_line().await {
-            if let Some(pid) = line.strip_prefix(shim::STARTED) {
-                let dir = attempt.dir.clone();
-                let recorded = run_blocking(move || Ok(dir.start())).await.flatten();
-                let at = recorded.unwrap_or_else(|| clock::now().up);
-                self.report_start(attempt, format!("pid{pid}"), at);
-            }
-        }
-    }
-
-    fn report_start(&self, attempt: &Attempt, container: String, at: Uptime) {
-        if self.mark_started(attempt) {
-            self.send_event(RuntimeEvent::Started { token: attempt.token(), container, at });
-        }
-    }
-
-    /// Follows the output from here on. Returns `false` if that was done before.
-    fn mark_started(&self, attempt: &Attempt) -> bool {
-        let news = attempt.started.set(()).is_ok();
-        if news {
-            attempt.output(&self.logs).start();
-        }
-        news
-    }
-
-    /// Waits for the end of the shim and of the program, and reports the end.
-    async fn wait_for_end(&self, attempt: &Attempt) {
-        let mut looks = tokio::time::interval(LOOK_EVERY);
-        while attempt.has_shim() {
-            if let Ok(Some(ProgramState::Started(program))) = attempt.dir.program() {
-                self.report_start(attempt, format!("pid {}", program.pid), attempt.start_of(program));
-            }
-            looks.tick().await;
-        }
-        let program = read_until_possible(&attempt.dir, AttemptDir::program).await;
-        if let Some(ProgramState::Started(program)) = program {
-            self.report_start(attempt, format!("pid {}", program.pid), attempt.start_of(program));
-            process_id::wait(program).await;
-        }
-        match read_until_possible(&attempt.dir, AttemptDir::end).await {
-            Some(ending) => self.end(attempt, ending.exit, Some(ending.at)).await,
-            // The shim was killed, so the exit is unknown.
-            None if program.is_some() => self.end(attempt, Exit::Vanished, None).await,
-            None => {
-                let why = "the shim ended before it started anything";
-                self.end(attempt, not_started(Fault::Host, why), None).await;
-            }
-        }
     }
 
     /// Records and reports the end. `at` is the time of the shim's record: this worker may have been suspended or down since.
@@ -344,10 +295,15 @@ impl Shared {
         let found = match program {
             Some(ProgramState::Started(program)) if process_id::is_alive(program) => {
                 self.mark_started(attempt);
-                Found::Running { container: format!("pid {}", program.pid), at: attempt.start_of(program) }
+                Found::Running {
+                    container: format!("pid {}", program.pid),
+                    at: start_of(&attempt.dir, program),
+                }
             }
             // The shim is about to start the program or to record its end, or has recorded it since the directory was read.
-            _ if attempt.has_shim() || attempt.dir.end().map_or(true, |it| it.is_some()) => Found::Unknown,
+            _ if has_shim(&attempt.dir) || attempt.dir.end().map_or(true, |it| it.is_some()) => {
+                Found::Unknown
+            }
             None if watcher.is_none() => return Found::Unstarted,
             _ => {
                 let output = attempt.dir.lengths();
@@ -393,6 +349,3 @@ impl Shared {
 fn not_started(fault: Fault, message: &str) -> Exit {
     Exit::NotStarted { fault, code: None, message: message.into() }
 }
-
-/// Pause between two checks of a shim that is not our child.
-const LOOK_EVERY: Duration = Duration::from_millis(100);

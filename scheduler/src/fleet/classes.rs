@@ -44,8 +44,13 @@ impl ClassFacts {
     /// Workers of this class may take jobs with this need. The list of workers in the need is not looked at.
     #[must_use]
     pub fn meets(&self, need: &Need) -> bool {
-        self.runtimes.contains(&need.runtime)
-            && need.requires.iter().all(|rule| rule.holds(self.label(&rule.label)))
+        self.runtimes.contains(&need.runtime) && self.meets_by_labels(need)
+    }
+
+    /// The labels of this class are such as jobs with this need ask for. Neither the runtime nor the list of workers is looked at.
+    #[must_use]
+    pub fn meets_by_labels(&self, need: &Need) -> bool {
+        need.requires.iter().all(|rule| rule.holds(self.label(&rule.label)))
             && self.exclusive.iter().all(|label| need.asks_for(label))
     }
 

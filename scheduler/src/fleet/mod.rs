@@ -3,11 +3,16 @@
 //! Workers with room are ordered by load, so that the least loaded one is found without a search. A load
 //! below 1,000 means that a slot is free; above it the backlog is being filled.
 
+mod audit;
 mod backlogs;
 pub mod breaker;
+mod changed;
 pub mod claims;
 pub mod classes;
 mod connection;
+pub mod facts;
+pub mod groups;
+pub mod table;
 mod worker;
 
 use alloc::collections::{BTreeMap, BTreeSet};
@@ -21,6 +26,8 @@ use rand::rngs::SmallRng;
 use backlogs::Backlogs;
 use classes::{Classes, Need};
 pub use connection::Link;
+use groups::Groups;
+use table::WorkerTable;
 pub(crate) use worker::FULL;
 pub use worker::{UnconfirmedAttempt, Worker, WorkerInfo};
 
@@ -46,6 +53,12 @@ pub struct Fleet {
     with_backlog: BTreeSet<WorkerId>,
     by_secret: BTreeMap<[u8; 32], WorkerId>,
     by_name: BTreeSet<(Arc<str>, WorkerId)>,
+    groups: Groups,
+    /// Workers that may have changed since they were grouped.
+    touched: BTreeSet<WorkerId>,
+    /// Workers that may have changed since `published` was made; the touched ones are not listed.
+    unpublished: BTreeSet<WorkerId>,
+    published: WorkerTable,
 }
 
 impl Fleet {
@@ -64,6 +77,10 @@ impl Fleet {
             with_backlog: BTreeSet::new(),
             by_secret: BTreeMap::new(),
             by_name: BTreeSet::new(),
+            groups: Groups::default(),
+            touched: BTreeSet::new(),
+            unpublished: BTreeSet::new(),
+            published: WorkerTable::default(),
         }
     }
 
@@ -75,7 +92,26 @@ impl Fleet {
 
     /// The worker with this id. Call [`Self::refresh`] after a change of its capacity.
     pub fn worker_mut(&mut self, id: WorkerId) -> Option<&mut Worker> {
+        let worker = self.workers.get_mut(&id)?;
+        self.touched.insert(id);
+        Some(worker)
+    }
+
+    /// The worker with this id, to record when it was heard. Nothing else may be changed: no snapshot and no pending reason would show it.
+    pub fn heard_mut(&mut self, id: WorkerId) -> Option<&mut Worker> {
         self.workers.get_mut(&id)
+    }
+
+    /// Number of known workers.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.workers.len()
+    }
+
+    /// No worker is known.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.workers.is_empty()
     }
 
     /// All workers, by id.
@@ -95,11 +131,13 @@ impl Fleet {
         self.by_secret.insert(worker.row.secret_hash, id);
         self.by_name.insert((worker.row.name.clone(), id));
         self.workers.insert(id, worker);
+        self.touched.insert(id);
     }
 
     /// Removes a worker.
     pub fn remove(&mut self, id: WorkerId) {
         self.close(id);
+        self.touched.insert(id);
         if let Some(worker) = self.workers.remove(&id) {
             if let Some(class) = worker.class {
                 self.classes.leave(class, id);
@@ -114,7 +152,7 @@ impl Fleet {
     /// Sets a worker's new connection.
     pub fn connect(&mut self, id: WorkerId, session: SessionId) {
         self.close(id);
-        if let Some(worker) = self.workers.get_mut(&id) {
+        if let Some(worker) = self.worker_mut(id) {
             worker.link = Link::Joining(session);
             worker.inventory.clear();
             worker.unknown.clear();
@@ -124,7 +162,7 @@ impl Fleet {
 
     /// Removes a worker's connection.
     pub fn close(&mut self, id: WorkerId) {
-        if let Some(worker) = self.workers.get_mut(&id)
+        if let Some(worker) = self.worker_mut(id)
             && let Some(session) = worker.link.session()
         {
             worker.link = Link::Away;
@@ -135,7 +173,7 @@ impl Fleet {
 
     /// Adds an attempt of this job to a worker.
     pub fn hold(&mut self, id: WorkerId, job: JobId) {
-        if let Some(worker) = self.workers.get_mut(&id) {
+        if let Some(worker) = self.worker_mut(id) {
             worker.held.insert(job);
             worker.breaker.assign(job);
             self.refresh(id);
@@ -144,7 +182,7 @@ impl Fleet {
 
     /// Removes the attempt of this job from a worker.
     pub fn remove_attempt(&mut self, id: WorkerId, job: JobId) {
-        if let Some(worker) = self.workers.get_mut(&id) {
+        if let Some(worker) = self.worker_mut(id) {
             worker.held.remove(&job);
             worker.breaker.remove(job);
             self.refresh(id);
@@ -212,6 +250,7 @@ impl Fleet {
     /// Gives a worker another name.
     pub fn rename(&mut self, id: WorkerId, name: Arc<str>) {
         if let Some(worker) = self.workers.get_mut(&id) {
+            self.touched.insert(id);
             self.by_name.remove(&(core::mem::replace(&mut worker.row.name, name.clone()), id));
             self.by_name.insert((name, id));
         }
@@ -264,6 +303,7 @@ impl Fleet {
     /// Puts a worker into the class of its labels and runtimes after one of them changed.
     pub fn reclassify(&mut self, id: WorkerId) {
         let Some(worker) = self.workers.get_mut(&id) else { return };
+        self.touched.insert(id);
         let facts = worker.class_facts(&self.classes);
         if worker.class.and_then(|class| self.classes.facts(class)) == Some(&facts) {
             return;
@@ -339,53 +379,5 @@ impl Fleet {
     #[must_use]
     pub fn has_room(&self) -> bool {
         !self.open.is_empty()
-    }
-
-    /// Inconsistencies, for the audit.
-    #[must_use]
-    pub fn faults(&self) -> Vec<&'static str> {
-        let mut faults = Vec::new();
-        for (id, worker) in &self.workers {
-            let indexed = worker.load.is_some_and(|(load, tie)| self.open.contains(&(load, tie, *id)));
-            if worker.load_now() != worker.load.map(|(load, _)| load) || worker.load.is_some() != indexed {
-                faults.push("a worker's load is not what the order says");
-            }
-            let is_indexed = self.by_secret.get(&worker.row.secret_hash) == Some(id)
-                && self.by_name.contains(&(worker.row.name.clone(), *id));
-            if !is_indexed {
-                faults.push("a worker is not found by its secret or name");
-            }
-            let position = worker.load.map(|(load, tie)| (load, tie, *id));
-            let facts = worker.class_facts(&self.classes);
-            let is_of_class = |class| {
-                self.classes.facts(class) == Some(&facts) && self.classes.lists_as(class, *id, position)
-            };
-            if !worker.class.map_or_else(|| position.is_none(), is_of_class) {
-                faults.push("a worker is not in the class of its facts");
-            }
-            if worker.prefetched.is_empty() == self.with_backlog.contains(id) {
-                faults.push("the set of workers with backlogs is wrong");
-            }
-            if worker.link.session().is_some_and(|session| self.by_session(session) != Some(*id)) {
-                faults.push("a worker's session is not known as its own");
-            }
-        }
-        if self.backlogs != self.workers.values().flat_map(|worker| &worker.prefetched).collect() {
-            faults.push("the count of prefetched attempts is wrong");
-        }
-        if self.classes.open_counts() != (self.open.len(), self.open.len()) {
-            faults.push("the classes list other workers with room");
-        }
-        if !self.classes.are_matched() {
-            faults.push("a need is matched with the wrong classes");
-        }
-        if self.open.len() > self.workers.len()
-            || self.sessions.len() > self.workers.len()
-            || self.by_secret.len() > self.workers.len()
-            || self.by_name.len() > self.workers.len()
-        {
-            faults.push("an index has entries of nobody");
-        }
-        faults
     }
 }

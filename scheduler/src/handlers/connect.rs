@@ -201,7 +201,7 @@ pub(crate) fn record_frames(scheduler: &mut Scheduler, sessions: &[(SessionId, U
 
 /// Records a message of this worker that was read.
 pub(crate) fn record_message(scheduler: &mut Scheduler, id: WorkerId, at: Uptime) {
-    if let Some(worker) = scheduler.fleet.worker_mut(id) {
+    if let Some(worker) = scheduler.fleet.heard_mut(id) {
         worker.last_message = worker.last_message.max(at);
     }
     renew_lease(scheduler, id, at);
@@ -210,7 +210,7 @@ pub(crate) fn record_message(scheduler: &mut Scheduler, id: WorkerId, at: Uptime
 /// Renews the lease by a heartbeat, even while the inventory is being received: for [`RECONCILE_LEASES`] after the first Hello.
 pub(crate) fn renew_contact(scheduler: &mut Scheduler, id: WorkerId, at: Uptime) {
     let renewed_for = scheduler.config.intervals.lease * RECONCILE_LEASES;
-    if let Some(worker) = scheduler.fleet.worker_mut(id)
+    if let Some(worker) = scheduler.fleet.heard_mut(id)
         && worker.unreconciled_since.is_none_or(|since| at.since(since) <= renewed_for)
     {
         worker.contact = worker.contact.max(at);
@@ -223,7 +223,7 @@ const RECONCILE_LEASES: u32 = 10;
 
 /// Records the receipt of a frame. On a reconciled session it renews the lease.
 pub(crate) fn renew_lease(scheduler: &mut Scheduler, id: WorkerId, at: Uptime) {
-    let Some(worker) = scheduler.fleet.worker_mut(id) else {
+    let Some(worker) = scheduler.fleet.heard_mut(id) else {
         return;
     };
     worker.last_heard = worker.last_heard.max(at);
@@ -237,7 +237,7 @@ pub(crate) fn renew_lease(scheduler: &mut Scheduler, id: WorkerId, at: Uptime) {
 
 /// Stores `seen_at`, at most once a minute.
 pub(crate) fn record_seen(scheduler: &mut Scheduler, id: WorkerId, now: Timestamp) {
-    let Some(worker) = scheduler.fleet.worker_mut(id) else {
+    let Some(worker) = scheduler.fleet.heard_mut(id) else {
         return;
     };
     if now.since(worker.row.seen_at) >= SEEN_EVERY {
@@ -251,7 +251,7 @@ impl Scheduler {
     /// Sets the lease alarm. It is moved when it fires, not at every frame.
     pub(crate) fn watch_lease(&mut self, id: WorkerId) {
         let lease = self.config.intervals.lease;
-        let Some(worker) = self.fleet.worker_mut(id) else {
+        let Some(worker) = self.fleet.heard_mut(id) else {
             return;
         };
         let end = match (worker.unreachable, worker.link.session()) {

@@ -60,6 +60,9 @@ fn check(scheduler: &mut Scheduler, request: &mut Submit) -> Result<CheckedReque
             return Ok(CheckedRequest::Replay(holder));
         }
     }
+    if request.require_worker {
+        scheduler.fleet.regroup();
+    }
     let mut last = None;
     let mut found = BTreeSet::new();
     for job in request.jobs.iter() {

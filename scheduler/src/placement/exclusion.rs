@@ -74,6 +74,16 @@ impl Exclusions {
         self.list.iter().any(|it| it.active && it.of.covers(definition))
     }
 
+    /// All jobs with this runtime are excluded now.
+    #[must_use]
+    pub fn covers_runtime(&self, runtime: RuntimeKind) -> bool {
+        self.list.iter().filter(|it| it.active).any(|it| match it.of {
+            Excluded::Anything | Excluded::Suspect => true,
+            Excluded::Runtime(excluded) => excluded == runtime,
+            Excluded::Revision(_) => false,
+        })
+    }
+
     /// The worker is suspect, and its exclusion is not over.
     #[must_use]
     pub fn is_suspended(&self) -> bool {

@@ -167,15 +167,19 @@ pub(crate) fn key_set_of(scheduler: &Scheduler, job: &Job) -> KeySetNo {
     })
 }
 
-/// The state of a job and its pending reason, for the answer to its submission.
-pub(crate) fn state_and_reason(scheduler: &Scheduler, id: JobId) -> (State, Option<PendingReason>) {
+/// The state of a job and its pending reason. `by_workers` answers why the workers do not take the jobs of a lane.
+pub(crate) fn state_and_reason(
+    scheduler: &Scheduler,
+    id: JobId,
+    by_workers: fn(&Scheduler, LaneKey) -> PendingReason,
+) -> (State, Option<PendingReason>) {
     let Some(job) = scheduler.jobs.get(&id) else {
         return (State::Queued, None);
     };
     let pending = match &job.live_state {
         LiveState::Scheduled if scheduler.unique.holds_back(id) => Some(PendingReason::Replacing),
         LiveState::Scheduled => Some(PendingReason::NotDue),
-        LiveState::Queued(lane) => Some(explain::why_queued(scheduler, *lane)),
+        LiveState::Queued(lane) => Some(explain::why_queued(scheduler, *lane, by_workers(scheduler, *lane))),
         LiveState::Quarantined => Some(PendingReason::Quarantined),
         LiveState::Held(_) => None,
     };

@@ -179,22 +179,17 @@ impl Known {
         let before = std::mem::replace(&mut self.published, snapshot.clone());
         let mut last = self.last;
         let mut sink = EventSink { last: &mut last, records };
-        // Both are ordered by id.
-        let mut old = before.workers.iter().peekable();
         let worker = |facts: &WorkerFacts| Subject::Worker(Box::new(facts.clone()), snapshot.cluster);
         let at = crate::clock::now().utc;
-        for facts in &snapshot.workers {
-            while let Some(left) = old.next_if(|it| it.id < facts.id) {
-                sink.add(at, "worker.left", worker(left));
+        for (was, is) in snapshot.workers.differences(&before.workers) {
+            match (was, is) {
+                (Some(left), None) => sink.add(at, "worker.left", worker(left)),
+                (was, Some(facts)) if was.map(|it| it.state) != Some(facts.state) => {
+                    self.metrics.worker_changed(facts.state.name());
+                    sink.add(at, worker_kind(facts), worker(facts));
+                }
+                _ => {}
             }
-            let was = old.next_if(|it| it.id == facts.id).map(|it| it.state);
-            if was != Some(facts.state) {
-                self.metrics.worker_changed(facts.state.name());
-                sink.add(at, worker_kind(facts), worker(facts));
-            }
-        }
-        for left in old {
-            sink.add(at, "worker.left", worker(left));
         }
         self.last = last;
     }
@@ -248,12 +243,10 @@ impl Known {
             Some(before) if is_heartbeat(before, row) => return,
             Some(_) => "worker.changed",
         };
-        let workers = &self.published.workers;
-        let shown = workers.binary_search_by_key(&row.worker, |facts| facts.id);
-        let state = match shown {
-            Ok(index) => workers[index].state.name(),
-            Err(_) if before.is_none() => "joining",
-            Err(_) => "gone",
+        let state = match self.published.workers.get(row.worker) {
+            Some(facts) => facts.state.name(),
+            None if before.is_none() => "joining",
+            None => "gone",
         };
         sink.add(at, kind, Subject::WorkerRow(Box::new(row.clone()), state));
     }

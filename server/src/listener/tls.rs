@@ -17,10 +17,13 @@ use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpStream;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
+use crate::clock;
+
+use super::expiry::{self, CertificateExpiry, REMIND_EVERY};
 use super::lingering::{LingeringCloses, LingeringStream};
 
 /// The files of certificate and key.
@@ -82,6 +85,9 @@ pub struct Tls {
     config: Arc<ServerConfig>,
     current: Arc<CurrentCertificate>,
     versions: [Option<FileVersion>; 2],
+    expiry: Option<CertificateExpiry>,
+    /// Time of the next warning about the end of the certificate.
+    remind_at: Instant,
 }
 
 impl Tls {
@@ -93,12 +99,20 @@ impl Tls {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         // Taken before the files are read: a change in between is noticed.
         let versions = files.versions();
-        let current = Arc::new(CurrentCertificate(RwLock::new(files.read(&provider)?)));
+        let key = files.read(&provider)?;
+        let expiry = expiry::not_after(&key.cert).map(CertificateExpiry::at);
+        let current = Arc::new(CurrentCertificate(RwLock::new(key)));
         let config = ServerConfig::builder_with_provider(provider);
         let config = config.with_safe_default_protocol_versions().map_err(TlsError::Setup)?;
         let mut config = config.with_no_client_auth().with_cert_resolver(current.clone());
         config.alpn_protocols = vec![b"http/1.1".to_vec()];
-        Ok(Self { files, config: Arc::new(config), current, versions })
+        Ok(Self { files, config: Arc::new(config), current, versions, expiry, remind_at: Instant::now() })
+    }
+
+    /// The end of the certificate in use; none if the certificate does not say.
+    #[must_use]
+    pub fn expiry(&self) -> Option<CertificateExpiry> {
+        self.expiry.clone()
     }
 
     /// The settings for handshakes.
@@ -106,9 +120,11 @@ impl Tls {
         self.config.clone()
     }
 
-    /// Reads the files again whenever they have changed, for ever.
+    /// Reads the files again whenever they have changed, for ever. Warns at the start, after each change and once a day if the certificate
+    /// expires soon.
     pub(super) async fn renew(mut self) {
         loop {
+            self.remind();
             tokio::time::sleep(LOOK_INTERVAL).await;
             let renewed = tokio::task::spawn_blocking(move || {
                 self.renew_if_changed();
@@ -122,6 +138,16 @@ impl Tls {
         }
     }
 
+    fn remind(&mut self) {
+        let now = Instant::now();
+        if now >= self.remind_at {
+            self.remind_at = now + REMIND_EVERY;
+            if let Some(expiry) = &self.expiry {
+                expiry.log(clock::now().utc, &self.files.certificate);
+            }
+        }
+    }
+
     fn renew_if_changed(&mut self) {
         let versions = self.files.versions();
         if versions == self.versions {
@@ -131,6 +157,10 @@ impl Tls {
         let certificate = self.files.certificate.display();
         match self.files.read(self.config.crypto_provider()) {
             Ok(key) => {
+                if let (Some(expiry), Some(at)) = (&self.expiry, expiry::not_after(&key.cert)) {
+                    expiry.set(at);
+                }
+                self.remind_at = Instant::now();
                 *self.current.0.write().unwrap_or_else(PoisonError::into_inner) = key;
                 tracing::info!(%certificate, "new TLS certificate in use");
             }

@@ -29,6 +29,8 @@ pub struct ScrapeFacts<'s> {
     pub log_segments: (usize, u64),
     /// The disk is too full for new jobs.
     pub storage_is_low: bool,
+    /// The end of the TLS certificate in use; none without TLS.
+    pub certificate_expires: Option<Timestamp>,
 }
 
 /// All gauges.
@@ -46,6 +48,7 @@ pub(super) struct Gauges {
     log_segments: Gauge,
     log_bytes: Gauge,
     storage_low: Gauge,
+    certificate_expires: Gauge,
 }
 
 impl Gauges {
@@ -64,6 +67,7 @@ impl Gauges {
             log_segments: Gauge::default(),
             log_bytes: Gauge::default(),
             storage_low: Gauge::default(),
+            certificate_expires: Gauge::default(),
         };
         to.register("jobs_live", "Jobs that have not ended", all.live_jobs.clone());
         to.register("jobs_waiting", "Queued jobs, by the reason why they wait", all.waiting.clone());
@@ -79,6 +83,8 @@ impl Gauges {
         to.register("log_segments", "Files with output of jobs", all.log_segments.clone());
         to.register("log_bytes", "Bytes of output of jobs", all.log_bytes.clone());
         to.register("storage_low", "1 while the disk is too full for new jobs", all.storage_low.clone());
+        let expires = "Unix time at which the TLS certificate in use expires; 0 without TLS";
+        to.register("tls_certificate_expires_timestamp_seconds", expires, all.certificate_expires.clone());
         all
     }
 
@@ -103,13 +109,14 @@ impl Gauges {
         self.log_segments.set(number(facts.log_segments.0));
         self.log_bytes.set(number(facts.log_segments.1));
         self.storage_low.set(facts.storage_is_low.into());
+        self.certificate_expires.set(facts.certificate_expires.map_or(0, |at| at.0.div_euclid(1_000)));
     }
 
     fn set_workers(&self, snapshot: &Snapshot) {
         // States without a worker are shown as 0, because alerts compare with it.
         let mut workers: BTreeMap<&'static str, u64> = WORKER_STATES.map(|state| (state, 0)).into();
         let mut slots: BTreeMap<&'static str, u64> = ["total", "busy", "queued"].map(|kind| (kind, 0)).into();
-        for worker in &snapshot.workers {
+        for worker in snapshot.workers.iter() {
             *workers.entry(worker.state.name()).or_default() += 1;
             let total = if worker.session.is_some() { worker.slots } else { 0 };
             for (kind, count) in [("total", total), ("busy", worker.busy), ("queued", worker.queued)] {

@@ -477,10 +477,10 @@ fn operate(row: &mut WorkerRow, operation: &Operation) {
 
 /// The snapshot shows an operation before its answer.
 fn show(snapshot: &mut Snapshot, row: &WorkerRow) {
-    let Some(worker) = snapshot.workers.iter_mut().find(|worker| worker.id == row.worker) else { return };
-    worker.cordoned = row.cordoned;
-    worker.drain_deadline = row.drain.and_then(|drain| drain.deadline);
+    let Some(mut worker) = snapshot.workers.get(row.worker).cloned() else { return };
+    (worker.cordoned, worker.drain_deadline) = (row.cordoned, row.drain.and_then(|drain| drain.deadline));
     worker.state = if row.drain.is_some() { WorkerState::Draining } else { WorkerState::Ready };
     worker.slots = row.slots.unwrap_or(worker.slots);
     worker.set_labels.clone_from(&row.labels);
+    snapshot.workers.set(row.worker, Some(worker));
 }

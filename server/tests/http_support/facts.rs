@@ -131,7 +131,7 @@ pub fn snapshot() -> Snapshot {
     };
     Snapshot {
         cluster: ClusterId(7),
-        workers: vec![worker],
+        workers: [worker].into_iter().collect(),
         waiting: vec![
             waiting(None, PendingReason::Busy, 3),
             waiting(Some(2), PendingReason::PinnedWorkerAway, 1),
@@ -146,4 +146,11 @@ pub fn snapshot() -> Snapshot {
 
 pub fn waiting(pinned_to: Option<u64>, reason: PendingReason, count: u64) -> Waiting {
     Waiting { revision: Revision(1), pinned_to: pinned_to.map(WorkerId), reason, count }
+}
+
+/// Changes the first worker of a snapshot.
+pub fn change_worker(snapshot: &mut Snapshot, change: impl FnOnce(&mut WorkerFacts)) {
+    let mut first = snapshot.workers.iter().next().expect("a worker").clone();
+    change(&mut first);
+    snapshot.workers.set(first.id, Some(first));
 }

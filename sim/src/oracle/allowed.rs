@@ -28,7 +28,7 @@ impl Oracle {
         if assigned.is_empty() {
             return;
         }
-        let workers = scheduler.snapshot().workers;
+        let workers: Vec<WorkerFacts> = scheduler.worker_facts().collect();
         for it in assigned {
             let added = step.changes.iter().find_map(|change| match change {
                 Change::Added(added) if added.job == it.token.job => Some(added.revision),

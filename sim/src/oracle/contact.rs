@@ -55,7 +55,7 @@ impl Oracle {
     pub(super) fn is_called(&mut self, now: Moment, scheduler: &Scheduler, step: &Step) {
         for effect in &step.effects {
             let Effect::Send(_, Order::Welcome(it)) = effect else { continue };
-            let workers = scheduler.snapshot().workers;
+            let workers: Vec<_> = scheduler.worker_facts().collect();
             let Some(own) = workers.iter().find(|facts| facts.id == it.worker) else { continue };
             let name = &own.name;
             if own.busy + own.queued > 0 {

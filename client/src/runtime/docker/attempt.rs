@@ -65,7 +65,7 @@ pub(super) struct Attempt {
     /// Number of bytes that are known to be missing at the end of its output.
     missing: Mutex<OutputLengths>,
     /// Id of its container, set once the start is reported and the output is followed.
-    started: OnceLock<String>,
+    started: OnceCell<String>,
     oom: AtomicBool,
     output: OnceLock<OutputFollower>,
     /// The answer to the question of the first stop: `true` if the container had ended before.
@@ -94,7 +94,7 @@ impl Attempt {
             start_permit: StartPermit::default(),
             withdrawn: Notify::new(),
             missing: Mutex::default(),
-            started: OnceLock::new(),
+            started: OnceCell::new(),
             oom: AtomicBool::new(false),
             output: OnceLock::new(),
             ended_by_itself: OnceCell::new(),
@@ -152,13 +152,13 @@ impl Attempt {
     /// Watches an attempt of an earlier process to the end.
     pub(super) async fn watch(&self, shared: &Arc<DockerContext>) {
         let watcher = *self.watcher();
-        let has_cli = watcher.is_some() || self.dir.is_being_written();
+        let has_cli = watcher.is_some() || self.is_being_written().await;
         let written = async {
             if let Some(pid) = watcher {
                 process_id::wait(pid).await;
                 self.watcher().take();
             }
-            while self.dir.is_being_written() {
+            while self.is_being_written().await {
                 sleep(LOOK_FOR_END).await;
             }
         };

@@ -63,7 +63,7 @@ pub(super) async fn listen(shared: Arc<DockerContext>, membership: Membership) {
     }
 }
 
-async fn listen_until(shared: &DockerContext, membership: Membership, since: i64, until: i64) {
+async fn listen_until(shared: &Arc<DockerContext>, membership: Membership, since: i64, until: i64) {
     let cluster = format!("label=longshore.cluster={}", membership.cluster);
     let worker = format!("label=longshore.worker={}", membership.worker);
     let filters = [&cluster, &worker, "event=start", "event=oom"].map(|it| ["--filter", it]);
@@ -212,13 +212,17 @@ fn lacks_end(events: &str, id: &str) -> bool {
     events.lines().count() < REMEMBERED && !has_event(events, "die ", id)
 }
 
-fn handle_event(shared: &DockerContext, event: &Event) {
+fn handle_event(shared: &Arc<DockerContext>, event: &Event) {
     let Some(attempt) = event.name().and_then(|name| shared.registry.attempt_by_name(name)) else { return };
     if event.nonce() != Some(attempt.token().nonce) {
         return; // The name is taken by a container of another attempt.
     }
     match event.action.as_str() {
-        "start" => attempt.report_start(shared, &event.actor.id, event.at(shared.engine.now())),
+        "start" => {
+            let (own, id, at) = (Arc::clone(shared), event.actor.id.clone(), event.at(shared.engine.now()));
+            // The disk may be slow, and the events of other attempts do not wait for it.
+            shared.spawn(async move { attempt.report_start(&own, &id, at).await });
+        }
         "oom" => attempt.mark_oom(),
         _ => {}
     }

@@ -22,7 +22,7 @@ use super::{DockerContext, probe};
 use crate::attempt_dir::{AttemptEnd, ProcessId, Stopping, StoredAttempt, describe};
 use crate::boot::RecordedInstant;
 use crate::clock;
-use crate::runtime::blocking::try_blocking;
+use crate::runtime::blocking::{run_blocking, try_blocking};
 use crate::runtime::{Membership, Survey, process_id};
 
 /// Looks at everything once, and watches the attempts that still run.
@@ -239,7 +239,7 @@ async fn restore(
     let attempt = Arc::new(Attempt::new(launch.clone(), membership, dir, stopping));
     shared.registry.track(&attempt);
     let found = match ending {
-        Some(ending) => ended(&shared, &attempt, ending),
+        Some(ending) => ended(&shared, &attempt, ending).await,
         None => find(&shared, &attempt, watcher, container, complete, until).await,
     };
     if found == Found::Unstarted {
@@ -249,13 +249,18 @@ async fn restore(
     Restored { launch, stopping: stopping.map(|it| it.by_uptime(clock::now())), found }
 }
 
-fn ended(shared: &DockerContext, attempt: &Attempt, ending: AttemptEnd) -> Found {
+async fn ended(shared: &DockerContext, attempt: &Attempt, ending: AttemptEnd) -> Found {
     let AttemptEnd { exit, output, at } = ending;
     if output != OutputLengths::default() {
-        attempt.mark_started(shared, "");
+        attempt.mark_started(shared, "").await;
     }
     attempt.ended.send_replace(true);
-    attempt.output(shared).finish_soon(output);
+    let follower = attempt.output(shared).clone();
+    let finish = move || {
+        follower.finish_soon(output);
+        Ok(())
+    };
+    run_blocking(finish).await;
     Found::Ended { exit, output, at: at.by_uptime(clock::now()) }
 }
 
@@ -269,7 +274,7 @@ async fn find(
 ) -> Found {
     *attempt.watcher() = spawned.filter(|pid| process_id::is_alive(*pid));
     // A CLI without a record is about to make a container: its starter died before it could record it.
-    let has_cli = attempt.watcher().is_some() || attempt.dir.is_being_written();
+    let has_cli = attempt.watcher().is_some() || attempt.is_being_written().await;
     let (container, complete) = match container {
         // The list is older than the end of the CLI, so the container is inspected once more. Without a CLI the answer is final.
         None if complete && !has_cli => match inspect_until(shared, attempt, until).await {
@@ -279,9 +284,12 @@ async fn find(
         listed => (listed, complete),
     };
     let started = container.as_ref().filter(|it| it.started().is_some());
-    let news = started.map(|it| (it.id.clone(), attempt.start_of(shared, it)));
+    let news = match started {
+        Some(it) => Some((it.id.clone(), attempt.start_of(shared, it).await)),
+        None => None,
+    };
     if let Some((container, _)) = &news {
-        attempt.mark_started(shared, container);
+        attempt.mark_started(shared, container).await;
     }
     let found = match container.as_ref().map(Container::lifecycle) {
         _ if !complete => Found::Unknown,
@@ -303,7 +311,7 @@ async fn find(
                 output: OutputLengths::default(),
                 at: RecordedInstant::of(clock::now()),
             };
-            ended(shared, attempt, vanished)
+            ended(shared, attempt, vanished).await
         }
     };
     if matches!(found, Found::Running { .. } | Found::Unknown) {

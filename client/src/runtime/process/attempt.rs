@@ -49,23 +49,11 @@ impl Attempt {
         self.launch.token
     }
 
-    /// Start of the program: as the shim recorded it, else by the kernel in hundredths of a second.
-    pub(super) fn start_of(&self, program: ProcessId) -> Uptime {
-        self.dir.start().unwrap_or_else(|| process_id::started_at(program))
-    }
-
     /// The output of this attempt on its way to the server.
     pub(super) fn output(&self, logs: &Logs) -> &OutputFollower {
         self.output.get_or_init(|| {
             OutputFollower::new(logs.clone(), self.token(), self.dir.clone(), self.launch.spec.log_bytes_max)
         })
-    }
-
-    /// `true` while its shim lives.
-    pub(super) fn has_shim(&self) -> bool {
-        // The shim of an older worker may hold no lock.
-        let is_written_down = || self.dir.watcher().is_ok_and(|it| it.is_some_and(process_id::is_alive));
-        self.dir.is_being_written() || is_written_down()
     }
 
     /// Takes one step of stopping. The cause is on disk before anything is done; the first cause stays.
@@ -100,10 +88,11 @@ impl Attempt {
                     self.signal_once_started(Signal::KILL).await;
                     ended.wait_for(|it| *it).await.is_ok()
                 };
-                if tokio::time::timeout(SHIM_GRACE, over).await.is_err()
-                    && let Ok(Some(shim)) = self.dir.watcher()
-                {
-                    process_id::signal_group(shim, Signal::KILL);
+                if tokio::time::timeout(SHIM_GRACE, over).await.is_err() {
+                    let dir = self.dir.clone();
+                    if let Some(shim) = run_blocking(move || dir.watcher()).await.flatten() {
+                        process_id::signal_group(shim, Signal::KILL);
+                    }
                 }
             }
         }
@@ -123,11 +112,32 @@ impl Attempt {
     async fn signal_once_started(&self, signal: Signal) {
         let mut looks = tokio::time::interval(LOOK_EVERY);
         while !*self.ended.borrow() {
-            if let Ok(Some(ProgramState::Started(program))) = self.dir.program() {
+            let dir = self.dir.clone();
+            let program = run_blocking(move || dir.program()).await.flatten();
+            if let Some(ProgramState::Started(program)) = program {
                 return process_id::signal_group(program, signal);
             }
             looks.tick().await;
         }
+    }
+}
+
+/// `true` while the shim of the attempt in this directory lives. It reads files.
+pub(super) fn has_shim(dir: &AttemptDir) -> bool {
+    // The shim of an older worker may hold no lock.
+    dir.is_being_written() || dir.watcher().is_ok_and(|it| it.is_some_and(process_id::is_alive))
+}
+
+/// Start of a program: as the shim recorded it, else by the kernel in hundredths of a second. It reads a file.
+pub(super) fn start_of(dir: &AttemptDir, program: ProcessId) -> Uptime {
+    dir.start().unwrap_or_else(|| process_id::started_at(program))
+}
+
+/// The program of the attempt in this directory and its start, if it was started. It reads files.
+pub(super) fn started_program(dir: &AttemptDir) -> Option<(ProcessId, Uptime)> {
+    match dir.program() {
+        Ok(Some(ProgramState::Started(program))) => Some((program, start_of(dir, program))),
+        _ => None,
     }
 }
 

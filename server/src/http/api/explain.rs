@@ -111,8 +111,7 @@ fn limit_text(explanation: &Explanation, pending: PendingReason) -> Option<Strin
 fn verdicts(explanation: &Explanation, snapshot: &Snapshot) -> Vec<shapes::Verdict> {
     let now = clock::now();
     let verdict = |it: &WorkerVerdict| {
-        let at = snapshot.workers.binary_search_by_key(&it.worker, |facts| facts.id);
-        let facts = at.ok().map(|at| &snapshot.workers[at]);
+        let facts = snapshot.workers.get(it.worker);
         let texts = ObstacleText { now, definition: &explanation.definition, facts };
         let obstacles = match &it.verdict {
             PlacementVerdict::Unable(obstacles) => obstacles.iter().map(|it| texts.obstacle(*it)).collect(),

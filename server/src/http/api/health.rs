@@ -8,6 +8,7 @@ use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use scheduler::snapshot::Snapshot;
 
+use crate::clock;
 use crate::excerpt::excerpt;
 use crate::http::middleware::code::Code;
 use crate::http::middleware::problem::Problem;
@@ -35,7 +36,13 @@ pub(crate) fn warnings(state: &AppState) -> Vec<String> {
     let storage = storage.then(|| "storage: the disk is nearly full, new jobs are refused".to_owned());
     let others = state.services.engine.health().warnings();
     let missed = missed(&state.services.engine.snapshot());
-    storage.into_iter().chain(missed).chain(others.into_iter().map(|warning| warning.to_string())).collect()
+    let certificate = state.services.certificate.as_ref().and_then(|it| it.warning(clock::now().utc));
+    storage
+        .into_iter()
+        .chain(certificate)
+        .chain(missed)
+        .chain(others.into_iter().map(|warning| warning.to_string()))
+        .collect()
 }
 
 /// Counts what is not as expected. Names are for callers with a token.

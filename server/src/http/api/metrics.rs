@@ -9,6 +9,7 @@ use axum::response::{IntoResponse, Response};
 use crate::clock;
 use crate::http::middleware::problem::Problem;
 use crate::http::state::AppState;
+use crate::listener::expiry::CertificateExpiry;
 use crate::metrics::ScrapeFacts;
 
 pub(crate) async fn scrape(State(state): State<Arc<AppState>>) -> Result<Response, Problem> {
@@ -31,6 +32,7 @@ fn text(state: &AppState) -> String {
         database_bytes: services.storage.database_bytes(),
         log_segments: (segments.len() + 1, sealed_bytes + services.logs.growing_bytes()),
         storage_is_low: services.storage.is_low(),
+        certificate_expires: services.certificate.as_ref().map(CertificateExpiry::not_after),
     };
     services.metrics.scrape(&facts)
 }

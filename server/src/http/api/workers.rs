@@ -40,7 +40,7 @@ pub(crate) async fn list(
         snapshot.workers.iter().map(|it| live_worker(&state, it, snapshot.cluster)).collect();
     if all {
         let rows = state.read(|archive| archive.workers()).await?;
-        let known = |row: &WorkerRow| snapshot.workers.iter().any(|worker| worker.id == row.worker);
+        let known = |row: &WorkerRow| snapshot.workers.get(row.worker).is_some();
         workers.extend(rows.iter().filter(|row| !known(row)).map(stored_worker));
         workers.sort_by_key(|worker| worker.id);
     }
@@ -153,7 +153,7 @@ async fn find(state: &AppState, id: WorkerId) -> Result<shapes::Worker, Problem>
     let row = state.read(move |archive| archive.worker(id)).await?;
     let row = row.as_ref();
     let snapshot = state.services.engine.snapshot();
-    let live = snapshot.workers.iter().find(|worker| worker.id == id);
+    let live = snapshot.workers.get(id);
     let shown = match (live, row) {
         (Some(facts), row) => {
             let joined_at = row.map(|row| Time(row.joined_at));

@@ -214,7 +214,7 @@ impl Presenter {
     }
 
     fn worker(&self, attempt: &AttemptRow) -> Option<&WorkerFacts> {
-        self.snapshot.workers.iter().find(|worker| worker.id == attempt.worker)
+        self.snapshot.workers.get(attempt.worker)
     }
 
     fn unreachable_since(&self, attempt: &AttemptRow) -> Option<Time> {

@@ -83,12 +83,14 @@ impl Attempt {
                     sleep(REMOVE_AGAIN).await;
                 }
                 Lifecycle::Running => {
-                    self.report_start(shared, &container.id, self.start_of(shared, &container));
+                    let at = self.start_of(shared, &container).await;
+                    self.report_start(shared, &container.id, at).await;
                     replay::follow(shared, self).await;
                     replayed = true;
                 }
                 Lifecycle::Ended => {
-                    self.report_start(shared, &container.id, self.start_of(shared, &container));
+                    let at = self.start_of(shared, &container).await;
+                    self.report_start(shared, &container.id, at).await;
                     let saw_all =
                         [CliExit::Observed, CliExit::Code(container.exit_code())].contains(&cli_exit);
                     if replayed || !saw_all {

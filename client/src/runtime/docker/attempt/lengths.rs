@@ -1,4 +1,4 @@
-//! Lengths of an attempt's output.
+//! Lengths of an attempt's output, and its writer.
 
 use std::sync::{MutexGuard, PoisonError};
 
@@ -20,6 +20,12 @@ impl Attempt {
     pub(super) async fn lengths(&self) -> OutputLengths {
         let dir = self.dir.clone();
         run_blocking(move || Ok(dir.lengths())).await.unwrap_or_default()
+    }
+
+    /// A CLI that writes the files lives. It holds a lock on one of them.
+    pub(in crate::runtime::docker) async fn is_being_written(&self) -> bool {
+        let dir = self.dir.clone();
+        run_blocking(move || Ok(dir.is_being_written())).await.unwrap_or(true)
     }
 
     pub(in crate::runtime::docker) fn missing(&self) -> MutexGuard<'_, OutputLengths> {

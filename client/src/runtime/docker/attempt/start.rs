@@ -8,44 +8,66 @@ use worker::input::RuntimeEvent;
 
 use super::Attempt;
 use crate::logs::OutputFollower;
+use crate::runtime::blocking::run_blocking;
 use crate::runtime::docker::DockerContext;
 use crate::runtime::docker::container::Container;
 
 impl Attempt {
     /// The start of the container. A recorded one is preferred, because the engine's clock may have been set since.
-    pub(in crate::runtime::docker) fn start_of(
+    pub(in crate::runtime::docker) async fn start_of(
         &self,
         shared: &DockerContext,
         container: &Container,
     ) -> Uptime {
-        self.dir.start().unwrap_or_else(|| container.started_at(shared.engine.now()))
+        let dir = self.dir.clone();
+        let recorded = run_blocking(move || Ok(dir.start())).await.flatten();
+        recorded.unwrap_or_else(|| container.started_at(shared.engine.now()))
     }
 
     /// Reports the start, once. From here on the output is the job's own.
-    pub(in crate::runtime::docker) fn report_start(
+    ///
+    /// # Cancel safety
+    /// A cancelled call has reported nothing, and another one reports the start.
+    pub(in crate::runtime::docker) async fn report_start(
         &self,
         shared: &DockerContext,
         container: &str,
         at: Uptime,
     ) {
-        self.start_once(shared, container, || {
-            self.dir.record_start(at);
+        let tell = || {
             shared.send_event(RuntimeEvent::Started { token: self.token(), container: container.into(), at });
-        });
+        };
+        self.start_once(shared, container, Some(at), tell).await;
     }
 
     /// Like [`Attempt::report_start`], for a start that the state machine learns in another way.
-    pub(in crate::runtime::docker) fn mark_started(&self, shared: &DockerContext, container: &str) {
-        self.start_once(shared, container, || {});
+    pub(in crate::runtime::docker) async fn mark_started(&self, shared: &DockerContext, container: &str) {
+        self.start_once(shared, container, None, || {}).await;
     }
 
-    /// A second caller waits until the first is done, so its reports come after the start, and the output is followed.
-    fn start_once(&self, shared: &DockerContext, container: &str, tell: impl FnOnce()) {
-        self.started.get_or_init(|| {
-            self.output(shared).start();
+    /// A second caller waits until the first is done, so its reports come after the start, and the output is followed. The files are opened
+    /// on a blocking thread: while the disk hangs, only this attempt waits.
+    async fn start_once(
+        &self,
+        shared: &DockerContext,
+        container: &str,
+        at: Option<Uptime>,
+        tell: impl FnOnce(),
+    ) {
+        let start = async {
+            let (output, dir) = (self.output(shared).clone(), self.dir.clone());
+            let work = move || {
+                output.start();
+                if let Some(at) = at {
+                    dir.record_start(at);
+                }
+                Ok(())
+            };
+            run_blocking(work).await;
             tell();
             container.into()
-        });
+        };
+        self.started.get_or_init(|| start).await;
     }
 
     /// The output of this attempt on its way to the server.
@@ -71,7 +93,8 @@ impl Attempt {
             shared.engine.health.wait_until_up().await;
             let Ok(found) = shared.engine.inspect(&[&self.name]).await else { continue };
             if let Some(container) = found.first().filter(|it| it.started().is_some() && self.owns(it)) {
-                self.report_start(shared, &container.id, self.start_of(shared, container));
+                let at = self.start_of(shared, container).await;
+                self.report_start(shared, &container.id, at).await;
             }
         }
         std::future::pending().await
@@ -85,8 +108,7 @@ const LOOK_FOR_START: Duration = Duration::from_secs(2);
 mod tests {
     use std::fs::{self, OpenOptions};
     use std::path::Path;
-    use std::sync::{Arc, mpsc};
-    use std::thread;
+    use std::sync::Arc;
 
     use protocol::report::OutputLengths;
     use protocol::{ClusterId, ContainerSpec, Revision, Token, WorkerId};
@@ -123,29 +145,27 @@ mod tests {
         let membership = Membership { cluster: ClusterId(1), worker: WorkerId(1) };
         let attempt = Arc::new(Attempt::new(launch, membership, dir.clone(), None));
 
-        let see = |before: Box<dyn FnOnce() + Send>| {
+        let see = || {
             let (shared, attempt) = (Arc::clone(&docker.shared), Arc::clone(&attempt));
-            let runtime = tokio::runtime::Handle::current();
-            thread::spawn(move || {
-                let _guard = runtime.enter();
-                before();
-                attempt.report_start(&shared, "abc", Uptime(1));
+            tokio::spawn(async move {
+                attempt.report_start(&shared, "abc", Uptime(1)).await;
                 // Like a caller that has also seen the end.
                 shared.logs.finish(attempt.token(), OutputLengths::default());
                 shared.send_event(RuntimeEvent::Prepared(attempt.token()));
             })
         };
-        // The first caller blocks at the file of acknowledged output.
+        // The first caller hangs at the file of acknowledged output. All tasks of this test share one thread, which stays free.
         let file = dir.path().join("acknowledged");
         pipe(&file);
-        let first = see(Box::new(|| {}));
-        let held = OpenOptions::new().write(true).open(&file).expect("somebody reads");
+        let first = see();
+        let opened = file.clone();
+        let open = move || OpenOptions::new().write(true).open(opened).expect("somebody reads");
+        let held = tokio::task::spawn_blocking(open).await.expect("it is opened");
         fs::remove_file(&file).expect("gone");
-        let (comes, second_comes) = mpsc::channel();
-        let second = see(Box::new(move || comes.send(()).expect("heard")));
-        second_comes.recv().expect("it comes");
+        let second = see();
+        tokio::task::yield_now().await;
         drop(held);
-        first.join().and_then(|()| second.join()).expect("both are done");
+        first.await.and(second.await).expect("both are done");
 
         let token = attempt.token();
         assert!(matches!(told.recv().await, Some(RuntimeEvent::Started { .. })));

@@ -1,0 +1,68 @@
+//! Inconsistencies between the workers and their indices.
+
+use alloc::vec::Vec;
+
+use super::Fleet;
+use super::facts::WorkerFacts;
+use super::groups::WorkerGroup;
+
+impl Fleet {
+    /// Inconsistencies, for the audit.
+    #[must_use]
+    pub fn faults(&self) -> Vec<&'static str> {
+        let mut faults = Vec::new();
+        for (id, worker) in &self.workers {
+            let indexed = worker.load.is_some_and(|(load, tie)| self.open.contains(&(load, tie, *id)));
+            if worker.load_now() != worker.load.map(|(load, _)| load) || worker.load.is_some() != indexed {
+                faults.push("a worker's load is not what the order says");
+            }
+            let is_indexed = self.by_secret.get(&worker.row.secret_hash) == Some(id)
+                && self.by_name.contains(&(worker.row.name.clone(), *id));
+            if !is_indexed {
+                faults.push("a worker is not found by its secret or name");
+            }
+            let position = worker.load.map(|(load, tie)| (load, tie, *id));
+            let facts = worker.class_facts(&self.classes);
+            let is_of_class = |class| {
+                self.classes.facts(class) == Some(&facts) && self.classes.lists_as(class, *id, position)
+            };
+            if !worker.class.map_or_else(|| position.is_none(), is_of_class) {
+                faults.push("a worker is not in the class of its facts");
+            }
+            if !self.touched.contains(id) && self.groups.group_of(*id) != Some(&WorkerGroup::of(worker)) {
+                faults.push("a worker is not in the group of its facts");
+            }
+            let is_stale = self.touched.contains(id) || self.unpublished.contains(id);
+            if !is_stale && self.published.get(*id) != WorkerFacts::of(worker).as_ref() {
+                faults.push("the published facts of a worker are not its present ones");
+            }
+            if worker.prefetched.is_empty() == self.with_backlog.contains(id) {
+                faults.push("the set of workers with backlogs is wrong");
+            }
+            if worker.link.session().is_some_and(|session| self.by_session(session) != Some(*id)) {
+                faults.push("a worker's session is not known as its own");
+            }
+        }
+        if self.backlogs != self.workers.values().flat_map(|worker| &worker.prefetched).collect() {
+            faults.push("the count of prefetched attempts is wrong");
+        }
+        if self.classes.open_counts() != (self.open.len(), self.open.len()) {
+            faults.push("the classes list other workers with room");
+        }
+        if !self.classes.are_matched() {
+            faults.push("a need is matched with the wrong classes");
+        }
+        if !self.groups.are_counted() {
+            faults.push("the groups count other workers");
+        }
+        if self.open.len() > self.workers.len()
+            || (self.is_grouped() && self.groups.len() != self.workers.len())
+            || self.sessions.len() > self.workers.len()
+            || self.by_secret.len() > self.workers.len()
+            || self.by_name.len() > self.workers.len()
+        {
+            faults.push("an index has entries of nobody");
+        }
+        faults
+    }
+}

@@ -1,0 +1,116 @@
+//! Workers that changed are grouped and published anew, and no others: when a pending reason or a snapshot is asked for.
+
+use super::Fleet;
+use super::facts::WorkerFacts;
+use super::groups::Groups;
+use super::table::WorkerTable;
+
+impl Fleet {
+    /// Counts the workers that changed in the groups of their new facts.
+    pub fn regroup(&mut self) {
+        for id in core::mem::take(&mut self.touched) {
+            self.groups.set(id, self.workers.get(&id));
+            self.unpublished.insert(id);
+        }
+    }
+
+    /// No worker has changed since the last [`Self::regroup`].
+    #[must_use]
+    pub fn is_grouped(&self) -> bool {
+        self.touched.is_empty()
+    }
+
+    /// Workers by what keeps them from jobs, as of the last [`Self::regroup`].
+    #[must_use]
+    pub const fn groups(&self) -> &Groups {
+        &self.groups
+    }
+
+    /// The facts of all workers. Only those that changed since the last call are copied.
+    pub fn publish(&mut self) -> WorkerTable {
+        self.regroup();
+        for id in core::mem::take(&mut self.unpublished) {
+            self.published.set(id, self.workers.get(&id).and_then(WorkerFacts::of));
+        }
+        self.published.clone()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::vec;
+
+    use protocol::report::Availability;
+    use protocol::{Revision, RuntimeKind, SessionId, Timestamp, Uptime, WorkerId};
+    use rand::SeedableRng;
+    use rand::rngs::SmallRng;
+
+    use super::*;
+    use crate::fleet::groups::GroupCount;
+    use crate::fleet::{Link, Worker};
+    use crate::placement::exclusion::{Excluded, ExclusionBackoff};
+    use crate::step::WorkerRow;
+
+    const WORKERS: u64 = 10_000;
+
+    fn fleet() -> Fleet {
+        let mut fleet = Fleet::new(SmallRng::seed_from_u64(7));
+        for number in 1..=WORKERS {
+            let mut secret_hash = [0; 32];
+            secret_hash[..8].copy_from_slice(&number.to_be_bytes());
+            let row = WorkerRow {
+                worker: WorkerId(number),
+                name: "w".into(),
+                secret_hash,
+                joined_at: Timestamp(0),
+                seen_at: Timestamp(0),
+                cordoned: false,
+                slots: None,
+                drain: None,
+                labels: vec![("host".into(), alloc::format!("h{number}"))],
+                process: None,
+            };
+            let mut worker = Worker::away(row, Uptime(0));
+            worker.slots = 2;
+            worker.set_runtimes(vec![(RuntimeKind::Docker, Availability::Available)]);
+            fleet.add(worker);
+            fleet.connect(WorkerId(number), SessionId(number));
+            fleet.worker_mut(WorkerId(number)).expect("known").link = Link::Ready(SessionId(number));
+            fleet.reclassify(WorkerId(number));
+            fleet.refresh(WorkerId(number));
+        }
+        fleet
+    }
+
+    #[test]
+    fn workers_of_one_kind_are_one_group_and_only_changed_ones_are_published_anew() {
+        let mut fleet = fleet();
+        let before = fleet.publish();
+        assert_eq!(before.iter().count() as u64, WORKERS);
+        let all = GroupCount { others: 10_000, excluding: 0 };
+        let counts = |fleet: &Fleet| fleet.groups().of_revision(Revision(1)).map(|it| it.1).collect();
+        let one: alloc::vec::Vec<GroupCount> = counts(&fleet);
+        assert_eq!(one, [all]);
+
+        fleet.heard_mut(WorkerId(3)).expect("known").last_heard = Uptime(9);
+        assert!(fleet.is_grouped(), "a heartbeat changes nothing that is shown");
+        let worker = fleet.worker_mut(WorkerId(5)).expect("known");
+        worker.exclusions.add(Uptime(0), Excluded::Revision(Revision(1)), ExclusionBackoff::UNTIL_RESTART);
+        fleet.worker_mut(WorkerId(6)).expect("known").row.cordoned = true;
+        fleet.refresh(WorkerId(6));
+        fleet.regroup();
+        let two: alloc::vec::Vec<GroupCount> = counts(&fleet);
+        let cordoned = GroupCount { others: 1, excluding: 0 };
+        assert_eq!(two, [cordoned, GroupCount { others: 9_998, excluding: 1 }]);
+        assert!(fleet.groups().excludes(Revision(1)) && !fleet.groups().excludes(Revision(2)));
+
+        let after = fleet.publish();
+        let changed: alloc::vec::Vec<u64> =
+            after.differences(&before).filter_map(|(_, new)| new).map(|it| it.id.0).collect();
+        assert_eq!(changed, [6], "an exclusion of one revision is not shown");
+
+        fleet.remove(WorkerId(5));
+        fleet.regroup();
+        assert!(!fleet.groups().excludes(Revision(1)) && fleet.faults().is_empty());
+    }
+}

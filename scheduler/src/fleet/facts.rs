@@ -1,0 +1,153 @@
+//! Facts about a worker as the API shows them.
+
+use alloc::collections::BTreeMap;
+use alloc::string::String;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use protocol::report::{Availability, Phase};
+use protocol::{RuntimeKind, SessionId, Timestamp, Token, Uptime, WorkerId};
+
+use super::breaker::Breaker;
+use super::{Link, Worker};
+
+/// Facts about a worker.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WorkerFacts {
+    /// The worker's id.
+    pub id: WorkerId,
+    /// The worker's name.
+    pub name: Arc<str>,
+    /// The session, if the worker is connected.
+    pub session: Option<SessionId>,
+    /// The worker's state.
+    pub state: WorkerState,
+    /// Time of the last connect or disconnect.
+    pub since: Timestamp,
+    /// Containers that may run at once.
+    pub slots: u32,
+    /// Attempts that run or are about to.
+    pub busy: u32,
+    /// Attempts that may wait in the backlog.
+    pub backlog: u32,
+    /// Attempts in the backlog.
+    pub queued: u32,
+    /// It is suspect: its circuit breaker is open.
+    pub suspect: Option<Suspicion>,
+    /// An operator cordoned it.
+    pub cordoned: bool,
+    /// Deadline of its drain, when running attempts are stopped.
+    pub drain_deadline: Option<Timestamp>,
+    /// The worker's own labels.
+    pub own_labels: Vec<(String, String)>,
+    /// Labels that an operator set over them.
+    pub set_labels: Vec<(String, String)>,
+    /// Runtimes and their availability.
+    pub runtimes: Vec<(RuntimeKind, Availability)>,
+    /// Version of the worker's program.
+    pub version: String,
+    /// Network address.
+    pub address: String,
+    /// Unmanaged attempts: containers that this database does not know.
+    pub unmanaged: Arc<BTreeMap<Token, Phase>>,
+    /// Addresses of the clones, if the worker is cloned.
+    pub clone_addresses: Vec<String>,
+}
+
+/// Why a worker is suspect.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Suspicion {
+    /// Since when.
+    pub since: Timestamp,
+    /// The failures, for people.
+    pub cause: String,
+    /// End of its exclusion, if it is not over; then one job probes it.
+    pub until: Option<Uptime>,
+}
+
+/// State of a worker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WorkerState {
+    /// Connected, not reconciled yet.
+    Joining,
+    /// Connected and reconciled.
+    Ready,
+    /// Connected; it failed to start jobs again and again, and gets one at a time to probe it.
+    Suspect,
+    /// Connected; finishes its attempts and leaves.
+    Draining,
+    /// Not connected; its lease has not expired.
+    Disconnected,
+    /// Its lease has expired.
+    Unreachable,
+    /// Several processes claim to be this worker; all are refused.
+    Cloned,
+}
+
+impl WorkerState {
+    /// Name in the API.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Joining => "joining",
+            Self::Ready => "ready",
+            Self::Suspect => "suspect",
+            Self::Draining => "draining",
+            Self::Disconnected => "disconnected",
+            Self::Unreachable => "unreachable",
+            Self::Cloned => "cloned",
+        }
+    }
+}
+
+impl WorkerFacts {
+    /// The facts of a worker; `None` if it is neither connected nor holds attempts nor is cloned.
+    #[must_use]
+    pub fn of(worker: &Worker) -> Option<Self> {
+        if worker.link.session().is_none() && worker.held.is_empty() && worker.claims.until.is_none() {
+            return None;
+        }
+        let state = match &worker.link {
+            _ if worker.claims.until.is_some() => WorkerState::Cloned,
+            _ if worker.unreachable => WorkerState::Unreachable,
+            Link::Away => WorkerState::Disconnected,
+            Link::Joining(_) => WorkerState::Joining,
+            Link::Ready(_) if worker.is_draining() => WorkerState::Draining,
+            Link::Ready(_) if worker.breaker.is_suspect() => WorkerState::Suspect,
+            Link::Ready(_) => WorkerState::Ready,
+        };
+        let queued = worker.queued();
+        Some(Self {
+            id: worker.row.worker,
+            name: worker.row.name.clone(),
+            session: worker.link.session(),
+            state,
+            since: worker.since,
+            slots: worker.slots(),
+            busy: worker.held_count() - queued,
+            backlog: worker.backlog,
+            queued,
+            suspect: suspicion(worker),
+            cordoned: worker.row.cordoned,
+            drain_deadline: worker.row.drain.and_then(|drain| drain.deadline),
+            own_labels: worker.info.labels.clone(),
+            set_labels: worker.row.labels.clone(),
+            runtimes: worker.runtimes.clone(),
+            version: worker.info.version.clone(),
+            address: worker.info.address.clone(),
+            unmanaged: worker.unmanaged.clone(),
+            clone_addresses: worker.claims.addresses().map(String::from).collect(),
+        })
+    }
+}
+
+fn suspicion(worker: &Worker) -> Option<Suspicion> {
+    match &worker.breaker {
+        Breaker::Closed { .. } => None,
+        Breaker::Suspect { since, cause, .. } => Some(Suspicion {
+            since: *since,
+            cause: cause.clone(),
+            until: worker.exclusions.suspended_until(),
+        }),
+    }
+}

@@ -1,0 +1,191 @@
+//! Groups of workers that the same facts keep from jobs. The reason why jobs wait follows from the groups, so that its cost does not grow
+//! with the number of workers: a fleet of one kind has a handful of groups.
+
+use alloc::collections::{BTreeMap, BTreeSet};
+
+use protocol::{Revision, RuntimeKind, WorkerId};
+
+use super::Worker;
+use super::classes::ClassId;
+use super::connection::Link;
+
+/// Facts that the workers of a group have in common.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum WorkerGroup {
+    /// Not connected. Nothing else is known for certain.
+    Away,
+    /// Connected, reconciled or not.
+    Connected {
+        /// The class, which tells the labels.
+        class: Option<ClassId>,
+        /// Its runtimes in the order of [`RuntimeKind::ALL`].
+        runtimes: [RuntimeState; RuntimeKind::ALL.len()],
+        /// Its readiness for further attempts of any kind.
+        intake: Intake,
+    },
+}
+
+/// State of a runtime on a worker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum RuntimeState {
+    /// The worker does not have it.
+    Missing,
+    /// The worker has it, and it does not answer.
+    Unavailable,
+    /// It answers, and jobs with this runtime are excluded for a while.
+    Excluded,
+    /// It answers.
+    Available,
+}
+
+/// Readiness of a worker for further attempts; the obstacle that takes longest to overcome is first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Intake {
+    /// It is cordoned or draining.
+    Withdrawn,
+    /// It is suspect, and a job probes it.
+    Probing,
+    /// Its slots and backlog are taken.
+    Full,
+    /// It has room.
+    Open,
+}
+
+impl WorkerGroup {
+    /// The group of a worker.
+    #[must_use]
+    pub fn of(worker: &Worker) -> Self {
+        if worker.link == Link::Away {
+            return Self::Away;
+        }
+        let state = |runtime| match () {
+            () if !worker.has(runtime) => RuntimeState::Missing,
+            () if !worker.offers(runtime) => RuntimeState::Unavailable,
+            () if worker.exclusions.covers_runtime(runtime) => RuntimeState::Excluded,
+            () => RuntimeState::Available,
+        };
+        let intake = match () {
+            () if worker.is_draining() || worker.row.cordoned => Intake::Withdrawn,
+            () if worker.breaker.probe().is_some() => Intake::Probing,
+            () if !worker.has_room() => Intake::Full,
+            () => Intake::Open,
+        };
+        Self::Connected { class: worker.class(), runtimes: RuntimeKind::ALL.map(state), intake }
+    }
+}
+
+/// All workers by group.
+#[derive(Debug, Default)]
+pub struct Groups {
+    members: BTreeMap<WorkerId, Member>,
+    /// Number of workers; no entry is zero.
+    counts: BTreeMap<WorkerGroup, usize>,
+    /// The workers among them that exclude a revision on its own; no entry is zero.
+    excluding: BTreeMap<Revision, BTreeMap<WorkerGroup, usize>>,
+}
+
+#[derive(Debug)]
+struct Member {
+    group: WorkerGroup,
+    /// Revisions that the worker excludes on their own.
+    excluded: BTreeSet<Revision>,
+}
+
+/// Number of workers of a group, for the jobs of one revision.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GroupCount {
+    /// Workers that do not exclude the revision on its own.
+    pub others: usize,
+    /// Workers that exclude it on its own.
+    pub excluding: usize,
+}
+
+impl Groups {
+    /// Counts a worker in the group of its present facts; `None` removes it.
+    pub fn set(&mut self, id: WorkerId, worker: Option<&Worker>) {
+        let new = worker.map(|worker| Member {
+            group: WorkerGroup::of(worker),
+            excluded: worker.exclusions.revisions().collect(),
+        });
+        if let (Some(old), Some(new)) = (self.members.get(&id), &new)
+            && old.group == new.group
+            && old.excluded == new.excluded
+        {
+            return;
+        }
+        if let Some(old) = self.members.remove(&id) {
+            for revision in &old.excluded {
+                if let Some(counts) = self.excluding.get_mut(revision) {
+                    remove_one(counts, &old.group);
+                    if counts.is_empty() {
+                        self.excluding.remove(revision);
+                    }
+                }
+            }
+            remove_one(&mut self.counts, &old.group);
+        }
+        if let Some(new) = new {
+            for revision in &new.excluded {
+                *self.excluding.entry(*revision).or_default().entry(new.group.clone()).or_default() += 1;
+            }
+            *self.counts.entry(new.group.clone()).or_default() += 1;
+            self.members.insert(id, new);
+        }
+    }
+
+    /// The groups that have workers, with the number of those for the jobs of this revision.
+    pub fn of_revision(&self, revision: Revision) -> impl Iterator<Item = (&WorkerGroup, GroupCount)> {
+        let excluding = self.excluding.get(&revision);
+        self.counts.iter().map(move |(group, count)| {
+            let excluding = excluding.and_then(|counts| counts.get(group)).copied().unwrap_or_default();
+            (group, GroupCount { others: count.saturating_sub(excluding), excluding })
+        })
+    }
+
+    /// Some worker excludes this revision on its own.
+    #[must_use]
+    pub fn excludes(&self, revision: Revision) -> bool {
+        self.excluding.contains_key(&revision)
+    }
+
+    /// Number of workers.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.members.len()
+    }
+
+    /// There are no workers.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.members.is_empty()
+    }
+
+    /// The group that counts a worker, for the audit.
+    #[must_use]
+    pub fn group_of(&self, id: WorkerId) -> Option<&WorkerGroup> {
+        self.members.get(&id).map(|member| &member.group)
+    }
+
+    /// Each count is the number of its workers, for the audit.
+    #[must_use]
+    pub fn are_counted(&self) -> bool {
+        let mut counts: BTreeMap<WorkerGroup, usize> = BTreeMap::new();
+        let mut excluding: BTreeMap<Revision, BTreeMap<WorkerGroup, usize>> = BTreeMap::new();
+        for member in self.members.values() {
+            *counts.entry(member.group.clone()).or_default() += 1;
+            for revision in &member.excluded {
+                *excluding.entry(*revision).or_default().entry(member.group.clone()).or_default() += 1;
+            }
+        }
+        counts == self.counts && excluding == self.excluding
+    }
+}
+
+fn remove_one(counts: &mut BTreeMap<WorkerGroup, usize>, group: &WorkerGroup) {
+    if let Some(count) = counts.get_mut(group) {
+        *count -= 1;
+        if *count == 0 {
+            counts.remove(group);
+        }
+    }
+}
