@@ -13,6 +13,7 @@ mod job;
 mod limit;
 mod problem;
 mod schedule;
+mod search;
 mod worker;
 
 use std::borrow::Cow;
@@ -35,6 +36,7 @@ pub use job::{
 pub use limit::Limit;
 pub use problem::{Fault, Problem};
 pub use schedule::{Backfill, BackfillSlot, Fire, LastFire, Schedule};
+pub use search::{OutputLine, OutputSearch};
 pub use worker::{Runtime, Suspicion, Unmanaged, Worker, WorkerRef};
 
 /// A fixed text of the API, such as the name of a state or an outcome.
