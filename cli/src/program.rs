@@ -8,9 +8,9 @@ use clap::{CommandFactory as _, Parser, Subcommand};
 
 use crate::settings::{self, Invocation};
 use crate::{
-    audit, backfill, backup, batches, cert, completions, definitions, dev, doctor, events, explain, health,
-    import, job_verbs, jobs, limits, logs, man, notify, reschedule, restore, run, schedules, schema, screen,
-    server, show, tokens, validate, worker, workers,
+    audit, backfill, backup, batches, cert, completions, definitions, dev, doctor, events, explain, grep,
+    health, import, job_verbs, jobs, limits, logs, man, notify, reschedule, restore, run, schedules, schema,
+    screen, server, show, tokens, validate, worker, workers,
 };
 
 /// A job server with remote workers.
@@ -41,6 +41,7 @@ pub(crate) enum Verb {
     Explain(explain::Flags),
     Limits(limits::Flags),
     Logs(logs::Flags),
+    Grep(grep::Flags),
     Events(events::Flags),
     Batches(batches::ListFlags),
     Batch(batches::Flags),
@@ -114,6 +115,7 @@ fn perform(verb: Verb) -> anyhow::Result<()> {
         Verb::Explain(flags) => block_on(explain::explain(flags)),
         Verb::Limits(flags) => block_on(limits::limits(flags)),
         Verb::Logs(flags) => block_on(logs::logs(flags)),
+        Verb::Grep(flags) => block_on(grep::grep(flags)),
         Verb::Events(flags) => block_on(events::events(flags)),
         Verb::Batches(flags) => block_on(batches::list(flags)),
         Verb::Batch(flags) => block_on(batches::batch(flags)),

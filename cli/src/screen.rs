@@ -119,8 +119,16 @@ pub(crate) fn note_lines(text: &str) {
 
 /// Returns true if standard error is a terminal that shows colours.
 pub(crate) fn stderr_has_colour() -> bool {
-    io::stderr().is_terminal()
-        && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
+    io::stderr().is_terminal() && wants_colour()
+}
+
+/// Returns true if standard output is a terminal that shows colours.
+pub(crate) fn stdout_has_colour() -> bool {
+    io::stdout().is_terminal() && wants_colour()
+}
+
+fn wants_colour() -> bool {
+    std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
         && std::env::var_os("TERM").is_none_or(|term| term != "dumb")
 }
 

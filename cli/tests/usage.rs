@@ -18,6 +18,7 @@ const VERBS: &[&str] = &[
     "explain",
     "limits",
     "logs",
+    "grep",
     "events",
     "batches",
     "batch",

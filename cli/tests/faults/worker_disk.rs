@@ -59,7 +59,15 @@ async fn process_whose_id_cannot_be_stored_is_stopped() {
     };
     let token = Token { job: JobId(1), fence: Fence(1), nonce: Nonce(1) };
     let (revision, name) = (Revision(1), "test".into());
-    let attempt = Attempt { token, revision, name, spec: spec.into(), body: None, time_left: None };
+    let attempt = Attempt {
+        token,
+        revision,
+        name,
+        spec: spec.into(),
+        body: None,
+        time_left: None,
+        secrets: Default::default(),
+    };
     let dir = AttemptStore::open(state.path()).unwrap().create(&attempt).unwrap();
     // The disk has space for the intent to start but not for the process id, because a file is replaced by a new one. Then space is freed.
     // Nine inodes: the root, the attempt, `room`, the watcher, the result, the intent, two outputs and the working directory.

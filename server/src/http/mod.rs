@@ -41,6 +41,7 @@ pub fn router(services: Services, worker_connections: Router) -> Router {
         .route("/api/jobs", post(batches::submit_many::many).get(jobs::list))
         .route("/api/jobs/{id}/retry", post(submit::retry))
         .route("/api/jobs/{id}/logs", get(logs::of_job))
+        .route("/api/logs/search", get(logs::search::search))
         .route("/api/batches", get(batches::list))
         .route("/api/batches/{id}", get(batches::one))
         .route("/api/batches/{id}/{verb}", post(batches::operate))

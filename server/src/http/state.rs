@@ -70,6 +70,7 @@ pub struct Services {
 pub(crate) struct AppState {
     pub(crate) services: Services,
     reads: Arc<Semaphore>,
+    searches: Arc<Semaphore>,
     pub(crate) body_budget: BodyBudget,
     parse_blocking: Arc<Semaphore>,
     /// Ends of the last day, for the dashboard.
@@ -84,6 +85,7 @@ impl AppState {
         Self {
             services,
             reads: Arc::new(Semaphore::new(READS_MAX)),
+            searches: Arc::new(Semaphore::new(SEARCHES_MAX)),
             body_budget,
             parse_blocking: Arc::new(Semaphore::new(1)),
             activity: Activity::default(),
@@ -112,16 +114,18 @@ impl AppState {
         &self,
         work: impl FnOnce() -> Result<T, Problem> + Send + 'static,
     ) -> Result<T, Problem> {
-        let turn = tokio::time::timeout(READ_TIMEOUT, Arc::clone(&self.reads).acquire_owned()).await;
-        // The semaphore is never closed: an error means that the wait timed out.
-        let Ok(Ok(turn)) = turn else { return Err(Busy.into()) };
-        tokio::task::spawn_blocking(move || {
-            let result = work();
-            drop(turn);
-            result
-        })
-        .await
-        .unwrap_or_else(|error| Err(Problem::internal(error)))
+        block_within(&self.reads, work).await
+    }
+
+    /// Searches output, off the async threads. Searches have few turns of their own, so that other reads do not wait for them.
+    ///
+    /// # Errors
+    /// Those of `work`, or `busy` if too many searches wait.
+    pub(crate) async fn search<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> Result<T, Problem> + Send + 'static,
+    ) -> Result<T, Problem> {
+        block_within(&self.searches, work).await
     }
 
     /// Parses a large body off the async threads, since it takes up to a second, and one at a time, since it takes a whole core.
@@ -194,6 +198,26 @@ impl AppState {
             .unwrap_or(HeaderValue::from_static("unknown"))
     }
 }
+
+/// Runs work that blocks when it has its turn.
+async fn block_within<T: Send + 'static>(
+    turns: &Arc<Semaphore>,
+    work: impl FnOnce() -> Result<T, Problem> + Send + 'static,
+) -> Result<T, Problem> {
+    let turn = tokio::time::timeout(READ_TIMEOUT, Arc::clone(turns).acquire_owned()).await;
+    // The semaphore is never closed: an error means that the wait timed out.
+    let Ok(Ok(turn)) = turn else { return Err(Busy.into()) };
+    tokio::task::spawn_blocking(move || {
+        let result = work();
+        drop(turn);
+        result
+    })
+    .await
+    .unwrap_or_else(|error| Err(Problem::internal(error)))
+}
+
+/// Searches over output at once: each takes up to a core for seconds.
+const SEARCHES_MAX: usize = 2;
 
 /// Blocking reads at once: more gain nothing with SQLite on few cores.
 const READS_MAX: usize = 8;

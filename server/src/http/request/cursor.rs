@@ -9,36 +9,47 @@ use sha2::{Digest, Sha256};
 use crate::http::middleware::code::Code;
 use crate::http::middleware::problem::Problem;
 
-/// Encodes a cursor.
+/// Encodes the cursor of a list of jobs.
 pub(crate) fn write(last: JobId) -> String {
-    let mut bytes = last.0.to_be_bytes().to_vec();
-    bytes.extend(check(last));
-    BASE64URL_NOPAD.encode(&bytes)
+    encode(JOBS, last.0.to_be_bytes())
 }
 
-/// Decodes a cursor.
+/// Decodes the cursor of a list of jobs.
 ///
 /// # Errors
 /// `invalid_cursor` if the checksum does not match.
 pub(crate) fn read(text: &str) -> Result<JobId, Problem> {
+    decode(JOBS, text).map(|id| JobId(u64::from_be_bytes(id)))
+}
+
+/// Encodes a position as a cursor. `list` tells lists apart, so that none takes the cursor of another.
+pub(crate) fn encode<const N: usize>(list: &[u8], position: [u8; N]) -> String {
+    BASE64URL_NOPAD.encode(&[&position[..], &check(list, &position)].concat())
+}
+
+/// Decodes a cursor of this list.
+///
+/// # Errors
+/// `invalid_cursor` if the checksum does not match.
+pub(crate) fn decode<const N: usize>(list: &[u8], text: &str) -> Result<[u8; N], Problem> {
     let bytes = BASE64URL_NOPAD.decode(text.as_bytes()).ok();
-    let last = bytes.as_deref().and_then(|bytes| {
-        let (id, given) = bytes.split_first_chunk::<8>()?;
-        let last = JobId(u64::from_be_bytes(*id));
-        (given == check(last)).then_some(last)
+    let position = bytes.as_deref().and_then(|bytes| {
+        let (position, given) = bytes.split_first_chunk::<N>()?;
+        (given == check(list, position)).then_some(*position)
     });
-    last.ok_or_else(|| {
+    position.ok_or_else(|| {
         Problem::new(Code::InvalidCursor, "the cursor is not one that this list gave")
             .field("?cursor")
             .hint("follow the Link header of the page before")
     })
 }
 
-fn check(last: JobId) -> [u8; CHECK_BYTES] {
-    let hash =
-        Sha256::new().chain_update(b"longshore jobs cursor 1").chain_update(last.0.to_be_bytes()).finalize();
+fn check(list: &[u8], position: &[u8]) -> [u8; CHECK_BYTES] {
+    let hash = Sha256::new().chain_update(list).chain_update(position).finalize();
     std::array::from_fn(|index| hash[index])
 }
+
+const JOBS: &[u8] = b"longshore jobs cursor 1";
 
 const CHECK_BYTES: usize = 8;
 

@@ -4,6 +4,7 @@
 
 mod events;
 mod reader;
+pub(crate) mod search;
 mod text;
 
 use std::sync::Arc;

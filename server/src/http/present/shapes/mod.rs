@@ -14,6 +14,7 @@ mod limit;
 mod notification;
 mod problem;
 mod schedule;
+mod search;
 mod worker;
 
 use std::borrow::Cow;
@@ -37,6 +38,7 @@ pub use limit::Limit;
 pub use notification::{Notification, NotifyTarget, TargetTest};
 pub use problem::{Fault, Problem};
 pub use schedule::{Backfill, BackfillSlot, Fire, LastFire, Schedule};
+pub use search::{OutputLine, OutputSearch};
 pub use worker::{Runtime, Suspicion, Unmanaged, Worker, WorkerRef};
 
 /// A fixed text of the API, such as the name of a state or an outcome.
