@@ -159,6 +159,7 @@ fn line(n: u64, image: &str) -> anyhow::Result<(String, CommandLine)> {
         spec: Arc::new(spec),
         body: None,
         time_left: None,
+        secrets: Default::default(),
     };
     let membership = Membership { cluster, worker: WorkerId(1) };
     Ok((token.container_name(cluster), docker_run(&launch, membership, None)?))

@@ -88,6 +88,7 @@ impl Desk {
             at: Timestamp(0),
             definitions: vec![Arc::clone(&self.definition)],
             changes,
+            ..Group::default()
         };
         let before = Instant::now();
         self.store.commit(&group)?;

@@ -52,7 +52,6 @@ impl Server {
             .commit(&Group {
                 epoch: self.loaded.epoch,
                 number: GroupNo(self.group),
-                at: Timestamp(0),
                 definitions: vec![Arc::new(definition)],
                 changes,
                 ..Group::default()

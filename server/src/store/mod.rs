@@ -269,7 +269,7 @@ pub struct Group {
     pub definitions: Vec<Arc<StoredDefinition>>,
     /// The changes, in the order in which they were decided.
     pub changes: Vec<Change>,
-    /// Who is told about the ends in this group.
+    /// The targets that are told about the ends in this group.
     pub notify: Arc<NotifyRules>,
 }
 

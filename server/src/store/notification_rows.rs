@@ -111,7 +111,7 @@ pub enum NotificationChange {
     Try {
         /// The notification.
         id: NotificationId,
-        /// Now.
+        /// The time of the try.
         at: Timestamp,
         /// When it is sent again after a crash.
         due_at: Timestamp,

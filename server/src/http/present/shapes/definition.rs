@@ -24,7 +24,7 @@ pub struct Definition {
     /// Words by which lists can be filtered.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tags: Vec<String>,
-    /// Who is told about its jobs.
+    /// The targets of its notifications.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notify: Vec<NotifyTarget>,
     /// `docker`, `process` or `fake`.

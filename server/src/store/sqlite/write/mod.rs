@@ -235,18 +235,16 @@ impl<'c> TransactionWriter<'c> {
         if cache.ends.len() > SEEN_MAX {
             cache.ends.clear();
         }
-        let (statements, highest) = (Statements::default(), Highest::default());
-        let (blocks, ends) = (BTreeMap::new(), BTreeMap::new());
         Self {
             connection,
             cache,
-            statements,
+            statements: Statements::default(),
             last_job,
             pending_batches: None,
-            highest,
-            blocks,
+            highest: Highest::default(),
+            blocks: BTreeMap::new(),
             ended: 0,
-            ends,
+            ends: BTreeMap::new(),
         }
     }
 
