@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
 use serde_json::Value;
-use testkit::{Cluster, Process, wait_until};
+use testkit::{Cluster, Process, docker, wait_until};
 
 const JOBS: &str = r#"version: 1
 jobs:
@@ -52,20 +52,31 @@ async fn text(cluster: &Cluster, path: &str) -> String {
 
 /// Every file below this directory that has one of the planted values.
 fn files_with_values(directory: &Path) -> Vec<String> {
+    files_with(directory, &has_value)
+}
+
+/// Every file below this directory whose content fits. Directories that another test removes meanwhile have none.
+fn files_with(directory: &Path, fits: &dyn Fn(&[u8]) -> bool) -> Vec<String> {
     let mut found = Vec::new();
-    for entry in std::fs::read_dir(directory).unwrap().flatten() {
-        let (path, kind) = (entry.path(), entry.file_type().unwrap());
-        if kind.is_dir() {
-            found.extend(files_with_values(&path));
-        } else if kind.is_file() && has_value(&std::fs::read(&path).unwrap_or_default()) {
-            found.push(path.display().to_string());
+    for entry in std::fs::read_dir(directory).into_iter().flatten().flatten() {
+        let path = entry.path();
+        match entry.file_type() {
+            Ok(kind) if kind.is_dir() => found.extend(files_with(&path, fits)),
+            Ok(kind) if kind.is_file() && fits(&std::fs::read(&path).unwrap_or_default()) => {
+                found.push(path.display().to_string());
+            }
+            _ => {}
         }
     }
     found
 }
 
 fn has_value(bytes: &[u8]) -> bool {
-    [VARIABLE, FILE].iter().any(|value| bytes.windows(value.len()).any(|part| part == value.as_bytes()))
+    [VARIABLE, FILE].iter().any(|value| contains(bytes, value))
+}
+
+fn contains(bytes: &[u8], value: &str) -> bool {
+    bytes.windows(value.len()).any(|part| part == value.as_bytes())
 }
 
 #[tokio::test]
@@ -135,6 +146,59 @@ async fn a_job_waits_for_its_missing_secret_and_says_so() {
     wait_until("its output is there", async || text(&cluster, "/api/jobs/1/logs").await.contains("done"))
         .await;
     assert_eq!(text(&cluster, "/api/jobs/1/logs").await, format!("{}\ndone\n", "*".repeat(15)));
+}
+
+/// With a real engine: a container that runs as another user, with a read-only root.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_container_gets_its_secrets_as_files_and_variables() {
+    if !docker::is_required() {
+        return;
+    }
+    const SEALED: &str = "planted-sealed-5be0";
+    let cluster = Cluster::new(env!("CARGO_BIN_EXE_longshore"), "");
+    let name = format!("sealed-{}", cluster.address().rsplit(':').next().unwrap());
+    let jobs = format!(
+        "version: 1
+jobs:
+  {name}:
+    image: busybox
+    user: '1000'
+    read_only: true
+    network: none
+    pull_policy: never
+    secrets: [sealed]
+    environment: {{ SEALED: {{ secret: sealed }} }}
+    command:
+      - sh
+      - -c
+      - |
+        [ \"$(cat /run/secrets/sealed)\" = \"$SEALED\" ] && echo alike
+        cat /run/secrets/sealed; echo
+        (echo x > /run/secrets/sealed) 2>/dev/null || echo read-only
+"
+    );
+    std::fs::write(cluster.path("jobs.yaml"), jobs).unwrap();
+    std::fs::create_dir(cluster.path("secrets")).unwrap();
+    put(&cluster, "sealed", SEALED);
+    let containers = docker::DefinitionContainers::new(&name);
+    let secrets = cluster.path("secrets").display().to_string();
+    let _server = cluster.start_server(&["--secrets-dir", &secrets]).await;
+    let mut worker = cluster.start_worker("w1", &[]);
+    cluster.api().wait_for_ready_worker("w1").await;
+    let job = cluster.api().post(&format!("/api/jobs/{name}"), None).await["id"].as_u64().unwrap();
+    cluster.api().wait_for_job(job, |job| job["state"] == "succeeded").await;
+    let expected = format!("alike\n{}\nread-only\n", "*".repeat(SEALED.len()));
+    wait_until("its output is there", async || {
+        text(&cluster, &format!("/api/jobs/{job}/logs")).await == expected
+    })
+    .await;
+    wait_until("the container and the files are removed", async || {
+        let in_memory = files_with(Path::new("/dev/shm"), &|bytes| contains(bytes, SEALED));
+        containers.ids().is_empty() && in_memory.is_empty()
+    })
+    .await;
+    worker.terminate().await;
+    assert!(files_with(&cluster.path("data"), &|bytes| contains(bytes, SEALED)).is_empty());
 }
 
 const WORKER: [&str; 4] = ["--no-docker", "--allow-process", "--on-term", "detach"];

@@ -1,16 +1,14 @@
 //! Secrets of attempts on this machine: a directory per attempt in a tmpfs, beside the worker's memory the only place of them.
 //!
 //! ```text
-//! <tmpfs>/longshore-<uid>-<hash of the state directory>/<job>-<fence>/
+//! <tmpfs>/longshore-<uid>-<device and inode of the state directory>/<job>-<fence>/
 //!   files/NAME   what a container gets at /run/secrets, readable for every user, in directories that only the worker can enter
 //!   values       variables, and all values that are masked in the output
 //! ```
 //! The attempt directory names this directory in its file `secrets`. If that file is there and this directory is not, the machine was
 //! restarted: then the output that was not sent yet cannot be masked any more, and is withheld.
 
-use std::collections::hash_map::DefaultHasher;
 use std::fs::{self, DirBuilder, OpenOptions, Permissions};
-use std::hash::{Hash, Hasher};
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
@@ -55,11 +53,10 @@ impl SecretDirs {
         if found.f_type != TMPFS_MAGIC && found.f_type != RAMFS_MAGIC {
             return Err(refused("it is no tmpfs; name one with --secrets-tmpfs".into()));
         }
-        let state = state.canonicalize().unwrap_or_else(|_| state.to_path_buf());
-        let mut hash = DefaultHasher::new();
-        state.hash(&mut hash);
+        // Device and inode tell state directories apart under every path, and stay the same for every version of this program.
+        let state = fs::metadata(state).map_err(|error| refused(format!("{}: {error}", state.display())))?;
         let user = rustix::process::geteuid();
-        let root = tmpfs.join(format!("longshore-{}-{:016x}", user.as_raw(), hash.finish()));
+        let root = tmpfs.join(format!("longshore-{}-{:x}-{:x}", user.as_raw(), state.dev(), state.ino()));
         match DirBuilder::new().mode(0o700).create(&root) {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
                 return Err(refused(format!("{}: {error}", root.display())));

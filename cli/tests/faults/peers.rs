@@ -27,7 +27,7 @@ async fn broken_peer_gets_a_close_code_and_others_are_not_affected() {
         ("an unknown tag", binary(&[77]), close::UNKNOWN_MESSAGE),
         ("a tag that may be skipped", binary(&[200, 1, 2]), close::HELLO_EXPECTED),
         ("nothing in a frame", binary(&[]), close::MALFORMED),
-        ("half a Hello", binary(&[0, 2, 1]), close::MALFORMED),
+        ("half a Hello", binary(&[0, protocol::WIRE_FORMAT as u8, 1]), close::MALFORMED),
         ("a heartbeat", binary(&beat), close::HELLO_EXPECTED),
         ("too much", oversized.clone(), close::TOO_LARGE),
     ] {

@@ -53,6 +53,7 @@ fn target(node: &Node, reader: &mut Reader<'_>) -> Option<Target> {
     let period = scope
         .find("period")
         .and_then(|node| reader.duration(node, keys::DURATION_MIN, notify_keys::PERIOD_MAX));
+    let secrets = scope.find("secret").map(|node| secrets(node, reader)).unwrap_or_default();
     let mut urls = TargetKind::ALL.into_iter().filter_map(|kind| Some((kind, scope.find(kind.name())?)));
     let (kind, url) = match (urls.next(), urls.next()) {
         (Some(only), None) => only,
@@ -65,7 +66,9 @@ fn target(node: &Node, reader: &mut Reader<'_>) -> Option<Target> {
             return None;
         }
     };
-    let secrets = scope.find("secret").map(|node| secrets(node, kind, reader)).unwrap_or_default();
+    if let Some(node) = scope.find("secret").filter(|_| kind != TargetKind::Webhook) {
+        reader.fault(node.at, Code::InvalidValue, "only messages to a webhook are signed");
+    }
     Some(Target {
         kind,
         url: read_url(url, reader)?,
@@ -102,10 +105,7 @@ fn read_url(node: &Node, reader: &mut Reader<'_>) -> Option<Url> {
     Some(url)
 }
 
-fn secrets(node: &Node, kind: TargetKind, reader: &mut Reader<'_>) -> Vec<SigningSecret> {
-    if kind != TargetKind::Webhook {
-        reader.fault(node.at, Code::InvalidValue, "only messages to a webhook are signed");
-    }
+fn secrets(node: &Node, reader: &mut Reader<'_>) -> Vec<SigningSecret> {
     let texts = reader.texts(node);
     if texts.len() > SECRETS_MAX {
         let text = format!("{} secrets are too many (max {SECRETS_MAX})", texts.len());
