@@ -162,7 +162,7 @@ async fn a_container_gets_its_secrets_as_files_and_variables() {
 jobs:
   {name}:
     image: busybox
-    user: '1000'
+    user: 1000:1000
     read_only: true
     network: none
     pull_policy: never
@@ -183,7 +183,8 @@ jobs:
     let containers = docker::DefinitionContainers::new(&name);
     let secrets = cluster.path("secrets").display().to_string();
     let _server = cluster.start_server(&["--secrets-dir", &secrets]).await;
-    let mut worker = cluster.start_worker("w1", &[]);
+    // Named, because this machine may itself be a container in which the engine runs.
+    let mut worker = cluster.start_worker("w1", &["--secrets-tmpfs", "/dev/shm"]);
     cluster.api().wait_for_ready_worker("w1").await;
     let job = cluster.api().post(&format!("/api/jobs/{name}"), None).await["id"].as_u64().unwrap();
     cluster.api().wait_for_job(job, |job| job["state"] == "succeeded").await;
