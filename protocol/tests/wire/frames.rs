@@ -74,6 +74,16 @@ fn simplify(value: &mut Value) {
             for (name, field) in fields {
                 match name.as_str() {
                     "secret" | "Bytes" | "Replayed" => *field = hex(&bytes(field)).into(),
+                    "variables" | "files" => {
+                        for pair in field.as_array_mut().unwrap() {
+                            pair[1] = hex(&bytes(&pair[1])).into();
+                        }
+                    }
+                    "masked" => {
+                        for secret in field.as_array_mut().unwrap() {
+                            *secret = hex(&bytes(secret)).into();
+                        }
+                    }
                     _ => simplify(field),
                 }
             }
