@@ -160,6 +160,8 @@ pub struct UniqueKeys {
     jobs: BTreeMap<JobId, UniqueId>,
     /// Holders that have ended.
     kept: BTreeSet<JobId>,
+    /// Holders that wait for the job that they replace, with that one.
+    replacing: BTreeMap<JobId, JobId>,
 }
 
 impl UniqueKeys {
@@ -188,9 +190,9 @@ impl UniqueKeys {
         self.predecessor(job).is_some()
     }
 
-    /// Jobs that wait for the one that they replace, with that one.
+    /// Jobs that wait for the one that they replace, with that one, in the order of their numbers.
     pub fn replacing(&self) -> impl Iterator<Item = (JobId, JobId)> {
-        self.holders.values().filter_map(|holder| Some((holder.job, holder.predecessor?)))
+        self.replacing.iter().map(|(job, predecessor)| (*job, *predecessor))
     }
 
     /// The key has this holder from now on.
@@ -200,10 +202,14 @@ impl UniqueKeys {
                 self.jobs.remove(&job);
                 self.kept.remove(&job);
             }
+            self.replacing.remove(&before.job);
         }
         let Some(holder) = row.holder else { return };
         for job in [holder.predecessor, Some(holder.job)].into_iter().flatten() {
             self.jobs.insert(job, row.id.clone());
+        }
+        if let Some(predecessor) = holder.predecessor {
+            self.replacing.insert(holder.job, predecessor);
         }
         self.holders.insert(row.id.clone(), holder);
     }

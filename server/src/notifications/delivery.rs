@@ -33,7 +33,7 @@ const UNDER_WAY_MAX: usize = 16;
 /// The first wait before a message is sent again; it doubles up to [`RETRY_MAX`].
 const RETRY_FIRST: Duration = Duration::from_secs(5);
 const RETRY_MAX: Duration = Duration::from_secs(3_600);
-/// A message that nobody took for this long is given up: it is no longer news.
+/// A message that nobody took for this long after its first try is given up: it is no longer news.
 const GIVE_UP_MS: i64 = 24 * 3_600 * 1_000;
 
 /// The delivery of notifications.
@@ -85,7 +85,10 @@ impl Delivery {
                 }
                 () = leaving.cancelled() => return,
             }
-            for row in self.due().await {
+            let mut due = self.due().await;
+            // Targets that failed before come last: they do not take the place of those that work.
+            due.sort_by_key(|row| row.tries);
+            for row in due {
                 let is_under_way = under_way.values().any(|target| *target == row.target);
                 if is_under_way || tries.len() >= UNDER_WAY_MAX {
                     continue;
@@ -139,8 +142,9 @@ impl Delivery {
             self.record(NotificationChange::GivenUp(row.id, error)).await;
             return;
         };
-        let due_at = Timestamp(now.0 + wait_after(row.tries, rand::random()));
-        if !self.record(NotificationChange::Try { id: row.id, at: now, due_at }).await {
+        let wait = wait_after(row.tries, rand::random());
+        let (due_at, give_up_at) = (Timestamp(now.0 + wait), Timestamp(now.0 + GIVE_UP_MS));
+        if !self.record(NotificationChange::Try { id: row.id, at: now, due_at, give_up_at }).await {
             return;
         }
         // From here on further occasions are counted in a message of their own, and the count of this one is final.
@@ -148,7 +152,7 @@ impl Delivery {
         let reason = job.as_ref().map(why_ended);
         let public_url = self.public_url.as_deref();
         let message = Message { row: &row, job: job.as_ref(), reason, public_url, is_test: false };
-        let result = self.post(&target, &format!("msg_{}", row.id.0), &message, now).await;
+        let result = self.post(&target, &format!("msg_{}", row.message), &message, now).await;
         let (definition, kind, host) = (&*row.definition, target.kind.name(), target.host());
         let change = match result {
             Ok(()) => {
@@ -161,14 +165,16 @@ impl Delivery {
                 );
                 NotificationChange::Delivered(row.id)
             }
-            Err(error) if now.0.saturating_sub(row.opens_at.0) >= GIVE_UP_MS => {
+            Err(error) if row.give_up_at.is_some_and(|at| at <= now) => {
                 tracing::error!(%error, definition, kind, host, tries = row.tries, "notification given up after a day");
                 NotificationChange::GivenUp(row.id, error.to_string())
             }
             Err(error) => {
                 tracing::warn!(%error, definition, kind, host, tries = row.tries,
-                    retry_s = (due_at.0 - now.0) / 1_000, "notification not delivered; it is sent again");
-                NotificationChange::TryFailed(row.id, error.to_string())
+                    retry_s = wait / 1_000, "notification not delivered; it is sent again");
+                // Counted from the end of the try, so that a target that hangs leaves room for others.
+                let due_at = Timestamp(clock::now().utc.0 + wait);
+                NotificationChange::TryFailed(row.id, error.to_string(), due_at)
             }
         };
         self.metrics.notification_sent(kind, matches!(change, NotificationChange::Delivered(_)));
@@ -228,6 +234,7 @@ fn wait_after(tries: u32, random: u32) -> i64 {
 fn test_row(definition: &str, target: &Target, now: Timestamp) -> NotificationRow {
     NotificationRow {
         id: NotificationId(0),
+        message: String::new(),
         definition: definition.into(),
         target: target.key(),
         kind: target.kind,
@@ -242,6 +249,7 @@ fn test_row(definition: &str, target: &Target, now: Timestamp) -> NotificationRo
         due_at: now,
         tries: 0,
         tried_at: None,
+        give_up_at: None,
         error: None,
     }
 }

@@ -70,8 +70,10 @@ impl NotificationState {
 /// A message to one target about one definition and occasion.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NotificationRow {
-    /// Its number; the same at each try.
+    /// Its number. After a restore the numbers since the backup are given again.
     pub id: NotificationId,
+    /// The id that its target sees: the same at each try, and never given twice.
+    pub message: String,
     /// The definition that it is about.
     pub definition: Arc<str>,
     /// The key of its target.
@@ -100,6 +102,8 @@ pub struct NotificationRow {
     pub tries: u32,
     /// When it was sent last.
     pub tried_at: Option<Timestamp>,
+    /// From when on a failed try is the last one; set by the first try.
+    pub give_up_at: Option<Timestamp>,
     /// The error of the last try.
     pub error: Option<String>,
 }
@@ -115,11 +119,13 @@ pub enum NotificationChange {
         at: Timestamp,
         /// When it is sent again after a crash.
         due_at: Timestamp,
+        /// From when on a failed try is the last one, if this is the first.
+        give_up_at: Timestamp,
     },
     /// The target has taken it.
     Delivered(NotificationId),
-    /// The try has failed; it is sent again at its `due_at`.
-    TryFailed(NotificationId, String),
+    /// The try has failed; it is sent again then.
+    TryFailed(NotificationId, String, Timestamp),
     /// It is given up.
     GivenUp(NotificationId, String),
 }

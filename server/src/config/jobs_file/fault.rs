@@ -234,11 +234,19 @@ pub(super) struct Collector {
     faults: Vec<Fault>,
     uncounted: usize,
     warnings: Vec<Fault>,
+    /// True while no fault may show a value.
+    hides_values: bool,
 }
 
 impl Collector {
     pub(super) fn new(file: &str) -> Self {
-        Self { file: file.into(), faults: Vec::new(), uncounted: 0, warnings: Vec::new() }
+        Self {
+            file: file.into(),
+            faults: Vec::new(),
+            uncounted: 0,
+            warnings: Vec::new(),
+            hides_values: false,
+        }
     }
 
     /// Records a fault. The same fault at the same position, reached again through `defaults` or an alias, counts once.
@@ -249,7 +257,7 @@ impl Collector {
             code,
             text: text.into(),
             snippet: None,
-            private: false,
+            private: self.hides_values,
         });
     }
 
@@ -276,6 +284,11 @@ impl Collector {
         if self.warnings.len() < FAULTS_MAX && !self.warnings.contains(&warning) {
             self.warnings.push(warning);
         }
+    }
+
+    /// From here on, shows or hides the values of faults.
+    pub(super) const fn hide_values(&mut self, hides: bool) {
+        self.hides_values = hides;
     }
 
     pub(super) fn is_clean(&self) -> bool {

@@ -2,7 +2,7 @@
 
 use reqwest::Url;
 
-use super::fault::{Code, Position};
+use super::fault::Code;
 use super::keys::{self, notify as notify_keys};
 use super::reader::Reader;
 use super::scope::{self, Scope};
@@ -17,8 +17,16 @@ const SECRETS_MAX: usize = 3;
 /// Longer than any service hands out.
 const URL_BYTES_MAX: usize = 2_000;
 
+/// Reads the targets. A URL may stand anywhere below a wrong key, so no fault shows a value.
 pub(super) fn read(scope: Scope<'_>, reader: &mut Reader<'_>) -> Targets {
     let Some(node) = scope.find("notify") else { return Targets::default() };
+    reader.collector.hide_values(true);
+    let targets = targets(node, reader);
+    reader.collector.hide_values(false);
+    targets
+}
+
+fn targets(node: &Node, reader: &mut Reader<'_>) -> Targets {
     let items = match &node.value {
         Value::List(items) => items.as_slice(),
         Value::Map(_) | Value::Scalar(_) => std::slice::from_ref(node),
@@ -88,18 +96,17 @@ fn occasions(node: &Node, reader: &mut Reader<'_>) -> Occasions {
     chosen.into_iter().collect()
 }
 
-/// URLs of services hold secrets, so no fault shows one.
 fn read_url(node: &Node, reader: &mut Reader<'_>) -> Option<Url> {
     let text = reader.text(node)?;
     let url = Url::parse(&text).ok().filter(|url| {
         text.len() <= URL_BYTES_MAX && matches!(url.scheme(), "http" | "https") && url.host_str().is_some()
     });
     let Some(url) = url else {
-        hidden_fault(node.at, "this is not a URL that begins with https:// or http://", reader);
+        reader.fault(node.at, Code::InvalidValue, "this is not a URL that begins with https:// or http://");
         return None;
     };
     if !url.username().is_empty() || url.password().is_some() {
-        hidden_fault(node.at, "a URL with a user or password is not supported", reader);
+        reader.fault(node.at, Code::InvalidValue, "a URL with a user or password is not supported");
         return None;
     }
     Some(url)
@@ -109,7 +116,7 @@ fn secrets(node: &Node, reader: &mut Reader<'_>) -> Vec<SigningSecret> {
     let texts = reader.texts(node);
     if texts.len() > SECRETS_MAX {
         let text = format!("{} secrets are too many (max {SECRETS_MAX})", texts.len());
-        hidden_fault(node.at, &text, reader);
+        reader.fault(node.at, Code::InvalidValue, text);
     }
     let mut secrets = Vec::new();
     for (at, text) in texts {
@@ -117,13 +124,9 @@ fn secrets(node: &Node, reader: &mut Reader<'_>) -> Vec<SigningSecret> {
             Some(secret) => secrets.push(secret),
             None => {
                 let text = "a secret is whsec_ and 24 to 64 random bytes as Base64: echo whsec_$(openssl rand -base64 32)";
-                hidden_fault(at, text, reader);
+                reader.fault(at, Code::InvalidValue, text);
             }
         }
     }
     secrets
-}
-
-fn hidden_fault(at: Position, text: &str, reader: &mut Reader<'_>) {
-    reader.collector.fault_without_value(at, Code::InvalidValue, text);
 }

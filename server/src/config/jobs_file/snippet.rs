@@ -65,8 +65,19 @@ fn end_of_key(line: &str) -> usize {
     line.chars().position(|c| c == ':' || c == '=').map_or(0, |separator| separator + 1)
 }
 
-const SECRET_WORDS: [&str; 7] =
-    ["password", "passwd", "secret", "token", "credential", "api_key", "environment"];
+const SECRET_WORDS: [&str; 10] = [
+    "password",
+    "passwd",
+    "secret",
+    "token",
+    "credential",
+    "api_key",
+    "environment",
+    // URLs of services are secrets as well.
+    "notify",
+    "webhook",
+    "slack",
+];
 
 #[cfg(test)]
 mod tests {

@@ -9,7 +9,8 @@ use crate::store::JobRow;
 impl Presenter {
     /// The text for a job that waits for the one that it replaces (`unique`).
     pub(super) fn waits_for_replaced(&self, row: &JobRow) -> Option<shapes::Reason> {
-        let (_, before) = self.snapshot.replacing.iter().find(|(job, _)| *job == row.job)?;
+        let replacing = &self.snapshot.replacing;
+        let (_, before) = replacing[replacing.binary_search_by_key(&row.job, |(job, _)| *job).ok()?];
         let text = format!("job {before}, which it replaces, must end first (unique)").into();
         Some(shapes::Reason { code: PendingReason::Replacing.name().into(), text })
     }

@@ -19,6 +19,9 @@ use crate::store::{
 /// Delivered and failed notifications that are kept: a month of one each five minutes.
 const ENDED_ROWS_MAX: i64 = 10_000;
 
+/// No message waits for longer than the longest period: one that does was written by a clock that was ahead, and is due.
+const DUE_MS_MAX: i64 = 32 * 24 * 3_600 * 1_000;
+
 /// Writes the notifications about the ends of a group, after its jobs.
 pub(super) fn write_ends(connection: &Connection, group: &Group) -> rusqlite::Result<()> {
     if group.notify.0.is_empty() {
@@ -103,12 +106,15 @@ fn write(
             )?
             .query_row(key, |row| row.get(0))
             .optional()?;
-        let opens_at = opened_at.map_or(at.0, |opened| opened.saturating_add(rule.period_ms).max(at.0));
+        // A clock that was ahead must not silence the target until that time comes again.
+        let latest = at.0.saturating_add(rule.period_ms);
+        let opens_at =
+            opened_at.map_or(at.0, |opened| opened.saturating_add(rule.period_ms).clamp(at.0, latest));
         connection
             .prepare_cached(
-                "INSERT INTO notifications (definition, target, kind, host, occasion, count, first_at, last_at, job,
-                     state, opens_at, due_at, tries)
-                 VALUES (?1, ?2, ?3, ?4, ?5, 1, ?6, ?6, ?7, 'waiting', ?8, ?8, 0)
+                "INSERT INTO notifications (message, definition, target, kind, host, occasion, count, first_at, last_at,
+                     job, state, opens_at, due_at, tries)
+                 VALUES (lower(hex(randomblob(16))), ?1, ?2, ?3, ?4, ?5, 1, ?6, ?6, ?7, 'waiting', ?8, ?8, 0)
                  ON CONFLICT (definition, target, occasion) WHERE state = 'waiting' AND tries = 0
                  DO UPDATE SET count = count + 1, last_at = ?6, job = ?7",
             )?
@@ -141,18 +147,19 @@ fn prune(connection: &Connection) -> rusqlite::Result<()> {
 /// Applies a change of the delivery within a transaction.
 pub(super) fn change(connection: &Connection, change: &NotificationChange) -> rusqlite::Result<()> {
     match change {
-        NotificationChange::Try { id, at, due_at } => connection
+        NotificationChange::Try { id, at, due_at, give_up_at } => connection
             .prepare_cached(
-                "UPDATE notifications SET tries = tries + 1, tried_at = ?2, due_at = ?3
+                "UPDATE notifications SET tries = tries + 1, tried_at = ?2, due_at = ?3,
+                     give_up_at = coalesce(give_up_at, ?4)
                  WHERE id = ?1 AND state = 'waiting'",
             )?
-            .execute((id.0.cast_signed(), at.0, due_at.0)),
+            .execute((id.0.cast_signed(), at.0, due_at.0, give_up_at.0)),
         NotificationChange::Delivered(id) => connection
             .prepare_cached("UPDATE notifications SET state = 'delivered', error = NULL WHERE id = ?1")?
             .execute([id.0.cast_signed()]),
-        NotificationChange::TryFailed(id, error) => connection
-            .prepare_cached("UPDATE notifications SET error = ?2 WHERE id = ?1")?
-            .execute((id.0.cast_signed(), error)),
+        NotificationChange::TryFailed(id, error, due_at) => connection
+            .prepare_cached("UPDATE notifications SET error = ?2, due_at = ?3 WHERE id = ?1")?
+            .execute((id.0.cast_signed(), error, due_at.0)),
         NotificationChange::GivenUp(id, error) => connection
             .prepare_cached("UPDATE notifications SET state = 'failed', error = ?2 WHERE id = ?1")?
             .execute((id.0.cast_signed(), error)),
@@ -161,7 +168,7 @@ pub(super) fn change(connection: &Connection, change: &NotificationChange) -> ru
 }
 
 const COLUMNS: &str = "id, definition, target, kind, host, occasion, count, first_at, last_at, job, state, opens_at, \
-                       due_at, tries, tried_at, error";
+                       due_at, tries, tried_at, error, message, give_up_at";
 
 impl NotificationArchive for SqliteArchive {
     fn due_notifications(&self, now: Timestamp) -> Result<Vec<NotificationRow>, ReadError> {
@@ -170,14 +177,15 @@ impl NotificationArchive for SqliteArchive {
             connection
                 .prepare_cached(&format!(
                     "SELECT {COLUMNS} FROM notifications WHERE id IN (
-                         SELECT min(id) FROM notifications AS due WHERE state = 'waiting' AND due_at <= ?1
+                         SELECT min(id) FROM notifications AS due WHERE state = 'waiting'
+                             AND (due_at <= ?1 OR due_at > ?2)
                              AND (tries > 0 OR NOT EXISTS (SELECT 1 FROM notifications AS earlier
                                  WHERE earlier.definition = due.definition AND earlier.target = due.target
                                      AND earlier.occasion = due.occasion AND earlier.id < due.id
                                      AND earlier.state = 'waiting'))
                          GROUP BY target)"
                 ))?
-                .query_map([now.0], notification)?
+                .query_map((now.0, now.0.saturating_add(DUE_MS_MAX)), notification)?
                 .collect()
         })
     }
@@ -227,5 +235,7 @@ fn notification(row: &Row<'_>) -> rusqlite::Result<NotificationRow> {
         tries: row.get(13)?,
         tried_at: row.get::<_, Option<i64>>(14)?.map(Timestamp),
         error: row.get(15)?,
+        message: name(16)?,
+        give_up_at: row.get::<_, Option<i64>>(17)?.map(Timestamp),
     })
 }

@@ -16,6 +16,7 @@ use crate::store::{Archive, JobFilter, StoredDefinition, live_jobs};
 
 mod access;
 mod lists;
+mod notifications;
 mod pending_batch;
 mod power;
 mod remove;

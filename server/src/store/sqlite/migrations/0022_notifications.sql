@@ -1,6 +1,7 @@
 -- Messages that the server owes to the targets of definitions. URLs and secrets of the targets are in jobs.yaml only.
 CREATE TABLE notifications (
     id         INTEGER PRIMARY KEY,
+    message    TEXT NOT NULL,                -- the id that targets see: drawn, because numbers come again after a restore
     definition TEXT NOT NULL,
     target     TEXT NOT NULL,                -- a part of the SHA-256 of the target's kind and URL
     kind       TEXT NOT NULL,
@@ -15,6 +16,7 @@ CREATE TABLE notifications (
     due_at     INTEGER NOT NULL,
     tries      INTEGER NOT NULL,
     tried_at   INTEGER,
+    give_up_at INTEGER,                      -- set by the first try
     error      TEXT
 ) STRICT;
 

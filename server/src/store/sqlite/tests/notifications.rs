@@ -1,0 +1,141 @@
+//! Notifications in the store: written with the end of a job, grouped, tried, and given up.
+
+use scheduler::step::Ended;
+
+use super::*;
+use crate::notifications::occasion::{Occasion, Occasions};
+use crate::notifications::target::{TargetKey, TargetKind};
+use crate::store::{
+    NotificationArchive, NotificationChange, NotificationFilter, NotificationRow, NotifyRule, NotifyRules,
+    RecordChange,
+};
+
+const PERIOD: i64 = 1_000;
+const DAY: i64 = 24 * 3_600 * 1_000;
+
+/// A store whose definition has one target.
+struct Stage {
+    store: SqliteStore,
+    archive: SqliteArchive,
+    loaded: Loaded,
+    groups: u64,
+    _place: Place,
+}
+
+impl Stage {
+    fn new() -> Self {
+        let place = Place::new();
+        let (mut store, archive) = place.open();
+        let loaded = store.load(&mut |_| {}).unwrap();
+        Self { store, archive, loaded, groups: 0, _place: place }
+    }
+
+    /// A job is accepted and ends at this time.
+    fn end(&mut self, state: State, at: i64) {
+        self.groups += 1;
+        let job = protocol::JobId(self.groups);
+        let ended =
+            Ended { job, state, at: Timestamp(at), reason: String::new(), closed: None, confirmed: true };
+        let rule = NotifyRule {
+            target: TargetKey("t1".to_owned()),
+            kind: TargetKind::Slack,
+            host: "hooks.example".to_owned(),
+            on: Occasions::standard(),
+            period_ms: PERIOD,
+        };
+        let notify = Arc::new(NotifyRules([("resize".into(), vec![rule])].into()));
+        let changes = vec![added(self.groups), Change::Ended(ended)];
+        let group = Group { notify, ..group(&self.loaded, self.groups, changes) };
+        self.store.commit(&group).unwrap();
+    }
+
+    fn change(&mut self, change: NotificationChange) {
+        self.store.change_record(self.loaded.epoch, &RecordChange::Notification(change)).unwrap();
+    }
+
+    /// Makes a try that fails, and is made again ten minutes later.
+    fn fail(&mut self, row: &NotificationRow, at: i64) {
+        let (at, due_at, give_up_at) = (Timestamp(at), Timestamp(at + 600_000), Timestamp(at + DAY));
+        self.change(NotificationChange::Try { id: row.id, at, due_at, give_up_at });
+        self.change(NotificationChange::TryFailed(row.id, "no".to_owned(), due_at));
+    }
+
+    /// All messages, the oldest first.
+    fn all(&self) -> Vec<NotificationRow> {
+        let filter = NotificationFilter { limit: 100, ..NotificationFilter::default() };
+        let mut rows = self.archive.notifications(&filter).unwrap();
+        rows.reverse();
+        rows
+    }
+
+    fn due(&self, now: i64) -> Vec<u64> {
+        self.archive.due_notifications(Timestamp(now)).unwrap().iter().map(|row| row.id.0).collect()
+    }
+}
+
+#[test]
+fn further_failures_are_counted_behind_the_first_message_while_a_target_is_away() {
+    let mut stage = Stage::new();
+    stage.end(State::Failed, 10_000);
+    assert_eq!(stage.due(10_000), [1]);
+    let first = stage.all().remove(0);
+    stage.fail(&first, 10_000);
+    for at in [10_100, 10_200, 30_000] {
+        stage.end(State::Failed, at);
+    }
+    let rows = stage.all();
+    let counts: Vec<_> = rows.iter().map(|row| (row.count, row.opens_at.0, row.tries)).collect();
+    assert_eq!(counts, [(1, 10_000, 1), (3, 11_000, 0)]);
+    assert_eq!(stage.due(40_000), [0; 0], "the second waits for the first");
+    assert_eq!(stage.due(610_000), [1]);
+    stage.change(NotificationChange::Delivered(first.id));
+    assert_eq!(stage.due(610_000), [2]);
+}
+
+#[test]
+fn a_message_is_given_up_a_day_after_its_own_first_try() {
+    let mut stage = Stage::new();
+    stage.end(State::Failed, 10_000);
+    let row = stage.all().remove(0);
+    stage.fail(&row, 10_000 + 3 * DAY);
+    stage.fail(&row, 20_000 + 3 * DAY);
+    assert_eq!(stage.all()[0].give_up_at, Some(Timestamp(10_000 + 4 * DAY)));
+}
+
+#[test]
+fn a_clock_that_was_ahead_silences_no_target() {
+    let mut stage = Stage::new();
+    stage.end(State::Failed, 10_000 + 400 * DAY);
+    assert_eq!(stage.due(20_000), [1], "a due time beyond the longest period is no due time");
+    let row = stage.all().remove(0);
+    stage.change(NotificationChange::Delivered(row.id));
+    stage.end(State::Failed, 20_000);
+    assert_eq!(stage.all()[1].opens_at, Timestamp(20_000 + PERIOD));
+}
+
+#[test]
+fn a_success_after_a_failure_is_a_recovery_and_a_cancel_is_nothing() {
+    let mut stage = Stage::new();
+    for (state, at) in [
+        (State::Succeeded, 1_000),
+        (State::Failed, 2_000),
+        (State::Cancelled, 3_000),
+        (State::Succeeded, 4_000),
+        (State::Succeeded, 5_000),
+    ] {
+        stage.end(state, at);
+    }
+    let occasions: Vec<_> = stage.all().iter().map(|row| (row.occasion, row.last_at.0)).collect();
+    assert_eq!(occasions, [(Occasion::Failed, 2_000), (Occasion::Recovered, 4_000)]);
+}
+
+#[test]
+fn messages_have_ids_that_no_other_message_ever_has() {
+    let ids = || {
+        let mut stage = Stage::new();
+        stage.end(State::Failed, 1_000);
+        stage.all().remove(0).message
+    };
+    let (one, other) = (ids(), ids());
+    assert!(one.len() == 32 && one != other, "{one} {other}");
+}
