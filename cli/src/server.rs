@@ -122,6 +122,9 @@ struct AccessArgs {
     /// Directory with the secrets of jobs, a file each. They are read for each attempt and sent over TLS or loopback only.
     #[arg(long, env = "LONGSHORE_SECRETS_DIR", value_name = "DIR")]
     secrets_dir: Option<PathBuf>,
+    /// File with limits on what definitions may do: images, volumes, networks, users, resources. It is read again with the jobs file.
+    #[arg(long, env = "LONGSHORE_POLICY", value_name = "FILE")]
+    policy: Option<PathBuf>,
     /// Also answer to this host name. May be repeated.
     #[arg(long, env = "LONGSHORE_ALLOW_HOST", value_name = "HOST", value_delimiter = ',')]
     allow_host: Vec<String>,
@@ -177,6 +180,7 @@ pub(crate) fn server(flags: Flags) -> anyhow::Result<()> {
         tls_cert: flags.access.tls_cert,
         tls_key: flags.access.tls_key,
         secrets_dir: flags.access.secrets_dir,
+        policy_file: flags.access.policy,
         base_path: flags.base_path,
         allowed_hosts: flags.access.allow_host,
         public_url: flags.public_url,
@@ -246,6 +250,9 @@ fn cannot_start(error: ServerError, data: &Path) -> anyhow::Error {
         ServerError::Store(error) if !matches!(error, LoadError::Foreign(_)) => {
             let hint = format!("'longshore doctor --data {}' shows details", data.display());
             Failure::new(Exit::Failed, format!("{:#}", anyhow::Error::new(error))).hint(hint).into()
+        }
+        ServerError::Policy(error) => {
+            Failure::new(Exit::Usage, format!("{:#}", anyhow::Error::new(error))).into()
         }
         ServerError::Tls(error) => {
             Failure::new(Exit::Usage, format!("{:#}", anyhow::Error::new(error))).into()

@@ -28,6 +28,9 @@ pub(crate) struct Flags {
     /// The lease of the server that will load the file: limits of lost_after and others depend on it.
     #[arg(long, env = "LONGSHORE_LEASE", default_value = "30s", value_name = "DURATION")]
     lease: String,
+    /// The policy of the server that will load the file.
+    #[arg(long, env = "LONGSHORE_POLICY", value_name = "FILE")]
+    policy: Option<PathBuf>,
     #[command(flatten)]
     output: OutputArgs,
 }
@@ -37,7 +40,10 @@ pub(crate) fn validate(flags: &Flags) -> anyhow::Result<()> {
     let list = |faults: &[Fault]| faults.iter().map(as_json).collect::<Value>();
     let intervals = server::config::intervals(&flags.heartbeat, &flags.lease)
         .map_err(|error| Failure::new(Exit::Usage, error.to_string()))?;
-    let loaded = jobs_file::load(&flags.file, &Environment::of_process().with_intervals(intervals));
+    let policy = server::policy::load_optional(flags.policy.as_deref())
+        .map_err(|error| Failure::new(Exit::Usage, error.to_string()))?;
+    let environment = Environment::of_process().with_intervals(intervals).with_policy(policy);
+    let loaded = jobs_file::load(&flags.file, &environment);
     match (loaded, flags.output.format) {
         (Ok(loaded), Format::Table) => {
             for warning in &loaded.warnings {

@@ -8,6 +8,7 @@ use scheduler::definition::Definition;
 use sha2::{Digest, Sha256};
 
 use crate::notifications::target::{Target, Targets};
+use crate::policy::Policy;
 use crate::store::{NotifyRules, StoredDefinition};
 
 /// An entry of jobs.yaml: the definition and its descriptive keys.
@@ -31,6 +32,7 @@ pub struct Entry {
 #[derive(Clone, Debug, Default)]
 pub struct Definitions {
     entries: BTreeMap<String, Arc<Entry>>,
+    policy: Arc<Policy>,
 }
 
 impl Definitions {
@@ -42,7 +44,20 @@ impl Definitions {
                 .into_iter()
                 .map(|entry| (entry.definition.name.clone(), Arc::new(entry)))
                 .collect(),
+            policy: Arc::default(),
         }
+    }
+
+    /// Holds the policy that the entries keep, for the jobs that people make of them.
+    #[must_use]
+    pub fn with_policy(self, policy: Arc<Policy>) -> Self {
+        Self { policy, ..self }
+    }
+
+    /// The policy of the server.
+    #[must_use]
+    pub fn policy(&self) -> &Policy {
+        &self.policy
     }
 
     /// The entry with this name.

@@ -22,6 +22,7 @@ pub mod metrics;
 mod near;
 pub mod notifications;
 mod params;
+pub mod policy;
 pub mod reload;
 pub mod rfc3339;
 pub mod secrets;
@@ -51,6 +52,7 @@ use listener::{ListenError, Listener};
 use logs::{Logs, LogsError};
 use notifications::client::WebClient;
 use notifications::delivery::Delivery;
+use policy::PolicyError;
 use reload::Reloader;
 use storage::Storage;
 use store::{AccessArchive, LoadError, NotificationArchive, ReadError, directory::DataDirectory, sqlite};
@@ -77,6 +79,9 @@ pub enum ServerError {
     /// jobs.yaml has faults; the text lists all of them.
     #[error("{0}")]
     JobsFile(Faults),
+    /// The policy cannot be used.
+    #[error(transparent)]
+    Policy(#[from] PolicyError),
     /// The data directory or the store in it is unusable.
     #[error(transparent)]
     Store(#[from] LoadError),
@@ -110,13 +115,16 @@ impl Server {
     /// # Errors
     /// Each names the cause, the place and the remedy; nothing is left behind that prevents another start.
     pub async fn start(config: Config, leaving: CancellationToken) -> Result<Self, ServerError> {
-        let environment =
-            Environment::of_process().with_intervals(config.intervals).with_secrets(config.secrets.clone());
+        let policy = policy::load_optional(config.policy_file.as_deref())?;
+        let environment = Environment::of_process()
+            .with_intervals(config.intervals)
+            .with_secrets(config.secrets.clone())
+            .with_policy(policy.clone());
         let loaded = jobs_file::load(&config.jobs_file, &environment).map_err(ServerError::JobsFile)?;
         for warning in &loaded.warnings {
             tracing::warn!("{warning}");
         }
-        let definitions = Definitions::new(loaded.definitions);
+        let definitions = Definitions::new(loaded.definitions).with_policy(policy);
         let directory = Arc::new(DataDirectory::take(&config.data_dir)?);
         let (store, archive) = sqlite::open(&directory)?;
         let logs = Logs::open(&directory.logs(), logs::Limits::default())?;
@@ -159,7 +167,8 @@ impl Server {
             config.jobs_file.clone(),
             config.intervals,
         );
-        let reloader = Arc::new(reloader.with_secrets(config.secrets.clone()));
+        let reloader =
+            Arc::new(reloader.with_secrets(config.secrets.clone()).with_policy(config.policy_file.clone()));
         let notifications = Arc::new(Delivery {
             archive: notification_archive,
             jobs: archive.clone(),

@@ -255,6 +255,10 @@ fn finish(job: Job, at: Position, reader: &mut Reader<'_>) -> Option<Entry> {
     if let Err(misfit) = protocol::wire::container_fits(&definition.container) {
         reader.fault(at, Code::TooLong, misfit.to_string());
     }
+    for violation in reader.environment.policy().check_definition(&definition) {
+        let text = format!("the job {}: {violation}", quoted(&definition.name));
+        reader.fault(at, Code::ForbiddenByPolicy, text);
+    }
     let (definition, stored) = (Arc::new(definition), Arc::new(stored));
     let entry = Entry { definition, stored, description, owner, tags, notify };
     reader.collector.is_clean().then_some(entry)

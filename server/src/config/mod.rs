@@ -51,6 +51,8 @@ pub struct Settings {
     pub tls_key: Option<PathBuf>,
     /// A directory with the secrets of jobs.
     pub secrets_dir: Option<PathBuf>,
+    /// A file with limits on what definitions may do.
+    pub policy_file: Option<PathBuf>,
     /// The path prefix of all URLs; empty for none.
     pub base_path: String,
     /// Host names to accept beside the own address.
@@ -88,6 +90,7 @@ impl Default for Settings {
             tls_cert: None,
             tls_key: None,
             secrets_dir: None,
+            policy_file: None,
             base_path: String::new(),
             allowed_hosts: Vec::new(),
             public_url: None,
@@ -122,6 +125,8 @@ pub struct Config {
     pub tls: Option<TlsFiles>,
     /// The secrets of jobs; without it there are none.
     pub secrets: Option<Arc<SecretsDir>>,
+    /// The file of the policy; without it there are no rules.
+    pub policy_file: Option<PathBuf>,
     /// The path prefix of all URLs.
     pub base_path: BasePath,
     /// Host names to accept beside the own address, in lower case.
@@ -177,6 +182,7 @@ impl Settings {
             requires_tokens,
             tls,
             secrets: self.secrets_dir.map(secrets).transpose()?,
+            policy_file: self.policy_file,
             intervals: intervals(&self.heartbeat, &self.lease)?,
             jobs_max: job_count("--max-jobs", "LONGSHORE_MAX_JOBS", &self.max_jobs)?,
             server_limits: ServerLimits {

@@ -12,6 +12,7 @@ use tokio::sync::Mutex;
 use crate::catalogue::{Catalogue, Definitions, Entry};
 use crate::config::jobs_file::{self, Environment, Fault, Faults, LoadedFile, Position};
 use crate::engine::{Busy, Handle};
+use crate::policy::{self, PolicyError};
 use crate::secrets::SecretsDir;
 
 /// Reads jobs.yaml again and replaces the current definitions.
@@ -23,6 +24,8 @@ pub struct Reloader {
     /// Rules of jobs.yaml depend on the lease.
     intervals: Intervals,
     secrets: Option<Arc<SecretsDir>>,
+    /// The file of the server's policy; it is read again with jobs.yaml.
+    policy_file: Option<PathBuf>,
     /// Held during a reload, so that engine and catalogue are replaced in the same order.
     turn: Mutex<()>,
 }
@@ -56,6 +59,9 @@ pub enum ReloadError {
         /// Revision of the present set.
         current: Revision,
     },
+    /// The policy of the server cannot be used.
+    #[error(transparent)]
+    Policy(#[from] PolicyError),
     /// The engine has no room for a command: the same request succeeds later.
     #[error("the server is busy")]
     Busy,
@@ -74,13 +80,27 @@ impl Reloader {
     /// Creates the reloader of this file.
     #[must_use]
     pub fn new(engine: Handle, catalogue: Arc<Catalogue>, jobs_file: PathBuf, intervals: Intervals) -> Self {
-        Self { engine, catalogue, jobs_file, intervals, secrets: None, turn: Mutex::new(()) }
+        Self {
+            engine,
+            catalogue,
+            jobs_file,
+            intervals,
+            secrets: None,
+            policy_file: None,
+            turn: Mutex::new(()),
+        }
     }
 
     /// Checks that the secrets that definitions name are in this directory.
     #[must_use]
     pub fn with_secrets(self, secrets: Option<Arc<SecretsDir>>) -> Self {
         Self { secrets, ..self }
+    }
+
+    /// Holds definitions to the policy in this file.
+    #[must_use]
+    pub fn with_policy(self, policy_file: Option<PathBuf>) -> Self {
+        Self { policy_file, ..self }
     }
 
     /// Reads the file and replaces the definitions, if the present ones have the `expected` revision. The result is logged.
@@ -122,18 +142,22 @@ impl Reloader {
 
     async fn replace(&self) -> Result<Reloaded, ReloadError> {
         let (file, intervals, secrets) = (self.jobs_file.clone(), self.intervals, self.secrets.clone());
+        let policy_file = self.policy_file.clone();
         let loaded = tokio::task::spawn_blocking(move || {
+            let policy = policy::load_optional(policy_file.as_deref())?;
             let environment = Environment::of_process().with_intervals(intervals).with_secrets(secrets);
-            jobs_file::load(&file, &environment).and_then(LoadedFile::require_jobs)
+            let environment = environment.with_policy(policy.clone());
+            let loaded = jobs_file::load(&file, &environment).and_then(LoadedFile::require_jobs);
+            loaded.map(|loaded| (loaded, policy)).map_err(ReloadError::Faults)
         });
-        let loaded = loaded.await?.map_err(ReloadError::Faults)?;
+        let (loaded, policy) = loaded.await??;
         for warning in &loaded.warnings {
             tracing::warn!("{warning}");
         }
         let warnings =
             loaded.warnings.iter().map(|warning| format!("{}: {}", position(warning), warning.text));
         let warnings = warnings.collect();
-        let definitions = Definitions::new(loaded.definitions);
+        let definitions = Definitions::new(loaded.definitions).with_policy(policy);
         let reloaded = Reloaded { warnings, ..difference(&self.catalogue.current(), &definitions) };
         // The engine first: a reader of the new catalogue may submit a new definition to the engine at once.
         self.engine.define(Arc::new(definitions.clone()))?;

@@ -145,6 +145,8 @@ codes! {
     RootGroup = "root_group";
     /// A secret does not exist, or is not safe.
     Secret = "secret";
+    /// The policy of the server forbids it.
+    ForbiddenByPolicy = "forbidden_by_policy";
 }
 
 impl fmt::Display for Code {

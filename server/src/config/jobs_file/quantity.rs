@@ -37,7 +37,7 @@ pub(crate) fn any_duration(text: &str) -> Option<Duration> {
 }
 
 /// A size in bytes, not below `from` and not above `to`: `512m`, `1g`, `1048576`. A kibibyte is `k`, `kb` or `kib`.
-pub(in crate::config) fn size(text: &str, from: u64, to: u64) -> Checked<u64> {
+pub(crate) fn size(text: &str, from: u64, to: u64) -> Checked<u64> {
     let refused = |reason: &str| {
         let told = format!("{reason} (min {}, max {})", bytes(from), bytes(to));
         ValueFault::input(Code::InvalidSize, text, told)
@@ -62,7 +62,7 @@ pub(in crate::config) fn size(text: &str, from: u64, to: u64) -> Checked<u64> {
 }
 
 /// A size as it is written in the file.
-pub(super) fn bytes(size: u64) -> String {
+pub(crate) fn bytes(size: u64) -> String {
     let units = [(1_u64 << 40, "t"), (1 << 30, "g"), (1 << 20, "m"), (1 << 10, "k")];
     match units.iter().find(|(unit, _)| size >= *unit && size.is_multiple_of(*unit)) {
         Some((unit, letter)) => format!("{}{letter}", size / unit),
@@ -71,7 +71,7 @@ pub(super) fn bytes(size: u64) -> String {
 }
 
 /// A decimal number as thousandths: `0.5` is 500. At most three decimals.
-pub(super) fn thousandths(text: &str, from: u32, to: u32) -> Checked<u32> {
+pub(crate) fn thousandths(text: &str, from: u32, to: u32) -> Checked<u32> {
     let wrong = || {
         let (from, to) = (f64::from(from) / 1000.0, f64::from(to) / 1000.0);
         let form = format!("is not a number from {from} to {to} with at most three decimals");

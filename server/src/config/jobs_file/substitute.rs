@@ -8,14 +8,16 @@ use protocol::order::Intervals;
 
 use super::fault::{Code, quoted};
 use super::grammar::{ValueFault, is_variable_name};
+use crate::policy::Policy;
 use crate::secrets::SecretsDir;
 
-/// The context of a jobs file: the server's environment variables and its worker intervals.
+/// The context of a jobs file: the server's environment variables, worker intervals, secrets and policy.
 #[derive(Clone)]
 pub struct Environment {
     variables: BTreeMap<String, String>,
     intervals: Intervals,
     secrets: SecretNames,
+    policy: Arc<Policy>,
 }
 
 /// Knowledge of the secrets that exist.
@@ -51,6 +53,16 @@ impl Environment {
         Self { secrets: secrets.map_or(SecretNames::None, SecretNames::Of), ..self }
     }
 
+    /// Refuses definitions that break this policy.
+    #[must_use]
+    pub fn with_policy(self, policy: Arc<Policy>) -> Self {
+        Self { policy, ..self }
+    }
+
+    pub(super) const fn policy(&self) -> &Arc<Policy> {
+        &self.policy
+    }
+
     pub(super) const fn secrets(&self) -> &SecretNames {
         &self.secrets
     }
@@ -70,6 +82,7 @@ impl FromIterator<(String, String)> for Environment {
             variables: variables.into_iter().collect(),
             intervals: Intervals::default(),
             secrets: SecretNames::Unknown,
+            policy: Arc::default(),
         }
     }
 }

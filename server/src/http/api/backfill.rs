@@ -16,7 +16,7 @@ use scheduler::step::{Answer, Rejection};
 use crate::auth::actor::Actor;
 use crate::clock;
 use crate::engine::Busy;
-use crate::http::api::definitions;
+use crate::http::api::admission;
 use crate::http::api::jobs::unexpected_answer;
 use crate::http::api::schedule_choice;
 use crate::http::api::submit::json;
@@ -67,11 +67,12 @@ pub(crate) async fn backfill(
     let (parts, body) = request.into_parts();
     let params = Params::read(Query::of(&parts.uri)?)?;
     body::none(body).await?;
-    Actor::current().check_scope(&name)?;
+    let actor = Actor::current();
+    actor.check_scope(&name)?;
     for _ in 0..READINGS_MAX {
         // Each try has the definition of its moment.
         let definitions = state.services.catalogue.current();
-        let definition = Arc::clone(&definitions::find(&definitions, &name)?.definition);
+        let definition = admission::find_to_run(&definitions, &name, None, actor.role)?.definition.clone();
         let schedule = schedule_choice::find(&definition, params.schedule.as_deref())?;
         if let Some(shown) = attempt(&state, &definition, schedule, &params).await? {
             let status = if shown.batch.is_some() { StatusCode::CREATED } else { StatusCode::OK };

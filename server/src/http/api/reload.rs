@@ -51,6 +51,10 @@ impl From<ReloadError> for Problem {
                     .field("?expect")
                     .hint("look at what has changed, and expect the present revision")
             }
+            ReloadError::Policy(error) => {
+                Self::new(Code::InvalidPolicy, format!("{error}; the definitions stay as they were"))
+                    .hint("repair the file, and ask again")
+            }
             ReloadError::Busy => Busy.into(),
             ReloadError::Panicked(error) => Self::internal(error),
         }

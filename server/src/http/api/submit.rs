@@ -20,6 +20,7 @@ use scheduler::step::{Accepted, Answer, PendingReason, Rejection};
 use crate::auth::actor::Actor;
 use crate::config::jobs_file;
 use crate::engine::Busy;
+use crate::http::api::admission;
 use crate::http::api::batches::{array, position};
 use crate::http::api::definitions;
 use crate::http::api::jobs::{find, find_with_retries, location, unexpected_answer, wait_until_ended};
@@ -53,7 +54,8 @@ pub(crate) async fn one(
     let schedule = ScheduleChoice::read(&mut query)?;
     let params = SubmitParams::read(query)?;
     let (text, held) = read_body(&state, &parts, body).await?;
-    Actor::current().check_scope(&name)?;
+    let actor = Actor::current();
+    actor.check_scope(&name)?;
     let mut request = job_request::read_submission(&text)?;
     let key = parse_key(&parts, &schedule.key_target(&name), &text)?;
     if let Some(array) = request.array.take() {
@@ -62,7 +64,7 @@ pub(crate) async fn one(
         return array::submit(&state, &name, request, *array, params.require_worker, key).await;
     }
     let definitions = state.services.catalogue.current();
-    match definitions::find(&definitions, &name) {
+    match admission::find_to_run(&definitions, &name, request.job.timeout, actor.role) {
         Ok(entry) => {
             let definition = &entry.definition;
             let checker = Checker::new(&definition.submission.params);
@@ -122,7 +124,8 @@ pub(crate) async fn repeat_of(
     changes: JobRequest<'_>,
 ) -> Result<(Arc<Definition>, NewJob), Problem> {
     let record = find(state, id).await?;
-    Actor::current().check_scope(&record.row.definition)?;
+    let actor = Actor::current();
+    actor.check_scope(&record.row.definition)?;
     let job_state = record.row.state;
     if !job_state.has_ended() {
         return Err(Problem::new(Code::NotFinished, format!("job {id} is {}", job_state.name()))
@@ -165,6 +168,7 @@ pub(crate) async fn repeat_of(
         details: has_details.then(|| Box::new(details)),
         ..NewJob::default()
     };
+    admission::check_policy(&definitions, &definition, job.timeout, actor.role)?;
     Ok((definition, job))
 }
 

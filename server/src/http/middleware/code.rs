@@ -61,6 +61,7 @@ codes! {
     TokenRevoked "token_revoked" 401 "the token was revoked";
     CrossSite "cross_site" 403 "the request comes from a page of another site";
     Forbidden "forbidden" 403 "the token does not allow this";
+    ForbiddenByPolicy "forbidden_by_policy" 403 "the policy of the server does not allow this job";
     OutOfScope "out_of_scope" 403 "the token is not for jobs of this definition";
     BatchNotFound "batch_not_found" 404 "there is no batch with this id";
     JobNotFound "job_not_found" 404 "there is no job with this id";
@@ -100,6 +101,7 @@ codes! {
     InvalidDuration "invalid_duration" 422 "that is not a duration, or out of range";
     InvalidEnvName "invalid_env_name" 422 "that cannot be the name of a variable";
     InvalidJobsFile "invalid_jobs_file" 422 "the jobs file has faults";
+    InvalidPolicy "invalid_policy" 422 "the policy of the server cannot be used";
     InvalidLabel "invalid_label" 422 "that cannot be a label";
     InvalidParam "invalid_param" 422 "a parameter is missing, unknown or not allowed";
     InvalidTime "invalid_time" 422 "that is not an instant, or out of range";

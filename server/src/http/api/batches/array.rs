@@ -8,7 +8,9 @@ use scheduler::new_jobs::NewJobs;
 use serde_json::Value;
 
 use super::submit_many::{answer, replayed};
+use crate::auth::actor::Actor;
 use crate::catalogue::Definitions;
+use crate::http::api::admission;
 use crate::http::api::definitions;
 use crate::http::middleware::code::Code;
 use crate::http::middleware::problem::Problem;
@@ -32,7 +34,8 @@ pub(crate) async fn submit(
 ) -> Result<Response, Problem> {
     let ArrayRequest { count, each, options } = array;
     let definitions = state.services.catalogue.current();
-    if let Err(refusal) = definitions::find(&definitions, name) {
+    let role = Actor::current().role;
+    if let Err(refusal) = admission::find_to_run(&definitions, name, request.job.timeout, role) {
         return find_accepted(state, key, refusal).await.map(|holder| replayed(state, holder));
     }
     let request = JobRequest { name: None, ..request };

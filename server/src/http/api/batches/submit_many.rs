@@ -15,6 +15,7 @@ use scheduler::step::{Accepted, Answer, Rejection};
 
 use crate::auth::actor::Actor;
 use crate::catalogue::Definitions;
+use crate::http::api::admission;
 use crate::http::api::definitions;
 use crate::http::api::jobs::unexpected_answer;
 use crate::http::api::submit::{DUPLICATE, REPLAYED, YES, json, warning};
@@ -56,7 +57,12 @@ pub(crate) async fn many(State(state): State<Arc<AppState>>, request: Request) -
     let (jobs, key) = if is_small { read()? } else { state.parse_blocking(read).await? };
     let jobs = match jobs {
         Ok(jobs) => jobs,
-        Err(refusal) if matches!(refusal.code(), Code::UnknownJob | Code::DefinitionDisabled) => {
+        Err(refusal)
+            if matches!(
+                refusal.code(),
+                Code::UnknownJob | Code::DefinitionDisabled | Code::ForbiddenByPolicy
+            ) =>
+        {
             return find_accepted(&state, key, refusal).await.map(|holder| replayed(&state, holder));
         }
         Err(refusal) => return Err(refusal),
@@ -147,6 +153,7 @@ pub(crate) fn read_many(
                 last.insert((name.into_owned(), definition, checker))
             }
         };
+        admission::check_policy(definitions, definition, request.job.timeout, actor.role)?;
         jobs.push(submission::complete(request, definition, checker)?);
         Ok(())
     };
