@@ -162,6 +162,7 @@ fn plan_prints_a_difference_and_exits_with_2_on_request() {
     assert_eq!(run(&mut stub.longshore(&["plan", "missing.yaml"])).code, 2);
     assert_eq!(run(&mut stub.longshore(&["plan", "missing.yaml", "--exit-code"])).code, 1);
     let none = r#"{"current_revision":"aa","revision":"aa","added":[],"removed":[],"changed":[],"unchanged":7,"warnings":[]}"#;
+    let stub = Stub::new();
     stub.on("POST /api/definitions/plan", "200 OK", JSON, none);
     assert_eq!(run(&mut stub.longshore(&["plan", file, "--exit-code"])).code, 0);
 }

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 const PRESENT: &str = "jobs:
   resize: {image: 'resize:1', timeout: 1m, environment: {PW: hunter2}, retry: {max: 1}}
-  report: {image: report, cron: 0 2 * * *}
+  report: {image: report, schedule: {cron: '0 2 * * *'}}
   old: {image: old}
 ";
 
@@ -45,8 +45,8 @@ async fn a_plan_names_what_would_change_and_changes_nothing() {
     let etag = server.get("/api/definitions").await.header("etag").to_owned();
     let text = "jobs:
   resize: {image: 'resize:2', environment: {PW: hunter3}, retry: {max: 3}}
-  report: {image: report, cron: 0 2 * * *}
-  fresh: {image: fresh, every: 1h}
+  report: {image: report, schedule: {cron: '0 2 * * *'}}
+  fresh: {image: fresh, schedule: {every: 1h}}
 ";
     let plan = plan(&server, text).await;
     assert_eq!((&plan["unchanged"], &plan["added"][0]["name"]), (&json!(1), &json!("fresh")), "{plan}");
@@ -58,7 +58,7 @@ async fn a_plan_names_what_would_change_and_changes_nothing() {
     let keys = json!([
         {"key": "image", "old": "resize:1", "new": "resize:2"},
         {"key": "retry.max", "old": 1, "new": 3},
-        {"key": "timeout_ms", "old": 60_000},
+        {"key": "timeout_ms", "old": 60_000, "new": 3_600_000},
         {"key": "environment.PW", "hidden": true},
     ]);
     assert_eq!(changed["keys"], keys, "{plan}");
@@ -75,7 +75,14 @@ async fn a_plan_names_what_would_change_and_changes_nothing() {
 #[tokio::test]
 async fn descriptive_keys_and_schedules_are_compared_too() {
     let server = started().await;
-    let plan = plan(&server, &PRESENT.replace("0 2 * * *", "0 3 * * *, description: nightly")).await;
+    let plan = plan(
+        &server,
+        &PRESENT.replace(
+            "image: report, schedule: {cron: '0 2",
+            "image: report, description: nightly, schedule: {cron: '0 3",
+        ),
+    )
+    .await;
     let changed = &plan["changed"][0];
     assert_eq!(changed["name"], "report");
     assert_eq!(changed["from_revision"], changed["to_revision"]);

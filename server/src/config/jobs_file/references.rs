@@ -1,4 +1,4 @@
-//! What a jobs file takes from its server: variables of the environment and environment files, each with the key that takes it.
+//! References of a jobs file to its server: variables of the environment and environment files, each with the key that takes it.
 //!
 //! The text of a plan comes over the network. It may take from the server only what the server's own file takes under the same key: else its
 //! answer would show any variable of the server, or lines of any file.
@@ -59,7 +59,12 @@ impl References {
 
     fn add(&mut self, path: &str, node: &Node) {
         match &node.value {
-            Value::Scalar(scalar) => self.add_text(path, &scalar.text, node.at),
+            Value::Scalar(scalar) => {
+                if path.contains(".env_file") {
+                    self.0.entry((path.to_owned(), scalar.text.clone())).or_insert(node.at);
+                }
+                self.add_variables(path, &scalar.text, node.at);
+            }
             Value::List(items) => items.iter().for_each(|item| self.add(path, item)),
             Value::Map(map) => self.add_map(path, map),
         }
@@ -76,18 +81,12 @@ impl References {
                 true => path.clone(),
                 false => format!("{path}.{}", pair.key),
             };
-            self.add_text(&inner, &pair.key, pair.key_at);
+            self.add_variables(&inner, &pair.key, pair.key_at);
             self.add(&inner, &pair.value);
         }
     }
 
-    fn add_text(&mut self, path: &str, text: &str, at: Position) {
-        let mut add = |taken: String| {
-            self.0.entry((path.to_owned(), taken)).or_insert(at);
-        };
-        if path.contains(".env_file") {
-            add(text.to_owned());
-        }
+    fn add_variables(&mut self, path: &str, text: &str, at: Position) {
         let mut rest = text;
         while let Some(dollar) = rest.find('$') {
             rest = &rest[dollar + 1..];
@@ -96,7 +95,7 @@ impl References {
             } else if let Some(after) = rest.strip_prefix('{') {
                 let name = after.split('}').next().unwrap_or_default();
                 if !name.starts_with("params.") {
-                    add(format!("${{{name}}}"));
+                    self.0.entry((path.to_owned(), format!("${{{name}}}"))).or_insert(at);
                 }
                 rest = after;
             }
