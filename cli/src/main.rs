@@ -29,6 +29,7 @@ mod logging;
 mod logs;
 mod man;
 mod notify;
+mod plan;
 mod program;
 mod progress;
 mod quoting;

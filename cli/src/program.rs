@@ -9,8 +9,8 @@ use clap::{CommandFactory as _, Parser, Subcommand};
 use crate::settings::{self, Invocation};
 use crate::{
     audit, backfill, backup, batches, cert, completions, definitions, dev, doctor, events, explain, grep,
-    health, import, job_verbs, jobs, limits, logs, man, notify, reschedule, restore, run, schedules, schema,
-    screen, server, show, tokens, validate, worker, workers,
+    health, import, job_verbs, jobs, limits, logs, man, notify, plan, reschedule, restore, run, schedules,
+    schema, screen, server, show, tokens, validate, worker, workers,
 };
 
 /// A job server with remote workers.
@@ -59,6 +59,7 @@ pub(crate) enum Verb {
     ResetWorker(workers::ResetFlags),
     StopUnmanaged(workers::StopUnmanagedFlags),
     Definitions(definitions::Flags),
+    Plan(plan::Flags),
     Reload(definitions::ReloadFlags),
     Schedules(schedules::ListFlags),
     Next(schedules::NextFlags),
@@ -133,6 +134,7 @@ fn perform(verb: Verb) -> anyhow::Result<()> {
         Verb::ResetWorker(flags) => block_on(workers::reset(flags)),
         Verb::StopUnmanaged(flags) => block_on(workers::stop_unmanaged(flags)),
         Verb::Definitions(flags) => block_on(definitions::definitions(flags)),
+        Verb::Plan(flags) => block_on(plan::plan(flags)),
         Verb::Reload(flags) => block_on(definitions::reload(flags)),
         Verb::Schedules(flags) => block_on(schedules::list(flags)),
         Verb::Next(flags) => block_on(schedules::next(flags)),

@@ -137,3 +137,32 @@ fn reload_prints_the_changes() {
     assert_eq!(reloaded.out, "2 definitions; added: backup; changed: resize\n");
     assert_eq!((reloaded.code, reloaded.err.as_str()), (0, "warning: jobs.yaml:3:1: odd\n"));
 }
+
+#[test]
+fn plan_prints_a_difference_and_exits_with_2_on_request() {
+    let stub = Stub::new();
+    let plan = r#"{"current_revision":"aa","revision":"bb","added":[{"name":"backup","next":["2026-11-24T02:00:00.000Z"],"queued":0}],
+        "removed":[{"name":"old","queued":3}],"changed":[{"name":"resize","queued":0,"from_revision":"1","to_revision":"2","keys":[
+        {"key":"image","old":"resize:1","new":"resize:2"},{"key":"timeout_ms","new":60000},{"key":"environment.PW","hidden":true}]}],
+        "unchanged":7,"warnings":["jobs.yaml:3:1: odd"]}"#;
+    stub.on("POST /api/definitions/plan", "200 OK", JSON, plan);
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("jobs.yaml");
+    std::fs::write(&file, "jobs: {}").unwrap();
+    let file = file.to_str().unwrap();
+    let said = run(&mut stub.longshore(&["plan", file]));
+    let expected = "+ backup\n    next: 2026-11-24T02:00:00.000Z\n- old\n    queued jobs that keep the present revision: 3\n~ resize\n    \
+        image: resize:1 -> resize:2\n    timeout_ms: none -> 60000\n    environment.PW: changed (values are not shown)\n\
+        1 added, 1 removed, 1 changed, 7 unchanged; present revision aa\n";
+    assert_eq!(
+        (said.code, said.out.as_str(), said.err.as_str()),
+        (0, expected, "warning: jobs.yaml:3:1: odd\n")
+    );
+    assert_eq!(run(&mut stub.longshore(&["plan", file, "--exit-code"])).code, 2);
+    assert_eq!(run(&mut stub.longshore(&["plan", "missing.yaml"])).code, 2);
+    assert_eq!(run(&mut stub.longshore(&["plan", "missing.yaml", "--exit-code"])).code, 1);
+    let none = r#"{"current_revision":"aa","revision":"aa","added":[],"removed":[],"changed":[],"unchanged":7,"warnings":[]}"#;
+    let stub = Stub::new();
+    stub.on("POST /api/definitions/plan", "200 OK", JSON, none);
+    assert_eq!(run(&mut stub.longshore(&["plan", file, "--exit-code"])).code, 0);
+}

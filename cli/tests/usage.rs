@@ -36,6 +36,7 @@ const VERBS: &[&str] = &[
     "reset-worker",
     "stop-unmanaged",
     "definitions",
+    "plan",
     "reload",
     "schedules",
     "next",

@@ -233,6 +233,7 @@ async fn a_parameter_that_is_not_known_is_refused_everywhere_and_nothing_is_done
         ("GET", "/api/definitions/resize"),
         ("GET", "/api/definitions/reload"),
         ("POST", "/api/definitions/reload"),
+        ("POST", "/api/definitions/plan"),
         ("GET", "/healthz"),
         ("GET", "/readyz"),
         ("GET", "/version"),

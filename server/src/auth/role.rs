@@ -141,6 +141,7 @@ mod tests {
             (Method::POST, "/api/definitions/resize/backfill", Permission::Submit),
             (Method::POST, "/api/definitions/resize/pause", Permission::Operate),
             (Method::POST, "/api/definitions/reload", Permission::Operate),
+            (Method::POST, "/api/definitions/plan", Permission::Operate),
             (Method::POST, "/api/workers/1/drain", Permission::Operate),
             (Method::POST, "/jobsx", Permission::Operate),
             (Method::GET, "/api/tokens", Permission::Administer),

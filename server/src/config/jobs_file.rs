@@ -23,6 +23,7 @@ mod params;
 mod placement;
 pub(crate) mod quantity;
 mod reader;
+mod references;
 mod schedule;
 mod schema;
 mod scope;
@@ -52,6 +53,7 @@ use crate::catalogue::Entry;
 use fault::{Collector, quoted};
 use job::Job;
 use reader::Reader;
+use references::References;
 use tree::{Map, Node, Pair, Value};
 
 /// The content of a valid file.
@@ -90,6 +92,20 @@ pub fn load(path: &Path, environment: &Environment) -> Result<LoadedFile, Faults
 /// As [`load`].
 pub fn parse(text: &str, path: &Path, environment: &Environment) -> Result<LoadedFile, Faults> {
     parse_within(text, path, environment, RESOLVED_BYTES_MAX)
+}
+
+/// Reads the text of a jobs file that somebody else than the server's operator may have written. It may take variables and environment
+/// files from the server only as the present file at `path` does. Blocks on the disk.
+///
+/// # Errors
+/// As [`load`], and a fault for each other reference.
+pub fn parse_proposed(text: &str, path: &Path, environment: &Environment) -> Result<LoadedFile, Faults> {
+    let name = path.display().to_string();
+    source::check_length(text.len(), FILE_BYTES_MAX)
+        .map_err(|wrong| Faults::one(Fault::of_file(&name, wrong.code, wrong.to_string())))?;
+    let present = source::read(path, FILE_BYTES_MAX).map(|text| References::of(&text)).unwrap_or_default();
+    References::of(text).check(&present, &name, text)?;
+    parse(text, path, environment)
 }
 
 fn parse_within(

@@ -20,7 +20,7 @@ use axum::routing::{get, post};
 
 use api::{
     audit, backfill, batches, bulk, definitions, events, explain, health, jobs, limits, logs, metrics,
-    notifications, reload, schedules, submit, tokens, workers,
+    notifications, plan, reload, schedules, submit, tokens, workers,
 };
 use middleware::front;
 use request::query;
@@ -64,6 +64,7 @@ pub fn router(services: Services, worker_connections: Router) -> Router {
         .route("/api/workers/{id}", get(workers::one).patch(workers::change))
         .route("/api/definitions/{name}", get(definitions::one))
         .route("/api/definitions/reload", get(reload::definition_named_reload))
+        .route("/api/definitions/plan", get(plan::definition_named_plan).post(plan::plan))
         .route("/api/schedules/{verb}", post(schedules::pause_all))
         .route("/api/notifications/test", post(notifications::test))
         .route("/api/tokens", get(tokens::list).post(tokens::create))

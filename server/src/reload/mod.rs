@@ -47,6 +47,17 @@ pub struct Reloaded {
     pub warnings: Vec<String>,
 }
 
+/// Definitions that a reload would bring.
+#[derive(Debug)]
+pub struct Proposed {
+    /// The present definitions.
+    pub current: Arc<Definitions>,
+    /// The proposed ones.
+    pub definitions: Definitions,
+    /// Warnings of the file, with their position.
+    pub warnings: Vec<String>,
+}
+
 /// The reason why a reload changed nothing.
 #[derive(Debug, thiserror::Error)]
 pub enum ReloadError {
@@ -138,6 +149,27 @@ impl Reloader {
             }
         }
         result
+    }
+
+    /// Parses the text of a jobs file as a reload would, and changes nothing. One text at a time.
+    ///
+    /// # Errors
+    /// A reload of this text would be refused.
+    pub async fn propose(&self, text: String) -> Result<Proposed, ReloadError> {
+        let _turn = self.turn.lock().await;
+        let (file, intervals, secrets) = (self.jobs_file.clone(), self.intervals, self.secrets.clone());
+        let loaded = tokio::task::spawn_blocking(move || {
+            let environment = Environment::of_process().with_intervals(intervals).with_secrets(secrets);
+            jobs_file::parse_proposed(&text, &file, &environment).and_then(LoadedFile::require_jobs)
+        });
+        let loaded = loaded.await?.map_err(ReloadError::Faults)?;
+        let warnings =
+            loaded.warnings.iter().map(|warning| format!("{}: {}", position(warning), warning.text));
+        Ok(Proposed {
+            warnings: warnings.collect(),
+            current: self.catalogue.current(),
+            definitions: Definitions::new(loaded.definitions),
+        })
     }
 
     async fn replace(&self) -> Result<Reloaded, ReloadError> {

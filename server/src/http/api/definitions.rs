@@ -73,10 +73,10 @@ pub(crate) fn find<'d>(definitions: &'d Definitions, name: &str) -> Result<&'d A
 }
 
 /// Numbers of waiting jobs by definition name and reason.
-type Waiting<'s> = BTreeMap<&'s str, BTreeMap<PendingReason, u64>>;
+pub(super) type Waiting<'s> = BTreeMap<&'s str, BTreeMap<PendingReason, u64>>;
 
 /// Jobs of older revisions count for the definition of the same name.
-fn count_waiting(snapshot: &Snapshot) -> Waiting<'_> {
+pub(super) fn count_waiting(snapshot: &Snapshot) -> Waiting<'_> {
     let mut all = Waiting::new();
     for waiting in &snapshot.waiting {
         let Some(definition) = snapshot.definitions.get(&waiting.revision) else { continue };
@@ -86,7 +86,8 @@ fn count_waiting(snapshot: &Snapshot) -> Waiting<'_> {
     all
 }
 
-fn definition(entry: &Entry, waiting: &Waiting<'_>, snapshot: &Snapshot) -> shapes::Definition {
+/// The JSON of a definition, without its schedules.
+pub(super) fn definition(entry: &Entry, waiting: &Waiting<'_>, snapshot: &Snapshot) -> shapes::Definition {
     let definition = &entry.definition;
     let (container, loss) = (&definition.container, &definition.loss);
     shapes::Definition {

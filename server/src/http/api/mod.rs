@@ -16,6 +16,7 @@ pub(crate) mod limits;
 pub(crate) mod logs;
 pub(crate) mod metrics;
 pub(crate) mod notifications;
+pub(crate) mod plan;
 pub(crate) mod reload;
 pub(crate) mod schedule_choice;
 pub(crate) mod schedules;

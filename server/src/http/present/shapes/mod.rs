@@ -12,6 +12,7 @@ mod explanation;
 mod job;
 mod limit;
 mod notification;
+mod plan;
 mod problem;
 mod schedule;
 mod search;
@@ -36,6 +37,7 @@ pub use job::{
 };
 pub use limit::Limit;
 pub use notification::{Notification, NotifyTarget, TargetTest};
+pub use plan::{ChangedDefinition, KeyChange, Plan, PlannedDefinition};
 pub use problem::{Fault, Problem};
 pub use schedule::{Backfill, BackfillSlot, Fire, LastFire, Schedule};
 pub use search::{OutputLine, OutputSearch};

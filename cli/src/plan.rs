@@ -1,0 +1,128 @@
+//! `longshore plan`: the changes that a reload of a jobs file would make.
+
+use std::path::PathBuf;
+
+use reqwest::Method;
+use reqwest::header::CONTENT_TYPE;
+use serde_json::Value;
+use server::http::present::shapes::{KeyChange, Plan, PlannedDefinition};
+
+use crate::api::{self, Api};
+use crate::args::CommonArgs;
+use crate::failure::{Exit, Failure};
+use crate::screen::{self, Format};
+
+/// Show what a reload of a jobs file would change. Changes nothing.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  longshore plan
+  longshore plan jobs.yaml --exit-code      exit code 2 if there are changes, 1 if the plan failed
+  longshore plan -o json | jq -r .current_revision
+
+The server parses the file as its reload would. Files of env_file are those of the server.")]
+pub(crate) struct Flags {
+    #[command(flatten)]
+    common: CommonArgs,
+    /// The jobs file.
+    #[arg(value_name = "FILE", default_value = "jobs.yaml")]
+    file: PathBuf,
+    /// Exit with 0 without changes, 2 with changes, 1 after an error.
+    #[arg(long)]
+    exit_code: bool,
+}
+
+/// Prints the changes.
+pub(crate) async fn plan(flags: Flags) -> anyhow::Result<()> {
+    let has_exit_code = flags.exit_code;
+    let result = print_plan(flags).await;
+    match result {
+        Ok(true) if has_exit_code => Err(Failure::silent(Exit::Container(CHANGES)).into()),
+        Ok(_) => Ok(()),
+        Err(mut error) => {
+            // Exit code 2 is taken by changes.
+            if has_exit_code
+                && let Some(failure) = error.downcast_mut::<Failure>()
+                && failure.exit == Exit::Usage
+            {
+                failure.exit = Exit::Failed;
+            }
+            Err(error)
+        }
+    }
+}
+
+/// Prints the plan, and returns true if there are changes.
+async fn print_plan(flags: Flags) -> anyhow::Result<bool> {
+    let text = std::fs::read(&flags.file).map_err(|error| {
+        Failure::new(Exit::Usage, format!("cannot read {}: {error}", flags.file.display()))
+    })?;
+    let api = Api::new(&flags.common.server_args)?;
+    let request = api.request(Method::POST, &["api", "definitions", "plan"]);
+    let json = api.json(request.header(CONTENT_TYPE, "application/yaml").body(text)).await?;
+    let plan: Plan = api::parse(&api, &json)?;
+    let is_changed = !(plan.added.is_empty() && plan.removed.is_empty() && plan.changed.is_empty());
+    if flags.common.format == Format::Json {
+        screen::json(&json)?;
+        return Ok(is_changed);
+    }
+    for warning in &plan.warnings {
+        screen::note(&format!("warning: {warning}"));
+    }
+    for line in lines(&plan) {
+        screen::line(&screen::visible(&line))?;
+    }
+    Ok(is_changed)
+}
+
+fn lines(plan: &Plan) -> Vec<String> {
+    let mut lines = Vec::new();
+    for added in &plan.added {
+        lines.push(format!("+ {}", added.name));
+        lines.extend(facts(added));
+    }
+    for removed in &plan.removed {
+        lines.push(format!("- {}", removed.name));
+        lines.extend(facts(removed));
+    }
+    for changed in &plan.changed {
+        lines.push(format!("~ {}", changed.definition.name));
+        lines.extend(changed.keys.iter().map(|key| format!("    {}", key_line(key))));
+        lines.extend(facts(&changed.definition));
+    }
+    lines.push(format!(
+        "{} added, {} removed, {} changed, {} unchanged; present revision {}",
+        plan.added.len(),
+        plan.removed.len(),
+        plan.changed.len(),
+        plan.unchanged,
+        plan.current_revision
+    ));
+    lines
+}
+
+fn key_line(change: &KeyChange) -> String {
+    if change.hidden {
+        return format!("{}: changed (values are not shown)", change.key);
+    }
+    let text = |value: &Option<Value>| match value {
+        None => "none".to_owned(),
+        Some(Value::String(text)) => text.clone(),
+        Some(value) => value.to_string(),
+    };
+    format!("{}: {} -> {}", change.key, text(&change.old), text(&change.new))
+}
+
+fn facts(definition: &PlannedDefinition) -> Vec<String> {
+    let mut facts = Vec::new();
+    if !definition.next.is_empty() {
+        let next: Vec<String> = definition.next.iter().map(ToString::to_string).collect();
+        facts.push(format!("    next: {}", next.join(", ")));
+    }
+    if definition.queued > 0 {
+        facts.push(format!("    queued jobs that keep the present revision: {}", definition.queued));
+    }
+    facts
+}
+
+/// As `terraform plan -detailed-exitcode`.
+const CHANGES: u8 = 2;

@@ -1,0 +1,187 @@
+//! `POST /api/definitions/plan`: the effect that a reload of this text would have. Nothing is changed.
+//!
+//! Definitions are compared in the form in which `GET /api/definitions` shows them, so a plan never shows more than that. Values that this
+//! form leaves out are compared by themselves and named without their values.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::{Request, State};
+use scheduler::params::Param;
+use scheduler::schedule::Schedule;
+use scheduler::snapshot::Snapshot;
+use serde_json::{Map, Value};
+
+use crate::catalogue::Entry;
+use crate::clock;
+use crate::http::api::definitions::{self, Waiting};
+use crate::http::middleware::code::Code;
+use crate::http::middleware::problem::Problem;
+use crate::http::present::shapes::{self, ChangedDefinition, KeyChange, PlannedDefinition, Time};
+use crate::http::request::body;
+use crate::http::request::path::Name;
+use crate::http::state::AppState;
+use crate::reload::Proposed;
+
+/// Bytes of a body: those of the largest jobs file, and a little more, so that its own fault is answered.
+const BYTES_MAX: usize = 2_000_100;
+
+/// Slots of a definition that are shown.
+const NEXT_SHOWN: usize = 3;
+
+/// `POST /api/definitions/plan`
+pub(crate) async fn plan(
+    State(state): State<Arc<AppState>>,
+    request: Request,
+) -> Result<Json<shapes::Plan>, Problem> {
+    let text = body::read(request.into_body(), BYTES_MAX, body::TIMEOUT).await?;
+    let text = String::from_utf8(text.into()).map_err(|error| {
+        let offset = error.utf8_error().valid_up_to();
+        Problem::new(Code::InvalidRequest, format!("the body is not UTF-8 at byte {offset}"))
+    })?;
+    let proposed = state.services.reloader.propose(text).await?;
+    Ok(Json(compare(proposed, &state.services.engine.snapshot())))
+}
+
+/// `GET /api/definitions/plan`: a definition may be named `plan`.
+pub(crate) async fn definition_named_plan(
+    state: State<Arc<AppState>>,
+) -> Result<Json<shapes::Definition>, Problem> {
+    definitions::one(state, Name("plan".to_owned())).await
+}
+
+fn compare(proposed: Proposed, snapshot: &Snapshot) -> shapes::Plan {
+    let Proposed { current, definitions, warnings } = proposed;
+    let waiting = definitions::count_waiting(snapshot);
+    let mut plan = shapes::Plan {
+        current_revision: current.revision().to_string(),
+        revision: definitions.revision().to_string(),
+        warnings,
+        ..shapes::Plan::default()
+    };
+    for new in definitions.iter() {
+        let Some(old) = current.find(&new.definition.name) else {
+            plan.added.push(planned(new, &waiting));
+            continue;
+        };
+        match differences(old, new) {
+            keys if keys.is_empty() => plan.unchanged += 1,
+            keys => plan.changed.push(ChangedDefinition {
+                definition: planned(new, &waiting),
+                from_revision: old.definition.revision.to_string(),
+                to_revision: new.definition.revision.to_string(),
+                keys,
+            }),
+        }
+    }
+    let gone = current.iter().filter(|old| definitions.find(&old.definition.name).is_none());
+    plan.removed = gone.map(|old| PlannedDefinition { next: Vec::new(), ..planned(old, &waiting) }).collect();
+    plan
+}
+
+fn planned(entry: &Entry, waiting: &Waiting<'_>) -> PlannedDefinition {
+    let definition = &entry.definition;
+    let queued = waiting.get(definition.name.as_str()).map_or(0, |counts| counts.values().sum());
+    let mut next = BTreeSet::new();
+    for schedule in definition.timetable.schedules.iter().filter(|_| definition.enabled) {
+        let first = schedule.next_slot_after(clock::now().utc);
+        next.extend(std::iter::successors(first, |slot| schedule.next_slot_after(*slot)).take(NEXT_SHOWN));
+    }
+    let next = next.into_iter().take(NEXT_SHOWN).map(Time).collect();
+    PlannedDefinition { name: definition.name.clone(), next, queued }
+}
+
+/// The keys with other values, by name.
+pub(crate) fn differences(old: &Entry, new: &Entry) -> Vec<KeyChange> {
+    let (before, after) = (shown(old), shown(new));
+    let names: BTreeSet<&String> = before.keys().chain(after.keys()).collect();
+    let differing = names.into_iter().filter(|name| before.get(*name) != after.get(*name));
+    let mut keys: Vec<KeyChange> = differing
+        .map(|name| KeyChange {
+            key: name.clone(),
+            old: before.get(name).cloned(),
+            new: after.get(name).cloned(),
+            hidden: false,
+        })
+        .collect();
+    let mut hidden = hidden_differences(old, new);
+    hidden.retain(|name| keys.iter().all(|change| change.key != *name));
+    keys.extend(hidden.into_iter().map(|key| KeyChange { key, hidden: true, ..KeyChange::default() }));
+    if keys.is_empty() && (old.definition != new.definition || old.stored != new.stored) {
+        keys.push(KeyChange { key: "other".to_owned(), hidden: true, ..KeyChange::default() });
+    }
+    keys
+}
+
+/// Each key with its value, as the API shows it.
+fn shown(entry: &Entry) -> BTreeMap<String, Value> {
+    // Without a state of the scheduler, so that only the file counts.
+    let shape = definitions::definition(entry, &Waiting::new(), &Snapshot::default());
+    let mut keys = BTreeMap::new();
+    if let Ok(Value::Object(map)) = serde_json::to_value(&shape) {
+        flatten("", map, &mut keys);
+    }
+    for computed in ["name", "revision", "expect.condition"] {
+        keys.remove(computed);
+    }
+    for schedule in &entry.definition.timetable.schedules {
+        let rule = format!("{} ({})", schedule.rule, schedule.zone.name());
+        keys.insert(format!("schedules.{}", schedule.id), rule.into());
+    }
+    keys
+}
+
+/// Maps become a key for each entry; lists of named entries too.
+fn flatten(path: &str, map: Map<String, Value>, keys: &mut BTreeMap<String, Value>) {
+    for (name, value) in map {
+        let key = if path.is_empty() { name } else { format!("{path}.{name}") };
+        match value {
+            Value::Object(inner) => flatten(&key, inner, keys),
+            Value::Array(items) if key == "params" => {
+                for mut item in items {
+                    let Some(param) = item.as_object_mut() else { continue };
+                    let name = param.remove("name").and_then(|name| name.as_str().map(str::to_owned));
+                    flatten(&format!("{key}.{}", name.unwrap_or_default()), param.clone(), keys);
+                }
+            }
+            Value::Null => {}
+            value => drop(keys.insert(key, value)),
+        }
+    }
+}
+
+/// Keys whose values differ and are not shown by the API.
+fn hidden_differences(old: &Entry, new: &Entry) -> BTreeSet<String> {
+    let mut keys = BTreeSet::new();
+    let variables: BTreeMap<_, _> =
+        old.definition.container.environment.iter().map(|(name, value)| (name, value)).collect();
+    let changed = new.definition.container.environment.iter();
+    let changed = changed.filter(|(name, value)| variables.get(name).is_some_and(|old| *old != value));
+    keys.extend(changed.map(|(name, _)| format!("environment.{name}")));
+    let params = &old.definition.submission.params.declared;
+    for param in new.definition.submission.params.declared.iter().filter(|param| param.secret) {
+        let is_same = |old: &&Param| old.name == param.name && old.absence != param.absence;
+        if params.iter().any(|old| is_same(&old)) {
+            keys.insert(format!("params.{}.default", param.name));
+        }
+    }
+    if old.definition.secrets != new.definition.secrets {
+        keys.insert("secrets".to_owned());
+    }
+    if old.notify != new.notify {
+        keys.insert("notify".to_owned());
+    }
+    let schedules = &old.definition.timetable.schedules;
+    for schedule in &new.definition.timetable.schedules {
+        let is_other = |old: &Schedule| old.id == schedule.id && old != schedule;
+        if schedules.iter().any(is_other) {
+            keys.insert(format!("schedules.{}", schedule.id));
+        }
+    }
+    keys.extend(
+        (old.definition.timetable.catch_up != new.definition.timetable.catch_up)
+            .then(|| "catch_up".to_owned()),
+    );
+    keys
+}

@@ -1,0 +1,67 @@
+//! JSON of a plan: the effect that a reload would have.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::Time;
+
+/// The effect that a reload of a jobs file would have.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Plan {
+    /// Revision of the present set: `expect` of a reload.
+    pub current_revision: String,
+    /// Revision of the set after the reload.
+    pub revision: String,
+    /// New definitions.
+    pub added: Vec<PlannedDefinition>,
+    /// Definitions that would be gone.
+    pub removed: Vec<PlannedDefinition>,
+    /// Definitions of which a key has another value.
+    pub changed: Vec<ChangedDefinition>,
+    /// The number of definitions that stay as they are.
+    pub unchanged: usize,
+    /// Warnings of the file.
+    pub warnings: Vec<String>,
+}
+
+/// A definition that a reload would add or remove.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PlannedDefinition {
+    /// Its name.
+    pub name: String,
+    /// Its next three slots by its schedules, if it is added. Pauses do not count.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub next: Vec<Time>,
+    /// Queued jobs of this name. They keep their revision and still run, also if the definition is removed.
+    pub queued: u64,
+}
+
+/// A definition that a reload would change.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ChangedDefinition {
+    /// The definition.
+    #[serde(flatten)]
+    pub definition: PlannedDefinition,
+    /// The present revision.
+    pub from_revision: String,
+    /// The revision after the reload; the same if no changed key belongs to jobs.
+    pub to_revision: String,
+    /// The keys with another value.
+    pub keys: Vec<KeyChange>,
+}
+
+/// A key with another value.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct KeyChange {
+    /// The key as `GET /api/definitions/{name}` has it; `retry.max` for a key within a key.
+    pub key: String,
+    /// The present value; absent if there is none, or if it is hidden.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub old: Option<Value>,
+    /// The value after the reload; absent if there is none, or if it is hidden.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub new: Option<Value>,
+    /// The values differ and are not shown, because they may be secret.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub hidden: bool,
+}

@@ -1,0 +1,128 @@
+//! Plans over HTTP: the effect that a reload would have.
+
+mod http_support;
+
+use http_support::Server;
+use serde_json::{Value, json};
+
+const PRESENT: &str = "jobs:
+  resize: {image: 'resize:1', timeout: 1m, environment: {PW: hunter2}, retry: {max: 1}}
+  report: {image: report, schedule: {cron: '0 2 * * *'}}
+  old: {image: old}
+";
+
+/// A server whose present definitions are those of [`PRESENT`].
+async fn started() -> Server {
+    let server = Server::start().await;
+    std::fs::write(&server.jobs_file, PRESENT).unwrap();
+    assert_eq!(server.ask("POST", "/api/definitions/reload", &[], "").await.status, 200);
+    server
+}
+
+async fn plan(server: &Server, text: &str) -> Value {
+    let answer = server.ask("POST", "/api/definitions/plan", &[], text).await;
+    assert_eq!(answer.status, 200, "{answer:?}");
+    assert!(!answer.body.contains("hunter"), "a value is shown: {answer:?}");
+    answer.json()
+}
+
+#[tokio::test]
+async fn a_plan_of_the_present_file_has_no_changes() {
+    let server = started().await;
+    let plan = plan(&server, PRESENT).await;
+    assert_eq!(plan["unchanged"], 3, "{plan}");
+    assert_eq!(plan["current_revision"], plan["revision"]);
+    let etag = server.get("/api/definitions").await.header("etag").to_owned();
+    assert_eq!(etag.trim_matches('"'), plan["current_revision"]);
+    for kind in ["added", "removed", "changed"] {
+        assert_eq!(plan[kind], json!([]), "{plan}");
+    }
+}
+
+#[tokio::test]
+async fn a_plan_names_what_would_change_and_changes_nothing() {
+    let server = started().await;
+    let etag = server.get("/api/definitions").await.header("etag").to_owned();
+    let text = "jobs:
+  resize: {image: 'resize:2', environment: {PW: hunter3}, retry: {max: 3}}
+  report: {image: report, schedule: {cron: '0 2 * * *'}}
+  fresh: {image: fresh, schedule: {every: 1h}}
+";
+    let plan = plan(&server, text).await;
+    assert_eq!((&plan["unchanged"], &plan["added"][0]["name"]), (&json!(1), &json!("fresh")), "{plan}");
+    assert_eq!(plan["added"][0]["next"].as_array().unwrap().len(), 3);
+    assert_eq!(plan["removed"], json!([{"name": "old", "queued": 0}]));
+    let changed = &plan["changed"][0];
+    assert_eq!(changed["name"], "resize");
+    assert_ne!(changed["from_revision"], changed["to_revision"]);
+    let keys = json!([
+        {"key": "image", "old": "resize:1", "new": "resize:2"},
+        {"key": "retry.max", "old": 1, "new": 3},
+        {"key": "timeout_ms", "old": 60_000, "new": 3_600_000},
+        {"key": "environment.PW", "hidden": true},
+    ]);
+    assert_eq!(changed["keys"], keys, "{plan}");
+    assert_eq!(server.get("/api/definitions").await.header("etag"), etag);
+
+    // The reload that the plan told of brings the revision that it told.
+    std::fs::write(&server.jobs_file, text).unwrap();
+    let path = format!("/api/definitions/reload?expect={}", plan["current_revision"].as_str().unwrap());
+    let reloaded = server.ask("POST", &path, &[], "").await.json();
+    assert_eq!(reloaded["revision"], plan["revision"], "{reloaded}");
+    server.ask("POST", &path, &[], "").await.is_problem(409, "revision_mismatch");
+}
+
+#[tokio::test]
+async fn descriptive_keys_and_schedules_are_compared_too() {
+    let server = started().await;
+    let plan = plan(
+        &server,
+        &PRESENT.replace(
+            "image: report, schedule: {cron: '0 2",
+            "image: report, description: nightly, schedule: {cron: '0 3",
+        ),
+    )
+    .await;
+    let changed = &plan["changed"][0];
+    assert_eq!(changed["name"], "report");
+    assert_eq!(changed["from_revision"], changed["to_revision"]);
+    let keys: Vec<&str> =
+        changed["keys"].as_array().unwrap().iter().map(|key| key["key"].as_str().unwrap()).collect();
+    assert_eq!(keys[0], "description", "{plan}");
+    assert!(keys[1..].iter().all(|key| key.starts_with("schedules.")) && keys.len() == 3, "{plan}");
+}
+
+#[tokio::test]
+async fn a_bad_file_gets_the_problem_of_a_reload() {
+    let server = started().await;
+    let ask = async |text: &str| server.ask("POST", "/api/definitions/plan", &[], text).await;
+    let problem = ask("jobs:\n  a: {imagee: x}\n  b: {image: x, timeout: long}\n").await;
+    let problem = problem.is_problem(422, "invalid_jobs_file");
+    assert!(problem["errors"].as_array().unwrap().len() >= 2, "{problem}");
+    assert!(problem["errors"][0]["field"].as_str().unwrap().starts_with("jobs.yaml:2:"), "{problem}");
+    ask("").await.is_problem(422, "invalid_jobs_file");
+    ask(&"#".repeat(2_000_101)).await.is_problem(413, "body_too_large");
+}
+
+#[tokio::test]
+async fn a_plan_shows_no_variable_and_no_file_of_the_server() {
+    let server = started().await;
+    for (job, taken) in
+        [("{image: x, command: '${PATH}'}", "PATH"), ("{image: x, env_file: /etc/passwd}", "/etc/passwd")]
+    {
+        let answer = server.ask("POST", "/api/definitions/plan", &[], &format!("jobs: {{a: {job}}}")).await;
+        let problem = answer.is_problem(422, "invalid_jobs_file");
+        let detail = problem["errors"][0]["detail"].as_str().unwrap();
+        assert!(detail.contains(taken) && detail.contains("a plan takes"), "{problem}");
+        assert!(!answer.body.contains("/bin") && !answer.body.contains("root:"), "{answer:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_definition_may_be_named_plan() {
+    let server = started().await;
+    server.get("/api/definitions/plan").await.is_problem(404, "unknown_job");
+    std::fs::write(&server.jobs_file, "jobs: {plan: {image: x}}").unwrap();
+    assert_eq!(server.ask("POST", "/api/definitions/reload", &[], "").await.status, 200);
+    assert_eq!(server.get("/api/definitions/plan").await.json()["image"], "x");
+}
