@@ -12,7 +12,7 @@ use anyhow::Context as _;
 use client::tls;
 use client::ws::Address;
 use reqwest::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderName, HeaderValue};
-use reqwest::{Method, RequestBuilder, Response, Url};
+use reqwest::{Method, RequestBuilder, Response, StatusCode, Url};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
@@ -39,6 +39,25 @@ pub(crate) struct Api {
 impl Api {
     /// Parses the address and reads the token file; sends nothing.
     pub(crate) fn new(server_args: &ServerArgs) -> anyhow::Result<Self> {
+        let authorization = server_args.token_file.as_deref().map(read_token).transpose()?;
+        Self::with_authorization(server_args, authorization)
+    }
+
+    /// A client with a token that is in no file yet.
+    pub(crate) fn with_token(server_args: &ServerArgs, token: &str) -> anyhow::Result<Self> {
+        let wrong = || Failure::new(Exit::Usage, "the token must be one line of printable ASCII");
+        if token.is_empty() || !token.chars().all(|c| c.is_ascii_graphic()) {
+            return Err(wrong().into());
+        }
+        let mut header = HeaderValue::try_from(format!("Bearer {token}")).map_err(|_| wrong())?;
+        header.set_sensitive(true);
+        Self::with_authorization(server_args, Some(header))
+    }
+
+    fn with_authorization(
+        server_args: &ServerArgs,
+        authorization: Option<HeaderValue>,
+    ) -> anyhow::Result<Self> {
         let address = parse_address(&server_args.address)?;
         let base = base(&address)?;
         let trust = if address.is_tls() {
@@ -48,7 +67,6 @@ impl Api {
         };
         let trust =
             trust.map_err(|error| Failure::new(Exit::Usage, format!("{:#}", anyhow::Error::new(error))))?;
-        let authorization = server_args.token_file.as_deref().map(read_token).transpose()?;
         let client = reqwest::Client::builder()
             .no_proxy()
             .tls_backend_preconfigured(trust)
@@ -142,6 +160,18 @@ impl Api {
             return Ok(response);
         }
         Err(failure_from(response).await.into())
+    }
+
+    /// Asks the server whether the token may connect a worker; opens no session.
+    pub(crate) async fn check_worker_token(&self) -> anyhow::Result<()> {
+        let request = self.get(&["api", "workers", "connect"]);
+        let response = request.send().await.map_err(|error| self.unreachable(&error))?;
+        // The server checks the token first, then misses the upgrade to a WebSocket.
+        match response.status() {
+            StatusCode::UPGRADE_REQUIRED => Ok(()),
+            status if status.is_success() => Err(self.unexpected_response().into()),
+            _ => Err(failure_from(response).await.into()),
+        }
     }
 
     /// Reads the JSON of a response.

@@ -24,6 +24,7 @@ mod health;
 mod import;
 mod job_verbs;
 mod jobs;
+mod join;
 mod limits;
 mod logging;
 mod logs;

@@ -97,7 +97,8 @@ pub(crate) fn parse<P: Parser>(
         && let Some(verb) = known.find_subcommand(verb)
     {
         origins = variables(verb, given);
-        if let Some(path) = path(given) {
+        // The settings are those of `worker`, not of `worker join`.
+        if let Some(path) = path(given).filter(|_| given.subcommand().is_none()) {
             let found = Found { program: &known, verb, given, path }.read()?;
             origins.0.extend(found.origins);
             // After the names of the program and of the verb.

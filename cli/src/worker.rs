@@ -10,12 +10,13 @@ use tokio::runtime::Runtime;
 use crate::failure::{Exit, Failure};
 use crate::logging::{self, LoggingArgs};
 use crate::settings::Settings;
-use crate::{server, systemd};
+use crate::{join, server, systemd};
 
 /// Run a worker: take jobs from a server and run them in containers.
 ///
 /// If the server is unreachable, running jobs continue, reports and output are kept, and the worker reconnects forever.
 #[derive(Debug, clap::Args)]
+#[command(args_conflicts_with_subcommands = true)]
 #[command(after_help = "Examples:
   longshore worker --server https://jobs.example:8080 --token-file /etc/longshore/tokens/worker
   longshore worker --slots 8 --label zone=b --allow-mount /srv/data
@@ -23,6 +24,8 @@ use crate::{server, systemd};
 
 The first SIGTERM (or Ctrl-C) does what --on-term says, the second one stops the jobs, the third one exits at once.")]
 pub(crate) struct Flags {
+    #[command(subcommand)]
+    verb: Option<WorkerVerb>,
     /// The server: HOST:PORT, with the base path if it has one, or a URL.
     #[arg(long, env = "LONGSHORE_SERVER", default_value = "127.0.0.1:8080", value_name = "ADDRESS")]
     server: String,
@@ -49,6 +52,11 @@ pub(crate) struct Flags {
     file: Settings,
     #[command(flatten)]
     runtimes: RuntimeArgs,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum WorkerVerb {
+    Join(join::Flags),
 }
 
 /// The worker's name, state directory and capacity.
@@ -135,8 +143,12 @@ enum OnTermArg {
     Detach,
 }
 
-/// Runs the worker until it has stopped.
+/// Runs the worker until it has stopped, or the verb behind `worker`.
 pub(crate) fn worker(flags: Flags) -> anyhow::Result<()> {
+    if let Some(WorkerVerb::Join(flags)) = flags.verb {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        return runtime.block_on(join::join(flags));
+    }
     logging::start(&flags.logging)?;
     flags.file.log_source();
     server::forbid_core_dumps();

@@ -212,3 +212,52 @@ async fn the_dashboard_offers_what_the_role_allows() {
     })
     .await;
 }
+
+#[tokio::test]
+async fn worker_join_writes_the_files_that_a_worker_starts_with() {
+    let (cluster, _server, admin) = start().await;
+    let token_file = make_token(&cluster, &admin, "machines", &["--role", "worker"]);
+    let token = std::fs::read_to_string(&token_file).unwrap();
+    let viewer =
+        std::fs::read_to_string(make_token(&cluster, &admin, "eyes", &["--role", "viewer"])).unwrap();
+    let settings = cluster.path("joined.yaml").display().to_string();
+    let address = cluster.address();
+    let join = |address: &str, token: &str, more: &[&str]| {
+        cluster.run_cli(
+            &[&["worker", "join", address, token, "--config", &settings, "--name", "anna"], more].concat(),
+        )
+    };
+    for (address, token, code, why) in [
+        (address.as_str(), "longshore_1_unknown", 3, "invalid_token"),
+        (&address, &viewer, 3, "forbidden"),
+        ("127.0.0.1:1", &token, 6, "no answer from"),
+    ] {
+        let (found, text) = join(address, token, &[]);
+        assert!(found == code && text.contains(why), "{found}: {text}");
+        assert!(!std::path::Path::new(&settings).exists(), "a refused token writes nothing");
+    }
+    let (code, text) = join(&address, &token, &[]);
+    assert!(code == 0 && text.contains(&format!("longshore worker --config {settings}")), "{text}");
+    assert!(!text.contains(token.trim()), "the output does not show the token");
+    for file in ["joined.yaml", "worker.token"] {
+        let mode = std::fs::metadata(cluster.path(file)).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600, "{file}");
+    }
+    let (code, text) = join(&address, &token, &[]);
+    assert!(code == 5 && text.contains("--force"), "{code}: {text}");
+    assert_eq!(join(&address, &token, &["--force"]).0, 0);
+    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_longshore"));
+    let state = cluster.path("joined-state");
+    command.args(["worker", "--no-docker", "--allow-fake", "--config", &settings, "--state-dir"]).arg(state);
+    let _worker = Process::spawn(command, &cluster.path("joined.log")).unwrap();
+    wait_until("the worker is connected", async || {
+        let (_, text) = run_as(&cluster, &admin, &["workers"]);
+        text.contains("anna")
+    })
+    .await;
+    let (code, text) =
+        cluster.run_cli(&["token", "revoke", "machines", "--server", &address, "--token-file", &admin]);
+    assert_eq!(code, 0, "{text}");
+    let (code, text) = join(&address, &token, &["--force"]);
+    assert!(code == 3 && text.contains("token_revoked"), "{code}: {text}");
+}
