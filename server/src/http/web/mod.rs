@@ -12,6 +12,7 @@ mod definitions;
 mod format;
 mod job;
 mod jobs;
+mod list_address;
 mod login;
 mod output;
 mod overview;
