@@ -14,6 +14,7 @@ mod job;
 mod jobs;
 mod list_address;
 mod login;
+mod notifications;
 mod output;
 mod overview;
 mod page;
@@ -52,6 +53,8 @@ pub(crate) fn router(state: &Arc<AppState>) -> Router<Arc<AppState>> {
         .route("/workers", get(workers::list))
         .route("/workers/{id}", get(workers::one))
         .route("/workers/{id}/{verb}", post(actions::worker))
+        .route("/notifications", get(notifications::show))
+        .route("/notifications/test", post(notifications::test))
         .route("/audit", get(audit::show))
         .route("/login", get(login::show).post(login::sign_in))
         .route("/logout", post(login::sign_out))
@@ -71,6 +74,7 @@ pub(crate) fn is_page(path: &str) -> bool {
             | "definitions"
             | "schedules"
             | "workers"
+            | "notifications"
             | "login"
             | "logout"
             | "static"
