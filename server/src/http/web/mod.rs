@@ -16,6 +16,7 @@ mod list_address;
 mod login;
 mod notifications;
 mod output;
+mod output_search;
 mod overview;
 mod page;
 mod schedules;
@@ -53,6 +54,7 @@ pub(crate) fn router(state: &Arc<AppState>) -> Router<Arc<AppState>> {
         .route("/workers", get(workers::list))
         .route("/workers/{id}", get(workers::one))
         .route("/workers/{id}/{verb}", post(actions::worker))
+        .route("/logs/search", get(output_search::show))
         .route("/notifications", get(notifications::show))
         .route("/notifications/test", post(notifications::test))
         .route("/audit", get(audit::show))
@@ -75,6 +77,7 @@ pub(crate) fn is_page(path: &str) -> bool {
             | "schedules"
             | "workers"
             | "notifications"
+            | "logs"
             | "login"
             | "logout"
             | "static"
