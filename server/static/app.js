@@ -69,7 +69,8 @@ async function refresh() {
 }
 // Only the page that is looked at is connected: browsers allow six connections to a server, and each page that stays open would hold one.
 let events = null;
-const isLive = !document.getElementById("output") && !main.querySelector(".login");
+// A search is not repeated by itself: it reads much.
+const isLive = !document.getElementById("output") && !main.querySelector(".login, [data-still]");
 const changed = () => { wanted = true; refresh(); };
 function connect() {
   if (!isLive || events || document.hidden) return;

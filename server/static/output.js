@@ -7,6 +7,10 @@ const LINES_MAX = 2_000_000;
 const lines = []; // {text, kind}: kind is stdout, stderr or note.
 let unfinished = { stdout: null, stderr: null };
 let wrap = false, atEnd = true, found = [], foundAt = -1, needle = "", marked = Number(location.hash.slice(2)) || 0;
+// A link from a search names a line by its stream and its position there in bytes: #stderr@81.
+let sought = /^#(stdout|stderr)@(\d+)$/.exec(location.hash);
+const isFromSearch = sought !== null;
+let pinned = -1; // The line that stays in view until the reader moves.
 let offsets = [0]; // Rows before each line; with wrapping a line has several.
 
 function button(text, act) {
@@ -90,7 +94,8 @@ function draw() {
   requestAnimationFrame(() => {
     drawing = false;
     space.style.height = offsets[lines.length] * HEIGHT + "px";
-    if (atEnd) view.scrollTop = view.scrollHeight;
+    if (pinned >= 0) view.scrollTop = Math.max(0, offsets[pinned] * HEIGHT - view.clientHeight / 3);
+    else if (atEnd) view.scrollTop = view.scrollHeight;
     const first = Math.max(0, lineAt(Math.floor(view.scrollTop / HEIGHT)) - 10);
     const last = Math.min(lines.length, lineAt(Math.ceil((view.scrollTop + view.clientHeight) / HEIGHT)) + 11);
     sheet.style.top = offsets[first] * HEIGHT + "px";
@@ -111,9 +116,17 @@ function draw() {
 }
 function show(index) {
   atEnd = false;
+  pinned = -1;
   view.scrollTop = Math.max(0, offsets[index] * HEIGHT - view.clientHeight / 3);
   draw();
 }
+function pin(index) {
+  sought = null;
+  marked = index + 1;
+  pinned = index;
+  atEnd = false;
+}
+for (const moved of ["wheel", "pointerdown", "touchstart", "keydown"]) view.addEventListener(moved, () => { pinned = -1; }, { passive: true });
 
 // Lines as they arrive. A line that is not finished grows.
 function push(text, kind) {
@@ -121,9 +134,10 @@ function push(text, kind) {
   lines.push({ text, kind });
   offsets.push(offsets[lines.length - 1] + rowsOf(lines[lines.length - 1]));
 }
-function output(stream, text) {
+function output(stream, text, offset) {
   const parts = text.split("\n");
   let from = lines.length;
+  const wanted = partSought(stream, text, offset);
   parts.forEach((part, index) => {
     const open = unfinished[stream];
     if (open !== null && index === 0) {
@@ -133,10 +147,17 @@ function output(stream, text) {
       push(part, stream);
       if (index === parts.length - 1) unfinished[stream] = lines.length - 1;
     }
+    if (index === wanted) pin(open !== null && index === 0 ? open : Math.max(0, lines.length - 1));
     if (index < parts.length - 1) unfinished[stream] = null;
   });
   layout(from);
   draw();
+}
+// The part of this output in which the sought line begins; -1 if it does not. Bytes are counted only for a link from a search.
+function partSought(stream, text, offset) {
+  if (!sought || sought[1] !== stream || Number(sought[2]) < offset) return -1;
+  const bytes = new TextEncoder().encode(text), begin = Number(sought[2]) - offset;
+  return begin < bytes.length ? bytes.subarray(0, begin).filter((byte) => byte === 10).length : -1;
 }
 const note = (text) => { push(text, "note"); draw(); };
 
@@ -154,7 +175,7 @@ function start() {
   });
   source.addEventListener("output", (event) => {
     const data = JSON.parse(event.data);
-    output(data.stream, data.text);
+    output(data.stream, data.text, data.offset);
   });
   source.addEventListener("gap", (event) => {
     const data = JSON.parse(event.data);
@@ -167,11 +188,11 @@ function start() {
     source.close();
     const state = document.getElementById("job-state");
     if (data.state && state) state.textContent = data.state;
-    if (marked) show(Math.min(marked, lines.length) - 1);
+    if (marked && !isFromSearch) show(Math.min(marked, lines.length) - 1);
   });
 }
 
-const ends = button("Jump to the end", () => { atEnd = true; draw(); });
+const ends = button("Jump to the end", () => { atEnd = true; pinned = -1; draw(); });
 const wraps = button("Wrap", () => {
   const top = lineAt(Math.floor(view.scrollTop / HEIGHT));
   wrap = !wrap;
@@ -205,7 +226,7 @@ field.addEventListener("keydown", (event) => {
   if (event.key === "Enter") { find(event.shiftKey ? -1 : 1); event.preventDefault(); }
 });
 view.addEventListener("scroll", () => {
-  atEnd = view.scrollTop + view.clientHeight >= view.scrollHeight - HEIGHT;
+  atEnd = pinned < 0 && view.scrollTop + view.clientHeight >= view.scrollHeight - HEIGHT;
   ends.hidden = atEnd;
   draw();
 });

@@ -2,8 +2,9 @@
 
 mod http_support;
 
-use http_support::{Answered, Server};
+use http_support::{Answered, Server, output};
 use longshore_server::listener::Limits;
+use protocol::report::Stream;
 use scheduler::job::State;
 
 const TOKEN: &str = "0123456789abcdef0123456789abcdef";
@@ -47,6 +48,10 @@ async fn every_page_is_shown() {
         ("/workers", "w1"),
         ("/workers?all=1", "w2"),
         ("/workers/1", "Cordon"),
+        ("/notifications", "No definition has a target"),
+        ("/notifications?state=failed&name=", "Notifications"),
+        ("/logs/search", "Finds lines in the stored output"),
+        ("/jobs", "href=\"/logs/search\""),
         ("/login", "API token"),
     ] {
         let answer = server.get(path).await;
@@ -236,4 +241,47 @@ async fn a_page_of_jobs_stays_small_among_many() {
         assert!(answer.body.len() < 100_000, "{path} has {} bytes", answer.body.len());
     }
     assert!(server.get("/jobs").await.body.contains("Older jobs"));
+}
+
+#[tokio::test]
+async fn output_is_searched_and_each_line_leads_to_the_viewer() {
+    let server = output::running().await;
+    output::write(&server, 101, Stream::Stdout, 8, "an <b>Error</b>\u{1b}[31m & more\n").await;
+    output::write(&server, 101, Stream::Stderr, 5, "error again\n").await;
+    let all = server.get("/logs/search?q=error&ignore_case=1&name=&since=").await;
+    is_page(&all, "/logs/search");
+    for text in [
+        "href=\"/jobs/1/output?attempt=1#stdout@8\"",
+        "href=\"/jobs/1/output?attempt=1#stderr@5\"",
+        "an &#60;b&#62;<mark>Error</mark>&#60;/b&#62; &#38; more",
+        "<mark>error</mark> again",
+        "of output of 1 job: that was the last part.",
+    ] {
+        assert!(all.body.contains(text), "no {text:?} in {}", all.body);
+    }
+    let pattern = server.get("/logs/search?q=%5EError%7Cagain%24&regex=1").await;
+    assert_eq!(pattern.body.matches("<mark>").count(), 1, "{}", pattern.body);
+
+    // A page of one line leads to the next one, with the same form.
+    let first = server.get("/logs/search?q=error&ignore_case=1&limit=1").await;
+    assert!(first.body.contains("#stdout@8") && !first.body.contains("#stderr@5"), "{}", first.body);
+    let begin = first.body.find("href=\"/logs/search?q=error&#38;ignore_case=1").expect("a next page");
+    let address: String = first.body[begin + 6..].chars().take_while(|char| *char != '"').collect();
+    let second = server.get(&address.replace("&#38;", "&")).await;
+    assert!(second.body.contains("#stderr@5") && !second.body.contains("#stdout@8"), "{}", second.body);
+
+    let none = server.get("/logs/search?q=nowhere").await;
+    assert!(none.body.contains("No line fits.") && !none.body.contains("Search on"), "{}", none.body);
+    let wrong = server.get("/logs/search?q=%28&regex=1").await;
+    assert!(wrong.status == 400 && wrong.body.contains("unclosed group"), "{wrong:?}");
+}
+
+#[tokio::test]
+async fn a_test_of_a_definition_without_targets_says_so() {
+    let server = Server::start().await;
+    let none = form(&server, "/notifications/test", "definition=resize").await;
+    is_page(&none, "/notifications/test");
+    assert!(none.body.contains("resize has no targets"), "{}", none.body);
+    let unknown = form(&server, "/notifications/test", "definition=nope").await;
+    assert!(unknown.status == 422 && unknown.body.contains("there is no definition"), "{unknown:?}");
 }

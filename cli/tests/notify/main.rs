@@ -202,8 +202,39 @@ async fn inner_addresses_are_refused_and_urls_are_shown_nowhere() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn the_dashboard_names_a_target_that_fails_until_it_takes_a_message() {
+    let receiver = Receiver::start(&["404 Gone"]).await;
+    let jobs = jobs_file(&format!("{{ webhook: 'http://127.0.0.1:{}/planted-url' }}", receiver.port));
+    let (cluster, _server, _worker) = start(&jobs, &ALLOW).await;
+    let page =
+        async |path: &str| String::from_utf8_lossy(&cluster.api().get_bytes(path).await).into_owned();
+    let empty = page("/notifications").await;
+    assert!(empty.contains("No message fits.") && !empty.contains("Failing targets"), "{empty}");
+    run(&cluster, 3).await;
+    wait_until("the target fails", async || {
+        let failing = cluster.api().get("/api/notifications?failing=1").await;
+        failing[0]["error"] == "the target answered 404 Not Found"
+    })
+    .await;
+    let shown = page("/notifications").await;
+    let (failing, messages) = (shown.find("Failing targets"), shown.find("<h2>Messages"));
+    assert!(failing.is_some() && failing < messages, "{shown}");
+    assert!(shown.contains("the target answered 404 Not Found") && !shown.contains("planted-url"), "{shown}");
+    let overview = page("/").await;
+    assert!(overview.contains("<a href=\"/notifications\">notifications to webhook 127.0.0.1:"), "{overview}");
+    wait_until("a later try is taken", async || {
+        let failing = cluster.api().get("/api/notifications?failing=1").await;
+        failing.as_array().unwrap().is_empty()
+    })
+    .await;
+    let shown = page("/notifications?state=delivered").await;
+    assert!(shown.contains("delivered") && !shown.contains("Failing targets"), "{shown}");
+    assert!(!page("/").await.contains("notifications to webhook"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_test_says_which_targets_took_the_message() {
-    let (good, bad) = (Receiver::start(&[]).await, Receiver::start(&["404 Gone"]).await);
+    let (good, bad) = (Receiver::start(&[]).await, Receiver::start(&["404 Gone", "404 Gone"]).await);
     let jobs = jobs_file(&format!(
         "[{{ slack: 'http://127.0.0.1:{}/a' }}, {{ webhook: 'http://127.0.0.1:{}/b' }}]",
         good.port, bad.port
@@ -215,4 +246,12 @@ async fn a_test_says_which_targets_took_the_message() {
     assert!(text.contains("the target answered 404") && text.contains("1 of 2 targets"), "{text}");
     assert_eq!(good.received()[0].json()["text"].as_str().unwrap(), "Test: nightly failed");
     assert_eq!(bad.received()[0].json()["data"]["test"], true);
+
+    // The form of the dashboard does the same.
+    let form = testkit::http::client().build().unwrap().post(cluster.api().url("/notifications/test"));
+    let page = form.body("definition=nightly").send().await.unwrap().text().await.unwrap();
+    assert!(page.contains("took the message") && page.contains("the target answered 404"), "{page}");
+    assert_eq!((good.received().len(), bad.received().len()), (2, 2));
+    let page = String::from_utf8_lossy(&cluster.api().get_bytes("/notifications").await).into_owned();
+    assert!(page.contains("No message fits.") && !page.contains("Failing targets"), "{page}");
 }

@@ -23,7 +23,7 @@ use crate::http::present::presenter::why_ended;
 use crate::metrics::Metrics;
 use crate::store::{
     Archive, JobRow, NotificationArchive, NotificationChange, NotificationId, NotificationRow,
-    NotificationState, RecordChange,
+    NotificationState, ReadError, RecordChange,
 };
 
 /// How often due messages are looked for: one look-up in an index.
@@ -119,6 +119,15 @@ impl Delivery {
             results.push(TestResult { target: target.clone(), error });
         }
         results
+    }
+
+    /// The last try of each target that did not take its message, newest first; of targets that jobs.yaml still has.
+    ///
+    /// # Errors
+    /// The store cannot be read. Blocks on the disk.
+    pub fn failing(&self) -> Result<Vec<NotificationRow>, ReadError> {
+        let rows = self.archive.failing_targets()?;
+        Ok(rows.into_iter().filter(|row| self.find_target(row).is_some()).collect())
     }
 
     async fn due(&self) -> Vec<NotificationRow> {

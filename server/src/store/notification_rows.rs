@@ -151,6 +151,12 @@ pub trait NotificationArchive: Send + Sync {
     /// The store cannot be read.
     fn due_notifications(&self, now: Timestamp) -> Result<Vec<NotificationRow>, ReadError>;
 
+    /// The notification that was last tried of each target whose last try failed, newest try first.
+    ///
+    /// # Errors
+    /// The store cannot be read.
+    fn failing_targets(&self) -> Result<Vec<NotificationRow>, ReadError>;
+
     /// One notification, if it is kept.
     ///
     /// # Errors

@@ -37,6 +37,10 @@ impl NotificationArchive for Empty {
         Ok(Vec::new())
     }
 
+    fn failing_targets(&self) -> Result<Vec<NotificationRow>, ReadError> {
+        Ok(Vec::new())
+    }
+
     fn notification(&self, _: NotificationId) -> Result<Option<NotificationRow>, ReadError> {
         Ok(None)
     }

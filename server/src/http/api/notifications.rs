@@ -31,7 +31,31 @@ struct TestRequest {
 
 /// `GET /api/notifications`
 pub(crate) async fn list(State(state): State<Arc<AppState>>, uri: Uri) -> Result<Response, Problem> {
-    let mut query = Query::of(&uri)?;
+    let Page { entries, next } = page(&state, Query::of(&uri)?).await?;
+    let link = next.map(|cursor| next_page(&state, "notifications", &uri, &cursor));
+    let mut response = Json(entries).into_response();
+    if let Some(link) = link.and_then(|link| HeaderValue::try_from(link).ok()) {
+        response.headers_mut().insert(header::LINK, link);
+    }
+    Ok(response)
+}
+
+/// A page of notifications, newest first.
+pub(crate) struct Page {
+    pub(crate) entries: Vec<shapes::Notification>,
+    /// The `cursor` of the next page, if there is one.
+    pub(crate) next: Option<String>,
+}
+
+/// Reads the page that a query asks for. With `failing=1` it is the last try of each target that did not take it.
+///
+/// # Errors
+/// `invalid_query`, `invalid_cursor`, `invalid_limit`, `invalid_state`, and those of a read.
+pub(crate) async fn page(state: &AppState, mut query: Query) -> Result<Page, Problem> {
+    if query.switch("failing")? {
+        query.finish()?;
+        return Ok(Page { entries: failing(state).await?, next: None });
+    }
     let before = query.text("cursor")?.as_deref().map(cursor::read).transpose()?;
     let limit = query.text("limit")?.as_deref().map_or(Ok(LIMIT), limit)?;
     let filter = NotificationFilter {
@@ -47,13 +71,17 @@ pub(crate) async fn list(State(state): State<Arc<AppState>>, uri: Uri) -> Result
     let more = rows.len() > limit;
     rows.truncate(limit);
     let next = rows.last().filter(|_| more).map(|row| cursor::write(JobId(row.id.0)));
-    let link = next.map(|cursor| next_page(&state, "notifications", &uri, &cursor));
-    let entries: Vec<_> = rows.into_iter().map(notification).collect();
-    let mut response = Json(entries).into_response();
-    if let Some(link) = link.and_then(|link| HeaderValue::try_from(link).ok()) {
-        response.headers_mut().insert(header::LINK, link);
-    }
-    Ok(response)
+    Ok(Page { entries: rows.into_iter().map(notification).collect(), next })
+}
+
+/// The last try of each target that did not take its message, newest first. Targets that jobs.yaml has no more are left out.
+///
+/// # Errors
+/// Those of a read.
+pub(crate) async fn failing(state: &AppState) -> Result<Vec<shapes::Notification>, Problem> {
+    let delivery = Arc::clone(&state.services.notifications);
+    let rows = state.block(move || Ok(delivery.failing()?)).await?;
+    Ok(rows.into_iter().map(notification).collect())
 }
 
 /// `POST /api/notifications/test`

@@ -37,17 +37,18 @@ pub(super) async fn form(request: Request) -> Result<Fields, Problem> {
 }
 
 /// The fields of a form, and its request without them.
-async fn split(request: Request) -> Result<(Request, Fields), Problem> {
+pub(super) async fn split(request: Request) -> Result<(Request, Fields), Problem> {
     let (parts, body) = request.into_parts();
     Ok((Request::from_parts(parts, Body::empty()), form(Request::new(body)).await?))
 }
 
-fn field<'f>(fields: &'f Fields, name: &str) -> &'f str {
+/// The value of a field; empty if it is not there.
+pub(super) fn field<'f>(fields: &'f Fields, name: &str) -> &'f str {
     fields.iter().find(|(field, _)| field == name).map_or("", |(_, value)| value.as_str())
 }
 
 /// The same request with another address and body, for a handler of the API.
-fn request_for(request: &Request, query: &str, json: Option<&Value>) -> Request {
+pub(super) fn request_for(request: &Request, query: &str, json: Option<&Value>) -> Request {
     let mut made = Request::new(json.map_or_else(Body::empty, |json| Body::from(json.to_string())));
     *made.method_mut() = request.method().clone();
     *made.extensions_mut() = request.extensions().clone();

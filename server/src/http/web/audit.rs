@@ -8,11 +8,11 @@ use axum::http::Uri;
 use axum::response::Response;
 
 use super::format::{self, Moment};
+use super::list_address::ListAddress;
 use super::page::{Frame, render};
 use crate::http::api::audit;
 use crate::http::middleware::problem::Problem;
 use crate::http::present::shapes::AuditEntry;
-use crate::http::request::query::{Query, encode};
 use crate::http::state::AppState;
 
 /// A row of the audit log.
@@ -43,23 +43,14 @@ struct AuditPage {
 
 /// `GET /audit`
 pub(crate) async fn show(State(state): State<Arc<AppState>>, uri: Uri) -> Result<Response, Problem> {
-    // Browsers send each field of a form, empty or not.
-    let pairs = Query::pairs(&uri)?;
-    let filled: Vec<(String, String)> = pairs.into_iter().filter(|(_, value)| !value.is_empty()).collect();
-    let page = audit::page(&state, Query::new(filled.clone())).await?;
-    let value = |name: &str| {
-        let found = filled.iter().find(|(field, _)| field == name);
-        found.map(|(_, value)| value.clone()).unwrap_or_default()
-    };
-    let pairs = filled.iter().map(|(name, value)| (name.as_str(), value.as_str()));
-    let next = page.next.as_deref().map(|cursor| ("cursor", cursor));
-    let older = next.map(|next| encode(pairs.filter(|(name, _)| *name != "cursor").chain([next])));
+    let address = ListAddress::of(&uri)?;
+    let page = audit::page(&state, address.query()).await?;
     render(&AuditPage {
         frame: Frame::new(&state, "audit", "Audit log"),
-        by: value("by"),
-        path: value("path"),
-        refused: !value("refused").is_empty(),
+        by: address.value("by"),
+        path: address.value("path"),
+        refused: !address.value("refused").is_empty(),
         rows: page.entries.into_iter().map(Row::of).collect(),
-        older,
+        older: address.next_page(page.next.as_deref()),
     })
 }

@@ -10,12 +10,13 @@ use protocol::JobId;
 
 use super::format::{self, Moment};
 use super::jobs::Row;
+use super::list_address::ListAddress;
 use super::page::{Frame, render};
 use crate::http::api::batches;
 use crate::http::middleware::problem::Problem;
 use crate::http::present::shapes::BatchSummary;
 use crate::http::request::path::Id;
-use crate::http::request::query::{Query, encode};
+use crate::http::request::query::encode;
 use crate::http::state::AppState;
 use crate::store::BatchState;
 
@@ -58,24 +59,15 @@ struct BatchesPage {
 
 /// `GET /batches`
 pub(crate) async fn list(State(state): State<Arc<AppState>>, uri: Uri) -> Result<Response, Problem> {
-    // Browsers send each field of a form, empty or not.
-    let pairs = Query::pairs(&uri)?;
-    let filled: Vec<(String, String)> = pairs.into_iter().filter(|(_, value)| !value.is_empty()).collect();
-    let page = batches::page(&state, Query::new(filled.clone())).await?;
-    let value = |name: &str| {
-        let found = filled.iter().find(|(field, _)| field == name);
-        found.map(|(_, value)| value.clone()).unwrap_or_default()
-    };
-    let pairs = filled.iter().map(|(name, value)| (name.as_str(), value.as_str()));
-    let next = page.next.as_deref().map(|cursor| ("cursor", cursor));
-    let older = next.map(|next| encode(pairs.filter(|(name, _)| *name != "cursor").chain([next])));
+    let address = ListAddress::of(&uri)?;
+    let page = batches::page(&state, address.query()).await?;
     render(&BatchesPage {
         frame: Frame::new(&state, "batches", "Batches"),
-        name: value("name"),
-        state: value("state"),
+        name: address.value("name"),
+        state: address.value("state"),
         states: BatchState::ALL.map(BatchState::name),
         rows: page.batches.into_iter().map(BatchRow::of).collect(),
-        older,
+        older: address.next_page(page.next.as_deref()),
     })
 }
 

@@ -8,6 +8,7 @@ use axum::http::Uri;
 use axum::response::Response;
 
 use super::format::{self, Moment};
+use super::list_address::ListAddress;
 use super::page::{Frame, render, see_other};
 use crate::http::api::jobs;
 use crate::http::middleware::problem::Problem;
@@ -93,32 +94,22 @@ struct JobsPage {
 
 /// `GET /jobs`
 pub(crate) async fn show(State(state): State<Arc<AppState>>, uri: Uri) -> Result<Response, Problem> {
-    // Browsers send each field of a form, empty or not.
-    let pairs = Query::pairs(&uri)?;
-    let filled: Vec<(String, String)> = pairs.into_iter().filter(|(_, value)| !value.is_empty()).collect();
-    let page = jobs::page(&state, Query::new(filled.clone())).await?;
-    let value = |name: &str| {
-        let found = filled.iter().find(|(field, _)| field == name);
-        found.map(|(_, value)| value.clone()).unwrap_or_default()
-    };
-    let pairs = || filled.iter().map(|(name, value)| (name.as_str(), value.as_str()));
-    let selecting = pairs().filter(|(name, _)| !matches!(*name, "cursor" | "limit"));
-    let next = page.next.as_deref().map(|cursor| ("cursor", cursor));
-    let older = next.map(|next| encode(pairs().filter(|(name, _)| *name != "cursor").chain([next])));
+    let address = ListAddress::of(&uri)?;
+    let page = jobs::page(&state, address.query()).await?;
     render(&JobsPage {
         frame: Frame::new(&state, "jobs", "Jobs"),
         filter: Filter {
-            state: value("state"),
-            name: value("name"),
-            worker: value("worker"),
-            label: value("label"),
-            text: value("text"),
-            since: value("since"),
+            state: address.value("state"),
+            name: address.value("name"),
+            worker: address.value("worker"),
+            label: address.value("label"),
+            text: address.value("text"),
+            since: address.value("since"),
         },
         states: STATES,
         rows: page.jobs.into_iter().map(Row::of).collect(),
-        older,
-        selection: encode(selecting),
+        older: address.next_page(page.next.as_deref()),
+        selection: address.selection(),
     })
 }
 

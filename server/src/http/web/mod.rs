@@ -12,8 +12,11 @@ mod definitions;
 mod format;
 mod job;
 mod jobs;
+mod list_address;
 mod login;
+mod notifications;
 mod output;
+mod output_search;
 mod overview;
 mod page;
 mod schedules;
@@ -51,6 +54,9 @@ pub(crate) fn router(state: &Arc<AppState>) -> Router<Arc<AppState>> {
         .route("/workers", get(workers::list))
         .route("/workers/{id}", get(workers::one))
         .route("/workers/{id}/{verb}", post(actions::worker))
+        .route("/logs/search", get(output_search::show))
+        .route("/notifications", get(notifications::show))
+        .route("/notifications/test", post(notifications::test))
         .route("/audit", get(audit::show))
         .route("/login", get(login::show).post(login::sign_in))
         .route("/logout", post(login::sign_out))
@@ -70,6 +76,8 @@ pub(crate) fn is_page(path: &str) -> bool {
             | "definitions"
             | "schedules"
             | "workers"
+            | "notifications"
+            | "logs"
             | "login"
             | "logout"
             | "static"

@@ -53,7 +53,7 @@ pub(crate) async fn show(
 const BYTES: usize = 64 << 10;
 
 /// Text without escape sequences and control characters: output of a job is hostile.
-fn plain(text: &str) -> String {
+pub(super) fn plain(text: &str) -> String {
     let mut plain = String::with_capacity(text.len());
     let mut chars = text.chars().peekable();
     while let Some(char) = chars.next() {

@@ -16,7 +16,7 @@ use super::page::{Frame, render};
 use super::schedules::ScheduleRow;
 use super::workers::WorkerRow;
 use crate::clock;
-use crate::http::api::{health, jobs, schedules, workers};
+use crate::http::api::{health, jobs, notifications, schedules, workers};
 use crate::http::middleware::problem::Problem;
 use crate::http::present::shapes::{Job, Worker};
 use crate::http::request::query::Query;
@@ -57,6 +57,8 @@ struct OverviewPage {
 const ROWS: &str = "8";
 /// Ends that are looked through for names that need attention.
 const ENDS: &str = "100";
+/// Failing targets of notifications that are named; the page behind the link has all of them.
+const FAILING_TARGETS: usize = 5;
 const HOURS: i64 = 24;
 const HOUR_MS: i64 = 3_600_000;
 const DAY: Duration = Duration::from_secs(24 * 3_600);
@@ -117,6 +119,11 @@ async fn attention(
         for away in row.away {
             all.push(entry("warn", format!("worker {}: {away}", worker.name), &link));
         }
+    }
+    for message in notifications::failing(state).await?.into_iter().take(FAILING_TARGETS) {
+        let error = message.error.unwrap_or_default();
+        let text = format!("notifications to {} {} fail: {error}", message.kind, message.host);
+        all.push(entry("bad", text, "/notifications"));
     }
     let quarantined = list(state, &[("state", "quarantined"), ("limit", ENDS)]).await?.len();
     if quarantined > 0 {

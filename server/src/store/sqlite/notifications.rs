@@ -19,6 +19,9 @@ use crate::store::{
 /// Delivered and failed notifications that are kept: a month of one each five minutes.
 const ENDED_ROWS_MAX: i64 = 10_000;
 
+/// Failing targets that are listed: more than a person reads.
+const FAILING_TARGETS_MAX: i64 = 500;
+
 /// No message waits for longer than the longest period: one that does was written by a clock that was ahead, and is due.
 const DUE_MS_MAX: i64 = 32 * 24 * 3_600 * 1_000;
 
@@ -186,6 +189,21 @@ impl NotificationArchive for SqliteArchive {
                          GROUP BY target)"
                 ))?
                 .query_map((now.0, now.0.saturating_add(DUE_MS_MAX)), notification)?
+                .collect()
+        })
+    }
+
+    fn failing_targets(&self) -> Result<Vec<NotificationRow>, ReadError> {
+        // A first try under way has no result yet. With max() SQLite takes the other columns from the row that has the maximum.
+        self.read(|connection| {
+            connection
+                .prepare_cached(&format!(
+                    "SELECT * FROM (
+                         SELECT {COLUMNS}, max(tried_at) AS last_try FROM notifications
+                         WHERE tried_at IS NOT NULL AND (state = 'delivered' OR error IS NOT NULL) GROUP BY target)
+                     WHERE state <> 'delivered' ORDER BY last_try DESC LIMIT ?1"
+                ))?
+                .query_map([FAILING_TARGETS_MAX], notification)?
                 .collect()
         })
     }

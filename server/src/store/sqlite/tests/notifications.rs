@@ -139,3 +139,28 @@ fn messages_have_ids_that_no_other_message_ever_has() {
     let (one, other) = (ids(), ids());
     assert!(one.len() == 32 && one != other, "{one} {other}");
 }
+
+#[test]
+fn a_target_fails_until_its_last_try_is_taken() {
+    let mut stage = Stage::new();
+    let failing = |stage: &Stage| {
+        let rows = stage.archive.failing_targets().unwrap();
+        rows.into_iter().map(|row| (row.id.0, row.error.unwrap())).collect::<Vec<_>>()
+    };
+    stage.end(State::Failed, 10_000);
+    let first = stage.all().remove(0);
+    let (at, due_at, give_up_at) = (Timestamp(10_000), Timestamp(20_000), Timestamp(10_000 + DAY));
+    stage.change(NotificationChange::Try { id: first.id, at, due_at, give_up_at });
+    assert_eq!(failing(&stage), [], "the first try has no result yet");
+    stage.change(NotificationChange::TryFailed(first.id, "no".to_owned(), due_at));
+    assert_eq!(failing(&stage), [(1, "no".to_owned())]);
+    stage.change(NotificationChange::GivenUp(first.id, "never".to_owned()));
+    assert_eq!(failing(&stage), [(1, "never".to_owned())], "a message that was given up failed as well");
+    stage.end(State::Failed, 30_000);
+    let second = stage.all().remove(1);
+    let (at, due_at) = (Timestamp(30_000), Timestamp(40_000));
+    stage.change(NotificationChange::Try { id: second.id, at, due_at, give_up_at });
+    assert_eq!(failing(&stage), [(1, "never".to_owned())], "a try under way changes nothing");
+    stage.change(NotificationChange::Delivered(second.id));
+    assert_eq!(failing(&stage), []);
+}

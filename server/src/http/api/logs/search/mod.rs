@@ -29,15 +29,19 @@ use matcher::{Kind, Matcher};
 use scan::{Position, Scan};
 
 /// `GET /api/logs/search`
-///
-/// # Errors
-/// `invalid_query`, `invalid_limit`, `invalid_cursor`, `job_not_found`, `pruned`, those of [`job_filter::read`], `busy`, and those of a
-/// read.
 pub(crate) async fn search(
     State(state): State<Arc<AppState>>,
     uri: Uri,
 ) -> Result<Json<OutputSearch>, Problem> {
-    let mut query = Query::of(&uri)?;
+    part(&state, Query::of(&uri)?).await.map(Json)
+}
+
+/// Searches the part that a query asks for.
+///
+/// # Errors
+/// `invalid_query`, `invalid_limit`, `invalid_cursor`, `job_not_found`, `pruned`, those of [`job_filter::read`], `busy`, and those of a
+/// read.
+pub(crate) async fn part(state: &AppState, mut query: Query) -> Result<OutputSearch, Problem> {
     let pattern = query.text("q")?.unwrap_or_default();
     if pattern.is_empty() || pattern.len() > PATTERN_BYTES_MAX {
         return Err(wrong("q", &format!("it is the text to search, of 1 to {PATTERN_BYTES_MAX} bytes")));
@@ -52,10 +56,10 @@ pub(crate) async fn search(
     let lines_max = query.text("limit")?.as_deref().map_or(Ok(LINES), limit)?;
     // Read before the filters, whose own cursor it would be.
     let from = query.text("cursor")?.as_deref().map(read_cursor).transpose()?;
-    let filter = job_filter::read(&state, &mut query).await?;
+    let filter = job_filter::read(state, &mut query).await?;
     query.finish()?;
     if let Some(job) = only {
-        find(&state, job).await?;
+        find(state, job).await?;
     }
     let scope = Actor::current().scope.clone();
     let (archive, logs) = (Arc::clone(&state.services.archive), Arc::clone(&state.services.logs));
@@ -89,7 +93,7 @@ pub(crate) async fn search(
             next: next.map(|next| write_cursor(&next)),
         })
     };
-    state.search(work).await.map(Json)
+    state.search(work).await
 }
 
 fn write_cursor(position: &Position) -> String {

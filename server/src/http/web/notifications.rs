@@ -1,0 +1,117 @@
+//! `/notifications`: targets that fail, the messages to all targets, and the form that tries them.
+
+use std::sync::Arc;
+
+use askama::Template;
+use axum::extract::{Request, State};
+use axum::http::Uri;
+use axum::response::Response;
+use serde_json::json;
+
+use super::actions::{field, request_for, split};
+use super::format::{self, Moment};
+use super::list_address::ListAddress;
+use super::page::{Frame, render};
+use crate::http::api::notifications;
+use crate::http::middleware::problem::Problem;
+use crate::http::present::shapes::{Notification, TargetTest};
+use crate::http::state::AppState;
+use crate::store::NotificationState;
+
+/// A message as a row.
+struct Row {
+    message: Notification,
+    tone: &'static str,
+    last: Moment,
+    tried: Option<Moment>,
+    due: Option<Moment>,
+    /// True if the sender may send a test to the targets of its definition.
+    may_test: bool,
+}
+
+impl Row {
+    fn of(frame: &Frame, message: Notification) -> Self {
+        Self {
+            tone: tone(&message),
+            last: format::moment(message.last_at),
+            tried: message.tried_at.map(format::moment),
+            due: message.due_at.map(format::moment),
+            may_test: may_test(frame, &message.definition),
+            message,
+        }
+    }
+}
+
+fn tone(message: &Notification) -> &'static str {
+    match (&*message.state, &message.error) {
+        ("delivered", _) => "good",
+        ("failed", _) => "bad",
+        (_, Some(_)) => "warn",
+        (_, None) => "plain",
+    }
+}
+
+fn may_test(frame: &Frame, definition: &str) -> bool {
+    frame.may_operate() && frame.may_run(definition)
+}
+
+#[derive(Template)]
+#[template(path = "notifications.html")]
+struct NotificationsPage {
+    frame: Frame,
+    name: String,
+    state: String,
+    states: [&'static str; 3],
+    /// The last try of each target that fails.
+    failing: Vec<Row>,
+    rows: Vec<Row>,
+    /// The query of the next page.
+    older: Option<String>,
+    /// Definitions with targets that the sender may try, the first of them.
+    testable: Vec<String>,
+    /// True if a definition has a target.
+    has_targets: bool,
+}
+
+/// `GET /notifications`
+pub(crate) async fn show(State(state): State<Arc<AppState>>, uri: Uri) -> Result<Response, Problem> {
+    let address = ListAddress::of(&uri)?;
+    let page = notifications::page(&state, address.query()).await?;
+    let failing = notifications::failing(&state).await?;
+    let frame = Frame::new(&state, "notifications", "Notifications");
+    let definitions = state.services.catalogue.current();
+    let with_targets = || definitions.iter().filter(|entry| !entry.notify.is_empty());
+    let names = with_targets().map(|entry| &entry.definition.name).filter(|name| may_test(&frame, name));
+    render(&NotificationsPage {
+        name: address.value("name"),
+        state: address.value("state"),
+        states: NotificationState::ALL.map(NotificationState::name),
+        failing: failing.into_iter().map(|message| Row::of(&frame, message)).collect(),
+        rows: page.entries.into_iter().map(|message| Row::of(&frame, message)).collect(),
+        older: address.next_page(page.next.as_deref()),
+        testable: names.take(TESTABLE_MAX).cloned().collect(),
+        has_targets: with_targets().next().is_some(),
+        frame,
+    })
+}
+
+#[derive(Template)]
+#[template(path = "notification_test.html")]
+struct TestPage {
+    frame: Frame,
+    definition: String,
+    results: Vec<TargetTest>,
+}
+
+/// `POST /notifications/test`: sends a test to each target of the definition, and shows which of them took it.
+pub(crate) async fn test(State(state): State<Arc<AppState>>, request: Request) -> Result<Response, Problem> {
+    let (shell, fields) = split(request).await?;
+    let definition = field(&fields, "definition").trim().to_owned();
+    let asked = request_for(&shell, "", Some(&json!({ "definition": definition })));
+    let results = notifications::test(State(Arc::clone(&state)), asked).await?.0;
+    let frame = Frame::new(&state, "notifications", format!("Test of the targets of {definition}"));
+    render(&TestPage { frame, definition, results })
+}
+
+/// Names that the field of a test suggests. Others can be typed.
+const TESTABLE_MAX: usize = 100;
