@@ -23,6 +23,7 @@ use super::DockerContext;
 use super::attempt::Attempt;
 use crate::attempt_dir::{AttemptDir, Error, ReplayRange, describe};
 use crate::runtime::argv;
+use crate::runtime::blocking::try_blocking;
 
 /// Writes down the output of a running container until it has ended or the engine is gone.
 pub(super) async fn follow(shared: &DockerContext, attempt: &Attempt) {
@@ -52,7 +53,9 @@ pub(super) async fn complete(shared: &DockerContext, attempt: &Attempt) {
     let limit = complete_limit(attempt.launch.spec.log_bytes_max);
     for _ in 0..TRIES {
         // If no bytes are known to be missing, a difference comes from the encoding of the log.
-        let on_mismatch = if attempt.dir.replayed().is_ok_and(|it| it.is_some()) {
+        let dir = attempt.dir.clone();
+        let replayed = try_blocking(move || dir.replayed()).await;
+        let on_mismatch = if replayed.is_ok_and(|it| it.is_some()) {
             OnMismatch::SkipByCount
         } else {
             OnMismatch::KeepFile
@@ -190,8 +193,11 @@ async fn copy(
 
 /// Reads the log up to now to find the positions at which it continues.
 async fn locate(shared: &DockerContext, attempt: &Attempt) -> io::Result<[OutputFile; 2]> {
-    let mut found =
-        [OutputFile::open(&attempt.dir, Stream::Stdout)?, OutputFile::open(&attempt.dir, Stream::Stderr)?];
+    let dir = attempt.dir.clone();
+    let open = move || Ok([OutputFile::open(&dir, Stream::Stdout)?, OutputFile::open(&dir, Stream::Stderr)?]);
+    // It reads samples of all of the files.
+    let mut found: [OutputFile; 2] =
+        tokio::task::spawn_blocking(open).await.map_err(io::Error::other).flatten()?;
     if found.iter().any(|it| it.known.bytes > 0) {
         let mut logs = shared.engine.cli.spawn(["logs", "--", &attempt.name]).map_err(io::Error::other)?;
         let (stdout, stderr) = outputs(&mut logs)?;
