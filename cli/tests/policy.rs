@@ -89,6 +89,8 @@ async fn definitions_that_break_a_rule_are_not_loaded() {
     let (code, text) = run(&["reload"]);
     assert!(code != 0 && text.contains("image: alpine is not allowed (rule 1"), "{code}: {text}");
     let file = cluster.path("jobs.yaml").display().to_string();
+    let (code, text) = run(&["plan", &file]);
+    assert!(code != 0 && text.contains("image: alpine is not allowed (rule 1"), "{code}: {text}");
     let (code, text) = cluster.run_cli(&["validate", &file, "--policy", &policy]);
     assert!(
         code == 2 && text.contains("jobs.yaml:3:3") && text.contains("forbidden_by_policy"),

@@ -14,7 +14,7 @@ const PRESENT: &str = "jobs:
 /// A server whose present definitions are those of [`PRESENT`].
 async fn started() -> Server {
     let server = Server::start().await;
-    std::fs::write(&server.jobs_file, PRESENT).unwrap();
+    std::fs::write(&server.jobs_file, PRESENT).expect("the place is writable");
     assert_eq!(server.ask("POST", "/api/definitions/reload", &[], "").await.status, 200);
     server
 }

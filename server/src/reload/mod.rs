@@ -157,45 +157,52 @@ impl Reloader {
     /// A reload of this text would be refused.
     pub async fn propose(&self, text: String) -> Result<Proposed, ReloadError> {
         let _turn = self.turn.lock().await;
-        let (file, intervals, secrets) = (self.jobs_file.clone(), self.intervals, self.secrets.clone());
-        let loaded = tokio::task::spawn_blocking(move || {
-            let environment = Environment::of_process().with_intervals(intervals).with_secrets(secrets);
-            jobs_file::parse_proposed(&text, &file, &environment).and_then(LoadedFile::require_jobs)
-        });
-        let loaded = loaded.await?.map_err(ReloadError::Faults)?;
-        let warnings =
-            loaded.warnings.iter().map(|warning| format!("{}: {}", position(warning), warning.text));
-        Ok(Proposed {
-            warnings: warnings.collect(),
-            current: self.catalogue.current(),
-            definitions: Definitions::new(loaded.definitions),
-        })
+        let (definitions, warnings) = self.read(Source::Proposed(text)).await?;
+        Ok(Proposed { warnings, current: self.catalogue.current(), definitions })
     }
 
     async fn replace(&self) -> Result<Reloaded, ReloadError> {
-        let (file, intervals, secrets) = (self.jobs_file.clone(), self.intervals, self.secrets.clone());
-        let policy_file = self.policy_file.clone();
-        let loaded = tokio::task::spawn_blocking(move || {
-            let policy = policy::load_optional(policy_file.as_deref())?;
-            let environment = Environment::of_process().with_intervals(intervals).with_secrets(secrets);
-            let environment = environment.with_policy(policy.clone());
-            let loaded = jobs_file::load(&file, &environment).and_then(LoadedFile::require_jobs);
-            loaded.map(|loaded| (loaded, policy)).map_err(ReloadError::Faults)
-        });
-        let (loaded, policy) = loaded.await??;
-        for warning in &loaded.warnings {
+        let (definitions, warnings) = self.read(Source::File).await?;
+        for warning in &warnings {
             tracing::warn!("{warning}");
         }
-        let warnings =
-            loaded.warnings.iter().map(|warning| format!("{}: {}", position(warning), warning.text));
-        let warnings = warnings.collect();
-        let definitions = Definitions::new(loaded.definitions).with_policy(policy);
         let reloaded = Reloaded { warnings, ..difference(&self.catalogue.current(), &definitions) };
         // The engine first: a reader of the new catalogue may submit a new definition to the engine at once.
         self.engine.define(Arc::new(definitions.clone()))?;
         self.catalogue.replace(definitions);
         Ok(reloaded)
     }
+
+    /// Reads definitions under the present policy. Returns them with the warnings, each with its position.
+    async fn read(&self, source: Source) -> Result<(Definitions, Vec<String>), ReloadError> {
+        let (file, policy_file) = (self.jobs_file.clone(), self.policy_file.clone());
+        let (intervals, secrets) = (self.intervals, self.secrets.clone());
+        let read = move || {
+            let policy = policy::load_optional(policy_file.as_deref())?;
+            let environment = Environment::of_process()
+                .with_intervals(intervals)
+                .with_secrets(secrets)
+                .with_policy(policy.clone());
+            let loaded = match source {
+                Source::File => jobs_file::load(&file, &environment),
+                Source::Proposed(text) => jobs_file::parse_proposed(&text, &file, &environment),
+            };
+            let loaded = loaded.and_then(LoadedFile::require_jobs).map_err(ReloadError::Faults)?;
+            let warnings =
+                loaded.warnings.iter().map(|warning| format!("{}: {}", position(warning), warning.text));
+            let warnings = warnings.collect();
+            Ok((Definitions::new(loaded.definitions).with_policy(policy), warnings))
+        };
+        tokio::task::spawn_blocking(read).await?
+    }
+}
+
+/// The source of definitions.
+enum Source {
+    /// The server's jobs file.
+    File,
+    /// The text of a caller.
+    Proposed(String),
 }
 
 /// `jobs.yaml:4:5`, without directories: an API client does not need to know them.
