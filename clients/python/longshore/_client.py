@@ -34,7 +34,7 @@ class Client:
         env = {name: value for name, value in os.environ.items() if value}
         if token is None and token_file is None:
             token, token_file = env.get("LONGSHORE_TOKEN"), env.get("LONGSHORE_API_TOKEN_FILE")
-        server, ca_file = server or env.get("LONGSHORE_SERVER"), ca_file or env.get("LONGSHORE_CA_FILE")
+        server, ca_file = server or env.get("LONGSHORE_SERVER", "127.0.0.1:8080"), ca_file or env.get("LONGSHORE_CA_FILE")
         self._http = Http(server, check_token(token, token_file), ca_file, timeout, retry_for)
 
     def submit(
@@ -44,10 +44,7 @@ class Client:
         labels: Optional[Mapping[str, str]] = None, key: Optional[str] = None, idempotency_key: Optional[str] = None,
         wait: Wait = False,
     ) -> Job:  # fmt: skip
-        """Makes a job, which survives a crash of the server; with `wait`, waits for its end. `key` is its unique key.
-
-        Each call has an idempotency key, so a broken connection makes no second job.
-        """
+        """Makes a job, but no second one when a connection breaks. `key` is its unique key. With `wait`, waits for its end."""
         fields: Dict[str, Any] = {"params": params, "environment": environment, "args": args, "input": input}
         fields.update(priority=priority, timeout=_duration(timeout), delay=_duration(delay), labels=labels, unique_key=key)
         fields["run_at"] = run_at.isoformat() if isinstance(run_at, datetime) else run_at
@@ -67,7 +64,7 @@ class Client:
         idempotency_key: Optional[str] = None, wait: Wait = False,
     ) -> Job:  # fmt: skip
         """Makes a job like an ended one, with `changes` to its fields, of the definition of today or the `original` one."""
-        query = {"revision": "original"} if original else {}
+        query = _query(revision="original" if original else None)
         return self._make_job(f"/api/jobs/{job:d}/retry", query, changes or {}, idempotency_key, wait)
 
     def cancel(self, job: int) -> Job:
@@ -84,10 +81,9 @@ class Client:
         while True:
             headers, body = self._http.call(Request("GET", "/api/jobs", query))
             yield from parse_json(body)
-            target, _, relation = (headers.get("Link") or "").partition(">;")
-            if 'rel="next"' not in relation:
+            if 'rel="next"' not in (headers.get("Link") or ""):
                 return
-            query = dict(parse_qsl(urlsplit(target.lstrip("<")).query, keep_blank_values=True))
+            query = dict(parse_qsl(urlsplit(headers["Link"].strip("< ").partition(">")[0]).query, keep_blank_values=True))
 
     def wait(self, job: int, timeout: Optional[float] = None) -> Job:
         """Waits until a job has ended, however often connections break. Raises `WaitTimeout` after `timeout` seconds."""
@@ -121,18 +117,15 @@ class Client:
     def follow(
         self, job: int, *, attempt: Optional[int] = None, stream: Optional[str] = None, tail: Optional[int] = None
     ) -> Generator[Output, None, None]:
-        """The output as it arrives, until the job (with `attempt`, the attempt) has ended; by default from the first attempt on.
-
-        After a broken connection or a restart of the server it goes on without a gap and without a repetition.
-        """
+        """Output as it arrives, until the job (or this attempt) has ended; without gap or repetition when connections break."""
         query = _query(encoding="base64", follow=1, attempt=attempt, stream=stream, tail=tail)
         begin = "1:0" if attempt is None and tail is None else None
-        events = self._http.events(f"/api/jobs/{job:d}/logs", query, begin, True)
+        events = self._http.events(f"/api/jobs/{job:d}/logs", query, begin, follows=True)
         next(events)
         return _read_output(events)
 
     def events(self, *, after: Optional[str] = None, follow: bool = True, **filters: Filter) -> Generator[Event, None, None]:
-        """Changes, from this call on or `after` an event; if not `follow`, until now. Filters: `kind`, `name`, `tail`, …
+        """Changes from this call on, or `after` an event. Filters: `kind`, `name`, `state`, `worker`, `batch`, `tail`.
 
         After a broken connection it goes on with the next event. Raises `EventsGone` if that is impossible.
         """
@@ -151,14 +144,18 @@ class Client:
 
     def _make_job(self, path: str, query: Dict[str, str], fields: Mapping[str, Any], key: Optional[str], wait: Wait) -> Job:
         body = json.dumps({name: value for name, value in fields.items() if value is not None}, allow_nan=False)
+        key = key or secrets.token_hex(16)
         job: Job = self._create(path, query, "application/json", body, key)
-        return job if wait is False else self.wait(job["id"], None if wait is True else wait)
+        try:
+            return job if wait is False else self.wait(job["id"], None if wait is True else wait)
+        except LongshoreError as error:
+            error.idempotency_key = key
+            raise
 
     def _create(self, path: str, query: Mapping[str, str], kind: str, body: str, key: Optional[str]) -> Any:
         key = key or secrets.token_hex(16)
         try:
-            headers = {"Content-Type": kind, "Idempotency-Key": key}
-            return self._http.json(Request("POST", path, query, body.encode(), headers))
+            return self._http.json(Request("POST", path, query, body.encode(), {"Content-Type": kind, "Idempotency-Key": key}))
         except LongshoreError as error:
             error.idempotency_key = key
             raise

@@ -1,4 +1,4 @@
-"""Requests over HTTP, each on a connection of its own: address, token, TLS, retries, and streams that survive broken connections."""
+"""HTTP, a connection for each request: address, token, TLS, retries, and streams that survive broken connections."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import random
 import ssl
 import time
 from dataclasses import dataclass, field
+from http.client import HTTPMessage
 from typing import Any, Iterator, Mapping, Optional, Tuple
 from urllib.parse import urlencode, urlsplit
 
@@ -48,8 +49,8 @@ class Retries:
         may_retry = isinstance(error, ConnectionFailed)
         if isinstance(error, ApiError) and error.status == 503 and error.retry_after is not None:
             may_retry, pause_s = True, max(pause_s, error.retry_after)
-        is_untrusted = isinstance(error.__cause__, ssl.SSLCertVerificationError)
-        if not may_retry or is_untrusted or left_s <= 0 or pause_s > left_s:
+        may_retry = may_retry and not isinstance(error.__cause__, ssl.SSLCertVerificationError)
+        if not may_retry or left_s <= 0 or pause_s > left_s:
             raise error
         _LOG.info("%s; next try in %.2f s", error, pause_s)
         time.sleep(pause_s)
@@ -58,15 +59,13 @@ class Retries:
 class Http:
     """One server: its address, and the way to it."""
 
-    def __init__(self, server: Optional[str], token: Optional[str], ca_file: Optional[str], timeout_s: float, retry_s: float) -> None:
-        is_tls, self._host, self._port, self._base = _parse_address(server or "127.0.0.1:8080")
+    def __init__(self, server: str, token: Optional[str], ca_file: Optional[str], timeout_s: float, retry_s: float) -> None:
+        is_tls, self._host, self._port, self._base = _parse_address(server)
         self._tls = ssl.create_default_context(cafile=ca_file) if is_tls else None
         self._shown = f"{self._host} port {self._port}"
         self._token, self._timeout_s, self._retry_s = token, timeout_s, retry_s
 
-    def call(
-        self, request: Request, wait_s: float = 0, limit_s: float = float("inf")
-    ) -> Tuple[http.client.HTTPMessage, bytes]:
+    def call(self, request: Request, wait_s: float = 0, limit_s: float = float("inf")) -> Tuple[HTTPMessage, bytes]:
         """Sends a request, which must do no harm twice, until it is answered; returns headers and body.
 
         The server may take `wait_s` longer than for others. `limit_s` limits the whole call.
@@ -132,9 +131,10 @@ class Http:
         if self._token is not None:
             headers["Authorization"] = f"Bearer {self._token}"
         target = self._base + request.path + ("?" + urlencode(request.query) if request.query else "")
-        connection = http.client.HTTPConnection(self._host, self._port, timeout=self._timeout_s)
+        connect_s = min(self._timeout_s, read_s)
+        connection = http.client.HTTPConnection(self._host, self._port, timeout=connect_s)
         if self._tls is not None:
-            connection = http.client.HTTPSConnection(self._host, self._port, timeout=self._timeout_s, context=self._tls)
+            connection = http.client.HTTPSConnection(self._host, self._port, timeout=connect_s, context=self._tls)
         with contextlib.closing(connection):
             with self.connection_errors():
                 with contextlib.suppress(BrokenPipeError):  # It may have answered before it read the whole body.
@@ -202,9 +202,8 @@ def check_token(token: Optional[str], token_file: Optional[str]) -> Optional[str
     return token
 
 
-_PAUSE_MIN_S, _PAUSE_MAX_S = 0.05, 2.0
+_PAUSE_MIN_S, _PAUSE_MAX_S, _STABLE_AFTER_S = 0.05, 2.0, 10.0
 _GRACE_S = 2.0  # For the way of an answer at the end of a limit.
-_STABLE_AFTER_S = 10.0
 _SILENCE_MAX_S = 45.0  # The server sends something every 15 seconds.
 _PROBLEM_BYTES_MAX = 4 << 20
 _LINE_BYTES_MAX = 8 << 20  # 64 KiB of output in base64, or a large job.

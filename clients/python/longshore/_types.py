@@ -13,16 +13,14 @@ Job = TypedDict("Job", {
     "attempt_count": int, "worker": "dict[str, Any]", "worker_unreachable_since": str, "phase": "dict[str, Any]",
     "outcome": str, "exit_code": int, "reason": str, "confirmed": bool, "stopping": str,
     "pending_reason": "dict[str, str]", "warning": "dict[str, str]", "duplicate": bool, "retry_of": int,
-    "args": "list[str]", "environment": "list[str]", "params": "dict[str, Any]", "input": Any, "result": Any,
+    "args": "list[str]", "environment": "list[str]", "params": "dict[str, Any]", "input": Any, "result": Any, "cancel": str,
     "attempts": "list[dict[str, Any]]", "timeline": "list[dict[str, Any]]", "late_reports": "list[dict[str, Any]]",
-    "late_reports_left_out": int, "cancel": str, "retry_of_removed": bool, "parent": "dict[str, Any]",
-    "hooks": "list[dict[str, Any]]",
+    "late_reports_left_out": int, "hooks": "list[dict[str, Any]]", "parent": "dict[str, Any]", "retry_of_removed": bool,
 }, total=False)  # fmt: skip
 
 # Many jobs of one request: the ids from `first` to `last`.
 Batch = TypedDict("Batch", {
-    "batch": int, "count": int, "first": int, "last": int, "created_at": str, "duplicates": int,
-    "warning": "dict[str, str]",
+    "batch": int, "count": int, "first": int, "last": int, "created_at": str, "duplicates": int, "warning": "dict[str, str]",
 }, total=False)  # fmt: skip
 
 Worker = TypedDict("Worker", {
