@@ -11,7 +11,7 @@ from typing import Dict, List, Optional, Tuple
 from unittest import mock
 
 import longshore
-from longshore import ApiError, ConnectionFailed, LongshoreError, WaitTimeout
+from longshore import ApiError, ConnectionFailed, LongshoreError, Output, WaitTimeout
 from longshore._http import _parse_address
 
 from .cluster import Cluster, ReservedPort
@@ -111,11 +111,13 @@ class Script(http.server.BaseHTTPRequestHandler):
     """Answers each request with the next of the answers: status, headers and body. `None` cuts the connection."""
 
     answers: List[Optional[Tuple[int, Dict[str, str], str]]]
+    # Method and path, and the idempotency key or the id of the last event.
     seen: List[Tuple[str, Optional[str]]]
 
     def do_GET(self) -> None:
         self.rfile.read(int(self.headers.get("Content-Length") or 0))
-        self.seen.append((f"{self.command} {self.path}", self.headers.get("Idempotency-Key")))
+        key = self.headers.get("Idempotency-Key") or self.headers.get("Last-Event-ID")
+        self.seen.append((f"{self.command} {self.path}", key))
         answer = self.answers.pop(0)
         self.close_connection = True
         if answer is None:
@@ -200,13 +202,36 @@ class Answers(unittest.TestCase):
             client.wait(1, 0.1)
         self.assertIsNone(late.exception.job)
 
-    def test_an_event_in_pieces_and_an_unknown_event_are_read(self) -> None:
-        body = ': hello\n\nid: 1.1.0\nretry: 1\n\nevent: new\ndata: x\n\nevent: change\ndata: {"id":"1.1.1"}\n\nevent: change\ndata: {"id'
+    def test_a_large_event_and_an_unknown_one_and_a_part_of_one_are_read(self) -> None:
+        large = "x" * 300_000
+        body = ": hello\n\nid: 1.1.0\nretry: 1\n\nevent: new\ndata: x\n\n"
+        body += f'event: change\nid: 1.1.1\ndata: {{"id":"1.1.1","name":"{large}"}}\n\nevent: change\nid: 1.1.2\ndata: {{"id'
         client = self.answering((200, {}, body), (200, {}, 'event: gone\ndata: {"last_event_id":"1.9.0"}\n\n'))
-        events = client.events()
-        self.assertEqual(next(events)["id"], "1.1.1")
+        events = client.events(tail=5)
+        self.assertEqual(next(events), {"id": "1.1.1", "name": large})
         with self.assertRaises(longshore.EventsGone) as gone:
             next(events)
         self.assertEqual(gone.exception.problem["last_event_id"], "1.9.0")
         with self.assertRaises(StopIteration):
             next(events)
+        self.assertEqual(self.script.seen, [("GET /api/events?tail=5", None), ("GET /api/events?tail=5", "1.1.1")])
+
+    def test_output_that_ends_early_goes_on_and_tells_what_is_absent(self) -> None:
+        first = 'event: attempt\ndata: {"attempt":1,"worker":"w"}\nid: 1:0\n\n'
+        first += 'event: output\ndata: {"stream":"stderr","offset":0,"base64":"/w=="}\nid: 1:1\n\n'
+        second = 'event: attempt\ndata: {"attempt":1,"worker":"w"}\nid: 1:1\n\n'
+        second += 'event: gap\ndata: {"stream":"stdout","offset":1,"missing_bytes":null}\nid: 1:2\n\n'
+        second += 'event: late\ndata: {"late_bytes":9}\n\nevent: leaving\ndata: {}\n\nevent: output\ndata: no\n\n'
+        third = 'event: end\ndata: {"job":3,"state":"failed"}\n\nevent: output\ndata: no\n\n'
+        client = self.answering((200, {}, first), (200, {}, second), (200, {}, third))
+        expected = [Output(1, "stderr", b"\xff"), Output(1, "stdout", b"", "missing"), Output(1, "", b"", "late", 9)]
+        self.assertEqual(list(client.follow(3)), expected)
+        self.assertEqual([last_id for _, last_id in self.script.seen], ["1:0", "1:1", "1:2"])
+
+    def test_the_limit_begins_anew_with_each_event(self) -> None:
+        # Without that, the pauses would double, and the limit would end at the sixth connection.
+        bodies = [f'event: change\nid: 1.{number}.0\ndata: {{"id":"1.{number}.0"}}\n\n' for number in range(12)]
+        client = self.answering(*((200, {}, body) for body in bodies), retry_for=2)
+        events = client.events()
+        self.assertEqual([next(events)["id"] for _ in bodies], [f"1.{number}.0" for number in range(12)])
+        events.close()
