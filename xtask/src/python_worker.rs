@@ -106,7 +106,16 @@ async fn test_client(root: &Path, python: &Path) -> anyhow::Result<()> {
     let binary = build::longshore(root, false).await?;
     let mut tests = Command::new(python);
     tests.current_dir(root.join("clients/python")).env("LONGSHORE_BINARY", binary).kill_on_drop(true);
-    tests.args(["-B", "-m", "unittest", "discover", "--start-directory", "tests", "--top-level-directory", "."]);
+    tests.args([
+        "-B",
+        "-m",
+        "unittest",
+        "discover",
+        "--start-directory",
+        "tests",
+        "--top-level-directory",
+        ".",
+    ]);
     tokio::time::timeout(CHECK_MAX, step::succeed(tests))
         .await
         .with_context(|| format!("the tests of clients/python took longer than {CHECK_MAX:?}"))?
