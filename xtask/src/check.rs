@@ -14,7 +14,7 @@ pub(crate) struct Options {
     /// Run the tests against a real Docker engine?
     #[arg(long, value_enum, default_value_t = Docker::Auto)]
     docker: Docker,
-    /// Run the check of the Python worker in examples/worker-python against a server?
+    /// Run the check of examples/worker-python, and the tests of clients/python?
     #[arg(long, value_enum, default_value_t = Python::Auto)]
     python: Python,
     /// Look at the dashboard in a real browser?

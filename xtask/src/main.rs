@@ -51,7 +51,7 @@ enum Command {
     Bless,
     /// Fuzz everything that reads bytes from a peer; needs a nightly compiler and cargo-fuzz
     Fuzz(fuzz::Options),
-    /// Run the Python worker of examples/worker-python against a server; `test` does so too
+    /// Run the worker of examples/worker-python and the tests of clients/python; `test` does so too
     PythonWorker,
     /// Provide the base images of the Dockerfile and the image of the test jobs: pulled, or made on this machine
     Images,

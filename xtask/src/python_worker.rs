@@ -1,7 +1,8 @@
-//! The step `python worker` of `cargo xtask test`: the worker of `examples/worker-python` checks itself against a server.
+//! The steps of `cargo xtask test` that need Python: the worker of `examples/worker-python` checks itself against a server, and the client of
+//! `clients/python` runs its tests.
 //!
-//! Its package `websockets` is installed into a virtual environment under `target/`, once. The server listens on a free loopback port
-//! and keeps its data in a temporary directory.
+//! The worker's package `websockets` is installed into a virtual environment under `target/`, once. Its server listens on a free
+//! loopback port and keeps its data in a temporary directory.
 
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
@@ -15,14 +16,14 @@ use crate::children::Process;
 use crate::http::Api;
 use crate::{build, step};
 
-/// When the step of the Python worker runs.
+/// When the steps that need Python run.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Python {
-    /// It runs; without Python or its package, the command fails
+    /// They run; without Python or the package, the command fails
     Required,
-    /// It runs if Python and its package can be had
+    /// They run if Python and the package can be had
     Auto,
-    /// It does not run
+    /// They do not run
     Off,
 }
 
@@ -32,14 +33,17 @@ pub(crate) enum Python {
 /// The check failed; or it is required, and Python or the package cannot be had.
 pub(crate) async fn run(root: &Path, wanted: Python) -> anyhow::Result<()> {
     if wanted == Python::Off {
-        println!("── python worker: off");
+        println!("── python worker and client: off");
         return Ok(());
     }
     match provide(root).await {
-        Ok(python) => step::run("python worker", check(root, &python)).await,
+        Ok(python) => {
+            step::run("python worker", check(root, &python)).await?;
+            step::run("python client", test_client(root, &python)).await
+        }
         Err(missing) if wanted == Python::Required => Err(missing.context("--python required")),
         Err(missing) => {
-            println!("── python worker: left out, {missing:#}");
+            println!("── python worker and client: left out, {missing:#}");
             Ok(())
         }
     }
@@ -97,6 +101,26 @@ async fn check(root: &Path, python: &Path) -> anyhow::Result<()> {
     outcome
 }
 
+/// The tests of the client start their servers and workers themselves.
+async fn test_client(root: &Path, python: &Path) -> anyhow::Result<()> {
+    let binary = build::longshore(root, false).await?;
+    let mut tests = Command::new(python);
+    tests.current_dir(root.join("clients/python")).env("LONGSHORE_BINARY", binary).kill_on_drop(true);
+    tests.args([
+        "-B",
+        "-m",
+        "unittest",
+        "discover",
+        "--start-directory",
+        "tests",
+        "--top-level-directory",
+        ".",
+    ]);
+    tokio::time::timeout(CHECK_MAX, step::succeed(tests))
+        .await
+        .with_context(|| format!("the tests of clients/python took longer than {CHECK_MAX:?}"))?
+}
+
 async fn check_against(server: &mut Process, api: Api, python: &Path, example: &Path) -> anyhow::Result<()> {
     let deadline = Instant::now() + READY_MAX;
     while !api.is_ready().await {
@@ -118,6 +142,6 @@ async fn check_against(server: &mut Process, api: Api, python: &Path, example: &
 const PACKAGE: &str = "websockets>=13";
 const READY_MAX: Duration = Duration::from_secs(30);
 const ASK_EVERY: Duration = Duration::from_millis(50);
-/// It takes three seconds on a quiet machine.
+/// The worker takes three seconds on a quiet machine, the client nine.
 const CHECK_MAX: Duration = Duration::from_secs(300);
 const SERVER_GRACE: Duration = Duration::from_secs(10);
