@@ -304,6 +304,12 @@ impl AttemptDir {
         self.read_if_any(SECRETS)
     }
 
+    /// The attempt has secrets, also if the record of their directory is damaged.
+    #[must_use]
+    pub fn has_secrets(&self) -> bool {
+        self.path.join(SECRETS).symlink_metadata().is_ok()
+    }
+
     /// Removes the secrets of the attempt, then the directory and its files. A missing directory is success.
     ///
     /// # Errors

@@ -83,16 +83,17 @@ impl SecretsDir {
     ///
     /// # Errors
     /// As [`SecretsDir::read`].
-    pub fn check(&self, name: &str) -> Result<Option<SecretAdvice>, SecretError> {
+    pub fn check(&self, name: &str) -> Result<Vec<SecretAdvice>, SecretError> {
         let value = self.read(name)?;
         let open = |path: &Path, bit| fs::metadata(path).is_ok_and(|found| found.mode() & bit != 0);
-        Ok(if open(&self.path.join(name), 0o004) && open(&self.path, 0o001) {
-            Some(SecretAdvice::ReadableByAll)
-        } else if value.0.trim_ascii_end().len() < MASKED_BYTES_MIN {
-            Some(SecretAdvice::NotMasked)
-        } else {
-            None
-        })
+        let mut advice = Vec::new();
+        if open(&self.path.join(name), 0o004) && open(&self.path, 0o001) {
+            advice.push(SecretAdvice::ReadableByAll);
+        }
+        if value.0.trim_ascii_end().len() < MASKED_BYTES_MIN {
+            advice.push(SecretAdvice::NotMasked);
+        }
+        Ok(advice)
     }
 
     fn file(&self, name: &str) -> Result<File, SecretError> {
@@ -185,9 +186,9 @@ mod tests {
         let path = root.path().join("pin");
         fs::write(&path, "123\n").unwrap();
         fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
-        assert_eq!(secrets.check("pin").unwrap(), Some(SecretAdvice::NotMasked));
+        assert_eq!(secrets.check("pin").unwrap(), [SecretAdvice::NotMasked]);
         fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
         fs::set_permissions(root.path(), fs::Permissions::from_mode(0o755)).unwrap();
-        assert_eq!(secrets.check("pin").unwrap(), Some(SecretAdvice::ReadableByAll));
+        assert_eq!(secrets.check("pin").unwrap(), [SecretAdvice::ReadableByAll, SecretAdvice::NotMasked]);
     }
 }

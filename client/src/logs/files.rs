@@ -9,6 +9,7 @@
 //! the last eighth of each stream is kept for the end. The part between them is freed and reported as a gap.
 
 use std::fs::File;
+use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -171,11 +172,18 @@ impl Files {
 
 impl Masking {
     fn of(dir: &AttemptDir) -> Result<Self, Error> {
-        let Some(path) = dir.secrets()? else { return Ok(Self::Off) };
+        let Some(path) = dir.secrets()? else {
+            // Without the values nothing can be masked.
+            return Ok(if dir.has_secrets() { Self::Lost } else { Self::Off });
+        };
         match crate::secrets::read(&path) {
             Ok(values) => {
                 let values = values.masked.iter().map(|value| value.0.as_slice());
                 Ok(Mask::new(values).map_or(Self::Off, Self::Values))
+            }
+            // Such as too many open files: the next try may succeed.
+            Err(cause) if !matches!(cause.kind(), io::ErrorKind::NotFound | io::ErrorKind::InvalidData) => {
+                Err(Error::Io { path, source: cause })
             }
             Err(error) => {
                 tracing::error!(attempt = %dir.path().display(), path = %path.display(), %error, "the secrets of this attempt are gone, so its output cannot be masked; the part that was not sent yet is withheld");

@@ -78,14 +78,7 @@ impl Mask {
 
     /// The number of bytes at the end that may be the beginning of a value.
     fn open_end(&self, bytes: &[u8]) -> usize {
-        let longest = self.margin().min(bytes.len());
-        (1..=longest)
-            .rev()
-            .find(|length| {
-                let end = &bytes[bytes.len() - length..];
-                self.values.iter().any(|value| value.len() > *length && value.starts_with(end))
-            })
-            .unwrap_or(0)
+        self.values.iter().map(|value| begun(value, bytes)).max().unwrap_or(0)
     }
 
     fn hide(&self, bytes: &mut [u8]) {
@@ -101,6 +94,35 @@ impl Mask {
                 hidden = range.end;
             }
         }
+    }
+}
+
+/// The length of the longest beginning of `value`, shorter than the value, with which `bytes` ends. Knuth, Morris and Pratt: linear in the
+/// length of the value, which may have many thousand bytes.
+fn begun(value: &[u8], bytes: &[u8]) -> usize {
+    let beginning = &value[..value.len().saturating_sub(1)];
+    let end = &bytes[bytes.len().saturating_sub(beginning.len())..];
+    // For each beginning of the value: the next shorter one with which it ends.
+    let mut shorter = vec![0; beginning.len()];
+    let mut length = 0;
+    for index in 1..beginning.len() {
+        length = extended(beginning, &shorter, length, beginning[index]);
+        shorter[index] = length;
+    }
+    // `end` is no longer than `beginning`, so no step goes beyond it.
+    end.iter().fold(0, |length, byte| extended(beginning, &shorter, length, *byte))
+}
+
+/// The longest beginning with which a text ends that ended with `length` bytes of it before this byte.
+fn extended(beginning: &[u8], shorter: &[usize], mut length: usize, byte: u8) -> usize {
+    loop {
+        if beginning.get(length) == Some(&byte) {
+            return length + 1;
+        }
+        if length == 0 {
+            return 0;
+        }
+        length = shorter[length - 1];
     }
 }
 
@@ -212,6 +234,17 @@ mod tests {
             };
             let part = mask.read(offset as u64, 64, true, read).expect("read");
             prop_assert_eq!(part, OutputPart::Bytes(whole[offset..].to_vec()));
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn the_beginning_of_a_value_is_found_as_by_comparing_every_length(
+            value in vec(0_u8..3, 1..12),
+            bytes in vec(0_u8..3, 0..24),
+        ) {
+            let is_begun = |length: &usize| *length <= bytes.len() && bytes.ends_with(&value[..*length]);
+            prop_assert_eq!(begun(&value, &bytes), (0..value.len()).rev().find(is_begun).unwrap_or(0));
         }
     }
 }

@@ -9,6 +9,7 @@ use protocol::container::Overrides;
 use protocol::secret::{AttemptSecrets, SecretValue, SecretValues};
 use protocol::{Revision, RuntimeKind, wire};
 use scheduler::definition::Definition;
+use scheduler::params::ParamKind;
 
 use crate::params::variable_of;
 use crate::secrets::{self, SecretsDir};
@@ -76,11 +77,18 @@ impl SessionSecrets {
         let Some(definition) = self.definitions.get(&revision) else { return given };
         let params = &definition.submission.params;
         let secret = params.declared.iter().filter(|param| param.secret);
-        let variables: Vec<String> = secret.map(|param| variable_of(&param.name)).collect();
+        let variables: HashMap<String, &ParamKind> =
+            secret.map(|param| (variable_of(&param.name), &param.kind)).collect();
         let environment = overrides.map(|overrides| overrides.environment.as_slice()).unwrap_or_default();
-        let masked = environment.iter().filter(|(name, _)| variables.contains(name));
-        let masked: Vec<SecretValue> =
-            masked.map(|(_, value)| SecretValue(value.clone().into_bytes())).collect();
+        let mut masked = Vec::new();
+        for (name, value) in environment {
+            let Some(kind) = variables.get(name) else { continue };
+            masked.push(SecretValue(value.clone().into_bytes()));
+            if matches!(kind, ParamKind::List { .. }) {
+                // A program that takes the list apart may show its items one by one.
+                masked.extend(value.split(',').map(|item| SecretValue(item.as_bytes().to_vec())));
+            }
+        }
         match given {
             Some(AttemptSecrets::Given(values)) => fitting(SecretValues { masked, ..values }),
             None if masked.is_empty() => None,
@@ -199,18 +207,24 @@ mod tests {
     #[test]
     fn values_of_secret_parameters_are_masked() {
         let mut secrets = SessionSecrets::new(None, true);
-        let params = "{token: {type: string, secret: true}, size: {type: string}}";
+        let params =
+            "{token: {type: string, secret: true}, size: {type: string}, keys: {type: list, secret: true}}";
         let definition = definition(&format!("- {{name: a, image: busybox, params: {params}}}"));
         secrets.define(&definition);
         let variable = |name: &str, value: &str| (name.to_owned(), value.to_owned());
-        let environment = vec![variable("PARAM_TOKEN", "hunter22"), variable("PARAM_SIZE", "big")];
+        let environment = vec![
+            variable("PARAM_TOKEN", "hunter22"),
+            variable("PARAM_SIZE", "big"),
+            variable("PARAM_KEYS", "first,second"),
+        ];
         let overrides = Overrides { environment, ..Overrides::default() };
         let Some(AttemptSecrets::Given(given)) =
             secrets.with_params(definition.revision, None, Some(&overrides))
         else {
             panic!()
         };
-        assert_eq!(given.masked, [SecretValue("hunter22".into())]);
+        let masked = ["hunter22", "first,second", "first", "second"];
+        assert_eq!(given.masked, masked.map(|value| SecretValue(value.into())));
         assert_eq!(secrets.with_params(definition.revision, None, None), None);
     }
 }

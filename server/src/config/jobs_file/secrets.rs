@@ -61,17 +61,24 @@ fn warn(name: &str, at: Position, reader: &mut Reader<'_>) {
         SecretNames::None => Err(SecretError::NoDirectory),
         SecretNames::Of(dir) => dir.check(name),
     };
-    let text = match checked {
-        Ok(None) => return,
-        Ok(Some(SecretAdvice::ReadableByAll)) => {
+    let texts = match checked {
+        Ok(advice) => advice.into_iter().map(|advice| advice_text(advice, name)).collect(),
+        Err(error) => vec![format!("{error}; jobs that need it wait until it can be read")],
+    };
+    for text in texts {
+        reader.collector.warning(at, Code::Secret, text);
+    }
+}
+
+fn advice_text(advice: SecretAdvice, name: &str) -> String {
+    match advice {
+        SecretAdvice::ReadableByAll => {
             format!(
                 "every user of this machine can read the file of the secret {name}; chmod 600 prevents that"
             )
         }
-        Ok(Some(SecretAdvice::NotMasked)) => {
+        SecretAdvice::NotMasked => {
             format!("the secret {name} has fewer than 4 bytes, so it is not masked in output")
         }
-        Err(error) => format!("{error}; jobs that need it wait until it can be read"),
-    };
-    reader.collector.warning(at, Code::Secret, text);
+    }
 }
