@@ -206,8 +206,7 @@ async fn the_dashboard_names_a_target_that_fails_until_it_takes_a_message() {
     let receiver = Receiver::start(&["404 Gone"]).await;
     let jobs = jobs_file(&format!("{{ webhook: 'http://127.0.0.1:{}/planted-url' }}", receiver.port));
     let (cluster, _server, _worker) = start(&jobs, &ALLOW).await;
-    let page =
-        async |path: &str| String::from_utf8_lossy(&cluster.api().get_bytes(path).await).into_owned();
+    let page = async |path: &str| String::from_utf8_lossy(&cluster.api().get_bytes(path).await).into_owned();
     let empty = page("/notifications").await;
     assert!(empty.contains("No message fits.") && !empty.contains("Failing targets"), "{empty}");
     run(&cluster, 3).await;
@@ -221,7 +220,10 @@ async fn the_dashboard_names_a_target_that_fails_until_it_takes_a_message() {
     assert!(failing.is_some() && failing < messages, "{shown}");
     assert!(shown.contains("the target answered 404 Not Found") && !shown.contains("planted-url"), "{shown}");
     let overview = page("/").await;
-    assert!(overview.contains("<a href=\"/notifications\">notifications to webhook 127.0.0.1:"), "{overview}");
+    assert!(
+        overview.contains("<a href=\"/notifications\">notifications to webhook 127.0.0.1:"),
+        "{overview}"
+    );
     wait_until("a later try is taken", async || {
         let failing = cluster.api().get("/api/notifications?failing=1").await;
         failing.as_array().unwrap().is_empty()

@@ -53,8 +53,7 @@ mod tests {
 
     #[test]
     fn an_address_keeps_its_filters_over_pages() {
-        let address =
-            ListAddress::of(&"/jobs?state=failed&name=&limit=5&cursor=a".parse().unwrap()).unwrap();
+        let address = ListAddress::of(&"/jobs?state=failed&name=&limit=5&cursor=a".parse().unwrap()).unwrap();
         assert_eq!((address.value("state"), address.value("name")), ("failed".to_owned(), String::new()));
         assert_eq!(address.next_page(Some("b")).as_deref(), Some("state=failed&limit=5&cursor=b"));
         assert_eq!(address.next_page(None), None);
