@@ -1,11 +1,14 @@
-//! `longshore ls`: lists jobs in a table, or only their ids.
+//! `longshore ls`: lists jobs in a table, only their ids, or as records for other programs.
 
-use reqwest::header::LINK;
+use reqwest::Method;
+use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderValue, LINK};
 use serde_json::Value;
 
 use crate::api::{self, Api};
-use crate::args::CommonArgs;
-use crate::screen::{self, Format};
+use crate::args::ServerArgs;
+use crate::failure::{Exit, Failure};
+use crate::screen::{self, Format, ListFormat};
+use crate::utf8::Utf8Stream;
 use crate::view::JobView as _;
 use crate::{duration, view};
 
@@ -16,17 +19,28 @@ use crate::{duration, view};
   longshore ls --name resize -n 5              the last five jobs of a definition
   longshore ls --since 1h                      jobs of the last hour
   longshore ls --label customer=7 -o json      for programs
+  longshore ls --since 30d -o csv > jobs.csv   for a spreadsheet
   longshore ls --outcome oom_killed --ended-since 1d
   longshore ls -q --name 'resize-*'            the ids of all of them")]
 pub(crate) struct ListFlags {
     #[command(flatten)]
-    common: CommonArgs,
+    server_args: ServerArgs,
+    /// Output format.
+    #[arg(
+        short = 'o',
+        long = "output",
+        env = "LONGSHORE_OUTPUT",
+        value_enum,
+        default_value_t,
+        value_name = "FORMAT"
+    )]
+    format: ListFormat,
     #[command(flatten)]
     filters: Filters,
     /// Only jobs of the batch whose first job this is.
     #[arg(long, value_name = "ID", value_parser = parse_job_id)]
     batch: Option<u64>,
-    /// How many at most [default: 20; with --quiet all].
+    /// How many at most [default: 20; with --quiet, as CSV and as NDJSON all].
     #[arg(short = 'n', long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=LIMIT_MAX.into()))]
     limit: Option<u32>,
     /// Print nothing but the jobs' ids, a line each; as JSON, an array of them.
@@ -95,7 +109,13 @@ impl Filters {
 
 /// Lists jobs.
 pub(crate) async fn list(flags: ListFlags) -> anyhow::Result<()> {
-    let api = Api::new(&flags.common.server_args)?;
+    let api = Api::new(&flags.server_args)?;
+    let format = match flags.format {
+        ListFormat::Table => Format::Table,
+        ListFormat::Json => Format::Json,
+        ListFormat::Csv => return export(&api, &flags, "text/csv").await,
+        ListFormat::Ndjson => return export(&api, &flags, "application/x-ndjson").await,
+    };
     let limit = flags.limit.unwrap_or(if flags.quiet { LIMIT_MAX } else { LIMIT });
     let (jobs, more) = fetch_jobs(&api, &query(&flags), limit as usize).await?;
     if more {
@@ -105,7 +125,7 @@ pub(crate) async fn list(flags: ListFlags) -> anyhow::Result<()> {
             (jobs.len() * 10).min(LIMIT_MAX as usize)
         ));
     }
-    match (flags.quiet, flags.common.format) {
+    match (flags.quiet, format) {
         (true, Format::Table) => {
             return jobs.iter().try_for_each(|job| screen::line(&job_id(&api, job)?.to_string()));
         }
@@ -122,6 +142,33 @@ pub(crate) async fn list(flags: ListFlags) -> anyhow::Result<()> {
         .map(|job| Ok(api::parse::<view::Job>(&api, job)?.row(now)))
         .collect::<anyhow::Result<_>>()?;
     screen::table(&view::Job::HEADING, rows)
+}
+
+/// Prints all jobs that fit as the server sends them.
+async fn export(api: &Api, flags: &ListFlags, kind: &str) -> anyhow::Result<()> {
+    if flags.quiet {
+        let text = "--quiet prints ids, which are no records";
+        return Err(Failure::new(Exit::Usage, text).hint("use it without -o csv and -o ndjson").into());
+    }
+    let limit = flags.limit.map(|limit| ("limit", limit.to_string()));
+    let request = api.request(Method::GET, &["api", "jobs"]).header(ACCEPT, kind);
+    let mut response = api.send(request.query(&query(flags)).query(limit.as_slice())).await?;
+    let given = response.headers().get(CONTENT_TYPE).map(HeaderValue::as_bytes).unwrap_or_default();
+    if !given.starts_with(kind.as_bytes()) {
+        return Err(api.unexpected_response().into());
+    }
+    let mut text = Utf8Stream::default();
+    loop {
+        match response.chunk().await {
+            Ok(Some(bytes)) => screen::records(&bytes, &mut text)?,
+            Ok(None) => return Ok(()),
+            Err(error) => {
+                let text = format!("the list broke off: {}", api::root_cause(&error));
+                let failure = Failure::new(Exit::Unavailable, text);
+                return Err(failure.hint("it is incomplete; run the command again").into());
+            }
+        }
+    }
 }
 
 /// Parses the id of a job.

@@ -21,6 +21,30 @@ pub(crate) enum Format {
     Json,
 }
 
+/// Output format of a list of jobs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum ListFormat {
+    /// Text for people.
+    #[default]
+    Table,
+    /// JSON for programs, as the server sent it.
+    Json,
+    /// CSV for spreadsheets: all jobs that fit.
+    Csv,
+    /// A JSON object a line: all jobs that fit.
+    Ndjson,
+}
+
+impl ListFormat {
+    /// The format of an error.
+    pub(crate) const fn of_errors(self) -> Format {
+        match self {
+            Self::Table | Self::Csv => Format::Table,
+            Self::Json | Self::Ndjson => Format::Json,
+        }
+    }
+}
+
 /// Prints a line.
 pub(crate) fn line(text: &str) -> anyhow::Result<()> {
     raw(format!("{text}\n").as_bytes())
@@ -89,6 +113,16 @@ pub(crate) fn output(stream: Stream, bytes: &[u8], text: &mut Utf8Stream) -> any
         Stream::Stdout => print_response(&mut io::stdout().lock(), io::stdout().is_terminal(), bytes, text),
         Stream::Stderr => print_response(&mut io::stderr().lock(), io::stderr().is_terminal(), bytes, text),
     }
+}
+
+/// Writes records unchanged to a file, or with visible control characters to a terminal.
+pub(crate) fn records(bytes: &[u8], text: &mut Utf8Stream) -> anyhow::Result<()> {
+    if !io::stdout().is_terminal() {
+        return raw(bytes);
+    }
+    // CSV ends its lines with CRLF; a terminal needs no CR.
+    let shown: Vec<u8> = bytes.iter().copied().filter(|byte| *byte != b'\r').collect();
+    output(Stream::Stdout, &shown, text)
 }
 
 fn print_response(

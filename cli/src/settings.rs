@@ -16,7 +16,7 @@ use clap::{Arg, ArgAction, ArgMatches, Command, Parser};
 
 use crate::failure::{Exit, Failure};
 use crate::screen;
-use crate::screen::Format;
+use crate::screen::{Format, ListFormat};
 use file::{Fault, Setting, Value, fault};
 
 /// The settings file.
@@ -106,9 +106,16 @@ pub(crate) fn parse<P: Parser>(
             matches = command.try_get_matches_from(&words)?;
         }
     }
-    let format = matches.subcommand().and_then(|(_, given)| given.try_get_one("format").ok().flatten());
-    let format = format.copied().unwrap_or_default();
+    let format = matches.subcommand().map(|(_, given)| format(given)).unwrap_or_default();
     Ok(Invocation { program: P::from_arg_matches(&matches)?, origins, format })
+}
+
+/// The format of errors, by the format that was asked for.
+fn format(given: &ArgMatches) -> Format {
+    // A verb without this flag, or with another type of it, is no error.
+    let any = given.try_get_one("format").ok().flatten().copied();
+    let of_list = || given.try_get_one::<ListFormat>("format").ok().flatten().map(|it| it.of_errors());
+    any.or_else(of_list).unwrap_or_default()
 }
 
 fn path(given: &ArgMatches) -> Option<&PathBuf> {

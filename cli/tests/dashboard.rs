@@ -17,6 +17,7 @@ jobs:
     command: [sh, -c, 'printf \"\\033[31mred\\033[0m <b>plain</b>\\n\"; seq 1 5000; echo last >&2']
   broken:
     command: [sh, -c, 'echo no >&2; exit 3']
+    notify: { webhook: 'http://127.0.0.1:9/hook' }
   long:
     command: [sleep, '600']
   nightly:
@@ -99,6 +100,18 @@ async fn an_operator_sees_and_steers_jobs_in_a_browser() {
     wait_until("the text is found", async || number(&browser, found).await == 1).await;
     keep_picture(&browser, "output").await;
 
+    // A search over the output of all jobs leads to the line in the viewer, which stays in view.
+    browser.open(&format!("{base}/logs/search?q=%5E47%5B0-9%5D1%24&regex=1")).await;
+    assert_eq!(number(&browser, "return document.querySelectorAll('mark').length").await, 10);
+    browser.click("a.row[href*='#stdout@']:has(mark)").await;
+    let marked = "
+        const line = document.querySelector('#output .marked'), box = line?.getBoundingClientRect();
+        const view = document.getElementById('output').getBoundingClientRect();
+        return line?.querySelector('span').textContent === '4701' && box.top >= view.top && box.bottom <= view.bottom
+            && document.getElementById('job-state').textContent === 'succeeded' ? 1 : 0";
+    wait_until("the line is marked and in view", async || number(&browser, marked).await == 1).await;
+    keep_picture(&browser, "output-from-search").await;
+
     // A job is cancelled after one confirmation.
     let long = submit(api, "long").await;
     api.wait_for_job(long, |job| job["state"] == "running").await;
@@ -134,6 +147,10 @@ async fn every_page_fits_its_window_and_can_be_read() {
     let array = serde_json::json!({"count": 3, "batch_name": "nightly import", "max_failures": 2});
     api.post("/api/jobs/broken", Some(&array)).await;
     api.wait_for_job(6, |job| job["state"] == "failed").await;
+    wait_until("a target has failed", async || {
+        !api.get("/api/notifications?failing=1").await.as_array().unwrap().is_empty()
+    })
+    .await;
     let pages = [
         ("overview", "/"),
         ("jobs", "/jobs"),
@@ -146,6 +163,9 @@ async fn every_page_fits_its_window_and_can_be_read() {
         ("schedules", "/schedules?name=nightly"),
         ("workers", "/workers"),
         ("worker", "/workers/1"),
+        ("notifications", "/notifications"),
+        ("search", "/logs/search?q=plain&since=2026-01-01T00:00:00Z"),
+        ("search-form", "/logs/search"),
     ];
     for scheme in ["light", "dark"] {
         let browser = Browser::start(scheme == "dark").await;

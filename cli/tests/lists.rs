@@ -3,6 +3,7 @@
 mod stub;
 
 use stub::{JSON, Stub, job, run};
+use testkit::Cluster;
 
 #[test]
 fn ls_fetches_pages_up_to_the_limit_and_escapes_control_characters() {
@@ -165,4 +166,69 @@ fn plan_prints_a_difference_and_exits_with_2_on_request() {
     let stub = Stub::new();
     stub.on("POST /api/definitions/plan", "200 OK", JSON, none);
     assert_eq!(run(&mut stub.longshore(&["plan", file, "--exit-code"])).code, 0);
+}
+
+#[test]
+fn ls_prints_csv_and_ndjson_as_they_come() {
+    let stub = Stub::new();
+    let csv = "id,name,reason\r\n7,resize,\"'=1\"\r\n";
+    stub.on("GET /api/jobs?state=failed&limit=5", "200 OK", "text/csv; charset=utf-8; header=present", csv);
+    let said = run(&mut stub.longshore(&["ls", "--state", "failed", "-n", "5", "-o", "csv"]));
+    assert_eq!((said.code, said.out.as_str(), said.err.as_str()), (0, csv, ""));
+    let lines = format!("{}\n{}\n", job(9, r#""state":"failed""#), job(8, r#""state":"failed""#));
+    stub.on("GET /api/jobs", "200 OK", "application/x-ndjson", &lines);
+    let said = run(&mut stub.longshore(&["ls", "-o", "ndjson"]));
+    assert_eq!((said.code, said.out), (0, lines));
+
+    let quiet = run(&mut stub.longshore(&["ls", "-q", "-o", "csv"]));
+    assert!(quiet.code == 2 && quiet.err.contains("--quiet prints ids"), "{quiet:?}");
+}
+
+#[test]
+fn ls_says_that_an_export_broke_off_or_is_none() {
+    let stub = Stub::new();
+    let cut = "HTTP/1.1 200 OK\r\ncontent-type: text/csv\r\nconnection: close\r\ncontent-length: 99\r\n\r\nid\r\n7\r\n";
+    stub.on_raw("GET /api/jobs", cut.as_bytes());
+    let said = run(&mut stub.longshore(&["ls", "-o", "csv"]));
+    assert!(
+        said.code == 6 && said.err.contains("the list broke off") && said.out == "id\r\n7\r\n",
+        "{said:?}"
+    );
+    let other = Stub::new();
+    other.on("GET /api/jobs", "200 OK", JSON, "[]");
+    let said = run(&mut other.longshore(&["ls", "-o", "csv"]));
+    assert!(said.code == 1 && said.out.is_empty() && said.err.contains("not from a Longshore"), "{said:?}");
+    let problem = r#"{"code":"unknown_name","status":422,"title":"no","detail":"no such name"}"#;
+    for format in ["json", "ndjson"] {
+        let stub = Stub::new();
+        let line = if format == "json" { "GET /api/jobs?name=x&limit=20" } else { "GET /api/jobs?name=x" };
+        stub.on(line, "422 Unprocessable Content", "application/problem+json", problem);
+        let said = run(&mut stub.longshore(&["ls", "--name", "x", "-o", format]));
+        assert!(
+            said.code == 2 && said.err.contains("\"unknown_name\""),
+            "an error is JSON as well: {said:?}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn ls_exports_the_jobs_of_a_server() {
+    let jobs = "version: 1\njobs:\n  talks: { runtime: process, command: ['true'] }\n";
+    let cluster = Cluster::new(env!("CARGO_BIN_EXE_longshore"), jobs);
+    let _server = cluster.start_server(&[]).await;
+    for label in ["=1+1", "plain"] {
+        let body = serde_json::json!({ "labels": { "team": label } });
+        cluster.api().post("/api/jobs/talks", Some(&body)).await;
+    }
+    let ls = |format: &str| cluster.run_cli(&["ls", "-o", format, "--server", &cluster.address()]);
+    let (code, csv) = ls("csv");
+    let rows: Vec<&str> = csv.lines().collect();
+    assert_eq!((code, rows.len()), (0, 3), "{csv}");
+    assert!(rows[0].starts_with("id,name,state,") && rows[1].starts_with("2,talks,queued,"), "{csv}");
+    assert!(rows[2].ends_with("\"{\"\"team\"\":\"\"=1+1\"\"}\""), "{csv}");
+    let (code, ndjson) = ls("ndjson");
+    let jobs = cluster.api().get("/api/jobs").await;
+    let lines: Vec<serde_json::Value> =
+        ndjson.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!((code, lines), (0, jobs.as_array().unwrap().clone()));
 }

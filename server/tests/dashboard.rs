@@ -255,20 +255,29 @@ async fn output_is_searched_and_each_line_leads_to_the_viewer() {
         "href=\"/jobs/1/output?attempt=1#stderr@5\"",
         "an &#60;b&#62;<mark>Error</mark>&#60;/b&#62; &#38; more",
         "<mark>error</mark> again",
-        "of output of 1 job: that was the last part.",
+        "of output of 1 job: that is everything.",
     ] {
         assert!(all.body.contains(text), "no {text:?} in {}", all.body);
     }
     let pattern = server.get("/logs/search?q=%5EError%7Cagain%24&regex=1").await;
     assert_eq!(pattern.body.matches("<mark>").count(), 1, "{}", pattern.body);
 
-    // A page of one line leads to the next one, with the same form.
-    let first = server.get("/logs/search?q=error&ignore_case=1&limit=1").await;
-    assert!(first.body.contains("#stdout@8") && !first.body.contains("#stderr@5"), "{}", first.body);
-    let begin = first.body.find("href=\"/logs/search?q=error&#38;ignore_case=1").expect("a next page");
-    let address: String = first.body[begin + 6..].chars().take_while(|char| *char != '"').collect();
-    let second = server.get(&address.replace("&#38;", "&")).await;
-    assert!(second.body.contains("#stderr@5") && !second.body.contains("#stdout@8"), "{}", second.body);
+    // Parts of one line lead to the next ones, with the same form.
+    let (mut path, mut parts) = ("/logs/search?q=error&ignore_case=1&limit=1".to_owned(), Vec::new());
+    loop {
+        let part = server.get(&path).await.body;
+        let link = part.split_once("rel=\"next\" href=\"").map(|(_, rest)| rest.split('"').next());
+        let next = link.flatten().map(|link| link.replace("&#38;", "&"));
+        parts.push(part);
+        match next {
+            Some(next) => path = next,
+            None => break,
+        }
+        assert!(path.contains("q=error&ignore_case=1") && parts.len() < 5, "{path}");
+    }
+    assert!(parts[0].contains("#stdout@8") && parts[0].contains("job is left."), "{}", parts[0]);
+    assert!(parts[1].contains("#stderr@5") && !parts[1].contains("#stdout@8"), "{}", parts[1]);
+    assert!(parts.last().is_some_and(|last| last.contains("in this part, the last one.")), "{parts:?}");
 
     let none = server.get("/logs/search?q=nowhere").await;
     assert!(none.body.contains("No line fits.") && !none.body.contains("Search on"), "{}", none.body);

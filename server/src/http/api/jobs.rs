@@ -13,6 +13,7 @@ use scheduler::job::State as JobState;
 use scheduler::step::{Answer, Rejection};
 use tokio::time::Instant;
 
+use super::job_export::{ExportFormat, export};
 use crate::auth::actor::Actor;
 use crate::auth::role::Permission;
 use crate::excerpt::excerpt;
@@ -27,12 +28,21 @@ use crate::http::request::path::Id;
 use crate::http::request::query::Query;
 use crate::http::state::AppState;
 use crate::listener::Peer;
-use crate::store::{JOBS_MAX, JobRecord};
+use crate::store::{JOBS_MAX, JobFilter, JobRecord};
 
-pub(crate) async fn list(State(state): State<Arc<AppState>>, uri: Uri) -> Result<Response, Problem> {
-    let page = page(&state, Query::of(&uri)?).await?;
+pub(crate) async fn list(
+    State(state): State<Arc<AppState>>,
+    uri: Uri,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
+    let query = Query::of(&uri)?;
+    if let Some(format) = ExportFormat::of(&headers) {
+        return export(&state, query, format).await;
+    }
+    let page = page(&state, query).await?;
     let next = page.next.map(|cursor| next_page(&state, "jobs", &uri, &cursor));
     let mut response = Json(page.jobs).into_response();
+    response.headers_mut().insert(header::VARY, HeaderValue::from_static("accept"));
     if let Some(link) = next.and_then(|link| HeaderValue::try_from(link).ok()) {
         response.headers_mut().insert(header::LINK, link);
     }
@@ -51,18 +61,33 @@ pub(crate) struct Page {
 /// # Errors
 /// Those of [`job_filter::read`], `invalid_limit`, and those of a read.
 pub(crate) async fn page(state: &AppState, mut query: Query) -> Result<Page, Problem> {
-    let mut filter = job_filter::read(state, &mut query).await?;
-    filter.limit = query.text("limit")?.as_deref().map_or(Ok(LIMIT), limit)?;
+    let filter = job_filter::read(state, &mut query).await?;
+    let limit = query.text("limit")?.as_deref().map_or(Ok(LIMIT), limit)?;
     query.finish()?;
-    let limit = filter.limit;
-    // One extra row shows whether there is a next page.
-    filter.limit += 1;
+    let Slice { jobs, last } = slice(state, filter, limit).await?;
+    Ok(Page { jobs, next: last.map(cursor::write) })
+}
+
+/// Jobs that follow each other in a list.
+pub(crate) struct Slice {
+    pub(crate) jobs: Vec<shapes::Job>,
+    /// The last of them, if there are more behind it.
+    pub(crate) last: Option<JobId>,
+}
+
+/// Reads the first jobs that fit a filter, at most `limit`.
+///
+/// # Errors
+/// Those of a read.
+pub(crate) async fn slice(state: &AppState, mut filter: JobFilter, limit: usize) -> Result<Slice, Problem> {
+    // One extra row shows whether there are more.
+    filter.limit = limit + 1;
     let mut rows = state.read(move |archive| archive.jobs(&filter)).await?;
     let more = rows.len() > limit;
     rows.truncate(limit);
-    let next = rows.last().filter(|_| more).map(|row| cursor::write(row.job));
+    let last = rows.last().filter(|_| more).map(|row| row.job);
     let presenter = state.presenter();
-    Ok(Page { jobs: rows.into_iter().map(|row| presenter.job(row)).collect(), next })
+    Ok(Slice { jobs: rows.into_iter().map(|row| presenter.job(row)).collect(), last })
 }
 
 pub(crate) async fn one(
@@ -266,7 +291,7 @@ pub(crate) const WAIT_MAX: Duration = Duration::from_secs(600);
 
 /// Default and largest page size.
 const LIMIT: usize = 100;
-const LIMIT_MAX: usize = JOBS_MAX - 1;
+pub(crate) const LIMIT_MAX: usize = JOBS_MAX - 1;
 
 /// The `Location` header of a job.
 pub(crate) fn location(state: &AppState, job: JobId) -> HeaderMap {

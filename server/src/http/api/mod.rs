@@ -11,6 +11,7 @@ pub(crate) mod definitions;
 pub(crate) mod events;
 pub(crate) mod explain;
 pub(crate) mod health;
+pub(crate) mod job_export;
 pub(crate) mod jobs;
 pub(crate) mod limits;
 pub(crate) mod logs;

@@ -162,6 +162,7 @@ fn acceptable(request: &Request) -> Result<(), Problem> {
     let offers: &[&str] = match path {
         "/metrics" => &["application/openmetrics-text", "text/plain"],
         "/api/events" => &["text/event-stream"],
+        "/api/jobs" if *request.method() != Method::POST => LISTS_OF_JOBS,
         _ if is_output(path) => &["text/plain", "text/event-stream"],
         _ if path.starts_with("/api/workers/connect") => return Ok(()),
         _ if path.starts_with("/api/") && *request.method() == Method::POST => {
@@ -176,6 +177,9 @@ fn acceptable(request: &Request) -> Result<(), Problem> {
     }
     Err(Problem::new(Code::NotAcceptable, format!("the answer is {}", offers.join(" or "))).field("Accept"))
 }
+
+/// The types of a list of jobs.
+const LISTS_OF_JOBS: &[&str] = &["application/json", "application/x-ndjson", "text/csv"];
 
 /// True for `/api/jobs/{id}/logs`. A definition may also be named "logs".
 fn is_output(path: &str) -> bool {

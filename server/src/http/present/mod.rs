@@ -2,6 +2,7 @@
 
 pub(crate) mod batch;
 mod committed;
+pub(crate) mod csv;
 mod earlier;
 pub(crate) mod presenter;
 pub mod shapes;

@@ -10,6 +10,7 @@ use axum::response::Response;
 use super::format::{self, Moment};
 use super::list_address::ListAddress;
 use super::page::{Frame, render, see_other};
+use crate::http::api::job_export::{ExportFormat, export};
 use crate::http::api::jobs;
 use crate::http::middleware::problem::Problem;
 use crate::http::present::shapes::{Job, Time};
@@ -111,6 +112,16 @@ pub(crate) async fn show(State(state): State<Arc<AppState>>, uri: Uri) -> Result
         older: address.next_page(page.next.as_deref()),
         selection: address.selection(),
     })
+}
+
+/// `GET /jobs.csv`: what a link can ask for, since it has no `Accept` of its own.
+pub(crate) async fn csv(State(state): State<Arc<AppState>>, uri: Uri) -> Result<Response, Problem> {
+    export(&state, ListAddress::of(&uri)?.query(), ExportFormat::Csv).await
+}
+
+/// `GET /jobs.ndjson`
+pub(crate) async fn ndjson(State(state): State<Arc<AppState>>, uri: Uri) -> Result<Response, Problem> {
+    export(&state, ListAddress::of(&uri)?.query(), ExportFormat::Ndjson).await
 }
 
 /// `GET /search?q=`: a job by number, a definition or worker by name, else jobs by the text of their reason.

@@ -38,6 +38,8 @@ pub(crate) fn router(state: &Arc<AppState>) -> Router<Arc<AppState>> {
         .route("/", get(overview::show))
         .route("/search", get(jobs::search))
         .route("/jobs", get(jobs::show))
+        .route("/jobs.csv", get(jobs::csv))
+        .route("/jobs.ndjson", get(jobs::ndjson))
         .route("/jobs/bulk", post(actions::bulk))
         .route("/jobs/{id}", get(job::show))
         .route("/jobs/{id}/again", get(job::again).post(actions::run_again))
@@ -72,6 +74,8 @@ pub(crate) fn is_page(path: &str) -> bool {
         "" | "search"
             | "audit"
             | "jobs"
+            | "jobs.csv"
+            | "jobs.ndjson"
             | "batches"
             | "definitions"
             | "schedules"

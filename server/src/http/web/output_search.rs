@@ -92,6 +92,8 @@ struct Searched {
     jobs: u64,
     jobs_left_at_most: u64,
     is_complete: bool,
+    /// True if the search begins with this part.
+    is_first_part: bool,
 }
 
 /// `GET /logs/search`
@@ -114,17 +116,18 @@ pub(crate) async fn show(State(state): State<Arc<AppState>>, uri: Uri) -> Result
         frame: Frame::new(&state, "jobs", "Search in output"),
         form,
         next: address.next_page(next),
-        searched: found.as_ref().map(searched),
+        searched: found.as_ref().map(|found| searched(found, address.value("cursor").is_empty())),
         rows: found.into_iter().flat_map(|found| found.lines).map(Row::of).collect(),
     })
 }
 
-fn searched(found: &OutputSearch) -> Searched {
+fn searched(found: &OutputSearch, is_first_part: bool) -> Searched {
     Searched {
         size: format::bytes(found.scanned_bytes),
         jobs: found.scanned_jobs,
         jobs_left_at_most: found.jobs_left_at_most,
         is_complete: found.complete,
+        is_first_part,
     }
 }
 
