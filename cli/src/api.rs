@@ -3,6 +3,8 @@
 //! Every response other than 2xx becomes a [`Failure`] with the server's text and hint. Only requests that create jobs under an idempotency
 //! key are repeated.
 
+mod problem;
+
 use std::error::Error;
 use std::io;
 use std::path::Path;
@@ -11,13 +13,14 @@ use std::time::Duration;
 use anyhow::Context as _;
 use client::tls;
 use client::ws::Address;
-use reqwest::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderName, HeaderValue};
+use reqwest::header::{ACCEPT, AUTHORIZATION, HeaderName, HeaderValue};
 use reqwest::{Method, RequestBuilder, Response, StatusCode, Url};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::args::ServerArgs;
 use crate::failure::{Exit, Failure};
+use problem::failure_from;
 
 /// A response to a request that creates a job under an idempotency key.
 #[derive(Debug)]
@@ -46,12 +49,7 @@ impl Api {
     /// A client with a token that is in no file yet.
     pub(crate) fn with_token(server_args: &ServerArgs, token: &str) -> anyhow::Result<Self> {
         let wrong = || Failure::new(Exit::Usage, "the token must be one line of printable ASCII");
-        if token.is_empty() || !token.chars().all(|c| c.is_ascii_graphic()) {
-            return Err(wrong().into());
-        }
-        let mut header = HeaderValue::try_from(format!("Bearer {token}")).map_err(|_| wrong())?;
-        header.set_sensitive(true);
-        Self::with_authorization(server_args, Some(header))
+        Self::with_authorization(server_args, Some(bearer(token).ok_or_else(wrong)?))
     }
 
     fn with_authorization(
@@ -239,85 +237,15 @@ fn read_token(path: &Path) -> anyhow::Result<HeaderValue> {
             .into());
     }
     let text = std::fs::read_to_string(path).map_err(|error| wrong(error.to_string()))?;
-    let token = text.trim();
-    if token.is_empty() || !token.chars().all(|c| c.is_ascii_graphic()) {
-        return Err(wrong("it must contain one line of printable ASCII".to_owned()).into());
-    }
-    let mut value = HeaderValue::from_str(&format!("Bearer {token}")).context("cannot send the token")?;
+    Ok(bearer(text.trim()).ok_or_else(|| wrong("it must contain one line of printable ASCII".to_owned()))?)
+}
+
+/// The header that carries a token; none if it is not one line of printable ASCII.
+fn bearer(token: &str) -> Option<HeaderValue> {
+    let is_token = !token.is_empty() && token.chars().all(|c| c.is_ascii_graphic());
+    let mut value = HeaderValue::try_from(format!("Bearer {token}")).ok().filter(|_| is_token)?;
     value.set_sensitive(true);
-    Ok(value)
-}
-
-/// Converts a response other than 2xx into a failure.
-async fn failure_from(response: Response) -> Failure {
-    let status = response.status();
-    let exit = Exit::from_status(status.as_u16());
-    let is_problem = response
-        .headers()
-        .get(CONTENT_TYPE)
-        .is_some_and(|kind| kind.as_bytes().starts_with(b"application/problem+json"));
-    let body = response.bytes().await.unwrap_or_default();
-    let problem = if is_problem { serde_json::from_slice(&body).unwrap_or_default() } else { Value::Null };
-    let (code, hint) = (text_of(&problem, "code"), translate_hint(text_of(&problem, "hint")));
-    let told =
-        [text_of(&problem, "detail"), text_of(&problem, "title")].into_iter().find(|text| !text.is_empty());
-    let text = match told {
-        Some(told) => format!("{}{}", with_field(&problem, told), in_brackets(code)),
-        None => format!("the server answered {status}"),
-    };
-    let failure = match (code, hint.as_str(), exit) {
-        // The server's hint is about HTTP headers; this program takes the token from a file.
-        ("invalid_token" | "forbidden" | "", _, Exit::Auth) => Failure::new(exit, text)
-            .hint("give the API's token with --token-file or LONGSHORE_API_TOKEN_FILE"),
-        (_, "", Exit::Unavailable) => Failure::new(exit, text).hint("try again later"),
-        (_, hint, _) => Failure::new(exit, text).hint(hint),
-    };
-    if problem.is_null() { failure } else { failure.problem(faults(&problem), problem) }
-}
-
-/// The `errors` of a problem document, a line each: `jobs.yaml:4:5: out_of_range: …`.
-fn faults(problem: &Value) -> Vec<String> {
-    let fault = |fault: &Value| {
-        let parts = ["field", "code", "detail"].map(|key| text_of(fault, key));
-        let text = parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(": ");
-        match text_of(fault, "hint") {
-            "" => text,
-            hint => format!("{text}; {hint}"),
-        }
-    };
-    problem.get("errors").and_then(Value::as_array).into_iter().flatten().map(fault).collect()
-}
-
-/// Prefixes the text with the wrong part of the request, unless the text names it.
-fn with_field(problem: &Value, told: &str) -> String {
-    let field = match text_of(problem, "field") {
-        "Idempotency-Key" => "--key".to_owned(),
-        // Query parameters have the names of flags.
-        field => field.strip_prefix('?').map_or(field.to_owned(), |it| format!("--{}", it.replace('_', "-"))),
-    };
-    if told.contains(&field) { told.to_owned() } else { format!("{field}: {told}") }
-}
-
-/// Replaces HTTP requests in the server's hint by the commands of this program.
-fn translate_hint(hint: &str) -> String {
-    COMMANDS.iter().fold(hint.to_owned(), |hint, (theirs, ours)| hint.replace(theirs, ours))
-}
-
-/// Longer ones first, because one is a prefix of another.
-const COMMANDS: [(&str, &str); 4] = [
-    ("GET /api/workers?all=1", "'longshore workers --all'"),
-    ("GET /api/definitions", "'longshore definitions'"),
-    ("GET /api/jobs", "'longshore ls'"),
-    ("an Idempotency-Key", "--key"),
-];
-
-fn in_brackets(code: &str) -> String {
-    if code.is_empty() { String::new() } else { format!(" [{code}]") }
-}
-
-/// A string member of an object; empty if it is missing.
-fn text_of<'v>(object: &'v Value, key: &str) -> &'v str {
-    object.get(key).and_then(Value::as_str).unwrap_or_default()
+    Some(value)
 }
 
 fn is_unavailable(error: &anyhow::Error) -> bool {

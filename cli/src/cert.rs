@@ -1,8 +1,6 @@
 //! `longshore cert`: a certificate for the server, signed by a certificate authority of one's own.
 
-use std::fs::OpenOptions;
-use std::io::{ErrorKind, Write as _};
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
@@ -14,6 +12,7 @@ use rcgen::{
 };
 
 use crate::failure::{Exit, Failure};
+use crate::files::{PRIVATE, PUBLIC, replace};
 use crate::screen;
 
 /// Make a certificate for the server, and a certificate authority that signs it.
@@ -149,24 +148,10 @@ fn read(path: &Path) -> anyhow::Result<Option<String>> {
     }
 }
 
-/// Writes a file whole: a reader sees the old content or the new one.
-fn replace(path: &Path, content: &str, mode: u32) -> anyhow::Result<()> {
-    let draft = path.with_extension("pem.new");
-    let write = || {
-        let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(mode).open(&draft)?;
-        file.write_all(content.as_bytes())?;
-        file.sync_all()?;
-        std::fs::rename(&draft, path)
-    };
-    write().with_context(|| format!("cannot write {}", path.display()))
-}
-
 const AUTHORITY: &str = "ca.pem";
 const AUTHORITY_KEY: &str = "ca-key.pem";
 const SERVER: &str = "server.pem";
 const SERVER_KEY: &str = "server-key.pem";
-const PRIVATE: u32 = 0o600;
-const PUBLIC: u32 = 0o644;
 const AUTHORITY_YEARS: i64 = 10;
 /// For health checks on the server's own machine.
 const LOCAL: [&str; 2] = ["localhost", "127.0.0.1"];

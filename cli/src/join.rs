@@ -2,9 +2,7 @@
 //!
 //! Nothing is written before the server has accepted the token. The worker makes its identity at its first start, as without this verb.
 
-use std::fs::OpenOptions;
-use std::io::{Read as _, Write as _};
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
@@ -12,6 +10,7 @@ use anyhow::Context as _;
 use crate::api::Api;
 use crate::args::ServerArgs;
 use crate::failure::{Exit, Failure};
+use crate::files::{PRIVATE, replace};
 use crate::screen;
 
 /// Try the connection to a server, and write the settings file of a worker for it.
@@ -71,8 +70,8 @@ pub(crate) async fn join(flags: Flags) -> anyhow::Result<()> {
         // A JSON string is a YAML string.
         text += &format!("{key}: {}\n", serde_json::Value::from(value));
     }
-    write(&token_file, &format!("{token}\n"))?;
-    write(&settings, &text)?;
+    replace(&token_file, &format!("{token}\n"), PRIVATE)?;
+    replace(&settings, &text, PRIVATE)?;
     screen::line(&format!("the server accepts the token; wrote {}", settings.display()))?;
     screen::line(&format!("start the worker: longshore worker --config {}", settings.display()))
 }
@@ -86,25 +85,6 @@ fn read_token() -> anyhow::Result<String> {
 
 fn text_of(path: &Path) -> anyhow::Result<String> {
     path.to_str().map(str::to_owned).with_context(|| format!("{} is not UTF-8", path.display()))
-}
-
-/// Writes a file that only its owner can read, in one step.
-fn write(path: &Path, content: &str) -> anyhow::Result<()> {
-    let mut draft = path.as_os_str().to_owned();
-    draft.push(".new");
-    let draft = PathBuf::from(draft);
-    let replace = || {
-        // A draft of a run that was killed may have another mode.
-        match std::fs::remove_file(&draft) {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
-            _ => {}
-        }
-        let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&draft)?;
-        file.write_all(content.as_bytes())?;
-        file.sync_all()?;
-        std::fs::rename(&draft, path)
-    };
-    replace().with_context(|| format!("cannot write {}", path.display()))
 }
 
 /// Longer than any token; bounds what is read from standard input.

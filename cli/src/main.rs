@@ -18,6 +18,7 @@ mod duration;
 mod events;
 mod explain;
 mod failure;
+mod files;
 mod grep;
 mod hangup;
 mod health;
