@@ -28,6 +28,7 @@ pub mod rfc3339;
 pub mod secrets;
 pub mod storage;
 pub mod store;
+mod wildcard;
 pub mod ws;
 
 use std::net::SocketAddr;

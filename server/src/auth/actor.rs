@@ -6,7 +6,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::Denial;
 use super::role::{Permission, Role};
-use crate::events::filter;
+use crate::wildcard;
 
 /// The definitions whose jobs a token may submit, change, cancel and retry.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -28,7 +28,7 @@ impl Scope {
     /// Returns true if a definition is within the scope.
     #[must_use]
     pub fn includes(&self, definition: &str) -> bool {
-        self.0.is_empty() || self.0.iter().any(|pattern| filter::matches(pattern, definition))
+        self.0.is_empty() || self.0.iter().any(|pattern| wildcard::matches(pattern, definition))
     }
 }
 

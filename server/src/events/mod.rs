@@ -19,7 +19,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::watch;
 
 pub use feed::{EventFeed, EventSender, channel, with_capacity};
-pub use filter::{EventFilter, matches};
+pub use filter::EventFilter;
 pub use id::EventId;
 pub use known::Known;
 pub use record::{

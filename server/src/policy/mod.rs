@@ -16,10 +16,11 @@ use scheduler::definition::Definition;
 use scheduler::job::AttemptTimeout;
 
 pub use read::{PolicyError, load, load_optional};
+use serde::Deserialize;
 
 use crate::auth::role::Role;
 use crate::config::jobs_file::quantity::{DurationText, bytes};
-use crate::events::filter::matches;
+use crate::wildcard::matches;
 
 /// The rules of a policy file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -27,13 +28,17 @@ pub struct Policy {
     rules: Vec<Rule>,
 }
 
-/// One rule. An absent part limits nothing.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// One rule, as the file has it. An absent part limits nothing.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
 struct Rule {
     /// Names of definitions, with `*` for any text.
+    #[serde(default = "read::all_definitions")]
     definitions: Vec<String>,
     /// Roles of those who make the job; empty: the rule holds for the definition itself.
+    #[serde(default, deserialize_with = "read::roles")]
     roles: Vec<Role>,
+    #[serde(default = "read::docker_only", deserialize_with = "read::runtimes")]
     runtimes: Vec<RuntimeKind>,
     images: Option<Vec<String>>,
     volumes: Option<Vec<AllowedVolume>>,
@@ -41,14 +46,19 @@ struct Rule {
     users: Option<Vec<String>>,
     cap_add: Option<Vec<String>>,
     secrets: Option<Vec<String>>,
+    /// In thousandths of a core.
+    #[serde(default, rename = "max_cpus", deserialize_with = "read::cpus")]
     max_cpus_milli: Option<u32>,
+    #[serde(default, rename = "max_memory", deserialize_with = "read::memory")]
     max_memory_bytes: Option<u64>,
     max_pids: Option<u32>,
+    #[serde(default, deserialize_with = "read::timeout")]
     max_timeout: Option<Duration>,
 }
 
 /// A volume that a rule allows.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "String")]
 struct AllowedVolume {
     /// A path of the host with all below it, or the name of a volume with `*` for any text.
     source: String,

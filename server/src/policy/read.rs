@@ -1,5 +1,6 @@
 //! Reads a policy file.
 
+use std::fmt::Display;
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -7,7 +8,8 @@ use std::time::Duration;
 
 use protocol::RuntimeKind;
 use protocol::container::MEMORY_BYTES_MAX;
-use serde::Deserialize;
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer};
 
 use super::{AllowedVolume, Policy, Rule};
 use crate::auth::role::Role;
@@ -61,106 +63,122 @@ fn read(path: &Path) -> io::Result<String> {
     Ok(text)
 }
 
-/// Parses the text of a policy file; the error is the first fault.
+/// Parses the text of a policy file; the error is the first fault, with its line and column.
 pub(super) fn parse(text: &str) -> Result<Policy, String> {
-    let file: PolicyText = serde_yaml::from_str(text).map_err(|error| {
+    let file: PolicyFile = serde_yaml::from_str(text).map_err(|error| {
         // The first line says what and where; an excerpt follows.
         let text = error.to_string();
         let first = text.lines().next().unwrap_or_default();
         first.trim_start_matches("error: ").to_owned()
     })?;
-    if file.version.is_some_and(|version| version != 1) {
-        return Err("version: this Longshore reads version 1".to_owned());
+    Ok(Policy { rules: file.rules })
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct PolicyFile {
+    #[serde(default, rename = "version")]
+    _version: Version,
+    rules: Vec<Rule>,
+}
+
+/// The one version of the file.
+#[derive(Default, Deserialize)]
+#[serde(try_from = "u32")]
+struct Version;
+
+impl TryFrom<u32> for Version {
+    type Error = &'static str;
+
+    fn try_from(version: u32) -> Result<Self, Self::Error> {
+        if version == 1 { Ok(Self) } else { Err("this Longshore reads version 1") }
     }
-    let rules = (1..)
-        .zip(file.rules)
-        .map(|(number, rule)| rule.check().map_err(|reason| format!("rule {number}: {reason}")));
-    Ok(Policy { rules: rules.collect::<Result<_, _>>()? })
 }
 
+/// A role that may make jobs.
 #[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct PolicyText {
-    version: Option<u32>,
-    rules: Vec<RuleText>,
-}
+#[serde(try_from = "String")]
+struct JobRole(Role);
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct RuleText {
-    definitions: Option<Vec<String>>,
-    #[serde(default)]
-    roles: Vec<String>,
-    runtimes: Option<Vec<String>>,
-    images: Option<Vec<String>>,
-    volumes: Option<Vec<String>>,
-    networks: Option<Vec<String>>,
-    users: Option<Vec<String>>,
-    cap_add: Option<Vec<String>>,
-    secrets: Option<Vec<String>>,
-    max_cpus: Option<String>,
-    max_memory: Option<String>,
-    max_pids: Option<u32>,
-    max_timeout: Option<String>,
-}
+impl TryFrom<String> for JobRole {
+    type Error = String;
 
-impl RuleText {
-    fn check(self) -> Result<Rule, String> {
-        let cpus = |text: String| quantity::thousandths(&text, 1, u32::MAX);
-        let memory = |text: String| quantity::size(&text, 1, MEMORY_BYTES_MAX);
-        let timeout = |text: String| quantity::duration(&text, Duration::from_secs(1), Duration::MAX);
-        let within = |key: &'static str| move |wrong: _| format!("{key}: {wrong}");
-        // Plain subprocesses and pretended runs are outside of all that the other parts limit.
-        let runtimes = self.runtimes.unwrap_or_else(|| vec![RuntimeKind::Docker.name().to_owned()]);
-        Ok(Rule {
-            definitions: self.definitions.unwrap_or_else(|| vec!["*".to_owned()]),
-            roles: self.roles.iter().map(|name| role(name)).collect::<Result<_, _>>()?,
-            runtimes: runtimes.iter().map(|name| runtime(name)).collect::<Result<_, _>>()?,
-            images: self.images,
-            volumes: self
-                .volumes
-                .map(|list| list.iter().map(|it| volume(it)).collect::<Result<_, _>>())
-                .transpose()?,
-            networks: self.networks,
-            users: self.users,
-            cap_add: self.cap_add,
-            secrets: self.secrets,
-            max_cpus_milli: self.max_cpus.map(cpus).transpose().map_err(within("max_cpus"))?,
-            max_memory_bytes: self.max_memory.map(memory).transpose().map_err(within("max_memory"))?,
-            max_pids: self.max_pids,
-            max_timeout: self.max_timeout.map(timeout).transpose().map_err(within("max_timeout"))?,
+    fn try_from(name: String) -> Result<Self, Self::Error> {
+        let makes_jobs = [Role::Submitter, Role::Operator, Role::Admin];
+        let found = Role::find(&name).filter(|role| makes_jobs.contains(role)).map(Self);
+        found.ok_or_else(|| {
+            format!("{name:?} is not submitter, operator or admin, the roles that may make jobs")
         })
     }
 }
 
-fn role(name: &str) -> Result<Role, String> {
-    let makes_jobs = [Role::Submitter, Role::Operator, Role::Admin];
-    Role::find(name).filter(|role| makes_jobs.contains(role)).ok_or_else(|| {
-        format!("roles: {name:?} is not submitter, operator or admin, the roles that may make jobs")
-    })
-}
+#[derive(Deserialize)]
+#[serde(try_from = "String")]
+struct RuntimeName(RuntimeKind);
 
-fn runtime(name: &str) -> Result<RuntimeKind, String> {
-    let found = RuntimeKind::ALL.into_iter().find(|kind| kind.name() == name);
-    found.ok_or_else(|| format!("runtimes: {name:?} is not docker, process or fake"))
-}
+impl TryFrom<String> for RuntimeName {
+    type Error = String;
 
-fn volume(text: &str) -> Result<AllowedVolume, String> {
-    let (source, read_only) = match text.strip_suffix(":ro") {
-        Some(source) => (source, true),
-        None => (text, false),
-    };
-    let is_path = source.starts_with('/');
-    if source.is_empty()
-        || source.contains(':')
-        || (is_path && source.contains(['*']))
-        || source.contains("..")
-    {
-        return Err(format!(
-            "volumes: {text:?} is neither an absolute path, with all that is below it, nor the name of a volume; either may end with :ro"
-        ));
+    fn try_from(name: String) -> Result<Self, Self::Error> {
+        let found = RuntimeKind::ALL.into_iter().find(|kind| kind.name() == name).map(Self);
+        found.ok_or_else(|| format!("{name:?} is not docker, process or fake"))
     }
-    Ok(AllowedVolume { source: source.to_owned(), read_only })
+}
+
+impl TryFrom<String> for AllowedVolume {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, Self::Error> {
+        let (source, read_only) = match text.strip_suffix(":ro") {
+            Some(source) => (source, true),
+            None => (text.as_str(), false),
+        };
+        let is_pattern_of_paths = source.starts_with('/') && source.contains('*');
+        if source.is_empty() || source.contains(':') || source.contains("..") || is_pattern_of_paths {
+            return Err(format!(
+                "{text:?} is neither an absolute path, with all that is below it, nor the name of a volume; either may end with :ro"
+            ));
+        }
+        Ok(Self { source: source.to_owned(), read_only })
+    }
+}
+
+pub(super) fn all_definitions() -> Vec<String> {
+    vec!["*".to_owned()]
+}
+
+/// Plain subprocesses and pretended runs are outside of all that the other parts limit, so a rule must name them.
+pub(super) fn docker_only() -> Vec<RuntimeKind> {
+    vec![RuntimeKind::Docker]
+}
+
+pub(super) fn roles<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<Role>, D::Error> {
+    Vec::<JobRole>::deserialize(from).map(|roles| roles.into_iter().map(|role| role.0).collect())
+}
+
+pub(super) fn runtimes<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<RuntimeKind>, D::Error> {
+    Vec::<RuntimeName>::deserialize(from).map(|names| names.into_iter().map(|name| name.0).collect())
+}
+
+pub(super) fn cpus<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u32>, D::Error> {
+    bound(from, |text| quantity::thousandths(text, 1, u32::MAX))
+}
+
+pub(super) fn memory<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u64>, D::Error> {
+    bound(from, |text| quantity::size(text, 1, MEMORY_BYTES_MAX))
+}
+
+pub(super) fn timeout<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Duration>, D::Error> {
+    bound(from, |text| quantity::duration(text, Duration::from_secs(1), Duration::MAX))
+}
+
+/// A bound in the form that jobs.yaml has for it.
+fn bound<'de, D: Deserializer<'de>, T, E: Display>(
+    from: D,
+    parse: impl Fn(&str) -> Result<T, E>,
+) -> Result<Option<T>, D::Error> {
+    let text = String::deserialize(from)?;
+    parse(&text).map(Some).map_err(D::Error::custom)
 }
 
 /// Bytes of the largest policy file: thousands of rules.

@@ -113,13 +113,13 @@ fn a_wrong_policy_is_refused_with_its_fault() {
     for (text, fault) in [
         ("rules: [{imagess: []}]", "imagess"),
         ("rules: [{images: busybox}]", "line 1"),
-        ("rules: [{roles: [viewer]}]", "rule 1: roles: \"viewer\" is not submitter, operator or admin"),
-        ("rules: [{}, {runtimes: [podman]}]", "rule 2: runtimes: \"podman\""),
-        ("rules: [{volumes: ['/a:/b']}]", "rule 1: volumes: \"/a:/b\" is neither"),
-        ("rules: [{volumes: ['/a/../b']}]", "rule 1: volumes:"),
-        ("rules: [{max_cpus: lots}]", "rule 1: max_cpus: \"lots\""),
-        ("rules: [{max_memory: 1x}]", "rule 1: max_memory: \"1x\""),
-        ("version: 2\nrules: []", "version: this Longshore reads version 1"),
+        ("rules: [{roles: [viewer]}]", "line 1 column 18: \"viewer\" is not submitter, operator or admin"),
+        ("rules: [{}, {runtimes: [podman]}]", "line 1 column 25: \"podman\""),
+        ("rules: [{volumes: ['/a:/b']}]", "\"/a:/b\" is neither"),
+        ("rules: [{volumes: ['/a/../b']}]", "is neither"),
+        ("rules: [{max_cpus: lots}]", "line 1 column 20: \"lots\""),
+        ("rules: [{max_memory: 1x}]", "\"1x\""),
+        ("version: 2\nrules: []", "this Longshore reads version 1"),
         ("{}", "rules"),
     ] {
         let error = parse(text).expect_err(text);

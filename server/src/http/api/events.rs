@@ -14,13 +14,14 @@ use protocol::JobId;
 use scheduler::job::State as JobState;
 use tokio::time::{Instant, sleep_until};
 
-use crate::events::{EventFilter, EventId, EventReader, EventsGone, KINDS, TooManyReaders, matches};
+use crate::events::{EventFilter, EventId, EventReader, EventsGone, KINDS, TooManyReaders};
 use crate::excerpt::excerpt;
 use crate::http::middleware::code::Code;
 use crate::http::middleware::problem::Problem;
 use crate::http::request::job_filter;
 use crate::http::request::query::{Query, nearest, wrong};
 use crate::http::state::AppState;
+use crate::wildcard::matches;
 
 pub(crate) async fn stream(
     State(state): State<Arc<AppState>>,

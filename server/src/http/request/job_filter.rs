@@ -6,7 +6,6 @@ use protocol::report::Outcome;
 use protocol::{JobId, Revision, WorkerId};
 use scheduler::job::State as JobState;
 
-use crate::events::matches;
 use crate::excerpt::excerpt;
 use crate::http::middleware::code::Code;
 use crate::http::middleware::problem::Problem;
@@ -14,6 +13,7 @@ use crate::http::request::cursor;
 use crate::http::request::query::{Query, nearest, wrong};
 use crate::http::state::AppState;
 use crate::store::JobFilter;
+use crate::wildcard::matches;
 
 /// The parameters that [`read`] takes, without the cursor.
 pub(crate) const NAMES: [&str; 15] = [
