@@ -121,6 +121,7 @@ fn facts(definition: &PlannedDefinition) -> Vec<String> {
     if definition.queued > 0 {
         facts.push(format!("    queued jobs that keep the present revision: {}", definition.queued));
     }
+    facts.extend(definition.unmet.iter().map(|rule| format!("    no connected worker has {rule}")));
     facts
 }
 

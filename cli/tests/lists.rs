@@ -142,7 +142,7 @@ fn reload_prints_the_changes() {
 #[test]
 fn plan_prints_a_difference_and_exits_with_2_on_request() {
     let stub = Stub::new();
-    let plan = r#"{"current_revision":"aa","revision":"bb","added":[{"name":"backup","next":["2026-11-24T02:00:00.000Z"],"queued":0}],
+    let plan = r#"{"current_revision":"aa","revision":"bb","added":[{"name":"backup","next":["2026-11-24T02:00:00.000Z"],"queued":0,"unmet":["disk=ssd"]}],
         "removed":[{"name":"old","queued":3}],"changed":[{"name":"resize","queued":0,"from_revision":"1","to_revision":"2","keys":[
         {"key":"image","old":"resize:1","new":"resize:2"},{"key":"timeout_ms","new":60000},{"key":"environment.PW","hidden":true}]}],
         "unchanged":7,"warnings":["jobs.yaml:3:1: odd"]}"#;
@@ -152,7 +152,7 @@ fn plan_prints_a_difference_and_exits_with_2_on_request() {
     std::fs::write(&file, "jobs: {}").unwrap();
     let file = file.to_str().unwrap();
     let said = run(&mut stub.longshore(&["plan", file]));
-    let expected = "+ backup\n    next: 2026-11-24T02:00:00.000Z\n- old\n    queued jobs that keep the present revision: 3\n~ resize\n    \
+    let expected = "+ backup\n    next: 2026-11-24T02:00:00.000Z\n    no connected worker has disk=ssd\n- old\n    queued jobs that keep the present revision: 3\n~ resize\n    \
         image: resize:1 -> resize:2\n    timeout_ms: none -> 60000\n    environment.PW: changed (values are not shown)\n\
         1 added, 1 removed, 1 changed, 7 unchanged; present revision aa\n";
     assert_eq!(

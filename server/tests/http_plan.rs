@@ -2,7 +2,10 @@
 
 mod http_support;
 
+use std::sync::Arc;
+
 use http_support::Server;
+use http_support::facts::{change_worker, snapshot};
 use serde_json::{Value, json};
 
 const PRESENT: &str = "jobs:
@@ -37,6 +40,19 @@ async fn a_plan_of_the_present_file_has_no_changes() {
     for kind in ["added", "removed", "changed"] {
         assert_eq!(plan[kind], json!([]), "{plan}");
     }
+}
+
+#[tokio::test]
+async fn a_plan_names_labels_that_no_connected_worker_has() {
+    let server = started().await;
+    let text = "jobs: {fresh: {image: fresh, requires: {zone: b, disk: ssd}}}";
+    let mut facts = snapshot();
+    change_worker(&mut facts, |worker| worker.own_labels = vec![("zone".into(), "b".into())]);
+    server.snapshot.send_replace(Arc::new(facts.clone()));
+    assert_eq!(plan(&server, text).await["added"][0]["unmet"], json!(["disk=ssd"]));
+    change_worker(&mut facts, |worker| worker.session = None);
+    server.snapshot.send_replace(Arc::new(facts));
+    assert_eq!(plan(&server, text).await["added"][0]["unmet"], Value::Null, "nobody is known to be there");
 }
 
 #[tokio::test]

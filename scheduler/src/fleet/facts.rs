@@ -101,6 +101,13 @@ impl WorkerState {
 }
 
 impl WorkerFacts {
+    /// The value of a label: that which an operator set, or its own.
+    #[must_use]
+    pub fn label(&self, name: &str) -> Option<&str> {
+        let mut labels = self.set_labels.iter().chain(&self.own_labels);
+        labels.find(|(label, _)| label == name).map(|(_, value)| value.as_str())
+    }
+
     /// The facts of a worker; `None` if it is neither connected nor holds attempts nor is cloned.
     #[must_use]
     pub fn of(worker: &Worker) -> Option<Self> {

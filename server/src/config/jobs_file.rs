@@ -298,7 +298,7 @@ fn as_map<'a>(pair: &'a Pair, reader: &mut Reader<'_>) -> Option<&'a Map> {
 }
 
 /// Bytes of the largest jobs file: 40,000 short jobs.
-const FILE_BYTES_MAX: usize = 2_000_000;
+pub const FILE_BYTES_MAX: usize = 2_000_000;
 /// Bytes of the largest resolved job: a worker receives it in one message.
 const ENTRY_BYTES_MAX: usize = 256 * 1024;
 /// Bytes of all resolved jobs of a file: `defaults` and aliases are copied into each job.

@@ -213,9 +213,7 @@ impl ObstacleText<'_> {
     }
 
     fn label(&self, name: &str) -> Option<&str> {
-        let facts = self.facts?;
-        let mut labels = facts.set_labels.iter().chain(&facts.own_labels);
-        labels.find(|(label, _)| label == name).map(|(_, value)| value.as_str())
+        self.facts?.label(name)
     }
 
     /// The cause for which its runtime is unavailable, with a leading colon.

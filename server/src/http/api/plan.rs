@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::{Request, State};
+use scheduler::definition::Definition;
 use scheduler::params::Param;
 use scheduler::schedule::Schedule;
 use scheduler::snapshot::Snapshot;
@@ -15,6 +16,7 @@ use serde_json::{Map, Value};
 
 use crate::catalogue::Entry;
 use crate::clock;
+use crate::config::jobs_file::FILE_BYTES_MAX;
 use crate::http::api::definitions::{self, Waiting};
 use crate::http::middleware::code::Code;
 use crate::http::middleware::problem::Problem;
@@ -24,8 +26,8 @@ use crate::http::request::path::Name;
 use crate::http::state::AppState;
 use crate::reload::Proposed;
 
-/// Bytes of a body: those of the largest jobs file, and a little more, so that its own fault is answered.
-const BYTES_MAX: usize = 2_000_100;
+/// Bytes of a body: one more than the largest jobs file has, so that a longer one gets the fault that a reload would give it.
+const BYTES_MAX: usize = FILE_BYTES_MAX + 1;
 
 /// Slots of a definition that are shown.
 const NEXT_SHOWN: usize = 3;
@@ -62,13 +64,13 @@ fn compare(proposed: Proposed, snapshot: &Snapshot) -> shapes::Plan {
     };
     for new in definitions.iter() {
         let Some(old) = current.find(&new.definition.name) else {
-            plan.added.push(planned(new, &waiting));
+            plan.added.push(coming(new, &waiting, snapshot));
             continue;
         };
         match differences(old, new) {
             keys if keys.is_empty() => plan.unchanged += 1,
             keys => plan.changed.push(ChangedDefinition {
-                definition: planned(new, &waiting),
+                definition: coming(new, &waiting, snapshot),
                 from_revision: old.definition.revision.to_string(),
                 to_revision: new.definition.revision.to_string(),
                 keys,
@@ -76,20 +78,41 @@ fn compare(proposed: Proposed, snapshot: &Snapshot) -> shapes::Plan {
         }
     }
     let gone = current.iter().filter(|old| definitions.find(&old.definition.name).is_none());
-    plan.removed = gone.map(|old| PlannedDefinition { next: Vec::new(), ..planned(old, &waiting) }).collect();
+    plan.removed = gone.map(|old| planned(old, &waiting)).collect();
     plan
 }
 
 fn planned(entry: &Entry, waiting: &Waiting<'_>) -> PlannedDefinition {
-    let definition = &entry.definition;
-    let queued = waiting.get(definition.name.as_str()).map_or(0, |counts| counts.values().sum());
+    let name = entry.definition.name.clone();
+    let queued = waiting.get(name.as_str()).map_or(0, |counts| counts.values().sum());
+    PlannedDefinition { name, queued, ..PlannedDefinition::default() }
+}
+
+/// A definition that jobs may be made of after the reload.
+fn coming(entry: &Entry, waiting: &Waiting<'_>, snapshot: &Snapshot) -> PlannedDefinition {
+    let (next, unmet) = (next_slots(&entry.definition), unmet(&entry.definition, snapshot));
+    PlannedDefinition { next, unmet, ..planned(entry, waiting) }
+}
+
+fn next_slots(definition: &Definition) -> Vec<Time> {
     let mut next = BTreeSet::new();
     for schedule in definition.timetable.schedules.iter().filter(|_| definition.enabled) {
         let first = schedule.next_slot_after(clock::now().utc);
         next.extend(std::iter::successors(first, |slot| schedule.next_slot_after(*slot)).take(NEXT_SHOWN));
     }
-    let next = next.into_iter().take(NEXT_SHOWN).map(Time).collect();
-    PlannedDefinition { name: definition.name.clone(), next, queued }
+    next.into_iter().take(NEXT_SHOWN).map(Time).collect()
+}
+
+/// The conditions on labels that no connected worker fulfils; none if no worker is connected. It looks at all workers, because an operator
+/// asks for it.
+fn unmet(definition: &Definition, snapshot: &Snapshot) -> Vec<String> {
+    let connected = || snapshot.workers.iter().filter(|worker| worker.session.is_some());
+    if connected().next().is_none() {
+        return Vec::new();
+    }
+    let rules = definition.placement.requires.iter();
+    let rules = rules.filter(|rule| !connected().any(|worker| rule.holds(worker.label(&rule.label))));
+    rules.map(ToString::to_string).collect()
 }
 
 /// The keys with other values, by name.

@@ -34,6 +34,9 @@ pub struct PlannedDefinition {
     pub next: Vec<Time>,
     /// Queued jobs of this name. They keep their revision and still run, also if the definition is removed.
     pub queued: u64,
+    /// Conditions of `requires` that no connected worker fulfils, while workers are connected.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unmet: Vec<String>,
 }
 
 /// A definition that a reload would change.
