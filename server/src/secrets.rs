@@ -133,7 +133,7 @@ fn unreadable(name: &str, cause: io::Error) -> SecretError {
 }
 
 /// Shorter values are not masked by workers: they would mask what is no secret.
-const MASKED_BYTES_MIN: usize = 4;
+pub(crate) const MASKED_BYTES_MIN: usize = 4;
 
 #[cfg(test)]
 mod tests {

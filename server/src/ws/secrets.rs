@@ -12,7 +12,7 @@ use scheduler::definition::Definition;
 use scheduler::params::ParamKind;
 
 use crate::params::variable_of;
-use crate::secrets::{self, SecretsDir};
+use crate::secrets::{self, MASKED_BYTES_MIN, SecretsDir};
 
 /// The secrets of one session.
 #[derive(Debug, Default)]
@@ -86,7 +86,8 @@ impl SessionSecrets {
             masked.push(SecretValue(value.clone().into_bytes()));
             if matches!(kind, ParamKind::List { .. }) {
                 // A program that takes the list apart may show its items one by one.
-                masked.extend(value.split(',').map(|item| SecretValue(item.as_bytes().to_vec())));
+                let items = value.split(',').filter(|item| item.len() >= MASKED_BYTES_MIN);
+                masked.extend(items.map(|item| SecretValue(item.as_bytes().to_vec())));
             }
         }
         match given {
@@ -215,7 +216,7 @@ mod tests {
         let environment = vec![
             variable("PARAM_TOKEN", "hunter22"),
             variable("PARAM_SIZE", "big"),
-            variable("PARAM_KEYS", "first,second"),
+            variable("PARAM_KEYS", "first,2nd,third"),
         ];
         let overrides = Overrides { environment, ..Overrides::default() };
         let Some(AttemptSecrets::Given(given)) =
@@ -223,7 +224,7 @@ mod tests {
         else {
             panic!()
         };
-        let masked = ["hunter22", "first,second", "first", "second"];
+        let masked = ["hunter22", "first,2nd,third", "first", "third"];
         assert_eq!(given.masked, masked.map(|value| SecretValue(value.into())));
         assert_eq!(secrets.with_params(definition.revision, None, None), None);
     }
