@@ -9,8 +9,8 @@ use clap::{CommandFactory as _, Parser, Subcommand};
 use crate::settings::{self, Invocation};
 use crate::{
     audit, backfill, backup, batches, cert, completions, definitions, dev, doctor, events, explain, grep,
-    health, import, job_verbs, jobs, limits, logs, man, notify, plan, reschedule, restore, run, schedules,
-    schema, screen, server, show, tokens, validate, worker, workers,
+    health, import, job_verbs, jobs, limits, logs, man, notify, pipelines, plan, reschedule, restore, run,
+    schedules, schema, screen, server, show, submit, tokens, validate, worker, workers,
 };
 
 /// A job server with remote workers.
@@ -36,6 +36,7 @@ pub(crate) enum Verb {
     Worker(worker::Flags),
     Dev(dev::Flags),
     Run(run::Flags),
+    Submit(submit::Flags),
     Ls(jobs::ListFlags),
     Show(show::Flags),
     Explain(explain::Flags),
@@ -45,6 +46,7 @@ pub(crate) enum Verb {
     Events(events::Flags),
     Batches(batches::ListFlags),
     Batch(batches::Flags),
+    Pipeline(pipelines::Flags),
     Cancel(job_verbs::CancelFlags),
     Release(job_verbs::ReleaseFlags),
     Retry(job_verbs::RetryFlags),
@@ -111,6 +113,7 @@ fn perform(verb: Verb) -> anyhow::Result<()> {
         Verb::Worker(flags) => worker::worker(flags),
         Verb::Dev(flags) => dev::dev(flags),
         Verb::Run(flags) => block_on(run::run(flags)),
+        Verb::Submit(flags) => block_on(submit::submit(flags)),
         Verb::Ls(flags) => block_on(jobs::list(flags)),
         Verb::Show(flags) => block_on(show::show(flags)),
         Verb::Explain(flags) => block_on(explain::explain(flags)),
@@ -120,6 +123,7 @@ fn perform(verb: Verb) -> anyhow::Result<()> {
         Verb::Events(flags) => block_on(events::events(flags)),
         Verb::Batches(flags) => block_on(batches::list(flags)),
         Verb::Batch(flags) => block_on(batches::batch(flags)),
+        Verb::Pipeline(flags) => block_on(pipelines::pipeline(flags)),
         Verb::Cancel(flags) => block_on(job_verbs::cancel(flags)),
         Verb::Release(flags) => block_on(job_verbs::release(flags)),
         Verb::Reschedule(flags) => block_on(reschedule::reschedule(flags)),

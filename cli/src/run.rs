@@ -23,6 +23,7 @@ use crate::{batches, definitions, duration, view};
   longshore run resize -p size=640 -p mode=fast   give it parameters
   longshore run report --wait=10m -e MONTH=3      wait at most ten minutes
   longshore run report --delay 10m                start it in ten minutes
+  longshore run load --after 12 --after 13        start it when both jobs have succeeded
   longshore run bill --key bill-2026-03           a repetition with this key creates no second job
   longshore run render --count 1000 --wait        a batch of 1000 jobs, with its progress
   longshore run report --as-scheduled             run it now, as its schedule would
@@ -65,6 +66,9 @@ pub(crate) struct Flags {
     /// Unique key, instead of the definition's; for a definition with `unique`.
     #[arg(long, value_name = "KEY")]
     unique_key: Option<String>,
+    /// Start after this job has succeeded; with :failed or :ended, after that outcome. May be repeated.
+    #[arg(long, value_name = "ID[:OUTCOME]", value_parser = crate::pipelines::parse_after)]
+    after: Vec<Value>,
     /// Create a batch of so many jobs, 1 to 100000; each is told its position in LONGSHORE_INDEX.
     #[arg(long, value_name = "N", conflicts_with_all = ["follow", "as_scheduled"], value_parser = clap::value_parser!(u32).range(1..=100_000))]
     count: Option<u32>,
@@ -198,6 +202,7 @@ fn body(flags: &Flags) -> Result<Map<String, Value>, Failure> {
         ("run_at", flags.at.as_ref().map(|at| json!(at))),
         ("delay", flags.delay.as_ref().map(|delay| json!(delay))),
         ("unique_key", flags.unique_key.as_ref().map(|key| json!(key))),
+        ("after", (!flags.after.is_empty()).then(|| json!(flags.after))),
         ("count", flags.count.map(|count| json!(count))),
         ("batch_name", flags.batch_name.as_ref().map(|name| json!(name))),
         ("max_failures", flags.max_failures.map(|max| json!(max))),

@@ -7,7 +7,9 @@ use serde_json::Value;
 use crate::api::{Api, parse};
 use crate::args::CommonArgs;
 use crate::screen::{self, Format};
-use crate::view::{self, Attempt, Event, FullJob, Hook, JobView as _, Parent, Timeout, WorkerRefView as _};
+use crate::view::{
+    self, Attempt, Dependency, Event, FullJob, Hook, JobView as _, Parent, Timeout, WorkerRefView as _,
+};
 use crate::{duration, quoting};
 
 /// Show one job with its attempts and its timeline.
@@ -86,6 +88,8 @@ fn print_facts(details: &FullJob) -> anyhow::Result<()> {
         ("retry of", optional(job.retry_of) + if details.retry_of_removed { ", removed since" } else { "" }),
         ("parent", details.parent.as_ref().map(parent_in_words).unwrap_or_default()),
         ("hooks", details.hooks.iter().map(hook_in_words).collect::<Vec<_>>().join("; ")),
+        ("after", dependencies_in_words(&details.after)),
+        ("before", dependencies_in_words(&details.dependents)),
         ("result", details.result.as_ref().map(ToString::to_string).unwrap_or_default()),
     ];
     screen::fields(&facts)
@@ -93,6 +97,15 @@ fn print_facts(details: &FullJob) -> anyhow::Result<()> {
 
 fn parent_in_words(parent: &Parent) -> String {
     format!("job {} ({})", parent.job, parent.hook)
+}
+
+fn dependencies_in_words(dependencies: &[Dependency]) -> String {
+    let text = |it: &Dependency| {
+        let state = it.state.as_deref().map_or_else(|| "removed since".to_owned(), view::in_words);
+        let outcome = if it.outcome == "succeeded" { String::new() } else { format!(" if {}", it.outcome) };
+        format!("job {}{outcome} ({state})", it.job)
+    };
+    dependencies.iter().map(text).collect::<Vec<_>>().join(", ")
 }
 
 fn hook_in_words(hook: &Hook) -> String {

@@ -195,8 +195,7 @@ fn fault_of(scheduler: &Scheduler, id: JobId, job: &Job) -> Option<&'static str>
     match &job.live_state {
         LiveState::Scheduled
             if !scheduler.timers.has_date(job.due_at, Date::Due(id))
-                && !scheduler.schedules.holds_back(id)
-                && !scheduler.unique.holds_back(id) =>
+                && !handlers::close::is_held_back(scheduler, id) =>
         {
             Some("scheduled without a timer")
         }
@@ -242,7 +241,8 @@ fn hidden_fault(
             )
         }
         LiveState::Scheduled => {
-            (batch.dates.contains(&(job.due_at, id)), scheduler.timers.has_date(job.due_at, Date::Due(id)))
+            let is_listed = batch.dates.contains(&(job.due_at, id)) || batch.waiting.contains(&id);
+            (is_listed, scheduler.timers.has_date(job.due_at, Date::Due(id)))
         }
         LiveState::Held(_) | LiveState::Quarantined => (false, true),
     };

@@ -15,6 +15,7 @@ use crate::batches::Batches;
 use crate::config::{Config, Counters};
 use crate::definition::Definition;
 use crate::definitions::{DefinitionNo, Definitions};
+use crate::dependencies::Dependencies;
 use crate::expectations::ExpectationTable;
 use crate::explain;
 use crate::fleet::Fleet;
@@ -56,6 +57,7 @@ pub struct Scheduler {
     pub(crate) expectations: ExpectationTable,
     pub(crate) limits: Limits,
     pub(crate) unique: UniqueKeys,
+    pub(crate) dependencies: Dependencies,
     pub(crate) hook_targets: HookTargets,
     /// Hooks whose events have happened in this step; empty between steps.
     pub(crate) pending_hooks: VecDeque<PendingHook>,
@@ -118,6 +120,7 @@ impl Scheduler {
             expectations: ExpectationTable::default(),
             limits: Limits::default(),
             unique: UniqueKeys::default(),
+            dependencies: Dependencies::default(),
             hook_targets: HookTargets::default(),
             pending_hooks: VecDeque::new(),
             rng,
@@ -185,6 +188,7 @@ impl Scheduler {
             Input::Tick => handlers::tick(self, now),
         }
         handlers::batch::cancel_stopped(self, now);
+        handlers::dependency::pass_on(self, now);
         handlers::hook::make_pending(self, now);
         placement::fill_slots(self, now);
         recall::recall_for_higher(self, now);
@@ -208,7 +212,7 @@ impl Scheduler {
             let attended = last + handlers::tick_within(self.config.intervals.lease);
             wake.up = Some(wake.up.map_or(attended, |at| at.min(attended)));
         }
-        let has_more = self.has_more_to_place || self.batches.has_to_cancel();
+        let has_more = self.has_more_to_place || self.batches.has_to_cancel() || self.dependencies.has_work();
         if has_more || self.pending_batches.wants_slice(self.last.group) {
             wake.up = Some(AT_ONCE);
         }

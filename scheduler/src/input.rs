@@ -16,6 +16,7 @@ use protocol::{
 
 use crate::batches::BatchOptions;
 use crate::definition::Definition;
+use crate::dependencies::Dependency;
 use crate::job::AttemptTimeout;
 use crate::new_jobs::NewJobs;
 use crate::params::JobParams;
@@ -97,6 +98,8 @@ pub struct NewJob {
     pub run_at: Option<StartTime>,
     /// The ended job that this one repeats.
     pub retry_of: Option<JobId>,
+    /// It waits for the ends of these jobs.
+    pub after: Vec<Dependency>,
     /// A schedule makes it, and an earlier job of its definition must end first. Never set by a request.
     pub waits_for_earlier: bool,
     /// Its place in a chain of hooks; zero if no hook makes it. Never set by a request.

@@ -39,6 +39,7 @@ mod config;
 mod core;
 pub mod definition;
 pub mod definitions;
+pub mod dependencies;
 pub mod expectations;
 pub mod explain;
 pub mod fleet;

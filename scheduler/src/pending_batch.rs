@@ -19,6 +19,7 @@ use protocol::{JobId, Timestamp};
 use crate::batches::BatchOptions;
 use crate::definitions::DefinitionNo;
 use crate::input::{GroupNo, JobDetails, NewJob, Ticket};
+use crate::job::State;
 use crate::new_jobs;
 use crate::queue::{LaneKey, QueueKey};
 
@@ -38,6 +39,8 @@ pub struct PendingBatches {
     waiting: VecDeque<Batch>,
     /// The last group that got a slice.
     sliced_in: Option<GroupNo>,
+    /// Jobs that members come after, with the states in which they ended since. A member that is created later learns them from here.
+    predecessors: BTreeMap<JobId, Option<State>>,
 }
 
 /// An accepted large batch.
@@ -72,6 +75,8 @@ pub struct BatchInProgress {
     pub lanes: BTreeMap<LaneKey, BTreeSet<QueueKey>>,
     /// Members that will be scheduled.
     pub dates: Vec<(Timestamp, JobId)>,
+    /// Members that wait for the ends of other jobs.
+    pub waiting: Vec<JobId>,
     /// Members that may wait for a limited time only.
     pub expiring: Vec<JobId>,
 }
@@ -89,9 +94,30 @@ impl PendingBatches {
         self.batches().map(|batch| batch.rest.len()).sum()
     }
 
-    /// Adds a batch behind the others.
-    pub fn push(&mut self, batch: Batch) {
+    /// Adds a batch behind the others. `predecessors` are jobs that have not ended.
+    pub fn push(&mut self, batch: Batch, predecessors: impl IntoIterator<Item = JobId>) {
+        self.predecessors.extend(predecessors.into_iter().map(|job| (job, None)));
         self.waiting.push_back(batch);
+    }
+
+    /// A job has ended.
+    pub fn record_end(&mut self, job: JobId, state: State) {
+        if let Some(known) = self.predecessors.get_mut(&job) {
+            *known = Some(state);
+        }
+    }
+
+    /// The state in which a job ended that members come after.
+    #[must_use]
+    pub fn end_of(&self, predecessor: JobId) -> Option<State> {
+        self.predecessors.get(&predecessor).copied().flatten()
+    }
+
+    /// Forgets the jobs that members came after, once there are no members left to be created.
+    pub fn forget_predecessors(&mut self) {
+        if self.batches().next().is_none() {
+            self.predecessors.clear();
+        }
     }
 
     /// The batch with this key, if it is not complete.
@@ -141,9 +167,7 @@ impl PendingBatches {
     /// Number of hidden jobs.
     #[must_use]
     pub fn hidden(&self) -> usize {
-        self.in_progress
-            .as_ref()
-            .map_or(0, |it| it.lanes.values().map(BTreeSet::len).sum::<usize>() + it.dates.len())
+        self.in_progress.as_ref().map_or(0, BatchInProgress::hidden)
     }
 
     /// The batch in progress, for the audit.
@@ -194,6 +218,11 @@ impl BatchInProgress {
         JobId(self.made().end)
     }
 
+    /// Number of the members that exist, by what they wait for.
+    fn hidden(&self) -> usize {
+        self.lanes.values().map(BTreeSet::len).sum::<usize>() + self.dates.len() + self.waiting.len()
+    }
+
     /// Numbers of the members that exist.
     #[must_use]
     pub fn made(&self) -> Range<u64> {
@@ -216,7 +245,7 @@ pub fn is_large<'j>(jobs: impl Iterator<Item = &'j NewJob>, slice: usize) -> boo
 /// Cost of storing a job, compared with one without overrides.
 #[must_use]
 pub fn weight(job: &NewJob) -> usize {
-    1 + job.details.as_ref().map_or(0, |details| bytes(details) / BYTES_PER_WEIGHT)
+    1 + job.after.len() + job.details.as_ref().map_or(0, |details| bytes(details) / BYTES_PER_WEIGHT)
 }
 
 fn bytes(details: &JobDetails) -> usize {
@@ -276,15 +305,11 @@ mod tests {
         let rest = NewJobs::from(vec![NewJob::default(); 10]).into_iter();
         let (key, duplicates, definitions) = (None, Vec::new(), BTreeSet::new());
         let options = BatchOptions::default();
-        pending_batches.push(Batch {
-            ticket: Ticket(1),
-            key,
-            duplicates,
-            rest,
-            options,
-            count: 10,
-            definitions,
-        });
+        let batch = Batch { ticket: Ticket(1), key, duplicates, rest, options, count: 10, definitions };
+        pending_batches.push(batch, [JobId(7)]);
+        pending_batches.record_end(JobId(7), State::Failed);
+        pending_batches.record_end(JobId(8), State::Failed);
+        assert_eq!([7, 8].map(|job| pending_batches.end_of(JobId(job))), [Some(State::Failed), None]);
         assert!(pending_batches.has_room(MEMBERS_MAX - 10) && !pending_batches.has_room(MEMBERS_MAX - 9));
     }
 }

@@ -24,6 +24,7 @@ pub use close_reason::CloseReason;
 
 use crate::batches::{BatchMember, NewBatch};
 use crate::definition::Definition;
+use crate::dependencies::DependencyRow;
 use crate::expectations::ExpectationRow;
 use crate::hooks::HookRow;
 use crate::input::{JobDetails, KeyHolder, Ticket};
@@ -99,6 +100,13 @@ pub enum Change {
     },
     /// A client changed a scheduled or queued job.
     Updated(Updated),
+    /// A job waits for another one; or it has learned how this one ended.
+    Dependency(DependencyRow),
+    /// A job waits for no others any more, because it ends.
+    DependenciesDropped {
+        /// The job that ends.
+        job: JobId,
+    },
     /// A job has ended.
     Ended(Ended),
     /// The worker of a cancelled, unconfirmed job reported that its container is gone. Nothing changes if

@@ -5,6 +5,8 @@
 #![allow(clippy::unwrap_used, reason = "a story that cannot be read is a failed test")]
 #![expect(clippy::disallowed_methods, reason = "scenarios are files; only the crate itself must be pure")]
 
+#[path = "world/dependency_words.rs"]
+mod dependency_words;
 #[path = "world/keys.rs"]
 mod keys;
 #[path = "world/limit_words.rs"]
@@ -210,6 +212,10 @@ fn happen(world: &mut World, words: &[&str]) {
                 read_at: GroupNo(world.steps.len() as u64),
             });
             world.submit(name, number("x", 1) as usize, new, key, words.contains(&"require_worker"));
+        }
+        ["list", ..] => {
+            let jobs = words.iter().skip(1).map(|entry| dependency_words::entry(world, entry)).collect();
+            world.submit_all(jobs, None, false);
         }
         ["array", name, ..] => {
             let options = BatchOptions {

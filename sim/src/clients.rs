@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use protocol::{JobId, WorkerId};
 use scheduler::batches::BatchOptions;
+use scheduler::dependencies::{Dependency, Predecessor, RequiredEnd};
 use scheduler::input::{
     BackfillRequest, CancelRequest, Input, JobDetails, Key, NewJob, Operation, PauseRequest, ReleaseRequest,
     StartTime, Submit, Ticket,
@@ -120,7 +121,10 @@ impl World {
             })),
             ..NewJob::default()
         };
-        let jobs = vec![new; order.count].into();
+        let jobs: Vec<NewJob> = (0..order.count)
+            .map(|position| NewJob { after: self.after(number, position), ..new.clone() })
+            .collect();
+        let jobs = jobs.into();
         // Every other batch gives up after some failures.
         let options = BatchOptions {
             max_failures: [None, Some(1), None, Some(2)][number as usize % 4],
@@ -140,6 +144,26 @@ impl World {
             require_worker: order.require_worker,
             key,
         })
+    }
+
+    /// What a job of a request comes after: a chain within some requests, and the last job of the store in others.
+    fn after(&self, number: u32, position: usize) -> Vec<Dependency> {
+        let requires = RequiredEnd::ALL[(number as usize + position) % 3];
+        let mut after = Vec::new();
+        if number.is_multiple_of(3) && position > 0 {
+            let on = Predecessor::Member(u32::try_from(position / 2).unwrap_or_default());
+            after.push(Dependency { on, requires });
+        }
+        let disk = &self.server.disk;
+        let last = disk.last_job();
+        if number.is_multiple_of(5)
+            && let Some(row) = disk.row(last)
+        {
+            let met = requires.is_met_by(row.state);
+            let on = if met { Predecessor::Ended(last, row.state) } else { Predecessor::Live(last) };
+            after.push(Dependency { on, requires });
+        }
+        after
     }
 
     /// The server has answered. The answer may be lost on its way.

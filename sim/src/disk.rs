@@ -2,6 +2,7 @@
 //! server's process. It checks each change against the row before it as the real stores do, and is told nothing else by anyone.
 
 mod batches;
+mod dependencies;
 mod hooks;
 mod limits;
 mod row;
@@ -51,6 +52,7 @@ pub(crate) struct Disk {
     /// When rates have recovered.
     rates: BTreeMap<LimitId, Timestamp>,
     unique: unique::UniqueKeys,
+    dependencies: dependencies::Dependencies,
     /// The epoch of the last commit.
     committed_in: Epoch,
     last_fence: Fence,
@@ -97,6 +99,7 @@ impl Disk {
             hooks: hooks::Hooks::default(),
             rates: BTreeMap::new(),
             unique: BTreeMap::new(),
+            dependencies: BTreeMap::new(),
             committed_in: Epoch(0),
             last_fence: Fence(0),
             last_worker: WorkerId(0),
@@ -199,6 +202,7 @@ impl Disk {
             }
         }
         scheduler.restore_unique(&self.unique_rows());
+        scheduler.restore_dependencies(&self.open_dependencies());
         Ok(scheduler)
     }
 
@@ -347,6 +351,11 @@ impl Disk {
                 self.hooks.decide(row, made.as_deref());
                 return Ok(());
             }
+            Change::Dependency(row) => return self.depend(row),
+            Change::DependenciesDropped { job } => {
+                self.drop_dependencies(*job);
+                return Ok(());
+            }
             Change::Unique(row) => return self.claim(row),
             Change::RateUsed(row) => return self.use_rate(row),
             // A released job begins a new wait.
@@ -384,6 +393,7 @@ impl Disk {
                 if self.batches.is_stopped(it.token.job, &self.rows) {
                     return Err(format!("{} is of a batch in which too many failed", it.token));
                 }
+                self.may_follow(it.token.job)?;
                 self.last_fence = it.token.fence;
                 self.given.push(it.token);
                 it.token.job

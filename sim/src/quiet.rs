@@ -114,7 +114,10 @@ impl World {
             }
             State::Quarantined => true,
             // Its clock was set: what is due in a day is due in a day.
-            State::Scheduled => row.due_at.since(self.server.clock.utc(self.now)) > LONG_AHEAD,
+            State::Scheduled => {
+                row.due_at.since(self.server.clock.utc(self.now)) > LONG_AHEAD
+                    || self.server.disk.follows_a_live_job(job)
+            }
             // After a job failure it waits for its worker. After an infrastructure failure it waits for nobody.
             State::Queued => {
                 let last = row.last.filter(|last| !last.infrastructure_failure && self.is_gone(last.worker));

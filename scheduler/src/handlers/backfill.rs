@@ -101,7 +101,7 @@ fn accept(scheduler: &mut Scheduler, now: Now, request: BackfillRequest, target:
         match submit::add(scheduler, now.utc, job, new, target.definition, Some(first)) {
             submit::InitialWait::Until(at) => scheduler.timers.set_date(at, Date::Due(job)),
             submit::InitialWait::In(lane, key) => scheduler.ready.push(lane, key),
-            submit::InitialWait::Earlier => {}
+            submit::InitialWait::Others => {}
         }
         expire::watch(scheduler, job);
         rows.push(FireRow {

@@ -11,7 +11,7 @@ use rand::rngs::SmallRng;
 
 use crate::core::Scheduler;
 use crate::definition::{Definition, OnLost};
-use crate::handlers::{batch, expect, expire, hook, unique};
+use crate::handlers::{batch, dependency, expect, expire, hook, unique};
 use crate::job::{Attempt, Job, LastPlacement, LiveState, State};
 use crate::limits::gate;
 use crate::placement;
@@ -343,11 +343,19 @@ fn end(scheduler: &mut Scheduler, now: Now, ended: Ended, last: AttemptNo) {
         wake(scheduler, next);
     }
     scheduler.change(Change::Ended(ended));
+    dependency::ended(scheduler, id, state);
     batch::member_ended(scheduler, now, id, state);
     scheduler.effect(Effect::JobEnded(id, state));
 }
 
-/// Lets a job that may have waited for an earlier one of its schedule become due with the next tick.
+/// A scheduled job waits for the end of another one: of one that it comes after, that it replaces, or that its schedule made earlier.
+pub(crate) fn is_held_back(scheduler: &Scheduler, id: JobId) -> bool {
+    scheduler.dependencies.holds_back(id)
+        || scheduler.unique.holds_back(id)
+        || scheduler.schedules.holds_back(id)
+}
+
+/// Lets a job that may have waited for an earlier one become due with the next tick.
 pub(crate) fn wake(scheduler: &mut Scheduler, job: JobId) {
     if let Some(live) = scheduler.jobs.get(&job)
         && matches!(live.live_state, LiveState::Scheduled)

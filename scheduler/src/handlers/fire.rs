@@ -136,7 +136,7 @@ fn make_job(
     match submit::add(scheduler, now.utc, job, new, definition, None) {
         submit::InitialWait::Until(at) => scheduler.timers.set_date(at, Date::Due(job)),
         submit::InitialWait::In(lane, place) => scheduler.ready.push(lane, place),
-        submit::InitialWait::Earlier => {}
+        submit::InitialWait::Others => {}
     }
     if let Some(claim) = claim {
         unique::put(scheduler, claim);

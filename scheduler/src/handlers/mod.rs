@@ -7,6 +7,7 @@ pub(crate) mod claim;
 pub(crate) mod close;
 pub(crate) mod connect;
 pub(crate) mod define;
+pub(crate) mod dependency;
 pub(crate) mod drain;
 pub(crate) mod expect;
 pub(crate) mod expire;

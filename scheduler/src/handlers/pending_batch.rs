@@ -8,7 +8,7 @@ use protocol::{JobId, Now};
 use crate::core::Scheduler;
 use crate::definitions::DefinitionNo;
 use crate::handlers::submit::{InitialWait, add};
-use crate::handlers::{batch as batches, expire};
+use crate::handlers::{batch as batches, dependency, expire};
 use crate::input::{KeyHolder, Submit};
 use crate::pending_batch::{Batch, BatchInProgress, weight};
 use crate::step::{Answer, Change, Rejection};
@@ -23,7 +23,8 @@ pub(crate) fn queue_batch(scheduler: &mut Scheduler, request: Submit, definition
     for number in &definitions {
         scheduler.definitions.take(*number);
     }
-    scheduler.pending_batches.push(Batch {
+    let predecessors = dependency::predecessors(&request.jobs);
+    let batch = Batch {
         ticket: request.ticket,
         key: request.key.map(|key| (key.key, key.digest)),
         duplicates: Vec::new(),
@@ -31,7 +32,8 @@ pub(crate) fn queue_batch(scheduler: &mut Scheduler, request: Submit, definition
         rest: request.jobs.into_iter(),
         options: request.batch.unwrap_or_default(),
         definitions,
-    });
+    };
+    scheduler.pending_batches.push(batch, predecessors);
 }
 
 /// Creates one slice, at most one per group.
@@ -44,6 +46,7 @@ pub(crate) fn create_slice(scheduler: &mut Scheduler, now: Now) {
         created_at: now.utc,
         lanes: BTreeMap::new(),
         dates: Vec::new(),
+        waiting: Vec::new(),
         expiring: Vec::new(),
     };
     let Some(mut batch) = scheduler.pending_batches.take(group, begin) else { return };
@@ -61,8 +64,7 @@ pub(crate) fn create_slice(scheduler: &mut Scheduler, now: Now) {
         // The definition was found when the batch was accepted, and has been retained since.
         let Some(number) = scheduler.definitions.find(new.revision) else { continue };
         match add(scheduler, batch.created_at, id, new, number, Some(batch.first)) {
-            // Schedules make no batches.
-            InitialWait::Earlier => {}
+            InitialWait::Others => batch.waiting.push(id),
             InitialWait::Until(at) => batch.dates.push((at, id)),
             InitialWait::In(lane, key) => drop(batch.lanes.entry(lane).or_default().insert(key)),
         }
@@ -79,12 +81,16 @@ pub(crate) fn create_slice(scheduler: &mut Scheduler, now: Now) {
 
 /// Makes all members visible, as jobs like all others.
 fn complete(scheduler: &mut Scheduler, now: Now, made: BatchInProgress) {
-    let BatchInProgress { batch, first, created_at, lanes, dates, expiring } = made;
+    let BatchInProgress { batch, first, created_at, lanes, dates, waiting, expiring } = made;
     for (lane, keys) in lanes {
         scheduler.ready.push_run(lane, keys);
     }
     for (at, job) in dates {
         scheduler.timers.set_date(at, Date::Due(job));
+    }
+    scheduler.pending_batches.forget_predecessors();
+    for job in waiting {
+        scheduler.dependencies.review(job);
     }
     for job in expiring {
         expire::watch(scheduler, job);

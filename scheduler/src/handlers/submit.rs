@@ -8,7 +8,7 @@ use protocol::{JobId, Now, Revision, Timestamp};
 use crate::core::Scheduler;
 use crate::definitions::DefinitionNo;
 use crate::explain;
-use crate::handlers::{self, batch, unique};
+use crate::handlers::{self, batch, dependency, unique};
 use crate::input::{KeyHolder, NewJob, Submit};
 use crate::job::{Job, LiveState, State};
 use crate::limits::admission;
@@ -82,6 +82,7 @@ fn check(scheduler: &mut Scheduler, request: &mut Submit) -> Result<CheckedReque
         return Err(Rejection::QueueFull { jobs_max: scheduler.config.jobs_max, asked: request.jobs.len() });
     }
     admission::check(scheduler, request.jobs.iter())?;
+    dependency::check(scheduler, &request.jobs)?;
     Ok(CheckedRequest::New(found))
 }
 
@@ -150,7 +151,7 @@ pub(crate) fn create(
     match add(scheduler, now.utc, id, new, number, batch) {
         InitialWait::Until(at) => scheduler.timers.set_date(at, Date::Due(id)),
         InitialWait::In(lane, key) => scheduler.ready.push(lane, key),
-        InitialWait::Earlier => {}
+        InitialWait::Others => {}
     }
     if let Some(claim) = claim {
         unique::put(scheduler, claim);
@@ -175,8 +176,8 @@ pub(crate) enum InitialWait {
     Until(Timestamp),
     /// Queued in this lane.
     In(LaneKey, QueueKey),
-    /// The end of an earlier job of a schedule of its definition.
-    Earlier,
+    /// The ends of other jobs.
+    Others,
 }
 
 /// Creates a job. The caller sets its timers or adds it to its lane.
@@ -206,8 +207,9 @@ pub(crate) fn add(
     let definition = scheduler.definitions.at(number).cloned();
     let keys = definition.and_then(|definition| JobKeys::of(&definition.limits, new.details.as_deref()));
     count_in(scheduler, id, &mut job, keys.as_ref());
-    let (state, wait) = if new.waits_for_earlier {
-        (State::Scheduled, InitialWait::Earlier)
+    let has_dependencies = dependency::waits(&new.after);
+    let (state, wait) = if has_dependencies || new.waits_for_earlier {
+        (State::Scheduled, InitialWait::Others)
     } else if job.due_at > created_at {
         (State::Scheduled, InitialWait::Until(job.due_at))
     } else {
@@ -229,7 +231,10 @@ pub(crate) fn add(
         keys: keys.map(Box::new),
         details: new.details,
     }));
-    if let Some(limit) = scheduler.definitions.at(number).and_then(|definition| definition.waits.queue) {
+    dependency::begin(scheduler, id, &new.after, batch.unwrap_or(id));
+    // The wait for a start begins when it waits for no others any more.
+    let limit = scheduler.definitions.at(number).and_then(|definition| definition.waits.queue);
+    if let Some(limit) = limit.filter(|_| !has_dependencies) {
         let at = Some(job.due_at + limit);
         job.history_mut().expires_at = at;
         scheduler.change(Change::Expiry { job: id, at });

@@ -102,10 +102,10 @@ fn shrink_tables(scheduler: &mut Scheduler) {
 /// Capacity in jobs that is always kept: a few megabytes.
 const CAPACITY_KEPT: usize = 65_536;
 
-fn start_due_job(scheduler: &mut Scheduler, id: JobId) {
+/// Queues a scheduled job, unless it waits for another one.
+pub(crate) fn start_due_job(scheduler: &mut Scheduler, id: JobId) {
     let is_scheduled = |job: &Job| matches!(job.live_state, LiveState::Scheduled);
-    let waits = scheduler.schedules.holds_back(id) || scheduler.unique.holds_back(id);
-    if scheduler.jobs.get(&id).is_some_and(is_scheduled) && !waits {
+    if scheduler.jobs.get(&id).is_some_and(is_scheduled) && !close::is_held_back(scheduler, id) {
         close::queue(scheduler, id);
         scheduler.change(Change::Due { job: id });
     }

@@ -10,6 +10,7 @@ use protocol::{JobId, Now};
 
 use crate::core::Scheduler;
 use crate::definitions::DefinitionNo;
+use crate::dependencies::Predecessor;
 use crate::handlers::{cancel, close};
 use crate::input::NewJob;
 use crate::job::{LiveState, State};
@@ -58,8 +59,13 @@ pub(crate) fn leave_out_duplicates(
             left.push(new.clone());
         }
     }
+    // Others of the request count on its positions.
+    let names_positions = |new: &NewJob| new.after.iter().any(|it| matches!(it.on, Predecessor::Member(_)));
     match (left.is_empty(), first) {
         (true, Some(job)) => return Ok(Some(job)),
+        _ if left.len() < jobs.len() && jobs.iter().any(names_positions) => {
+            return Err(Rejection::Duplicate { job: first });
+        }
         _ if left.len() < jobs.len() => *jobs = left.into(),
         _ => {}
     }

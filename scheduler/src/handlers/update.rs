@@ -28,8 +28,7 @@ pub(crate) fn update(scheduler: &mut Scheduler, now: Now, request: UpdateRequest
             (job.due_at, job.priority) = (due_at, priority);
             job.live_state = LiveState::Scheduled;
         }
-        let waits = scheduler.schedules.holds_back(id) || scheduler.unique.holds_back(id);
-        let state = if due_at > now.utc || waits {
+        let state = if due_at > now.utc || close::is_held_back(scheduler, id) {
             // A job that must wait for an earlier one is looked at again when that ends.
             scheduler.timers.set_date(due_at, Date::Due(id));
             State::Scheduled
@@ -40,7 +39,7 @@ pub(crate) fn update(scheduler: &mut Scheduler, now: Now, request: UpdateRequest
         let note = Note::Updated { by, due_at, priority };
         scheduler.change(Change::Noted { job: id, at: now.utc, note });
         scheduler.change(Change::Updated(Updated { job: id, state, due_at, priority }));
-        if update.run_at.is_some() {
+        if update.run_at.is_some() && !scheduler.dependencies.holds_back(id) {
             expire::limit_queue(scheduler, id, due_at);
         }
     }

@@ -177,6 +177,7 @@ pub(crate) fn state_and_reason(
         return (State::Queued, None);
     };
     let pending = match &job.live_state {
+        LiveState::Scheduled if scheduler.dependencies.holds_back(id) => Some(PendingReason::Dependencies),
         LiveState::Scheduled if scheduler.unique.holds_back(id) => Some(PendingReason::Replacing),
         LiveState::Scheduled => Some(PendingReason::NotDue),
         LiveState::Queued(lane) => Some(explain::why_queued(scheduler, *lane, by_workers(scheduler, *lane))),

@@ -87,6 +87,8 @@ pub enum Rejection {
         /// Jobs of one request.
         max: usize,
     },
+    /// This job, which others of the request are to come after, has ended or does not exist: ask the archive again.
+    PredecessorEnded(JobId),
     /// The job has ended or does not exist: ask the archive.
     NotLive,
     /// The job is neither in quarantine nor on a worker that does not answer; its state.
@@ -116,6 +118,8 @@ pub enum Rejection {
 pub enum PendingReason {
     /// It is not due yet.
     NotDue,
+    /// Jobs that it comes after have not ended yet.
+    Dependencies,
     /// The job that it replaces has not ended yet.
     Replacing,
     /// No worker is connected.
@@ -153,6 +157,7 @@ impl PendingReason {
     pub const fn name(self) -> &'static str {
         match self {
             Self::NotDue => "not_due",
+            Self::Dependencies => "dependencies",
             Self::Replacing => "replacing",
             Self::NoWorker => "no_worker",
             Self::PinnedWorkerAway => "pinned_worker_away",

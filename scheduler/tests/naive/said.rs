@@ -51,6 +51,8 @@ pub(super) fn change(change: &Change) -> Option<String> {
         Change::Worker(_) | Change::Keyed { .. } | Change::Schedule(_) => return None,
         Change::Fire(row) => format!("slots {} to {}: {:?}", row.from.0, row.to.0, row.verdict),
         Change::Hook(row) => format!("j{} {} {}: {:?}", row.parent, row.event.name(), row.target, row.result),
+        Change::Dependency(row) => format!("{row:?}"),
+        Change::DependenciesDropped { job } => format!("j{job} waits for no others"),
         Change::Unique(row) => format!("key {} of {}: {:?}", row.id.key, row.id.definition, row.holder),
         Change::RateUsed(row) => format!("{} recovers {}", row.id, row.recovered.0),
         Change::Paused { target, since } => format!("{target:?} paused: {}", since.is_some()),

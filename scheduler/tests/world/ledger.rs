@@ -11,6 +11,7 @@ use crate::world::World;
 use crate::world::protocol::order::ReconcileVerdict;
 use crate::world::protocol::{JobId, Order, Timestamp, Token};
 use crate::world::scheduler::batches::{NewBatch, is_failure};
+use crate::world::scheduler::dependencies::RequiredEnd;
 use crate::world::scheduler::hooks::{HookEvent, HookRow};
 use crate::world::scheduler::input::{KeyHolder, Ticket};
 use crate::world::scheduler::job::State;
@@ -55,6 +56,8 @@ pub(crate) struct Ledger {
     /// Hooks that were decided, and the jobs that were made for them.
     hooks: BTreeSet<(JobId, HookEvent, Arc<str>)>,
     hooked: BTreeSet<JobId>,
+    /// What each job comes after, with the end that it requires and the one that it learned of.
+    after: BTreeMap<JobId, BTreeMap<JobId, (RequiredEnd, Option<State>)>>,
     cursors: BTreeMap<(Arc<str>, ScheduleId), Timestamp>,
     answered: BTreeSet<Ticket>,
 }
@@ -107,6 +110,7 @@ impl Ledger {
                 self.last_fence = it.token.fence.0;
                 self.tried.insert(it.token);
                 prop_assert!(!self.is_stopped(it.token.job), "{} of a stopped batch is assigned", it.token);
+                prop_assert!(self.may_start(it.token.job), "{} waits for another job", it.token);
                 let row = self.row(it.token.job)?;
                 prop_assert!(row.state == State::Queued && row.current.is_none(), "{row:?} assigned");
                 (row.state, row.current) = (State::Assigned, Some(it.token));
@@ -204,6 +208,15 @@ impl Ledger {
                 prop_assert!(before.is_none_or(|before| before <= row.cursor), "a cursor goes back: {row:?}");
             }
             Change::Hook(row) => self.hook(row)?,
+            Change::Dependency(row) => {
+                if let Some(state) = row.ended {
+                    prop_assert_eq!(self.rows.get(&row.on).map(|on| on.state), Some(state), "{:?}", row);
+                }
+                self.after.entry(row.job).or_default().insert(row.on, (row.requires, row.ended));
+            }
+            Change::DependenciesDropped { job } => {
+                self.after.remove(job);
+            }
             Change::Worker(_)
             | Change::WorkerForgotten(_)
             | Change::Paused { .. }
@@ -291,6 +304,13 @@ impl Ledger {
 
     fn hides(&self, job: JobId) -> bool {
         self.forming.as_ref().is_some_and(|members| members.contains(&job))
+    }
+
+    /// All jobs that it comes after have ended as it requires.
+    fn may_start(&self, job: JobId) -> bool {
+        self.after.get(&job).is_none_or(|after| {
+            after.values().all(|(requires, ended)| ended.is_some_and(|state| requires.is_met_by(state)))
+        })
     }
 
     /// The job is one of a batch in which too many failed.

@@ -8,6 +8,7 @@ use super::protocol::order::Intervals;
 use super::protocol::report::Outcome;
 use super::protocol::{AttemptNo, ClusterId, Epoch, JobId, WorkerId};
 use super::scheduler::batches::{LiveBatch, is_failure};
+use super::scheduler::dependencies::LiveDependency;
 use super::scheduler::expectations::ExpectationRow;
 use super::scheduler::hooks::HookResult;
 use super::scheduler::input::{GroupNo, Input};
@@ -72,6 +73,7 @@ impl World {
             assert!(scheduler.restore_job(now, live), "its definition is known");
         }
         scheduler.restore_unique(&unique(&changes));
+        scheduler.restore_dependencies(&dependencies(&changes));
         scheduler.begin(GroupNo(self.steps.len() as u64 + 1));
         (self.scheduler, self.stepped) = (scheduler, now.up);
         self.workers.values_mut().for_each(|member| member.session = None);
@@ -146,6 +148,25 @@ fn rates(changes: &[&Change]) -> Vec<RateRow> {
         }
     }
     rows.into_values().collect()
+}
+
+/// The dependencies that are not decided after these changes.
+fn dependencies(changes: &[&Change]) -> Vec<LiveDependency> {
+    let mut open = BTreeMap::new();
+    let mut ends = BTreeMap::new();
+    for change in changes {
+        match change {
+            Change::Dependency(row) if row.ended.is_none() => {
+                open.insert((row.job, row.on), row.requires);
+            }
+            Change::Dependency(row) => drop(open.remove(&(row.job, row.on))),
+            Change::DependenciesDropped { job } => open.retain(|(waiting, _), _| waiting != job),
+            Change::Ended(ended) => drop(ends.insert(ended.job, ended.state)),
+            _ => {}
+        }
+    }
+    let live = |((job, on), requires)| LiveDependency { job, on, requires, state: ends.get(&on).copied() };
+    open.into_iter().map(live).collect()
 }
 
 /// The unique keys that are taken after these changes.

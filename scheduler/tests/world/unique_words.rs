@@ -22,7 +22,7 @@ pub(crate) fn unique(words: &[&str]) -> Option<UniqueRule> {
     Some(UniqueRule { key, on_duplicate, clear })
 }
 
-/// `priority=3 in=10s label=tenant:acme unique_key=a retry_of=j1`
+/// `priority=3 in=10s label=tenant:acme unique_key=a retry_of=j1 after=j2:failed`
 pub(crate) fn new_job(world: &World, words: &[&str]) -> NewJob {
     let option = |key: &str| words.iter().find_map(|word| word.strip_prefix(key)?.strip_prefix('='));
     let number = |job: &str| JobId(job.trim_start_matches('j').parse().unwrap());
@@ -32,6 +32,7 @@ pub(crate) fn new_job(world: &World, words: &[&str]) -> NewJob {
         details: option("label").map(|label| Box::new(crate::limit_words::labelled(label))),
         unique_key: option("unique_key").map(Into::into),
         retry_of: option("retry_of").map(number),
+        after: option("after").map(crate::dependency_words::after).unwrap_or_default(),
         ..NewJob::default()
     }
 }

@@ -55,6 +55,7 @@ impl Engine {
         let loaded = store.load(&mut |item| restore.add(item))?;
         let (mut scheduler, mut known) = restore.finish(&loaded.unconfirmed)?;
         scheduler.restore_unique(&loaded.unique);
+        scheduler.restore_dependencies(&loaded.dependencies);
         let (command_inbox, commands) = mpsc::channel(COMMANDS_WAITING);
         let (report_inbox, reports) = mpsc::channel(REPORTS_WAITING);
         let first = Arc::new(scheduler.snapshot());

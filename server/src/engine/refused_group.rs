@@ -98,6 +98,10 @@ fn describe_change(change: &Change) -> String {
         Change::Hook(row) => {
             format!("hook {} of job {}: {:?}", row.event.name(), row.parent, row.result)
         }
+        Change::Dependency(row) => {
+            format!("job {} comes after job {} ({}): {:?}", row.job, row.on, row.requires.name(), row.ended)
+        }
+        Change::DependenciesDropped { job } => format!("job {job} waits for no others any more"),
         Change::RateUsed(row) => format!("{} recovers at {}", row.id, row.recovered.0),
         Change::Unique(row) => format!("key {} of {}: {:?}", row.id.key, row.id.definition, row.holder),
         Change::Paused { target, since } => format!("{target:?} paused: {}", since.is_some()),

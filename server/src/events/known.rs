@@ -161,8 +161,11 @@ impl Known {
                     let kind = if row.result.job().is_some() { "hook.made" } else { "hook.left_out" };
                     sink.add(row.at, kind, Subject::Hook(Box::new(row.clone())));
                 }
-                // Cursors of schedules, idempotency keys and skipped numbers are bookkeeping.
-                Change::Schedule(_)
+                // Cursors of schedules, idempotency keys and skipped numbers are bookkeeping. Of dependencies people see the start or the
+                // cancellation that follows.
+                Change::Dependency(_)
+                | Change::DependenciesDropped { .. }
+                | Change::Schedule(_)
                 | Change::Keyed { .. }
                 | Change::Skipped { .. }
                 | Change::BatchAdded(_) => {}

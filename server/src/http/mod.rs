@@ -20,7 +20,7 @@ use axum::routing::{get, post};
 
 use api::{
     audit, backfill, batches, bulk, definitions, events, explain, health, jobs, limits, logs, metrics,
-    notifications, plan, reload, schedules, submit, tokens, workers,
+    notifications, pipelines, plan, reload, schedules, submit, tokens, workers,
 };
 use middleware::front;
 use request::query;
@@ -40,6 +40,7 @@ pub fn router(services: Services, worker_connections: Router) -> Router {
         .route("/api/jobs/release", post(bulk::release).get(bulk::not_an_id))
         .route("/api/jobs", post(batches::submit_many::many).get(jobs::list))
         .route("/api/jobs/{id}/retry", post(submit::retry))
+        .route("/api/jobs/{id}/pipeline/retry", post(pipelines::retry))
         .route("/api/jobs/{id}/logs", get(logs::of_job))
         .route("/api/logs/search", get(logs::search::search))
         .route("/api/batches", get(batches::list))
@@ -58,6 +59,7 @@ pub fn router(services: Services, worker_connections: Router) -> Router {
         .route("/api/schedules", get(schedules::list))
         .route("/api/definitions/{name}/{verb}", post(schedules::pause_definition));
     let plain = Router::new()
+        .route("/api/jobs/{id}/pipeline", get(pipelines::show))
         .route("/api/jobs/{id}/explain", get(explain::job))
         .route("/api/jobs/{id}/cancel", post(jobs::cancel))
         .route("/api/jobs/{id}/release", post(jobs::release))

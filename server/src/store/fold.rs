@@ -14,6 +14,7 @@ use std::collections::{BTreeMap, HashMap};
 use protocol::order::StopCause;
 use protocol::{Fence, JobId, Timestamp, Token, WorkerId};
 use scheduler::batches::NewBatch;
+use scheduler::dependencies::DependencyRow;
 use scheduler::expectations::ExpectationRow;
 use scheduler::hooks::HookRow;
 use scheduler::input::KeyHolder;
@@ -76,6 +77,10 @@ pub(super) enum SideWrite<'g> {
     Expiry(JobId, Option<Timestamp>),
     /// A hook was decided.
     Hook(&'g HookRow),
+    /// A job waits for another one, or has learned how this one ended.
+    Dependency(&'g DependencyRow),
+    /// A job waits for no others any more.
+    DependenciesDropped(JobId),
 }
 
 /// A change to a worker's row.
@@ -144,6 +149,10 @@ pub(super) fn fold(changes: &[Change]) -> Result<Folded<'_>, String> {
         match change {
             Change::Confirmed { token, worker, at } => {
                 folded.side_writes.push(SideWrite::Confirmed(*token, *worker, *at));
+            }
+            Change::Dependency(row) => folded.side_writes.push(SideWrite::Dependency(row)),
+            Change::DependenciesDropped { job } => {
+                folded.side_writes.push(SideWrite::DependenciesDropped(*job));
             }
             Change::Hook(row) => folded.side_writes.push(SideWrite::Hook(row)),
             Change::Expiry { job, at } => folded.side_writes.push(SideWrite::Expiry(*job, *at)),
@@ -245,6 +254,8 @@ impl<'g> JobWrite<'g> {
             Change::Confirmed { .. }
             | Change::Expiry { .. }
             | Change::Hook(_)
+            | Change::Dependency(_)
+            | Change::DependenciesDropped { .. }
             | Change::Noted { .. }
             | Change::Keyed { .. }
             | Change::Skipped { .. }

@@ -6,6 +6,7 @@ use protocol::container::Overrides;
 use protocol::order::StopCause;
 use protocol::report::{Outcome, OutputLengths, ReleaseCause};
 use protocol::{AttemptNo, Fence, JobId, Nonce, Revision, Timestamp, WorkerId};
+use scheduler::dependencies::RequiredEnd;
 use scheduler::hooks::HookRow;
 use scheduler::job::{AttemptTimeout, State};
 use scheduler::params::JobParam;
@@ -40,6 +41,8 @@ pub struct JobRow {
     pub retry_of: Option<JobId>,
     /// The slot that it was made for, if a schedule made it.
     pub slot: Option<JobSlot>,
+    /// The first job whose end it waits for.
+    pub waits_for: Option<JobId>,
     /// Names and values.
     pub labels: Vec<(String, String)>,
     /// When it ended.
@@ -112,6 +115,50 @@ pub struct JobRecord {
     pub parent: Option<HookRow>,
     /// Its own hooks that were decided, in the order of their events.
     pub hooks: Vec<HookRecord>,
+    /// The jobs that it comes after, at most [`DEPENDENCIES_SHOWN`].
+    pub after: Vec<DependencyRecord>,
+    /// The jobs that come after it, at most [`DEPENDENCIES_SHOWN`].
+    pub dependents: Vec<DependencyRecord>,
+}
+
+/// Jobs before and after a job that are shown with it; [`super::Archive::pipeline`] has more.
+pub const DEPENDENCIES_SHOWN: usize = 100;
+
+/// One end of a dependency, as the other end shows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DependencyRecord {
+    /// The job at this end.
+    pub job: JobId,
+    /// The name of its definition; empty if retention has deleted the job.
+    pub definition: String,
+    /// The end that is required.
+    pub requires: RequiredEnd,
+    /// Its state; the last one if retention has deleted it.
+    pub state: Option<State>,
+}
+
+/// Jobs that are connected by dependencies.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pipeline {
+    /// The jobs, by number.
+    pub jobs: Vec<PipelineJob>,
+    /// No job is left out.
+    pub is_whole: bool,
+}
+
+/// A job of a pipeline.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PipelineJob {
+    /// Its number.
+    pub job: JobId,
+    /// The name of its definition.
+    pub definition: String,
+    /// Its state.
+    pub state: State,
+    /// The ended job that it tries again.
+    pub retry_of: Option<JobId>,
+    /// The jobs that it comes after.
+    pub after: Vec<DependencyRecord>,
 }
 
 /// A decision about a hook.

@@ -2,6 +2,7 @@
 
 use protocol::{ClusterId, Epoch, Fence, JobId, Timestamp, WorkerId};
 use scheduler::batches::LiveBatch;
+use scheduler::dependencies::LiveDependency;
 use scheduler::expectations::ExpectationRow;
 use scheduler::input::GroupNo;
 use scheduler::limits::RateRow;
@@ -71,6 +72,8 @@ pub struct Loaded {
     pub batches: Vec<LiveBatch>,
     /// The stored state of rates.
     pub rates: Vec<RateRow>,
+    /// Dependencies that are not decided.
+    pub dependencies: Vec<LiveDependency>,
     /// The unique keys that are taken.
     pub unique: Vec<UniqueRow>,
     /// The time that retention went by, as it was last written down.

@@ -25,7 +25,10 @@ use std::sync::Arc;
 pub use access_rows::{AccessArchive, AccessChange, AuditFilter, AuditLimits, AuditRow, TokenId, TokenRow};
 pub use batch_rows::{BatchCounts, BatchFilter, BatchRow, BatchState};
 pub use error::{CommitError, LoadError, ReadError};
-pub use job_rows::{AttemptRow, HookRecord, JobFilter, JobRecord, JobRow};
+pub use job_rows::{
+    AttemptRow, DEPENDENCIES_SHOWN, DependencyRecord, HookRecord, JobFilter, JobRecord, JobRow, Pipeline,
+    PipelineJob,
+};
 pub use loaded::{JobOrigin, LoadItem, Loaded, live_jobs};
 pub use notification_rows::{
     NotificationArchive, NotificationChange, NotificationFilter, NotificationId, NotificationRow,
@@ -34,6 +37,7 @@ pub use notification_rows::{
 use protocol::container::Overrides;
 use protocol::{Epoch, JobId, Revision, Timestamp, Token, WorkerId};
 use scheduler::input::{GroupNo, KeyHolder};
+use scheduler::job::State;
 pub use scheduler::restore::{LiveAttempt, LiveJob, LiveSchedules, Unconfirmed};
 use scheduler::schedule::backfill::LedgerReading;
 use scheduler::step::{Change, WorkerRow};
@@ -122,6 +126,18 @@ pub trait Archive: Send + Sync {
     /// # Errors
     /// The store cannot be read.
     fn batch_failures(&self, first: JobId, limit: usize) -> Result<Vec<JobRow>, ReadError>;
+
+    /// The definitions and states of these jobs; those that are not kept are left out.
+    ///
+    /// # Errors
+    /// The store cannot be read.
+    fn states(&self, ids: &[JobId]) -> Result<Vec<(JobId, String, State)>, ReadError>;
+
+    /// The jobs that are connected with this one by dependencies, those next to it first, at most `limit`. Empty if there is no such job.
+    ///
+    /// # Errors
+    /// The store cannot be read.
+    fn pipeline(&self, job: JobId, limit: usize) -> Result<Pipeline, ReadError>;
 
     /// The jobs behind an idempotency key, and the last commit that this read has seen.
     ///

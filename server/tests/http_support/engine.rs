@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use longshore_server::catalogue::Definitions;
 use longshore_server::engine::{Command, JobWatches};
 use longshore_server::store::{
-    Archive, BatchFilter, BatchRow, FireRecord, HourlyEnds, JobFilter, JobRecord, JobRow, ReadError,
-    ScheduleState, StoredDefinition,
+    Archive, BatchFilter, BatchRow, FireRecord, HourlyEnds, JobFilter, JobRecord, JobRow, Pipeline,
+    ReadError, ScheduleState, StoredDefinition,
 };
 use protocol::container::Overrides;
 use protocol::report::Outcome;
@@ -102,6 +102,7 @@ impl World {
             batch,
             retry_of: new.retry_of,
             slot: None,
+            waits_for: None,
             labels: details.labels,
             ended_at: None,
             reason: String::new(),
@@ -119,6 +120,8 @@ impl World {
             retry_of_removed: false,
             parent: None,
             hooks: Vec::new(),
+            after: Vec::new(),
+            dependents: Vec::new(),
         });
         id
     }
@@ -156,6 +159,16 @@ impl Archive for StandInEngine {
 
     fn batch_failures(&self, _: JobId, _: usize) -> Result<Vec<JobRow>, ReadError> {
         Ok(Vec::new())
+    }
+
+    fn states(&self, ids: &[JobId]) -> Result<Vec<(JobId, String, State)>, ReadError> {
+        let read = self.read()?;
+        let known = read.jobs.iter().filter(|job| ids.contains(&job.row.job));
+        Ok(known.map(|job| (job.row.job, job.row.definition.clone(), job.row.state)).collect())
+    }
+
+    fn pipeline(&self, _: JobId, _: usize) -> Result<Pipeline, ReadError> {
+        Ok(Pipeline { jobs: Vec::new(), is_whole: true })
     }
 
     fn job(&self, id: JobId) -> Result<Option<JobRecord>, ReadError> {

@@ -105,6 +105,11 @@ pub(crate) fn change(change: &Change) -> String {
         Change::Hook(row) => {
             format!("{} of job {} for {}: {:?}", row.event.name(), row.parent, row.target, row.result)
         }
+        Change::Dependency(row) => {
+            let ended = row.ended.map(|state| format!(", which {}", state.name())).unwrap_or_default();
+            format!("job {} after job {} has {}{ended}", row.job, row.on, row.requires.name())
+        }
+        Change::DependenciesDropped { job } => format!("job {job} waits for no others"),
         Change::Unique(row) => format!("key {} of {}: {:?}", row.id.key, row.id.definition, row.holder),
         Change::RateUsed(row) => format!("{} recovers at {}", row.id, row.recovered.0),
         Change::Paused { target, since } => {

@@ -17,6 +17,7 @@ pub(crate) mod limits;
 pub(crate) mod logs;
 pub(crate) mod metrics;
 pub(crate) mod notifications;
+pub(crate) mod pipelines;
 pub(crate) mod plan;
 pub(crate) mod reload;
 pub(crate) mod schedule_choice;

@@ -165,6 +165,7 @@ pub(crate) async fn repeat_of(
         timeout: changes.timeout.or(record.row.timeout),
         retry_of: Some(id),
         unique_key: changes.unique_key,
+        after: changes.after,
         details: has_details.then(|| Box::new(details)),
         ..NewJob::default()
     };

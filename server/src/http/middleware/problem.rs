@@ -278,6 +278,7 @@ impl From<ReadError> for Problem {
 pub const fn pending_text(reason: PendingReason) -> &'static str {
     match reason {
         PendingReason::NotDue => "it is not due yet",
+        PendingReason::Dependencies => "jobs that it comes after have not ended yet",
         PendingReason::Replacing => "the job that it replaces has not ended yet",
         PendingReason::NoWorker => "no worker is connected",
         PendingReason::PinnedWorkerAway => {

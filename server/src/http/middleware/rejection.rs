@@ -23,6 +23,7 @@ impl From<Rejection> for Problem {
             .field("Idempotency-Key")
             .hint("use a new key for a new request"),
             Rejection::KeyReadingTooOld
+            | Rejection::PredecessorEnded(_)
             | Rejection::LedgerReadingTooOld
             | Rejection::TooManyPendingBatches => Self::from(Busy),
             Rejection::QueueFull { jobs_max, asked } if asked > jobs_max => Self::new(

@@ -4,7 +4,23 @@ use scheduler::step::PendingReason;
 
 use super::presenter::Presenter;
 use crate::http::present::shapes;
-use crate::store::JobRow;
+use crate::store::{DependencyRecord, JobRow};
+
+/// The text for a job that comes after others (`after`).
+pub(crate) fn waits_for_predecessor(row: &JobRow) -> Option<shapes::Reason> {
+    let text = format!("job {}, which it comes after, must end first (after)", row.waits_for?).into();
+    Some(shapes::Reason { code: PendingReason::Dependencies.name().into(), text })
+}
+
+/// One end of a dependency.
+pub(crate) fn dependency(record: &DependencyRecord) -> shapes::Dependency {
+    shapes::Dependency {
+        job: record.job.0,
+        name: Some(record.definition.clone()).filter(|name| !name.is_empty()),
+        outcome: record.requires.name().into(),
+        state: record.state.map(|state| state.name().into()),
+    }
+}
 
 impl Presenter {
     /// The text for a job that waits for the one that it replaces (`unique`).

@@ -3,7 +3,7 @@
 pub(crate) mod batch;
 mod committed;
 pub(crate) mod csv;
-mod earlier;
+pub(crate) mod earlier;
 pub(crate) mod presenter;
 pub mod shapes;
 pub(crate) mod timeline;

@@ -14,6 +14,7 @@ use crate::engine::Busy;
 use crate::http::api::jobs::unexpected_answer;
 use crate::http::middleware::code::Code;
 use crate::http::middleware::problem::Problem;
+use crate::http::request::predecessors;
 use crate::http::state::AppState;
 
 /// The idempotency key of a request, with a hash of the request.
@@ -38,8 +39,7 @@ pub(crate) fn parse_key(
     Ok(Some((format!("http:{key}").into(), digest)))
 }
 
-/// Submits jobs to the engine with the archive's answer about the key. A batch is tried once: copying it for the rare case of a stale
-/// answer costs too much, and its client can retry.
+/// Submits jobs to the engine with the archive's answers about the key and about the jobs that they come after.
 pub(crate) async fn submit_with_key(
     state: &AppState,
     jobs: impl Into<NewJobs>,
@@ -47,11 +47,37 @@ pub(crate) async fn submit_with_key(
     require_worker: bool,
     key: Option<(Arc<str>, u128)>,
 ) -> Result<Answer, Problem> {
-    let mut jobs = jobs.into();
+    let jobs = jobs.into();
+    if !predecessors::has_any(&jobs) {
+        return submit_looked_up(state, jobs, batch, require_worker, key).await;
+    }
+    for _ in 0..READINGS_MAX {
+        let looked_up = match predecessors::resolve(state, jobs.clone()).await {
+            Ok(jobs) => jobs,
+            Err(refusal) => return find_accepted(state, key, refusal).await.map(Answer::Replayed),
+        };
+        // The archive knows of the end before the answer says that it was not known.
+        match submit_looked_up(state, looked_up, batch.clone(), require_worker, key.clone()).await? {
+            Answer::Rejected(Rejection::PredecessorEnded(_)) => {}
+            answer => return Ok(answer),
+        }
+    }
+    Err(Busy.into())
+}
+
+/// Submits jobs to the engine with the archive's answer about the key. A batch is tried once: copying it for the rare case of a stale
+/// answer costs too much, and its client can retry.
+async fn submit_looked_up(
+    state: &AppState,
+    mut jobs: NewJobs,
+    batch: Option<BatchOptions>,
+    require_worker: bool,
+    key: Option<(Arc<str>, u128)>,
+) -> Result<Answer, Problem> {
     let Some((key, digest)) = key else {
         return Ok(state.services.engine.submit(jobs, batch, require_worker, None).await?);
     };
-    let readings = if batch.is_some() { 1 } else { KEY_READINGS_MAX };
+    let readings = if batch.is_some() { 1 } else { READINGS_MAX };
     for left in (0..readings).rev() {
         let asked = Arc::clone(&key);
         let (found, read_at) = state.read(move |archive| archive.key(&asked)).await?;
@@ -78,7 +104,7 @@ pub(crate) async fn find_accepted(
         return Err(refusal);
     }
     // The scheduler checks the key before the definition, so a job without definition is never accepted.
-    match submit_with_key(state, vec![NewJob::default()], None, false, key).await? {
+    match submit_looked_up(state, vec![NewJob::default()].into(), None, false, key).await? {
         Answer::Replayed(holder) => Ok(holder),
         Answer::Rejected(Rejection::UnknownDefinition) => Err(refusal),
         Answer::Rejected(rejection) => Err(rejection.into()),
@@ -102,5 +128,5 @@ const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 
 const KEY_BYTES_MAX: usize = 255;
 
-/// The archive's answer is stale only if the scheduler forgets keys faster than a read takes.
-const KEY_READINGS_MAX: usize = 3;
+/// The archive's answer is stale only if the scheduler forgets keys, or jobs end, faster than a read takes.
+const READINGS_MAX: usize = 3;

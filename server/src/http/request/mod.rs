@@ -8,6 +8,7 @@ pub(crate) mod job_request;
 pub(crate) mod key;
 pub(crate) mod labels;
 pub(crate) mod path;
+pub(crate) mod predecessors;
 pub(crate) mod query;
 pub(crate) mod submission;
 pub(crate) mod submit_params;

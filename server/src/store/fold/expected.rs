@@ -72,6 +72,8 @@ pub(in crate::store) fn expectation(change: &Change) -> Option<(JobId, Expected)
         Change::Confirmed { .. }
         | Change::Expiry { .. }
         | Change::Hook(_)
+        | Change::Dependency(_)
+        | Change::DependenciesDropped { .. }
         | Change::Noted { .. }
         | Change::Keyed { .. }
         | Change::Skipped { .. }

@@ -9,14 +9,15 @@ use protocol::container::Overrides;
 use protocol::{AttemptNo, JobId, Revision, Timestamp, Token, WorkerId};
 use rusqlite::{Connection, OptionalExtension};
 use scheduler::input::{GroupNo, JobDetails, KeyHolder};
+use scheduler::job::State;
 use scheduler::schedule::backfill::LedgerReading;
 use scheduler::step::WorkerRow;
 
-use super::{batches, faults, hooks, list, open_reader, pending_batch, rows, schedules};
+use super::{batches, dependencies, faults, hooks, list, open_reader, pending_batch, rows, schedules};
 use crate::store::directory::DataDirectory;
 use crate::store::{
-    Archive, BatchFilter, BatchRow, FireRecord, HourlyEnds, JobFilter, JobRecord, JobRow, LoadError,
-    ReadError, ScheduleState, StoredDefinition,
+    Archive, BatchFilter, BatchRow, DEPENDENCIES_SHOWN, FireRecord, HourlyEnds, JobFilter, JobRecord, JobRow,
+    LoadError, Pipeline, ReadError, ScheduleState, StoredDefinition,
 };
 
 /// This many reads go on at once; more wait. Reads are short, and the machine's cores have other work.
@@ -159,6 +160,20 @@ impl Archive for SqliteArchive {
 
     fn batch_failures(&self, first: JobId, limit: usize) -> Result<Vec<JobRow>, ReadError> {
         self.read(|connection| batches::failures(connection, first, limit))
+    }
+
+    fn states(&self, ids: &[JobId]) -> Result<Vec<(JobId, String, State)>, ReadError> {
+        self.read(|connection| {
+            let found = ids.iter().map(|id| {
+                let summary = dependencies::summary(connection, *id)?;
+                Ok(summary.map(|it| (*id, it.definition, it.state)))
+            });
+            found.filter_map(Result::transpose).collect()
+        })
+    }
+
+    fn pipeline(&self, job: JobId, limit: usize) -> Result<Pipeline, ReadError> {
+        self.read(|connection| dependencies::pipeline(connection, job, limit))
     }
 
     fn key(&self, key: &str) -> Result<(Option<KeyHolder>, GroupNo), ReadError> {
@@ -345,6 +360,7 @@ fn record(connection: &Connection, id: JobId) -> rusqlite::Result<Option<JobReco
         row.labels = rows::labels(connection, id)?;
     }
     row.slot = schedules::slot_of(connection, id)?;
+    row.waits_for = dependencies::first_open(connection, id)?;
     let sql = format!(
         "SELECT {} FROM past_attempts a LEFT JOIN workers w ON w.id = a.worker WHERE a.job = ?1 ORDER BY a.fence",
         rows::ATTEMPT_COLUMNS
@@ -369,5 +385,19 @@ fn record(connection: &Connection, id: JobId) -> rusqlite::Result<Option<JobReco
     let late_left_out = late_left_out.unwrap_or(0).cast_unsigned();
     let (parent, hooks) = (hooks::parent_of(connection, id)?, hooks::of(connection, id)?);
     let params = params.given;
-    Ok(Some(JobRecord { row, body, params, past, notes, late_left_out, retry_of_removed, parent, hooks }))
+    let after = dependencies::of(connection, id, DEPENDENCIES_SHOWN)?;
+    let dependents = dependencies::dependents(connection, id, DEPENDENCIES_SHOWN)?;
+    Ok(Some(JobRecord {
+        row,
+        body,
+        params,
+        past,
+        notes,
+        late_left_out,
+        retry_of_removed,
+        parent,
+        hooks,
+        after,
+        dependents,
+    }))
 }

@@ -11,7 +11,7 @@ use scheduler::input::GroupNo;
 use scheduler::job::LastPlacement;
 use scheduler::restore::LiveSchedules;
 
-use super::{batches, codes, expectations, faults, limits, rows, schedules, unique};
+use super::{batches, codes, dependencies, expectations, faults, limits, rows, schedules, unique};
 use crate::store::{
     JobOrigin, LiveAttempt, LiveJob, LoadError, LoadItem, Loaded, StoredDefinition, Unconfirmed, directory,
 };
@@ -87,6 +87,7 @@ pub(super) fn load(
     loaded.expectations = expectations::load(&transaction)?;
     loaded.rates = limits::rates(&transaction)?;
     loaded.unique = unique::load(&transaction)?;
+    loaded.dependencies = dependencies::open(&transaction)?;
     loaded.batches = batches::live(&transaction)?;
     visit(LoadItem::Base(&loaded));
     for id in of_unconfirmed {
@@ -183,6 +184,7 @@ const fn term_of(session: SessionId) -> Epoch {
 fn installation(row: &Row<'_>) -> rusqlite::Result<Loaded> {
     let number = |name: &str| row.get::<_, i64>(name).map(i64::cast_unsigned);
     Ok(Loaded {
+        dependencies: Vec::new(),
         epoch: Epoch(number("epoch")?),
         cluster: ClusterId(row.get("cluster")?),
         group: GroupNo(number("committed")?),

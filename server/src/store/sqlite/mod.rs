@@ -12,6 +12,7 @@ mod batches;
 mod checkpointer;
 mod codes;
 pub mod copy;
+mod dependencies;
 mod expectations;
 mod faults;
 mod hooks;

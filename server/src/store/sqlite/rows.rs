@@ -53,6 +53,7 @@ pub(super) fn job(row: &Row<'_>) -> rusqlite::Result<(JobRow, bool)> {
         batch: id(8)?,
         retry_of: id(9)?,
         slot: None,
+        waits_for: None,
         labels: Vec::new(),
         ended_at: row.get::<_, Option<i64>>(11)?.map(Timestamp),
         reason: text(row, 12)?,

@@ -84,7 +84,7 @@ fn one_for_each(
         let mut params = request.params.clone();
         params.retain(|(name, _)| !own.iter().any(|(changed, _)| changed == name));
         params.extend(own);
-        let request = JobRequest { name: None, job: request.job.clone(), params, array: None };
+        let request = JobRequest { job: request.job.clone(), params, ..JobRequest::default() };
         let job = submission::complete(request, definition, &checker);
         jobs.push(job.map_err(|problem| problem.within(&format!("each[{index}]"), None))?);
     }
@@ -93,7 +93,7 @@ fn one_for_each(
 
 fn into_owned(request: JobRequest<'_>) -> JobRequest<'static> {
     let JobRequest { job, params, .. } = request;
-    JobRequest { name: None, job, params, array: None }
+    JobRequest { job, params, ..JobRequest::default() }
 }
 
 fn needs_jobs(options: &BatchOptions) -> Problem {

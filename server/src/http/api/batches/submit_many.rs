@@ -25,6 +25,7 @@ use crate::http::present::shapes::{self, Time};
 use crate::http::request::body::{self, Form};
 use crate::http::request::job_request::{self, JobRequest, MANY_MAX};
 use crate::http::request::key::{find_accepted, parse_key, submit_with_key};
+use crate::http::request::predecessors::EntryNames;
 use crate::http::request::query::Query;
 use crate::http::request::submission;
 use crate::http::request::submit_params::SubmitParams;
@@ -101,7 +102,7 @@ fn key_target(options: &BatchOptions) -> String {
 ///
 /// # Errors
 /// The engine rejected the request.
-pub(super) fn answer(state: &AppState, answer: Answer, asked: usize) -> Result<Response, Problem> {
+pub(crate) fn answer(state: &AppState, answer: Answer, asked: usize) -> Result<Response, Problem> {
     let asked = u32::try_from(asked).unwrap_or(u32::MAX);
     match answer {
         Answer::Accepted(accepted) => {
@@ -129,8 +130,9 @@ pub(crate) fn read_many(
     actor: &Actor,
 ) -> Result<Vec<NewJob>, Problem> {
     let mut jobs = Vec::new();
+    let mut names = EntryNames::default();
     let mut last: Option<(String, &Definition, Checker<'_>)> = None;
-    let take = |request: JobRequest<'_>| {
+    let take = |mut request: JobRequest<'_>| {
         if jobs.len() == MANY_MAX {
             return Err(Problem::new(Code::TooManyJobs, format!("more than {MANY_MAX} jobs in one request")));
         }
@@ -153,6 +155,9 @@ pub(crate) fn read_many(
                 last.insert((name.into_owned(), definition, checker))
             }
         };
+        let position = u32::try_from(jobs.len()).unwrap_or(u32::MAX);
+        names.add(position, request.entry_name.as_deref(), &definition.name);
+        names.add_after(position, std::mem::take(&mut request.after_entries));
         admission::check_policy(definitions, definition, request.job.timeout, actor.role)?;
         jobs.push(submission::complete(request, definition, checker)?);
         Ok(())
@@ -161,6 +166,7 @@ pub(crate) fn read_many(
         Form::Lines => job_request::read_lines(text, take)?,
         Form::Json => job_request::read_array(text, take)?,
     }
+    names.resolve(&mut jobs)?;
     match jobs.is_empty() {
         true => Err(Problem::new(Code::EmptyBatch, "the body has no entry")),
         false => Ok(jobs),

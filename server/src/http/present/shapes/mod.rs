@@ -33,7 +33,8 @@ pub use definition::{
 };
 pub use explanation::{Explanation, Obstacle, Verdict};
 pub use job::{
-    Attempt, Batch, BulkResult, Event, FullJob, Hook, Job, LateReport, OutputBytes, Parent, Phase, Refusal,
+    Attempt, Batch, BulkResult, Dependency, Event, FullJob, Hook, Job, LateReport, OutputBytes, Parent,
+    Phase, Pipeline, PipelineJob, Refusal,
 };
 pub use limit::Limit;
 pub use notification::{Notification, NotifyTarget, TargetTest};

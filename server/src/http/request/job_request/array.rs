@@ -33,9 +33,9 @@ impl EntryKind {
     /// The indices of its fields in [`rules::FIELDS`].
     pub(super) const fn fields(self) -> Range<usize> {
         match self {
-            Self::Job => 1..11,
-            Self::Submission => 1..rules::FIELDS.len(),
-            Self::Member => 0..11,
+            Self::Job => 2..13,
+            Self::Submission => 2..rules::FIELDS.len(),
+            Self::Member => 0..13,
         }
     }
 }

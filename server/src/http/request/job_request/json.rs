@@ -9,6 +9,7 @@ use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess,
 use serde_json::Value;
 
 use super::JobRequest;
+use super::after::After;
 use super::array::{ArrayRequest, EntryKind};
 use super::collector::FaultCollector;
 use super::rules::FIELDS;
@@ -81,7 +82,7 @@ impl<'de> Visitor<'de> for Entry<'_> {
         let mut request = JobRequest::default();
         let mut details = JobDetails::default();
         let mut array = ArrayRequest::default();
-        let mut seen = 0_u16;
+        let mut seen = 0_u32;
         let mut starts = 0;
         while let Some(field) = map.next_key_seed(FieldName { kind: self.kind })? {
             let name = match field {
@@ -100,6 +101,12 @@ impl<'de> Visitor<'de> for Entry<'_> {
             collector.set_field(name);
             match name {
                 "name" => request.name = Some(map.next_value_seed(Text)?),
+                "as" => request.entry_name = collector.entry_name(&map.next_value_seed(Text)?),
+                "after" => {
+                    let After { jobs, entries } =
+                        collector.after(map.next_value()?, self.kind == EntryKind::Member);
+                    (request.job.after, request.after_entries) = (jobs, entries);
+                }
                 "environment" => {
                     details.body.environment = map.next_value_seed(Pairs { of: name, collector })?;
                 }

@@ -3,6 +3,7 @@
 //! The text is read in one pass; only the overrides of the job are kept, so that a batch of many small entries is cheap. Broken JSON, a
 //! repeated key or deep nesting ends the parse at once. Wrong values are recorded, and the parse goes on.
 
+mod after;
 mod array;
 mod collector;
 mod json;
@@ -12,6 +13,7 @@ mod update;
 use std::borrow::Cow;
 
 use protocol::container::Overrides;
+use scheduler::dependencies::RequiredEnd;
 use scheduler::input::{JobDetails, NewJob};
 use serde::de::DeserializeSeed;
 use serde_json::Value;
@@ -31,6 +33,10 @@ pub(crate) use update::read_update;
 pub(crate) struct JobRequest<'b> {
     /// The definition's name, in entries of a batch.
     pub(crate) name: Option<Cow<'b, str>>,
+    /// Its own name within its list.
+    pub(crate) entry_name: Option<String>,
+    /// Names of entries of its list that it comes after.
+    pub(crate) after_entries: Vec<(String, RequiredEnd)>,
     /// The job with its overrides.
     pub(crate) job: NewJob,
     /// Values for the parameters of the definition; not checked yet.

@@ -251,7 +251,8 @@ fn is_variable_name(name: &str) -> bool {
 }
 
 /// All fields, in an order in which those of each [`EntryKind`] stand together.
-pub(super) const FIELDS: [&str; 15] = [
+pub(super) const FIELDS: [&str; 17] = [
+    "as",
     "name",
     "params",
     "environment",
@@ -263,6 +264,7 @@ pub(super) const FIELDS: [&str; 15] = [
     "delay",
     "labels",
     "unique_key",
+    "after",
     "count",
     "each",
     "batch_name",

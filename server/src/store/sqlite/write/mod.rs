@@ -19,8 +19,8 @@ use self::cache::{DefinitionIds, EndSpan, SEEN_MAX};
 pub(super) use self::remove::remove;
 use self::statements::Statements;
 use super::{
-    access, batches, faults, hooks, limits, notes, notifications, param_rows, pending_batch, rows, schedules,
-    unique,
+    access, batches, dependencies, faults, hooks, limits, notes, notifications, param_rows, pending_batch,
+    rows, schedules, unique,
 };
 use crate::store::fold::{Folded, ScheduleChange, SideWrite, SkippedNumbers, fold};
 use crate::store::{CommitError, Group, RecordChange, StoredDefinition};
@@ -193,6 +193,8 @@ fn in_transaction(
             SideWrite::Confirmed(token, worker, at) => writer.confirm(*token, *worker, *at)?,
             SideWrite::Expiry(job, at) => writer.expiry(*job, *at)?,
             SideWrite::Hook(row) => hooks::write(connection, row)?,
+            SideWrite::Dependency(row) => dependencies::write(connection, row)?,
+            SideWrite::DependenciesDropped(job) => dependencies::drop_open(connection, *job)?,
         }
     }
     notifications::write_ends(connection, group)?;

@@ -136,6 +136,7 @@ fn delete(connection: &Connection, block: i64, doomed: &[Candidate]) -> Done {
     let Some(latest) = doomed.last().map(|job| job.ended_at) else { return Ok(()) };
     connection.prepare_cached("UPDATE installation SET deletes_until = ?1")?.execute([latest])?;
     let (noted, hooked) = (noted(connection, block)?, hooked(connection, block)?);
+    let dependent = dependent(connection, block)?;
     let mut ended = connection.prepare_cached("DELETE FROM ended WHERE id = ?1")?;
     for candidate in doomed {
         let job = candidate.job;
@@ -153,6 +154,9 @@ fn delete(connection: &Connection, block: i64, doomed: &[Candidate]) -> Done {
         if hooked.binary_search(&job).is_ok() {
             hooks::remove_unused(connection, job)?;
         }
+        if dependent.binary_search(&job).is_ok() {
+            connection.prepare_cached("DELETE FROM dependencies WHERE job = ?1")?.execute([job])?;
+        }
     }
     connection
         .prepare_cached("UPDATE installation SET deletes_until = NULL, ended = ended - ?1")?
@@ -167,6 +171,14 @@ fn noted(connection: &Connection, block: i64) -> rusqlite::Result<Vec<i64>> {
             "SELECT job FROM notes WHERE job BETWEEN ?1 AND ?2
              UNION SELECT job FROM left_out WHERE job BETWEEN ?1 AND ?2 ORDER BY job",
         )?
+        .query_map((block << BLOCK_SHIFT, last_of(block)), |row| row.get(0))?
+        .collect()
+}
+
+/// The jobs of a block that waited for others.
+fn dependent(connection: &Connection, block: i64) -> rusqlite::Result<Vec<i64>> {
+    connection
+        .prepare_cached("SELECT DISTINCT job FROM dependencies WHERE job BETWEEN ?1 AND ?2 ORDER BY job")?
         .query_map((block << BLOCK_SHIFT, last_of(block)), |row| row.get(0))?
         .collect()
 }

@@ -1,0 +1,176 @@
+//! `longshore pipeline`: shows jobs that come after one another, and repeats those that have not succeeded.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use reqwest::Method;
+use serde_json::Map;
+
+use crate::api::{Api, parse};
+use crate::args::CommonArgs;
+use crate::batches;
+use crate::jobs;
+use crate::run::idempotency_key;
+use crate::screen::{self, Format};
+use crate::view::{Pipeline, PipelineJob, in_words};
+
+/// Show the jobs before and after a job, or run those again that have not succeeded.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  longshore pipeline 12                the jobs that come before and after job 12, as a tree
+  longshore pipeline 12 retry          run again what failed and what was left out after it, in the same order
+  longshore pipeline 12 -o json | jq -r '.jobs[] | select(.state == \"failed\") | .id'
+
+A pipeline is made by 'longshore run --after', by 'longshore submit', or by \"after\" in a request.")]
+pub(crate) struct Flags {
+    #[command(flatten)]
+    common: CommonArgs,
+    /// Id of one of its jobs.
+    #[arg(value_name = "ID", value_parser = jobs::parse_job_id)]
+    id: u64,
+    /// An operation on its jobs.
+    #[arg(value_name = "OPERATION")]
+    operation: Option<Operation>,
+    /// For retry: use the current definitions, or the revisions that the jobs were made with.
+    #[arg(long, value_name = "WHICH", default_value = "current", value_parser = ["current", "original"])]
+    revision: String,
+}
+
+/// An operation on the jobs of a pipeline.
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+enum Operation {
+    /// Run the jobs again that have not succeeded.
+    Retry,
+}
+
+/// Shows a pipeline or repeats a part of it.
+pub(crate) async fn pipeline(flags: Flags) -> anyhow::Result<()> {
+    let api = Api::new(&flags.common.server_args)?;
+    let id = flags.id.to_string();
+    if let Some(Operation::Retry) = flags.operation {
+        let request = api.request(Method::POST, &["api", "jobs", &id, "pipeline", "retry"]);
+        let request = request.query(&[("revision", &flags.revision)]);
+        let output = batches::Output { format: flags.common.format, quiet: false, wait: None };
+        return batches::submit(&api, request, &idempotency_key(None)?, &output).await;
+    }
+    let json = api.json(api.get(&["api", "jobs", &id, "pipeline"])).await?;
+    if flags.common.format == Format::Json {
+        return screen::json(&json);
+    }
+    let pipeline: Pipeline = parse(&api, &json)?;
+    for line in tree(&pipeline.jobs) {
+        screen::line(&screen::visible(&line))?;
+    }
+    if pipeline.truncated {
+        screen::note("longshore: the pipeline has more jobs; ask with another job of it");
+    }
+    Ok(())
+}
+
+/// The jobs as a tree. Each is below the first job that it comes after; the others are named behind it.
+fn tree(jobs: &[PipelineJob]) -> Vec<String> {
+    let known: BTreeSet<u64> = jobs.iter().map(|job| job.id).collect();
+    let mut below: BTreeMap<Option<u64>, Vec<&PipelineJob>> = BTreeMap::new();
+    for job in jobs {
+        let first = job.after.iter().map(|it| it.job).find(|on| known.contains(on));
+        below.entry(first).or_default().push(job);
+    }
+    let mut lines = Vec::new();
+    let mut open: Vec<(&PipelineJob, String, &str)> = Vec::new();
+    let roots = below.remove(&None).unwrap_or_default();
+    open.extend(roots.into_iter().rev().map(|job| (job, String::new(), "")));
+    while let Some((job, indent, branch)) = open.pop() {
+        lines.push(format!("{indent}{branch}{}", text_of(job)));
+        let indent = match branch {
+            "" => String::new(),
+            LAST => format!("{indent}   "),
+            _ => format!("{indent}│  "),
+        };
+        let children = below.remove(&Some(job.id)).unwrap_or_default();
+        let last = children.len().saturating_sub(1);
+        let branches = children.into_iter().enumerate().rev();
+        open.extend(
+            branches.map(|(at, child)| (child, indent.clone(), if at == last { LAST } else { "├─ " })),
+        );
+    }
+    lines
+}
+
+const LAST: &str = "└─ ";
+
+fn text_of(job: &PipelineJob) -> String {
+    let mut text = format!("{} {} {}", job.id, job.name, in_words(&job.state));
+    if let Some(of) = job.retry_of {
+        text += &format!(", retry of {of}");
+    }
+    let special =
+        |outcome: &str| if outcome == "succeeded" { String::new() } else { format!(" if {outcome}") };
+    if let Some(first) = job.after.first() {
+        text += &special(&first.outcome);
+    }
+    let others: Vec<String> =
+        job.after.iter().skip(1).map(|it| format!("{}{}", it.job, special(&it.outcome))).collect();
+    if !others.is_empty() {
+        text += &format!(", also after {}", others.join(", "));
+    }
+    text
+}
+
+/// Reads `12` or `12:failed` as an entry of `after`.
+///
+/// # Errors
+/// A text for people.
+pub(crate) fn parse_after(text: &str) -> Result<serde_json::Value, String> {
+    let (job, outcome) = text.split_once(':').unwrap_or((text, "succeeded"));
+    let job = jobs::parse_job_id(job)?;
+    if !["succeeded", "failed", "ended"].contains(&outcome) {
+        return Err("after the colon: succeeded, failed or ended".to_owned());
+    }
+    let fields = [("job".to_owned(), job.into()), ("outcome".to_owned(), outcome.into())];
+    Ok(Map::from_iter(fields).into())
+}
+
+#[cfg(test)]
+mod tests {
+    use server::http::present::shapes::Dependency;
+
+    use super::*;
+
+    fn job(id: u64, name: &str, after: &[(u64, &'static str)]) -> PipelineJob {
+        let on = |(job, outcome): &(u64, &'static str)| Dependency {
+            job: *job,
+            outcome: (*outcome).into(),
+            ..Dependency::default()
+        };
+        PipelineJob {
+            id,
+            name: name.into(),
+            state: "queued".into(),
+            after: after.iter().map(on).collect(),
+            ..PipelineJob::default()
+        }
+    }
+
+    #[test]
+    fn a_job_is_shown_once_below_the_first_that_it_comes_after() {
+        let jobs = [
+            job(1, "fetch", &[]),
+            job(2, "left", &[(1, "succeeded")]),
+            job(3, "right", &[(1, "ended")]),
+            job(4, "join", &[(2, "succeeded"), (3, "failed")]),
+        ];
+        let expected = [
+            "1 fetch queued",
+            "├─ 2 left queued",
+            "│  └─ 4 join queued, also after 3 if failed",
+            "└─ 3 right queued if ended",
+        ];
+        assert_eq!(tree(&jobs), expected);
+    }
+
+    #[test]
+    fn an_entry_of_after_may_say_the_outcome() {
+        assert_eq!(parse_after("12").unwrap(), serde_json::json!({"job": 12, "outcome": "succeeded"}));
+        assert_eq!(parse_after("7:failed").unwrap()["outcome"], "failed");
+        assert!(parse_after("x").is_err() && parse_after("7:lost").is_err());
+    }
+}

@@ -1,0 +1,72 @@
+//! `longshore submit`: makes the jobs of a list.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use reqwest::Method;
+use reqwest::header::CONTENT_TYPE;
+
+use crate::api::Api;
+use crate::args::CommonArgs;
+use crate::batches;
+use crate::duration;
+use crate::failure::{Exit, Failure};
+use crate::run::idempotency_key;
+
+/// Make the jobs of a list: all of them, or none.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  longshore submit jobs.json             a JSON array of jobs, or a job a line
+  longshore submit - --wait < jobs.json  wait until all have ended
+
+A job of the list is an object with the \"name\" of its definition and the fields of a submission. Jobs can come after one another:
+  {\"name\": \"extract\"}
+  {\"name\": \"load\", \"after\": [\"extract\"]}
+  {\"name\": \"alarm\", \"after\": [{\"name\": \"load\", \"outcome\": \"failed\"}]}")]
+pub(crate) struct Flags {
+    #[command(flatten)]
+    common: CommonArgs,
+    /// The list; - is standard input.
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+    /// A name for the batch that the jobs form.
+    #[arg(long, value_name = "NAME")]
+    batch_name: Option<String>,
+    /// Start no further job once so many have failed.
+    #[arg(long, value_name = "N")]
+    max_failures: Option<u32>,
+    /// Wait until all jobs have ended, at most this long.
+    #[arg(short = 'w', long, value_name = "DURATION", num_args = 0..=1, require_equals = true, value_parser = duration::parse)]
+    wait: Option<Option<Duration>>,
+    /// Idempotency key: make no second batch if one was made with this key [default: a random key, for repeating the request].
+    #[arg(long, value_name = "KEY")]
+    key: Option<String>,
+    /// Print the number of the batch only.
+    #[arg(short, long)]
+    quiet: bool,
+}
+
+/// Makes the jobs of a list.
+pub(crate) async fn submit(flags: Flags) -> anyhow::Result<()> {
+    let api = Api::new(&flags.common.server_args)?;
+    let text = read(&flags.file)?;
+    let is_array = text.trim_start().starts_with('[');
+    let form = if is_array { "application/json" } else { "application/x-ndjson" };
+    let mut request = api.request(Method::POST, &["api", "jobs"]).header(CONTENT_TYPE, form).body(text);
+    if let Some(name) = &flags.batch_name {
+        request = request.query(&[("batch_name", name)]);
+    }
+    if let Some(max) = flags.max_failures {
+        request = request.query(&[("max_failures", max)]);
+    }
+    let output = batches::Output { format: flags.common.format, quiet: flags.quiet, wait: flags.wait };
+    batches::submit(&api, request, &idempotency_key(flags.key.as_deref())?, &output).await
+}
+
+fn read(file: &Path) -> Result<String, Failure> {
+    let read = match file.as_os_str() == "-" {
+        true => std::io::read_to_string(std::io::stdin()),
+        false => std::fs::read_to_string(file),
+    };
+    read.map_err(|error| Failure::new(Exit::Usage, format!("cannot read {}: {error}", file.display())))
+}

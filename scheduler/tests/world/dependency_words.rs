@@ -1,0 +1,29 @@
+//! Words of scenarios about jobs that come after others.
+
+use crate::world::World;
+use crate::world::protocol::JobId;
+use crate::world::scheduler::dependencies::{Dependency, Predecessor, RequiredEnd};
+use crate::world::scheduler::input::NewJob;
+
+/// `j1:failed,j2` are jobs that exist.
+pub(crate) fn after(words: &str) -> Vec<Dependency> {
+    words.split(',').map(|word| dependency(word, |job| Predecessor::Live(JobId(job)))).collect()
+}
+
+/// `load<0,2:ended,j1` is a job of `load` that comes after the first and the third of the list, and a job that exists.
+pub(crate) fn entry(world: &World, words: &str) -> NewJob {
+    let (name, after) = words.split_once('<').unwrap_or((words, ""));
+    let member = |at: u64| Predecessor::Member(u32::try_from(at).unwrap());
+    let after = after.split(',').filter(|word| !word.is_empty()).map(|word| match word.starts_with('j') {
+        true => dependency(word, |job| Predecessor::Live(JobId(job))),
+        false => dependency(word, member),
+    });
+    let after = after.collect();
+    NewJob { revision: world.definitions[name].revision, after, ..NewJob::default() }
+}
+
+fn dependency(word: &str, on: impl Fn(u64) -> Predecessor) -> Dependency {
+    let (job, requires) = word.split_once(':').unwrap_or((word, "succeeded"));
+    let on = on(job.trim_start_matches('j').parse().unwrap());
+    Dependency { on, requires: RequiredEnd::named(requires).unwrap() }
+}

@@ -1,0 +1,181 @@
+//! `GET /api/jobs/{id}/pipeline`, and `POST /api/jobs/{id}/pipeline/retry`: jobs that come after one another.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::{Request, State};
+use axum::response::Response;
+use protocol::JobId;
+use scheduler::batches::BatchOptions;
+use scheduler::dependencies::{Dependency, Predecessor};
+use scheduler::input::NewJob;
+use scheduler::job::State as JobState;
+
+use crate::http::api::batches::submit_many::answer;
+use crate::http::api::jobs::find;
+use crate::http::api::submit::{read_body, repeat_of};
+use crate::http::middleware::code::Code;
+use crate::http::middleware::problem::Problem;
+use crate::http::present::earlier::dependency;
+use crate::http::present::shapes;
+use crate::http::request::job_request::JobRequest;
+use crate::http::request::key::{parse_key, submit_with_key};
+use crate::http::request::path::Id;
+use crate::http::request::query::Query;
+use crate::http::request::submit_params::RevisionChoice;
+use crate::http::state::AppState;
+use crate::store::{Pipeline, PipelineJob};
+
+/// `GET /api/jobs/{id}/pipeline`
+pub(crate) async fn show(
+    State(state): State<Arc<AppState>>,
+    Id(id): Id,
+) -> Result<Json<shapes::Pipeline>, Problem> {
+    let pipeline = read(&state, JobId(id)).await?;
+    Ok(Json(shapes::Pipeline {
+        truncated: !pipeline.is_whole,
+        jobs: pipeline.jobs.iter().map(shown).collect(),
+    }))
+}
+
+fn shown(job: &PipelineJob) -> shapes::PipelineJob {
+    shapes::PipelineJob {
+        id: job.job.0,
+        name: job.definition.clone(),
+        state: job.state.name().into(),
+        retry_of: job.retry_of.map(|of| of.0),
+        after: job.after.iter().map(dependency).collect(),
+    }
+}
+
+/// The jobs around one; just this one if it has no dependencies.
+async fn read(state: &AppState, id: JobId) -> Result<Pipeline, Problem> {
+    let pipeline = state.read(move |archive| archive.pipeline(id, JOBS_MAX)).await?;
+    if pipeline.jobs.is_empty() {
+        // Tells a job that was removed from one that never was.
+        find(state, id).await?;
+    }
+    Ok(pipeline)
+}
+
+/// `POST /api/jobs/{id}/pipeline/retry`: repeats the jobs of a pipeline that have not succeeded, in their order.
+pub(crate) async fn retry(
+    State(state): State<Arc<AppState>>,
+    Id(id): Id,
+    request: Request,
+) -> Result<Response, Problem> {
+    state.check_accepting()?;
+    let (parts, body) = request.into_parts();
+    let mut query = Query::of(&parts.uri)?;
+    let revision = RevisionChoice::read(&mut query)?;
+    query.finish()?;
+    let (text, _held) = read_body(&state, &parts, body).await?;
+    if !text.is_empty() {
+        return Err(Problem::new(Code::UnknownField, "this request has no body"));
+    }
+    let key = parse_key(&parts, &format!("pipeline {}", revision.key_target(id)), &text)?;
+    let pipeline = read(&state, JobId(id)).await?;
+    if !pipeline.is_whole {
+        let detail = format!("the pipeline has more than {JOBS_MAX} jobs, or very many dependencies");
+        return Err(Problem::new(Code::TooManyJobs, detail).hint("retry its jobs by themselves"));
+    }
+    let repeated = to_repeat(&pipeline.jobs);
+    if repeated.is_empty() {
+        return Err(Problem::new(Code::NotFinished, "no job of the pipeline has ended without success")
+            .hint("GET /api/jobs/{id}/pipeline shows its jobs"));
+    }
+    let mut jobs = Vec::with_capacity(repeated.len());
+    for job in &repeated {
+        let (definition, new) = repeat_of(&state, job.job, revision, JobRequest::default()).await?;
+        jobs.push(NewJob { revision: definition.revision, after: after(job, &repeated), ..new });
+    }
+    let asked = jobs.len();
+    answer(&state, submit_with_key(&state, jobs, Some(BatchOptions::default()), false, key).await?, asked)
+}
+
+/// The jobs that have not succeeded and were not retried, without those that could not start again: they come after a job that succeeded, and require another
+/// outcome.
+fn to_repeat(jobs: &[PipelineJob]) -> Vec<&PipelineJob> {
+    let states: BTreeMap<JobId, JobState> = jobs.iter().map(|job| (job.job, job.state)).collect();
+    let retried: BTreeSet<JobId> = jobs.iter().filter_map(|job| job.retry_of).collect();
+    let failed = |job: &&PipelineJob| {
+        job.state.has_ended() && job.state != JobState::Succeeded && !retried.contains(&job.job)
+    };
+    let mut repeated: BTreeSet<JobId> = jobs.iter().filter(failed).map(|job| job.job).collect();
+    loop {
+        let can_start = |job: &PipelineJob| {
+            job.after.iter().all(|on| {
+                let state = states.get(&on.job).copied().or(on.state);
+                repeated.contains(&on.job)
+                    || state.is_some_and(|state| !state.has_ended() || on.requires.is_met_by(state))
+            })
+        };
+        let left: BTreeSet<JobId> = jobs
+            .iter()
+            .filter(|job| repeated.contains(&job.job) && can_start(job))
+            .map(|job| job.job)
+            .collect();
+        if left.len() == repeated.len() {
+            return jobs.iter().filter(|job| left.contains(&job.job)).collect();
+        }
+        repeated = left;
+    }
+}
+
+/// The dependencies of a repeated job: on the repetitions of jobs that are repeated as well, else on the jobs themselves.
+fn after(job: &PipelineJob, repeated: &[&PipelineJob]) -> Vec<Dependency> {
+    let on = |job: JobId| match repeated.iter().position(|other| other.job == job) {
+        Some(at) => Predecessor::Member(u32::try_from(at).unwrap_or(u32::MAX)),
+        None => Predecessor::Live(job),
+    };
+    job.after.iter().map(|it| Dependency { on: on(it.job), requires: it.requires }).collect()
+}
+
+/// Jobs of a pipeline that one answer shows.
+const JOBS_MAX: usize = 1_000;
+
+#[cfg(test)]
+mod tests {
+    use scheduler::dependencies::RequiredEnd;
+
+    use super::*;
+    use crate::store::DependencyRecord;
+
+    fn job(number: u64, state: JobState, after: &[(u64, RequiredEnd)]) -> PipelineJob {
+        let record = |(job, requires): &(u64, RequiredEnd)| DependencyRecord {
+            job: JobId(*job),
+            definition: "step".into(),
+            requires: *requires,
+            state: None,
+        };
+        let after = after.iter().map(record).collect();
+        PipelineJob { job: JobId(number), definition: "step".into(), state, retry_of: None, after }
+    }
+
+    #[test]
+    fn what_was_retried_is_not_repeated_again() {
+        let first = job(1, JobState::Succeeded, &[]);
+        let failed = job(2, JobState::Failed, &[(1, RequiredEnd::Success)]);
+        let again =
+            PipelineJob { retry_of: Some(JobId(2)), ..job(3, JobState::Lost, &[(1, RequiredEnd::Success)]) };
+        let jobs = [first, failed, again];
+        assert_eq!(to_repeat(&jobs).iter().map(|job| job.job.0).collect::<Vec<_>>(), [3]);
+    }
+
+    #[test]
+    fn what_failed_and_what_was_left_out_is_repeated() {
+        let jobs = [
+            job(1, JobState::Succeeded, &[]),
+            job(2, JobState::Failed, &[(1, RequiredEnd::Success)]),
+            job(3, JobState::Cancelled, &[(1, RequiredEnd::Success), (2, RequiredEnd::Success)]),
+            job(4, JobState::Succeeded, &[(2, RequiredEnd::Failure)]),
+            job(5, JobState::Cancelled, &[(1, RequiredEnd::Failure)]),
+            job(6, JobState::Cancelled, &[(5, RequiredEnd::Any), (2, RequiredEnd::Any)]),
+        ];
+        let repeated = to_repeat(&jobs);
+        assert_eq!(repeated.iter().map(|job| job.job.0).collect::<Vec<_>>(), [2, 3]);
+        let after: Vec<_> = after(repeated[1], &repeated).into_iter().map(|it| it.on).collect();
+        assert_eq!(after, [Predecessor::Live(JobId(1)), Predecessor::Member(0)]);
+    }
+}

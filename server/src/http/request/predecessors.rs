@@ -1,0 +1,171 @@
+//! The jobs that those of a request wait for (`after`): entries of the same list by name, other jobs by the archive.
+
+use std::collections::{BTreeMap, HashMap};
+
+use protocol::JobId;
+use scheduler::dependencies::{self, Dependency, Predecessor, RequiredEnd};
+use scheduler::input::NewJob;
+use scheduler::job::State;
+use scheduler::new_jobs::NewJobs;
+
+use crate::auth::actor::Actor;
+use crate::excerpt::excerpt;
+use crate::http::middleware::code::Code;
+use crate::http::middleware::problem::Problem;
+use crate::http::state::AppState;
+
+/// Dependencies of one request, each counted for each job that waits: as many as jobs.
+const DEPENDENCIES_MAX: usize = 100_000;
+
+/// The names of the entries of a list, and what each comes after.
+#[derive(Debug, Default)]
+pub(crate) struct EntryNames {
+    /// Positions by the entry's own name.
+    by_name: HashMap<String, Vec<u32>>,
+    /// Positions by the name of the definition, of entries without a name of their own.
+    by_definition: HashMap<String, Vec<u32>>,
+    /// The names that an entry comes after, by its position.
+    after: BTreeMap<u32, Vec<(String, RequiredEnd)>>,
+}
+
+impl EntryNames {
+    /// Adds the entry at this position.
+    pub(crate) fn add(&mut self, position: u32, name: Option<&str>, definition: &str) {
+        let (positions, name) = match name {
+            Some(name) => (&mut self.by_name, name),
+            None => (&mut self.by_definition, definition),
+        };
+        match positions.get_mut(name) {
+            Some(known) => known.push(position),
+            None => drop(positions.insert(name.to_owned(), vec![position])),
+        }
+    }
+
+    /// The entry at this position comes after these.
+    pub(crate) fn add_after(&mut self, position: u32, names: Vec<(String, RequiredEnd)>) {
+        if !names.is_empty() {
+            self.after.insert(position, names);
+        }
+    }
+
+    /// Replaces the names by positions.
+    ///
+    /// # Errors
+    /// `invalid_dependency`: no entry has a name; there are too many dependencies, or a circle of them.
+    pub(crate) fn resolve(self, jobs: &mut [NewJob]) -> Result<(), Problem> {
+        if self.after.is_empty() {
+            return Ok(());
+        }
+        let mut waits_for = vec![Vec::new(); jobs.len()];
+        let mut count = 0;
+        for (position, names) in &self.after {
+            for (name, requires) in names {
+                let found = self.by_name.get(name).or_else(|| self.by_definition.get(name));
+                let found = found.ok_or_else(|| no_entry(*position, name))?;
+                count += found.len();
+                if count > DEPENDENCIES_MAX {
+                    return Err(too_many());
+                }
+                let Some(job) = jobs.get_mut(*position as usize) else { continue };
+                for on in found {
+                    job.after.push(Dependency { on: Predecessor::Member(*on), requires: *requires });
+                    waits_for[*position as usize].push(*on);
+                }
+            }
+        }
+        match dependencies::circle(&waits_for) {
+            None => Ok(()),
+            Some(circle) => Err(in_a_circle(&circle)),
+        }
+    }
+}
+
+fn no_entry(position: u32, name: &str) -> Problem {
+    let detail = format!("no entry of the list is called \"{}\"", excerpt(name));
+    Problem::new(Code::InvalidDependency, detail)
+        .field("after")
+        .hint("an entry is called as its \"as\" says, else as its definition")
+        .within(&format!("jobs[{position}]"), None)
+}
+
+fn in_a_circle(positions: &[u32]) -> Problem {
+    let shown = positions.iter().take(CIRCLE_SHOWN).chain(positions.first());
+    let path: Vec<String> = shown.map(|at| format!("jobs[{at}]")).collect();
+    let detail = format!("the jobs wait for each other in a circle: {}", path.join(" waits for "));
+    Problem::new(Code::InvalidDependency, detail).field("after").hint("leave one of the dependencies out")
+}
+
+fn too_many() -> Problem {
+    let detail = format!("the jobs of the request have more than {DEPENDENCIES_MAX} dependencies");
+    Problem::new(Code::InvalidDependency, detail)
+        .field("after")
+        .hint("let one job come after many, and others after that one")
+}
+
+/// Entries of a circle that are shown.
+const CIRCLE_SHOWN: usize = 10;
+
+/// A job of the request waits for another one.
+pub(crate) fn has_any(jobs: &NewJobs) -> bool {
+    match jobs {
+        NewJobs::Each(jobs) => jobs.iter().any(|job| !job.after.is_empty()),
+        NewJobs::Copies(job, _) => !job.after.is_empty(),
+    }
+}
+
+/// Looks up the jobs that those of a request wait for. Those that have ended are marked with their state.
+///
+/// # Errors
+/// `invalid_dependency`: there is no such job, or there are too many dependencies; `predecessor_ended`: a job has ended otherwise than
+/// required.
+pub(crate) async fn resolve(state: &AppState, mut jobs: NewJobs) -> Result<NewJobs, Problem> {
+    let (list, copies) = match &mut jobs {
+        NewJobs::Each(list) => (list.as_mut_slice(), 1),
+        NewJobs::Copies(job, count) => (std::slice::from_mut(&mut **job), *count as usize),
+    };
+    let count: usize = list.iter().map(|job| job.after.len()).sum();
+    if count.saturating_mul(copies) > DEPENDENCIES_MAX {
+        return Err(too_many());
+    }
+    let mut ids: Vec<JobId> = list.iter().flat_map(|job| &job.after).filter_map(known_job).collect();
+    ids.sort_unstable();
+    ids.dedup();
+    let found = state.read(move |archive| archive.states(&ids)).await?;
+    let found: HashMap<JobId, (String, State)> =
+        found.into_iter().map(|(job, definition, state)| (job, (definition, state))).collect();
+    let actor = Actor::current();
+    for dependency in list.iter_mut().flat_map(|job| &mut job.after) {
+        let Some(job) = known_job(dependency) else { continue };
+        // What is out of reach of a token is not told apart from what does not exist.
+        let known = found.get(&job).filter(|(definition, _)| actor.check_scope(definition).is_ok());
+        let Some((_, state)) = known else {
+            let detail = format!("there is no job {job}, or it has been removed");
+            return Err(Problem::new(Code::InvalidDependency, detail).field("after"));
+        };
+        if !state.has_ended() {
+            continue;
+        }
+        if !dependency.requires.is_met_by(*state) {
+            return Err(ended_otherwise(job, *state, dependency.requires));
+        }
+        dependency.on = Predecessor::Ended(job, *state);
+    }
+    Ok(jobs)
+}
+
+/// The number of a job that existed before the request.
+const fn known_job(dependency: &Dependency) -> Option<JobId> {
+    match dependency.on {
+        Predecessor::Live(job) | Predecessor::Ended(job, _) => Some(job),
+        Predecessor::Member(_) => None,
+    }
+}
+
+fn ended_otherwise(job: JobId, state: State, requires: RequiredEnd) -> Problem {
+    let detail = format!("job {job} has ended as {}, and after requires {}", state.name(), requires.name());
+    Problem::new(Code::PredecessorEnded, detail)
+        .field("after")
+        .job(job.0)
+        .state(state.name())
+        .hint("come after a retry of it, or require another outcome")
+}

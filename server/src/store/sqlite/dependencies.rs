@@ -1,0 +1,189 @@
+//! Rows of dependencies: which job waits for the end of which other one.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use protocol::JobId;
+use rusqlite::types::{FromSqlError, FromSqlResult};
+use rusqlite::{Connection, OptionalExtension, Row, params};
+use scheduler::dependencies::{DependencyRow, LiveDependency, RequiredEnd};
+use scheduler::job::State;
+
+use super::codes;
+use crate::store::{DependencyRecord, Pipeline, PipelineJob};
+
+/// Writes a dependency, or how the job that is waited for has ended.
+pub(super) fn write(connection: &Connection, row: &DependencyRow) -> rusqlite::Result<()> {
+    let ended = row.ended.map(codes::of_state);
+    connection
+        .prepare_cached(
+            "INSERT INTO dependencies (job, on_job, requires, ended, waits) VALUES (?1, ?2, ?3, ?4, ?4 IS NULL)
+             ON CONFLICT DO UPDATE SET ended = ?4, waits = ?4 IS NULL",
+        )?
+        .execute(params![number(row.job), number(row.on), of_requires(row.requires), ended])?;
+    Ok(())
+}
+
+/// A job waits for no others any more.
+pub(super) fn drop_open(connection: &Connection, job: JobId) -> rusqlite::Result<()> {
+    connection
+        .prepare_cached("UPDATE dependencies SET waits = 0 WHERE job = ?1 AND waits = 1")?
+        .execute([number(job)])?;
+    Ok(())
+}
+
+/// Dependencies that are not decided, with the present states of the jobs that are waited for.
+pub(super) fn open(connection: &Connection) -> rusqlite::Result<Vec<LiveDependency>> {
+    let mut statement = connection.prepare(
+        "SELECT job, on_job, requires, (SELECT state FROM all_jobs WHERE all_jobs.id = on_job)
+         FROM dependencies WHERE waits = 1 ORDER BY job, on_job",
+    )?;
+    let found = statement.query_map([], |row| {
+        Ok(LiveDependency {
+            job: job(row, 0)?,
+            on: job(row, 1)?,
+            requires: requires(row.get(2)?)?,
+            state: state(row, 3)?,
+        })
+    })?;
+    found.collect()
+}
+
+/// The first job that this one waits for.
+pub(super) fn first_open(connection: &Connection, job: JobId) -> rusqlite::Result<Option<JobId>> {
+    connection
+        .prepare_cached(
+            "SELECT on_job FROM dependencies WHERE job = ?1 AND waits = 1 ORDER BY on_job LIMIT 1",
+        )?
+        .query_row([number(job)], |row| self::job(row, 0))
+        .optional()
+}
+
+/// The jobs that this one waits for, or waited for: at most `limit`.
+pub(super) fn of(
+    connection: &Connection,
+    job: JobId,
+    limit: usize,
+) -> rusqlite::Result<Vec<DependencyRecord>> {
+    records(
+        connection,
+        "SELECT on_job, requires, coalesce(j.state, ended), coalesce(d.name, '')
+         FROM dependencies LEFT JOIN all_jobs j ON j.id = on_job LEFT JOIN definitions d ON d.id = j.definition
+         WHERE job = ?1 ORDER BY on_job LIMIT ?2",
+        job,
+        limit,
+    )
+}
+
+/// The jobs that wait, or waited, for this one: at most `limit`.
+pub(super) fn dependents(
+    connection: &Connection,
+    job: JobId,
+    limit: usize,
+) -> rusqlite::Result<Vec<DependencyRecord>> {
+    records(
+        connection,
+        "SELECT job, requires, j.state, d.name
+         FROM dependencies JOIN all_jobs j ON j.id = job JOIN definitions d ON d.id = j.definition
+         WHERE on_job = ?1 ORDER BY job LIMIT ?2",
+        job,
+        limit,
+    )
+}
+
+fn records(
+    connection: &Connection,
+    sql: &str,
+    job: JobId,
+    limit: usize,
+) -> rusqlite::Result<Vec<DependencyRecord>> {
+    let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+    let mut statement = connection.prepare_cached(sql)?;
+    let found = statement.query_map((number(job), limit), |row| {
+        Ok(DependencyRecord {
+            job: self::job(row, 0)?,
+            requires: requires(row.get(1)?)?,
+            state: state(row, 2)?,
+            definition: row.get(3)?,
+        })
+    })?;
+    found.collect()
+}
+
+/// All jobs that are connected with this one by dependencies, those next to it first, at most `limit`.
+pub(super) fn pipeline(connection: &Connection, start: JobId, limit: usize) -> rusqlite::Result<Pipeline> {
+    let mut seen = BTreeSet::from([start]);
+    let mut next = VecDeque::from([start]);
+    let mut jobs = BTreeMap::new();
+    let (mut is_whole, mut links_left) = (true, LINKS_MAX);
+    while let Some(job) = next.pop_front() {
+        let Some(JobSummary { definition, state, retry_of }) = summary(connection, job)? else { continue };
+        let after = of(connection, job, links_left)?;
+        let dependents = dependents(connection, job, links_left)?;
+        links_left = links_left.saturating_sub(after.len().max(dependents.len()));
+        if links_left == 0 {
+            is_whole = false;
+            next.clear();
+        }
+        for near in after.iter().chain(&dependents) {
+            if seen.contains(&near.job) {
+                continue;
+            }
+            if seen.len() == limit || links_left == 0 {
+                is_whole = false;
+                break;
+            }
+            seen.insert(near.job);
+            next.push_back(near.job);
+        }
+        jobs.insert(job, PipelineJob { job, definition, state, retry_of, after });
+    }
+    Ok(Pipeline { jobs: jobs.into_values().collect(), is_whole })
+}
+
+/// Dependencies that one answer reads.
+const LINKS_MAX: usize = 10_000;
+
+/// The facts about a job that its pipeline shows.
+pub(super) struct JobSummary {
+    pub(super) definition: String,
+    pub(super) state: State,
+    pub(super) retry_of: Option<JobId>,
+}
+
+pub(super) fn summary(connection: &Connection, job: JobId) -> rusqlite::Result<Option<JobSummary>> {
+    connection
+        .prepare_cached(
+            "SELECT d.name, j.state, j.retry_of
+             FROM all_jobs j JOIN definitions d ON d.id = j.definition WHERE j.id = ?1",
+        )?
+        .query_row([number(job)], |row| {
+            let retry_of = row.get::<_, Option<i64>>(2)?.map(|of| JobId(of.cast_unsigned()));
+            Ok(JobSummary { definition: row.get(0)?, state: codes::state(row.get(1)?)?, retry_of })
+        })
+        .optional()
+}
+
+const fn number(job: JobId) -> i64 {
+    job.0.cast_signed()
+}
+
+fn job(row: &Row<'_>, column: usize) -> rusqlite::Result<JobId> {
+    Ok(JobId(row.get::<_, i64>(column)?.cast_unsigned()))
+}
+
+fn state(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<State>> {
+    Ok(row.get::<_, Option<i64>>(column)?.map(codes::state).transpose()?)
+}
+
+const fn of_requires(requires: RequiredEnd) -> i64 {
+    match requires {
+        RequiredEnd::Success => 0,
+        RequiredEnd::Failure => 1,
+        RequiredEnd::Any => 2,
+    }
+}
+
+fn requires(code: i64) -> FromSqlResult<RequiredEnd> {
+    let found = RequiredEnd::ALL.into_iter().find(|known| of_requires(*known) == code);
+    found.ok_or(FromSqlError::OutOfRange(code))
+}

@@ -1,0 +1,12 @@
+-- Jobs that wait for the ends of others.
+CREATE TABLE dependencies (
+    job      INTEGER NOT NULL,  -- that waits
+    on_job   INTEGER NOT NULL,  -- that it waits for
+    requires INTEGER NOT NULL,  -- the end that this one must have: 0 succeeded, 1 failed, 2 any
+    ended    INTEGER,           -- the state in which it ended, once the waiting job has learned that
+    waits    INTEGER NOT NULL,  -- 1 while the job waits for it
+    PRIMARY KEY (job, on_job)
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX dependencies_by_predecessor ON dependencies (on_job, job);
+CREATE INDEX dependencies_open ON dependencies (job) WHERE waits = 1;

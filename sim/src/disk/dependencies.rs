@@ -1,0 +1,68 @@
+//! Dependencies as the store has them, and what must hold for each change of one.
+
+use std::collections::BTreeMap;
+
+use protocol::JobId;
+use scheduler::dependencies::{DependencyRow, LiveDependency};
+
+use super::Disk;
+
+/// What each job comes after.
+pub(super) type Dependencies = BTreeMap<JobId, BTreeMap<JobId, DependencyRow>>;
+
+impl Disk {
+    /// A job comes after another one, or has learned how this one ended.
+    ///
+    /// # Errors
+    /// The other job has not ended so.
+    pub(super) fn depend(&mut self, row: &DependencyRow) -> Result<(), String> {
+        let state = self.row(row.on).map(|on| on.state);
+        if row.ended.is_some() && row.ended != state {
+            return Err(format!("job {} learns that job {} is {:?}: {state:?}", row.job, row.on, row.ended));
+        }
+        self.dependencies.entry(row.job).or_default().insert(row.on, *row);
+        Ok(())
+    }
+
+    /// A job waits for no others any more. What it never learned does not count.
+    pub(super) fn drop_dependencies(&mut self, job: JobId) {
+        if let Some(rows) = self.dependencies.get_mut(&job) {
+            rows.retain(|_, row| row.ended.is_some());
+        }
+    }
+
+    /// A job starts only after all jobs that it comes after have ended as it requires.
+    ///
+    /// # Errors
+    /// One of them has not.
+    pub(super) fn may_follow(&self, job: JobId) -> Result<(), String> {
+        let met = |row: &DependencyRow| {
+            let state = self.row(row.on).map(|on| on.state).filter(|state| state.has_ended());
+            row.ended.is_some() && state.is_some_and(|state| row.requires.is_met_by(state))
+        };
+        let open = self.dependencies.get(&job).and_then(|rows| rows.values().find(|row| !met(row)));
+        match open {
+            Some(row) => {
+                Err(format!("I20 job {job} starts before job {} has {}", row.on, row.requires.name()))
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// A job waits for another one that has not ended.
+    pub(crate) fn follows_a_live_job(&self, job: JobId) -> bool {
+        let is_live = |row: &DependencyRow| self.row(row.on).is_some_and(|on| !on.state.has_ended());
+        self.dependencies.get(&job).is_some_and(|rows| rows.values().any(is_live))
+    }
+
+    pub(super) fn open_dependencies(&self) -> Vec<LiveDependency> {
+        let rows = self.dependencies.values().flat_map(BTreeMap::values).filter(|row| row.ended.is_none());
+        rows.map(|row| LiveDependency {
+            job: row.job,
+            on: row.on,
+            requires: row.requires,
+            state: self.row(row.on).map(|on| on.state),
+        })
+        .collect()
+    }
+}
