@@ -139,13 +139,15 @@ pub struct JobDetails {
     pub labels: Vec<(String, String)>,
     /// Parameters, with what follows from them.
     pub params: JobParams,
+    /// It comes after other jobs, and is told how they ended.
+    pub has_predecessors: bool,
 }
 
 impl JobDetails {
     /// A worker gets something beside the definition.
     #[must_use]
     pub fn has_overrides(&self) -> bool {
-        !self.body.is_empty() || !self.params.is_empty()
+        !self.body.is_empty() || !self.params.is_empty() || self.has_predecessors
     }
 
     /// Nothing needs to be stored.

@@ -58,13 +58,26 @@ pub(crate) fn begin(scheduler: &mut Scheduler, job: JobId, after: &[Dependency],
     if left.is_empty() {
         return;
     }
-    // The members of a large batch are made later than the request was checked.
-    let ended = left.iter().filter_map(|(on, _)| Some((*on, scheduler.pending_batches.end_of(*on)?)));
+    let ended = left.iter().filter_map(|(on, _)| Some((*on, end_since_check(scheduler, *on)?)));
     let ended: Vec<(JobId, State)> = ended.collect();
     scheduler.dependencies.add(job, left);
     for (on, state) in ended {
         scheduler.dependencies.record_end(on, Some(state));
     }
+}
+
+/// The state of a job that has ended since the request was checked: while a large batch was being made, or to make room for a job of this
+/// very request.
+fn end_since_check(scheduler: &Scheduler, on: JobId) -> Option<State> {
+    if scheduler.jobs.contains_key(&on) {
+        return None;
+    }
+    scheduler.pending_batches.end_of(on).or_else(|| {
+        scheduler.out.changes.iter().rev().find_map(|change| match change {
+            Change::Ended(ended) if ended.job == on => Some(ended.state),
+            _ => None,
+        })
+    })
 }
 
 /// A job ends: those that wait for it learn that with the next portions.

@@ -301,6 +301,8 @@ impl Engine {
             self.joins.note(change);
             if let Change::Added(added) = change
                 && let Some(details) = added.details.as_ref().filter(|details| details.has_overrides())
+                // The store adds how its predecessors ended.
+                && !details.has_predecessors
             {
                 self.overrides.put(added.job, details.sent());
             }

@@ -124,6 +124,12 @@ pub struct JobRecord {
 /// Jobs before and after a job that are shown with it; [`super::Archive::pipeline`] has more.
 pub const DEPENDENCIES_SHOWN: usize = 100;
 
+/// The variable that tells a job how the jobs ended that it comes after.
+pub const PREDECESSORS_VARIABLE: &str = "LONGSHORE_AFTER";
+
+/// Bytes of that variable: as many as a variable of a submission may have. Results that do not fit are left out.
+pub const PREDECESSORS_BYTES_MAX: usize = 32 << 10;
+
 /// One end of a dependency, as the other end shows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DependencyRecord {

@@ -26,8 +26,8 @@ pub use access_rows::{AccessArchive, AccessChange, AuditFilter, AuditLimits, Aud
 pub use batch_rows::{BatchCounts, BatchFilter, BatchRow, BatchState};
 pub use error::{CommitError, LoadError, ReadError};
 pub use job_rows::{
-    AttemptRow, DEPENDENCIES_SHOWN, DependencyRecord, HookRecord, JobFilter, JobRecord, JobRow, Pipeline,
-    PipelineJob,
+    AttemptRow, DEPENDENCIES_SHOWN, DependencyRecord, HookRecord, JobFilter, JobRecord, JobRow,
+    PREDECESSORS_BYTES_MAX, PREDECESSORS_VARIABLE, Pipeline, PipelineJob,
 };
 pub use loaded::{JobOrigin, LoadItem, Loaded, live_jobs};
 pub use notification_rows::{

@@ -174,7 +174,7 @@ mod tests {
             job(6, JobState::Cancelled, &[(5, RequiredEnd::Any), (2, RequiredEnd::Any)]),
         ];
         let repeated = to_repeat(&jobs);
-        assert_eq!(repeated.iter().map(|job| job.job.0).collect::<Vec<_>>(), [2, 3]);
+        assert_eq!(repeated.iter().map(|job| job.job.0).collect::<Vec<_>>(), [2, 3, 6]);
         let after: Vec<_> = after(repeated[1], &repeated).into_iter().map(|it| it.on).collect();
         assert_eq!(after, [Predecessor::Live(JobId(1)), Predecessor::Member(0)]);
     }

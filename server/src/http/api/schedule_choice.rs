@@ -82,7 +82,7 @@ impl ScheduleChoice {
         let own = job.details.map(|details| *details).unwrap_or_default();
         let mut body = schedule.overrides_at(clock::now().utc);
         lay_over(&mut body, own.body);
-        let details = JobDetails { body, labels: own.labels, params };
+        let details = JobDetails { body, labels: own.labels, params, ..JobDetails::default() };
         job_request::check_sums(&details)?;
         job_request::check_size(&details.sent())?;
         job.details = Some(Box::new(details));

@@ -12,6 +12,7 @@ use crate::auth::actor::Actor;
 use crate::excerpt::excerpt;
 use crate::http::middleware::code::Code;
 use crate::http::middleware::problem::Problem;
+use crate::http::request::job_request;
 use crate::http::state::AppState;
 
 /// Dependencies of one request, each counted for each job that waits: as many as jobs.
@@ -126,6 +127,11 @@ pub(crate) async fn resolve(state: &AppState, mut jobs: NewJobs) -> Result<NewJo
     let count: usize = list.iter().map(|job| job.after.len()).sum();
     if count.saturating_mul(copies) > DEPENDENCIES_MAX {
         return Err(too_many());
+    }
+    for job in list.iter_mut().filter(|job| !job.after.is_empty()) {
+        let details = job.details.get_or_insert_default();
+        details.has_predecessors = true;
+        job_request::check_size_with_predecessors(&details.sent())?;
     }
     let mut ids: Vec<JobId> = list.iter().flat_map(|job| &job.after).filter_map(known_job).collect();
     ids.sort_unstable();

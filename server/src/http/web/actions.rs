@@ -12,10 +12,10 @@ use serde_json::{Map, Value, json};
 
 use super::page::{Frame, render, see_other};
 use crate::excerpt::excerpt;
-use crate::http::api::{bulk, jobs, schedules, submit, workers};
+use crate::http::api::{bulk, jobs, pipelines, schedules, submit, workers};
 use crate::http::middleware::code::Code;
 use crate::http::middleware::problem::Problem;
-use crate::http::present::shapes::{BulkResult, Job};
+use crate::http::present::shapes::{Batch, BulkResult, Job};
 use crate::http::request::body;
 use crate::http::request::path::{Id, IdAndVerb, Name, NameAndVerb};
 use crate::http::request::query::encode;
@@ -59,7 +59,7 @@ pub(super) fn request_for(request: &Request, query: &str, json: Option<&Value>) 
     made
 }
 
-/// `POST /jobs/{id}/{verb}`: cancel, release or retry.
+/// `POST /jobs/{id}/{verb}`: cancel, release or retry; or retry the pipeline.
 pub(crate) async fn job(
     State(state): State<Arc<AppState>>,
     IdAndVerb(id, verb): IdAndVerb,
@@ -69,6 +69,10 @@ pub(crate) async fn job(
     match verb.as_str() {
         "cancel" => drop(jobs::cancel(State(Arc::clone(&state)), Id(id), asked).await?),
         "release" => drop(jobs::release(State(Arc::clone(&state)), Id(id), asked).await?),
+        "retry-pipeline" => {
+            let made = pipelines::retry(State(Arc::clone(&state)), Id(id), asked).await?;
+            return to_batch(&state, made).await;
+        }
         "retry" => {
             let made = submit::retry(State(Arc::clone(&state)), Id(id), asked).await?;
             return to_job(&state, made).await;
@@ -135,6 +139,12 @@ fn overrides(fields: &Fields) -> Value {
 async fn to_job(state: &AppState, made: Response) -> Result<Response, Problem> {
     let job: Job = read_answer(made).await?;
     Ok(see_other(&state.services.base_path, &format!("/jobs/{}", job.id)))
+}
+
+/// Leads to the page of a batch that was just made.
+async fn to_batch(state: &AppState, made: Response) -> Result<Response, Problem> {
+    let batch: Batch = read_answer(made).await?;
+    Ok(see_other(&state.services.base_path, &format!("/batches/{}", batch.batch)))
 }
 
 async fn read_answer<T: serde::de::DeserializeOwned>(response: Response) -> Result<T, Problem> {

@@ -1,6 +1,7 @@
 //! One suite, run against every store. A backend passes by giving the same answers as this file expects, before and after a restart.
 
 mod batches;
+mod dependencies;
 mod groups;
 pub(super) mod harness;
 mod hooks;
@@ -13,6 +14,7 @@ mod schedules;
 mod unique;
 
 pub(super) use batches::*;
+pub(super) use dependencies::*;
 pub(super) use groups::*;
 pub(super) use hooks::*;
 pub(super) use limits::*;
@@ -85,6 +87,10 @@ macro_rules! conforms {
             rates_are_kept_until_they_have_recovered,
             unique_keys_are_kept_until_they_are_freed,
             an_ended_job_is_not_removed_while_it_keeps_its_key,
+            dependencies_outlive_a_restart_until_they_are_decided,
+            a_job_is_told_how_its_predecessors_ended,
+            a_pipeline_is_found_from_each_of_its_jobs,
+            dependencies_go_with_the_job_that_waited,
             schedules_and_pauses_outlive_a_restart,
             jobs_of_schedules_are_known_until_they_have_ended,
             expectations_outlive_a_restart,

@@ -17,7 +17,7 @@ use super::{batches, dependencies, faults, hooks, list, open_reader, pending_bat
 use crate::store::directory::DataDirectory;
 use crate::store::{
     Archive, BatchFilter, BatchRow, DEPENDENCIES_SHOWN, FireRecord, HourlyEnds, JobFilter, JobRecord, JobRow,
-    LoadError, Pipeline, ReadError, ScheduleState, StoredDefinition,
+    LoadError, PREDECESSORS_VARIABLE, Pipeline, ReadError, ScheduleState, StoredDefinition,
 };
 
 /// This many reads go on at once; more wait. Reads are short, and the machine's cores have other work.
@@ -204,7 +204,14 @@ impl Archive for SqliteArchive {
             };
             let mut bodies = Vec::with_capacity(ids.len());
             for id in ids.iter().filter(|id| !is_hidden(id)) {
-                bodies.extend(rows::details(connection, *id)?.map(|details| (*id, details.sent())));
+                let body = rows::details(connection, *id)?.map(|details| details.sent());
+                let ends = dependencies::ends(connection, *id)?;
+                if body.is_none() && ends.is_none() {
+                    continue;
+                }
+                let mut body = body.unwrap_or_default();
+                body.environment.extend(ends.map(|ends| (PREDECESSORS_VARIABLE.to_owned(), ends)));
+                bodies.push((*id, body));
             }
             Ok(bodies)
         })

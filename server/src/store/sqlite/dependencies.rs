@@ -9,7 +9,7 @@ use scheduler::dependencies::{DependencyRow, LiveDependency, RequiredEnd};
 use scheduler::job::State;
 
 use super::codes;
-use crate::store::{DependencyRecord, Pipeline, PipelineJob};
+use crate::store::{DependencyRecord, PREDECESSORS_BYTES_MAX, Pipeline, PipelineJob};
 
 /// Writes a dependency, or how the job that is waited for has ended.
 pub(super) fn write(connection: &Connection, row: &DependencyRow) -> rusqlite::Result<()> {
@@ -109,6 +109,64 @@ fn records(
     found.collect()
 }
 
+/// The ends of the jobs that this one came after, as JSON in one line for its variable; none if it came after no job. Results are left out
+/// where they do not fit, and the last jobs if even they do not.
+pub(super) fn ends(connection: &Connection, job: JobId) -> rusqlite::Result<Option<String>> {
+    let mut statement = connection.prepare_cached(
+        "SELECT on_job, coalesce(d.name, ''), ended, j.exit_code, j.result
+         FROM dependencies LEFT JOIN all_jobs j ON j.id = on_job LEFT JOIN definitions d ON d.id = j.definition
+         WHERE job = ?1 AND ended IS NOT NULL ORDER BY on_job",
+    )?;
+    let found = statement.query_map([number(job)], |row| {
+        let end = PredecessorEnd {
+            job: self::job(row, 0)?.0,
+            name: row.get(1)?,
+            state: state(row, 2)?.map_or("", State::name),
+            exit_code: row.get(3)?,
+            result: None,
+        };
+        Ok((end, row.get::<_, Option<String>>(4)?))
+    })?;
+    let found: Vec<(PredecessorEnd, Option<String>)> = found.collect::<rusqlite::Result<_>>()?;
+    Ok((!found.is_empty()).then(|| ends_in_one_line(found)))
+}
+
+fn ends_in_one_line(found: Vec<(PredecessorEnd, Option<String>)>) -> String {
+    let mut left = PREDECESSORS_BYTES_MAX - "[]".len();
+    let mut fits = |text: &str| {
+        let rest = left.checked_sub(text.len() + ",".len());
+        left = rest.unwrap_or(left);
+        rest.is_some()
+    };
+    let mut ends = Vec::with_capacity(found.len());
+    for (mut end, result) in found {
+        let without = serde_json::to_string(&end).unwrap_or_default();
+        // As the job wrote it, it may have line breaks.
+        end.result = result.and_then(|text| serde_json::from_str(&text).ok());
+        let with = serde_json::to_string(&end).unwrap_or_default();
+        if fits(&with) {
+            ends.push(with);
+        } else if fits(&without) {
+            ends.push(without);
+        } else {
+            break;
+        }
+    }
+    format!("[{}]", ends.join(","))
+}
+
+/// The end of a job, as one that comes after it is told.
+#[derive(serde::Serialize)]
+struct PredecessorEnd {
+    job: u64,
+    name: String,
+    state: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    exit_code: Option<i32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    result: Option<serde_json::Value>,
+}
+
 /// All jobs that are connected with this one by dependencies, those next to it first, at most `limit`.
 pub(super) fn pipeline(connection: &Connection, start: JobId, limit: usize) -> rusqlite::Result<Pipeline> {
     let mut seen = BTreeSet::from([start]);
@@ -186,4 +244,40 @@ const fn of_requires(requires: RequiredEnd) -> i64 {
 fn requires(code: i64) -> FromSqlResult<RequiredEnd> {
     let found = RequiredEnd::ALL.into_iter().find(|known| of_requires(*known) == code);
     found.ok_or(FromSqlError::OutOfRange(code))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn end(job: u64, result: Option<String>) -> (PredecessorEnd, Option<String>) {
+        (
+            PredecessorEnd {
+                job,
+                name: "extract".into(),
+                state: "succeeded",
+                exit_code: Some(0),
+                result: None,
+            },
+            result,
+        )
+    }
+
+    #[test]
+    fn ends_are_one_line_and_leave_out_what_does_not_fit() {
+        let long = format!("\"{}\"", "x".repeat(PREDECESSORS_BYTES_MAX));
+        let line = ends_in_one_line(vec![
+            end(1, Some(long)),
+            end(2, Some("{\n \"rows\": 3\n}".into())),
+            end(3, None),
+        ]);
+        assert!(!line.contains('\n'), "{line}");
+        let ends: Vec<serde_json::Value> = serde_json::from_str(&line).unwrap();
+        assert_eq!(
+            ends.iter().map(|end| end["result"].clone()).collect::<Vec<_>>(),
+            [serde_json::Value::Null, serde_json::json!({"rows": 3}), serde_json::Value::Null,]
+        );
+        let many = ends_in_one_line((1..=1_000).map(|job| end(job, None)).collect());
+        assert!(many.len() <= PREDECESSORS_BYTES_MAX, "{}", many.len());
+    }
 }

@@ -159,7 +159,7 @@ pub(super) fn details(connection: &Connection, job: JobId) -> rusqlite::Result<O
             args: json(row, 1)?.unwrap_or_default(),
             input: row.get(2)?,
         };
-        Ok(JobDetails { body, params: param_rows::read(row, 3)?, labels: Vec::new() })
+        Ok(JobDetails { body, params: param_rows::read(row, 3)?, ..JobDetails::default() })
     };
     let found = statement.query_row([job.0.cast_signed()], read).optional()?;
     Ok(found.filter(JobDetails::has_overrides))

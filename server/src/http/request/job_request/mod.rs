@@ -21,6 +21,7 @@ use serde_json::Value;
 use crate::http::middleware::code::Code;
 use crate::http::middleware::problem::Problem;
 use crate::http::request::fields;
+use crate::store::{PREDECESSORS_BYTES_MAX, PREDECESSORS_VARIABLE};
 pub(crate) use array::ArrayRequest;
 use array::EntryKind;
 use collector::FaultCollector;
@@ -92,6 +93,15 @@ pub(crate) fn check_sums(details: &JobDetails) -> Result<(), Problem> {
 /// `too_long`.
 pub(crate) fn check_size(body: &Overrides) -> Result<(), Problem> {
     rules::fits(body).map_err(|(field, why)| Problem::new(Code::TooLong, why).field(field))
+}
+
+/// Checks that overrides fit into a message to a worker beside the ends of the jobs that the job comes after.
+///
+/// # Errors
+/// `too_long`.
+pub(crate) fn check_size_with_predecessors(body: &Overrides) -> Result<(), Problem> {
+    rules::fits_beside(body, 1, PREDECESSORS_VARIABLE.len() + PREDECESSORS_BYTES_MAX)
+        .map_err(|(field, why)| Problem::new(Code::TooLong, why).field(field))
 }
 
 /// The faults of each field by itself.

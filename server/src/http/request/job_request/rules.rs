@@ -239,7 +239,12 @@ pub(crate) fn label_fault(name: &str, value: &str) -> Option<Problem> {
 }
 
 pub(super) fn fits(body: &Overrides) -> Result<(), (String, String)> {
-    body_fits_with(body, POSITION_VARIABLES, POSITION_BYTES)
+    fits_beside(body, 0, 0)
+}
+
+/// The overrides fit beside so many further variables of so many bytes.
+pub(super) fn fits_beside(body: &Overrides, variables: usize, bytes: usize) -> Result<(), (String, String)> {
+    body_fits_with(body, POSITION_VARIABLES + variables, POSITION_BYTES + bytes)
         .map_err(|misfit| (misfit.field.to_owned(), misfit.why))
 }
 

@@ -1,0 +1,136 @@
+//! Jobs that come after others, by the real program: their order, what they are told, retries, and a crash of the server.
+
+mod running;
+mod stub;
+
+use std::fs;
+
+use running::Running;
+use serde_json::{Value, json};
+use testkit::Api;
+
+const JOBS: &str = r#"
+version: 1
+defaults: { runtime: process }
+jobs:
+  extract: { command: [sh, -c, 'printf "{\"rows\": 3}" > "$$LONGSHORE_RESULT"'] }
+  check: { command: [sh, -c, 'test -e "$$GATE"'], params: { gate: { type: string, required: true } }, environment: { GATE: "${params.gate}" } }
+  load: { command: [sh, -c, 'printf "%s" "$$LONGSHORE_AFTER" > "$$LONGSHORE_RESULT"'] }
+  alarm: { command: ["true"] }
+  slow: { command: [sleep, "600"] }
+"#;
+
+async fn states(api: &Api, first: u64, count: u64) -> Vec<String> {
+    let mut states = Vec::new();
+    for id in first..first + count {
+        let job = api.wait_for_job(id, |job| job["ended_at"].is_string()).await;
+        states.push(job["state"].as_str().unwrap().to_owned());
+    }
+    states
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pipeline_runs_in_its_order_and_is_retried_from_the_failed_step() {
+    let running = Running::start(JOBS).await;
+    let api = &running.api;
+    let gate = running.cluster.path("gate");
+    let list = json!([
+        {"name": "extract"},
+        {"name": "check", "after": ["extract"], "params": {"gate": gate.to_str().unwrap()}},
+        {"name": "load", "as": "last", "after": ["extract", {"name": "check", "outcome": "succeeded"}]},
+        {"name": "alarm", "after": [{"name": "check", "outcome": "failed"}]},
+        {"name": "alarm", "as": "tidy", "after": [{"name": "last", "outcome": "ended"}]},
+    ]);
+    let file = running.cluster.path("jobs.json");
+    fs::write(&file, list.to_string()).unwrap();
+    let made = running.verb(&["submit", file.to_str().unwrap(), "--batch-name", "nightly", "-q"]);
+    assert_eq!((made.code, made.out.as_str()), (0, "1\n"), "{made:?}");
+    assert_eq!(states(api, 1, 5).await, ["succeeded", "failed", "cancelled", "succeeded", "succeeded"]);
+    let load = api.get("/api/jobs/3").await;
+    assert_eq!(load["reason"], "job 2, which it comes after, has ended as failed");
+    let after = json!([
+        {"job": 1, "name": "extract", "outcome": "succeeded", "state": "succeeded"},
+        {"job": 2, "name": "check", "outcome": "succeeded", "state": "failed"},
+    ]);
+    assert_eq!(load["after"], after);
+    assert_eq!(load["dependents"][0]["job"], 5);
+    let tree = running.verb(&["pipeline", "4"]);
+    let expected = "1 extract succeeded\n├─ 2 check failed\n│  └─ 4 alarm succeeded if failed\n\
+        └─ 3 load cancelled, also after 2\n   └─ 5 alarm succeeded if ended\n";
+    assert_eq!(tree.out, expected, "{tree:?}");
+
+    fs::write(&gate, "").unwrap();
+    let again = running.verb(&["pipeline", "3", "retry"]);
+    assert_eq!((again.code, again.err.as_str()), (0, ""), "{again:?}");
+    assert_eq!(states(api, 6, 2).await, ["succeeded", "succeeded"]);
+    let load = api.get("/api/jobs/7").await;
+    assert_eq!((&load["retry_of"], &load["name"]), (&json!(3), &json!("load")));
+    let ends = json!([
+        {"job": 1, "name": "extract", "state": "succeeded", "exit_code": 0, "result": {"rows": 3}},
+        {"job": 6, "name": "check", "state": "succeeded", "exit_code": 0},
+    ]);
+    assert_eq!(load["result"], ends);
+    let nothing = running.verb(&["pipeline", "7", "retry"]);
+    assert!(nothing.err.contains("no job of the pipeline has ended without success"), "{nothing:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_job_that_waits_for_another_one_survives_a_crash_of_the_server() {
+    let mut running = Running::start(JOBS).await;
+    let slow = running.verb(&["run", "slow", "-q"]);
+    let id = slow.out.trim();
+    let waiting = running.verb(&["run", "load", "--after", &format!("{id}:ended"), "-q"]);
+    assert_eq!(waiting.code, 0, "{waiting:?}");
+    let job: u64 = waiting.out.trim().parse().unwrap();
+    let reason = json!({"code": "dependencies", "text": format!("job {id}, which it comes after, must end first (after)")});
+    assert_eq!(running.api.get(&format!("/api/jobs/{job}")).await["pending_reason"], reason);
+    assert_eq!(running.api.get("/api/jobs?state=scheduled").await[0]["pending_reason"], reason);
+    running.server.kill();
+    let _server = running.cluster.start_server(&[]).await;
+    running.api.wait_for_ready_worker("only").await;
+    assert_eq!(running.api.get(&format!("/api/jobs/{job}")).await["pending_reason"], reason);
+    running.verb(&["cancel", id]);
+    let ended = running.api.wait_for_job(job, |job| job["ended_at"].is_string()).await;
+    assert_eq!((&ended["state"], &ended["result"][0]["state"]), (&json!("succeeded"), &json!("cancelled")));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_cannot_follow_is_refused_with_a_reason() {
+    let running = Running::start(JOBS).await;
+    let api = &running.api;
+    let gate = running.cluster.path("no-gate");
+    let check = json!({"params": {"gate": gate.to_str().unwrap()}});
+    let failed = api.post("/api/jobs/check?wait=30s", Some(&check)).await["id"].clone();
+    let refusal = |body: Value| async move {
+        let path = if body.is_array() { "/api/jobs" } else { "/api/jobs/load" };
+        let answer = api.request(reqwest::Method::POST, path, Some(&body), None).await.unwrap();
+        let problem = answer.body;
+        (answer.status, problem["code"].as_str().unwrap_or_default().to_owned(), problem.to_string())
+    };
+    let cases = [
+        (json!({"after": [failed]}), 409, "predecessor_ended", "has ended as failed"),
+        (json!({"after": [99]}), 422, "invalid_dependency", "there is no job 99"),
+        (json!({"after": [1, 1]}), 422, "invalid_dependency", "named twice"),
+        (json!({"after": ["extract"]}), 422, "invalid_dependency", "only an entry of a list"),
+        (json!({"after": [{"job": 1, "outcome": "lost"}]}), 422, "invalid_dependency", "there is no outcome"),
+        (json!({"after": [{"job": 1, "when": 2}]}), 422, "invalid_dependency", "there is no field"),
+        (json!([{"name": "load", "after": ["nobody"]}]), 422, "invalid_dependency", "no entry of the list"),
+        (
+            json!([{"name": "load", "as": "a", "after": ["b"]}, {"name": "load", "as": "b", "after": ["a"]}]),
+            422,
+            "invalid_dependency",
+            "jobs[0] waits for jobs[1] waits for jobs[0]",
+        ),
+    ];
+    for (body, status, code, words) in cases {
+        let shown = body.to_string();
+        let (said_status, said_code, said) = refusal(body).await;
+        assert_eq!((said_status, said_code.as_str()), (status, code), "{shown}: {said}");
+        assert!(said.contains(words), "{shown}: {said}");
+    }
+    // It has ended as required: the job starts at once.
+    let body = json!({"after": [{"job": failed, "outcome": "failed"}]});
+    let job = api.post("/api/jobs/load?wait=30s", Some(&body)).await;
+    assert_eq!(job["state"], "succeeded", "{job}");
+    assert_eq!(job["result"][0]["exit_code"], 1, "{job}");
+}

@@ -1,0 +1,98 @@
+//! Stories of jobs that come after others.
+
+use protocol::{JobId, Timestamp};
+use scheduler::dependencies::{DependencyRow, LiveDependency, RequiredEnd};
+use scheduler::job::State;
+use scheduler::step::{AddedJob, Change};
+
+use super::Backend;
+use super::harness::*;
+use crate::store::{JobFilter, PREDECESSORS_VARIABLE, RetentionCutoffs};
+
+fn row(number: u64, on: u64, requires: RequiredEnd, ended: Option<State>) -> DependencyRow {
+    DependencyRow { job: JobId(number), on: JobId(on), requires, ended }
+}
+
+fn after(number: u64, on: u64) -> Change {
+    Change::Dependency(row(number, on, RequiredEnd::Success, None))
+}
+
+fn waiting_job(number: u64) -> Change {
+    Change::Added(AddedJob { state: State::Scheduled, ..job(number) })
+}
+
+pub(in crate::store) fn dependencies_outlive_a_restart_until_they_are_decided(backend: &mut dyn Backend) {
+    let mut harness = Harness::new(backend);
+    harness.commit(vec![added(1), added(2), waiting_job(3), after(3, 1), after(3, 2)]);
+    harness.commit(vec![waiting_job(4), Change::Dependency(row(4, 3, RequiredEnd::Failure, None))]);
+    harness.commit(vec![ended_at(1, State::Succeeded, 5_000)]);
+    let live =
+        |number, on, requires, state| LiveDependency { job: JobId(number), on: JobId(on), requires, state };
+    let (loaded, _) = harness.restart();
+    let (succeeds, fails) = (RequiredEnd::Success, RequiredEnd::Failure);
+    assert_eq!(
+        loaded.dependencies,
+        [
+            live(3, 1, succeeds, Some(State::Succeeded)),
+            live(3, 2, succeeds, Some(State::Queued)),
+            live(4, 3, fails, Some(State::Scheduled)),
+        ]
+    );
+    assert_eq!(
+        harness.archive().jobs(&JobFilter { limit: 9, ..JobFilter::default() }).unwrap()[0].waits_for,
+        Some(JobId(3))
+    );
+    harness.commit(vec![
+        Change::Dependency(row(3, 1, succeeds, Some(State::Succeeded))),
+        Change::DependenciesDropped { job: JobId(4) },
+    ]);
+    let (loaded, _) = harness.restart();
+    assert_eq!(loaded.dependencies, [live(3, 2, succeeds, Some(State::Queued))]);
+}
+
+pub(in crate::store) fn a_job_is_told_how_its_predecessors_ended(backend: &mut dyn Backend) {
+    let mut harness = Harness::new(backend);
+    harness.commit(vec![added(1), waiting_job(2), after(2, 1), added(3)]);
+    harness.commit(vec![
+        ended_at(1, State::Failed, 5_000),
+        Change::Dependency(row(2, 1, RequiredEnd::Success, Some(State::Failed))),
+    ]);
+    let told = harness.archive().overrides(&[JobId(2), JobId(3)]).unwrap();
+    let [(JobId(2), body)] = told.as_slice() else { panic!("{told:?}") };
+    let ends = format!(r#"[{{"job":1,"name":"{}","state":"failed"}}]"#, definition(1).name);
+    assert_eq!(body.environment, [(PREDECESSORS_VARIABLE.to_owned(), ends)]);
+}
+
+pub(in crate::store) fn a_pipeline_is_found_from_each_of_its_jobs(backend: &mut dyn Backend) {
+    let mut harness = Harness::new(backend);
+    harness.commit(vec![added(1), waiting_job(2), after(2, 1), waiting_job(3), after(3, 2), added(4)]);
+    for start in 1..=3 {
+        let pipeline = harness.archive().pipeline(JobId(start), 10).unwrap();
+        let jobs: Vec<u64> = pipeline.jobs.iter().map(|job| job.job.0).collect();
+        assert_eq!((jobs.as_slice(), pipeline.is_whole), ([1, 2, 3].as_slice(), true), "from {start}");
+    }
+    let alone = harness.archive().pipeline(JobId(4), 10).unwrap();
+    assert_eq!((alone.jobs.len(), alone.is_whole), (1, true));
+    let cut = harness.archive().pipeline(JobId(1), 2).unwrap();
+    assert_eq!((cut.jobs.len(), cut.is_whole), (2, false));
+    assert_eq!(harness.archive().pipeline(JobId(9), 10).unwrap().jobs, []);
+    let record = harness.archive().job(JobId(2)).unwrap().unwrap();
+    assert_eq!((record.after[0].job, record.dependents[0].job), (JobId(1), JobId(3)));
+}
+
+pub(in crate::store) fn dependencies_go_with_the_job_that_waited(backend: &mut dyn Backend) {
+    let mut harness = Harness::new(backend);
+    harness.commit(vec![added(1), waiting_job(2), after(2, 1)]);
+    harness.commit(vec![
+        ended_at(1, State::Failed, 5_000),
+        Change::Dependency(row(2, 1, RequiredEnd::Success, Some(State::Failed))),
+        ended_at(2, State::Cancelled, 7_000),
+    ]);
+    let until = |at| RetentionCutoffs { ended_since: Timestamp(at), ..KEEP };
+    assert_eq!(harness.remove_all(until(6_000)), 1);
+    let record = harness.archive().job(JobId(2)).unwrap().unwrap();
+    assert_eq!((record.after[0].state, record.after[0].definition.as_str()), (Some(State::Failed), ""));
+    assert_eq!(harness.remove_all(until(8_000)), 1);
+    harness.commit(vec![added(3)]);
+    assert_eq!(harness.archive().pipeline(JobId(1), 10).unwrap().jobs, []);
+}
