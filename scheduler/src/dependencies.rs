@@ -133,7 +133,7 @@ impl Waiting {
     }
 }
 
-/// What follows for a job that waits no longer.
+/// The decision about a job that waits no longer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// All jobs have ended as required: it may start.

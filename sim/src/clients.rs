@@ -146,7 +146,7 @@ impl World {
         })
     }
 
-    /// What a job of a request comes after: a chain within some requests, and the last job of the store in others.
+    /// The jobs that a job of a request comes after: earlier ones of its request, the last one of the store, both, or none.
     fn after(&self, number: u32, position: usize) -> Vec<Dependency> {
         let requires = RequiredEnd::ALL[(number as usize + position) % 3];
         let mut after = Vec::new();

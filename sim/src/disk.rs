@@ -351,11 +351,7 @@ impl Disk {
                 self.hooks.decide(row, made.as_deref());
                 return Ok(());
             }
-            Change::Dependency(row) => return self.depend(row),
-            Change::DependenciesDropped { job } => {
-                self.drop_dependencies(*job);
-                return Ok(());
-            }
+            Change::Dependency(_) | Change::DependenciesDropped { .. } => return self.depend(change),
             Change::Unique(row) => return self.claim(row),
             Change::RateUsed(row) => return self.use_rate(row),
             // A released job begins a new wait.

@@ -56,7 +56,7 @@ pub(crate) struct Ledger {
     /// Hooks that were decided, and the jobs that were made for them.
     hooks: BTreeSet<(JobId, HookEvent, Arc<str>)>,
     hooked: BTreeSet<JobId>,
-    /// What each job comes after, with the end that it requires and the one that it learned of.
+    /// The jobs that each job comes after, with the end that it requires and the one that it learned of.
     after: BTreeMap<JobId, BTreeMap<JobId, (RequiredEnd, Option<State>)>>,
     cursors: BTreeMap<(Arc<str>, ScheduleId), Timestamp>,
     answered: BTreeSet<Ticket>,

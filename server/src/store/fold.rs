@@ -14,7 +14,6 @@ use std::collections::{BTreeMap, HashMap};
 use protocol::order::StopCause;
 use protocol::{Fence, JobId, Timestamp, Token, WorkerId};
 use scheduler::batches::NewBatch;
-use scheduler::dependencies::DependencyRow;
 use scheduler::expectations::ExpectationRow;
 use scheduler::hooks::HookRow;
 use scheduler::input::KeyHolder;
@@ -77,10 +76,8 @@ pub(super) enum SideWrite<'g> {
     Expiry(JobId, Option<Timestamp>),
     /// A hook was decided.
     Hook(&'g HookRow),
-    /// A job waits for another one, or has learned how this one ended.
-    Dependency(&'g DependencyRow),
-    /// A job waits for no others any more.
-    DependenciesDropped(JobId),
+    /// A job waits for another one, has learned how this one ended, or waits for no others any more.
+    Dependency(&'g Change),
 }
 
 /// A change to a worker's row.
@@ -150,9 +147,8 @@ pub(super) fn fold(changes: &[Change]) -> Result<Folded<'_>, String> {
             Change::Confirmed { token, worker, at } => {
                 folded.side_writes.push(SideWrite::Confirmed(*token, *worker, *at));
             }
-            Change::Dependency(row) => folded.side_writes.push(SideWrite::Dependency(row)),
-            Change::DependenciesDropped { job } => {
-                folded.side_writes.push(SideWrite::DependenciesDropped(*job));
+            Change::Dependency(_) | Change::DependenciesDropped { .. } => {
+                folded.side_writes.push(SideWrite::Dependency(change));
             }
             Change::Hook(row) => folded.side_writes.push(SideWrite::Hook(row)),
             Change::Expiry { job, at } => folded.side_writes.push(SideWrite::Expiry(*job, *at)),

@@ -4,31 +4,39 @@ use std::collections::BTreeMap;
 
 use protocol::JobId;
 use scheduler::dependencies::{DependencyRow, LiveDependency};
+use scheduler::step::Change;
 
 use super::Disk;
 
-/// What each job comes after.
+/// The jobs that each job comes after.
 pub(super) type Dependencies = BTreeMap<JobId, BTreeMap<JobId, DependencyRow>>;
 
 impl Disk {
-    /// A job comes after another one, or has learned how this one ended.
+    /// A job comes after another one, has learned how this one ended, or waits for no others any more.
     ///
     /// # Errors
     /// The other job has not ended so.
-    pub(super) fn depend(&mut self, row: &DependencyRow) -> Result<(), String> {
-        let state = self.row(row.on).map(|on| on.state);
-        if row.ended.is_some() && row.ended != state {
-            return Err(format!("job {} learns that job {} is {:?}: {state:?}", row.job, row.on, row.ended));
+    pub(super) fn depend(&mut self, change: &Change) -> Result<(), String> {
+        match change {
+            Change::Dependency(row) => {
+                let state = self.row(row.on).map(|on| on.state);
+                if row.ended.is_some() && row.ended != state {
+                    return Err(format!(
+                        "job {} learns of job {}: {:?}, not {state:?}",
+                        row.job, row.on, row.ended
+                    ));
+                }
+                self.dependencies.entry(row.job).or_default().insert(row.on, *row);
+            }
+            // An end that it never learned does not count.
+            Change::DependenciesDropped { job } => {
+                if let Some(rows) = self.dependencies.get_mut(job) {
+                    rows.retain(|_, row| row.ended.is_some());
+                }
+            }
+            _ => {}
         }
-        self.dependencies.entry(row.job).or_default().insert(row.on, *row);
         Ok(())
-    }
-
-    /// A job waits for no others any more. What it never learned does not count.
-    pub(super) fn drop_dependencies(&mut self, job: JobId) {
-        if let Some(rows) = self.dependencies.get_mut(&job) {
-            rows.retain(|_, row| row.ended.is_some());
-        }
     }
 
     /// A job starts only after all jobs that it comes after have ended as it requires.

@@ -7,7 +7,7 @@ use crate::http::present::shapes;
 use crate::store::{DependencyRecord, JobRow};
 
 /// The text for a job that comes after others (`after`).
-pub(crate) fn waits_for_predecessor(row: &JobRow) -> Option<shapes::Reason> {
+fn waits_for_predecessor(row: &JobRow) -> Option<shapes::Reason> {
     let text = format!("job {}, which it comes after, must end first (after)", row.waits_for?).into();
     Some(shapes::Reason { code: PendingReason::Dependencies.name().into(), text })
 }
@@ -23,8 +23,15 @@ pub(crate) fn dependency(record: &DependencyRecord) -> shapes::Dependency {
 }
 
 impl Presenter {
+    /// The text for a job that waits for the end of another one.
+    pub(super) fn waits_for_another(&self, row: &JobRow) -> Option<shapes::Reason> {
+        waits_for_predecessor(row)
+            .or_else(|| self.waits_for_replaced(row))
+            .or_else(|| self.waits_for_earlier(row))
+    }
+
     /// The text for a job that waits for the one that it replaces (`unique`).
-    pub(super) fn waits_for_replaced(&self, row: &JobRow) -> Option<shapes::Reason> {
+    fn waits_for_replaced(&self, row: &JobRow) -> Option<shapes::Reason> {
         let replacing = &self.snapshot.replacing;
         let (_, before) = replacing[replacing.binary_search_by_key(&row.job, |(job, _)| *job).ok()?];
         let text = format!("job {before}, which it replaces, must end first (unique)").into();
@@ -32,7 +39,7 @@ impl Presenter {
     }
 
     /// The text for a job of a schedule that waits until an earlier one has ended (`overlap`).
-    pub(super) fn waits_for_earlier(&self, row: &JobRow) -> Option<shapes::Reason> {
+    fn waits_for_earlier(&self, row: &JobRow) -> Option<shapes::Reason> {
         row.slot.as_ref()?;
         let mut queues = self.snapshot.schedule_queues.iter();
         let (_, first) = queues.find(|(name, first)| **name == *row.definition && *first < row.job)?;

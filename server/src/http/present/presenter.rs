@@ -17,7 +17,7 @@ use scheduler::snapshot::{Snapshot, WorkerFacts, WorkerState};
 use scheduler::step::PendingReason;
 
 use crate::http::middleware::problem::pending_text;
-use crate::http::present::earlier::{dependency, waits_for_predecessor};
+use crate::http::present::earlier::dependency;
 use crate::http::present::shapes::{self, Time};
 use crate::http::present::timeline::{Timeline, in_words, ran_ms, worker_of};
 use crate::http::state::AppState;
@@ -83,17 +83,7 @@ impl Presenter {
     /// A job with attempts and timeline.
     pub(crate) fn full(&self, record: JobRecord) -> shapes::FullJob {
         let JobRecord {
-            row,
-            body,
-            params,
-            past,
-            notes,
-            late_left_out,
-            retry_of_removed,
-            parent,
-            hooks,
-            after,
-            dependents,
+            row, body, params, past, notes, late_left_out, retry_of_removed, parent, hooks, ..
         } = record;
         let attempts: Vec<AttemptRow> = past.into_iter().chain(row.attempt.clone()).collect();
         let timeline = Timeline { row: &row, attempts: &attempts, notes: &notes, hooks: &hooks };
@@ -111,8 +101,8 @@ impl Presenter {
             late_reports_left_out: (late_left_out > 0).then_some(late_left_out),
             retry_of_removed,
             parent: parent.map(|it| shapes::Parent { job: it.parent.0, hook: it.event.name().into() }),
-            after: after.iter().map(dependency).collect(),
-            dependents: dependents.iter().map(dependency).collect(),
+            after: record.after.iter().map(dependency).collect(),
+            dependents: record.dependents.iter().map(dependency).collect(),
             hooks: hooks.iter().map(|it| hook(&it.row, it.state)).collect(),
             attempts: timeline.attempts(),
             job: self.job(row),
@@ -123,10 +113,7 @@ impl Presenter {
     pub(crate) fn waits_for(&self, row: &JobRow) -> Option<shapes::Reason> {
         match self.pending(row) {
             Some(PendingReason::NotDue) => {
-                if let Some(reason) = waits_for_predecessor(row) {
-                    return Some(reason);
-                }
-                if let Some(reason) = self.waits_for_replaced(row).or_else(|| self.waits_for_earlier(row)) {
+                if let Some(reason) = self.waits_for_another(row) {
                     return Some(reason);
                 }
                 let what = match row.attempts.0 {

@@ -142,7 +142,7 @@ pub(crate) async fn resolve(state: &AppState, mut jobs: NewJobs) -> Result<NewJo
     let actor = Actor::current();
     for dependency in list.iter_mut().flat_map(|job| &mut job.after) {
         let Some(job) = known_job(dependency) else { continue };
-        // What is out of reach of a token is not told apart from what does not exist.
+        // A token must not learn of jobs beyond its scope: they are as good as absent.
         let known = found.get(&job).filter(|(definition, _)| actor.check_scope(definition).is_ok());
         let Some((_, state)) = known else {
             let detail = format!("there is no job {job}, or it has been removed");

@@ -6,18 +6,18 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use protocol::container::Overrides;
-use protocol::{AttemptNo, JobId, Revision, Timestamp, Token, WorkerId};
+use protocol::{JobId, Revision, Timestamp, Token, WorkerId};
 use rusqlite::{Connection, OptionalExtension};
-use scheduler::input::{GroupNo, JobDetails, KeyHolder};
+use scheduler::input::{GroupNo, KeyHolder};
 use scheduler::job::State;
 use scheduler::schedule::backfill::LedgerReading;
 use scheduler::step::WorkerRow;
 
-use super::{batches, dependencies, faults, hooks, list, open_reader, pending_batch, rows, schedules};
+use super::{batches, dependencies, faults, list, open_reader, pending_batch, record, rows, schedules};
 use crate::store::directory::DataDirectory;
 use crate::store::{
-    Archive, BatchFilter, BatchRow, DEPENDENCIES_SHOWN, FireRecord, HourlyEnds, JobFilter, JobRecord, JobRow,
-    LoadError, PREDECESSORS_VARIABLE, Pipeline, ReadError, ScheduleState, StoredDefinition,
+    Archive, BatchFilter, BatchRow, FireRecord, HourlyEnds, JobFilter, JobRecord, JobRow, LoadError,
+    PREDECESSORS_VARIABLE, Pipeline, ReadError, ScheduleState, StoredDefinition,
 };
 
 /// This many reads go on at once; more wait. Reads are short, and the machine's cores have other work.
@@ -143,7 +143,7 @@ impl Drop for PooledReader<'_> {
 
 impl Archive for SqliteArchive {
     fn job(&self, id: JobId) -> Result<Option<JobRecord>, ReadError> {
-        self.read(|connection| record(connection, id))
+        self.read(|connection| record::record(connection, id))
     }
 
     fn jobs(&self, filter: &JobFilter) -> Result<Vec<JobRow>, ReadError> {
@@ -285,7 +285,7 @@ impl Archive for SqliteArchive {
     fn first_kept(&self, ids: &[JobId]) -> Result<Option<JobId>, ReadError> {
         self.read(|connection| {
             for id in ids {
-                if is_kept(connection, *id)? {
+                if record::is_kept(connection, *id)? {
                     return Ok(Some(*id));
                 }
             }
@@ -349,62 +349,4 @@ impl Archive for SqliteArchive {
             Ok((reading, GroupNo(committed.cast_unsigned())))
         })
     }
-}
-
-fn is_kept(connection: &Connection, id: JobId) -> rusqlite::Result<bool> {
-    connection.prepare_cached("SELECT 1 FROM all_jobs WHERE id = ?1")?.exists([id.0.cast_signed()])
-}
-
-fn record(connection: &Connection, id: JobId) -> rusqlite::Result<Option<JobRecord>> {
-    let number = id.0.cast_signed();
-    let sql = format!("SELECT {} FROM all_jobs j {} WHERE j.id = ?1", rows::JOB_COLUMNS, rows::JOB_JOINS);
-    let Some((mut row, labelled)) =
-        connection.prepare_cached(&sql)?.query_row([number], rows::job).optional()?
-    else {
-        return Ok(None);
-    };
-    if labelled {
-        row.labels = rows::labels(connection, id)?;
-    }
-    row.slot = schedules::slot_of(connection, id)?;
-    row.waits_for = dependencies::first_open(connection, id)?;
-    let sql = format!(
-        "SELECT {} FROM past_attempts a LEFT JOIN workers w ON w.id = a.worker WHERE a.job = ?1 ORDER BY a.fence",
-        rows::ATTEMPT_COLUMNS
-    );
-    let past = connection
-        .prepare_cached(&sql)?
-        .query_map([number], |row| rows::attempt(row, AttemptNo(row.get(0)?), 1))?
-        .collect::<rusqlite::Result<_>>()?;
-    let notes = connection
-        .prepare_cached("SELECT at, kind, fence, nonce, worker, text FROM notes WHERE job = ?1 ORDER BY id")?
-        .query_map([number], |row| rows::note(row, id))?
-        .collect::<rusqlite::Result<_>>()?;
-    let late_left_out: Option<i64> = connection
-        .prepare_cached("SELECT late_reports FROM left_out WHERE job = ?1")?
-        .query_row([number], |row| row.get(0))
-        .optional()?;
-    let retry_of_removed = match row.retry_of {
-        Some(earlier) => !is_kept(connection, earlier)?,
-        None => false,
-    };
-    let JobDetails { body, params, .. } = rows::details(connection, id)?.unwrap_or_default();
-    let late_left_out = late_left_out.unwrap_or(0).cast_unsigned();
-    let (parent, hooks) = (hooks::parent_of(connection, id)?, hooks::of(connection, id)?);
-    let params = params.given;
-    let after = dependencies::of(connection, id, DEPENDENCIES_SHOWN)?;
-    let dependents = dependencies::dependents(connection, id, DEPENDENCIES_SHOWN)?;
-    Ok(Some(JobRecord {
-        row,
-        body,
-        params,
-        past,
-        notes,
-        late_left_out,
-        retry_of_removed,
-        parent,
-        hooks,
-        after,
-        dependents,
-    }))
 }

@@ -5,29 +5,32 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use protocol::JobId;
 use rusqlite::types::{FromSqlError, FromSqlResult};
 use rusqlite::{Connection, OptionalExtension, Row, params};
-use scheduler::dependencies::{DependencyRow, LiveDependency, RequiredEnd};
+use scheduler::dependencies::{LiveDependency, RequiredEnd};
 use scheduler::job::State;
+use scheduler::step::Change;
 
 use super::codes;
 use crate::store::{DependencyRecord, PREDECESSORS_BYTES_MAX, Pipeline, PipelineJob};
 
-/// Writes a dependency, or how the job that is waited for has ended.
-pub(super) fn write(connection: &Connection, row: &DependencyRow) -> rusqlite::Result<()> {
-    let ended = row.ended.map(codes::of_state);
-    connection
-        .prepare_cached(
-            "INSERT INTO dependencies (job, on_job, requires, ended, waits) VALUES (?1, ?2, ?3, ?4, ?4 IS NULL)
-             ON CONFLICT DO UPDATE SET ended = ?4, waits = ?4 IS NULL",
-        )?
-        .execute(params![number(row.job), number(row.on), of_requires(row.requires), ended])?;
-    Ok(())
-}
-
-/// A job waits for no others any more.
-pub(super) fn drop_open(connection: &Connection, job: JobId) -> rusqlite::Result<()> {
-    connection
-        .prepare_cached("UPDATE dependencies SET waits = 0 WHERE job = ?1 AND waits = 1")?
-        .execute([number(job)])?;
+/// Writes a dependency, the end of the job that is waited for, or that a job waits for no others any more. Other changes are none of these.
+pub(super) fn write(connection: &Connection, change: &Change) -> rusqlite::Result<()> {
+    match change {
+        Change::Dependency(row) => {
+            let ended = row.ended.map(codes::of_state);
+            connection
+                .prepare_cached(
+                    "INSERT INTO dependencies (job, on_job, requires, ended, waits) VALUES (?1, ?2, ?3, ?4, ?4 IS NULL)
+                     ON CONFLICT DO UPDATE SET ended = ?4, waits = ?4 IS NULL",
+                )?
+                .execute(params![number(row.job), number(row.on), of_requires(row.requires), ended])?;
+        }
+        Change::DependenciesDropped { job } => {
+            connection
+                .prepare_cached("UPDATE dependencies SET waits = 0 WHERE job = ?1 AND waits = 1")?
+                .execute([number(*job)])?;
+        }
+        _ => {}
+    }
     Ok(())
 }
 

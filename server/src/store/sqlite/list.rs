@@ -12,7 +12,7 @@ use scheduler::job::State;
 
 use super::pending_batch::{self, Range};
 use super::write::{BLOCK_SHIFT, SEEN_NAME, SEEN_WORKER, last_of};
-use super::{codes, dependencies, rows, schedules};
+use super::{codes, record, rows};
 use crate::store::{JOBS_MAX, JobFilter, JobRow, LAST_AMONG};
 
 /// Members of a batch follow its first job: one request makes at most this many.
@@ -60,10 +60,7 @@ fn page(connection: &Connection, filter: &JobFilter) -> rusqlite::Result<Vec<Job
         if *labelled {
             row.labels = rows::labels(connection, row.job)?;
         }
-        row.slot = schedules::slot_of(connection, row.job)?;
-        if row.state == State::Scheduled {
-            row.waits_for = dependencies::first_open(connection, row.job)?;
-        }
+        record::complete(connection, row)?;
     }
     Ok(found.into_iter().map(|(row, _)| row).collect())
 }

@@ -25,6 +25,7 @@ mod notes;
 mod notifications;
 mod param_rows;
 mod pending_batch;
+mod record;
 mod reserve;
 mod rows;
 mod schedules;

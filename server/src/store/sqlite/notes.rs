@@ -4,7 +4,7 @@ use protocol::{JobId, Timestamp, Token, WorkerId};
 use rusqlite::{Connection, OptionalExtension, params};
 use scheduler::step::Note;
 
-use super::{codes, rows};
+use super::{codes, record, rows};
 use crate::store::late_reports;
 
 /// Writes a note, after the rest of its group. A late report that says nothing new is left out, and so is one of very many.
@@ -14,7 +14,7 @@ pub(super) fn write(connection: &Connection, job: JobId, at: Timestamp, note: &N
     {
         return Ok(());
     }
-    if matches!(note, Note::Confirmed { .. }) && !is_kept(connection, job)? {
+    if matches!(note, Note::Confirmed { .. }) && !record::is_kept(connection, job)? {
         return Ok(());
     }
     let (kind, fence, nonce, worker, text) = rows::note_columns(note);
@@ -25,11 +25,6 @@ pub(super) fn write(connection: &Connection, job: JobId, at: Timestamp, note: &N
         leave_out_surplus(connection, job.0.cast_signed())?;
     }
     Ok(())
-}
-
-/// True if the job has not been deleted by retention.
-fn is_kept(connection: &Connection, job: JobId) -> rusqlite::Result<bool> {
-    connection.prepare_cached("SELECT 1 FROM all_jobs WHERE id = ?1")?.exists([job.0.cast_signed()])
 }
 
 fn leave_out_surplus(connection: &Connection, job: i64) -> rusqlite::Result<()> {

@@ -11,7 +11,7 @@ use crate::http::middleware::code::Code;
 /// A job waits for this many others at most. A job that is to follow very many can follow one that follows them.
 const AFTER_MAX: usize = 1_000;
 
-/// What a job of a request waits for.
+/// The jobs that a job of a request waits for.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(in crate::http::request::job_request) struct After {
     /// Jobs that exist.

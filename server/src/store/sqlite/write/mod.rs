@@ -193,8 +193,7 @@ fn in_transaction(
             SideWrite::Confirmed(token, worker, at) => writer.confirm(*token, *worker, *at)?,
             SideWrite::Expiry(job, at) => writer.expiry(*job, *at)?,
             SideWrite::Hook(row) => hooks::write(connection, row)?,
-            SideWrite::Dependency(row) => dependencies::write(connection, row)?,
-            SideWrite::DependenciesDropped(job) => dependencies::drop_open(connection, *job)?,
+            SideWrite::Dependency(change) => dependencies::write(connection, change)?,
         }
     }
     notifications::write_ends(connection, group)?;

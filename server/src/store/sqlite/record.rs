@@ -1,0 +1,77 @@
+//! A job with its whole story, and the facts about a job that are rows of other tables.
+
+use protocol::{AttemptNo, JobId};
+use rusqlite::{Connection, OptionalExtension};
+use scheduler::input::JobDetails;
+use scheduler::job::State;
+
+use super::{dependencies, hooks, rows, schedules};
+use crate::store::{DEPENDENCIES_SHOWN, JobRecord, JobRow};
+
+/// Adds the slot of a job, and the job that it waits for.
+pub(super) fn complete(connection: &Connection, row: &mut JobRow) -> rusqlite::Result<()> {
+    row.slot = schedules::slot_of(connection, row.job)?;
+    if row.state == State::Scheduled {
+        row.waits_for = dependencies::first_open(connection, row.job)?;
+    }
+    Ok(())
+}
+
+/// A job with all of its attempts and notes.
+pub(super) fn record(connection: &Connection, id: JobId) -> rusqlite::Result<Option<JobRecord>> {
+    let number = id.0.cast_signed();
+    let sql = format!("SELECT {} FROM all_jobs j {} WHERE j.id = ?1", rows::JOB_COLUMNS, rows::JOB_JOINS);
+    let Some((mut row, labelled)) =
+        connection.prepare_cached(&sql)?.query_row([number], rows::job).optional()?
+    else {
+        return Ok(None);
+    };
+    if labelled {
+        row.labels = rows::labels(connection, id)?;
+    }
+    complete(connection, &mut row)?;
+    let sql = format!(
+        "SELECT {} FROM past_attempts a LEFT JOIN workers w ON w.id = a.worker WHERE a.job = ?1 ORDER BY a.fence",
+        rows::ATTEMPT_COLUMNS
+    );
+    let past = connection
+        .prepare_cached(&sql)?
+        .query_map([number], |row| rows::attempt(row, AttemptNo(row.get(0)?), 1))?
+        .collect::<rusqlite::Result<_>>()?;
+    let notes = connection
+        .prepare_cached("SELECT at, kind, fence, nonce, worker, text FROM notes WHERE job = ?1 ORDER BY id")?
+        .query_map([number], |row| rows::note(row, id))?
+        .collect::<rusqlite::Result<_>>()?;
+    let late_left_out: Option<i64> = connection
+        .prepare_cached("SELECT late_reports FROM left_out WHERE job = ?1")?
+        .query_row([number], |row| row.get(0))
+        .optional()?;
+    let retry_of_removed = match row.retry_of {
+        Some(earlier) => !is_kept(connection, earlier)?,
+        None => false,
+    };
+    let JobDetails { body, params, .. } = rows::details(connection, id)?.unwrap_or_default();
+    let late_left_out = late_left_out.unwrap_or(0).cast_unsigned();
+    let (parent, hooks) = (hooks::parent_of(connection, id)?, hooks::of(connection, id)?);
+    let params = params.given;
+    let after = dependencies::of(connection, id, DEPENDENCIES_SHOWN)?;
+    let dependents = dependencies::dependents(connection, id, DEPENDENCIES_SHOWN)?;
+    Ok(Some(JobRecord {
+        row,
+        body,
+        params,
+        past,
+        notes,
+        late_left_out,
+        retry_of_removed,
+        parent,
+        hooks,
+        after,
+        dependents,
+    }))
+}
+
+/// The job has not been deleted.
+pub(super) fn is_kept(connection: &Connection, id: JobId) -> rusqlite::Result<bool> {
+    connection.prepare_cached("SELECT 1 FROM all_jobs WHERE id = ?1")?.exists([id.0.cast_signed()])
+}
