@@ -70,6 +70,15 @@ async fn a_pipeline_runs_in_its_order_and_is_retried_from_the_failed_step() {
         {"job": 6, "name": "check", "state": "succeeded", "exit_code": 0},
     ]);
     assert_eq!(load["result"], ends);
+    let batch = api.get("/api/batches/6").await;
+    assert_eq!((&batch["state"], batch.get("skipped")), (&json!("succeeded"), None), "{batch}");
+    let alarm =
+        json!([{"name": "extract"}, {"name": "alarm", "after": [{"name": "extract", "outcome": "failed"}]}]);
+    fs::write(&file, alarm.to_string()).unwrap();
+    let whole = running.verb(&["submit", file.to_str().unwrap(), "--wait"]);
+    assert_eq!(whole.code, 0, "{whole:?}");
+    let batch = api.get("/api/batches/8").await;
+    assert_eq!((&batch["state"], &batch["skipped"]), (&json!("succeeded"), &json!(1)), "{batch}");
     let nothing = running.verb(&["pipeline", "7", "retry"]);
     assert!(nothing.err.contains("no job of the pipeline has ended without success"), "{nothing:?}");
 }

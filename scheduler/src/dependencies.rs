@@ -113,6 +113,8 @@ pub struct Dependencies {
     ended: VecDeque<(JobId, Option<State>)>,
     /// Jobs that wait no longer.
     decided: VecDeque<JobId>,
+    /// Jobs that were skipped and have ended, while their dependents have not all learned that.
+    skipped: BTreeSet<JobId>,
 }
 
 /// A job that waits for others.
@@ -120,14 +122,14 @@ pub struct Dependencies {
 struct Waiting {
     /// The jobs that have not ended.
     left: BTreeMap<JobId, RequiredEnd>,
-    /// The first job that ended otherwise than required, with its state; none if it is not kept any more.
-    unmet: Option<(JobId, Option<State>)>,
+    /// The first job that ended otherwise than required.
+    unmet: Option<Unmet>,
 }
 
 impl Waiting {
     fn verdict(&self) -> Option<Verdict> {
         match self.unmet {
-            Some((on, state)) => Some(Verdict::Unmet(on, state)),
+            Some(unmet) => Some(Verdict::Unmet(unmet)),
             None => self.left.is_empty().then_some(Verdict::Met),
         }
     }
@@ -138,8 +140,19 @@ impl Waiting {
 pub enum Verdict {
     /// All jobs have ended as required: it may start.
     Met,
-    /// This job ended otherwise, in this state; none if it is not kept any more.
-    Unmet(JobId, Option<State>),
+    /// One of them ended otherwise: it is cancelled.
+    Unmet(Unmet),
+}
+
+/// A job that ended otherwise than one after it requires.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Unmet {
+    /// The job.
+    pub on: JobId,
+    /// Its state; none if it is not kept any more.
+    pub state: Option<State>,
+    /// Nothing went wrong: it succeeded where a failure is required, or it was skipped itself. The later job is skipped as well.
+    pub is_skipped: bool,
 }
 
 impl Dependencies {
@@ -161,6 +174,13 @@ impl Dependencies {
     /// The jobs that wait for others.
     pub fn waiting(&self) -> impl Iterator<Item = JobId> {
         self.waiting.keys().copied()
+    }
+
+    /// A job ends because it was skipped. Call it before [`Self::record_end`].
+    pub fn skip(&mut self, job: JobId) {
+        if self.next_dependent(job).is_some() {
+            self.skipped.insert(job);
+        }
     }
 
     /// A job has ended, or is not kept any more: those that wait for it are to learn that. Returns whether it waited itself.
@@ -199,6 +219,7 @@ impl Dependencies {
         while let Some((on, state)) = self.ended.front().copied() {
             let Some(job) = self.next_dependent(on) else {
                 self.ended.pop_front();
+                self.skipped.remove(&on);
                 continue;
             };
             self.dependents.remove(&(on, job));
@@ -206,7 +227,8 @@ impl Dependencies {
             let Some(requires) = waiting.left.remove(&on) else { continue };
             let was_decided = waiting.unmet.is_some();
             if !state.is_some_and(|state| requires.is_met_by(state)) {
-                waiting.unmet = waiting.unmet.or(Some((on, state)));
+                let is_skipped = state == Some(State::Succeeded) || self.skipped.contains(&on);
+                waiting.unmet = waiting.unmet.or(Some(Unmet { on, state, is_skipped }));
             }
             if !was_decided && waiting.verdict().is_some() {
                 self.decided.push_back(job);
@@ -305,7 +327,18 @@ mod tests {
         dependencies.add(JOB(3), [(JOB(1), RequiredEnd::Success), (JOB(2), RequiredEnd::Failure)]);
         dependencies.record_end(JOB(2), Some(State::Succeeded));
         dependencies.record_end(JOB(1), None);
-        assert_eq!(decided(&mut dependencies), [(3, Verdict::Unmet(JOB(2), Some(State::Succeeded)))]);
+        let unmet = Unmet { on: JOB(2), state: Some(State::Succeeded), is_skipped: true };
+        assert_eq!(decided(&mut dependencies), [(3, Verdict::Unmet(unmet))]);
+    }
+
+    #[test]
+    fn what_comes_after_a_skipped_job_is_skipped() {
+        let mut dependencies = Dependencies::default();
+        dependencies.add(JOB(2), [(JOB(1), RequiredEnd::Success)]);
+        dependencies.skip(JOB(1));
+        dependencies.record_end(JOB(1), Some(State::Cancelled));
+        let [(2, Verdict::Unmet(unmet))] = decided(&mut dependencies)[..] else { panic!("it is decided") };
+        assert!(unmet.is_skipped && dependencies.skipped.is_empty());
     }
 
     #[test]

@@ -5,6 +5,8 @@
 mod answer;
 mod broken_rule;
 mod close_reason;
+mod note;
+mod worker_row;
 
 use alloc::boxed::Box;
 use alloc::string::String;
@@ -14,13 +16,13 @@ use core::time::Duration;
 
 use protocol::order::StopCause;
 use protocol::report::{Outcome, OutputLengths, ReleaseCause};
-use protocol::{
-    AttemptNo, Fence, Incarnation, JobId, Order, Revision, SessionId, Timestamp, Token, Uptime, WorkerId,
-};
+use protocol::{AttemptNo, Fence, JobId, Order, Revision, SessionId, Timestamp, Token, Uptime, WorkerId};
 
 pub use answer::{Accepted, Answer, PendingReason, Rejection};
 pub use broken_rule::BrokenRule;
 pub use close_reason::CloseReason;
+pub use note::Note;
+pub use worker_row::{Drain, Process, WorkerRow};
 
 use crate::batches::{BatchMember, NewBatch};
 use crate::definition::Definition;
@@ -106,6 +108,8 @@ pub enum Change {
     DependenciesDropped {
         /// The job that ends.
         job: JobId,
+        /// It was skipped: the end that it requires did not come, and nothing went wrong.
+        is_skipped: bool,
     },
     /// A job has ended.
     Ended(Ended),
@@ -297,109 +301,6 @@ pub struct ClosedAttempt {
     pub result: Option<String>,
     /// The cause of a release.
     pub released: Option<ReleaseCause>,
-}
-
-/// An entry of a job's history.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Note {
-    /// A cancel was requested.
-    CancelRequested {
-        /// The requester.
-        by: String,
-    },
-    /// An operator released the job.
-    Freed {
-        /// The operator.
-        by: String,
-    },
-    /// A client changed the job while it waited.
-    Updated {
-        /// The client.
-        by: String,
-        /// The earliest start since then.
-        due_at: Timestamp,
-        /// The priority since then.
-        priority: i8,
-    },
-    /// The worker of a lost attempt reported that its container is gone. For the last such attempt of a
-    /// cancelled job that confirms the cancel.
-    Confirmed {
-        /// The lost attempt.
-        token: Token,
-        /// The worker that reported it.
-        worker: WorkerId,
-    },
-    /// A report arrived about an attempt that is not current. It was ignored.
-    LateReport {
-        /// The attempt of the report.
-        token: Token,
-        /// The worker that sent it.
-        worker: WorkerId,
-        /// Content of the report.
-        said: String,
-    },
-    /// The lease of the attempt's worker expired.
-    Unreachable {
-        /// The attempt that is unreachable.
-        token: Token,
-        /// The silent worker.
-        worker: WorkerId,
-    },
-    /// The worker is reachable again and keeps its attempt.
-    Revived {
-        /// The attempt that continues.
-        token: Token,
-        /// The reconnected worker.
-        worker: WorkerId,
-    },
-}
-
-/// The stored row of a worker.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct WorkerRow {
-    /// The worker's id.
-    pub worker: WorkerId,
-    /// The worker's name.
-    pub name: Arc<str>,
-    /// SHA-256 of its secret.
-    pub secret_hash: [u8; 32],
-    /// Wall-clock time of its first join.
-    pub joined_at: Timestamp,
-    /// Wall-clock time at which it was last heard; stored once a minute.
-    pub seen_at: Timestamp,
-    /// It gets no new attempts.
-    pub cordoned: bool,
-    /// Slots that an operator set.
-    pub slots: Option<u32>,
-    /// The drain, in progress or completed.
-    pub drain: Option<Drain>,
-    /// Labels that an operator set over its own, ordered by name.
-    pub labels: Vec<(String, String)>,
-    /// The process that was accepted last; absent in rows of older versions.
-    pub process: Option<Process>,
-}
-
-/// A process of a worker.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Process {
-    /// Start counter of its state directory.
-    pub incarnation: Incarnation,
-    /// Random number of the process; neither another process nor a copy of the state directory has it.
-    pub number: u64,
-}
-
-impl Process {
-    /// No process: clones were heard, and all are refused. No start counter follows it.
-    pub const NONE: Self = Self { incarnation: Incarnation(u64::MAX), number: 0 };
-}
-
-/// A drain: the worker finishes its attempts and leaves. A draining worker is also cordoned.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Drain {
-    /// The process that is to leave; absent: the next one that connects.
-    pub process: Option<Incarnation>,
-    /// Time at which running attempts are stopped.
-    pub deadline: Option<Timestamp>,
 }
 
 /// An effect to perform after the changes are durable.

@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 use protocol::{JobId, Now};
 
 use crate::core::Scheduler;
-use crate::dependencies::{Dependency, DependencyRow, LiveDependency, Predecessor, Verdict};
+use crate::dependencies::{Dependency, DependencyRow, LiveDependency, Predecessor, Unmet, Verdict};
 use crate::handlers::{close, expire, tick};
 use crate::job::State;
 use crate::new_jobs::NewJobs;
@@ -84,7 +84,7 @@ fn end_since_check(scheduler: &Scheduler, on: JobId) -> Option<State> {
 pub(crate) fn ended(scheduler: &mut Scheduler, job: JobId, state: State) {
     scheduler.pending_batches.record_end(job, state);
     if scheduler.dependencies.record_end(job, Some(state)) {
-        scheduler.change(Change::DependenciesDropped { job });
+        scheduler.change(Change::DependenciesDropped { job, is_skipped: false });
     }
 }
 
@@ -103,7 +103,7 @@ pub(crate) fn pass_on(scheduler: &mut Scheduler, now: Now) {
         };
         match verdict {
             Verdict::Met => start(scheduler, now, job),
-            Verdict::Unmet(on, state) => cancel(scheduler, now, job, on, state),
+            Verdict::Unmet(unmet) => cancel(scheduler, now, job, unmet),
         }
     }
 }
@@ -118,15 +118,19 @@ fn start(scheduler: &mut Scheduler, now: Now, id: JobId) {
     }
 }
 
-fn cancel(scheduler: &mut Scheduler, now: Now, id: JobId, on: JobId, state: Option<State>) {
-    scheduler.change(Change::DependenciesDropped { job: id });
-    close::end_unheld(scheduler, now, id, State::Cancelled, reason(on, state));
+fn cancel(scheduler: &mut Scheduler, now: Now, id: JobId, unmet: Unmet) {
+    if unmet.is_skipped {
+        scheduler.dependencies.skip(id);
+    }
+    close::end_unheld(scheduler, now, id, State::Cancelled, reason(unmet));
+    scheduler.change(Change::DependenciesDropped { job: id, is_skipped: unmet.is_skipped });
 }
 
 /// The reason of a job that cannot start any more.
-fn reason(on: JobId, state: Option<State>) -> String {
+fn reason(Unmet { on, state, is_skipped }: Unmet) -> String {
     match state {
-        Some(State::Succeeded) => format!("it was to run only if job {on} fails, which succeeded"),
+        Some(State::Succeeded) => format!("skipped: it was to run only if job {on} fails, which succeeded"),
+        Some(_) if is_skipped => format!("skipped, as job {on}, which it comes after"),
         Some(state) => format!("job {on}, which it comes after, has ended as {}", state.name()),
         None => format!("job {on}, which it comes after, is not kept any more"),
     }

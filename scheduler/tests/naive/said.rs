@@ -52,7 +52,7 @@ pub(super) fn change(change: &Change) -> Option<String> {
         Change::Fire(row) => format!("slots {} to {}: {:?}", row.from.0, row.to.0, row.verdict),
         Change::Hook(row) => format!("j{} {} {}: {:?}", row.parent, row.event.name(), row.target, row.result),
         Change::Dependency(row) => format!("{row:?}"),
-        Change::DependenciesDropped { job } => format!("j{job} waits for no others"),
+        Change::DependenciesDropped { job, .. } => format!("j{job} waits for no others"),
         Change::Unique(row) => format!("key {} of {}: {:?}", row.id.key, row.id.definition, row.holder),
         Change::RateUsed(row) => format!("{} recovers {}", row.id, row.recovered.0),
         Change::Paused { target, since } => format!("{target:?} paused: {}", since.is_some()),

@@ -214,7 +214,7 @@ impl Ledger {
                 }
                 self.after.entry(row.job).or_default().insert(row.on, (row.requires, row.ended));
             }
-            Change::DependenciesDropped { job } => {
+            Change::DependenciesDropped { job, .. } => {
                 self.after.remove(job);
             }
             Change::Worker(_)

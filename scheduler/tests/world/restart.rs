@@ -160,7 +160,7 @@ fn dependencies(changes: &[&Change]) -> Vec<LiveDependency> {
                 open.insert((row.job, row.on), row.requires);
             }
             Change::Dependency(row) => drop(open.remove(&(row.job, row.on))),
-            Change::DependenciesDropped { job } => open.retain(|(waiting, _), _| waiting != job),
+            Change::DependenciesDropped { job, .. } => open.retain(|(waiting, _), _| waiting != job),
             Change::Ended(ended) => drop(ends.insert(ended.job, ended.state)),
             _ => {}
         }

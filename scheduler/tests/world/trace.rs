@@ -119,7 +119,9 @@ fn change_line(start: Timestamp, change: &Change) -> String {
             let ended = row.ended.map(|state| format!(", which ended {}", state.name())).unwrap_or_default();
             format!("change j{} after j{} {}{ended}", row.job, row.on, row.requires.name())
         }
-        Change::DependenciesDropped { job } => format!("change j{job} waits for no others"),
+        Change::DependenciesDropped { job, is_skipped } => {
+            format!("change j{job} waits for no others{}", if *is_skipped { ", skipped" } else { "" })
+        }
         Change::Unique(row) => {
             let before = |before: JobId| format!(" after j{before}");
             let holder = row.holder.map_or("free".into(), |it| {

@@ -101,7 +101,7 @@ fn describe_change(change: &Change) -> String {
         Change::Dependency(row) => {
             format!("job {} comes after job {} ({}): {:?}", row.job, row.on, row.requires.name(), row.ended)
         }
-        Change::DependenciesDropped { job } => format!("job {job} waits for no others any more"),
+        Change::DependenciesDropped { job, .. } => format!("job {job} waits for no others any more"),
         Change::RateUsed(row) => format!("{} recovers at {}", row.id, row.recovered.0),
         Change::Unique(row) => format!("key {} of {}: {:?}", row.id.key, row.id.definition, row.holder),
         Change::Paused { target, since } => format!("{target:?} paused: {}", since.is_some()),

@@ -21,6 +21,8 @@ pub struct BatchRow {
     pub state: BatchState,
     /// Members that retention has deleted.
     pub removed: u32,
+    /// Cancelled members that were skipped: the end of another job that they required did not come, and nothing went wrong.
+    pub skipped: u32,
     /// Members by state, with those that were deleted.
     pub counts: BatchCounts,
 }
@@ -62,7 +64,7 @@ pub enum BatchState {
     Waiting,
     /// Some members have been assigned or have ended, and not all have ended.
     Running,
-    /// All members succeeded.
+    /// All members succeeded or were skipped.
     Succeeded,
     /// All members have ended, and some failed, expired, or were lost.
     Failed,

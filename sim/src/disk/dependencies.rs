@@ -29,7 +29,7 @@ impl Disk {
                 self.dependencies.entry(row.job).or_default().insert(row.on, *row);
             }
             // An end that it never learned does not count.
-            Change::DependenciesDropped { job } => {
+            Change::DependenciesDropped { job, .. } => {
                 if let Some(rows) = self.dependencies.get_mut(job) {
                     rows.retain(|_, row| row.ended.is_some());
                 }

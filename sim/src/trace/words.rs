@@ -109,7 +109,7 @@ pub(crate) fn change(change: &Change) -> String {
             let ended = row.ended.map(|state| format!(", which {}", state.name())).unwrap_or_default();
             format!("job {} after job {} has {}{ended}", row.job, row.on, row.requires.name())
         }
-        Change::DependenciesDropped { job } => format!("job {job} waits for no others"),
+        Change::DependenciesDropped { job, .. } => format!("job {job} waits for no others"),
         Change::Unique(row) => format!("key {} of {}: {:?}", row.id.key, row.id.definition, row.holder),
         Change::RateUsed(row) => format!("{} recovers at {}", row.id, row.recovered.0),
         Change::Paused { target, since } => {

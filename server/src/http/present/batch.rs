@@ -36,6 +36,7 @@ fn summary_at(row: BatchRow, now: Timestamp) -> shapes::BatchSummary {
         eta: estimated_end(&row, ended, now).map(Time),
         max_failures: row.max_failures,
         removed: row.removed,
+        skipped: row.skipped,
         name: row.name,
     }
 }
@@ -68,6 +69,7 @@ mod tests {
             ended_at: None,
             state: BatchState::Running,
             removed: 0,
+            skipped: 0,
             counts: BatchCounts { queued: live, succeeded, ..BatchCounts::default() },
         }
     }

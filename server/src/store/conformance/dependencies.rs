@@ -1,13 +1,14 @@
 //! Stories of jobs that come after others.
 
 use protocol::{JobId, Timestamp};
+use scheduler::batches::{BatchOptions, NewBatch};
 use scheduler::dependencies::{DependencyRow, LiveDependency, RequiredEnd};
 use scheduler::job::State;
 use scheduler::step::{AddedJob, Change};
 
 use super::Backend;
 use super::harness::*;
-use crate::store::{JobFilter, PREDECESSORS_VARIABLE, RetentionCutoffs};
+use crate::store::{BatchState, JobFilter, PREDECESSORS_VARIABLE, RetentionCutoffs};
 
 fn row(number: u64, on: u64, requires: RequiredEnd, ended: Option<State>) -> DependencyRow {
     DependencyRow { job: JobId(number), on: JobId(on), requires, ended }
@@ -44,7 +45,7 @@ pub(in crate::store) fn dependencies_outlive_a_restart_until_they_are_decided(ba
     );
     harness.commit(vec![
         Change::Dependency(row(3, 1, succeeds, Some(State::Succeeded))),
-        Change::DependenciesDropped { job: JobId(4) },
+        Change::DependenciesDropped { job: JobId(4), is_skipped: false },
     ]);
     let (loaded, _) = harness.restart();
     assert_eq!(loaded.dependencies, [live(3, 2, succeeds, Some(State::Queued))]);
@@ -95,4 +96,21 @@ pub(in crate::store) fn dependencies_go_with_the_job_that_waited(backend: &mut d
     assert_eq!(harness.remove_all(until(8_000)), 1);
     harness.commit(vec![added(3)]);
     assert_eq!(harness.archive().pipeline(JobId(1), 10).unwrap().jobs, []);
+}
+
+pub(in crate::store) fn a_batch_whose_other_members_were_skipped_succeeds(backend: &mut dyn Backend) {
+    let mut harness = Harness::new(backend);
+    let options = BatchOptions::default();
+    let batch = NewBatch { first: JobId(1), count: 2, options, created_at: Timestamp(1_000) };
+    let member =
+        |number| Change::Added(AddedJob { batch: Some(JobId(1)), state: State::Scheduled, ..job(number) });
+    harness.commit(vec![Change::BatchAdded(batch), member(1), member(2), after(2, 1)]);
+    harness.commit(vec![
+        ended_at(1, State::Succeeded, 5_000),
+        ended_at(2, State::Cancelled, 5_000),
+        Change::DependenciesDropped { job: JobId(2), is_skipped: true },
+        Change::BatchEnded { first: JobId(1), count: 2, failed: 0, at: Timestamp(5_000) },
+    ]);
+    let batch = harness.archive().batch(JobId(1)).unwrap().unwrap();
+    assert_eq!((batch.state, batch.skipped, batch.counts.cancelled), (BatchState::Succeeded, 1, 1));
 }

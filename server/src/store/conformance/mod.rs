@@ -91,6 +91,7 @@ macro_rules! conforms {
             a_job_is_told_how_its_predecessors_ended,
             a_pipeline_is_found_from_each_of_its_jobs,
             dependencies_go_with_the_job_that_waited,
+            a_batch_whose_other_members_were_skipped_succeeds,
             schedules_and_pauses_outlive_a_restart,
             jobs_of_schedules_are_known_until_they_have_ended,
             expectations_outlive_a_restart,

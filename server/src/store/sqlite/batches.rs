@@ -105,7 +105,7 @@ pub(super) fn failures(connection: &Connection, first: JobId, limit: usize) -> r
 }
 
 const COLUMNS: &str = "id, name, created_at, count, max_failures, ended_at, state, removed, scheduled, queued, assigned, running, \
-     quarantined, succeeded, failed, cancelled, expired, lost";
+     quarantined, succeeded, failed, cancelled, expired, lost, skipped";
 
 const VISIBLE: &str = "NOT EXISTS (SELECT 1 FROM forming WHERE first = batches.id)";
 
@@ -121,6 +121,7 @@ fn row(row: &Row<'_>) -> rusqlite::Result<BatchRow> {
         // The schema makes no other names.
         state: BatchState::named(&state).unwrap_or(BatchState::Running),
         removed: row.get(7)?,
+        skipped: row.get(18)?,
         counts: BatchCounts {
             scheduled: row.get(8)?,
             queued: row.get(9)?,

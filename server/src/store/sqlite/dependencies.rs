@@ -24,7 +24,14 @@ pub(super) fn write(connection: &Connection, change: &Change) -> rusqlite::Resul
                 )?
                 .execute(params![number(row.job), number(row.on), of_requires(row.requires), ended])?;
         }
-        Change::DependenciesDropped { job } => {
+        Change::DependenciesDropped { job, is_skipped } => {
+            if *is_skipped {
+                connection
+                    .prepare_cached(
+                        "UPDATE batches SET skipped = skipped + 1 WHERE id = (SELECT batch FROM ended WHERE ended.id = ?1)",
+                    )?
+                    .execute([number(*job)])?;
+            }
             connection
                 .prepare_cached("UPDATE dependencies SET waits = 0 WHERE job = ?1 AND waits = 1")?
                 .execute([number(*job)])?;

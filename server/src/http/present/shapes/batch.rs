@@ -34,6 +34,14 @@ pub struct BatchSummary {
     /// Members that are no longer kept.
     #[serde(default)]
     pub removed: u32,
+    /// Cancelled members that were skipped: the end of another job that they required did not come, and nothing went wrong.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub skipped: u32,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde wants a reference")]
+const fn is_zero(count: &u32) -> bool {
+    *count == 0
 }
 
 /// Members of a batch by state, with those that are no longer kept.

@@ -1,0 +1,55 @@
+//! The stored row of a worker.
+
+use alloc::string::String;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use protocol::{Incarnation, Timestamp, WorkerId};
+
+/// The stored row of a worker.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WorkerRow {
+    /// The worker's id.
+    pub worker: WorkerId,
+    /// The worker's name.
+    pub name: Arc<str>,
+    /// SHA-256 of its secret.
+    pub secret_hash: [u8; 32],
+    /// Wall-clock time of its first join.
+    pub joined_at: Timestamp,
+    /// Wall-clock time at which it was last heard; stored once a minute.
+    pub seen_at: Timestamp,
+    /// It gets no new attempts.
+    pub cordoned: bool,
+    /// Slots that an operator set.
+    pub slots: Option<u32>,
+    /// The drain, in progress or completed.
+    pub drain: Option<Drain>,
+    /// Labels that an operator set over its own, ordered by name.
+    pub labels: Vec<(String, String)>,
+    /// The process that was accepted last; absent in rows of older versions.
+    pub process: Option<Process>,
+}
+
+/// A process of a worker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Process {
+    /// Start counter of its state directory.
+    pub incarnation: Incarnation,
+    /// Random number of the process; neither another process nor a copy of the state directory has it.
+    pub number: u64,
+}
+
+impl Process {
+    /// No process: clones were heard, and all are refused. No start counter follows it.
+    pub const NONE: Self = Self { incarnation: Incarnation(u64::MAX), number: 0 };
+}
+
+/// A drain: the worker finishes its attempts and leaves. A draining worker is also cordoned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Drain {
+    /// The process that is to leave; absent: the next one that connects.
+    pub process: Option<Incarnation>,
+    /// Time at which running attempts are stopped.
+    pub deadline: Option<Timestamp>,
+}
