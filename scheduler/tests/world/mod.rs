@@ -271,6 +271,7 @@ impl World {
             labels: member.labels.clone(),
             runtimes: vec![(RuntimeKind::Fake, Availability::Available)],
             address: member.place.into(),
+            join: Default::default(),
         };
         self.step(Input::Connected(connected));
     }

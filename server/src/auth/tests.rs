@@ -81,6 +81,9 @@ fn a_token_of_the_store_has_its_role_and_may_have_ended() {
         expires_at: expires.map(Timestamp),
         last_used_at: None,
         revoked_at: None,
+        uses: None,
+        labels: Vec::new(),
+        joined: 0,
     };
     let tokens = Arc::new(Tokens::default());
     let rows =

@@ -189,6 +189,7 @@ impl Orders {
     fn close_for(&self, reason: CloseReason) -> Close {
         match reason {
             CloseReason::Refused => self.refusal.clone(),
+            CloseReason::Revoked => close::UNAUTHORIZED.because("the worker was revoked"),
             CloseReason::Replaced => close::SUPERSEDED.plain(),
             CloseReason::Protocol(rule) => close::MALFORMED.because(rule),
             CloseReason::Silent => close::SILENT.plain(),

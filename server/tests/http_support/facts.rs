@@ -102,6 +102,9 @@ pub fn worker_row(id: u64, name: &str) -> WorkerRow {
         drain: None,
         labels: Vec::new(),
         process: None,
+        join_token: None,
+        granted: Vec::new(),
+        revoked_at: None,
     }
 }
 

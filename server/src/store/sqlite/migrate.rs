@@ -39,6 +39,7 @@ const MIGRATIONS: &[(&str, &str)] = &[
     ("access", include_str!("migrations/0021_access.sql")),
     ("notifications", include_str!("migrations/0022_notifications.sql")),
     ("unique_keys", include_str!("migrations/0023_unique_keys.sql")),
+    ("worker_identity", include_str!("migrations/0024_worker_identity.sql")),
 ];
 
 /// Brings the file behind this connection to the version of this build.
