@@ -177,6 +177,7 @@ impl Orders {
                 self.session_log.refused(&refused.code, &refused.text);
                 let code = match refused.code.as_str() {
                     "unsupported_version" => close::UNSUPPORTED_VERSION,
+                    "worker_revoked" | "token_used_up" => close::UNAUTHORIZED,
                     "wrong_cluster" | "unknown_worker" => close::WRONG_CLUSTER,
                     _ => close::DUPLICATE_WORKER,
                 };
