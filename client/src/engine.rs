@@ -259,11 +259,15 @@ impl Engine {
         }
         match self.identity.renew() {
             Ok(()) => {
-                tracing::warn!("the server has revoked this worker; joining as a new one, because of --rejoin");
+                tracing::warn!(
+                    "the server has revoked this worker; joining as a new one, because of --rejoin"
+                );
                 self.connector.set_proof(None);
                 self.worker.renew_secret(self.identity.secret());
             }
-            Err(error) => tracing::error!(%error, "the server has revoked this worker, and a new secret cannot be written"),
+            Err(error) => {
+                tracing::error!(%error, "the server has revoked this worker, and a new secret cannot be written")
+            }
         }
     }
 

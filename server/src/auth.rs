@@ -266,9 +266,7 @@ impl Access {
         let actor = match permission != Permission::Connect && is_by_cookie(headers) {
             // A session was begun with a token. Its cookie cannot be guessed, so a wrong one is an old one, and no failure.
             true => self.holder_of_session(headers, now)?,
-            false => {
-                self.check_given(given.map(|value| bearer(value).unwrap_or_default()), peer, now)?.actor
-            }
+            false => self.check_given(given.map(|value| bearer(value).unwrap_or_default()), peer, now)?.actor,
         };
         Ok(Admission::by_token(actor))
     }

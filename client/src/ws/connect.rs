@@ -127,7 +127,12 @@ impl Connector {
     #[must_use]
     pub fn with_address(&self, address: Address) -> Self {
         let address = if self.tls.is_some() { address.with_tls() } else { address };
-        Self { address, token_file: self.token_file.clone(), tls: self.tls.clone(), proof: self.proof.clone() }
+        Self {
+            address,
+            token_file: self.token_file.clone(),
+            tls: self.tls.clone(),
+            proof: self.proof.clone(),
+        }
     }
 
     /// The address that it connects to.

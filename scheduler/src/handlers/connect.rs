@@ -81,7 +81,7 @@ fn admit(scheduler: &mut Scheduler, now: Now, hello: &Connected) -> Result<(Work
     }
     let JoinPermit::Granted { token, labels } = &hello.join else {
         let text = String::from(
-            "as many workers have joined by this token as may: an administrator makes another one with: longshore token create --role worker",
+            "this token lets no more workers join: as many have joined as may, or it was revoked; an administrator makes another one with: longshore token create",
         );
         return Err(refused("token_used_up", text));
     };

@@ -147,7 +147,9 @@ pub(crate) fn lane_of(scheduler: &Scheduler, job: &Job) -> LaneKey {
         .and_then(|_| job.last_placement())
         .filter(|last| !last.infrastructure_failure)
         .map(|last| last.worker)
-        .filter(|id| scheduler.fleet.worker(*id).is_some_and(|it| is_listed(it) && it.row.revoked_at.is_none()));
+        .filter(|id| {
+            scheduler.fleet.worker(*id).is_some_and(|it| is_listed(it) && it.row.revoked_at.is_none())
+        });
     match pinned {
         Some(only) => LaneKey::Pinned(only, job.definition, key_set_of(scheduler, job)),
         None if need.is_some_and(|need| !need.workers.is_empty()) => {

@@ -35,7 +35,8 @@ struct Entry {
 impl Entry {
     fn new(row: TokenRow) -> Arc<Self> {
         let join = JoinPermit::Granted { token: Some(JoinTokenId(row.id.0)), labels: Vec::new() };
-        let actor = Actor { scope: row.scope.clone(), join, ..Actor::with_token(Arc::clone(&row.name), row.role) };
+        let actor =
+            Actor { scope: row.scope.clone(), join, ..Actor::with_token(Arc::clone(&row.name), row.role) };
         if row.revoked_at.is_some() {
             actor.revoked.cancel();
         }

@@ -97,8 +97,7 @@ impl WorkerRegistry {
             return;
         }
         let is_revoked = row.revoked_at.is_some();
-        let token =
-            JoinToken { uses: row.uses, joined: row.joined, labels: row.labels.clone(), is_revoked };
+        let token = JoinToken { uses: row.uses, joined: row.joined, labels: row.labels.clone(), is_revoked };
         let mut entries = self.write();
         if !is_revoked {
             row.labels.iter().for_each(|(name, _)| entries.reserve(name));
@@ -184,5 +183,126 @@ impl Entries {
                 self.reserved.remove(name);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use protocol::{SessionId, Timestamp};
+
+    use super::*;
+    use crate::auth::actor::Scope;
+    use crate::auth::role::Role;
+
+    fn token(id: u64, uses: Option<u32>, labels: &[(&str, &str)]) -> TokenRow {
+        TokenRow {
+            id: TokenId(id),
+            name: format!("t{id}").into(),
+            hash: [0; 32],
+            role: Role::Worker,
+            scope: Scope::default(),
+            created_at: Timestamp(0),
+            created_by: String::new(),
+            expires_at: None,
+            last_used_at: None,
+            revoked_at: None,
+            uses,
+            labels: pairs(labels),
+            joined: 0,
+        }
+    }
+
+    fn pairs(labels: &[(&str, &str)]) -> Vec<(String, String)> {
+        labels.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
+    }
+
+    fn joined(worker: u64, by: u64, granted: &[(&str, &str)]) -> WorkerRow {
+        WorkerRow {
+            worker: WorkerId(worker),
+            name: "w".into(),
+            secret_hash: [0; 32],
+            joined_at: Timestamp(0),
+            seen_at: Timestamp(0),
+            cordoned: false,
+            slots: None,
+            drain: None,
+            labels: Vec::new(),
+            process: None,
+            join_token: Some(JoinTokenId(by)),
+            granted: pairs(granted),
+            revoked_at: None,
+        }
+    }
+
+    /// What a Hello with this token may do, and the labels that are left to it.
+    fn prepare(
+        registry: &WorkerRegistry,
+        by: Option<u64>,
+        labels: &[(&str, &str)],
+    ) -> (JoinPermit, Vec<(String, String)>) {
+        let mut hello = Connected {
+            session: SessionId(1),
+            name: "w".into(),
+            secret_hash: [0; 32],
+            cluster: None,
+            rejoin: false,
+            incarnation: protocol::Incarnation(1),
+            process: 1,
+            versions: protocol::VERSIONS,
+            engine: None,
+            version: String::new(),
+            slots: 1,
+            backlog: 1,
+            labels: pairs(labels),
+            runtimes: Vec::new(),
+            address: String::new(),
+            join: JoinPermit::Granted { token: by.map(JoinTokenId), labels: Vec::new() },
+        };
+        registry.prepare(&mut hello);
+        (hello.join, hello.labels)
+    }
+
+    #[test]
+    fn a_token_lets_as_many_workers_join_as_it_has_uses() {
+        let registry = WorkerRegistry::default();
+        registry.add_token(&token(3, Some(2), &[("zone", "eu")]));
+        let granted = JoinPermit::Granted { token: Some(JoinTokenId(3)), labels: pairs(&[("zone", "eu")]) };
+        for worker in 1..=2 {
+            assert_eq!(prepare(&registry, Some(3), &[]).0, granted);
+            let row = joined(worker, 3, &[("zone", "eu")]);
+            registry.note(&Change::Worker(row.clone()));
+            registry.note(&Change::Worker(WorkerRow { cordoned: true, ..row }));
+            assert_eq!(u64::from(registry.joined(TokenId(3))), worker, "a row that changes is no use");
+        }
+        assert_eq!(prepare(&registry, Some(3), &[]).0, JoinPermit::UsedUp);
+        registry.note(&Change::WorkerForgotten(WorkerId(1)));
+        assert_eq!(prepare(&registry, Some(3), &[]).0, JoinPermit::UsedUp, "no use comes back");
+        assert_eq!(prepare(&registry, Some(4), &[]).0, JoinPermit::UsedUp, "nobody made this one");
+        assert_eq!(prepare(&registry, None, &[]).0, JoinPermit::default(), "a token of a file");
+        registry.add_token(&token(5, None, &[]));
+        registry.revoke_token(TokenId(5));
+        assert_eq!(prepare(&registry, Some(5), &[]).0, JoinPermit::UsedUp);
+    }
+
+    #[test]
+    fn labels_are_reserved_while_a_token_or_a_worker_has_them() {
+        let registry = WorkerRegistry::new(&[joined(1, 9, &[("gpu", "a100")])]);
+        registry.add_token(&token(3, None, &[("zone", "eu")]));
+        registry.add_token(&token(4, None, &[("zone", "us")]));
+        let left = || {
+            let labels = prepare(&registry, None, &[("gpu", "a100"), ("rack", "7"), ("zone", "eu")]).1;
+            labels.into_iter().map(|(name, _)| name).collect::<Vec<_>>()
+        };
+        assert_eq!(left(), ["rack"]);
+        registry.revoke_token(TokenId(3));
+        registry.revoke_token(TokenId(3));
+        assert_eq!(left(), ["rack"], "another token grants it");
+        registry.note(&Change::Worker(joined(2, 4, &[("zone", "us")])));
+        registry.revoke_token(TokenId(4));
+        assert_eq!(left(), ["rack"], "a worker has it");
+        registry.note(&Change::WorkerForgotten(WorkerId(2)));
+        assert_eq!(left(), ["rack", "zone"]);
+        registry.note(&Change::WorkerForgotten(WorkerId(1)));
+        assert_eq!(left(), ["gpu", "rack", "zone"]);
     }
 }
