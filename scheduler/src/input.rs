@@ -290,11 +290,11 @@ pub struct Connected {
     pub runtimes: Vec<(RuntimeKind, Availability)>,
     /// Network address, for people.
     pub address: String,
-    /// What the connection may do with a secret that is not known.
+    /// Its right to join, if the secret is not known.
     pub join: JoinPermit,
 }
 
-/// Whether a connection may join a worker whose secret is not known yet.
+/// The right of a connection to join a worker whose secret is not known yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum JoinPermit {
     /// It may. The worker gets these labels for as long as it lives.

@@ -8,6 +8,7 @@ pub mod actor;
 pub mod audit;
 pub(crate) mod failures;
 pub mod first_token;
+mod proof;
 pub mod records;
 pub mod role;
 pub(crate) mod sessions;
@@ -20,13 +21,12 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use axum::http::{HeaderMap, HeaderValue, Request, header};
-use data_encoding::BASE64URL_NOPAD;
-use protocol::{WORKER_SCHEME, WorkerId};
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
 use actor::Actor;
 use failures::FailureLimiter;
+use proof::WorkerProof;
 use role::{Permission, Role};
 use sessions::{SessionToken, Sessions};
 use site::Hosts;
@@ -354,37 +354,6 @@ struct ValidToken {
     actor: Arc<Actor>,
     /// The token, for the session that is begun with it.
     token: SessionToken,
-}
-
-/// What a worker that has joined sends: `Longshore-Worker id="7", secret="…", token="…"`. Secret and token are in base64url, so that neither
-/// needs quoting.
-struct WorkerProof {
-    worker: WorkerId,
-    secret: Vec<u8>,
-    token: Option<Vec<u8>>,
-}
-
-impl WorkerProof {
-    /// `None` if the value has another scheme or form.
-    fn parse(value: &[u8]) -> Option<Self> {
-        let (scheme, params) = value.split_at_checked(WORKER_SCHEME.len() + 1)?;
-        if !scheme[..WORKER_SCHEME.len()].eq_ignore_ascii_case(WORKER_SCHEME.as_bytes()) {
-            return None;
-        }
-        let (mut worker, mut secret, mut token) = (None, None, None);
-        for param in std::str::from_utf8(params).ok()?.split(',') {
-            let (name, value) = param.trim().split_once('=')?;
-            let value = value.strip_prefix('"')?.strip_suffix('"')?;
-            let decoded = || BASE64URL_NOPAD.decode(value.as_bytes()).ok();
-            match name {
-                "id" => worker = Some(WorkerId(value.parse().ok()?)),
-                "secret" => secret = Some(decoded()?),
-                "token" => token = Some(decoded()?),
-                _ => {}
-            }
-        }
-        Some(Self { worker: worker?, secret: secret?, token })
-    }
 }
 
 fn is_by_cookie(headers: &HeaderMap) -> bool {

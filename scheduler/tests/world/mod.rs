@@ -79,7 +79,7 @@ pub struct Member {
     pub labels: Vec<(String, String)>,
     /// The cluster that it joined.
     pub cluster: Option<ClusterId>,
-    /// What its connections may do with a secret that is not known.
+    /// The right of its connections to join.
     pub join: JoinPermit,
 }
 

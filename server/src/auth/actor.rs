@@ -43,7 +43,7 @@ pub struct Actor {
     pub role: Role,
     /// The definitions on whose jobs the actor may act.
     pub scope: Scope,
-    /// What a worker may do that connects as this actor.
+    /// The right of a worker to join that connects as this actor.
     pub join: JoinPermit,
     /// Cancelled when the token is revoked or expires: open streams and sockets end.
     pub revoked: CancellationToken,

@@ -1,6 +1,7 @@
 //! Tests of the access control: requests that are admitted, and requests that are refused.
 
-use protocol::Timestamp;
+use data_encoding::BASE64URL_NOPAD;
+use protocol::{Timestamp, WORKER_SCHEME, WorkerId};
 use scheduler::input::JoinPermit;
 use scheduler::step::WorkerRow;
 

@@ -234,7 +234,7 @@ mod tests {
         }
     }
 
-    /// What a Hello with this token may do, and the labels that are left to it.
+    /// The right to join of a Hello with this token, and the labels that are left to it.
     fn prepare(
         registry: &WorkerRegistry,
         by: Option<u64>,
