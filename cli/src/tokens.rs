@@ -1,7 +1,7 @@
 //! `longshore token`: makes, lists and revokes tokens.
 
 use jiff::Timestamp;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::api::{Api, parse};
 use crate::args::CommonArgs;
@@ -13,6 +13,7 @@ use crate::view::{self, NewToken, Token};
 #[command(after_help = "Examples:
   longshore token create ci --role submitter --definitions 'nightly-*,report' --expires 90d >ci.token
   longshore token create machines --role worker >worker.token
+  longshore token create anna --role worker --labels zone=eu,gpu=a100 --uses 1 --expires 1h >join.token
   longshore token ls
   longshore token revoke ci
 
@@ -46,6 +47,12 @@ struct CreateFlags {
     /// How long it is valid, such as 90d; without it until it is revoked.
     #[arg(long, value_name = "DURATION")]
     expires: Option<String>,
+    /// Of a token for workers: how many may join by it [default: any number].
+    #[arg(long, value_name = "NUMBER")]
+    uses: Option<u32>,
+    /// Of a token for workers: labels that they get, which no worker can claim for itself.
+    #[arg(long, value_name = "KEY=VALUE,…", value_delimiter = ',', value_parser = label)]
+    labels: Vec<(String, String)>,
 }
 
 /// List the tokens, revoked ones too.
@@ -63,6 +70,9 @@ struct RevokeFlags {
     /// Its name.
     #[arg(value_name = "NAME")]
     name: String,
+    /// Also revoke the workers that have joined by it; without this they stay.
+    #[arg(long)]
+    workers: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -109,6 +119,12 @@ async fn create(flags: CreateFlags) -> anyhow::Result<()> {
     if let Some(expires) = flags.expires {
         body["expires"] = expires.into();
     }
+    if let Some(uses) = flags.uses {
+        body["uses"] = uses.into();
+    }
+    if !flags.labels.is_empty() {
+        body["labels"] = flags.labels.into_iter().map(|(name, value)| (name, Value::from(value))).collect();
+    }
     let json = api.json(api.request(reqwest::Method::POST, &["api", "tokens"]).json(&body)).await?;
     if flags.common.format == Format::Json {
         return screen::json(&json);
@@ -140,10 +156,15 @@ async fn list(flags: ListFlags) -> anyhow::Result<()> {
             view::since(token.created_at, now),
             token.last_used_at.map(|at| view::since(at, now)).unwrap_or_default(),
             token.expires_at.map_or_else(|| "never".to_owned(), |at| view::until(at, now)),
+            match (token.uses, token.joined) {
+                (Some(uses), Some(joined)) => format!("{joined}/{uses}"),
+                (_, joined) => joined.map(|it| it.to_string()).unwrap_or_default(),
+            },
+            view::pairs(&token.labels),
         ]
     };
     screen::table(
-        &["NAME", "ROLE", "STATE", "DEFINITIONS", ">AGE", ">USED", ">EXPIRES"],
+        &["NAME", "ROLE", "STATE", "DEFINITIONS", ">AGE", ">USED", ">EXPIRES", ">JOINED", "LABELS"],
         tokens.iter().map(row).collect(),
     )
 }
@@ -151,9 +172,26 @@ async fn list(flags: ListFlags) -> anyhow::Result<()> {
 async fn revoke(flags: RevokeFlags) -> anyhow::Result<()> {
     let api = Api::new(&flags.common.server_args)?;
     let path = ["api", "tokens", &flags.name, "revoke"];
-    let json = api.json(api.request(reqwest::Method::POST, &path)).await?;
+    let mut request = api.request(reqwest::Method::POST, &path);
+    if flags.workers {
+        request = request.query(&[("workers", "1")]);
+    }
+    let json = api.json(request).await?;
     if flags.common.format == Format::Json {
         return screen::json(&json);
     }
-    screen::line(&format!("token {} is revoked", screen::visible(&flags.name)))
+    let token: Token = parse(&api, &json)?;
+    let workers = match (token.workers_revoked, token.joined) {
+        (Some(count), _) => format!("; workers revoked with it: {count}"),
+        (None, Some(1..)) => "; the workers that joined by it stay: --workers revokes them, too".to_owned(),
+        (None, _) => String::new(),
+    };
+    screen::line(&format!("token {} is revoked{workers}", screen::visible(&flags.name)))
+}
+
+fn label(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
+        _ => Err("a label is written KEY=VALUE".to_owned()),
+    }
 }

@@ -10,7 +10,7 @@ use tokio::runtime::Runtime;
 use crate::failure::{Exit, Failure};
 use crate::logging::{self, LoggingArgs};
 use crate::settings::Settings;
-use crate::{join, server, systemd};
+use crate::{join, server, systemd, workers};
 
 /// Run a worker: take jobs from a server and run them in containers.
 ///
@@ -57,6 +57,7 @@ pub(crate) struct Flags {
 #[derive(Debug, clap::Subcommand)]
 enum WorkerVerb {
     Join(join::Flags),
+    Revoke(workers::RevokeFlags),
 }
 
 /// The worker's name, state directory and capacity.
@@ -145,9 +146,12 @@ enum OnTermArg {
 
 /// Runs the worker until it has stopped, or the verb behind `worker`.
 pub(crate) fn worker(flags: Flags) -> anyhow::Result<()> {
-    if let Some(WorkerVerb::Join(flags)) = flags.verb {
+    if let Some(verb) = flags.verb {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        return runtime.block_on(join::join(flags));
+        return match verb {
+            WorkerVerb::Join(flags) => runtime.block_on(join::join(flags)),
+            WorkerVerb::Revoke(flags) => runtime.block_on(workers::revoke(flags)),
+        };
     }
     logging::start(&flags.logging)?;
     flags.file.log_source();

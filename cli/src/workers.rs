@@ -123,6 +123,17 @@ pub(crate) struct ForgetFlags {
     target: TargetArgs,
 }
 
+/// Revoke a worker: its connection ends, and its secret is refused from now on.
+///
+/// Its jobs are handed on as those of a silent worker. With --rejoin and a valid join token the machine joins as a new worker.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example:
+  longshore worker revoke anna        (the workers of a join token: longshore token revoke NAME --workers)")]
+pub(crate) struct RevokeFlags {
+    #[command(flatten)]
+    target: TargetArgs,
+}
+
 /// Stop attempts of a worker that this server did not assign, as after a restored backup.
 ///
 /// Such attempts go on until an operator stops them. They get SIGTERM, and are killed after their grace period.
@@ -241,6 +252,11 @@ pub(crate) async fn reset(flags: ResetFlags) -> anyhow::Result<()> {
 /// Forgets a worker.
 pub(crate) async fn forget(flags: ForgetFlags) -> anyhow::Result<()> {
     post_operation(&flags.target, "forget", &[], "is forgotten").await
+}
+
+/// Revokes a worker.
+pub(crate) async fn revoke(flags: RevokeFlags) -> anyhow::Result<()> {
+    post_operation(&flags.target, "revoke", &[], "is revoked").await
 }
 
 /// Stops unmanaged attempts.

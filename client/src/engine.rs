@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use protocol::{Now, Report, RuntimeKind, Token, Uptime};
+use protocol::{Now, Order, Report, RuntimeKind, Token, Uptime};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 use worker::input::{Leave, RuntimeEvent};
@@ -28,7 +28,8 @@ pub(crate) struct Engine {
     pub(crate) contact: LatestFile<Uptime>,
     pub(crate) membership: LatestFile<Membership>,
     /// Locks the state directory.
-    pub(crate) _identity: Identity,
+    pub(crate) identity: Identity,
+    pub(crate) rejoin: bool,
     pub(crate) runtimes: Vec<Arc<dyn Runtime>>,
     pub(crate) connector: Connector,
     pub(crate) logs: Logs,
@@ -145,7 +146,10 @@ impl Engine {
     fn on_connection_event(&mut self, event: Option<ConnectionEvent>) {
         match event {
             Some(ConnectionEvent::Connected) => self.step(Input::Connected),
-            Some(ConnectionEvent::Ordered(order)) => self.step(Input::Ordered(order)),
+            Some(ConnectionEvent::Ordered(order)) => {
+                self.renew_identity_if_revoked(&order);
+                self.step(Input::Ordered(order));
+            }
             Some(ConnectionEvent::Lost { why, message_refused }) => {
                 tracing::warn!(server = %self.connector.address(), "no connection to the server: {why}");
                 self.connection = None;
@@ -247,9 +251,30 @@ impl Engine {
         }
     }
 
+    /// Makes a new secret if the server has revoked the old one and the worker may join again. The next connection joins with the token.
+    fn renew_identity_if_revoked(&mut self, order: &Order) {
+        let is_revoked = matches!(order, Order::Refused(refused) if refused.code == REVOKED);
+        if !is_revoked || !self.rejoin {
+            return;
+        }
+        match self.identity.renew() {
+            Ok(()) => {
+                tracing::warn!(
+                    "the server has revoked this worker; joining as a new one, because of --rejoin"
+                );
+                self.connector.set_proof(None);
+                self.worker.renew_secret(self.identity.secret());
+            }
+            Err(error) => {
+                tracing::error!(%error, "the server has revoked this worker, and a new secret cannot be written")
+            }
+        }
+    }
+
     fn set_membership(&mut self, membership: Membership) {
         tracing::info!(server = %self.connector.address(), cluster = %membership.cluster, worker = %membership.worker, "joined the server");
         self.membership.record(membership);
+        self.connector.set_proof(Some((membership.worker, self.identity.secret())));
         for runtime in &self.runtimes {
             runtime.set_membership(membership);
         }
@@ -273,6 +298,8 @@ impl Engine {
     }
 }
 
+/// The code of a refusal of a revoked worker.
+const REVOKED: &str = "worker_revoked";
 /// Inputs of one kind that are stepped before reports are sent.
 const BATCH: usize = 4096;
 /// The engine looks at the clock at least this often: a suspended machine wakes up late.

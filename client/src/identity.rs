@@ -120,6 +120,20 @@ impl Identity {
         self.secret
     }
 
+    /// Replaces the secret, and forgets the membership: the server has revoked the old one.
+    ///
+    /// # Errors
+    /// A file cannot be written; the secret that is in memory is the one on the disk.
+    pub fn renew(&mut self) -> Result<(), IdentityError> {
+        self.secret = new_secret(&self.dir)?;
+        self.membership = None;
+        let path = self.dir.join(MEMBERSHIP);
+        match fs::remove_file(&path) {
+            Err(cause) if cause.kind() != io::ErrorKind::NotFound => Err(io_error(&path, cause)),
+            _ => Ok(()),
+        }
+    }
+
     /// The number of this start of the worker.
     #[must_use]
     pub const fn incarnation(&self) -> Incarnation {

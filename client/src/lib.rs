@@ -82,12 +82,16 @@ pub async fn run(config: Config, leave_requests: mpsc::Receiver<()>) -> Result<(
     if config.server.is_tls() {
         connector = connector.with_tls(tls::trusting(config.ca_file.as_deref())?);
     }
-    connector.check()?;
     let identity = if config.share_state_dir {
         Identity::open_shared(&config.state_dir)?
     } else {
         Identity::open(&config.state_dir)?
     };
+    // A worker that has joined does not need the token any more.
+    match identity.membership() {
+        Some(joined) => connector.set_proof(Some((joined.worker, identity.secret()))),
+        None => connector.check()?,
+    }
     let (logs, output_done) = Logs::new();
     let (events, runtime) = mpsc::unbounded_channel();
     let store = with_secrets(AttemptStore::open(identity.dir())?, &config, &identity)?;
@@ -102,7 +106,8 @@ pub async fn run(config: Config, leave_requests: mpsc::Receiver<()>) -> Result<(
             identity.membership(),
             identity::MEMBERSHIP_WRITER,
         ),
-        _identity: identity,
+        identity,
+        rejoin: config.rejoin,
         runtimes,
         connector,
         logs,

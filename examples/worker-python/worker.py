@@ -6,6 +6,7 @@ still ran is killed by the next start and reported as Lost.
 
 import argparse
 import asyncio
+import base64
 import collections
 import os
 import random
@@ -41,6 +42,10 @@ STOPPED = {
 def uptime():
     """Nanoseconds of a clock that goes on while the machine sleeps: leases are counted with it."""
     return time.clock_gettime_ns(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
+
+
+def base64url(data):
+    return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
 
 
 def key_of(token):
@@ -221,9 +226,20 @@ class Worker:
         self.failures += 1
         return random.uniform(0, ceiling)
 
+    def authorization(self):
+        """A worker that has joined shows its own secret, and beside it the token for a server that does not know it any more."""
+        identity = self.state.identity
+        if identity["worker"] is None:
+            return f"Bearer {self.bearer}" if self.bearer else None
+        fields = {"id": str(identity["worker"]), "secret": base64url(bytes.fromhex(identity["secret"]))}
+        if self.bearer:
+            fields["token"] = base64url(self.bearer.encode())
+        return "Longshore-Worker " + ", ".join(f'{name}="{value}"' for name, value in fields.items())
+
     async def session(self):
         """One connection, from the upgrade until it is lost. How long to wait then; None if nobody has said that."""
-        headers = {"Authorization": f"Bearer {self.bearer}"} if self.bearer else {}
+        authorization = self.authorization()
+        headers = {"Authorization": authorization} if authorization else {}
         options = {
             "subprotocols": [SUBPROTOCOL],
             "compression": None,

@@ -166,6 +166,7 @@ fn connected(session: SessionId, hello: Hello) -> Connected {
         labels: hello.labels,
         runtimes: hello.runtimes,
         address: "here".into(),
+        join: Default::default(),
     }
 }
 

@@ -72,7 +72,7 @@ close_codes! {
     NOT_LEADING = 4014 "not_leading";
     /// The worker reported nothing about an attempt that was enqueued twice. It reconnects, and its inventory decides.
     UNANSWERED = 4015 "unanswered";
-    /// The worker's token was revoked or has expired. Reconnect with backoff: another token may be in its file.
+    /// The worker was revoked, or its token was before its Hello. Reconnect with backoff: another token may be in its file.
     UNAUTHORIZED = 4016 "unauthorized";
 }
 

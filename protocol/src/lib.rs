@@ -36,6 +36,9 @@ pub use time::{Now, Timestamp, Uptime};
 /// The WebSocket subprotocol that both sides must name.
 pub const SUBPROTOCOL: &str = "longshore.v1";
 
+/// The scheme of the header `Authorization` with which a worker shows its own secret: see `docs/protocol.md`.
+pub const WORKER_SCHEME: &str = "Longshore-Worker";
+
 /// The revision of the wire format: the first field of every Hello. It grows with each change of a message until the first tagged
 /// release; peers with different revisions cannot read each other. Revision 1 is that of Hellos before this field existed.
 pub const WIRE_FORMAT: u16 = 3;

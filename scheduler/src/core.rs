@@ -183,6 +183,7 @@ impl Scheduler {
             Input::Operate(ticket, worker, operation) => {
                 handlers::operate(self, now, ticket, worker, operation)
             }
+            Input::ReserveLabels(ticket, names) => handlers::reserve_labels(self, ticket, &names),
             Input::Pause(request) => handlers::pause::pause(self, now, request),
             Input::Backfill(request) => handlers::backfill::backfill(self, now, request),
             Input::Tick => handlers::tick(self, now),

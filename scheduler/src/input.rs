@@ -22,6 +22,7 @@ use crate::new_jobs::NewJobs;
 use crate::params::JobParams;
 use crate::schedule::ScheduleId;
 use crate::schedules::PauseTarget;
+use crate::step::JoinTokenId;
 
 /// An input.
 #[derive(Clone, Debug)]
@@ -54,6 +55,8 @@ pub enum Input {
     Unsent(SessionId, Vec<Token>),
     /// An operator changes a worker.
     Operate(Ticket, WorkerId, Operation),
+    /// Labels with these names belong to the server from now on: no worker may claim them any more.
+    ReserveLabels(Ticket, Vec<String>),
     /// Somebody pauses schedules, or lets them go on.
     Pause(PauseRequest),
     /// A client wants jobs for past slots of a schedule.
@@ -292,6 +295,30 @@ pub struct Connected {
     pub runtimes: Vec<(RuntimeKind, Availability)>,
     /// Network address, for people.
     pub address: String,
+    /// Its right to join, if the secret is not known.
+    pub join: JoinPermit,
+}
+
+/// The right of a connection to join a worker whose secret is not known yet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum JoinPermit {
+    /// It may. The worker gets these labels for as long as it lives.
+    Granted {
+        /// The join token, if it is in the store.
+        token: Option<JoinTokenId>,
+        /// Ordered by name.
+        labels: Vec<(String, String)>,
+    },
+    /// It may not: it was let in as this worker, by the worker's own secret.
+    OnlyAs(WorkerId),
+    /// It may not: as many workers have joined by its token as may.
+    UsedUp,
+}
+
+impl Default for JoinPermit {
+    fn default() -> Self {
+        Self::Granted { token: None, labels: Vec::new() }
+    }
 }
 
 /// An operator's command about a worker.
@@ -312,6 +339,8 @@ pub enum Operation {
     Reset,
     /// Remove a worker that is not connected.
     Forget,
+    /// Refuse the worker's secret for ever, and close its session.
+    Revoke,
     /// Stop unmanaged attempts: all of them, or this one.
     StopUnmanaged(Option<(JobId, Fence)>),
 }

@@ -22,7 +22,7 @@ pub use answer::{Accepted, Answer, PendingReason, Rejection};
 pub use broken_rule::BrokenRule;
 pub use close_reason::CloseReason;
 pub use note::Note;
-pub use worker_row::{Drain, Process, WorkerRow};
+pub use worker_row::{Drain, JoinTokenId, Process, WorkerRow};
 
 use crate::batches::{BatchMember, NewBatch};
 use crate::definition::Definition;

@@ -31,9 +31,9 @@ use world::scheduler::ServerLimits;
 use world::scheduler::batches::BatchOptions;
 use world::scheduler::definition::{Expect, OnLost, RetryOn, WaitLimits};
 use world::scheduler::explain::{Obstacle, PlacementVerdict};
-use world::scheduler::input::{GroupNo, Input, JobUpdate, Key, Operation, StartTime};
+use world::scheduler::input::{GroupNo, Input, JobUpdate, JoinPermit, Key, Operation, StartTime};
 use world::scheduler::placement::exclusion::Excluded;
-use world::scheduler::step::PendingReason;
+use world::scheduler::step::{JoinTokenId, PendingReason};
 use world::{Member, World, definition};
 
 #[test]
@@ -296,6 +296,22 @@ fn happen(world: &mut World, words: &[&str]) {
             world.operate(WorkerId(worker.parse().unwrap()), operation);
         }
         ["forget", worker] => world.operate(WorkerId(worker.parse().unwrap()), Operation::Forget),
+        ["permit", name, ref what @ ..] => {
+            let join = match *what {
+                ["only", worker] => JoinPermit::OnlyAs(WorkerId(worker.parse().unwrap())),
+                ["used_up"] => JoinPermit::UsedUp,
+                ref labels => {
+                    let label = |word: &&str| {
+                        word.split_once('=').map(|(name, value)| (name.to_owned(), value.to_owned()))
+                    };
+                    let labels = labels.iter().filter_map(label).collect();
+                    JoinPermit::Granted { token: Some(JoinTokenId(1)), labels }
+                }
+            };
+            world.member(name).join = join;
+        }
+        ["revoke", worker] => world.operate(WorkerId(worker.parse().unwrap()), Operation::Revoke),
+        ["reserve", ref names @ ..] => world.reserve_labels(names),
         ["slots", worker, slots] => {
             world.operate(WorkerId(worker.parse().unwrap()), Operation::Slots(slots.parse().unwrap()));
         }

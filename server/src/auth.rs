@@ -8,26 +8,30 @@ pub mod actor;
 pub mod audit;
 pub(crate) mod failures;
 pub mod first_token;
+mod proof;
 pub mod records;
 pub mod role;
 pub(crate) mod sessions;
 mod site;
 pub mod tokens;
+pub mod workers;
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Instant;
 
-use axum::http::{HeaderMap, Request, header};
+use axum::http::{HeaderMap, HeaderValue, Request, header};
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
 use actor::Actor;
 use failures::FailureLimiter;
+use proof::WorkerProof;
 use role::{Permission, Role};
 use sessions::{SessionToken, Sessions};
 use site::Hosts;
 use tokens::Tokens;
+use workers::{SecretVerdict, WorkerRegistry};
 
 /// The ground on which a request was admitted.
 #[derive(Clone, Debug)]
@@ -67,6 +71,9 @@ pub enum Denial {
     /// The token was valid once.
     #[error("the token was revoked")]
     Revoked,
+    /// The secret is that of a worker that was revoked.
+    #[error("this worker was revoked")]
+    WorkerRevoked,
     /// The token is valid, but its role does not allow the request.
     #[error("the token has the role {given}; this request needs the role {needed}")]
     WrongRole {
@@ -104,6 +111,7 @@ pub struct Access {
     api: Option<FileToken>,
     worker: Option<FileToken>,
     tokens: Arc<Tokens>,
+    workers: Arc<WorkerRegistry>,
     /// True if requests need a token even if none was given in a file.
     requires_tokens: bool,
     hosts: Hosts,
@@ -134,6 +142,7 @@ impl Access {
             api: None,
             worker: None,
             tokens: Arc::default(),
+            workers: Arc::default(),
             requires_tokens: false,
             hosts: Hosts::new(listen),
             failures: FailureLimiter::default(),
@@ -160,6 +169,13 @@ impl Access {
     #[must_use]
     pub fn tokens(mut self, tokens: Arc<Tokens>) -> Self {
         self.tokens = tokens;
+        self
+    }
+
+    /// Accepts the secrets of these workers as well, where workers need a token.
+    #[must_use]
+    pub fn workers(mut self, workers: Arc<WorkerRegistry>) -> Self {
+        self.workers = workers;
         self
     }
 
@@ -241,14 +257,16 @@ impl Access {
             return Ok(Admission { actor: Arc::clone(&self.anonymous), by_token: false });
         }
         let now = Instant::now();
+        let given = headers.get(header::AUTHORIZATION).map(HeaderValue::as_bytes);
+        if permission == Permission::Connect
+            && let Some(proof) = given.and_then(WorkerProof::parse)
+        {
+            return self.check_worker(&proof, peer, now).map(Admission::by_token);
+        }
         let actor = match permission != Permission::Connect && is_by_cookie(headers) {
             // A session was begun with a token. Its cookie cannot be guessed, so a wrong one is an old one, and no failure.
             true => self.holder_of_session(headers, now)?,
-            false => {
-                let given = headers.get(header::AUTHORIZATION);
-                self.check_given(given.map(|value| bearer(value.as_bytes()).unwrap_or_default()), peer, now)?
-                    .actor
-            }
+            false => self.check_given(given.map(|value| bearer(value).unwrap_or_default()), peer, now)?.actor,
         };
         Ok(Admission::by_token(actor))
     }
@@ -262,6 +280,39 @@ impl Access {
         }
     }
 
+    /// Checks the proof of a worker that has joined: its own secret, and the token for the case that the server does not know it, or has
+    /// revoked it. With the token it can only join anew.
+    fn check_worker(
+        &self,
+        proof: &WorkerProof,
+        peer: Option<IpAddr>,
+        now: Instant,
+    ) -> Result<Arc<Actor>, Denial> {
+        self.check_lock_out(peer, now)?;
+        let verdict = self.workers.check(proof.worker, &hash(&proof.secret));
+        if verdict == SecretVerdict::Valid {
+            return Ok(Arc::new(Actor::of_worker(proof.worker)));
+        }
+        let by_token = proof.token.as_deref().and_then(|token| self.find(token));
+        match (verdict, by_token) {
+            (_, Some(Ok(valid))) => Ok(valid.actor),
+            (SecretVerdict::Revoked, _) => Err(Denial::WorkerRevoked),
+            (_, Some(Err(denial))) => Err(denial),
+            (_, None) => {
+                peer.inspect(|peer| self.failures.record(*peer, now));
+                Err(Denial::InvalidToken)
+            }
+        }
+    }
+
+    /// The lock-out comes before the comparison: a guesser learns nothing about the tokens of a locked-out address.
+    fn check_lock_out(&self, peer: Option<IpAddr>, now: Instant) -> Result<(), Denial> {
+        match peer.and_then(|peer| self.failures.lock_out(peer, now)) {
+            Some(wait) => Err(Denial::TooManyFailures { retry_after_s: wait.as_secs() + 1 }),
+            None => Ok(()),
+        }
+    }
+
     /// Checks the token that was given; `None`: none was.
     fn check_given(
         &self,
@@ -269,10 +320,7 @@ impl Access {
         peer: Option<IpAddr>,
         now: Instant,
     ) -> Result<ValidToken, Denial> {
-        // The lock-out comes before the comparison: a guesser learns nothing about the tokens of a locked-out address.
-        if let Some(wait) = peer.and_then(|peer| self.failures.lock_out(peer, now)) {
-            return Err(Denial::TooManyFailures { retry_after_s: wait.as_secs() + 1 });
-        }
+        self.check_lock_out(peer, now)?;
         let denial = match given.map(|token| self.find(token)) {
             Some(Some(found)) => return found,
             Some(None) => Denial::InvalidToken,

@@ -141,7 +141,8 @@ impl Server {
             config.data_dir.clone(),
         )?;
         let records = AccessRecords::load(access_archive, handles.record_writer.clone());
-        let records = Arc::new(records.map_err(ServerError::Tokens)?);
+        let records = records.map_err(ServerError::Tokens)?.with_workers(handles.workers.clone());
+        let records = Arc::new(records);
         let tls = config.tls.clone().map(Tls::load).transpose()?;
         let certificate = tls.as_ref().and_then(Tls::expiry);
         let mut listener = Listener::bind(config.listen, connections(&config)).await?;
@@ -309,7 +310,7 @@ fn connections(config: &Config) -> listener::Limits {
 
 fn access(config: &Config, address: SocketAddr, records: &AccessRecords) -> Access {
     let mut access = Access::open(address).hosts(config.allowed_hosts.iter().cloned());
-    access = access.tokens(Arc::clone(&records.tokens));
+    access = access.tokens(Arc::clone(&records.tokens)).workers(Arc::clone(&records.workers));
     if config.requires_tokens {
         access = access.require_tokens();
     }

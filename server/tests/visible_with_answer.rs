@@ -104,5 +104,6 @@ fn hello(number: u64) -> Connected {
         labels: Vec::new(),
         runtimes: Vec::new(),
         address: "here".into(),
+        join: Default::default(),
     }
 }

@@ -147,6 +147,12 @@ impl Worker {
         }
     }
 
+    /// Uses another secret from the next Hello on: the server has revoked the old one. The worker joins as a new one.
+    pub fn renew_secret(&mut self, secret: [u8; 32]) {
+        self.config.secret = secret;
+        self.config.cluster = None;
+    }
+
     /// Applies one input and returns immediate effects. Messages wait for [`Worker::flush`].
     pub fn step(&mut self, now: Now, input: Input) -> Step {
         let now = now.up;

@@ -56,6 +56,8 @@ impl WorkerView for Worker {
             ("load", self.load_milli.map(load_average).unwrap_or_default()),
             ("disk free", self.disk_free_bytes.map(screen::size).unwrap_or_default()),
             ("labels", pairs(&self.labels)),
+            ("granted", pairs(&self.labels_granted)),
+            ("revoked", optional(self.revoked_at.as_ref())),
             ("version", self.version.clone()),
             ("address", self.address.clone()),
         ]);

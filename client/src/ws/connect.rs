@@ -2,10 +2,11 @@
 
 use std::io;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use protocol::SUBPROTOCOL;
+use data_encoding::BASE64URL_NOPAD;
+use protocol::{SUBPROTOCOL, WORKER_SCHEME, WorkerId};
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
 use tokio::net::TcpStream;
@@ -29,6 +30,8 @@ pub struct Connector {
     address: Address,
     token_file: Option<PathBuf>,
     tls: Option<Arc<ClientConfig>>,
+    /// The proof of the worker that has joined. Shared by all connectors of a process.
+    proof: Arc<Mutex<Option<String>>>,
 }
 
 /// A connection, with TLS or without.
@@ -100,8 +103,16 @@ pub enum ConnectError {
 impl Connector {
     /// A connector for this address. The token is read from its file at each connection, so it can be replaced.
     #[must_use]
-    pub const fn new(address: Address, token_file: Option<PathBuf>) -> Self {
-        Self { address, token_file, tls: None }
+    pub fn new(address: Address, token_file: Option<PathBuf>) -> Self {
+        Self { address, token_file, tls: None, proof: Arc::default() }
+    }
+
+    /// Shows the secret of this worker at each connection from now on, beside the token; `None`: only the token.
+    pub(crate) fn set_proof(&self, of: Option<(WorkerId, [u8; 32])>) {
+        let proof = of.map(|(worker, secret)| {
+            format!("{WORKER_SCHEME} id=\"{worker}\", secret=\"{}\"", BASE64URL_NOPAD.encode(&secret))
+        });
+        *self.proof.lock().unwrap_or_else(PoisonError::into_inner) = proof;
     }
 
     /// Uses these settings for TLS.
@@ -116,7 +127,12 @@ impl Connector {
     #[must_use]
     pub fn with_address(&self, address: Address) -> Self {
         let address = if self.tls.is_some() { address.with_tls() } else { address };
-        Self { address, token_file: self.token_file.clone(), tls: self.tls.clone() }
+        Self {
+            address,
+            token_file: self.token_file.clone(),
+            tls: self.tls.clone(),
+            proof: self.proof.clone(),
+        }
     }
 
     /// The address that it connects to.
@@ -168,11 +184,24 @@ impl Connector {
                 self.tcp_error(io::Error::new(io::ErrorKind::InvalidInput, cause))
             })?;
         let mut request = ClientRequestBuilder::new(url).with_sub_protocol(SUBPROTOCOL);
-        if let Some(file) = &self.token_file {
-            let token = token::read(file)?;
-            request = request.with_header("authorization", format!("Bearer {token}"));
+        if let Some(value) = self.authorization()? {
+            request = request.with_header("authorization", value);
         }
         Ok(request)
+    }
+
+    /// A worker that has joined shows its own secret, and the token for a server that does not know it any more. It does not need the token:
+    /// the file may be gone.
+    fn authorization(&self) -> Result<Option<String>, TokenError> {
+        let token = self.token_file.as_deref().map(token::read);
+        let proof = self.proof.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        Ok(match (proof, token.transpose()) {
+            (Some(proof), Ok(Some(token))) => {
+                Some(format!("{proof}, token=\"{}\"", BASE64URL_NOPAD.encode(token.as_bytes())))
+            }
+            (Some(proof), Ok(None) | Err(_)) => Some(proof),
+            (None, token) => token?.map(|token| format!("Bearer {token}")),
+        })
     }
 
     fn tcp_error(&self, cause: io::Error) -> ConnectError {
@@ -212,7 +241,7 @@ const fn is_disconnect(kind: io::ErrorKind) -> bool {
 fn hint(status: StatusCode) -> &'static str {
     match status.as_u16() {
         401 => {
-            "the token is missing or wrong: --token-file or LONGSHORE_WORKER_TOKEN_FILE must name a file with the server's worker token"
+            "the server knows neither this worker nor its token, or has revoked it: --token-file or LONGSHORE_WORKER_TOKEN_FILE must name a file with a valid join token, and a worker that had joined before also needs --rejoin"
         }
         403 => {
             "most likely this is the token for the API: --token-file or LONGSHORE_WORKER_TOKEN_FILE must name a file with the server's worker token"

@@ -26,7 +26,8 @@ Batch = TypedDict("Batch", {
 Worker = TypedDict("Worker", {
     "id": int, "name": str, "state": str, "connected": bool, "working": bool, "cordoned": bool, "slots": int, "busy": int,
     "backlog": int, "queued": int, "since": str, "joined_at": str, "drain_deadline": str, "labels": "dict[str, str]",
-    "labels_set": "dict[str, str]", "runtimes": "list[dict[str, Any]]", "unmanaged": "list[dict[str, Any]]",
+    "labels_set": "dict[str, str]", "labels_granted": "dict[str, str]", "revoked_at": str,
+    "runtimes": "list[dict[str, Any]]", "unmanaged": "list[dict[str, Any]]",
     "suspect": "dict[str, Any]", "copies": "list[str]", "version": str, "address": str, "engine_id": str,
     "load_milli": int, "disk_free_bytes": int,
 }, total=False)  # fmt: skip

@@ -69,6 +69,9 @@ mod tests {
                 drain: None,
                 labels: vec![("host".into(), alloc::format!("h{number}"))],
                 process: None,
+                join_token: None,
+                granted: Vec::new(),
+                revoked_at: None,
             };
             let mut worker = Worker::away(row, Uptime(0));
             worker.slots = 2;

@@ -40,8 +40,12 @@ pub struct WorkerFacts {
     pub drain_deadline: Option<Timestamp>,
     /// The worker's own labels.
     pub own_labels: Vec<(String, String)>,
-    /// Labels that an operator set over them.
+    /// Labels that its join token granted, over them.
+    pub granted_labels: Vec<(String, String)>,
+    /// Labels that an operator set over all of them.
     pub set_labels: Vec<(String, String)>,
+    /// Time at which an operator revoked it.
+    pub revoked_at: Option<Timestamp>,
     /// Runtimes and their availability.
     pub runtimes: Vec<(RuntimeKind, Availability)>,
     /// Version of the worker's program.
@@ -82,6 +86,8 @@ pub enum WorkerState {
     Unreachable,
     /// Several processes claim to be this worker; all are refused.
     Cloned,
+    /// An operator revoked it.
+    Revoked,
 }
 
 impl WorkerState {
@@ -96,15 +102,16 @@ impl WorkerState {
             Self::Disconnected => "disconnected",
             Self::Unreachable => "unreachable",
             Self::Cloned => "cloned",
+            Self::Revoked => "revoked",
         }
     }
 }
 
 impl WorkerFacts {
-    /// The value of a label: that which an operator set, or its own.
+    /// The value of a label: that which an operator set, that which was granted, or its own.
     #[must_use]
     pub fn label(&self, name: &str) -> Option<&str> {
-        let mut labels = self.set_labels.iter().chain(&self.own_labels);
+        let mut labels = self.set_labels.iter().chain(&self.granted_labels).chain(&self.own_labels);
         labels.find(|(label, _)| label == name).map(|(_, value)| value.as_str())
     }
 
@@ -115,6 +122,7 @@ impl WorkerFacts {
             return None;
         }
         let state = match &worker.link {
+            _ if worker.row.revoked_at.is_some() => WorkerState::Revoked,
             _ if worker.claims.until.is_some() => WorkerState::Cloned,
             _ if worker.unreachable => WorkerState::Unreachable,
             Link::Away => WorkerState::Disconnected,
@@ -138,7 +146,9 @@ impl WorkerFacts {
             cordoned: worker.row.cordoned,
             drain_deadline: worker.row.drain.and_then(|drain| drain.deadline),
             own_labels: worker.info.labels.clone(),
+            granted_labels: worker.row.granted.clone(),
             set_labels: worker.row.labels.clone(),
+            revoked_at: worker.row.revoked_at,
             runtimes: worker.runtimes.clone(),
             version: worker.info.version.clone(),
             address: worker.info.address.clone(),

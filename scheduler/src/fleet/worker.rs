@@ -93,7 +93,7 @@ pub struct UnconfirmedAttempt {
 /// Facts that a worker reports about itself, for people.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct WorkerInfo {
-    /// Its own labels, without those that an operator set.
+    /// Its own labels, without those that an operator set or a join token granted.
     pub labels: Vec<(String, String)>,
     /// Version of its program.
     pub version: String,
@@ -161,11 +161,15 @@ impl Worker {
         matches!(self.link, Link::Ready(_)) && !self.row.cordoned && !self.leaving && !self.unreachable
     }
 
-    /// The value of a label: that which an operator set, or its own.
+    /// Its labels: those that an operator set, those that its join token granted, and its own. Of one name the first counts.
+    fn labels(&self) -> impl Iterator<Item = &(String, String)> {
+        self.row.labels.iter().chain(&self.row.granted).chain(&self.info.labels)
+    }
+
+    /// The value of a label: that which an operator set, that which was granted, or its own.
     #[must_use]
     pub fn label(&self, name: &str) -> Option<&str> {
-        let mut set = self.row.labels.iter().chain(&self.info.labels);
-        set.find(|(label, _)| label == name).map(|(_, value)| value.as_str())
+        self.labels().find(|(label, _)| label == name).map(|(_, value)| value.as_str())
     }
 
     /// Its class; absent until it connects for the first time in this life of the server.
@@ -181,7 +185,7 @@ impl Worker {
 
     /// The facts by which it is put into a class.
     pub(super) fn class_facts(&self, classes: &Classes) -> ClassFacts {
-        let names = self.row.labels.iter().chain(&self.info.labels).map(|(name, _)| name);
+        let names = self.labels().map(|(name, _)| name);
         let names: BTreeSet<&String> = names.filter(|name| classes.names_label(name)).collect();
         let label = |name: &String| Some((name.clone(), String::from(self.label(name)?)));
         let exclusive: BTreeSet<String> = exclusive_labels(self.label(EXCLUSIVE)).collect();

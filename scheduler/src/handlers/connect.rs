@@ -11,10 +11,10 @@ use protocol::{Now, Order, SessionId, Timestamp, Uptime, VERSIONS, WorkerId};
 use crate::core::Scheduler;
 use crate::fleet::breaker::Breaker;
 use crate::fleet::{Link, Worker, WorkerInfo};
-use crate::handlers::{claim, drain, names};
-use crate::input::Connected;
+use crate::handlers::{claim, drain, names, revoke};
+use crate::input::{Connected, JoinPermit};
 use crate::placement::reload;
-use crate::step::{Change, CloseReason, Effect, Process, WorkerRow};
+use crate::step::{Change, CloseReason, Effect, JoinTokenId, Process, WorkerRow};
 use crate::timers::{Alarm, Date};
 
 /// Retry delay of a refused worker; the reason needs a person.
@@ -43,7 +43,15 @@ fn admit(scheduler: &mut Scheduler, now: Now, hello: &Connected) -> Result<(Work
         );
         return Err(refused("unsupported_version", text));
     };
-    if let Some(id) = scheduler.fleet.by_secret(&hello.secret_hash) {
+    let known = scheduler.fleet.by_secret(&hello.secret_hash);
+    if let JoinPermit::OnlyAs(proven) = hello.join
+        && known != Some(proven)
+    {
+        let text = format!("the connection was let in as worker {proven}, and the Hello has another secret");
+        return Err(refused("unknown_worker", text));
+    }
+    if let Some(id) = known {
+        revoke::check(scheduler, id, hello.rejoin)?;
         if let Some(cluster) =
             hello.cluster.filter(|cluster| !hello.rejoin && *cluster != scheduler.config.cluster)
         {
@@ -71,15 +79,27 @@ fn admit(scheduler: &mut Scheduler, now: Now, hello: &Connected) -> Result<(Work
         let is_ours = cluster == scheduler.config.cluster;
         return Err(refused(if is_ours { "unknown_worker" } else { "wrong_cluster" }, text));
     }
+    let JoinPermit::Granted { token, labels } = &hello.join else {
+        let text = String::from(
+            "this token lets no more workers join: as many have joined as may, or it was revoked; an administrator makes another one with: longshore token create",
+        );
+        return Err(refused("token_used_up", text));
+    };
     names::check_name(scheduler, None, hello)?;
-    Ok((join(scheduler, now, hello), version))
+    Ok((join(scheduler, now, hello, *token, labels.clone()), version))
 }
 
 pub(crate) fn refused(code: &str, text: String) -> Refused {
     Refused { code: code.to_string(), text, retry_after: REFUSED_RETRY }
 }
 
-fn join(scheduler: &mut Scheduler, now: Now, hello: &Connected) -> WorkerId {
+fn join(
+    scheduler: &mut Scheduler,
+    now: Now,
+    hello: &Connected,
+    join_token: Option<JoinTokenId>,
+    granted: Vec<(String, String)>,
+) -> WorkerId {
     scheduler.last.worker = WorkerId(scheduler.last.worker.0 + 1);
     let row = WorkerRow {
         worker: scheduler.last.worker,
@@ -92,6 +112,9 @@ fn join(scheduler: &mut Scheduler, now: Now, hello: &Connected) -> WorkerId {
         drain: None,
         labels: Vec::new(),
         process: None,
+        join_token,
+        granted,
+        revoked_at: None,
     };
     scheduler.fleet.add(Worker::away(row, now.up));
     watch_expiry(scheduler, scheduler.last.worker);
@@ -153,10 +176,19 @@ fn welcome(scheduler: &mut Scheduler, now: Now, id: WorkerId, version: u16, hell
 /// leave a row for ever.
 const FORGOTTEN_AFTER: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 
+/// Time after which a revoked worker is forgotten that holds nothing: as long as revoked tokens are kept. Its secret would be unknown, and no
+/// longer refused for good, after it.
+const REVOKED_FORGOTTEN_AFTER: Duration = Duration::from_secs(400 * 24 * 60 * 60);
+
+fn forgotten_after(worker: &Worker) -> Duration {
+    if worker.row.revoked_at.is_some() { REVOKED_FORGOTTEN_AFTER } else { FORGOTTEN_AFTER }
+}
+
 /// Sets the timer that forgets a worker. It is moved when it fires, not at each disconnect.
 pub(crate) fn watch_expiry(scheduler: &mut Scheduler, id: WorkerId) {
     if let Some(worker) = scheduler.fleet.worker(id) {
-        scheduler.timers.set_date(worker.row.seen_at + FORGOTTEN_AFTER, Date::WorkerExpiry(id));
+        let at = worker.row.seen_at + forgotten_after(worker);
+        scheduler.timers.set_date(at, Date::WorkerExpiry(id));
     }
 }
 
@@ -167,7 +199,7 @@ pub(crate) fn expire_worker(scheduler: &mut Scheduler, now: Now, id: WorkerId) {
         && worker.unreachable
         && worker.held.is_empty()
         && worker.claims.until.is_none();
-    let is_over = now.utc.since(worker.row.seen_at) >= FORGOTTEN_AFTER;
+    let is_over = now.utc.since(worker.row.seen_at) >= forgotten_after(worker);
     if is_idle && is_over {
         scheduler.forget_worker(id);
     } else if is_over {

@@ -27,7 +27,8 @@ pub(crate) fn check_name(
         return Ok(());
     }
     let is_kept = |owner: &Worker| {
-        let is_waited_for = !owner.unreachable && known.is_none();
+        // A revoked owner does not come back.
+        let is_waited_for = !owner.unreachable && known.is_none() && owner.row.revoked_at.is_none();
         owner.link.session().is_some() || is_waited_for
     };
     let mut others = scheduler.fleet.by_name(&hello.name).filter(|other| Some(other.row.worker) != known);

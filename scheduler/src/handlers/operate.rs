@@ -8,7 +8,7 @@ use protocol::{Now, Order, WorkerId};
 
 use crate::core::Scheduler;
 use crate::fleet::breaker::Breaker;
-use crate::handlers::drain;
+use crate::handlers::{drain, revoke};
 use crate::input::{Operation, Ticket};
 use crate::reconcile::unknown_attempts;
 use crate::step::{Answer, Change, Rejection};
@@ -56,6 +56,11 @@ pub(crate) fn operate(
         }
         Operation::Forget => {
             scheduler.forget_worker(id);
+            scheduler.reply(ticket, Answer::Done);
+            return;
+        }
+        Operation::Revoke => {
+            revoke::revoke(scheduler, now, id);
             scheduler.reply(ticket, Answer::Done);
             return;
         }

@@ -134,6 +134,9 @@ mod tests {
                 drain: None,
                 labels: Vec::new(),
                 process: None,
+                join_token: None,
+                granted: Vec::new(),
+                revoked_at: None,
             },
         );
         scheduler

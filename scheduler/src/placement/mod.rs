@@ -136,10 +136,13 @@ pub(crate) fn parked_for(scheduler: &Scheduler, lane: LaneKey) -> ParkedFor {
 }
 
 /// The lane of a job: pinned to its last worker if the retry policy says `same`. After an infrastructure
-/// failure no job is pinned, nor to a worker that its definition does not list any more.
+/// failure no job is pinned, nor to a worker that was revoked or that its definition does not list any more.
 pub(crate) fn lane_of(scheduler: &Scheduler, job: &Job) -> LaneKey {
     let need = scheduler.fleet.classes().need_of(job.definition).map(|(_, need)| need);
-    let is_listed = |worker: &Worker| need.is_none_or(|need| need.lists(worker.row.worker, &worker.row.name));
+    let may_wait_for = |worker: &Worker| {
+        worker.row.revoked_at.is_none()
+            && need.is_none_or(|need| need.lists(worker.row.worker, &worker.row.name))
+    };
     let pinned = scheduler
         .definitions
         .at(job.definition)
@@ -147,7 +150,7 @@ pub(crate) fn lane_of(scheduler: &Scheduler, job: &Job) -> LaneKey {
         .and_then(|_| job.last_placement())
         .filter(|last| !last.infrastructure_failure)
         .map(|last| last.worker)
-        .filter(|worker| scheduler.fleet.worker(*worker).is_some_and(is_listed));
+        .filter(|worker| scheduler.fleet.worker(*worker).is_some_and(may_wait_for));
     match pinned {
         Some(only) => LaneKey::Pinned(only, job.definition, key_set_of(scheduler, job)),
         None if need.is_some_and(|need| !need.workers.is_empty()) => {
@@ -325,6 +328,7 @@ mod tests {
             labels: Vec::new(),
             runtimes: runtimes.clone(),
             address: "here".into(),
+            join: Default::default(),
         };
         let inventory = Inventory { runtimes, attempts: Vec::new(), foreign: Vec::new(), last: true };
         let definition = Definition {

@@ -13,6 +13,8 @@ pub enum CloseReason {
     Replaced,
     /// The worker broke a rule of the session.
     Protocol(BrokenRule),
+    /// An operator revoked the worker; the refusal was sent before.
+    Revoked,
     /// The lease expired.
     Silent,
     /// The worker did not report anything about this attempt, which was sent to it twice.

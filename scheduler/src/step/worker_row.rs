@@ -29,7 +29,17 @@ pub struct WorkerRow {
     pub labels: Vec<(String, String)>,
     /// The process that was accepted last; absent in rows of older versions.
     pub process: Option<Process>,
+    /// The join token by which it joined, if that is in the store.
+    pub join_token: Option<JoinTokenId>,
+    /// Labels that its join token granted, ordered by name. They stay as long as the worker.
+    pub granted: Vec<(String, String)>,
+    /// Wall-clock time at which an operator revoked it: its secret is refused from then on.
+    pub revoked_at: Option<Timestamp>,
 }
+
+/// Number of a join token in the store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct JoinTokenId(pub u64);
 
 /// A process of a worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -53,7 +53,9 @@ impl Model {
     pub(super) fn connect(&mut self, hello: Connected) {
         let known = self.workers.iter().position(|it| it.secret_hash == hello.secret_hash);
         let now = self.now.up;
-        let is_it = known.is_none_or(|index| self.workers[index].lets_in(hello.incarnation.0, now));
+        let is_revoked = known.is_some_and(|index| self.workers[index].revoked);
+        let is_it =
+            !is_revoked && known.is_none_or(|index| self.workers[index].lets_in(hello.incarnation.0, now));
         if !is_it || self.is_name_taken(known, &hello.name) {
             self.say(format!("to {}: Refused", hello.session));
             self.say(format!("close {}: Refused", hello.session));
@@ -104,7 +106,8 @@ impl Model {
         if known.is_some_and(|index| !self.held(self.workers[index].id).is_empty()) {
             return false;
         }
-        let is_kept = |it: &Worker| it.session.is_some() || (known.is_none() && !it.unreachable);
+        let is_kept =
+            |it: &Worker| it.session.is_some() || (known.is_none() && !it.unreachable && !it.revoked);
         let mut others = self.workers.iter().enumerate().filter(|(index, _)| Some(*index) != known);
         others.any(|(_, it)| *it.name == *name && is_kept(it))
     }
@@ -126,6 +129,7 @@ impl Model {
             contact: self.now.up,
             unreachable: false,
             cordoned: false,
+            revoked: false,
             leaving: false,
             drain: None,
             slots: 0,
@@ -224,21 +228,40 @@ impl Model {
                     self.forget(id);
                     Answer::Done
                 }
+                Operation::Revoke => {
+                    self.revoke(id);
+                    Answer::Done
+                }
                 Operation::StopUnmanaged(_) => unreachable!("nobody does that on a walk"),
             },
         };
         self.say(format!("reply {}: {answer:?}", ticket.0));
     }
 
-    /// Nobody is pinned to a worker that never comes back.
+    /// It never comes back, and what it has waits for it as for any that is silent.
+    fn revoke(&mut self, id: WorkerId) {
+        let worker = self.worker_mut(id).expect("it is revoked");
+        worker.revoked = true;
+        if let Some(session) = worker.session.take() {
+            self.say(format!("to {session}: Refused"));
+            self.say(format!("close {session}: Revoked"));
+        }
+        self.unpin(id);
+    }
+
     fn forget(&mut self, id: WorkerId) {
         self.workers.retain(|worker| worker.id != id);
+        self.unpin(id);
+        self.say(format!("w{id} forgotten"));
+    }
+
+    /// Nobody is pinned to a worker that never comes back.
+    fn unpin(&mut self, id: WorkerId) {
         for job in &mut self.jobs {
             if let LiveState::Queued { pinned } = &mut job.standing {
                 *pinned = pinned.filter(|worker| *worker != id);
             }
         }
-        self.say(format!("w{id} forgotten"));
     }
 
     /// Nobody is pinned to a worker that came back under a name that the job's definition does not list.

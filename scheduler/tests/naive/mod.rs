@@ -142,6 +142,7 @@ pub(crate) struct Worker {
     contact: Uptime,
     pub(crate) unreachable: bool,
     pub(crate) cordoned: bool,
+    pub(crate) revoked: bool,
     leaving: bool,
     drain: Option<Drain>,
     slots: u32,
@@ -253,6 +254,8 @@ impl Model {
             Input::Operate(ticket, worker, operation) => self.operate(ticket, worker, operation),
             // The walks have no schedules: nothing is paused by this.
             Input::Pause(_) | Input::Backfill(_) => {}
+            // No administrator reserves labels on a walk: a unit test does.
+            Input::ReserveLabels(..) => {}
             Input::Tick => self.tick()?,
             Input::Learn(_) => return Err("nobody asks for this here".into()),
         }

@@ -105,7 +105,7 @@ impl Model {
     pub(super) fn pinned_to(&self, job: &Job) -> Option<WorkerId> {
         let (worker, by_platform) = job.last?;
         let stays = job.definition.retry.on == RetryOn::Same && !by_platform;
-        let may_stay = self.worker(worker).is_some_and(|it| is_listed(it, &job.definition));
+        let may_stay = self.worker(worker).is_some_and(|it| is_listed(it, &job.definition) && !it.revoked);
         (stays && may_stay).then_some(worker)
     }
 

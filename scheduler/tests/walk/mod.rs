@@ -108,7 +108,7 @@ pub(crate) fn act() -> impl Strategy<Value = Act> {
         1 => (0..4_u8).prop_map(Act::Mute),
         1 => (0..4_u8, 0..4_u8).prop_map(|(worker, like)| Act::Call { worker, like }),
         1 => (0..4_u8, any::<bool>()).prop_map(|(worker, told)| Act::Restart { worker, told }),
-        1 => (0..4_u8, 0..7_u8).prop_map(|(worker, what)| Act::Operate(worker, what)),
+        1 => (0..4_u8, 0..8_u8).prop_map(|(worker, what)| Act::Operate(worker, what)),
         4 => (0..4_u8, 0..4_u8, 0..3_u8).prop_map(|(worker, slots, backlog)| Act::Arrive { worker, slots, backlog }),
         12 => (any::<u8>(), 0..12_u8).prop_map(|(which, kind)| Act::Tell { which, kind }),
         4 => (0..4_u8, any::<u8>(), 0..12_u8, prop::bool::weighted(0.1))
@@ -315,7 +315,8 @@ pub(crate) fn take(world: &mut World, act: Act) {
                 Operation::Slots(u32::from(worker)),
                 Operation::Forget,
                 Operation::Reset,
-            ][usize::from(what)]
+                Operation::Revoke,
+            ][usize::from(if worker < 3 { what.min(6) } else { what })]
             .clone();
             world.operate(WorkerId(u64::from(worker)), operation);
         }

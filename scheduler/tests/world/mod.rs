@@ -30,7 +30,7 @@ use protocol::{
 use scheduler::batches::BatchOptions;
 use scheduler::definition::Definition;
 use scheduler::input::{
-    BackfillRequest, CancelRequest, Connected, GroupNo, Input, JobUpdate, Key, NewJob, Operation,
+    BackfillRequest, CancelRequest, Connected, GroupNo, Input, JobUpdate, JoinPermit, Key, NewJob, Operation,
     PauseRequest, ReleaseRequest, Submit, Ticket, UpdateRequest,
 };
 use scheduler::new_jobs::NewJobs;
@@ -79,6 +79,8 @@ pub struct Member {
     pub labels: Vec<(String, String)>,
     /// The cluster that it joined.
     pub cluster: Option<ClusterId>,
+    /// The right of its connections to join.
+    pub join: JoinPermit,
 }
 
 impl Member {
@@ -241,10 +243,21 @@ impl World {
         self.step(Input::Operate(ticket, worker, operation));
     }
 
+    /// Takes labels with these names away from those who claim them.
+    pub fn reserve_labels(&mut self, names: &[&str]) {
+        let ticket = self.ticket();
+        self.step(Input::ReserveLabels(ticket, names.iter().map(|&name| name.to_owned()).collect()));
+    }
+
+    /// The worker with this name in the scenario, which may be new.
+    pub fn member(&mut self, name: &str) -> &mut Member {
+        let known = u8::try_from(self.workers.len() + 1).unwrap();
+        self.workers.entry(name.into()).or_insert_with(|| Member::new(known))
+    }
+
     /// Gives a worker labels of its own, from its next Hello on.
     pub fn label(&mut self, name: &str, labels: Vec<(String, String)>) {
-        let known = u8::try_from(self.workers.len() + 1).unwrap();
-        self.workers.entry(name.into()).or_insert_with(|| Member::new(known)).labels = labels;
+        self.member(name).labels = labels;
     }
 
     /// Says Hello; the inventory is another word.
@@ -271,6 +284,7 @@ impl World {
             labels: member.labels.clone(),
             runtimes: vec![(RuntimeKind::Fake, Availability::Available)],
             address: member.place.into(),
+            join: member.join.clone(),
         };
         self.step(Input::Connected(connected));
     }

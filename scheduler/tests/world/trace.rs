@@ -81,7 +81,14 @@ fn change_line(start: Timestamp, change: &Change) -> String {
             });
             let drain = drain.unwrap_or_default();
             let labels: String = row.labels.iter().map(|(name, value)| format!(" {name}={value}")).collect();
-            format!("change worker {} {:?} cordoned={}{drain}{labels}", row.worker, row.name, row.cordoned)
+            let granted: String =
+                row.granted.iter().map(|(name, value)| format!(" granted {name}={value}")).collect();
+            let revoked = row.revoked_at.map(|_| " revoked").unwrap_or_default();
+            let (worker, name) = (row.worker, &row.name);
+            format!(
+                "change worker {worker} {name:?} cordoned={}{drain}{labels}{granted}{revoked}",
+                row.cordoned
+            )
         }
         Change::WorkerForgotten(worker) => format!("change worker {worker} forgotten"),
         Change::Schedule(row) => {

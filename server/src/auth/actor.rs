@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use protocol::WorkerId;
+use scheduler::input::JoinPermit;
 use tokio_util::sync::CancellationToken;
 
 use super::Denial;
@@ -41,6 +43,8 @@ pub struct Actor {
     pub role: Role,
     /// The definitions on whose jobs the actor may act.
     pub scope: Scope,
+    /// The right of a worker to join that connects as this actor.
+    pub join: JoinPermit,
     /// Cancelled when the token is revoked or expires: open streams and sockets end.
     pub revoked: CancellationToken,
 }
@@ -49,7 +53,18 @@ impl Actor {
     /// The actor of requests to a server, or to a path, that needs no token.
     #[must_use]
     pub fn anonymous() -> Self {
-        Self { token: None, role: Role::Admin, scope: Scope::default(), revoked: CancellationToken::new() }
+        Self {
+            token: None,
+            role: Role::Admin,
+            scope: Scope::default(),
+            join: JoinPermit::default(),
+            revoked: CancellationToken::new(),
+        }
+    }
+
+    /// The actor of a connection that has shown the secret of this worker.
+    pub(super) fn of_worker(worker: WorkerId) -> Self {
+        Self { role: Role::Worker, join: JoinPermit::OnlyAs(worker), ..Self::anonymous() }
     }
 
     /// The actor of a request with a token that may do everything of its role.

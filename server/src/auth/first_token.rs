@@ -56,6 +56,8 @@ pub(crate) async fn provide(records: &AccessRecords, file: &Path) -> Result<(), 
         scope: Scope::default(),
         lifetime: None,
         created_by: String::new(),
+        uses: None,
+        labels: Vec::new(),
     };
     let path = file.to_owned();
     let keep = async |text: &str| {

@@ -12,6 +12,7 @@ use super::actor::Scope;
 use super::audit::AuditLog;
 use super::role::Role;
 use super::tokens::{Tokens, generate};
+use super::workers::WorkerRegistry;
 use crate::auth::hash;
 use crate::clock;
 use crate::engine::RecordWriter;
@@ -35,6 +36,8 @@ const AUDIT_ROWS_MAX: u64 = 1_000_000;
 pub struct AccessRecords {
     /// The tokens in memory.
     pub tokens: Arc<Tokens>,
+    /// The secrets of workers, and the tokens by which they join.
+    pub workers: Arc<WorkerRegistry>,
     /// The requests that were not written yet.
     pub audit: AuditLog,
     /// Reads the audit log.
@@ -63,6 +66,10 @@ pub struct NewToken {
     pub lifetime: Option<Duration>,
     /// The name of the token with which it is made; empty for none.
     pub created_by: String,
+    /// How many workers may join by it; absent: any number.
+    pub uses: Option<u32>,
+    /// The labels that workers get that join by it, ordered by name.
+    pub labels: Vec<(String, String)>,
 }
 
 /// The reason for which tokens are not changed.
@@ -96,7 +103,21 @@ impl AccessRecords {
     pub fn load(archive: Arc<dyn AccessArchive>, writer: RecordWriter) -> Result<Self, ReadError> {
         let tokens = Arc::<Tokens>::default();
         tokens.load(archive.tokens()?);
-        Ok(Self { tokens, audit: AuditLog::default(), archive, writer, changing: Mutex::default() })
+        Ok(Self {
+            tokens,
+            workers: Arc::default(),
+            audit: AuditLog::default(),
+            archive,
+            writer,
+            changing: Mutex::default(),
+        })
+    }
+
+    /// Lets workers join by the tokens that the store has.
+    #[must_use]
+    pub fn with_workers(self, workers: Arc<WorkerRegistry>) -> Self {
+        self.tokens.rows().iter().for_each(|row| workers.add_token(row));
+        Self { workers, ..self }
     }
 
     /// Makes a token, and returns its text, which nobody can read afterwards.
@@ -140,9 +161,14 @@ impl AccessRecords {
             expires_at: new.lifetime.map(end),
             last_used_at: None,
             revoked_at: None,
+            uses: new.uses,
+            labels: new.labels,
+            joined: 0,
         };
         keep(&text).await.map_err(ChangeError::NotKept)?;
         self.change(AccessChange::AddToken(Box::new(row.clone()))).await?;
+        // Before the token is valid: its labels are reserved for those that join by it.
+        self.workers.add_token(&row);
         self.tokens.add(row.clone());
         Ok((row, text))
     }
@@ -156,6 +182,7 @@ impl AccessRecords {
         let row = self.tokens.named(name).ok_or_else(|| ChangeError::Unknown(name.to_owned()))?;
         let now = clock::now().utc;
         self.change(AccessChange::RevokeToken(row.id, now)).await?;
+        self.workers.revoke_token(row.id);
         self.tokens.revoke(row.id, now);
         Ok(TokenRow { revoked_at: Some(now), ..row })
     }

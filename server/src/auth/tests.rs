@@ -1,6 +1,9 @@
 //! Tests of the access control: requests that are admitted, and requests that are refused.
 
-use protocol::Timestamp;
+use data_encoding::BASE64URL_NOPAD;
+use protocol::{Timestamp, WORKER_SCHEME, WorkerId};
+use scheduler::input::JoinPermit;
+use scheduler::step::WorkerRow;
 
 use super::role::Permission::{Administer, Connect, Open, Read, Submit};
 use super::*;
@@ -81,6 +84,9 @@ fn a_token_of_the_store_has_its_role_and_may_have_ended() {
         expires_at: expires.map(Timestamp),
         last_used_at: None,
         revoked_at: None,
+        uses: None,
+        labels: Vec::new(),
+        joined: 0,
     };
     let tokens = Arc::new(Tokens::default());
     let rows =
@@ -102,6 +108,82 @@ fn a_token_of_the_store_has_its_role_and_may_have_ended() {
     tokens.revoke(TokenId(2), Timestamp(9));
     assert_eq!(by_cookie(&access), Err(Denial::Revoked));
     assert!(access.sign_in("longshore_3_x", None).is_err(), "a worker has nothing to look at");
+}
+
+/// A worker with this number, whose secret is its number 32 times.
+fn worker(number: u8, revoked_at: Option<Timestamp>) -> WorkerRow {
+    WorkerRow {
+        worker: WorkerId(number.into()),
+        name: "w".into(),
+        secret_hash: hash(&[number; 32]),
+        joined_at: Timestamp(0),
+        seen_at: Timestamp(0),
+        cordoned: false,
+        slots: None,
+        drain: None,
+        labels: Vec::new(),
+        process: None,
+        join_token: None,
+        granted: Vec::new(),
+        revoked_at,
+    }
+}
+
+fn proof(id: u8, secret: u8, token: Option<&str>) -> String {
+    let secret = BASE64URL_NOPAD.encode(&[secret; 32]);
+    let token = token.map(|token| format!(", token=\"{}\"", BASE64URL_NOPAD.encode(token.as_bytes())));
+    format!("{WORKER_SCHEME} id=\"{id}\", secret=\"{secret}\"{}", token.unwrap_or_default())
+}
+
+#[test]
+fn the_secret_of_a_worker_admits_this_worker_only() {
+    let workers = Arc::new(WorkerRegistry::new(&[worker(1, None), worker(2, Some(Timestamp(5)))]));
+    let access = access().worker_token("machines").api_token("people").workers(workers);
+    let ask = |permission, value: String| {
+        let headers = [("host", "x.example"), ("authorization", value.as_str())];
+        let admission = access.check(permission, &parts("GET", "/x", &headers), None)?;
+        admission.check(permission)?;
+        Ok(admission.actor.join.clone())
+    };
+    let by_token = Ok(JoinPermit::default());
+    assert_eq!(ask(Connect, proof(1, 1, None)), Ok(JoinPermit::OnlyAs(WorkerId(1))));
+    assert_eq!(ask(Connect, proof(1, 1, Some("wrong"))), Ok(JoinPermit::OnlyAs(WorkerId(1))));
+    assert_eq!(ask(Connect, proof(1, 9, None)), Err(Denial::InvalidToken));
+    assert_eq!(ask(Connect, proof(9, 1, None)), Err(Denial::InvalidToken));
+    assert_eq!(ask(Connect, proof(9, 9, Some("machines"))), by_token);
+    assert_eq!(ask(Connect, proof(2, 2, None)), Err(Denial::WorkerRevoked));
+    assert_eq!(ask(Connect, proof(2, 2, Some("wrong"))), Err(Denial::WorkerRevoked));
+    assert_eq!(ask(Connect, proof(2, 2, Some("machines"))), by_token, "the scheduler refuses its Hello");
+    assert_eq!(
+        ask(Connect, proof(2, 1, None)),
+        Err(Denial::InvalidToken),
+        "it does not learn of the revocation"
+    );
+    assert_eq!(ask(Read, proof(1, 1, None)), Err(Denial::InvalidToken), "it is for workers only");
+    for other in [
+        "Longshore-Worker",
+        "Longshore-Worker ",
+        "Longshore-Worker id=1",
+        "Longshore-Worker id=\"1\"",
+        "\u{e9}",
+    ] {
+        assert_eq!(ask(Connect, other.to_owned()), Err(Denial::InvalidToken), "{other}");
+    }
+}
+
+#[test]
+fn an_address_that_guesses_secrets_of_workers_is_locked_out() {
+    let workers = Arc::new(WorkerRegistry::new(&[worker(1, None), worker(2, Some(Timestamp(5)))]));
+    let access = access().worker_token("machines").workers(workers);
+    let peer = Some("10.0.0.1".parse().unwrap());
+    let ask = |value: &str| access.check(Connect, &parts("GET", "/x", &[("authorization", value)]), peer);
+    for _ in 0..20 {
+        assert_eq!(ask(&proof(2, 2, None)).unwrap_err(), Denial::WorkerRevoked, "that is no guess");
+    }
+    for guess in 10..20 {
+        assert_eq!(ask(&proof(1, guess, None)).unwrap_err(), Denial::InvalidToken);
+    }
+    assert!(matches!(ask(&proof(1, 1, None)), Err(Denial::TooManyFailures { .. })));
 }
 
 #[test]

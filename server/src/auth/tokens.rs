@@ -8,6 +8,8 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use data_encoding::BASE64URL_NOPAD;
 use protocol::Timestamp;
+use scheduler::input::JoinPermit;
+use scheduler::step::JoinTokenId;
 use subtle::ConstantTimeEq;
 
 use super::Denial;
@@ -32,7 +34,9 @@ struct Entry {
 
 impl Entry {
     fn new(row: TokenRow) -> Arc<Self> {
-        let actor = Actor { scope: row.scope.clone(), ..Actor::with_token(Arc::clone(&row.name), row.role) };
+        let join = JoinPermit::Granted { token: Some(JoinTokenId(row.id.0)), labels: Vec::new() };
+        let actor =
+            Actor { scope: row.scope.clone(), join, ..Actor::with_token(Arc::clone(&row.name), row.role) };
         if row.revoked_at.is_some() {
             actor.revoked.cancel();
         }
@@ -204,6 +208,9 @@ mod tests {
             expires_at: Some(Timestamp(100)),
             last_used_at: None,
             revoked_at: None,
+            uses: None,
+            labels: Vec::new(),
+            joined: 0,
         }
     }
 

@@ -77,6 +77,13 @@ pub enum Command {
         /// Receives the answer after its commit.
         reply: oneshot::Sender<Answer>,
     },
+    /// Takes labels away from workers that claim them.
+    ReserveLabels {
+        /// The names of the labels.
+        names: Vec<String>,
+        /// Receives the answer after its commit.
+        reply: oneshot::Sender<Answer>,
+    },
     /// Pause schedules, or let them go on.
     Pause {
         /// The schedules.
@@ -227,6 +234,16 @@ impl Handle {
     /// [`Busy`], as in [`Self::submit`].
     pub async fn operate(&self, worker: WorkerId, operation: Operation) -> Result<Answer, Busy> {
         self.ask(|reply| Command::Operate { worker, operation, reply }).await
+    }
+
+    /// Takes labels with these names away from workers that claim them. Waits for room in the inbox.
+    ///
+    /// # Errors
+    /// [`Busy`] if the engine has ended.
+    pub async fn reserve_labels(&self, names: Vec<String>) -> Result<(), Busy> {
+        let (reply, answer) = oneshot::channel();
+        self.inbox.send(Command::ReserveLabels { names, reply }).await.map_err(|_| Busy)?;
+        answer.await.map(drop).map_err(|_| Busy)
     }
 
     /// Pauses schedules, or lets them go on.

@@ -1,7 +1,7 @@
 //! Steps inputs into the open group, one after another. A suspected input gets a group of its own; a blocked one is rejected.
 
 use protocol::{Now, Report, SessionId};
-use scheduler::input::{Input, Ticket};
+use scheduler::input::{Connected, Input, Ticket};
 use scheduler::step::{Answer, Rejection};
 
 use super::joins::JOINS_PER_MINUTE;
@@ -85,7 +85,8 @@ impl Engine {
                     "more new workers than may join in a minute: closed the session, the worker tries again"
                 );
             }
-            FromSession::Opened { hello, outbox, heard } => {
+            FromSession::Opened { mut hello, outbox, heard } => {
+                self.prepare(&mut hello);
                 match self.admit(&[refused::fingerprint_hello(&hello)]) {
                     Admission::Accept => {
                         self.dispatcher.sessions.add(hello.session, outbox, heard);
@@ -104,6 +105,18 @@ impl Engine {
             FromSession::Closed(session, unsent) => self.session_closed(now, session, unsent),
         }
         None
+    }
+
+    /// Completes a Hello in the order of decisions: a worker that joined just before counts for its token.
+    fn prepare(&self, hello: &mut Connected) {
+        let dropped = self.workers.prepare(hello);
+        if !dropped.is_empty() {
+            tracing::warn!(
+                worker = %hello.name,
+                labels = dropped.join(","),
+                "worker claims labels that only a join token grants; they are ignored"
+            );
+        }
     }
 
     fn process_reports(&mut self, now: Now, session: SessionId, reports: Vec<Report>) -> Option<FromSession> {
@@ -188,6 +201,7 @@ fn reject(command: Command) {
         | Command::Release { reply, .. }
         | Command::Update { reply, .. }
         | Command::Operate { reply, .. }
+        | Command::ReserveLabels { reply, .. }
         | Command::Pause { reply, .. }
         | Command::Backfill { reply, .. } => {
             // The caller may have disconnected.

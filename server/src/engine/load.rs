@@ -17,6 +17,7 @@ use super::joins::JoinLimiter;
 use super::refused::Refused;
 use super::writer::StoreWriter;
 use super::{CommitClock, Engine, EngineError, EngineHandles, Handle, OverridesCache, SessionInbox};
+use crate::auth::workers::WorkerRegistry;
 use crate::catalogue::Definitions;
 use crate::clock;
 use crate::config::jobs_file;
@@ -67,6 +68,7 @@ impl Engine {
         let commit = CommitClock::default();
         let handle = Handle::new(command_inbox, snapshot, commit.clone());
         let refused = Arc::new(Refused::open(&data_dir, handle.health()));
+        let workers = Arc::new(WorkerRegistry::new(&loaded.workers));
         let mut engine = Self {
             scheduler,
             writer: StoreWriter::start(store, data_dir, refused.clone()).map_err(EngineError::Thread)?,
@@ -84,6 +86,7 @@ impl Engine {
             epoch: loaded.epoch,
             notify: definitions.notify_rules(),
             joins: JoinLimiter::new(&loaded.workers),
+            workers: workers.clone(),
             open: OpenGroup::default(),
             under_way: None,
             commit,
@@ -105,6 +108,7 @@ impl Engine {
             overrides,
             cluster: loaded.cluster,
             retention_by: loaded.retention_by,
+            workers,
             event_feed,
             events,
             metrics,

@@ -50,6 +50,7 @@ pub use sessions::{FromSession, LastHeard, Outbox, OutboxReceiver, ToSession, We
 pub use watch::{JobWatch, JobWatches};
 pub use writer::{RecordWriter, RemovalStep, Remover};
 
+use crate::auth::workers::WorkerRegistry;
 use crate::catalogue::Definitions;
 use crate::clock;
 use crate::events::{EventFeed, Events};
@@ -107,6 +108,7 @@ pub struct Engine {
     epoch: Epoch,
     notify: Arc<NotifyRules>,
     joins: JoinLimiter,
+    workers: Arc<WorkerRegistry>,
     open: OpenGroup,
     under_way: Option<GroupEffects>,
     commit: CommitClock,
@@ -137,6 +139,8 @@ pub struct EngineHandles {
     pub cluster: ClusterId,
     /// The time that retention went by, as it was last written down.
     pub retention_by: Option<Timestamp>,
+    /// The secrets of workers, and the join tokens.
+    pub workers: Arc<WorkerRegistry>,
     /// The task that makes events; it runs beside the engine.
     pub event_feed: EventFeed,
     /// The kept events.
@@ -227,6 +231,11 @@ impl Engine {
                 self.step(now, Input::Operate(ticket, worker, operation));
                 self.snapshot_urgent = true;
             }
+            Command::ReserveLabels { names, reply } => {
+                let ticket = self.ticket(reply);
+                self.step(now, Input::ReserveLabels(ticket, names));
+                self.snapshot_urgent = true;
+            }
             Command::Pause { target, paused, reply } => {
                 let ticket = self.ticket(reply);
                 self.step(now, Input::Pause(PauseRequest { ticket, target, paused }));
@@ -299,6 +308,7 @@ impl Engine {
         let Step { changes, effects } = self.scheduler.step(now, input);
         for change in &changes {
             self.joins.note(change);
+            self.workers.note(change);
             if let Change::Added(added) = change
                 && let Some(details) = added.details.as_ref().filter(|details| details.has_overrides())
                 // The store adds how its predecessors ended.

@@ -215,6 +215,7 @@ pub(super) fn fingerprint_command(command: &Command) -> Option<Fingerprint> {
         // A repeated request may come at another time, and that decides what it leads to.
         Command::Update { job, .. } => fingerprint("update", job),
         Command::Operate { worker, operation, .. } => match operation {
+            Operation::Revoke => fingerprint("revoke", worker),
             Operation::Cordon => fingerprint("cordon", worker),
             Operation::Uncordon => fingerprint("uncordon", worker),
             Operation::Drain(deadline) => fingerprint("drain", &(worker, deadline)),
@@ -229,6 +230,7 @@ pub(super) fn fingerprint_command(command: &Command) -> Option<Fingerprint> {
             fingerprint("backfill", &(definition, schedule.as_str(), slots))
         }
         Command::Define { .. }
+        | Command::ReserveLabels { .. }
         | Command::Learn { .. }
         | Command::Explain { .. }
         | Command::Limits { .. }

@@ -227,6 +227,9 @@ mod tests {
                 drain: None,
                 labels: pair(),
                 process: None,
+                join_token: None,
+                granted: Vec::new(),
+                revoked_at: None,
             }),
         ];
         let stored = StoredDefinition { revision: Revision(1), name: "resize".into(), entry: secret() };

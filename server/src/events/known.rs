@@ -249,6 +249,7 @@ impl Known {
         let state = match self.published.workers.get(row.worker) {
             Some(facts) => facts.state.name(),
             None if before.is_none() => "joining",
+            None if row.revoked_at.is_some() => "revoked",
             None => "gone",
         };
         sink.add(at, kind, Subject::WorkerRow(Box::new(row.clone()), state));
@@ -269,6 +270,7 @@ fn worker_kind(facts: &WorkerFacts) -> &'static str {
         "draining" => "worker.draining",
         "disconnected" => "worker.disconnected",
         "unreachable" => "worker.unreachable",
+        "revoked" => "worker.revoked",
         _ => "worker.cloned",
     }
 }

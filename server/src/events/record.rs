@@ -14,7 +14,7 @@ use scheduler::step::WorkerRow;
 use super::id::EventId;
 
 /// All kinds of events, in the order of the docs.
-pub const KINDS: [&str; 39] = [
+pub const KINDS: [&str; 40] = [
     "job.accepted",
     "job.assigned",
     "job.started",
@@ -52,6 +52,7 @@ pub const KINDS: [&str; 39] = [
     "worker.disconnected",
     "worker.unreachable",
     "worker.cloned",
+    "worker.revoked",
     "worker.left",
     "worker.forgotten",
 ];

@@ -230,6 +230,7 @@ const WAITS: [f64; 12] =
 const REQUEST_TIMES: [f64; 9] = [0.001, 0.005, 0.02, 0.1, 0.5, 1.0, 5.0, 15.0, 60.0];
 
 /// The states of workers.
-const WORKER_STATES: [&str; 6] = ["joining", "ready", "draining", "disconnected", "unreachable", "cloned"];
+const WORKER_STATES: [&str; 7] =
+    ["joining", "ready", "draining", "disconnected", "unreachable", "cloned", "revoked"];
 
 const METHODS: [&str; 5] = ["GET", "HEAD", "POST", "PATCH", "DELETE"];

@@ -36,6 +36,12 @@ pub struct TokenRow {
     pub last_used_at: Option<Timestamp>,
     /// When it was revoked.
     pub revoked_at: Option<Timestamp>,
+    /// How many workers may join by it; absent: any number.
+    pub uses: Option<u32>,
+    /// The labels that workers get that join by it, ordered by name.
+    pub labels: Vec<(String, String)>,
+    /// How many workers had joined by it when the store was read.
+    pub joined: u32,
 }
 
 /// A request that was to change something, or several that are alike.

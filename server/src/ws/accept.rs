@@ -15,7 +15,7 @@ use protocol::order::Intervals;
 use protocol::report::Hello;
 use protocol::wire::{self, FRAME_BYTES_MAX};
 use protocol::{Report, SessionId};
-use scheduler::input::Connected;
+use scheduler::input::{Connected, JoinPermit};
 use sha2::{Digest, Sha256};
 use tokio_tungstenite::tungstenite::protocol::WebSocketConfig;
 use tokio_tungstenite::tungstenite::{Error as WireError, Message};
@@ -137,10 +137,10 @@ async fn connect(
 ) -> Response {
     let answer = upgrade.answer();
     let open = acceptor.open.clone();
-    let revoked = Actor::current().revoked.clone();
+    let actor = Actor::current();
     open.spawn(async move {
         if let Some(socket) = upgrade.socket(limits()).await {
-            accept_worker(acceptor, socket, peer, revoked).await;
+            accept_worker(acceptor, socket, peer, &actor).await;
         }
     });
     answer
@@ -155,18 +155,23 @@ fn limits() -> WebSocketConfig {
         .max_frame_size(Some(FRAME_BYTES_MAX))
 }
 
-async fn accept_worker(acceptor: WorkerAcceptor, mut socket: Socket, peer: Peer, revoked: CancellationToken) {
+/// Waits for the Hello. From the Welcome on the session stands for the worker, whose token may end then; before that, it ends with the token.
+async fn accept_worker(acceptor: WorkerAcceptor, mut socket: Socket, peer: Peer, actor: &Actor) {
     let Peer { address, permit, is_tls, .. } = peer;
     let is_private = is_tls || address.ip().to_canonical().is_loopback();
-    let first = tokio::time::timeout(HELLO_TIMEOUT, first_message(&mut socket)).await;
-    match read_hello(first.ok().flatten()) {
+    let hello = tokio::select! {
+        first = tokio::time::timeout(HELLO_TIMEOUT, first_message(&mut socket)) => read_hello(first.ok().flatten()),
+        () = actor.revoked.cancelled() => Err(close::UNAUTHORIZED.because("the token was revoked or has expired")),
+    };
+    match hello {
         Ok(hello) => {
-            let mut connected = connected(&hello, acceptor.next_session(), address);
+            let join = actor.join.clone();
+            let mut connected = Connected { join, ..connected(&hello, acceptor.next_session(), address) };
             let session = connected.session.0;
             drop_labels(&mut connected, &acceptor.worker_labels);
             tracing::debug!(worker = %hello.name, session, peer = %address, "worker connected");
             let secrets = SessionSecrets::new(acceptor.secrets.clone(), is_private);
-            session::serve(acceptor, socket, connected, secrets, permit, revoked).await;
+            session::serve(acceptor, socket, connected, secrets, permit).await;
         }
         Err(close) => {
             tracing::info!(peer = %address, code = close.code, reason = close.reason, "worker refused");
@@ -236,5 +241,6 @@ fn connected(hello: &Hello, session: SessionId, peer: SocketAddr) -> Connected {
         labels: hello.labels.clone(),
         runtimes: hello.runtimes.clone(),
         address: peer.to_string(),
+        join: JoinPermit::default(),
     }
 }

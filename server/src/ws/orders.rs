@@ -177,6 +177,7 @@ impl Orders {
                 self.session_log.refused(&refused.code, &refused.text);
                 let code = match refused.code.as_str() {
                     "unsupported_version" => close::UNSUPPORTED_VERSION,
+                    "worker_revoked" | "token_used_up" => close::UNAUTHORIZED,
                     "wrong_cluster" | "unknown_worker" => close::WRONG_CLUSTER,
                     _ => close::DUPLICATE_WORKER,
                 };
@@ -189,6 +190,7 @@ impl Orders {
     fn close_for(&self, reason: CloseReason) -> Close {
         match reason {
             CloseReason::Refused => self.refusal.clone(),
+            CloseReason::Revoked => close::UNAUTHORIZED.because("the worker was revoked"),
             CloseReason::Replaced => close::SUPERSEDED.plain(),
             CloseReason::Protocol(rule) => close::MALFORMED.because(rule),
             CloseReason::Silent => close::SILENT.plain(),

@@ -16,7 +16,6 @@ use scheduler::input::Connected;
 use tokio::time::{Instant, interval_at, timeout};
 use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::tungstenite::protocol::CloseFrame;
-use tokio_util::sync::CancellationToken;
 
 use super::accept::WorkerAcceptor;
 use super::grants::Grants;
@@ -52,7 +51,6 @@ pub(super) async fn serve(
     hello: Connected,
     secrets: SessionSecrets,
     permit: Arc<ConnectionPermit>,
-    revoked: CancellationToken,
 ) {
     let session = hello.session;
     let heard = LastHeard::at(clock::now().up);
@@ -89,7 +87,6 @@ pub(super) async fn serve(
         close = reader.run() => close,
         _ = &mut written => Some(close::INTERNAL_ERROR.because("output cannot be kept")),
         () = acceptor.leaving.cancelled() => Some(close::GOING_AWAY.plain()),
-        () = revoked.cancelled() => Some(close::UNAUTHORIZED.because("the token was revoked or has expired")),
     };
     writer.orders.ended(close.as_ref());
     if let Some(close) = close {

@@ -42,6 +42,9 @@ impl SessionLog {
     pub(super) fn refused(&self, code: &str, text: &str) {
         let Self { name, session, .. } = self;
         match (self.has_joined(), code) {
+            (true, "worker_revoked") => {
+                tracing::warn!(%name, session, "worker revoked by an operator; its session ends");
+            }
             // A refusal after a Welcome is news; a repeated try was logged before.
             (true, _) => {
                 tracing::error!(%name, session, code, text, "worker session refused after it had joined")

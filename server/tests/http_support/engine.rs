@@ -334,6 +334,7 @@ pub async fn answer(
             Command::Update { job, update: values, by, reply } => {
                 reply.send(update(&mut world, job, values, by))
             }
+            Command::ReserveLabels { reply, .. } => reply.send(Answer::Done),
             Command::Operate { worker, operation, reply } => {
                 let known = world.workers.iter().any(|row| row.worker == worker);
                 let answer = match (known, &operation, worker) {
@@ -484,6 +485,7 @@ fn operate(row: &mut WorkerRow, operation: &Operation) {
                 row.labels.extend(value.clone().map(|value| (name.clone(), value)));
             }
         }
+        Operation::Revoke => row.revoked_at = Some(Timestamp(1_000)),
         Operation::Forget | Operation::Reset | Operation::StopUnmanaged(_) => {}
     }
 }

@@ -102,6 +102,9 @@ pub fn worker_row(id: u64, name: &str) -> WorkerRow {
         drain: None,
         labels: Vec::new(),
         process: None,
+        join_token: None,
+        granted: Vec::new(),
+        revoked_at: None,
     }
 }
 
@@ -122,7 +125,9 @@ pub fn snapshot() -> Snapshot {
         cordoned: false,
         drain_deadline: None,
         own_labels: vec![("zone".to_owned(), "a".to_owned()), ("disk".to_owned(), "ssd".to_owned())],
+        granted_labels: Vec::new(),
         set_labels: Vec::new(),
+        revoked_at: None,
         runtimes: vec![(RuntimeKind::Docker, Availability::Available)],
         version: "0.1.0".to_owned(),
         address: "127.0.0.1:5".to_owned(),

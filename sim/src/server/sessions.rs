@@ -79,5 +79,6 @@ fn connected(hello: Hello, session: SessionId) -> Connected {
         labels: hello.labels,
         runtimes: hello.runtimes,
         address: String::new(),
+        join: Default::default(),
     }
 }

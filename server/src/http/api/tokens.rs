@@ -1,5 +1,6 @@
 //! `/api/tokens`: makes, lists and revokes tokens.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -7,6 +8,8 @@ use axum::Json;
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
+use scheduler::input::Operation;
+use scheduler::step::{Answer, JoinTokenId, Rejection, WorkerRow};
 use serde::Deserialize;
 
 use crate::auth::actor::{Actor, Scope};
@@ -14,15 +17,17 @@ use crate::auth::records::{ChangeError, NewToken};
 use crate::auth::role::Role;
 use crate::clock;
 use crate::excerpt::excerpt;
+use crate::http::api::jobs::unexpected_answer;
 use crate::http::api::submit::json;
 use crate::http::middleware::code::Code;
 use crate::http::middleware::problem::Problem;
 use crate::http::present::shapes::{self, Time};
 use crate::http::request::body;
+use crate::http::request::job_request::label_fault;
 use crate::http::request::path::Name;
-use crate::http::request::query::duration;
+use crate::http::request::query::{Query, duration};
 use crate::http::state::AppState;
-use crate::store::TokenRow;
+use crate::store::{TokenId, TokenRow};
 
 /// The body of `POST /api/tokens`.
 #[derive(Debug, Deserialize)]
@@ -34,11 +39,15 @@ struct TokenRequest {
     definitions: Vec<String>,
     #[serde(default)]
     expires: Option<String>,
+    #[serde(default)]
+    uses: Option<u32>,
+    #[serde(default)]
+    labels: BTreeMap<String, String>,
 }
 
 /// `GET /api/tokens`
 pub(crate) async fn list(State(state): State<Arc<AppState>>) -> Json<Vec<shapes::Token>> {
-    Json(state.services.records.tokens.rows().into_iter().map(token).collect())
+    Json(state.services.records.tokens.rows().into_iter().map(|row| token(&state, row)).collect())
 }
 
 /// `POST /api/tokens`
@@ -66,15 +75,23 @@ pub(crate) async fn create(
     if role == Role::Worker && !request.definitions.is_empty() {
         return Err(wrong("definitions", "a token for workers is for all definitions"));
     }
+    check_join(&request, role)?;
+    let labels: Vec<(String, String)> = request.labels.into_iter().collect();
+    let names: Vec<String> = labels.iter().map(|(name, _)| name.clone()).collect();
     let new = NewToken {
         name: request.name,
         role,
         scope: Scope::new(request.definitions),
         lifetime: request.expires.as_deref().map(lifetime).transpose()?,
         created_by: Actor::current().token.as_deref().unwrap_or_default().to_owned(),
+        uses: request.uses,
+        labels,
     };
     let (row, text) = state.services.records.create(new).await?;
-    let shown = shapes::NewToken { token: text, facts: token(row) };
+    if !names.is_empty() {
+        state.services.engine.reserve_labels(names).await?;
+    }
+    let shown = shapes::NewToken { token: text, facts: token(&state, row) };
     Ok(json(StatusCode::CREATED, HeaderMap::new(), &shown))
 }
 
@@ -84,16 +101,72 @@ pub(crate) async fn revoke(
     Name(name): Name,
     request: Request,
 ) -> Result<Json<shapes::Token>, Problem> {
+    let mut query = Query::of(request.uri())?;
+    let with_workers = query.switch("workers")?;
+    query.finish()?;
     body::none(request.into_body()).await?;
-    Ok(Json(token(state.services.records.revoke(&name).await?)))
+    let row = match state.services.records.revoke(&name).await {
+        // The token may be revoked already, and its workers are not.
+        Err(ChangeError::Unknown(_)) if with_workers => last_revoked(&state, &name)?,
+        revoked => revoked?,
+    };
+    let id = row.id;
+    let mut shown = token(&state, row);
+    if with_workers {
+        shown.workers_revoked = Some(revoke_workers(&state, id).await?);
+    }
+    Ok(Json(shown))
+}
+
+fn last_revoked(state: &AppState, name: &str) -> Result<TokenRow, Problem> {
+    let rows = state.services.records.tokens.rows();
+    let found = rows.into_iter().rev().find(|row| &*row.name == name);
+    found.ok_or_else(|| ChangeError::Unknown(name.to_owned()).into())
+}
+
+/// Revokes the workers that have joined by a token, one after another, and returns their number. No worker joins by it any more.
+async fn revoke_workers(state: &AppState, id: TokenId) -> Result<u32, Problem> {
+    // Answered after the commit of everything that was decided before: the store has every worker that joined by the token.
+    state.services.engine.reserve_labels(Vec::new()).await?;
+    let rows = state.read(|archive| archive.workers()).await?;
+    let joined = |row: &&WorkerRow| row.join_token == Some(JoinTokenId(id.0)) && row.revoked_at.is_none();
+    let mut count = 0;
+    for row in rows.iter().filter(joined) {
+        match state.services.engine.operate(row.worker, Operation::Revoke).await? {
+            // It may have been forgotten meanwhile.
+            Answer::Done | Answer::Rejected(Rejection::UnknownWorker) => count += 1,
+            Answer::Rejected(rejection) => return Err(rejection.into()),
+            answer => return Err(unexpected_answer(&answer)),
+        }
+    }
+    Ok(count)
+}
+
+/// Checks what only a token of workers can have.
+fn check_join(request: &TokenRequest, role: Role) -> Result<(), Problem> {
+    if role != Role::Worker && (request.uses.is_some() || !request.labels.is_empty()) {
+        let field = if request.uses.is_some() { "uses" } else { "labels" };
+        return Err(wrong(field, "only a token with the role worker has uses and labels"));
+    }
+    if request.uses.is_some_and(|uses| !(1..=USES_MAX).contains(&uses)) {
+        return Err(wrong("uses", format!("a token has 1 to {USES_MAX} uses; without the field any number")));
+    }
+    if request.labels.len() > LABELS_MAX {
+        return Err(wrong("labels", format!("a token grants at most {LABELS_MAX} labels")));
+    }
+    let faults = request.labels.iter().filter_map(|(name, value)| label_fault(name, value));
+    faults.map(Err).next().unwrap_or(Ok(()))
 }
 
 /// The JSON of a token.
-fn token(row: TokenRow) -> shapes::Token {
+fn token(state: &AppState, row: TokenRow) -> shapes::Token {
+    let joined = state.services.records.workers.joined(row.id);
+    let uses_left = row.uses.map(|uses| uses.saturating_sub(joined));
     let has_expired = row.expires_at.is_some_and(|end| end <= clock::now().utc);
     let state = match row.revoked_at {
         Some(_) => "revoked",
         None if has_expired => "expired",
+        None if uses_left == Some(0) => "used_up",
         None => "valid",
     };
     shapes::Token {
@@ -106,6 +179,11 @@ fn token(row: TokenRow) -> shapes::Token {
         expires_at: row.expires_at.map(Time),
         last_used_at: row.last_used_at.map(Time),
         revoked_at: row.revoked_at.map(Time),
+        labels: row.labels.into_iter().collect(),
+        uses: row.uses,
+        uses_left,
+        joined: (row.role == Role::Worker).then_some(joined),
+        workers_revoked: None,
     }
 }
 
@@ -148,6 +226,10 @@ impl From<ChangeError> for Problem {
     }
 }
 
+/// More workers than a server serves.
+const USES_MAX: u32 = 1_000_000;
+/// As many labels as a worker may claim.
+const LABELS_MAX: usize = 64;
 const PATTERNS_MAX: usize = 100;
 const PATTERN_BYTES_MAX: usize = 200;
 const LIFETIME_MIN: Duration = Duration::from_secs(60);

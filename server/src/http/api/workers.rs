@@ -108,13 +108,14 @@ pub(crate) async fn operate(
         "drain" => Operation::Drain(query.duration("deadline", DRAIN_MAX)?),
         "reset" => Operation::Reset,
         "forget" => Operation::Forget,
+        "revoke" => Operation::Revoke,
         "stop-unmanaged" => stop_unmanaged(&mut query)?,
         other => {
             return Err(Problem::new(
                 Code::NotFound,
                 format!("\"{}\" is nothing that can be done with a worker", excerpt(other)),
             )
-            .hint("the verbs are cordon, uncordon, drain, reset, forget and stop-unmanaged"));
+            .hint("the verbs are cordon, uncordon, drain, reset, revoke, forget and stop-unmanaged"));
         }
     };
     query.finish()?;
@@ -182,8 +183,10 @@ pub(crate) fn live_worker(state: &AppState, facts: &WorkerFacts, cluster: Cluste
         backlog: facts.backlog,
         queued: facts.queued,
         since: Time(facts.since),
-        labels: labels::merge_labels(&facts.own_labels, &facts.set_labels),
+        labels: labels::merge_labels(&[&facts.own_labels, &facts.granted_labels, &facts.set_labels]),
         labels_set: facts.set_labels.iter().cloned().collect(),
+        labels_granted: facts.granted_labels.iter().cloned().collect(),
+        revoked_at: facts.revoked_at.map(Time),
         runtimes: facts
             .runtimes
             .iter()
@@ -234,11 +237,17 @@ pub(crate) fn stored_worker(row: &WorkerRow) -> shapes::Worker {
     shapes::Worker {
         id: row.worker.0,
         name: row.name.to_string(),
-        state: if row.drain.is_some() { "drained".into() } else { "gone".into() },
+        state: match (row.revoked_at, row.drain) {
+            (Some(_), _) => "revoked".into(),
+            (None, Some(_)) => "drained".into(),
+            (None, None) => "gone".into(),
+        },
         cordoned: row.cordoned,
         slots: row.slots.unwrap_or_default(),
-        labels: row.labels.iter().cloned().collect(),
+        labels: labels::merge_labels(&[&row.granted, &row.labels]),
         labels_set: row.labels.iter().cloned().collect(),
+        labels_granted: row.granted.iter().cloned().collect(),
+        revoked_at: row.revoked_at.map(Time),
         since: Time(row.seen_at),
         ..shapes::Worker::default()
     }

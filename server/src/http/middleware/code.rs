@@ -59,6 +59,7 @@ codes! {
     InvalidToken "invalid_token" 401 "the token is missing or not valid";
     TokenExpired "token_expired" 401 "the token has expired";
     TokenRevoked "token_revoked" 401 "the token was revoked";
+    WorkerRevoked "worker_revoked" 401 "the worker was revoked";
     CrossSite "cross_site" 403 "the request comes from a page of another site";
     Forbidden "forbidden" 403 "the token does not allow this";
     ForbiddenByPolicy "forbidden_by_policy" 403 "the policy of the server does not allow this job";

@@ -19,6 +19,9 @@ impl From<Denial> for Problem {
             Denial::Revoked => Self::new(Code::TokenRevoked, detail)
                 .hint("an administrator makes another one with: longshore token create")
                 .header(header::WWW_AUTHENTICATE, BEARER),
+            Denial::WorkerRevoked => Self::new(Code::WorkerRevoked, detail)
+                .hint("with a valid join token and --rejoin it joins as a new worker")
+                .header(header::WWW_AUTHENTICATE, BEARER),
             Denial::WrongRole { .. } => Self::new(Code::Forbidden, detail),
             Denial::OutOfScope => Self::new(Code::OutOfScope, detail)
                 .hint("\"longshore token ls\" shows an administrator the definitions of each token"),

@@ -28,9 +28,9 @@ impl Labels {
     }
 }
 
-/// A worker's own labels, with those of the operator over them.
-pub(crate) fn merge_labels(own: &[(String, String)], set: &[(String, String)]) -> BTreeMap<String, String> {
-    own.iter().chain(set).cloned().collect()
+/// The labels of a worker; of one name the last of these lists counts.
+pub(crate) fn merge_labels(lists: &[&[(String, String)]]) -> BTreeMap<String, String> {
+    lists.iter().copied().flatten().cloned().collect()
 }
 
 impl<'de> Deserialize<'de> for Labels {

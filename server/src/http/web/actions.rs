@@ -180,13 +180,13 @@ pub(crate) async fn all_schedules(
     Ok(see_other(&state.services.base_path, "/schedules"))
 }
 
-/// `POST /workers/{id}/{verb}`: cordon, uncordon, drain or forget.
+/// `POST /workers/{id}/{verb}`: cordon, uncordon, drain, revoke or forget.
 pub(crate) async fn worker(
     State(state): State<Arc<AppState>>,
     IdAndVerb(id, verb): IdAndVerb,
     request: Request,
 ) -> Result<Response, Problem> {
-    if !matches!(verb.as_str(), "cordon" | "uncordon" | "drain" | "forget") {
+    if !matches!(verb.as_str(), "cordon" | "uncordon" | "drain" | "revoke" | "forget") {
         return Err(no_such_verb(&verb));
     }
     let asked = request_for(&request, "", None);

@@ -71,7 +71,7 @@ pub(crate) fn bytes(bytes: u64) -> String {
 pub(crate) fn tone(state: &str) -> &'static str {
     match state {
         "succeeded" | "ready" | "active" | "fired" | "caught_up" | "able" | "has_it" => "good",
-        "failed" | "lost" | "expired" | "unreachable" | "cloned" | "missed" | "unable" => "bad",
+        "failed" | "lost" | "expired" | "unreachable" | "cloned" | "revoked" | "missed" | "unable" => "bad",
         "quarantined" | "disconnected" | "draining" | "paused" | "skipped" | "stale" | "slow" | "suspect" => {
             "warn"
         }

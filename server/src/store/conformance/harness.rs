@@ -233,5 +233,8 @@ pub(in crate::store) fn worker(number: u64, name: &str) -> Change {
         drain: None,
         labels: Vec::new(),
         process: Some(Process { incarnation: Incarnation(u64::MAX), number: u64::MAX - 1 }),
+        join_token: None,
+        granted: Vec::new(),
+        revoked_at: None,
     })
 }

@@ -6,7 +6,7 @@ use protocol::{Fence, Incarnation, JobId, Nonce, Revision, Timestamp, Token, Wor
 use scheduler::input::{GroupNo, JobDetails, KeyHolder};
 use scheduler::job::State;
 use scheduler::params::{JobParam, JobParams, ParamValue};
-use scheduler::step::{AddedJob, Change, Drain, Note, WorkerRow};
+use scheduler::step::{AddedJob, Change, Drain, JoinTokenId, Note, WorkerRow};
 
 use super::Backend;
 use super::harness::*;
@@ -92,6 +92,14 @@ pub(in crate::store) fn workers_are_kept_until_forgotten(backend: &mut dyn Backe
     let labels = vec![("gpu".to_owned(), "a \"big\" one".to_owned()), ("zone".to_owned(), String::new())];
     harness.commit(vec![Change::Worker(WorkerRow { labels: labels.clone(), ..renamed.clone() })]);
     assert_eq!(harness.restart().0.workers[1].labels, labels);
+    let joined = WorkerRow {
+        join_token: Some(JoinTokenId(u64::MAX)),
+        granted: labels,
+        revoked_at: Some(Timestamp(88)),
+        ..renamed.clone()
+    };
+    harness.commit(vec![Change::Worker(joined.clone())]);
+    assert_eq!(harness.restart().0.workers[1], joined);
     let process = None;
     harness.commit(vec![Change::Worker(WorkerRow { process, ..renamed.clone() })]);
     assert_eq!(harness.restart().0.workers[1].process, process);

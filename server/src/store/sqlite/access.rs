@@ -7,6 +7,7 @@ use rusqlite::types::Type;
 use rusqlite::{Connection, Row, params};
 
 use super::archive::SqliteArchive;
+use super::rows;
 use crate::auth::actor::Scope;
 use crate::auth::role::Role;
 use crate::store::{
@@ -57,8 +58,8 @@ fn add_token(connection: &Connection, row: &TokenRow) -> rusqlite::Result<()> {
     let scope = serde_json::Value::from(row.scope.patterns()).to_string();
     connection
         .prepare_cached(
-            "INSERT INTO tokens (id, name, hash, role, scope, created_at, created_by, expires_at)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
+            "INSERT INTO tokens (id, name, hash, role, scope, created_at, created_by, expires_at, uses, labels)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
         )?
         .execute(params![
             row.id.0.cast_signed(),
@@ -69,6 +70,8 @@ fn add_token(connection: &Connection, row: &TokenRow) -> rusqlite::Result<()> {
             row.created_at.0,
             row.created_by,
             row.expires_at.map(|at| at.0),
+            row.uses,
+            rows::json_code(&row.labels),
         ])
         .map(drop)
 }
@@ -100,7 +103,8 @@ impl AccessArchive for SqliteArchive {
         self.read(|connection| {
             connection
                 .prepare_cached(
-                    "SELECT id, name, hash, role, scope, created_at, created_by, expires_at, last_used_at, revoked_at
+                    "SELECT id, name, hash, role, scope, created_at, created_by, expires_at, last_used_at, revoked_at, uses, labels,
+                         joined
                      FROM tokens ORDER BY id",
                 )?
                 .query_map([], token)?
@@ -143,6 +147,9 @@ fn token(row: &Row<'_>) -> rusqlite::Result<TokenRow> {
         expires_at: time(7)?,
         last_used_at: time(8)?,
         revoked_at: time(9)?,
+        uses: row.get(10)?,
+        labels: rows::json(row, 11)?.unwrap_or_default(),
+        joined: row.get(12)?,
     })
 }
 

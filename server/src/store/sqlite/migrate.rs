@@ -40,6 +40,7 @@ const MIGRATIONS: &[(&str, &str)] = &[
     ("notifications", include_str!("migrations/0022_notifications.sql")),
     ("unique_keys", include_str!("migrations/0023_unique_keys.sql")),
     ("dependencies", include_str!("migrations/0024_dependencies.sql")),
+    ("worker_identity", include_str!("migrations/0025_worker_identity.sql")),
 ];
 
 /// Brings the file behind this connection to the version of this build.

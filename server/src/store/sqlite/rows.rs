@@ -10,7 +10,7 @@ use rusqlite::types::FromSqlError;
 use rusqlite::{Connection, OptionalExtension, Row};
 use scheduler::input::JobDetails;
 use scheduler::job::AttemptTimeout;
-use scheduler::step::{Drain, Note, Process, WorkerRow};
+use scheduler::step::{Drain, JoinTokenId, Note, Process, WorkerRow};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -105,7 +105,7 @@ pub(super) fn definition(row: &Row<'_>, at: usize) -> rusqlite::Result<StoredDef
 
 /// The columns that [`worker_row`] reads.
 const WORKER_COLUMNS: &str = "id, name, secret_hash, joined_at, seen_at, cordoned, slots, drain, drain_process, drain_deadline, \
-     labels, incarnation, process";
+     labels, incarnation, process, join_token, granted, revoked_at";
 
 /// Every worker that was not forgotten, by id.
 pub(super) fn workers(connection: &Connection) -> rusqlite::Result<Vec<WorkerRow>> {
@@ -139,6 +139,9 @@ fn worker_row(row: &Row<'_>) -> rusqlite::Result<WorkerRow> {
             incarnation: Incarnation(incarnation.cast_unsigned()),
             number: number.cast_unsigned(),
         }),
+        join_token: row.get::<_, Option<i64>>(13)?.map(|id| JoinTokenId(id.cast_unsigned())),
+        granted: json(row, 14)?.unwrap_or_default(),
+        revoked_at: row.get::<_, Option<i64>>(15)?.map(Timestamp),
     })
 }
 
@@ -228,7 +231,7 @@ pub(super) fn json_code<T: Serialize>(list: &[T]) -> Option<String> {
     if list.is_empty() { None } else { serde_json::to_string(list).ok() }
 }
 
-fn json<T: DeserializeOwned>(row: &Row<'_>, index: usize) -> rusqlite::Result<Option<T>> {
+pub(super) fn json<T: DeserializeOwned>(row: &Row<'_>, index: usize) -> rusqlite::Result<Option<T>> {
     let text: Option<String> = row.get(index)?;
     text.map(|text| serde_json::from_str(&text).map_err(|error| FromSqlError::Other(Box::new(error)).into()))
         .transpose()

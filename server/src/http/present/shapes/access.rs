@@ -1,5 +1,7 @@
 //! Tokens and the audit log.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 use super::{Text, Time};
@@ -13,7 +15,7 @@ pub struct Token {
     pub role: Text,
     /// Names and patterns of the definitions on whose jobs its holder may act; empty: all.
     pub definitions: Vec<String>,
-    /// `valid`, `expired` or `revoked`.
+    /// `valid`, `expired`, `revoked`, or `used_up` for a token by which as many workers have joined as may.
     pub state: Text,
     /// When it was made.
     pub created_at: Time,
@@ -29,6 +31,21 @@ pub struct Token {
     /// When it was revoked.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub revoked_at: Option<Time>,
+    /// The labels that workers get that join by it.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub labels: BTreeMap<String, String>,
+    /// How many workers may join by it; absent: any number.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub uses: Option<u32>,
+    /// How many more workers may join by it; absent: any number.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub uses_left: Option<u32>,
+    /// For a token with the role `worker`: how many workers have joined by it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub joined: Option<u32>,
+    /// In the answer to a revocation with `workers=1`: how many workers were revoked with it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub workers_revoked: Option<u32>,
 }
 
 /// A token that was just made.

@@ -20,7 +20,7 @@ pub struct Worker {
     #[serde(default)]
     pub connected: bool,
     /// `joining`, `ready`, `suspect`, `draining`, `disconnected`, `unreachable` or `cloned`; without connection and live attempts `gone`, or `drained`
-    /// after a drain.
+    /// after a drain; `revoked` from its revocation on.
     pub state: Text,
     /// While it is suspect: why, and until when it gets nothing.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -43,12 +43,18 @@ pub struct Worker {
     pub queued: u32,
     /// The time of its connection, or of its last message.
     pub since: Time,
-    /// Its own labels with those set by an operator over them.
+    /// Its own labels, over them those that its join token granted, and over all those that an operator set.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub labels: BTreeMap<String, String>,
     /// The labels set by an operator.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub labels_set: BTreeMap<String, String>,
+    /// The labels that its join token granted.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub labels_granted: BTreeMap<String, String>,
+    /// When an operator revoked it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub revoked_at: Option<Time>,
     /// Its runtimes and their availability.
     #[serde(default)]
     pub runtimes: Vec<Runtime>,

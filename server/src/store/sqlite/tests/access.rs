@@ -1,7 +1,14 @@
 //! Tokens and the audit log in the store.
 
+use scheduler::step::{JoinTokenId, WorkerRow};
+
 use super::*;
-use crate::store::{AccessArchive, AccessChange, AuditFilter, AuditLimits, AuditRow, RecordChange};
+use crate::auth::actor::Scope;
+use crate::auth::role::Role;
+use crate::store::conformance::harness::worker;
+use crate::store::{
+    AccessArchive, AccessChange, AuditFilter, AuditLimits, AuditRow, RecordChange, TokenId, TokenRow,
+};
 
 fn row(at: i64) -> AuditRow {
     AuditRow {
@@ -57,4 +64,43 @@ fn old_rows_of_the_audit_log_are_deleted_as_new_ones_come() {
     assert_eq!(times(&archive), [10, 3, 2], "twice as many are deleted as are added");
     add(&mut store, &loaded, 11..12, limits(3));
     assert_eq!(times(&archive), [11, 10, 3]);
+}
+
+#[test]
+fn workers_that_join_by_a_token_are_counted_once_in_the_commit_that_adds_them() {
+    let place = Place::new();
+    let (mut store, archive) = place.open();
+    let loaded = store.load(&mut |_| {}).unwrap();
+    let token = TokenRow {
+        id: TokenId(3),
+        name: "join".into(),
+        hash: [7; 32],
+        role: Role::Worker,
+        scope: Scope::default(),
+        created_at: Timestamp(1),
+        created_by: String::new(),
+        expires_at: None,
+        last_used_at: None,
+        revoked_at: None,
+        uses: Some(2),
+        labels: vec![("zone".to_owned(), "eu".to_owned())],
+        joined: 0,
+    };
+    let add = RecordChange::Access(AccessChange::AddToken(Box::new(token.clone())));
+    store.change_record(loaded.epoch, &add).unwrap();
+    assert_eq!(archive.tokens().unwrap(), std::slice::from_ref(&token));
+    let joined = |number| {
+        let Change::Worker(row) = worker(number, "w") else { unreachable!("it is one") };
+        Change::Worker(WorkerRow { join_token: Some(JoinTokenId(3)), ..row })
+    };
+    let mut commit = |number, changes| {
+        let group = group(&loaded, number, changes);
+        store.commit(&group).unwrap();
+        // Its result may have been unknown.
+        store.commit(&group).unwrap();
+        archive.tokens().unwrap()[0].joined
+    };
+    assert_eq!(commit(1, vec![joined(1), joined(1), worker(2, "other")]), 1);
+    assert_eq!(commit(2, vec![joined(1), joined(4)]), 2);
+    assert_eq!(commit(3, vec![Change::WorkerForgotten(WorkerId(1))]), 2, "a use does not come back");
 }

@@ -2,7 +2,9 @@
 //!
 //! Rows of forgotten workers stay while jobs that are kept have attempts on them: lists show their names.
 
+use protocol::WorkerId;
 use rusqlite::{Connection, params};
+use scheduler::step::JoinTokenId;
 
 use super::{Done, SEEN_WORKER, TransactionWriter};
 use crate::store::fold::WorkerChange;
@@ -24,6 +26,9 @@ impl TransactionWriter<'_> {
         for change in changes {
             match change {
                 WorkerChange::Put(row) => {
+                    if let Some(join_token) = row.join_token {
+                        self.count_join(row.worker, join_token)?;
+                    }
                     self.highest.worker = self.highest.worker.max(row.worker.0.cast_signed());
                     self.connection.prepare_cached(include_str!("../queries/put_worker.sql"))?.execute(
                         params![
@@ -40,6 +45,9 @@ impl TransactionWriter<'_> {
                             rows::json_code(&row.labels),
                             row.process.map(|process| process.incarnation.0.cast_signed()),
                             row.process.map(|process| process.number.cast_signed()),
+                            row.join_token.map(|id| id.0.cast_signed()),
+                            rows::json_code(&row.granted),
+                            row.revoked_at.map(|at| at.0),
                         ],
                     )?;
                 }
@@ -51,6 +59,17 @@ impl TransactionWriter<'_> {
                 }
             }
         }
+        Ok(())
+    }
+
+    /// Counts a worker that is new among those that joined by a token.
+    fn count_join(&mut self, worker: WorkerId, join_token: JoinTokenId) -> Done {
+        self.connection
+            .prepare_cached(
+                "UPDATE tokens SET joined = joined + 1
+                 WHERE id = ?2 AND NOT EXISTS (SELECT 1 FROM workers WHERE id = ?1)",
+            )?
+            .execute((worker.0.cast_signed(), join_token.0.cast_signed()))?;
         Ok(())
     }
 }
