@@ -161,6 +161,11 @@ fn show(full: &FullBatch) -> anyhow::Result<()> {
         ("progress", format!("{} of {} ended", batch.ended(), batch.count)),
         ("members", batch.members_text()),
         ("max failures", view::optional(batch.max_failures.as_ref())),
+        ("at once", view::optional(batch.concurrency.as_ref())),
+        (
+            "skipped",
+            Some(batch.skipped).filter(|skipped| *skipped > 0).map(|it| it.to_string()).unwrap_or_default(),
+        ),
         ("accepted", format!("{} ago", view::since(batch.created_at, now))),
         ("eta", batch.eta.map(|eta| format!("in {}", view::until(eta, now))).unwrap_or_default()),
     ])?;

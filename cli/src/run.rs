@@ -78,6 +78,9 @@ pub(crate) struct Flags {
     /// After so many failed members of the batch, cancel those that have not started.
     #[arg(long, value_name = "N", requires = "count", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     max_failures: Option<u32>,
+    /// Run at most so many jobs of the batch at once.
+    #[arg(long, value_name = "N", requires = "count", value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    concurrency: Option<u32>,
     /// Give it the environment and arguments of the definition's schedule, with this moment as its slot. The schedule fires as before.
     #[arg(long)]
     as_scheduled: bool,
@@ -206,6 +209,7 @@ fn body(flags: &Flags) -> Result<Map<String, Value>, Failure> {
         ("count", flags.count.map(|count| json!(count))),
         ("batch_name", flags.batch_name.as_ref().map(|name| json!(name))),
         ("max_failures", flags.max_failures.map(|max| json!(max))),
+        ("concurrency", flags.concurrency.map(|limit| json!(limit))),
     ];
     Ok(parts.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?))).collect())
 }

@@ -35,6 +35,9 @@ pub(crate) struct Flags {
     /// Start no further job once so many have failed.
     #[arg(long, value_name = "N")]
     max_failures: Option<u32>,
+    /// Run at most so many jobs of the list at once.
+    #[arg(long, value_name = "N")]
+    concurrency: Option<u32>,
     /// Wait until all jobs have ended, at most this long.
     #[arg(short = 'w', long, value_name = "DURATION", num_args = 0..=1, require_equals = true, value_parser = duration::parse)]
     wait: Option<Option<Duration>>,
@@ -58,6 +61,9 @@ pub(crate) async fn submit(flags: Flags) -> anyhow::Result<()> {
     }
     if let Some(max) = flags.max_failures {
         request = request.query(&[("max_failures", max)]);
+    }
+    if let Some(limit) = &flags.concurrency {
+        request = request.query(&[("concurrency", limit)]);
     }
     let output = batches::Output { format: flags.common.format, quiet: flags.quiet, wait: flags.wait };
     batches::submit(&api, request, &idempotency_key(flags.key.as_deref())?, &output).await

@@ -9,6 +9,7 @@ use alloc::vec::Vec;
 use protocol::{JobId, Timestamp};
 
 use crate::job::State;
+use crate::limits::keys::BatchPermits;
 
 /// Options of a request for several jobs.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
@@ -17,6 +18,8 @@ pub struct BatchOptions {
     pub name: Option<String>,
     /// After this many failed members, those that have not started are cancelled.
     pub max_failures: Option<u32>,
+    /// Members that may hold a worker at once.
+    pub concurrency: Option<u32>,
 }
 
 /// A batch as it is stored when it is accepted.
@@ -45,6 +48,8 @@ pub struct LiveBatch {
     pub failed: u32,
     /// After this many failed members, those that have not started are cancelled.
     pub max_failures: Option<u32>,
+    /// Members that may hold a worker at once.
+    pub concurrency: Option<u32>,
 }
 
 /// The position of a job in its batch.
@@ -91,7 +96,8 @@ impl LiveBatch {
     #[must_use]
     pub const fn new(batch: &NewBatch) -> Self {
         let NewBatch { first, count, .. } = *batch;
-        Self { first, count, live: count, failed: 0, max_failures: batch.options.max_failures }
+        let BatchOptions { max_failures, concurrency, .. } = batch.options;
+        Self { first, count, live: count, failed: 0, max_failures, concurrency }
     }
 
     /// Too many members failed: no further one starts.
@@ -127,6 +133,13 @@ impl Batches {
     pub fn member(&self, job: JobId) -> Option<BatchMember> {
         let LiveBatch { first, count, .. } = *self.of(job)?;
         Some(BatchMember { batch: first, index: u32::try_from(job.0 - first.0).ok()?, size: count })
+    }
+
+    /// The limit on members of the job's batch at once.
+    #[must_use]
+    pub fn permits(&self, job: JobId) -> Option<BatchPermits> {
+        let LiveBatch { first, concurrency, .. } = *self.of(job)?;
+        Some(BatchPermits { batch: first, limit: concurrency? })
     }
 
     /// The job belongs to a batch that reached its limit of failures.
@@ -180,7 +193,7 @@ mod tests {
     use super::*;
 
     fn batch(first: u64, count: u32, max_failures: Option<u32>) -> LiveBatch {
-        LiveBatch { first: JobId(first), count, live: count, failed: 0, max_failures }
+        LiveBatch { first: JobId(first), count, live: count, failed: 0, max_failures, concurrency: None }
     }
 
     #[test]

@@ -64,7 +64,9 @@ async fn stop(leaving: CancellationToken, served: JoinHandle<Result<(), ServerEr
 async fn an_array_is_one_batch_that_counts_its_members_and_outlives_a_restart() {
     let home = tempfile::tempdir().expect("a place");
     let (address, leaving, served) = start(home.path()).await;
-    let (head, made) = submit(address, json!({"count": 3, "batch_name": "nightly", "max_failures": 2})).await;
+    let (head, made) =
+        submit(address, json!({"count": 3, "batch_name": "nightly", "max_failures": 2, "concurrency": 1}))
+            .await;
     assert!(head.starts_with("http/1.1 201") && head.contains("location: /api/batches/1\r"), "{head} {made}");
     assert_eq!((&made["batch"], &made["count"], &made["last"]), (&json!(1), &json!(3), &json!(3)));
     let (head, _) = ask(address, "POST", "/api/jobs/2/cancel", "").await;
@@ -76,6 +78,7 @@ async fn an_array_is_one_batch_that_counts_its_members_and_outlives_a_restart() 
     assert_eq!((&batch["name"], &batch["state"]), (&json!("nightly"), &json!("running")), "{batch}");
     assert_eq!((&batch["counts"]["queued"], &batch["counts"]["cancelled"]), (&json!(2), &json!(1)));
     assert_eq!((&batch["max_failures"], &batch["progress"]), (&json!(2), &json!(1.0 / 3.0)));
+    assert_eq!(batch["concurrency"], 1, "{batch}");
     assert!(batch["eta"].is_string() && batch.get("ended_at").is_none(), "{batch}");
     let (_, jobs) = get(address, "/api/jobs?batch=1&state=queued").await;
     assert_eq!(jobs.as_array().map(Vec::len), Some(2));

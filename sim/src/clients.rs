@@ -125,9 +125,10 @@ impl World {
             .map(|position| NewJob { after: self.after(number, position), ..new.clone() })
             .collect();
         let jobs = jobs.into();
-        // Every other batch gives up after some failures.
+        // Every other batch gives up after some failures; some run few members at once.
         let options = BatchOptions {
             max_failures: [None, Some(1), None, Some(2)][number as usize % 4],
+            concurrency: [None, Some(1), Some(2)][number as usize % 3],
             ..BatchOptions::default()
         };
         let disk = &self.server.disk;

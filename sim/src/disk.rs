@@ -389,6 +389,7 @@ impl Disk {
                 if self.batches.is_stopped(it.token.job, &self.rows) {
                     return Err(format!("{} is of a batch in which too many failed", it.token));
                 }
+                self.batches.check_permit(it.token.job, &self.rows)?;
                 self.may_follow(it.token.job)?;
                 self.last_fence = it.token.fence;
                 self.given.push(it.token);

@@ -164,7 +164,11 @@ pub(crate) fn create(
 /// Counts a job that has not ended among those of its limits.
 pub(crate) fn count_in(scheduler: &mut Scheduler, id: JobId, job: &mut Job, keys: Option<&JobKeys>) {
     let Some(definition) = scheduler.definitions.at(job.definition) else { return };
-    let key_set = scheduler.limits.add_job(id, (job.definition, definition), keys);
+    let of_batch = scheduler.batches.permits(id).map(|permits| {
+        let own = keys.cloned().unwrap_or_default();
+        JobKeys { batch: Some(permits), ..own }
+    });
+    let key_set = scheduler.limits.add_job(id, (job.definition, definition), of_batch.as_ref().or(keys));
     if key_set.is_keyed() {
         job.history_mut().key_set = key_set;
     }

@@ -31,7 +31,7 @@ pub(crate) fn faults(scheduler: &Scheduler) -> Vec<String> {
         for limit in needs.all() {
             let (jobs, holders) = users.entry(limit).or_default();
             *jobs += 1;
-            if is_held && needs.permit == Some(limit) {
+            if is_held && needs.permits().any(|permit| permit == limit) {
                 holders.insert(*id);
             }
         }

@@ -6,6 +6,8 @@
 //! - A backlog gets no job while one with limits waits before it that lacks only a free slot. Otherwise backlogs would take each slot as
 //!   it becomes free, and a job with limits would wait as long as others arrive.
 
+use alloc::vec::Vec;
+
 use protocol::{JobId, Now};
 
 use crate::core::Scheduler;
@@ -13,6 +15,7 @@ use crate::definition::Definition;
 use crate::definitions::DefinitionNo;
 use crate::fleet::Worker;
 use crate::limits::keys::KeySetNo;
+use crate::limits::rules::LimitRules;
 use crate::limits::{LimitNo, Needs};
 use crate::placement::{self, choice};
 use crate::queue::{First, LaneKey, QueueKey};
@@ -123,7 +126,7 @@ pub(crate) fn why_limited(scheduler: &Scheduler, lane: LaneKey) -> Option<Pendin
     }
     let now = scheduler.stepped_at.unwrap_or_default();
     let needs = needs(scheduler, lane);
-    if needs.permit.is_some_and(|limit| !limits.has_room(limit, now)) {
+    if needs.permits().any(|limit| !limits.has_room(limit, now)) {
         return Some(PendingReason::Limited);
     }
     if needs.token.is_some_and(|limit| !limits.has_room(limit, now)) {
@@ -153,10 +156,12 @@ pub(crate) fn without_keys(
 
 /// The reason for jobs whose lanes are parked under a limit.
 pub(crate) fn under_limits(definition: &Definition, by_workers: PendingReason) -> PendingReason {
-    match &definition.limits.concurrency {
+    let LimitRules { concurrency, rate, .. } = &definition.limits;
+    match (concurrency, rate) {
         _ if by_workers < PendingReason::ServerFull => by_workers,
-        Some(_) => PendingReason::Limited,
-        None => PendingReason::RateLimited,
+        (None, Some(_)) => PendingReason::RateLimited,
+        // Of a batch, if not of the definition.
+        _ => PendingReason::Limited,
     }
 }
 
@@ -229,7 +234,8 @@ pub(crate) fn ended(scheduler: &mut Scheduler, job: JobId) {
     else {
         return;
     };
-    if let Some(limit) = scheduler.limits.give_back(job, needs) {
+    let given: Vec<LimitNo> = scheduler.limits.give_back(job, needs).collect();
+    for limit in given {
         scheduler.ready.stir_limit(limit);
     }
 }

@@ -14,7 +14,7 @@ pub struct LimitNo(pub u32);
 pub struct LimitId {
     /// Kind of the limit.
     pub kind: LimitKind,
-    /// The definition or the group.
+    /// The definition, the group, or the number of the batch.
     pub name: Arc<str>,
     /// The value of its key, if it has one.
     pub key: Option<Arc<str>>,
@@ -27,6 +27,8 @@ pub enum LimitKind {
     Definition,
     /// Permits of a group.
     Group,
+    /// Permits of a batch.
+    Batch,
     /// The rate of a definition.
     Rate,
 }
@@ -38,17 +40,19 @@ impl LimitKind {
         match self {
             Self::Definition => "definition",
             Self::Group => "group",
+            Self::Batch => "batch",
             Self::Rate => "rate",
         }
     }
 }
 
-/// As people read it: `resize`, `group db-main`, `rate of resize`, each with its key in brackets.
+/// As people read it: `resize`, `group db-main`, `batch 12`, `rate of resize`, each with its key in brackets.
 impl fmt::Display for LimitId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.kind {
             LimitKind::Definition => write!(f, "{}", self.name)?,
             LimitKind::Group => write!(f, "group {}", self.name)?,
+            LimitKind::Batch => write!(f, "batch {}", self.name)?,
             LimitKind::Rate => write!(f, "rate of {}", self.name)?,
         }
         match &self.key {
@@ -61,16 +65,23 @@ impl fmt::Display for LimitId {
 /// The limits that the jobs of one lane need.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Needs {
-    /// Permits of jobs at once.
+    /// Permits of jobs at once, of a definition or a group.
     pub permit: Option<LimitNo>,
+    /// Permits of jobs at once, of a batch.
+    pub batch: Option<LimitNo>,
     /// Tokens of a rate.
     pub token: Option<LimitNo>,
 }
 
 impl Needs {
-    /// Both, if there are both.
+    /// All of them.
     pub fn all(self) -> impl Iterator<Item = LimitNo> {
-        self.permit.into_iter().chain(self.token)
+        self.permits().chain(self.token)
+    }
+
+    /// Those of permits.
+    pub fn permits(self) -> impl Iterator<Item = LimitNo> {
+        self.permit.into_iter().chain(self.batch)
     }
 }
 

@@ -5,6 +5,8 @@ use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
+use protocol::JobId;
+
 use crate::input::JobDetails;
 use crate::limits::rules::{KeySource, LimitRules};
 
@@ -15,6 +17,17 @@ pub struct JobKeys {
     pub concurrency: Option<Arc<str>>,
     /// Of `rate_limit.key`.
     pub rate: Option<Arc<str>>,
+    /// The batch that limits its members. Never stored with a job: it follows from the batch.
+    pub batch: Option<BatchPermits>,
+}
+
+/// Members of a batch that may run at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct BatchPermits {
+    /// The first member.
+    pub batch: JobId,
+    /// Number of members.
+    pub limit: u32,
 }
 
 impl JobKeys {
@@ -25,6 +38,7 @@ impl JobKeys {
         let keys = Self {
             concurrency: rules.concurrency.as_ref().and_then(|it| value(&it.key)),
             rate: rules.rate.as_ref().and_then(|it| value(&it.key)),
+            batch: None,
         };
         (keys != Self::default()).then_some(keys)
     }

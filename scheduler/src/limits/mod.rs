@@ -17,6 +17,7 @@ pub mod rate;
 pub mod rules;
 
 use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::string::ToString;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::ops::Range;
@@ -116,7 +117,7 @@ impl Limits {
         (number, definition): (DefinitionNo, &Definition),
         keys: Option<&JobKeys>,
     ) -> KeySetNo {
-        if !definition.limits.gate_starts() {
+        if !definition.limits.gate_starts() && keys.is_none_or(|keys| keys.batch.is_none()) {
             return KeySetNo::UNLIMITED;
         }
         let key_set = keys.map_or(KeySetNo::UNKEYED, |keys| self.key_sets.take(keys));
@@ -136,7 +137,7 @@ impl Limits {
         for limit in needs.all() {
             if let Some(limit) = self.limit_mut(limit) {
                 limit.jobs += 1;
-                if has_members && limit.id.kind != LimitKind::Rate {
+                if has_members && matches!(limit.id.kind, LimitKind::Definition | LimitKind::Group) {
                     limit.members.insert(job);
                 }
             }
@@ -166,9 +167,7 @@ impl Limits {
                 limit.members.remove(&job);
             }
         }
-        if let Some(permit) = needs.permit {
-            self.forget_unused(permit);
-        }
+        needs.permits().for_each(|permit| self.forget_unused(permit));
         needs.token
     }
 
@@ -196,7 +195,11 @@ impl Limits {
             let key = keys.and_then(|keys| keys.rate.clone());
             self.intern(LimitId { kind, name, key }, Force::Rate(Rate::of(rule)))
         });
-        Needs { permit, token }
+        let batch = keys.and_then(|keys| keys.batch).map(|it| {
+            let name = it.batch.to_string().into();
+            self.intern(LimitId { kind: LimitKind::Batch, name, key: None }, Force::Permits(it.limit))
+        });
+        Needs { permit, batch, token }
     }
 
     /// The number of a limit. `own` is its value if jobs.yaml says nothing about it any more.
@@ -241,29 +244,34 @@ impl Limits {
         }
     }
 
-    /// Takes a permit and a token for a job that is assigned. Returns the rate to store.
+    /// Takes permits and a token for a job that is assigned. Returns the rate to store.
     pub(crate) fn start(&mut self, job: JobId, needs: Needs, now: Now) -> Option<RateRow> {
-        if let Some(limit) = needs.permit.and_then(|number| self.limit_mut(number)) {
-            limit.holders.insert(job);
-        }
+        self.take_permits(job, needs);
         let limit = needs.token.and_then(|number| self.limit_mut(number))?;
         let Force::Rate(rate) = limit.force else { return None };
         limit.recovered = rate.after_start(limit.recovered, now.up);
         Some(RateRow { id: limit.id.clone(), recovered: rate::to_utc(limit.recovered, now) })
     }
 
-    /// Takes the permit of a job that held it before a restart of the server.
+    /// Takes the permits of a job that held them before a restart of the server.
     pub(crate) fn hold(&mut self, job: JobId, needs: Needs) {
         self.held += 1;
-        if let Some(limit) = needs.permit.and_then(|number| self.limit_mut(number)) {
-            limit.holders.insert(job);
+        self.take_permits(job, needs);
+    }
+
+    fn take_permits(&mut self, job: JobId, needs: Needs) {
+        for number in needs.permits() {
+            if let Some(limit) = self.limit_mut(number) {
+                limit.holders.insert(job);
+            }
         }
     }
 
-    /// Gives the permit of a job back. Returns the limit, if the job held one.
-    pub(crate) fn give_back(&mut self, job: JobId, needs: Needs) -> Option<LimitNo> {
-        let number = needs.permit?;
-        self.limit_mut(number)?.holders.remove(&job).then_some(number)
+    /// Gives the permits of a job back. Returns the limits of those that the job held.
+    pub(crate) fn give_back(&mut self, job: JobId, needs: Needs) -> impl Iterator<Item = LimitNo> {
+        let mut held = |number| self.limit_mut(number).is_some_and(|limit| limit.holders.remove(&job));
+        let given = [needs.permit, needs.batch].map(|number| number.filter(|number| held(*number)));
+        given.into_iter().flatten()
     }
 
     /// When a rate allows the next start, and the timer that was set for it before.

@@ -61,7 +61,9 @@ fn change_line(start: Timestamp, change: &Change) -> String {
         },
         Change::BatchAdded(it) => {
             let max = it.options.max_failures.map(|max| format!(" max_failures={max}")).unwrap_or_default();
-            format!("change batch j{} x{}{max}", it.first, it.count)
+            let limit =
+                it.options.concurrency.map(|limit| format!(" concurrency={limit}")).unwrap_or_default();
+            format!("change batch j{} x{}{max}{limit}", it.first, it.count)
         }
         Change::BatchEnded { first, count, failed, .. } => {
             format!("change batch j{first} x{count} ended, {failed} failed")

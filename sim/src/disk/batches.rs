@@ -57,6 +57,28 @@ impl Batches {
     }
 }
 
+impl Batches {
+    /// A member may hold a worker: fewer others of its batch do than may.
+    ///
+    /// # Errors
+    /// As many do.
+    pub(super) fn check_permit(&self, job: JobId, rows: &Rows) -> Result<(), String> {
+        let batch = self.0.range(..=job).next_back().map(|(_, batch)| batch);
+        let Some(batch) = batch.filter(|batch| job.0 < batch.first.0 + u64::from(batch.count)) else {
+            return Ok(());
+        };
+        let Some(limit) = batch.options.concurrency else { return Ok(()) };
+        let members = rows.iter().skip(batch.first.0 as usize - 1).take(batch.count as usize).flatten();
+        let holding = members.filter(|row| row.current().is_some()).count();
+        match holding >= limit as usize {
+            true => {
+                Err(format!("I14 job {job} is one too many of {limit} of the batch of job {}", batch.first))
+            }
+            false => Ok(()),
+        }
+    }
+}
+
 fn count(batch: &NewBatch, rows: &Rows) -> LiveBatch {
     let from = batch.first.0 as usize - 1;
     let members = rows.iter().skip(from).take(batch.count as usize).flatten();

@@ -11,7 +11,7 @@ use super::harness::*;
 use crate::store::{BatchCounts, BatchFilter, BatchRow, BatchState, JobFilter, RetentionCutoffs};
 
 fn new_batch(first: u64, count: u32, name: Option<&str>) -> Change {
-    let options = BatchOptions { name: name.map(str::to_owned), max_failures: Some(3) };
+    let options = BatchOptions { name: name.map(str::to_owned), max_failures: Some(3), concurrency: Some(7) };
     Change::BatchAdded(NewBatch { first: JobId(first), count, options, created_at: Timestamp(1_000) })
 }
 
@@ -117,7 +117,15 @@ pub(in crate::store) fn a_batch_counts_its_members_whatever_becomes_of_them(back
                 let failed = found(&harness, first).unwrap().counts.failures();
                 let max_failures = Some(3);
                 let live = u32::try_from(live.len()).unwrap();
-                let expected = LiveBatch { first: JobId(first), count: MEMBERS, live, failed, max_failures };
+                let concurrency = Some(7);
+                let expected = LiveBatch {
+                    first: JobId(first),
+                    count: MEMBERS,
+                    live,
+                    failed,
+                    max_failures,
+                    concurrency,
+                };
                 assert_eq!(loaded.batches, [expected]);
             }
             let row = found(&harness, first).unwrap();

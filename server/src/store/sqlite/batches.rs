@@ -12,14 +12,16 @@ use crate::store::{BatchCounts, BatchFilter, BatchRow, BatchState, JobRow};
 pub(super) fn add(connection: &Connection, batch: &NewBatch) -> rusqlite::Result<()> {
     connection
         .prepare_cached(
-            "INSERT INTO batches (id, name, created_at, count, max_failures) VALUES (?1, ?2, ?3, ?4, ?5)",
+            "INSERT INTO batches (id, name, created_at, count, max_failures, concurrency)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
         )?
         .execute(params![
             batch.first.0.cast_signed(),
             batch.options.name,
             batch.created_at.0,
             batch.count,
-            batch.options.max_failures
+            batch.options.max_failures,
+            batch.options.concurrency
         ])?;
     Ok(())
 }
@@ -35,7 +37,8 @@ pub(super) fn end(connection: &Connection, first: JobId, at: Timestamp) -> rusql
 /// The batches with members that have not ended.
 pub(super) fn live(connection: &Connection) -> rusqlite::Result<Vec<LiveBatch>> {
     let mut statement = connection.prepare(
-        "SELECT id, count, live, failed + expired + lost, max_failures FROM batches WHERE ended_at IS NULL",
+        "SELECT id, count, live, failed + expired + lost, max_failures, concurrency
+         FROM batches WHERE ended_at IS NULL",
     )?;
     let found = statement.query_map([], |row| {
         Ok(LiveBatch {
@@ -44,6 +47,7 @@ pub(super) fn live(connection: &Connection) -> rusqlite::Result<Vec<LiveBatch>> 
             live: row.get(2)?,
             failed: row.get(3)?,
             max_failures: row.get(4)?,
+            concurrency: row.get(5)?,
         })
     })?;
     found.collect()
@@ -105,7 +109,7 @@ pub(super) fn failures(connection: &Connection, first: JobId, limit: usize) -> r
 }
 
 const COLUMNS: &str = "id, name, created_at, count, max_failures, ended_at, state, removed, scheduled, queued, assigned, running, \
-     quarantined, succeeded, failed, cancelled, expired, lost, skipped";
+     quarantined, succeeded, failed, cancelled, expired, lost, skipped, concurrency";
 
 const VISIBLE: &str = "NOT EXISTS (SELECT 1 FROM forming WHERE first = batches.id)";
 
@@ -122,6 +126,7 @@ fn row(row: &Row<'_>) -> rusqlite::Result<BatchRow> {
         state: BatchState::named(&state).unwrap_or(BatchState::Running),
         removed: row.get(7)?,
         skipped: row.get(18)?,
+        concurrency: row.get(19)?,
         counts: BatchCounts {
             scheduled: row.get(8)?,
             queued: row.get(9)?,

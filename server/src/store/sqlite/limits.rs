@@ -18,7 +18,7 @@ pub(super) fn put_keys(connection: &Connection, job: JobId, keys: &JobKeys) -> r
 /// The keys of a job from two columns; absent if both are null.
 pub(super) fn keys(row: &Row<'_>, first: usize) -> rusqlite::Result<Option<Box<JobKeys>>> {
     let text = |index| row.get::<_, Option<String>>(index).map(|text| text.map(Arc::from));
-    let keys = JobKeys { concurrency: text(first)?, rate: text(first + 1)? };
+    let keys = JobKeys { concurrency: text(first)?, rate: text(first + 1)?, batch: None };
     Ok((keys != JobKeys::default()).then(|| Box::new(keys)))
 }
 

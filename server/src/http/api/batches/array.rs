@@ -97,7 +97,11 @@ fn into_owned(request: JobRequest<'_>) -> JobRequest<'static> {
 }
 
 fn needs_jobs(options: &BatchOptions) -> Problem {
-    let field = if options.name.is_some() { "batch_name" } else { "max_failures" };
+    let field = match options {
+        BatchOptions { name: Some(_), .. } => "batch_name",
+        BatchOptions { max_failures: Some(_), .. } => "max_failures",
+        _ => "concurrency",
+    };
     Problem::new(Code::InvalidBatch, format!("{field} is for several jobs, and this request makes one"))
         .field(field)
         .hint("add count, or a list each")

@@ -74,26 +74,34 @@ pub(crate) async fn many(State(state): State<Arc<AppState>>, request: Request) -
     answer(&state, submit_with_key(&state, jobs, Some(options), params.require_worker, key).await?, asked)
 }
 
-/// Reads `batch_name` and `max_failures`.
+/// Reads `batch_name`, `max_failures` and `concurrency`.
 fn options(query: &mut Query) -> Result<BatchOptions, Problem> {
     let name = query.text("batch_name")?;
     if let Some(Err((detail, hint))) = name.as_deref().map(job_request::batch_name) {
         return Err(Problem::new(Code::InvalidBatch, detail).field("?batch_name").hint(hint));
     }
-    let max_failures = query.number("max_failures")?.map(|max| {
-        let count = job_request::count(i64::try_from(max).unwrap_or(i64::MAX));
-        count.map_err(|(code, detail, hint)| Problem::new(code, detail).field("?max_failures").hint(hint))
-    });
-    Ok(BatchOptions { name, max_failures: max_failures.transpose()? })
+    let mut count = |field: &'static str| {
+        let count = query.number(field)?.map(|count| {
+            let count = job_request::count(i64::try_from(count).unwrap_or(i64::MAX));
+            count.map_err(|(code, detail, hint)| {
+                Problem::new(code, detail).field(format!("?{field}")).hint(hint)
+            })
+        });
+        count.transpose()
+    };
+    Ok(BatchOptions { name, max_failures: count("max_failures")?, concurrency: count("concurrency")? })
 }
 
 /// The text that distinguishes requests under one idempotency key.
 fn key_target(options: &BatchOptions) -> String {
     match options {
-        BatchOptions { name: None, max_failures: None } => String::new(),
-        BatchOptions { name, max_failures } => {
-            let max = max_failures.map(|max| max.to_string()).unwrap_or_default();
-            format!("batch {max} {}", name.as_deref().unwrap_or_default())
+        BatchOptions { name: None, max_failures: None, concurrency: None } => String::new(),
+        BatchOptions { name, max_failures, concurrency } => {
+            let text = |number: &Option<u32>| number.map(|number| number.to_string()).unwrap_or_default();
+            let name = name.as_deref().unwrap_or_default();
+            // As before there was a limit on members at once: keys outlive an upgrade.
+            let at_once = concurrency.map(|limit| format!("{limit} at once ")).unwrap_or_default();
+            format!("batch {} {at_once}{name}", text(max_failures))
         }
     }
 }

@@ -14,7 +14,7 @@ pub(crate) struct ArrayRequest {
     pub(crate) count: Option<u32>,
     /// A job for each of these, whose parameters are laid over those of the request.
     pub(crate) each: Option<Vec<Vec<(String, Value)>>>,
-    /// The name of the batch, and its limit of failures.
+    /// The name of the batch, and its limits.
     pub(crate) options: BatchOptions,
 }
 

@@ -130,6 +130,7 @@ impl<'de> Visitor<'de> for Entry<'_> {
                 "count" => array.count = collector.count(name, map.next_value()?),
                 "each" => array.each = Some(map.next_value_seed(Each { collector })?),
                 "batch_name" => array.options.name = Some(map.next_value_seed(Text)?.into_owned()),
+                "concurrency" => array.options.concurrency = collector.count(name, map.next_value()?),
                 "max_failures" => array.options.max_failures = collector.count(name, map.next_value()?),
                 _ => details.labels = map.next_value_seed(Pairs { of: name, collector })?,
             }

@@ -256,7 +256,7 @@ fn is_variable_name(name: &str) -> bool {
 }
 
 /// All fields, in an order in which those of each [`EntryKind`] stand together.
-pub(super) const FIELDS: [&str; 17] = [
+pub(super) const FIELDS: [&str; 18] = [
     "as",
     "name",
     "params",
@@ -274,6 +274,7 @@ pub(super) const FIELDS: [&str; 17] = [
     "each",
     "batch_name",
     "max_failures",
+    "concurrency",
 ];
 
 /// Room for the variables that tell a member of a batch its position.

@@ -22,3 +22,6 @@ ALTER TABLE batches ADD COLUMN state TEXT GENERATED ALWAYS AS (CASE
     WHEN failed + expired + lost > 0 THEN 'failed'
     WHEN cancelled > skipped THEN 'cancelled'
     ELSE 'succeeded' END) VIRTUAL;
+
+-- Members of a batch that may hold a worker at once.
+ALTER TABLE batches ADD COLUMN concurrency INTEGER;
