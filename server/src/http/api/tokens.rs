@@ -8,6 +8,7 @@ use axum::extract::{Request, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
 use serde::Deserialize;
+use utoipa::ToSchema;
 
 use crate::auth::actor::{Actor, Scope};
 use crate::auth::records::{ChangeError, NewToken};
@@ -25,14 +26,18 @@ use crate::http::state::AppState;
 use crate::store::TokenRow;
 
 /// The body of `POST /api/tokens`.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-struct TokenRequest {
+pub(crate) struct TokenRequest {
+    /// Its name: 1 to 64 letters, digits, dots, dashes or underscores.
     name: String,
+    /// `viewer`, `submitter`, `operator`, `admin` or `worker`.
     role: String,
     #[serde(default)]
+    /// Names and patterns of the definitions that it is for; empty: all.
     definitions: Vec<String>,
     #[serde(default)]
+    /// How long it is valid, `1m` to `3650d`; absent: until it is revoked.
     expires: Option<String>,
 }
 

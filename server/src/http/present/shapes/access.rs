@@ -1,19 +1,22 @@
 //! Tokens and the audit log.
 
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
 use super::{Text, Time};
 
 /// A token, without its text.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Token {
     /// Its name.
     pub name: String,
     /// `viewer`, `submitter`, `operator`, `admin` or `worker`.
+    #[schema(value_type = String)]
     pub role: Text,
     /// Names and patterns of the definitions on whose jobs its holder may act; empty: all.
     pub definitions: Vec<String>,
     /// `valid`, `expired` or `revoked`.
+    #[schema(value_type = String)]
     pub state: Text,
     /// When it was made.
     pub created_at: Time,
@@ -32,7 +35,7 @@ pub struct Token {
 }
 
 /// A token that was just made.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct NewToken {
     /// The token itself. It is shown only here.
     pub token: String,
@@ -42,7 +45,7 @@ pub struct NewToken {
 }
 
 /// A request that was to change something, or several that are alike.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct AuditEntry {
     /// Its number.
     pub id: u64,
@@ -57,6 +60,7 @@ pub struct AuditEntry {
     pub token: Option<String>,
     /// The role that it had.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
     pub role: Option<Text>,
     /// The address of the client.
     #[serde(skip_serializing_if = "Option::is_none")]

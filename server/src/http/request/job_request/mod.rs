@@ -5,6 +5,7 @@
 
 mod array;
 mod collector;
+mod described;
 mod json;
 mod rules;
 mod update;
@@ -22,9 +23,10 @@ use crate::http::request::fields;
 pub(crate) use array::ArrayRequest;
 use array::EntryKind;
 use collector::FaultCollector;
+pub(crate) use described::{JobChanges, Member, Submission};
 use json::{Entries, Entry};
 pub(crate) use rules::{MANY_MAX, batch_name, count, label_fault};
-pub(crate) use update::read_update;
+pub(crate) use update::{JobPatch, read_update};
 
 /// A parsed request for one job; its revision is not known yet.
 #[derive(Debug, Default)]
