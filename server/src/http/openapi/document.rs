@@ -160,12 +160,11 @@ fn problem(status: u16, codes: &BTreeSet<&'static str>) -> Value {
     let lines: Vec<String> =
         codes.iter().map(|code| format!("- `{}`: {}", code.name(), code.title())).collect();
     let names: Vec<&str> = codes.iter().map(|code| code.name()).collect();
-    let examples = codes.iter().map(|code| {
-        let value = json!({
+    let example = codes.first().map(|code| {
+        json!({
             "type": format!("/problems/{}", code.name()), "title": code.title(), "status": status, "code": code.name(),
             "request_id": "7aa6e6d9-14"
-        });
-        (code.name().to_owned(), json!({ "value": value }))
+        })
     });
     json!({
         "description": lines.join("\n"),
@@ -174,7 +173,7 @@ fn problem(status: u16, codes: &BTreeSet<&'static str>) -> Value {
                 "allOf": [{ "$ref": "#/components/schemas/Problem" }],
                 "properties": { "code": { "enum": names }, "status": { "const": status } }
             },
-            "examples": Map::from_iter(examples)
+            "example": example
         } }
     })
 }
@@ -189,7 +188,7 @@ fn by_status(codes: &[Code]) -> BTreeMap<u16, BTreeSet<&'static str>> {
 
 /// Takes `null` from the values of fields that may be absent: absent values are left out of answers.
 fn without_nulls(schema: &mut Value) {
-    for part in schema["allOf"].as_array_mut().into_iter().flatten() {
+    for part in schema.get_mut("allOf").and_then(Value::as_array_mut).into_iter().flatten() {
         without_nulls(part);
     }
     let required = schema["required"].clone();
