@@ -80,11 +80,15 @@ async fn check(root: &Path, program: &Path) -> anyhow::Result<()> {
     let longshore = || {
         let mut command = Command::new(&binary);
         let ours = std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("LONGSHORE_"));
-        ours.for_each(|(name, _)| drop(command.env_remove(name)));
+        for (name, _) in ours {
+            command.env_remove(name);
+        }
         command
     };
     let mut server = longshore();
-    server.args(["server", "--listen", &api.address.to_string(), "--data"]).arg(directory.path().join("data"));
+    server
+        .args(["server", "--listen", &api.address.to_string(), "--data"])
+        .arg(directory.path().join("data"));
     server.arg("--jobs").arg(root.join("xtask/openapi/jobs.yaml"));
     let mut worker = longshore();
     worker.args(["worker", "--server", &api.address.to_string(), "--name", "rack-1", "--slots", "4"]);
@@ -127,9 +131,27 @@ async fn check_against(
     let mut requests = Command::new(program);
     requests.current_dir(directory).kill_on_drop(true).arg("--no-color").arg("--config-file");
     requests.arg(root.join("xtask/openapi/schemathesis.toml")).arg("run").arg(api.url("/openapi.json"));
-    requests.env("SCHEMATHESIS_HOOKS", root.join("xtask/openapi/hooks.py")).env("PYTHONDONTWRITEBYTECODE", "1");
-    requests.args(["--phases", "examples,coverage,fuzzing", "--checks", CHECKS, "--generation-database", "none"]);
-    requests.args(["--seed", SEED, "--max-examples", EXAMPLES, "--request-timeout", "30", "--warnings", "off"]);
+    requests
+        .env("SCHEMATHESIS_HOOKS", root.join("xtask/openapi/hooks.py"))
+        .env("PYTHONDONTWRITEBYTECODE", "1");
+    requests.args([
+        "--phases",
+        "examples,coverage,fuzzing",
+        "--checks",
+        CHECKS,
+        "--generation-database",
+        "none",
+    ]);
+    requests.args([
+        "--seed",
+        SEED,
+        "--max-examples",
+        EXAMPLES,
+        "--request-timeout",
+        "30",
+        "--warnings",
+        "off",
+    ]);
     requests.args(["--suppress-health-check", "all", "--continue-on-failure"]);
     tokio::time::timeout(CHECK_MAX, step::succeed(requests))
         .await

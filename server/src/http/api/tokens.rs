@@ -38,6 +38,7 @@ pub(crate) struct TokenRequest {
     definitions: Vec<String>,
     #[serde(default)]
     /// How long it is valid, `1m` to `3650d`; absent: until it is revoked.
+    #[schema(format = "longshore-duration")]
     expires: Option<String>,
 }
 

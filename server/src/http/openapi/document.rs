@@ -109,6 +109,8 @@ fn content(forms: &[Content]) -> Value {
     }
     let written = by_type.into_iter().map(|(media_type, forms)| {
         let value = match forms.as_slice() {
+            // A schema would be of the text between two events, which has none.
+            [form] if form.media_type == "text/event-stream" => json!({ "example": form.example }),
             [form] => json!({ "schema": form.schema, "example": form.example }),
             several => {
                 let schemas: Vec<_> = several.iter().map(|form| &form.schema).collect();
@@ -170,8 +172,9 @@ fn problem(status: u16, codes: &BTreeSet<&'static str>) -> Value {
         "description": lines.join("\n"),
         "content": { "application/problem+json": {
             "schema": {
-                "allOf": [{ "$ref": "#/components/schemas/Problem" }],
-                "properties": { "code": { "enum": names }, "status": { "const": status } }
+                "allOf": [{ "$ref": "#/components/schemas/Problem" }, { "type": "object", "properties": {
+                    "code": { "type": "string", "enum": names }, "status": { "type": "integer", "enum": [status] }
+                } }]
             },
             "example": example
         } }

@@ -45,7 +45,6 @@ mod tests {
 
     use super::*;
     use crate::http::middleware::code::Code;
-    use crate::http::present::shapes;
 
     fn describe(base: &str) -> Value {
         Description::write(base).document
@@ -128,8 +127,8 @@ mod tests {
             for (status, response) in operation["responses"].as_object().unwrap() {
                 let common = &document["components"]["responses"][status];
                 let response = if response["$ref"].is_string() { common } else { response };
-                let problem =
-                    &response["content"]["application/problem+json"]["schema"]["properties"]["code"]["enum"];
+                let problem = &response["content"]["application/problem+json"]["schema"]["allOf"][1]["properties"]
+                    ["code"]["enum"];
                 for code in problem.as_array().into_iter().flatten() {
                     found.insert((status.parse::<u16>().unwrap(), code.as_str().unwrap().to_owned()));
                 }
@@ -200,16 +199,6 @@ mod tests {
     fn the_description_has_the_prefix_of_paths() {
         assert_eq!(describe("/longshore")["servers"][0]["url"], "/longshore");
         assert_eq!(describe("")["servers"][0]["url"], "/");
-    }
-
-    #[test]
-    fn the_description_is_openapi() {
-        let read: utoipa::openapi::OpenApi = serde_json::from_value(describe("")).unwrap();
-        assert_eq!(read.paths.paths.len(), describe("")["paths"].as_object().unwrap().len());
-        let _: shapes::Version = serde_json::from_value(
-            describe("")["paths"]["/version"]["get"]["responses"]["200"]["content"]["application/json"]["example"].clone(),
-        )
-        .unwrap();
     }
 
     /// `LONGSHORE_BLESS=1` writes the file instead.

@@ -214,7 +214,7 @@ impl Kind {
             }
             Self::Integer => json!({ "type": "integer", "format": "int32" }),
             Self::Switch => json!({ "type": "string", "enum": ["0", "1"] }),
-            Self::Duration(_) => json!({ "type": "string", "pattern": "^[0-9]{1,3}(ms|s|m|h|d)$" }),
+            Self::Duration(_) => json!({ "type": "string", "format": "longshore-duration" }),
             Self::Instant => json!({ "type": "string", "format": "date-time" }),
             Self::Word(words) => json!({ "type": "string", "enum": words }),
         }

@@ -135,7 +135,8 @@ fn view<'d>(path: &'d str, method: &str, operation: &'d Value) -> OperationView<
 }
 
 fn problem<'d>(status: &'d str, response: &'d Value) -> ProblemView<'d> {
-    let codes = &response["content"]["application/problem+json"]["schema"]["properties"]["code"]["enum"];
+    let codes =
+        &response["content"]["application/problem+json"]["schema"]["allOf"][1]["properties"]["code"]["enum"];
     ProblemView { status, codes: codes.as_array().into_iter().flatten().map(text).collect() }
 }
 
@@ -196,6 +197,7 @@ fn kind(schema: &Value) -> String {
     let words: Vec<String> = match &schema["type"] {
         Value::Array(kinds) => kinds.iter().map(|kind| text(kind).to_owned()).collect(),
         Value::String(kind) => vec![kind.clone()],
+        _ if schema.is_null() => return "events".to_owned(),
         _ => return "any JSON".to_owned(),
     };
     match (words.join(" or "), text(&schema["format"])) {

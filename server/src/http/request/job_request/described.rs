@@ -22,11 +22,13 @@ pub(crate) struct JobChanges {
     #[schema(minimum = -100, maximum = 100)]
     priority: Option<i64>,
     /// `1s` to `30d`, or `none`, instead of the definition's.
+    #[schema(format = "longshore-timeout")]
     timeout: Option<String>,
     /// The job does not start before this instant.
     #[schema(format = DateTime)]
     run_at: Option<String>,
     /// The job does not start before this time has passed since its acceptance. Not together with `run_at`.
+    #[schema(format = "longshore-duration")]
     delay: Option<String>,
     /// Labels for people and filters, at most 64.
     labels: Option<BTreeMap<String, String>>,

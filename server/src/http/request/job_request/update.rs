@@ -20,6 +20,7 @@ pub(crate) struct JobPatch {
     #[schema(format = DateTime)]
     run_at: Option<String>,
     /// The job does not start before this time from now has passed.
+    #[schema(format = "longshore-duration")]
     delay: Option<String>,
     /// Higher goes first.
     #[schema(minimum = -100, maximum = 100)]
