@@ -169,7 +169,7 @@ const CHECKS: &str =
     "not_a_server_error,status_code_conformance,content_type_conformance,response_schema_conformance";
 /// The same requests each time.
 const SEED: &str = "20261124";
-const EXAMPLES: &str = "10";
+const EXAMPLES: &str = "15";
 const READY_MAX: Duration = Duration::from_secs(30);
 const ASK_EVERY: Duration = Duration::from_millis(50);
 const CHECK_MAX: Duration = Duration::from_secs(600);
