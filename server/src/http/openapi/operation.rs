@@ -1,4 +1,4 @@
-//! What the description says about one operation, and the words in which `operations` says it.
+//! One operation of the description, and the words in which `operations` writes it.
 
 use axum::http::Method;
 use serde::de::DeserializeOwned;

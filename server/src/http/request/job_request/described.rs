@@ -6,7 +6,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
-/// What a job may have beside its definition.
+/// Fields of a job beside its definition.
 #[derive(Debug, Deserialize, ToSchema)]
 #[expect(dead_code, reason = "only described")]
 pub(crate) struct JobChanges {
@@ -41,7 +41,7 @@ pub(crate) struct JobChanges {
 #[derive(Debug, Deserialize, ToSchema)]
 #[expect(dead_code, reason = "only described")]
 pub(crate) struct Submission {
-    /// What each job has.
+    /// The fields of each job.
     #[serde(flatten)]
     job: JobChanges,
     /// Makes a batch of so many jobs.
@@ -62,7 +62,7 @@ pub(crate) struct Submission {
 pub(crate) struct Member {
     /// The name of the definition.
     name: String,
-    /// What the job has.
+    /// The fields of the job.
     #[serde(flatten)]
     job: JobChanges,
 }
