@@ -164,6 +164,7 @@ async fn every_page_fits_its_window_and_can_be_read() {
         ("workers", "/workers"),
         ("worker", "/workers/1"),
         ("notifications", "/notifications"),
+        ("api", "/api-docs"),
         ("search", "/logs/search?q=plain&since=2026-01-01T00:00:00Z"),
         ("search-form", "/logs/search"),
     ];

@@ -7,9 +7,11 @@ use std::borrow::Cow;
 use protocol::Timestamp;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use utoipa::ToSchema;
 
 /// An instant: RFC 3339 in UTC with milliseconds.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, ToSchema)]
+#[schema(value_type = String, format = DateTime)]
 pub struct Time(pub Timestamp);
 
 impl Serialize for Time {

@@ -52,6 +52,9 @@ async fn every_page_is_shown() {
         ("/notifications?state=failed&name=", "Notifications"),
         ("/logs/search", "Finds lines in the stored output"),
         ("/jobs", "href=\"/logs/search\""),
+        ("/api-docs", "POST /api/jobs/{job}"),
+        ("/api-docs", "<section id=\"type-FullJob\">"),
+        ("/api-docs", "href=\"/problems/unknown_job\""),
         ("/login", "API token"),
     ] {
         let answer = server.get(path).await;

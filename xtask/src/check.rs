@@ -5,6 +5,7 @@ use std::time::Instant;
 
 use clap::{Args, ValueEnum};
 
+use crate::openapi::{self, OpenApi};
 use crate::package_test::{self, Packages};
 use crate::python_worker::{self, Python};
 use crate::{docker, images, sim, step, tidy};
@@ -17,6 +18,9 @@ pub(crate) struct Options {
     /// Run the check of examples/worker-python, and the tests of clients/python?
     #[arg(long, value_enum, default_value_t = Python::Auto)]
     python: Python,
+    /// Compare the answers of a server with the description of the API?
+    #[arg(long, value_enum, default_value_t = OpenApi::Auto)]
+    openapi: OpenApi,
     /// Look at the dashboard in a real browser?
     #[arg(long, value_enum, default_value_t = Browser::Auto)]
     browser: Browser,
@@ -88,6 +92,7 @@ pub(crate) async fn run(root: &Path, options: &Options) -> anyhow::Result<()> {
     step::run("tidy", async { tidy::run(root) }).await?;
     step::run("tests", tests(root, for_tests, browser)).await?;
     python_worker::run(root, options.python).await?;
+    openapi::run(root, options.openapi).await?;
     package_test::run(root, options.packages).await?;
     step::run("faults", step::program(root, &faults(for_tests))).await?;
     step::run("simulation", sim::for_a_change(root)).await?;

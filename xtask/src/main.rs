@@ -15,6 +15,7 @@ mod docker;
 mod fuzz;
 mod http;
 mod images;
+mod openapi;
 mod package_test;
 mod planted;
 mod python_worker;
@@ -53,6 +54,8 @@ enum Command {
     Fuzz(fuzz::Options),
     /// Run the worker of examples/worker-python and the tests of clients/python; `test` does so too
     PythonWorker,
+    /// Compare the answers of a server with the description of the API; `test` does so too
+    Openapi,
     /// Provide the base images of the Dockerfile and the image of the test jobs: pulled, or made on this machine
     Images,
     /// Build what a release consists of: archive, Debian package, list of libraries, checksums
@@ -86,6 +89,7 @@ async fn run(command: Command) -> anyhow::Result<()> {
         Command::Bless => bless::run(&root).await,
         Command::Fuzz(options) => fuzz::run(&root, &options).await,
         Command::PythonWorker => python_worker::run(&root, python_worker::Python::Required).await,
+        Command::Openapi => openapi::run(&root, openapi::OpenApi::Required).await,
         Command::Images => images::run(&root).await,
         Command::Dist(options) => dist::run(&root, &options).await,
         Command::PackageTest => package_test::run(&root, package_test::Packages::Required).await,

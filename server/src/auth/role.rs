@@ -98,7 +98,7 @@ impl Permission {
     }
 
     /// The weakest role that has the permission.
-    pub(super) fn weakest_role(self) -> Role {
+    pub(crate) fn weakest_role(self) -> Role {
         Role::ALL.into_iter().find(|role| role.allows(self)).unwrap_or(Role::Admin)
     }
 }

@@ -7,6 +7,7 @@ mod api;
 #[cfg(any(test, fuzzing))]
 pub mod fuzz;
 pub mod middleware;
+mod openapi;
 pub mod present;
 mod request;
 mod state;
@@ -75,6 +76,7 @@ pub fn router(services: Services, worker_connections: Router) -> Router {
         .route("/healthz", get(health::alive))
         .route("/readyz", get(health::ready))
         .route("/version", get(health::version))
+        .route("/openapi.json", get(openapi::serve))
         .route("/problems/{code}", get(health::problem));
     let inner = with_query
         .merge(plain.route_layer(from_fn(query::none)))

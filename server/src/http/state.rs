@@ -1,7 +1,7 @@
 //! The state that all handlers share, and the limits of their blocking reads.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use axum::http::HeaderValue;
@@ -17,6 +17,7 @@ use crate::events::Events;
 use crate::http::middleware::body_budget::BodyBudget;
 use crate::http::middleware::code::Code;
 use crate::http::middleware::problem::Problem;
+use crate::http::openapi::Description;
 use crate::http::web::Activity;
 use crate::listener::expiry::CertificateExpiry;
 use crate::logs::Logs;
@@ -75,6 +76,7 @@ pub(crate) struct AppState {
     parse_blocking: Arc<Semaphore>,
     /// Ends of the last day, for the dashboard.
     pub(crate) activity: Activity,
+    openapi: OnceLock<Description>,
     started: u32,
     requests: AtomicU64,
 }
@@ -89,9 +91,15 @@ impl AppState {
             body_budget,
             parse_blocking: Arc::new(Semaphore::new(1)),
             activity: Activity::default(),
+            openapi: OnceLock::new(),
             started: rand::random(),
             requests: AtomicU64::new(0),
         }
+    }
+
+    /// The description of the API, written when somebody first asks for it.
+    pub(crate) fn openapi(&self) -> &Description {
+        self.openapi.get_or_init(|| Description::write(&self.services.base_path))
     }
 
     /// Reads from the archive.

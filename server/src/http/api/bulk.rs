@@ -17,6 +17,7 @@ use scheduler::job::State as JobState;
 use scheduler::step::{Answer, Rejection};
 use serde::Deserialize;
 use tokio::time::Instant;
+use utoipa::ToSchema;
 
 use crate::auth::actor::Actor;
 use crate::auth::role::Permission;
@@ -91,9 +92,10 @@ impl Verb {
 }
 
 /// The body of a bulk request.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-struct Selection {
+pub(crate) struct Selection {
+    /// The numbers of the jobs, at most 10,000.
     ids: Vec<u64>,
 }
 

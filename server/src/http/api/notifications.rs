@@ -8,6 +8,7 @@ use axum::http::{HeaderValue, Uri, header};
 use axum::response::{IntoResponse, Response};
 use protocol::JobId;
 use serde::Deserialize;
+use utoipa::ToSchema;
 
 use crate::auth::actor::Actor;
 use crate::excerpt::excerpt;
@@ -23,9 +24,10 @@ use crate::notifications::target::Target;
 use crate::store::{NotificationFilter, NotificationRow, NotificationState};
 
 /// The body of `POST /api/notifications/test`.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-struct TestRequest {
+pub(crate) struct TestRequest {
+    /// The name of the definition whose targets get a message.
     definition: String,
 }
 

@@ -11,6 +11,7 @@ use axum::response::Response;
 use scheduler::input::Operation;
 use scheduler::step::{Answer, JoinTokenId, Rejection, WorkerRow};
 use serde::Deserialize;
+use utoipa::ToSchema;
 
 use crate::auth::actor::{Actor, Scope};
 use crate::auth::records::{ChangeError, NewToken};
@@ -30,14 +31,19 @@ use crate::http::state::AppState;
 use crate::store::{TokenId, TokenRow};
 
 /// The body of `POST /api/tokens`.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-struct TokenRequest {
+pub(crate) struct TokenRequest {
+    /// Its name: 1 to 64 letters, digits, dots, dashes or underscores.
     name: String,
+    /// `viewer`, `submitter`, `operator`, `admin` or `worker`.
     role: String,
     #[serde(default)]
+    /// Names and patterns of the definitions that it is for; empty: all.
     definitions: Vec<String>,
     #[serde(default)]
+    /// How long it is valid, `1m` to `3650d`; absent: until it is revoked.
+    #[schema(format = "longshore-duration")]
     expires: Option<String>,
     #[serde(default)]
     uses: Option<u32>,

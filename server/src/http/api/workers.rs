@@ -14,6 +14,7 @@ use scheduler::input::Operation;
 use scheduler::snapshot::{Suspicion, WorkerFacts};
 use scheduler::step::{Answer, WorkerRow};
 use serde::Deserialize;
+use utoipa::ToSchema;
 
 use crate::clock;
 use crate::excerpt::excerpt;
@@ -54,11 +55,14 @@ pub(crate) async fn one(
     find(&state, WorkerId(id)).await.map(Json)
 }
 
-/// The body of a PATCH.
-#[derive(Debug, Deserialize)]
+/// The body of `PATCH /api/workers/{id}`: at least one field.
+#[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-struct WorkerPatch {
+pub(crate) struct WorkerPatch {
+    /// The number of containers that may run at once; 0 sets no bound.
     slots: Option<u32>,
+    /// Labels to set; null removes one that was set here.
+    #[schema(value_type = Option<BTreeMap<String, Option<String>>>)]
     labels: Option<Labels>,
 }
 

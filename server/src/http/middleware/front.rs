@@ -168,7 +168,9 @@ fn acceptable(request: &Request) -> Result<(), Problem> {
         _ if path.starts_with("/api/") && *request.method() == Method::POST => {
             &["application/json", "text/plain"]
         }
-        _ if path.starts_with("/api/") || path == "/version" => &["application/json"],
+        _ if path.starts_with("/api/") || path == "/version" || path == "/openapi.json" => {
+            &["application/json"]
+        }
         _ if web::is_page(path) => return Ok(()),
         _ => &["text/plain", "text/markdown", "application/json"],
     };

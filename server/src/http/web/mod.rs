@@ -4,6 +4,7 @@
 //! Every page works without JavaScript; `server/static/app.js` keeps pages current. Nothing here decides anything about jobs.
 
 mod actions;
+mod api_docs;
 mod assets;
 mod audit;
 mod batches;
@@ -60,6 +61,7 @@ pub(crate) fn router(state: &Arc<AppState>) -> Router<Arc<AppState>> {
         .route("/notifications", get(notifications::show))
         .route("/notifications/test", post(notifications::test))
         .route("/audit", get(audit::show))
+        .route("/api-docs", get(api_docs::show))
         .route("/login", get(login::show).post(login::sign_in))
         .route("/logout", post(login::sign_out))
         .route("/static/{version}/{file}", get(assets::file))
@@ -72,6 +74,7 @@ pub(crate) fn is_page(path: &str) -> bool {
     matches!(
         first,
         "" | "search"
+            | "api-docs"
             | "audit"
             | "jobs"
             | "jobs.csv"

@@ -3,19 +3,22 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
 use super::{Text, Time};
 
 /// A token, without its text.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Token {
     /// Its name.
     pub name: String,
     /// `viewer`, `submitter`, `operator`, `admin` or `worker`.
+    #[schema(value_type = String)]
     pub role: Text,
     /// Names and patterns of the definitions on whose jobs its holder may act; empty: all.
     pub definitions: Vec<String>,
     /// `valid`, `expired`, `revoked`, or `used_up` for a token by which as many workers have joined as may.
+    #[schema(value_type = String)]
     pub state: Text,
     /// When it was made.
     pub created_at: Time,
@@ -49,7 +52,7 @@ pub struct Token {
 }
 
 /// A token that was just made.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct NewToken {
     /// The token itself. It is shown only here.
     pub token: String,
@@ -59,7 +62,7 @@ pub struct NewToken {
 }
 
 /// A request that was to change something, or several that are alike.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct AuditEntry {
     /// Its number.
     pub id: u64,
@@ -74,6 +77,7 @@ pub struct AuditEntry {
     pub token: Option<String>,
     /// The role that it had.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
     pub role: Option<Text>,
     /// The address of the client.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -1,11 +1,12 @@
 //! JSON of batches.
 
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
 use super::{Job, Text, Time};
 
 /// A batch, as lists show it.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct BatchSummary {
     /// Its number, which is that of its first job. `GET /api/jobs?batch=` lists the members.
     pub id: u64,
@@ -13,6 +14,7 @@ pub struct BatchSummary {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
     /// `waiting`, `running`, `succeeded`, `failed` or `cancelled`.
+    #[schema(value_type = String)]
     pub state: Text,
     /// The time of acceptance.
     pub created_at: Time,
@@ -48,7 +50,7 @@ const fn is_zero(count: &u32) -> bool {
 }
 
 /// Members of a batch by state, with those that are no longer kept.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[expect(missing_docs, reason = "the names of the states of a job")]
 pub struct BatchCounts {
     pub scheduled: u32,
@@ -78,7 +80,7 @@ impl BatchCounts {
 }
 
 /// A batch with its first failures.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct FullBatch {
     /// The batch.
     #[serde(flatten)]

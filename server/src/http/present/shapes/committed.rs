@@ -1,17 +1,19 @@
 //! JSON of events: committed changes as `GET /api/events` sends them.
 
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
 use super::{Attempt, Fire, Hook, Job, Text, Time, Worker, WorkerRef};
 
 /// A committed change. Exactly one of the objects says what changed; `attempt` may stand beside `job`.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct CommittedEvent {
     /// Its place in the order of all events: `epoch.group.index`.
     pub id: String,
     /// The time of the change.
     pub at: Time,
     /// The kind of the change, such as `job.ended`.
+    #[schema(value_type = String)]
     pub kind: Text,
     /// The job, as lists show it, but without `pending_reason`, `phase` and `timeout`. Labels and `retry_of` are in `job.accepted` only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -55,7 +57,7 @@ pub struct CommittedEvent {
 }
 
 /// A large batch.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct EventBatch {
     /// Its number, which is that of its first job.
     pub batch: u64,
@@ -67,7 +69,7 @@ pub struct EventBatch {
 }
 
 /// Schedules that were paused or resumed together.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct EventSchedules {
     /// Their definition; absent: all definitions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -78,7 +80,7 @@ pub struct EventSchedules {
 }
 
 /// A definition.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct EventDefinition {
     /// Its name.
     pub name: String,

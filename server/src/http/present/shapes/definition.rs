@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
 use super::{Job, NotifyTarget, Reason, Schedule, Text, Time};
 
 /// A resolved definition.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Definition {
     /// Its name.
     pub name: String,
@@ -28,6 +29,7 @@ pub struct Definition {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notify: Vec<NotifyTarget>,
     /// `docker`, `process` or `fake`.
+    #[schema(value_type = String)]
     pub runtime: Text,
     /// The image reference.
     #[serde(default, skip_serializing_if = "String::is_empty")]
@@ -49,6 +51,7 @@ pub struct Definition {
     pub params: Vec<Param>,
     /// The fields that a submission may carry; absent: all.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Vec<String>>)]
     pub allow: Option<Vec<Text>>,
     /// The working directory of the program.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -85,6 +88,7 @@ pub struct Definition {
     pub labels: BTreeMap<String, String>,
     /// When the image is pulled: `always`, `missing` or `never`.
     #[serde(default)]
+    #[schema(value_type = String)]
     pub pull_policy: Text,
     /// How long one pull may take.
     #[serde(default)]
@@ -121,15 +125,19 @@ pub struct Definition {
     pub lost_after_ms: u64,
     /// The treatment of a job whose worker is lost: `retry`, `fail` or `wait`.
     #[serde(default)]
+    #[schema(value_type = String)]
     pub on_lost: Text,
     /// With `on_lost: wait`: how long a job waits for a silent worker before it ends as lost; null: without limit.
     #[serde(default)]
+    #[schema(required)]
     pub on_lost_timeout_ms: Option<u64>,
     /// How long a job may wait for a start before it ends as expired; null: without limit.
     #[serde(default)]
+    #[schema(required)]
     pub queue_timeout_ms: Option<u64>,
     /// How long a job may stay in quarantine before it ends as expired; null: without limit.
     #[serde(default)]
+    #[schema(required)]
     pub quarantine_timeout_ms: Option<u64>,
     /// Time from the last answered heartbeat until the container is gone; absent: the container goes on.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -145,6 +153,7 @@ pub struct Definition {
     pub expect: Option<Expectation>,
     /// Its hooks: names of definitions by event; events without one are absent.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schema(value_type = BTreeMap<String, Vec<String>>)]
     pub hooks: BTreeMap<Text, Vec<String>>,
     /// How much output of one attempt is kept.
     #[serde(default)]
@@ -172,12 +181,14 @@ pub struct Definition {
     pub workers: Vec<String>,
     /// The choice between able workers: `spread`, `pack` or `random`.
     #[serde(default)]
+    #[schema(value_type = String)]
     pub strategy: Text,
     /// How many of its jobs wait, by the reason why.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub waiting: Vec<Waiting>,
     /// The rule for a slot of a schedule while an earlier job has not ended.
     #[serde(default)]
+    #[schema(value_type = String)]
     pub overlap: Text,
     /// Its schedules with their next slots; only where one definition is asked for.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -188,12 +199,13 @@ pub struct Definition {
 }
 
 /// A parameter.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Param {
     /// Its name.
     pub name: String,
     /// `string`, `integer`, `number`, `boolean`, `duration`, `enum` or `list`.
     #[serde(rename = "type")]
+    #[schema(value_type = String)]
     pub kind: Text,
     /// A submission must give it.
     #[serde(default)]
@@ -215,7 +227,7 @@ pub struct Param {
 }
 
 /// The expectations of a definition.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Expectation {
     /// The longest time between two successes.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -224,6 +236,7 @@ pub struct Expectation {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_duration_ms: Option<u64>,
     /// `met`, `stale`, `slow`, or `stale, slow`.
+    #[schema(value_type = String)]
     pub condition: Text,
     /// Since when there was no success in time.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -237,18 +250,21 @@ pub struct Expectation {
 }
 
 /// The retry policy after job failures.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Retry {
     /// The number of further attempts.
     pub max: u32,
     /// The outcomes that are retried.
+    #[schema(value_type = Vec<String>)]
     pub when: Vec<Text>,
     /// If not empty, only these exit codes are retried.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub exit_codes: Vec<i32>,
     /// The worker of the next attempt: `any`, `same` or `other`.
+    #[schema(value_type = String)]
     pub on: Text,
     /// How the ceiling of the pauses grows: `exponential`, `linear`, `fixed` or `list`.
+    #[schema(value_type = String)]
     pub backoff_kind: Text,
     /// The ceiling of the first pause.
     pub backoff_initial_ms: u64,
@@ -267,7 +283,7 @@ pub struct Retry {
 }
 
 /// A limit on jobs at once.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Concurrency {
     /// Jobs at once, for each value of the key.
     pub limit: u32,
@@ -278,23 +294,26 @@ pub struct Concurrency {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub group: Option<String>,
     /// `queue`, `reject`, `cancel_running` or `cancel_oldest`.
+    #[schema(value_type = String)]
     pub on_full: Text,
 }
 
 /// At most one job for each key has not ended.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Unique {
     /// `params.NAME`, `labels.NAME`, or a constant; absent: what the request overrides.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
     /// `return`, `replace` or `reject`.
+    #[schema(value_type = String)]
     pub on_duplicate: Text,
     /// Ends that free the key: `success`, `failed`.
+    #[schema(value_type = Vec<String>)]
     pub clear: Vec<Text>,
 }
 
 /// A limit on starts within a time.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct RateLimit {
     /// Starts within `per_ms`, for each value of the key.
     pub limit: u32,
@@ -308,7 +327,7 @@ pub struct RateLimit {
 }
 
 /// A condition on labels with its weight.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Preference {
     /// The condition, as text.
     pub condition: String,
@@ -317,7 +336,7 @@ pub struct Preference {
 }
 
 /// Jobs of a definition that wait for the same reason.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Waiting {
     /// The reason why they wait.
     #[serde(flatten)]
@@ -327,7 +346,7 @@ pub struct Waiting {
 }
 
 /// The changes of a reload.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Reloaded {
     /// The number of definitions after the reload.
     pub definitions: usize,

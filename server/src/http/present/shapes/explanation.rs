@@ -1,11 +1,12 @@
 //! JSON of `explain`.
 
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
 use super::{Limit, Reason, Text, Time, WorkerRef};
 
 /// The reason for a job's state, and a verdict for each worker.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Explanation {
     /// The job's number.
     #[serde(default)]
@@ -13,6 +14,7 @@ pub struct Explanation {
     /// The name of its definition.
     pub name: String,
     /// Its state.
+    #[schema(value_type = String)]
     pub state: Text,
     /// The wait, the worker that has it, or the end of the job.
     pub reason: Reason,
@@ -27,13 +29,15 @@ pub struct Explanation {
 }
 
 /// The verdict for one worker at this moment.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Verdict {
     /// The judged worker.
     pub worker: WorkerRef,
     /// `has_it`, `able`, `last_resort` or `unable`.
+    #[schema(value_type = String)]
     pub verdict: Text,
     /// The verdict as a sentence.
+    #[schema(value_type = String)]
     pub text: Text,
     /// The obstacles, the hardest to overcome first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -41,11 +45,13 @@ pub struct Verdict {
 }
 
 /// Something that keeps a worker from being given a job.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Obstacle {
     /// Stable code for programs.
+    #[schema(value_type = String)]
     pub code: Text,
     /// The obstacle as a sentence.
+    #[schema(value_type = String)]
     pub text: Text,
     /// The time at which it ends by itself, if known.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
 use super::{Reason, Text, Time, Timeout, WorkerRef};
 
 /// A job as lists show it, and as the answer to its submission.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Job {
     /// Its number.
     pub id: u64,
@@ -17,9 +18,11 @@ pub struct Job {
     #[serde(default)]
     pub revision: String,
     /// `scheduled`, `queued`, `assigned`, `running`, `quarantined`, `succeeded`, `failed`, `cancelled`, `expired` or `lost`.
+    #[schema(value_type = String)]
     pub state: Text,
     /// The cause of a stop under way, beside a live state: `cancel`, `timeout`, `superseded`, `pinning` or `drain`.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
     pub stopping: Option<Text>,
     /// True while it waits to run.
     #[serde(default)]
@@ -73,6 +76,7 @@ pub struct Job {
     pub worker: Option<WorkerRef>,
     /// The outcome of its latest attempt.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
     pub outcome: Option<Text>,
     /// The exit code of its latest attempt.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -104,7 +108,7 @@ pub struct Job {
 }
 
 /// A job with attempts and timeline.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct FullJob {
     /// The fields that lists show.
     #[serde(flatten)]
@@ -123,6 +127,7 @@ pub struct FullJob {
     pub environment: Vec<String>,
     /// The fate of a cancel that did not end it: `too_late`.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
     pub cancel: Option<Text>,
     /// The result that it left.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -157,7 +162,7 @@ pub struct FullJob {
 }
 
 /// A job before or after another one.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Dependency {
     /// Its number.
     pub job: u64,
@@ -165,14 +170,16 @@ pub struct Dependency {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
     /// The outcome that the later of both jobs requires: `succeeded`, `failed` or `ended`.
+    #[schema(value_type = String)]
     pub outcome: Text,
     /// Its state; the last known one if it has been removed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
     pub state: Option<Text>,
 }
 
 /// Jobs that come after one another.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Pipeline {
     /// The jobs, by number.
     pub jobs: Vec<PipelineJob>,
@@ -182,13 +189,14 @@ pub struct Pipeline {
 }
 
 /// A job of a pipeline.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct PipelineJob {
     /// Its number.
     pub id: u64,
     /// The name of its definition.
     pub name: String,
     /// Its state.
+    #[schema(value_type = String)]
     pub state: Text,
     /// The ended job that it tries again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -199,18 +207,20 @@ pub struct PipelineJob {
 }
 
 /// The job whose hook made another one.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Parent {
     /// Its number.
     pub job: u64,
     /// The event: `on_start`, `on_success`, `on_failure` or `on_end`.
+    #[schema(value_type = String)]
     pub hook: Text,
 }
 
 /// The result of a hook.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Hook {
     /// The event: `on_start`, `on_success`, `on_failure` or `on_end`.
+    #[schema(value_type = String)]
     pub hook: Text,
     /// The name of the definition that it is for.
     pub name: String,
@@ -221,6 +231,7 @@ pub struct Hook {
     pub job: Option<u64>,
     /// The state of that job; absent if it was removed since.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
     pub state: Option<Text>,
     /// The reason why no job was made.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -228,7 +239,7 @@ pub struct Hook {
 }
 
 /// One try of a job on one worker.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Attempt {
     /// The number of the try, from 1.
     pub number: u32,
@@ -254,12 +265,15 @@ pub struct Attempt {
     pub container: String,
     /// The cause for which it is being, or was, stopped.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
     pub stopping: Option<Text>,
     /// The outcome of the attempt.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
     pub outcome: Option<Text>,
     /// The cause of a release.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
     pub released: Option<Text>,
     /// The program's exit code.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -273,7 +287,7 @@ pub struct Attempt {
 }
 
 /// The length of an attempt's output.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct OutputBytes {
     /// Bytes of standard output.
     pub stdout_bytes: u64,
@@ -282,12 +296,13 @@ pub struct OutputBytes {
 }
 
 /// An entry of a job's timeline.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Event {
     /// The time of the event.
     pub at: Time,
     /// The kind: `accepted`, `assigned`, `started`, `attempt_ended`, `cancel_requested`, `cancel_confirmed`, `released`, `updated`,
     /// `worker_unreachable`, `worker_returned`, `late_report`, `hook_made`, `hook_left_out`, `container_gone`, `quarantined`, or the name of the final state.
+    #[schema(value_type = String)]
     pub event: Text,
     /// The number of the attempt concerned.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -301,7 +316,7 @@ pub struct Event {
 }
 
 /// A report that came too late to be believed.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct LateReport {
     /// The time of its arrival.
     pub at: Time,
@@ -317,9 +332,10 @@ pub struct LateReport {
 }
 
 /// The phase of an attempt on its worker.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Phase {
     /// `backlog`, `pulling`, `starting`, `running`, `stopping` or `ended`.
+    #[schema(value_type = String)]
     pub name: Text,
     /// The percentage of its image that has been pulled.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -330,7 +346,7 @@ pub struct Phase {
 }
 
 /// The jobs of one request.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Batch {
     /// The number of the batch, which is that of its first job. `GET /api/jobs?batch=` lists the members.
     pub batch: u64,
@@ -358,7 +374,7 @@ const fn nothing(count: &u32) -> bool {
 }
 
 /// The answer to a bulk operation.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct BulkResult {
     /// True if the jobs were only counted.
     pub dry_run: bool,
@@ -382,11 +398,12 @@ pub struct BulkResult {
 }
 
 /// One refusal of a bulk operation.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Refusal {
     /// The job's number.
     pub job: u64,
     /// Stable code for programs, as in a problem document.
+    #[schema(value_type = String)]
     pub code: Text,
     /// The reason as a sentence.
     pub detail: String,

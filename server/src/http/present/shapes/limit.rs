@@ -1,13 +1,15 @@
 //! JSON of limits.
 
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
 use super::{Text, Time};
 
 /// A limit that some job needs now.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Limit {
     /// `definition`, `group`, `rate` or `server`.
+    #[schema(value_type = String)]
     pub kind: Text,
     /// The definition or the group.
     pub name: String,

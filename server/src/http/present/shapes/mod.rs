@@ -23,6 +23,9 @@ use std::time::Duration;
 
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use utoipa::openapi::RefOr;
+use utoipa::openapi::schema::{ObjectBuilder, OneOfBuilder, Schema, Type};
+use utoipa::{PartialSchema, ToSchema};
 
 pub use crate::rfc3339::Time;
 pub use access::{AuditEntry, NewToken, Token};
@@ -48,21 +51,25 @@ pub use worker::{Runtime, Suspicion, Unmanaged, Worker, WorkerRef};
 pub type Text = Cow<'static, str>;
 
 /// A stable code and a sentence.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Reason {
     /// Stable code for programs.
     #[serde(default)]
+    #[schema(value_type = String)]
     pub code: Text,
     /// The reason as a sentence.
+    #[schema(value_type = String)]
     pub text: Text,
 }
 
 /// The version of the server.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Version {
     /// Always `longshore`.
+    #[schema(value_type = String)]
     pub name: Text,
     /// The version of the program.
+    #[schema(value_type = String)]
     pub version: Text,
     /// The oldest worker protocol that it speaks.
     pub protocol_lowest: u16,
@@ -98,6 +105,23 @@ impl<'de> Deserialize<'de> for Timeout {
         }
     }
 }
+
+impl PartialSchema for Timeout {
+    fn schema() -> RefOr<Schema> {
+        let milliseconds = ObjectBuilder::new()
+            .schema_type(Type::Integer)
+            .minimum(Some(0))
+            .description(Some("Milliseconds."));
+        let none = ObjectBuilder::new().schema_type(Type::String).enum_values(Some(["none"]));
+        OneOfBuilder::new()
+            .item(milliseconds)
+            .item(none)
+            .description(Some("A timeout of attempts: milliseconds or `none`."))
+            .into()
+    }
+}
+
+impl ToSchema for Timeout {}
 
 /// A duration in whole milliseconds.
 #[must_use]

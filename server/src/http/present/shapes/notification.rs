@@ -1,21 +1,24 @@
 //! The JSON of notifications and their targets.
 
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
 use super::{Text, Time};
 
 /// A message to one target about one definition and occasion.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Notification {
     /// Its number.
     pub id: u64,
     /// The definition that it is about.
     pub definition: String,
     /// The kind of its target: `webhook` or `slack`.
+    #[schema(value_type = String)]
     pub kind: Text,
     /// The host of its target.
     pub host: String,
     /// The occasion: `failed`, `succeeded`, `recovered`, `lost`, `quarantined`, `late` or `stale`.
+    #[schema(value_type = String)]
     pub occasion: Text,
     /// How often that happened.
     pub count: u64,
@@ -27,6 +30,7 @@ pub struct Notification {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub job: Option<u64>,
     /// `waiting`, `delivered` or `failed`.
+    #[schema(value_type = String)]
     pub state: Text,
     /// How often it was sent.
     pub tries: u32,
@@ -42,13 +46,15 @@ pub struct Notification {
 }
 
 /// A target of a definition. Its URL is not shown, because it often holds a secret.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct NotifyTarget {
     /// Its kind: `webhook` or `slack`.
+    #[schema(value_type = String)]
     pub kind: Text,
     /// Its host.
     pub host: String,
     /// The occasions of which it is told.
+    #[schema(value_type = Vec<String>)]
     pub on: Vec<Text>,
     /// The shortest time between two messages about one occasion.
     pub period_ms: u64,
@@ -57,7 +63,7 @@ pub struct NotifyTarget {
 }
 
 /// The result of a message that was sent to try a target.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct TargetTest {
     /// The target.
     #[serde(flatten)]

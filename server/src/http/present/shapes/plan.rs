@@ -2,11 +2,12 @@
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use utoipa::ToSchema;
 
 use super::Time;
 
 /// The effect that a reload of a jobs file would have.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Plan {
     /// Revision of the present set: `expect` of a reload.
     pub current_revision: String,
@@ -25,7 +26,7 @@ pub struct Plan {
 }
 
 /// A definition that a reload would add or remove.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct PlannedDefinition {
     /// Its name.
     pub name: String,
@@ -40,7 +41,7 @@ pub struct PlannedDefinition {
 }
 
 /// A definition that a reload would change.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct ChangedDefinition {
     /// The definition.
     #[serde(flatten)]
@@ -54,7 +55,7 @@ pub struct ChangedDefinition {
 }
 
 /// A key with another value.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct KeyChange {
     /// The key as `GET /api/definitions/{name}` has it; `retry.max` for a key within a key.
     pub key: String,

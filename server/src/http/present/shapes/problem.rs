@@ -1,20 +1,23 @@
 //! JSON of errors.
 
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
 use super::Text;
 
 /// A problem document (RFC 9457).
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Problem {
     /// The address of the page that explains the code, on this server.
     #[serde(rename = "type")]
     pub kind: String,
     /// The title of the code.
+    #[schema(value_type = String)]
     pub title: Text,
     /// The HTTP status.
     pub status: u16,
     /// Stable code for programs.
+    #[schema(value_type = String)]
     pub code: Text,
     /// The fault of this request, as a sentence.
     #[serde(default, skip_serializing_if = "String::is_empty")]
@@ -30,6 +33,7 @@ pub struct Problem {
     pub near: Vec<String>,
     /// For a conflict with a job: its state.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
     pub state: Option<Text>,
     /// For a duplicate: the job that has the unique key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -46,9 +50,10 @@ pub struct Problem {
 }
 
 /// One fault of a body.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Fault {
     /// Stable code for programs.
+    #[schema(value_type = String)]
     pub code: Text,
     /// The part of the request that is wrong.
     pub field: String,

@@ -1,11 +1,12 @@
 //! Schedules, and what became of their slots.
 
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
 use super::{Text, Time};
 
 /// A schedule of a definition.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Schedule {
     /// The name of its definition.
     pub name: String,
@@ -18,6 +19,7 @@ pub struct Schedule {
     /// The zone in which the rule is read.
     pub timezone: String,
     /// `active`, `paused`, `disabled` or `over`.
+    #[schema(value_type = String)]
     pub state: Text,
     /// Since when it, its definition or everything is paused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -30,7 +32,7 @@ pub struct Schedule {
 }
 
 /// A slot that became a job.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct LastFire {
     /// The slot.
     pub slot: Time,
@@ -43,7 +45,7 @@ pub struct LastFire {
 }
 
 /// A backfill: the slots of a range, and what becomes of them.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Backfill {
     /// The name of the definition.
     pub name: String,
@@ -61,12 +63,13 @@ pub struct Backfill {
 }
 
 /// A slot of a backfill.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct BackfillSlot {
     /// The slot.
     pub slot: Time,
     /// `backfilled`, or `open` in a dry run; `fired` if it became its job before; `forgotten` if nobody knows whether it did;
     /// `undecided` if the schedule itself will decide it.
+    #[schema(value_type = String)]
     pub result: Text,
     /// Its job.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -74,7 +77,7 @@ pub struct BackfillSlot {
 }
 
 /// A row of the fire ledger: consecutive slots of a schedule that became the same.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Fire {
     /// The id of the schedule.
     pub schedule: String,
@@ -88,10 +91,12 @@ pub struct Fire {
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub at_least: bool,
     /// `fired`, `caught_up`, `backfilled`, `skipped` or `missed`.
+    #[schema(value_type = String)]
     pub verdict: Text,
     /// Why a slot did not fire: `overlap`, `paused`, `limit`, `disabled`, `catch_up`, `catch_up_window`, `rule_changed`, `removed`,
     /// `restored`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
     pub reason: Option<Text>,
     /// The job that it became, or that was in its way.
     #[serde(default, skip_serializing_if = "Option::is_none")]

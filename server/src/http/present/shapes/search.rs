@@ -1,11 +1,12 @@
 //! JSON of a search over output.
 
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
 use super::{Text, Time};
 
 /// A part of a search.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct OutputSearch {
     /// The lines that fit: newest job first, within a job by attempt, then standard output before standard error.
     pub lines: Vec<OutputLine>,
@@ -23,7 +24,7 @@ pub struct OutputSearch {
 }
 
 /// A line of output that fits a search.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct OutputLine {
     /// The job.
     pub job: u64,
@@ -32,6 +33,7 @@ pub struct OutputLine {
     /// The number of the attempt, from 1.
     pub attempt: u32,
     /// `stdout` or `stderr`.
+    #[schema(value_type = String)]
     pub stream: Text,
     /// Offset of the line in its stream, in bytes.
     pub offset: u64,

@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
 use super::{Phase, Text, Time};
 
 /// A worker.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Worker {
     /// Its number.
     pub id: u64,
@@ -21,6 +22,7 @@ pub struct Worker {
     pub connected: bool,
     /// `joining`, `ready`, `suspect`, `draining`, `disconnected`, `unreachable` or `cloned`; without connection and live attempts `gone`, or `drained`
     /// after a drain; `revoked` from its revocation on.
+    #[schema(value_type = String)]
     pub state: Text,
     /// While it is suspect: why, and until when it gets nothing.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -85,7 +87,7 @@ pub struct Worker {
 }
 
 /// Why a worker is suspect.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Suspicion {
     /// The time at which it became suspect.
     pub since: Time,
@@ -97,7 +99,7 @@ pub struct Suspicion {
 }
 
 /// An attempt that this database never assigned.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Unmanaged {
     /// The number of its job, which may be that of another job here, or of none.
     pub job: u64,
@@ -111,9 +113,10 @@ pub struct Unmanaged {
 }
 
 /// One of a worker's runtimes.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Runtime {
     /// `docker`, `process` or `fake`.
+    #[schema(value_type = String)]
     pub name: Text,
     /// True if the runtime answers.
     pub available: bool,
@@ -123,7 +126,7 @@ pub struct Runtime {
 }
 
 /// A reference to a worker.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct WorkerRef {
     /// Its number.
     pub id: u64,

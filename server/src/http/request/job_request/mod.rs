@@ -6,6 +6,7 @@
 mod after;
 mod array;
 mod collector;
+mod described;
 mod json;
 mod rules;
 mod update;
@@ -25,9 +26,10 @@ use crate::store::{PREDECESSORS_BYTES_MAX, PREDECESSORS_VARIABLE};
 pub(crate) use array::ArrayRequest;
 use array::EntryKind;
 use collector::FaultCollector;
+pub(crate) use described::{JobChanges, Member, Submission};
 use json::{Entries, Entry};
 pub(crate) use rules::{MANY_MAX, batch_name, count, label_fault};
-pub(crate) use update::read_update;
+pub(crate) use update::{JobPatch, read_update};
 
 /// A parsed request for one job; its revision is not known yet.
 #[derive(Debug, Default)]

@@ -4,6 +4,7 @@ use axum::body::Body;
 use axum::http::HeaderMap;
 use scheduler::input::JobUpdate;
 use serde::Deserialize;
+use utoipa::ToSchema;
 
 use super::rules::{self, ValueFault};
 use crate::http::middleware::code::Code;
@@ -11,11 +12,18 @@ use crate::http::middleware::problem::Problem;
 use crate::http::present::shapes::Fault;
 use crate::http::request::body;
 
-#[derive(Debug, Deserialize)]
+/// The body of `PATCH /api/jobs/{id}`: at least one field.
+#[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-struct JobPatch {
+pub(crate) struct JobPatch {
+    /// The job does not start before this instant.
+    #[schema(format = DateTime)]
     run_at: Option<String>,
+    /// The job does not start before this time from now has passed.
+    #[schema(format = "longshore-duration")]
     delay: Option<String>,
+    /// Higher goes first.
+    #[schema(minimum = -100, maximum = 100)]
     priority: Option<i64>,
 }
 

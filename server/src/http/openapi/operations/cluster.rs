@@ -1,0 +1,149 @@
+//! Operations on output, events, workers, limits and notifications.
+
+use serde_json::json;
+
+use super::super::operation::{ID, Kind, Operation, Parameter, Place, header, list, object, query, text};
+use super::examples::worker;
+use super::shared::{FILTERING, FILTERS, JSON_BODY, LINK, NO_BODY, ON_JOB, ON_WORKER, PAGE, PAGING};
+use crate::http::api::notifications::TestRequest;
+use crate::http::api::workers::WorkerPatch;
+use crate::http::middleware::code::Code;
+use crate::http::present::shapes;
+
+pub(super) fn output() -> Vec<Operation> {
+    vec![
+        Operation::get("/api/jobs/{id}/logs", "output", "get_output", "The output of a job")
+            .takes(&[
+                query("attempt", Kind::Number(0, u32::MAX as u64, 1), "Only this attempt; absent: the latest one."),
+                query("stream", Kind::Word(&["stdout", "stderr"]), "Only one of both streams."),
+                query("tail", Kind::Number(0, 1_000_000, 100), "Only the last lines. Not together with offset or Range."),
+                query("offset", Kind::Number(0, i64::MAX.unsigned_abs(), 0), "From this byte on."),
+                query("follow", Kind::Switch, "The answer goes on until the job has ended."),
+                query("encoding", Kind::Word(&["base64"]), "For events: the data is encoded."),
+                header("Range", Kind::Text("bytes=0-99"), "A part of the output, in bytes."),
+                header("Last-Event-ID", Kind::Text("1:0"), "For events: the id of the last event that was received."),
+            ])
+            .answers(200, "The output: text, or with its Accept a stream of events.", vec![
+                text("text/plain", "x\n"), text("text/event-stream", "event: out\ndata: x\n\n"),
+            ])
+            .answers(206, "The part that Range asks for.", vec![text("text/plain", "x\n")])
+            .with_headers(&[("content-range", "The part and the length of the output.")])
+            .problems(&[&ON_JOB, &[Code::UnknownAttempt, Code::OutputRemoved, Code::RangeNotSatisfiable, Code::InvalidCursor]]),
+        Operation::get("/api/logs/search", "output", "search_output", "Search in output")
+            .takes(&[
+                Parameter { place: Place::QueryRequired, ..query("q", Kind::Text("disk full"), "The text, 1 to 1,000 bytes.") },
+                query("regex", Kind::Switch, "The text is a regular expression."),
+                query("ignore_case", Kind::Switch, "Capitals count as small letters."),
+                query("job", ID, "Only in this job."),
+                query("stream", Kind::Word(&["stdout", "stderr"]), "Only one of both streams."),
+            ])
+            .takes(&FILTERS)
+            .takes(&PAGE)
+            .answers(200, "The lines of a part of the output, and the cursor of the next part.", vec![object::<shapes::OutputSearch>(json!({
+                "lines": [{ "job": 5, "name": "resize", "attempt": 1, "stream": "stderr", "offset": 0, "text": "disk full", "matches": [[0, 9]] }],
+                "scanned_bytes": 10, "scanned_jobs": 1, "jobs_left_at_most": 0, "complete": true
+            }))])
+            .problems(&[&FILTERING, &[Code::JobNotFound, Code::Pruned]]),
+        Operation::get("/api/events", "events", "stream_events", "What changes, as server-sent events")
+            .takes(&[
+                query("kind", Kind::Text("job.*"), "Kinds, separated by commas; `*` stands for any text."),
+                query("name", Kind::Text("resize"), "Definitions, separated by commas; `*` stands for any text."),
+                query("state", Kind::Text("failed,lost"), "States of jobs and workers, separated by commas."),
+                query("worker", Kind::Text("rack-1"), "The number or name of a worker."),
+                query("batch", ID, "The number of a batch."),
+                query("after", Kind::Text("3.120.4"), "The id of the last event that was received."),
+                query("tail", Kind::Number(0, 1_000_000, 10), "Begins with so many of the last events."),
+                query("follow", Kind::Switch, "0: the answer ends with the present."),
+                header("Last-Event-ID", Kind::Text("3.120.4"), "The id of the last event that was received."),
+            ])
+            .answers(200, "A stream of events. The data of a `change` is a CommittedEvent.", vec![text(
+                "text/event-stream",
+                "id: 3.120.4\nevent: change\ndata: {\"id\":\"3.120.4\",\"at\":\"2026-11-20T13:09:01.180Z\",\"kind\":\"job.ended\"}\n\n",
+            )])
+            .problems(&[&[Code::InvalidState, Code::UnknownName, Code::EventsGone]]),
+    ]
+}
+
+pub(super) fn workers() -> Vec<Operation> {
+    let verb = |path, id, summary, parameters: &[Parameter]| {
+        Operation::post(path, "workers", id, summary)
+            .takes(parameters)
+            .answers(200, "The worker as it is now.", vec![object::<shapes::Worker>(worker())])
+            .problems(&[&ON_WORKER, &NO_BODY])
+    };
+    vec![
+        Operation::get("/api/workers", "workers", "list_workers", "List the workers")
+            .takes(&[query("all", Kind::Switch, "Also those that are gone.")])
+            .answers(200, "The workers.", vec![list::<shapes::Worker>(worker())]),
+        Operation::get("/api/workers/{id}", "workers", "get_worker", "Look at a worker")
+            .answers(200, "The worker.", vec![object::<shapes::Worker>(worker())])
+            .problems(&[&[Code::InvalidId, Code::UnknownWorker]]),
+        Operation::patch("/api/workers/{id}", "workers", "change_worker", "Set labels or slots of a worker")
+            .has_body(object::<WorkerPatch>(json!({ "slots": 8, "labels": { "zone": "b", "old": null } })))
+            .answers(200, "The worker as it is now.", vec![object::<shapes::Worker>(worker())])
+            .problems(&[&ON_WORKER, &JSON_BODY, &[Code::OutOfRange, Code::InvalidLabel, Code::TooLong]]),
+        verb("/api/workers/{id}/cordon", "cordon_worker", "Give a worker no further jobs", &[]),
+        verb("/api/workers/{id}/uncordon", "uncordon_worker", "Give a worker jobs again", &[]),
+        verb(
+            "/api/workers/{id}/drain",
+            "drain_worker",
+            "Let a worker finish what it has and leave",
+            &[query("deadline", Kind::Duration("1h"), "Then running jobs are stopped; at most 30d.")],
+        ),
+        verb("/api/workers/{id}/revoke", "revoke_worker", "Refuse the secret of a worker for good", &[]),
+        verb(
+            "/api/workers/{id}/reset",
+            "reset_worker",
+            "Forget the failures for which a worker is suspect or excluded",
+            &[],
+        ),
+        verb(
+            "/api/workers/{id}/stop-unmanaged",
+            "stop_unmanaged",
+            "Stop attempts that this database never assigned",
+            &[
+                query("job", ID, "The job of the attempt; absent: all attempts."),
+                query("fence", ID, "The fence of the attempt."),
+            ],
+        ),
+        Operation::post(
+            "/api/workers/{id}/forget",
+            "workers",
+            "forget_worker",
+            "Remove a worker that is gone",
+        )
+        .answers(204, "It is forgotten.", Vec::new())
+        .problems(&[&ON_WORKER, &NO_BODY]),
+        Operation::get("/api/workers/connect", "workers", "connect_worker", "The WebSocket of a worker")
+            .answers(101, "The connection speaks the protocol of workers.", Vec::new())
+            .problems(&[&[Code::SubprotocolRequired, Code::UpgradeRequired, Code::Draining]]),
+    ]
+}
+
+pub(super) fn others() -> Vec<Operation> {
+    let target = json!({ "kind": "slack", "host": "hooks.slack.example", "on": ["failed"], "period_ms": 300_000, "signed": false });
+    vec![
+        Operation::get("/api/limits", "limits", "list_limits", "Limits that jobs need now")
+            .takes(&[query("name", Kind::Text("resize"), "Only those of this definition or group.")])
+            .answers(200, "The limits.", vec![list::<shapes::Limit>(json!({
+                "kind": "definition", "name": "report", "key": "acme", "limit": 2, "in_use": 2, "waiting": 5, "holders": [7, 9]
+            }))]),
+        Operation::get("/api/notifications", "notifications", "list_notifications", "Messages about jobs, newest first")
+            .takes(&[
+                query("name", Kind::Text("report"), "Only those about this definition."),
+                query("state", Kind::Word(&["waiting", "delivered", "failed"]), "Only those in this state."),
+                query("failing", Kind::Switch, "The last try of each target that did not take its message. Not together with others."),
+            ])
+            .takes(&PAGE)
+            .answers(200, "A page of messages.", vec![list::<shapes::Notification>(json!({
+                "id": 7, "definition": "report", "kind": "slack", "host": "hooks.slack.example", "occasion": "failed", "count": 3,
+                "first_at": "2026-11-20T01:00:00.120Z", "last_at": "2026-11-20T01:00:09.120Z", "state": "waiting", "tries": 2
+            }))])
+            .with_headers(LINK)
+            .problems(&[&PAGING, &[Code::InvalidState]]),
+        Operation::post("/api/notifications/test", "notifications", "test_notifications", "Send a message to each target of a definition")
+            .has_body(object::<TestRequest>(json!({ "definition": "report" })))
+            .answers(200, "The targets, with what was wrong.", vec![list::<shapes::TargetTest>(target)])
+            .problems(&[&JSON_BODY, &[Code::UnknownName, Code::OutOfScope]]),
+    ]
+}

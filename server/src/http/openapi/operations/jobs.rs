@@ -1,0 +1,179 @@
+//! Operations on jobs and batches.
+
+use serde_json::json;
+
+use super::super::operation::{ID, Kind, Operation, Parameter, list, object, query, text};
+use super::examples::{batch, batch_summary, bulk_result, full_job, job, reason, worker_ref};
+use super::shared::{
+    BULK, CURSOR, DRY_RUN, FILTERING, FILTERS, JSON_BODY, KEY, LINK, NO_BODY, ON_JOB, PAGE, PAGING, REVISION,
+    SUBMISSION, SUBMIT, WAIT,
+};
+use crate::http::api::bulk::Selection;
+use crate::http::middleware::code::Code;
+use crate::http::present::shapes;
+use crate::http::request::job_request::{JobChanges, JobPatch, Member, Submission};
+
+pub(super) fn jobs() -> Vec<Operation> {
+    let submitted =
+        || object::<shapes::Job>(job()).or_text("text/plain", "x\nlongshore: job 3 failed, exit 3\n");
+    vec![
+        Operation::post("/api/jobs/{job}", "jobs", "submit_job", "Make a job, or with count or each a batch")
+            .path(Kind::Text("resize"), "The name of the definition.")
+            .takes(&SUBMIT)
+            .takes(&[
+                query("as_scheduled", Kind::Switch, "The job gets what a schedule of the definition gives to its jobs."),
+                query("schedule", Kind::Text("night"), "With as_scheduled: the id of the schedule."),
+            ])
+            .may_have_body(object::<Submission>(json!({
+                "params": { "size": 640 }, "args": ["--quiet"], "priority": 10, "timeout": "90s", "labels": { "team": "web" }
+            })))
+            .answers(201, "The job was made. With wait it is the job at its end, with follow its output, and with count or each the batch.", [
+                submitted(),
+                vec![object::<shapes::Batch>(batch()), object::<shapes::FullJob>(full_job())],
+            ].into_iter().flatten().collect())
+            .with_headers(&[("location", "The address of the job or batch.")])
+            .answers(200, "An earlier request with this Idempotency-Key made the job, or another job has its unique key.", [
+                submitted(),
+                vec![object::<shapes::Batch>(batch()), object::<shapes::FullJob>(full_job())],
+            ].into_iter().flatten().collect())
+            .with_headers(&[
+                ("idempotent-replay", "`true` for a repeated request."),
+                ("unique-duplicate", "`true` if another job has the unique key."),
+            ])
+            .problems(&[&JSON_BODY, &SUBMISSION, &[Code::UnknownSchedule, Code::TooManyJobs, Code::EmptyBatch, Code::InvalidId]]),
+        Operation::get("/api/jobs/{job}", "jobs", "get_job", "Look at a job with its attempts and timeline")
+            .path(ID, "The number of the job.")
+            .takes(&[query("wait", WAIT, "The server answers when the job has ended, or after this time, at most 10m.")])
+            .answers(200, "The job.", vec![object::<shapes::FullJob>(full_job())])
+            .problems(&[&ON_JOB]),
+        Operation::patch("/api/jobs/{job}", "jobs", "change_job", "Change start or priority of a job that waits")
+            .path(ID, "The number of the job.")
+            .has_body(object::<JobPatch>(json!({ "priority": 10, "delay": "5m" })))
+            .answers(200, "The job as it is now.", vec![object::<shapes::FullJob>(full_job())])
+            .problems(&[&ON_JOB, &JSON_BODY, &[
+                Code::InvalidTime, Code::InvalidDuration, Code::OutOfRange, Code::AlreadyFinished, Code::NotWaiting,
+                Code::OutOfScope, Code::RefusedByStore,
+            ]]),
+        Operation::post("/api/jobs", "jobs", "submit_jobs", "Make many jobs at once")
+            .takes(&[
+                query("batch_name", Kind::Text("film 7"), "The name of the batch."),
+                query("max_failures", Kind::Number(1, 100_000, 3), "After this many failed members, those that have not started are cancelled."),
+                query("concurrency", Kind::Number(1, 100_000, 10), "Members that may hold a worker at once."),
+                query("require_worker", Kind::Switch, "No job is made if no connected worker can run them now."),
+                KEY,
+            ])
+            .has_body(list::<Member>(json!({ "name": "resize", "args": ["--all"] })))
+            .may_have_body(text("application/x-ndjson", "{\"name\":\"resize\"}\n{\"name\":\"resize\",\"args\":[\"--all\"]}\n"))
+            .answers(201, "The jobs were made.", vec![object::<shapes::Batch>(batch())])
+            .with_headers(&[("location", "The address of the batch.")])
+            .answers(200, "An earlier request with this Idempotency-Key made them, or other jobs have their unique keys.", vec![object::<shapes::Batch>(batch())])
+            .problems(&[&JSON_BODY, &SUBMISSION, &[Code::TooManyJobs, Code::EmptyBatch]]),
+        Operation::get("/api/jobs", "jobs", "list_jobs", "List jobs, newest first")
+            .takes(&FILTERS)
+            .takes(&PAGE)
+            .answers(200, "A page of jobs. With another Accept all jobs that fit.", {
+                let mut forms = list::<shapes::Job>(job()).or_text("text/csv", "id,name,state\r\n5,resize,succeeded\r\n");
+                forms.push(text("application/x-ndjson", "{\"id\":5,\"name\":\"resize\"}\n"));
+                forms
+            })
+            .with_headers(LINK)
+            .problems(&[&FILTERING]),
+        Operation::get("/api/jobs/{id}/explain", "jobs", "explain_job", "Why a job is not running, worker by worker")
+            .answers(200, "The reason, and a verdict for each worker.", vec![object::<shapes::Explanation>(json!({
+                "id": 1, "name": "resize", "state": "queued", "reason": reason(),
+                "workers": [{ "worker": worker_ref(), "verdict": "unable", "text": "it is cordoned",
+                    "obstacles": [{ "code": "cordoned", "text": "it is cordoned" }] }]
+            }))])
+            .problems(&[&ON_JOB]),
+        Operation::post("/api/jobs/{id}/cancel", "jobs", "cancel_job", "End a job")
+            .answers(200, "The job has ended.", vec![object::<shapes::FullJob>(full_job())])
+            .answers(202, "Its container is being stopped.", vec![object::<shapes::FullJob>(full_job())])
+            .problems(&[&ON_JOB, &NO_BODY, &[Code::AlreadyFinished, Code::OutOfScope, Code::RefusedByStore]]),
+        Operation::post("/api/jobs/{id}/release", "jobs", "release_job", "Queue a quarantined job again, or give up an unreachable attempt")
+            .answers(200, "The job as it is now.", vec![object::<shapes::FullJob>(full_job())])
+            .problems(&[&ON_JOB, &NO_BODY, &[Code::AlreadyFinished, Code::NothingToRelease, Code::OutOfScope, Code::RefusedByStore]]),
+        Operation::post("/api/jobs/{id}/retry", "jobs", "retry_job", "Run an ended job again, as a new job")
+            .takes(&SUBMIT)
+            .takes(&[REVISION])
+            .may_have_body(object::<JobChanges>(json!({ "args": ["--all"] })))
+            .answers(201, "The new job. With wait it is the job at its end, with follow its output.", [
+                submitted(), vec![object::<shapes::FullJob>(full_job())],
+            ].into_iter().flatten().collect())
+            .with_headers(&[("location", "The address of the new job.")])
+            .answers(200, "An earlier request with this Idempotency-Key made the job, or another job has its unique key.", [
+                submitted(), vec![object::<shapes::FullJob>(full_job())],
+            ].into_iter().flatten().collect())
+            .problems(&[&ON_JOB, &JSON_BODY, &SUBMISSION, &[Code::NotFinished, Code::RevisionGone]]),
+        Operation::get("/api/jobs/{id}/pipeline", "jobs", "get_pipeline", "The jobs before and after a job")
+            .answers(200, "The jobs that come after one another.", vec![object::<shapes::Pipeline>(json!({
+                "jobs": [
+                    { "id": 1, "name": "extract", "state": "succeeded" },
+                    { "id": 2, "name": "load", "state": "running",
+                        "after": [{ "job": 1, "name": "extract", "outcome": "succeeded", "state": "succeeded" }] }
+                ]
+            }))])
+            .problems(&[&ON_JOB]),
+        Operation::post("/api/jobs/{id}/pipeline/retry", "jobs", "retry_pipeline", "Run the jobs of a pipeline again that have not succeeded")
+            .takes(&[REVISION, KEY])
+            .answers(201, "The jobs were made.", vec![object::<shapes::Batch>(batch())])
+            .with_headers(&[("location", "The address of the batch.")])
+            .answers(200, "An earlier request with this Idempotency-Key made them, or other jobs have their unique keys.", vec![object::<shapes::Batch>(batch())])
+            .problems(&[&ON_JOB, &NO_BODY, &SUBMISSION, &[Code::NotFinished, Code::RevisionGone, Code::TooManyJobs, Code::UnknownField, Code::UnsupportedMediaType]]),
+    ]
+}
+
+pub(super) fn jobs_in_bulk() -> Vec<Operation> {
+    let bulk = |path, id, summary| {
+        Operation::post(path, "jobs", id, summary)
+            .takes(&FILTERS)
+            .takes(&[CURSOR, DRY_RUN, KEY])
+            .may_have_body(object::<Selection>(json!({ "ids": [12, 13] })))
+            .answers(
+                200,
+                "The number of jobs, and what became of them.",
+                vec![object::<shapes::BulkResult>(bulk_result())],
+            )
+            .problems(&[&FILTERING, &JSON_BODY, &BULK])
+    };
+    // A definition may have the name of the operation: a request without filters and ids then makes a job of it.
+    vec![
+        bulk("/api/jobs/cancel", "cancel_jobs", "End the jobs that fit filters, or that are named"),
+        bulk("/api/jobs/retry", "retry_jobs", "Run ended jobs again that fit filters, or that are named"),
+        bulk(
+            "/api/jobs/release",
+            "release_jobs",
+            "Release quarantined jobs that fit filters, or that are named",
+        ),
+    ]
+}
+
+pub(super) fn batches() -> Vec<Operation> {
+    let verb = |path, id, summary, parameters: &[Parameter]| {
+        Operation::post(path, "batches", id, summary)
+            .takes(&[DRY_RUN, CURSOR, KEY])
+            .takes(parameters)
+            .answers(
+                200,
+                "The number of jobs, and what became of them.",
+                vec![object::<shapes::BulkResult>(bulk_result())],
+            )
+            .problems(&[&NO_BODY, &BULK, &[Code::BatchNotFound, Code::InvalidId, Code::InvalidCursor]])
+    };
+    vec![
+        Operation::get("/api/batches", "batches", "list_batches", "List batches, newest first")
+            .takes(&[
+                query("name", Kind::Text("film 7"), "The name of the batch."),
+                query("state", Kind::Text("waiting,running"), "States, separated by commas: `waiting`, `running`, `succeeded`, `failed` or `cancelled`."),
+            ])
+            .takes(&PAGE)
+            .answers(200, "A page of batches.", vec![list::<shapes::BatchSummary>(batch_summary())])
+            .with_headers(LINK)
+            .problems(&[&PAGING, &[Code::InvalidState]]),
+        Operation::get("/api/batches/{id}", "batches", "get_batch", "Look at a batch with its first failures")
+            .takes(&[query("wait", WAIT, "The server answers when the last member has ended, or after this time, at most 10m.")])
+            .answers(200, "The batch.", vec![object::<shapes::FullBatch>(batch_summary())])
+            .problems(&[&[Code::BatchNotFound, Code::InvalidId]]),
+        verb("/api/batches/{id}/cancel", "cancel_batch", "End the members that have not ended", &[]),
+        verb("/api/batches/{id}/retry", "retry_batch", "Run the members again that failed, expired or were lost", &[REVISION]),
+    ]
+}

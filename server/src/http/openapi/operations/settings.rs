@@ -1,0 +1,154 @@
+//! Operations on definitions, schedules, tokens and the server itself.
+
+use serde_json::json;
+
+use super::super::operation::{Kind, Operation, Parameter, Place, any_object, list, object, query, text};
+use super::examples::{REVISION_EXAMPLE, backfill, definition};
+use super::shared::{DRY_RUN, JSON_BODY, LINK, NO_BODY, PAGE, PAGING, SUBMISSION};
+use crate::http::api::tokens::TokenRequest;
+use crate::http::middleware::code::Code;
+use crate::http::present::shapes;
+
+pub(super) fn definitions() -> Vec<Operation> {
+    vec![
+        Operation::get("/api/definitions", "definitions", "list_definitions", "List the definitions")
+            .takes(&[query("tag", Kind::Text("nightly"), "Only those with this tag.")])
+            .answers(200, "The definitions, by name.", vec![list::<shapes::Definition>(definition())])
+            .with_headers(&[("etag", "The revision of all definitions.")]),
+        Operation::get("/api/definitions/{name}", "definitions", "get_definition", "Look at a definition with its schedules")
+            .answers(200, "The definition.", vec![object::<shapes::Definition>(definition())])
+            .problems(&[&[Code::UnknownJob]]),
+        Operation::post("/api/definitions/plan", "definitions", "plan_reload", "What a reload of this jobs file would change")
+            .has_body(text("application/yaml", "version: 1\njobs:\n  resize:\n    image: alpine\n    command: [echo, x]\n"))
+            .answers(200, "The differences. Nothing was changed.", vec![object::<shapes::Plan>(json!({
+                "current_revision": REVISION_EXAMPLE, "revision": REVISION_EXAMPLE, "added": [{ "name": "resize", "queued": 0 }],
+                "removed": [], "changed": [], "unchanged": 3, "warnings": []
+            }))])
+            .problems(&[&NO_BODY, &[Code::InvalidJobsFile, Code::InvalidPolicy]]),
+        Operation::post("/api/definitions/reload", "definitions", "reload_definitions", "Read jobs.yaml again")
+            .takes(&[query("expect", Kind::Text(REVISION_EXAMPLE), "The revision that the definitions must have.")])
+            .answers(200, "What has changed.", vec![object::<shapes::Reloaded>(json!({
+                "definitions": 4, "revision": REVISION_EXAMPLE, "added": ["resize"], "changed": [], "removed": [], "warnings": []
+            }))])
+            .problems(&[&NO_BODY, &[Code::InvalidJobsFile, Code::InvalidPolicy, Code::RevisionMismatch, Code::Draining]]),
+    ]
+}
+
+pub(super) fn schedules() -> Vec<Operation> {
+    let pause = |path, id, summary, parameters: &[Parameter]| {
+        Operation::post(path, "definitions", id, summary)
+            .takes(parameters)
+            .answers(204, "It is done.", Vec::new())
+            .problems(&[
+                &NO_BODY,
+                &[Code::UnknownSchedule, Code::UnknownJob, Code::OutOfScope, Code::RefusedByStore],
+            ])
+    };
+    let one = [query("schedule", Kind::Text("night"), "Only the schedule with this id.")];
+    vec![
+        Operation::get("/api/schedules", "definitions", "list_schedules", "List the schedules with their next slots")
+            .takes(&[
+                query("name", Kind::Text("resize"), "Only those of this definition."),
+                query("next", Kind::Number(1, 100, 5), "The number of slots."),
+            ])
+            .answers(200, "The schedules.", vec![list::<shapes::Schedule>(json!({
+                "name": "nightly", "id": "night", "rule": "cron 0 2 * * *", "description": "every day at 02:00",
+                "timezone": "Europe/Berlin", "state": "active", "next": ["2026-11-21T01:00:00.000Z"]
+            }))])
+            .problems(&[&[Code::InvalidLimit, Code::UnknownJob]]),
+        Operation::get("/api/definitions/{name}/fires", "definitions", "list_fires", "What became of the slots of schedules, newest first")
+            .takes(&PAGE)
+            .answers(200, "A page of the ledger.", vec![list::<shapes::Fire>(json!({
+                "schedule": "night", "from": "2026-11-20T01:00:00.000Z", "to": "2026-11-20T01:00:00.000Z", "count": 1,
+                "verdict": "fired", "job": 5, "decided_at": "2026-11-20T01:00:00.120Z", "lateness_ms": 120
+            }))])
+            .with_headers(LINK)
+            .problems(&[&PAGING, &[Code::UnknownJob]]),
+        Operation::post("/api/definitions/{name}/backfill", "definitions", "backfill", "Make the jobs of past slots that have none")
+            .takes(&[
+                Parameter { place: Place::QueryRequired, ..query("from", Kind::Instant, "The beginning of the range.") },
+                query("to", Kind::Instant, "The end of the range; absent: now."),
+                query("schedule", Kind::Text("night"), "The id of the schedule, if there are several."),
+                query("interval", Kind::Duration("5m"), "The time between the starts of two jobs, at most 24h."),
+                DRY_RUN,
+            ])
+            .answers(200, "There was nothing to make, or it was a dry run.", vec![object::<shapes::Backfill>(backfill("open"))])
+            .answers(201, "The jobs were made.", vec![object::<shapes::Backfill>(backfill("backfilled"))])
+            .problems(&[&NO_BODY, &SUBMISSION, &[Code::MissingField, Code::UnknownSchedule, Code::TooManyJobs]]),
+        pause("/api/definitions/{name}/pause", "pause_definition", "Pause the schedules of a definition", &one),
+        pause("/api/definitions/{name}/resume", "resume_definition", "Resume the schedules of a definition", &one),
+        pause("/api/schedules/pause", "pause_all", "Pause all schedules", &[]),
+        pause("/api/schedules/resume", "resume_all", "Resume all schedules", &[]),
+    ]
+}
+
+pub(super) fn access() -> Vec<Operation> {
+    let token = json!({
+        "name": "ci", "role": "submitter", "definitions": ["nightly-*"], "state": "valid", "created_at": "2026-11-20T13:09:01.177Z"
+    });
+    let mut new = token.clone();
+    new["token"] = "longshore_3_".into();
+    vec![
+        Operation::get("/api/tokens", "access", "list_tokens", "List the tokens")
+            .answers(200, "The tokens, without their texts.", vec![list::<shapes::Token>(token.clone())]),
+        Operation::post("/api/tokens", "access", "create_token", "Make a token")
+            .has_body(object::<TokenRequest>(json!({ "name": "ci", "role": "submitter", "definitions": ["nightly-*"], "expires": "90d" })))
+            .answers(201, "The token. Its text is shown only here.", vec![object::<shapes::NewToken>(new)])
+            .problems(&[&JSON_BODY, &[Code::OutOfRange, Code::InvalidDuration, Code::InvalidLabel, Code::TokenNameTaken, Code::Draining]]),
+        Operation::post("/api/tokens/{name}/revoke", "access", "revoke_token", "Revoke a token")
+            .path(Kind::Text("ci"), "The name of the token.")
+            .takes(&[query("workers", Kind::Switch, "Also the workers that joined by it.")])
+            .answers(200, "The token as it is now.", vec![object::<shapes::Token>(token)])
+            .problems(&[&NO_BODY, &[Code::UnknownToken, Code::Draining, Code::RefusedByStore]]),
+        Operation::get("/api/audit", "access", "list_audit", "Requests that were to change something, newest first")
+            .takes(&[
+                query("by", Kind::Text("ci"), "The name of the token."),
+                query("path", Kind::Text("/api/workers"), "A text in the path."),
+                query("since", Kind::Instant, "Answered at or after this instant."),
+                query("refused", Kind::Switch, "Only refused requests."),
+            ])
+            .takes(&PAGE)
+            .answers(200, "A page of the audit log.", vec![list::<shapes::AuditEntry>(json!({
+                "id": 7, "from": "2026-11-20T13:09:01.177Z", "to": "2026-11-20T13:09:01.177Z", "count": 1, "token": "ci",
+                "role": "submitter", "address": "192.0.2.17", "method": "POST", "target": "/api/workers/3/drain", "status": 403,
+                "problem": "forbidden", "request_id": "7aa6e6d9-14"
+            }))])
+            .with_headers(LINK)
+            .problems(&[&PAGING]),
+    ]
+}
+
+pub(super) fn server() -> Vec<Operation> {
+    vec![
+        Operation::get("/healthz", "server", "is_alive", "Is the process alive?").answers(
+            200,
+            "It answers.",
+            vec![text("text/plain", "ok\n")],
+        ),
+        Operation::get("/readyz", "server", "is_ready", "Does the server take requests?")
+            .answers(200, "It does. Further lines are warnings.", vec![text("text/plain", "ready\n")])
+            .problems(&[&[Code::Draining]]),
+        Operation::get("/version", "server", "get_version", "The version of the server").answers(
+            200,
+            "The version.",
+            vec![object::<shapes::Version>(json!({
+                "name": "longshore", "version": "0.1.0", "protocol_lowest": 1, "protocol_highest": 1
+            }))],
+        ),
+        Operation::get("/metrics", "server", "get_metrics", "Metrics for Prometheus").answers(
+            200,
+            "The metrics.",
+            vec![text("application/openmetrics-text", "longshore_jobs_total 3\n# EOF\n")],
+        ),
+        Operation::get("/problems/{code}", "server", "get_problem_page", "The page of a problem").answers(
+            200,
+            "The page, as Markdown.",
+            vec![text("text/markdown", "# unknown_job\n")],
+        ),
+        Operation::get("/openapi.json", "server", "get_openapi", "This description").answers(
+            200,
+            "The description in OpenAPI 3.1.",
+            vec![any_object(json!({ "openapi": "3.1.0" }))],
+        ),
+    ]
+}

@@ -1,0 +1,131 @@
+//! Parameters and problems that several operations have.
+
+use super::super::operation::{ID, Kind, Parameter, header, query};
+use super::examples::REVISION_EXAMPLE;
+use crate::http::middleware::code::Code;
+
+/// The parameters of a submission.
+pub(super) const SUBMIT: [Parameter; 4] = [
+    query(
+        "wait",
+        WAIT,
+        "The server answers when the job has ended, or after this time, at most 10m. Not together with follow.",
+    ),
+    query(
+        "follow",
+        Kind::Switch,
+        "The answer is the output of the job as it arrives, and then a line with the outcome.",
+    ),
+    query("require_worker", Kind::Switch, "No job is made if no connected worker can run it now."),
+    KEY,
+];
+
+pub(super) const KEY: Parameter = header(
+    "Idempotency-Key",
+    Kind::Text("4f1c"),
+    "1 to 255 visible ASCII characters; makes the request safe to repeat.",
+);
+pub(super) const REVISION: Parameter = query(
+    "revision",
+    Kind::Word(&["current", "original"]),
+    "The definition as it is now, or as it was when the job was made.",
+);
+pub(super) const DRY_RUN: Parameter = query("dry_run", Kind::Switch, "Nothing is done, only counted.");
+pub(super) const CURSOR: Parameter =
+    query("cursor", Kind::Text("AAAAAAAAAAT7C-UfxNzPfw"), "Where to go on: from the answer before.");
+pub(super) const PAGE: [Parameter; 2] =
+    [query("limit", Kind::Number(1, 500, 100), "The number of entries."), CURSOR];
+pub(super) const WAIT: Kind = Kind::Duration("30s");
+pub(super) const LINK: &[(&str, &str)] = &[("link", "The next page, if there is one: `<…>; rel=\"next\"`.")];
+
+/// The filters that select jobs.
+pub(super) const FILTERS: [Parameter; 15] = [
+    query("state", Kind::Text("queued,running"), "States, separated by commas."),
+    query("name", Kind::Text("resize"), "Definitions, separated by commas; `*` stands for any text."),
+    query("worker", Kind::Text("rack-1"), "The number or name of the worker of the latest attempt."),
+    query("label", Kind::Text("team=web"), "A label, as name=value."),
+    query("batch", ID, "The number of the batch."),
+    query("revision", Kind::Text(REVISION_EXAMPLE), "The revision of the definition."),
+    query("outcome", Kind::Text("failed"), "Outcomes of the latest attempt, separated by commas."),
+    query("exit_code", Kind::Integer, "The exit code of the latest attempt."),
+    query("since", Kind::Instant, "Accepted at or after this instant."),
+    query("until", Kind::Instant, "Accepted before this instant."),
+    query("accepted_since", Kind::Instant, "The same as since."),
+    query("accepted_until", Kind::Instant, "The same as until."),
+    query("ended_since", Kind::Instant, "Ended at or after this instant."),
+    query("ended_until", Kind::Instant, "Ended before this instant."),
+    query("text", Kind::Text("disk full"), "A text in the reason of the end."),
+];
+
+/// Problems of a body in JSON.
+pub(super) const JSON_BODY: [Code; 9] = [
+    Code::InvalidJson,
+    Code::DuplicateKey,
+    Code::TooDeep,
+    Code::UnsupportedMediaType,
+    Code::UnknownField,
+    Code::InvalidType,
+    Code::MissingField,
+    Code::BodyTooLarge,
+    Code::RequestTimeout,
+];
+
+/// Problems of a request that has no body, or one that is not JSON.
+pub(super) const NO_BODY: [Code; 2] = [Code::BodyTooLarge, Code::RequestTimeout];
+
+/// Problems of a request that makes jobs.
+pub(super) const SUBMISSION: [Code; 31] = [
+    Code::UnknownJob,
+    Code::DefinitionDisabled,
+    Code::ForbiddenByPolicy,
+    Code::OutOfScope,
+    Code::InvalidDuration,
+    Code::InvalidTime,
+    Code::OutOfRange,
+    Code::InvalidEnvName,
+    Code::ReservedName,
+    Code::EnvNewlineUnsupported,
+    Code::NulByte,
+    Code::TooLong,
+    Code::InvalidLabel,
+    Code::InvalidParam,
+    Code::OverrideNotAllowed,
+    Code::InvalidBatch,
+    Code::InvalidDependency,
+    Code::PredecessorEnded,
+    Code::InvalidIdempotencyKey,
+    Code::IdempotencyMismatch,
+    Code::JobNotFound,
+    Code::Pruned,
+    Code::DuplicateJob,
+    Code::UniqueBatch,
+    Code::QueueFull,
+    Code::TooManyQueued,
+    Code::LimitFull,
+    Code::NoWorker,
+    Code::Draining,
+    Code::StorageLow,
+    Code::RefusedByStore,
+];
+
+pub(super) const ON_JOB: [Code; 3] = [Code::InvalidId, Code::JobNotFound, Code::Pruned];
+pub(super) const ON_WORKER: [Code; 6] = [
+    Code::InvalidId,
+    Code::UnknownWorker,
+    Code::WorkerAway,
+    Code::WorkerConnected,
+    Code::UnknownAttempt,
+    Code::RefusedByStore,
+];
+pub(super) const PAGING: [Code; 2] = [Code::InvalidLimit, Code::InvalidCursor];
+pub(super) const FILTERING: [Code; 4] =
+    [Code::InvalidLimit, Code::InvalidCursor, Code::InvalidState, Code::UnknownName];
+pub(super) const BULK: [Code; 7] = [
+    Code::TooLong,
+    Code::InvalidIdempotencyKey,
+    Code::Draining,
+    Code::StorageLow,
+    Code::RefusedByStore,
+    Code::OutOfScope,
+    Code::MissingField,
+];
