@@ -152,7 +152,7 @@ mod tests {
     use super::*;
 
     fn keys(value: &str) -> JobKeys {
-        JobKeys { concurrency: Some(value.into()), rate: None }
+        JobKeys { concurrency: Some(value.into()), ..JobKeys::default() }
     }
 
     #[test]

@@ -9,7 +9,11 @@ use super::Backend;
 use super::harness::*;
 
 fn keys(concurrency: Option<&str>, rate: Option<&str>) -> Option<Box<JobKeys>> {
-    Some(Box::new(JobKeys { concurrency: concurrency.map(Into::into), rate: rate.map(Into::into) }))
+    Some(Box::new(JobKeys {
+        concurrency: concurrency.map(Into::into),
+        rate: rate.map(Into::into),
+        batch: None,
+    }))
 }
 
 pub(in crate::store) fn keys_of_limits_live_as_long_as_their_job(backend: &mut dyn Backend) {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::{Reason, Text, Time, Timeout, WorkerRef};
+use super::{Dependency, Reason, Text, Time, Timeout, WorkerRef};
 
 /// A job as lists show it, and as the answer to its submission.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
@@ -159,51 +159,6 @@ pub struct FullJob {
     /// The jobs that come after it, at most 100; `GET /api/jobs/{id}/pipeline` has more.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub dependents: Vec<Dependency>,
-}
-
-/// A job before or after another one.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct Dependency {
-    /// Its number.
-    pub job: u64,
-    /// The name of its definition; absent if the job has been removed.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub name: Option<String>,
-    /// The outcome that the later of both jobs requires: `succeeded`, `failed` or `ended`.
-    #[schema(value_type = String)]
-    pub outcome: Text,
-    /// Its state; the last known one if it has been removed.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<String>)]
-    pub state: Option<Text>,
-}
-
-/// Jobs that come after one another.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct Pipeline {
-    /// The jobs, by number.
-    pub jobs: Vec<PipelineJob>,
-    /// True if there are more.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub truncated: bool,
-}
-
-/// A job of a pipeline.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct PipelineJob {
-    /// Its number.
-    pub id: u64,
-    /// The name of its definition.
-    pub name: String,
-    /// Its state.
-    #[schema(value_type = String)]
-    pub state: Text,
-    /// The ended job that it tries again.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub retry_of: Option<u64>,
-    /// The jobs that it comes after.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub after: Vec<Dependency>,
 }
 
 /// The job whose hook made another one.

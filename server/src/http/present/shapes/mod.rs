@@ -12,6 +12,7 @@ mod explanation;
 mod job;
 mod limit;
 mod notification;
+mod pipeline;
 mod plan;
 mod problem;
 mod schedule;
@@ -36,11 +37,11 @@ pub use definition::{
 };
 pub use explanation::{Explanation, Obstacle, Verdict};
 pub use job::{
-    Attempt, Batch, BulkResult, Dependency, Event, FullJob, Hook, Job, LateReport, OutputBytes, Parent,
-    Phase, Pipeline, PipelineJob, Refusal,
+    Attempt, Batch, BulkResult, Event, FullJob, Hook, Job, LateReport, OutputBytes, Parent, Phase, Refusal,
 };
 pub use limit::Limit;
 pub use notification::{Notification, NotifyTarget, TargetTest};
+pub use pipeline::{Dependency, Pipeline, PipelineJob};
 pub use plan::{ChangedDefinition, KeyChange, Plan, PlannedDefinition};
 pub use problem::{Fault, Problem};
 pub use schedule::{Backfill, BackfillSlot, Fire, LastFire, Schedule};
