@@ -38,15 +38,18 @@ pub(crate) struct TokenRequest {
     name: String,
     /// `viewer`, `submitter`, `operator`, `admin` or `worker`.
     role: String,
-    #[serde(default)]
     /// Names and patterns of the definitions that it is for; empty: all.
-    definitions: Vec<String>,
     #[serde(default)]
+    definitions: Vec<String>,
     /// How long it is valid, `1m` to `3650d`; absent: until it is revoked.
+    #[serde(default)]
     #[schema(format = "longshore-duration")]
     expires: Option<String>,
+    /// For the role `worker`: how many workers may join by it; absent: any number.
     #[serde(default)]
+    #[schema(minimum = 1, maximum = 1_000_000)]
     uses: Option<u32>,
+    /// For the role `worker`: labels that workers get that join by it, at most 64.
     #[serde(default)]
     labels: BTreeMap<String, String>,
 }

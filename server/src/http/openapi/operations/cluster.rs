@@ -116,7 +116,12 @@ pub(super) fn workers() -> Vec<Operation> {
         .problems(&[&ON_WORKER, &NO_BODY]),
         Operation::get("/api/workers/connect", "workers", "connect_worker", "The WebSocket of a worker")
             .answers(101, "The connection speaks the protocol of workers.", Vec::new())
-            .problems(&[&[Code::SubprotocolRequired, Code::UpgradeRequired, Code::Draining]]),
+            .problems(&[&[
+                Code::SubprotocolRequired,
+                Code::UpgradeRequired,
+                Code::WorkerRevoked,
+                Code::Draining,
+            ]]),
     ]
 }
 
