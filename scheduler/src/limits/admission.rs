@@ -12,7 +12,7 @@ use protocol::{JobId, Now};
 use crate::core::Scheduler;
 use crate::definition::Definition;
 use crate::definitions::DefinitionNo;
-use crate::handlers::cancel;
+use crate::handlers::{cancel, dependency};
 use crate::input::NewJob;
 use crate::job::Job;
 use crate::limits::LimitId;
@@ -27,7 +27,7 @@ pub(crate) fn check<'j>(
     jobs: impl Iterator<Item = &'j NewJob> + Clone,
 ) -> Result<(), Rejection> {
     if let Some(queued_max) = scheduler.config.server_limits.queued_max {
-        let asked = jobs.clone().filter(|job| job.run_at.is_none()).count();
+        let asked = jobs.clone().filter(|job| waits_at_once(job)).count();
         let waiting = scheduler.ready.len().saturating_add(scheduler.pending_batches.to_be_made());
         if asked > 0 && waiting.saturating_add(asked) > queued_max {
             return Err(Rejection::TooManyQueued { queued_max, asked, of_definition: false });
@@ -47,7 +47,7 @@ pub(crate) fn check<'j>(
         else {
             continue;
         };
-        if definition.limits.queued_max.is_some() && job.run_at.is_none() {
+        if definition.limits.queued_max.is_some() && waits_at_once(job) {
             *asked.entry(number).or_default() += 1;
         }
         if definition.limits.concurrency.as_ref().is_some_and(|it| it.on_full == OnFull::Reject) {
@@ -65,6 +65,11 @@ pub(crate) fn check<'j>(
         }
     }
     Ok(())
+}
+
+/// The job is queued when it is made: it waits neither for a time nor for other jobs.
+fn waits_at_once(job: &NewJob) -> bool {
+    job.run_at.is_none() && !dependency::waits(&job.after)
 }
 
 /// Refuses a job if its limit has as many jobs that have not ended as permits, with those before it in the same request.
