@@ -42,21 +42,21 @@ class Client:
         args: Optional[Sequence[str]] = None, input: Any = None, priority: Optional[int] = None,
         timeout: Optional[Duration] = None, delay: Optional[Duration] = None, run_at: Union[str, datetime, None] = None,
         labels: Optional[Mapping[str, str]] = None, key: Optional[str] = None, idempotency_key: Optional[str] = None,
-        wait: Wait = False,
+        after: Iterable[Union[int, Mapping[str, Any]]] = (), wait: Wait = False,
     ) -> Job:  # fmt: skip
-        """Makes a job, but no second one when a connection breaks. `key` is its unique key. With `wait`, waits for its end."""
-        fields: Dict[str, Any] = {"params": params, "environment": environment, "args": args, "input": input}
+        """Makes a job, but no second one when a connection breaks. `key` is its unique key. It starts `after` other jobs."""
+        fields: Dict[str, Any] = {"params": params, "environment": environment, "args": args, "input": input, "after": [*after] or None}
         fields.update(priority=priority, timeout=_duration(timeout), delay=_duration(delay), labels=labels, unique_key=key)
         fields["run_at"] = run_at.isoformat() if isinstance(run_at, datetime) else run_at
         return self._make_job(f"/api/jobs/{quote(name, safe='')}", {}, fields, idempotency_key, wait)
 
     def submit_many(
         self, jobs: Iterable[Mapping[str, Any]], *, batch_name: Optional[str] = None,
-        max_failures: Optional[int] = None, idempotency_key: Optional[str] = None,
+        max_failures: Optional[int] = None, concurrency: Optional[int] = None, idempotency_key: Optional[str] = None,
     ) -> Batch:  # fmt: skip
         """Makes all of these jobs or none. Each has a `name`, and the fields that the API takes for a job."""
         lines = "".join(json.dumps(job, allow_nan=False) + "\n" for job in jobs)
-        query = _query(batch_name=batch_name, max_failures=max_failures)
+        query = _query(batch_name=batch_name, max_failures=max_failures, concurrency=concurrency)
         return cast(Batch, self._create("/api/jobs", query, "application/x-ndjson", lines, idempotency_key))
 
     def retry(

@@ -118,6 +118,11 @@ class Jobs(unittest.TestCase):
         self.assertEqual(len(list(self.client.jobs(batch=batch["batch"], name="quick", state=states, page_size=2))), 7)
         self.assertEqual(list(self.client.jobs(batch=batch["batch"], state="failed")), [])
 
+    def test_a_job_comes_after_others(self) -> None:
+        first = self.client.submit("quick", wait=True)
+        second = self.client.submit("quick", after=[{"job": first["id"], "outcome": "ended"}], wait=True)
+        self.assertEqual(self.client.job(second["id"])["after"][0]["job"], first["id"])
+
     def test_the_same_idempotency_key_is_the_same_job(self) -> None:
         first = self.client.submit("quick", labels={"a": "1"}, idempotency_key="once")
         self.assertEqual(self.client.submit("quick", labels={"a": "1"}, idempotency_key="once")["id"], first["id"])
