@@ -49,6 +49,7 @@ struct JobPage {
     full: FullJob,
     has_ended: bool,
     can_release: bool,
+    can_retry_pipeline: bool,
     attempts: Vec<AttemptRow>,
     events: Vec<EventRow>,
     parts: Vec<Part>,
@@ -73,6 +74,7 @@ pub(crate) async fn show(State(state): State<Arc<AppState>>, Id(id): Id) -> Resu
         frame: Frame::new(&state, "jobs", format!("Job {id} {}", full.job.name)),
         has_ended: full.job.ended_at.is_some(),
         can_release: full.job.state == "quarantined" || full.job.worker_unreachable_since.is_some(),
+        can_retry_pipeline: has_unsuccessful(&full),
         attempts: full.attempts.iter().rev().cloned().map(attempt_row).collect(),
         events: full.timeline.iter().cloned().map(event_row).collect(),
         parts: parts(&full),
@@ -89,6 +91,12 @@ pub(crate) async fn show(State(state): State<Arc<AppState>>, Id(id): Id) -> Resu
         verdicts,
         full,
     })
+}
+
+/// The job, or one next to it in its pipeline, has ended without success.
+fn has_unsuccessful(full: &FullJob) -> bool {
+    let near = full.after.iter().chain(&full.dependents).filter_map(|it| it.state.as_deref());
+    near.chain([&*full.job.state]).any(|state| matches!(state, "failed" | "cancelled" | "expired" | "lost"))
 }
 
 fn attempt_row(attempt: Attempt) -> AttemptRow {
