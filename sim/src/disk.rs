@@ -452,6 +452,7 @@ impl Disk {
         let mut row = Row::new(added);
         let definition = self.definitions.get(&added.revision);
         limits::set(&mut row, definition.map(|it| &**it), added);
+        row.limited_by = self.batches.limit_of(added.job);
         self.rows[index] = Some(row);
         self.live += 1;
         let edge = Edge { from: None, to: added.state };

@@ -151,19 +151,28 @@ impl World {
         !listed.is_empty() && !self.machines.iter().any(|it| !it.is_gone && is_listed(it.no))
     }
 
-    /// True if all permits of the job's limit are held by attempts on workers that never come back, and that nobody gives up.
+    /// True if all permits of a limit of the job are held by attempts on workers that never come back, and that nobody gives up.
     fn waits_for_the_gone(&self, row: &Row) -> bool {
-        let Some((limit, permits)) = &row.permit else { return false };
         let is_stuck = |holder: &Row| {
             let definition = self.workload.definition(holder.revision);
             let is_gone = holder.latest.as_ref().is_some_and(|latest| self.is_gone(latest.worker));
             is_gone && definition.given_up_after(false).is_none()
         };
-        let holds = |holder: &Row| {
-            holder.current().is_some() && holder.permit.as_ref().is_some_and(|(held, _)| held == limit)
-        };
-        let rows = self.server.disk.rows().filter(|(_, holder)| holds(holder) && is_stuck(holder));
-        rows.count() >= *permits
+        let stuck: Vec<&Row> = self
+            .server
+            .disk
+            .rows()
+            .map(|(_, holder)| holder)
+            .filter(|holder| holder.current().is_some() && is_stuck(holder))
+            .collect();
+        let of_definition = row.permit.as_ref().is_some_and(|(limit, permits)| {
+            let holds = |holder: &&&Row| holder.permit.as_ref().is_some_and(|(held, _)| held == limit);
+            stuck.iter().filter(holds).count() >= *permits
+        });
+        let of_batch = row.limited_by.is_some_and(|(_, permits)| {
+            stuck.iter().filter(|holder| holder.limited_by == row.limited_by).count() >= permits
+        });
+        of_definition || of_batch
     }
 
     /// True if no worker of this identity will ever come back.

@@ -58,22 +58,23 @@ impl Batches {
 }
 
 impl Batches {
+    /// The batch of a job and its limit, if it limits how many of its members hold a worker.
+    pub(super) fn limit_of(&self, job: JobId) -> Option<(JobId, usize)> {
+        let (first, batch) = self.0.range(..=job).next_back()?;
+        let is_member = job.0 < first.0 + u64::from(batch.count);
+        Some((*first, batch.options.concurrency.filter(|_| is_member)? as usize))
+    }
+
     /// A member may hold a worker: fewer others of its batch do than may.
     ///
     /// # Errors
     /// As many do.
     pub(super) fn check_permit(&self, job: JobId, rows: &Rows) -> Result<(), String> {
-        let batch = self.0.range(..=job).next_back().map(|(_, batch)| batch);
-        let Some(batch) = batch.filter(|batch| job.0 < batch.first.0 + u64::from(batch.count)) else {
-            return Ok(());
-        };
-        let Some(limit) = batch.options.concurrency else { return Ok(()) };
-        let members = rows.iter().skip(batch.first.0 as usize - 1).take(batch.count as usize).flatten();
+        let Some((first, limit)) = self.limit_of(job) else { return Ok(()) };
+        let members = rows.iter().flatten().filter(|row| row.limited_by == Some((first, limit)));
         let holding = members.filter(|row| row.current().is_some()).count();
-        match holding >= limit as usize {
-            true => {
-                Err(format!("I14 job {job} is one too many of {limit} of the batch of job {}", batch.first))
-            }
+        match holding >= limit {
+            true => Err(format!("I14 job {job} is one too many of {limit} of the batch of job {first}")),
             false => Ok(()),
         }
     }

@@ -26,6 +26,8 @@ pub(crate) struct Row {
     pub(crate) permit: Option<(LimitId, usize)>,
     /// The rate that it needs, and its value.
     pub(crate) rate: Option<(LimitId, Rate)>,
+    /// The batch that limits how many of its members hold a worker, and that number.
+    pub(crate) limited_by: Option<(JobId, usize)>,
     /// Its unique key, since it was given one.
     pub(crate) unique: Option<UniqueId>,
     pub(crate) job_failures: u32,
@@ -79,6 +81,7 @@ impl Row {
             keys: added.keys.clone(),
             permit: None,
             rate: None,
+            limited_by: None,
             unique: None,
             job_failures: 0,
             oom_kills: 0,

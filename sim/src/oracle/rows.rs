@@ -329,7 +329,7 @@ impl Oracle {
 
     /// I22: the assigned job was the first of its definition.
     fn is_first(&mut self, now: Moment, rows: &[Option<Row>], index: usize, definition: &Definition) {
-        // Keys take turns, whatever their jobs' due times.
+        // Keys take turns, whatever their jobs' due times; so do batches that limit their members.
         if definition.retry.on == RetryOn::Same || definition.limits.gate_starts() {
             return;
         }
@@ -339,6 +339,7 @@ impl Oracle {
             it.as_ref().is_some_and(|it| {
                 it.state == State::Queued
                     && it.revision == row.revision
+                    && it.limited_by == row.limited_by
                     && place(*other, it) < place(index, row)
             })
         });
