@@ -40,6 +40,8 @@ async fn a_definition_is_stale_until_it_succeeds_and_slow_until_it_is_quick_enou
     let running = api.get(&format!("/api/jobs/{drag}")).await;
     assert_eq!(running["state"], "running", "nothing is stopped: {running}");
     api.post(&format!("/api/jobs/{drag}/cancel"), None).await;
+    // Its end is a slow one as well: only a success after that ends the condition.
+    api.wait_for_job(drag, |job| job["state"] == "cancelled").await;
     let quick = api.post("/api/jobs/drag", Some(&json!({"args": ["0"]}))).await["id"].as_u64().unwrap();
     api.wait_for_job(quick, |job| job["state"] == "succeeded").await;
     condition("drag", "met").await;

@@ -60,9 +60,13 @@ async fn a_pipeline_runs_in_its_order_and_is_retried_from_the_failed_step() {
     assert_eq!(tree.out, expected, "{tree:?}");
 
     fs::write(&gate, "").unwrap();
-    let again = running.verb(&["pipeline", "3", "retry"]);
-    assert_eq!((again.code, again.err.as_str()), (0, ""), "{again:?}");
+    let path = "/api/jobs/3/pipeline/retry";
+    let again = api.request(reqwest::Method::POST, path, None, Some("again")).await.unwrap();
+    assert_eq!((again.status, &again.body["batch"]), (201, &json!(6)), "{again}");
     assert_eq!(states(api, 6, 2).await, ["succeeded", "succeeded"]);
+    // Nothing is left to repeat, and the key stands for what was repeated.
+    let replayed = api.request(reqwest::Method::POST, path, None, Some("again")).await.unwrap();
+    assert_eq!((replayed.status, &replayed.body["batch"]), (200, &json!(6)), "{replayed}");
     let load = api.get("/api/jobs/7").await;
     assert_eq!((&load["retry_of"], &load["name"]), (&json!(3), &json!("load")));
     let ends = json!([
@@ -116,6 +120,8 @@ async fn what_cannot_follow_is_refused_with_a_reason() {
         let problem = answer.body;
         (answer.status, problem["code"].as_str().unwrap_or_default().to_owned(), problem.to_string())
     };
+    let mut many = vec![json!({"name": "extract"}); 1_001];
+    many.push(json!({"name": "load", "after": ["extract"]}));
     let cases = [
         (json!({"after": [failed]}), 409, "predecessor_ended", "has ended as failed"),
         (json!({"after": [99]}), 422, "invalid_dependency", "there is no job 99"),
@@ -124,6 +130,7 @@ async fn what_cannot_follow_is_refused_with_a_reason() {
         (json!({"after": [{"job": 1, "outcome": "lost"}]}), 422, "invalid_dependency", "there is no outcome"),
         (json!({"after": [{"job": 1, "when": 2}]}), 422, "invalid_dependency", "there is no field"),
         (json!([{"name": "load", "after": ["nobody"]}]), 422, "invalid_dependency", "no entry of the list"),
+        (many.into(), 422, "invalid_dependency", "1000 others at most"),
         (
             json!([{"name": "load", "as": "a", "after": ["b"]}, {"name": "load", "as": "b", "after": ["a"]}]),
             422,

@@ -58,7 +58,7 @@ pub(crate) fn begin(scheduler: &mut Scheduler, job: JobId, after: &[Dependency],
     if left.is_empty() {
         return;
     }
-    let ended = left.iter().filter_map(|(on, _)| Some((*on, end_since_check(scheduler, *on)?)));
+    let ended = left.iter().filter_map(|(on, _)| Some((*on, end_since_check(scheduler, job, *on)?)));
     let ended: Vec<(JobId, State)> = ended.collect();
     scheduler.dependencies.add(job, left);
     for (on, state) in ended {
@@ -68,8 +68,9 @@ pub(crate) fn begin(scheduler: &mut Scheduler, job: JobId, after: &[Dependency],
 
 /// The state of a job that has ended since the request was checked: while a large batch was being made, or to make room for a job of this
 /// very request.
-fn end_since_check(scheduler: &Scheduler, on: JobId) -> Option<State> {
-    if scheduler.jobs.contains_key(&on) {
+fn end_since_check(scheduler: &Scheduler, job: JobId, on: JobId) -> Option<State> {
+    // A later member is made after this one.
+    if on > job || scheduler.jobs.contains_key(&on) {
         return None;
     }
     scheduler.pending_batches.end_of(on).or_else(|| {

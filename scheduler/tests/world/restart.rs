@@ -156,10 +156,10 @@ fn dependencies(changes: &[&Change]) -> Vec<LiveDependency> {
     let mut ends = BTreeMap::new();
     for change in changes {
         match change {
-            Change::Dependency(row) if row.ended.is_none() => {
-                open.insert((row.job, row.on), row.requires);
+            Change::Dependency(row) if row.ended.is_some_and(|state| row.requires.is_met_by(state)) => {
+                open.remove(&(row.job, row.on));
             }
-            Change::Dependency(row) => drop(open.remove(&(row.job, row.on))),
+            Change::Dependency(row) => drop(open.insert((row.job, row.on), row.requires)),
             Change::DependenciesDropped { job, .. } => open.retain(|(waiting, _), _| waiting != job),
             Change::Ended(ended) => drop(ends.insert(ended.job, ended.state)),
             _ => {}

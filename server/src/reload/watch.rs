@@ -25,18 +25,15 @@ fn fingerprint(path: &Path) -> Option<Fingerprint> {
 }
 
 /// Decides when a file is read again.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Watch {
+    /// The file as it was read last; nothing before the first time.
     loaded: Option<Fingerprint>,
     /// The file as it was found last.
     seen: Option<Fingerprint>,
 }
 
 impl Watch {
-    const fn of(loaded: Option<Fingerprint>) -> Self {
-        Self { loaded, seen: loaded }
-    }
-
     /// Returns true if the file differs from the loaded one and has not changed since the last look: its writer has finished.
     fn look(&mut self, found: Option<Fingerprint>) -> bool {
         let is_at_rest = found.is_some() && found == self.seen;
@@ -57,14 +54,15 @@ impl Reloader {
             let path = self.jobs_file.clone();
             async move { tokio::task::spawn_blocking(move || fingerprint(&path)).await.ok().flatten() }
         };
-        let mut watch = Watch::of(look().await);
+        // The file may have changed between the start of the server, which has read it, and the first look: it is read once more.
+        let mut watch = Watch::default();
         let mut ticks = interval(LOOK_EVERY);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let watching = async {
             loop {
                 ticks.tick().await;
                 if watch.look(look().await) {
-                    tracing::info!(file = %self.jobs_file.display(), "jobs.yaml has changed and is read again");
+                    tracing::info!(file = %self.jobs_file.display(), "reading jobs.yaml again, as it is new or has changed");
                     // The reloader has logged the result.
                     drop(self.reload(None).await);
                 }
@@ -86,11 +84,27 @@ mod tests {
     #[test]
     fn a_file_is_read_again_once_it_is_at_rest() {
         let file = |number| Some(Fingerprint(1, number, 10, 0));
-        let mut watch = Watch::of(file(1));
-        let seen =
-            [file(1), None, file(2), file(3), file(3), file(3), None, file(3), file(3), file(4), file(4)];
+        let mut watch = Watch::default();
+        let seen = [
+            file(1),
+            file(1),
+            file(1),
+            None,
+            file(2),
+            file(3),
+            file(3),
+            file(3),
+            None,
+            file(3),
+            file(3),
+            file(4),
+            file(4),
+        ];
         let read: Vec<bool> = seen.into_iter().map(|found| watch.look(found)).collect();
-        assert_eq!(read, [false, false, false, false, true, false, false, false, false, false, true]);
+        assert_eq!(
+            read,
+            [false, true, false, false, false, false, true, false, false, false, false, false, true]
+        );
     }
 
     #[test]

@@ -216,7 +216,10 @@ impl OverridesOf {
 fn with_position(overrides: Option<Overrides>, member: Option<BatchMember>) -> Option<Overrides> {
     let Some(member) = member else { return overrides };
     let mut overrides = overrides.unwrap_or_default();
-    overrides.environment.extend(member.variables());
+    // The repetition of a member does the work of that position, also if it is a member of another batch.
+    let is_new = |name: &str| overrides.environment.iter().all(|(known, _)| known != name);
+    let variables: Vec<_> = member.variables().into_iter().filter(|(name, _)| is_new(name)).collect();
+    overrides.environment.extend(variables);
     Some(overrides)
 }
 

@@ -64,12 +64,13 @@ impl Disk {
     }
 
     pub(super) fn open_dependencies(&self) -> Vec<LiveDependency> {
-        let rows = self.dependencies.values().flat_map(BTreeMap::values).filter(|row| row.ended.is_none());
+        let is_open = |row: &&DependencyRow| row.ended.is_none_or(|state| !row.requires.is_met_by(state));
+        let rows = self.dependencies.values().flat_map(BTreeMap::values).filter(is_open);
         rows.map(|row| LiveDependency {
             job: row.job,
             on: row.on,
             requires: row.requires,
-            state: self.row(row.on).map(|on| on.state),
+            state: row.ended.or_else(|| self.row(row.on).map(|on| on.state)),
         })
         .collect()
     }

@@ -12,7 +12,7 @@ use scheduler::dependencies::{Dependency, Predecessor};
 use scheduler::input::NewJob;
 use scheduler::job::State as JobState;
 
-use crate::http::api::batches::submit_many::answer;
+use crate::http::api::batches::submit_many::{answer, replayed};
 use crate::http::api::jobs::find;
 use crate::http::api::submit::{read_body, repeat_of};
 use crate::http::middleware::code::Code;
@@ -20,12 +20,12 @@ use crate::http::middleware::problem::Problem;
 use crate::http::present::earlier::dependency;
 use crate::http::present::shapes;
 use crate::http::request::job_request::JobRequest;
-use crate::http::request::key::{parse_key, submit_with_key};
+use crate::http::request::key::{find_accepted, parse_key, submit_with_key};
 use crate::http::request::path::Id;
 use crate::http::request::query::Query;
 use crate::http::request::submit_params::RevisionChoice;
 use crate::http::state::AppState;
-use crate::store::{Pipeline, PipelineJob};
+use crate::store::{DependencyRecord, Pipeline, PipelineJob};
 
 /// `GET /api/jobs/{id}/pipeline`
 pub(crate) async fn show(
@@ -75,7 +75,24 @@ pub(crate) async fn retry(
         return Err(Problem::new(Code::UnknownField, "this request has no body"));
     }
     let key = parse_key(&parts, &format!("pipeline {}", revision.key_target(id)), &text)?;
-    let pipeline = read(&state, JobId(id)).await?;
+    let jobs = match repetitions(&state, JobId(id), revision).await {
+        Ok(jobs) => jobs,
+        // An earlier request with this key may have made the jobs: nothing is left to repeat then.
+        Err(refusal) => {
+            return find_accepted(&state, key, refusal).await.map(|holder| replayed(&state, holder));
+        }
+    };
+    let asked = jobs.len();
+    answer(&state, submit_with_key(&state, jobs, Some(BatchOptions::default()), false, key).await?, asked)
+}
+
+/// New jobs for those of a pipeline that have not succeeded.
+async fn repetitions(
+    state: &Arc<AppState>,
+    id: JobId,
+    revision: RevisionChoice,
+) -> Result<Vec<NewJob>, Problem> {
+    let pipeline = read(state, id).await?;
     if !pipeline.is_whole {
         let detail = format!("the pipeline has more than {JOBS_MAX} jobs, or very many dependencies");
         return Err(Problem::new(Code::TooManyJobs, detail).hint("retry its jobs by themselves"));
@@ -87,11 +104,10 @@ pub(crate) async fn retry(
     }
     let mut jobs = Vec::with_capacity(repeated.len());
     for job in &repeated {
-        let (definition, new) = repeat_of(&state, job.job, revision, JobRequest::default()).await?;
+        let (definition, new) = repeat_of(state, job.job, revision, JobRequest::default()).await?;
         jobs.push(NewJob { revision: definition.revision, after: after(job, &repeated), ..new });
     }
-    let asked = jobs.len();
-    answer(&state, submit_with_key(&state, jobs, Some(BatchOptions::default()), false, key).await?, asked)
+    Ok(jobs)
 }
 
 /// The jobs that have not succeeded and were not retried, without those that could not start again: they come after a job that succeeded, and require another
@@ -125,11 +141,14 @@ fn to_repeat(jobs: &[PipelineJob]) -> Vec<&PipelineJob> {
 
 /// The dependencies of a repeated job: on the repetitions of jobs that are repeated as well, else on the jobs themselves.
 fn after(job: &PipelineJob, repeated: &[&PipelineJob]) -> Vec<Dependency> {
-    let on = |job: JobId| match repeated.iter().position(|other| other.job == job) {
+    let on = |it: &DependencyRecord| match repeated.iter().position(|other| other.job == it.job) {
         Some(at) => Predecessor::Member(u32::try_from(at).unwrap_or(u32::MAX)),
-        None => Predecessor::Live(job),
+        None => match it.state.filter(|state| state.has_ended()) {
+            Some(state) => Predecessor::Ended(it.job, state),
+            None => Predecessor::Live(it.job),
+        },
     };
-    job.after.iter().map(|it| Dependency { on: on(it.job), requires: it.requires }).collect()
+    job.after.iter().map(|it| Dependency { on: on(it), requires: it.requires }).collect()
 }
 
 /// Jobs of a pipeline that one answer shows.
@@ -140,7 +159,6 @@ mod tests {
     use scheduler::dependencies::RequiredEnd;
 
     use super::*;
-    use crate::store::DependencyRecord;
 
     fn job(number: u64, state: JobState, after: &[(u64, RequiredEnd)]) -> PipelineJob {
         let record = |(job, requires): &(u64, RequiredEnd)| DependencyRecord {

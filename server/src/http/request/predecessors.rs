@@ -12,7 +12,7 @@ use crate::auth::actor::Actor;
 use crate::excerpt::excerpt;
 use crate::http::middleware::code::Code;
 use crate::http::middleware::problem::Problem;
-use crate::http::request::job_request;
+use crate::http::request::job_request::{self, AFTER_MAX};
 use crate::http::state::AppState;
 
 /// Dependencies of one request, each counted for each job that waits: as many as jobs.
@@ -60,12 +60,17 @@ impl EntryNames {
         let mut waits_for = vec![Vec::new(); jobs.len()];
         let mut count = 0;
         for (position, names) in &self.after {
+            let mut of_entry = jobs.get(*position as usize).map_or(0, |job| job.after.len());
             for (name, requires) in names {
                 let found = self.by_name.get(name).or_else(|| self.by_definition.get(name));
                 let found = found.ok_or_else(|| no_entry(*position, name))?;
                 count += found.len();
+                of_entry += found.len();
                 if count > DEPENDENCIES_MAX {
                     return Err(too_many());
+                }
+                if of_entry > AFTER_MAX {
+                    return Err(after_too_many(*position, of_entry));
                 }
                 let Some(job) = jobs.get_mut(*position as usize) else { continue };
                 for on in found {
@@ -86,6 +91,14 @@ fn no_entry(position: u32, name: &str) -> Problem {
     Problem::new(Code::InvalidDependency, detail)
         .field("after")
         .hint("an entry is called as its \"as\" says, else as its definition")
+        .within(&format!("jobs[{position}]"), None)
+}
+
+fn after_too_many(position: u32, count: usize) -> Problem {
+    let detail = format!("a job comes after {AFTER_MAX} others at most, and these are {count} or more");
+    Problem::new(Code::InvalidDependency, detail)
+        .field("after")
+        .hint("let one job come after many, and others after that one")
         .within(&format!("jobs[{position}]"), None)
 }
 
@@ -142,6 +155,10 @@ pub(crate) async fn resolve(state: &AppState, mut jobs: NewJobs) -> Result<NewJo
     let actor = Actor::current();
     for dependency in list.iter_mut().flat_map(|job| &mut job.after) {
         let Some(job) = known_job(dependency) else { continue };
+        // Retention may have removed the predecessor of a job that is repeated. A request names no such job.
+        if matches!(dependency.on, Predecessor::Ended(..)) && !found.contains_key(&job) {
+            continue;
+        }
         // A token must not learn of jobs beyond its scope: they are as good as absent.
         let known = found.get(&job).filter(|(definition, _)| actor.check_scope(definition).is_ok());
         let Some((_, state)) = known else {

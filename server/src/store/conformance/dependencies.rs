@@ -49,6 +49,18 @@ pub(in crate::store) fn dependencies_outlive_a_restart_until_they_are_decided(ba
     ]);
     let (loaded, _) = harness.restart();
     assert_eq!(loaded.dependencies, [live(3, 2, succeeds, Some(State::Queued))]);
+    // A wrong end is kept until the job is cancelled for it.
+    harness.commit(vec![
+        ended_at(2, State::Failed, 6_000),
+        Change::Dependency(row(3, 2, succeeds, Some(State::Failed))),
+    ]);
+    let (loaded, _) = harness.restart();
+    assert_eq!(loaded.dependencies, [live(3, 2, succeeds, Some(State::Failed))]);
+    harness.commit(vec![
+        ended_at(3, State::Cancelled, 6_000),
+        Change::DependenciesDropped { job: JobId(3), is_skipped: false },
+    ]);
+    assert_eq!(harness.restart().0.dependencies, []);
 }
 
 pub(in crate::store) fn a_job_is_told_how_its_predecessors_ended(backend: &mut dyn Backend) {

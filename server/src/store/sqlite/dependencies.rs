@@ -17,12 +17,14 @@ pub(super) fn write(connection: &Connection, change: &Change) -> rusqlite::Resul
     match change {
         Change::Dependency(row) => {
             let ended = row.ended.map(codes::of_state);
+            // An end that is not the required one stays open until the job is cancelled for it: the server may stop before that.
+            let waits = row.ended.is_none_or(|state| !row.requires.is_met_by(state));
             connection
                 .prepare_cached(
-                    "INSERT INTO dependencies (job, on_job, requires, ended, waits) VALUES (?1, ?2, ?3, ?4, ?4 IS NULL)
-                     ON CONFLICT DO UPDATE SET ended = ?4, waits = ?4 IS NULL",
+                    "INSERT INTO dependencies (job, on_job, requires, ended, waits) VALUES (?1, ?2, ?3, ?4, ?5)
+                     ON CONFLICT DO UPDATE SET ended = ?4, waits = ?5",
                 )?
-                .execute(params![number(row.job), number(row.on), of_requires(row.requires), ended])?;
+                .execute(params![number(row.job), number(row.on), of_requires(row.requires), ended, waits])?;
         }
         Change::DependenciesDropped { job, is_skipped } => {
             if *is_skipped {
@@ -44,8 +46,7 @@ pub(super) fn write(connection: &Connection, change: &Change) -> rusqlite::Resul
 /// Dependencies that are not decided, with the present states of the jobs that are waited for.
 pub(super) fn open(connection: &Connection) -> rusqlite::Result<Vec<LiveDependency>> {
     let mut statement = connection.prepare(
-        "SELECT job, on_job, requires, (SELECT state FROM all_jobs WHERE all_jobs.id = on_job)
-         FROM dependencies WHERE waits = 1 ORDER BY job, on_job",
+        "SELECT job, on_job, requires, ended FROM dependencies WHERE waits = 1 ORDER BY job, on_job",
     )?;
     let found = statement.query_map([], |row| {
         Ok(LiveDependency {
@@ -55,7 +56,19 @@ pub(super) fn open(connection: &Connection) -> rusqlite::Result<Vec<LiveDependen
             state: state(row, 3)?,
         })
     })?;
-    found.collect()
+    let mut open: Vec<LiveDependency> = found.collect::<rusqlite::Result<_>>()?;
+    let mut states = BTreeMap::new();
+    for row in open.iter_mut().filter(|row| row.state.is_none()) {
+        row.state = match states.get(&row.on) {
+            Some(known) => *known,
+            None => {
+                let state = summary(connection, row.on)?.map(|it| it.state);
+                states.insert(row.on, state);
+                state
+            }
+        };
+    }
+    Ok(open)
 }
 
 /// The first job that this one waits for.
@@ -74,32 +87,33 @@ pub(super) fn of(
     job: JobId,
     limit: usize,
 ) -> rusqlite::Result<Vec<DependencyRecord>> {
-    records(
-        connection,
-        "SELECT on_job, requires, coalesce(j.state, ended), coalesce(d.name, '')
-         FROM dependencies LEFT JOIN all_jobs j ON j.id = on_job LEFT JOIN definitions d ON d.id = j.definition
-         WHERE job = ?1 ORDER BY on_job LIMIT ?2",
-        job,
-        limit,
-    )
+    let sql = "SELECT on_job, requires, ended FROM dependencies WHERE job = ?1 ORDER BY on_job LIMIT ?2";
+    let mut records = records(connection, sql, job, limit)?;
+    for record in &mut records {
+        if let Some(JobSummary { definition, state, .. }) = summary(connection, record.job)? {
+            (record.definition, record.state) = (definition, Some(state));
+        }
+    }
+    Ok(records)
 }
 
-/// The jobs that wait, or waited, for this one: at most `limit`.
+/// The jobs that wait, or waited, for this one: at most `limit`. Those that are still being made are left out.
 pub(super) fn dependents(
     connection: &Connection,
     job: JobId,
     limit: usize,
 ) -> rusqlite::Result<Vec<DependencyRecord>> {
-    records(
-        connection,
-        "SELECT job, requires, j.state, d.name
-         FROM dependencies JOIN all_jobs j ON j.id = job JOIN definitions d ON d.id = j.definition
-         WHERE on_job = ?1 ORDER BY job LIMIT ?2",
-        job,
-        limit,
-    )
+    let sql = "SELECT job, requires, NULL FROM dependencies WHERE on_job = ?1 ORDER BY job LIMIT ?2";
+    let mut dependents = Vec::new();
+    for record in records(connection, sql, job, limit)? {
+        if let Some(JobSummary { definition, state, .. }) = summary(connection, record.job)? {
+            dependents.push(DependencyRecord { definition, state: Some(state), ..record });
+        }
+    }
+    Ok(dependents)
 }
 
+/// Rows without what the other job tells. A join with `all_jobs` would read all jobs: SQLite looks into that view by a given number only.
 fn records(
     connection: &Connection,
     sql: &str,
@@ -111,9 +125,9 @@ fn records(
     let found = statement.query_map((number(job), limit), |row| {
         Ok(DependencyRecord {
             job: self::job(row, 0)?,
+            definition: String::new(),
             requires: requires(row.get(1)?)?,
             state: state(row, 2)?,
-            definition: row.get(3)?,
         })
     })?;
     found.collect()
@@ -123,21 +137,21 @@ fn records(
 /// where they do not fit, and the last jobs if even they do not.
 pub(super) fn ends(connection: &Connection, job: JobId) -> rusqlite::Result<Option<String>> {
     let mut statement = connection.prepare_cached(
-        "SELECT on_job, coalesce(d.name, ''), ended, j.exit_code, j.result
-         FROM dependencies LEFT JOIN all_jobs j ON j.id = on_job LEFT JOIN definitions d ON d.id = j.definition
-         WHERE job = ?1 AND ended IS NOT NULL ORDER BY on_job",
+        "SELECT on_job, ended FROM dependencies WHERE job = ?1 AND ended IS NOT NULL ORDER BY on_job",
     )?;
-    let found = statement.query_map([number(job)], |row| {
-        let end = PredecessorEnd {
-            job: self::job(row, 0)?.0,
-            name: row.get(1)?,
-            state: state(row, 2)?.map_or("", State::name),
-            exit_code: row.get(3)?,
-            result: None,
-        };
-        Ok((end, row.get::<_, Option<String>>(4)?))
-    })?;
-    let found: Vec<(PredecessorEnd, Option<String>)> = found.collect::<rusqlite::Result<_>>()?;
+    let ended = statement.query_map([number(job)], |row| Ok((self::job(row, 0)?, state(row, 1)?)))?;
+    let ended: Vec<(JobId, Option<State>)> = ended.collect::<rusqlite::Result<_>>()?;
+    let mut found = Vec::with_capacity(ended.len());
+    for (on, state) in ended {
+        let name = summary(connection, on)?.map(|it| it.definition).unwrap_or_default();
+        let last: Option<(Option<i32>, Option<String>)> = connection
+            .prepare_cached("SELECT exit_code, result FROM all_jobs WHERE id = ?1")?
+            .query_row([number(on)], |row| Ok((row.get(0)?, row.get(1)?)))
+            .optional()?;
+        let (exit_code, result) = last.unwrap_or_default();
+        let state = state.map_or("", State::name);
+        found.push((PredecessorEnd { job: on.0, name, state, exit_code, result: None }, result));
+    }
     Ok((!found.is_empty()).then(|| ends_in_one_line(found)))
 }
 

@@ -45,14 +45,5 @@ pub(in crate::config::jobs_file) const MISNOMERS: &[(&str, &str)] = &[
 ];
 
 /// Planned keys: the reader tells them apart from typing mistakes.
-pub(in crate::config::jobs_file) const PLANNED: &[&str] = &[
-    "shm_size",
-    "secrets",
-    "input",
-    "run_on",
-    "concurrent_worker_cnt",
-    "unique",
-    "retention",
-    "gpus",
-    "mask",
-];
+pub(in crate::config::jobs_file) const PLANNED: &[&str] =
+    &["shm_size", "input", "run_on", "concurrent_worker_cnt", "retention", "gpus", "mask"];

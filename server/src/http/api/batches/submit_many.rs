@@ -99,8 +99,8 @@ fn key_target(options: &BatchOptions) -> String {
         BatchOptions { name, max_failures, concurrency } => {
             let text = |number: &Option<u32>| number.map(|number| number.to_string()).unwrap_or_default();
             let name = name.as_deref().unwrap_or_default();
-            // As before there was a limit on members at once: keys outlive an upgrade.
-            let at_once = concurrency.map(|limit| format!("{limit} at once ")).unwrap_or_default();
+            // Without a limit as before there was one: keys outlive an upgrade. A name has no line break.
+            let at_once = concurrency.map(|limit| format!("{limit} at once\n")).unwrap_or_default();
             format!("batch {} {at_once}{name}", text(max_failures))
         }
     }
@@ -191,7 +191,7 @@ fn created(state: &AppState, accepted: &Accepted, duplicates: u32) -> Response {
     json(StatusCode::CREATED, location(state, accepted.first), &batch)
 }
 
-pub(super) fn replayed(state: &AppState, holder: KeyHolder) -> Response {
+pub(crate) fn replayed(state: &AppState, holder: KeyHolder) -> Response {
     let mut headers = location(state, holder.job);
     headers.insert(REPLAYED, YES);
     json(StatusCode::OK, headers, &batch(holder.job, holder.count))

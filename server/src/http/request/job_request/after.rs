@@ -9,7 +9,7 @@ use crate::excerpt::excerpt;
 use crate::http::middleware::code::Code;
 
 /// A job waits for this many others at most. A job that is to follow very many can follow one that follows them.
-const AFTER_MAX: usize = 1_000;
+pub(crate) const AFTER_MAX: usize = 1_000;
 
 /// The jobs that a job of a request waits for.
 #[derive(Clone, Debug, Default, PartialEq)]

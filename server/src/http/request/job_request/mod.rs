@@ -23,6 +23,7 @@ use crate::http::middleware::code::Code;
 use crate::http::middleware::problem::Problem;
 use crate::http::request::fields;
 use crate::store::{PREDECESSORS_BYTES_MAX, PREDECESSORS_VARIABLE};
+pub(crate) use after::AFTER_MAX;
 pub(crate) use array::ArrayRequest;
 use array::EntryKind;
 use collector::FaultCollector;
