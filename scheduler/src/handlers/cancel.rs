@@ -88,7 +88,7 @@ fn set_loss_alarm(scheduler: &mut Scheduler, now: Now, id: JobId, holder: Worker
         return;
     };
     let (after, waits) = (definition.loss_timeout(), definition.loss.on_lost == OnLost::Wait);
-    let Some(contact) = scheduler.fleet.worker(holder).map(|worker| worker.contact) else { return };
+    let Some(contact) = scheduler.fleet.worker(holder).map(|worker| worker.lease.contact) else { return };
     let Some(attempt) = scheduler.jobs.get_mut(&id).and_then(Job::attempt_mut) else {
         return;
     };
