@@ -37,7 +37,8 @@ pub(crate) async fn run(root: &Path) -> anyhow::Result<()> {
     std::fs::create_dir_all(&to)?;
     for name in CHOSEN {
         let file = format!("{name}.png");
-        let picture = smaller(root, &from.join(&file)).await.with_context(|| format!("target/pictures/{file}"))?;
+        let picture =
+            smaller(root, &from.join(&file)).await.with_context(|| format!("target/pictures/{file}"))?;
         if picture.len() > PICTURE_BYTES_MAX {
             bail!(
                 "{file} has {} bytes, more than {PICTURE_BYTES_MAX}; show less on this page",
