@@ -21,7 +21,7 @@ const CHOSEN: [&str; 8] = [
     "job-wide-light",
     "output-wide-dark",
     "batch-wide-light",
-    "workers-wide-light",
+    "job-waiting-wide-light",
     "jobs-narrow-dark",
 ];
 
