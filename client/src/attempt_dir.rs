@@ -275,8 +275,8 @@ impl AttemptDir {
     /// # Errors
     /// The file cannot be read.
     pub fn program(&self) -> Result<Option<ProgramState>, Error> {
-        let kept: Option<Option<ProcessId>> = self.read_if_any(PROGRAM)?;
-        Ok(kept.map(|pid| pid.map_or(ProgramState::Starting, ProgramState::Started)))
+        let state = |pid: Option<ProcessId>| pid.map_or(ProgramState::Starting, ProgramState::Started);
+        Ok(self.read_if_any(PROGRAM)?.map(state))
     }
 
     /// The recorded process that writes, or wrote, the output files.

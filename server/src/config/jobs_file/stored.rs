@@ -15,7 +15,7 @@ use sha2::{Digest, Sha256};
 use super::stored_params::{self, StoredParams};
 use crate::store::StoredDefinition;
 
-/// What is written: the serde form of the definition, and the rules for its submissions.
+/// The serde form of the definition, and the rules for its submissions.
 #[derive(Serialize, Deserialize)]
 struct StoredEntry<'d> {
     #[serde(flatten)]
