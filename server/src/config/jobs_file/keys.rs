@@ -11,7 +11,7 @@ use std::time::Duration;
 use protocol::RuntimeKind;
 use protocol::container::PullPolicy;
 use protocol::report::Outcome;
-use scheduler::definition::{Delays, OnLost, RetryOn};
+use scheduler::definition::{OnLost, RetryOn};
 
 pub(super) use misnomers::{MISNOMERS, PLANNED};
 
@@ -439,16 +439,6 @@ pub(super) enum BackoffKind {
     Linear,
     Fixed,
     List,
-}
-
-/// The kind of these delays.
-pub(super) const fn kind_of(delays: &Delays) -> BackoffKind {
-    match delays {
-        Delays::Exponential { .. } => BackoffKind::Exponential,
-        Delays::Linear { .. } => BackoffKind::Linear,
-        Delays::Fixed(_) => BackoffKind::Fixed,
-        Delays::List(_) => BackoffKind::List,
-    }
 }
 
 pub(super) const BACKOFF_KINDS: [(&str, BackoffKind); 4] = [
