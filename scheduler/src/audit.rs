@@ -15,6 +15,7 @@ use crate::handlers;
 use crate::job::{Job, LiveState};
 use crate::limits;
 use crate::pending_batch::BatchInProgress;
+use crate::run_on;
 use crate::timers::{Alarm, Date};
 
 /// Returns a sentence for each violated invariant; empty if all hold. Walks over every job, so it is for
@@ -26,6 +27,7 @@ pub fn audit(scheduler: &Scheduler) -> Vec<String> {
     faults.extend(scheduler.fleet.faults().into_iter().map(ToString::to_string));
     faults.extend(limits::audit::faults(scheduler));
     faults.extend(handlers::unique::faults(scheduler));
+    faults.extend(run_on::faults(scheduler));
     let mut queued = 0;
     let mut uses: BTreeMap<DefinitionNo, u64> = BTreeMap::new();
     for (id, job) in &scheduler.jobs {
@@ -244,6 +246,7 @@ fn hidden_fault(
             let is_listed = batch.dates.contains(&(job.due_at, id)) || batch.waiting.contains(&id);
             (is_listed, scheduler.timers.has_date(job.due_at, Date::Due(id)))
         }
+        LiveState::Parent { .. } => (batch.parents.contains(&id), false),
         LiveState::Held(_) | LiveState::Quarantined => (false, true),
     };
     match (with_batch, elsewhere) {

@@ -32,6 +32,7 @@ use crate::placement::recall;
 use crate::queue::ReadyQueue;
 use crate::reconcile;
 use crate::reconcile::unconfirmed;
+use crate::run_on::Parents;
 use crate::schedules::Schedules;
 use crate::step::{Accepted, Answer, Change, Effect, Grant, Step, WakeAt};
 use crate::table::{Seed, Table};
@@ -58,6 +59,7 @@ pub struct Scheduler {
     pub(crate) limits: Limits,
     pub(crate) unique: UniqueKeys,
     pub(crate) dependencies: Dependencies,
+    pub(crate) parents: Parents,
     pub(crate) hook_targets: HookTargets,
     /// Hooks whose events have happened in this step; empty between steps.
     pub(crate) pending_hooks: VecDeque<PendingHook>,
@@ -121,6 +123,7 @@ impl Scheduler {
             limits: Limits::default(),
             unique: UniqueKeys::default(),
             dependencies: Dependencies::default(),
+            parents: Parents::default(),
             hook_targets: HookTargets::default(),
             pending_hooks: VecDeque::new(),
             rng,
@@ -189,6 +192,7 @@ impl Scheduler {
             Input::Tick => handlers::tick(self, now),
         }
         handlers::batch::cancel_stopped(self, now);
+        handlers::run_on::proceed(self, now);
         handlers::dependency::pass_on(self, now);
         handlers::hook::make_pending(self, now);
         placement::fill_slots(self, now);
@@ -213,7 +217,10 @@ impl Scheduler {
             let attended = last + handlers::tick_within(self.config.intervals.lease);
             wake.up = Some(wake.up.map_or(attended, |at| at.min(attended)));
         }
-        let has_more = self.has_more_to_place || self.batches.has_to_cancel() || self.dependencies.has_work();
+        let has_more = self.has_more_to_place
+            || self.batches.has_to_cancel()
+            || self.parents.has_work()
+            || self.dependencies.has_work();
         if has_more || self.pending_batches.wants_slice(self.last.group) {
             wake.up = Some(AT_ONCE);
         }

@@ -31,12 +31,13 @@ use crate::definition::{Definition, RetryOn};
 use crate::explain;
 use crate::fleet::Worker;
 use crate::fleet::classes::NeedId;
-use crate::handlers::{batch, offer};
+use crate::handlers::{batch, offer, run_on};
 use crate::job::{Attempt, Job, LastPlacement, LiveState, StartState, State};
 use crate::limits::gate::{self, Next};
 use crate::limits::keys::KeySetNo;
 use crate::placement::choice::Choice;
 use crate::queue::{LaneKey, ParkedFor};
+use crate::run_on::SetRole;
 use crate::step::{Assigned, Change, Grant, PendingReason};
 
 /// Assignments of one step. The rest follows in the next step, so that no commit holds the room of a whole fleet, or the last slice of a
@@ -138,6 +139,9 @@ pub(crate) fn parked_for(scheduler: &Scheduler, lane: LaneKey) -> ParkedFor {
 /// The lane of a job: pinned to its last worker if the retry policy says `same`. After an infrastructure
 /// failure no job is pinned, nor to a worker that was revoked or that its definition does not list any more.
 pub(crate) fn lane_of(scheduler: &Scheduler, job: &Job) -> LaneKey {
+    if let Some(lane) = run_on::lane_of(scheduler, job) {
+        return lane;
+    }
     let need = scheduler.fleet.classes().need_of(job.definition).map(|(_, need)| need);
     let may_wait_for = |worker: &Worker| {
         worker.row.revoked_at.is_none()
@@ -162,6 +166,9 @@ pub(crate) fn lane_of(scheduler: &Scheduler, job: &Job) -> LaneKey {
 
 /// The keys of a job.
 pub(crate) fn key_set_of(scheduler: &Scheduler, job: &Job) -> KeySetNo {
+    if job.role() == SetRole::Parent {
+        return KeySetNo::UNLIMITED;
+    }
     let own = job.history.as_ref().map(|history| history.key_set).filter(|key_set| key_set.is_keyed());
     own.unwrap_or_else(|| {
         let definition = scheduler.definitions.at(job.definition);
@@ -185,7 +192,8 @@ pub(crate) fn state_and_reason(
         LiveState::Scheduled => Some(PendingReason::NotDue),
         LiveState::Queued(lane) => Some(explain::why_queued(scheduler, *lane, by_workers(scheduler, *lane))),
         LiveState::Quarantined => Some(PendingReason::Quarantined),
-        LiveState::Held(_) => None,
+        LiveState::Parent { has_started: false } => Some(PendingReason::Members),
+        LiveState::Held(_) | LiveState::Parent { has_started: true } => None,
     };
     (job.state(), pending)
 }
@@ -202,6 +210,7 @@ pub(crate) fn may_run(scheduler: &Scheduler, lane: LaneKey, worker: &Worker) -> 
     });
     meets
         && lane.pinned_to().is_none_or(|only| only == id)
+        && lane.distinct_of().is_none_or(|of| run_on::lets(scheduler, of, id))
         && !worker.exclusions.covers_definition(definition)
 }
 
@@ -252,6 +261,9 @@ fn grant(scheduler: &mut Scheduler, now: Now, lane: LaneKey, id: JobId, to: Work
     let number_of_definition = job.definition;
     let key = job.queue_key(id);
     scheduler.fleet.hold(to, id);
+    if let Some(parent) = run_on::member_of(scheduler, id) {
+        scheduler.parents.hold(parent, id, to);
+    }
     if !free {
         scheduler.fleet.enter_backlog(to, key);
     }

@@ -19,6 +19,25 @@ pub struct PlacementRules {
     pub workers: Vec<WorkerSelector>,
     /// Order of the workers that are able to take a job.
     pub strategy: PlacementStrategy,
+    /// The number of workers that run each job.
+    pub run_on: RunOn,
+}
+
+/// The number of workers that run each job of a definition.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum RunOn {
+    /// One.
+    #[default]
+    One,
+    /// Each that is connected and eligible when the job is due.
+    All,
+    /// So many, each once; 2 to [`Self::COUNT_MAX`].
+    Count(u32),
+}
+
+impl RunOn {
+    /// Workers of one job. The choice of a worker passes over the siblings' workers, so its cost grows with this.
+    pub const COUNT_MAX: u32 = 1_000;
 }
 
 /// A condition on one label.

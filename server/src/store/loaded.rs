@@ -6,6 +6,7 @@ use scheduler::dependencies::LiveDependency;
 use scheduler::expectations::ExpectationRow;
 use scheduler::input::GroupNo;
 use scheduler::limits::RateRow;
+use scheduler::run_on::LiveParent;
 use scheduler::restore::{LiveJob, LiveSchedules, Unconfirmed};
 use scheduler::step::WorkerRow;
 use scheduler::unique::UniqueRow;
@@ -70,6 +71,8 @@ pub struct Loaded {
     pub expectations: Vec<ExpectationRow>,
     /// The batches with members that have not ended.
     pub batches: Vec<LiveBatch>,
+    /// The parents that have not ended, with their members.
+    pub parents: Vec<LiveParent>,
     /// The stored state of rates.
     pub rates: Vec<RateRow>,
     /// Dependencies that are not decided.

@@ -71,6 +71,9 @@ impl Presenter {
             confirmed: (row.state == State::Cancelled).then_some(row.confirmed),
             timeout: row.timeout.map(timeout),
             batch: row.batch.map(|job| job.0),
+            member_of: member_of(&row).map(|member| member.parent.0),
+            pinned_worker: member_of(&row).and_then(|member| member.pinned).map(|worker| worker.0),
+            members: members(&row.set),
             retry_of: row.retry_of.map(|job| job.0),
             labels: row.labels.into_iter().collect(),
             reason: row.reason,
@@ -195,11 +198,13 @@ impl Presenter {
         match row.state {
             State::Scheduled => Some(PendingReason::NotDue),
             State::Quarantined => Some(PendingReason::Quarantined),
+            State::Queued if matches!(row.set, SetPart::Parent(_)) => Some(PendingReason::Members),
             State::Queued => {
                 // Only jobs pinned to their last worker have a lane of their own, and not after an infrastructure failure.
                 let is_own = |outcome| retry::budget(outcome) != Budget::Infrastructure;
                 let last =
                     row.attempt.as_ref().filter(|it| it.outcome.is_none_or(is_own)).map(|it| it.worker);
+                let last = member_of(row).and_then(|member| member.pinned).or(last);
                 let pinned = last.and_then(|last| self.waiting.get(&(row.revision, Some(last))));
                 let reason = pinned.or_else(|| self.waiting.get(&(row.revision, None)));
                 Some(reason.copied().unwrap_or(PendingReason::Soon))
@@ -225,6 +230,35 @@ impl Presenter {
         let worker = self.worker(attempt)?;
         matches!(worker.state, WorkerState::Unreachable | WorkerState::Cloned).then_some(Time(worker.since))
     }
+}
+
+/// The part of a member in its set.
+const fn member_of(row: &JobRow) -> Option<&MemberRow> {
+    match &row.set {
+        SetPart::Member(member) => Some(member),
+        SetPart::None | SetPart::Parent(_) => None,
+    }
+}
+
+/// The members of a parent.
+fn members(set: &SetPart) -> Option<shapes::Members> {
+    let SetPart::Parent(row) = set else { return None };
+    let counts = row.counts;
+    Some(shapes::Members {
+        run_on: match &row.plan {
+            MemberPlan::All => shapes::Workers::default(),
+            MemberPlan::Count { members, .. } => shapes::Workers::Count(*members),
+            MemberPlan::Workers(ids) => shapes::Workers::Ids(ids.iter().map(|id| id.0).collect()),
+        },
+        complete: row.is_complete,
+        total: counts.total,
+        live: counts.total - counts.ended(),
+        succeeded: counts.succeeded,
+        failed: counts.failed,
+        cancelled: counts.cancelled,
+        expired: counts.expired,
+        lost: counts.lost,
+    })
 }
 
 /// The current attempt, if a worker has it.

@@ -139,6 +139,10 @@ fn range(connection: &Connection, filter: &JobFilter) -> rusqlite::Result<Option
     if let Some(JobId(before)) = filter.before {
         highest = highest.min(i64::try_from(before).unwrap_or(i64::MAX).saturating_sub(1));
     }
+    // Members have higher numbers than their parent.
+    if let Some(JobId(parent)) = filter.parent {
+        lowest = lowest.max(i64::try_from(parent).unwrap_or(i64::MAX));
+    }
     if let Some(JobId(first)) = filter.batch {
         let first = i64::try_from(first).unwrap_or(i64::MAX);
         (lowest, highest) = (lowest.max(first), highest.min(first.saturating_add(BATCH_MAX)));
@@ -177,7 +181,7 @@ fn blocks_of(connection: &Connection, filter: &JobFilter, part: Part) -> rusqlit
         Part::Live(Some(state)) => state != State::Queued,
         Part::Live(None) | Part::Ended | Part::Succeeded => false,
     };
-    if filter.label.is_some() || filter.batch.is_some() || has_index {
+    if filter.label.is_some() || filter.batch.is_some() || filter.parent.is_some() || has_index {
         return Ok(None);
     }
     if let Some(name) = &filter.name {
@@ -382,6 +386,10 @@ impl Query<'_> {
         }
         if let Some(batch) = self.filter.batch {
             sql += &format!(" AND j.batch = ?{}", bind(batch.0.cast_signed().into()));
+        }
+        if let Some(parent) = self.filter.parent {
+            let parent = bind(parent.0.cast_signed().into());
+            sql += &format!(" AND j.id IN (SELECT job FROM members WHERE parent = ?{parent})");
         }
         if let Some(since) = self.filter.since {
             sql += &format!(" AND j.created_at >= ?{}", bind(since.0.into()));

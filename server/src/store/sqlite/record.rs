@@ -5,12 +5,13 @@ use rusqlite::{Connection, OptionalExtension};
 use scheduler::input::JobDetails;
 use scheduler::job::State;
 
-use super::{dependencies, hooks, rows, schedules};
+use super::{dependencies, hooks, rows, run_on, schedules};
 use crate::store::{DEPENDENCIES_SHOWN, JobRecord, JobRow};
 
-/// Adds the slot of a job, and the job that it waits for.
+/// Adds the slot of a job, its part in a set, and the job that it waits for.
 pub(super) fn complete(connection: &Connection, row: &mut JobRow) -> rusqlite::Result<()> {
     row.slot = schedules::slot_of(connection, row.job)?;
+    row.set = run_on::part_of(connection, row.job)?;
     if row.state == State::Scheduled {
         row.waits_for = dependencies::first_open(connection, row.job)?;
     }
