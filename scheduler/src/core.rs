@@ -345,6 +345,20 @@ impl Scheduler {
         )
     }
 
+    /// The state of a parent that has ended in the step in which it was made: there is no worker for it.
+    fn end_of_new_parent(&self, job: JobId) -> Option<State> {
+        if self.jobs.contains_key(&job) {
+            return None;
+        }
+        let changes = &self.out.changes;
+        let is_parent = changes.iter().any(|change| matches!(change, Change::Parent(row) if row.job == job));
+        let mut ended = changes.iter().rev().filter(|_| is_parent);
+        ended.find_map(|change| match change {
+            Change::Ended(ended) if ended.job == job => Some(ended.state),
+            _ => None,
+        })
+    }
+
     fn flush_replies(&mut self) {
         let grants = mem::take(&mut self.grants).into_iter().filter(|(_, grants)| !grants.is_empty());
         for (session, grants) in grants {
@@ -356,6 +370,9 @@ impl Scheduler {
         for (ticket, mut accepted) in mem::take(&mut self.accepted) {
             (accepted.state, accepted.pending) =
                 placement::state_and_reason(self, accepted.first, explain::why_waiting);
+            if let Some(state) = self.end_of_new_parent(accepted.first) {
+                accepted.state = state;
+            }
             self.reply(ticket, Answer::Accepted(accepted));
         }
     }

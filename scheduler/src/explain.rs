@@ -132,7 +132,9 @@ impl Obstacle {
             Self::PinnedElsewhere(_) => PendingReason::PinnedWorkerAway,
             Self::Offline | Self::Unreachable => PendingReason::NoWorker,
             Self::NoRuntime => PendingReason::NoRuntime,
-            Self::NotListed | Self::Sibling | Self::Requirement(_) | Self::Exclusive => PendingReason::NoMatch,
+            Self::NotListed | Self::Sibling | Self::Requirement(_) | Self::Exclusive => {
+                PendingReason::NoMatch
+            }
             Self::RuntimeUnavailable => PendingReason::RuntimeUnavailable,
             Self::Cordoned | Self::Draining => PendingReason::Cordoned,
             Self::Excluded(..) | Self::Probing => PendingReason::Excluded,
@@ -160,10 +162,9 @@ impl Scheduler {
         let limits = needs.all().filter_map(|limit| self.limits.facts_of(limit, now)).collect();
         let before = match job.live_state {
             LiveState::Queued(lane) => Some(self.ready.count_before(lane, job.queue_key(id)) as u64),
-            LiveState::Scheduled
-            | LiveState::Held(_)
-            | LiveState::Quarantined
-            | LiveState::Parent { .. } => None,
+            LiveState::Scheduled | LiveState::Held(_) | LiveState::Quarantined | LiveState::Parent { .. } => {
+                None
+            }
         };
         Some(Explanation { state, pending, definition, limits, before, workers })
     }
@@ -188,10 +189,7 @@ fn verdict(scheduler: &Scheduler, job: &Job, definition: &Definition, worker: &W
     let lane = match job.live_state {
         LiveState::Queued(lane) => lane,
         // The lane that the job would wait in.
-        LiveState::Scheduled
-        | LiveState::Held(_)
-        | LiveState::Quarantined
-        | LiveState::Parent { .. } => {
+        LiveState::Scheduled | LiveState::Held(_) | LiveState::Quarantined | LiveState::Parent { .. } => {
             placement::lane_of(scheduler, job)
         }
     };

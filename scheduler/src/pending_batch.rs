@@ -222,7 +222,8 @@ impl BatchInProgress {
 
     /// Number of the members that exist, by what they wait for.
     fn hidden(&self) -> usize {
-        self.lanes.values().map(BTreeSet::len).sum::<usize>() + self.dates.len()
+        self.lanes.values().map(BTreeSet::len).sum::<usize>()
+            + self.dates.len()
             + self.waiting.len()
             + self.parents.len()
     }

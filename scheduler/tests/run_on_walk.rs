@@ -35,7 +35,8 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 
 fn world_of_sets(slice: usize) -> World {
     let mut world = World::new(3, slice);
-    for (number, run_on) in [RunOn::All, RunOn::Count(2), RunOn::Count(3), RunOn::One].into_iter().enumerate() {
+    for (number, run_on) in [RunOn::All, RunOn::Count(2), RunOn::Count(3), RunOn::One].into_iter().enumerate()
+    {
         let mut it = kind(number);
         it.placement.run_on = run_on;
         world.define(it);

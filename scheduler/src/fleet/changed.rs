@@ -1,9 +1,9 @@
 //! Workers that changed are grouped and published anew, and no others: when a pending reason or a snapshot is asked for.
 
-use super::{Fleet, Worker};
 use super::facts::WorkerFacts;
 use super::groups::Groups;
 use super::table::WorkerTable;
+use super::{Fleet, Worker};
 
 impl Fleet {
     /// Counts the workers that changed in the groups of their new facts.

@@ -53,7 +53,9 @@ fn cancel_unstarted(scheduler: &mut Scheduler, now: Now, id: JobId) {
     match &job.live_state {
         LiveState::Held(attempt) if attempt.started_at.is_some() => {}
         LiveState::Parent { has_started: true } => {}
-        LiveState::Held(_) | LiveState::Parent { has_started: false } => cancel::cancel_for(scheduler, now, id, MAX_FAILURES_REACHED.into()),
+        LiveState::Held(_) | LiveState::Parent { has_started: false } => {
+            cancel::cancel_for(scheduler, now, id, MAX_FAILURES_REACHED.into())
+        }
         LiveState::Scheduled | LiveState::Queued(_) | LiveState::Quarantined => {
             close::end_unheld(scheduler, now, id, State::Cancelled, MAX_FAILURES_REACHED.into());
         }

@@ -34,16 +34,13 @@ pub(crate) fn plan_of(definition: &Definition, repeated: Option<MemberPlan>) -> 
     match definition.placement.run_on {
         RunOn::One => None,
         RunOn::All => Some(repeated.unwrap_or(MemberPlan::All)),
-        RunOn::Count(members) => {
-            Some(repeated.unwrap_or(MemberPlan::Count { members, except: [].into() }))
-        }
+        RunOn::Count(members) => Some(repeated.unwrap_or(MemberPlan::Count { members, except: [].into() })),
     }
 }
 
 /// The row of a new parent.
 pub(crate) const fn new_row(job: JobId, plan: MemberPlan) -> ParentRow {
-    let counts =
-        ParentCounts { total: 0, succeeded: 0, failed: 0, cancelled: 0, expired: 0, lost: 0 };
+    let counts = ParentCounts { total: 0, succeeded: 0, failed: 0, cancelled: 0, expired: 0, lost: 0 };
     ParentRow { job, plan, is_complete: false, counts, started_at: None, cancelled_by: None }
 }
 
@@ -299,7 +296,7 @@ pub(crate) fn member_ended(scheduler: &mut Scheduler, now: Now, parent: JobId, m
 /// Ends a parent if its last member has ended.
 fn review(scheduler: &mut Scheduler, now: Now, id: JobId) {
     let Some(parent) = scheduler.parents.get(id).filter(|parent| parent.is_over()) else { return };
-    let (state, reason) = end_of(&parent.row);
+    let (state, reason) = parent.row.end();
     let definition = scheduler.jobs.get(&id).and_then(|job| scheduler.definition(job));
     if let Some(definition) = definition.filter(|_| state == State::Succeeded) {
         expect::parent_succeeded(scheduler, now, &definition.name);
@@ -308,46 +305,11 @@ fn review(scheduler: &mut Scheduler, now: Now, id: JobId) {
     close::end_unheld(scheduler, now, id, state, reason);
 }
 
-/// The state in which a parent ends, and the reason.
-fn end_of(row: &ParentRow) -> (State, String) {
-    let counts = row.counts;
-    let wanted = match &row.plan {
-        MemberPlan::Count { members, .. } => *members,
-        MemberPlan::All | MemberPlan::Workers(_) => 0,
-    };
-    let reason = || {
-        let kinds = [
-            (counts.failed, "failed"),
-            (counts.cancelled, "cancelled"),
-            (counts.expired, "expired"),
-            (counts.lost, "lost"),
-        ];
-        let mut text = format!("{} of {} members succeeded", counts.succeeded, counts.total);
-        for (count, name) in kinds.into_iter().filter(|(count, _)| *count > 0) {
-            text += &format!(", {count} {name}");
-        }
-        text
-    };
-    match &row.cancelled_by {
-        // All of it was done before the cancel could stop any.
-        Some(_) if counts.total > 0 && counts.succeeded == counts.total.max(wanted) => {
-            (State::Succeeded, String::new())
-        }
-        Some(by) if counts.total == 0 => (State::Cancelled, format!("cancelled by {by}")),
-        Some(by) => (State::Cancelled, format!("cancelled by {by}: {}", reason())),
-        None if counts.total == 0 => (State::Failed, NO_WORKER.into()),
-        None if counts.failures() > 0 => (State::Failed, reason()),
-        None if counts.cancelled > 0 => (State::Cancelled, reason()),
-        None => (State::Succeeded, String::new()),
-    }
-}
-
-/// Reason of a parent without members.
-const NO_WORKER: &str = "no worker that could run it was connected: it ran nowhere";
-
 /// Cancels a parent that is due: no further member is made, and those that have not ended are cancelled, a portion in each step.
 pub(crate) fn cancel_parent(scheduler: &mut Scheduler, now: Now, id: JobId, by: String) {
-    let Some(parent) = scheduler.parents.get_mut(id).filter(|it| it.row.cancelled_by.is_none()) else { return };
+    let Some(parent) = scheduler.parents.get_mut(id).filter(|it| it.row.cancelled_by.is_none()) else {
+        return;
+    };
     parent.row.cancelled_by = Some(by.clone());
     scheduler.parents.complete(id);
     scheduler.parents.cancel(id);
@@ -372,15 +334,19 @@ pub(crate) fn is_orphan(scheduler: &Scheduler, job: &Job) -> bool {
     matches!(job.role(), SetRole::Member(MemberRow { pinned: Some(worker), .. }) if is_gone(scheduler, worker))
 }
 
-/// The lane of a member: that of its worker; that of the siblings which were nowhere yet; or one of its own, since it may go where it has been.
-pub(crate) fn lane_of(scheduler: &Scheduler, job: &Job) -> Option<LaneKey> {
-    let SetRole::Member(MemberRow { job: id, parent, pinned }) = job.role() else { return None };
-    let key_set = placement::key_set_of(scheduler, job);
-    Some(match pinned {
-        Some(worker) => LaneKey::Pinned(worker, job.definition, key_set),
-        None if job.last_placement().is_some() => LaneKey::Distinct(id, job.definition, key_set),
-        None => LaneKey::Distinct(parent, job.definition, key_set),
-    })
+/// The only worker of a member.
+pub(crate) fn pinned_to(job: &Job) -> Option<WorkerId> {
+    match job.role() {
+        SetRole::Member(member) => member.pinned,
+        SetRole::None | SetRole::Parent => None,
+    }
+}
+
+/// The lane of a member that is not pinned: that of the siblings which were nowhere yet, or one of its own, since it may go where it has been.
+pub(crate) fn distinct_lane(scheduler: &Scheduler, job: &Job) -> Option<LaneKey> {
+    let SetRole::Member(MemberRow { job: id, parent, .. }) = job.role() else { return None };
+    let of = if job.last_placement().is_some() { id } else { parent };
+    Some(LaneKey::Distinct(of, job.definition, placement::key_set_of(scheduler, job)))
 }
 
 /// The job may go to this worker, as far as its siblings are concerned. `of` stands for a lane: a member, or a parent for those of its members

@@ -139,9 +139,6 @@ pub(crate) fn parked_for(scheduler: &Scheduler, lane: LaneKey) -> ParkedFor {
 /// The lane of a job: pinned to its last worker if the retry policy says `same`. After an infrastructure
 /// failure no job is pinned, nor to a worker that was revoked or that its definition does not list any more.
 pub(crate) fn lane_of(scheduler: &Scheduler, job: &Job) -> LaneKey {
-    if let Some(lane) = run_on::lane_of(scheduler, job) {
-        return lane;
-    }
     let need = scheduler.fleet.classes().need_of(job.definition).map(|(_, need)| need);
     let may_wait_for = |worker: &Worker| {
         worker.row.revoked_at.is_none()
@@ -155,6 +152,12 @@ pub(crate) fn lane_of(scheduler: &Scheduler, job: &Job) -> LaneKey {
         .filter(|last| !last.infrastructure_failure)
         .map(|last| last.worker)
         .filter(|worker| scheduler.fleet.worker(*worker).is_some_and(may_wait_for));
+    // A member of `run_on: all` waits for its worker, whatever becomes of it.
+    let pinned = run_on::pinned_to(job).or(pinned);
+    let distinct = run_on::distinct_lane(scheduler, job).filter(|_| pinned.is_none());
+    if let Some(lane) = distinct {
+        return lane;
+    }
     match pinned {
         Some(only) => LaneKey::Pinned(only, job.definition, key_set_of(scheduler, job)),
         None if need.is_some_and(|need| !need.workers.is_empty()) => {

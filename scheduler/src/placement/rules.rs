@@ -26,7 +26,7 @@ pub struct PlacementRules {
 /// The number of workers that run each job of a definition.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RunOn {
-    /// One.
+    /// One worker.
     #[default]
     One,
     /// Each that is connected and eligible when the job is due.

@@ -11,7 +11,7 @@ use crate::world::protocol::{JobId, WorkerId};
 use crate::world::scheduler::batches::is_failure;
 use crate::world::scheduler::job::State;
 use crate::world::scheduler::run_on::{MemberPlan, MemberRow, ParentRow};
-use crate::world::scheduler::step::Change;
+use crate::world::scheduler::step::{Change, ClosedAttempt};
 
 #[derive(Debug, Default)]
 pub(crate) struct Sets {
@@ -29,7 +29,11 @@ impl Sets {
     pub(crate) fn enter(&mut self, change: &Change) -> Result<(), TestCaseError> {
         match change {
             Change::Parent(row) => {
-                prop_assert!(self.end_of(row.job).is_none(), "the row of parent {} changes after its end", row.job);
+                prop_assert!(
+                    self.end_of(row.job).is_none(),
+                    "the row of parent {} changes after its end",
+                    row.job
+                );
                 match self.parents.iter_mut().find(|parent| parent.job == row.job) {
                     Some(parent) => {
                         prop_assert_eq!(&parent.plan, &row.plan);
@@ -54,7 +58,8 @@ impl Sets {
                     return Ok(());
                 };
                 prop_assert!(member.pinned.is_none_or(|only| only == worker), "{:?} on {}", member, worker);
-                if let Some(MemberPlan::Count { except, .. }) = self.parent(member.parent).map(|it| &it.plan) {
+                if let Some(MemberPlan::Count { except, .. }) = self.parent(member.parent).map(|it| &it.plan)
+                {
                     prop_assert!(!except.contains(&worker), "{:?} on {}", member, worker);
                 }
                 let is_sibling = |other: JobId| {
@@ -68,26 +73,32 @@ impl Sets {
                     false => self.places.push((job, worker)),
                 }
             }
-            Change::Waiting { job, closed, .. } => {
-                let was_there = self.returned.iter().position(|returned| returned == job);
-                if let Some(at) = was_there {
-                    self.returned.remove(at);
-                } else if closed.outcome == Outcome::Released
-                    && let Some(at) = self.places.iter().rposition(|(held, _)| held == job)
-                {
-                    self.places.remove(at);
-                }
-            }
+            Change::Waiting { closed, .. } => self.leave(closed),
             Change::Ended(ended) => {
                 if let Some(parent) = self.parent(ended.job) {
                     self.check_end(parent, ended.state)?;
                 }
                 self.ended.push((ended.job, ended.state));
-                self.returned.retain(|returned| *returned != ended.job);
+                if let Some(closed) = &ended.closed {
+                    self.leave(closed);
+                }
             }
             _ => {}
         }
         Ok(())
+    }
+
+    /// An attempt has ended. One that was given back unstarted leaves its worker to the siblings, unless the member had been there before.
+    fn leave(&mut self, closed: &ClosedAttempt) {
+        let job = closed.token.job;
+        let was_there = self.returned.iter().position(|returned| *returned == job);
+        if let Some(at) = was_there {
+            self.returned.remove(at);
+        } else if closed.outcome == Outcome::Released
+            && let Some(at) = self.places.iter().rposition(|(held, _)| *held == job)
+        {
+            self.places.remove(at);
+        }
     }
 
     /// The row of each parent tells its members, at the end of each step.

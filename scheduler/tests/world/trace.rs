@@ -162,7 +162,10 @@ fn change_line(start: Timestamp, change: &Change) -> String {
             let made = if row.is_complete { "" } else { " so far" };
             let started = row.started_at.map(|since| format!(", started {}", at(&since))).unwrap_or_default();
             let by = row.cancelled_by.as_ref().map(|by| format!(", cancelled by {by}")).unwrap_or_default();
-            format!("change parent j{} on {plan}: {} members{made}{ended}{started}{by}", row.job, counts.total)
+            format!(
+                "change parent j{} on {plan}: {} members{made}{ended}{started}{by}",
+                row.job, counts.total
+            )
         }
         Change::Member(row) => {
             let pinned = row.pinned.map(|only| format!(" on worker {only} only")).unwrap_or_default();

@@ -6,8 +6,8 @@ use scheduler::dependencies::LiveDependency;
 use scheduler::expectations::ExpectationRow;
 use scheduler::input::GroupNo;
 use scheduler::limits::RateRow;
-use scheduler::run_on::LiveParent;
 use scheduler::restore::{LiveJob, LiveSchedules, Unconfirmed};
+use scheduler::run_on::LiveParent;
 use scheduler::step::WorkerRow;
 use scheduler::unique::UniqueRow;
 

@@ -30,7 +30,6 @@ pub use job_rows::{
     AttemptRow, DEPENDENCIES_SHOWN, DependencyRecord, HookRecord, JobFilter, JobRecord, JobRow,
     PREDECESSORS_BYTES_MAX, PREDECESSORS_VARIABLE, Pipeline, PipelineJob,
 };
-pub use run_on_rows::{MemberPlace, SetPart};
 pub use loaded::{JobOrigin, LoadItem, Loaded, live_jobs};
 pub use notification_rows::{
     NotificationArchive, NotificationChange, NotificationFilter, NotificationId, NotificationRow,
@@ -38,6 +37,7 @@ pub use notification_rows::{
 };
 use protocol::container::Overrides;
 use protocol::{Epoch, JobId, Revision, Timestamp, Token, WorkerId};
+pub use run_on_rows::{MemberPlace, SetPart};
 use scheduler::input::{GroupNo, KeyHolder};
 use scheduler::job::State;
 pub use scheduler::restore::{LiveAttempt, LiveJob, LiveSchedules, Unconfirmed};

@@ -2,7 +2,7 @@
 
 use protocol::WorkerId;
 use scheduler::placement::rules::{
-    Comparison, Condition, LabelRule, PlacementRules, PlacementStrategy, Preference, WorkerSelector,
+    Comparison, Condition, LabelRule, PlacementRules, PlacementStrategy, Preference, RunOn, WorkerSelector,
 };
 use serde::{Deserialize, Serialize};
 
@@ -18,6 +18,9 @@ pub(super) struct StoredPlacement {
     prefers: Vec<StoredPreference>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     requires: Vec<StoredRule>,
+    /// A number of workers, or zero for all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    run_on: Option<u32>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     strategy: Option<String>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -62,6 +65,11 @@ impl StoredPlacement {
         Self {
             prefers: rules.prefers.iter().map(preference).collect(),
             requires: rules.requires.iter().map(StoredRule::of).collect(),
+            run_on: match rules.run_on {
+                RunOn::One => None,
+                RunOn::All => Some(0),
+                RunOn::Count(count) => Some(count),
+            },
             strategy: strategy.map(|it| it.name().to_owned()),
             workers: rules.workers.iter().map(selector).collect(),
         }
@@ -85,6 +93,11 @@ impl StoredPlacement {
             strategy: match self.strategy {
                 Some(word) => value_of(&strategies(), &word)?,
                 None => PlacementStrategy::default(),
+            },
+            run_on: match self.run_on {
+                None => RunOn::One,
+                Some(0) => RunOn::All,
+                Some(count) => RunOn::Count(count),
             },
         })
     }

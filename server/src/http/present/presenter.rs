@@ -18,11 +18,12 @@ use scheduler::step::PendingReason;
 
 use crate::http::middleware::problem::pending_text;
 use crate::http::present::earlier::dependency;
+use crate::http::present::members::{member_of, members};
 use crate::http::present::shapes::{self, Time};
 use crate::http::present::timeline::{Timeline, in_words, ran_ms, worker_of};
 use crate::http::state::AppState;
 use crate::params;
-use crate::store::{AttemptRow, JobRecord, JobRow};
+use crate::store::{AttemptRow, JobRecord, JobRow, SetPart};
 
 /// Presents jobs with the facts of one snapshot.
 pub(crate) struct Presenter {
@@ -232,35 +233,6 @@ impl Presenter {
     }
 }
 
-/// The part of a member in its set.
-const fn member_of(row: &JobRow) -> Option<&MemberRow> {
-    match &row.set {
-        SetPart::Member(member) => Some(member),
-        SetPart::None | SetPart::Parent(_) => None,
-    }
-}
-
-/// The members of a parent.
-fn members(set: &SetPart) -> Option<shapes::Members> {
-    let SetPart::Parent(row) = set else { return None };
-    let counts = row.counts;
-    Some(shapes::Members {
-        run_on: match &row.plan {
-            MemberPlan::All => shapes::Workers::default(),
-            MemberPlan::Count { members, .. } => shapes::Workers::Count(*members),
-            MemberPlan::Workers(ids) => shapes::Workers::Ids(ids.iter().map(|id| id.0).collect()),
-        },
-        complete: row.is_complete,
-        total: counts.total,
-        live: counts.total - counts.ended(),
-        succeeded: counts.succeeded,
-        failed: counts.failed,
-        cancelled: counts.cancelled,
-        expired: counts.expired,
-        lost: counts.lost,
-    })
-}
-
 /// The current attempt, if a worker has it.
 fn live(row: &JobRow) -> Option<&AttemptRow> {
     row.attempt.as_ref().filter(|attempt| attempt.ended_at.is_none() && !row.state.has_ended())
@@ -394,6 +366,7 @@ mod tests {
             retry_of: None,
             slot: None,
             waits_for: None,
+            set: SetPart::None,
             labels: Vec::new(),
             ended_at: Some(Timestamp(5_000)),
             reason: reason.into(),

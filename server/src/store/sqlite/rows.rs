@@ -155,11 +155,10 @@ pub(super) fn labels(connection: &Connection, job: JobId) -> rusqlite::Result<Ve
 
 /// Overrides and parameters of a job; none if it has neither. A member has those of its parent. The labels are not read.
 pub(super) fn details(connection: &Connection, job: JobId) -> rusqlite::Result<Option<JobDetails>> {
-    let mut statement = connection
-        .prepare_cached(
-            "SELECT environment, args, input, params, filled_in FROM details
+    let mut statement = connection.prepare_cached(
+        "SELECT environment, args, input, params, filled_in FROM details
              WHERE job = coalesce((SELECT parent FROM members WHERE members.job = ?1), ?1)",
-        )?;
+    )?;
     let read = |row: &Row<'_>| {
         let body = Overrides {
             environment: json(row, 0)?.unwrap_or_default(),

@@ -48,9 +48,9 @@ pub(super) fn put_parent(connection: &Connection, row: &ParentRow) -> rusqlite::
 
 /// Writes that a job is a member.
 pub(super) fn put_member(connection: &Connection, row: &MemberRow) -> rusqlite::Result<()> {
-    connection
-        .prepare_cached("INSERT INTO members (job, parent, worker) VALUES (?1, ?2, ?3)")?
-        .execute(params![number(row.job), number(row.parent), row.pinned.map(|worker| worker.0.cast_signed())])?;
+    connection.prepare_cached("INSERT INTO members (job, parent, worker) VALUES (?1, ?2, ?3)")?.execute(
+        params![number(row.job), number(row.parent), row.pinned.map(|worker| worker.0.cast_signed())],
+    )?;
     Ok(())
 }
 
@@ -66,7 +66,8 @@ pub(super) fn put_use(connection: &Connection, of: &WorkerUse) -> rusqlite::Resu
 
 /// The parents that have not ended. Of their members those that have not ended, and all of them if some are still to be made.
 pub(super) fn live(connection: &Connection) -> rusqlite::Result<Vec<LiveParent>> {
-    let sql = format!("SELECT {PARENT_COLUMNS} FROM jobs CROSS JOIN parents p ON p.job = jobs.id ORDER BY p.job");
+    let sql =
+        format!("SELECT {PARENT_COLUMNS} FROM jobs CROSS JOIN parents p ON p.job = jobs.id ORDER BY p.job");
     let mut statement = connection.prepare(&sql)?;
     let rows: Vec<ParentRow> = statement.query_map([], parent)?.collect::<rusqlite::Result<_>>()?;
     let mut members = connection.prepare(
@@ -109,7 +110,11 @@ pub(super) fn is_member(connection: &Connection, job: JobId) -> rusqlite::Result
 }
 
 /// The members of a parent with their states and the workers that they were on last, or are pinned to: at most `limit`.
-pub(super) fn places(connection: &Connection, parent: JobId, limit: usize) -> rusqlite::Result<Vec<MemberPlace>> {
+pub(super) fn places(
+    connection: &Connection,
+    parent: JobId,
+    limit: usize,
+) -> rusqlite::Result<Vec<MemberPlace>> {
     let limit = i64::try_from(limit).unwrap_or(i64::MAX);
     connection
         .prepare_cached(
