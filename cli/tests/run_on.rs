@@ -96,7 +96,7 @@ async fn a_job_runs_on_each_worker_and_what_failed_is_repeated_there() {
         fs::write(gates.join(open), "").unwrap();
     }
     let gates_param = format!("gates={}", gates.display());
-    let made = fleet.verb(&["run", "everywhere", "-p", &gates_param, "-e", "WHO=me", "--wait", "-q"]);
+    let made = fleet.verb(&["run", "everywhere", "-p", &gates_param, "-e", "WHO=me", "--wait"]);
     assert_eq!(made.code, 1, "{made:?}");
     let parent = fleet.ended(1).await;
     assert_eq!(

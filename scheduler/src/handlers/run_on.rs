@@ -256,7 +256,9 @@ pub(crate) fn attempt_closed(scheduler: &mut Scheduler, id: JobId, worker: Worke
     scheduler.parents.let_go(parent, worker);
     if is_released {
         // A sibling may go there now, also if the worker had room all the time.
-        scheduler.fleet.mark_capacity_grown(worker);
+        if scheduler.fleet.worker(worker).is_some() {
+            scheduler.fleet.mark_capacity_grown(worker);
+        }
         return;
     }
     let used = WorkerUse { parent, worker, member: id };

@@ -45,7 +45,10 @@ impl World {
             .iter()
             .filter_map(|it| if let Change::Added(added) = it { Some(added.job) } else { None });
         let job = given.max().unwrap_or_default();
-        let worker = WorkerId(self.workers.len() as u64);
+        let joined = changes
+            .iter()
+            .filter_map(|it| if let Change::Worker(row) = it { Some(row.worker) } else { None });
+        let worker = joined.max().unwrap_or_default();
         let last = Counters { job, fence, worker, group: GroupNo(self.steps.len() as u64) };
         let mut scheduler = Scheduler::new(config, last);
         self.definitions.values().for_each(|it| scheduler.restore_definition(it.clone()));

@@ -118,6 +118,11 @@ impl Disk {
         self.sets.members.contains_key(&job)
     }
 
+    /// The job is a member that one worker only may run.
+    pub(crate) fn is_pinned(&self, job: JobId) -> bool {
+        self.sets.members.get(&job).is_some_and(|member| member.pinned.is_some())
+    }
+
     /// The job is a parent.
     pub(crate) fn is_parent(&self, job: JobId) -> bool {
         self.sets.parents.contains_key(&job)

@@ -62,7 +62,10 @@ pub(in crate::store) fn parents_come_back_with_their_members(backend: &mut dyn B
     harness.commit(vec![Change::Parent(complete.clone())]);
     let (loaded, jobs) = harness.restart();
     assert_eq!(loaded.parents[0], live(&complete, vec![member(3, 1, Some(4))], Vec::new()));
-    assert_eq!((jobs[0].job, jobs[0].state), (JobId(1), State::Running), "a member has started");
+    assert_eq!((jobs[0].job, jobs[0].state), (JobId(1), State::Queued), "it has no attempt");
+    let in_state = |state| JobFilter { states: vec![state], ..JobFilter::default() };
+    assert_eq!(harness.list(in_state(State::Running)), [1], "a member has started");
+    assert_eq!(harness.list(in_state(State::Queued)), [6, 5, 4, 3]);
     assert_eq!(harness.archive().job(JobId(1)).unwrap().unwrap().row.set, SetPart::Parent(complete.into()));
     assert_eq!(
         harness.archive().job(JobId(3)).unwrap().unwrap().row.set,
@@ -100,6 +103,8 @@ pub(in crate::store) fn a_parent_ends_without_an_attempt_and_keeps_its_counts(ba
         ended_at(1, State::Failed, 9_000),
     ]);
     assert_eq!(harness.restart().0.parents, []);
+    let running = JobFilter { states: vec![State::Running], ..JobFilter::default() };
+    assert_eq!(harness.list(running), [0; 0]);
     let old = RetentionCutoffs { ended_since: Timestamp(6_000), ..KEEP };
     assert_eq!(harness.remove_all(old), 1);
     assert_eq!(harness.list(JobFilter { parent: Some(JobId(1)), ..JobFilter::default() }), [0; 0]);

@@ -7,7 +7,7 @@ use scheduler::run_on::{LiveParent, MemberPlan, MemberRow, ParentCounts, ParentR
 use super::{codes, rows};
 use crate::store::{MemberPlace, SetPart};
 
-/// Writes the row of a parent, and that it runs.
+/// Writes the row of a parent, after those of the jobs, and that it runs.
 pub(super) fn put_parent(connection: &Connection, row: &ParentRow) -> rusqlite::Result<()> {
     let (wanted, workers) = match &row.plan {
         MemberPlan::All => (None, None),
@@ -38,10 +38,13 @@ pub(super) fn put_parent(connection: &Connection, row: &ParentRow) -> rusqlite::
             lost,
         ])?;
     if row.started_at.is_some() {
-        // It is queued until then. The row is gone if it ended in the same group.
-        connection
-            .prepare_cached("UPDATE jobs SET state = 4 WHERE id = ?1 AND state = 2")?
-            .execute([number(row.job)])?;
+        for sql in [
+            "INSERT INTO running_parents (job) SELECT id FROM jobs WHERE id = ?1 ON CONFLICT DO NOTHING",
+            // Each end of a parent comes with its last row.
+            "DELETE FROM running_parents WHERE job = ?1 AND NOT EXISTS (SELECT 1 FROM jobs WHERE id = ?1)",
+        ] {
+            connection.prepare_cached(sql)?.execute([number(row.job)])?;
+        }
     }
     Ok(())
 }
@@ -90,7 +93,7 @@ pub(super) fn live(connection: &Connection) -> rusqlite::Result<Vec<LiveParent>>
     Ok(live)
 }
 
-/// The part of a job in a set.
+/// The part of a job in a set. A queued parent of which a member has started runs.
 pub(super) fn part_of(connection: &Connection, job: JobId) -> rusqlite::Result<SetPart> {
     let member_row = connection
         .prepare_cached("SELECT job, parent, worker FROM members WHERE job = ?1")?

@@ -22,6 +22,11 @@ CREATE TABLE members (
 
 CREATE INDEX members_by_parent ON members (parent, job);
 
+-- Parents of which a member has started. Their rows among the live jobs are queued ones, since they have no attempt.
+CREATE TABLE running_parents (
+    job INTEGER PRIMARY KEY
+) STRICT;
+
 -- Workers where a member has been, so that no other one goes there. Needed while the parent lives.
 CREATE TABLE used_workers (
     parent INTEGER NOT NULL,

@@ -4,5 +4,4 @@ INSERT INTO ended (id, definition, state, priority, created_at, due_at, timeout_
 SELECT id, definition, ?2, priority, created_at, due_at, timeout_ms, batch, retry_of, details, attempts,
     fence, nonce, worker, assigned_at, started_at, container, stopping, outcome, exit_code, message, closed_at,
     stdout_bytes, stderr_bytes, result, released, ?3, ?4, ?5
--- A parent runs without an attempt.
-FROM jobs WHERE id = ?1 AND (state IN (1, 2, 5) OR (state = 4 AND fence IS NULL))
+FROM jobs WHERE id = ?1 AND state IN (1, 2, 5)
