@@ -51,7 +51,7 @@ pub(crate) fn cancel_if_stopped(scheduler: &mut Scheduler, now: Now, job: JobId)
 fn cancel_unstarted(scheduler: &mut Scheduler, now: Now, id: JobId) {
     let Some(job) = scheduler.jobs.get(&id) else { return };
     match &job.live_state {
-        LiveState::Held(attempt) if attempt.started_at.is_some() => {}
+        LiveState::Held(attempt) if attempt.has_started() => {}
         LiveState::Parent { has_started: true } => {}
         LiveState::Held(_) | LiveState::Parent { has_started: false } => {
             cancel::cancel_for(scheduler, now, id, MAX_FAILURES_REACHED.into())

@@ -320,6 +320,11 @@ pub(crate) fn cancel_parent(scheduler: &mut Scheduler, now: Now, id: JobId, by: 
     review(scheduler, now, id);
 }
 
+/// A worker holds a member of this parent.
+pub(crate) fn is_held(scheduler: &Scheduler, id: JobId) -> bool {
+    scheduler.parents.get(id).is_some_and(Parent::is_held)
+}
+
 fn put_row(scheduler: &mut Scheduler, id: JobId) {
     if let Some(row) = scheduler.parents.get(id).map(|parent| parent.row.clone()) {
         scheduler.change(Change::Parent(row));

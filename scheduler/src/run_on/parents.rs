@@ -79,6 +79,12 @@ impl Parent {
         self.used.contains_key(&worker)
     }
 
+    /// A worker holds an attempt of a member.
+    #[must_use]
+    pub fn is_held(&self) -> bool {
+        !self.held.is_empty()
+    }
+
     /// All members are made and have ended.
     #[must_use]
     pub fn is_over(&self) -> bool {
