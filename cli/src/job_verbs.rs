@@ -64,6 +64,7 @@ pub(crate) struct ReleaseFlags {
   longshore retry 12
   longshore retry 12 13 14
   longshore retry 12 -e SIZE=640 -- --verbose           with changes laid over what the job had
+  longshore retry 12 --members failed                   of a job on several workers: those that did not succeed
   longshore retry --name resize --ended-since 1h        counts them, asks, and retries them
   longshore logs -f \"$(longshore retry 12 -o json | jq .id)\"
 
@@ -82,6 +83,9 @@ pub(crate) struct RetryFlags {
     /// Use the current definition, or the revision that the job was made with.
     #[arg(long, value_name = "WHICH", default_value = "current", value_parser = ["current", "original"])]
     revision: String,
+    /// Of jobs on several workers: repeat all members, or those that did not succeed. For jobs that are given by id.
+    #[arg(long, value_name = "WHICH", default_value = "all", value_parser = ["all", "failed"])]
+    members: String,
     /// Parameter to set or replace. May be repeated.
     #[arg(short = 'p', long = "param", value_name = "NAME=VALUE", value_parser = run::pair)]
     params: Vec<(String, String)>,
@@ -132,8 +136,8 @@ pub(crate) async fn retry(flags: RetryFlags) -> anyhow::Result<()> {
     let api = Api::new(&flags.common.server_args)?;
     let body = changes(&flags);
     if let Some(mut query) = flags.selection.query(&flags.ids, flags.batch)? {
-        if !body.is_empty() || flags.key.is_some() {
-            let text = "-e, -- ARGS and --key are for jobs that are given by id";
+        if !body.is_empty() || flags.key.is_some() || flags.members != "all" {
+            let text = "-e, --members, -- ARGS and --key are for jobs that are given by id";
             return Err(Failure::new(Exit::Usage, text).into());
         }
         query.push(("revision", flags.revision));
@@ -145,6 +149,9 @@ pub(crate) async fn retry(flags: RetryFlags) -> anyhow::Result<()> {
         let mut request = api.request(Method::POST, &["api", "jobs", &id.to_string(), "retry"]);
         if flags.revision != "current" {
             request = request.query(&[("revision", &flags.revision)]);
+        }
+        if flags.members != "all" {
+            request = request.query(&[("members", &flags.members)]);
         }
         if !body.is_empty() {
             request = request.json(&body);

@@ -40,6 +40,9 @@ pub(crate) struct ListFlags {
     /// Only jobs of the batch whose first job this is.
     #[arg(long, value_name = "ID", value_parser = parse_job_id)]
     batch: Option<u64>,
+    /// Only members of this job, which runs on several workers.
+    #[arg(long, value_name = "ID", value_parser = parse_job_id)]
+    member_of: Option<u64>,
     /// How many at most [default: 20; with --quiet, as CSV and as NDJSON all].
     #[arg(short = 'n', long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=LIMIT_MAX.into()))]
     limit: Option<u32>,
@@ -207,10 +210,11 @@ pub(crate) async fn fetch_jobs(
     }
 }
 
-/// The filters and the batch as query parameters of the server.
+/// The filters, the batch and the parent as query parameters of the server.
 fn query(flags: &ListFlags) -> Vec<(&'static str, String)> {
     let batch = flags.batch.map(|id| ("batch", id.to_string()));
-    flags.filters.query().into_iter().chain(batch).collect()
+    let parent = flags.member_of.map(|id| ("member_of", id.to_string()));
+    flags.filters.query().into_iter().chain(batch).chain(parent).collect()
 }
 
 /// Parses a time, or a duration before now.

@@ -8,7 +8,8 @@ use crate::api::{Api, parse};
 use crate::args::CommonArgs;
 use crate::screen::{self, Format};
 use crate::view::{
-    self, Attempt, Dependency, Event, FullJob, Hook, JobView as _, Parent, Timeout, WorkerRefView as _,
+    self, Attempt, Dependency, Event, FullJob, Hook, JobView as _, Members, Parent, Timeout,
+    WorkerRefView as _,
 };
 use crate::{duration, quoting};
 
@@ -85,6 +86,11 @@ fn print_facts(details: &FullJob) -> anyhow::Result<()> {
         ("environment", details.environment.join(" ")),
         ("labels", view::pairs(&job.labels)),
         ("batch", optional(job.batch)),
+        ("member of", optional(job.member_of)),
+        (
+            "members",
+            job.members.as_ref().map(|members| members_in_words(job.id, members)).unwrap_or_default(),
+        ),
         ("retry of", optional(job.retry_of) + if details.retry_of_removed { ", removed since" } else { "" }),
         ("parent", details.parent.as_ref().map(parent_in_words).unwrap_or_default()),
         ("hooks", details.hooks.iter().map(hook_in_words).collect::<Vec<_>>().join("; ")),
@@ -93,6 +99,21 @@ fn print_facts(details: &FullJob) -> anyhow::Result<()> {
         ("result", details.result.as_ref().map(ToString::to_string).unwrap_or_default()),
     ];
     screen::fields(&facts)
+}
+
+fn members_in_words(job: u64, members: &Members) -> String {
+    let kinds = [
+        (members.live, "live"),
+        (members.succeeded, "succeeded"),
+        (members.failed, "failed"),
+        (members.cancelled, "cancelled"),
+        (members.expired, "expired"),
+        (members.lost, "lost"),
+    ];
+    let counts = kinds.into_iter().filter(|(count, _)| *count > 0);
+    let counts: Vec<String> = counts.map(|(count, name)| format!("{count} {name}")).collect();
+    let so_far = if members.complete { "" } else { " so far" };
+    format!("{}{so_far}: {}; longshore ls --member-of {job} lists them", members.total, counts.join(", "))
 }
 
 fn parent_in_words(parent: &Parent) -> String {

@@ -12,8 +12,8 @@ pub(crate) use server::http::present::shapes::BatchCounts;
 use server::http::present::shapes::Time;
 pub(crate) use server::http::present::shapes::{
     Attempt, AuditEntry, Batch, BatchSummary, Definition, Dependency, Event, Explanation, FullBatch, FullJob,
-    Hook, Job, Limit, NewToken, Notification, Param, Parent, Pipeline, PipelineJob, Reloaded, TargetTest,
-    Timeout, Token, Verdict, Worker,
+    Hook, Job, Limit, Members, NewToken, Notification, Param, Parent, Pipeline, PipelineJob, Reloaded,
+    TargetTest, Timeout, Token, Verdict, Worker,
 };
 
 pub(crate) use self::definition::{DefinitionView, ReloadedView};

@@ -16,6 +16,7 @@ use crate::fleet::Worker;
 use crate::handlers;
 use crate::job::{Attempt, Job, LiveState};
 use crate::limits;
+use crate::run_on;
 use crate::timers::{Alarm, Date};
 use unfinished_batch::{hidden_fault, members_fault};
 
@@ -28,6 +29,7 @@ pub fn audit(scheduler: &Scheduler) -> Vec<String> {
     faults.extend(scheduler.fleet.faults().into_iter().map(ToString::to_string));
     faults.extend(limits::audit::faults(scheduler));
     faults.extend(handlers::unique::faults(scheduler));
+    faults.extend(run_on::faults(scheduler));
     let mut queued = 0;
     let mut uses: BTreeMap<DefinitionNo, u64> = BTreeMap::new();
     for (id, job) in &scheduler.jobs {

@@ -32,6 +32,7 @@ use crate::placement::recall;
 use crate::queue::ReadyQueue;
 use crate::reconcile;
 use crate::reconcile::unconfirmed;
+use crate::run_on::Parents;
 use crate::schedules::Schedules;
 use crate::step::{Accepted, Answer, Change, Effect, Grant, Step, WakeAt};
 use crate::table::{Seed, Table};
@@ -58,6 +59,7 @@ pub struct Scheduler {
     pub(crate) limits: Limits,
     pub(crate) unique: UniqueKeys,
     pub(crate) dependencies: Dependencies,
+    pub(crate) parents: Parents,
     pub(crate) hook_targets: HookTargets,
     /// Hooks whose events have happened in this step; empty between steps.
     pub(crate) pending_hooks: VecDeque<PendingHook>,
@@ -121,6 +123,7 @@ impl Scheduler {
             limits: Limits::default(),
             unique: UniqueKeys::default(),
             dependencies: Dependencies::default(),
+            parents: Parents::default(),
             hook_targets: HookTargets::default(),
             pending_hooks: VecDeque::new(),
             rng,
@@ -189,6 +192,7 @@ impl Scheduler {
             Input::Tick => handlers::tick(self, now),
         }
         handlers::batch::cancel_stopped(self, now);
+        handlers::run_on::proceed(self, now);
         handlers::dependency::pass_on(self, now);
         handlers::hook::make_pending(self, now);
         placement::fill_slots(self, now);
@@ -213,7 +217,10 @@ impl Scheduler {
             let attended = last + handlers::tick_within(self.config.intervals.lease);
             wake.up = Some(wake.up.map_or(attended, |at| at.min(attended)));
         }
-        let has_more = self.has_more_to_place || self.batches.has_to_cancel() || self.dependencies.has_work();
+        let has_more = self.has_more_to_place
+            || self.batches.has_to_cancel()
+            || self.parents.has_work()
+            || self.dependencies.has_work();
         if has_more || self.pending_batches.wants_slice(self.last.group) {
             wake.up = Some(AT_ONCE);
         }
@@ -339,6 +346,20 @@ impl Scheduler {
         )
     }
 
+    /// The state of a parent that has ended in the step in which it was made: there is no worker for it.
+    fn end_of_new_parent(&self, job: JobId) -> Option<State> {
+        if self.jobs.contains_key(&job) {
+            return None;
+        }
+        let changes = &self.out.changes;
+        let is_parent = changes.iter().any(|change| matches!(change, Change::Parent(row) if row.job == job));
+        let mut ended = changes.iter().rev().filter(|_| is_parent);
+        ended.find_map(|change| match change {
+            Change::Ended(ended) if ended.job == job => Some(ended.state),
+            _ => None,
+        })
+    }
+
     fn flush_replies(&mut self) {
         let grants = mem::take(&mut self.grants).into_iter().filter(|(_, grants)| !grants.is_empty());
         for (session, grants) in grants {
@@ -350,6 +371,9 @@ impl Scheduler {
         for (ticket, mut accepted) in mem::take(&mut self.accepted) {
             (accepted.state, accepted.pending) =
                 placement::state_and_reason(self, accepted.first, explain::why_waiting);
+            if let Some(state) = self.end_of_new_parent(accepted.first) {
+                accepted.state = state;
+            }
             self.reply(ticket, Answer::Accepted(accepted));
         }
     }

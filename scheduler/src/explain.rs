@@ -16,6 +16,7 @@ use crate::definition::Definition;
 use crate::fleet::Worker;
 use crate::fleet::classes::Need;
 use crate::fleet::groups::{Intake, RuntimeState, WorkerGroup};
+use crate::handlers::run_on;
 use crate::job::{Job, LiveState, State};
 use crate::limits::{LimitFacts, LimitsFacts, gate};
 use crate::placement;
@@ -73,6 +74,8 @@ pub enum Obstacle {
     PinnedElsewhere(WorkerId),
     /// The job's definition lists other workers.
     NotListed,
+    /// Another member of the job's parent is or was on the worker.
+    Sibling,
     /// The worker is not connected.
     Offline,
     /// The worker is not connected, its lease has expired, and it has attempts that may still run.
@@ -107,6 +110,7 @@ impl Obstacle {
         match self {
             Self::PinnedElsewhere(_) => "pinned_elsewhere",
             Self::NotListed => "not_listed",
+            Self::Sibling => "sibling",
             Self::Requirement(_) => "requirement",
             Self::Exclusive => "exclusive",
             Self::Offline => "offline",
@@ -128,7 +132,9 @@ impl Obstacle {
             Self::PinnedElsewhere(_) => PendingReason::PinnedWorkerAway,
             Self::Offline | Self::Unreachable => PendingReason::NoWorker,
             Self::NoRuntime => PendingReason::NoRuntime,
-            Self::NotListed | Self::Requirement(_) | Self::Exclusive => PendingReason::NoMatch,
+            Self::NotListed | Self::Sibling | Self::Requirement(_) | Self::Exclusive => {
+                PendingReason::NoMatch
+            }
             Self::RuntimeUnavailable => PendingReason::RuntimeUnavailable,
             Self::Cordoned | Self::Draining => PendingReason::Cordoned,
             Self::Excluded(..) | Self::Probing => PendingReason::Excluded,
@@ -156,7 +162,9 @@ impl Scheduler {
         let limits = needs.all().filter_map(|limit| self.limits.facts_of(limit, now)).collect();
         let before = match job.live_state {
             LiveState::Queued(lane) => Some(self.ready.count_before(lane, job.queue_key(id)) as u64),
-            LiveState::Scheduled | LiveState::Held(_) | LiveState::Quarantined => None,
+            LiveState::Scheduled | LiveState::Held(_) | LiveState::Quarantined | LiveState::Parent { .. } => {
+                None
+            }
         };
         Some(Explanation { state, pending, definition, limits, before, workers })
     }
@@ -181,7 +189,7 @@ fn verdict(scheduler: &Scheduler, job: &Job, definition: &Definition, worker: &W
     let lane = match job.live_state {
         LiveState::Queued(lane) => lane,
         // The lane that the job would wait in.
-        LiveState::Scheduled | LiveState::Held(_) | LiveState::Quarantined => {
+        LiveState::Scheduled | LiveState::Held(_) | LiveState::Quarantined | LiveState::Parent { .. } => {
             placement::lane_of(scheduler, job)
         }
     };
@@ -205,7 +213,8 @@ pub(crate) fn why_queued(scheduler: &Scheduler, lane: LaneKey, by_workers: Pendi
 pub(crate) fn why_waiting(scheduler: &Scheduler, lane: LaneKey) -> PendingReason {
     let definition = scheduler.definitions.at(lane.definition());
     let need = scheduler.fleet.classes().need_of(lane.definition()).map(|(_, need)| need);
-    let (None, Some(definition), Some(need)) = (lane.pinned_to(), definition, need) else {
+    let is_general = lane.pinned_to().is_none() && lane.distinct_of().is_none();
+    let (true, Some(definition), Some(need)) = (is_general, definition, need) else {
         return why_waiting_by_search(scheduler, lane);
     };
     if need.workers.is_empty() {
@@ -299,6 +308,7 @@ pub(crate) fn obstacles<'s>(
     let first = [
         lane.pinned_to().filter(|only| *only != id).map(Obstacle::PinnedElsewhere),
         need.is_some_and(|need| !need.lists(id, &worker.row.name)).then_some(Obstacle::NotListed),
+        lane.distinct_of().filter(|of| !run_on::lets(scheduler, *of, id)).map(|_| Obstacle::Sibling),
         (is_away && is_missed).then_some(Obstacle::Unreachable),
         (is_away && !is_missed).then_some(Obstacle::Offline),
         runtime.is_some_and(|runtime| !worker.capacity.has(runtime)).then_some(Obstacle::NoRuntime),

@@ -20,6 +20,7 @@ use crate::dependencies::Dependency;
 use crate::job::AttemptTimeout;
 use crate::new_jobs::NewJobs;
 use crate::params::JobParams;
+use crate::run_on::MemberPlan;
 use crate::schedule::ScheduleId;
 use crate::schedules::PauseTarget;
 use crate::step::JoinTokenId;
@@ -107,6 +108,8 @@ pub struct NewJob {
     pub waits_for_earlier: bool,
     /// Its place in a chain of hooks; zero if no hook makes it. Never set by a request.
     pub hook_depth: u8,
+    /// The workers of its members, if it repeats some of those of an earlier parent; its definition decides otherwise.
+    pub members: Option<MemberPlan>,
     /// Its unique key, if the request says one; the definition has a rule then.
     pub unique_key: Option<Arc<str>>,
     /// Data that no decision depends on; passed through to the change.

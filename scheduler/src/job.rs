@@ -18,6 +18,7 @@ use crate::definitions::DefinitionNo;
 use crate::limits::keys::KeySetNo;
 use crate::queue::{LaneKey, QueueKey};
 use crate::retry::{self, Budget};
+use crate::run_on::SetRole;
 
 /// The states of a job (docs/design/scheduling.md, Q1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -111,6 +112,11 @@ pub enum LiveState {
     Held(Box<Attempt>),
     /// Waits for an operator.
     Quarantined,
+    /// Is due, and its members run in its place.
+    Parent {
+        /// A container of a member has started.
+        has_started: bool,
+    },
 }
 
 /// How long an attempt may run, where a job says so itself.
@@ -158,6 +164,8 @@ pub struct JobHistory {
     pub has_started: bool,
     /// Wall-clock time at which it expires, unless it has started before.
     pub expires_at: Option<Timestamp>,
+    /// Its part in a set of jobs on several workers.
+    pub role: SetRole,
 }
 
 /// Worker of the last attempt, which decides where the next one may run.
@@ -188,7 +196,15 @@ impl Job {
             LiveState::Held(attempt) if attempt.has_started() => State::Running,
             LiveState::Held(_) => State::Assigned,
             LiveState::Quarantined => State::Quarantined,
+            LiveState::Parent { has_started: false } => State::Queued,
+            LiveState::Parent { has_started: true } => State::Running,
         }
+    }
+
+    /// Its part in a set of jobs on several workers.
+    #[must_use]
+    pub fn role(&self) -> SetRole {
+        self.history.as_ref().map_or(SetRole::None, |history| history.role)
     }
 
     /// Its current attempt, if it has one.

@@ -57,6 +57,7 @@ pub mod queue;
 mod reconcile;
 pub mod restore;
 pub mod retry;
+pub mod run_on;
 pub mod schedule;
 pub mod schedules;
 mod shared_text;

@@ -77,6 +77,8 @@ pub struct BatchInProgress {
     pub dates: Vec<(Timestamp, JobId)>,
     /// Members that wait for the ends of other jobs.
     pub waiting: Vec<JobId>,
+    /// Members that are parents of jobs on several workers.
+    pub parents: Vec<JobId>,
     /// Members that may wait for a limited time only.
     pub expiring: Vec<JobId>,
 }
@@ -220,7 +222,10 @@ impl BatchInProgress {
 
     /// Number of the members that exist, by what they wait for.
     fn hidden(&self) -> usize {
-        self.lanes.values().map(BTreeSet::len).sum::<usize>() + self.dates.len() + self.waiting.len()
+        self.lanes.values().map(BTreeSet::len).sum::<usize>()
+            + self.dates.len()
+            + self.waiting.len()
+            + self.parents.len()
     }
 
     /// Numbers of the members that exist.

@@ -21,6 +21,7 @@ use crate::limits::keys::JobKeys;
 use crate::limits::{RateRow, gate};
 use crate::placement;
 use crate::reconcile;
+use crate::run_on::SetRole;
 use crate::schedules::{PauseTarget, ScheduleRow};
 use crate::step::WorkerRow;
 use crate::timers::Date;
@@ -202,7 +203,22 @@ impl Scheduler {
         if live.has_started {
             job.history_mut().has_started = true;
         }
-        handlers::count_in(self, id, &mut job, live.keys.as_deref());
+        let role = self.parents.restore_member(id);
+        match role {
+            SetRole::None => {}
+            SetRole::Parent => {
+                job.history_mut().role = role;
+                self.parents.set_keys(id, live.keys.clone());
+            }
+            // Parents have lower numbers, so this one's was restored before.
+            SetRole::Member(member) => {
+                job.history_mut().role = role;
+                job.has_overrides = self.jobs.get(&member.parent).is_some_and(|parent| parent.has_overrides);
+            }
+        }
+        if role != SetRole::Parent {
+            handlers::count_in(self, id, &mut job, live.keys.as_deref());
+        }
         for (token, worker) in live.lost {
             self.watch_unconfirmed(Unconfirmed { token, worker, revision: live.revision });
         }
@@ -216,10 +232,14 @@ impl Scheduler {
                 }
             }
             (State::Quarantined, None) => job.live_state = LiveState::Quarantined,
+            (_, None) if role == SetRole::Parent => job.live_state = self.restore_parent(id),
             (_, None) => {
                 let lane = placement::lane_of(self, &job);
                 job.live_state = LiveState::Queued(lane);
                 self.ready.push(lane, job.queue_key(id));
+                if handlers::run_on::is_orphan(self, &job) {
+                    self.parents.orphan(id);
+                }
             }
         }
         self.jobs.insert(id, job);
@@ -276,6 +296,9 @@ impl Scheduler {
             loss_at: None,
         };
         self.fleet.hold(live.worker, id);
+        if let SetRole::Member(member) = job.role() {
+            self.parents.hold(member.parent, id, live.worker);
+        }
         let key_set = placement::key_set_of(self, job);
         let needs = self.limits.needs(job.definition, key_set);
         self.limits.hold(id, needs);

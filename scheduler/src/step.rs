@@ -33,6 +33,7 @@ use crate::input::{JobDetails, KeyHolder, Ticket};
 use crate::job::{AttemptTimeout, State};
 use crate::limits::RateRow;
 use crate::limits::keys::JobKeys;
+use crate::run_on::{MemberRow, ParentRow, WorkerUse};
 use crate::schedules::{FireRow, PauseTarget, ScheduleRow};
 use crate::unique::UniqueRow;
 
@@ -199,6 +200,12 @@ pub enum Change {
     RateUsed(RateRow),
     /// A unique key has another holder, or is free.
     Unique(UniqueRow),
+    /// The stored row of a parent, which is new or has changed. It comes before the end of the parent.
+    Parent(ParentRow),
+    /// The job that is added next is a member of a parent.
+    Member(MemberRow),
+    /// A member has been on a worker, which its siblings may not go to any more.
+    WorkerUsed(WorkerUse),
     /// Schedules were paused, or are not paused any more.
     Paused {
         /// The schedules.

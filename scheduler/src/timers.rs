@@ -50,6 +50,8 @@ pub enum Alarm {
     ClonesGone(WorkerId),
     /// Prefetched attempts are old enough to be recalled.
     Recall,
+    /// A parent does not wait any longer for workers to reconnect.
+    MembersDue,
 }
 
 /// All timers.

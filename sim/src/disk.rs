@@ -6,6 +6,7 @@ mod dependencies;
 mod hooks;
 mod limits;
 mod row;
+mod run_on;
 mod schedules;
 mod unique;
 
@@ -52,6 +53,7 @@ pub(crate) struct Disk {
     /// When rates have recovered.
     rates: BTreeMap<LimitId, Timestamp>,
     unique: unique::UniqueKeys,
+    sets: run_on::Sets,
     dependencies: dependencies::Dependencies,
     /// The epoch of the last commit.
     committed_in: Epoch,
@@ -99,6 +101,7 @@ impl Disk {
             hooks: hooks::Hooks::default(),
             rates: BTreeMap::new(),
             unique: BTreeMap::new(),
+            sets: run_on::Sets::default(),
             dependencies: BTreeMap::new(),
             committed_in: Epoch(0),
             last_fence: Fence(0),
@@ -194,6 +197,7 @@ impl Disk {
         scheduler.restore_schedules(self.schedules.live(is_live));
         scheduler.restore_expectations(self.expectations.values().cloned().collect());
         self.batches.live(&self.rows).for_each(|batch| scheduler.restore_batch(batch));
+        scheduler.restore_parents(self.live_parents());
         for (job, row) in live() {
             let (expires_at, hook_depth) = (self.expiries.get(&job).copied(), self.hooks.depth_of(job));
             let live = LiveJob { expires_at, hook_depth, ..row.live(job, self.restored_in) };
@@ -353,6 +357,7 @@ impl Disk {
             }
             Change::Dependency(_) | Change::DependenciesDropped { .. } => return self.depend(change),
             Change::Unique(row) => return self.claim(row),
+            Change::Parent(_) | Change::Member(_) | Change::WorkerUsed(_) => return self.take_set(change),
             Change::RateUsed(row) => return self.use_rate(row),
             // A released job begins a new wait.
             Change::Noted { job, at, note: Note::Freed { .. } } => {
@@ -391,6 +396,7 @@ impl Disk {
                 }
                 self.batches.check_permit(it.token.job, &self.rows)?;
                 self.may_follow(it.token.job)?;
+                self.may_go(it)?;
                 self.last_fence = it.token.fence;
                 self.given.push(it.token);
                 it.token.job
@@ -398,14 +404,23 @@ impl Disk {
             Change::Started { token, .. } | Change::Stopping { token, .. } => token.job,
             Change::Waiting { job, .. } | Change::Due { job } | Change::Freed { job } => *job,
             Change::Updated(updated) => updated.job,
-            Change::Ended(it) => it.job,
+            Change::Ended(it) => {
+                self.may_end(it.job)?;
+                if it.state == scheduler::job::State::Succeeded {
+                    self.parent_succeeded(it.job, it.at);
+                }
+                it.job
+            }
         };
+        self.leave_place(change);
+        let (counts, is_member) = (self.counts_as_success(job), self.is_member(job));
         let index = usize::try_from(job.0 - 1).unwrap_or(usize::MAX);
         let Some(Some(row)) = self.rows.get_mut(index) else {
             return Err(format!("job {job} does not exist"));
         };
         if let Change::Ended(Ended { closed: Some(closed), at, .. }) = change
             && closed.outcome == Outcome::Succeeded
+            && counts
             && let Some(definition) = self.definitions.get(&row.revision)
         {
             // The clock of the worker may be ahead.
@@ -415,7 +430,7 @@ impl Disk {
         }
         let had_started = row.has_started;
         let edge = row.take(change).map_err(|why| format!("job {job}: {why}"))?;
-        if let Some(definition) = self.definitions.get(&row.revision) {
+        if let Some(definition) = self.definitions.get(&row.revision).filter(|_| !is_member) {
             if row.has_started && !had_started {
                 self.hooks.started(job, definition);
             }

@@ -119,10 +119,15 @@ impl World {
                     || self.server.disk.follows_a_live_job(job)
             }
             // After a job failure it waits for its worker. After an infrastructure failure it waits for nobody.
+            // Its members say why they wait.
+            State::Queued if self.server.disk.is_parent(job) => {
+                !self.server.disk.live_members(job).is_empty()
+            }
             State::Queued => {
                 let last = row.last.filter(|last| !last.infrastructure_failure && self.is_gone(last.worker));
                 (last.is_some() && definition.retry.on == RetryOn::Same)
                     || self.waits_for_the_gone(row)
+                    || self.has_no_place(job, &definition.name)
                     || self.lists_only_the_gone(&definition.name)
             }
             State::Assigned | State::Running => is_gone && definition.given_up_after(false).is_none(),
@@ -139,6 +144,18 @@ impl World {
             row.state.name(),
             holder.unwrap_or_default()
         ))
+    }
+
+    /// True if the job is a member, and each worker that it may go to is gone, not listed, or taken by a sibling.
+    fn has_no_place(&self, job: JobId, name: &str) -> bool {
+        let current = self.workload.current().into_iter().find(|it| it.name == name);
+        let listed = current.map(|it| it.placement.workers.clone()).unwrap_or_default();
+        let is_listed =
+            |no: u16| listed.is_empty() || listed.contains(&WorkerSelector::Name(format!("w{no}")));
+        let alive = self.machines.iter().filter(|it| !it.is_gone && is_listed(it.no));
+        let workers: Vec<_> =
+            alive.filter_map(|it| it.directory.membership.map(|membership| membership.worker)).collect();
+        self.server.disk.has_no_place(job, &workers)
     }
 
     /// True if jobs.yaml lists workers for these jobs, whatever their revisions say, and none of them will come back.

@@ -12,7 +12,7 @@ use scheduler::definition::{
 use scheduler::hooks::Hooks;
 use scheduler::limits::rules::{Concurrency, KeySource, LimitRules, OnFull, RateLimit};
 use scheduler::placement::rules::{
-    Condition, LabelRule, PlacementRules, PlacementStrategy, Preference, WorkerSelector,
+    Condition, LabelRule, PlacementRules, PlacementStrategy, Preference, RunOn, WorkerSelector,
 };
 use scheduler::schedule::catch_up::{CatchUp, CatchUpMode};
 use scheduler::schedule::{Overlap, Rule, Schedule, Timetable, Zone};
@@ -58,6 +58,8 @@ pub(crate) struct Workload {
     waits: Option<Dice>,
     /// Draws the hooks of definitions; absent in worlds without hooks.
     hooks: Option<Dice>,
+    /// Draws how many workers run a job; absent in worlds in which one does.
+    sets: Option<Dice>,
     /// Limits of each name; they stay the same with each version. Empty in worlds without limits.
     limits: Vec<LimitRules>,
     /// Schedules have left jobs.yaml, because the faults are over.
@@ -73,6 +75,7 @@ impl Workload {
         mut waits: Dice,
         mut limits: Dice,
         mut hooks: Dice,
+        mut sets: Dice,
     ) -> Self {
         let has_limits = limits.permille(400);
         let limits = (0..if has_limits { names } else { 0 }).map(|_| limit_rules(&mut limits)).collect();
@@ -80,6 +83,7 @@ impl Workload {
         let timetables = timetables.permille(300).then_some(timetables);
         let waits = waits.permille(300).then_some(waits);
         let hooks = hooks.permille(300).then_some(hooks);
+        let sets = sets.permille(300).then_some(sets);
         let (revisions, current) = (Vec::new(), Vec::new());
         let mut it = Self {
             revisions,
@@ -89,6 +93,7 @@ impl Workload {
             timetables,
             waits,
             hooks,
+            sets,
             limits,
             is_unscheduled: false,
         };
@@ -175,6 +180,9 @@ impl Workload {
             definition.hooks = hooks(dice, name + 1..names);
         }
         definition.limits = self.limits.get(name).cloned().unwrap_or_default();
+        if let Some(dice) = &mut self.sets {
+            definition.placement.run_on = run_on(dice, &definition.limits);
+        }
         if let Some(dice) = &mut self.timetables {
             // A new version of a definition often has the schedules of the old one.
             let before = self.current.get(name).map(|revision| &self.revisions[revision.0 as usize - 1].0);
@@ -345,6 +353,13 @@ fn schedule(dice: &mut Dice, name: &str, id: &str) -> Schedule {
     // The jitter depends on the rule, so that the same rule always has the same one.
     let jitter = if matches!(rule, Rule::Cron(_)) { Duration::from_secs(5) } else { Duration::ZERO };
     Schedule { jitter, ..Schedule::new(name, Some(id), rule, Zone::utc()) }
+}
+
+/// A definition that refuses or cancels jobs at its limit runs each on one worker, as jobs.yaml demands.
+fn run_on(dice: &mut Dice, limits: &LimitRules) -> RunOn {
+    let drawn = dice.pick(&[RunOn::One, RunOn::All, RunOn::Count(2), RunOn::Count(3)]);
+    let is_queued = limits.concurrency.as_ref().is_none_or(|it| it.on_full == OnFull::Queue);
+    if is_queued { drawn } else { RunOn::One }
 }
 
 /// Hooks for later names only, so that there are no loops.

@@ -98,6 +98,7 @@ impl World {
                 stream(29),
                 stream(19),
                 stream(30),
+                stream(40),
             ),
             requests: Vec::new(),
             cuts: Vec::new(),

@@ -26,6 +26,7 @@ pub(super) fn hidden_fault(
             let is_listed = batch.dates.contains(&(job.due_at, id)) || batch.waiting.contains(&id);
             (is_listed, scheduler.timers.has_date(job.due_at, Date::Due(id)))
         }
+        LiveState::Parent { .. } => (batch.parents.contains(&id), false),
         LiveState::Held(_) | LiveState::Quarantined => (false, true),
     };
     match (with_batch, elsewhere) {

@@ -1,17 +1,28 @@
 //! Workers that changed are grouped and published anew, and no others: when a pending reason or a snapshot is asked for.
 
-use super::Fleet;
 use super::facts::WorkerFacts;
 use super::groups::Groups;
 use super::table::WorkerTable;
+use super::{Fleet, Worker};
 
 impl Fleet {
     /// Counts the workers that changed in the groups of their new facts.
     pub fn regroup(&mut self) {
         for id in core::mem::take(&mut self.touched) {
-            self.groups.set(id, self.workers.get(&id));
+            let worker = self.workers.get(&id);
+            self.groups.set(id, worker);
+            match worker.is_some_and(Worker::may_reconnect) {
+                true => self.reconnecting.insert(id),
+                false => self.reconnecting.remove(&id),
+            };
             self.unpublished.insert(id);
         }
+    }
+
+    /// A worker that is not ready may be soon, because its lease lasts. As of the last [`Self::regroup`].
+    #[must_use]
+    pub fn may_reconnect(&self) -> bool {
+        !self.reconnecting.is_empty()
     }
 
     /// No worker has changed since the last [`Self::regroup`].

@@ -64,6 +64,8 @@ pub struct Fleet {
     /// Workers that may have changed since `published` was made; the touched ones are not listed.
     unpublished: BTreeSet<WorkerId>,
     published: WorkerTable,
+    /// Workers that are not connected while their leases last, as of the last [`Self::regroup`].
+    reconnecting: BTreeSet<WorkerId>,
 }
 
 impl Fleet {
@@ -86,6 +88,7 @@ impl Fleet {
             touched: BTreeSet::new(),
             unpublished: BTreeSet::new(),
             published: WorkerTable::default(),
+            reconnecting: BTreeSet::new(),
         }
     }
 
@@ -122,6 +125,12 @@ impl Fleet {
     /// All workers, by id.
     pub fn iter(&self) -> impl Iterator<Item = (WorkerId, &Worker)> {
         self.workers.iter().map(|(id, worker)| (*id, worker))
+    }
+
+    /// The worker with this id, or the next one.
+    #[must_use]
+    pub fn first_from(&self, id: WorkerId) -> Option<&Worker> {
+        self.workers.range(id..).next().map(|(_, worker)| worker)
     }
 
     /// The worker whose current session this is.

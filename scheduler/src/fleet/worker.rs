@@ -96,6 +96,12 @@ impl Worker {
         Configure { slots: self.row.slots, drain: self.row.drain.is_some(), intervals: None }
     }
 
+    /// It is not ready, and its lease lasts: it may connect or reconcile soon.
+    #[must_use]
+    pub fn may_reconnect(&self) -> bool {
+        !self.link.is_ready() && !self.lease.is_expired && self.row.revoked_at.is_none()
+    }
+
     /// It may get attempts.
     #[must_use]
     pub fn is_open(&self) -> bool {

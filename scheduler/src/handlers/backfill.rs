@@ -10,7 +10,7 @@ use protocol::{JobId, Now};
 use crate::batches::BatchOptions;
 use crate::core::Scheduler;
 use crate::definitions::DefinitionNo;
-use crate::handlers::{batch, expire, fire, submit};
+use crate::handlers::{batch, expire, fire, run_on, submit};
 use crate::input::{BackfillRequest, NewJob, StartTime};
 use crate::schedule::backfill::SLOTS_MAX;
 use crate::schedule::catch_up::SlotCount;
@@ -101,6 +101,7 @@ fn accept(scheduler: &mut Scheduler, now: Now, request: BackfillRequest, target:
         match submit::add(scheduler, now.utc, job, new, target.definition, Some(first)) {
             submit::InitialWait::Until(at) => scheduler.timers.set_date(at, Date::Due(job)),
             submit::InitialWait::In(lane, key) => scheduler.ready.push(lane, key),
+            submit::InitialWait::Members => run_on::begin(scheduler, job),
             submit::InitialWait::Others => {}
         }
         expire::watch(scheduler, job);

@@ -52,7 +52,10 @@ fn cancel_unstarted(scheduler: &mut Scheduler, now: Now, id: JobId) {
     let Some(job) = scheduler.jobs.get(&id) else { return };
     match &job.live_state {
         LiveState::Held(attempt) if attempt.has_started() => {}
-        LiveState::Held(_) => cancel::cancel_for(scheduler, now, id, MAX_FAILURES_REACHED.into()),
+        LiveState::Parent { has_started: true } => {}
+        LiveState::Held(_) | LiveState::Parent { has_started: false } => {
+            cancel::cancel_for(scheduler, now, id, MAX_FAILURES_REACHED.into())
+        }
         LiveState::Scheduled | LiveState::Queued(_) | LiveState::Quarantined => {
             close::end_unheld(scheduler, now, id, State::Cancelled, MAX_FAILURES_REACHED.into());
         }

@@ -7,7 +7,7 @@ use protocol::{Fence, JobId, Now, Order, WorkerId};
 
 use crate::core::Scheduler;
 use crate::definition::OnLost;
-use crate::handlers::close;
+use crate::handlers::{close, run_on};
 use crate::input::{CancelRequest, CancelScope};
 use crate::job::{Job, LiveState, State};
 use crate::step::{Answer, Change, Note, Rejection};
@@ -37,6 +37,16 @@ pub(crate) fn cancel(scheduler: &mut Scheduler, now: Now, request: CancelRequest
             close::end_unheld(scheduler, now, request.job, State::Cancelled, reason);
             scheduler.reply(request.ticket, Answer::Cancelling(State::Cancelled));
         }
+        LiveState::Parent { .. }
+            if request.scope == CancelScope::Waiting && run_on::is_held(scheduler, request.job) =>
+        {
+            scheduler.reply(request.ticket, Answer::Rejected(Rejection::NotWaiting(state)));
+        }
+        LiveState::Parent { .. } => {
+            run_on::cancel_parent(scheduler, now, request.job, request.by);
+            let state = scheduler.jobs.get(&request.job).map_or(State::Cancelled, Job::state);
+            scheduler.reply(request.ticket, Answer::Cancelling(state));
+        }
     }
 }
 
@@ -51,6 +61,7 @@ pub(crate) fn cancel_for(scheduler: &mut Scheduler, now: Now, id: JobId, by: Str
         LiveState::Scheduled | LiveState::Queued(_) | LiveState::Quarantined => {
             close::end_unheld(scheduler, now, id, State::Cancelled, alloc::format!("cancelled by {by}"));
         }
+        LiveState::Parent { .. } => run_on::cancel_parent(scheduler, now, id, by),
     }
 }
 

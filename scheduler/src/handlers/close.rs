@@ -11,13 +11,14 @@ use rand::rngs::SmallRng;
 
 use crate::core::Scheduler;
 use crate::definition::{Definition, OnLost};
-use crate::handlers::{batch, dependency, expect, expire, hook, unique};
+use crate::handlers::{batch, dependency, expect, expire, hook, run_on, unique};
 use crate::job::{Attempt, Job, LastPlacement, LiveState, State};
 use crate::limits::gate;
 use crate::placement;
 use crate::queue::{LaneKey, QueueKey};
 use crate::reconcile::unconfirmed;
 use crate::retry::{self, Budget};
+use crate::run_on::SetRole;
 use crate::step::{Change, ClosedAttempt, Effect, Ended, Note};
 use crate::timers::{Alarm, Date};
 
@@ -39,6 +40,7 @@ fn close_attempt(scheduler: &mut Scheduler, now: Now, id: JobId, closed: ClosedA
         return;
     };
     let token = closed.token;
+    run_on::attempt_closed(scheduler, id, attempt.worker, closed.outcome == Outcome::Released);
     expect::record_end(scheduler, now, &definition.name, &closed);
     let is_reported_gone = is_gone && closed.outcome == Outcome::Lost;
     let has_started = attempt.has_started() || closed.started_at.is_some();
@@ -87,6 +89,7 @@ pub(crate) fn give_up(scheduler: &mut Scheduler, now: Now, id: JobId, closed: Cl
     if scheduler.jobs.get(&id).and_then(Job::attempt).is_some_and(is_cancelled) {
         lose(scheduler, now, id, closed);
     } else if let Some(attempt) = take_attempt(scheduler, id) {
+        run_on::attempt_closed(scheduler, id, attempt.worker, false);
         quarantine(scheduler, now, id, &attempt, false, closed);
         batch::cancel_if_stopped(scheduler, now, id);
     }
@@ -111,7 +114,7 @@ pub(crate) fn leave_queue(scheduler: &mut Scheduler, id: JobId) {
             scheduler.ready.remove(lane, key);
             gate::left(scheduler, lane);
         }
-        LiveState::Held(_) | LiveState::Quarantined => {}
+        LiveState::Held(_) | LiveState::Quarantined | LiveState::Parent { .. } => {}
     }
 }
 
@@ -120,8 +123,13 @@ fn is_confirmed(scheduler: &Scheduler, id: JobId, state: State) -> bool {
     state != State::Cancelled || !scheduler.jobs.get(&id).is_some_and(Job::has_unconfirmed_attempts)
 }
 
-/// Adds a job to its lane.
+/// Adds a job to its lane. Members are made in place of a parent.
 pub(crate) fn queue(scheduler: &mut Scheduler, id: JobId) {
+    match scheduler.jobs.get(&id) {
+        Some(job) if job.role() == SetRole::Parent => return run_on::begin(scheduler, id),
+        Some(job) if run_on::is_orphan(scheduler, job) => scheduler.parents.orphan(id),
+        _ => {}
+    }
     if let Some((lane, key)) = assign_lane(scheduler, id) {
         scheduler.ready.push(lane, key);
     }
@@ -328,6 +336,8 @@ fn end(scheduler: &mut Scheduler, now: Now, ended: Ended, last: AttemptNo) {
     let (id, state) = (ended.job, ended.state);
     hook::ends(scheduler, &ended, last);
     expire::clear(scheduler, id);
+    let parent = run_on::member_of(scheduler, id);
+    scheduler.parents.remove(id);
     if ended.confirmed {
         unconfirmed::drop_all(scheduler, id);
     } else {
@@ -348,6 +358,9 @@ fn end(scheduler: &mut Scheduler, now: Now, ended: Ended, last: AttemptNo) {
     scheduler.change(Change::Ended(ended));
     dependency::ended(scheduler, id, state);
     batch::member_ended(scheduler, now, id, state);
+    if let Some(parent) = parent {
+        run_on::member_ended(scheduler, now, parent, id, state);
+    }
     scheduler.effect(Effect::JobEnded(id, state));
 }
 

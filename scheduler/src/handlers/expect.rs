@@ -14,6 +14,7 @@ use protocol::{Fence, JobId, Now, Token};
 use crate::core::Scheduler;
 use crate::definition::{Definition, Expect};
 use crate::expectations::{ExpectationNo, ExpectationRow, SlowRun};
+use crate::handlers::run_on;
 use crate::job::{Attempt, Job};
 use crate::step::{Change, ClosedAttempt};
 use crate::timers::{Alarm, Date};
@@ -68,7 +69,9 @@ pub(crate) fn record_end(scheduler: &mut Scheduler, now: Now, name: &str, closed
     let ran = closed.started_at.map(|at| closed.ended_at.since(at));
     let is_slow = ran.zip(expect.max_duration).is_some_and(|(ran, max)| ran > max);
     let has_succeeded = closed.outcome == Outcome::Succeeded;
-    if has_succeeded && expect.success_within.is_some() {
+    // One member does not stand for all.
+    let is_member = run_on::member_of(scheduler, closed.token.job).is_some();
+    if has_succeeded && !is_member && expect.success_within.is_some() {
         row.awaited_since = row.awaited_since.max(Some(closed.ended_at.min(now.utc)));
         row.stale_since = None;
     }
@@ -77,6 +80,20 @@ pub(crate) fn record_end(scheduler: &mut Scheduler, now: Now, name: &str, closed
     } else if has_succeeded {
         row.slow = None;
     }
+    put(scheduler, number, row, false);
+    arm(scheduler, number);
+}
+
+/// All members of a parent have succeeded.
+pub(crate) fn parent_succeeded(scheduler: &mut Scheduler, now: Now, name: &str) {
+    let Some((number, expect)) = expectation(scheduler, name) else { return };
+    let Some(entry) = scheduler.expectations.entries.get(&number) else { return };
+    if expect.success_within.is_none() {
+        return;
+    }
+    let mut row = entry.row.clone();
+    row.awaited_since = row.awaited_since.max(Some(now.utc));
+    row.stale_since = None;
     put(scheduler, number, row, false);
     arm(scheduler, number);
 }

@@ -17,6 +17,7 @@ use crate::core::Scheduler;
 use crate::definition::WaitLimits;
 use crate::handlers::{close, offer};
 use crate::job::{Job, LiveState, State};
+use crate::run_on::SetRole;
 use crate::step::Change;
 use crate::timers::Date;
 
@@ -50,6 +51,9 @@ pub(crate) fn watch(scheduler: &mut Scheduler, id: JobId) {
 
 fn limit(scheduler: &mut Scheduler, id: JobId, from: Timestamp, of: fn(&WaitLimits) -> Option<Duration>) {
     let Some(job) = scheduler.jobs.get(&id) else { return };
+    if job.role() == SetRole::Parent {
+        return;
+    }
     let limit = scheduler.definitions.at(job.definition).and_then(|definition| of(&definition.waits));
     set(scheduler, id, limit.map(|limit| from + limit));
 }
@@ -73,6 +77,8 @@ pub(crate) fn expire(scheduler: &mut Scheduler, now: Now, id: JobId) {
     let Some(job) = scheduler.live_job(id).filter(|job| job.has_expired(now.utc)) else { return };
     let reason = match &job.live_state {
         LiveState::Held(_) => return recall(scheduler, now, id),
+        // Its members expire.
+        LiveState::Parent { .. } => return,
         LiveState::Scheduled | LiveState::Queued(_) => NOT_STARTED,
         LiveState::Quarantined => NOT_RELEASED,
     };

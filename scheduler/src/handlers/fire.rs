@@ -11,7 +11,7 @@ use core::time::Duration;
 use protocol::{JobId, Now, Timestamp};
 
 use crate::core::Scheduler;
-use crate::handlers::{cancel, expire, submit, unique};
+use crate::handlers::{cancel, expire, run_on, submit, unique};
 use crate::input::{JobDetails, NewJob};
 use crate::limits::admission;
 use crate::schedule::catch_up::{self, Closed, SlotRun, Verdict};
@@ -136,6 +136,7 @@ fn make_job(
     match submit::add(scheduler, now.utc, job, new, definition, None) {
         submit::InitialWait::Until(at) => scheduler.timers.set_date(at, Date::Due(job)),
         submit::InitialWait::In(lane, place) => scheduler.ready.push(lane, place),
+        submit::InitialWait::Members => run_on::begin(scheduler, job),
         submit::InitialWait::Others => {}
     }
     if let Some(claim) = claim {

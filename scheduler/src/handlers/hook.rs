@@ -10,16 +10,20 @@ use protocol::{AttemptNo, JobId, Now, Timestamp};
 
 use crate::core::Scheduler;
 use crate::definition::Definition;
-use crate::handlers::{submit, unique};
+use crate::handlers::{run_on, submit, unique};
 use crate::hooks::{DEPTH_MAX, HookEvent, HookRefusal, HookResult, HookRow, ParentFacts, PendingHook};
 use crate::input::{JobDetails, NewJob};
 use crate::job::State;
 use crate::limits::admission;
 use crate::params::ParamDefaults;
+use crate::run_on::SetRole;
 use crate::step::{Change, Ended, Rejection};
 
-/// A container of this job has started. Only the first one counts: a retry is no start of the job.
+/// A container of this job has started. Only the first one counts: a retry is no start of the job. For a member its parent has started.
 pub(crate) fn started(scheduler: &mut Scheduler, id: JobId, attempt: AttemptNo, at: Timestamp) {
+    if let Some(parent) = run_on::member_of(scheduler, id) {
+        return run_on::member_started(scheduler, parent, at);
+    }
     let Some(definition) = scheduler.jobs.get(&id).and_then(|job| scheduler.definition(job)) else { return };
     if definition.hooks.on_start.is_empty() {
         return;
@@ -47,6 +51,10 @@ pub(crate) fn started(scheduler: &mut Scheduler, id: JobId, attempt: AttemptNo, 
 /// This job ends; it is still known. `attempt` is its last one, zero if it had none.
 pub(crate) fn ends(scheduler: &mut Scheduler, ended: &Ended, attempt: AttemptNo) {
     let Some(job) = scheduler.jobs.get(&ended.job) else { return };
+    // Its parent has them.
+    if matches!(job.role(), SetRole::Member(_)) {
+        return;
+    }
     let Some(definition) = scheduler.definition(job).filter(|definition| !definition.hooks.is_empty()) else {
         return;
     };

@@ -22,6 +22,7 @@ pub(crate) mod release;
 pub(crate) mod report;
 pub(crate) mod reschedule;
 pub(crate) mod revoke;
+pub(crate) mod run_on;
 pub(crate) mod submit;
 pub(crate) mod suspension;
 pub(crate) mod tick;

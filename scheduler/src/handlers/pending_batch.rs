@@ -8,7 +8,7 @@ use protocol::{JobId, Now};
 use crate::core::Scheduler;
 use crate::definitions::DefinitionNo;
 use crate::handlers::submit::{InitialWait, add};
-use crate::handlers::{batch as batches, dependency, expire};
+use crate::handlers::{batch as batches, dependency, expire, run_on};
 use crate::input::{KeyHolder, Submit};
 use crate::pending_batch::{Batch, BatchInProgress, weight};
 use crate::step::{Answer, Change, Rejection};
@@ -47,6 +47,7 @@ pub(crate) fn create_slice(scheduler: &mut Scheduler, now: Now) {
         lanes: BTreeMap::new(),
         dates: Vec::new(),
         waiting: Vec::new(),
+        parents: Vec::new(),
         expiring: Vec::new(),
     };
     let Some(mut batch) = scheduler.pending_batches.take(group, begin) else { return };
@@ -65,6 +66,7 @@ pub(crate) fn create_slice(scheduler: &mut Scheduler, now: Now) {
         let Some(number) = scheduler.definitions.find(new.revision) else { continue };
         match add(scheduler, batch.created_at, id, new, number, Some(batch.first)) {
             InitialWait::Others => batch.waiting.push(id),
+            InitialWait::Members => batch.parents.push(id),
             InitialWait::Until(at) => batch.dates.push((at, id)),
             InitialWait::In(lane, key) => drop(batch.lanes.entry(lane).or_default().insert(key)),
         }
@@ -81,7 +83,7 @@ pub(crate) fn create_slice(scheduler: &mut Scheduler, now: Now) {
 
 /// Makes all members visible, as jobs like all others.
 fn complete(scheduler: &mut Scheduler, now: Now, made: BatchInProgress) {
-    let BatchInProgress { batch, first, created_at, lanes, dates, waiting, expiring } = made;
+    let BatchInProgress { batch, first, created_at, lanes, dates, waiting, parents, expiring } = made;
     for (lane, keys) in lanes {
         scheduler.ready.push_run(lane, keys);
     }
@@ -91,6 +93,9 @@ fn complete(scheduler: &mut Scheduler, now: Now, made: BatchInProgress) {
     scheduler.pending_batches.forget_predecessors();
     for job in waiting {
         scheduler.dependencies.review(job);
+    }
+    for job in parents {
+        run_on::begin(scheduler, job);
     }
     for job in expiring {
         expire::watch(scheduler, job);

@@ -30,7 +30,7 @@ pub(crate) fn release(scheduler: &mut Scheduler, now: Now, request: ReleaseReque
             note_released(scheduler, now, &request);
             give_up(scheduler, now, token);
         }
-        LiveState::Held(_) => {
+        LiveState::Held(_) | LiveState::Parent { .. } => {
             scheduler.reply(request.ticket, Answer::Rejected(Rejection::NothingToRelease(state)));
             return;
         }

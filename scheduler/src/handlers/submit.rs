@@ -8,7 +8,7 @@ use protocol::{JobId, Now, Revision, Timestamp};
 use crate::core::Scheduler;
 use crate::definitions::DefinitionNo;
 use crate::explain;
-use crate::handlers::{self, batch, dependency, unique};
+use crate::handlers::{self, batch, dependency, run_on, unique};
 use crate::input::{KeyHolder, NewJob, Submit};
 use crate::job::{Job, LiveState, State};
 use crate::limits::admission;
@@ -16,6 +16,7 @@ use crate::limits::keys::{JobKeys, KeySetNo};
 use crate::pending_batch::is_large;
 use crate::placement;
 use crate::queue::{LaneKey, QueueKey};
+use crate::run_on::SetRole;
 use crate::step::{AddedJob, Answer, Change, PendingReason, Rejection};
 use crate::timers::Date;
 
@@ -151,6 +152,7 @@ pub(crate) fn create(
     match add(scheduler, now.utc, id, new, number, batch) {
         InitialWait::Until(at) => scheduler.timers.set_date(at, Date::Due(id)),
         InitialWait::In(lane, key) => scheduler.ready.push(lane, key),
+        InitialWait::Members => run_on::begin(scheduler, id),
         InitialWait::Others => {}
     }
     if let Some(claim) = claim {
@@ -180,6 +182,8 @@ pub(crate) enum InitialWait {
     Until(Timestamp),
     /// Queued in this lane.
     In(LaneKey, QueueKey),
+    /// Members that run in its place.
+    Members,
     /// The ends of other jobs.
     Others,
 }
@@ -209,13 +213,23 @@ pub(crate) fn add(
         job.history_mut().hook_depth = new.hook_depth;
     }
     let definition = scheduler.definitions.at(number).cloned();
+    let plan = definition.as_ref().and_then(|definition| run_on::plan_of(definition, new.members));
     let keys = definition.and_then(|definition| JobKeys::of(&definition.limits, new.details.as_deref()));
-    count_in(scheduler, id, &mut job, keys.as_ref());
+    let parent = plan.map(|plan| run_on::new_row(id, plan));
+    // Its members need the limits.
+    if parent.is_some() {
+        job.history_mut().role = SetRole::Parent;
+    } else {
+        count_in(scheduler, id, &mut job, keys.as_ref());
+    }
     let has_dependencies = dependency::waits(&new.after);
     let (state, wait) = if has_dependencies || new.waits_for_earlier {
         (State::Scheduled, InitialWait::Others)
     } else if job.due_at > created_at {
         (State::Scheduled, InitialWait::Until(job.due_at))
+    } else if parent.is_some() {
+        job.live_state = LiveState::Parent { has_started: false };
+        (State::Queued, InitialWait::Members)
     } else {
         let lane = placement::lane_of(scheduler, &job);
         job.live_state = LiveState::Queued(lane);
@@ -232,13 +246,18 @@ pub(crate) fn add(
         timeout: new.timeout,
         batch,
         retry_of: new.retry_of,
-        keys: keys.map(Box::new),
+        keys: keys.clone().map(Box::new),
         details: new.details,
     }));
+    let is_parent = parent.is_some();
+    if let Some(row) = parent {
+        scheduler.change(Change::Parent(row.clone()));
+        scheduler.parents.add(row, keys.map(Box::new));
+    }
     dependency::begin(scheduler, id, &new.after, batch.unwrap_or(id));
     // The wait for a start begins when it waits for no others any more.
     let limit = scheduler.definitions.at(number).and_then(|definition| definition.waits.queue);
-    if let Some(limit) = limit.filter(|_| !has_dependencies) {
+    if let Some(limit) = limit.filter(|_| !has_dependencies && !is_parent) {
         let at = Some(job.due_at + limit);
         job.history_mut().expires_at = at;
         scheduler.change(Change::Expiry { job: id, at });

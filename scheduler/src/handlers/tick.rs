@@ -42,8 +42,8 @@ pub(crate) fn tick(scheduler: &mut Scheduler, now: Now) {
             Some(Alarm::Offer(job, fence)) => offer::ask_again(scheduler, now, job, fence),
             Some(Alarm::ExclusionEnd(worker)) => end_exclusions(scheduler, now, worker),
             Some(Alarm::ClonesGone(worker)) => claim::expire_clones(scheduler, worker),
-            // The step itself looks for attempts to recall.
-            Some(Alarm::Recall) => {}
+            // The step itself looks for attempts to recall, and makes members.
+            Some(Alarm::Recall | Alarm::MembersDue) => {}
             None => break,
         }
     }

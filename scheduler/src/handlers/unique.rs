@@ -13,7 +13,7 @@ use crate::definitions::DefinitionNo;
 use crate::dependencies::Predecessor;
 use crate::handlers::{cancel, close};
 use crate::input::NewJob;
-use crate::job::{LiveState, State};
+use crate::job::{Job, LiveState, State};
 use crate::new_jobs::NewJobs;
 use crate::pending_batch::is_large;
 use crate::step::{Change, Rejection};
@@ -185,7 +185,10 @@ pub(crate) fn faults(scheduler: &Scheduler) -> Vec<String> {
         }
         let waits =
             job.is_none_or(|job| matches!(job.live_state, LiveState::Scheduled | LiveState::Quarantined));
-        let is_held = |job| scheduler.jobs.get(&job).is_some_and(|job| job.attempt().is_some());
+        let is_held = |job| {
+            let is_parent = |job: &Job| matches!(job.live_state, LiveState::Parent { .. });
+            scheduler.jobs.get(&job).is_some_and(|job| job.attempt().is_some() || is_parent(job))
+        };
         if holder.predecessor.is_some_and(|before| !is_held(before) || !waits) {
             faults.push(format!("job {} replaces one that has ended, or does not wait for it", holder.job));
         }

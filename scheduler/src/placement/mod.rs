@@ -31,12 +31,13 @@ use crate::definition::{Definition, RetryOn};
 use crate::explain;
 use crate::fleet::Worker;
 use crate::fleet::classes::NeedId;
-use crate::handlers::{batch, offer};
+use crate::handlers::{batch, offer, run_on};
 use crate::job::{Attempt, Job, LastPlacement, LiveState, Presence, Progress, StartState, State};
 use crate::limits::gate::{self, Next};
 use crate::limits::keys::KeySetNo;
 use crate::placement::choice::Choice;
 use crate::queue::{LaneKey, ParkedFor};
+use crate::run_on::SetRole;
 use crate::step::{Assigned, Change, Grant, PendingReason};
 
 /// Assignments of one step. The rest follows in the next step, so that no commit holds the room of a whole fleet, or the last slice of a
@@ -151,6 +152,12 @@ pub(crate) fn lane_of(scheduler: &Scheduler, job: &Job) -> LaneKey {
         .filter(|last| !last.infrastructure_failure)
         .map(|last| last.worker)
         .filter(|worker| scheduler.fleet.worker(*worker).is_some_and(may_wait_for));
+    // A member of `run_on: all` waits for its worker, whatever becomes of it.
+    let pinned = run_on::pinned_to(job).or(pinned);
+    let distinct = run_on::distinct_lane(scheduler, job).filter(|_| pinned.is_none());
+    if let Some(lane) = distinct {
+        return lane;
+    }
     match pinned {
         Some(only) => LaneKey::Pinned(only, job.definition, key_set_of(scheduler, job)),
         None if need.is_some_and(|need| !need.workers.is_empty()) => {
@@ -162,6 +169,9 @@ pub(crate) fn lane_of(scheduler: &Scheduler, job: &Job) -> LaneKey {
 
 /// The keys of a job.
 pub(crate) fn key_set_of(scheduler: &Scheduler, job: &Job) -> KeySetNo {
+    if job.role() == SetRole::Parent {
+        return KeySetNo::UNLIMITED;
+    }
     let own = job.history.as_ref().map(|history| history.key_set).filter(|key_set| key_set.is_keyed());
     own.unwrap_or_else(|| {
         let definition = scheduler.definitions.at(job.definition);
@@ -185,7 +195,8 @@ pub(crate) fn state_and_reason(
         LiveState::Scheduled => Some(PendingReason::NotDue),
         LiveState::Queued(lane) => Some(explain::why_queued(scheduler, *lane, by_workers(scheduler, *lane))),
         LiveState::Quarantined => Some(PendingReason::Quarantined),
-        LiveState::Held(_) => None,
+        LiveState::Parent { has_started: false } => Some(PendingReason::Members),
+        LiveState::Held(_) | LiveState::Parent { has_started: true } => None,
     };
     (job.state(), pending)
 }
@@ -202,6 +213,7 @@ pub(crate) fn may_run(scheduler: &Scheduler, lane: LaneKey, worker: &Worker) -> 
     });
     meets
         && lane.pinned_to().is_none_or(|only| only == id)
+        && lane.distinct_of().is_none_or(|of| run_on::lets(scheduler, of, id))
         && !worker.health.exclusions.covers_definition(definition)
 }
 
@@ -248,6 +260,9 @@ fn grant(scheduler: &mut Scheduler, now: Now, lane: LaneKey, id: JobId, to: Work
     let number_of_definition = job.definition;
     let key = job.queue_key(id);
     scheduler.fleet.hold(to, id);
+    if let Some(parent) = run_on::member_of(scheduler, id) {
+        scheduler.parents.hold(parent, id, to);
+    }
     if !free {
         scheduler.fleet.enter_backlog(to, key);
     }

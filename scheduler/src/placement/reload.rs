@@ -64,6 +64,7 @@ fn is_outdated(scheduler: &Scheduler, lane: LaneKey) -> bool {
         LaneKey::Definition(..) => has_list,
         LaneKey::Listed(..) => !has_list,
         LaneKey::Pinned(only, ..) => !lists(scheduler, lane, only),
+        LaneKey::Distinct(..) => false,
     }
 }
 

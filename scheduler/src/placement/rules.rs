@@ -30,6 +30,48 @@ pub struct PlacementRules {
     /// Order of the workers that are able to take a job.
     #[serde(skip_serializing_if = "is_default")]
     pub strategy: PlacementStrategy,
+    /// The number of workers that run each job.
+    #[serde(skip_serializing_if = "is_default")]
+    pub run_on: RunOn,
+}
+
+/// The number of workers that run each job of a definition.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(into = "u32", from = "u32")]
+pub enum RunOn {
+    /// One worker.
+    #[default]
+    One,
+    /// Each that is connected and eligible when the job is due.
+    All,
+    /// So many, each once; 2 to [`Self::COUNT_MAX`].
+    Count(u32),
+}
+
+impl RunOn {
+    /// Workers of one job. The choice of a worker passes over the siblings' workers, so its cost grows with this.
+    pub const COUNT_MAX: u32 = 1_000;
+}
+
+/// The stored form: the number, or zero for all.
+impl From<RunOn> for u32 {
+    fn from(run_on: RunOn) -> Self {
+        match run_on {
+            RunOn::One => 1,
+            RunOn::All => 0,
+            RunOn::Count(count) => count,
+        }
+    }
+}
+
+impl From<u32> for RunOn {
+    fn from(number: u32) -> Self {
+        match number {
+            0 => Self::All,
+            1 => Self::One,
+            count => Self::Count(count),
+        }
+    }
 }
 
 /// A condition on one label.

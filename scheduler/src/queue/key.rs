@@ -1,6 +1,6 @@
 //! Identifies a lane. Jobs of one lane have the same requirements to workers, and need the same limits.
 
-use protocol::WorkerId;
+use protocol::{JobId, WorkerId};
 
 use crate::definitions::DefinitionNo;
 use crate::limits::keys::KeySetNo;
@@ -14,21 +14,32 @@ pub enum LaneKey {
     Listed(DefinitionNo, KeySetNo),
     /// Jobs of a definition with these keys that only this worker may run.
     Pinned(WorkerId, DefinitionNo, KeySetNo),
+    /// Members of this parent that have been on no worker, or this member that has: they keep off the workers of their siblings.
+    Distinct(JobId, DefinitionNo, KeySetNo),
 }
 
 impl LaneKey {
     /// Its jobs go before jobs of the same priority that any worker may run.
     #[must_use]
     pub const fn goes_first(self) -> bool {
-        matches!(self, Self::Listed(..) | Self::Pinned(..))
+        matches!(self, Self::Listed(..) | Self::Pinned(..) | Self::Distinct(..))
     }
 
     /// The only worker that may run its jobs, if there is one.
     #[must_use]
     pub const fn pinned_to(self) -> Option<WorkerId> {
         match self {
-            Self::Definition(..) | Self::Listed(..) => None,
+            Self::Definition(..) | Self::Listed(..) | Self::Distinct(..) => None,
             Self::Pinned(only, ..) => Some(only),
+        }
+    }
+
+    /// The parent or member whose siblings' workers its jobs keep off.
+    #[must_use]
+    pub const fn distinct_of(self) -> Option<JobId> {
+        match self {
+            Self::Definition(..) | Self::Listed(..) | Self::Pinned(..) => None,
+            Self::Distinct(of, ..) => Some(of),
         }
     }
 
@@ -36,7 +47,10 @@ impl LaneKey {
     #[must_use]
     pub const fn definition(self) -> DefinitionNo {
         match self {
-            Self::Definition(number, _) | Self::Listed(number, _) | Self::Pinned(_, number, _) => number,
+            Self::Definition(number, _)
+            | Self::Listed(number, _)
+            | Self::Pinned(_, number, _)
+            | Self::Distinct(_, number, _) => number,
         }
     }
 
@@ -44,7 +58,10 @@ impl LaneKey {
     #[must_use]
     pub const fn key_set(self) -> KeySetNo {
         match self {
-            Self::Definition(_, key_set) | Self::Listed(_, key_set) | Self::Pinned(_, _, key_set) => key_set,
+            Self::Definition(_, key_set)
+            | Self::Listed(_, key_set)
+            | Self::Pinned(_, _, key_set)
+            | Self::Distinct(_, _, key_set) => key_set,
         }
     }
 

@@ -18,7 +18,7 @@ fn parked_for(lane: LaneKey) -> ParkedFor {
     match lane {
         LaneKey::Pinned(only, ..) => ParkedFor::Worker(only),
         LaneKey::Definition(DefinitionNo(0), _) => ParkedFor::Need(NeedId(1)),
-        LaneKey::Definition(..) | LaneKey::Listed(..) => ANY,
+        LaneKey::Definition(..) | LaneKey::Listed(..) | LaneKey::Distinct(..) => ANY,
     }
 }
 

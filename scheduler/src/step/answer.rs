@@ -122,6 +122,8 @@ pub enum PendingReason {
     Dependencies,
     /// The job that it replaces has not ended yet.
     Replacing,
+    /// No member of it has started yet.
+    Members,
     /// No worker is connected.
     NoWorker,
     /// Only the worker of its last attempt may run it, and that worker is not connected.
@@ -159,6 +161,7 @@ impl PendingReason {
             Self::NotDue => "not_due",
             Self::Dependencies => "dependencies",
             Self::Replacing => "replacing",
+            Self::Members => "members",
             Self::NoWorker => "no_worker",
             Self::PinnedWorkerAway => "pinned_worker_away",
             Self::NoRuntime => "no_runtime",

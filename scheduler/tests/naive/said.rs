@@ -54,6 +54,10 @@ pub(super) fn change(change: &Change) -> Option<String> {
         Change::Dependency(row) => format!("{row:?}"),
         Change::DependenciesDropped { job, .. } => format!("j{job} waits for no others"),
         Change::Unique(row) => format!("key {} of {}: {:?}", row.id.key, row.id.definition, row.holder),
+        // The model runs each job on one worker.
+        Change::Parent(row) => format!("{row:?}"),
+        Change::Member(row) => format!("{row:?}"),
+        Change::WorkerUsed(of) => format!("{of:?}"),
         Change::RateUsed(row) => format!("{} recovers {}", row.id, row.recovered.0),
         Change::Paused { target, since } => format!("{target:?} paused: {}", since.is_some()),
         Change::Expectation(row) => format!("{row:?}"),

@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::world::protocol::WorkerId;
 use crate::world::scheduler::hooks::{HookEvent, Hooks};
 use crate::world::scheduler::placement::rules::{
-    Comparison, Condition, LabelRule, PlacementRules, PlacementStrategy, Preference, WorkerSelector,
+    Comparison, Condition, LabelRule, PlacementRules, PlacementStrategy, Preference, RunOn, WorkerSelector,
 };
 use crate::world::scheduler::schedule::catch_up::{CatchUp, CatchUpMode};
 use crate::world::scheduler::schedule::{Overlap, Rule, Schedule, Timetable, Zone};
@@ -30,6 +30,11 @@ pub(crate) fn placement(words: &[&str]) -> PlacementRules {
             .into_iter()
             .find(|it| Some(it.name()) == option("strategy"))
             .unwrap_or_default(),
+        run_on: match option("run_on") {
+            Some("all") => RunOn::All,
+            Some(count) => RunOn::Count(count.parse().unwrap()),
+            None => RunOn::One,
+        },
     }
 }
 

@@ -1,5 +1,7 @@
 //! A model of the store: the rows after each change, the changes that it must refuse, and the effects that are allowed after them.
 
+mod sets;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -60,6 +62,7 @@ pub(crate) struct Ledger {
     after: BTreeMap<JobId, BTreeMap<JobId, (RequiredEnd, Option<State>)>>,
     cursors: BTreeMap<(Arc<str>, ScheduleId), Timestamp>,
     answered: BTreeSet<Ticket>,
+    sets: sets::Sets,
 }
 
 impl Ledger {
@@ -68,16 +71,24 @@ impl Ledger {
         for (_, step) in &world.steps[self.steps..] {
             for change in &step.changes {
                 self.enter(change)?;
+                self.sets.enter(change)?;
             }
             for effect in &step.effects {
                 self.hear(effect)?;
             }
         }
+        self.sets.check_rows()?;
         self.steps = world.steps.len();
         let live = self.rows.iter().filter(|(id, row)| !row.state.has_ended() && !self.hides(**id));
         prop_assert_eq!(live.count(), world.scheduler.live_jobs());
         prop_assert!(self.rows.keys().all(|id| !self.hides(*id) || !world.scheduler.is_live(*id)));
         Ok(())
+    }
+
+    /// A large batch is being made.
+    #[allow(dead_code, reason = "only the walk of jobs on several workers asks")]
+    pub(crate) fn is_forming(&self) -> bool {
+        self.forming.is_some()
     }
 
     /// At the end: everybody has got an answer.
@@ -217,6 +228,13 @@ impl Ledger {
             Change::DependenciesDropped { job, .. } => {
                 self.after.remove(job);
             }
+            // The rules of these are in `sets`.
+            Change::Parent(it) => {
+                if let (Some(row), true) = (self.rows.get_mut(&it.job), it.started_at.is_some()) {
+                    row.state = State::Running;
+                }
+            }
+            Change::Member(_) | Change::WorkerUsed(_) => {}
             Change::Worker(_)
             | Change::WorkerForgotten(_)
             | Change::Paused { .. }

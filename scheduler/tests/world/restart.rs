@@ -16,6 +16,7 @@ use super::scheduler::job::{LastPlacement, State};
 use super::scheduler::limits::RateRow;
 use super::scheduler::restore::{LiveAttempt, LiveJob, LiveSchedules, Unconfirmed};
 use super::scheduler::retry::{self, Budget};
+use super::scheduler::run_on::LiveParent;
 use super::scheduler::step::{AddedJob, Assigned, Change, ClosedAttempt, Note, WorkerRow};
 use super::scheduler::unique::UniqueRow;
 use super::scheduler::{Config, Counters, Scheduler};
@@ -44,7 +45,10 @@ impl World {
             .iter()
             .filter_map(|it| if let Change::Added(added) = it { Some(added.job) } else { None });
         let job = given.max().unwrap_or_default();
-        let worker = WorkerId(self.workers.len() as u64);
+        let joined = changes
+            .iter()
+            .filter_map(|it| if let Change::Worker(row) = it { Some(row.worker) } else { None });
+        let worker = joined.max().unwrap_or_default();
         let last = Counters { job, fence, worker, group: GroupNo(self.steps.len() as u64) };
         let mut scheduler = Scheduler::new(config, last);
         self.definitions.values().for_each(|it| scheduler.restore_definition(it.clone()));
@@ -68,6 +72,7 @@ impl World {
         scheduler.restore_unconfirmed(&unconfirmed);
         scheduler.restore_expectations(expectations(&changes));
         batches(&changes, &live).into_iter().for_each(|batch| scheduler.restore_batch(batch));
+        scheduler.restore_parents(parents(&changes, &live));
         for mut live in live.into_values() {
             live.attempt.iter_mut().for_each(|it| it.begun = it.token.fence <= self.restored);
             assert!(scheduler.restore_job(now, live), "its definition is known");
@@ -115,6 +120,30 @@ fn batches(changes: &[&Change], live: &Jobs) -> Vec<LiveBatch> {
         batch.live = u32::try_from(live.range(batch.first..batch.end()).count()).unwrap();
     }
     batches.into_values().collect()
+}
+
+/// The parents that have not ended, with the members that a store would hand out.
+fn parents(changes: &[&Change], live: &Jobs) -> Vec<LiveParent> {
+    let mut parents: BTreeMap<JobId, LiveParent> = BTreeMap::new();
+    for change in changes {
+        match change {
+            Change::Parent(row) => match parents.get_mut(&row.job) {
+                Some(parent) => parent.row = row.clone(),
+                None => {
+                    let (members, used) = (Vec::new(), Vec::new());
+                    parents.insert(row.job, LiveParent { row: row.clone(), members, used });
+                }
+            },
+            Change::Member(member) => parents.get_mut(&member.parent).unwrap().members.push(*member),
+            Change::WorkerUsed(of) => parents.get_mut(&of.parent).unwrap().used.push(*of),
+            _ => {}
+        }
+    }
+    parents.retain(|id, _| live.contains_key(id));
+    for parent in parents.values_mut().filter(|parent| parent.row.is_complete) {
+        parent.members.retain(|member| live.contains_key(&member.job));
+    }
+    parents.into_values().collect()
 }
 
 /// The stored state of schedules after these changes.

@@ -4,6 +4,7 @@ use crate::world::World;
 use crate::world::protocol::{JobId, Order, SessionId, Timestamp};
 use crate::world::scheduler::hooks::HookResult;
 use crate::world::scheduler::input::JobDetails;
+use crate::world::scheduler::run_on::MemberPlan;
 use crate::world::scheduler::step::{Answer, Change, ClosedAttempt, Effect, Grant, Note, Step};
 
 pub(crate) fn lines(world: &World, start: Timestamp, step: &Step) -> Vec<String> {
@@ -137,6 +138,41 @@ fn change_line(start: Timestamp, change: &Change) -> String {
                 format!("j{}{}", it.job, it.predecessor.map(before).unwrap_or_default())
             });
             format!("change key {} of {}: {holder}", row.id.key, row.id.definition)
+        }
+        Change::Parent(row) => {
+            let plan = match &row.plan {
+                MemberPlan::All => "all".into(),
+                MemberPlan::Count { members, except } if except.is_empty() => members.to_string(),
+                MemberPlan::Count { members, except } => format!("{members} except {except:?}"),
+                MemberPlan::Workers(workers) => format!("{workers:?}"),
+            };
+            let counts = row.counts;
+            let kinds = [
+                (counts.succeeded, "succeeded"),
+                (counts.failed, "failed"),
+                (counts.cancelled, "cancelled"),
+                (counts.expired, "expired"),
+                (counts.lost, "lost"),
+            ];
+            let ended: String = kinds
+                .into_iter()
+                .filter(|(count, _)| *count > 0)
+                .map(|(count, name)| format!(", {count} {name}"))
+                .collect();
+            let made = if row.is_complete { "" } else { " so far" };
+            let started = row.started_at.map(|since| format!(", started {}", at(&since))).unwrap_or_default();
+            let by = row.cancelled_by.as_ref().map(|by| format!(", cancelled by {by}")).unwrap_or_default();
+            format!(
+                "change parent j{} on {plan}: {} members{made}{ended}{started}{by}",
+                row.job, counts.total
+            )
+        }
+        Change::Member(row) => {
+            let pinned = row.pinned.map(|only| format!(" on worker {only} only")).unwrap_or_default();
+            format!("change j{} is a member of j{}{pinned}", row.job, row.parent)
+        }
+        Change::WorkerUsed(of) => {
+            format!("change worker {} is left to j{} of j{}", of.worker, of.member, of.parent)
         }
         Change::RateUsed(row) => format!("change {} recovers {}", row.id, at(&row.recovered)),
         Change::Paused { target, since } => {

@@ -24,6 +24,7 @@ mod placement;
 pub(crate) mod quantity;
 mod reader;
 mod references;
+mod run_on;
 mod schedule;
 mod schema;
 mod scope;

@@ -156,6 +156,7 @@ impl Restore {
             LoadItem::Base(loaded) => {
                 self.known = Known::at(loaded.epoch, loaded.group);
                 loaded.workers.iter().for_each(|row| self.known.restore_worker(row));
+                loaded.parents.iter().for_each(|parent| self.known.restore_parent(parent));
                 self.scheduler = Some(self.begin(loaded));
                 Ok(())
             }
@@ -196,6 +197,7 @@ impl Restore {
         scheduler.restore_expectations(loaded.expectations.clone());
         scheduler.restore_rates(self.now, &loaded.rates);
         loaded.batches.iter().for_each(|batch| scheduler.restore_batch(*batch));
+        scheduler.restore_parents(loaded.parents.clone());
         scheduler
     }
 

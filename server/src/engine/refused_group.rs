@@ -103,6 +103,9 @@ fn describe_change(change: &Change) -> String {
         }
         Change::DependenciesDropped { job, .. } => format!("job {job} waits for no others any more"),
         Change::RateUsed(row) => format!("{} recovers at {}", row.id, row.recovered.0),
+        Change::Parent(row) => format!("job {} has members: {:?}", row.job, row.counts),
+        Change::Member(row) => format!("job {} is a member of job {}", row.job, row.parent),
+        Change::WorkerUsed(of) => format!("job {} was on worker {}", of.member, of.worker),
         Change::Unique(row) => format!("key {} of {}: {:?}", row.id.key, row.id.definition, row.holder),
         Change::Paused { target, since } => format!("{target:?} paused: {}", since.is_some()),
     }

@@ -61,6 +61,9 @@ impl Known {
                 self.attempt_event(token, *worker, *at, "job.confirmed", None, sink);
             }
             Change::Noted { job, at, note } => self.noted(*job, *at, note, sink),
+            Change::Member(member) => drop(self.members.insert(member.job)),
+            // Its members have events of their starts.
+            Change::Parent(row) if row.started_at.is_some() => self.set_state(row.job, State::Running),
             Change::PendingBatch { first, .. } => {
                 self.pending.insert(*first, PendingCount::default());
             }
@@ -85,7 +88,10 @@ impl Known {
         let mut facts = JobFacts::new(added.job, added.batch, definition, times);
         (facts.state, facts.priority) = (added.state, added.priority);
         self.jobs.insert(added.job, facts);
-        self.metrics.job_accepted(&self.definition(definition).name);
+        // Its parent counts.
+        if !self.members.contains(&added.job) {
+            self.metrics.job_accepted(&self.definition(definition).name);
+        }
         if let Some(pending) = added.batch.and_then(|first| self.pending.get_mut(&first)) {
             let is_first = pending.count == 0;
             pending.definition = Some(definition).filter(|it| is_first || pending.definition == Some(*it));
@@ -170,7 +176,8 @@ impl Known {
             subject.end = Some(Box::new(EndSubject { at, reason: ended.reason.clone(), confirmed }));
             sink.add(ended.at, "job.ended", Subject::Job(subject));
         }
-        if let Some(facts) = self.jobs.remove(ended.job) {
+        let is_member = self.members.remove(&ended.job);
+        if let Some(facts) = self.jobs.remove(ended.job).filter(|_| !is_member) {
             self.metrics.job_ended(&self.definition(facts.definition).name, ended.state);
         }
         self.attempts.remove(&ended.job);

@@ -1,13 +1,14 @@
 //! The facts that the feed knows beside a group: names of definitions and workers, and the jobs that have not ended. It follows them by the
 //! same changes of which it makes events, and never asks the store.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use protocol::report::Outcome;
 use protocol::{Epoch, JobId, Revision, Timestamp, WorkerId};
 use scheduler::input::GroupNo;
 use scheduler::restore::LiveJob;
+use scheduler::run_on::LiveParent;
 use scheduler::snapshot::{Snapshot, WorkerFacts};
 use scheduler::step::{Change, WorkerRow};
 
@@ -31,6 +32,8 @@ pub struct Known {
     workers: HashMap<WorkerId, WorkerRow>,
     /// Large batches that are not complete, by their first job.
     pub(super) pending: HashMap<JobId, PendingCount>,
+    /// Jobs that run in the place of a parent.
+    pub(super) members: HashSet<JobId>,
     published: Arc<Snapshot>,
     pub(super) metrics: Arc<Metrics>,
 }
@@ -68,6 +71,11 @@ impl Known {
     /// Adds a definition from the store.
     pub fn restore_definition(&mut self, stored: &StoredDefinition) {
         self.learn(stored.revision, &stored.name);
+    }
+
+    /// Adds the members of a parent from the store.
+    pub fn restore_parent(&mut self, parent: &LiveParent) {
+        self.members.extend(parent.members.iter().map(|member| member.job));
     }
 
     /// Adds a worker from the store.
@@ -128,6 +136,7 @@ impl Known {
         self.jobs.clear();
         self.attempts.clear();
         self.pending.clear();
+        self.members.clear();
     }
 
     /// Makes events of a committed group.
@@ -165,6 +174,7 @@ impl Known {
                 // cancellation that follows.
                 Change::Dependency(_)
                 | Change::DependenciesDropped { .. }
+                | Change::WorkerUsed(_)
                 | Change::Schedule(_)
                 | Change::Keyed { .. }
                 | Change::Skipped { .. }

@@ -19,6 +19,7 @@ use scheduler::hooks::HookRow;
 use scheduler::input::KeyHolder;
 use scheduler::job::State;
 use scheduler::limits::LimitId;
+use scheduler::run_on::{MemberRow, ParentRow, WorkerUse};
 use scheduler::schedules::{FireRow, PauseTarget, ScheduleRow};
 use scheduler::step::{AddedJob, Assigned, Change, ClosedAttempt, Ended, Note, Updated, WorkerRow};
 use scheduler::unique::{UniqueHolder, UniqueId};
@@ -42,6 +43,12 @@ pub(super) struct Folded<'g> {
     pub(super) rates: BTreeMap<&'g LimitId, Timestamp>,
     /// The last holder of each unique key that changed.
     pub(super) unique: BTreeMap<&'g UniqueId, Option<UniqueHolder>>,
+    /// The last row of each parent that changed.
+    pub(super) parents: BTreeMap<JobId, &'g ParentRow>,
+    /// Members that were made.
+    pub(super) members: Vec<&'g MemberRow>,
+    /// Workers where members have been.
+    pub(super) used_workers: Vec<&'g WorkerUse>,
     /// Numbers that are left out.
     pub(super) gaps: Vec<SkippedNumbers>,
     /// Batches that begin here.
@@ -173,6 +180,9 @@ pub(super) fn fold(changes: &[Change]) -> Result<Folded<'_>, String> {
                 folded.schedules.push(ScheduleChange::Paused(target, *since));
             }
             Change::RateUsed(row) => drop(folded.rates.insert(&row.id, row.recovered)),
+            Change::Parent(row) => drop(folded.parents.insert(row.job, row)),
+            Change::Member(row) => folded.members.push(row),
+            Change::WorkerUsed(of) => folded.used_workers.push(of),
             Change::Unique(row) => drop(folded.unique.insert(&row.id, row.holder)),
             Change::Added(_)
             | Change::Assigned(_)
@@ -267,6 +277,9 @@ impl<'g> JobWrite<'g> {
             | Change::ExpectationDropped { .. }
             | Change::Paused { .. }
             | Change::Unique(_)
+            | Change::Parent(_)
+            | Change::Member(_)
+            | Change::WorkerUsed(_)
             | Change::RateUsed(_) => {}
         }
     }

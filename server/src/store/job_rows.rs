@@ -12,7 +12,7 @@ use scheduler::job::{AttemptTimeout, State};
 use scheduler::params::JobParam;
 use scheduler::step::Note;
 
-use super::JobSlot;
+use super::{JobSlot, SetPart};
 
 /// A job as lists show it: its row, with the latest attempt.
 #[derive(Clone, Debug, PartialEq)]
@@ -41,6 +41,8 @@ pub struct JobRow {
     pub retry_of: Option<JobId>,
     /// The slot that it was made for, if a schedule made it.
     pub slot: Option<JobSlot>,
+    /// Its part in a set of jobs on several workers.
+    pub set: SetPart,
     /// The first job whose end it waits for.
     pub waits_for: Option<JobId>,
     /// Names and values.
@@ -201,6 +203,8 @@ pub struct JobFilter {
     pub worker: Option<WorkerId>,
     /// With this label.
     pub label: Option<(String, String)>,
+    /// Of this parent.
+    pub parent: Option<JobId>,
     /// Of the batch whose first job this is.
     pub batch: Option<JobId>,
     /// Accepted at or after this instant.

@@ -7,6 +7,7 @@ use scheduler::expectations::ExpectationRow;
 use scheduler::input::GroupNo;
 use scheduler::limits::RateRow;
 use scheduler::restore::{LiveJob, LiveSchedules, Unconfirmed};
+use scheduler::run_on::LiveParent;
 use scheduler::step::WorkerRow;
 use scheduler::unique::UniqueRow;
 
@@ -70,6 +71,8 @@ pub struct Loaded {
     pub expectations: Vec<ExpectationRow>,
     /// The batches with members that have not ended.
     pub batches: Vec<LiveBatch>,
+    /// The parents that have not ended, with their members.
+    pub parents: Vec<LiveParent>,
     /// The stored state of rates.
     pub rates: Vec<RateRow>,
     /// Dependencies that are not decided.

@@ -17,6 +17,7 @@ mod job_rows;
 mod late_reports;
 mod loaded;
 mod notification_rows;
+mod run_on_rows;
 mod schedule_rows;
 pub mod sqlite;
 
@@ -36,6 +37,7 @@ pub use notification_rows::{
 };
 use protocol::container::Overrides;
 use protocol::{Epoch, JobId, Revision, Timestamp, Token, WorkerId};
+pub use run_on_rows::{MemberPlace, SetPart};
 use scheduler::input::{GroupNo, KeyHolder};
 use scheduler::job::State;
 pub use scheduler::restore::{LiveAttempt, LiveJob, LiveSchedules, Unconfirmed};
@@ -126,6 +128,13 @@ pub trait Archive: Send + Sync {
     /// # Errors
     /// The store cannot be read.
     fn batch_failures(&self, first: JobId, limit: usize) -> Result<Vec<JobRow>, ReadError>;
+
+    /// The members of a parent by number, at most `limit`, each with the worker that it was on last, or is pinned to. Those that retention
+    /// has deleted are left out.
+    ///
+    /// # Errors
+    /// The store cannot be read.
+    fn member_places(&self, parent: JobId, limit: usize) -> Result<Vec<MemberPlace>, ReadError>;
 
     /// The definitions and states of these jobs; those that are not kept are left out.
     ///

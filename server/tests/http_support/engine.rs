@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use longshore_server::catalogue::Definitions;
 use longshore_server::engine::{Command, JobWatches};
 use longshore_server::store::{
-    Archive, BatchFilter, BatchRow, FireRecord, HourlyEnds, JobFilter, JobRecord, JobRow, Pipeline,
-    ReadError, ScheduleState, StoredDefinition,
+    Archive, BatchFilter, BatchRow, FireRecord, HourlyEnds, JobFilter, JobRecord, JobRow, MemberPlace,
+    Pipeline, ReadError, ScheduleState, StoredDefinition,
 };
 use protocol::container::Overrides;
 use protocol::report::Outcome;
@@ -103,6 +103,7 @@ impl World {
             retry_of: new.retry_of,
             slot: None,
             waits_for: None,
+            set: Default::default(),
             labels: details.labels,
             ended_at: None,
             reason: String::new(),
@@ -158,6 +159,10 @@ impl Archive for StandInEngine {
     }
 
     fn batch_failures(&self, _: JobId, _: usize) -> Result<Vec<JobRow>, ReadError> {
+        Ok(Vec::new())
+    }
+
+    fn member_places(&self, _: JobId, _: usize) -> Result<Vec<MemberPlace>, ReadError> {
         Ok(Vec::new())
     }
 

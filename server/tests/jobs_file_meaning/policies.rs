@@ -9,6 +9,7 @@ use protocol::report::Outcome;
 use scheduler::definition::{Backoff, Delays, LossPolicy, OnLost, RetryOn, RetryPolicy, WaitLimits};
 use scheduler::hooks::HookEvent;
 use scheduler::limits::rules::{Concurrency, KeySource, LimitRules, OnFull, RateLimit};
+use scheduler::placement::rules::RunOn;
 use scheduler::unique::{Clear, OnDuplicate, UniqueRule};
 
 use super::only;
@@ -247,4 +248,28 @@ jobs:
     let stored = parse_stored(&loaded.definitions[0].stored).expect("stored");
     assert_eq!(stored.hooks, *hooks(0), "a job keeps its hooks in the store");
     assert_ne!(stored.revision, only("- {name: report, image: busybox}").revision);
+}
+
+#[test]
+fn a_job_runs_on_one_worker_on_several_or_on_all() {
+    let run_on = |keys: &str| only(&format!("- {{name: a, image: busybox{keys}}}")).placement.run_on;
+    assert_eq!(run_on(""), RunOn::One);
+    for key in ["run_on", "concurrent_worker_cnt"] {
+        assert_eq!(run_on(&format!(", {key}: all")), RunOn::All);
+        assert_eq!(run_on(&format!(", {key}: 3")), RunOn::Count(3));
+        assert_eq!(run_on(&format!(", {key}: \"3\"")), RunOn::Count(3));
+        assert_eq!(run_on(&format!(", {key}: 1000")), RunOn::Count(1_000));
+        assert_eq!(run_on(&format!(", {key}: one")), RunOn::One);
+        assert_eq!(run_on(&format!(", {key}: 1")), RunOn::One);
+        assert_eq!(
+            run_on(&format!(", {key}: 2, specific_worker_ids: [1, 2], requires: {{zone: a}}")),
+            RunOn::Count(2)
+        );
+    }
+    // A name may stand for several workers.
+    assert_eq!(run_on(", run_on: 3, workers: [anna]"), RunOn::Count(3));
+    let revision = |keys: &str| only(&format!("- {{name: a, image: busybox{keys}}}")).revision;
+    assert_eq!(revision(", run_on: one"), revision(""));
+    assert_ne!(revision(", run_on: all"), revision(""));
+    assert_eq!(revision(", concurrent_worker_cnt: 2"), revision(", run_on: 2"));
 }

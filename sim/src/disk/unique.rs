@@ -26,11 +26,13 @@ impl Disk {
         let others = self.rows().filter(|(job, it)| *job != holder.job && is_other(it, &row.id));
         for (job, other) in others {
             let stopping = other.latest.as_ref().and_then(|latest| latest.stopping);
+            let stopping = stopping.or(self.is_cancelled_parent(job).then_some(StopCause::Cancel));
             // The one that ends with this very change is still there.
             let is_ending = holder.predecessor.is_none() && stopping == Some(StopCause::Cancel);
             let is_waited_for = holder.predecessor == Some(job) && stopping == Some(StopCause::Cancel);
-            let is_replacement =
-                other.current().is_none() && self.row(holder.job).is_some_and(|it| it.current().is_some());
+            let is_replacement = other.current().is_none()
+                && (self.is_parent(holder.job)
+                    || self.row(holder.job).is_some_and(|it| it.current().is_some()));
             if !is_ending && !is_waited_for && !is_replacement {
                 return Err(format!("I16 jobs {} and {job} have the same unique key", holder.job));
             }

@@ -79,7 +79,8 @@ fn may_go(
     it: &Assigned,
     last: LastPlacement,
 ) -> bool {
-    let Some(row) = disk.row(it.token.job) else { return true };
+    // A member that has one worker only waits for it, whatever happened there.
+    let Some(row) = disk.row(it.token.job).filter(|_| !disk.is_pinned(it.token.job)) else { return true };
     let on = workload.definition(row.revision).retry.on;
     let is_back = it.worker == last.worker;
     let verdicts = || {

@@ -8,6 +8,7 @@ use protocol::{JobId, Token};
 use scheduler::Scheduler;
 use scheduler::definition::{Definition, OnLost, RetryOn};
 use scheduler::job::{AttemptTimeout, State};
+use scheduler::placement::rules::RunOn;
 use scheduler::step::{Change, ClosedAttempt, Ended};
 
 use super::{Oracle, Truth};
@@ -329,8 +330,9 @@ impl Oracle {
 
     /// I22: the assigned job was the first of its definition.
     fn is_first(&mut self, now: Moment, rows: &[Option<Row>], index: usize, definition: &Definition) {
-        // Keys take turns, whatever their jobs' due times; so do batches that limit their members.
-        if definition.retry.on == RetryOn::Same || definition.limits.gate_starts() {
+        // Keys take turns, whatever their jobs' due times; so do batches that limit their members. Members wait for workers of their own.
+        let is_own_turn = definition.retry.on == RetryOn::Same || definition.limits.gate_starts();
+        if is_own_turn || definition.placement.run_on != RunOn::One {
             return;
         }
         let Some(row) = &rows[index] else { return };

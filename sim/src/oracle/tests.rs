@@ -33,6 +33,7 @@ fn workload() -> Workload {
         Dice::new(1, 4),
         Dice::new(1, 5),
         Dice::new(1, 6),
+        Dice::new(1, 7),
     )
 }
 

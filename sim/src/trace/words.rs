@@ -110,6 +110,9 @@ pub(crate) fn change(change: &Change) -> String {
             format!("job {} after job {} has {}{ended}", row.job, row.on, row.requires.name())
         }
         Change::DependenciesDropped { job, .. } => format!("job {job} waits for no others"),
+        Change::Parent(row) => format!("parent {}: {:?} {:?}", row.job, row.plan, row.counts),
+        Change::Member(row) => format!("{row:?}"),
+        Change::WorkerUsed(of) => format!("{of:?}"),
         Change::Unique(row) => format!("key {} of {}: {:?}", row.id.key, row.id.definition, row.holder),
         Change::RateUsed(row) => format!("{} recovers at {}", row.id, row.recovered.0),
         Change::Paused { target, since } => {

@@ -19,6 +19,7 @@ use super::params;
 use super::placement;
 use super::quantity::DurationText;
 use super::reader::Reader;
+use super::run_on;
 use super::schedule;
 use super::scope::{self, Scope};
 use super::secrets;
@@ -78,6 +79,7 @@ fn read_checked(
     let timetable = schedule::read(name, scope, timeout, &submission.params, reader);
     let limits = limits::read(name, scope, is_job, &submission.params, reader);
     let placement = placement::read(scope, reader);
+    run_on::check(scope, &placement, &limits, is_job, reader);
     let hooks = hooks::read(name, scope, is_job, reader);
     let priority = scope.find("priority").and_then(|node| reader.integer(node, keys::PRIORITIES));
     Job {

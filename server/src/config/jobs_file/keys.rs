@@ -71,6 +71,8 @@ pub(super) enum Shape {
     Any,
     /// A map of names to scalars or lists.
     Values,
+    /// `one`, `all`, or a number of workers.
+    RunOn,
     /// A part, or an integer that stands for its first key.
     PartOrInteger(&'static [Key], Range),
 }
@@ -257,6 +259,11 @@ pub(super) const JOB: &[Key] = &[
         Shape::Choice(|| names(&super::placement::strategies())),
         "Which of several workers gets the job: spread, the least loaded; pack, the most loaded; random. spread if absent.",
     ),
+    key(
+        "run_on",
+        Shape::RunOn,
+        "How many workers run the job, each once: one, all that are connected and eligible, or a number; one if absent.",
+    ),
     key("log", Shape::Part(LOG), "What is kept of the output."),
     key(
         "params",
@@ -368,10 +375,11 @@ pub(super) const VOLUME: &[Key] = &[
 ];
 
 /// Other names of keys.
-pub(super) const ALIASES: [(&str, &str); 3] = [
+pub(super) const ALIASES: [(&str, &str); 4] = [
     ("max_unexpected_retries", "lost_limit"),
     ("worker_timeout", "lost_after"),
     ("specific_worker_ids", "workers"),
+    ("concurrent_worker_cnt", "run_on"),
 ];
 
 /// Keys of compose that would expose the host.

@@ -1,4 +1,4 @@
-//! Placement keys of a job: `requires`, `prefers`, `workers`, `strategy`.
+//! Placement keys of a job: `requires`, `prefers`, `workers`, `strategy`. `run_on` has a file of its own.
 //!
 //! A condition on a label is one text, `zone in (a, b)`, as in the selectors of Kubernetes. `requires` may also be a map of labels to values.
 
@@ -11,6 +11,7 @@ use super::fault::Code;
 use super::grammar::{self, ValueFault};
 use super::keys;
 use super::reader::Reader;
+use super::run_on;
 use super::scope::Scope;
 use super::tree::{Node, Value};
 
@@ -22,6 +23,7 @@ pub(super) fn read(scope: Scope<'_>, reader: &mut Reader<'_>) -> PlacementRules 
         prefers: scope.find("prefers").map(|node| prefers(node, reader)).unwrap_or_default(),
         workers: scope.find("workers").map(|node| workers(node, reader)).unwrap_or_default(),
         strategy: strategy.unwrap_or_default(),
+        run_on: run_on::read(scope, reader),
     }
 }
 

@@ -121,6 +121,12 @@ fn shape(shape: &Shape) -> Value {
             "type": "object",
             "additionalProperties": one_or_list(json!({ "type": ["string", "number", "boolean"] })),
         }),
+        Shape::RunOn => or_variable(json!({
+            "anyOf": [
+                { "enum": ["one", "all"] },
+                { "type": "integer", "minimum": 1, "maximum": scheduler::placement::rules::RunOn::COUNT_MAX },
+            ],
+        })),
         Shape::PartOrInteger(keys, range) => json!({ "anyOf": [integer(*range), part(keys)] }),
     }
 }

@@ -101,7 +101,8 @@ mod tests {
     use scheduler::definition::{Backoff, Delays, Expect, LossPolicy, RetryPolicy, WaitLimits};
     use scheduler::limits::rules::{KeySource, LimitRules};
     use scheduler::placement::rules::{
-        Comparison, Condition, LabelRule, PlacementRules, PlacementStrategy, Preference, WorkerSelector,
+        Comparison, Condition, LabelRule, PlacementRules, PlacementStrategy, Preference, RunOn,
+        WorkerSelector,
     };
     use scheduler::schedule::Timetable;
     use scheduler::unique::{Clear, OnDuplicate, UniqueRule};
@@ -228,12 +229,14 @@ mod tests {
             text().prop_map(WorkerSelector::Name),
         ];
         let lists = (vec(label_rule(), 0..3), vec(preference, 0..3), vec(selector, 0..3));
-        (lists, select(PlacementStrategy::ALL.to_vec())).prop_map(
-            |((requires, prefers, workers), strategy)| PlacementRules {
+        let run_on = select(vec![RunOn::One, RunOn::All, RunOn::Count(2), RunOn::Count(1_000)]);
+        (lists, select(PlacementStrategy::ALL.to_vec()), run_on).prop_map(
+            |((requires, prefers, workers), strategy, run_on)| PlacementRules {
                 requires,
                 prefers,
                 workers,
                 strategy,
+                run_on,
             },
         )
     }

@@ -34,9 +34,9 @@ use crate::http::request::job_request::JobRequest;
 use crate::http::request::key::{parse_key, submit_with_key};
 use crate::http::request::path::Name;
 use crate::http::request::query::Query;
-use crate::http::request::submit_params::RevisionChoice;
+use crate::http::request::submit_params::{MembersChoice, RevisionChoice};
 use crate::http::state::AppState;
-use crate::store::JobFilter;
+use crate::store::{JobFilter, JobRow, SetPart};
 
 /// `POST /api/jobs/cancel`
 pub(crate) async fn cancel(state: State<Arc<AppState>>, request: Request) -> Result<Response, Problem> {
@@ -228,9 +228,15 @@ impl Operation {
         loop {
             let page = filter.clone();
             let rows = self.state.read(move |archive| archive.jobs(&page)).await?;
-            result.matched += rows.len() as u64;
+            // A retry repeats the parents of members, unless the members of one are asked for.
+            let is_left_out = |row: &JobRow| {
+                let is_member = matches!(row.set, SetPart::Member(_));
+                self.verb == Verb::Retry && filter.parent.is_none() && is_member
+            };
+            let chosen: Vec<JobId> = rows.iter().filter(|row| !is_left_out(row)).map(|row| row.job).collect();
+            result.matched += chosen.len() as u64;
             if !result.dry_run {
-                self.apply(rows.iter().map(|row| row.job).collect(), result).await?;
+                self.apply(chosen, result).await?;
             }
             let Some(last) = rows.last().filter(|_| rows.len() == filter.limit) else { return Ok(()) };
             filter.before = Some(last.job);
@@ -316,7 +322,8 @@ impl Operation {
     }
 
     async fn retry(&self, job: JobId) -> Result<Effect, Problem> {
-        let (definition, new) = repeat_of(&self.state, job, self.revision, JobRequest::default()).await?;
+        let (definition, new) =
+            repeat_of(&self.state, job, self.revision, MembersChoice::All, JobRequest::default()).await?;
         let new = NewJob { revision: definition.revision, ..new };
         let key = self.key.as_ref().map(|(key, digest)| (format!("{key}:{job}").into(), *digest));
         match submit_with_key(&self.state, vec![new], None, false, key).await? {

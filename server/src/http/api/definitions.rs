@@ -11,7 +11,7 @@ use scheduler::definition::{Definition, Expect, OnLost, RetryOn, RetryPolicy};
 use scheduler::hooks::{HookEvent, Hooks};
 use scheduler::limits::rules::{Concurrency, OnFull, RateLimit};
 use scheduler::params::{Absence, Param, ParamKind, Word};
-use scheduler::placement::rules::Preference;
+use scheduler::placement::rules::{Preference, RunOn};
 use scheduler::snapshot::Snapshot;
 use scheduler::step::PendingReason;
 use scheduler::unique::{OnDuplicate, UniqueRule};
@@ -151,6 +151,11 @@ pub(super) fn definition(entry: &Entry, waiting: &Waiting<'_>, snapshot: &Snapsh
         prefers: definition.placement.prefers.iter().map(preference).collect(),
         workers: definition.placement.workers.iter().map(ToString::to_string).collect(),
         strategy: definition.placement.strategy.name().into(),
+        run_on: match definition.placement.run_on {
+            RunOn::One => None,
+            RunOn::All => Some(shapes::Workers::default()),
+            RunOn::Count(count) => Some(shapes::Workers::Count(count)),
+        },
         waiting: waiting.get(definition.name.as_str()).map(counted).unwrap_or_default(),
         schedules: Vec::new(),
         overlap: definition.timetable.overlap.name().into(),

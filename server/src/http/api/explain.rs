@@ -157,13 +157,16 @@ impl ObstacleText<'_> {
     fn text(&self, obstacle: Obstacle, until: Option<Time>) -> String {
         match obstacle {
             Obstacle::PinnedElsewhere(only) => {
-                format!("the job may only run where its last attempt was (retry.on: same), on worker {only}")
+                format!(
+                    "the job may only run on worker {only}: its last attempt was there (retry.on: same), or it is its own as a member (run_on)"
+                )
             }
             Obstacle::Offline => "it is not connected".into(),
             Obstacle::Unreachable => match self.facts {
                 Some(facts) => format!("it has been unreachable since {}", Time(facts.since)),
                 None => "it is unreachable".into(),
             },
+            Obstacle::Sibling => "another member of its parent is or was on it (run_on)".to_owned(),
             Obstacle::NotListed => {
                 let names = self.definition.placement.workers.iter().map(ToString::to_string);
                 format!("the definition lists other workers: {}", names.collect::<Vec<_>>().join(", "))

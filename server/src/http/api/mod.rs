@@ -15,6 +15,7 @@ pub(crate) mod job_export;
 pub(crate) mod jobs;
 pub(crate) mod limits;
 pub(crate) mod logs;
+pub(crate) mod members;
 pub(crate) mod metrics;
 pub(crate) mod notifications;
 pub(crate) mod pipelines;

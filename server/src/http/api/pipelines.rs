@@ -23,7 +23,7 @@ use crate::http::request::job_request::JobRequest;
 use crate::http::request::key::{find_accepted, parse_key, submit_with_key};
 use crate::http::request::path::Id;
 use crate::http::request::query::Query;
-use crate::http::request::submit_params::RevisionChoice;
+use crate::http::request::submit_params::{MembersChoice, RevisionChoice};
 use crate::http::state::AppState;
 use crate::store::{DependencyRecord, Pipeline, PipelineJob};
 
@@ -104,7 +104,8 @@ async fn repetitions(
     }
     let mut jobs = Vec::with_capacity(repeated.len());
     for job in &repeated {
-        let (definition, new) = repeat_of(state, job.job, revision, JobRequest::default()).await?;
+        let (definition, new) =
+            repeat_of(state, job.job, revision, MembersChoice::All, JobRequest::default()).await?;
         jobs.push(NewJob { revision: definition.revision, after: after(job, &repeated), ..new });
     }
     Ok(jobs)

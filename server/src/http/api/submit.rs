@@ -25,6 +25,7 @@ use crate::http::api::batches::{array, position};
 use crate::http::api::definitions;
 use crate::http::api::jobs::{find, find_with_retries, location, unexpected_answer, wait_until_ended};
 use crate::http::api::logs;
+use crate::http::api::members;
 use crate::http::api::schedule_choice::ScheduleChoice;
 use crate::http::middleware::body_budget::BodyReservation;
 use crate::http::middleware::code::Code;
@@ -37,7 +38,7 @@ use crate::http::request::key::{explain_pruned, find_accepted, parse_key, submit
 use crate::http::request::path::{Id, Name};
 use crate::http::request::query::Query;
 use crate::http::request::submission;
-use crate::http::request::submit_params::{RevisionChoice, SubmitParams};
+use crate::http::request::submit_params::{MembersChoice, RevisionChoice, SubmitParams};
 use crate::http::request::trace_context::TraceContext;
 use crate::http::state::AppState;
 use crate::params::{self, Checker};
@@ -89,11 +90,12 @@ pub(crate) async fn retry(
     let (parts, body) = request.into_parts();
     let mut query = Query::of(&parts.uri)?;
     let revision = RevisionChoice::read(&mut query)?;
+    let members = MembersChoice::read(&mut query)?;
     let params = SubmitParams::read(query)?;
     let (text, held) = read_body(&state, &parts, body).await?;
     let changes = job_request::read_one(&text)?;
-    let key = parse_key(&parts, &revision.key_target(id), &text)?;
-    let repeated = repeat_of(&state, JobId(id), revision, changes).await;
+    let key = parse_key(&parts, &members.key_target(&revision.key_target(id)), &text)?;
+    let repeated = repeat_of(&state, JobId(id), revision, members, changes).await;
     drop(text);
     match repeated {
         Ok((definition, mut job)) => {
@@ -127,6 +129,7 @@ pub(crate) async fn repeat_of(
     state: &Arc<AppState>,
     id: JobId,
     revision: RevisionChoice,
+    members: MembersChoice,
     changes: JobRequest<'_>,
 ) -> Result<(Arc<Definition>, NewJob), Problem> {
     let record = find(state, id).await?;
@@ -153,6 +156,7 @@ pub(crate) async fn repeat_of(
         },
     };
     let position = position(state, &record.row).await?;
+    let members = members::repeated(state, &record.row, members).await?;
     let mut details = JobDetails { body: record.body, labels: record.row.labels, ..JobDetails::default() };
     merge_pairs(&mut details.body.environment, position);
     let checker = Checker::new(&definition.submission.params);
@@ -172,6 +176,7 @@ pub(crate) async fn repeat_of(
         retry_of: Some(id),
         unique_key: changes.unique_key,
         after: changes.after,
+        members,
         details: has_details.then(|| Box::new(details)),
         ..NewJob::default()
     };

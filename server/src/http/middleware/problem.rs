@@ -280,9 +280,12 @@ pub const fn pending_text(reason: PendingReason) -> &'static str {
         PendingReason::NotDue => "it is not due yet",
         PendingReason::Dependencies => "jobs that it comes after have not ended yet",
         PendingReason::Replacing => "the job that it replaces has not ended yet",
+        PendingReason::Members => {
+            "none of its members has started yet: GET /api/jobs?member_of={id} lists them"
+        }
         PendingReason::NoWorker => "no worker is connected",
         PendingReason::PinnedWorkerAway => {
-            "it may only run where its last attempt was (retry.on: same), and that worker is not connected"
+            "it may only run on one worker, which is not connected: that of its last attempt (retry.on: same), or its own as a member (run_on)"
         }
         PendingReason::NoRuntime => "workers are connected, but none offers its runtime",
         PendingReason::NoMatch => {

@@ -4,6 +4,7 @@ pub(crate) mod batch;
 mod committed;
 pub(crate) mod csv;
 pub(crate) mod earlier;
+mod members;
 pub(crate) mod presenter;
 pub mod shapes;
 pub(crate) mod timeline;

@@ -18,12 +18,13 @@ use scheduler::step::PendingReason;
 
 use crate::http::middleware::problem::pending_text;
 use crate::http::present::earlier::dependency;
+use crate::http::present::members::{member_of, members};
 use crate::http::present::shapes::{self, Time};
 use crate::http::present::timeline::{Timeline, in_words, ran_ms, worker_of};
 use crate::http::request::trace_context;
 use crate::http::state::AppState;
 use crate::params;
-use crate::store::{AttemptRow, JobRecord, JobRow};
+use crate::store::{AttemptRow, JobRecord, JobRow, SetPart};
 
 /// Presents jobs with the facts of one snapshot.
 pub(crate) struct Presenter {
@@ -72,6 +73,9 @@ impl Presenter {
             confirmed: (row.state == State::Cancelled).then_some(row.confirmed),
             timeout: row.timeout.map(timeout),
             batch: row.batch.map(|job| job.0),
+            member_of: member_of(&row).map(|member| member.parent.0),
+            pinned_worker: member_of(&row).and_then(|member| member.pinned).map(|worker| worker.0),
+            members: members(&row.set),
             retry_of: row.retry_of.map(|job| job.0),
             labels: row.labels.into_iter().collect(),
             reason: row.reason,
@@ -198,11 +202,13 @@ impl Presenter {
         match row.state {
             State::Scheduled => Some(PendingReason::NotDue),
             State::Quarantined => Some(PendingReason::Quarantined),
+            State::Queued if matches!(row.set, SetPart::Parent(_)) => Some(PendingReason::Members),
             State::Queued => {
                 // Only jobs pinned to their last worker have a lane of their own, and not after an infrastructure failure.
                 let is_own = |outcome| retry::budget(outcome) != Budget::Infrastructure;
                 let last =
                     row.attempt.as_ref().filter(|it| it.outcome.is_none_or(is_own)).map(|it| it.worker);
+                let last = member_of(row).and_then(|member| member.pinned).or(last);
                 let pinned = last.and_then(|last| self.waiting.get(&(row.revision, Some(last))));
                 let reason = pinned.or_else(|| self.waiting.get(&(row.revision, None)));
                 Some(reason.copied().unwrap_or(PendingReason::Soon))
@@ -363,6 +369,7 @@ mod tests {
             retry_of: None,
             slot: None,
             waits_for: None,
+            set: SetPart::None,
             labels: Vec::new(),
             ended_at: Some(Timestamp(5_000)),
             reason: reason.into(),

@@ -68,3 +68,30 @@ impl RevisionChoice {
         }
     }
 }
+
+/// The members that a retry of a job on several workers repeats.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum MembersChoice {
+    /// All, as its definition says.
+    All,
+    /// Those that did not succeed.
+    Failed,
+}
+
+impl MembersChoice {
+    pub(crate) fn read(query: &mut Query) -> Result<Self, Problem> {
+        match query.text("members")?.as_deref() {
+            None | Some("all") => Ok(Self::All),
+            Some("failed") => Ok(Self::Failed),
+            Some(_) => Err(wrong("members", "it is all or failed")),
+        }
+    }
+
+    /// The text that distinguishes requests under one idempotency key, behind the one of the revision.
+    pub(crate) fn key_target(self, target: &str) -> String {
+        match self {
+            Self::All => target.to_owned(),
+            Self::Failed => format!("{target} failed"),
+        }
+    }
+}

@@ -59,7 +59,7 @@ pub(super) fn request_for(request: &Request, query: &str, json: Option<&Value>) 
     made
 }
 
-/// `POST /jobs/{id}/{verb}`: cancel, release or retry; or retry the pipeline.
+/// `POST /jobs/{id}/{verb}`: cancel, release or retry; or retry the pipeline, or the members that did not succeed.
 pub(crate) async fn job(
     State(state): State<Arc<AppState>>,
     IdAndVerb(id, verb): IdAndVerb,
@@ -74,6 +74,11 @@ pub(crate) async fn job(
             return to_batch(&state, made).await;
         }
         "retry" => {
+            let made = submit::retry(State(Arc::clone(&state)), Id(id), asked).await?;
+            return to_job(&state, made).await;
+        }
+        "retry-members" => {
+            let asked = request_for(&request, "members=failed", None);
             let made = submit::retry(State(Arc::clone(&state)), Id(id), asked).await?;
             return to_job(&state, made).await;
         }

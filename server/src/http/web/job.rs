@@ -15,6 +15,7 @@ use crate::http::middleware::problem::Problem;
 use crate::http::present::shapes::{Attempt, Event, FullJob, Timeout, Verdict};
 use crate::http::request::path::Id;
 use crate::http::state::AppState;
+use crate::store::JobFilter;
 
 /// An attempt as a row.
 struct AttemptRow {
@@ -59,11 +60,18 @@ struct JobPage {
     due: Moment,
     why: String,
     verdicts: Vec<Verdict>,
+    /// Members of a job on several workers, the newest first; not all if there are many.
+    members: Vec<Row>,
+    can_retry_members: bool,
 }
 
 /// `GET /jobs/{id}`
 pub(crate) async fn show(State(state): State<Arc<AppState>>, Id(id): Id) -> Result<Response, Problem> {
     let full = state.presenter().full(jobs::find(&state, JobId(id)).await?);
+    let members = match &full.job.members {
+        Some(_) => members_of(&state, JobId(id)).await?,
+        None => Vec::new(),
+    };
     let waits = full.job.queuing || full.job.state == "scheduled" || full.job.state == "quarantined";
     let explanation = match waits {
         true => Some(explain::job(State(Arc::clone(&state)), Id(id)).await?.0),
@@ -87,10 +95,23 @@ pub(crate) async fn show(State(state): State<Arc<AppState>>, Id(id): Id) -> Resu
         started: full.job.started_at.map(format::moment),
         due: format::moment(full.job.due_at),
         row: Row::of(full.job.clone()),
+        members,
+        can_retry_members: full.job.ended_at.is_some()
+            && full.job.members.as_ref().is_some_and(|members| members.succeeded < members.total),
         why,
         verdicts,
         full,
     })
+}
+
+/// Members that the page of their parent shows.
+const MEMBERS_SHOWN: usize = 100;
+
+async fn members_of(state: &Arc<AppState>, parent: JobId) -> Result<Vec<Row>, Problem> {
+    let filter = JobFilter { parent: Some(parent), limit: MEMBERS_SHOWN, ..JobFilter::default() };
+    let rows = state.read(move |archive| archive.jobs(&filter)).await?;
+    let presenter = state.presenter();
+    Ok(rows.into_iter().map(|row| Row::of(presenter.job(row))).collect())
 }
 
 /// The job, or one next to it in its pipeline, has ended without success.

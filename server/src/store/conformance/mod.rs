@@ -10,6 +10,7 @@ mod lives;
 mod pending_batch;
 mod reads;
 mod removal;
+mod run_on;
 mod schedules;
 mod unique;
 
@@ -22,6 +23,7 @@ pub(super) use lives::*;
 pub(super) use pending_batch::*;
 pub(super) use reads::*;
 pub(super) use removal::*;
+pub(super) use run_on::*;
 pub(super) use schedules::*;
 pub(super) use unique::*;
 
@@ -87,6 +89,8 @@ macro_rules! conforms {
             rates_are_kept_until_they_have_recovered,
             unique_keys_are_kept_until_they_are_freed,
             an_ended_job_is_not_removed_while_it_keeps_its_key,
+            parents_come_back_with_their_members,
+            a_parent_ends_without_an_attempt_and_keeps_its_counts,
             dependencies_outlive_a_restart_until_they_are_decided,
             a_job_is_told_how_its_predecessors_ended,
             a_pipeline_is_found_from_each_of_its_jobs,

@@ -89,6 +89,9 @@ pub(in crate::store) fn expectation(change: &Change) -> Option<(JobId, Expected)
         | Change::ExpectationDropped { .. }
         | Change::Paused { .. }
         | Change::Unique(_)
+        | Change::Parent(_)
+        | Change::Member(_)
+        | Change::WorkerUsed(_)
         | Change::RateUsed(_) => return None,
     })
 }

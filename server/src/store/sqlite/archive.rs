@@ -13,11 +13,13 @@ use scheduler::job::State;
 use scheduler::schedule::backfill::LedgerReading;
 use scheduler::step::WorkerRow;
 
-use super::{batches, dependencies, faults, list, open_reader, pending_batch, record, rows, schedules};
+use super::{
+    batches, dependencies, faults, list, open_reader, pending_batch, record, rows, run_on, schedules,
+};
 use crate::store::directory::DataDirectory;
 use crate::store::{
     Archive, BatchFilter, BatchRow, FireRecord, HourlyEnds, JobFilter, JobRecord, JobRow, LoadError,
-    PREDECESSORS_VARIABLE, Pipeline, ReadError, ScheduleState, StoredDefinition,
+    MemberPlace, PREDECESSORS_VARIABLE, Pipeline, ReadError, ScheduleState, StoredDefinition,
 };
 
 /// This many reads go on at once; more wait. Reads are short, and the machine's cores have other work.
@@ -194,6 +196,10 @@ impl Archive for SqliteArchive {
                 .optional()?;
             Ok((holder, GroupNo(committed.cast_unsigned())))
         })
+    }
+
+    fn member_places(&self, parent: JobId, limit: usize) -> Result<Vec<MemberPlace>, ReadError> {
+        self.read(|connection| Ok(run_on::places(connection, parent, limit)?))
     }
 
     fn overrides(&self, ids: &[JobId]) -> Result<Vec<(JobId, Overrides)>, ReadError> {

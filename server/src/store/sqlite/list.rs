@@ -48,7 +48,9 @@ fn page(connection: &Connection, filter: &JobFilter) -> rusqlite::Result<Vec<Job
             let before = found.len();
             match (blocks, &filter.label, part) {
                 (Some(blocks), ..) => query.by_blocks(blocks, *range, &mut found)?,
-                (None, Some(label), Part::Live(_)) => query.live_by_label(label, *range, &mut found)?,
+                (None, Some(label), Part::Live(_) | Part::RunningParents) => {
+                    query.live_by_label(label, *range, &mut found)?
+                }
                 (None, ..) => found.extend(query.within(*range, query.limit)?),
             }
             query.limit -= found.len() - before;
@@ -78,6 +80,8 @@ pub(super) fn last_ended(connection: &Connection, definition: &str) -> rusqlite:
 enum Part {
     /// Among those that have not ended: all, or those with this state.
     Live(Option<State>),
+    /// Among those that have not ended: jobs on several workers of which a member has started.
+    RunningParents,
     /// Among those that have ended.
     Ended,
     /// Among those that succeeded.
@@ -90,7 +94,7 @@ fn parts(filter: &JobFilter) -> Vec<Part> {
     let mut parts = parts_by_state(filter);
     // Only an ended job has an end and a reason.
     if has_end(filter) || filter.text.is_some() {
-        parts.retain(|part| !matches!(part, Part::Live(_)));
+        parts.retain(|part| !matches!(part, Part::Live(_) | Part::RunningParents));
     }
     // A job that succeeded has no reason, and the outcome and exit code of a success: the others are few, and have an index.
     if filter.text.is_some() || cannot_be_success(filter) {
@@ -126,11 +130,12 @@ fn parts_by_state(filter: &JobFilter) -> Vec<Part> {
     states.sort_unstable();
     states.dedup();
     let part = |state: State| match state {
-        State::Succeeded => Part::Succeeded,
-        state if state.has_ended() => Part::Badly(state),
-        state => Part::Live(Some(state)),
+        State::Succeeded => vec![Part::Succeeded],
+        State::Running => vec![Part::Live(Some(state)), Part::RunningParents],
+        state if state.has_ended() => vec![Part::Badly(state)],
+        state => vec![Part::Live(Some(state))],
     };
-    states.into_iter().map(part).collect()
+    states.into_iter().flat_map(part).collect()
 }
 
 /// The lowest and the highest number that the filter leaves; nothing if it is empty.
@@ -138,6 +143,10 @@ fn range(connection: &Connection, filter: &JobFilter) -> rusqlite::Result<Option
     let (mut lowest, mut highest) = (1, i64::MAX);
     if let Some(JobId(before)) = filter.before {
         highest = highest.min(i64::try_from(before).unwrap_or(i64::MAX).saturating_sub(1));
+    }
+    // Members have higher numbers than their parent.
+    if let Some(JobId(parent)) = filter.parent {
+        lowest = lowest.max(i64::try_from(parent).unwrap_or(i64::MAX));
     }
     if let Some(JobId(first)) = filter.batch {
         let first = i64::try_from(first).unwrap_or(i64::MAX);
@@ -173,11 +182,11 @@ enum Blocks {
 /// The index of blocks by which this part can be searched, if one helps.
 fn blocks_of(connection: &Connection, filter: &JobFilter, part: Part) -> rusqlite::Result<Option<Blocks>> {
     let has_index = match part {
-        Part::Badly(_) => true,
+        Part::Badly(_) | Part::RunningParents => true,
         Part::Live(Some(state)) => state != State::Queued,
         Part::Live(None) | Part::Ended | Part::Succeeded => false,
     };
-    if filter.label.is_some() || filter.batch.is_some() || has_index {
+    if filter.label.is_some() || filter.batch.is_some() || filter.parent.is_some() || has_index {
         return Ok(None);
     }
     if let Some(name) = &filter.name {
@@ -290,7 +299,7 @@ impl Query<'_> {
 
     fn newest_below(&self, highest: i64) -> rusqlite::Result<Option<i64>> {
         let sql = match self.part {
-            Part::Live(_) => "SELECT max(id) FROM jobs WHERE id <= ?1",
+            Part::Live(_) | Part::RunningParents => "SELECT max(id) FROM jobs WHERE id <= ?1",
             Part::Ended | Part::Succeeded | Part::Badly(_) => "SELECT max(id) FROM ended WHERE id <= ?1",
         };
         self.connection.prepare_cached(sql)?.query_row([highest], |row| row.get(0))
@@ -298,7 +307,9 @@ impl Query<'_> {
 
     fn within(&self, (lowest, highest): Range, limit: usize) -> rusqlite::Result<Vec<(JobRow, bool)>> {
         let leads = match (&self.filter.label, self.part) {
-            (Some(_), Part::Live(_)) if self.has_few_live((lowest, highest))? => Leads::Jobs,
+            (Some(_), Part::Live(_) | Part::RunningParents) if self.has_few_live((lowest, highest))? => {
+                Leads::Jobs
+            }
             (Some(_), _) => Leads::Labels,
             (None, _) => Leads::Jobs,
         };
@@ -340,7 +351,10 @@ impl Query<'_> {
         sql += " BETWEEN ?1 AND ?2";
         match self.part {
             Part::Live(None) | Part::Ended => {}
-            Part::Live(Some(State::Queued)) => sql += " AND j.state = 2",
+            Part::RunningParents => sql += " AND j.id IN (SELECT job FROM running_parents)",
+            Part::Live(Some(State::Queued)) => {
+                sql += " AND j.state = 2 AND j.id NOT IN (SELECT job FROM running_parents)";
+            }
             // The second condition makes the partial index eligible; likewise below.
             Part::Live(Some(state)) => {
                 sql += &format!(" AND j.state = ?{} AND j.state <> 2", bind(codes::of_state(state).into()));
@@ -383,6 +397,10 @@ impl Query<'_> {
         if let Some(batch) = self.filter.batch {
             sql += &format!(" AND j.batch = ?{}", bind(batch.0.cast_signed().into()));
         }
+        if let Some(parent) = self.filter.parent {
+            let parent = bind(parent.0.cast_signed().into());
+            sql += &format!(" AND j.id IN (SELECT job FROM members WHERE parent = ?{parent})");
+        }
         if let Some(since) = self.filter.since {
             sql += &format!(" AND j.created_at >= ?{}", bind(since.0.into()));
         }
@@ -396,7 +414,9 @@ impl Query<'_> {
 
     const fn source(&self) -> &'static str {
         match self.part {
-            Part::Live(_) => "(SELECT *, NULL AS ended_at, NULL AS reason, 0 AS confirmed FROM jobs)",
+            Part::Live(_) | Part::RunningParents => {
+                "(SELECT *, NULL AS ended_at, NULL AS reason, 0 AS confirmed FROM jobs)"
+            }
             Part::Ended | Part::Succeeded | Part::Badly(_) => "ended",
         }
     }

@@ -11,7 +11,7 @@ use scheduler::input::GroupNo;
 use scheduler::job::LastPlacement;
 use scheduler::restore::LiveSchedules;
 
-use super::{batches, codes, dependencies, expectations, faults, limits, rows, schedules, unique};
+use super::{batches, codes, dependencies, expectations, faults, limits, rows, run_on, schedules, unique};
 use crate::store::{
     JobOrigin, LiveAttempt, LiveJob, LoadError, LoadItem, Loaded, StoredDefinition, Unconfirmed, directory,
 };
@@ -89,6 +89,7 @@ pub(super) fn load(
     loaded.unique = unique::load(&transaction)?;
     loaded.dependencies = dependencies::open(&transaction)?;
     loaded.batches = batches::live(&transaction)?;
+    loaded.parents = run_on::live(&transaction)?;
     visit(LoadItem::Base(&loaded));
     for id in of_unconfirmed {
         hand_out(&mut definitions, id, visit);
@@ -198,6 +199,7 @@ fn installation(row: &Row<'_>) -> rusqlite::Result<Loaded> {
         rates: Vec::new(),
         unique: Vec::new(),
         batches: Vec::new(),
+        parents: Vec::new(),
         retention_by: row.get::<_, Option<i64>>("retention_by")?.map(Timestamp),
     })
 }

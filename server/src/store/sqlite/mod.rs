@@ -28,6 +28,7 @@ mod pending_batch;
 mod record;
 mod reserve;
 mod rows;
+mod run_on;
 mod schedules;
 mod unique;
 mod upgrade;

@@ -9,6 +9,7 @@ use scheduler::expectations::ExpectationRow;
 use scheduler::step::Change;
 
 use super::archive::SqliteArchive;
+use super::run_on;
 use crate::notifications::occasion::Occasion;
 use crate::notifications::target::{TargetKey, TargetKind};
 use crate::store::{
@@ -37,6 +38,10 @@ pub(super) fn write_ends(connection: &Connection, group: &Group) -> rusqlite::Re
             _ => continue,
         };
         let Some(occasion) = Occasion::of_state(state) else { continue };
+        // Its parent's end tells of it; a member in quarantine waits for a person.
+        if occasion != Occasion::Quarantined && run_on::is_member(connection, job)? {
+            continue;
+        }
         let Some(definition) = definition_of(connection, job)? else { continue };
         write(connection, &group.notify, &definition, occasion, Some(job), at)?;
         if occasion == Occasion::Quarantined || !group.notify.0.contains_key(definition.as_str()) {

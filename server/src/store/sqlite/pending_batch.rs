@@ -38,6 +38,7 @@ pub(super) fn remove_unfinished(connection: &mut Connection) -> rusqlite::Result
             transaction.execute("DELETE FROM details WHERE job BETWEEN ?1 AND ?2", (from, to))?;
             transaction.execute("DELETE FROM expiries WHERE job BETWEEN ?1 AND ?2", (from, to))?;
             transaction.execute("DELETE FROM dependencies WHERE job BETWEEN ?1 AND ?2", (from, to))?;
+            transaction.execute("DELETE FROM parents WHERE job BETWEEN ?1 AND ?2", (from, to))?;
             removed += transaction.execute("DELETE FROM jobs WHERE id BETWEEN ?1 AND ?2", (from, to))?;
             transaction.commit()?;
             from = to + 1;

@@ -5,12 +5,19 @@ use rusqlite::{Connection, OptionalExtension};
 use scheduler::input::JobDetails;
 use scheduler::job::State;
 
-use super::{dependencies, hooks, rows, schedules};
-use crate::store::{DEPENDENCIES_SHOWN, JobRecord, JobRow};
+use super::{dependencies, hooks, rows, run_on, schedules};
+use crate::store::{DEPENDENCIES_SHOWN, JobRecord, JobRow, SetPart};
 
-/// Adds the slot of a job, and the job that it waits for.
+/// Adds the slot of a job, its part in a set with the state that follows from it, and the job that it waits for.
 pub(super) fn complete(connection: &Connection, row: &mut JobRow) -> rusqlite::Result<()> {
     row.slot = schedules::slot_of(connection, row.job)?;
+    row.set = run_on::part_of(connection, row.job)?;
+    if let SetPart::Parent(parent) = &row.set
+        && row.state == State::Queued
+        && parent.started_at.is_some()
+    {
+        row.state = State::Running;
+    }
     if row.state == State::Scheduled {
         row.waits_for = dependencies::first_open(connection, row.job)?;
     }

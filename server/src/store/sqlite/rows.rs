@@ -15,7 +15,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::{codes, param_rows};
-use crate::store::{AttemptRow, JobRow, StoredDefinition};
+use crate::store::{AttemptRow, JobRow, SetPart, StoredDefinition};
 
 /// In `jobs.details`: the job has labels.
 pub(super) const HAS_LABELS: i64 = 1;
@@ -54,6 +54,7 @@ pub(super) fn job(row: &Row<'_>) -> rusqlite::Result<(JobRow, bool)> {
         retry_of: id(9)?,
         slot: None,
         waits_for: None,
+        set: SetPart::None,
         labels: Vec::new(),
         ended_at: row.get::<_, Option<i64>>(11)?.map(Timestamp),
         reason: text(row, 12)?,
@@ -152,10 +153,12 @@ pub(super) fn labels(connection: &Connection, job: JobId) -> rusqlite::Result<Ve
     Ok(found.flatten().unwrap_or_default())
 }
 
-/// Overrides and parameters of a job; none if it has neither. The labels are not read.
+/// Overrides and parameters of a job; none if it has neither. A member has those of its parent. The labels are not read.
 pub(super) fn details(connection: &Connection, job: JobId) -> rusqlite::Result<Option<JobDetails>> {
-    let mut statement = connection
-        .prepare_cached("SELECT environment, args, input, params, filled_in FROM details WHERE job = ?1")?;
+    let mut statement = connection.prepare_cached(
+        "SELECT environment, args, input, params, filled_in FROM details
+             WHERE job = coalesce((SELECT parent FROM members WHERE members.job = ?1), ?1)",
+    )?;
     let read = |row: &Row<'_>| {
         let body = Overrides {
             environment: json(row, 0)?.unwrap_or_default(),

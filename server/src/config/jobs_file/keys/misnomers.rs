@@ -42,8 +42,9 @@ pub(in crate::config::jobs_file) const MISNOMERS: &[(&str, &str)] = &[
     ("src", "source"),
     ("dst", "target"),
     ("destination", "target"),
+    ("parallelism", "run_on"),
+    ("replicas", "run_on"),
 ];
 
 /// Planned keys: the reader tells them apart from typing mistakes.
-pub(in crate::config::jobs_file) const PLANNED: &[&str] =
-    &["shm_size", "input", "run_on", "concurrent_worker_cnt", "retention", "gpus", "mask"];
+pub(in crate::config::jobs_file) const PLANNED: &[&str] = &["shm_size", "input", "retention", "gpus", "mask"];

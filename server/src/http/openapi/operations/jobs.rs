@@ -5,8 +5,8 @@ use serde_json::json;
 use super::super::operation::{ID, Kind, Operation, Parameter, list, object, query, text};
 use super::examples::{batch, batch_summary, bulk_result, full_job, job, reason, worker_ref};
 use super::shared::{
-    BULK, CURSOR, DRY_RUN, FILTERING, FILTERS, JSON_BODY, KEY, LINK, NO_BODY, ON_JOB, PAGE, PAGING, REVISION,
-    SUBMISSION, SUBMIT, WAIT,
+    BULK, CURSOR, DRY_RUN, FILTERING, FILTERS, JSON_BODY, KEY, LINK, MEMBERS, NO_BODY, ON_JOB, PAGE, PAGING,
+    REVISION, SUBMISSION, SUBMIT, WAIT,
 };
 use crate::http::api::bulk::Selection;
 use crate::http::middleware::code::Code;
@@ -94,7 +94,7 @@ pub(super) fn jobs() -> Vec<Operation> {
             .problems(&[&ON_JOB, &NO_BODY, &[Code::AlreadyFinished, Code::NothingToRelease, Code::OutOfScope, Code::RefusedByStore]]),
         Operation::post("/api/jobs/{id}/retry", "jobs", "retry_job", "Run an ended job again, as a new job")
             .takes(&SUBMIT)
-            .takes(&[REVISION])
+            .takes(&[REVISION, MEMBERS])
             .may_have_body(object::<JobChanges>(json!({ "args": ["--all"] })))
             .answers(201, "The new job. With wait it is the job at its end, with follow its output.", [
                 submitted(), vec![object::<shapes::FullJob>(full_job())],
@@ -103,7 +103,7 @@ pub(super) fn jobs() -> Vec<Operation> {
             .answers(200, "An earlier request with this Idempotency-Key made the job, or another job has its unique key.", [
                 submitted(), vec![object::<shapes::FullJob>(full_job())],
             ].into_iter().flatten().collect())
-            .problems(&[&ON_JOB, &JSON_BODY, &SUBMISSION, &[Code::NotFinished, Code::RevisionGone]]),
+            .problems(&[&ON_JOB, &JSON_BODY, &SUBMISSION, &[Code::NotFinished, Code::RevisionGone, Code::TooManyJobs]]),
         Operation::get("/api/jobs/{id}/pipeline", "jobs", "get_pipeline", "The jobs before and after a job")
             .answers(200, "The jobs that come after one another.", vec![object::<shapes::Pipeline>(json!({
                 "jobs": [

@@ -30,6 +30,11 @@ pub(super) const REVISION: Parameter = query(
     Kind::Word(&["current", "original"]),
     "The definition as it is now, or as it was when the job was made.",
 );
+pub(super) const MEMBERS: Parameter = query(
+    "members",
+    Kind::Word(&["all", "failed"]),
+    "Of a job on several workers: all members are repeated, or those that did not succeed.",
+);
 pub(super) const DRY_RUN: Parameter = query("dry_run", Kind::Switch, "Nothing is done, only counted.");
 pub(super) const CURSOR: Parameter =
     query("cursor", Kind::Text("AAAAAAAAAAT7C-UfxNzPfw"), "Where to go on: from the answer before.");
@@ -39,12 +44,13 @@ pub(super) const WAIT: Kind = Kind::Duration("30s");
 pub(super) const LINK: &[(&str, &str)] = &[("link", "The next page, if there is one: `<…>; rel=\"next\"`.")];
 
 /// The filters that select jobs.
-pub(super) const FILTERS: [Parameter; 15] = [
+pub(super) const FILTERS: [Parameter; 16] = [
     query("state", Kind::Text("queued,running"), "States, separated by commas."),
     query("name", Kind::Text("resize"), "Definitions, separated by commas; `*` stands for any text."),
     query("worker", Kind::Text("rack-1"), "The number or name of the worker of the latest attempt."),
     query("label", Kind::Text("team=web"), "A label, as name=value."),
     query("batch", ID, "The number of the batch."),
+    query("member_of", ID, "The job that runs on several workers and of which they are members."),
     query("revision", Kind::Text(REVISION_EXAMPLE), "The revision of the definition."),
     query("outcome", Kind::Text("failed"), "Outcomes of the latest attempt, separated by commas."),
     query("exit_code", Kind::Integer, "The exit code of the latest attempt."),

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::{Job, NotifyTarget, Reason, Schedule, Text, Time};
+use super::{Job, NotifyTarget, Reason, Schedule, Text, Time, Workers};
 
 /// A resolved definition.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
@@ -183,6 +183,9 @@ pub struct Definition {
     #[serde(default)]
     #[schema(value_type = String)]
     pub strategy: Text,
+    /// How many workers run each of its jobs, if not one: `all`, or a number.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run_on: Option<Workers>,
     /// How many of its jobs wait, by the reason why.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub waiting: Vec<Waiting>,

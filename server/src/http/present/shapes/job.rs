@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::{Dependency, Reason, Text, Time, Timeout, WorkerRef};
+use super::{Dependency, Members, Reason, Text, Time, Timeout, WorkerRef};
 
 /// A job as lists show it, and as the answer to its submission.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
@@ -93,6 +93,15 @@ pub struct Job {
     /// The first job of the batch that it came with.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub batch: Option<u64>,
+    /// The job that it runs in the place of, on one of several workers (`run_on`).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub member_of: Option<u64>,
+    /// The only worker that may run this member.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pinned_worker: Option<u64>,
+    /// Its members, if it runs on several workers (`run_on`).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub members: Option<Members>,
     /// The ended job that it tries again.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub retry_of: Option<u64>,

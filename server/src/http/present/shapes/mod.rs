@@ -11,6 +11,7 @@ mod definition;
 mod explanation;
 mod job;
 mod limit;
+mod members;
 mod notification;
 mod pipeline;
 mod plan;
@@ -40,6 +41,7 @@ pub use job::{
     Attempt, Batch, BulkResult, Event, FullJob, Hook, Job, LateReport, OutputBytes, Parent, Phase, Refusal,
 };
 pub use limit::Limit;
+pub use members::{Members, Workers};
 pub use notification::{Notification, NotifyTarget, TargetTest};
 pub use pipeline::{Dependency, Pipeline, PipelineJob};
 pub use plan::{ChangedDefinition, KeyChange, Plan, PlannedDefinition};

@@ -18,6 +18,7 @@ pub(super) use self::cache::WriteCache;
 use self::cache::{DefinitionIds, EndSpan, SEEN_MAX};
 pub(super) use self::remove::remove;
 use self::statements::Statements;
+use super::run_on;
 use super::{
     access, batches, dependencies, faults, hooks, limits, notes, notifications, param_rows, pending_batch,
     rows, schedules, unique,
@@ -162,6 +163,15 @@ fn in_transaction(
     }
     for first in &folded.completed_batches {
         writer.formed(*first)?;
+    }
+    for row in folded.parents.values() {
+        run_on::put_parent(connection, row)?;
+    }
+    for row in &folded.members {
+        run_on::put_member(connection, row)?;
+    }
+    for of in &folded.used_workers {
+        run_on::put_use(connection, of)?;
     }
     writer.cache.members.write(connection)?;
     for (first, at) in &folded.ended_batches {

@@ -8,7 +8,7 @@ use rusqlite::{Connection, OptionalExtension, params};
 
 use super::{BLOCK_SHIFT, Done, Failure, Found, WriteCache, begin, last_of, settle, workers};
 use crate::store::sqlite::rows::{self, HAS_LABELS};
-use crate::store::sqlite::{hooks, schedules};
+use crate::store::sqlite::{hooks, run_on, schedules};
 use crate::store::{CommitError, Removed, RetentionCutoffs};
 use protocol::JobId;
 
@@ -137,6 +137,7 @@ fn delete(connection: &Connection, block: i64, doomed: &[Candidate]) -> Done {
     connection.prepare_cached("UPDATE installation SET deletes_until = ?1")?.execute([latest])?;
     let (noted, hooked) = (noted(connection, block)?, hooked(connection, block)?);
     let dependent = dependent(connection, block)?;
+    let in_sets = in_sets(connection, block)?;
     let mut ended = connection.prepare_cached("DELETE FROM ended WHERE id = ?1")?;
     for candidate in doomed {
         let job = candidate.job;
@@ -153,6 +154,9 @@ fn delete(connection: &Connection, block: i64, doomed: &[Candidate]) -> Done {
         }
         if hooked.binary_search(&job).is_ok() {
             hooks::remove_unused(connection, job)?;
+        }
+        if in_sets.binary_search(&job).is_ok() {
+            run_on::remove(connection, job)?;
         }
         if dependent.binary_search(&job).is_ok() {
             connection.prepare_cached("DELETE FROM dependencies WHERE job = ?1")?.execute([job])?;
@@ -179,6 +183,17 @@ fn noted(connection: &Connection, block: i64) -> rusqlite::Result<Vec<i64>> {
 fn dependent(connection: &Connection, block: i64) -> rusqlite::Result<Vec<i64>> {
     connection
         .prepare_cached("SELECT DISTINCT job FROM dependencies WHERE job BETWEEN ?1 AND ?2 ORDER BY job")?
+        .query_map((block << BLOCK_SHIFT, last_of(block)), |row| row.get(0))?
+        .collect()
+}
+
+/// The jobs of a block that are parents or members.
+fn in_sets(connection: &Connection, block: i64) -> rusqlite::Result<Vec<i64>> {
+    connection
+        .prepare_cached(
+            "SELECT job FROM parents WHERE job BETWEEN ?1 AND ?2
+             UNION SELECT job FROM members WHERE job BETWEEN ?1 AND ?2 ORDER BY 1",
+        )?
         .query_map((block << BLOCK_SHIFT, last_of(block)), |row| row.get(0))?
         .collect()
 }
