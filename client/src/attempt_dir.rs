@@ -8,6 +8,7 @@
 //! started        when, in the uptime of which boot                                `null` as long as it is only about to be started
 //! input.json     what the job may read                                   result.json    what it left there when it ended
 //! secrets        the directory of its secrets, in a tmpfs: never a secret itself
+//! usage          what it had used when the worker last looked
 //! ```
 //! Each file but the two outputs is replaced as a whole, so a crash leaves the old content or the new one. Content found after a crash
 //! is true; a missing or torn file means that the step had not happened. A directory whose `attempt.json` cannot be read is moved
@@ -23,6 +24,7 @@ mod spec_record;
 mod start;
 mod stopping;
 mod store;
+mod usage;
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Write};
@@ -30,6 +32,7 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use protocol::Usage;
 use protocol::report::OutputLengths;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -85,6 +88,8 @@ pub struct AttemptEnd {
     pub exit: Exit,
     /// Bytes that it wrote, gaps included.
     pub output: OutputLengths,
+    /// What it has used.
+    pub usage: Usage,
     /// Time of the end.
     pub at: RecordedInstant,
 }

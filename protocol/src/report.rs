@@ -14,6 +14,7 @@ use crate::container::RuntimeKind;
 use crate::ids::{ClusterId, Incarnation, ReportNo, Revision, Token, WorkerId};
 use crate::order::VersionRange;
 pub use crate::output::{Chunk, ChunkData, Stream};
+pub use crate::usage::{Usage, UsageSample};
 
 /// One message from a worker to its server.
 #[derive(Clone, Debug, PartialEq)]
@@ -48,6 +49,8 @@ pub enum Report {
     /// any. The server answers with a Cancel for each that is to be stopped although its own worker cannot be
     /// told to.
     Foreign(Vec<Foreign>),
+    /// Resources of running attempts, at most once a second. Nothing answers it, and it may be lost.
+    Usage(Vec<UsageSample>),
 }
 
 /// A list of reports with consecutive numbers.
@@ -154,6 +157,8 @@ pub struct Succeeded {
     pub result: Option<String>,
     /// A remark in spite of success, such as a child process that was killed for lack of memory.
     pub note: Option<String>,
+    /// What it has used.
+    pub usage: Usage,
 }
 
 /// An attempt ended otherwise.
@@ -171,6 +176,8 @@ pub struct Failed {
     pub timing: Timing,
     /// Length of its output.
     pub output: OutputLengths,
+    /// What it has used.
+    pub usage: Usage,
 }
 
 /// The outcome of an attempt.

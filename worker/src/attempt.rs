@@ -10,7 +10,7 @@ use protocol::container::Overrides;
 use protocol::order::StopCause;
 use protocol::report::{OutputLengths, Phase};
 use protocol::secret::SecretValues;
-use protocol::{ContainerSpec, Revision, RuntimeKind, Uptime};
+use protocol::{ContainerSpec, Revision, RuntimeKind, Uptime, Usage};
 
 use crate::outbox::Entry;
 use crate::pulls::Image;
@@ -102,6 +102,24 @@ pub(crate) enum Stage {
     },
     /// Ended; kept until the report and the output are acknowledged.
     Ended(Ended),
+}
+
+/// Facts about the end of an attempt beside its exit.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct EndFacts {
+    /// Length of its output.
+    pub(crate) output: OutputLengths,
+    /// What it has used.
+    pub(crate) usage: Usage,
+    /// Monotonic time of the end.
+    pub(crate) at: Uptime,
+}
+
+impl EndFacts {
+    /// Of an attempt that never ran, or of which nothing else is known.
+    pub(crate) fn unknown(at: Uptime) -> Self {
+        Self { at, ..Self::default() }
+    }
 }
 
 /// Conditions for removing an ended attempt.

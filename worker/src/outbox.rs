@@ -15,8 +15,9 @@ use protocol::report::{
     Failed, Numbered, Outcome, OutputLengths, ReleaseCause, Released, Started, Succeeded, Timing,
 };
 use protocol::wire::{DURATION_MAX, OFFSET_MAX, cut_text};
-use protocol::{Report, ReportNo, Token, Uptime};
+use protocol::{Report, ReportNo, Token, Uptime, Usage};
 
+use crate::attempt::EndFacts;
 use crate::classify::ExitVerdict;
 
 /// Entries of one frame.
@@ -30,7 +31,7 @@ const REFUSALS_MAX: u32 = 3;
 /// Text for people in an end that was sent in its minimal form.
 const REDUCED: &str = "the server refused the whole report of this end; its details are left out";
 /// Estimated bytes of an entry without its texts.
-const ENTRY_BYTES: usize = 96;
+const ENTRY_BYTES: usize = 160;
 
 /// One numbered report.
 #[derive(Clone, Debug)]
@@ -48,6 +49,7 @@ pub(crate) struct Success {
     at: Uptime,
     ran: Duration,
     output: OutputLengths,
+    usage: Usage,
     result: Option<String>,
     note: Option<String>,
 }
@@ -61,6 +63,7 @@ pub(crate) struct Failure {
     message: String,
     ran: Option<Duration>,
     output: OutputLengths,
+    usage: Usage,
 }
 
 #[derive(Debug, Default)]
@@ -96,16 +99,24 @@ impl Outbox {
         self.len() == 0
     }
 
-    pub(crate) fn ended(&mut self, token: Token, at: Uptime, verdict: ExitVerdict, output: OutputLengths) {
+    pub(crate) fn ended(&mut self, token: Token, verdict: ExitVerdict, facts: EndFacts) {
+        let EndFacts { output, usage, at } = facts;
+        let usage = usage.clamped();
         let output =
             OutputLengths { stdout: output.stdout.min(OFFSET_MAX), stderr: output.stderr.min(OFFSET_MAX) };
         match verdict {
-            ExitVerdict::Success { ran, result, note } => {
-                self.successes.push(Success { token, at, ran: ran.min(DURATION_MAX), output, result, note })
-            }
+            ExitVerdict::Success { ran, result, note } => self.successes.push(Success {
+                token,
+                at,
+                ran: ran.min(DURATION_MAX),
+                output,
+                usage,
+                result,
+                note,
+            }),
             ExitVerdict::Failure { outcome, exit_code, message, ran } => {
                 let ran = ran.map(|it| it.min(DURATION_MAX));
-                self.failures.push(Failure { token, at, outcome, exit_code, message, ran, output })
+                self.failures.push(Failure { token, at, outcome, exit_code, message, ran, output, usage })
             }
         }
     }
@@ -253,17 +264,17 @@ impl Entry {
         }
     }
 
-    /// Leaves out what the server may be unable to take: texts, the result, the exit code, lengths of output.
+    /// Leaves out what the server may be unable to take: texts, the result, the exit code, lengths of output, usage.
     fn reduce(&mut self) {
         match self {
             Self::Running { container, .. } => container.clear(),
             Self::Success(it) => {
                 (it.result, it.note) = (None, Some(String::from(REDUCED)));
-                it.output = OutputLengths::default();
+                (it.output, it.usage) = Default::default();
             }
             Self::Failure(it) => {
                 (it.exit_code, it.message) = (None, String::from(REDUCED));
-                it.output = OutputLengths::default();
+                (it.output, it.usage) = Default::default();
             }
             Self::Released(it) => it.why.clear(),
             Self::Starting { .. } => {}
@@ -330,6 +341,7 @@ fn succeeded(entry: &Entry, now: Uptime) -> Option<Succeeded> {
         output: it.output,
         result: it.result.clone(),
         note: it.note.clone(),
+        usage: it.usage,
     })
 }
 
@@ -344,6 +356,7 @@ fn failed(entry: &Entry, now: Uptime) -> Option<Failed> {
         message: it.message.clone(),
         timing: Timing { ended_ago: age(it.at, now), ran: it.ran },
         output: it.output,
+        usage: it.usage,
     })
 }
 

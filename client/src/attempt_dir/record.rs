@@ -14,6 +14,7 @@ use worker::step::Launch;
 use crate::boot::{BootId, RecordedInstant};
 
 use super::spec_record::SpecRecord;
+use super::usage::UsageRecord;
 use super::{AttemptEnd, OutputProgress, ReplayRange, Stopping};
 
 /// `attempt.json`.
@@ -98,6 +99,8 @@ pub(super) struct EndRecord {
     #[serde(flatten)]
     at: InstantRecord,
     output: LengthsRecord,
+    #[serde(default)]
+    usage: UsageRecord,
     exit: ExitRecord,
 }
 
@@ -268,6 +271,7 @@ impl From<&AttemptEnd> for EndRecord {
         Self {
             at: ending.at.into(),
             output: ending.output.into(),
+            usage: ending.usage.into(),
             exit: match ending.exit.clone() {
                 Exit::Ran { code, oom, ran, result } => {
                     let (result, result_fault) = match result {
@@ -298,6 +302,7 @@ impl From<EndRecord> for AttemptEnd {
         Self {
             at: ended.at.into(),
             output: ended.output.into(),
+            usage: ended.usage.into(),
             exit: match ended.exit {
                 ExitRecord::Ran { code, oom, ran, result, result_fault } => {
                     let result = match (result, result_fault) {

@@ -9,7 +9,8 @@ use longshore_protocol::order::{
 };
 use longshore_protocol::report::{
     Availability, Chunk, ChunkData, Condition, Failed, Foreign, Heartbeat, Hello, Inventory, Numbered,
-    Outcome, OutputLengths, Phase, ReleaseCause, Released, Started, Stream, Succeeded, Timing,
+    Outcome, OutputLengths, Phase, ReleaseCause, Released, Started, Stream, Succeeded, Timing, Usage,
+    UsageSample,
 };
 use longshore_protocol::secret::{AttemptSecrets, SecretValue, SecretValues};
 use longshore_protocol::{
@@ -69,6 +70,7 @@ pub(crate) fn report() -> impl Strategy<Value = Report> {
         vec(any::<u128>().prop_map(Revision), 0..20).prop_map(Report::Wanted),
         numbered(token()).prop_map(Report::Starting),
         vec(foreign(), 0..20).prop_map(Report::Foreign),
+        vec(sample(), 0..20).prop_map(Report::Usage),
     ]
 }
 
@@ -207,22 +209,53 @@ fn started() -> impl Strategy<Value = Started> {
 }
 
 fn succeeded() -> impl Strategy<Value = Succeeded> {
-    (token(), timing(), lengths(), of(text()), of(text()))
-        .prop_map(|(token, timing, output, result, note)| Succeeded { token, timing, output, result, note })
+    (token(), timing(), lengths(), of(text()), of(text()), usage()).prop_map(
+        |(token, timing, output, result, note, usage)| Succeeded {
+            token,
+            timing,
+            output,
+            result,
+            note,
+            usage,
+        },
+    )
 }
 
 fn failed() -> impl Strategy<Value = Failed> {
     let outcomes: Vec<_> =
         Outcome::ALL.into_iter().filter(|it| !matches!(it, Outcome::Succeeded | Outcome::Released)).collect();
     let outcome = proptest::sample::select(outcomes);
-    (token(), outcome, of(wire::EXIT_CODES), text(), timing(), lengths()).prop_map(
-        |(token, outcome, exit_code, message, timing, output)| Failed {
+    (token(), outcome, of(wire::EXIT_CODES), text(), timing(), lengths(), usage()).prop_map(
+        |(token, outcome, exit_code, message, timing, output, usage)| Failed {
             token,
             outcome,
             exit_code,
             message,
             timing,
             output,
+            usage,
+        },
+    )
+}
+
+fn sample() -> impl Strategy<Value = UsageSample> {
+    (token(), usage(), of(0..=wire::OFFSET_MAX)).prop_map(|(token, usage, memory_bytes)| UsageSample {
+        token,
+        usage,
+        memory_bytes,
+    })
+}
+
+fn usage() -> impl Strategy<Value = Usage> {
+    let figure = || of(0..=wire::OFFSET_MAX);
+    (figure(), figure(), figure(), figure(), figure(), figure()).prop_map(
+        |(cpu_ms, memory_peak_bytes, received, sent, read, written)| Usage {
+            cpu_ms,
+            memory_peak_bytes,
+            network_received_bytes: received,
+            network_sent_bytes: sent,
+            disk_read_bytes: read,
+            disk_written_bytes: written,
         },
     )
 }

@@ -349,7 +349,10 @@ impl World {
     pub fn success(&mut self, name: &str, token: Token) {
         let timing = Timing { ended_ago: Duration::ZERO, ran: Some(Duration::from_secs(1)) };
         let output = OutputLengths::default();
-        let list = self.numbered(name, Succeeded { token, timing, output, result: None, note: None });
+        let list = self.numbered(
+            name,
+            Succeeded { token, timing, output, usage: Default::default(), result: None, note: None },
+        );
         self.report(name, Report::Success(list));
     }
 
@@ -369,6 +372,7 @@ impl World {
             message: String::new(),
             timing,
             output: OutputLengths::default(),
+            usage: Default::default(),
         };
         let list = self.numbered(name, failed);
         self.report(name, Report::Failure(list));

@@ -119,6 +119,7 @@ fn ended(job: u64) -> Change {
         started_at: Some(Timestamp(2)),
         ended_at: Timestamp(3),
         output: OutputLengths { stdout: text_of(job).len() as u64, stderr: 0 },
+        usage: Default::default(),
         result: None,
         released: None,
     };

@@ -10,11 +10,13 @@ use protocol::JobId;
 use super::format::{self, Moment};
 use super::jobs::Row;
 use super::page::{Frame, render};
-use crate::http::api::{explain, jobs};
+use super::usage::{self, Curves};
+use crate::http::api::{self, explain, jobs};
 use crate::http::middleware::problem::Problem;
 use crate::http::present::shapes::{Attempt, Event, FullJob, Timeout, Verdict};
 use crate::http::request::path::Id;
 use crate::http::state::AppState;
+use crate::logs::AttemptKey;
 
 /// An attempt as a row.
 struct AttemptRow {
@@ -23,6 +25,8 @@ struct AttemptRow {
     assigned: Moment,
     ran: String,
     output: String,
+    cpu: String,
+    memory: String,
 }
 
 /// An entry of the history.
@@ -59,11 +63,18 @@ struct JobPage {
     due: Moment,
     why: String,
     verdicts: Vec<Verdict>,
+    /// What the latest attempt has used.
+    usage: Vec<(&'static str, String)>,
+    curves: Option<Curves>,
 }
 
 /// `GET /jobs/{id}`
 pub(crate) async fn show(State(state): State<Arc<AppState>>, Id(id): Id) -> Result<Response, Problem> {
-    let full = state.presenter().full(jobs::find(&state, JobId(id)).await?);
+    let record = jobs::find(&state, JobId(id)).await?;
+    let latest = record.row.attempt.as_ref();
+    let curve =
+        latest.map(|it| api::usage::curve(&state, it.number, AttemptKey { job: JobId(id), fence: it.fence }));
+    let full = state.full_job(record);
     let waits = full.job.queuing || full.job.state == "scheduled" || full.job.state == "quarantined";
     let explanation = match waits {
         true => Some(explain::job(State(Arc::clone(&state)), Id(id)).await?.0),
@@ -86,6 +97,8 @@ pub(crate) async fn show(State(state): State<Arc<AppState>>, Id(id): Id) -> Resu
         },
         started: full.job.started_at.map(format::moment),
         due: format::moment(full.job.due_at),
+        usage: full.attempts.last().and_then(|it| it.usage).map(|it| usage::facts(&it)).unwrap_or_default(),
+        curves: curve.as_ref().and_then(usage::curves),
         row: Row::of(full.job.clone()),
         why,
         verdicts,
@@ -102,11 +115,14 @@ fn has_unsuccessful(full: &FullJob) -> bool {
 fn attempt_row(attempt: Attempt) -> AttemptRow {
     let state = attempt.outcome.clone().or(attempt.released.clone()).unwrap_or("running".into());
     let written = attempt.output.map(|output| output.stdout_bytes + output.stderr_bytes);
+    let used = attempt.usage.unwrap_or_default();
     AttemptRow {
         tone: format::tone(&state),
         assigned: format::moment(attempt.assigned_at),
         ran: attempt.ran_ms.map(format::span_ms).unwrap_or_default(),
         output: written.map(format::bytes).unwrap_or_default(),
+        cpu: used.cpu_ms.map(format::span_ms).unwrap_or_default(),
+        memory: used.memory_peak_bytes.map(format::bytes).unwrap_or_default(),
         attempt,
     }
 }
@@ -159,7 +175,7 @@ struct AgainPage {
 
 /// `GET /jobs/{id}/again`: the form, filled with what the job had. Values of variables are never shown; those that it had are kept.
 pub(crate) async fn again(State(state): State<Arc<AppState>>, Id(id): Id) -> Result<Response, Problem> {
-    let full = state.presenter().full(jobs::find(&state, JobId(id)).await?);
+    let full = state.full_job(jobs::find(&state, JobId(id)).await?);
     render(&AgainPage {
         frame: Frame::new(&state, "jobs", format!("Run job {id} again")),
         args: full.args.join("\n"),

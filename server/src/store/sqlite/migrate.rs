@@ -41,6 +41,7 @@ const MIGRATIONS: &[(&str, &str)] = &[
     ("unique_keys", include_str!("migrations/0023_unique_keys.sql")),
     ("dependencies", include_str!("migrations/0024_dependencies.sql")),
     ("worker_identity", include_str!("migrations/0025_worker_identity.sql")),
+    ("usage", include_str!("migrations/0028_usage.sql")),
 ];
 
 /// Brings the file behind this connection to the version of this build.

@@ -32,6 +32,7 @@ mod schedules;
 mod unique;
 mod upgrade;
 mod upkeep;
+mod usage_column;
 mod wal;
 mod write;
 
