@@ -61,7 +61,7 @@ impl BusyJob {
         self.cluster.api().get(&format!("/api/jobs/{}", self.id)).await
     }
 
-    /// What its attempt has used so far, or at its end.
+    /// Resources that its attempt has used so far, or at its end.
     async fn usage(&self) -> Value {
         self.job().await["attempts"][0]["usage"].clone()
     }

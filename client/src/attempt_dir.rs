@@ -88,7 +88,7 @@ pub struct AttemptEnd {
     pub exit: Exit,
     /// Bytes that it wrote, gaps included.
     pub output: OutputLengths,
-    /// What it has used.
+    /// Resources that it has used.
     pub usage: Usage,
     /// Time of the end.
     pub at: RecordedInstant,

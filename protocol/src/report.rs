@@ -157,7 +157,7 @@ pub struct Succeeded {
     pub result: Option<String>,
     /// A remark in spite of success, such as a child process that was killed for lack of memory.
     pub note: Option<String>,
-    /// What it has used.
+    /// Resources that it has used.
     pub usage: Usage,
 }
 
@@ -176,7 +176,7 @@ pub struct Failed {
     pub timing: Timing,
     /// Length of its output.
     pub output: OutputLengths,
-    /// What it has used.
+    /// Resources that it has used.
     pub usage: Usage,
 }
 

@@ -31,7 +31,7 @@ pub struct Usage {
 pub struct UsageSample {
     /// The attempt.
     pub token: Token,
-    /// What it has used since its start.
+    /// Resources that it has used since its start.
     pub usage: Usage,
     /// Memory that it has now, in bytes, without page cache that the kernel can take back.
     pub memory_bytes: Option<u64>,

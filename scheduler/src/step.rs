@@ -299,7 +299,7 @@ pub struct ClosedAttempt {
     pub ended_at: Timestamp,
     /// Length of its output.
     pub output: OutputLengths,
-    /// What it has used.
+    /// Resources that it has used.
     pub usage: Usage,
     /// The job's result, as JSON.
     pub result: Option<String>,

@@ -109,7 +109,7 @@ pub(crate) enum Stage {
 pub(crate) struct EndFacts {
     /// Length of its output.
     pub(crate) output: OutputLengths,
-    /// What it has used.
+    /// Resources that it has used.
     pub(crate) usage: Usage,
     /// Monotonic time of the end.
     pub(crate) at: Uptime,

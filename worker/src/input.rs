@@ -91,7 +91,7 @@ pub enum Found {
         exit: Exit,
         /// Length of its output.
         output: OutputLengths,
-        /// What it has used.
+        /// Resources that it has used.
         usage: Usage,
         /// Monotonic time of the end.
         at: Uptime,
@@ -130,7 +130,7 @@ pub enum RuntimeEvent {
         exit: Exit,
         /// Length of its output.
         output: OutputLengths,
-        /// What it has used.
+        /// Resources that it has used.
         usage: Usage,
         /// Monotonic time of the end.
         at: Uptime,

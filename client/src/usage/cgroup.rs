@@ -134,7 +134,7 @@ impl Hierarchies {
 }
 
 impl ContainerGroup {
-    /// What the container has used, and the memory that it has now. All figures are absent once the group is gone.
+    /// Resources that the container has used, and its memory now. All figures are absent once the group is gone.
     pub(super) fn sample(&self) -> (Usage, Option<u64>) {
         let (mut usage, memory_bytes) = self.directories.sample();
         if let Some((received, sent)) = self.network.as_ref().and_then(read_again).map(|dev| network(&dev)) {

@@ -25,7 +25,7 @@ impl ProcessTree {
         crate::runtime::is_alive(pid).then_some(Self { pid, first_process })
     }
 
-    /// What the processes have used, and their resident memory now. Memory that several of them share counts for each.
+    /// Resources that the processes have used, and their resident memory now. Memory that several of them share counts for each.
     pub(super) fn sample(&self) -> (Usage, Option<u64>) {
         let mut members = vec![self.pid.pid];
         let (mut usage, mut resident, mut highest) = (Usage::default(), None, None);
@@ -100,7 +100,7 @@ impl CpuTimes {
     }
 }
 
-/// What the children have used that this process waits for. It has no other children.
+/// Resources of the children that this process waits for. It has no other children.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ChildUsage {
     disk_before: (Option<u64>, Option<u64>),

@@ -128,7 +128,7 @@ impl Inbox {
         }
     }
 
-    /// Where control groups are mounted, and where containers are below that.
+    /// The mounts of control groups, and the layouts of containers below them.
     fn places(&self) -> (Arc<Hierarchies>, Vec<Layout>) {
         let mut state = self.state();
         if state.hierarchies.is_none() {
@@ -230,6 +230,10 @@ impl Sampler {
     }
 
     fn begin(&mut self, token: Token, dir: AttemptDir, gauge: Gauge) {
+        let is_elsewhere = |gauge: &Gauge| matches!(gauge, Gauge::Elsewhere);
+        if is_elsewhere(&gauge) && self.watched.get(&token).is_some_and(|it| is_elsewhere(&it.gauge)) {
+            return;
+        }
         self.forget(token);
         let now = Instant::now();
         let key = self.next_key;
@@ -379,7 +383,7 @@ const EVENTS: usize = 32;
 const LAYOUTS_MAX: usize = 16;
 /// The first interval is short, because many jobs are; each one is twice as long as the one before.
 const FIRST_INTERVAL: Duration = Duration::from_millis(50);
-/// A sample costs about 0.2 ms of CPU. A tenth of a percent of a core would allow one in 0.2 seconds.
+/// COST
 const LONGEST_INTERVAL: Duration = Duration::from_secs(2);
 /// Samples are sent this often at most.
 const SEND_EVERY: Duration = Duration::from_secs(1);

@@ -149,7 +149,7 @@ fn to_server() -> Vec<Invalid> {
         large(
             "a result of 64 KiB and a byte",
             &[&[2][..], &FIRST, &TOKEN, &[0, 0, 0, 0, 0, 1], &length(RESULT_BYTES_MAX + 1)].concat(),
-            RESULT_BYTES_MAX + 2,
+            RESULT_BYTES_MAX + 2 + UNKNOWN_USAGE.len(),
             4003,
             "result: it has 65537 bytes",
         ),

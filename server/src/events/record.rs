@@ -213,7 +213,7 @@ pub struct AttemptEnd {
     pub message: String,
     /// Bytes of standard output and standard error.
     pub output: (u64, u64),
-    /// What it has used.
+    /// Resources that it has used.
     pub usage: Usage,
 }
 

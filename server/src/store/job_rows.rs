@@ -88,7 +88,7 @@ pub struct AttemptRow {
     pub message: String,
     /// How much it wrote, as its final report says.
     pub output: OutputLengths,
-    /// What it has used, as its final report says.
+    /// Resources that it has used, as its final report says.
     pub usage: Usage,
     /// The JSON that the job left in its result file.
     pub result: Option<String>,

@@ -256,4 +256,51 @@ mod tests {
             assert!(read_answer(&mut text.as_bytes()).await.is_err(), "{text}");
         }
     }
+
+    /// Answers requests on its input as an engine does on such a connection, and ends with it.
+    const ENGINE: &str = r#"#!/bin/sh
+[ "$*" = 'system dial-stdio' ] || exit 1
+while read -r verb path rest; do
+  [ "$verb" = GET ] || continue
+  case $path in
+    /containers/aaa/stats*) body='{"cpu_stats":{"cpu_usage":{"total_usage":5000000}}}'; status='200 OK';;
+    *) body='{"message":"No such container"}'; status='404 Not Found';;
+  esac
+  printf 'HTTP/1.1 %s\r\nContent-Length: %d\r\n\r\n%s' "$status" "${#body}" "$body"
+done
+"#;
+
+    /// Writes a program by a child process: one that this process has open for writing cannot be run.
+    fn program(directory: &std::path::Path, script: &str) -> std::path::PathBuf {
+        let path = directory.join("docker");
+        let write = ["-c", "printf %s \"$1\" >\"$0\" && chmod +x \"$0\""];
+        let written = std::process::Command::new("sh").args(write).arg(&path).arg(script).status();
+        assert!(written.expect("sh runs").success());
+        path
+    }
+
+    #[tokio::test]
+    async fn each_container_is_asked_for_on_one_connection_and_unknown_ones_are_left_out() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let cli = Cli::new(&program(directory.path(), ENGINE));
+        let token = |job| Token { job: protocol::JobId(job), ..Token::default() };
+        let containers = [(token(1), "aaa".into()), (token(2), "bbb".into()), (token(3), "aaa".into())];
+        let mut samples = Vec::new();
+        ask(&cli, &containers, |sample| samples.push(sample)).await.expect("answered");
+        let told: Vec<_> = samples.iter().map(|it| (it.token, it.usage.cpu_ms)).collect();
+        assert_eq!(told, [(token(1), Some(5)), (token(3), Some(5))]);
+    }
+
+    #[tokio::test]
+    async fn a_program_without_such_a_call_is_an_error_or_tells_nothing() {
+        let directory = tempfile::tempdir().expect("a directory");
+        for script in [
+            "#!/bin/sh\nexit 1\n",
+            "#!/bin/sh\nread -r line\nprintf 'HTTP/1.1 200 OK\\r\\nContent-Length: 9\\r\\n\\r\\n{}'\n",
+        ] {
+            let cli = Cli::new(&program(directory.path(), script));
+            // The first one may have ended before the request is written, or after it.
+            let _ = ask(&cli, &[(Token::default(), "aaa".into())], |sample| panic!("{sample:?}")).await;
+        }
+    }
 }

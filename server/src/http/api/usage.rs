@@ -34,7 +34,9 @@ pub(crate) async fn of_job(
     let Some(attempt) = found else {
         return match wanted {
             None => Ok(Json(JobUsage::default())),
-            Some(number) => Err(Problem::new(Code::NotFound, format!("job {id} has no attempt {number}"))),
+            Some(number) => {
+                Err(Problem::new(Code::UnknownAttempt, format!("job {id} has no attempt {number}")))
+            }
         };
     };
     let key = AttemptKey { job: record.row.job, fence: attempt.fence };

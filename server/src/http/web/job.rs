@@ -63,7 +63,7 @@ struct JobPage {
     due: Moment,
     why: String,
     verdicts: Vec<Verdict>,
-    /// What the latest attempt has used.
+    /// Resources that the latest attempt has used.
     usage: Vec<(&'static str, String)>,
     curves: Option<Curves>,
 }

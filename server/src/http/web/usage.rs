@@ -91,7 +91,7 @@ fn line(
     })
 }
 
-/// What an attempt has used, as rows of names and values; only what was measured.
+/// Resources of an attempt as names and values; only those that were measured.
 pub(crate) fn facts(usage: &Usage) -> Vec<(&'static str, String)> {
     let pair = |a: Option<u64>, b: Option<u64>| {
         let text = |it: Option<u64>| it.map_or("unknown".to_owned(), format::bytes);

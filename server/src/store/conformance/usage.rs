@@ -1,4 +1,4 @@
-//! What attempts have used stays with each of them, wherever its row is.
+//! Each attempt keeps the resources that it has used, in whichever table its row is.
 
 use protocol::report::Outcome;
 use protocol::{JobId, Usage};

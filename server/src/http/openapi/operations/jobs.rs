@@ -94,7 +94,7 @@ pub(super) fn jobs() -> Vec<Operation> {
                     { "at": "2026-01-31T02:00:03.000Z", "cpu_ms": 2_390, "memory_bytes": 31_457_280 }
                 ]
             }))])
-            .problems(&[&ON_JOB, &[Code::InvalidQuery]]),
+            .problems(&[&ON_JOB, &[Code::UnknownAttempt]]),
         Operation::post("/api/jobs/{id}/cancel", "jobs", "cancel_job", "End a job")
             .answers(200, "The job has ended.", vec![object::<shapes::FullJob>(full_job())])
             .answers(202, "Its container is being stopped.", vec![object::<shapes::FullJob>(full_job())])

@@ -239,7 +239,7 @@ pub struct Attempt {
     /// The length of its output, from the final report.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub output: Option<OutputBytes>,
-    /// What it has used; absent if nothing was measured. While it runs, this is the latest sample of its worker.
+    /// Resources that it has used; absent if nothing was measured. While it runs, this is the latest sample of its worker.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub usage: Option<Usage>,
 }

@@ -5,7 +5,7 @@ use utoipa::ToSchema;
 
 use super::Time;
 
-/// What an attempt has used since its start.
+/// Resources that an attempt has used since its start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Usage {
     /// CPU time of all its processes, in milliseconds.
