@@ -26,14 +26,13 @@ mod stopping;
 mod store;
 mod usage;
 
-use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use protocol::Usage;
-use protocol::report::OutputLengths;
+use protocol::{Usage, report::OutputLengths};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use worker::input::Exit;
@@ -382,10 +381,6 @@ impl AttemptDir {
         file.write_all(&bytes).and_then(|()| settle(&file)).map_err(at(&beside))?;
         fs::rename(&beside, &path).map_err(at(&path))
     }
-}
-
-fn make_private(path: &Path) -> Result<(), Error> {
-    DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(at(path))
 }
 
 fn sync(directory: &Path) -> Result<(), Error> {

@@ -247,17 +247,14 @@ fn sample() -> impl Strategy<Value = UsageSample> {
 }
 
 fn usage() -> impl Strategy<Value = Usage> {
-    let figure = || of(0..=wire::OFFSET_MAX);
-    (figure(), figure(), figure(), figure(), figure(), figure()).prop_map(
-        |(cpu_ms, memory_peak_bytes, received, sent, read, written)| Usage {
-            cpu_ms,
-            memory_peak_bytes,
-            network_received_bytes: received,
-            network_sent_bytes: sent,
-            disk_read_bytes: read,
-            disk_written_bytes: written,
-        },
-    )
+    proptest::array::uniform6(of(0..=wire::OFFSET_MAX)).prop_map(|it| Usage {
+        cpu_ms: it[0],
+        memory_peak_bytes: it[1],
+        network_received_bytes: it[2],
+        network_sent_bytes: it[3],
+        disk_read_bytes: it[4],
+        disk_written_bytes: it[5],
+    })
 }
 
 fn foreign() -> impl Strategy<Value = Foreign> {

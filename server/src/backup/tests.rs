@@ -123,8 +123,7 @@ fn ended(job: u64) -> Change {
         result: None,
         released: None,
     };
-    let state = State::Succeeded;
-    let (job, at, reason) = (JobId(job), Timestamp(3), String::new());
+    let (job, state, at, reason) = (JobId(job), State::Succeeded, Timestamp(3), String::new());
     Change::Ended(Ended { job, state, at, reason, closed: Some(closed), confirmed: true })
 }
 
