@@ -27,7 +27,7 @@ impl BusyJob {
     /// Starts a container with this limit. It has 20 MiB when it uses CPU.
     async fn container(name: &str, end: &str) -> Self {
         let jobs = format!(
-            "version: 1\njobs:\n  {name}:\n    image: busybox\n    memory: 32m\n    pull: never\n    network: bridge\n    command:\n      - sh\n      - -c\n      - |\n        dd if=/dev/zero of=/dev/shm/kept bs=1M count=20 2>&1\n        until [ -e /dev/shm/go ]; do :; done\n        {end}\n"
+            "version: 1\njobs:\n  {name}:\n    image: busybox\n    resources: {{ memory: 32m }}\n    command:\n      - sh\n      - -c\n      - |\n        dd if=/dev/zero of=/dev/shm/kept bs=1M count=20 2>&1\n        until [ -e /dev/shm/go ]; do :; done\n        {end}\n"
         );
         let way = Way::Container(docker::DefinitionContainers::new(name));
         Self::start(name, &jobs, way, &["--on-term", "detach"]).await

@@ -119,7 +119,8 @@ fn success(oom: bool, ran: Duration, result: ResultFile) -> ExitVerdict {
 
 fn by_code(code: i32, oom: bool, memory: MemoryFigures, ran: Duration) -> ExitVerdict {
     let limit = memory.limit.map(|bytes| format!(" of {}", size_text(bytes))).unwrap_or_default();
-    let peak = memory.peak.map(|bytes| format!(", at a peak of {}", size_text(bytes))).unwrap_or_default();
+    let peak =
+        memory.peak.map(|bytes| format!(", at a peak of {}", rounded_size_text(bytes))).unwrap_or_default();
     let (outcome, message) = match code {
         KILLED if oom => (Outcome::OomKilled, format!("killed for its memory limit{limit}{peak}")),
         // An unexplained SIGKILL is probably the memory limit; engines miss it now and then.
@@ -170,6 +171,17 @@ fn size_text(bytes: u64) -> String {
         [("TiB", 40), ("GiB", 30), ("MiB", 20), ("KiB", 10)].into_iter().find(|(_, it)| is_exact(*it));
     let (unit, shift) = exact.unwrap_or(("MiB", 20));
     match (tenths(shift) / 10, tenths(shift) % 10) {
+        (whole, 0) => format!("{whole} {unit}"),
+        (whole, tenth) => format!("{whole}.{tenth} {unit}"),
+    }
+}
+
+/// A size in the largest unit that fits, cut to tenths.
+fn rounded_size_text(bytes: u64) -> String {
+    let units = [("TiB", 40_u32), ("GiB", 30), ("MiB", 20)];
+    let (unit, shift) = units.into_iter().find(|(_, shift)| bytes >> shift > 0).unwrap_or(("KiB", 10));
+    let tenths = (u128::from(bytes) * 10) >> shift;
+    match (tenths / 10, tenths % 10) {
         (whole, 0) => format!("{whole} {unit}"),
         (whole, tenth) => format!("{whole}.{tenth} {unit}"),
     }

@@ -31,7 +31,9 @@ const REFUSALS_MAX: u32 = 3;
 /// Text for people in an end that was sent in its minimal form.
 const REDUCED: &str = "the server refused the whole report of this end; its details are left out";
 /// Estimated bytes of an entry without its texts.
-const ENTRY_BYTES: usize = 160;
+const ENTRY_BYTES: usize = 96;
+/// Bytes of the six figures of a usage at their longest.
+const USAGE_BYTES: usize = 60;
 
 /// One numbered report.
 #[derive(Clone, Debug)]
@@ -286,8 +288,8 @@ impl Entry {
         ENTRY_BYTES
             + match self {
                 Self::Running { container, .. } => container.len(),
-                Self::Success(it) => length(&it.result) + length(&it.note),
-                Self::Failure(it) => it.message.len(),
+                Self::Success(it) => USAGE_BYTES + length(&it.result) + length(&it.note),
+                Self::Failure(it) => USAGE_BYTES + it.message.len(),
                 Self::Released(it) => it.why.len(),
                 Self::Starting { .. } => 0,
             }

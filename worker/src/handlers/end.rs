@@ -27,7 +27,9 @@ pub(crate) fn ended(worker: &mut Worker, token: Token, exit: Exit, facts: EndFac
     }
     // A program that ended before the stop keeps its true outcome.
     let stopped = attempt.stop.filter(|stop| facts.at >= stop.at).map(|stop| stop.cause);
-    let memory = MemoryFigures { limit: attempt.memory_bytes(), peak: facts.usage.memory_peak_bytes };
+    let limit = attempt.memory_bytes();
+    let facts = facts.with_reached_limit(&exit, limit);
+    let memory = MemoryFigures { limit, peak: facts.usage.memory_peak_bytes };
     match (&exit, stopped) {
         (Exit::NotStarted { fault: Fault::Host, message, .. }, None) => {
             start_failures::start_failed(worker, token, message);
@@ -51,6 +53,7 @@ pub(crate) fn restored_end(
 ) {
     let stopped = stopping.filter(|stop| facts.at >= stop.at).map(|stop| stop.cause);
     let limit = worker.attempts.get(&token).and_then(Attempt::memory_bytes);
+    let facts = facts.with_reached_limit(&exit, limit);
     let memory = MemoryFigures { limit, peak: facts.usage.memory_peak_bytes };
     finish(worker, token, classify(exit, stopped, memory), facts);
 }
