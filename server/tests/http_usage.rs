@@ -36,7 +36,7 @@ async fn start() -> Server {
 
 async fn usages(server: &Server) -> Vec<Value> {
     let job = server.get("/api/jobs/1").await.json();
-    job["attempts"].as_array().unwrap().iter().map(|it| it["usage"].clone()).collect()
+    job["attempts"].as_array().into_iter().flatten().map(|it| it["usage"].clone()).collect()
 }
 
 #[tokio::test]

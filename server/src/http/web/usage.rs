@@ -82,7 +82,7 @@ fn line(
         let x = at.since(first).as_secs_f64() / whole * f64::from(WIDTH);
         format!("{x:.1},{:.1}", f64::from(HEIGHT) - value * scale)
     };
-    let (_, latest) = known().last()?;
+    let (_, latest) = known().next_back()?;
     Some(Line {
         name,
         highest: text(highest),
