@@ -42,6 +42,11 @@ pub(crate) async fn show(flags: Flags) -> anyhow::Result<()> {
             attempts(&details),
         )?;
     }
+    let used = resources(&details);
+    if !used.is_empty() {
+        screen::line("")?;
+        screen::table(&[">ATTEMPT", ">CPU", ">MEMORY", ">RECEIVED", ">SENT", ">READ", ">WRITTEN"], used)?;
+    }
     if !details.timeline.is_empty() {
         screen::line("")?;
         screen::table(&["AT", "EVENT", ">ATTEMPT", "WORKER", ""], timeline(&details))?;
@@ -158,6 +163,24 @@ fn cancel_in_words(word: &str) -> String {
         "too_late" => "too late: the job had ended before".to_owned(),
         other => view::in_words(other),
     }
+}
+
+/// The resources of attempts that were measured; an unknown figure is empty.
+fn resources(details: &FullJob) -> Vec<Vec<String>> {
+    let bytes = |figure: Option<u64>| figure.map(screen::size).unwrap_or_default();
+    let row = |attempt: &Attempt| {
+        let usage = attempt.usage?;
+        Some(vec![
+            attempt.number.to_string(),
+            view::running_time(usage.cpu_ms),
+            bytes(usage.memory_peak_bytes),
+            bytes(usage.network_received_bytes),
+            bytes(usage.network_sent_bytes),
+            bytes(usage.disk_read_bytes),
+            bytes(usage.disk_written_bytes),
+        ])
+    };
+    details.attempts.iter().filter_map(row).collect()
 }
 
 fn attempts(details: &FullJob) -> Vec<Vec<String>> {

@@ -32,7 +32,7 @@ impl ProcessFixture {
     }
 
     fn at(state: Arc<tempfile::TempDir>) -> Self {
-        let config = Config { program: env!("CARGO_BIN_EXE_longshore").into(), args: vec!["shim".into()] };
+        let config = Config { program: env!("CARGO_BIN_EXE_longshore").into(), ..Config::default() };
         Self::with(config, state)
     }
 
@@ -346,7 +346,7 @@ async fn shim_of_a_dead_worker_is_awaited_and_not_repeated() {
         state.path().display()
     );
     let words = ["-c", &script, "sh", env!("CARGO_BIN_EXE_longshore"), "shim"].map(OsString::from);
-    let slow = Config { program: "/bin/sh".into(), args: words.into() };
+    let slow = Config { program: "/bin/sh".into(), args: words.into(), ..Config::default() };
     let fixture = ProcessFixture::with(slow, Arc::clone(&state));
     let token = fixture.start(1, shell("exit 7"));
     let shims = state.path().join("shims");

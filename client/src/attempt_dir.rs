@@ -8,6 +8,7 @@
 //! started        when, in the uptime of which boot                                `null` as long as it is only about to be started
 //! input.json     what the job may read                                   result.json    what it left there when it ended
 //! secrets        the directory of its secrets, in a tmpfs: never a secret itself
+//! usage          what it had used when the worker last looked
 //! ```
 //! Each file but the two outputs is replaced as a whole, so a crash leaves the old content or the new one. Content found after a crash
 //! is true; a missing or torn file means that the step had not happened. A directory whose `attempt.json` cannot be read is moved
@@ -22,14 +23,15 @@ mod record;
 mod start;
 mod stopping;
 mod store;
+mod usage;
 
-use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use protocol::report::OutputLengths;
+use protocol::{Usage, report::OutputLengths};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use worker::input::Exit;
@@ -84,6 +86,8 @@ pub struct AttemptEnd {
     pub exit: Exit,
     /// Bytes that it wrote, gaps included.
     pub output: OutputLengths,
+    /// Resources that it has used.
+    pub usage: Usage,
     /// Time of the end.
     pub at: RecordedInstant,
 }
@@ -376,10 +380,6 @@ impl AttemptDir {
         file.write_all(&bytes).and_then(|()| settle(&file)).map_err(at(&beside))?;
         fs::rename(&beside, &path).map_err(at(&path))
     }
-}
-
-fn make_private(path: &Path) -> Result<(), Error> {
-    DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(at(path))
 }
 
 fn sync(directory: &Path) -> Result<(), Error> {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use protocol::{Now, Order, Report, RuntimeKind, Token, Uptime};
+use protocol::{Now, Order, Report, RuntimeKind, Token, Uptime, UsageSample};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 use worker::input::{Leave, RuntimeEvent};
@@ -47,6 +47,8 @@ pub(crate) struct Engine {
 pub(crate) struct EngineInputs {
     pub(crate) runtime: mpsc::UnboundedReceiver<RuntimeEvent>,
     pub(crate) output_done: mpsc::UnboundedReceiver<Token>,
+    /// Samples of running attempts.
+    pub(crate) usage: mpsc::Receiver<Vec<UsageSample>>,
     /// Each item is one request that the process leave.
     pub(crate) leave_requests: mpsc::Receiver<()>,
 }
@@ -114,6 +116,8 @@ impl Engine {
             event = heard => self.on_connection_event(event),
             Some(event) = self.inputs.runtime.recv() => self.step(Input::Happened(event)),
             Some(token) = self.inputs.output_done.recv() => self.step(Input::OutputDone(token)),
+            // These pass by the state machine, as output does.
+            Some(samples) = self.inputs.usage.recv() => self.send_report(Report::Usage(samples)),
             () = tokio::time::sleep(wake) => {}
         }
     }

@@ -16,6 +16,7 @@ mod machine;
 pub mod runtime;
 pub mod secrets;
 pub mod tls;
+pub mod usage;
 pub mod ws;
 
 use std::io;
@@ -43,6 +44,7 @@ use runtime::fake::Fake;
 use runtime::process::{self, Process};
 use runtime::{Events, Runtime};
 use secrets::{SecretDirs, SecretDirsError};
+use usage::UsageSampler;
 use ws::{Connector, TokenError};
 
 /// A worker cannot be started.
@@ -95,7 +97,9 @@ pub async fn run(config: Config, leave_requests: mpsc::Receiver<()>) -> Result<(
     let (logs, output_done) = Logs::new();
     let (events, runtime) = mpsc::unbounded_channel();
     let store = with_secrets(AttemptStore::open(identity.dir())?, &config, &identity)?;
-    let OfferedRuntimes { runtimes, engine } = start_runtimes(&config, &store, &events, &logs).await;
+    let (sampler, usage) = UsageSampler::new();
+    let OfferedRuntimes { runtimes, engine } =
+        start_runtimes(&config, &store, &events, &logs, &sampler).await;
     let (first, availabilities) = survey(&runtimes, &identity).await;
     let disk_space = DiskSpace::of(identity.dir());
     let engine = Engine {
@@ -112,7 +116,7 @@ pub async fn run(config: Config, leave_requests: mpsc::Receiver<()>) -> Result<(
         connector,
         logs,
         on_term: config.on_term,
-        inputs: EngineInputs { runtime, output_done, leave_requests },
+        inputs: EngineInputs { runtime, output_done, usage, leave_requests },
         connection: None,
         leave_requests: 0,
         exit: false,
@@ -170,19 +174,21 @@ async fn start_runtimes(
     store: &AttemptStore,
     events: &Events,
     logs: &Logs,
+    usage: &UsageSampler,
 ) -> OfferedRuntimes {
     let mut runtimes: Vec<Arc<dyn Runtime>> = Vec::new();
     let mut engine = None;
     if let Some(program) = &config.runtimes.docker {
         let program = program.clone();
         let allow = config.runtimes.allow.clone();
-        let settings = docker::Config { program, allow, ..docker::Config::default() };
+        let usage = usage.clone();
+        let settings = docker::Config { program, allow, usage, ..docker::Config::default() };
         let docker = Docker::new(settings, store.clone(), logs.clone(), events.clone());
         engine = docker.engine_id().await;
         runtimes.push(Arc::new(docker));
     }
     if config.runtimes.process {
-        let settings = process::Config::default();
+        let settings = process::Config { usage: usage.clone(), ..process::Config::default() };
         runtimes.push(Arc::new(Process::new(settings, store.clone(), logs.clone(), events.clone())));
     }
     if config.runtimes.fake {

@@ -88,6 +88,7 @@ async fn serve(directory: &Path) -> axum::Router {
         metrics: handles.metrics.clone(),
     };
     let app = Services {
+        usage: Default::default(),
         engine: handles.handle,
         events: handles.events,
         metrics: handles.metrics,

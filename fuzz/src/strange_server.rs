@@ -34,6 +34,7 @@ pub fn walk(bytes: &[u8]) {
                     token,
                     exit,
                     output: OutputLengths { stdout: choice >> 60, stderr: 0 },
+                    usage: Default::default(),
                     at,
                 }
             }),

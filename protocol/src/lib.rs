@@ -23,6 +23,7 @@ pub mod report;
 pub mod secret;
 pub mod signal;
 pub mod time;
+pub mod usage;
 pub mod wire;
 
 pub use container::{ContainerSpec, RuntimeKind};
@@ -33,6 +34,7 @@ pub use ids::{
 pub use order::Order;
 pub use report::Report;
 pub use time::{Now, Timestamp, Uptime};
+pub use usage::{Usage, UsageSample};
 
 /// The WebSocket subprotocol that both sides must name.
 pub const SUBPROTOCOL: &str = "longshore.v1";
@@ -42,7 +44,7 @@ pub const WORKER_SCHEME: &str = "Longshore-Worker";
 
 /// The revision of the wire format: the first field of every Hello. It grows with each change of a message until the first tagged
 /// release; peers with different revisions cannot read each other. Revision 1 is that of Hellos before this field existed.
-pub const WIRE_FORMAT: u16 = 3;
+pub const WIRE_FORMAT: u16 = 4;
 
 /// The lowest and the highest protocol version that this build speaks.
 pub const VERSIONS: order::VersionRange = order::VersionRange { lowest: 1, highest: 1 };

@@ -15,6 +15,7 @@ use crate::container::RuntimeKind;
 use crate::ids::{ClusterId, Incarnation, ReportNo, Revision, Token, WorkerId};
 use crate::order::VersionRange;
 pub use crate::output::{Chunk, ChunkData, Stream};
+pub use crate::usage::{Usage, UsageSample};
 
 /// One message from a worker to its server.
 #[derive(Clone, Debug, PartialEq)]
@@ -49,6 +50,8 @@ pub enum Report {
     /// any. The server answers with a Cancel for each that is to be stopped although its own worker cannot be
     /// told to.
     Foreign(Vec<Foreign>),
+    /// Resources of running attempts, at most once a second. Nothing answers it, and it may be lost.
+    Usage(Vec<UsageSample>),
 }
 
 /// A list of reports with consecutive numbers.
@@ -155,6 +158,8 @@ pub struct Succeeded {
     pub result: Option<String>,
     /// A remark in spite of success, such as a child process that was killed for lack of memory.
     pub note: Option<String>,
+    /// Resources that it has used.
+    pub usage: Usage,
 }
 
 /// An attempt ended otherwise.
@@ -172,6 +177,8 @@ pub struct Failed {
     pub timing: Timing,
     /// Length of its output.
     pub output: OutputLengths,
+    /// Resources that it has used.
+    pub usage: Usage,
 }
 
 /// The outcome of an attempt.

@@ -242,6 +242,7 @@ mod tests {
             message: "m".repeat(4_000),
             timing: Timing { ended_ago: Duration::from_millis(5), ran: None },
             output: OutputLengths::default(),
+            usage: Default::default(),
         };
         let mut frames = Vec::new();
         let report = Report::Failure(Numbered { first: ReportNo(7), list: (1..=200).map(failed).collect() });
@@ -280,6 +281,7 @@ mod tests {
             message: alloc::string::String::new(),
             timing: Timing::default(),
             output: OutputLengths::default(),
+            usage: Default::default(),
         };
         let report = Report::Failure(Numbered { first: ReportNo(1), list: vec![failure] });
         let error = encode_report(&report).unwrap_err();

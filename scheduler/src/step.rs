@@ -16,7 +16,9 @@ use core::time::Duration;
 
 use protocol::order::StopCause;
 use protocol::report::{Outcome, OutputLengths, ReleaseCause};
-use protocol::{AttemptNo, Fence, JobId, Order, Revision, SessionId, Timestamp, Token, Uptime, WorkerId};
+use protocol::{
+    AttemptNo, Fence, JobId, Order, Revision, SessionId, Timestamp, Token, Uptime, Usage, WorkerId,
+};
 
 pub use answer::{Accepted, Answer, PendingReason, Rejection};
 pub use broken_rule::BrokenRule;
@@ -304,6 +306,8 @@ pub struct ClosedAttempt {
     pub ended_at: Timestamp,
     /// Length of its output.
     pub output: OutputLengths,
+    /// Resources that it has used.
+    pub usage: Usage,
     /// The job's result, as JSON.
     pub result: Option<String>,
     /// The cause of a release.

@@ -191,6 +191,7 @@ fn over(job: u64) -> [Change; 2] {
         started_at: Some(started_at),
         ended_at,
         output: OutputLengths { stdout: 100, stderr: 0 },
+        usage: Default::default(),
         result: None,
         released: None,
     };

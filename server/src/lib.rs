@@ -28,6 +28,7 @@ pub mod rfc3339;
 pub mod secrets;
 pub mod storage;
 pub mod store;
+pub mod usage;
 mod wildcard;
 pub mod ws;
 
@@ -198,6 +199,7 @@ impl Server {
             metrics: handles.metrics,
             archive: archive.clone(),
             machines: acceptor.machines.clone(),
+            usage: acceptor.usage.clone(),
             catalogue,
             reloader: reloader.clone(),
             intervals: config.intervals,

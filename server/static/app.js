@@ -74,11 +74,14 @@ const isLive = !document.getElementById("output") && !main.querySelector(".login
 const changed = () => { wanted = true; refresh(); };
 function connect() {
   if (!isLive || events || document.hidden) return;
-  events = new EventSource(base + "/api/events");
+  // The page of a job that has not ended is also told of samples of its resources.
+  const sampled = main.querySelector("[data-usage]")?.dataset.usage;
+  events = new EventSource(base + "/api/events" + (sampled ? "?usage=" + sampled : ""));
   // What changed between the reading of the page and this connection is seen by one more reading.
   events.onopen = () => { live.textContent = "live"; changed(); };
   events.onerror = () => { live.textContent = "not connected: this page may be old"; };
   events.addEventListener("change", changed);
+  events.addEventListener("usage", changed);
 }
 function disconnect() {
   events?.close();

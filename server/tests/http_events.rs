@@ -72,6 +72,7 @@ fn closed(job: u64, outcome: Outcome, exit_code: Option<i32>) -> ClosedAttempt {
         started_at: Some(Timestamp(3_000)),
         ended_at: Timestamp(4_000),
         output: OutputLengths { stdout: 12, stderr: 0 },
+        usage: Default::default(),
         result: None,
         released: None,
     }

@@ -20,12 +20,19 @@ pub(crate) enum ExitVerdict {
     Failure { outcome: Outcome, exit_code: Option<i32>, message: String, ran: Option<Duration> },
 }
 
-/// Derives the outcome. `memory_bytes` is the attempt's memory limit.
-pub(crate) fn classify(exit: Exit, stopped: Option<StopCause>, memory_bytes: Option<u64>) -> ExitVerdict {
+/// Memory of an attempt in bytes, where it is known.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct MemoryFigures {
+    pub(crate) limit: Option<u64>,
+    pub(crate) peak: Option<u64>,
+}
+
+/// Derives the outcome. The figures are of the attempt's memory.
+pub(crate) fn classify(exit: Exit, stopped: Option<StopCause>, memory: MemoryFigures) -> ExitVerdict {
     let exit = clamp_exit_code(exit);
     match stopped {
         Some(cause) => by_cause(&exit, cause),
-        None => by_exit(exit, memory_bytes),
+        None => by_exit(exit, memory),
     }
 }
 
@@ -64,10 +71,10 @@ fn by_cause(exit: &Exit, cause: StopCause) -> ExitVerdict {
     ExitVerdict::Failure { outcome: outcome_of(cause), exit_code, message, ran }
 }
 
-fn by_exit(exit: Exit, memory_bytes: Option<u64>) -> ExitVerdict {
+fn by_exit(exit: Exit, memory: MemoryFigures) -> ExitVerdict {
     match exit {
         Exit::Ran { code: 0, oom, ran, result } => success(oom, ran, result),
-        Exit::Ran { code, oom, ran, .. } => by_code(code, oom, memory_bytes, ran),
+        Exit::Ran { code, oom, ran, .. } => by_code(code, oom, memory, ran),
         Exit::NotStarted { fault, code, message } => ExitVerdict::Failure {
             outcome: match fault {
                 Fault::Pull => Outcome::PullFailed,
@@ -110,13 +117,15 @@ fn success(oom: bool, ran: Duration, result: ResultFile) -> ExitVerdict {
     ExitVerdict::Success { ran, result, note }
 }
 
-fn by_code(code: i32, oom: bool, memory_bytes: Option<u64>, ran: Duration) -> ExitVerdict {
-    let limit = memory_bytes.map(|bytes| format!(" of {}", size_text(bytes))).unwrap_or_default();
+fn by_code(code: i32, oom: bool, memory: MemoryFigures, ran: Duration) -> ExitVerdict {
+    let limit = memory.limit.map(|bytes| format!(" of {}", size_text(bytes))).unwrap_or_default();
+    let peak =
+        memory.peak.map(|bytes| format!(", at a peak of {}", rounded_size_text(bytes))).unwrap_or_default();
     let (outcome, message) = match code {
-        KILLED if oom => (Outcome::OomKilled, format!("killed for its memory limit{limit}")),
+        KILLED if oom => (Outcome::OomKilled, format!("killed for its memory limit{limit}{peak}")),
         // An unexplained SIGKILL is probably the memory limit; engines miss it now and then.
-        KILLED if memory_bytes.is_some() => {
-            (Outcome::Failed, format!("killed, probably for its memory limit{limit} (exit code 137)"))
+        KILLED if memory.limit.is_some() => {
+            (Outcome::Failed, format!("killed, probably for its memory limit{limit}{peak} (exit code 137)"))
         }
         _ if oom => (Outcome::Failed, format!("{}; {CHILD_OOM}", exit_code_text(code))),
         _ => (Outcome::Failed, exit_code_text(code)),
@@ -167,6 +176,17 @@ fn size_text(bytes: u64) -> String {
     }
 }
 
+/// A size in the largest unit that fits, cut to tenths.
+fn rounded_size_text(bytes: u64) -> String {
+    let units = [("TiB", 40_u32), ("GiB", 30), ("MiB", 20)];
+    let (unit, shift) = units.into_iter().find(|(_, shift)| bytes >> shift > 0).unwrap_or(("KiB", 10));
+    let tenths = (u128::from(bytes) * 10) >> shift;
+    match (tenths / 10, tenths % 10) {
+        (whole, 0) => format!("{whole} {unit}"),
+        (whole, tenth) => format!("{whole}.{tenth} {unit}"),
+    }
+}
+
 /// Cuts a message between characters, so that no engine error fills a frame.
 fn cut_message(mut message: String) -> String {
     if message.len() > MESSAGE_BYTES_MAX {
@@ -194,7 +214,7 @@ mod tests {
     }
 
     fn verdict(exit: Exit, stopped: Option<StopCause>) -> ExitVerdict {
-        classify(exit, stopped, None)
+        classify(exit, stopped, MemoryFigures::default())
     }
 
     fn outcome(verdict: &ExitVerdict) -> Outcome {
@@ -254,12 +274,23 @@ mod tests {
     #[test]
     fn lack_of_memory_is_said_even_where_it_does_not_decide() {
         assert_eq!(message(verdict(ran(0, true), None)), CHILD_OOM);
-        let limited = |exit, bytes| message(classify(exit, None, Some(bytes)));
+        let limited =
+            |exit, bytes| message(classify(exit, None, MemoryFigures { limit: Some(bytes), peak: None }));
         assert_eq!(limited(ran(137, true), 64 << 20), "killed for its memory limit of 64 MiB");
         let probably = "killed, probably for its memory limit of 1.5 GiB (exit code 137)";
         assert_eq!(limited(ran(137, false), 1536 << 20), probably);
         assert!(message(verdict(ran(1, true), None)).contains(CHILD_OOM));
         assert!(!message(verdict(ran(137, false), None)).contains("memory"));
+    }
+
+    #[test]
+    fn the_peak_stands_beside_the_limit_where_it_was_measured() {
+        let memory = MemoryFigures { limit: Some(32 << 20), peak: Some((32 << 20) - 4096) };
+        let killed = |oom| message(classify(ran(137, oom), None, memory));
+        assert_eq!(killed(true), "killed for its memory limit of 32 MiB, at a peak of 31.9 MiB");
+        assert!(killed(false).contains("limit of 32 MiB, at a peak of 31.9 MiB (exit"));
+        let unlimited = MemoryFigures { limit: None, peak: Some(1 << 30) };
+        assert_eq!(message(classify(ran(3, false), None, unlimited)), "exit code 3");
     }
 
     #[test]

@@ -9,7 +9,7 @@ use protocol::order::{Intervals, Order};
 use protocol::report::{Availability, Foreign, Phase, ReleaseCause};
 use protocol::{ClusterId, Incarnation, Now, Revision, RuntimeKind, Token, Uptime};
 
-use crate::attempt::{Attempt, Ended, Stage};
+use crate::attempt::{Attempt, EndFacts, Ended, Stage};
 use crate::backlog::Backlog;
 use crate::definitions::Definitions;
 use crate::handlers;
@@ -243,8 +243,8 @@ impl Worker {
             RuntimeEvent::Started { token, container, at } => {
                 handlers::run::started(self, now, token, container, at)
             }
-            RuntimeEvent::Ended { token, exit, output, at } => {
-                handlers::end::ended(self, token, exit, output, at)
+            RuntimeEvent::Ended { token, exit, output, usage, at } => {
+                handlers::end::ended(self, token, exit, EndFacts { output, usage, at })
             }
             RuntimeEvent::Overdue(token) => handlers::stop::overdue(self, now, token),
             RuntimeEvent::Refused { token, cause, why } => {

@@ -6,7 +6,7 @@ use core::time::Duration;
 
 use protocol::order::StopCause;
 use protocol::report::{Availability, Foreign, OutputLengths, Phase, ReleaseCause};
-use protocol::{Order, RuntimeKind, Token, Uptime};
+use protocol::{Order, RuntimeKind, Token, Uptime, Usage};
 
 use crate::step::Launch;
 
@@ -91,6 +91,8 @@ pub enum Found {
         exit: Exit,
         /// Length of its output.
         output: OutputLengths,
+        /// Resources that it has used.
+        usage: Usage,
         /// Monotonic time of the end.
         at: Uptime,
     },
@@ -128,6 +130,8 @@ pub enum RuntimeEvent {
         exit: Exit,
         /// Length of its output.
         output: OutputLengths,
+        /// Resources that it has used.
+        usage: Usage,
         /// Monotonic time of the end.
         at: Uptime,
     },

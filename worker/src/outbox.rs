@@ -15,8 +15,9 @@ use protocol::report::{
     Failed, Numbered, Outcome, OutputLengths, ReleaseCause, Released, Started, Succeeded, Timing,
 };
 use protocol::wire::{DURATION_MAX, OFFSET_MAX, cut_text};
-use protocol::{Report, ReportNo, Token, Uptime};
+use protocol::{Report, ReportNo, Token, Uptime, Usage};
 
+use crate::attempt::EndFacts;
 use crate::classify::ExitVerdict;
 
 /// Entries of one frame.
@@ -31,6 +32,8 @@ const REFUSALS_MAX: u32 = 3;
 const REDUCED: &str = "the server refused the whole report of this end; its details are left out";
 /// Estimated bytes of an entry without its texts.
 const ENTRY_BYTES: usize = 96;
+/// Bytes of the six figures of a usage at their longest.
+const USAGE_BYTES: usize = 60;
 
 /// One numbered report.
 #[derive(Clone, Debug)]
@@ -48,6 +51,7 @@ pub(crate) struct Success {
     at: Uptime,
     ran: Duration,
     output: OutputLengths,
+    usage: Usage,
     result: Option<String>,
     note: Option<String>,
 }
@@ -61,6 +65,7 @@ pub(crate) struct Failure {
     message: String,
     ran: Option<Duration>,
     output: OutputLengths,
+    usage: Usage,
 }
 
 #[derive(Debug, Default)]
@@ -96,16 +101,24 @@ impl Outbox {
         self.len() == 0
     }
 
-    pub(crate) fn ended(&mut self, token: Token, at: Uptime, verdict: ExitVerdict, output: OutputLengths) {
+    pub(crate) fn ended(&mut self, token: Token, verdict: ExitVerdict, facts: EndFacts) {
+        let EndFacts { output, usage, at } = facts;
+        let usage = usage.clamped();
         let output =
             OutputLengths { stdout: output.stdout.min(OFFSET_MAX), stderr: output.stderr.min(OFFSET_MAX) };
         match verdict {
-            ExitVerdict::Success { ran, result, note } => {
-                self.successes.push(Success { token, at, ran: ran.min(DURATION_MAX), output, result, note })
-            }
+            ExitVerdict::Success { ran, result, note } => self.successes.push(Success {
+                token,
+                at,
+                ran: ran.min(DURATION_MAX),
+                output,
+                usage,
+                result,
+                note,
+            }),
             ExitVerdict::Failure { outcome, exit_code, message, ran } => {
                 let ran = ran.map(|it| it.min(DURATION_MAX));
-                self.failures.push(Failure { token, at, outcome, exit_code, message, ran, output })
+                self.failures.push(Failure { token, at, outcome, exit_code, message, ran, output, usage })
             }
         }
     }
@@ -253,17 +266,17 @@ impl Entry {
         }
     }
 
-    /// Leaves out what the server may be unable to take: texts, the result, the exit code, lengths of output.
+    /// Leaves out what the server may be unable to take: texts, the result, the exit code, lengths of output, usage.
     fn reduce(&mut self) {
         match self {
             Self::Running { container, .. } => container.clear(),
             Self::Success(it) => {
                 (it.result, it.note) = (None, Some(String::from(REDUCED)));
-                it.output = OutputLengths::default();
+                (it.output, it.usage) = Default::default();
             }
             Self::Failure(it) => {
                 (it.exit_code, it.message) = (None, String::from(REDUCED));
-                it.output = OutputLengths::default();
+                (it.output, it.usage) = Default::default();
             }
             Self::Released(it) => it.why.clear(),
             Self::Starting { .. } => {}
@@ -275,8 +288,8 @@ impl Entry {
         ENTRY_BYTES
             + match self {
                 Self::Running { container, .. } => container.len(),
-                Self::Success(it) => length(&it.result) + length(&it.note),
-                Self::Failure(it) => it.message.len(),
+                Self::Success(it) => USAGE_BYTES + length(&it.result) + length(&it.note),
+                Self::Failure(it) => USAGE_BYTES + it.message.len(),
                 Self::Released(it) => it.why.len(),
                 Self::Starting { .. } => 0,
             }
@@ -330,6 +343,7 @@ fn succeeded(entry: &Entry, now: Uptime) -> Option<Succeeded> {
         output: it.output,
         result: it.result.clone(),
         note: it.note.clone(),
+        usage: it.usage,
     })
 }
 
@@ -344,6 +358,7 @@ fn failed(entry: &Entry, now: Uptime) -> Option<Failed> {
         message: it.message.clone(),
         timing: Timing { ended_ago: age(it.at, now), ran: it.ran },
         output: it.output,
+        usage: it.usage,
     })
 }
 

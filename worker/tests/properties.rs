@@ -185,6 +185,7 @@ impl Play {
             token,
             exit,
             output: OutputLengths::default(),
+            usage: Default::default(),
             at,
         }));
     }

@@ -229,6 +229,7 @@ impl Story {
                 token: token_of(which),
                 exit: exit(words),
                 output: output(words),
+                usage: Default::default(),
                 at: option(words, "at").map_or(at(), |it| {
                     let elapsed = self.world.elapsed();
                     protocol::Uptime(at().0 - (elapsed - duration(it)).as_nanos() as u64)
@@ -264,7 +265,12 @@ impl Story {
         let ended = self.world.now - if is_late { Duration::from_secs(1) } else { Duration::ZERO };
         let found = match parts[2] {
             "running" => Found::Running { container: "c0ffee".into(), at: self.world.now },
-            "ended" => Found::Ended { exit: exit(&["exit=0"]), output: OutputLengths::default(), at: ended },
+            "ended" => Found::Ended {
+                exit: exit(&["exit=0"]),
+                output: OutputLengths::default(),
+                usage: Default::default(),
+                at: ended,
+            },
             "unstarted" => Found::Unstarted,
             _ => Found::Unknown,
         };

@@ -290,7 +290,7 @@ fn first_of<T>(entry: T) -> Numbered<T> {
 
 fn success(token: Token) -> Succeeded {
     let (timing, output) = (Timing::default(), OutputLengths::default());
-    Succeeded { token, timing, output, result: None, note: None }
+    Succeeded { token, timing, output, usage: Default::default(), result: None, note: None }
 }
 
 const FAKE: &[&str] = &["--no-docker", "--allow-fake"];

@@ -13,6 +13,7 @@ use worker::step::Launch;
 
 use crate::boot::{BootId, RecordedInstant};
 
+use super::usage::UsageRecord;
 use super::{AttemptEnd, Stopping};
 
 /// `attempt.json`.
@@ -54,6 +55,8 @@ pub(super) struct EndRecord {
     #[serde(flatten)]
     at: InstantRecord,
     output: OutputLengths,
+    #[serde(default)]
+    usage: UsageRecord,
     exit: ExitRecord,
 }
 
@@ -148,6 +151,7 @@ impl From<&AttemptEnd> for EndRecord {
         Self {
             at: ending.at.into(),
             output: ending.output,
+            usage: ending.usage.into(),
             exit: match ending.exit.clone() {
                 Exit::Ran { code, oom, ran, result } => {
                     let (result, result_fault) = match result {
@@ -178,6 +182,7 @@ impl From<EndRecord> for AttemptEnd {
         Self {
             at: ended.at.into(),
             output: ended.output,
+            usage: ended.usage.into(),
             exit: match ended.exit {
                 ExitRecord::Ran { code, oom, ran, result, result_fault } => {
                     let result = match (result, result_fault) {

@@ -1,5 +1,7 @@
 //! All attempt directories of a state directory: creates them, lists them after a restart, moves unreadable ones aside.
 
+use std::fs::DirBuilder;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::{fs, io};
@@ -8,7 +10,7 @@ use protocol::report::{OutputLengths, Stream};
 use protocol::{ContainerSpec, RuntimeKind, Token};
 use worker::step::Launch;
 
-use super::{ATTEMPT, AttemptDir, Error, StoredAttempt, at, describe, make_private, record, sync};
+use super::{ATTEMPT, AttemptDir, Error, StoredAttempt, at, describe, record, sync};
 use crate::secrets::SecretDirs;
 
 /// All attempt directories of one state directory.
@@ -181,4 +183,8 @@ impl Error {
 /// `true` if no byte of output was written here.
 fn is_blank(path: &Path) -> bool {
     AttemptDir { path: path.into() }.lengths() == OutputLengths::default()
+}
+
+fn make_private(path: &Path) -> Result<(), Error> {
+    DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(at(path))
 }

@@ -58,6 +58,7 @@ fn a_written_directory_is_read_again() {
             result: ResultFile::Json("{}".into()),
         },
         output: OutputLengths { stdout: 5, stderr: 0 },
+        usage: Default::default(),
         at: at(1_700_000_000_000),
     };
     let stopping = Stopping { cause: StopCause::Timeout, at: at(1_699_999_999_999) };
@@ -98,7 +99,13 @@ fn a_stop_after_the_end_stops_nothing() {
     let (_state, store) = store();
     let dir = store.create(&launch(1)).expect("made");
     let exit = Exit::Vanished;
-    dir.record_end(&AttemptEnd { exit, output: OutputLengths::default(), at: at(2) }).expect("kept");
+    dir.record_end(&AttemptEnd {
+        exit,
+        output: OutputLengths::default(),
+        usage: Default::default(),
+        at: at(2),
+    })
+    .expect("kept");
     dir.record_stopping(Stopping { cause: StopCause::Cancel, at: at(3) }).expect("kept");
     assert_eq!(store.entries().expect("read")[0].stopping, None);
 }
@@ -112,7 +119,12 @@ fn the_first_recorded_cause_and_end_stay() {
     dir.record_stopping(first).expect("kept");
     assert_eq!(dir.record_stopping(stopping(StopCause::Cancel, 2)).expect("kept"), first);
     assert_eq!(dir.stopping().expect("read"), Some(first));
-    let first = AttemptEnd { exit: Exit::Vanished, output: OutputLengths::default(), at: at(1) };
+    let first = AttemptEnd {
+        exit: Exit::Vanished,
+        output: OutputLengths::default(),
+        usage: Default::default(),
+        at: at(1),
+    };
     dir.record_end(&first).expect("kept");
     dir.record_end(&AttemptEnd { at: at(2), ..first.clone() }).expect("ignored");
     assert_eq!(dir.end().expect("read"), Some(first));

@@ -24,9 +24,11 @@ mod remove;
 mod replay;
 mod skew;
 mod start_failure;
+mod stats;
 mod stop;
 mod survey;
 mod sweep;
+mod usage;
 
 use std::future::Future;
 use std::path::PathBuf;
@@ -36,7 +38,7 @@ use std::time::Duration;
 
 use protocol::order::StopCause;
 use protocol::report::{Availability, ReleaseCause};
-use protocol::{ContainerSpec, Now, RuntimeKind, Token};
+use protocol::{ContainerSpec, Now, RuntimeKind, Token, Usage};
 use tokio_util::sync::CancellationToken;
 use worker::input::RuntimeEvent;
 use worker::step::{Launch, StopStep};
@@ -47,12 +49,14 @@ use self::engine::EngineClient;
 pub use self::engine_location::in_container;
 use self::images::Images;
 use self::registry::AttemptRegistry;
+use self::usage::UnseenContainers;
 use super::blocking::{run_blocking, try_blocking};
 use super::policy::Allow;
 use super::{Events, Membership, Runtime, Survey};
 use crate::attempt_dir::AttemptStore;
 use crate::logs::Logs;
 use crate::secrets;
+use crate::usage::UsageSampler;
 
 /// Settings of the Docker runtime.
 #[derive(Clone, Debug)]
@@ -67,6 +71,8 @@ pub struct Config {
     pub pull_retries: Vec<Duration>,
     /// Time for which a failing registry counts as an outage, not as a failure of the job.
     pub registry_away_max: Duration,
+    /// Measures what containers use.
+    pub usage: UsageSampler,
 }
 
 impl Default for Config {
@@ -77,6 +83,7 @@ impl Default for Config {
             sees_engine_disks: engine_location::sees_engine_disks(),
             pull_retries: [10, 60, 300].map(Duration::from_secs).into(),
             registry_away_max: Duration::from_secs(3600),
+            usage: UsageSampler::default(),
         }
     }
 }
@@ -96,6 +103,7 @@ struct DockerContext {
     events: Events,
     images: Images,
     lookups: PathLookups,
+    unseen: Arc<UnseenContainers>,
     shutdown: CancellationToken,
 }
 
@@ -113,11 +121,13 @@ impl Docker {
             events,
             images: Images::default(),
             lookups: PathLookups::default(),
+            unseen: Arc::default(),
             shutdown: CancellationToken::new(),
         });
         shared.spawn(remove::run(Arc::clone(&shared), removals));
         shared.spawn(Arc::clone(&shared.engine).ping_until_up());
         shared.spawn(Arc::clone(&shared.engine).poll_clock());
+        shared.spawn(usage::run(Arc::clone(&shared)));
         Self { shared }
     }
 
@@ -214,6 +224,7 @@ impl Runtime for Docker {
     fn forget(&self, token: Token) {
         let shared = Arc::clone(&self.shared);
         let removal = shared.registry.removals.begin(token);
+        shared.forget_usage(token);
         if let Some(attempt) = shared.registry.untrack(token) {
             attempt.withdrawn.notify_one();
             shared.registry.queue_removal(attempt.name.clone(), attempt.dir.clone(), removal);
@@ -286,6 +297,12 @@ impl DockerContext {
     fn watch(self: &Arc<Self>, attempt: Arc<Attempt>) {
         let shared = Arc::clone(self);
         self.spawn(async move { attempt.watch(&shared).await });
+    }
+
+    /// Ends the measuring of an attempt. Returns what it has used, as far as this process knows.
+    fn forget_usage(&self, token: Token) -> Usage {
+        self.unseen.remove(token);
+        self.config.usage.finish(token)
     }
 
     fn refuse(&self, token: Token, cause: ReleaseCause, why: String) {

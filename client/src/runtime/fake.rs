@@ -136,7 +136,7 @@ impl Shared {
             ran: at.since(started),
             result: script.result.clone().map_or(ResultFile::Absent, ResultFile::Json),
         };
-        self.send_event(RuntimeEvent::Ended { token, exit, output, at });
+        self.send_event(RuntimeEvent::Ended { token, exit, output, usage: Default::default(), at });
     }
 
     fn not_started(&self, token: Token, fault: Fault, message: String) {
@@ -145,6 +145,7 @@ impl Shared {
             token,
             exit,
             output: OutputLengths::default(),
+            usage: Default::default(),
             at: clock::now().up,
         });
     }

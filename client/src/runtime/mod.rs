@@ -28,6 +28,10 @@ use protocol::order::StopCause;
 use protocol::report::{Availability, Foreign};
 use protocol::{ClusterId, ContainerSpec, Now, RuntimeKind, Token, WorkerId};
 use tokio::sync::mpsc;
+
+#[cfg(test)]
+pub(crate) use process_id::identify;
+pub(crate) use process_id::is_alive;
 // The types of the port belong to the state machine in `worker`.
 pub use worker::input::{Exit, Fault, Found, Restored, RuntimeEvent};
 pub use worker::step::{Launch, StopStep};

@@ -17,7 +17,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use protocol::order::StopCause;
 use protocol::report::{Availability, OutputLengths, Phase, ReleaseCause};
-use protocol::{ContainerSpec, Now, RuntimeKind, Token};
+use protocol::{ContainerSpec, Now, RuntimeKind, Token, Usage};
 use tokio::process::{Child, Command};
 use tokio_util::sync::CancellationToken;
 use worker::input::{Exit, Fault, Found, Restored, RuntimeEvent};
@@ -32,6 +32,7 @@ use crate::boot::RecordedInstant;
 use crate::clock;
 use crate::logs::Logs;
 use crate::secrets;
+use crate::usage::{Source, UsageSampler};
 
 /// The command of the shim: a program that calls [`shim::run`](super::shim::run) with the arguments behind `args`.
 #[derive(Clone, Debug)]
@@ -40,12 +41,14 @@ pub struct Config {
     pub program: PathBuf,
     /// Its first arguments.
     pub args: Vec<OsString>,
+    /// Measures what processes use.
+    pub usage: UsageSampler,
 }
 
 impl Default for Config {
     /// The running program, even if its file was replaced meanwhile.
     fn default() -> Self {
-        Self { program: "/proc/self/exe".into(), args: vec!["shim".into()] }
+        Self { program: "/proc/self/exe".into(), args: vec!["shim".into()], usage: UsageSampler::default() }
     }
 }
 
@@ -139,6 +142,7 @@ impl Runtime for Process {
         // In this order it is tracked until it is removed.
         let (dir, removal) = (self.shared.store.dir(token), self.shared.removals.begin(token));
         self.shared.attempts().remove(&token);
+        self.shared.config.usage.finish(token);
         // A directory of another attempt with the same number stays.
         let remove =
             move || if dir.launch().is_ok_and(|it| it.token == token) { dir.remove() } else { Ok(()) };
@@ -248,20 +252,31 @@ impl Shared {
     }
 
     /// Records and reports the end. `at` is the time of the shim's record: this worker may have been suspended or down since.
-    async fn end(&self, attempt: &Attempt, exit: Exit, at: Option<RecordedInstant>) {
+    async fn end(&self, attempt: &Attempt, exit: Exit, recorded: Option<(RecordedInstant, Usage)>) {
         let now = clock::now();
-        let at = at.map_or(now.up, |at| at.by_uptime(now));
+        let at = recorded.map_or(now.up, |(at, _)| at.by_uptime(now));
         let at = attempt.ended_before_stop.get().map_or(at, |stop| at.min(stop.before(now)));
         let output = match attempt.started.get() {
             Some(()) => lengths(&attempt.dir).await,
             None => OutputLengths::default(),
         };
-        let ending = AttemptEnd { exit: exit.clone(), output, at: RecordedInstant::of_uptime(at, now) };
-        let dir = attempt.dir.clone();
-        run_blocking(move || dir.record_end(&ending)).await;
+        let (dir, instant) = (attempt.dir.clone(), RecordedInstant::of_uptime(at, now));
+        let seen = self.config.usage.finish(attempt.token());
+        let seen = recorded.map_or(seen, |(_, usage)| usage.later(seen));
+        let end = exit.clone();
+        let record = move || {
+            // An earlier process may have seen more of it. The record of the shim stays, and knows no memory.
+            let usage = seen.later(dir.usage().unwrap_or_default());
+            if usage.memory_peak_bytes.is_some() {
+                dir.record_usage(&usage)?;
+            }
+            dir.record_end(&AttemptEnd { exit: end, output, usage, at: instant })?;
+            Ok(usage)
+        };
+        let usage = run_blocking(record).await.unwrap_or(seen);
         attempt.ended.send_replace(true);
         attempt.output(&self.logs).finish(output).await;
-        self.send_event(RuntimeEvent::Ended { token: attempt.token(), exit, output, at });
+        self.send_event(RuntimeEvent::Ended { token: attempt.token(), exit, output, usage, at });
     }
 
     fn restore(self: &Arc<Self>, entry: StoredAttempt) -> Restored {
@@ -277,13 +292,15 @@ impl Shared {
         Restored { launch, stopping: stopping.map(|it| it.by_uptime(clock::now())), found }
     }
 
-    fn restore_ended(&self, attempt: &Attempt, AttemptEnd { exit, output, at }: AttemptEnd) -> Found {
+    fn restore_ended(&self, attempt: &Attempt, ending: AttemptEnd) -> Found {
+        let AttemptEnd { exit, output, usage, at } = ending;
+        let usage = usage.later(attempt.dir.usage().unwrap_or_default());
         if output != OutputLengths::default() {
             self.mark_started(attempt);
         }
         attempt.ended.send_replace(true);
         attempt.output(&self.logs).finish_soon(output);
-        Found::Ended { exit, output, at: at.by_uptime(clock::now()) }
+        Found::Ended { exit, output, usage, at: at.by_uptime(clock::now()) }
     }
 
     fn restore_unfinished(
@@ -295,6 +312,7 @@ impl Shared {
         let found = match program {
             Some(ProgramState::Started(program)) if process_id::is_alive(program) => {
                 self.mark_started(attempt);
+                self.config.usage.watch(attempt.token(), &attempt.dir, Source::Process(program));
                 Found::Running {
                     container: format!("pid {}", program.pid),
                     at: start_of(&attempt.dir, program),
@@ -309,7 +327,12 @@ impl Shared {
                 let output = attempt.dir.lengths();
                 return self.restore_ended(
                     attempt,
-                    AttemptEnd { exit: Exit::Vanished, output, at: RecordedInstant::of(clock::now()) },
+                    AttemptEnd {
+                        exit: Exit::Vanished,
+                        output,
+                        usage: Usage::default(),
+                        at: RecordedInstant::of(clock::now()),
+                    },
                 );
             }
         };

@@ -9,7 +9,7 @@ use crate::attempt_dir::ProcessId;
 use crate::boot::BootId;
 
 /// The process with this number; `None` if there is none.
-pub(super) fn identify(pid: u32) -> Option<ProcessId> {
+pub(crate) fn identify(pid: u32) -> Option<ProcessId> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     // The name, in parentheses, may hold any character; the fields behind it do not.
     let mut fields = stat.rsplit_once(") ")?.1.split(' ');
@@ -19,7 +19,7 @@ pub(super) fn identify(pid: u32) -> Option<ProcessId> {
 }
 
 /// `true` while this very process runs.
-pub(super) fn is_alive(pid: ProcessId) -> bool {
+pub(crate) fn is_alive(pid: ProcessId) -> bool {
     identify(pid.pid) == Some(pid)
 }
 

@@ -11,8 +11,8 @@ use std::path::Path;
 use std::process::{Command, ExitCode, ExitStatus, Stdio};
 use std::time::Duration;
 
-use protocol::Now;
 use protocol::report::{OutputLengths, Stream};
+use protocol::{Now, Usage};
 use rustix::process::Signal;
 use worker::input::{Exit, Fault, ResultFile};
 use worker::step::Launch;
@@ -24,6 +24,7 @@ use crate::attempt_dir::{
 use crate::boot::RecordedInstant;
 use crate::clock;
 use crate::secrets;
+use crate::usage::ChildUsage;
 
 /// The line that tells the worker of the start.
 pub(super) const STARTED: &str = "started";
@@ -52,13 +53,16 @@ fn carry_out(dir: &AttemptDir) -> Result<(), Error> {
     }
     add_secrets(dir, &mut launch)?;
     add_exchange(dir, &mut launch)?;
-    let exit = match command(dir, &launch)? {
-        Ok(command) => with_result(dir, run_to_end(dir, command)?),
-        Err(invalid) => not_started(Fault::Definition, None, invalid.to_string()),
+    let (exit, usage) = match command(dir, &launch)? {
+        Ok(command) => {
+            let (exit, usage) = run_to_end(dir, command)?;
+            (with_result(dir, exit), usage)
+        }
+        Err(invalid) => (not_started(Fault::Definition, None, invalid.to_string()), Usage::default()),
     };
     let output =
         if matches!(exit, Exit::NotStarted { .. }) { OutputLengths::default() } else { dir.lengths() };
-    keep(dir, &AttemptEnd { exit, output, at: RecordedInstant::of(clock::now()) })
+    keep(dir, &AttemptEnd { exit, output, usage, at: RecordedInstant::of(clock::now()) })
 }
 
 /// Reads the secret variables from the tmpfs, and tells the program the directory of the secret files.
@@ -142,13 +146,14 @@ fn command(dir: &AttemptDir, launch: &Launch) -> Result<Result<Command, argv::In
     Ok(Ok(command))
 }
 
-fn run_to_end(dir: &AttemptDir, mut command: Command) -> Result<Exit, Error> {
+/// Runs the program. The usage is that of the program and of all descendants that were waited for.
+fn run_to_end(dir: &AttemptDir, mut command: Command) -> Result<(Exit, Usage), Error> {
     let began = clock::now();
     // Without this record nothing is started. With it, a killed shim does not count as unstarted.
     dir.record_program(ProgramState::Starting)?;
     let mut child = match command.spawn() {
         Ok(child) => child,
-        Err(error) => return Ok(refused(&error)),
+        Err(error) => return Ok((refused(&error), Usage::default())),
     };
     if let Some(program) = process_id::identify(child.id())
         && let Err(error) = dir.record_program(ProgramState::Started(program))
@@ -158,16 +163,17 @@ fn run_to_end(dir: &AttemptDir, mut command: Command) -> Result<Exit, Error> {
         // The shim is its parent, so it ends here; its exit is not kept.
         let _ = child.wait();
         complain(&format!("stopped a program that could not be written down: {}", describe(&error)));
-        return Ok(Exit::Vanished);
+        return Ok((Exit::Vanished, Usage::default()));
     }
     dir.record_start(began.up);
     // The worker may have died.
     let _ = writeln!(io::stdout(), "{STARTED} {}", child.id());
+    let used = ChildUsage::begin();
     process_id::wait_without_reaping(child.id());
     // Processes that it left in its group end with it. Until the program is reaped its number stays its own.
     process_id::signal_group_of_child(child.id(), Signal::KILL);
     let status = child.wait();
-    Ok(status.map_or(Exit::Vanished, |status| ended(status, began)))
+    Ok((status.map_or(Exit::Vanished, |status| ended(status, began)), used.end()))
 }
 
 fn ended(status: ExitStatus, began: Now) -> Exit {

@@ -201,6 +201,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Writer<'_, S> {
     }
 
     async fn write_reports(&mut self, reports: &mut Vec<Report>) -> Result<(), SessionEnd> {
+        if !self.may_send_output {
+            // The server does not know yet which attempts are here. Later samples tell more anyway.
+            reports.retain(|report| !matches!(report, Report::Usage(_)));
+        }
         self.write(reports).await?;
         self.may_send_output |=
             reports.iter().any(|it| matches!(it, Report::Inventory(inventory) if inventory.last));

@@ -17,7 +17,8 @@ use crate::container::{ContainerSpec, Overrides, RuntimeKind};
 use crate::ids::{ReportNo, Token};
 use crate::order::{Intervals, Order};
 use crate::report::{
-    Availability, Chunk, Failed, Numbered, Outcome, OutputLengths, Phase, Report, Succeeded, Timing,
+    Availability, Chunk, Failed, Numbered, Outcome, OutputLengths, Phase, Report, Succeeded, Timing, Usage,
+    UsageSample,
 };
 use crate::secret::{AttemptSecrets, SecretValues, is_secret_name};
 
@@ -188,6 +189,7 @@ pub(super) fn report(report: &mut Report) -> Checked {
             slots("slots", it.slots)
         }
         Report::Starting(it) => numbered(it, |it| token(*it)),
+        Report::Usage(list) => list.iter().try_for_each(sample),
         Report::Heartbeat(_) | Report::Wanted(_) => Ok(()),
     }
 }
@@ -196,6 +198,7 @@ pub(super) fn succeeded(succeeded: &Succeeded) -> Checked {
     token(succeeded.token)?;
     timing(succeeded.timing)?;
     lengths(succeeded.output)?;
+    usage(&succeeded.usage)?;
     let result = succeeded.result.as_ref().map_or(0, String::len);
     ensure(result <= RESULT_BYTES_MAX, "result", || {
         format!("it has {result} bytes, at most {RESULT_BYTES_MAX} are allowed")
@@ -209,7 +212,21 @@ pub(super) fn failed(failed: &Failed) -> Checked {
     })?;
     failed.exit_code.map_or(Ok(()), exit_code)?;
     timing(failed.timing)?;
+    usage(&failed.usage)?;
     lengths(failed.output)
+}
+
+pub(super) fn sample(sample: &UsageSample) -> Checked {
+    token(sample.token)?;
+    sample.memory_bytes.map_or(Ok(()), |bytes| offset("memory_bytes", bytes))?;
+    usage(&sample.usage)
+}
+
+fn usage(usage: &Usage) -> Checked {
+    usage
+        .figures()
+        .into_iter()
+        .try_for_each(|(field, figure)| figure.map_or(Ok(()), |figure| offset(field, figure)))
 }
 
 pub(super) fn chunk(chunk: &Chunk) -> Checked {

@@ -17,7 +17,7 @@ use crate::WIRE_FORMAT;
 use crate::ids::{ReportNo, Revision, Token};
 use crate::order::{Assignment, Definition, Order, OutputMark, Reconciled};
 use crate::report::{
-    Chunk, Failed, Foreign, Inventory, Numbered, Phase, Released, Report, Started, Succeeded,
+    Chunk, Failed, Foreign, Inventory, Numbered, Phase, Released, Report, Started, Succeeded, UsageSample,
 };
 use crate::secret::AttemptSecrets;
 
@@ -61,6 +61,7 @@ pub fn pack_report(report: &Report, frames: &mut Vec<Vec<u8>>) -> Result<(), Enc
         Report::Wanted(list) => packer.list(list),
         Report::Starting(it) => packer.numbered(it),
         Report::Foreign(list) => packer.list(list),
+        Report::Usage(list) => packer.list(list),
     })
 }
 
@@ -244,6 +245,12 @@ impl Entry for Succeeded {
 impl Entry for Failed {
     fn check(&self) -> Result<(), Misfit> {
         check::failed(self)
+    }
+}
+
+impl Entry for UsageSample {
+    fn check(&self) -> Result<(), Misfit> {
+        check::sample(self)
     }
 }
 

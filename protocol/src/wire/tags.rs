@@ -29,7 +29,7 @@ impl Names {
 pub(super) const ORDERS: Names = Names { needed: &NEEDED_ORDERS, skippable: &[] };
 
 /// The names of reports.
-pub(super) const REPORTS: Names = Names { needed: &NEEDED_REPORTS, skippable: &["Foreign"] };
+pub(super) const REPORTS: Names = Names { needed: &NEEDED_REPORTS, skippable: &["Foreign", "Usage"] };
 
 const NEEDED_ORDERS: [&str; 12] = [
     "Welcome",
@@ -111,6 +111,7 @@ impl Report {
             Self::Wanted(_) => 11,
             Self::Starting(_) => 12,
             Self::Foreign(_) => 128,
+            Self::Usage(_) => 129,
         }
     }
 
@@ -158,6 +159,7 @@ pub(super) fn read_report(tag: u8, body: &mut Overrides<'_>) -> Result<Report, D
         11 => Report::Wanted(body.read_list(Vec::len)?),
         12 => Report::Starting(body.read_list(entries)?),
         128 => Report::Foreign(body.read_list(Vec::len)?),
+        129 => Report::Usage(body.read_list(Vec::len)?),
         _ => return Err(DecodeError::UnknownTag { tag }),
     })
 }

@@ -63,6 +63,8 @@ pub(crate) fn frames() -> Vec<Invalid> {
 const TOKEN: [u8; 3] = [1, 1, 1];
 /// Number 1, one entry.
 const FIRST: [u8; 2] = [1, 1];
+/// Six absent figures.
+const UNKNOWN_USAGE: [u8; 6] = [0; 6];
 /// 2^63, 2^53 + 1, 10,001 and 1,000,000,000 as they are written.
 const TWO_TO_63: [u8; 9] = [0xfd, 0, 0, 0, 0, 0, 0, 0, 0x80];
 const BEYOND_OFFSETS: [u8; 9] = [0xfd, 1, 0, 0, 0, 0, 0, 0x20, 0];
@@ -73,7 +75,7 @@ const U64_MAX: [u8; 9] = [0xfd, 255, 255, 255, 255, 255, 255, 255, 255];
 fn to_server() -> Vec<Invalid> {
     let frame = |why, parts: &[&[u8]], reason| invalid(why, Direction::ToServer, parts, 4003, reason);
     let failure = |outcome: u8, exit_code: &[u8]| {
-        [&[3][..], &FIRST, &TOKEN, &[outcome], exit_code, &[0, 0, 0, 0, 0, 0]].concat()
+        [&[3][..], &FIRST, &TOKEN, &[outcome], exit_code, &[0, 0, 0, 0, 0, 0], &UNKNOWN_USAGE].concat()
     };
     let large = |why, bytes: &[u8], zeros, close, reason| Invalid {
         zeros,
@@ -115,8 +117,18 @@ fn to_server() -> Vec<Invalid> {
         frame("a gap that ends above 2^53", &[&[7, 1], &TOKEN, &[0, 1, 2], &BEYOND_OFFSETS], "offset"),
         frame(
             "a length above 2^53",
-            &[&[2], &FIRST, &TOKEN, &[0, 0, 0], &BEYOND_OFFSETS, &[0, 0, 0]],
+            &[&[2], &FIRST, &TOKEN, &[0, 0, 0], &BEYOND_OFFSETS, &[0, 0, 0], &UNKNOWN_USAGE],
             "output.stdout",
+        ),
+        frame(
+            "CPU time above 2^53",
+            &[&[2], &FIRST, &TOKEN, &[0, 0, 0, 0, 0, 0, 0, 1], &BEYOND_OFFSETS, &[0, 0, 0, 0, 0]],
+            "cpu_ms",
+        ),
+        frame(
+            "memory above 2^53 in a sample",
+            &[&[129, 1], &TOKEN, &UNKNOWN_USAGE, &[1], &BEYOND_OFFSETS],
+            "memory_bytes",
         ),
         frame("101 percent", &[&[8, 1], &TOKEN, &[1, 1, 101, 0]], "percent: 101 is above 100"),
         frame(
@@ -137,7 +149,7 @@ fn to_server() -> Vec<Invalid> {
         large(
             "a result of 64 KiB and a byte",
             &[&[2][..], &FIRST, &TOKEN, &[0, 0, 0, 0, 0, 1], &length(RESULT_BYTES_MAX + 1)].concat(),
-            RESULT_BYTES_MAX + 2,
+            RESULT_BYTES_MAX + 2 + UNKNOWN_USAGE.len(),
             4003,
             "result: it has 65537 bytes",
         ),
@@ -202,7 +214,7 @@ fn hellos() -> Vec<Invalid> {
 fn other_format() -> Invalid {
     let theirs = [u8::try_from(WIRE_FORMAT).unwrap() + 1];
     let why = "a Hello in another wire format";
-    let words = "the worker speaks wire format 4, this server wire format 3";
+    let words = "the worker speaks wire format 5, this server wire format 4";
     let parts: [&[u8]; 3] = [&[0], &theirs, &[0xff, 0xff]];
     invalid(why, Direction::ToServer, &parts, close::UNSUPPORTED_VERSION.code, words)
 }

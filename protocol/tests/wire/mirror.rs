@@ -118,12 +118,17 @@ mirrors! {
     struct Timing { ended_ago: Duration, ran: Option<Duration> }
     struct OutputLengths { stdout: u64, stderr: u64 }
     struct Started { token: Token, container: String, ago: Duration }
+    struct Usage {
+        cpu_ms: Option<u64>, memory_peak_bytes: Option<u64>, network_received_bytes: Option<u64>,
+        network_sent_bytes: Option<u64>, disk_read_bytes: Option<u64>, disk_written_bytes: Option<u64>,
+    }
+    struct UsageSample { token: Token, usage: Usage, memory_bytes: Option<u64> }
     struct Succeeded {
-        token: Token, timing: Timing, output: OutputLengths, result: Option<String>, note: Option<String>,
+        token: Token, timing: Timing, output: OutputLengths, result: Option<String>, note: Option<String>, usage: Usage,
     }
     struct Failed {
         token: Token, outcome: Outcome, exit_code: Option<i32>, message: String, timing: Timing,
-        output: OutputLengths,
+        output: OutputLengths, usage: Usage,
     }
     struct Released { token: Token, cause: ReleaseCause, why: String }
     struct Foreign { worker: WorkerId, token: Token }
@@ -209,6 +214,7 @@ pub(crate) fn report_fields(report: &Report) -> Value {
         Report::Wanted(it) => same::<Vec<Revision>>(body, it),
         Report::Starting(it) => same::<NumberedStarting>(body, it),
         Report::Foreign(it) => same::<Vec<Foreign>>(body, it),
+        Report::Usage(it) => same::<Vec<UsageSample>>(body, it),
     }
 }
 

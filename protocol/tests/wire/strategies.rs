@@ -9,7 +9,8 @@ use longshore_protocol::order::{
 };
 use longshore_protocol::report::{
     Availability, Chunk, ChunkData, Condition, Failed, Foreign, Heartbeat, Hello, Inventory, Numbered,
-    Outcome, OutputLengths, Phase, ReleaseCause, Released, Started, Stream, Succeeded, Timing,
+    Outcome, OutputLengths, Phase, ReleaseCause, Released, Started, Stream, Succeeded, Timing, Usage,
+    UsageSample,
 };
 use longshore_protocol::secret::{AttemptSecrets, SecretValue, SecretValues};
 use longshore_protocol::{
@@ -69,6 +70,7 @@ pub(crate) fn report() -> impl Strategy<Value = Report> {
         vec(any::<u128>().prop_map(Revision), 0..20).prop_map(Report::Wanted),
         numbered(token()).prop_map(Report::Starting),
         vec(foreign(), 0..20).prop_map(Report::Foreign),
+        vec(sample(), 0..20).prop_map(Report::Usage),
     ]
 }
 
@@ -207,24 +209,52 @@ fn started() -> impl Strategy<Value = Started> {
 }
 
 fn succeeded() -> impl Strategy<Value = Succeeded> {
-    (token(), timing(), lengths(), of(text()), of(text()))
-        .prop_map(|(token, timing, output, result, note)| Succeeded { token, timing, output, result, note })
+    (token(), timing(), lengths(), of(text()), of(text()), usage()).prop_map(
+        |(token, timing, output, result, note, usage)| Succeeded {
+            token,
+            timing,
+            output,
+            result,
+            note,
+            usage,
+        },
+    )
 }
 
 fn failed() -> impl Strategy<Value = Failed> {
     let outcomes: Vec<_> =
         Outcome::ALL.into_iter().filter(|it| !matches!(it, Outcome::Succeeded | Outcome::Released)).collect();
     let outcome = proptest::sample::select(outcomes);
-    (token(), outcome, of(wire::EXIT_CODES), text(), timing(), lengths()).prop_map(
-        |(token, outcome, exit_code, message, timing, output)| Failed {
+    (token(), outcome, of(wire::EXIT_CODES), text(), timing(), lengths(), usage()).prop_map(
+        |(token, outcome, exit_code, message, timing, output, usage)| Failed {
             token,
             outcome,
             exit_code,
             message,
             timing,
             output,
+            usage,
         },
     )
+}
+
+fn sample() -> impl Strategy<Value = UsageSample> {
+    (token(), usage(), of(0..=wire::OFFSET_MAX)).prop_map(|(token, usage, memory_bytes)| UsageSample {
+        token,
+        usage,
+        memory_bytes,
+    })
+}
+
+fn usage() -> impl Strategy<Value = Usage> {
+    proptest::array::uniform6(of(0..=wire::OFFSET_MAX)).prop_map(|it| Usage {
+        cpu_ms: it[0],
+        memory_peak_bytes: it[1],
+        network_received_bytes: it[2],
+        network_sent_bytes: it[3],
+        disk_read_bytes: it[4],
+        disk_written_bytes: it[5],
+    })
 }
 
 fn foreign() -> impl Strategy<Value = Foreign> {

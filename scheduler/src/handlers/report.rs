@@ -55,8 +55,8 @@ pub(crate) fn report(scheduler: &mut Scheduler, now: Now, session: SessionId, re
         Report::Condition(condition) => update_condition(scheduler, id, condition),
         Report::Foreign(found) => unmanaged::stop_leftovers(scheduler, session, &found),
         Report::Wanted(revisions) => resend_definitions(scheduler, id, session, &revisions),
-        // Output does not pass through the scheduler. A second Hello is a protocol violation.
-        Report::Output(_) => {}
+        // Output and samples of usage do not pass through the scheduler. A second Hello is a protocol violation.
+        Report::Output(_) | Report::Usage(_) => {}
         Report::Hello(_) => {
             scheduler.effect(Effect::Close(session, CloseReason::Protocol(BrokenRule::SecondHello)));
         }
@@ -172,6 +172,7 @@ fn succeeded(scheduler: &mut Scheduler, now: Now, id: WorkerId, ended: Succeeded
         exit_code: Some(0),
         message: ended.note.unwrap_or_default(),
         result: ended.result,
+        usage: ended.usage,
         ..closed
     };
     finish(scheduler, now, id, closed);
@@ -181,7 +182,8 @@ fn failed(scheduler: &mut Scheduler, now: Now, id: WorkerId, ended: Failed) {
     // A Failure with the outcome `succeeded` is invalid; it counts as failed.
     let outcome = if ended.outcome == Outcome::Succeeded { Outcome::Failed } else { ended.outcome };
     let closed = closed(now, ended.token, outcome, ended.timing, ended.output);
-    let closed = ClosedAttempt { exit_code: ended.exit_code, message: ended.message, ..closed };
+    let closed =
+        ClosedAttempt { exit_code: ended.exit_code, message: ended.message, usage: ended.usage, ..closed };
     let host_failed = outcome == Outcome::HostFailed && scheduler.held(ended.token, id).is_some();
     if let Some(definition) = definition_of(scheduler, ended.token).filter(|_| host_failed) {
         exclude(scheduler, now, id, Excluded::Revision(definition.revision), HOST_FAILED_BACKOFF);
@@ -224,6 +226,7 @@ fn closed(now: Now, token: Token, outcome: Outcome, timing: Timing, output: Outp
         started_at: timing.ran.map(|ran| before(ended_at, ran)),
         ended_at,
         output,
+        usage: Default::default(),
         result: None,
         released: None,
     }

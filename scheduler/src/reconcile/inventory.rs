@@ -268,6 +268,7 @@ pub(crate) fn lost_attempt(
         started_at,
         ended_at: now.utc,
         output: OutputLengths::default(),
+        usage: Default::default(),
         result: None,
         released: None,
     }

@@ -20,8 +20,8 @@ pub use longshore_scheduler as scheduler;
 pub use protocol;
 use protocol::order::{Intervals, VersionRange};
 use protocol::report::{
-    Availability, Condition, Failed, Foreign, Heartbeat, Inventory, Numbered, Outcome, OutputLengths, Phase,
-    ReleaseCause, Released, Started, Succeeded, Timing,
+    Availability, Condition, Failed, Foreign, Heartbeat, Inventory, Numbered, Outcome, Phase, ReleaseCause,
+    Released, Started, Succeeded, Timing,
 };
 use protocol::{
     ClusterId, Epoch, Fence, Incarnation, JobId, Nonce, Now, Report, ReportNo, Revision, RuntimeKind,
@@ -352,8 +352,8 @@ impl World {
 
     pub fn success(&mut self, name: &str, token: Token) {
         let timing = Timing { ended_ago: Duration::ZERO, ran: Some(Duration::from_secs(1)) };
-        let output = OutputLengths::default();
-        let list = self.numbered(name, Succeeded { token, timing, output, result: None, note: None });
+        let (output, result, note, usage) = Default::default();
+        let list = self.numbered(name, Succeeded { token, timing, output, result, note, usage });
         self.report(name, Report::Success(list));
     }
 
@@ -366,14 +366,8 @@ impl World {
         ended_ago: Duration,
     ) {
         let timing = Timing { ended_ago, ran: exit_code.map(|_| Duration::from_secs(1)) };
-        let failed = Failed {
-            token,
-            outcome,
-            exit_code,
-            message: String::new(),
-            timing,
-            output: OutputLengths::default(),
-        };
+        let (message, output, usage) = Default::default();
+        let failed = Failed { token, outcome, exit_code, message, timing, output, usage };
         let list = self.numbered(name, failed);
         self.report(name, Report::Failure(list));
     }

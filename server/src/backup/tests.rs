@@ -119,11 +119,11 @@ fn ended(job: u64) -> Change {
         started_at: Some(Timestamp(2)),
         ended_at: Timestamp(3),
         output: OutputLengths { stdout: text_of(job).len() as u64, stderr: 0 },
+        usage: Default::default(),
         result: None,
         released: None,
     };
-    let state = State::Succeeded;
-    let (job, at, reason) = (JobId(job), Timestamp(3), String::new());
+    let (job, state, at, reason) = (JobId(job), State::Succeeded, Timestamp(3), String::new());
     Change::Ended(Ended { job, state, at, reason, closed: Some(closed), confirmed: true })
 }
 

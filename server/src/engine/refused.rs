@@ -266,6 +266,7 @@ pub(super) fn fingerprint_report(report: &Report, fingerprints: &mut Vec<Fingerp
         Report::Hello(_)
         | Report::Heartbeat(_)
         | Report::Output(_)
+        | Report::Usage(_)
         | Report::Condition(_)
         | Report::Wanted(_) => {}
     }

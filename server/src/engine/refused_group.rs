@@ -188,6 +188,7 @@ mod tests {
             started_at: None,
             ended_at: Timestamp(5),
             output: OutputLengths::default(),
+            usage: Default::default(),
             result: Some(secret()),
             released: None,
         };

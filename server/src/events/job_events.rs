@@ -147,7 +147,9 @@ impl Known {
         if let Some(facts) = self.jobs.get(job) {
             let known = closed.started_at.filter(|_| closed.outcome != Outcome::Lost);
             let ran = known.map(|from| closed.ended_at.since(from));
-            self.metrics.attempt_ended(&self.definition(facts.definition).name, closed.outcome, ran);
+            let name = &self.definition(facts.definition).name;
+            self.metrics.attempt_ended(name, closed.outcome, ran);
+            self.metrics.attempt_used(name, &closed.usage);
         }
         if let Some(attempt) = self.attempts.get_mut(&job) {
             attempt.started_at = closed.started_at.or(attempt.started_at);
@@ -158,6 +160,7 @@ impl Known {
                 exit_code: closed.exit_code,
                 message: closed.message.clone(),
                 output: (closed.output.stdout, closed.output.stderr),
+                usage: closed.usage,
             }));
         }
     }

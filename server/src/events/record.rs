@@ -4,7 +4,7 @@ use std::sync::{Arc, OnceLock};
 
 use protocol::order::StopCause;
 use protocol::report::{Outcome, ReleaseCause};
-use protocol::{AttemptNo, ClusterId, Fence, JobId, Revision, Timestamp, WorkerId};
+use protocol::{AttemptNo, ClusterId, Fence, JobId, Revision, Timestamp, Usage, WorkerId};
 use scheduler::hooks::HookRow;
 use scheduler::job::State;
 use scheduler::schedules::{FireRow, PauseTarget};
@@ -213,6 +213,8 @@ pub struct AttemptEnd {
     pub message: String,
     /// Bytes of standard output and standard error.
     pub output: (u64, u64),
+    /// Resources that it has used.
+    pub usage: Usage,
 }
 
 impl EventRecord {

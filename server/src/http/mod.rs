@@ -21,7 +21,7 @@ use axum::routing::{get, post};
 
 use api::{
     audit, backfill, batches, bulk, definitions, events, explain, health, jobs, limits, logs, metrics,
-    notifications, pipelines, plan, reload, schedules, submit, tokens, workers,
+    notifications, pipelines, plan, reload, schedules, submit, tokens, usage, workers,
 };
 use middleware::front;
 use request::query;
@@ -43,6 +43,7 @@ pub fn router(services: Services, worker_connections: Router) -> Router {
         .route("/api/jobs/{id}/retry", post(submit::retry))
         .route("/api/jobs/{id}/pipeline/retry", post(pipelines::retry))
         .route("/api/jobs/{id}/logs", get(logs::of_job))
+        .route("/api/jobs/{id}/usage", get(usage::of_job))
         .route("/api/tokens/{name}/revoke", post(tokens::revoke))
         .route("/api/logs/search", get(logs::search::search))
         .route("/api/batches", get(batches::list))

@@ -26,6 +26,7 @@ use crate::notifications::delivery::Delivery;
 use crate::reload::Reloader;
 use crate::storage::Storage;
 use crate::store::{Archive, ReadError};
+use crate::usage::LiveUsage;
 use crate::ws::Machines;
 
 /// The parts of the server that the handlers use.
@@ -41,6 +42,8 @@ pub struct Services {
     pub archive: Arc<dyn Archive>,
     /// Machine facts of connected workers (load, disk, engine id).
     pub machines: Arc<Machines>,
+    /// Samples of running attempts.
+    pub usage: Arc<LiveUsage>,
     /// The current definitions.
     pub catalogue: Arc<Catalogue>,
     /// Replaces the definitions by those of jobs.yaml.

@@ -27,6 +27,8 @@ pub(super) struct DefinitionTable {
     accepted: Family<Labels<1>, Counter>,
     ended: Family<Labels<2>, Counter>,
     ran: Family<Labels<1>, Histogram, fn() -> Histogram>,
+    cpu_seconds: Family<Labels<1>, SecondsCounter>,
+    memory_peak: Family<Labels<1>, Histogram, fn() -> Histogram>,
     known: Mutex<HashMap<Box<str>, Arc<DefinitionMetrics>>>,
 }
 
@@ -35,6 +37,8 @@ pub(super) struct DefinitionTable {
 pub(super) struct DefinitionMetrics {
     pub(super) accepted: Counter,
     pub(super) ran: Histogram,
+    pub(super) cpu_seconds: SecondsCounter,
+    pub(super) memory_peak: Histogram,
     ended: [Counter; 5],
 }
 
@@ -52,6 +56,8 @@ impl DefinitionTable {
             accepted: Family::default(),
             ended: Family::default(),
             ran: Family::new_with_constructor(|| Histogram::new(RUNS)),
+            cpu_seconds: Family::default(),
+            memory_peak: Family::new_with_constructor(|| Histogram::new(MEMORY_PEAKS)),
             known: Mutex::default(),
         };
         to.register("jobs_accepted", "Accepted jobs, by definition", table.accepted.clone());
@@ -60,6 +66,16 @@ impl DefinitionTable {
             "attempt_run_seconds",
             "Time that the containers of attempts ran, by definition",
             table.ran.clone(),
+        );
+        to.register(
+            "attempt_cpu_seconds",
+            "CPU time of attempts, by definition, where their workers measured it",
+            table.cpu_seconds.clone(),
+        );
+        to.register(
+            "attempt_memory_peak_bytes",
+            "The most memory of attempts, by definition, where their workers measured it",
+            table.memory_peak.clone(),
         );
         table
     }
@@ -85,6 +101,8 @@ impl DefinitionTable {
         DefinitionMetrics {
             accepted: self.accepted.get_or_create_owned(&labels),
             ran: self.ran.get_or_create_owned(&labels),
+            cpu_seconds: self.cpu_seconds.get_or_create_owned(&labels),
+            memory_peak: self.memory_peak.get_or_create_owned(&labels),
             ended: ENDS.map(|state| self.ended.get_or_create_owned(&ended(state))),
         }
     }
@@ -92,6 +110,20 @@ impl DefinitionTable {
 
 /// From a tenth of a second to a day.
 const RUNS: [f64; 11] = [0.1, 0.5, 1.0, 5.0, 15.0, 60.0, 300.0, 900.0, 3_600.0, 14_400.0, 86_400.0];
+
+/// From 16 MiB to 64 GiB, each four times the one before.
+const MEMORY_PEAKS: [f64; 7] = [
+    16_777_216.0,
+    67_108_864.0,
+    268_435_456.0,
+    1_073_741_824.0,
+    4_294_967_296.0,
+    17_179_869_184.0,
+    68_719_476_736.0,
+];
+
+/// A counter of seconds with their fractions.
+type SecondsCounter = Counter<f64, std::sync::atomic::AtomicU64>;
 
 #[cfg(test)]
 mod tests {

@@ -14,8 +14,8 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::Registry;
-use protocol::Timestamp;
 use protocol::report::Outcome;
+use protocol::{Timestamp, Usage};
 use scheduler::job::State;
 use scheduler::schedules::FireRow;
 
@@ -156,6 +156,21 @@ impl Metrics {
         self.attempts_ended.get_or_create(&[("outcome", outcome.name().into())]).inc();
         if let Some(ran) = ran {
             self.definitions.of(definition).ran.observe(ran.as_secs_f64());
+        }
+    }
+
+    /// Adds what an attempt has used. Unknown figures add nothing.
+    pub fn attempt_used(&self, definition: &str, usage: &Usage) {
+        if usage.is_unknown() {
+            return;
+        }
+        let definition = self.definitions.of(definition);
+        if let Some(cpu_ms) = usage.cpu_ms {
+            definition.cpu_seconds.inc_by(Duration::from_millis(cpu_ms).as_secs_f64());
+        }
+        if let Some(peak) = usage.memory_peak_bytes {
+            // The loss of precision is below a millionth.
+            definition.memory_peak.observe(peak as f64);
         }
     }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use protocol::container::Overrides;
 use protocol::order::StopCause;
 use protocol::report::{Outcome, OutputLengths, ReleaseCause};
-use protocol::{AttemptNo, Fence, JobId, Nonce, Revision, Timestamp, WorkerId};
+use protocol::{AttemptNo, Fence, JobId, Nonce, Revision, Timestamp, Usage, WorkerId};
 use scheduler::dependencies::RequiredEnd;
 use scheduler::hooks::HookRow;
 use scheduler::job::{AttemptTimeout, State};
@@ -90,6 +90,8 @@ pub struct AttemptRow {
     pub message: String,
     /// How much it wrote, as its final report says.
     pub output: OutputLengths,
+    /// Resources that it has used, as its final report says.
+    pub usage: Usage,
     /// The JSON that the job left in its result file.
     pub result: Option<String>,
     /// For a released one: why.

@@ -32,6 +32,7 @@ use crate::listener::Peer;
 use crate::logs::Logs;
 use crate::secrets::SecretsDir;
 use crate::store::Archive;
+use crate::usage::LiveUsage;
 
 /// A worker must send Hello within this time.
 const HELLO_TIMEOUT: Duration = Duration::from_secs(10);
@@ -55,6 +56,8 @@ pub struct WorkerAcceptor {
     pub logs: Arc<Logs>,
     /// Machine facts of connected workers.
     pub machines: Arc<Machines>,
+    /// Samples of running attempts.
+    pub usage: Arc<LiveUsage>,
     /// Heartbeat and lease of workers.
     pub intervals: Intervals,
     /// Labels that workers may claim.
@@ -90,6 +93,7 @@ impl WorkerAcceptor {
             archive,
             logs,
             machines: Arc::default(),
+            usage: Arc::default(),
             intervals,
             worker_labels: Arc::default(),
             secrets: None,

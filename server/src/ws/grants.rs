@@ -6,7 +6,6 @@
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use protocol::report::Chunk;
 use protocol::{Report, Token, WorkerId};
 
 use crate::store::{Archive, ReadError};
@@ -67,12 +66,16 @@ impl Grants {
         }
     }
 
-    /// Divides chunks into those that this session may write and the others.
+    /// Divides what a worker tells of attempts into what this session may tell, and the rest.
     ///
     /// # Errors
     /// The archive cannot be read.
-    pub(super) async fn authorize(&self, chunks: Vec<Chunk>) -> Result<(Vec<Chunk>, Vec<Chunk>), ReadError> {
-        if let Some((worker, tokens)) = self.unverified(&chunks) {
+    pub(super) async fn authorize<T>(
+        &self,
+        entries: Vec<T>,
+        token: impl Fn(&T) -> Token,
+    ) -> Result<(Vec<T>, Vec<T>), ReadError> {
+        if let Some((worker, tokens)) = self.unverified(entries.iter().map(&token).collect()) {
             let (archive, asked) = (self.archive.clone(), tokens.clone());
             let read = tokio::task::spawn_blocking(move || archive.attempts_of(worker, &asked)).await;
             let own = read.map_err(|error| ReadError(Box::new(error)))??;
@@ -83,12 +86,11 @@ impl Grants {
             known.live.extend(own);
         }
         let known = self.known();
-        Ok(chunks.into_iter().partition(|chunk| known.holds(&chunk.token)))
+        Ok(entries.into_iter().partition(|entry| known.holds(&token(entry))))
     }
 
-    fn unverified(&self, chunks: &[Chunk]) -> Option<(WorkerId, Vec<Token>)> {
+    fn unverified(&self, named: HashSet<Token>) -> Option<(WorkerId, Vec<Token>)> {
         let known = self.known();
-        let named: HashSet<Token> = chunks.iter().map(|chunk| chunk.token).collect();
         let named: Vec<Token> = named.into_iter().filter(|token| known.named.contains(token)).collect();
         Some((known.worker?, named)).filter(|(_, named)| !named.is_empty())
     }
@@ -124,7 +126,7 @@ const ENDED_MAX: usize = 1 << 16;
 
 #[cfg(test)]
 mod tests {
-    use protocol::report::{ChunkData, Inventory, Numbered, Phase, Stream, Succeeded};
+    use protocol::report::{Chunk, ChunkData, Inventory, Numbered, Phase, Stream, Succeeded};
     use protocol::{Fence, JobId, Nonce, ReportNo};
 
     use super::*;
@@ -141,7 +143,7 @@ mod tests {
     async fn may_write(grants: &Grants, token: Token) -> bool {
         let data = ChunkData::Bytes(b"x".to_vec());
         let chunk = Chunk { token, stream: Stream::Stdout, offset: 0, data };
-        let (own, foreign) = grants.authorize(vec![chunk]).await.unwrap();
+        let (own, foreign) = grants.authorize(vec![chunk], |chunk| chunk.token).await.unwrap();
         assert_eq!(own.len() + foreign.len(), 1);
         foreign.is_empty()
     }
@@ -171,6 +173,7 @@ mod tests {
             token: token(job, 1),
             timing: protocol::report::Timing::default(),
             output: protocol::report::OutputLengths::default(),
+            usage: Default::default(),
             result: None,
             note: None,
         };

@@ -48,6 +48,7 @@ pub(super) fn is_empty_report(report: &Report) -> bool {
         Report::Progress(list) | Report::Status(list) => list.is_empty(),
         Report::Wanted(list) => list.is_empty(),
         Report::Foreign(list) => list.is_empty(),
+        Report::Usage(list) => list.is_empty(),
         Report::Hello(_) | Report::Inventory(_) | Report::Heartbeat(_) | Report::Condition(_) => false,
     }
 }

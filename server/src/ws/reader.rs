@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use futures_util::{FutureExt, Stream, StreamExt};
 use protocol::close::{self, Close};
-use protocol::report::{Chunk, Foreign, Inventory};
+use protocol::report::{Chunk, Foreign, Inventory, UsageSample};
 use protocol::{Report, SessionId, wire};
 use tokio::sync::mpsc;
 use tokio::time::timeout;
@@ -22,6 +22,7 @@ use super::unknown_attempts::{self, UnknownAttempts};
 use crate::clock;
 use crate::engine::{FromSession, LastHeard};
 use crate::store::ReadError;
+use crate::usage::LiveUsage;
 
 /// Frames that are read before their reports are passed on.
 const FRAMES_PER_TURN: usize = 256;
@@ -44,6 +45,7 @@ pub(super) struct Reader<S> {
     pub(super) grants: Arc<Grants>,
     pub(super) unknown_attempts: UnknownAttempts,
     pub(super) machine: Entry,
+    pub(super) usage: Arc<LiveUsage>,
     pub(super) unauthorized_logged: bool,
     pub(super) rate_limit: RateLimiter,
 }
@@ -100,6 +102,7 @@ impl<S: Stream<Item = Result<Message, WireError>> + Unpin> Reader<S> {
         match wire::decode_report(&frame) {
             Ok(Some(report)) if is_empty_report(&report) => self.count_empty(),
             Ok(Some(Report::Output(chunks))) => self.write(chunks).await,
+            Ok(Some(Report::Usage(samples))) => self.keep_usage(samples).await,
             Ok(Some(Report::Inventory(part))) => self.pass_inventory(part, reports).await,
             Ok(Some(Report::Foreign(foreign))) => {
                 reports.push(Report::Foreign(self.known(foreign).await?));
@@ -152,7 +155,7 @@ impl<S: Stream<Item = Result<Message, WireError>> + Unpin> Reader<S> {
     }
 
     fn close_unreadable(&self, error: &ReadError) -> Ended {
-        tracing::error!(session = self.session.0, %error, "cannot look up the attempts of an inventory; the session closes");
+        tracing::error!(session = self.session.0, %error, "cannot look up the attempts that a worker names; the session closes");
         Some(close::INTERNAL_ERROR.plain())
     }
 
@@ -167,7 +170,7 @@ impl<S: Stream<Item = Result<Message, WireError>> + Unpin> Reader<S> {
 
     /// Passes output on without waiting for the disk: a report may come behind it.
     async fn write(&mut self, chunks: Vec<Chunk>) -> Result<(), Ended> {
-        let authorized = self.keep_heard(self.grants.authorize(chunks)).await;
+        let authorized = self.keep_heard(self.grants.authorize(chunks, |chunk| chunk.token)).await;
         let (chunks, foreign) = authorized.map_err(|error| {
             tracing::error!(session = self.session.0, %error, "cannot look up the attempt of an output chunk; the session closes");
             Some(close::INTERNAL_ERROR.plain())
@@ -184,6 +187,14 @@ impl<S: Stream<Item = Result<Message, WireError>> + Unpin> Reader<S> {
             return Ok(());
         }
         self.output.put(chunks).map_err(|error| Some(close::RATE_LIMITED.because(error)))
+    }
+
+    /// Keeps samples of the session's own attempts for people who watch them. Others are dropped, as output would be.
+    async fn keep_usage(&mut self, samples: Vec<UsageSample>) -> Result<(), Ended> {
+        let authorized = self.keep_heard(self.grants.authorize(samples, |sample| sample.token)).await;
+        let (samples, _) = authorized.map_err(|error| self.close_unreadable(&error))?;
+        self.usage.record(clock::now(), &samples);
+        Ok(())
     }
 
     /// Waits for room in the engine's inbox.
@@ -240,7 +251,7 @@ mod tests {
     use futures_util::stream;
     use protocol::report::{ChunkData, Heartbeat, Stream as Streams};
     use protocol::wire::{CHUNK_WEIGHT, OUTPUT_BYTES_MAX, OUTPUT_WINDOW};
-    use protocol::{Token, Uptime};
+    use protocol::{JobId, Token, Uptime, Usage};
 
     use super::*;
     use crate::store::sqlite;
@@ -281,6 +292,7 @@ mod tests {
             unknown_attempts: UnknownAttempts::new(sqlite::temporary().1, grants.clone()),
             grants,
             machine: Arc::new(Machines::default()).enter(SessionId(1), None),
+            usage: Arc::default(),
             unauthorized_logged: false,
             rate_limit: RateLimiter::default(),
         }
@@ -330,6 +342,24 @@ mod tests {
         let mut reader = reader(messages.chain(stream::pending()), inbox, output, LastHeard::at(Uptime(0)));
         let end = reader.run().await.expect("it is closed");
         assert_eq!(end.code, close::RATE_LIMITED.code, "{end}");
+        let Some(FromSession::Reported(SessionId(1), reports)) = engine.recv().await else { panic!() };
+        assert_eq!(reports, [Report::Heartbeat(Heartbeat::default())]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn samples_of_own_attempts_are_kept_and_reach_no_engine_and_others_are_dropped() {
+        let (output, _nobody_writes) = output::unwritten();
+        let (inbox, mut engine) = mpsc::channel(10);
+        let sample = |job| {
+            let usage = Usage { cpu_ms: Some(job), ..Usage::default() };
+            UsageSample { token: Token { job: JobId(job), ..Token::default() }, usage, memory_bytes: None }
+        };
+        // The only attempt of the session has the job 0.
+        let messages = [frame(&Report::Usage(vec![sample(5), sample(0)])), heartbeat()];
+        let mut reader = reader(stream::iter(messages), inbox, output, LastHeard::at(Uptime(0)));
+        assert_eq!(reader.run().await, None);
+        assert_eq!(reader.usage.version(JobId(5)), None);
+        assert!(reader.usage.version(JobId(0)).is_some());
         let Some(FromSession::Reported(SessionId(1), reports)) = engine.recv().await else { panic!() };
         assert_eq!(reports, [Report::Heartbeat(Heartbeat::default())]);
     }

@@ -39,7 +39,7 @@ mod tests {
         let ended = |result: Option<&str>| {
             let (token, timing, output) = (Token::default(), Timing::default(), OutputLengths::default());
             let result = result.map(str::to_owned);
-            [Succeeded { token, timing, output, result, note: None }]
+            [Succeeded { token, timing, output, usage: Default::default(), result, note: None }]
         };
         for good in [None, Some("null"), Some("1e3"), Some("{\"a\": [1, \"b\"]}")] {
             assert!(check(&ended(good)).is_ok(), "{good:?}");

@@ -76,6 +76,7 @@ pub(super) async fn serve(
         unknown_attempts: UnknownAttempts::new(acceptor.archive.clone(), grants.clone()),
         grants: grants.clone(),
         machine,
+        usage: acceptor.usage.clone(),
         unauthorized_logged: false,
         rate_limit: RateLimiter::default(),
     };

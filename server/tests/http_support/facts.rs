@@ -45,6 +45,7 @@ pub fn attempt(number: u32, fence: u64) -> AttemptRow {
         exit_code: None,
         message: String::new(),
         output: OutputLengths::default(),
+        usage: Default::default(),
         result: None,
         released: None,
     }

@@ -26,6 +26,7 @@ use longshore_server::logs::{self, Logs};
 use longshore_server::reload::Reloader;
 use longshore_server::storage::Storage;
 use longshore_server::store::Archive;
+use longshore_server::usage::LiveUsage;
 use longshore_server::ws::Machines;
 use scheduler::snapshot::Snapshot;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -47,6 +48,7 @@ pub struct Server {
     pub logs: Arc<Logs>,
     /// Machine facts, as sessions would store them.
     pub machines: Arc<Machines>,
+    pub usage: Arc<LiveUsage>,
     pub leaving: CancellationToken,
     /// The same for its handlers alone: the moment in which a request arrives before the connections are told.
     pub leaving_inside: CancellationToken,
@@ -114,6 +116,7 @@ impl Server {
         let leaving = CancellationToken::new();
         let leaving_inside = leaving.child_token();
         let machines = Arc::<Machines>::default();
+        let usage = Arc::<LiveUsage>::default();
         let (storage, commit) = (Storage::of(directory.path()), CommitClock::default());
         let engine = Handle::new(inbox, snapshot, commit.clone());
         stand.world().watches = engine.watches().clone();
@@ -131,6 +134,7 @@ impl Server {
             metrics,
             archive,
             machines: Arc::clone(&machines),
+            usage: Arc::clone(&usage),
             catalogue,
             reloader: Arc::new(reloader),
             intervals,
@@ -151,6 +155,7 @@ impl Server {
             stand,
             logs,
             machines,
+            usage,
             leaving,
             leaving_inside,
             jobs_file,

@@ -94,7 +94,7 @@ impl World {
     fn ended_before(&self, no: u16, ending: &Ending) -> Found {
         let now = self.machines[usize::from(no)].clock.now(self.now);
         let Ending { exit, output, at } = ending.clone();
-        Found::Ended { exit, output, at: now.up - now.utc.since(at) }
+        Found::Ended { exit, output, usage: Default::default(), at: now.up - now.utc.since(at) }
     }
 
     fn find(&mut self, no: u16, kept: &Kept, answers: bool) -> Found {
@@ -151,7 +151,7 @@ impl World {
         if let Some(kept) = machine.directory.attempt(kept.launch.token) {
             kept.ending = Some(ending);
         }
-        Found::Ended { exit, output, at }
+        Found::Ended { exit, output, usage: Default::default(), at }
     }
 }
 

@@ -318,7 +318,10 @@ impl World {
         if output.stdout > 0 {
             self.plan_output(no, number);
         }
-        self.tell_worker(no, happened(RuntimeEvent::Ended { token, exit, output, at }));
+        self.tell_worker(
+            no,
+            happened(RuntimeEvent::Ended { token, exit, output, usage: Default::default(), at }),
+        );
     }
 
     fn refuse(&mut self, no: u16, token: Token, cause: ReleaseCause) {

@@ -72,6 +72,7 @@ fn closed(fence: u64, outcome: Outcome, message: &str) -> ClosedAttempt {
         started_at: None,
         ended_at: Timestamp(3),
         output: OutputLengths::default(),
+        usage: Default::default(),
         result: None,
         released: None,
     }

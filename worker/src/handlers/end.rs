@@ -9,8 +9,8 @@ use core::time::Duration;
 use protocol::report::{OutputLengths, ReleaseCause};
 use protocol::{ReportNo, Token, Uptime};
 
-use crate::attempt::{Attempt, Ended, Stage};
-use crate::classify::{ExitVerdict, classify};
+use crate::attempt::{Attempt, EndFacts, Ended, Stage};
+use crate::classify::{ExitVerdict, MemoryFigures, classify};
 use crate::core::Worker;
 use crate::handlers::{pull, start_failures};
 use crate::input::{Exit, Fault, Stopping};
@@ -18,7 +18,7 @@ use crate::outbox::Entry;
 use crate::step::Effect;
 
 /// The runtime reports the end of an attempt.
-pub(crate) fn ended(worker: &mut Worker, token: Token, exit: Exit, output: OutputLengths, at: Uptime) {
+pub(crate) fn ended(worker: &mut Worker, token: Token, exit: Exit, facts: EndFacts) {
     let Some(attempt) = worker.attempts.get(&token) else {
         return;
     };
@@ -26,8 +26,10 @@ pub(crate) fn ended(worker: &mut Worker, token: Token, exit: Exit, output: Outpu
         return;
     }
     // A program that ended before the stop keeps its true outcome.
-    let stopped = attempt.stop.filter(|stop| at >= stop.at).map(|stop| stop.cause);
-    let memory_bytes = attempt.memory_bytes();
+    let stopped = attempt.stop.filter(|stop| facts.at >= stop.at).map(|stop| stop.cause);
+    let limit = attempt.memory_bytes();
+    let facts = facts.with_reached_limit(&exit, limit);
+    let memory = MemoryFigures { limit, peak: facts.usage.memory_peak_bytes };
     match (&exit, stopped) {
         (Exit::NotStarted { fault: Fault::Host, message, .. }, None) => {
             start_failures::start_failed(worker, token, message);
@@ -38,7 +40,7 @@ pub(crate) fn ended(worker: &mut Worker, token: Token, exit: Exit, output: Outpu
         }
         _ => {}
     }
-    finish(worker, token, classify(exit, stopped, memory_bytes), output, at);
+    finish(worker, token, classify(exit, stopped, memory), facts);
 }
 
 /// The attempt ended before this process began. A stop recorded on disk decides if it is older than the end.
@@ -47,12 +49,13 @@ pub(crate) fn restored_end(
     token: Token,
     exit: Exit,
     stopping: Option<Stopping>,
-    output: OutputLengths,
-    at: Uptime,
+    facts: EndFacts,
 ) {
-    let stopped = stopping.filter(|stop| at >= stop.at).map(|stop| stop.cause);
-    let memory_bytes = worker.attempts.get(&token).and_then(Attempt::memory_bytes);
-    finish(worker, token, classify(exit, stopped, memory_bytes), output, at);
+    let stopped = stopping.filter(|stop| facts.at >= stop.at).map(|stop| stop.cause);
+    let limit = worker.attempts.get(&token).and_then(Attempt::memory_bytes);
+    let facts = facts.with_reached_limit(&exit, limit);
+    let memory = MemoryFigures { limit, peak: facts.usage.memory_peak_bytes };
+    finish(worker, token, classify(exit, stopped, memory), facts);
 }
 
 /// The runtime did not start the attempt for a reason outside of the job.
@@ -62,10 +65,10 @@ pub(crate) fn refused(worker: &mut Worker, now: Uptime, token: Token, cause: Rel
     };
     match (&attempt.stage, attempt.stop) {
         // The runtime had reported a start, so the result is unknown.
-        (Stage::Running { .. }, _) => ended(worker, token, Exit::Vanished, OutputLengths::default(), now),
+        (Stage::Running { .. }, _) => ended(worker, token, Exit::Vanished, EndFacts::unknown(now)),
         (_, Some(stop)) if attempt.is_in_runtime() => {
             let verdict = crate::classify::unstarted(stop.cause);
-            finish(worker, token, verdict, OutputLengths::default(), now);
+            finish(worker, token, verdict, EndFacts::unknown(now));
         }
         _ if attempt.is_in_runtime() => give_back(worker, token, cause, why),
         _ => {}
@@ -73,25 +76,25 @@ pub(crate) fn refused(worker: &mut Worker, now: Uptime, token: Token, cause: Rel
 }
 
 /// Frees the slot of a launched attempt and reports its end.
-fn finish(worker: &mut Worker, token: Token, verdict: ExitVerdict, output: OutputLengths, at: Uptime) {
+fn finish(worker: &mut Worker, token: Token, verdict: ExitVerdict, facts: EndFacts) {
     pull::free_place(worker, token);
     let was_output_done = worker.attempts.get(&token).is_some_and(|attempt| attempt.output_done);
+    let output = facts.output;
     let output_done = was_output_done || output == OutputLengths::default();
     let ended =
         Ended { acknowledged: false, final_entry: None, output_done, output, unsent: None, launched: true };
-    close(worker, token, verdict, at, ended);
+    close(worker, token, verdict, facts, ended);
 }
 
 /// Reports the end of an attempt. It is kept until the report and the output are acknowledged.
-pub(crate) fn close(worker: &mut Worker, token: Token, verdict: ExitVerdict, at: Uptime, ended: Ended) {
+pub(crate) fn close(worker: &mut Worker, token: Token, verdict: ExitVerdict, facts: EndFacts, ended: Ended) {
     worker.set_alarm(token, None);
     worker.fenced.remove(&token);
     worker.prepared.remove(&token);
     if let Some(attempt) = worker.attempts.get_mut(&token) {
-        let output = ended.output;
         attempt.stage = Stage::Ended(ended);
         attempt.body = None;
-        worker.outbox.ended(token, at, verdict, output);
+        worker.outbox.ended(token, verdict, facts);
     }
 }
 

@@ -8,7 +8,7 @@ use alloc::string::ToString;
 use protocol::report::{Foreign, ReleaseCause};
 use protocol::{Token, Uptime};
 
-use crate::attempt::{Attempt, QueuePosition, ResolvedDefinition, Stage};
+use crate::attempt::{Attempt, EndFacts, QueuePosition, ResolvedDefinition, Stage};
 use crate::core::Worker;
 use crate::handlers::{connect, end, stop};
 use crate::input::{Found, Restored, Stopping};
@@ -75,8 +75,9 @@ fn adopt(worker: &mut Worker, now: Uptime, token: Token, restored: Restored) {
     }
     match found {
         Found::Running { container, at } => crate::handlers::run::started(worker, now, token, container, at),
-        Found::Ended { exit, output, at } => {
-            end::restored_end(worker, token, exit, stopping, output, at.min(now));
+        Found::Ended { exit, output, usage, at } => {
+            let facts = EndFacts { output, usage, at: at.min(now) };
+            end::restored_end(worker, token, exit, stopping, facts);
             return;
         }
         Found::Unstarted | Found::Unknown => {}

@@ -9,7 +9,7 @@ use protocol::order::{Cancel, StopCause};
 use protocol::report::{OutputLengths, Phase, ReleaseCause};
 use protocol::{Token, Uptime};
 
-use crate::attempt::{Attempt, Ended, Stage, Stop};
+use crate::attempt::{Attempt, EndFacts, Ended, Stage, Stop};
 use crate::classify;
 use crate::core::Worker;
 use crate::handlers::end;
@@ -130,5 +130,5 @@ fn end_unstarted(worker: &mut Worker, now: Uptime, token: Token, cause: StopCaus
     let output = OutputLengths::default();
     let ended =
         Ended { acknowledged: false, final_entry: None, output_done: true, output, unsent: None, launched };
-    end::close(worker, token, classify::unstarted(cause), now, ended);
+    end::close(worker, token, classify::unstarted(cause), EndFacts::unknown(now), ended);
 }

@@ -23,8 +23,8 @@ fn what_is_not_acknowledged_counts_packed_or_not() {
     let failure = crate::classify::unstarted(protocol::order::StopCause::Cancel);
     outbox.starting(token(1));
     outbox.released(token(2), ReleaseCause::Full, String::new());
-    outbox.ended(token(3), Uptime(0), failure, OutputLengths::default());
-    outbox.ended(token(4), Uptime(0), success, OutputLengths::default());
+    outbox.ended(token(3), failure, EndFacts::default());
+    outbox.ended(token(4), success, EndFacts::default());
     assert_eq!(outbox.len(), 4);
     outbox.pack(core::iter::empty());
     outbox.starting(token(5));
@@ -111,16 +111,18 @@ fn an_acknowledgement_beyond_the_last_number_does_no_harm() {
 fn whatever_a_runtime_tells_can_be_carried() {
     let mut outbox = Outbox::default();
     let output = OutputLengths { stdout: u64::MAX, stderr: u64::MAX };
+    let usage = Usage { cpu_ms: Some(u64::MAX), disk_read_bytes: Some(u64::MAX), ..Usage::default() };
+    let facts = EndFacts { output, usage, at: Uptime(0) };
     let ran = Duration::MAX;
     let success = ExitVerdict::Success { ran, result: None, note: Some("x".repeat(10_000)) };
-    outbox.ended(token(1), Uptime(0), success, output);
+    outbox.ended(token(1), success, facts);
     let failure = ExitVerdict::Failure {
         outcome: Outcome::Failed,
         exit_code: Some(1),
         message: "why".to_string(),
         ran: Some(ran),
     };
-    outbox.ended(token(2), Uptime(0), failure, output);
+    outbox.ended(token(2), failure, facts);
     let container = "x".repeat(2 << 20);
     outbox.pack(core::iter::once(Entry::Running { token: token(3), container, at: Uptime(0) }));
 
@@ -144,7 +146,7 @@ fn long_lists_and_long_results_are_split() {
     for job in 0..4 {
         let verdict =
             ExitVerdict::Success { ran: Duration::ZERO, result: Some("x".repeat(60_000)), note: None };
-        outbox.ended(token(job), Uptime(0), verdict, OutputLengths::default());
+        outbox.ended(token(job), verdict, EndFacts::default());
     }
     outbox.pack(core::iter::empty());
     assert_eq!(frames(&mut outbox).len(), 2);
@@ -158,7 +160,8 @@ fn reconnected(outbox: &mut Outbox, taken: u64) -> Vec<Report> {
 
 fn ended(outbox: &mut Outbox, job: u64) {
     let (result, note) = (Some("{".to_string()), None);
-    outbox.ended(token(job), Uptime(0), ExitVerdict::Success { ran: Duration::ZERO, result, note }, LENGTHS);
+    let facts = EndFacts { output: LENGTHS, ..EndFacts::default() };
+    outbox.ended(token(job), ExitVerdict::Success { ran: Duration::ZERO, result, note }, facts);
 }
 
 const LENGTHS: OutputLengths = OutputLengths { stdout: 7, stderr: 0 };
@@ -214,4 +217,21 @@ fn a_refusal_before_anything_was_said_is_no_fault_of_the_reports() {
     (0..5).for_each(|_| outbox.message_refused());
     let said = frames(&mut outbox);
     assert!(matches!(&said[..], [Report::Success(it)] if it.list[0].result.is_some()), "{said:?}");
+}
+
+#[test]
+fn an_end_tells_what_was_used_and_its_minimal_form_does_not() {
+    let usage = Usage { cpu_ms: Some(7), ..Usage::default() };
+    let facts = EndFacts { usage, ..EndFacts::default() };
+    let mut outbox = Outbox::default();
+    outbox.ended(token(1), ExitVerdict::Success { ran: Duration::ZERO, result: None, note: None }, facts);
+    outbox.ended(token(2), crate::classify::unstarted(protocol::order::StopCause::Cancel), facts);
+    outbox.pack(core::iter::empty());
+    let told = |frames: &[Report]| match frames {
+        [Report::Success(good), Report::Failure(bad)] => [good.list[0].usage, bad.list[0].usage],
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(told(&frames(&mut outbox)), [usage, usage]);
+    outbox.kept.iter_mut().for_each(Entry::reduce);
+    assert_eq!(told(&reconnected(&mut outbox, 0)), [Usage::default(); 2]);
 }

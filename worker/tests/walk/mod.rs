@@ -90,6 +90,7 @@ fn any_event() -> impl Strategy<Value = RuntimeEvent> {
                 token,
                 exit,
                 output: OutputLengths { stdout, stderr: 0 },
+                usage: Default::default(),
                 at: protocol::Uptime(at),
             }
         }),

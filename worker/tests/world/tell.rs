@@ -72,6 +72,7 @@ fn report(report: &Report) -> String {
             format!("condition slots {} draining {} up {up:?}", it.slots, it.draining)
         }
         Report::Wanted(list) => format!("wanted {}", list.len()),
+        Report::Usage(list) => format!("usage [{}]", list.len()),
         Report::Foreign(list) => format!("foreign [{}]", foreign(list)),
         Report::Output(_) => "output".into(),
     }

@@ -64,6 +64,7 @@ fn stopped(token: Token) -> Failed {
         message: String::new(),
         timing: Timing::default(),
         output: OutputLengths::default(),
+        usage: Default::default(),
     }
 }
 

@@ -96,7 +96,7 @@ async fn run(api: &Api, peer: &mut Peer) -> (u64, Token) {
 
 fn success(token: Token) -> Succeeded {
     let (timing, output) = (Timing::default(), OutputLengths::default());
-    Succeeded { token, timing, output, result: None, note: None }
+    Succeeded { token, timing, output, usage: Default::default(), result: None, note: None }
 }
 
 fn events<'j>(job: &'j Value, name: &str) -> Vec<&'j Value> {

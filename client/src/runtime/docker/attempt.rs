@@ -20,7 +20,7 @@ use std::time::Duration;
 
 use protocol::container::Volume;
 use protocol::report::{OutputLengths, Phase, ReleaseCause, Stream};
-use protocol::{ContainerSpec, Token, Uptime};
+use protocol::{ContainerSpec, Token, Uptime, Usage};
 use tokio::sync::{Notify, OnceCell, watch};
 use tokio::time::{Instant, sleep};
 use worker::input::{Exit, Fault, RuntimeEvent};
@@ -197,10 +197,10 @@ impl Attempt {
     pub(super) async fn conclude(&self, shared: &Arc<DockerContext>, until: Instant) -> worker::input::Found {
         match tokio::time::timeout_at(until, self.determine_end(shared, CliExit::Unknown)).await {
             Ok(Conclusion::Ended(AttemptOutcome::Ended { exit, at })) => {
-                let output = self.record_end(&exit, at).await;
+                let (output, usage) = self.record_end(shared, &exit, at).await;
                 self.ended.send_replace(true);
                 self.output(shared).finish(output).await;
-                worker::input::Found::Ended { exit, output, at }
+                worker::input::Found::Ended { exit, output, usage, at }
             }
             Ok(Conclusion::NeverStarted(_)) => worker::input::Found::Unstarted,
             Ok(
@@ -359,23 +359,28 @@ impl Attempt {
                 shared.send_event(RuntimeEvent::Refused { token: self.token(), cause, why });
             }
             AttemptOutcome::Ended { exit, at } => {
-                let output = self.record_end(&exit, at).await;
+                let (output, usage) = self.record_end(shared, &exit, at).await;
                 self.ended.send_replace(true);
                 self.output(shared).finish(output).await;
-                shared.send_event(RuntimeEvent::Ended { token: self.token(), exit, output, at });
+                shared.send_event(RuntimeEvent::Ended { token: self.token(), exit, output, usage, at });
             }
         }
     }
 
     /// Records the end before it is reported.
-    async fn record_end(&self, exit: &Exit, at: Uptime) -> OutputLengths {
+    async fn record_end(&self, shared: &DockerContext, exit: &Exit, at: Uptime) -> (OutputLengths, Usage) {
         let now = clock::now();
         let output =
             if self.started.get().is_some() { self.output_lengths().await } else { OutputLengths::default() };
-        let ending = AttemptEnd { exit: exit.clone(), output, at: RecordedInstant::of_uptime(at, now) };
-        let dir = self.dir.clone();
-        super::run_blocking(move || dir.record_end(&ending)).await;
-        output
+        let (dir, seen) = (self.dir.clone(), shared.forget_usage(self.token()));
+        let (exit, at) = (exit.clone(), RecordedInstant::of_uptime(at, now));
+        let record = move || {
+            // An earlier process may have seen more of it.
+            let usage = seen.later(dir.usage().unwrap_or_default());
+            dir.record_end(&AttemptEnd { exit, output, usage, at })?;
+            Ok(usage)
+        };
+        (output, super::run_blocking(record).await.unwrap_or(seen))
     }
 
     pub(super) fn watcher(&self) -> std::sync::MutexGuard<'_, Option<ProcessId>> {

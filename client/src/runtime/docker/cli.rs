@@ -137,13 +137,24 @@ impl Cli {
         &self,
         args: impl IntoIterator<Item = S>,
     ) -> Result<Child, CallError> {
+        self.spawn_by(args, Stdio::null())
+    }
+
+    /// Like [`Cli::spawn`], with an input that the caller writes to.
+    pub(super) fn spawn_with_input<S: AsRef<std::ffi::OsStr>>(
+        &self,
+        args: impl IntoIterator<Item = S>,
+    ) -> Result<Child, CallError> {
+        self.spawn_by(args, Stdio::piped())
+    }
+
+    fn spawn_by<S: AsRef<std::ffi::OsStr>>(
+        &self,
+        args: impl IntoIterator<Item = S>,
+        input: Stdio,
+    ) -> Result<Child, CallError> {
         let mut command = self.command();
-        command
-            .args(args)
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .kill_on_drop(true);
+        command.args(args).stdin(input).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
         command.spawn().map_err(|source| self.failed(source))
     }
 

@@ -250,7 +250,7 @@ async fn restore(
 }
 
 async fn ended(shared: &DockerContext, attempt: &Attempt, ending: AttemptEnd) -> Found {
-    let AttemptEnd { exit, output, at } = ending;
+    let AttemptEnd { exit, output, usage, at } = ending;
     if output != OutputLengths::default() {
         attempt.mark_started(shared, "").await;
     }
@@ -261,7 +261,7 @@ async fn ended(shared: &DockerContext, attempt: &Attempt, ending: AttemptEnd) ->
         Ok(())
     };
     run_blocking(finish).await;
-    Found::Ended { exit, output, at: at.by_uptime(clock::now()) }
+    Found::Ended { exit, output, usage, at: at.by_uptime(clock::now()) }
 }
 
 async fn find(
@@ -306,9 +306,12 @@ async fn find(
         None if spawned.is_none() => Found::Unstarted,
         // A CLI was started, and both it and its container are gone.
         None => {
+            let dir = attempt.dir.clone();
+            let seen = run_blocking(move || Ok(dir.usage())).await.flatten();
             let vanished = AttemptEnd {
                 exit: Exit::Vanished,
                 output: OutputLengths::default(),
+                usage: seen.unwrap_or_default(),
                 at: RecordedInstant::of(clock::now()),
             };
             ended(shared, attempt, vanished).await

@@ -14,6 +14,7 @@ use crate::attempt_dir::{AttemptDir, ProgramState};
 use crate::clock;
 use crate::runtime::blocking::run_blocking;
 use crate::runtime::{process_id, shim};
+use crate::usage::Source;
 
 impl Shared {
     /// Reads the start of the program from the shim's output, until the shim closes it.
@@ -33,8 +34,12 @@ impl Shared {
     async fn report_start(&self, attempt: &Attempt, container: String, at: Uptime) {
         let output = attempt.output(&self.logs).clone();
         if attempt.started.set(()).is_ok() {
+            let (usage, token, dir) = (self.config.usage.clone(), attempt.token(), attempt.dir.clone());
             let start = move || {
                 output.start();
+                if let Ok(Some(ProgramState::Started(program))) = dir.program() {
+                    usage.watch(token, &dir, Source::Process(program));
+                }
                 Ok(())
             };
             run_blocking(start).await;
@@ -74,7 +79,7 @@ impl Shared {
             process_id::wait(program).await;
         }
         match read_until_possible(&attempt.dir, AttemptDir::end).await {
-            Some(ending) => self.end(attempt, ending.exit, Some(ending.at)).await,
+            Some(ending) => self.end(attempt, ending.exit, Some((ending.at, ending.usage))).await,
             // The shim was killed, so the exit is unknown.
             None if program.is_some() => self.end(attempt, Exit::Vanished, None).await,
             None => {

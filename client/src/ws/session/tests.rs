@@ -78,6 +78,7 @@ async fn a_numbered_report_is_never_left_out() {
             token: Token::default(),
             timing: Timing { ended_ago: Duration::MAX, ran: None },
             output: OutputLengths::default(),
+            usage: Default::default(),
             result: None,
             note: None,
         }],

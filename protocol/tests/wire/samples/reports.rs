@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use longshore_protocol::report::{
     Availability, Chunk, ChunkData, Condition, Failed, Foreign, Heartbeat, Hello, Inventory, Outcome,
-    OutputLengths, Phase, ReleaseCause, Released, Started, Stream, Succeeded, Timing,
+    OutputLengths, Phase, ReleaseCause, Released, Started, Stream, Succeeded, Timing, Usage, UsageSample,
 };
 use longshore_protocol::{Incarnation, Report, RuntimeKind, VERSIONS, WIRE_FORMAT, WorkerId};
 
@@ -37,6 +37,7 @@ pub(crate) fn reports() -> Vec<Sample<Report>> {
         list(Report::Foreign, vec![Foreign { worker: WorkerId(2), token: FOREIGN }], |notes, it| {
             notes.id("worker", &it.worker).token(&it.token)
         }),
+        usage(),
     ]
 }
 
@@ -106,11 +107,12 @@ fn success() -> Sample<Report> {
         output: OutputLengths { stdout: 6, stderr: 0 },
         result: Some("{\"ok\":true}".to_owned()),
         note: None,
+        usage: USAGE,
     };
     numbered(Report::Success, 10, vec![it], |notes, it| {
         let notes = fields!(notes.token(&it.token), it.timing, ended_ago, ran);
         let notes = fields!(notes, it.output, stdout, stderr);
-        fields!(notes, it, result, note)
+        figures(fields!(notes, it, result, note), &it.usage)
     })
 }
 
@@ -122,6 +124,7 @@ fn failure() -> Sample<Report> {
         message: "killed for its memory limit of 256 MiB".to_owned(),
         timing: Timing { ended_ago: Duration::ZERO, ran: Some(Duration::from_millis(61_500)) },
         output: OutputLengths { stdout: 70_000, stderr: 251 },
+        usage: Usage { memory_peak_bytes: Some(256 << 20), ..Usage::default() },
     };
     let cancelled = Failed {
         token: RUNNING,
@@ -130,11 +133,12 @@ fn failure() -> Sample<Report> {
         message: "stopped: cancel".to_owned(),
         timing: Timing { ended_ago: Duration::from_millis(5), ran: Some(Duration::from_secs(600)) },
         output: OutputLengths { stdout: 4_098, stderr: 0 },
+        usage: Usage::default(),
     };
     numbered(Report::Failure, 8, vec![it, cancelled], |notes, it| {
         let notes = fields!(notes.token(&it.token), it, outcome, exit_code, message);
         let notes = fields!(notes, it.timing, ended_ago, ran);
-        fields!(notes, it.output, stdout, stderr)
+        figures(fields!(notes, it.output, stdout, stderr), &it.usage)
     })
 }
 
@@ -196,4 +200,24 @@ fn condition() -> Sample<Report> {
         draining: false,
     };
     single(Report::Condition(it.clone()), |notes| fields!(notes, it, runtimes, slots, draining))
+}
+
+const USAGE: Usage = Usage {
+    cpu_ms: Some(1_730),
+    memory_peak_bytes: Some(48 << 20),
+    network_received_bytes: Some(5_200),
+    network_sent_bytes: Some(0),
+    disk_read_bytes: None,
+    disk_written_bytes: Some(4_096),
+};
+
+fn figures(notes: super::Notes, usage: &Usage) -> super::Notes {
+    usage.figures().iter().fold(notes, |notes, (name, figure)| notes.field(&format!("usage.{name}"), figure))
+}
+
+fn usage() -> Sample<Report> {
+    let it = UsageSample { token: RUNNING, usage: USAGE, memory_bytes: Some(32 << 20) };
+    list(Report::Usage, vec![it], |notes, it| {
+        figures(notes.token(&it.token), &it.usage).field("memory_bytes", &it.memory_bytes)
+    })
 }

@@ -21,6 +21,7 @@ use crate::http::middleware::problem::Problem;
 use crate::http::request::job_filter;
 use crate::http::request::query::{Query, nearest, wrong};
 use crate::http::state::AppState;
+use crate::logs::AttemptKey;
 use crate::wildcard::matches;
 
 pub(crate) async fn stream(
@@ -38,6 +39,7 @@ pub(crate) async fn stream(
         reader.rewind(count);
     }
     let follower = EventStream {
+        watched: WatchedUsage::of(&state, params.usage),
         state,
         reader,
         until,
@@ -55,6 +57,8 @@ struct EventParams {
     after: Option<EventId>,
     tail: Option<usize>,
     follow: bool,
+    /// A job whose samples are told as well.
+    usage: Option<JobId>,
 }
 
 impl EventParams {
@@ -70,6 +74,7 @@ impl EventParams {
         let worker = query.text("worker")?;
         let after = query.text("after")?;
         let tail = query.number("tail")?;
+        let usage = query.number("usage")?.map(JobId);
         let follow = match query.text("follow")?.as_deref() {
             None | Some("" | "1" | "true") => true,
             Some("0" | "false") => false,
@@ -93,7 +98,7 @@ impl EventParams {
             })?),
         };
         let tail = tail.map(|count| usize::try_from(count).unwrap_or(usize::MAX));
-        Ok(Self { filter, after, tail, follow })
+        Ok(Self { filter, after, tail, follow, usage })
     }
 }
 
@@ -128,6 +133,7 @@ fn check_state(state: &str) -> Result<(), Problem> {
 /// One answer under way.
 struct EventStream {
     state: Arc<AppState>,
+    watched: Option<WatchedUsage>,
     reader: EventReader,
     /// The last event of an answer that does not follow.
     until: Option<EventId>,
@@ -176,10 +182,15 @@ impl EventStream {
             }
             // The first bytes show the client that it is connected, and where.
             let Some(said_at) = self.said_at else { return Some(self.position().retry(RETRY)) };
+            if let Some(job) = self.watched.as_mut().and_then(|it| it.changed(&self.state)) {
+                return Some(Event::default().event("usage").data(format!("{{\"job\":{job}}}")));
+            }
             let leaving = self.state.services.leaving.clone();
+            let look = self.watched.as_ref().map_or(HEARTBEAT, |_| LOOK_FOR_USAGE);
             tokio::select! {
                 () = self.reader.changed() => sleep_until(self.paused_until).await,
                 () = sleep_until(said_at + HEARTBEAT) => return Some(self.position()),
+                () = tokio::time::sleep(look) => {}
                 () = leaving.cancelled() => {
                     self.is_over = true;
                     return Some(Event::default().event("leaving").id(self.reader.last().to_string()).data("{}"));
@@ -192,6 +203,25 @@ impl EventStream {
     /// would resume from one that is long gone.
     fn position(&self) -> Event {
         Event::default().id(self.reader.last().to_string()).comment("")
+    }
+}
+
+/// A job whose samples are told.
+struct WatchedUsage {
+    job: JobId,
+    told: Option<(AttemptKey, u64)>,
+}
+
+impl WatchedUsage {
+    fn of(state: &AppState, job: Option<JobId>) -> Option<Self> {
+        job.map(|job| Self { job, told: state.services.usage.version(job) })
+    }
+
+    /// The job, if it has a sample that was not told.
+    fn changed(&mut self, state: &AppState) -> Option<JobId> {
+        let latest = state.services.usage.version(self.job);
+        let told = std::mem::replace(&mut self.told, latest);
+        (told != latest).then_some(self.job)
     }
 }
 
@@ -224,6 +254,9 @@ const WORKER_STATES: [&str; 8] =
 
 /// Shorter than the idle timeout of common proxies.
 const HEARTBEAT: Duration = Duration::from_secs(15);
+
+/// Samples of a watched job are looked for this often. Workers take them as seldom.
+const LOOK_FOR_USAGE: Duration = Duration::from_secs(2);
 
 /// A browser waits this long before it reconnects.
 const RETRY: Duration = Duration::from_secs(1);

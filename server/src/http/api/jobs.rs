@@ -104,7 +104,7 @@ pub(crate) async fn one(
         wait_until_ended(&state, job, timeout).await;
         record = find(&state, job).await?;
     }
-    Ok(Json(state.presenter().full(record)))
+    Ok(Json(state.full_job(record)))
 }
 
 pub(crate) async fn cancel(
@@ -124,7 +124,7 @@ pub(crate) async fn cancel(
         answer => return Err(unexpected_answer(&answer)),
     };
     let record = find(&state, job).await?;
-    let full = state.presenter().full(record);
+    let full = state.full_job(record);
     Ok((status, Json(full)).into_response())
 }
 
@@ -145,7 +145,7 @@ pub(crate) async fn release(
         answer => return Err(unexpected_answer(&answer)),
     }
     let record = find(&state, job).await?;
-    Ok(Json(state.presenter().full(record)))
+    Ok(Json(state.full_job(record)))
 }
 
 pub(crate) async fn update(
@@ -165,7 +165,7 @@ pub(crate) async fn update(
         answer => return Err(unexpected_answer(&answer)),
     }
     let record = find(&state, job).await?;
-    Ok(Json(state.presenter().full(record)))
+    Ok(Json(state.full_job(record)))
 }
 
 /// Refuses to act on a job outside of the scope of the request's token.
@@ -248,7 +248,7 @@ struct UnexpectedAnswer(String);
 async fn answer_repeated_cancel(state: &AppState, job: JobId) -> Result<Response, Problem> {
     let record = find(state, job).await?;
     if record.row.state == JobState::Cancelled {
-        let full = state.presenter().full(record);
+        let full = state.full_job(record);
         return Ok(Json(full).into_response());
     }
     Err(already_finished(&record))

@@ -25,4 +25,5 @@ pub(crate) mod schedule_choice;
 pub(crate) mod schedules;
 pub(crate) mod submit;
 pub(crate) mod tokens;
+pub(crate) mod usage;
 pub(crate) mod workers;

@@ -317,7 +317,7 @@ async fn answer(
     wait_until_ended(state, job, timeout).await;
     match find_with_retries(state, job).await {
         Ok(record) => {
-            let mut full = state.presenter().full(record);
+            let mut full = state.full_job(record);
             full.job.warning = shown.warning;
             full.job.duplicate = shown.duplicate;
             Ok(json(status, headers, &full))

@@ -352,6 +352,7 @@ mod tests {
             exit_code,
             message: String::new(),
             output: OutputLengths::default(),
+            usage: Default::default(),
             result: None,
             released: None,
         });

@@ -183,6 +183,7 @@ fn attempt(row: &AttemptRow) -> shapes::Attempt {
             stdout_bytes: row.output.stdout,
             stderr_bytes: row.output.stderr,
         }),
+        usage: shapes::Usage::of(&row.usage),
     }
 }
 

@@ -10,11 +10,13 @@ use protocol::JobId;
 use super::format::{self, Moment};
 use super::jobs::Row;
 use super::page::{Frame, render};
-use crate::http::api::{explain, jobs};
+use super::usage::{self, Curves};
+use crate::http::api::{self, explain, jobs};
 use crate::http::middleware::problem::Problem;
 use crate::http::present::shapes::{Attempt, Event, FullJob, Timeout, Verdict};
 use crate::http::request::path::Id;
 use crate::http::state::AppState;
+use crate::logs::AttemptKey;
 use crate::store::JobFilter;
 
 /// An attempt as a row.
@@ -24,6 +26,8 @@ struct AttemptRow {
     assigned: Moment,
     ran: String,
     output: String,
+    cpu: String,
+    memory: String,
 }
 
 /// An entry of the history.
@@ -63,11 +67,18 @@ struct JobPage {
     /// Members of a job on several workers, the newest first; not all if there are many.
     members: Vec<Row>,
     can_retry_members: bool,
+    /// Resources that the latest attempt has used.
+    usage: Vec<(&'static str, String)>,
+    curves: Option<Curves>,
 }
 
 /// `GET /jobs/{id}`
 pub(crate) async fn show(State(state): State<Arc<AppState>>, Id(id): Id) -> Result<Response, Problem> {
-    let full = state.presenter().full(jobs::find(&state, JobId(id)).await?);
+    let record = jobs::find(&state, JobId(id)).await?;
+    let latest = record.row.attempt.as_ref();
+    let curve =
+        latest.map(|it| api::usage::curve(&state, it.number, AttemptKey { job: JobId(id), fence: it.fence }));
+    let full = state.full_job(record);
     let members = match &full.job.members {
         Some(_) => members_of(&state, JobId(id)).await?,
         None => Vec::new(),
@@ -94,6 +105,8 @@ pub(crate) async fn show(State(state): State<Arc<AppState>>, Id(id): Id) -> Resu
         },
         started: full.job.started_at.map(format::moment),
         due: format::moment(full.job.due_at),
+        usage: full.attempts.last().and_then(|it| it.usage).map(|it| usage::facts(&it)).unwrap_or_default(),
+        curves: curve.as_ref().and_then(usage::curves),
         row: Row::of(full.job.clone()),
         members,
         can_retry_members: full.job.ended_at.is_some()
@@ -123,11 +136,14 @@ fn has_unsuccessful(full: &FullJob) -> bool {
 fn attempt_row(attempt: Attempt) -> AttemptRow {
     let state = attempt.outcome.clone().or(attempt.released.clone()).unwrap_or("running".into());
     let written = attempt.output.map(|output| output.stdout_bytes + output.stderr_bytes);
+    let used = attempt.usage.unwrap_or_default();
     AttemptRow {
         tone: format::tone(&state),
         assigned: format::moment(attempt.assigned_at),
         ran: attempt.ran_ms.map(format::span_ms).unwrap_or_default(),
         output: written.map(format::bytes).unwrap_or_default(),
+        cpu: used.cpu_ms.map(format::span_ms).unwrap_or_default(),
+        memory: used.memory_peak_bytes.map(format::bytes).unwrap_or_default(),
         attempt,
     }
 }
@@ -180,7 +196,7 @@ struct AgainPage {
 
 /// `GET /jobs/{id}/again`: the form, filled with what the job had. Values of variables are never shown; those that it had are kept.
 pub(crate) async fn again(State(state): State<Arc<AppState>>, Id(id): Id) -> Result<Response, Problem> {
-    let full = state.presenter().full(jobs::find(&state, JobId(id)).await?);
+    let full = state.full_job(jobs::find(&state, JobId(id)).await?);
     render(&AgainPage {
         frame: Frame::new(&state, "jobs", format!("Run job {id} again")),
         args: full.args.join("\n"),

@@ -21,6 +21,7 @@ mod output_search;
 mod overview;
 mod page;
 mod schedules;
+mod usage;
 mod workers;
 
 use std::sync::Arc;

@@ -39,7 +39,7 @@ pub(crate) async fn show(
     query.finish()?;
     let record = jobs::find(&state, JobId(id)).await?;
     let bytes = logs::last_bytes(&state, &record, attempt, BYTES).await?;
-    let full = state.presenter().full(record);
+    let full = state.full_job(record);
     render(&OutputPage {
         frame: Frame::new(&state, "jobs", format!("Output of job {id}")),
         attempt,

@@ -188,6 +188,7 @@ pub(in crate::store) fn closed(job: u64, fence: u64, outcome: Outcome) -> Closed
         started_at: Some(Timestamp(4_001)),
         ended_at: Timestamp(5_000),
         output: OutputLengths { stdout: 10, stderr: 20 },
+        usage: Default::default(),
         result: (outcome == Outcome::Succeeded).then(|| "{\"n\":1}".into()),
         released: (outcome == Outcome::Released).then_some(ReleaseCause::Full),
     }

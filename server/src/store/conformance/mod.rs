@@ -13,6 +13,7 @@ mod removal;
 mod run_on;
 mod schedules;
 mod unique;
+mod usage;
 
 pub(super) use batches::*;
 pub(super) use dependencies::*;
@@ -26,6 +27,7 @@ pub(super) use removal::*;
 pub(super) use run_on::*;
 pub(super) use schedules::*;
 pub(super) use unique::*;
+pub(super) use usage::*;
 
 use super::{Archive, Store};
 
@@ -45,6 +47,7 @@ macro_rules! conforms {
             a_whole_life_in_one_group_is_the_same,
             budgets_are_counted_by_outcome,
             a_successor_keeps_the_attempt_before_it,
+            each_attempt_keeps_what_it_has_used,
             a_cancel_is_recorded_whatever_stops_the_job_already,
             a_freed_job_is_queued_with_a_fresh_budget,
             a_waiting_job_keeps_its_new_start_and_priority,

@@ -50,6 +50,7 @@ fn closed(fence: u64, outcome: Outcome) -> ClosedAttempt {
         started_at: None,
         ended_at: Timestamp(3),
         output: OutputLengths::default(),
+        usage: Default::default(),
         result: None,
         released: None,
     }

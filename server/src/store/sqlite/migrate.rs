@@ -42,6 +42,7 @@ const MIGRATIONS: &[(&str, &str)] = &[
     ("dependencies", include_str!("migrations/0024_dependencies.sql")),
     ("worker_identity", include_str!("migrations/0025_worker_identity.sql")),
     ("run_on", include_str!("migrations/0027_run_on.sql")),
+    ("usage", include_str!("migrations/0028_usage.sql")),
 ];
 
 /// Brings the file behind this connection to the version of this build.

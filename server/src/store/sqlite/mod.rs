@@ -33,6 +33,7 @@ mod schedules;
 mod unique;
 mod upgrade;
 mod upkeep;
+mod usage_column;
 mod wal;
 mod write;
 

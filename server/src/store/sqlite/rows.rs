@@ -14,7 +14,7 @@ use scheduler::step::{Drain, JoinTokenId, Note, Process, WorkerRow};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::{codes, param_rows};
+use super::{codes, param_rows, usage_column};
 use crate::store::{AttemptRow, JobRow, SetPart, StoredDefinition};
 
 /// In `jobs.details`: the job has labels.
@@ -26,7 +26,7 @@ pub(super) const HAS_BODY: i64 = 2;
 pub(super) const JOB_COLUMNS: &str = "j.id, d.name, d.revision, j.state, j.priority, j.created_at, j.due_at, j.timeout_ms, \
      j.batch, j.retry_of, j.details, j.ended_at, j.reason, j.confirmed, j.attempts, j.fence, j.nonce, j.worker, w.name, \
      j.assigned_at, j.started_at, j.container, j.stopping, j.closed_at, j.outcome, j.exit_code, j.message, j.stdout_bytes, \
-     j.stderr_bytes, j.result, j.released, (SELECT at FROM expiries WHERE expiries.job = j.id)";
+     j.stderr_bytes, j.result, j.released, j.usage, (SELECT at FROM expiries WHERE expiries.job = j.id)";
 
 /// The joins that [`JOB_COLUMNS`] needs. `CROSS` keeps the order of tables: jobs lead, names follow.
 pub(super) const JOB_JOINS: &str =
@@ -34,7 +34,8 @@ pub(super) const JOB_JOINS: &str =
 
 /// The columns that [`attempt`] reads from `past_attempts a` joined with `workers w`, beginning with the number.
 pub(super) const ATTEMPT_COLUMNS: &str = "a.number, a.fence, a.nonce, a.worker, w.name, a.assigned_at, a.started_at, a.container, \
-     a.stopping, a.closed_at, a.outcome, a.exit_code, a.message, a.stdout_bytes, a.stderr_bytes, a.result, a.released";
+     a.stopping, a.closed_at, a.outcome, a.exit_code, a.message, a.stdout_bytes, a.stderr_bytes, a.result, a.released, \
+     a.usage";
 
 /// A job without its labels, and whether it has any.
 pub(super) fn job(row: &Row<'_>) -> rusqlite::Result<(JobRow, bool)> {
@@ -48,7 +49,7 @@ pub(super) fn job(row: &Row<'_>) -> rusqlite::Result<(JobRow, bool)> {
         priority: row.get(4)?,
         created_at: Timestamp(row.get(5)?),
         due_at: Timestamp(row.get(6)?),
-        expires_at: row.get::<_, Option<i64>>(31)?.map(Timestamp),
+        expires_at: row.get::<_, Option<i64>>(32)?.map(Timestamp),
         timeout: row.get::<_, Option<i64>>(7)?.map(timeout),
         batch: id(8)?,
         retry_of: id(9)?,
@@ -92,6 +93,7 @@ pub(super) fn attempt(row: &Row<'_>, number: AttemptNo, at: usize) -> rusqlite::
         },
         result: row.get(at + 14)?,
         released: maybe(15)?.map(codes::release).transpose()?,
+        usage: usage_column::read(row, at + 16)?,
     })
 }
 

@@ -11,6 +11,7 @@ use crate::logs::OutputFollower;
 use crate::runtime::blocking::run_blocking;
 use crate::runtime::docker::DockerContext;
 use crate::runtime::docker::container::Container;
+use crate::runtime::docker::usage;
 
 impl Attempt {
     /// The start of the container. A recorded one is preferred, because the engine's clock may have been set since.
@@ -56,8 +57,10 @@ impl Attempt {
     ) {
         let start = async {
             let (output, dir) = (self.output(shared).clone(), self.dir.clone());
+            let measure = usage::measure(shared, self, container);
             let work = move || {
                 output.start();
+                measure();
                 if let Some(at) = at {
                     dir.record_start(at);
                 }

@@ -51,6 +51,7 @@ pub(super) fn output() -> Vec<Operation> {
                 query("state", Kind::Text("failed,lost"), "States of jobs and workers, separated by commas."),
                 query("worker", Kind::Text("rack-1"), "The number or name of a worker."),
                 query("batch", ID, "The number of a batch."),
+                query("usage", ID, "The number of a job: an event `usage` tells of new samples of its resources."),
                 query("after", Kind::Text("3.120.4"), "The id of the last event that was received."),
                 query("tail", Kind::Number(0, 1_000_000, 10), "Begins with so many of the last events."),
                 query("follow", Kind::Switch, "0: the answer ends with the present."),

@@ -25,7 +25,8 @@ pub(super) fn full_job() -> Value {
         "id": 1, "name": "resize", "revision": REVISION_EXAMPLE, "state": "succeeded", "queuing": false, "running": false, "success": true,
         "priority": 0, "created_at": "2026-11-20T13:08:43.055Z", "due_at": "2026-11-20T13:08:43.055Z", "attempt_count": 1,
         "worker": worker_ref(), "outcome": "succeeded", "exit_code": 0, "args": ["--quiet"], "environment": [],
-        "attempts": [{ "number": 1, "fence": 1, "worker": worker_ref(), "assigned_at": "2026-11-20T13:08:43.060Z", "outcome": "succeeded" }],
+        "attempts": [{ "number": 1, "fence": 1, "worker": worker_ref(), "assigned_at": "2026-11-20T13:08:43.060Z", "outcome": "succeeded",
+            "usage": { "cpu_ms": 1730, "memory_peak_bytes": 50_331_648 } }],
         "timeline": [{ "at": "2026-11-20T13:08:43.055Z", "event": "accepted" }], "late_reports": []
     })
 }

@@ -85,6 +85,16 @@ pub(super) fn jobs() -> Vec<Operation> {
                     "obstacles": [{ "code": "cordoned", "text": "it is cordoned" }] }]
             }))])
             .problems(&[&ON_JOB]),
+        Operation::get("/api/jobs/{id}/usage", "jobs", "get_usage", "The CPU time and memory of an attempt over time")
+            .takes(&[query("attempt", Kind::Number(1, 1_000_000, 2), "The number of the attempt; the last one without it.")])
+            .answers(200, "The points that the server remembers; none if nothing was measured lately.", vec![object::<shapes::JobUsage>(json!({
+                "attempt": 1,
+                "points": [
+                    { "at": "2026-01-31T02:00:01.000Z", "cpu_ms": 410, "memory_bytes": 14_680_064 },
+                    { "at": "2026-01-31T02:00:03.000Z", "cpu_ms": 2_390, "memory_bytes": 31_457_280 }
+                ]
+            }))])
+            .problems(&[&ON_JOB, &[Code::UnknownAttempt]]),
         Operation::post("/api/jobs/{id}/cancel", "jobs", "cancel_job", "End a job")
             .answers(200, "The job has ended.", vec![object::<shapes::FullJob>(full_job())])
             .answers(202, "Its container is being stopped.", vec![object::<shapes::FullJob>(full_job())])

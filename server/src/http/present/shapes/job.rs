@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::{Dependency, Members, Reason, Text, Time, Timeout, WorkerRef};
+use super::{Dependency, Members, Reason, Text, Time, Timeout, Usage, WorkerRef};
 
 /// A job as lists show it, and as the answer to its submission.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
@@ -254,6 +254,9 @@ pub struct Attempt {
     /// The length of its output, from the final report.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub output: Option<OutputBytes>,
+    /// Resources that it has used; absent if nothing was measured. While it runs, this is the latest sample of its worker.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub usage: Option<Usage>,
 }
 
 /// The length of an attempt's output.

@@ -18,6 +18,7 @@ mod plan;
 mod problem;
 mod schedule;
 mod search;
+mod usage;
 mod worker;
 
 use std::borrow::Cow;
@@ -48,6 +49,7 @@ pub use plan::{ChangedDefinition, KeyChange, Plan, PlannedDefinition};
 pub use problem::{Fault, Problem};
 pub use schedule::{Backfill, BackfillSlot, Fire, LastFire, Schedule};
 pub use search::{OutputLine, OutputSearch};
+pub use usage::{JobUsage, Usage, UsagePoint};
 pub use worker::{Runtime, Suspicion, Unmanaged, Worker, WorkerRef};
 
 /// A fixed text of the API, such as the name of a state or an outcome.

@@ -13,7 +13,7 @@ use scheduler::step::{AddedJob, Assigned, ClosedAttempt, Ended, Note, Updated};
 
 use super::{BLOCK_SHIFT, Done, Failure, SEEN_NAME, TransactionWriter};
 use crate::store::fold::{Expected, JobWrite, Waiting};
-use crate::store::sqlite::{codes, limits, notes, rows};
+use crate::store::sqlite::{codes, limits, notes, rows, usage_column};
 
 impl TransactionWriter<'_> {
     pub(super) fn job(&mut self, write: &JobWrite<'_>) -> Done {
@@ -221,7 +221,9 @@ impl TransactionWriter<'_> {
             ValueRef::Integer(own.into()),
             losses.as_deref().into(),
         ];
-        let values = closing(write, closed).into_iter().chain(next).map(ToSqlOutput::Borrowed);
+        let usage = usage_column::code(&closed.usage);
+        let values =
+            closing(write, closed, usage.as_deref()).into_iter().chain(next).map(ToSqlOutput::Borrowed);
         let changed = self.statements.wait.on(self.connection)?.execute(params_from_iter(values))?;
         self.one(changed, write)
     }
@@ -269,7 +271,9 @@ impl TransactionWriter<'_> {
             some(&ended.reason).into(),
             ValueRef::Integer(ended.confirmed.into()),
         ];
-        let values = closing(write, closed).into_iter().chain(end).map(ToSqlOutput::Borrowed);
+        let usage = usage_column::code(&closed.usage);
+        let values =
+            closing(write, closed, usage.as_deref()).into_iter().chain(end).map(ToSqlOutput::Borrowed);
         Ok(self.statements.end_held.on(self.connection)?.execute(params_from_iter(values))?)
     }
 
@@ -358,8 +362,8 @@ impl Held {
 }
 
 /// How an attempt came to its end, whatever becomes of its job: the first values of `wait.sql` and `end_held.sql`.
-fn closing<'w>(write: &JobWrite<'w>, closed: &'w ClosedAttempt) -> [ValueRef<'w>; 15] {
-    let held = Held::new(closed.token, write);
+fn closing<'w>(write: &JobWrite<'w>, end: &'w ClosedAttempt, usage: Option<&'w str>) -> [ValueRef<'w>; 16] {
+    let held = Held::new(end.token, write);
     let (started_at, container) = started(write);
     let number = |number: Option<i64>| number.map_or(ValueRef::Null, ValueRef::Integer);
     [
@@ -367,17 +371,18 @@ fn closing<'w>(write: &JobWrite<'w>, closed: &'w ClosedAttempt) -> [ValueRef<'w>
         ValueRef::Integer(held.fence),
         ValueRef::Integer(held.nonce),
         ValueRef::Integer(held.highest_state),
-        number(closed.started_at.map(|at| at.0).or(started_at)),
+        number(end.started_at.map(|at| at.0).or(started_at)),
         container.into(),
         number(write.stopping.map(codes::of_stop)),
-        ValueRef::Integer(codes::of_outcome(closed.outcome)),
-        number(closed.exit_code.map(i64::from)),
-        some(&closed.message).into(),
-        ValueRef::Integer(closed.ended_at.0),
-        ValueRef::Integer(closed.output.stdout.cast_signed()),
-        ValueRef::Integer(closed.output.stderr.cast_signed()),
-        closed.result.as_deref().into(),
-        number(closed.released.map(codes::of_release)),
+        ValueRef::Integer(codes::of_outcome(end.outcome)),
+        number(end.exit_code.map(i64::from)),
+        some(&end.message).into(),
+        ValueRef::Integer(end.ended_at.0),
+        ValueRef::Integer(end.output.stdout.cast_signed()),
+        ValueRef::Integer(end.output.stderr.cast_signed()),
+        end.result.as_deref().into(),
+        number(end.released.map(codes::of_release)),
+        usage.into(),
     ]
 }
 

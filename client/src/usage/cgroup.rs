@@ -1,0 +1,384 @@
+//! Control groups of containers: where they are, and what they tell. Both versions are read; version 1 has a directory for each controller.
+//!
+//! A container's group has the id of the container in its name, so a directory that is found belongs to this container and to no other.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+
+use protocol::Usage;
+use rustix::fd::OwnedFd;
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
+
+use super::proc_files::{keyed, network, number, read, read_again};
+
+/// Path of a container's group below the mount point, with [`ID`] in the place of the id.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Layout(String);
+
+/// The mounted hierarchies of this machine.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Hierarchies {
+    unified: Option<PathBuf>,
+    cpu: Option<PathBuf>,
+    memory: Option<PathBuf>,
+    io: Option<PathBuf>,
+}
+
+/// The group of one container.
+#[derive(Debug)]
+pub(super) struct ContainerGroup {
+    directories: Directories,
+    /// `/proc/<pid>/net/dev`, which stays readable after the process.
+    network: Option<File>,
+    /// The first process of the container, if it can be watched.
+    pub(super) first_process: Option<OwnedFd>,
+}
+
+#[derive(Debug)]
+enum Directories {
+    Version1 { cpu: Option<PathBuf>, memory: PathBuf, io: Option<PathBuf> },
+    Version2(PathBuf),
+}
+
+impl Layout {
+    /// The usual places: Docker without and with systemd, Docker without root, Podman with and without root.
+    pub(super) fn usual() -> Vec<Self> {
+        let user = rustix::process::getuid().as_raw();
+        let slice = format!("user.slice/user-{user}.slice/user@{user}.service");
+        [
+            format!("docker/{ID}"),
+            format!("system.slice/docker-{ID}.scope"),
+            format!("{slice}/user.slice/docker-{ID}.scope"),
+            format!("machine.slice/libpod-{ID}.scope"),
+            format!("{slice}/user.slice/libpod-{ID}.scope"),
+        ]
+        .map(Self)
+        .into()
+    }
+
+    fn path(&self, container: &str) -> PathBuf {
+        self.0.replace(ID, container).into()
+    }
+}
+
+/// The layout of the group in this `/proc/<pid>/cgroup`; `None` if the process is not of this container, or if its group is outside of
+/// what this process sees.
+pub(crate) fn layout_of(groups: &str, container: &str) -> Option<Layout> {
+    let paths = groups.lines().filter_map(|line| line.splitn(3, ':').nth(2));
+    let relevant = paths.filter_map(|path| path.strip_prefix('/'));
+    let own = |path: &&str| {
+        !path.starts_with("..") && path.rsplit('/').next().is_some_and(|it| it.contains(container))
+    };
+    relevant.filter(own).map(|path| Layout(path.replace(container, ID))).next()
+}
+
+impl Hierarchies {
+    /// Those in this `/proc/self/mountinfo`. Only mounts of a whole hierarchy count, because paths are relative to it.
+    pub(super) fn of(mounts: &str) -> Self {
+        let mut found = Self::default();
+        for line in mounts.lines() {
+            let Some((mount, kind)) = line.split_once(" - ") else { continue };
+            let fields: Vec<&str> = mount.split(' ').collect();
+            let [_, _, _, "/", point, ..] = fields[..] else { continue };
+            let mut kind = kind.split(' ');
+            let (name, options) = (kind.next(), kind.nth(1).unwrap_or_default());
+            let has = |controller: &str| options.split(',').any(|it| it == controller);
+            match name {
+                Some("cgroup2") => found.unified = found.unified.or_else(|| Some(point.into())),
+                Some("cgroup") => {
+                    for (place, controller) in
+                        [(&mut found.cpu, "cpuacct"), (&mut found.memory, "memory"), (&mut found.io, "blkio")]
+                    {
+                        if has(controller) {
+                            place.get_or_insert_with(|| point.into());
+                        }
+                    }
+                }
+                _ => {}
+            }
+        }
+        found
+    }
+
+    /// Opens the group of a container at one of these layouts.
+    pub(super) fn open(
+        &self,
+        container: &str,
+        layouts: &[Layout],
+        has_network: bool,
+    ) -> Option<ContainerGroup> {
+        // A short name could be a part of another container's.
+        let directories = layouts
+            .iter()
+            .filter(|_| container.len() >= ID_BYTES_MIN && container.bytes().all(|it| it.is_ascii_hexdigit()))
+            .find_map(|layout| self.find(&layout.path(container)))?;
+        let mut group = ContainerGroup { directories, network: None, first_process: None };
+        let first = group.find_first_process();
+        if let Some((pid, first)) = first {
+            let dev = format!("/proc/{pid}/net/dev");
+            group.network = File::open(dev).ok().filter(|_| has_network);
+            group.first_process = Some(first);
+        }
+        Some(group)
+    }
+
+    fn find(&self, group: &Path) -> Option<Directories> {
+        let below =
+            |mount: &Option<PathBuf>| mount.as_ref().map(|it| it.join(group)).filter(|it| it.is_dir());
+        if let Some(memory) = below(&self.memory) {
+            return Some(Directories::Version1 { cpu: below(&self.cpu), memory, io: below(&self.io) });
+        }
+        // With the controllers in version 1 the unified hierarchy may be mounted for other purposes.
+        below(&self.unified).filter(|it| it.join("memory.current").exists()).map(Directories::Version2)
+    }
+}
+
+impl ContainerGroup {
+    /// Resources that the container has used, and its memory now. All figures are absent once the group is gone.
+    pub(super) fn sample(&self) -> (Usage, Option<u64>) {
+        let (mut usage, memory_bytes) = self.directories.sample();
+        if let Some((received, sent)) = self.network.as_ref().and_then(read_again).map(|dev| network(&dev)) {
+            usage.network_received_bytes = Some(received);
+            usage.network_sent_bytes = Some(sent);
+        }
+        (usage, memory_bytes)
+    }
+
+    /// The process with number 1 inside of the container.
+    fn find_first_process(&self) -> Option<(u32, OwnedFd)> {
+        let is_first = |pid: &u32| {
+            let status = read(Path::new(&format!("/proc/{pid}/status"))).unwrap_or_default();
+            let numbers = status.lines().find_map(|line| line.strip_prefix("NSpid:"));
+            numbers.is_some_and(|it| it.split_whitespace().next_back() == Some("1"))
+        };
+        let pid = self.directories.processes().into_iter().take(PROCESSES_TRIED).find(is_first)?;
+        let first = pidfd_open(Pid::from_raw(i32::try_from(pid).ok()?)?, PidfdFlags::empty()).ok()?;
+        // If it is still a member after it was opened, the number was not used again.
+        self.directories.processes().contains(&pid).then_some((pid, first))
+    }
+}
+
+impl Directories {
+    fn sample(&self) -> (Usage, Option<u64>) {
+        match self {
+            Self::Version1 { cpu, memory, io } => {
+                let usage = Usage {
+                    cpu_ms: cpu
+                        .as_ref()
+                        .and_then(|it| number(&it.join("cpuacct.usage")))
+                        .map(|ns| ns / 1_000_000),
+                    memory_peak_bytes: number(&memory.join("memory.max_usage_in_bytes")),
+                    ..io.as_ref()
+                        .and_then(|it| IO_VERSION_1.iter().find_map(|name| read(&it.join(name))))
+                        .map(|it| io_version_1(&it))
+                        .unwrap_or_default()
+                };
+                let stat = || read(&memory.join("memory.stat"));
+                (
+                    usage,
+                    without_cache(number(&memory.join("memory.usage_in_bytes")), stat, "total_inactive_file"),
+                )
+            }
+            Self::Version2(group) => {
+                let now = number(&group.join("memory.current"));
+                let usage = Usage {
+                    cpu_ms: read(&group.join("cpu.stat"))
+                        .and_then(|it| keyed(&it, "usage_usec"))
+                        .map(|us| us / 1_000),
+                    // Before Linux 5.19 there is no peak; the largest sample takes its place.
+                    memory_peak_bytes: number(&group.join("memory.peak")).or(now),
+                    ..read(&group.join("io.stat")).map(|it| io_version_2(&it)).unwrap_or_default()
+                };
+                (usage, without_cache(now, || read(&group.join("memory.stat")), "inactive_file"))
+            }
+        }
+    }
+
+    /// Numbers of its processes. Those of another process namespace are zero and left out.
+    fn processes(&self) -> Vec<u32> {
+        let group = match self {
+            Self::Version1 { memory, .. } => memory,
+            Self::Version2(group) => group,
+        };
+        let listed = read(&group.join("cgroup.procs")).unwrap_or_default();
+        listed.lines().filter_map(|line| line.parse().ok()).filter(|pid| *pid != 0).collect()
+    }
+}
+
+/// Memory without page cache that was not used lately, as `docker stats` shows it.
+fn without_cache(now: Option<u64>, stat: impl FnOnce() -> Option<String>, key: &str) -> Option<u64> {
+    let now = now?;
+    Some(now.saturating_sub(stat().and_then(|it| keyed(&it, key)).unwrap_or(0)))
+}
+
+/// Lines like `8:0 Read 4096`.
+fn io_version_1(text: &str) -> Usage {
+    let sum = |operation: &str| {
+        let lines = text.lines().map(|line| line.split(' ').collect::<Vec<_>>());
+        lines
+            .filter_map(|it| it.get(1..3).filter(|it| it[0] == operation)?[1].parse().ok())
+            .fold(0, u64::saturating_add)
+    };
+    Usage { disk_read_bytes: Some(sum("Read")), disk_written_bytes: Some(sum("Write")), ..Usage::default() }
+}
+
+/// Lines like `8:0 rbytes=4096 wbytes=0 rios=1 wios=0 dbytes=0 dios=0`.
+fn io_version_2(text: &str) -> Usage {
+    let sum = |key: &str| {
+        let words = text.split_whitespace().filter_map(|word| word.strip_prefix(key)?.strip_prefix('='));
+        words.filter_map(|it| it.parse().ok()).fold(0, u64::saturating_add)
+    };
+    Usage {
+        disk_read_bytes: Some(sum("rbytes")),
+        disk_written_bytes: Some(sum("wbytes")),
+        ..Usage::default()
+    }
+}
+
+/// The place of the id in a [`Layout`].
+const ID: &str = "{id}";
+
+/// Ids of containers have 64 digits; 12 is the short form.
+const ID_BYTES_MIN: usize = 12;
+
+/// The second one is of older kernels.
+const IO_VERSION_1: [&str; 2] =
+    ["blkio.throttle.io_service_bytes_recursive", "blkio.throttle.io_service_bytes"];
+
+/// Processes that are looked at for the first one. A container that just started has one or two.
+const PROCESSES_TRIED: usize = 8;
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    const CONTAINER: &str = "038e1a3e3a9047dc1b3e3c1b20169005c09af61775c80dbcecc78fb2eae85342";
+
+    fn tree(files: &[(&str, &str)]) -> tempfile::TempDir {
+        let root = tempfile::tempdir().expect("a directory");
+        for (path, content) in files {
+            let path = root.path().join(path.replace(ID, CONTAINER));
+            fs::create_dir_all(path.parent().expect("a parent"))
+                .and_then(|()| fs::write(path, content))
+                .expect("written");
+        }
+        root
+    }
+
+    fn version_1() -> tempfile::TempDir {
+        tree(&[
+            ("cpu,cpuacct/docker/{id}/cpuacct.usage", "1730123456\n"),
+            ("memory/docker/{id}/memory.usage_in_bytes", "41943040\n"),
+            ("memory/docker/{id}/memory.max_usage_in_bytes", "67108864\n"),
+            ("memory/docker/{id}/memory.stat", "inactive_file 5\ntotal_inactive_file 8388608\n"),
+            ("memory/docker/{id}/cgroup.procs", "0\n"),
+            (
+                "blkio/docker/{id}/blkio.throttle.io_service_bytes",
+                "8:0 Read 4096\n8:0 Write 0\n8:0 Total 4096\n8:16 Read 1000\n8:16 Write 24\nTotal 5120\n",
+            ),
+        ])
+    }
+
+    fn mounts(root: &Path, version_1: bool) -> Hierarchies {
+        let root = root.display();
+        Hierarchies::of(&if version_1 {
+            format!(
+                "30 25 0:26 / {root}/cpu,cpuacct rw,nosuid shared:9 - cgroup cgroup rw,cpu,cpuacct\n\
+                 31 25 0:27 / {root}/memory rw - cgroup cgroup rw,memory\n\
+                 32 25 0:28 / {root}/blkio rw - cgroup cgroup rw,blkio\n\
+                 33 25 0:29 / {root}/unified rw - cgroup2 cgroup2 rw\n\
+                 34 25 0:30 / /proc rw - proc proc rw\n"
+            )
+        } else {
+            format!("30 25 0:26 / {root} rw,nosuid,nodev shared:9 - cgroup2 cgroup2 rw,nsdelegate\n")
+        })
+    }
+
+    #[test]
+    fn a_group_of_version_1_is_read_from_its_controllers() {
+        let root = version_1();
+        let group = mounts(root.path(), true).open(CONTAINER, &Layout::usual(), true).expect("found");
+        let usage = Usage {
+            cpu_ms: Some(1_730),
+            memory_peak_bytes: Some(64 << 20),
+            disk_read_bytes: Some(5_096),
+            disk_written_bytes: Some(24),
+            ..Usage::default()
+        };
+        assert_eq!(group.sample(), (usage, Some(32 << 20)));
+        drop(root);
+        assert_eq!(group.sample(), (Usage::default(), None), "a group that is gone tells nothing, not zero");
+    }
+
+    #[test]
+    fn a_group_of_version_2_is_read_with_and_without_a_peak() {
+        let group = "system.slice/docker-{id}.scope";
+        let file = |name: &str| format!("{group}/{name}");
+        let root = tree(&[
+            (&file("cpu.stat"), "usage_usec 1730123\nuser_usec 1\nsystem_usec 2\n"),
+            (&file("memory.current"), "41943040\n"),
+            (&file("memory.peak"), "50000000\n"),
+            (&file("memory.stat"), "anon 1\ninactive_file 1048576\n"),
+            (
+                &file("io.stat"),
+                "8:0 rbytes=4096 wbytes=10 rios=1 wios=1 dbytes=0 dios=0\n259:1 rbytes=4 wbytes=1\n",
+            ),
+        ]);
+        let group = mounts(root.path(), false).open(CONTAINER, &Layout::usual(), true).expect("found");
+        let usage = Usage {
+            cpu_ms: Some(1_730),
+            memory_peak_bytes: Some(50_000_000),
+            disk_read_bytes: Some(4_100),
+            disk_written_bytes: Some(11),
+            ..Usage::default()
+        };
+        assert_eq!(group.sample(), (usage, Some(39 << 20)));
+        let Directories::Version2(path) = &group.directories else { panic!("{group:?}") };
+        fs::remove_file(path.join("memory.peak"))
+            .and_then(|()| fs::remove_file(path.join("io.stat")))
+            .expect("removed");
+        let older = Usage {
+            memory_peak_bytes: Some(40 << 20),
+            disk_read_bytes: None,
+            disk_written_bytes: None,
+            ..usage
+        };
+        assert_eq!(group.sample().0, older);
+    }
+
+    #[test]
+    fn files_with_other_content_give_no_figures() {
+        let root = version_1();
+        for name in ["cpu,cpuacct/docker/{id}/cpuacct.usage", "memory/docker/{id}/memory.max_usage_in_bytes"]
+        {
+            for content in ["", "max\n", "-1\n", "99999999999999999999999\n", "1 2\n"] {
+                fs::write(root.path().join(name.replace(ID, CONTAINER)), content).expect("written");
+            }
+        }
+        let group = mounts(root.path(), true).open(CONTAINER, &Layout::usual(), true).expect("found");
+        assert_eq!((group.sample().0.cpu_ms, group.sample().0.memory_peak_bytes), (None, None));
+        assert_eq!(io_version_2("8:0 rbytes=x wbytes=\nrbytes\n").disk_read_bytes, Some(0));
+        assert_eq!(io_version_1("8:0 Read\nRead 7\n\n8:0 Read x\n").disk_read_bytes, Some(0));
+    }
+
+    #[test]
+    fn only_the_group_of_the_container_itself_is_found() {
+        let root = version_1();
+        let hierarchies = mounts(root.path(), true);
+        for name in ["..", "", "038e1a", "../docker/038e1a3e3a90", &CONTAINER[..12]] {
+            assert!(hierarchies.open(name, &Layout::usual(), true).is_none(), "{name:?}");
+        }
+    }
+
+    #[test]
+    fn a_layout_is_learned_from_a_process_of_the_container_only() {
+        let groups = |path: &str| format!("12:memory:{path}\n0::{path}\n").replace(ID, CONTAINER);
+        let own = groups("/jobs.slice/docker-{id}.scope");
+        assert_eq!(layout_of(&own, CONTAINER), Some(Layout("jobs.slice/docker-{id}.scope".into())));
+        assert_eq!(layout_of(&own, &"a".repeat(64)), None, "the number belongs to another process here");
+        assert_eq!(layout_of(&groups("/../docker/{id}"), CONTAINER), None, "outside of our namespace");
+        assert_eq!(layout_of("0::/\n", CONTAINER), None);
+    }
+}

@@ -1,0 +1,128 @@
+//! Resources that running attempts use: sampled from control groups and `/proc`, on a thread of its own.
+//!
+//! Each attempt is sampled often at first and every few seconds later, and once more at the moment in which its first process ends: then
+//! its control group still exists, and its totals are complete. Figures that cannot be read are left out, never guessed.
+//!
+//! [`UsageSampler`] is the handle of the runtimes. `sampler` is the thread, `cgroup` and `process` read the kernel's files. Samples go to
+//! the server as they come; the totals are a part of an attempt's end.
+
+mod cgroup;
+mod proc_files;
+mod process;
+mod record;
+mod sampler;
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use protocol::{Token, Usage, UsageSample};
+use tokio::sync::mpsc;
+
+use crate::attempt_dir::{AttemptDir, ProcessId};
+pub(crate) use cgroup::{Layout, layout_of};
+pub(crate) use process::ChildUsage;
+use sampler::{Command, SamplerThread};
+
+/// The handle to the samples of this worker. Clones share them; the thread ends with the last one.
+#[derive(Clone)]
+pub struct UsageSampler {
+    shared: Arc<Shared>,
+}
+
+/// The way in which an attempt is measured.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Source {
+    /// By the control group of this container.
+    Container {
+        /// Its id.
+        id: String,
+        /// It has network interfaces of its own.
+        has_network: bool,
+    },
+    /// By this process and its descendants.
+    Process(ProcessId),
+    /// By somebody else, who calls [`UsageSampler::add`].
+    Elsewhere,
+}
+
+struct Shared {
+    /// The totals of all attempts that are watched.
+    totals: Mutex<HashMap<Token, Usage>>,
+    thread: SamplerThread,
+}
+
+impl UsageSampler {
+    /// A sampler, and the samples that are to be sent: at most one list a second, with the latest sample of each attempt.
+    #[must_use]
+    pub fn new() -> (Self, mpsc::Receiver<Vec<UsageSample>>) {
+        // One list waits at most; later samples replace older ones until there is room.
+        let (live, samples) = mpsc::channel(1);
+        let shared = Arc::new_cyclic(|shared| Shared {
+            totals: Mutex::default(),
+            thread: SamplerThread::new(shared.clone(), live),
+        });
+        (Self { shared }, samples)
+    }
+
+    /// Watches an attempt until [`UsageSampler::finish`]. It reads files of the kernel and of the attempt's directory, which holds what an
+    /// earlier process has seen. Returns false if the source cannot be found.
+    pub(crate) fn watch(&self, token: Token, dir: &AttemptDir, source: Source) -> bool {
+        let before = dir.usage().unwrap_or_default();
+        self.shared.totals().entry(token).or_insert(before);
+        match self.shared.thread.open(&source) {
+            Some(gauge) => {
+                self.shared.thread.send(Command::Watch { token, dir: dir.clone(), gauge: Box::new(gauge) });
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// Control groups of containers lie at this place, too.
+    pub(crate) fn learn(&self, layout: Layout) {
+        self.shared.thread.learn(layout);
+    }
+
+    /// Adds figures from elsewhere.
+    pub(crate) fn add(&self, sample: UsageSample) {
+        if self.shared.add(&sample).is_some() {
+            self.shared.thread.send(Command::Live(sample));
+        }
+    }
+
+    /// Ends the watch. Returns what the attempt has used, as far as it is known.
+    pub(crate) fn finish(&self, token: Token) -> Usage {
+        let total = self.shared.totals().remove(&token);
+        if total.is_some() {
+            self.shared.thread.send(Command::Forget(token));
+        }
+        total.unwrap_or_default()
+    }
+}
+
+impl Default for UsageSampler {
+    /// A sampler whose samples nobody sends.
+    fn default() -> Self {
+        Self::new().0
+    }
+}
+
+impl std::fmt::Debug for UsageSampler {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("UsageSampler").field("watched", &self.shared.totals().len()).finish_non_exhaustive()
+    }
+}
+
+impl Shared {
+    /// Adds a sample to the totals, and returns them; `None` if the attempt is not watched any more.
+    fn add(&self, sample: &UsageSample) -> Option<Usage> {
+        let mut totals = self.totals();
+        let total = totals.get_mut(&sample.token)?;
+        *total = total.later(sample.usage);
+        Some(*total)
+    }
+
+    fn totals(&self) -> MutexGuard<'_, HashMap<Token, Usage>> {
+        self.totals.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
