@@ -7,7 +7,8 @@ use server::backup::{self, Restored};
 
 use crate::args::OutputArgs;
 use crate::backup::failure_from;
-use crate::screen::{self, Format};
+use crate::records;
+use crate::screen;
 use crate::server::DataArgs;
 
 /// Restore a backup into a data directory; the next server there continues from it.
@@ -37,9 +38,9 @@ pub(crate) fn restore(flags: Flags) -> anyhow::Result<()> {
     crate::server::restrict_umask();
     let data = flags.data.directory();
     let restored = backup::restore(&flags.from, &data, flags.replace).map_err(failure_from)?;
-    match flags.output.format {
-        Format::Json => screen::json(&as_json(&restored)),
-        Format::Table => {
+    if records::print(flags.output.format, &as_json(&restored), "last_job")? {
+        return Ok(());
+    }
             let place = data.display().to_string();
             screen::line(&format!(
                 "{}: restored from the backup of {}, with jobs up to {}; the next job will be {}",
@@ -61,8 +62,6 @@ pub(crate) fn restore(flags: Flags) -> anyhow::Result<()> {
                 ))?;
             }
             Ok(())
-        }
-    }
 }
 
 fn as_json(restored: &Restored) -> serde_json::Value {

@@ -5,7 +5,8 @@ use serde_json::{Value, json};
 
 use crate::api::{Api, parse};
 use crate::args::CommonArgs;
-use crate::screen::{self, Format};
+use crate::records;
+use crate::screen;
 use crate::view::{self, NewToken, Token};
 
 /// Make, list and revoke tokens.
@@ -126,8 +127,8 @@ async fn create(flags: CreateFlags) -> anyhow::Result<()> {
         body["labels"] = flags.labels.into_iter().map(|(name, value)| (name, Value::from(value))).collect();
     }
     let json = api.json(api.request(reqwest::Method::POST, &["api", "tokens"]).json(&body)).await?;
-    if flags.common.format == Format::Json {
-        return screen::json(&json);
+    if records::print(flags.common.format, &json, "name")? {
+        return Ok(());
     }
     let made: NewToken = parse(&api, &json)?;
     // Only the token goes to standard output, so that it can be written to a file.
@@ -140,8 +141,8 @@ async fn create(flags: CreateFlags) -> anyhow::Result<()> {
 async fn list(flags: ListFlags) -> anyhow::Result<()> {
     let api = Api::new(&flags.common.server_args)?;
     let json = api.json(api.get(&["api", "tokens"])).await?;
-    if flags.common.format == Format::Json {
-        return screen::json(&json);
+    if records::print(flags.common.format, &json, "name")? {
+        return Ok(());
     }
     let tokens: Vec<Token> = parse(&api, &json)?;
     let now = Timestamp::now();
@@ -177,8 +178,8 @@ async fn revoke(flags: RevokeFlags) -> anyhow::Result<()> {
         request = request.query(&[("workers", "1")]);
     }
     let json = api.json(request).await?;
-    if flags.common.format == Format::Json {
-        return screen::json(&json);
+    if records::print(flags.common.format, &json, "name")? {
+        return Ok(());
     }
     let token: Token = parse(&api, &json)?;
     let workers = match (token.workers_revoked, token.joined) {

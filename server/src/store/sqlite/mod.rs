@@ -30,7 +30,7 @@ mod reserve;
 mod rows;
 mod schedules;
 mod unique;
-mod upgrade;
+pub mod upgrade;
 mod upkeep;
 mod wal;
 mod write;
