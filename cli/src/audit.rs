@@ -8,7 +8,7 @@ use crate::records;
 use crate::screen;
 use crate::view::{self, AuditEntry};
 
-/// List the requests that were to change something, the newest first.
+/// List the requests that changed something or tried to, the newest first.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   longshore audit

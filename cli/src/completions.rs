@@ -45,7 +45,8 @@ pub(crate) fn completions(flags: &Flags) -> anyhow::Result<()> {
 /// Answers a completion script, if one asks. `None`: the program was started for something else.
 pub(crate) fn answer(program: fn() -> clap::Command) -> Option<ExitCode> {
     let here = std::env::current_dir().ok();
-    match CompleteEnv::with_factory(program).var(VARIABLE).try_complete(std::env::args_os(), here.as_deref()) {
+    match CompleteEnv::with_factory(program).var(VARIABLE).try_complete(std::env::args_os(), here.as_deref())
+    {
         Ok(true) => Some(ExitCode::SUCCESS),
         Ok(false) => None,
         Err(error) => {
@@ -89,8 +90,11 @@ fn read(path: &[&str]) -> Option<Value> {
     let server = given("--server", "LONGSHORE_SERVER");
     let token = given("--token-file", "LONGSHORE_API_TOKEN_FILE");
     let ca = given("--ca-file", "LONGSHORE_CA_FILE");
-    let server_args =
-        ServerArgs::new(server.as_ref().and_then(|it| it.to_str()), token.as_deref().map(Path::new), ca.as_deref().map(Path::new));
+    let server_args = ServerArgs::new(
+        server.as_ref().and_then(|it| it.to_str()),
+        token.as_deref().map(Path::new),
+        ca.as_deref().map(Path::new),
+    );
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().ok()?;
     let api = Api::new(&server_args).ok()?;
     runtime.block_on(async { tokio::time::timeout(TIMEOUT, api.json(api.get(path))).await }).ok()?.ok()

@@ -37,7 +37,7 @@ pub(crate) struct CancelFlags {
     selection: Selection,
 }
 
-/// Let jobs go on that wait for a person.
+/// Let jobs continue that wait for a person: quarantined ones, or those of an unreachable worker.
 ///
 /// A quarantined job is queued again. An attempt whose worker is unreachable, or cannot reach its Docker, is given up: it is not
 /// believed any more, and the job gets another one. The old container may still run.
@@ -59,7 +59,7 @@ pub(crate) struct ReleaseFlags {
     selection: Selection,
 }
 
-/// Make new jobs like some that have ended.
+/// Run jobs that have ended again, as new jobs.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   longshore retry 12

@@ -141,7 +141,8 @@ pub(crate) async fn list(flags: ListFlags) -> anyhow::Result<()> {
 /// Heading and rows of a table of jobs.
 fn table(api: &Api, jobs: &[Value], format: Format) -> anyhow::Result<(Vec<&'static str>, Vec<Vec<String>>)> {
     let now = jiff::Timestamp::now();
-    let jobs = jobs.iter().map(|job| api::parse::<view::Job>(api, job)).collect::<anyhow::Result<Vec<_>>>()?;
+    let jobs =
+        jobs.iter().map(|job| api::parse::<view::Job>(api, job)).collect::<anyhow::Result<Vec<_>>>()?;
     Ok(if format == Format::Wide {
         (view::Job::wide_heading(), jobs.iter().map(|job| job.wide_row(now)).collect())
     } else {

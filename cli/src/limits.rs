@@ -6,7 +6,7 @@ use crate::records;
 use crate::screen;
 use crate::view::Limit;
 
-/// List the limits that jobs need now, with the jobs that hold them and the number that waits.
+/// List the limits that jobs need now: what is in use, by which jobs, and how many wait.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   longshore limits

@@ -10,7 +10,7 @@ use crate::records;
 use crate::screen;
 use crate::view::{self, Notification, TargetTest};
 
-/// List notifications, and try where they go.
+/// List notifications about jobs, or send a test message to a definition's targets.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   longshore notify ls --name nightly --state failed

@@ -9,8 +9,8 @@ use crate::api::{Api, parse};
 use crate::args::CommonArgs;
 use crate::batches;
 use crate::jobs;
-use crate::run::idempotency_key;
 use crate::records;
+use crate::run::idempotency_key;
 use crate::screen;
 use crate::view::{Pipeline, PipelineJob, in_words};
 

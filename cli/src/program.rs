@@ -168,10 +168,11 @@ fn perform(verb: Verb) -> anyhow::Result<()> {
 
 /// Parses the command line of a unit, as an upgraded program would at its start.
 fn parse_for_check(words: &[String]) -> Result<Option<server::CheckedFiles>, String> {
-    let program = settings::parse::<Program>(words.iter().map(OsString::from)).map_err(|error| match error {
-        settings::ParseError::CommandLine(error) => first_lines(&error.to_string()),
-        settings::ParseError::File(failure) => failure.to_string(),
-    })?;
+    let program =
+        settings::parse::<Program>(words.iter().map(OsString::from)).map_err(|error| match error {
+            settings::ParseError::CommandLine(error) => first_lines(&error.to_string()),
+            settings::ParseError::File(failure) => failure.to_string(),
+        })?;
     Ok(match program.program.verb {
         Verb::Server(flags) => Some(flags.checked_files()),
         _ => None,

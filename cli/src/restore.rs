@@ -41,27 +41,24 @@ pub(crate) fn restore(flags: Flags) -> anyhow::Result<()> {
     if records::print(flags.output.format, &as_json(&restored), "last_job")? {
         return Ok(());
     }
-            let place = data.display().to_string();
-            screen::line(&format!(
-                "{}: restored from the backup of {}, with jobs up to {}; the next job will be {}",
-                screen::visible(&place),
-                restored.manifest.made_at,
-                restored.manifest.last_job,
-                restored.identity.last_job.0 + 1,
-            ))?;
-            if let Some(aside) = &restored.aside {
-                screen::line(&format!(
-                    "the previous data is in {}",
-                    screen::visible(&aside.display().to_string())
-                ))?;
-            }
-            if let Some(why) = &restored.unread {
-                screen::line(&format!(
-                    "it cannot be read, so new job ids start above all that may have been used since the backup: {}",
-                    screen::visible(why)
-                ))?;
-            }
-            Ok(())
+    let place = data.display().to_string();
+    screen::line(&format!(
+        "{}: restored from the backup of {}, with jobs up to {}; the next job will be {}",
+        screen::visible(&place),
+        restored.manifest.made_at,
+        restored.manifest.last_job,
+        restored.identity.last_job.0 + 1,
+    ))?;
+    if let Some(aside) = &restored.aside {
+        screen::line(&format!("the previous data is in {}", screen::visible(&aside.display().to_string())))?;
+    }
+    if let Some(why) = &restored.unread {
+        screen::line(&format!(
+            "it cannot be read, so new job ids start above all that may have been used since the backup: {}",
+            screen::visible(why)
+        ))?;
+    }
+    Ok(())
 }
 
 fn as_json(restored: &Restored) -> serde_json::Value {

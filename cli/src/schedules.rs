@@ -51,7 +51,7 @@ pub(crate) struct NextFlags {
     timezone: String,
 }
 
-/// Show what became of a definition's slots, the newest first.
+/// Show which slots of a definition's schedules fired, were skipped or missed, the newest first.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   longshore fires report
@@ -232,7 +232,8 @@ async fn perform(target: TargetArgs, verb: &str, done: &str) -> anyhow::Result<(
     };
     api.send(request).await?;
     let (name, id) = (target.name.as_deref(), target.schedule.as_deref());
-    if records::print(target.common.format, &json!({ "name": name, "schedule": id, "state": done }), "name")? {
+    if records::print(target.common.format, &json!({ "name": name, "schedule": id, "state": done }), "name")?
+    {
         return Ok(());
     }
     let what = match (name, id) {

@@ -5,8 +5,9 @@ use serde_json::{Value, json};
 
 use crate::api::{Api, parse};
 use crate::args::CommonArgs;
+use crate::failure::{Exit, Failure};
 use crate::records;
-use crate::screen;
+use crate::screen::{self, Format};
 use crate::view::{self, NewToken, Token};
 
 /// Make, list and revoke tokens.
@@ -112,6 +113,11 @@ pub(crate) async fn token(flags: Flags) -> anyhow::Result<()> {
 }
 
 async fn create(flags: CreateFlags) -> anyhow::Result<()> {
+    if flags.common.format == Format::Name {
+        // The token is shown once, and a name is not the token.
+        let failure = Failure::new(Exit::Usage, "-o name would not show the token");
+        return Err(failure.hint("leave -o out, which prints only the token").into());
+    }
     let api = Api::new(&flags.common.server_args)?;
     let mut body = json!({ "name": flags.name, "role": flags.role.name() });
     if !flags.definitions.is_empty() {

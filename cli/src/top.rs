@@ -28,8 +28,8 @@ use self::terminal::Screen;
 use crate::api::{self, Api};
 use crate::args::ServerArgs;
 use crate::failure::{Exit, Failure};
-use crate::view::{Job, JobView as _};
 use crate::screen;
+use crate::view::{Job, JobView as _};
 
 /// Watch jobs, workers and definitions in the terminal.
 #[derive(Debug, clap::Args)]
@@ -38,17 +38,17 @@ use crate::screen;
   longshore top --tab workers
   longshore top --once               print the view once, for a script or a message
 
-Keys: q quit, ? help, / filter, j k or arrows move, Tab next table, Enter details and last output of a job,
+Keys: q quit, ? help, / filter, j k or arrows move, Tab next table, Enter details and last output,
 c cancel a job after a question. NO_COLOR=1 leaves colours out.")]
 pub(crate) struct Flags {
     #[command(flatten)]
     server_args: ServerArgs,
     /// The table to begin with.
-    #[arg(long, value_enum, default_value_t, value_name = "TABLE", hide_possible_values = false)]
+    #[arg(long, value_enum, default_value_t, value_name = "TABLE")]
     tab: Tab,
     /// Show only rows that contain this text.
-    #[arg(long, value_name = "TEXT", default_value = "")]
-    filter: String,
+    #[arg(long, value_name = "TEXT")]
+    filter: Option<String>,
     /// Print the view once, as text, and end. Needs no terminal.
     #[arg(long)]
     once: bool,
@@ -58,7 +58,7 @@ pub(crate) struct Flags {
 pub(crate) async fn top(flags: Flags) -> anyhow::Result<()> {
     let api = Api::new(&flags.server_args)?;
     let mut model = Model::new(flags.server_args.address.clone(), flags.tab);
-    model.filter.clone_from(&flags.filter);
+    model.filter = flags.filter.unwrap_or_default();
     if flags.once {
         return print_once(&api, model).await;
     }
@@ -97,7 +97,8 @@ impl View {
         let mut clock = tokio::time::interval(TICK);
         loop {
             screen.terminal.draw(|frame| draw::draw(frame, &self.model, has_colour, Timestamp::now()))?;
-            self.watch.send_if_modified(|watched| std::mem::replace(watched, watched_by(&self.model)) != *watched);
+            self.watch
+                .send_if_modified(|watched| std::mem::replace(watched, watched_by(&self.model)) != *watched);
             tokio::select! {
                 Some(update) = self.updates.recv() => self.model.apply(update, Timestamp::now()),
                 event = events.recv() => match event {

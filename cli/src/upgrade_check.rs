@@ -19,10 +19,10 @@ use crate::server::CheckedFiles;
 #[command(after_help = "Run the new program, before it is installed, as the server's user:
   ./longshore upgrade-check --data /var/lib/longshore --jobs /etc/longshore/jobs.yaml
   ./longshore upgrade-check --unit /lib/systemd/system/longshore-server.service
-  ./longshore upgrade-check --server jobs.example:8080 --token-file api.token    only the server and its workers
+  ./longshore upgrade-check --server jobs.example:8080 --token-file api.token
 
-A unit brings the data directory, the settings and the jobs file that its ExecStart names. Only what is given
-is checked; the server may be running. Each line that is not ok has a next step.
+A unit brings the data directory, the settings and the jobs file that its ExecStart names. Only what
+is given is checked; the server may be running. Each line that is not ok has a next step.
 Exit code 0: nothing prevents the upgrade; 1: something does, or with --strict there is a warning.")]
 pub(crate) struct Flags {
     /// The data directory of the server.
@@ -74,7 +74,8 @@ pub(crate) async fn check(flags: Flags, parse: ParseWords) -> anyhow::Result<()>
     }
     findings.splice(0..0, directories.iter().flat_map(|data| doctor::examine_upgrade(data)));
     if let Some(address) = &flags.server {
-        let server_args = ServerArgs::new(Some(address), flags.token_file.as_deref(), flags.ca_file.as_deref());
+        let server_args =
+            ServerArgs::new(Some(address), flags.token_file.as_deref(), flags.ca_file.as_deref());
         findings.extend(running::check(&server_args).await);
     }
     if findings.is_empty() {
@@ -110,13 +111,19 @@ fn check_jobs(files: &CheckedFiles) -> Finding {
     judge_jobs(&files.jobs, jobs_file::load(&files.jobs, &environment), next)
 }
 
-fn judge_jobs(file: &Path, loaded: Result<jobs_file::LoadedFile, jobs_file::Faults>, next: String) -> Finding {
+fn judge_jobs(
+    file: &Path,
+    loaded: Result<jobs_file::LoadedFile, jobs_file::Faults>,
+    next: String,
+) -> Finding {
     let shown = file.display();
     match loaded {
         Ok(loaded) if loaded.warnings.is_empty() => {
             Finding::ok("jobs", format!("{shown}: {} definitions are valid", loaded.definitions.len()))
         }
-        Ok(loaded) => Finding::warn("jobs", format!("{shown}: valid, with {} warnings", loaded.warnings.len()), next),
+        Ok(loaded) => {
+            Finding::warn("jobs", format!("{shown}: valid, with {} warnings", loaded.warnings.len()), next)
+        }
         Err(faults) => {
             let count = faults.list.len() + faults.more;
             let first = faults.list.first().map(|fault| fault.text.clone()).unwrap_or_default();

@@ -74,7 +74,7 @@ pub(crate) struct DrainFlags {
     deadline: Option<String>,
 }
 
-/// Set labels of a worker on top of its own; they stay when it is started again.
+/// Set labels of a worker over its own ones; kept when it is started again.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   longshore label anna zone=b rack=7
@@ -115,7 +115,7 @@ pub(crate) struct ResetFlags {
     target: TargetArgs,
 }
 
-/// Remove a worker from the list that will not come back.
+/// Remove a worker that will not come back from the list.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:
   longshore forget anna        (to use its state directory again, start it with --rejoin)")]

@@ -85,15 +85,24 @@ fn offered(stub: &Stub, words: &[&str]) -> Vec<String> {
 #[test]
 fn names_of_definitions_and_workers_are_completed() {
     let stub = Stub::new();
-    let definitions = r#"[{"name":"resize","description":"a\nb"},{"name":"report"},{"name":"re\nbad"},{"name":"other"}]"#;
-    stub.on("GET /api/definitions", "200 OK", JSON, definitions).on("GET /api/workers", "200 OK", JSON, WORKERS);
+    let definitions =
+        r#"[{"name":"resize","description":"a\nb"},{"name":"report"},{"name":"re\nbad"},{"name":"other"}]"#;
+    stub.on("GET /api/definitions", "200 OK", JSON, definitions).on(
+        "GET /api/workers",
+        "200 OK",
+        JSON,
+        WORKERS,
+    );
     assert_eq!(offered(&stub, &["longshore", "run", "re"]), ["resize", "report"]);
     assert_eq!(offered(&stub, &["longshore", "ls", "--name", "o"]), ["other"]);
     assert_eq!(offered(&stub, &["longshore", "cordon", "a"]), ["anna"]);
     assert_eq!(offered(&stub, &["longshore", "upgr"]), ["upgrade-check"]);
     assert!(!stub.requests().iter().any(|asked| asked.line.starts_with("POST")));
     let elsewhere = Stub::new();
-    assert!(offered(&elsewhere, &["longshore", "run", "re"]).is_empty(), "a server that refuses has no names");
+    assert!(
+        offered(&elsewhere, &["longshore", "run", "re"]).is_empty(),
+        "a server that refuses has no names"
+    );
 }
 
 #[test]
@@ -122,7 +131,8 @@ async fn ls_watch_prints_each_change_and_outlives_a_restart_of_the_server() {
     let make = async || cluster.api().post("/api/jobs/talks", None).await;
     make().await;
     let shows = async |watching: &Process, id: &str| {
-        wait_until(&format!("job {id} in the list"), async || watching.log().lines().any(|line| line == id)).await;
+        wait_until(&format!("job {id} in the list"), async || watching.log().lines().any(|line| line == id))
+            .await;
     };
     shows(&watching, "1").await;
     make().await;
@@ -134,4 +144,25 @@ async fn ls_watch_prints_each_change_and_outlives_a_restart_of_the_server() {
     shows(&watching, "3").await;
     watching.signal(rustix::process::Signal::INT);
     assert!(watching.wait_for_exit().await.success(), "{}", watching.log());
+}
+
+#[test]
+fn a_deprecation_is_one_warning_beside_the_result() {
+    let stub = Stub::new();
+    let body = format!("[{}]", job(9, r#""state":"failed""#));
+    let page = |link: &str| {
+        format!(
+            "HTTP/1.1 200 OK\r\ndeprecation: @1793491200\r\n{link}connection: close\r\ncontent-length: {}\r\n\r\n{body}",
+            body.len()
+        )
+    };
+    let next = page("link: </api/jobs?cursor=c2>; rel=\"next\"\r\n");
+    stub.on_raw("GET /api/jobs?limit=2", next.as_bytes())
+        .on_raw("GET /api/jobs?limit=1&cursor=c2", page("").as_bytes());
+    let said = run(&mut stub.longshore(&["ls", "-q", "-n", "2"]));
+    assert_eq!((said.code, said.out.as_str()), (0, "9\n9\n"));
+    assert_eq!(
+        said.err,
+        "warning: the server says that this request is deprecated since 2026-11-01; upgrade this program\n"
+    );
 }

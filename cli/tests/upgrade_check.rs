@@ -43,7 +43,10 @@ async fn a_store_of_this_build_needs_nothing_while_its_server_runs_and_after() {
     for what in ["store", "room", "jobs", "server", "workers", "lock"] {
         assert_eq!(found.get(what).map(String::as_str), Some("ok"), "{what}: {said:?}");
     }
-    assert!(said.out.contains("nothing to migrate") && said.out.contains("1 connected, with wire format"), "{said:?}");
+    assert!(
+        said.out.contains("nothing to migrate") && said.out.contains("1 connected, with wire format"),
+        "{said:?}"
+    );
 
     running.server.terminate().await;
     let before = files(Path::new(&data));
@@ -62,7 +65,10 @@ async fn a_newer_store_is_refused() {
     Database::execute(&data, "PRAGMA user_version = 9999");
     let said = run(longshore(&["upgrade-check", "--data"]).arg(&data).env_remove("LONGSHORE_SERVER"));
     assert_eq!(said.code, 1, "{said:?}");
-    assert!(said.out.contains("fail  store") && said.out.contains("written by a newer Longshore"), "{said:?}");
+    assert!(
+        said.out.contains("fail  store") && said.out.contains("written by a newer Longshore"),
+        "{said:?}"
+    );
 }
 
 #[test]
@@ -80,14 +86,20 @@ fn a_unit_brings_settings_and_jobs_file_and_its_unknown_flags_are_told() {
         );
         std::fs::write(&unit, format!("[Service]\n{start}")).unwrap();
     };
-    let check = || run(longshore(&["upgrade-check", "-o", "json", "--unit"]).arg(&unit).env_remove("LONGSHORE_SERVER"));
+    let check = || {
+        run(longshore(&["upgrade-check", "-o", "json", "--unit"]).arg(&unit).env_remove("LONGSHORE_SERVER"))
+    };
     std::fs::create_dir(path("data")).unwrap();
     write_unit("");
     let said = check();
     let found = verdicts(&said);
-    assert_eq!((found["unit"].as_str(), found["jobs"].as_str(), found["store"].as_str()), ("ok", "ok", "warn"));
+    assert_eq!(
+        (found["unit"].as_str(), found["jobs"].as_str(), found["store"].as_str()),
+        ("ok", "ok", "warn")
+    );
     assert_eq!(said.code, 0, "a warning alone: {said:?}");
-    let strict = run(longshore(&["upgrade-check", "--strict", "--unit"]).arg(&unit).env_remove("LONGSHORE_SERVER"));
+    let strict =
+        run(longshore(&["upgrade-check", "--strict", "--unit"]).arg(&unit).env_remove("LONGSHORE_SERVER"));
     assert_eq!(strict.code, 1, "{strict:?}");
 
     write_unit("--gone 7");
@@ -109,12 +121,17 @@ fn a_unit_brings_settings_and_jobs_file_and_its_unknown_flags_are_told() {
 #[test]
 fn a_newer_server_is_refused_and_workers_of_another_format_are_a_warning() {
     let stub = Stub::new();
-    let version = r#"{"name":"longshore","version":"99.0.0","protocol_lowest":1,"protocol_highest":1,"wire_format":2}"#;
+    let version =
+        r#"{"name":"longshore","version":"99.0.0","protocol_lowest":1,"protocol_highest":1,"wire_format":2}"#;
     let worker = r#"[{"id":1,"name":"anna","state":"ready","connected":true,"slots":1,"busy":0,"since":"2026-03-01T09:30:00.000Z","version":"99.0.0"}]"#;
     stub.on("GET /version", "200 OK", JSON, version).on("GET /api/workers", "200 OK", JSON, worker);
     let said = run(&mut stub.longshore(&["upgrade-check", "-o", "json"]));
     let found = verdicts(&said);
-    assert_eq!((said.code, found["server"].as_str(), found["workers"].as_str()), (1, "fail", "warn"), "{said:?}");
+    assert_eq!(
+        (said.code, found["server"].as_str(), found["workers"].as_str()),
+        (1, "fail", "warn"),
+        "{said:?}"
+    );
     assert!(said.out.contains("with wire format 2") && said.out.contains("anna"), "{said:?}");
 }
 

@@ -103,6 +103,7 @@ fn wrong_usage_exits_with_2_and_a_hint() {
         (&["run", "x", "--timeout", "5 parsecs"], "write it like 90s"),
         (&["run", "x", "--follow", "--wait"], "cannot be used with"),
         (&["run", "x", "--follow", "-o", "json"], "use --wait -o json"),
+        (&["token", "create", "x", "--role", "viewer", "-o", "name"], "would not show the token"),
         (&["logs", "1", "-o", "csv"], "this output has no records"),
         (&["ls", "--watch", "-o", "csv"], "which are no CSV"),
         (&["ls", "--watch", "-q"], "cannot be used with"),

@@ -57,7 +57,8 @@ async fn watch_connection(
     is_away: &mut bool,
 ) -> anyhow::Result<()> {
     let kinds = [("kind", "job.*,attempt.*,batch.*")];
-    let request = api.request(Method::GET, &["api", "events"]).header(ACCEPT, "text/event-stream").query(&kinds);
+    let request =
+        api.request(Method::GET, &["api", "events"]).header(ACCEPT, "text/event-stream").query(&kinds);
     let mut events = Events::of(api, api.send(request).await?)?;
     loop {
         let began = Instant::now();

@@ -92,7 +92,8 @@ fn counted(count: usize, more: bool) -> String {
 
 fn tab_line(model: &Model) -> Line<'static> {
     let tab = |(number, tab): (usize, Tab)| {
-        let style = if tab == model.tab { Style::new().add_modifier(Modifier::REVERSED) } else { Style::new() };
+        let style =
+            if tab == model.tab { Style::new().add_modifier(Modifier::REVERSED) } else { Style::new() };
         [Span::styled(format!(" {number} {} ", tab.title()), style), Span::raw(" ")]
     };
     let mut spans: Vec<Span<'_>> = (1..).zip(Tab::ALL).flat_map(tab).collect();
@@ -130,7 +131,8 @@ fn draw_table(frame: &mut Frame<'_>, area: Rect, model: &Model, paint: Paint, no
     let header = heading.iter().map(|name| aligned(name.trim_start_matches('>').to_owned(), name));
     let header = Row::new(header).style(Style::new().add_modifier(Modifier::BOLD));
     let body = cells.into_iter().zip(&rows).map(|(cells, row)| {
-        Row::new(cells.into_iter().zip(heading).map(|(cell, name)| aligned(cell, name))).style(paint.tone(row.tone))
+        Row::new(cells.into_iter().zip(heading).map(|(cell, name)| aligned(cell, name)))
+            .style(paint.tone(row.tone))
     });
     let table = Table::new(body, widths.into_iter().map(Constraint::Length))
         .header(header)
@@ -216,12 +218,8 @@ fn foot_line(model: &Model, paint: Paint) -> Line<'static> {
 fn draw_help(frame: &mut Frame<'_>, area: Rect) {
     let keys = HELP.map(|(key, effect)| Line::from(format!(" {key:<12} {effect}")));
     let (width, height) = (56.min(area.width), (HELP.len() as u16 + 2).min(area.height));
-    let place = Rect {
-        x: area.x + (area.width - width) / 2,
-        y: area.y + (area.height - height) / 2,
-        width,
-        height,
-    };
+    let place =
+        Rect { x: area.x + (area.width - width) / 2, y: area.y + (area.height - height) / 2, width, height };
     frame.render_widget(Clear, place);
     frame.render_widget(Paragraph::new(keys.to_vec()).block(Block::bordered().title(" keys ")), place);
 }
@@ -239,7 +237,7 @@ const HELP: [(&str, &str); 9] = [
     ("PgUp PgDn", "a page up, down"),
     ("/", "show only rows with a text"),
     ("Esc", "remove the filter; leave the details"),
-    ("Enter", "details of a job and the end of its output"),
+    ("Enter", "details of a job, and its last output"),
     ("c", "cancel a job, after a question"),
 ];
 
@@ -342,7 +340,11 @@ mod tests {
         model.address = hostile.to_owned();
         model.notice = hostile.to_owned();
         let table = lines(&model, 200, 24);
-        let details = Details { facts: vec![("name", hostile.to_owned())], output: vec![hostile.to_owned()], may_grow: false };
+        let details = Details {
+            facts: vec![("name", hostile.to_owned())],
+            output: vec![hostile.to_owned()],
+            may_grow: false,
+        };
         model.mode = Mode::Details(12, 0);
         model.details = Some(Ok(Box::new(details)));
         for line in table.iter().chain(&lines(&model, 200, 24)) {
@@ -355,7 +357,8 @@ mod tests {
     fn the_end_of_the_output_is_shown_first_and_can_be_scrolled_up() {
         let mut model = busy();
         let output: Vec<String> = (1..=50).map(|n| format!("line {n}")).collect();
-        model.details = Some(Ok(Box::new(Details { facts: vec![("job", "12".to_owned())], output, may_grow: false })));
+        model.details =
+            Some(Ok(Box::new(Details { facts: vec![("job", "12".to_owned())], output, may_grow: false })));
         model.mode = Mode::Details(12, 0);
         let shown = lines(&model, 80, 24);
         assert!(shown[3].contains("lines 32 to 50 of the last 50"), "{shown:?}");
@@ -370,7 +373,10 @@ mod tests {
         let mut model = busy();
         let since = now() - std::time::Duration::from_secs(9);
         model.apply(Update::Away("connection refused".to_owned()), since);
-        assert_eq!(lines(&model, 80, 24)[0], "127.0.0.1:8080  away for 9.0s, trying again: connection refused");
+        assert_eq!(
+            lines(&model, 80, 24)[0],
+            "127.0.0.1:8080  away for 9.0s, trying again: connection refused"
+        );
     }
 
     #[test]
@@ -378,8 +384,12 @@ mod tests {
         let mut terminal = Terminal::new(TestBackend::new(80, 24)).unwrap();
         for has_colour in [false, true] {
             terminal.draw(|frame| draw(frame, &busy(), has_colour, now())).unwrap();
-            let coloured =
-                terminal.backend().buffer().content.iter().any(|cell| cell.fg != Color::Reset || cell.bg != Color::Reset);
+            let coloured = terminal
+                .backend()
+                .buffer()
+                .content
+                .iter()
+                .any(|cell| cell.fg != Color::Reset || cell.bg != Color::Reset);
             assert_eq!(coloured, has_colour);
         }
     }

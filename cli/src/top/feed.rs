@@ -68,7 +68,8 @@ async fn follow_connection(
         let now_watched = *watched.borrow_and_update();
         if let Some(list) = due.next(now_watched, Instant::now()) {
             let started = Instant::now();
-            let update = timeout(REQUEST_TIMEOUT, read(api, list, now_watched)).await.map_err(|_| silent())??;
+            let update =
+                timeout(REQUEST_TIMEOUT, read(api, list, now_watched)).await.map_err(|_| silent())??;
             due.was_read(list, started, &update);
             if to.send(update).await.is_err() {
                 return Ok(Closed);
@@ -218,13 +219,17 @@ async fn read(api: &Api, list: List, watched: Watched) -> anyhow::Result<Update>
     Ok(match list {
         List::Jobs => Update::Jobs(Box::new(read_jobs(api).await?)),
         List::Workers => Update::Workers(read_workers(api).await?),
-        List::Definitions => Update::Definitions(parse(api, &api.json(api.get(&["api", "definitions"])).await?)?),
+        List::Definitions => {
+            Update::Definitions(parse(api, &api.json(api.get(&["api", "definitions"])).await?)?)
+        }
         List::Details => {
             let id = watched.details.unwrap_or_default();
             match details::read(api, id).await {
                 Ok(details) => Update::Details(id, Ok(Box::new(details))),
                 // A job that retention has deleted meanwhile is no reason to end.
-                Err(error) if exit_of(&error) == Exit::NotFound => Update::Details(id, Err(format!("{error:#}"))),
+                Err(error) if exit_of(&error) == Exit::NotFound => {
+                    Update::Details(id, Err(format!("{error:#}")))
+                }
                 Err(error) => return Err(error),
             }
         }

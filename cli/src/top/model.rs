@@ -247,7 +247,8 @@ impl Model {
         let rows = self.rows(now);
         let (key, place) = &self.selected;
         // The first row stays selected while the user has not moved: new jobs come above.
-        let place = if key.is_empty() { 0 } else { rows.iter().position(|row| row.key == *key).unwrap_or(*place) };
+        let place =
+            if key.is_empty() { 0 } else { rows.iter().position(|row| row.key == *key).unwrap_or(*place) };
         let place = place.min(rows.len().saturating_sub(1));
         if !key.is_empty() {
             self.selected.0 = rows.get(place).map(|row| row.key.clone()).unwrap_or_default();
@@ -298,7 +299,8 @@ pub(super) mod tests {
     }
 
     pub(in crate::top) fn job(id: u64, state: &str) -> Job {
-        let json = json!({ "id": id, "name": "resize", "state": state, "created_at": "2026-03-01T09:30:00.000Z" });
+        let json =
+            json!({ "id": id, "name": "resize", "state": state, "created_at": "2026-03-01T09:30:00.000Z" });
         Job::deserialize(&json).unwrap()
     }
 

@@ -13,7 +13,9 @@ use crate::args::ServerArgs;
 pub(super) async fn check(server_args: &ServerArgs) -> Vec<Finding> {
     let api = match Api::new(server_args) {
         Ok(api) => api,
-        Err(error) => return vec![Finding::fail("server", format!("{error:#}"), "check --server and --token-file")],
+        Err(error) => {
+            return vec![Finding::fail("server", format!("{error:#}"), "check --server and --token-file")];
+        }
     };
     let version: Version = match ask(&api, &["version"]).await {
         Ok(version) => version,
@@ -61,7 +63,9 @@ fn judge_workers(workers: &[Worker], theirs: u16) -> Vec<Finding> {
     let mut findings = vec![match theirs {
         protocol::WIRE_FORMAT => Finding::ok(
             "workers",
-            format!("{count} connected, with wire format {theirs}, which this program speaks: they may be upgraded later"),
+            format!(
+                "{count} connected, with wire format {theirs}, which this program speaks: they may be upgraded later"
+            ),
         ),
         0 => Finding::warn(
             "workers",
@@ -81,7 +85,11 @@ fn judge_workers(workers: &[Worker], theirs: u16) -> Vec<Finding> {
         connected.iter().filter(|worker| worker.version != OURS).map(|worker| worker.name.as_str()).collect();
     if !older.is_empty() {
         let named = older.iter().take(NAMES_MAX).copied().collect::<Vec<_>>().join(", ");
-        let more = if older.len() > NAMES_MAX { format!(" and {} more", older.len() - NAMES_MAX) } else { String::new() };
+        let more = if older.len() > NAMES_MAX {
+            format!(" and {} more", older.len() - NAMES_MAX)
+        } else {
+            String::new()
+        };
         findings.push(Finding::warn(
             "workers",
             format!("of another version than {OURS}: {named}{more}"),

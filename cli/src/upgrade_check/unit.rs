@@ -18,7 +18,8 @@ pub(super) fn check(file: &Path, parse: ParseWords) -> (Vec<Finding>, Vec<Checke
     };
     let starts = starts(&text);
     if starts.is_empty() {
-        let next = "give the unit of a server or a worker; drop-ins of 'systemctl edit' are files of their own";
+        let next =
+            "give the unit of a server or a worker; drop-ins of 'systemctl edit' are files of their own";
         return (vec![Finding::warn("unit", format!("{shown} does not start longshore"), next)], Vec::new());
     }
     let (mut findings, mut servers) = (Vec::new(), Vec::new());
@@ -49,7 +50,9 @@ fn starts(text: &str) -> Vec<Result<Vec<String>, String>> {
     };
     let is_ours = |words: &Result<Vec<String>, String>| {
         words.as_ref().map_or(true, |words| {
-            words.first().is_some_and(|program| Path::new(program).file_name().is_some_and(|it| it == "longshore"))
+            words
+                .first()
+                .is_some_and(|program| Path::new(program).file_name().is_some_and(|it| it == "longshore"))
         })
     };
     commands.map(split).filter(is_ours).collect()
@@ -62,7 +65,8 @@ mod tests {
     #[test]
     fn command_lines_of_this_program_are_found() {
         let unit = "[Service]\nExecStartPre=/bin/true\nExecStart=-/usr/bin/longshore server \\\n  --data '/srv/a b'\nExecStart=/bin/other --data x\n";
-        let expected: Vec<String> = ["/usr/bin/longshore", "server", "--data", "/srv/a b"].map(str::to_owned).into();
+        let expected: Vec<String> =
+            ["/usr/bin/longshore", "server", "--data", "/srv/a b"].map(str::to_owned).into();
         assert_eq!(starts(unit), [Ok(expected)]);
         assert_eq!(starts("ExecStart=\n"), []);
         assert!(starts("ExecStart=/usr/bin/longshore 'x\n")[0].is_err());

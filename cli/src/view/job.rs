@@ -56,8 +56,12 @@ impl JobView for Job {
     }
 
     fn wide_row(&self, now: Timestamp) -> Vec<String> {
-        let more =
-            [self.priority.to_string(), optional(self.batch.as_ref()), self.created_at.to_string(), pairs(&self.labels)];
+        let more = [
+            self.priority.to_string(),
+            optional(self.batch.as_ref()),
+            self.created_at.to_string(),
+            pairs(&self.labels),
+        ];
         self.row(now).into_iter().chain(more).collect()
     }
 

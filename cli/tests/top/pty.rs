@@ -34,7 +34,11 @@ impl Pty {
         // A size that changes is signalled to the terminal's own session only.
         let mut command = Command::new("setsid");
         command.args(["--ctty", env!("CARGO_BIN_EXE_longshore")]).args(arguments);
-        command.env_clear().env("PATH", "/usr/bin:/bin").env("TERM", "xterm").env("LONGSHORE_SERVER", address);
+        command
+            .env_clear()
+            .env("PATH", "/usr/bin:/bin")
+            .env("TERM", "xterm")
+            .env("LONGSHORE_SERVER", address);
         let copy = || Stdio::from(user.try_clone().unwrap());
         let child = command.stdin(copy()).stdout(copy()).stderr(copy()).spawn().unwrap();
         drop((command, user));
@@ -122,8 +126,14 @@ struct Screen {
 
 impl Screen {
     fn new(columns: u16, lines: u16) -> Self {
-        let mut screen =
-            Self { cells: Vec::new(), line: 0, column: 0, is_alternate: false, has_cursor: true, rest: Vec::new() };
+        let mut screen = Self {
+            cells: Vec::new(),
+            line: 0,
+            column: 0,
+            is_alternate: false,
+            has_cursor: true,
+            rest: Vec::new(),
+        };
         screen.resize(columns, lines);
         screen
     }
@@ -174,7 +184,9 @@ impl Screen {
     }
 
     fn control(&mut self, sequence: &str) {
-        let Some(sequence) = sequence.strip_prefix('[') else { panic!("ESC {sequence:?} reached the terminal") };
+        let Some(sequence) = sequence.strip_prefix('[') else {
+            panic!("ESC {sequence:?} reached the terminal")
+        };
         let number = |text: &str| text.parse::<usize>().unwrap_or(1) - 1;
         match sequence {
             "?1049h" => self.is_alternate = true,

@@ -13,7 +13,11 @@ pub fn examine_upgrade(data: &Path) -> Vec<Finding> {
     let shown = data.display();
     if !data.is_dir() {
         let text = format!("{shown} is not a directory that this user can read");
-        return vec![Finding::fail("data", text, "name another with --data, or run this as the server's user")];
+        return vec![Finding::fail(
+            "data",
+            text,
+            "name another with --data, or run this as the server's user",
+        )];
     }
     if data.join(RESTORING).exists() {
         let text = format!("{shown}: a restore was broken off, and no server starts here");
@@ -72,7 +76,11 @@ fn judge_room(free: u64, copy: u64, mark: u64) -> Finding {
         free >> 20
     );
     if free < copy {
-        Finding::fail("room", text, "make room, or move the data directory to a larger disk: the server would not start")
+        Finding::fail(
+            "room",
+            text,
+            "make room, or move the data directory to a larger disk: the server would not start",
+        )
     } else if free - copy < mark {
         let next = format!(
             "keep {} MiB free beside it: jobs are refused with 507 until the copy is deleted at the second start",

@@ -71,7 +71,10 @@ fn open_unchanged(file: &Path) -> rusqlite::Result<Connection> {
 fn percent_encoded(file: &Path) -> String {
     let plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"/._-".contains(byte);
     let bytes = std::os::unix::ffi::OsStrExt::as_bytes(file.as_os_str());
-    bytes.iter().map(|byte| if plain(byte) { char::from(*byte).to_string() } else { format!("%{byte:02X}") }).collect()
+    bytes
+        .iter()
+        .map(|byte| if plain(byte) { char::from(*byte).to_string() } else { format!("%{byte:02X}") })
+        .collect()
 }
 
 /// The copy that is made before a migration to this schema.
