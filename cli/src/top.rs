@@ -7,6 +7,8 @@ mod draw;
 mod feed;
 mod keys;
 mod model;
+mod paint;
+mod table;
 mod terminal;
 
 use std::io::IsTerminal as _;

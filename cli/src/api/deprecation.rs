@@ -6,7 +6,7 @@ use reqwest::header::{HeaderMap, LINK};
 
 use crate::screen;
 
-/// Whether this run has warned.
+/// Set once this run has warned.
 static HAS_WARNED: AtomicBool = AtomicBool::new(false);
 
 /// Warns once, if an answer says that its request is deprecated.

@@ -1,16 +1,18 @@
 //! Draws the model of `longshore top` into a frame: a line about the server, the tabs, the table, and a line of keys.
 //!
-//! Every text passes [`visible`](screen::visible): names, reasons and output of jobs are hostile, and no control character reaches the terminal.
+//! Every text passes [`safe`]: names, reasons and output of jobs are hostile, and no control character reaches the terminal.
 
 use jiff::Timestamp;
 use ratatui::Frame;
-use ratatui::layout::{Alignment, Constraint, Layout, Rect};
-use ratatui::style::{Color, Modifier, Style};
-use ratatui::text::{Line, Span, Text};
-use ratatui::widgets::{Block, Cell, Clear, Paragraph, Row, Table, TableState};
+use ratatui::layout::{Constraint, Layout, Rect};
+use ratatui::style::{Modifier, Style};
+use ratatui::text::{Line, Span};
+use ratatui::widgets::{Block, Clear, Paragraph};
 
 use super::model::{Details, Link, Mode, Model, Tab, Tone};
-use crate::{duration, screen};
+use super::paint::{Paint, safe};
+use super::table::draw_table;
+use crate::duration;
 
 /// Draws all.
 pub(super) fn draw(frame: &mut Frame<'_>, model: &Model, has_colour: bool, now: Timestamp) {
@@ -31,28 +33,6 @@ pub(super) fn draw(frame: &mut Frame<'_>, model: &Model, has_colour: bool, now: 
     frame.render_widget(foot_line(model, paint), foot);
     if model.mode == Mode::Help {
         draw_help(frame, body);
-    }
-}
-
-/// Colours, or none at the user's wish. Bold and reversed text is no colour.
-#[derive(Clone, Copy)]
-struct Paint {
-    has_colour: bool,
-}
-
-impl Paint {
-    fn tone(self, tone: Tone) -> Style {
-        match tone {
-            Tone::Plain => Style::new(),
-            Tone::Active => self.fore(Color::Cyan),
-            Tone::Good => self.fore(Color::Green),
-            Tone::Bad => self.fore(Color::Red),
-            Tone::Faint => Style::new().add_modifier(Modifier::DIM),
-        }
-    }
-
-    fn fore(self, colour: Color) -> Style {
-        if self.has_colour { Style::new().fg(colour) } else { Style::new() }
     }
 }
 
@@ -103,66 +83,6 @@ fn tab_line(model: &Model) -> Line<'static> {
         spans.push(Span::raw(safe(&format!("filter: {} (Esc clears it)", model.filter))));
     }
     Line::from(spans)
-}
-
-fn draw_table(frame: &mut Frame<'_>, area: Rect, model: &Model, paint: Paint, now: Timestamp) {
-    let rows = model.rows(now);
-    if rows.is_empty() {
-        let text = match (&model.link, model.filter.is_empty()) {
-            (Link::Connecting, _) => "",
-            (_, false) => "nothing fits the filter",
-            (_, true) => match model.tab {
-                Tab::Jobs => "no jobs; make one with: longshore run NAME",
-                Tab::Workers => "no worker is connected; start one with: longshore worker --server ADDRESS",
-                Tab::Definitions => "no definitions; write them into jobs.yaml",
-            },
-        };
-        frame.render_widget(Paragraph::new(text), area);
-        return;
-    }
-    let heading = model.heading();
-    let cells: Vec<Vec<String>> =
-        rows.iter().map(|row| row.cells.iter().map(|cell| safe(cell)).collect()).collect();
-    let widths = widths(heading, &cells, area.width);
-    let aligned = |text: String, name: &str| {
-        let side = if name.starts_with('>') { Alignment::Right } else { Alignment::Left };
-        Cell::from(Text::from(text).alignment(side))
-    };
-    let header = heading.iter().map(|name| aligned(name.trim_start_matches('>').to_owned(), name));
-    let header = Row::new(header).style(Style::new().add_modifier(Modifier::BOLD));
-    let body = cells.into_iter().zip(&rows).map(|(cells, row)| {
-        Row::new(cells.into_iter().zip(heading).map(|(cell, name)| aligned(cell, name)))
-            .style(paint.tone(row.tone))
-    });
-    let table = Table::new(body, widths.into_iter().map(Constraint::Length))
-        .header(header)
-        .column_spacing(SPACING)
-        .row_highlight_style(Style::new().add_modifier(Modifier::REVERSED));
-    let mut state = TableState::default().with_selected(Some(model.selected()));
-    frame.render_stateful_widget(table, area, &mut state);
-}
-
-/// The width of each column: what its widest cell needs; if all together do not fit, the widest ones get less. The last column gets the rest.
-fn widths(heading: &[&str], cells: &[Vec<String>], width: u16) -> Vec<u16> {
-    let wide = |text: &str| u16::try_from(Line::from(text).width()).unwrap_or(u16::MAX);
-    let mut widths: Vec<u16> = heading.iter().map(|name| wide(name.trim_start_matches('>'))).collect();
-    for row in cells {
-        for (most, cell) in widths.iter_mut().zip(row) {
-            *most = (*most).max(wide(cell));
-        }
-    }
-    let Some(last) = widths.pop() else { return widths };
-    let gaps = SPACING.saturating_mul(u16::try_from(widths.len()).unwrap_or(u16::MAX));
-    let room = width.saturating_sub(gaps).saturating_sub(last.min(LAST_COLUMN_MIN));
-    while widths.iter().map(|it| u32::from(*it)).sum::<u32>() > u32::from(room) {
-        match widths.iter_mut().max() {
-            Some(widest) if *widest > 1 => *widest -= 1,
-            _ => break,
-        }
-    }
-    let used: u16 = widths.iter().sum();
-    widths.push(width.saturating_sub(gaps).saturating_sub(used));
-    widths
 }
 
 fn draw_details(frame: &mut Frame<'_>, area: Rect, model: &Model, paint: Paint, id: u64, up: usize) {
@@ -224,11 +144,6 @@ fn draw_help(frame: &mut Frame<'_>, area: Rect) {
     frame.render_widget(Paragraph::new(keys.to_vec()).block(Block::bordered().title(" keys ")), place);
 }
 
-/// A text without control characters; a tab becomes two spaces.
-fn safe(text: &str) -> String {
-    screen::visible(&text.replace('\t', "  ")).into_owned()
-}
-
 const HELP: [(&str, &str); 9] = [
     ("q, Ctrl-C", "quit"),
     ("Tab, 1 2 3", "jobs, workers, definitions"),
@@ -241,15 +156,11 @@ const HELP: [(&str, &str); 9] = [
     ("c", "cancel a job, after a question"),
 ];
 
-/// Columns between two cells.
-const SPACING: u16 = 2;
-/// The last column has the reasons, which are long. It keeps at least this width.
-const LAST_COLUMN_MIN: u16 = 16;
-
 #[cfg(test)]
 mod tests {
     use ratatui::Terminal;
     use ratatui::backend::TestBackend;
+    use ratatui::style::Color;
     use serde::Deserialize as _;
     use serde_json::json;
 
@@ -392,12 +303,5 @@ mod tests {
                 .any(|cell| cell.fg != Color::Reset || cell.bg != Color::Reset);
             assert_eq!(coloured, has_colour);
         }
-    }
-
-    #[test]
-    fn the_widest_columns_give_way_first() {
-        let cells = vec![vec!["1".to_owned(), "n".repeat(90), "s".repeat(9), "w".repeat(90)]];
-        assert_eq!(widths(&[">ID", "NAME", "STATE", "WHY"], &cells, 80), [2, 47, 9, 16]);
-        assert_eq!(widths(&["A", "B"], &[vec!["x".to_owned(), "y".to_owned()]], 10), [1, 7]);
     }
 }

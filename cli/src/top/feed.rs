@@ -18,7 +18,7 @@ use crate::jobs::fetch_jobs;
 use crate::sse::Events;
 use crate::view::Job;
 
-/// What is on the screen, and so has to be fresh.
+/// The part of the view that is on the screen, and so has to be fresh.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Watched {
     pub(super) tab: Tab,

@@ -1,4 +1,4 @@
-//! What each key of `longshore top` does. Changes of the view happen here; what needs the server is returned as a command.
+//! The keys of `longshore top`. Changes of the view happen here; what needs the server is returned as a command.
 
 use jiff::Timestamp;
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};

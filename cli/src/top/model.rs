@@ -1,4 +1,4 @@
-//! What `longshore top` shows: the lists of the last re-read, the choice of the user, and the state of the connection.
+//! The content of `longshore top`: the lists of the last re-read, the choice of the user, and the state of the connection.
 //!
 //! It is pure: updates and keys go in, requests come out. `draw` reads it. The selection follows a row by its key, because rows move.
 
@@ -9,12 +9,12 @@ use crate::view::{Definition, DefinitionView as _, Job, JobView as _, Worker, Wo
 /// One of the three tables.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Tab {
-    /// Jobs: running, waiting, and the last that ended.
+    /// Those that run, those that wait, and the last that ended.
     #[default]
     Jobs,
-    /// Workers.
+    /// Those that are connected or have jobs.
     Workers,
-    /// Definitions.
+    /// All in jobs.yaml, and how many jobs of each wait.
     Definitions,
 }
 
@@ -90,7 +90,7 @@ pub(super) enum Link {
     Refused(String),
 }
 
-/// What the keys do.
+/// The meaning of the keys.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) enum Mode {
     /// They move in the table.
@@ -118,7 +118,7 @@ pub(super) enum Tone {
 /// A row of a table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Row {
-    /// What the row is about: the id of a job or worker, or the name of a definition.
+    /// The subject of the row: the id of a job or worker, or the name of a definition.
     pub(super) key: String,
     pub(super) cells: Vec<String>,
     pub(super) tone: Tone,

@@ -15,7 +15,7 @@ use ratatui::crossterm::terminal::{
 use ratatui::crossterm::{cursor, execute};
 use tokio::sync::mpsc;
 
-/// Whether the terminal is ours at present.
+/// True while the terminal is ours.
 static IS_TAKEN: AtomicBool = AtomicBool::new(false);
 
 /// The terminal while it is ours.

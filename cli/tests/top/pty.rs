@@ -56,7 +56,7 @@ impl Pty {
         Self { controller, child, screen }
     }
 
-    /// Types.
+    /// Types these keys.
     pub(crate) fn send(&mut self, keys: &str) {
         self.controller.write_all(keys.as_bytes()).unwrap();
     }

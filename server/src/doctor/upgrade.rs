@@ -1,4 +1,4 @@
-//! What the next start of this build would do to a data directory, for `longshore upgrade-check`. Nothing is changed.
+//! A look at a data directory with the eyes of the next start of this build, for `longshore upgrade-check`. Nothing is changed.
 
 use std::path::Path;
 

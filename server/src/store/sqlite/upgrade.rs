@@ -28,7 +28,7 @@ pub(super) fn migrate_with_copy(connection: &mut Connection, file: &Path) -> Res
     Ok(())
 }
 
-/// What the next start of this build would do to a store.
+/// The effect of the next start of this build on a store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UpgradePlan {
     /// The schema of the file.
