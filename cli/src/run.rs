@@ -108,12 +108,9 @@ pub(crate) struct Flags {
 /// Creates the job, and waits for it if asked to.
 pub(crate) async fn run(flags: Flags) -> anyhow::Result<()> {
     if flags.follow && !flags.common.format.is_text() {
-        return Err(Failure::new(
-            Exit::Usage,
-            format!("--follow prints job output, which is not {}", flags.common.format.name()),
-        )
-        .hint("use --wait -o json")
-        .into());
+        return Err(Failure::new(Exit::Usage, "--follow prints job output, which is not JSON, CSV or names")
+            .hint("use --wait -o json")
+            .into());
     }
     let api = Api::new(&flags.common.server_args)?;
     if flags.count.is_some() {
