@@ -4,7 +4,7 @@
 //! [`TABLE`] is the one place. The description of the API follows from it. A table without entries costs a request nothing.
 
 use axum::Router;
-use axum::extract::{MatchedPath, Request, State};
+use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, header};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::Response;
@@ -56,14 +56,25 @@ pub(crate) fn is_deprecated(table: &[Deprecated], method: &str, path: &str, para
 
 /// The entries that a request uses.
 fn find(table: &'static [Deprecated], request: &Request) -> Vec<&'static Deprecated> {
-    let route = request.extensions().get::<MatchedPath>().map_or("", MatchedPath::as_str);
+    let path = request.uri().path();
     let query = request.uri().query().unwrap_or_default();
     let uses = |name: &str| form_urlencoded::parse(query.as_bytes()).any(|(given, _)| given == name);
     let concerns = |it: &&Deprecated| {
-        // Below a base path the route has it in front.
-        it.method == request.method().as_str() && route.ends_with(it.path) && it.parameter.is_none_or(uses)
+        it.method == request.method().as_str() && fits(path, it.path) && it.parameter.is_none_or(uses)
     };
     table.iter().filter(concerns).collect()
+}
+
+/// Returns true if the path is one of those that the description means. A part in braces is any part.
+fn fits(path: &str, described: &str) -> bool {
+    let (mut given, mut wanted) = (path.split('/'), described.split('/'));
+    loop {
+        match (given.next(), wanted.next()) {
+            (None, None) => return true,
+            (Some(given), Some(wanted)) if wanted.starts_with('{') || given == wanted => {}
+            _ => return false,
+        }
+    }
 }
 
 /// Adds the headers. The first of several deprecations gives the dates; each has its link.
@@ -113,7 +124,7 @@ mod tests {
 
     async fn headers(base: &str, method: &str, uri: &str) -> [Option<String>; 3] {
         let routes = Router::new()
-            .route("/api/old/{id}", get(|| async { "old" }).post(|| async { "made" }))
+            .route("/api/old/{name}", get(|| async { "old" }).post(|| async { "made" }))
             .route("/api/jobs", get(|| async { ([(header::LINK, "</next>; rel=\"next\"")], "jobs") }));
         let routes = announce(routes, SOME);
         let router = if base.is_empty() { routes } else { Router::new().nest(base, routes) };

@@ -297,9 +297,9 @@ mod tests {
             sunset: None,
             page: "https://longshore.example/new",
         };
-        let document = write_with("", &[entry("/api/jobs/{id}", None), entry("/api/jobs", Some("limit"))]);
-        assert_eq!(document["paths"]["/api/jobs/{id}"]["get"]["deprecated"], true);
-        assert!(document["paths"]["/api/jobs/{id}"]["patch"]["deprecated"].is_null());
+        let document = write_with("", &[entry("/api/jobs/{job}", None), entry("/api/jobs", Some("limit"))]);
+        assert_eq!(document["paths"]["/api/jobs/{job}"]["get"]["deprecated"], true);
+        assert!(document["paths"]["/api/jobs/{job}"]["patch"]["deprecated"].is_null());
         let list = &document["paths"]["/api/jobs"]["get"];
         assert!(list["deprecated"].is_null());
         let parameters = list["parameters"].as_array().unwrap().iter();
