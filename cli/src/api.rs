@@ -3,6 +3,7 @@
 //! Every response other than 2xx becomes a [`Failure`] with the server's text and hint. Only requests that create jobs under an idempotency
 //! key are repeated.
 
+mod deprecation;
 mod problem;
 
 use std::error::Error;
@@ -142,6 +143,7 @@ impl Api {
     /// Sends a request and returns the JSON of the response. The outer error is a connection error.
     async fn try_json(&self, request: RequestBuilder) -> Result<anyhow::Result<CreatedJob>, reqwest::Error> {
         let response = request.send().await?;
+        deprecation::note(response.headers());
         if !response.status().is_success() {
             return Ok(Err(failure_from(response).await.into()));
         }
@@ -154,6 +156,7 @@ impl Api {
     /// Sends a request and returns the response if its status is 2xx.
     pub(crate) async fn send(&self, request: RequestBuilder) -> anyhow::Result<Response> {
         let response = request.send().await.map_err(|error| self.unreachable(&error))?;
+        deprecation::note(response.headers());
         if response.status().is_success() {
             return Ok(response);
         }

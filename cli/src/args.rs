@@ -43,7 +43,7 @@ const DEFAULT_ADDRESS: &str = "127.0.0.1:8080";
 /// Flags of every verb that does not ask a server.
 #[derive(Debug, clap::Args)]
 pub(crate) struct OutputArgs {
-    /// Output format: table for people, json for programs.
+    /// Output format: table or wide for people; json, ndjson, csv or name for programs.
     #[arg(
         short = 'o',
         long = "output",
@@ -61,14 +61,15 @@ pub(crate) struct OutputArgs {
 pub(crate) struct CommonArgs {
     #[command(flatten)]
     pub(crate) server_args: ServerArgs,
-    /// Output format.
+    /// Output format: table or wide for people; json, ndjson, csv or name (ids or names only) for programs.
     #[arg(
         short = 'o',
         long = "output",
         env = "LONGSHORE_OUTPUT",
         value_enum,
         default_value_t,
-        value_name = "FORMAT"
+        value_name = "FORMAT",
+        hide_possible_values = true
     )]
     pub(crate) format: Format,
 }

@@ -4,10 +4,11 @@ use jiff::Timestamp;
 
 use crate::api::{Api, parse};
 use crate::args::CommonArgs;
-use crate::screen::{self, Format};
+use crate::records;
+use crate::screen;
 use crate::view::{self, AuditEntry};
 
-/// List the requests that were to change something, the newest first.
+/// List the requests that changed something or tried to, the newest first.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   longshore audit
@@ -47,8 +48,8 @@ pub(crate) async fn audit(flags: Flags) -> anyhow::Result<()> {
         request = request.query(&[("refused", "1")]);
     }
     let json = api.json(request).await?;
-    if flags.common.format == Format::Json {
-        return screen::json(&json);
+    if records::print(flags.common.format, &json, "id")? {
+        return Ok(());
     }
     let entries: Vec<AuditEntry> = parse(&api, &json)?;
     let now = Timestamp::now();

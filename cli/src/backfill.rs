@@ -5,7 +5,8 @@ use serde::Deserialize;
 
 use crate::api::{self, Api};
 use crate::args::CommonArgs;
-use crate::screen::{self, Format};
+use crate::records;
+use crate::screen;
 
 /// Make the jobs of past slots of a schedule that have none. Slots that fired are listed, and never fire again.
 #[derive(Debug, clap::Args)]
@@ -19,7 +20,7 @@ pub(crate) struct Flags {
     #[command(flatten)]
     common: CommonArgs,
     /// The definition.
-    #[arg(value_name = "NAME", value_parser = crate::run::parse_definition_name)]
+    #[arg(value_name = "NAME", value_parser = crate::run::parse_definition_name, add = crate::completions::definitions())]
     name: String,
     /// The beginning of the range, with its zone.
     #[arg(long, value_name = "TIME", value_parser = crate::run::instant)]
@@ -62,8 +63,8 @@ pub(crate) async fn backfill(flags: Flags) -> anyhow::Result<()> {
     query.extend(flags.dry_run.then(|| ("dry_run", "1".to_owned())));
     let request = api.request(Method::POST, &["api", "definitions", &flags.name, "backfill"]).query(&query);
     let json = api.json(request).await?;
-    if flags.common.format == Format::Json {
-        return screen::json(&json);
+    if records::print_list(flags.common.format, &json, "slots", "slot")? {
+        return Ok(());
     }
     let shown: Backfill = api::parse(&api, &json)?;
     let row = |it: &Slot| {

@@ -6,7 +6,8 @@ use server::backup;
 
 use crate::args::OutputArgs;
 use crate::failure::{Exit, Failure};
-use crate::screen::{self, Format};
+use crate::records;
+use crate::screen;
 use crate::server::DataArgs;
 
 /// Copy the database and all job output, also while the server runs.
@@ -33,17 +34,17 @@ pub(crate) struct Flags {
 /// Takes a backup and prints its contents.
 pub(crate) fn backup(flags: Flags) -> anyhow::Result<()> {
     let manifest = backup::take(&flags.data.directory(), &flags.to, flags.force).map_err(failure_from)?;
-    match flags.output.format {
-        Format::Json => screen::json(&serde_json::to_value(&manifest)?),
-        Format::Table => screen::line(&format!(
-            "{}: jobs up to {}, {} of them not ended, {} in {} files",
-            screen::visible(&flags.to.display().to_string()),
-            manifest.last_job,
-            manifest.live_jobs,
-            screen::size(manifest.bytes()),
-            manifest.files.len(),
-        )),
+    if records::print(flags.output.format, &serde_json::to_value(&manifest)?, "cluster")? {
+        return Ok(());
     }
+    screen::line(&format!(
+        "{}: jobs up to {}, {} of them not ended, {} in {} files",
+        screen::visible(&flags.to.display().to_string()),
+        manifest.last_job,
+        manifest.live_jobs,
+        screen::size(manifest.bytes()),
+        manifest.files.len(),
+    ))
 }
 
 /// Converts a backup error into a failure with its exit code.

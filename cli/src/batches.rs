@@ -9,6 +9,7 @@ use crate::api::{Api, parse};
 use crate::args::CommonArgs;
 use crate::failure::{Exit, Failure};
 use crate::progress::{self, BatchView as _};
+use crate::records;
 use crate::screen::{self, Format};
 use crate::view::{self, BatchSummary, FullBatch, JobView as _};
 use crate::{bulk, duration};
@@ -82,8 +83,8 @@ pub(crate) async fn list(flags: ListFlags) -> anyhow::Result<()> {
     let request = api.get(&["api", "batches"]).query(&[("limit", flags.limit)]);
     let request = request.query(&flags.name.map(|name| [("name", name)]));
     let json = api.json(request.query(&flags.state.map(|state| [("state", state)]))).await?;
-    if flags.common.format == Format::Json {
-        return screen::json(&json);
+    if records::print(flags.common.format, &json, "id")? {
+        return Ok(());
     }
     let batches: Vec<BatchSummary> = parse(&api, &json)?;
     let now = Timestamp::now();
@@ -113,8 +114,8 @@ pub(crate) async fn batch(flags: Flags) -> anyhow::Result<()> {
         (None, Some(_)) => Ok(()),
         (None, None) => {
             let json = api.json(api.get(&["api", "batches", &flags.id.to_string()])).await?;
-            if flags.common.format == Format::Json {
-                return screen::json(&json);
+            if records::print(flags.common.format, &json, "id")? {
+                return Ok(());
             }
             show(&parse(&api, &json)?)
         }
@@ -145,8 +146,8 @@ pub(crate) async fn wait(api: &Api, format: Format, id: u64, limit: Option<Durat
     };
     let batch: FullBatch = parse(api, &ended)?;
     match format {
-        Format::Json => screen::json(&ended)?,
-        Format::Table => show(&batch)?,
+        Format::Table | Format::Wide => show(&batch)?,
+        format => drop(records::print(format, &ended, "id")?),
     }
     if batch.batch.state == "succeeded" { Ok(()) } else { Err(Failure::silent(Exit::Failed).into()) }
 }
@@ -196,22 +197,22 @@ pub(crate) async fn submit(
         screen::note(&text);
     }
     if batch.count == 0 {
-        return if output.format == Format::Json { screen::json(&made.json) } else { Ok(()) };
+        return records::print(output.format, &made.json, "batch").map(drop);
     }
     if let Some(limit) = output.wait {
         screen::note(&format!("longshore: batch {} has {} jobs", batch.batch, batch.count));
         return wait(api, output.format, batch.batch, limit).await;
     }
     match output.format {
-        Format::Json => screen::json(&made.json),
-        Format::Table if output.quiet => screen::line(&batch.batch.to_string()),
-        Format::Table => screen::line(&format!(
+        Format::Table | Format::Wide if output.quiet => screen::line(&batch.batch.to_string()),
+        Format::Table | Format::Wide => screen::line(&format!(
             "batch {id} has {} jobs, {} to {}; follow it with: longshore batch {id} --wait",
             batch.count,
             batch.first,
             batch.last,
             id = batch.batch
         )),
+        format => records::print(format, &made.json, "batch").map(drop),
     }
 }
 

@@ -8,6 +8,7 @@ use reqwest::Method;
 use crate::api::{self, Api};
 use crate::args::CommonArgs;
 use crate::failure::{Exit, Failure};
+use crate::records;
 use crate::screen::{self, Format};
 use crate::{jobs, run};
 
@@ -164,8 +165,11 @@ impl BulkResult {
     }
 
     fn print(&self, verb: &str, format: Format) -> anyhow::Result<()> {
-        if format == Format::Json {
-            return screen::json(&serde_json::to_value(self)?);
+        if format == Format::Name {
+            return self.jobs.iter().try_for_each(|job| screen::line(&job.to_string()));
+        }
+        if records::print(format, &serde_json::to_value(self)?, "jobs")? {
+            return Ok(());
         }
         for Refusal { job, detail, .. } in &self.refusals {
             screen::note(&format!("longshore: job {job}: {detail}"));

@@ -7,6 +7,7 @@ use serde_json::Value;
 use crate::api::{self, Api};
 use crate::args::CommonArgs;
 use crate::quoting;
+use crate::records;
 use crate::screen::{self, Format};
 use crate::view::{self, DefinitionView, JobView as _, ReloadedView as _};
 
@@ -19,7 +20,7 @@ pub(crate) struct Flags {
     #[command(flatten)]
     common: CommonArgs,
     /// Show only this definition, with all keys.
-    #[arg(value_name = "NAME", value_parser = crate::run::parse_definition_name)]
+    #[arg(value_name = "NAME", value_parser = crate::run::parse_definition_name, add = crate::completions::definitions())]
     name: Option<String>,
     /// List only definitions with this tag.
     #[arg(long, value_name = "TAG", conflicts_with = "name")]
@@ -44,8 +45,8 @@ pub(crate) async fn reload(flags: ReloadFlags) -> anyhow::Result<()> {
     let api = Api::new(&flags.common.server_args)?;
     let request = api.request(Method::POST, &["api", "definitions", "reload"]);
     let json = api.json(request.query(&flags.expect.map(|revision| [("expect", revision)]))).await?;
-    if flags.common.format == Format::Json {
-        return screen::json(&json);
+    if records::print(flags.common.format, &json, "revision")? {
+        return Ok(());
     }
     let reloaded: view::Reloaded = api::parse(&api, &json)?;
     for warning in &reloaded.warnings {
@@ -62,8 +63,8 @@ pub(crate) async fn definitions(flags: Flags) -> anyhow::Result<()> {
         None => &["api", "definitions"],
     };
     let json = api.json(api.get(path).query(&flags.tag.as_ref().map(|tag| [("tag", tag)]))).await?;
-    if flags.common.format == Format::Json {
-        return screen::json(&json);
+    if records::print(flags.common.format, &json, "name")? {
+        return Ok(());
     }
     match flags.name {
         Some(_) => {
@@ -74,7 +75,9 @@ pub(crate) async fn definitions(flags: Flags) -> anyhow::Result<()> {
         }
         None => {
             let definitions: Vec<view::Definition> = api::parse(&api, &json)?;
-            screen::table(&view::Definition::HEADING, definitions.iter().map(DefinitionView::row).collect())
+            let is_wide = flags.common.format == Format::Wide;
+            let row = if is_wide { DefinitionView::wide_row } else { DefinitionView::row };
+            screen::table(&view::Definition::HEADING, definitions.iter().map(row).collect())
         }
     }
 }

@@ -10,6 +10,7 @@ use server::doctor::{self, Finding, FindingVerdict};
 use crate::args::OutputArgs;
 use crate::args::ServerArgs;
 use crate::failure::{Exit, Failure};
+use crate::records;
 use crate::screen::{self, Format};
 use crate::server::DataArgs;
 
@@ -59,13 +60,16 @@ pub(crate) async fn doctor(flags: Flags) -> anyhow::Result<()> {
     }
 }
 
-fn worst(findings: &[Finding]) -> FindingVerdict {
+/// The worst verdict.
+pub(crate) fn worst(findings: &[Finding]) -> FindingVerdict {
     findings.iter().map(|finding| finding.verdict).max().unwrap_or(FindingVerdict::Ok)
 }
 
-fn tell(findings: &[Finding], format: Format) -> anyhow::Result<()> {
-    if format == Format::Json {
-        return screen::json(&serde_json::json!({ "verdict": worst(findings), "findings": findings }));
+/// Prints findings, each with its next step.
+pub(crate) fn tell(findings: &[Finding], format: Format) -> anyhow::Result<()> {
+    let json = serde_json::json!({ "verdict": worst(findings), "findings": findings });
+    if records::print_list(format, &json, "findings", "what")? {
+        return Ok(());
     }
     for Finding { what, verdict, text, next } in findings {
         screen::line(&format!("{:<5} {what:<12} {}", verdict.name(), screen::visible(text)))?;

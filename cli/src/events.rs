@@ -13,8 +13,10 @@ use crate::api::{Api, parse};
 use crate::args::CommonArgs;
 use crate::failure::{Exit, Failure};
 use crate::logs::retry_or_fail;
+use crate::records;
 use crate::screen::{self, Format};
 use crate::sse::Events;
+use crate::utf8::Utf8Stream;
 use crate::view;
 
 /// Show what has changed: jobs, attempts, workers, schedules, definitions.
@@ -36,13 +38,13 @@ pub(crate) struct Flags {
     #[arg(long, value_name = "KINDS")]
     kind: Option<String>,
     /// Only events of these definitions.
-    #[arg(long, value_name = "NAMES")]
+    #[arg(long, value_name = "NAMES", add = crate::completions::definitions())]
     name: Option<String>,
     /// Only events after which the job or worker is in one of these states.
     #[arg(long, value_name = "STATES")]
     state: Option<String>,
     /// Only events of this worker: its name or id.
-    #[arg(long, value_name = "WORKER")]
+    #[arg(long, value_name = "WORKER", add = crate::completions::workers())]
     worker: Option<String>,
     /// Only events of this batch.
     #[arg(long, value_name = "ID")]
@@ -59,6 +61,9 @@ pub(crate) struct Flags {
 pub(crate) async fn events(flags: Flags) -> anyhow::Result<()> {
     let api = Api::new(&flags.common.server_args)?;
     let mut place = Place { last: flags.after.clone(), ..Place::default() };
+    if flags.common.format == Format::Csv {
+        print_record(&["id", "at", "kind", "subject"].map(str::to_owned))?;
+    }
     loop {
         let opened_at = Instant::now();
         let Err(error) = print_response(&api, &flags, &mut place).await else { return Ok(()) };
@@ -137,9 +142,21 @@ async fn print_response(api: &Api, flags: &Flags, place: &mut Place) -> anyhow::
 
 fn print(api: &Api, format: Format, json: &Value) -> anyhow::Result<()> {
     match format {
-        Format::Json => screen::line(&json.to_string()),
-        Format::Table => screen::line(&screen::visible(&told(&parse(api, json)?))),
+        Format::Json | Format::Ndjson => screen::line(&json.to_string()),
+        Format::Table | Format::Wide => screen::line(&screen::visible(&told(&parse(api, json)?))),
+        Format::Name => screen::line(&screen::visible(&parse::<CommittedEvent>(api, json)?.id)),
+        Format::Csv => {
+            let event: CommittedEvent = parse(api, json)?;
+            let cells = [event.id.clone(), event.at.to_string(), event.kind.to_string(), subject(&event)];
+            print_record(&cells)
+        }
     }
+}
+
+/// Prints a line of CSV.
+fn print_record(cells: &[String]) -> anyhow::Result<()> {
+    let record = records::record(cells.iter().map(|cell| records::cell(cell)));
+    screen::records(record.as_bytes(), &mut Utf8Stream::default())
 }
 
 /// An event as a line.

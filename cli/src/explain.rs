@@ -2,7 +2,8 @@
 
 use crate::api::{Api, parse};
 use crate::args::CommonArgs;
-use crate::screen::{self, Format};
+use crate::records;
+use crate::screen;
 use crate::view::{Explanation, Verdict, in_words};
 
 /// Show why a job is not running, and what prevents each worker from taking it.
@@ -22,8 +23,8 @@ pub(crate) struct Flags {
 pub(crate) async fn explain(flags: Flags) -> anyhow::Result<()> {
     let api = Api::new(&flags.common.server_args)?;
     let json = api.json(api.get(&["api", "jobs", &flags.id.to_string(), "explain"])).await?;
-    if flags.common.format == Format::Json {
-        return screen::json(&json);
+    if records::print_list(flags.common.format, &json, "workers", "worker")? {
+        return Ok(());
     }
     let explanation: Explanation = parse(&api, &json)?;
     let why = format!(

@@ -131,7 +131,7 @@ pub(crate) fn exit_of(error: &anyhow::Error) -> Exit {
 pub(crate) fn report(error: &anyhow::Error, format: Format) -> ExitCode {
     let failure = error.downcast_ref::<Failure>();
     let exit = exit_of(error);
-    if let (Format::Json, Some(problem)) = (format, failure.and_then(|failure| failure.problem.as_ref())) {
+    if let (true, Some(problem)) = (format.is_json(), failure.and_then(|failure| failure.problem.as_ref())) {
         // JSON escapes control characters.
         screen::note_lines(&format!("{problem:#}"));
         return ExitCode::from(exit.code());

@@ -9,7 +9,9 @@ use crate::args::CommonArgs;
 use crate::failure::{Exit, Failure};
 use crate::jobs::Filters;
 use crate::logs::retry_or_fail;
+use crate::records;
 use crate::screen::{self, Format, Stream};
+use crate::utf8::Utf8Stream;
 
 /// Search the output of jobs, the newest job first.
 #[derive(Debug, clap::Args)]
@@ -87,6 +89,9 @@ async fn search(flags: &Flags) -> anyhow::Result<u64> {
     let (query, has_colour) = (flags.query(), screen::stdout_has_colour());
     let max = flags.max_count.unwrap_or(u64::MAX);
     let (mut printed, mut failures, mut cursor) = (0, 0, None::<String>);
+    if flags.common.format == Format::Csv {
+        screen::records(CSV_HEADING.as_bytes(), &mut Utf8Stream::default())?;
+    }
     loop {
         let limit = (max - printed).min(PAGE_MAX);
         let mut request = api.get(&["api", "logs", "search"]).query(&query).query(&[("limit", limit)]);
@@ -105,8 +110,10 @@ async fn search(flags: &Flags) -> anyhow::Result<u64> {
         failures = 0;
         for line in &page.lines {
             match flags.common.format {
-                Format::Json => screen::line(&serde_json::to_string(line)?)?,
-                Format::Table => screen::line(&shown(line, has_colour))?,
+                Format::Json | Format::Ndjson => screen::line(&serde_json::to_string(line)?)?,
+                Format::Table | Format::Wide => screen::line(&shown(line, has_colour))?,
+                Format::Name => screen::line(&line.job.to_string())?,
+                Format::Csv => screen::records(csv_record(line).as_bytes(), &mut Utf8Stream::default())?,
             }
         }
         printed += page.lines.len() as u64;
@@ -116,6 +123,14 @@ async fn search(flags: &Flags) -> anyhow::Result<u64> {
         }
     }
 }
+
+/// A line of CSV, in the order of [`CSV_HEADING`].
+fn csv_record(line: &OutputLine) -> String {
+    let cells = [line.job.to_string(), line.attempt.to_string(), line.stream.to_string(), line.text.clone()];
+    records::record(cells.iter().map(|cell| records::cell(cell)))
+}
+
+const CSV_HEADING: &str = "job,attempt,stream,text\r\n";
 
 /// `job 12 stdout: …`, the matches in colour. Control characters are shown as symbols.
 fn shown(line: &OutputLine, has_colour: bool) -> String {

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use crate::api::Api;
 use crate::args::CommonArgs;
 use crate::failure::{Exit, Failure};
+use crate::records;
 use crate::screen;
 
 /// Check whether the server is ready, or a worker connected; the exit code tells.
@@ -32,9 +33,9 @@ pub(crate) async fn health(flags: Flags) -> anyhow::Result<()> {
         Some(file) => of_worker(file)?,
         None => of_server(&flags).await?,
     };
-    match flags.common.format {
-        screen::Format::Table => screen::line(word),
-        screen::Format::Json => screen::json(&serde_json::json!({ "status": word })),
+    match records::print(flags.common.format, &serde_json::json!({ "status": word }), "status")? {
+        true => Ok(()),
+        false => screen::line(word),
     }
 }
 

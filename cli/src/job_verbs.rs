@@ -12,6 +12,7 @@ use crate::api::{self, Api};
 use crate::args::CommonArgs;
 use crate::bulk::{Selection, apply_to_all};
 use crate::failure::{self, Exit, Failure};
+use crate::records;
 use crate::screen::{self, Format};
 use crate::view::JobView as _;
 use crate::{jobs, run, view};
@@ -36,7 +37,7 @@ pub(crate) struct CancelFlags {
     selection: Selection,
 }
 
-/// Let jobs go on that wait for a person.
+/// Let jobs continue that wait for a person: quarantined ones, or those of an unreachable worker.
 ///
 /// A quarantined job is queued again. An attempt whose worker is unreachable, or cannot reach its Docker, is given up: it is not
 /// believed any more, and the job gets another one. The old container may still run.
@@ -58,7 +59,7 @@ pub(crate) struct ReleaseFlags {
     selection: Selection,
 }
 
-/// Make new jobs like some that have ended.
+/// Run jobs that have ended again, as new jobs.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   longshore retry 12
@@ -244,7 +245,7 @@ async fn cancel_batch(api: &Api, common: &CommonArgs, batch: u64) -> anyhow::Res
         let answer = tokio::select! {
             answer = api.json(request) => answer,
             _ = &mut interrupt => {
-                if common.format == Format::Table {
+                if common.format.is_text() {
                     screen::line(&format!("batch {batch}, so far: {}", counted(cancelled, stopping, 1)))?;
                 }
                 return result.interrupted(id);
@@ -265,7 +266,7 @@ async fn cancel_batch(api: &Api, common: &CommonArgs, batch: u64) -> anyhow::Res
             break;
         }
     }
-    if common.format == Format::Table {
+    if common.format.is_text() {
         let others = jobs.len() - cancelled - stopping;
         screen::line(&format!("batch {batch}: {}", counted(cancelled, stopping, others)))?;
     }
@@ -323,7 +324,7 @@ impl VerbResult {
 
     /// Prints one result as text; with `-o json` all results are printed at the end.
     fn print(&mut self, json: Value, words: &str) -> anyhow::Result<()> {
-        if self.format == Format::Table {
+        if self.format.is_text() {
             screen::line(words)?;
         }
         self.answers.push(json);
@@ -331,9 +332,7 @@ impl VerbResult {
     }
 
     fn finish(self) -> anyhow::Result<()> {
-        if self.format == Format::Json {
-            screen::json(&Value::Array(self.answers))?;
-        }
+        records::print(self.format, &Value::Array(self.answers), "id")?;
         self.first_refusal.map_or(Ok(()), |exit| Err(Failure::silent(exit).into()))
     }
 

@@ -1,13 +1,15 @@
 //! `longshore ls`: lists jobs in a table, only their ids, or as records for other programs.
 
+mod watch;
+
 use reqwest::Method;
 use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderValue, LINK};
 use serde_json::Value;
 
 use crate::api::{self, Api};
-use crate::args::ServerArgs;
+use crate::args::CommonArgs;
 use crate::failure::{Exit, Failure};
-use crate::screen::{self, Format, ListFormat};
+use crate::screen::{self, Format};
 use crate::utf8::Utf8Stream;
 use crate::view::JobView as _;
 use crate::{duration, view};
@@ -21,20 +23,11 @@ use crate::{duration, view};
   longshore ls --label customer=7 -o json      for programs
   longshore ls --since 30d -o csv > jobs.csv   for a spreadsheet
   longshore ls --outcome oom_killed --ended-since 1d
-  longshore ls -q --name 'resize-*'            the ids of all of them")]
+  longshore ls -q --name 'resize-*'            the ids of all of them
+  longshore ls --watch --state running         again at each change, until Ctrl-C")]
 pub(crate) struct ListFlags {
     #[command(flatten)]
-    server_args: ServerArgs,
-    /// Output format.
-    #[arg(
-        short = 'o',
-        long = "output",
-        env = "LONGSHORE_OUTPUT",
-        value_enum,
-        default_value_t,
-        value_name = "FORMAT"
-    )]
-    format: ListFormat,
+    common: CommonArgs,
     #[command(flatten)]
     filters: Filters,
     /// Only jobs of the batch whose first job this is.
@@ -43,12 +36,15 @@ pub(crate) struct ListFlags {
     /// Only members of this job, which runs on several workers.
     #[arg(long, value_name = "ID", value_parser = parse_job_id)]
     member_of: Option<u64>,
-    /// How many at most [default: 20; with --quiet, as CSV and as NDJSON all].
+    /// How many at most [default: 20; with --quiet and as name, CSV and NDJSON all].
     #[arg(short = 'n', long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=LIMIT_MAX.into()))]
     limit: Option<u32>,
     /// Print nothing but the jobs' ids, a line each; as JSON, an array of them.
     #[arg(short = 'q', long)]
     quiet: bool,
+    /// Show the list again at each change, until Ctrl-C.
+    #[arg(short = 'W', long, conflicts_with = "quiet")]
+    watch: bool,
 }
 
 /// Filters that select jobs.
@@ -58,10 +54,10 @@ pub(crate) struct Filters {
     #[arg(long, value_name = "STATE")]
     state: Vec<String>,
     /// Only jobs of this definition; * stands for any text; may be repeated.
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", add = crate::completions::definitions())]
     name: Vec<String>,
     /// Only jobs whose latest attempt is or was on this worker (id or name).
-    #[arg(long, value_name = "WORKER")]
+    #[arg(long, value_name = "WORKER", add = crate::completions::workers())]
     worker: Option<String>,
     /// Only jobs with this label.
     #[arg(long, value_name = "KEY=VALUE")]
@@ -112,14 +108,17 @@ impl Filters {
 
 /// Lists jobs.
 pub(crate) async fn list(flags: ListFlags) -> anyhow::Result<()> {
-    let api = Api::new(&flags.server_args)?;
-    let format = match flags.format {
-        ListFormat::Table => Format::Table,
-        ListFormat::Json => Format::Json,
-        ListFormat::Csv => return export(&api, &flags, "text/csv").await,
-        ListFormat::Ndjson => return export(&api, &flags, "application/x-ndjson").await,
-    };
-    let limit = flags.limit.unwrap_or(if flags.quiet { LIMIT_MAX } else { LIMIT });
+    let api = Api::new(&flags.common.server_args)?;
+    if flags.watch {
+        return watch::watch(&api, &flags).await;
+    }
+    match flags.common.format {
+        Format::Csv => return export(&api, &flags, "text/csv").await,
+        Format::Ndjson => return export(&api, &flags, "application/x-ndjson").await,
+        _ => {}
+    }
+    let is_quiet = flags.quiet || flags.common.format == Format::Name;
+    let limit = flags.limit.unwrap_or(if is_quiet { LIMIT_MAX } else { LIMIT });
     let (jobs, more) = fetch_jobs(&api, &query(&flags), limit as usize).await?;
     if more {
         screen::note(&format!(
@@ -128,23 +127,30 @@ pub(crate) async fn list(flags: ListFlags) -> anyhow::Result<()> {
             (jobs.len() * 10).min(LIMIT_MAX as usize)
         ));
     }
-    match (flags.quiet, format) {
-        (true, Format::Table) => {
-            return jobs.iter().try_for_each(|job| screen::line(&job_id(&api, job)?.to_string()));
-        }
+    match (is_quiet, flags.common.format) {
         (true, Format::Json) => {
             let ids = jobs.iter().map(|job| Ok(job_id(&api, job)?.into()));
-            return screen::json(&Value::Array(ids.collect::<anyhow::Result<_>>()?));
+            screen::json(&Value::Array(ids.collect::<anyhow::Result<_>>()?))
         }
-        (false, Format::Json) => return screen::json(&Value::Array(jobs)),
-        (false, Format::Table) => {}
+        (true, _) => jobs.iter().try_for_each(|job| screen::line(&job_id(&api, job)?.to_string())),
+        (false, Format::Json) => screen::json(&Value::Array(jobs)),
+        (false, format) => {
+            let (heading, rows) = table(&api, &jobs, format)?;
+            screen::table(&heading, rows)
+        }
     }
+}
+
+/// Heading and rows of a table of jobs.
+fn table(api: &Api, jobs: &[Value], format: Format) -> anyhow::Result<(Vec<&'static str>, Vec<Vec<String>>)> {
     let now = jiff::Timestamp::now();
-    let rows = jobs
-        .iter()
-        .map(|job| Ok(api::parse::<view::Job>(&api, job)?.row(now)))
-        .collect::<anyhow::Result<_>>()?;
-    screen::table(&view::Job::HEADING, rows)
+    let jobs =
+        jobs.iter().map(|job| api::parse::<view::Job>(api, job)).collect::<anyhow::Result<Vec<_>>>()?;
+    Ok(if format == Format::Wide {
+        (view::Job::wide_heading(), jobs.iter().map(|job| job.wide_row(now)).collect())
+    } else {
+        (view::Job::HEADING.to_vec(), jobs.iter().map(|job| job.row(now)).collect())
+    })
 }
 
 /// Prints all jobs that fit as the server sends them.

@@ -2,10 +2,11 @@
 
 use crate::api::{Api, parse};
 use crate::args::CommonArgs;
-use crate::screen::{self, Format};
+use crate::records;
+use crate::screen;
 use crate::view::Limit;
 
-/// List the limits that jobs need now, with the jobs that hold them and the number that waits.
+/// List the limits that jobs need now: what is in use, by which jobs, and how many wait.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   longshore limits
@@ -27,8 +28,8 @@ pub(crate) async fn limits(flags: Flags) -> anyhow::Result<()> {
         request = request.query(&[("name", name)]);
     }
     let json = api.json(request).await?;
-    if flags.common.format == Format::Json {
-        return screen::json(&json);
+    if records::print(flags.common.format, &json, "name")? {
+        return Ok(());
     }
     let limits: Vec<Limit> = parse(&api, &json)?;
     let row = |limit: &Limit| {

@@ -13,7 +13,8 @@ use serde_json::{Value, json};
 use crate::api::{Api, parse};
 use crate::args::CommonArgs;
 use crate::failure::{Exit, Failure};
-use crate::screen::{self, Format, Stream};
+use crate::records;
+use crate::screen::{self, Stream};
 use crate::sse::Events;
 use crate::utf8::Utf8Streams;
 use crate::view::{self, JobView as _};
@@ -47,6 +48,7 @@ pub(crate) struct Flags {
 
 /// Shows the output of a job.
 pub(crate) async fn logs(flags: Flags) -> anyhow::Result<()> {
+    records::refuse_records(flags.common.format)?;
     let api = Api::new(&flags.common.server_args)?;
     let wanted = LogRequest {
         id: flags.id,
@@ -54,7 +56,7 @@ pub(crate) async fn logs(flags: Flags) -> anyhow::Result<()> {
         stream: flags.stream,
         tail: flags.tail,
         from_first: false,
-        as_json: flags.common.format == Format::Json,
+        as_json: flags.common.format.is_json(),
         prints_end: flags.follow,
     };
     show(&api, &wanted, flags.follow).await

@@ -36,6 +36,7 @@ mod plan;
 mod program;
 mod progress;
 mod quoting;
+mod records;
 mod reschedule;
 mod restore;
 mod run;
@@ -49,6 +50,8 @@ mod sse;
 mod submit;
 mod systemd;
 mod tokens;
+mod top;
+mod upgrade_check;
 mod usage;
 mod utf8;
 mod validate;
@@ -68,6 +71,9 @@ fn main() -> ExitCode {
     // The worker starts one shim per plain process, so the shim skips the command line parser.
     if std::env::args_os().nth(1).is_some_and(|verb| verb == "shim") {
         return client::runtime::shim::run(std::env::args_os().skip(2));
+    }
+    if let Some(end) = completions::answer(Program::command) {
+        return end;
     }
     let Invocation { program, origins, format } = match settings::parse::<Program>(std::env::args_os()) {
         Ok(parsed) => parsed,

@@ -6,10 +6,11 @@ use serde_json::json;
 use crate::api::{Api, parse};
 use crate::args::CommonArgs;
 use crate::failure::{Exit, Failure};
-use crate::screen::{self, Format};
+use crate::records;
+use crate::screen;
 use crate::view::{self, Notification, TargetTest};
 
-/// List notifications, and try where they go.
+/// List notifications about jobs, or send a test message to a definition's targets.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   longshore notify ls --name nightly --state failed
@@ -33,7 +34,7 @@ struct ListFlags {
     #[command(flatten)]
     common: CommonArgs,
     /// Only those about this definition.
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", add = crate::completions::definitions())]
     name: Option<String>,
     /// Only those in this state: waiting, delivered or failed.
     #[arg(long, value_name = "STATE")]
@@ -49,7 +50,7 @@ struct TestFlags {
     #[command(flatten)]
     common: CommonArgs,
     /// Name of the definition.
-    #[arg(value_name = "NAME")]
+    #[arg(value_name = "NAME", add = crate::completions::definitions())]
     name: String,
 }
 
@@ -70,8 +71,8 @@ async fn list(flags: ListFlags) -> anyhow::Result<()> {
         }
     }
     let json = api.json(request).await?;
-    if flags.common.format == Format::Json {
-        return screen::json(&json);
+    if records::print(flags.common.format, &json, "id")? {
+        return Ok(());
     }
     let entries: Vec<Notification> = parse(&api, &json)?;
     let now = Timestamp::now();
@@ -99,8 +100,8 @@ async fn test(flags: TestFlags) -> anyhow::Result<()> {
     let path = ["api", "notifications", "test"];
     let json = api.json(api.request(reqwest::Method::POST, &path).json(&body)).await?;
     let results: Vec<TargetTest> = parse(&api, &json)?;
-    if flags.common.format == Format::Json {
-        screen::json(&json)?;
+    if records::print(flags.common.format, &json, "host")? {
+        // All is printed.
     } else if results.is_empty() {
         screen::line(&format!("{} has no targets; add `notify` to it in jobs.yaml", flags.name))?;
     } else {

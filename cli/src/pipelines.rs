@@ -9,8 +9,9 @@ use crate::api::{Api, parse};
 use crate::args::CommonArgs;
 use crate::batches;
 use crate::jobs;
+use crate::records;
 use crate::run::idempotency_key;
-use crate::screen::{self, Format};
+use crate::screen;
 use crate::view::{Pipeline, PipelineJob, in_words};
 
 /// Show the jobs before and after a job, or run those again that have not succeeded.
@@ -53,8 +54,8 @@ pub(crate) async fn pipeline(flags: Flags) -> anyhow::Result<()> {
         return batches::submit(&api, request, &idempotency_key(None)?, &output).await;
     }
     let json = api.json(api.get(&["api", "jobs", &id, "pipeline"])).await?;
-    if flags.common.format == Format::Json {
-        return screen::json(&json);
+    if records::print_list(flags.common.format, &json, "jobs", "id")? {
+        return Ok(());
     }
     let pipeline: Pipeline = parse(&api, &json)?;
     for line in tree(&pipeline.jobs) {

@@ -10,7 +10,8 @@ use server::http::present::shapes::{KeyChange, Plan, PlannedDefinition};
 use crate::api::{self, Api};
 use crate::args::CommonArgs;
 use crate::failure::{Exit, Failure};
-use crate::screen::{self, Format};
+use crate::records;
+use crate::screen;
 
 /// Show what a reload of a jobs file would change. Changes nothing.
 #[derive(Debug, clap::Args)]
@@ -61,8 +62,7 @@ async fn print_plan(flags: Flags) -> anyhow::Result<bool> {
     let json = api.json(request.header(CONTENT_TYPE, "application/yaml").body(text)).await?;
     let plan: Plan = api::parse(&api, &json)?;
     let is_changed = !(plan.added.is_empty() && plan.removed.is_empty() && plan.changed.is_empty());
-    if flags.common.format == Format::Json {
-        screen::json(&json)?;
+    if records::print(flags.common.format, &json, "revision")? {
         return Ok(is_changed);
     }
     for warning in &plan.warnings {

@@ -10,7 +10,7 @@ use crate::settings::{self, Invocation};
 use crate::{
     audit, backfill, backup, batches, cert, completions, definitions, dev, doctor, events, explain, grep,
     health, import, job_verbs, jobs, limits, logs, man, notify, pipelines, plan, reschedule, restore, run,
-    schedules, schema, screen, server, show, submit, tokens, validate, worker, workers,
+    schedules, schema, screen, server, show, submit, tokens, top, upgrade_check, validate, worker, workers,
 };
 
 /// A job server with remote workers.
@@ -38,6 +38,7 @@ pub(crate) enum Verb {
     Run(run::Flags),
     Submit(submit::Flags),
     Ls(jobs::ListFlags),
+    Top(top::Flags),
     Show(show::Flags),
     Explain(explain::Flags),
     Limits(limits::Flags),
@@ -74,6 +75,7 @@ pub(crate) enum Verb {
     Import(import::Flags),
     Health(health::Flags),
     Doctor(doctor::Flags),
+    UpgradeCheck(upgrade_check::Flags),
     Cert(cert::Flags),
     Token(tokens::Flags),
     Audit(audit::Flags),
@@ -115,6 +117,7 @@ fn perform(verb: Verb) -> anyhow::Result<()> {
         Verb::Run(flags) => block_on(run::run(flags)),
         Verb::Submit(flags) => block_on(submit::submit(flags)),
         Verb::Ls(flags) => block_on(jobs::list(flags)),
+        Verb::Top(flags) => block_on(top::top(flags)),
         Verb::Show(flags) => block_on(show::show(flags)),
         Verb::Explain(flags) => block_on(explain::explain(flags)),
         Verb::Limits(flags) => block_on(limits::limits(flags)),
@@ -151,15 +154,36 @@ fn perform(verb: Verb) -> anyhow::Result<()> {
         Verb::Import(flags) => import::import(&flags),
         Verb::Health(flags) => block_on(health::health(flags)),
         Verb::Doctor(flags) => block_on(doctor::doctor(flags)),
+        Verb::UpgradeCheck(flags) => block_on(upgrade_check::check(flags, parse_for_check)),
         Verb::Cert(flags) => cert::cert(&flags),
         Verb::Token(flags) => block_on(tokens::token(flags)),
         Verb::Audit(flags) => block_on(audit::audit(flags)),
         Verb::Notify(flags) => block_on(notify::notify(flags)),
         Verb::Backup(flags) => backup::backup(flags),
         Verb::Restore(flags) => restore::restore(flags),
-        Verb::Completions(flags) => completions::completions(&flags, Program::command()),
+        Verb::Completions(flags) => completions::completions(&flags),
         Verb::Man(flags) => man::man(&flags, Program::command()),
     }
+}
+
+/// Parses the command line of a unit, as an upgraded program would at its start.
+fn parse_for_check(words: &[String]) -> Result<Option<server::CheckedFiles>, String> {
+    let program =
+        settings::parse::<Program>(words.iter().map(OsString::from)).map_err(|error| match error {
+            settings::ParseError::CommandLine(error) => first_lines(&error.to_string()),
+            settings::ParseError::File(failure) => failure.to_string(),
+        })?;
+    Ok(match program.program.verb {
+        Verb::Server(flags) => Some(flags.checked_files()),
+        _ => None,
+    })
+}
+
+/// The error of the parser without its usage.
+fn first_lines(error: &str) -> String {
+    let lines = error.lines().map(str::trim).take_while(|line| !line.starts_with("Usage:"));
+    let lines: Vec<&str> = lines.filter(|line| !line.is_empty()).collect();
+    lines.join("; ").trim_start_matches("error: ").to_owned()
 }
 
 /// Runs a verb that only waits for a server. A runtime with one thread starts fastest.

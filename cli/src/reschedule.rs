@@ -5,8 +5,9 @@ use serde_json::{Map, Value, json};
 
 use crate::api::{self, Api};
 use crate::args::CommonArgs;
+use crate::records;
 use crate::run::{delay, instant};
-use crate::screen::{self, Format};
+use crate::screen;
 use crate::view::JobView as _;
 use crate::{jobs, view};
 
@@ -47,8 +48,8 @@ pub(crate) async fn reschedule(flags: Flags) -> anyhow::Result<()> {
     let api = Api::new(&flags.common.server_args)?;
     let request = api.request(Method::PATCH, &["api", "jobs", &flags.id.to_string()]).json(&body(&flags));
     let answer = api.json(request).await?;
-    if flags.common.format == Format::Json {
-        return screen::json(&answer);
+    if records::print(flags.common.format, &answer, "id")? {
+        return Ok(());
     }
     let job: view::Job = api::parse(&api, &answer)?;
     let due = answer.get("due_at").and_then(Value::as_str).unwrap_or_default();

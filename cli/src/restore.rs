@@ -7,7 +7,8 @@ use server::backup::{self, Restored};
 
 use crate::args::OutputArgs;
 use crate::backup::failure_from;
-use crate::screen::{self, Format};
+use crate::records;
+use crate::screen;
 use crate::server::DataArgs;
 
 /// Restore a backup into a data directory; the next server there continues from it.
@@ -37,32 +38,27 @@ pub(crate) fn restore(flags: Flags) -> anyhow::Result<()> {
     crate::server::restrict_umask();
     let data = flags.data.directory();
     let restored = backup::restore(&flags.from, &data, flags.replace).map_err(failure_from)?;
-    match flags.output.format {
-        Format::Json => screen::json(&as_json(&restored)),
-        Format::Table => {
-            let place = data.display().to_string();
-            screen::line(&format!(
-                "{}: restored from the backup of {}, with jobs up to {}; the next job will be {}",
-                screen::visible(&place),
-                restored.manifest.made_at,
-                restored.manifest.last_job,
-                restored.identity.last_job.0 + 1,
-            ))?;
-            if let Some(aside) = &restored.aside {
-                screen::line(&format!(
-                    "the previous data is in {}",
-                    screen::visible(&aside.display().to_string())
-                ))?;
-            }
-            if let Some(why) = &restored.unread {
-                screen::line(&format!(
-                    "it cannot be read, so new job ids start above all that may have been used since the backup: {}",
-                    screen::visible(why)
-                ))?;
-            }
-            Ok(())
-        }
+    if records::print(flags.output.format, &as_json(&restored), "last_job")? {
+        return Ok(());
     }
+    let place = data.display().to_string();
+    screen::line(&format!(
+        "{}: restored from the backup of {}, with jobs up to {}; the next job will be {}",
+        screen::visible(&place),
+        restored.manifest.made_at,
+        restored.manifest.last_job,
+        restored.identity.last_job.0 + 1,
+    ))?;
+    if let Some(aside) = &restored.aside {
+        screen::line(&format!("the previous data is in {}", screen::visible(&aside.display().to_string())))?;
+    }
+    if let Some(why) = &restored.unread {
+        screen::line(&format!(
+            "it cannot be read, so new job ids start above all that may have been used since the backup: {}",
+            screen::visible(why)
+        ))?;
+    }
+    Ok(())
 }
 
 fn as_json(restored: &Restored) -> serde_json::Value {

@@ -11,7 +11,8 @@ use crate::api::{Api, CreatedJob, parse};
 use crate::args::CommonArgs;
 use crate::failure::{Exit, Failure};
 use crate::logs::{self, LogRequest};
-use crate::screen::{self, Format};
+use crate::records;
+use crate::screen;
 use crate::view::JobView as _;
 use crate::{batches, definitions, duration, view};
 
@@ -34,7 +35,7 @@ pub(crate) struct Flags {
     #[command(flatten)]
     common: CommonArgs,
     /// Name of the job definition.
-    #[arg(value_name = "NAME", value_parser = parse_definition_name)]
+    #[arg(value_name = "NAME", value_parser = parse_definition_name, add = crate::completions::definitions())]
     name: String,
     /// Parameter of the definition; 'longshore run NAME --help' lists them. May be repeated.
     #[arg(short = 'p', long = "param", value_name = "NAME=VALUE", value_parser = pair)]
@@ -106,8 +107,8 @@ pub(crate) struct Flags {
 
 /// Creates the job, and waits for it if asked to.
 pub(crate) async fn run(flags: Flags) -> anyhow::Result<()> {
-    if flags.follow && flags.common.format == Format::Json {
-        return Err(Failure::new(Exit::Usage, "--follow prints job output, which is not JSON")
+    if flags.follow && !flags.common.format.is_text() {
+        return Err(Failure::new(Exit::Usage, "--follow prints job output, which is not JSON, CSV or names")
             .hint("use --wait -o json")
             .into());
     }
@@ -138,9 +139,7 @@ pub(crate) async fn run(flags: Flags) -> anyhow::Result<()> {
             return Err(Failure::silent(Exit::Interrupted).into());
         }
     };
-    if flags.common.format == Format::Json {
-        screen::json(&ended)?;
-    }
+    records::print(flags.common.format, &ended, "id")?;
     let job: view::Job = parse(&api, &ended)?;
     screen::note(&format!("longshore: job {} {}", job.id, job.end_text()));
     exit_like_container(&job)
@@ -242,8 +241,8 @@ pub(crate) async fn describe_params(flags: Flags) -> anyhow::Result<()> {
 
 /// Prints that the job was created.
 fn told(flags: &Flags, job: &view::Job, json: &Value) -> anyhow::Result<()> {
-    if flags.common.format == Format::Json {
-        return screen::json(json);
+    if records::print(flags.common.format, json, "id")? {
+        return Ok(());
     }
     if flags.quiet {
         return screen::line(&job.id.to_string());

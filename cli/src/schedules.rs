@@ -9,7 +9,8 @@ use crate::api::{self, Api};
 use crate::args::CommonArgs;
 use crate::duration;
 use crate::failure::{Exit, Failure};
-use crate::screen::{self, Format};
+use crate::records;
+use crate::screen;
 
 /// List schedules with their next and their last slot.
 #[derive(Debug, clap::Args)]
@@ -31,7 +32,7 @@ pub(crate) struct NextFlags {
     #[command(flatten)]
     common: CommonArgs,
     /// The definition.
-    #[arg(value_name = "NAME", value_parser = crate::run::parse_definition_name, required_unless_present_any = ["cron", "every", "at"])]
+    #[arg(value_name = "NAME", value_parser = crate::run::parse_definition_name, add = crate::completions::definitions(), required_unless_present_any = ["cron", "every", "at"])]
     name: Option<String>,
     /// How many slots; 1 to 100.
     #[arg(short = 'n', long = "count", default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..=100))]
@@ -50,7 +51,7 @@ pub(crate) struct NextFlags {
     timezone: String,
 }
 
-/// Show what became of a definition's slots, the newest first.
+/// Show which slots of a definition's schedules fired, were skipped or missed, the newest first.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   longshore fires report
@@ -59,7 +60,7 @@ pub(crate) struct FiresFlags {
     #[command(flatten)]
     common: CommonArgs,
     /// The definition.
-    #[arg(value_name = "NAME", value_parser = crate::run::parse_definition_name)]
+    #[arg(value_name = "NAME", value_parser = crate::run::parse_definition_name, add = crate::completions::definitions())]
     name: String,
     /// How many rows; 1 to 500.
     #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u16).range(1..=500))]
@@ -72,7 +73,7 @@ struct TargetArgs {
     #[command(flatten)]
     common: CommonArgs,
     /// The definition.
-    #[arg(value_name = "NAME", value_parser = crate::run::parse_definition_name, required_unless_present = "all")]
+    #[arg(value_name = "NAME", value_parser = crate::run::parse_definition_name, add = crate::completions::definitions(), required_unless_present = "all")]
     name: Option<String>,
     /// Only the schedule with this id.
     #[arg(long, value_name = "ID", requires = "name")]
@@ -139,8 +140,8 @@ struct Fire {
 pub(crate) async fn list(flags: ListFlags) -> anyhow::Result<()> {
     let api = Api::new(&flags.common.server_args)?;
     let json = api.json(api.get(&["api", "schedules"])).await?;
-    if flags.common.format == Format::Json {
-        return screen::json(&json);
+    if records::print(flags.common.format, &json, "name")? {
+        return Ok(());
     }
     let schedules: Vec<Schedule> = api::parse(&api, &json)?;
     let row = |it: &Schedule| {
@@ -164,10 +165,9 @@ pub(crate) async fn next(flags: NextFlags) -> anyhow::Result<()> {
     };
     let slots = next_slots(rule, &flags.timezone, usize::from(flags.count))
         .map_err(|why| Failure::new(Exit::Usage, why))?;
-    if flags.common.format == Format::Json {
-        return screen::json(
-            &slots.iter().map(|slot| json!({ "utc": slot.utc, "local": slot.local })).collect(),
-        );
+    let json = slots.iter().map(|slot| json!({ "utc": slot.utc, "local": slot.local })).collect();
+    if records::print(flags.common.format, &json, "utc")? {
+        return Ok(());
     }
     screen::table(&["UTC", "LOCAL"], slots.into_iter().map(|slot| vec![slot.utc, slot.local]).collect())
 }
@@ -181,9 +181,9 @@ async fn next_of_definition(flags: &NextFlags) -> anyhow::Result<()> {
         schedules.iter().flat_map(|it| it.next.iter().map(move |slot| (slot, it))).collect();
     slots.sort_by_key(|(slot, _)| *slot);
     slots.truncate(usize::from(flags.count));
-    if flags.common.format == Format::Json {
-        let shown = |(slot, it): &(&String, &Schedule)| json!({ "at": slot, "schedule": it.id });
-        return screen::json(&slots.iter().map(shown).collect::<Value>());
+    let shown = |(slot, it): &(&String, &Schedule)| json!({ "at": slot, "schedule": it.id });
+    if records::print(flags.common.format, &slots.iter().map(shown).collect::<Value>(), "at")? {
+        return Ok(());
     }
     let row = |(slot, it): (&String, &Schedule)| vec![slot.clone(), it.id.clone(), it.state.clone()];
     screen::table(&["AT", "SCHEDULE", "STATE"], slots.into_iter().map(row).collect())
@@ -194,8 +194,8 @@ pub(crate) async fn fires(flags: FiresFlags) -> anyhow::Result<()> {
     let api = Api::new(&flags.common.server_args)?;
     let request = api.get(&["api", "definitions", &flags.name, "fires"]);
     let json = api.json(request.query(&[("limit", flags.limit)])).await?;
-    if flags.common.format == Format::Json {
-        return screen::json(&json);
+    if records::print(flags.common.format, &json, "from")? {
+        return Ok(());
     }
     let fires: Vec<Fire> = api::parse(&api, &json)?;
     let row = |it: &Fire| {
@@ -232,8 +232,9 @@ async fn perform(target: TargetArgs, verb: &str, done: &str) -> anyhow::Result<(
     };
     api.send(request).await?;
     let (name, id) = (target.name.as_deref(), target.schedule.as_deref());
-    if target.common.format == Format::Json {
-        return screen::json(&json!({ "name": name, "schedule": id, "state": done }));
+    if records::print(target.common.format, &json!({ "name": name, "schedule": id, "state": done }), "name")?
+    {
+        return Ok(());
     }
     let what = match (name, id) {
         (Some(name), Some(id)) => format!("{name}/{id}"),

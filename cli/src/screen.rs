@@ -17,31 +17,39 @@ pub(crate) enum Format {
     /// Text for people.
     #[default]
     Table,
+    /// Text for people with more columns, and without shortened cells.
+    Wide,
     /// JSON for programs, as the server sent it.
     Json,
-}
-
-/// Output format of a list of jobs.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
-pub(crate) enum ListFormat {
-    /// Text for people.
-    #[default]
-    Table,
-    /// JSON for programs, as the server sent it.
-    Json,
-    /// CSV for spreadsheets: all jobs that fit.
-    Csv,
-    /// A JSON object a line: all jobs that fit.
+    /// A JSON object a line.
     Ndjson,
+    /// CSV for spreadsheets.
+    Csv,
+    /// Only the ids or names, a line each, for other commands.
+    Name,
 }
 
-impl ListFormat {
-    /// The format of an error.
-    pub(crate) const fn of_errors(self) -> Format {
+impl Format {
+    /// The word of the command line.
+    pub(crate) const fn name(self) -> &'static str {
         match self {
-            Self::Table | Self::Csv => Format::Table,
-            Self::Json | Self::Ndjson => Format::Json,
+            Self::Table => "table",
+            Self::Wide => "wide",
+            Self::Json => "json",
+            Self::Ndjson => "ndjson",
+            Self::Csv => "csv",
+            Self::Name => "name",
         }
+    }
+
+    /// Text for people.
+    pub(crate) const fn is_text(self) -> bool {
+        matches!(self, Self::Table | Self::Wide)
+    }
+
+    /// JSON in one piece, or a line for each object.
+    pub(crate) const fn is_json(self) -> bool {
+        matches!(self, Self::Json | Self::Ndjson)
     }
 }
 

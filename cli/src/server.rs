@@ -101,6 +101,29 @@ impl From<RemovedDefinitions> for server::config::RemovedDefinitions {
     }
 }
 
+impl Flags {
+    /// The data directory, the jobs file and what its check depends on.
+    pub(crate) fn checked_files(self) -> CheckedFiles {
+        CheckedFiles {
+            data: self.data.directory(),
+            jobs: self.jobs,
+            heartbeat: self.heartbeat,
+            lease: self.lease,
+            policy: self.access.policy,
+        }
+    }
+}
+
+/// The files of a server that an upgrade has to be able to read.
+#[derive(Debug)]
+pub(crate) struct CheckedFiles {
+    pub(crate) data: PathBuf,
+    pub(crate) jobs: PathBuf,
+    pub(crate) heartbeat: String,
+    pub(crate) lease: String,
+    pub(crate) policy: Option<PathBuf>,
+}
+
 /// The data directory.
 #[derive(Debug, clap::Args)]
 pub(crate) struct DataArgs {

@@ -16,7 +16,7 @@ use clap::{Arg, ArgAction, ArgMatches, Command, Parser};
 
 use crate::failure::{Exit, Failure};
 use crate::screen;
-use crate::screen::{Format, ListFormat};
+use crate::screen::Format;
 use file::{Fault, Setting, Value, fault};
 
 /// The settings file.
@@ -112,10 +112,8 @@ pub(crate) fn parse<P: Parser>(
 
 /// The format of errors, by the format that was asked for.
 fn format(given: &ArgMatches) -> Format {
-    // A verb without this flag, or with another type of it, is no error.
-    let any = given.try_get_one("format").ok().flatten().copied();
-    let of_list = || given.try_get_one::<ListFormat>("format").ok().flatten().map(|it| it.of_errors());
-    any.or_else(of_list).unwrap_or_default()
+    // A verb without this flag is no error.
+    given.try_get_one("format").ok().flatten().copied().unwrap_or_default()
 }
 
 fn path(given: &ArgMatches) -> Option<&PathBuf> {

@@ -6,7 +6,8 @@ use serde_json::Value;
 
 use crate::api::{Api, parse};
 use crate::args::CommonArgs;
-use crate::screen::{self, Format};
+use crate::records;
+use crate::screen;
 use crate::view::{
     self, Attempt, Dependency, Event, FullJob, Hook, JobView as _, Members, Parent, Timeout,
     WorkerRefView as _,
@@ -30,8 +31,8 @@ pub(crate) struct Flags {
 pub(crate) async fn show(flags: Flags) -> anyhow::Result<()> {
     let api = Api::new(&flags.common.server_args)?;
     let json = api.json(api.get(&["api", "jobs", &flags.id.to_string()])).await?;
-    if flags.common.format == Format::Json {
-        return screen::json(&json);
+    if records::print(flags.common.format, &json, "id")? {
+        return Ok(());
     }
     let details: FullJob = parse(&api, &json)?;
     print_facts(&details)?;

@@ -13,7 +13,7 @@ use crate::duration;
 use crate::failure::{Exit, Failure};
 use crate::run::idempotency_key;
 
-/// Make the jobs of a list: all of them, or none.
+/// Create the jobs that a file lists: all of them, or none.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   longshore submit jobs.json             a JSON array of jobs, or a job a line

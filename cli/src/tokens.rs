@@ -5,6 +5,8 @@ use serde_json::{Value, json};
 
 use crate::api::{Api, parse};
 use crate::args::CommonArgs;
+use crate::failure::{Exit, Failure};
+use crate::records;
 use crate::screen::{self, Format};
 use crate::view::{self, NewToken, Token};
 
@@ -111,6 +113,11 @@ pub(crate) async fn token(flags: Flags) -> anyhow::Result<()> {
 }
 
 async fn create(flags: CreateFlags) -> anyhow::Result<()> {
+    if flags.common.format == Format::Name {
+        // The token is shown once, and a name is not the token.
+        let failure = Failure::new(Exit::Usage, "-o name would not show the token");
+        return Err(failure.hint("leave -o out, which prints only the token").into());
+    }
     let api = Api::new(&flags.common.server_args)?;
     let mut body = json!({ "name": flags.name, "role": flags.role.name() });
     if !flags.definitions.is_empty() {
@@ -126,8 +133,8 @@ async fn create(flags: CreateFlags) -> anyhow::Result<()> {
         body["labels"] = flags.labels.into_iter().map(|(name, value)| (name, Value::from(value))).collect();
     }
     let json = api.json(api.request(reqwest::Method::POST, &["api", "tokens"]).json(&body)).await?;
-    if flags.common.format == Format::Json {
-        return screen::json(&json);
+    if records::print(flags.common.format, &json, "name")? {
+        return Ok(());
     }
     let made: NewToken = parse(&api, &json)?;
     // Only the token goes to standard output, so that it can be written to a file.
@@ -140,8 +147,8 @@ async fn create(flags: CreateFlags) -> anyhow::Result<()> {
 async fn list(flags: ListFlags) -> anyhow::Result<()> {
     let api = Api::new(&flags.common.server_args)?;
     let json = api.json(api.get(&["api", "tokens"])).await?;
-    if flags.common.format == Format::Json {
-        return screen::json(&json);
+    if records::print(flags.common.format, &json, "name")? {
+        return Ok(());
     }
     let tokens: Vec<Token> = parse(&api, &json)?;
     let now = Timestamp::now();
@@ -177,8 +184,8 @@ async fn revoke(flags: RevokeFlags) -> anyhow::Result<()> {
         request = request.query(&[("workers", "1")]);
     }
     let json = api.json(request).await?;
-    if flags.common.format == Format::Json {
-        return screen::json(&json);
+    if records::print(flags.common.format, &json, "name")? {
+        return Ok(());
     }
     let token: Token = parse(&api, &json)?;
     let workers = match (token.workers_revoked, token.joined) {

@@ -7,7 +7,8 @@ use server::config::jobs_file::{self, Environment, Fault, Faults, Position};
 
 use crate::args::OutputArgs;
 use crate::failure::{Exit, Failure};
-use crate::screen::{self, Format};
+use crate::records;
+use crate::screen;
 
 /// Check a jobs file without a server; prints all faults with line, column and suggestion.
 #[derive(Debug, clap::Args)]
@@ -45,7 +46,7 @@ pub(crate) fn validate(flags: &Flags) -> anyhow::Result<()> {
     let environment = Environment::of_process().with_intervals(intervals).with_policy(policy);
     let loaded = jobs_file::load(&flags.file, &environment);
     match (loaded, flags.output.format) {
-        (Ok(loaded), Format::Table) => {
+        (Ok(loaded), format) if format.is_text() => {
             for warning in &loaded.warnings {
                 screen::note_lines(&format!("warning: {warning}"));
             }
@@ -53,13 +54,16 @@ pub(crate) fn validate(flags: &Flags) -> anyhow::Result<()> {
             let jobs = counted(loaded.definitions.len(), "job");
             screen::line(&format!("{}: {jobs}, no faults", screen::visible(&file)))
         }
-        (Ok(loaded), Format::Json) => screen::json(&json!({
-            "valid": true, "jobs": loaded.definitions.len(), "faults": [], "more": 0, "warnings": list(&loaded.warnings),
-        })),
-        (Err(faults), Format::Table) => Err(refuse(&faults).into()),
-        (Err(faults), Format::Json) => {
+        (Ok(loaded), format) => {
+            let told = json!({
+                "valid": true, "jobs": loaded.definitions.len(), "faults": [], "more": 0, "warnings": list(&loaded.warnings),
+            });
+            records::print_list(format, &told, "faults", "code").map(drop)
+        }
+        (Err(faults), format) if format.is_text() => Err(refuse(&faults).into()),
+        (Err(faults), format) => {
             let told = json!({ "valid": false, "jobs": 0, "faults": list(&faults.list), "more": faults.more, "warnings": [] });
-            screen::json(&told)?;
+            records::print_list(format, &told, "faults", "code")?;
             Err(Failure::silent(Exit::Usage).into())
         }
     }

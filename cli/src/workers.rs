@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use crate::api::{self, Api};
 use crate::args::CommonArgs;
 use crate::failure::{Exit, Failure};
+use crate::records;
 use crate::screen::{self, Format};
 use crate::view::{self, WorkerView as _};
 
@@ -26,7 +27,7 @@ pub(crate) struct ListFlags {
     #[arg(long, conflicts_with = "worker")]
     all: bool,
     /// Show only this worker: its name or id; id:2 if a name looks like an id.
-    #[arg(value_name = "WORKER")]
+    #[arg(value_name = "WORKER", add = crate::completions::workers())]
     worker: Option<String>,
 }
 
@@ -36,7 +37,7 @@ struct TargetArgs {
     #[command(flatten)]
     common: CommonArgs,
     /// Name or id of the worker; id:2 if a name looks like an id.
-    #[arg(value_name = "WORKER")]
+    #[arg(value_name = "WORKER", add = crate::completions::workers())]
     worker: String,
 }
 
@@ -73,7 +74,7 @@ pub(crate) struct DrainFlags {
     deadline: Option<String>,
 }
 
-/// Set labels of a worker on top of its own; they stay when it is started again.
+/// Set labels of a worker over its own ones; kept when it is started again.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   longshore label anna zone=b rack=7
@@ -114,7 +115,7 @@ pub(crate) struct ResetFlags {
     target: TargetArgs,
 }
 
-/// Remove a worker from the list that will not come back.
+/// Remove a worker that will not come back from the list.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:
   longshore forget anna        (to use its state directory again, start it with --rejoin)")]
@@ -156,12 +157,17 @@ pub(crate) async fn list(flags: ListFlags) -> anyhow::Result<()> {
         return show(&api, wanted, flags.common.format).await;
     }
     let json = fetch(&api, flags.all).await?;
-    if flags.common.format == Format::Json {
-        return screen::json(&json);
+    if records::print(flags.common.format, &json, "name")? {
+        return Ok(());
     }
     let workers: Vec<view::Worker> = api::parse(&api, &json)?;
     let now = jiff::Timestamp::now();
-    screen::table(&view::Worker::HEADING, workers.iter().map(|worker| worker.row(now)).collect())?;
+    if flags.common.format == Format::Wide {
+        let rows = workers.iter().map(|worker| worker.wide_row(now)).collect();
+        screen::table(&view::Worker::wide_heading(), rows)?;
+    } else {
+        screen::table(&view::Worker::HEADING, workers.iter().map(|worker| worker.row(now)).collect())?;
+    }
     print_warnings(&workers);
     if workers.is_empty() {
         screen::note("no worker is connected; start one with: longshore worker --server ADDRESS");
@@ -172,8 +178,8 @@ pub(crate) async fn list(flags: ListFlags) -> anyhow::Result<()> {
 async fn show(api: &Api, wanted: &str, format: Format) -> anyhow::Result<()> {
     let known = find(api, wanted).await?;
     let json = api.json(api.get(&["api", "workers", &known.id.to_string()])).await?;
-    if format == Format::Json {
-        return screen::json(&json);
+    if records::print(format, &json, "name")? {
+        return Ok(());
     }
     let worker: view::Worker = api::parse(api, &json)?;
     screen::fields(&worker.fields())?;
@@ -277,8 +283,8 @@ async fn change(
     let known = find(&api, &target.worker).await?;
     let path = ["api", "workers", &known.id.to_string()];
     let json = api.json(api.request(Method::PATCH, &path).json(wish)).await?;
-    if target.common.format == Format::Json {
-        return screen::json(&json);
+    if records::print(target.common.format, &json, "name")? {
+        return Ok(());
     }
     let worker: view::Worker = api::parse(&api, &json)?;
     tell(&worker, &effect(&worker))
@@ -296,11 +302,11 @@ async fn post_operation(
     let response = api.send(api.request(Method::POST, &path).query(query)).await?;
     if response.status() == StatusCode::NO_CONTENT {
         // A forgotten worker has no JSON.
-        return if target.common.format == Format::Json { Ok(()) } else { tell(&known, effect) };
+        return if target.common.format.is_text() { tell(&known, effect) } else { Ok(()) };
     }
     let json: Value = api.decode(response).await?;
-    if target.common.format == Format::Json {
-        return screen::json(&json);
+    if records::print(target.common.format, &json, "name")? {
+        return Ok(());
     }
     tell(&api::parse(&api, &json)?, effect)
 }

@@ -15,6 +15,9 @@ pub(crate) trait DefinitionView {
 
     /// A row of the table of definitions.
     fn row(&self) -> Vec<String>;
+
+    /// The same row with its cells in full.
+    fn wide_row(&self) -> Vec<String>;
 }
 
 impl DefinitionView for Definition {
@@ -30,16 +33,26 @@ impl DefinitionView for Definition {
     const HEADING: [&str; 7] = ["NAME", "RUNTIME", "IMAGE", "COMMAND", ">WAITING", "REVISION", "DESCRIPTION"];
 
     fn row(&self) -> Vec<String> {
-        vec![
-            self.name_with_conditions(),
-            self.runtime.to_string(),
-            self.image.clone(),
-            shortened(&quoting::shell_join(self.entrypoint.iter().flatten().chain(&self.command)), 40),
-            self.waiting.iter().map(|waiting| waiting.count).sum::<u64>().to_string(),
-            shortened(&self.revision, 12),
-            shortened(self.description.as_deref().unwrap_or_default(), 40),
-        ]
+        row(self, [40, 12, 40])
     }
+
+    fn wide_row(&self) -> Vec<String> {
+        row(self, [usize::MAX; 3])
+    }
+}
+
+/// A row whose command, revision and description have at most so many characters.
+fn row(definition: &Definition, [command, revision, description]: [usize; 3]) -> Vec<String> {
+    let words = definition.entrypoint.iter().flatten().chain(&definition.command);
+    vec![
+        definition.name_with_conditions(),
+        definition.runtime.to_string(),
+        definition.image.clone(),
+        shortened(&quoting::shell_join(words), command),
+        definition.waiting.iter().map(|waiting| waiting.count).sum::<u64>().to_string(),
+        shortened(&definition.revision, revision),
+        shortened(definition.description.as_deref().unwrap_or_default(), description),
+    ]
 }
 
 /// Texts about a reload.

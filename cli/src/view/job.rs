@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use server::http::present::shapes::{Job, Phase};
 
-use super::{WorkerRefView as _, in_words, running_time, since};
+use super::{WorkerRefView as _, in_words, optional, pairs, running_time, since};
 
 /// Texts about a job.
 pub(crate) trait JobView {
@@ -12,6 +12,12 @@ pub(crate) trait JobView {
 
     /// A row of the table of jobs.
     fn row(&self, now: Timestamp) -> Vec<String>;
+
+    /// The columns of [`JobView::wide_row`].
+    fn wide_heading() -> Vec<&'static str>;
+
+    /// A row with more columns than [`JobView::row`].
+    fn wide_row(&self, now: Timestamp) -> Vec<String>;
 
     /// Returns true if the state is final.
     fn has_ended(&self) -> bool;
@@ -43,6 +49,20 @@ impl JobView for Job {
             ran(self, now),
             self.reason_text(),
         ]
+    }
+
+    fn wide_heading() -> Vec<&'static str> {
+        [&Self::HEADING[..], &[">PRIORITY", ">BATCH", "ACCEPTED", "LABELS"]].concat()
+    }
+
+    fn wide_row(&self, now: Timestamp) -> Vec<String> {
+        let more = [
+            self.priority.to_string(),
+            optional(self.batch.as_ref()),
+            self.created_at.to_string(),
+            pairs(&self.labels),
+        ];
+        self.row(now).into_iter().chain(more).collect()
     }
 
     fn has_ended(&self) -> bool {

@@ -14,6 +14,12 @@ pub(crate) trait WorkerView {
     /// A row of the table of workers.
     fn row(&self, now: Timestamp) -> Vec<String>;
 
+    /// The columns of [`WorkerView::wide_row`].
+    fn wide_heading() -> Vec<&'static str>;
+
+    /// A row with more columns than [`WorkerView::row`].
+    fn wide_row(&self, now: Timestamp) -> Vec<String>;
+
     /// All fields by name; a field without a value is empty.
     fn fields(&self) -> Vec<(&'static str, String)>;
 
@@ -37,6 +43,20 @@ impl WorkerView for Worker {
             pairs(&self.labels),
             self.version.clone(),
         ]
+    }
+
+    fn wide_heading() -> Vec<&'static str> {
+        [&Self::HEADING[..], &["ADDRESS", "LOAD", "DISK FREE", "ENGINE"]].concat()
+    }
+
+    fn wide_row(&self, now: Timestamp) -> Vec<String> {
+        let more = [
+            self.address.clone(),
+            self.load_milli.map(load_average).unwrap_or_default(),
+            self.disk_free_bytes.map(screen::size).unwrap_or_default(),
+            optional(self.engine_id.as_ref()),
+        ];
+        self.row(now).into_iter().chain(more).collect()
     }
 
     fn fields(&self) -> Vec<(&'static str, String)> {

@@ -63,7 +63,7 @@ fn file_system(data: &Path) -> Finding {
     }
 }
 
-fn lock(data: &Path) -> Finding {
+pub(super) fn lock(data: &Path) -> Finding {
     match data_directory::holder_of(data) {
         Ok(Some(holder)) => Finding::ok("lock", format!("a server has it: {holder}")),
         Ok(None) => Finding::ok("lock", "nobody has it: no server runs here"),

@@ -1,4 +1,4 @@
-//! Checks of a data directory for `longshore doctor`. They change nothing, and run while a server uses the directory, too.
+//! Checks of a data directory for `longshore doctor` and `longshore upgrade-check`. They change nothing, and run while a server uses the directory, too.
 //!
 //! Each look gives a [`Finding`]: what was looked at, whether it is well, and the next step if it is not.
 
@@ -6,10 +6,13 @@ mod directory;
 mod leftovers;
 mod output;
 mod store;
+mod upgrade;
 
 use std::path::Path;
 
 use serde::Serialize;
+
+pub use upgrade::examine_upgrade;
 
 /// The result of one check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]

@@ -23,7 +23,7 @@ use api::{
     audit, backfill, batches, bulk, definitions, events, explain, health, jobs, limits, logs, metrics,
     notifications, pipelines, plan, reload, schedules, submit, tokens, usage, workers,
 };
-use middleware::front;
+use middleware::{deprecation, front};
 use request::query;
 use state::AppState;
 pub use state::{BODY_BYTES_MAX, Services};
@@ -79,8 +79,8 @@ pub fn router(services: Services, worker_connections: Router) -> Router {
         .route("/version", get(health::version))
         .route("/openapi.json", get(openapi::serve))
         .route("/problems/{code}", get(health::problem));
-    let inner = with_query
-        .merge(plain.route_layer(from_fn(query::none)))
+    let api = with_query.merge(plain.route_layer(from_fn(query::none)));
+    let inner = deprecation::announce(api, deprecation::TABLE)
         .merge(web::router(&state))
         .fallback(health::nothing_here)
         .with_state(Arc::clone(&state))

@@ -60,6 +60,7 @@ pub(crate) async fn version() -> Json<shapes::Version> {
         version: env!("CARGO_PKG_VERSION").into(),
         protocol_lowest: protocol::VERSIONS.lowest,
         protocol_highest: protocol::VERSIONS.highest,
+        wire_format: protocol::WIRE_FORMAT,
     })
 }
 

@@ -9,11 +9,17 @@ use super::operation::{Content, Operation, Parameter, Place};
 use super::operations::{TAGS, all};
 use crate::auth::role::Permission;
 use crate::http::middleware::code::Code;
+use crate::http::middleware::deprecation::{self, Deprecated};
 use crate::http::present::shapes;
 use crate::http::request::query::encode;
 
 /// The whole description, for a server with this prefix of paths.
 pub(super) fn write(base: &str) -> Value {
+    write_with(base, deprecation::TABLE)
+}
+
+/// The whole description with these deprecations.
+fn write_with(base: &str, deprecated: &[Deprecated]) -> Value {
     let operations = all();
     let mut schemas: BTreeMap<String, Value> = BTreeMap::new();
     let mut paths: BTreeMap<&str, Map<String, Value>> = BTreeMap::new();
@@ -23,7 +29,7 @@ pub(super) fn write(base: &str) -> Value {
             schemas.entry(name.clone()).or_insert_with(|| json!(schema));
         }
         let methods = paths.entry(operation.path).or_default();
-        methods.insert(operation.method.as_str().to_lowercase(), self::operation(operation));
+        methods.insert(operation.method.as_str().to_lowercase(), self::operation(operation, deprecated));
     }
     for (name, schema) in [
         (shapes::Problem::name(), shapes::Problem::schema()),
@@ -59,7 +65,9 @@ pub(super) fn write(base: &str) -> Value {
     })
 }
 
-fn operation(operation: &Operation) -> Value {
+fn operation(operation: &Operation, deprecated: &[Deprecated]) -> Value {
+    let is_deprecated =
+        |name| deprecation::is_deprecated(deprecated, operation.method.as_str(), operation.path, name);
     let role = Permission::needed(&operation.method, operation.path).weakest_role();
     let permission = Permission::needed(&operation.method, operation.path);
     let needed = match permission {
@@ -75,7 +83,17 @@ fn operation(operation: &Operation) -> Value {
         "x-codeSamples": [{ "lang": "Shell", "source": curl(operation) }]
     });
     if !operation.parameters.is_empty() {
-        written["parameters"] = operation.parameters.iter().map(parameter).collect();
+        let described = operation.parameters.iter().map(|it| {
+            let mut described = parameter(it);
+            if is_deprecated(Some(it.name)) {
+                described["deprecated"] = true.into();
+            }
+            described
+        });
+        written["parameters"] = described.collect();
+    }
+    if is_deprecated(None) {
+        written["deprecated"] = true.into();
     }
     if !operation.body.is_empty() {
         written["requestBody"] =
@@ -264,3 +282,29 @@ const COMMON: [Code; 21] = [
     Code::InvalidId,
     Code::RequestTimeout,
 ];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn deprecations_are_described() {
+        let entry = |path, parameter| Deprecated {
+            method: "GET",
+            path,
+            parameter,
+            since: 0,
+            sunset: None,
+            page: "https://longshore.example/new",
+        };
+        let document = write_with("", &[entry("/api/jobs/{job}", None), entry("/api/jobs", Some("limit"))]);
+        assert_eq!(document["paths"]["/api/jobs/{job}"]["get"]["deprecated"], true);
+        assert!(document["paths"]["/api/jobs/{job}"]["patch"]["deprecated"].is_null());
+        let list = &document["paths"]["/api/jobs"]["get"];
+        assert!(list["deprecated"].is_null());
+        let parameters = list["parameters"].as_array().unwrap().iter();
+        let deprecated: Vec<_> =
+            parameters.filter(|it| it["deprecated"] == true).map(|it| &it["name"]).collect();
+        assert_eq!(deprecated, ["limit"]);
+    }
+}

@@ -60,6 +60,11 @@ pub(super) const fn newest() -> usize {
     MIGRATIONS.len()
 }
 
+/// The names of the migrations that a file of this version lacks, in order.
+pub(super) fn missing(version: usize) -> impl Iterator<Item = &'static str> {
+    MIGRATIONS.iter().skip(version).map(|(name, _)| *name)
+}
+
 /// As an earlier build would have left it.
 #[cfg(test)]
 pub(super) fn migrate_to(connection: &mut Connection, file: &Path, version: usize) {

@@ -31,7 +31,7 @@ mod rows;
 mod run_on;
 mod schedules;
 mod unique;
-mod upgrade;
+pub mod upgrade;
 mod upkeep;
 mod usage_column;
 mod wal;

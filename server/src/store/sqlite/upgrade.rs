@@ -6,9 +6,9 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use rusqlite::Connection;
+use rusqlite::{Connection, OpenFlags};
 
-use super::{copy, migrate};
+use super::{copy, faults, migrate};
 use crate::store::LoadError;
 
 /// Migrates an older store after it was copied; deletes the copy of an earlier upgrade if there is nothing to migrate.
@@ -26,6 +26,55 @@ pub(super) fn migrate_with_copy(connection: &mut Connection, file: &Path) -> Res
         tracing::warn!(%error, "the store cannot be rewritten to shrink later; it works as before");
     }
     Ok(())
+}
+
+/// The effect of the next start of this build on a store.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UpgradePlan {
+    /// The schema of the file.
+    pub schema: usize,
+    /// The schema of this build.
+    pub newest: usize,
+    /// The names of the migrations between the two, in order.
+    pub migrations: Vec<&'static str>,
+    /// Free bytes that the copy before the migration needs; zero without a migration, or if an earlier start has made the copy.
+    pub copy_bytes: u64,
+}
+
+/// Plans the upgrade of a store, and changes nothing. A server may be using the file.
+///
+/// # Errors
+/// It is not ours, is newer than this build, was made by another build, or cannot be read.
+pub fn plan(file: &Path) -> Result<UpgradePlan, LoadError> {
+    let connection = open_unchanged(file).map_err(|error| faults::of_load(file, error))?;
+    let schema = migrate::version(&connection, file)?;
+    let newest = migrate::newest();
+    let needs_copy = (1..newest).contains(&schema) && !copy_of(file, newest).exists();
+    let log = file.with_extension("db-wal");
+    let bytes = |file: &Path| fs::metadata(file).map_or(0, |found| found.len());
+    let copy_bytes = if needs_copy { bytes(file) + bytes(&log) } else { 0 };
+    Ok(UpgradePlan { schema, newest, migrations: migrate::missing(schema).collect(), copy_bytes })
+}
+
+/// Opens a file for reading. Without a log beside it nobody writes it, and SQLite needs no files of its own either.
+fn open_unchanged(file: &Path) -> rusqlite::Result<Connection> {
+    let log = fs::metadata(file.with_extension("db-wal")).map_or(0, |log| log.len());
+    if log > 0 {
+        return Connection::open_with_flags(file, OpenFlags::SQLITE_OPEN_READ_ONLY);
+    }
+    let escaped = percent_encoded(file);
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI;
+    Connection::open_with_flags(format!("file:{escaped}?immutable=1"), flags)
+}
+
+/// A path as a part of a URI.
+fn percent_encoded(file: &Path) -> String {
+    let plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"/._-".contains(byte);
+    let bytes = std::os::unix::ffi::OsStrExt::as_bytes(file.as_os_str());
+    bytes
+        .iter()
+        .map(|byte| if plain(byte) { char::from(*byte).to_string() } else { format!("%{byte:02X}") })
+        .collect()
 }
 
 /// The copy that is made before a migration to this schema.
@@ -122,6 +171,57 @@ mod tests {
         drop(connection);
         migrate_with_copy(&mut open(&file), &file).unwrap();
         assert!(!copy.exists());
+    }
+
+    /// Names, lengths and times of all files.
+    fn files(directory: &Path) -> Vec<(std::ffi::OsString, u64, std::time::SystemTime)> {
+        let entries = fs::read_dir(directory).unwrap().map(Result::unwrap);
+        let facts = |entry: fs::DirEntry| {
+            let found = entry.metadata().unwrap();
+            (entry.file_name(), found.len(), found.modified().unwrap())
+        };
+        let mut files: Vec<_> = entries.map(facts).collect();
+        files.sort();
+        files
+    }
+
+    #[test]
+    fn plan_names_the_steps_and_changes_nothing() {
+        let directory = tempfile::tempdir().unwrap();
+        // A character that is not plain in a URI.
+        let directory = directory.path().join("a ?#%");
+        fs::create_dir(&directory).unwrap();
+        let file = directory.join("longshore.db");
+        let mut connection = open(&file);
+        connection.pragma_update(None, "journal_mode", "wal").unwrap();
+        migrate::migrate_to(&mut connection, &file, migrate::newest() - 2);
+        let with_log = plan(&file).unwrap();
+        assert_eq!(with_log.migrations.len(), 2, "the log of an open store is read: {with_log:?}");
+        drop(connection);
+        let before = files(&directory);
+        assert_eq!(before.len(), 1, "{before:?}");
+        let planned = plan(&file).unwrap();
+        assert_eq!(files(&directory), before);
+        assert_eq!((planned.schema, planned.newest), (migrate::newest() - 2, migrate::newest()));
+        assert_eq!(planned.copy_bytes, before[0].1);
+        let names: Vec<&str> = migrate::missing(planned.schema).collect();
+        assert_eq!(planned.migrations, names);
+        migrate_with_copy(&mut open(&file), &file).unwrap();
+        let planned = plan(&file).unwrap();
+        assert_eq!((planned.migrations.len(), planned.copy_bytes), (0, 0));
+    }
+
+    #[test]
+    fn plan_refuses_a_newer_store() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("longshore.db");
+        let mut connection = open(&file);
+        migrate_with_copy(&mut connection, &file).unwrap();
+        let newer = i64::try_from(migrate::newest()).unwrap() + 1;
+        connection.pragma_update(None, "user_version", newer).unwrap();
+        drop(connection);
+        let refusal = plan(&file).unwrap_err().to_string();
+        assert!(refusal.contains("written by a newer Longshore"), "{refusal}");
     }
 
     #[test]

@@ -132,7 +132,8 @@ pub(super) fn server() -> Vec<Operation> {
             200,
             "The version.",
             vec![object::<shapes::Version>(json!({
-                "name": "longshore", "version": "0.1.0", "protocol_lowest": 1, "protocol_highest": 1
+                "name": "longshore", "version": "0.1.0", "protocol_lowest": 1, "protocol_highest": 1,
+                "wire_format": 3
             }))],
         ),
         Operation::get("/metrics", "server", "get_metrics", "Metrics for Prometheus").answers(

@@ -80,6 +80,9 @@ pub struct Version {
     pub protocol_lowest: u16,
     /// The newest worker protocol that it speaks.
     pub protocol_highest: u16,
+    /// The revision of the wire format that its workers speak; zero if the server is older than this field.
+    #[serde(default)]
+    pub wire_format: u16,
 }
 
 /// A timeout of attempts: a duration or none.
