@@ -68,8 +68,14 @@ impl ReadyQueue {
             }
         }
         // It may go before the lane that was unparked last.
-        if let Some(Parked::Limit(limit)) = self.parked.get(&lane).copied() {
-            self.stir_limit(limit);
+        match self.parked.get(&lane) {
+            Some(Parked::Limit(limit)) => self.stir_limit(*limit),
+            Some(Parked::Workers(parked_for)) => {
+                if let Some(last) = self.woken_rooms.get_mut(parked_for) {
+                    *last = None;
+                }
+            }
+            Some(Parked::Slot(_)) | None => {}
         }
     }
 
@@ -96,8 +102,13 @@ impl ReadyQueue {
         match self.parked.get(&lane).copied() {
             None if lane.is_limited() => self.limited.insert(lane, head, turn),
             None => self.heads.insert(lane, head, turn),
-            Some(Parked::Workers(parked_for)) => {
+            Some(Parked::Workers(parked_for)) if lane.is_limited() => {
                 self.parked_for.entry(parked_for).or_default().insert(lane);
+            }
+            Some(Parked::Workers(parked_for)) => {
+                if self.rooms.entry(parked_for).or_default().insert((head, lane)) {
+                    *self.parked_priorities.entry(head.priority()).or_default() += 1;
+                }
             }
             Some(Parked::Slot(parked_for)) => {
                 self.slots.entry(parked_for).or_default().insert(lane, head, turn);
@@ -112,12 +123,22 @@ impl ReadyQueue {
         match self.parked.get(&lane).copied() {
             None if lane.is_limited() => self.limited.remove(lane, head, turn),
             None => self.heads.remove(lane, head, turn),
-            Some(Parked::Workers(parked_for)) => {
+            Some(Parked::Workers(parked_for)) if lane.is_limited() => {
                 if let Some(lanes) = self.parked_for.get_mut(&parked_for) {
                     lanes.remove(&lane);
                     if lanes.is_empty() {
                         self.parked_for.remove(&parked_for);
                     }
+                }
+            }
+            Some(Parked::Workers(parked_for)) => {
+                let Some(lanes) = self.rooms.get_mut(&parked_for) else { return };
+                let was_here = lanes.remove(&(head, lane));
+                if lanes.is_empty() {
+                    self.rooms.remove(&parked_for);
+                }
+                if was_here {
+                    self.drop_parked_priority(head.priority());
                 }
             }
             Some(Parked::Slot(parked_for)) => {
@@ -136,6 +157,15 @@ impl ReadyQueue {
                         self.limits.remove(&limit);
                     }
                 }
+            }
+        }
+    }
+
+    fn drop_parked_priority(&mut self, priority: i8) {
+        if let Some(lanes) = self.parked_priorities.get_mut(&priority) {
+            *lanes -= 1;
+            if *lanes == 0 {
+                self.parked_priorities.remove(&priority);
             }
         }
     }
