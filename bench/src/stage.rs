@@ -196,6 +196,11 @@ impl Process {
         probe::memory_bytes(self.pid)
     }
 
+    /// The most memory that it has had, files included, in bytes.
+    pub(crate) fn peak_memory_bytes(&self) -> anyhow::Result<u64> {
+        probe::peak_memory_bytes(self.pid)
+    }
+
     /// Asks it to leave, and waits until it has.
     pub(crate) async fn stop(mut self) -> anyhow::Result<()> {
         self.signal(Signal::TERM)?;
