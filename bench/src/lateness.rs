@@ -28,6 +28,7 @@ pub(crate) async fn measure(env: &BenchEnv, jobs: u64) -> anyhow::Result<()> {
     let address = server.address;
     server.process.stop().await?;
     let (server, start) = stage.server_at(address).await?;
+    let start_cpu = server.process.cpu_us()?;
     let bytes_per_job = server.process.memory_bytes()?.saturating_sub(empty) as f64 / jobs as f64;
     let members = Members { workers: WORKERS, slots: SLOTS, jobs: Jobs::Finish };
     let swarm = Swarm::start(server.address, members)?;
@@ -58,6 +59,7 @@ pub(crate) async fn measure(env: &BenchEnv, jobs: u64) -> anyhow::Result<()> {
     record.figure("accepted_s", accepted_in.as_secs_f64());
     record.figure("start_empty_s", empty_start.as_secs_f64());
     record.figure("start_s", start.as_secs_f64());
+    record.figure("start_cpu_s", start_cpu / 1e6);
     record.figure("bytes_per_waiting_job_after_start", bytes_per_job);
     record.figure("idle_percent_of_a_core", idle);
     record.set("early", early);

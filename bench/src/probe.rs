@@ -27,7 +27,8 @@ fn status_bytes(pid: u32, field: &str) -> anyhow::Result<u64> {
     let text = std::fs::read_to_string(format!("/proc/{pid}/status")).context("cannot read memory")?;
     let value = text.lines().find_map(|line| line.strip_prefix(field));
     let value = value.with_context(|| format!("/proc/…/status has no {field}"))?;
-    let kib: u64 = value.trim().trim_end_matches(" kB").parse().with_context(|| format!("{field} is no number"))?;
+    let kib: u64 =
+        value.trim().trim_end_matches(" kB").parse().with_context(|| format!("{field} is no number"))?;
     Ok(kib * 1024)
 }
 

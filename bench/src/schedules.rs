@@ -16,6 +16,7 @@ pub(crate) async fn measure(env: &BenchEnv, schedules: u64) -> anyhow::Result<()
     let address = server.address;
     server.process.stop().await?;
     let (server, start) = stage.server_at(address).await?;
+    let start_cpu = server.process.cpu_us()?;
     let members = Members { workers: WORKERS, slots: SLOTS, jobs: Jobs::Finish };
     let swarm = Swarm::start(server.address, members)?;
     swarm.until_ready().await?;
@@ -35,6 +36,7 @@ pub(crate) async fn measure(env: &BenchEnv, schedules: u64) -> anyhow::Result<()
     record.figure("cpu_percent_of_a_core", used);
     record.figure("first_start_s", first_start.as_secs_f64());
     record.figure("start_s", start.as_secs_f64());
+    record.figure("start_cpu_s", start_cpu / 1e6);
     record.figure("memory_mib", memory as f64 / 1_048_576.0);
     record.print();
     Ok(())
