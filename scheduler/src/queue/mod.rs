@@ -24,7 +24,6 @@ mod parking;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use core::cmp::Reverse;
-use core::ops::Bound;
 
 use protocol::{JobId, Timestamp, WorkerId};
 
@@ -313,42 +312,6 @@ impl ReadyQueue {
         self.take_out(lane, head, turn);
         self.set_parked(lane, None);
         self.put_in(lane, head, turn);
-    }
-
-    /// Unparks the lanes with limits that are parked for these workers. Those without limits follow by [`Self::wake_next_for_room`].
-    pub fn unpark(&mut self, parked_for: ParkedFor) {
-        for lane in self.parked_for.get(&parked_for).cloned().unwrap_or_default() {
-            self.put_back(lane);
-        }
-        if self.rooms.contains_key(&parked_for) {
-            self.woken_rooms.insert(parked_for, None);
-        }
-        self.stir_slots(parked_for);
-    }
-
-    /// Unparks the next lane without limits for each of the workers that were named to [`Self::unpark`], as long as `has_room` says that
-    /// one of them has room. Each lane is woken once, unless its first job changes.
-    pub fn wake_next_for_room(&mut self, has_room: impl Fn(ParkedFor) -> bool) {
-        let mut after = None;
-        while let Some((parked_for, last)) = self.woken_after(after) {
-            after = Some(parked_for);
-            let next = self.rooms.get(&parked_for).filter(|_| has_room(parked_for)).and_then(|lanes| {
-                let from = last.map_or(Bound::Unbounded, Bound::Excluded);
-                lanes.range((from, Bound::Unbounded)).next().copied()
-            });
-            match next {
-                Some(next) => {
-                    self.woken_rooms.insert(parked_for, Some(next));
-                    self.put_back(next.1);
-                }
-                None => drop(self.woken_rooms.remove(&parked_for)),
-            }
-        }
-    }
-
-    fn woken_after(&self, after: Option<ParkedFor>) -> Option<(ParkedFor, Option<(QueueKey, LaneKey)>)> {
-        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
-        self.woken_rooms.range((from, Bound::Unbounded)).next().map(|(parked_for, last)| (*parked_for, *last))
     }
 
     /// Unparks all lanes but those that wait for a limit.
