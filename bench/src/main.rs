@@ -5,19 +5,26 @@
 //! stored: a figure without that is none.
 //! `docs/performance.md` quotes what this prints.
 
+mod array;
 mod backlog;
 mod containers;
 mod database;
+mod decisions;
+mod fleet;
 mod latency;
+mod lateness;
 mod load;
 mod output;
+mod pages;
 mod probe;
 mod processes;
 mod record;
 mod restart;
+mod schedules;
 mod singles;
 mod stage;
 mod stall;
+mod swarm;
 mod throughput;
 mod waiting;
 
@@ -25,6 +32,7 @@ use std::path::PathBuf;
 
 use clap::{Parser, ValueEnum};
 
+use crate::decisions::Scale;
 use crate::stage::BenchEnv;
 
 /// Measure Longshore on this machine. Stop everything else first.
@@ -44,6 +52,9 @@ struct Flags {
     /// How many jobs, instead of the number that the measurement is defined with.
     #[arg(long, value_name = "N")]
     jobs: Option<u64>,
+    /// How many simulated workers `fleet` has.
+    #[arg(long, default_value_t = 10_000, value_name = "N")]
+    workers: u64,
     /// How many times each figure is taken.
     #[arg(long, default_value_t = 1, value_name = "N")]
     repeat: u32,
@@ -73,12 +84,27 @@ enum What {
     Containers,
     /// `true` as a plain process.
     Processes,
+    /// Processor time of the scheduler's decisions at different sizes, as ratios; nothing else is started.
+    Decisions,
+    /// 10,000 connected workers: idle, and after a crash of the server.
+    Fleet,
+    /// 1,000,000 jobs with start times within a minute.
+    Lateness,
+    /// 100,000 schedules that fire once an hour.
+    Schedules,
+    /// 100,000 jobs in one request.
+    Array,
+    /// Metrics, pages and lists with 1,000,000 ended and 100,000 waiting jobs.
+    Pages,
     /// All of it.
     All,
 }
 
 fn main() -> anyhow::Result<()> {
     let flags = Flags::parse();
+    if flags.what == What::Decisions {
+        return decisions::measure(flags.jobs.unwrap_or(DECISIONS), Scale::full());
+    }
     let env = BenchEnv::prepare(&flags.dir, flags.longshore.as_deref())?;
     // One thread: the load generator shares two cores with what it measures.
     tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(measure(&flags, &env))
@@ -111,6 +137,24 @@ async fn measure(flags: &Flags, env: &BenchEnv) -> anyhow::Result<()> {
         if wanted(What::Processes) {
             processes::measure(env, flags.jobs.unwrap_or(4_000)).await?;
         }
+        if wanted(What::Fleet) {
+            fleet::measure(env, flags.workers).await?;
+        }
+        if wanted(What::Lateness) {
+            lateness::measure(env, flags.jobs.unwrap_or(1_000_000)).await?;
+        }
+        if wanted(What::Schedules) {
+            schedules::measure(env, flags.jobs.unwrap_or(100_000)).await?;
+        }
+        if wanted(What::Array) {
+            array::measure(env, flags.jobs.unwrap_or(100_000)).await?;
+        }
+        if wanted(What::Pages) {
+            pages::measure(env, flags.jobs.unwrap_or(1_000_000)).await?;
+        }
     }
     Ok(())
 }
+
+/// Cycles in a window: tens of milliseconds.
+const DECISIONS: u64 = 10_000;

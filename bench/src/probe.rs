@@ -15,12 +15,20 @@ pub(crate) fn cpu_us(pid: u32) -> anyhow::Result<f64> {
 
 /// Memory of a process that is its own (neither files nor shared), in bytes.
 pub(crate) fn memory_bytes(pid: u32) -> anyhow::Result<u64> {
+    status_bytes(pid, "RssAnon:")
+}
+
+/// The most memory that a process has had so far, files included, in bytes.
+pub(crate) fn peak_memory_bytes(pid: u32) -> anyhow::Result<u64> {
+    status_bytes(pid, "VmHWM:")
+}
+
+fn status_bytes(pid: u32, field: &str) -> anyhow::Result<u64> {
     let text = std::fs::read_to_string(format!("/proc/{pid}/status")).context("cannot read memory")?;
-    let line = text
-        .lines()
-        .find_map(|line| line.strip_prefix("RssAnon:"))
-        .context("/proc/…/status has no RssAnon")?;
-    let kib: u64 = line.trim().trim_end_matches(" kB").parse().context("RssAnon is no number")?;
+    let value = text.lines().find_map(|line| line.strip_prefix(field));
+    let value = value.with_context(|| format!("/proc/…/status has no {field}"))?;
+    let kib: u64 =
+        value.trim().trim_end_matches(" kB").parse().with_context(|| format!("{field} is no number"))?;
     Ok(kib * 1024)
 }
 
@@ -37,5 +45,6 @@ mod tests {
             sum = (0..1_000_000_u64).fold(sum, u64::wrapping_add);
         }
         assert!(memory_bytes(pid).unwrap() > 100_000, "{sum}");
+        assert!(peak_memory_bytes(pid).unwrap() >= memory_bytes(pid).unwrap());
     }
 }

@@ -16,6 +16,8 @@ pub(crate) async fn measure(env: &BenchEnv, jobs: u64) -> anyhow::Result<()> {
     let (server, after_stop) = stage.server().await?;
     server.process.crash().await?;
     let (server, after_crash) = stage.server().await?;
+    let cpu = server.process.cpu_us()?;
+    let (memory, peak) = (server.process.memory_bytes()?, server.process.peak_memory_bytes()?);
     server.process.stop().await?;
     let counts = Counts::read(&stage.data(), 0)?;
     anyhow::ensure!(counts.live == load(jobs).total(), "the database says {counts:?}");
@@ -25,6 +27,9 @@ pub(crate) async fn measure(env: &BenchEnv, jobs: u64) -> anyhow::Result<()> {
     record.figure("empty_s", empty.as_secs_f64());
     record.figure("after_stop_s", after_stop.as_secs_f64());
     record.figure("after_crash_s", after_crash.as_secs_f64());
+    record.figure("after_crash_cpu_s", cpu / 1e6);
+    record.figure("memory_mib", memory as f64 / 1_048_576.0);
+    record.figure("peak_memory_mib", peak as f64 / 1_048_576.0);
     record.set("verified", counts);
     record.print();
     Ok(())

@@ -63,7 +63,11 @@ impl Stage {
 
     /// Starts a server, and waits until it is ready; how long that took.
     pub(crate) async fn server(&self) -> anyhow::Result<(Server, Duration)> {
-        let address = free_address()?;
+        self.server_at(free_address()?).await
+    }
+
+    /// Likewise, at an address that clients know already.
+    pub(crate) async fn server_at(&self, address: SocketAddr) -> anyhow::Result<(Server, Duration)> {
         let mut command = self.longshore("server", "server.log")?;
         command.arg("--listen").arg(address.to_string()).arg("--data").arg(self.data());
         command.arg("--jobs").arg(self.home.path().join("jobs.yaml"));
@@ -190,6 +194,11 @@ impl Process {
     /// Memory of its own, in bytes.
     pub(crate) fn memory_bytes(&self) -> anyhow::Result<u64> {
         probe::memory_bytes(self.pid)
+    }
+
+    /// The most memory that it has had, files included, in bytes.
+    pub(crate) fn peak_memory_bytes(&self) -> anyhow::Result<u64> {
+        probe::peak_memory_bytes(self.pid)
     }
 
     /// Asks it to leave, and waits until it has.

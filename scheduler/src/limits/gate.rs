@@ -35,6 +35,8 @@ pub(crate) fn next(scheduler: &mut Scheduler, now: Now) -> Next {
     if running_max.is_some_and(|max| scheduler.limits.held >= max) || !scheduler.fleet.has_room() {
         return Next::Nothing;
     }
+    let Scheduler { ready, fleet, .. } = scheduler;
+    ready.wake_next_for_room(|parked_for| choice::has_room(fleet, parked_for));
     if scheduler.fleet.has_free_slot() {
         wake(scheduler, now);
         return next_of_all(scheduler, now, running_max.is_some());

@@ -11,11 +11,11 @@ use protocol::{JobId, WorkerId};
 use crate::core::Scheduler;
 use crate::definition::Definition;
 use crate::fleet::classes::{ClassId, NeedId};
-use crate::fleet::{FULL, Worker};
+use crate::fleet::{FULL, Fleet, Worker};
 use crate::job::Job;
 use crate::placement::rules::PlacementStrategy;
 use crate::placement::{avoids, may_run};
-use crate::queue::LaneKey;
+use crate::queue::{LaneKey, ParkedFor};
 
 /// The best worker for this job, and whether it has a free slot. The last worker is avoided if the job asks for another one, unless there
 /// is no other.
@@ -64,6 +64,23 @@ pub(crate) fn find(
     }
     let (rank, worker) = search.best.or(search.last_resort)?;
     Some((worker, !rank.is_full))
+}
+
+/// One of these workers has room.
+pub(crate) fn has_room(fleet: &Fleet, parked_for: ParkedFor) -> bool {
+    let is_open = |id| fleet.worker(id).and_then(Worker::position).is_some();
+    match parked_for {
+        ParkedFor::Worker(only) => is_open(only),
+        ParkedFor::Need(id) => {
+            let classes = fleet.classes();
+            let Some(need) = classes.need(id) else { return false };
+            if need.workers.is_empty() {
+                let by_load = classes.meeting(id).filter_map(|(class, _)| classes.by_load(class));
+                return by_load.into_iter().any(|workers| !workers.is_empty());
+            }
+            need.workers.iter().flat_map(|selector| fleet.selected(selector)).any(is_open)
+        }
+    }
 }
 
 /// A worker that meets the need of this lane has a free slot. The definition of the lane may be excluded from it.

@@ -14,6 +14,7 @@ use protocol::{JobId, Now, Order, SessionId, Token, Uptime, WorkerId};
 
 use crate::core::Scheduler;
 use crate::fleet::Worker;
+use crate::fleet::classes::ClassId;
 use crate::handlers::offer;
 use crate::job::{Attempt, Job};
 use crate::placement;
@@ -123,9 +124,15 @@ pub(crate) fn recall_for_higher(scheduler: &mut Scheduler, now: Now) {
     let mut recalls = Recalls::default();
     // Later jobs of such a lane find nothing either.
     let mut unplaceable_lanes: BTreeSet<LaneKey> = BTreeSet::new();
-    for (lane, key) in
-        scheduler.ready.first_keys_of_lanes((candidates.len() + recalls_in_flight.len()).min(PER_LANE_MAX))
-    {
+    let makers_of_room = MakersOfRoom::of(
+        scheduler,
+        candidates.iter().map(|(id, _)| *id).chain(recalls_in_flight.iter().copied()),
+    );
+    let count = (candidates.len() + recalls_in_flight.len()).min(PER_LANE_MAX);
+    let first_keys = scheduler.ready.first_keys_of_lanes(count, |lane, head| {
+        head.priority() > lowest && makers_of_room.may_meet(scheduler, lane)
+    });
+    for (lane, key) in first_keys {
         if key.priority() <= lowest || candidates.is_empty() {
             break;
         }
@@ -146,6 +153,32 @@ pub(crate) fn recall_for_higher(scheduler: &mut Scheduler, now: Now) {
         }
     }
     recalls.send(scheduler, now);
+}
+
+/// Workers that have attempts which may be recalled, by their classes. Lanes that none of them can run are left out before their jobs are
+/// sorted: thousands of definitions may wait for a worker that is absent.
+struct MakersOfRoom {
+    classes: BTreeSet<ClassId>,
+    workers: BTreeSet<WorkerId>,
+}
+
+impl MakersOfRoom {
+    fn of(scheduler: &Scheduler, workers: impl Iterator<Item = WorkerId>) -> Self {
+        let workers: BTreeSet<WorkerId> = workers.collect();
+        let class_of = |id: &WorkerId| scheduler.fleet.worker(*id).and_then(Worker::class);
+        Self { classes: workers.iter().filter_map(class_of).collect(), workers }
+    }
+
+    /// One of the workers may run jobs of this lane, as far as its class tells.
+    fn may_meet(&self, scheduler: &Scheduler, lane: LaneKey) -> bool {
+        if let Some(only) = lane.pinned_to() {
+            return self.workers.contains(&only);
+        }
+        let classes = scheduler.fleet.classes();
+        classes
+            .need_of(lane.definition())
+            .is_some_and(|(need, _)| self.classes.iter().any(|class| classes.score(need, *class).is_some()))
+    }
 }
 
 /// An attempt in a backlog.

@@ -30,7 +30,9 @@ impl ReadyQueue {
         {
             faults.push("lanes that wait for limits or slots are not where their first jobs say");
         }
-        if right.parked_for != self.parked_for {
+        if (&right.parked_for, &right.rooms, &right.parked_priorities)
+            != (&self.parked_for, &self.rooms, &self.parked_priorities)
+        {
             faults.push("the index of parked lanes is wrong");
         }
         if self.parked.keys().any(|lane| !self.lanes.contains_key(lane)) {

@@ -11,6 +11,8 @@ pub(super) struct Lane {
     singles: BTreeSet<QueueKey>,
     /// Runs by their first key; none is empty. A run is added as it is, at the same cost whatever its length.
     runs: BTreeMap<QueueKey, BTreeSet<QueueKey>>,
+    /// Number of the keys in runs, so that nobody has to count them.
+    in_runs: usize,
     /// When it had its turn last, or began to wait.
     pub(super) turn: u64,
 }
@@ -26,6 +28,7 @@ impl Lane {
 
     pub(super) fn push_run(&mut self, run: BTreeSet<QueueKey>) {
         if let Some(first) = run.first() {
+            self.in_runs += run.len();
             self.runs.insert(*first, run);
         }
     }
@@ -60,7 +63,7 @@ impl Lane {
     }
 
     pub(super) fn len(&self) -> usize {
-        self.singles.len() + self.runs.values().map(BTreeSet::len).sum::<usize>()
+        self.singles.len() + self.in_runs
     }
 
     /// Number of keys before this one.
@@ -77,15 +80,17 @@ impl Lane {
         keys
     }
 
-    /// Every run is stored under its first key.
+    /// Every run is stored under its first key, and the number of keys in runs is right.
     pub(super) fn is_in_order(&self) -> bool {
         self.runs.iter().all(|(first, run)| run.first() == Some(first))
+            && self.runs.values().map(BTreeSet::len).sum::<usize>() == self.in_runs
     }
 
     fn remove_from_run(&mut self, key: QueueKey) -> bool {
         let Some(mut run) = self.run_of(key).and_then(|first| self.runs.remove(&first)) else {
             return false;
         };
+        self.in_runs -= run.len();
         run.remove(&key);
         self.push_run(run);
         true

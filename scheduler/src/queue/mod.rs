@@ -74,8 +74,15 @@ pub struct ReadyQueue {
     /// Lanes with limits that are not parked. They take free slots only.
     limited: Heads,
     parked: BTreeMap<LaneKey, Parked>,
-    /// Parked lanes by the workers that may wake them: a worker that grows costs nothing for lanes that it cannot run.
+    /// Parked lanes with limits by the workers that may wake them: a worker that grows costs nothing for lanes that it cannot run.
     parked_for: BTreeMap<ParkedFor, BTreeSet<LaneKey>>,
+    /// Parked lanes without limits by the workers that may wake them, in the order of their first jobs. They are woken one by one, so a
+    /// worker that grows costs the same however many wait for it.
+    rooms: BTreeMap<ParkedFor, BTreeSet<(QueueKey, LaneKey)>>,
+    /// Workers that may have room for lanes in `rooms`, with the last lane that was woken for them.
+    woken_rooms: BTreeMap<ParkedFor, Option<(QueueKey, LaneKey)>>,
+    /// Number of lanes in `rooms` by the priority of their first job; no entry is zero.
+    parked_priorities: BTreeMap<i8, usize>,
     /// Lanes that wait for a free slot only, by the workers that may run them.
     slots: BTreeMap<ParkedFor, Heads>,
     /// The same lanes by their first job.
@@ -214,15 +221,21 @@ impl ReadyQueue {
     /// The highest priority of the jobs without limits, parked lanes included.
     #[must_use]
     pub fn highest_priority(&self) -> Option<i8> {
-        let parked = self.parked_unlimited().filter_map(|lane| self.head(lane));
-        parked.chain(self.heads.first_key()).map(|key| key.priority()).max()
+        let parked = self.parked_priorities.last_key_value().map(|(priority, _)| *priority);
+        parked.max(self.heads.first_key().map(|key| key.priority()))
     }
 
-    /// The first jobs of each lane without limits in order, parked lanes included; at most `count` of each lane.
+    /// The first jobs of those lanes without limits that `takes` accepts with their first job, in order, parked lanes included; at most
+    /// `count` of each lane.
     #[must_use]
-    pub fn first_keys_of_lanes(&self, count: usize) -> Vec<(LaneKey, QueueKey)> {
+    pub fn first_keys_of_lanes(
+        &self,
+        count: usize,
+        mut takes: impl FnMut(LaneKey, QueueKey) -> bool,
+    ) -> Vec<(LaneKey, QueueKey)> {
         let lanes = self.heads.lanes().chain(self.parked_unlimited());
         let lanes = lanes.filter_map(|lane| Some((lane, self.lanes.get(&lane)?)));
+        let lanes = lanes.filter(|(lane, queue)| queue.first().is_some_and(|head| takes(*lane, head)));
         let mut first_keys: Vec<(LaneKey, QueueKey)> = lanes
             .flat_map(|(lane, queue)| queue.first_keys(count).into_iter().map(move |key| (lane, key)))
             .collect();
@@ -231,7 +244,7 @@ impl ReadyQueue {
     }
 
     fn parked_unlimited(&self) -> impl Iterator<Item = LaneKey> {
-        self.parked_for.values().flatten().filter(|lane| !lane.is_limited()).copied()
+        self.rooms.values().flatten().map(|(_, lane)| *lane)
     }
 
     /// Parks a lane until [`Self::unpark`].
@@ -299,14 +312,6 @@ impl ReadyQueue {
         self.take_out(lane, head, turn);
         self.set_parked(lane, None);
         self.put_in(lane, head, turn);
-    }
-
-    /// Unparks the lanes that are parked for these workers.
-    pub fn unpark(&mut self, parked_for: ParkedFor) {
-        for lane in self.parked_for.get(&parked_for).cloned().unwrap_or_default() {
-            self.put_back(lane);
-        }
-        self.stir_slots(parked_for);
     }
 
     /// Unparks all lanes but those that wait for a limit.

@@ -1,5 +1,7 @@
 //! Lanes stand among those that may be next, or are parked for workers, for a slot or under a limit. Also the counts of waiting jobs.
 
+use core::ops::Bound;
+
 use super::{Lane, LaneKey, Parked, ParkedFor, QueueKey, ReadyQueue};
 
 impl ReadyQueue {
@@ -68,8 +70,14 @@ impl ReadyQueue {
             }
         }
         // It may go before the lane that was unparked last.
-        if let Some(Parked::Limit(limit)) = self.parked.get(&lane).copied() {
-            self.stir_limit(limit);
+        match self.parked.get(&lane) {
+            Some(Parked::Limit(limit)) => self.stir_limit(*limit),
+            Some(Parked::Workers(parked_for)) => {
+                if let Some(last) = self.woken_rooms.get_mut(parked_for) {
+                    *last = None;
+                }
+            }
+            Some(Parked::Slot(_)) | None => {}
         }
     }
 
@@ -91,13 +99,54 @@ impl ReadyQueue {
         }
     }
 
+    /// Unparks the lanes with limits that are parked for these workers. Those without limits follow by [`Self::wake_next_for_room`].
+    pub fn unpark(&mut self, parked_for: ParkedFor) {
+        for lane in self.parked_for.get(&parked_for).cloned().unwrap_or_default() {
+            self.put_back(lane);
+        }
+        if self.rooms.contains_key(&parked_for) {
+            self.woken_rooms.insert(parked_for, None);
+        }
+        self.stir_slots(parked_for);
+    }
+
+    /// Unparks the next lane without limits for each of the workers that were named to [`Self::unpark`], as long as `has_room` says that
+    /// one of them has room. Each lane is woken once, unless its first job changes.
+    pub fn wake_next_for_room(&mut self, has_room: impl Fn(ParkedFor) -> bool) {
+        let mut after = None;
+        while let Some((parked_for, last)) = self.woken_after(after) {
+            after = Some(parked_for);
+            let next = self.rooms.get(&parked_for).filter(|_| has_room(parked_for)).and_then(|lanes| {
+                let from = last.map_or(Bound::Unbounded, Bound::Excluded);
+                lanes.range((from, Bound::Unbounded)).next().copied()
+            });
+            match next {
+                Some(next) => {
+                    self.woken_rooms.insert(parked_for, Some(next));
+                    self.put_back(next.1);
+                }
+                None => drop(self.woken_rooms.remove(&parked_for)),
+            }
+        }
+    }
+
+    fn woken_after(&self, after: Option<ParkedFor>) -> Option<(ParkedFor, Option<(QueueKey, LaneKey)>)> {
+        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
+        self.woken_rooms.range((from, Bound::Unbounded)).next().map(|(parked_for, last)| (*parked_for, *last))
+    }
+
     /// Adds a lane to the set that its state says.
     pub(super) fn put_in(&mut self, lane: LaneKey, head: QueueKey, turn: u64) {
         match self.parked.get(&lane).copied() {
             None if lane.is_limited() => self.limited.insert(lane, head, turn),
             None => self.heads.insert(lane, head, turn),
-            Some(Parked::Workers(parked_for)) => {
+            Some(Parked::Workers(parked_for)) if lane.is_limited() => {
                 self.parked_for.entry(parked_for).or_default().insert(lane);
+            }
+            Some(Parked::Workers(parked_for)) => {
+                if self.rooms.entry(parked_for).or_default().insert((head, lane)) {
+                    *self.parked_priorities.entry(head.priority()).or_default() += 1;
+                }
             }
             Some(Parked::Slot(parked_for)) => {
                 self.slots.entry(parked_for).or_default().insert(lane, head, turn);
@@ -112,12 +161,22 @@ impl ReadyQueue {
         match self.parked.get(&lane).copied() {
             None if lane.is_limited() => self.limited.remove(lane, head, turn),
             None => self.heads.remove(lane, head, turn),
-            Some(Parked::Workers(parked_for)) => {
+            Some(Parked::Workers(parked_for)) if lane.is_limited() => {
                 if let Some(lanes) = self.parked_for.get_mut(&parked_for) {
                     lanes.remove(&lane);
                     if lanes.is_empty() {
                         self.parked_for.remove(&parked_for);
                     }
+                }
+            }
+            Some(Parked::Workers(parked_for)) => {
+                let Some(lanes) = self.rooms.get_mut(&parked_for) else { return };
+                let was_here = lanes.remove(&(head, lane));
+                if lanes.is_empty() {
+                    self.rooms.remove(&parked_for);
+                }
+                if was_here {
+                    self.drop_parked_priority(head.priority());
                 }
             }
             Some(Parked::Slot(parked_for)) => {
@@ -136,6 +195,15 @@ impl ReadyQueue {
                         self.limits.remove(&limit);
                     }
                 }
+            }
+        }
+    }
+
+    fn drop_parked_priority(&mut self, priority: i8) {
+        if let Some(lanes) = self.parked_priorities.get_mut(&priority) {
+            *lanes -= 1;
+            if *lanes == 0 {
+                self.parked_priorities.remove(&priority);
             }
         }
     }

@@ -23,8 +23,18 @@ fn parked_for(lane: LaneKey) -> ParkedFor {
 }
 
 fn unpark_all(ready: &mut ReadyQueue) {
-    for parked_for in ready.parked_for.keys().copied().collect::<Vec<_>>() {
-        ready.unpark(parked_for);
+    let parked_for: BTreeSet<ParkedFor> =
+        ready.parked_for.keys().chain(ready.rooms.keys()).copied().collect();
+    for parked_for in parked_for {
+        unpark(ready, parked_for);
+    }
+}
+
+/// Wakes the lanes that wait for these workers, which have room for all of them.
+fn unpark(ready: &mut ReadyQueue, parked_for: ParkedFor) {
+    ready.unpark(parked_for);
+    while !ready.woken_rooms.is_empty() {
+        ready.wake_next_for_room(|_| true);
     }
 }
 
@@ -35,11 +45,55 @@ fn a_worker_wakes_only_the_lanes_that_it_may_run() {
     ready.push(B, key(0, 0, 2));
     ready.park(A, parked_for(A));
     ready.park(B, parked_for(B));
-    ready.unpark(ParkedFor::Worker(WorkerId(1)));
+    unpark(&mut ready, ParkedFor::Worker(WorkerId(1)));
     assert_eq!(ready.first(), None);
-    ready.unpark(ANY);
+    unpark(&mut ready, ANY);
     assert_eq!(ready.first(), Some((B, JobId(2))));
     assert!(ready.faults().is_empty());
+}
+
+#[test]
+fn lanes_that_wait_for_the_same_workers_are_woken_one_by_one_in_order_while_there_is_room() {
+    let lane = |number| LaneKey::Definition(DefinitionNo(number), KeySetNo::UNLIMITED);
+    let mut ready = ReadyQueue::default();
+    for number in 1..=4 {
+        ready.push(lane(number), key(0, 10 - i64::from(number), u64::from(number)));
+        ready.park(lane(number), ANY);
+    }
+    ready.unpark(ANY);
+    assert_eq!(ready.first(), None, "nothing is woken before somebody asks for the next one");
+    ready.wake_next_for_room(|_| true);
+    assert_eq!(ready.first(), Some((lane(4), JobId(4))));
+    // No worker takes it after all, such as for an exclusion: the next one has its turn, and this one only once.
+    ready.park(lane(4), ANY);
+    ready.wake_next_for_room(|_| true);
+    assert_eq!(ready.first(), Some((lane(3), JobId(3))));
+    // An earlier job in a lane that was passed counts again.
+    ready.push(lane(4), key(0, 0, 9));
+    ready.wake_next_for_room(|_| true);
+    assert_eq!(ready.first(), Some((lane(4), JobId(9))));
+    assert!(ready.faults().is_empty());
+    // Room is gone: the others stay parked until it comes back.
+    ready.wake_next_for_room(|_| false);
+    ready.wake_next_for_room(|_| true);
+    assert_eq!(ready.rooms.get(&ANY).map(BTreeSet::len), Some(2));
+    unpark(&mut ready, ANY);
+    assert_eq!(drain(&mut ready), [9, 4, 3, 2, 1]);
+}
+
+#[test]
+fn the_highest_priority_counts_parked_lanes() {
+    let mut ready = ReadyQueue::default();
+    ready.push(A, key(9, 0, 1));
+    ready.push(B, key(3, 0, 2));
+    ready.park(A, ANY);
+    assert_eq!(ready.highest_priority(), Some(9));
+    ready.remove(A, key(9, 0, 1));
+    assert_eq!(ready.highest_priority(), Some(3));
+    ready.park(B, ANY);
+    assert_eq!(ready.highest_priority(), Some(3));
+    ready.remove(B, key(3, 0, 2));
+    assert_eq!(ready.highest_priority(), None);
 }
 
 fn drain(ready: &mut ReadyQueue) -> Vec<u64> {
