@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use crate::client_certificate::ClientCertificateArgs;
 use crate::screen::Format;
 
 /// Address and token of a server, and the certificates that prove it.
@@ -24,15 +25,23 @@ pub(crate) struct ServerArgs {
     /// Trust the certificate authorities in this file, not the system's.
     #[arg(long, env = "LONGSHORE_CA_FILE", value_name = "FILE", help_heading = "Server")]
     pub(crate) ca_file: Option<PathBuf>,
+    #[command(flatten, next_help_heading = "Server")]
+    pub(crate) client_certificate: ClientCertificateArgs,
 }
 
 impl ServerArgs {
     /// Uses the default address if none is given.
-    pub(crate) fn new(address: Option<&str>, token_file: Option<&Path>, ca_file: Option<&Path>) -> Self {
+    pub(crate) fn new(
+        address: Option<&str>,
+        token_file: Option<&Path>,
+        ca_file: Option<&Path>,
+        client_certificate: ClientCertificateArgs,
+    ) -> Self {
         Self {
             address: address.unwrap_or(DEFAULT_ADDRESS).to_owned(),
             token_file: token_file.map(Path::to_owned),
             ca_file: ca_file.map(Path::to_owned),
+            client_certificate,
         }
     }
 }

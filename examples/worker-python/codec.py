@@ -6,7 +6,7 @@ fields. Durations are whole nanoseconds, revisions are 32 hexadecimal digits, by
 decode_order() and decode_report() raise BadFrame, with the close code, for every frame that the document says is to be refused.
 """
 
-WIRE_FORMAT = 3
+WIRE_FORMAT = 4
 VERSION = 1
 
 FRAME_BYTES_MAX = 1 << 20
@@ -435,8 +435,18 @@ def body_fits(value):
 
 BODY = Struct(body_fits, environment=PAIRS, args=TEXTS, input=Option(TEXT))
 
+REGISTRY_LOGIN = Struct(host=TEXT, username=TEXT, password=Blob())
+
 SECRETS = Enum(
-    ("Given", Struct(variables=List(Tuple(TEXT, Blob())), files=List(Tuple(TEXT, Blob())), masked=List(Blob()))),
+    (
+        "Given",
+        Struct(
+            variables=List(Tuple(TEXT, Blob())),
+            files=List(Tuple(TEXT, Blob())),
+            masked=List(Blob()),
+            registry=Option(REGISTRY_LOGIN),
+        ),
+    ),
     ("Withheld", SHOWN),
 )
 

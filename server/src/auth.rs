@@ -9,6 +9,7 @@ pub mod audit;
 pub(crate) mod failures;
 pub mod first_token;
 mod proof;
+pub mod proxy;
 pub mod records;
 pub mod role;
 pub(crate) mod sessions;
@@ -27,6 +28,7 @@ use subtle::ConstantTimeEq;
 use actor::Actor;
 use failures::FailureLimiter;
 use proof::WorkerProof;
+use proxy::ProxyLogin;
 use role::{Permission, Role};
 use sessions::{SessionToken, Sessions};
 use site::Hosts;
@@ -38,13 +40,30 @@ use workers::{SecretVerdict, WorkerRegistry};
 pub struct Admission {
     /// The sender of the request.
     pub actor: Arc<Actor>,
-    /// True if the request has shown a valid token or session.
-    pub by_token: bool,
+    /// The proof that the request has shown.
+    pub proof: Proof,
+}
+
+/// The proof of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Proof {
+    /// None: this request needs none.
+    None,
+    /// A valid token or session.
+    Token,
+    /// The proxy that signs users in has sent it.
+    Proxy,
 }
 
 impl Admission {
     const fn by_token(actor: Arc<Actor>) -> Self {
-        Self { actor, by_token: true }
+        Self { actor, proof: Proof::Token }
+    }
+
+    /// True if the sender is known.
+    #[must_use]
+    pub fn is_authenticated(&self) -> bool {
+        self.proof != Proof::None
     }
 
     /// Refuses what the role of the token does not allow.
@@ -52,7 +71,7 @@ impl Admission {
     /// # Errors
     /// [`Denial::WrongRole`].
     pub fn check(&self, permission: Permission) -> Result<(), Denial> {
-        if self.by_token { self.actor.check(permission) } else { Ok(()) }
+        if self.is_authenticated() { self.actor.check(permission) } else { Ok(()) }
     }
 }
 
@@ -91,6 +110,14 @@ pub enum Denial {
         /// Seconds until the server checks a token of this address again.
         retry_after_s: u64,
     },
+    /// The proxy that signs users in sends a header that does not name one user.
+    #[error("the header {field} {fault}")]
+    ProxyHeader {
+        /// The header.
+        field: String,
+        /// Its fault.
+        fault: &'static str,
+    },
     /// The request carries a token in its URL.
     #[error("a token must not be part of an address")]
     TokenInUrl,
@@ -114,6 +141,8 @@ pub struct Access {
     workers: Arc<WorkerRegistry>,
     /// True if requests need a token even if none was given in a file.
     requires_tokens: bool,
+    /// The proxy that signs users in.
+    proxy: Option<ProxyLogin>,
     hosts: Hosts,
     failures: FailureLimiter,
     sessions: Sessions,
@@ -144,6 +173,7 @@ impl Access {
             tokens: Arc::default(),
             workers: Arc::default(),
             requires_tokens: false,
+            proxy: None,
             hosts: Hosts::new(listen),
             failures: FailureLimiter::default(),
             sessions: Sessions::default(),
@@ -183,6 +213,14 @@ impl Access {
     #[must_use]
     pub const fn require_tokens(mut self) -> Self {
         self.requires_tokens = true;
+        self
+    }
+
+    /// Accepts the users that this proxy has signed in. All requests need a token or such a user from now on.
+    #[must_use]
+    pub fn proxy(mut self, proxy: ProxyLogin) -> Self {
+        self.requires_tokens = true;
+        self.proxy = Some(proxy);
         self
     }
 
@@ -234,8 +272,8 @@ impl Access {
         if permission == Permission::Connect && request.headers().contains_key(header::ORIGIN) {
             return Err(Denial::CrossSite { field: "Origin" });
         }
-        // Health checks may use any host name: they read no data and change nothing.
-        if !admission.by_token && permission != Permission::Open {
+        // Health checks may use any host name: they read no data and change nothing. A user of a proxy is no secret that a page lacks.
+        if admission.proof != Proof::Token && permission != Permission::Open {
             self.hosts.check(request)?;
         }
         site::check(request)?;
@@ -254,7 +292,7 @@ impl Access {
             _ => self.needs_token(),
         };
         if !is_required {
-            return Ok(Admission { actor: Arc::clone(&self.anonymous), by_token: false });
+            return Ok(Admission { actor: Arc::clone(&self.anonymous), proof: Proof::None });
         }
         let now = Instant::now();
         let given = headers.get(header::AUTHORIZATION).map(HeaderValue::as_bytes);
@@ -262,6 +300,14 @@ impl Access {
             && let Some(proof) = given.and_then(WorkerProof::parse)
         {
             return self.check_worker(&proof, peer, now).map(Admission::by_token);
+        }
+        // A token goes before the user of the proxy, and the user before a session of the dashboard.
+        if permission != Permission::Connect
+            && given.and_then(bearer).is_none()
+            && let Some(proxy) = &self.proxy
+            && let Some(actor) = proxy.user(headers, peer)?
+        {
+            return Ok(Admission { actor, proof: Proof::Proxy });
         }
         let actor = match permission != Permission::Connect && is_by_cookie(headers) {
             // A session was begun with a token. Its cookie cannot be guessed, so a wrong one is an old one, and no failure.

@@ -4,6 +4,7 @@
 //! and variable. Inside of the server there are only parsed, valid values. The CLI decides between flags and `LONGSHORE_*`.
 
 mod address;
+mod auth_proxy;
 pub mod jobs_file;
 pub mod next_slots;
 mod retention;
@@ -19,10 +20,13 @@ use std::time::Duration;
 use protocol::order::Intervals;
 use scheduler::ServerLimits;
 
+use crate::auth::proxy::ProxyLogin;
+use crate::listener::client_certificates::{ClientAuth, ClientCertificates};
 use crate::listener::tls::TlsFiles;
 use crate::notifications::addresses::AllowedNetworks;
 use crate::secrets::SecretsDir;
 pub use address::BasePath;
+pub use auth_proxy::AuthProxySettings;
 use jobs_file::quantity;
 pub use retention::{Retention, RetentionSettings};
 pub use token::{Token, TokenError};
@@ -45,14 +49,22 @@ pub struct Settings {
     pub require_tokens: bool,
     /// Listen beyond loopback without tokens.
     pub insecure_no_auth: bool,
+    /// A reverse proxy that signs users in.
+    pub auth_proxy: AuthProxySettings,
     /// A file with the certificate for TLS.
     pub tls_cert: Option<PathBuf>,
     /// A file with the key of the certificate.
     pub tls_key: Option<PathBuf>,
+    /// A file with the authorities that sign the certificates of clients.
+    pub tls_client_ca: Option<PathBuf>,
+    /// `required` or `optional`: treatment of clients without a certificate.
+    pub tls_client_auth: Option<String>,
     /// A directory with the secrets of jobs.
     pub secrets_dir: Option<PathBuf>,
     /// A file with limits on what definitions may do.
     pub policy_file: Option<PathBuf>,
+    /// A file with logins for registries.
+    pub registries_file: Option<PathBuf>,
     /// The path prefix of all URLs; empty for none.
     pub base_path: String,
     /// Host names to accept beside the own address.
@@ -87,10 +99,14 @@ impl Default for Settings {
             worker_token_file: None,
             require_tokens: false,
             insecure_no_auth: false,
+            auth_proxy: AuthProxySettings::default(),
             tls_cert: None,
             tls_key: None,
+            tls_client_ca: None,
+            tls_client_auth: None,
             secrets_dir: None,
             policy_file: None,
+            registries_file: None,
             base_path: String::new(),
             allowed_hosts: Vec::new(),
             public_url: None,
@@ -121,12 +137,16 @@ pub struct Config {
     pub worker_token: Option<Token>,
     /// True if every request needs a token, also if no token was given in a file.
     pub requires_tokens: bool,
+    /// A reverse proxy that signs users in.
+    pub proxy: Option<ProxyLogin>,
     /// Certificate and key for TLS; without them the server speaks plain HTTP.
     pub tls: Option<TlsFiles>,
     /// The secrets of jobs; without it there are none.
     pub secrets: Option<Arc<SecretsDir>>,
     /// The file of the policy; without it there are no rules.
     pub policy_file: Option<PathBuf>,
+    /// The file with logins for registries; without it workers use their own.
+    pub registries_file: Option<PathBuf>,
     /// The path prefix of all URLs.
     pub base_path: BasePath,
     /// Host names to accept beside the own address, in lower case.
@@ -165,14 +185,23 @@ impl Settings {
         if self.require_tokens && self.insecure_no_auth {
             return Err(SettingsError::OpenAndClosed);
         }
-        let requires_tokens = self.require_tokens || (!listen.ip().is_loopback() && !self.insecure_no_auth);
+        let proxy = self.auth_proxy.check()?;
+        if proxy.is_some() && self.insecure_no_auth {
+            return Err(SettingsError::OpenBehindProxy);
+        }
+        let requires_tokens =
+            self.require_tokens || proxy.is_some() || (!listen.ip().is_loopback() && !self.insecure_no_auth);
         match (&self.api_token_file, &self.worker_token_file) {
             (Some(_), None) => return Err(SettingsError::OneToken(API_TOKEN_FILE, WORKER_TOKEN_FILE)),
             (None, Some(_)) => return Err(SettingsError::OneToken(WORKER_TOKEN_FILE, API_TOKEN_FILE)),
             (Some(_), Some(_)) | (None, None) => {}
         }
+        let clients = client_certificates(self.tls_client_ca, self.tls_client_auth.as_deref())?;
         let tls = match (self.tls_cert, self.tls_key) {
-            (Some(certificate), Some(key)) => Some(TlsFiles { certificate, key }),
+            (Some(certificate), Some(key)) => Some(TlsFiles { certificate, key, clients }),
+            (None, None) if clients.is_some() => {
+                return Err(SettingsError::HalfOfTls(TLS_CLIENT_CA, TLS_CERT));
+            }
             (None, None) => None,
             (Some(_), None) => return Err(SettingsError::HalfOfTls(TLS_CERT, TLS_KEY)),
             (None, Some(_)) => return Err(SettingsError::HalfOfTls(TLS_KEY, TLS_CERT)),
@@ -180,9 +209,11 @@ impl Settings {
         Ok(Config {
             listen,
             requires_tokens,
+            proxy,
             tls,
             secrets: self.secrets_dir.map(secrets).transpose()?,
             policy_file: self.policy_file,
+            registries_file: self.registries_file,
             intervals: intervals(&self.heartbeat, &self.lease)?,
             jobs_max: job_count("--max-jobs", "LONGSHORE_MAX_JOBS", &self.max_jobs)?,
             server_limits: ServerLimits {
@@ -225,6 +256,9 @@ pub enum SettingsError {
     /// Tokens are both required and switched off.
     #[error("--require-tokens and --insecure-no-auth exclude each other")]
     OpenAndClosed,
+    /// Users are signed in by a proxy, and everybody else may do everything.
+    #[error("--auth-proxy-header and --insecure-no-auth exclude each other")]
+    OpenBehindProxy,
     /// Only one of two tokens is given. Every client that may act as a worker receives every job with its secrets.
     #[error("{0} is given and {1} is not: the other half would be open to everybody; give both, or neither")]
     OneToken(&'static str, &'static str),
@@ -263,6 +297,29 @@ pub fn intervals(heartbeat: &str, lease: &str) -> Result<Intervals, SettingsErro
     Ok(Intervals { heartbeat, lease, start_gate: lease / START_GATES_PER_LEASE })
 }
 
+fn client_certificates(
+    authorities: Option<PathBuf>,
+    auth: Option<&str>,
+) -> Result<Option<ClientCertificates>, SettingsError> {
+    let wrong = |reason| SettingsError::Value {
+        flag: "--tls-client-auth",
+        variable: "LONGSHORE_TLS_CLIENT_AUTH",
+        reason,
+    };
+    let auth = auth.map(|name| {
+        ClientAuth::find(name).ok_or_else(|| wrong(format!("{name:?} is neither required nor optional")))
+    });
+    match (authorities, auth.transpose()?) {
+        (Some(authorities), auth) => {
+            Ok(Some(ClientCertificates { authorities, auth: auth.unwrap_or_default() }))
+        }
+        (None, Some(_)) => {
+            Err(wrong("it needs --tls-client-ca, the authorities that sign certificates".into()))
+        }
+        (None, None) => Ok(None),
+    }
+}
+
 fn secrets(path: PathBuf) -> Result<Arc<SecretsDir>, SettingsError> {
     let shown = path.display().to_string();
     SecretsDir::open(path).map(Arc::new).map_err(|error| SettingsError::Value {
@@ -289,6 +346,7 @@ fn job_count(flag: &'static str, variable: &'static str, text: &str) -> Result<u
 }
 
 const TLS_CERT: &str = "--tls-cert (LONGSHORE_TLS_CERT)";
+const TLS_CLIENT_CA: &str = "--tls-client-ca (LONGSHORE_TLS_CLIENT_CA)";
 const TLS_KEY: &str = "--tls-key (LONGSHORE_TLS_KEY)";
 const API_TOKEN_FILE: &str = "--api-token-file (LONGSHORE_API_TOKEN_FILE)";
 const WORKER_TOKEN_FILE: &str = "--worker-token-file (LONGSHORE_WORKER_TOKEN_FILE)";

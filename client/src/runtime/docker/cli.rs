@@ -100,14 +100,18 @@ impl Cli {
         self.answer(child, std::future::ready(()), limit).await
     }
 
-    /// Runs a long call with the same rules. `on_line` gets each line of its standard output, which is not kept.
+    /// Runs a long call with the same rules. `config` is the program's configuration, if it is not that of this user.
+    /// `on_line` gets each line of its standard output, which is not kept.
     pub(super) async fn follow<S: AsRef<std::ffi::OsStr>>(
         &self,
         args: impl IntoIterator<Item = S>,
+        config: Option<&Path>,
         limit: Duration,
         on_line: impl FnMut(&str) + Send,
     ) -> Result<CallOutput, CallError> {
-        let mut child = self.spawn(args)?;
+        let mut command = self.command();
+        command.envs(config.map(|directory| ("DOCKER_CONFIG", directory)));
+        let mut child = self.spawn_piped(command, args)?;
         let stdout = child.stdout.take();
         self.answer(child, read_lines(stdout, on_line), limit).await
     }
@@ -137,7 +141,14 @@ impl Cli {
         &self,
         args: impl IntoIterator<Item = S>,
     ) -> Result<Child, CallError> {
-        let mut command = self.command();
+        self.spawn_piped(self.command(), args)
+    }
+
+    fn spawn_piped<S: AsRef<std::ffi::OsStr>>(
+        &self,
+        mut command: Command,
+        args: impl IntoIterator<Item = S>,
+    ) -> Result<Child, CallError> {
         command
             .args(args)
             .stdin(Stdio::null())
@@ -303,7 +314,7 @@ mod tests {
         let mut on_line = Vec::new();
         let script = r"printf 'one\n\377two\nthree'; echo no >&2; exit 3";
         let answer = Cli::new(Path::new("/bin/sh"))
-            .follow(["-c", script], Duration::from_secs(5), |line| on_line.push(line.to_owned()))
+            .follow(["-c", script], None, Duration::from_secs(5), |line| on_line.push(line.to_owned()))
             .await
             .expect("an answer");
         assert_eq!(on_line, ["one", "\u{fffd}two", "three"]);
@@ -315,8 +326,9 @@ mod tests {
         let (mut longest, mut bytes) = (0, 0);
         let on_line = |piece: &str| (longest, bytes) = (longest.max(piece.len()), bytes + piece.len());
         let script = "head -c 1000000 /dev/zero; echo; echo end";
-        let answer =
-            Cli::new(Path::new("/bin/sh")).follow(["-c", script], Duration::from_secs(60), on_line).await;
+        let answer = Cli::new(Path::new("/bin/sh"))
+            .follow(["-c", script], None, Duration::from_secs(60), on_line)
+            .await;
         assert!(answer.expect("an answer").ok);
         assert_eq!((longest, bytes), (4 << 10, 1_000_003));
     }
