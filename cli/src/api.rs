@@ -59,7 +59,7 @@ impl Api {
         let address = parse_address(&server_args.address)?;
         let base = base(&address)?;
         let trust = if address.is_tls() {
-            tls::trusting(server_args.ca_file.as_deref(), server_args.client_certificate.files()?)
+            tls::trusting(server_args.ca_file.as_deref(), server_args.client_certificate().files()?)
         } else {
             tls::trusting_nobody()
         };

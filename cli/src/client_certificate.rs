@@ -6,7 +6,7 @@ use client::client_certificate::ClientCertificateFiles;
 
 use crate::failure::{Exit, Failure};
 
-/// Certificate and key.
+/// Certificate and key. [`ServerArgs`](crate::args::ServerArgs) has the same flags under a heading of its own.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub(crate) struct ClientCertificateArgs {
     /// Certificate for a server that asks for one: a PEM file, read again when it changes.

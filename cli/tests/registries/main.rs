@@ -37,9 +37,10 @@ fn files_with_passwords(directory: &Path) -> Vec<String> {
 }
 
 fn has_password(bytes: &[u8]) -> bool {
-    // Libraries show bytes in hexadecimal: the last one is "planted-reg".
+    // Libraries show bytes in hexadecimal: the last form is "planted-reg".
     let forms = [FIRST.0, SECOND.0, FIRST.1, SECOND.1, "706c616e7465642d726567"];
-    forms.iter().any(|form| bytes.windows(form.len()).any(|part| part.eq_ignore_ascii_case(form.as_bytes())))
+    let text = String::from_utf8_lossy(bytes).to_ascii_lowercase();
+    forms.iter().any(|form| text.contains(&form.to_ascii_lowercase()))
 }
 
 fn command_lines_and_environments_are_clean() {
