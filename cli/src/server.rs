@@ -125,7 +125,7 @@ struct AccessArgs {
     /// Ask clients for a certificate that an authority in this PEM file has signed. It is read again when it changes.
     #[arg(long, env = "LONGSHORE_TLS_CLIENT_CA", value_name = "FILE")]
     tls_client_ca: Option<PathBuf>,
-    /// Whether clients without a certificate can connect: required or optional [default: required].
+    /// Treatment of clients without a certificate: required refuses them, optional lets them in [default: required].
     #[arg(long, env = "LONGSHORE_TLS_CLIENT_AUTH", value_name = "HOW")]
     tls_client_auth: Option<String>,
     /// Directory with the secrets of jobs, a file each. They are read for each attempt and sent over TLS or loopback only.

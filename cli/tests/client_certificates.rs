@@ -1,5 +1,4 @@
 //! Certificates that workers and commands show to a server that asks for them, made by `longshore cert`.
-#![expect(clippy::unwrap_used, reason = "a stage that cannot be set is a failed test")]
 
 use std::os::unix::fs::PermissionsExt as _;
 
@@ -7,7 +6,7 @@ use testkit::{Cluster, Process, wait_until};
 
 const JOBS: &str = "version: 1\njobs: { hello: { runtime: fake } }\n";
 
-/// A cluster with certificates for the server and for the clients anna and bert in `tls`, and those of a stranger in `other`.
+/// A cluster with certificates for the server and for the clients anna and bert in `tls`, and that of an unknown client in `other`.
 fn cluster() -> Cluster {
     let cluster = Cluster::new(env!("CARGO_BIN_EXE_longshore"), JOBS);
     make(&cluster, "tls", &["--host", "jobs.example", "--client", "anna,bert"]);

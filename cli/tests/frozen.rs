@@ -1,4 +1,4 @@
-//! What earlier versions have left: `frozen/VERSION` has a backup, the answers of the API at that time, and its description.
+//! The formats of earlier versions: `frozen/VERSION` has a backup, the answers of the API at that time, and its description.
 //!
 //! This version restores each backup, migrates its store, and gives the same answers. `cargo xtask freeze VERSION` writes such a directory
 //! with this version; a directory of a release never changes.

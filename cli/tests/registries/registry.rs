@@ -5,7 +5,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Condvar, Mutex};
 
 use serde_json::{Value, json};
 
@@ -18,8 +18,9 @@ pub(crate) struct Registry {
 struct Shared {
     /// The header `Authorization` that is accepted.
     authorization: Mutex<String>,
-    /// Requests for the manifest wait while somebody holds this.
-    gate: Mutex<()>,
+    /// Requests for the manifest wait while this is true.
+    is_held: Mutex<bool>,
+    released: Condvar,
     /// Methods and paths, and the status of each.
     requests: Mutex<Vec<(String, u16)>>,
     manifest: Vec<u8>,
@@ -34,7 +35,8 @@ impl Registry {
         let (manifest, blobs) = image(scratch, &address.to_string());
         let shared = Arc::new(Shared {
             authorization: Mutex::default(),
-            gate: Mutex::default(),
+            is_held: Mutex::default(),
+            released: Condvar::new(),
             requests: Mutex::default(),
             manifest,
             blobs,
@@ -65,8 +67,9 @@ impl Registry {
     }
 
     /// Keeps requests for the manifest waiting until the value is dropped.
-    pub(crate) fn hold(&self) -> std::sync::MutexGuard<'_, ()> {
-        self.shared.gate.lock().unwrap()
+    pub(crate) fn hold(&self) -> Hold {
+        *self.shared.is_held.lock().unwrap() = true;
+        Hold(Arc::clone(&self.shared))
     }
 
     /// Number of requests for the manifest with a valid login that came so far, also of those that wait.
@@ -92,6 +95,16 @@ impl Drop for Registry {
     }
 }
 
+/// Keeps requests for the manifest waiting until it is dropped.
+pub(crate) struct Hold(Arc<Shared>);
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        *self.0.is_held.lock().unwrap() = false;
+        self.0.released.notify_all();
+    }
+}
+
 impl Shared {
     fn serve(&self, stream: TcpStream) {
         let mut reader = BufReader::new(stream.try_clone().unwrap());
@@ -111,7 +124,8 @@ impl Shared {
             };
             self.requests.lock().unwrap().push((line.clone(), status));
             if path.contains("/manifests/") && status == 200 {
-                drop(self.gate.lock().unwrap());
+                let held = self.is_held.lock().unwrap();
+                drop(self.released.wait_while(held, |is_held| *is_held).unwrap());
             }
             let challenge = "WWW-Authenticate: Basic realm=\"test\"\r\n";
             let head = format!(

@@ -5,9 +5,11 @@
 
 mod address;
 mod auth_proxy;
+mod error;
 pub mod jobs_file;
 pub mod next_slots;
 mod retention;
+mod tls;
 mod token;
 mod worker_labels;
 
@@ -21,12 +23,12 @@ use protocol::order::Intervals;
 use scheduler::ServerLimits;
 
 use crate::auth::proxy::ProxyLogin;
-use crate::listener::client_certificates::{ClientAuth, ClientCertificates};
 use crate::listener::tls::TlsFiles;
 use crate::notifications::addresses::AllowedNetworks;
 use crate::secrets::SecretsDir;
 pub use address::BasePath;
 pub use auth_proxy::AuthProxySettings;
+pub use error::SettingsError;
 use jobs_file::quantity;
 pub use retention::{Retention, RetentionSettings};
 pub use token::{Token, TokenError};
@@ -196,16 +198,8 @@ impl Settings {
             (None, Some(_)) => return Err(SettingsError::OneToken(WORKER_TOKEN_FILE, API_TOKEN_FILE)),
             (Some(_), Some(_)) | (None, None) => {}
         }
-        let clients = client_certificates(self.tls_client_ca, self.tls_client_auth.as_deref())?;
-        let tls = match (self.tls_cert, self.tls_key) {
-            (Some(certificate), Some(key)) => Some(TlsFiles { certificate, key, clients }),
-            (None, None) if clients.is_some() => {
-                return Err(SettingsError::HalfOfTls(TLS_CLIENT_CA, TLS_CERT));
-            }
-            (None, None) => None,
-            (Some(_), None) => return Err(SettingsError::HalfOfTls(TLS_CERT, TLS_KEY)),
-            (None, Some(_)) => return Err(SettingsError::HalfOfTls(TLS_KEY, TLS_CERT)),
-        };
+        let tls =
+            tls::files(self.tls_cert, self.tls_key, self.tls_client_ca, self.tls_client_auth.as_deref())?;
         Ok(Config {
             listen,
             requires_tokens,
@@ -242,44 +236,6 @@ impl Settings {
     }
 }
 
-/// A setting is wrong.
-#[derive(Debug, thiserror::Error)]
-pub enum SettingsError {
-    /// `--listen` is not an address.
-    #[error("cannot listen on {address}: {reason}")]
-    Listen {
-        /// The address as given.
-        address: String,
-        /// The fault.
-        reason: &'static str,
-    },
-    /// Tokens are both required and switched off.
-    #[error("--require-tokens and --insecure-no-auth exclude each other")]
-    OpenAndClosed,
-    /// Users are signed in by a proxy, and everybody else may do everything.
-    #[error("--auth-proxy-header and --insecure-no-auth exclude each other")]
-    OpenBehindProxy,
-    /// Only one of two tokens is given. Every client that may act as a worker receives every job with its secrets.
-    #[error("{0} is given and {1} is not: the other half would be open to everybody; give both, or neither")]
-    OneToken(&'static str, &'static str),
-    /// Only one of certificate and key is given.
-    #[error("{0} is given and {1} is not: TLS needs a certificate and its key")]
-    HalfOfTls(&'static str, &'static str),
-    /// A token file is unusable.
-    #[error(transparent)]
-    Token(#[from] TokenError),
-    /// A setting does not parse or is out of range.
-    #[error("{flag} ({variable}): {reason}")]
-    Value {
-        /// The flag of the setting.
-        flag: &'static str,
-        /// The environment variable of the setting.
-        variable: &'static str,
-        /// The fault, with the limits.
-        reason: String,
-    },
-}
-
 /// Parses heartbeat and lease as the flags `--heartbeat` and `--lease` give them.
 ///
 /// # Errors
@@ -295,29 +251,6 @@ pub fn intervals(heartbeat: &str, lease: &str) -> Result<Intervals, SettingsErro
         return Err(value("--lease", "LONGSHORE_LEASE", reason));
     }
     Ok(Intervals { heartbeat, lease, start_gate: lease / START_GATES_PER_LEASE })
-}
-
-fn client_certificates(
-    authorities: Option<PathBuf>,
-    auth: Option<&str>,
-) -> Result<Option<ClientCertificates>, SettingsError> {
-    let wrong = |reason| SettingsError::Value {
-        flag: "--tls-client-auth",
-        variable: "LONGSHORE_TLS_CLIENT_AUTH",
-        reason,
-    };
-    let auth = auth.map(|name| {
-        ClientAuth::find(name).ok_or_else(|| wrong(format!("{name:?} is neither required nor optional")))
-    });
-    match (authorities, auth.transpose()?) {
-        (Some(authorities), auth) => {
-            Ok(Some(ClientCertificates { authorities, auth: auth.unwrap_or_default() }))
-        }
-        (None, Some(_)) => {
-            Err(wrong("it needs --tls-client-ca, the authorities that sign certificates".into()))
-        }
-        (None, None) => Ok(None),
-    }
 }
 
 fn secrets(path: PathBuf) -> Result<Arc<SecretsDir>, SettingsError> {
@@ -345,9 +278,6 @@ fn job_count(flag: &'static str, variable: &'static str, text: &str) -> Result<u
     })
 }
 
-const TLS_CERT: &str = "--tls-cert (LONGSHORE_TLS_CERT)";
-const TLS_CLIENT_CA: &str = "--tls-client-ca (LONGSHORE_TLS_CLIENT_CA)";
-const TLS_KEY: &str = "--tls-key (LONGSHORE_TLS_KEY)";
 const API_TOKEN_FILE: &str = "--api-token-file (LONGSHORE_API_TOKEN_FILE)";
 const WORKER_TOKEN_FILE: &str = "--worker-token-file (LONGSHORE_WORKER_TOKEN_FILE)";
 
